@@ -1,0 +1,10 @@
+module github.com/filohttp/filo
+
+go 1.25.0
+
+require (
+	github.com/valyala/bytebufferpool v1.0.0
+	golang.org/x/net v0.58.0
+)
+
+require golang.org/x/text v0.41.0 // indirect
