@@ -1,0 +1,239 @@
+package filo
+
+import (
+	"bytes"
+	"iter"
+	"strconv"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// field is one header field: where its name and value are in the bytes of its Header. Offsets and not slices, so that
+// the bytes can move, and so that the garbage collector has nothing to look at.
+type field struct {
+	name, value uint32
+	valueLen    uint32
+	nameLen     uint16
+	id          fieldID
+}
+
+// Header is an ordered list of header fields, of a request or a response, or of a trailer section.
+//
+// Names are looked up without regard to case; order and case stay as sent or set. A name may occur several times.
+// The methods that return []byte lend bytes that are valid until the handler returns or the Header is changed;
+// a string is the caller's own. A Header isn't safe for use by several goroutines at once.
+//
+// Nothing that is set can break the framing of a message: control bytes in a value (CR, LF and NUL among them) are
+// replaced by spaces, and a field whose name isn't a token of RFC 9110 is left out.
+type Header struct {
+	// buf holds the names and values. Fields that were set stand there as they go on the wire, "Name: value\r\n".
+	buf    []byte
+	fields []field
+	// borrowed is set while buf is the connection's read buffer: it is copied before it is written to.
+	borrowed bool
+}
+
+// Len returns the number of fields.
+func (h *Header) Len() int { return len(h.fields) }
+
+// Get returns the value of the first field called name, "" if there is none.
+func (h *Header) Get(name string) string { return string(h.GetBytes(name)) }
+
+// GetBytes returns the value of the first field called name, nil if there is none.
+func (h *Header) GetBytes(name string) []byte {
+	if i := h.find(name, 0); i >= 0 {
+		return h.valueOf(i)
+	}
+	return nil
+}
+
+// Has reports whether there is a field called name.
+func (h *Header) Has(name string) bool { return h.find(name, 0) >= 0 }
+
+// Values yields the value of each field called name, in order.
+func (h *Header) Values(name string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := h.find(name, 0); i >= 0; i = h.find(name, i+1) {
+			if !yield(h.valueOf(i)) {
+				return
+			}
+		}
+	}
+}
+
+// All yields the name and the value of each field, in order and in the case in which they were sent or set.
+func (h *Header) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for i := range h.fields {
+			if !yield(h.nameOf(i), h.valueOf(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Set makes value the only one of the fields called name. The field keeps the place of the first of them.
+func (h *Header) Set(name, value string) { setField(h, name, lookupField(name), value) }
+
+// SetBytes is Set for a value in bytes, which are copied.
+func (h *Header) SetBytes(name string, value []byte) { setField(h, name, lookupField(name), value) }
+
+// Add appends a field, beside others of the same name.
+func (h *Header) Add(name, value string) { addField(h, name, lookupField(name), value) }
+
+// AddBytes is Add for a value in bytes, which are copied.
+func (h *Header) AddBytes(name string, value []byte) { addField(h, name, lookupField(name), value) }
+
+// Del removes all fields called name.
+func (h *Header) Del(name string) { h.removeFrom(name, 0) }
+
+// Reset removes all fields.
+func (h *Header) Reset() {
+	h.fields = h.fields[:0]
+	if h.borrowed {
+		h.buf, h.borrowed = nil, false
+	}
+	h.buf = h.buf[:0]
+}
+
+func (h *Header) nameOf(i int) []byte {
+	f := &h.fields[i]
+	end := f.name + uint32(f.nameLen)
+	return h.buf[f.name:end:end]
+}
+
+func (h *Header) valueOf(i int) []byte {
+	f := &h.fields[i]
+	end := f.value + f.valueLen
+	return h.buf[f.value:end:end]
+}
+
+// find returns the index of the first field called name at or after from, -1 if there is none.
+func (h *Header) find(name string, from int) int {
+	if id := lookupField(name); id != fieldUnknown {
+		return h.findID(id, from)
+	}
+	for i := from; i < len(h.fields); i++ {
+		f := &h.fields[i]
+		if f.id == fieldUnknown && int(f.nameLen) == len(name) && equalFold(h.nameOf(i), name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (h *Header) findID(id fieldID, from int) int {
+	for i := from; i < len(h.fields); i++ {
+		if h.fields[i].id == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// getID returns the value of the first field with the number id, nil if there is none.
+func (h *Header) getID(id fieldID) []byte {
+	if i := h.findID(id, 0); i >= 0 {
+		return h.valueOf(i)
+	}
+	return nil
+}
+
+func (h *Header) removeFrom(name string, from int) {
+	i := h.find(name, from)
+	if i < 0 {
+		return
+	}
+	kept := h.fields[:i]
+	for next := h.find(name, i+1); next >= 0; next = h.find(name, i+1) {
+		kept = append(kept, h.fields[i+1:next]...)
+		i = next
+	}
+	h.fields = append(kept, h.fields[i+1:]...)
+}
+
+// hasToken reports whether the list in the fields with the number id has the token, in any case and place
+// (RFC 9110, section 5.6.1: a list may be spread over several fields and have empty elements).
+func (h *Header) hasToken(id fieldID, token string) bool {
+	for i := h.findID(id, 0); i >= 0; i = h.findID(id, i+1) {
+		for list := h.valueOf(i); len(list) > 0; {
+			var element []byte
+			if comma := bytes.IndexByte(list, ','); comma >= 0 {
+				element, list = list[:comma], list[comma+1:]
+			} else {
+				element, list = list, nil
+			}
+			if equalFold(trimSpace(element), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setID is Set with the canonical name of a known field.
+func (h *Header) setID(id fieldID, value string) { setField(h, fieldNames[id], id, value) }
+
+func (h *Header) setInt(id fieldID, value int64) {
+	var digits [20]byte
+	setField(h, fieldNames[id], id, strconv.AppendInt(digits[:0], value, 10))
+}
+
+func setField[V []byte | string](h *Header, name string, id fieldID, value V) {
+	at := -1
+	if len(h.fields) > 0 {
+		at = h.find(name, 0)
+	}
+	if at < 0 {
+		addField(h, name, id, value)
+		return
+	}
+	if f, ok := appendField(h, name, id, value); ok {
+		h.removeFrom(name, at+1)
+		h.fields[at] = f
+	}
+}
+
+func addField[V []byte | string](h *Header, name string, id fieldID, value V) {
+	if f, ok := appendField(h, name, id, value); ok {
+		h.fields = append(h.fields, f)
+	}
+}
+
+// appendField writes a field's line to the end of buf.
+func appendField[V []byte | string](h *Header, name string, id fieldID, value V) (field, bool) {
+	if len(name) > 1<<16-1 || id == fieldUnknown && !httpguts.ValidHeaderFieldName(name) {
+		return field{}, false
+	}
+	if h.borrowed {
+		h.buf, h.borrowed = bytes.Clone(h.buf), false
+	}
+	f := field{name: uint32(len(h.buf)), nameLen: uint16(len(name)), id: id}
+	h.buf = append(h.buf, name...)
+	h.buf = append(h.buf, ": "...)
+	f.value = uint32(len(h.buf))
+	h.buf = append(h.buf, value...)
+	cleanValue(h.buf[f.value:])
+	trimmed := trimSpace(h.buf[f.value:])
+	if len(trimmed) < len(value) {
+		h.buf = append(h.buf[:f.value], trimmed...)
+	}
+	f.valueLen = uint32(len(trimmed))
+	h.buf = append(h.buf, "\r\n"...)
+	return f, true
+}
+
+// cleanValue replaces what may not be in a field value (RFC 9110, section 5.5) by spaces.
+func cleanValue(v []byte) {
+	for i := indexControl(v, 0); i < len(v); i = indexControl(v, i+1) {
+		if v[i] != '\t' {
+			v[i] = ' '
+		}
+	}
+}
+
+// appendLine appends field i as it goes on the wire. The field must have been set here, not parsed.
+func (h *Header) appendLine(dst []byte, i int) []byte {
+	f := &h.fields[i]
+	return append(dst, h.buf[f.name:f.value+f.valueLen+2]...)
+}
