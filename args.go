@@ -1,0 +1,277 @@
+package filo
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"strconv"
+)
+
+const (
+	// maxArgs is how many parameters Parse takes. A lookup goes through them one by one, so without a limit a client
+	// could make each of a handler's lookups arbitrarily slow.
+	maxArgs = 1000
+
+	// maxKeptArgs and maxKeptArgBytes are what Reset keeps allocated, so that one large form doesn't stay in memory for
+	// as long as the Args is reused.
+	maxKeptArgs     = 256
+	maxKeptArgBytes = 16 << 10
+)
+
+// ErrTooManyArgs is wrapped by the error of a query or form with more than 1000 parameters.
+var ErrTooManyArgs = errors.New("filo: too many query or form parameters")
+
+// errTooManyArgs is shared: nothing may change it.
+var errTooManyArgs = &HTTPError{Status: 400, Detail: "more than 1000 query or form parameters", Err: ErrTooManyArgs}
+
+// Args holds the parameters of a query or of a form in application/x-www-form-urlencoded: pairs of a key and a value,
+// in the order they were sent, in which a key may occur more than once. The zero value is empty and ready to use.
+//
+// Keys and values are percent-decoded bytes, and can be any bytes: nothing checks that they are UTF-8. Keys are
+// compared byte by byte, so case counts.
+//
+// A []byte from an Args is borrowed: it is valid until the handler returns or Reset or Parse is called, and must not be
+// changed. A string is the caller's. Args isn't safe for concurrent use, not even for reading, since values are decoded
+// when they are first asked for.
+type Args struct {
+	source []byte // what Parse was given; never written to
+	// arena holds what isn't in source: decoded bytes and those from Set and Add. Until Reset it is only appended to,
+	// so slices of it that were handed out keep their bytes.
+	arena []byte
+	list  []argument
+	err   error // of the last Parse
+}
+
+// argument is a key and a value by their offsets into source or arena. It holds no pointers, so that a list needs no
+// clearing and no scanning.
+type argument struct {
+	keyStart, keyEnd     int
+	valueStart, valueEnd int
+	keyInArena           bool
+	valueInArena         bool
+	valueUnread          bool // in source, and perhaps encoded
+}
+
+// Parse replaces the parameters by those in query, which is a query without its "?" or a form's body. It keeps query
+// and reads from it later, so query must stay as it is until Reset or the next Parse; Parse itself never writes to it.
+//
+// Parsing follows the WHATWG URL standard and refuses nothing: parameters are separated by "&" alone, empty ones are
+// skipped, one without "=" has an empty value, "+" is a space, and a "%" without two hexadecimal digits stays as it is.
+// (net/url drops a parameter with such a "%" or with ";".)
+//
+// At most 1000 parameters are taken. If there are more, Parse keeps the first 1000 and returns an *HTTPError with
+// status 400 that wraps ErrTooManyArgs; there is no other error.
+func (a *Args) Parse(query []byte) error {
+	a.Reset()
+	a.source = query
+	for start := 0; start < len(query); {
+		end := len(query)
+		if n := bytes.IndexByte(query[start:], '&'); n >= 0 {
+			end = start + n
+		}
+		if end > start {
+			if len(a.list) == maxArgs {
+				a.err = errTooManyArgs
+				return a.err
+			}
+			a.parseOne(start, end)
+		}
+		start = end + 1
+	}
+	return nil
+}
+
+// parseOne adds the parameter at source[start:end]. Its key is decoded now, because every lookup compares it, and its
+// value not before somebody asks for it.
+func (a *Args) parseOne(start, end int) {
+	arg := argument{keyStart: start, keyEnd: end, valueStart: end, valueEnd: end}
+	if n := bytes.IndexByte(a.source[start:end], '='); n >= 0 {
+		arg.keyEnd = start + n
+		arg.valueStart = arg.keyEnd + 1
+		arg.valueUnread = true
+	}
+	if key := a.source[start:arg.keyEnd]; isFormEncoded(key) {
+		arg.keyStart = len(a.arena)
+		a.arena = appendFormDecoded(a.arena, key)
+		arg.keyEnd = len(a.arena)
+		arg.keyInArena = true
+	}
+	a.list = append(a.list, arg)
+}
+
+// Err returns the error of the last Parse, for parameters that were parsed on the way: those of URI.Query. It is nil
+// unless the query had too many parameters.
+func (a *Args) Err() error { return a.err }
+
+// Get returns the first value with the key, "" if there is none.
+func (a *Args) Get(key string) string { return string(a.GetBytes(key)) }
+
+// GetBytes returns the first value with the key, nil if there is none. An empty value isn't nil.
+func (a *Args) GetBytes(key string) []byte {
+	if i := a.find(key, 0); i >= 0 {
+		return a.value(i)
+	}
+	return nil
+}
+
+// Has reports whether there is a parameter with the key.
+func (a *Args) Has(key string) bool { return a.find(key, 0) >= 0 }
+
+// Int returns the first value with the key as a decimal integer, with an optional sign. The error for a key that is
+// missing, or a value that isn't an integer or doesn't fit an int, is an *HTTPError with status 400, which a handler can
+// return as it is; of a value it wraps strconv.ErrSyntax or strconv.ErrRange.
+func (a *Args) Int(key string) (int, error) {
+	i := a.find(key, 0)
+	if i < 0 {
+		return 0, Error(400, "parameter "+strconv.Quote(key)+" is missing")
+	}
+	n, err := strconv.Atoi(string(a.value(i)))
+	if err != nil {
+		return 0, &HTTPError{Status: 400, Detail: "parameter " + strconv.Quote(key) + " must be an integer", Err: err}
+	}
+	return n, nil
+}
+
+// Values returns the values with the key, in order.
+func (a *Args) Values(key string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := a.find(key, 0); i >= 0; i = a.find(key, i+1) {
+			if !yield(a.value(i)) {
+				return
+			}
+		}
+	}
+}
+
+// All returns the keys and values, in order.
+func (a *Args) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for i := 0; i < len(a.list); i++ {
+			if !yield(a.key(i), a.value(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Len returns the number of parameters.
+func (a *Args) Len() int { return len(a.list) }
+
+// Set gives the first parameter with the key the value and removes the others with that key; if there is none, it adds
+// one at the end. Both strings are copied, unencoded.
+func (a *Args) Set(key, value string) {
+	i := a.find(key, 0)
+	if i < 0 {
+		a.Add(key, value)
+		return
+	}
+	a.deleteFrom(key, i+1)
+	arg := &a.list[i]
+	arg.valueStart, arg.valueEnd = a.store(value)
+	arg.valueInArena, arg.valueUnread = true, false
+}
+
+// Add adds a parameter at the end. Both strings are copied, unencoded. The limit of Parse doesn't hold here.
+func (a *Args) Add(key, value string) {
+	arg := argument{keyInArena: true, valueInArena: true}
+	arg.keyStart, arg.keyEnd = a.store(key)
+	arg.valueStart, arg.valueEnd = a.store(value)
+	a.list = append(a.list, arg)
+}
+
+// Del removes the parameters with the key.
+func (a *Args) Del(key string) { a.deleteFrom(key, 0) }
+
+// Reset removes all parameters and lets go of what Parse was given. It keeps some memory for reuse.
+func (a *Args) Reset() {
+	a.source, a.err = nil, nil
+	a.arena, a.list = a.arena[:0], a.list[:0]
+	if cap(a.arena) > maxKeptArgBytes {
+		a.arena = nil
+	}
+	if cap(a.list) > maxKeptArgs {
+		a.list = nil
+	}
+}
+
+// AppendTo appends the parameters in application/x-www-form-urlencoded, such as "q=a+b&page=2", and returns the
+// extended slice. Parse reads the same parameters from it.
+func (a *Args) AppendTo(dst []byte) []byte {
+	for i := range a.list {
+		if i > 0 {
+			dst = append(dst, '&')
+		}
+		dst = appendFormEncoded(dst, a.key(i))
+		dst = append(dst, '=')
+		dst = appendFormEncoded(dst, a.value(i))
+	}
+	return dst
+}
+
+// String returns what AppendTo appends.
+func (a *Args) String() string { return string(a.AppendTo(nil)) }
+
+// find returns the index of the first parameter at or after from with the key, -1 if there is none.
+func (a *Args) find(key string, from int) int {
+	for i := from; i < len(a.list); i++ {
+		if string(a.key(i)) == key {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a *Args) key(i int) []byte {
+	arg := &a.list[i]
+	return a.slice(arg.keyInArena, arg.keyStart, arg.keyEnd)
+}
+
+func (a *Args) value(i int) []byte {
+	arg := &a.list[i]
+	if arg.valueUnread {
+		a.decodeValue(arg)
+	}
+	return a.slice(arg.valueInArena, arg.valueStart, arg.valueEnd)
+}
+
+func (a *Args) decodeValue(arg *argument) {
+	arg.valueUnread = false
+	value := a.source[arg.valueStart:arg.valueEnd]
+	if !isFormEncoded(value) {
+		return
+	}
+	arg.valueStart = len(a.arena)
+	a.arena = appendFormDecoded(a.arena, value)
+	arg.valueEnd = len(a.arena)
+	arg.valueInArena = true
+}
+
+// slice returns bytes without spare capacity, so that an append by the caller can't reach what follows them.
+func (a *Args) slice(inArena bool, start, end int) []byte {
+	if start == end {
+		return []byte{} // of a nil arena it would be nil, which means missing
+	}
+	if inArena {
+		return a.arena[start:end:end]
+	}
+	return a.source[start:end:end]
+}
+
+// store copies s to the arena.
+func (a *Args) store(s string) (start, end int) {
+	start = len(a.arena)
+	a.arena = append(a.arena, s...)
+	return start, len(a.arena)
+}
+
+// deleteFrom removes the parameters with the key at or after from.
+func (a *Args) deleteFrom(key string, from int) {
+	kept := from
+	for i := from; i < len(a.list); i++ {
+		if string(a.key(i)) != key {
+			a.list[kept] = a.list[i]
+			kept++
+		}
+	}
+	a.list = a.list[:kept]
+}

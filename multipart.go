@@ -1,0 +1,232 @@
+package filo
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"mime"
+	"mime/multipart"
+	"strings"
+)
+
+// MultipartLimits bounds what reading a form in multipart/form-data takes. The zero value has safe defaults. The body
+// as a whole is bounded by Server.MaxBodyBytes.
+type MultipartLimits struct {
+	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file for the form. 1 MB
+	// if 0; negative puts every file there. Besides, values, names and part headers may take up to 10 MB of memory
+	// together: that is a constant of mime/multipart, and the body's limit, 4 MB unless raised, bounds it further.
+	MaxMemory int64
+	// MaxParts is how many parts a form may have. 1000 if 0, which is also the most that mime/multipart takes.
+	MaxParts int
+	// MaxPartBytes is how long the content of one part may be, be it a file or a value. 0 is no limit of its own.
+	MaxPartBytes int64
+}
+
+// Errors that users of the package tell apart with errors.Is. An *HTTPError with status 413 wraps them.
+var (
+	// ErrTooManyParts is wrapped by the error of a multipart form with more parts than its limit.
+	ErrTooManyParts = errors.New("filo: too many parts in a multipart form")
+	// ErrPartTooLarge is wrapped by the error of a multipart form with a part over its limit.
+	ErrPartTooLarge = errors.New("filo: part of a multipart form over its limit")
+)
+
+// These are shared: nothing may change them.
+var (
+	errTooManyParts = &HTTPError{Status: 413, Detail: "too many parts in the form", Err: ErrTooManyParts}
+	errPartTooLarge = &HTTPError{Status: 413, Detail: "a part of the form is too large", Err: ErrPartTooLarge}
+	errNotMultipart = Error(415, "Content-Type must be multipart/form-data")
+	errBoundary     = Error(400, "multipart/form-data needs a boundary of 1 to 70 characters")
+)
+
+const (
+	defaultMultipartMemory = 1 << 20
+	defaultMultipartParts  = 1000
+
+	// maxBoundary is from RFC 2046, section 5.1.1: boundaries are "no longer than 70 characters".
+	maxBoundary = 70
+
+	// partHeaderSlack is what partLimiter allows for the header of a part when it measures the part as a whole.
+	partHeaderSlack = 64 << 10
+)
+
+func (l MultipartLimits) withDefaults() MultipartLimits {
+	if l.MaxMemory == 0 {
+		l.MaxMemory = defaultMultipartMemory
+	}
+	if l.MaxParts <= 0 {
+		l.MaxParts = defaultMultipartParts
+	}
+	return l
+}
+
+// readMultipartForm reads a whole form from body. The caller removes its temporary files with RemoveAll when the
+// request ends; after an error there are none.
+//
+// Errors: an *HTTPError with status 415 for another media type, 400 for a missing or invalid boundary and for a
+// malformed body, 413 for a form over its limits; errors of body as they are; others are the server's own trouble with
+// the temporary file.
+func readMultipartForm(body io.Reader, contentType string, limits MultipartLimits) (*multipart.Form, error) {
+	boundary, err := multipartBoundary(contentType, false)
+	if err != nil {
+		return nil, err
+	}
+	limits = limits.withDefaults()
+	limiter := newPartLimiter(body, boundary, limits)
+	form, err := multipart.NewReader(limiter, boundary).ReadForm(limits.MaxMemory)
+	if err != nil {
+		return nil, multipartError(err, limiter)
+	}
+	if err := checkForm(form, limits); err != nil {
+		// A file that can't be removed is no reason to call the request anything but too large.
+		_ = form.RemoveAll()
+		return nil, err
+	}
+	return form, nil
+}
+
+// multipartReader returns a reader of the parts of body, for a handler that takes them as they come. It takes
+// multipart/form-data and multipart/mixed. The errors are those of readMultipartForm; a part's header is bounded by
+// mime/multipart, the number and length of parts by nothing but body.
+func multipartReader(body io.Reader, contentType string) (*multipart.Reader, error) {
+	boundary, err := multipartBoundary(contentType, true)
+	if err != nil {
+		return nil, err
+	}
+	return multipart.NewReader(body, boundary), nil
+}
+
+// multipartBoundary returns the boundary that contentType gives.
+func multipartBoundary(contentType string, mixed bool) (string, error) {
+	mediaType, parameters, err := mime.ParseMediaType(contentType)
+	// A known media type with malformed parameters is a bad boundary.
+	if mediaType != "multipart/form-data" && (!mixed || mediaType != "multipart/mixed") {
+		return "", errNotMultipart
+	}
+	boundary := parameters["boundary"]
+	if err != nil || !validBoundary(boundary) {
+		return "", errBoundary
+	}
+	return boundary, nil
+}
+
+// validBoundary: "boundary := 0*69<bchars> bcharsnospace" (RFC 2046, section 5.1.1).
+func validBoundary(s string) bool {
+	if len(s) == 0 || len(s) > maxBoundary || s[len(s)-1] == ' ' {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !isLetter(c) && (c < '0' || c > '9') && strings.IndexByte(" '()+_,-./:=?", c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// multipartError says whose fault an error of ReadForm is.
+func multipartError(err error, limiter *partLimiter) error {
+	var file *fs.PathError
+	switch {
+	case limiter.err != nil:
+		return limiter.err
+	case errors.Is(err, multipart.ErrMessageTooLarge):
+		return &HTTPError{Status: 413, Detail: "the form is too large", Err: err}
+	case errors.As(err, &file):
+		return err
+	}
+	return &HTTPError{Status: 400, Detail: "malformed multipart form", Err: err}
+}
+
+// checkForm holds the whole form to the limits that partLimiter keeps approximately.
+func checkForm(form *multipart.Form, limits MultipartLimits) error {
+	parts := 0
+	for _, values := range form.Value {
+		parts += len(values)
+		for _, value := range values {
+			if limits.MaxPartBytes > 0 && int64(len(value)) > limits.MaxPartBytes {
+				return errPartTooLarge
+			}
+		}
+	}
+	for _, files := range form.File {
+		parts += len(files)
+		for _, file := range files {
+			if limits.MaxPartBytes > 0 && file.Size > limits.MaxPartBytes {
+				return errPartTooLarge
+			}
+		}
+	}
+	if parts > limits.MaxParts {
+		return errTooManyParts
+	}
+	return nil
+}
+
+// partLimiter passes a body on and stops it with an error when it has too many or too large parts, since ReadForm has
+// no such limits and would write all of it to disk first. It looks for the delimiters of the parts: RFC 2046, section
+// 5.1.1, has the boundary at the beginning of a line count as one, whatever else is on the line.
+type partLimiter struct {
+	body      io.Reader
+	delimiter []byte // LF and "--" and the boundary
+	// tail is the end of what was read before, in which a delimiter may have begun.
+	tail   []byte
+	limits MultipartLimits
+	parts  int   // delimiters seen; one more than parts when the last of them is seen
+	length int64 // bytes since the last delimiter
+	err    error // what stopped the body, other than its end
+}
+
+func newPartLimiter(body io.Reader, boundary string, limits MultipartLimits) *partLimiter {
+	l := &partLimiter{body: body, delimiter: []byte("\n--" + boundary), limits: limits}
+	// The first delimiter may be at the very start of the body.
+	l.tail = append(make([]byte, 0, 2*len(l.delimiter)), '\n')
+	return l
+}
+
+func (l *partLimiter) Read(p []byte) (int, error) {
+	if l.err != nil {
+		return 0, l.err
+	}
+	n, err := l.body.Read(p)
+	l.scan(p[:n])
+	switch {
+	case l.parts > l.limits.MaxParts+1:
+		l.err = errTooManyParts
+	case l.limits.MaxPartBytes > 0 && l.length > l.limits.MaxPartBytes+partHeaderSlack:
+		l.err = errPartTooLarge
+	case err != nil && err != io.EOF:
+		l.err = err
+	default:
+		return n, err
+	}
+	return n, l.err
+}
+
+// scan counts the delimiters that end in b, and the bytes behind the last one.
+func (l *partLimiter) scan(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	overlap := len(l.delimiter) - 1
+	l.length += int64(len(b))
+	// A delimiter that begins in the tail ends within the first overlap bytes of b.
+	joined := append(l.tail, b[:min(overlap, len(b))]...)
+	if bytes.Contains(joined, l.delimiter) {
+		l.parts++
+		l.length = int64(len(b))
+	}
+	for rest := b; ; {
+		i := bytes.Index(rest, l.delimiter)
+		if i < 0 {
+			break
+		}
+		rest = rest[i+len(l.delimiter):]
+		l.parts++
+		l.length = int64(len(rest))
+	}
+	if len(b) >= overlap {
+		joined = b
+	}
+	l.tail = append(l.tail[:0], joined[max(0, len(joined)-overlap):]...)
+}

@@ -1,0 +1,160 @@
+package filo
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// hostBytes are the bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, section 2.
+var hostBytes = byteSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=")
+
+func byteSet(members string) (set [256]bool) {
+	for i := 0; i < len(members); i++ {
+		set[members[i]] = true
+	}
+	return set
+}
+
+// validHost reports whether b is a host with an optional port, as in Host and in the authority of an http URI (RFC
+// 9110, sections 4.2 and 7.2, and RFC 3986, section 3.2). It is stricter than the grammar in four ways:
+//
+//   - An empty host isn't valid. Host may have an empty value, which is the caller's to allow.
+//   - What is in brackets must be an IPv6 address without a zone: a zone means nothing to another machine, and no
+//     later version of IP literals exists.
+//   - Percent-encoding stands for bytes outside ASCII only, the one purpose RFC 3986, section 3.2.2, has it for. A host
+//     with encoded ASCII could be compared before decoding here and after it elsewhere.
+//   - A port is at most 65535. An empty one, as in "example.com:", is allowed.
+//
+// There is no user information: RFC 9110, section 4.2.4, asks to treat it as an error.
+func validHost(b []byte) bool {
+	end := hostEnd(b)
+	if end <= 0 {
+		return false
+	}
+	if end == len(b) {
+		return true
+	}
+	_, ok := parsePort(b[end+1:])
+	return b[end] == ':' && ok
+}
+
+// hostEnd returns the length of the host at the start of b: all of b, or up to something that a host can't hold, such
+// as the colon before a port. It is 0 if there is no valid host.
+func hostEnd(b []byte) int {
+	if len(b) > 0 && b[0] == '[' {
+		return ipLiteralEnd(b)
+	}
+	i := 0
+	for i < len(b) {
+		if hostBytes[b[i]] {
+			i++
+			continue
+		}
+		if b[i] != '%' {
+			break
+		}
+		if c, ok := percentEscape(b[i:]); !ok || c < 0x80 {
+			return 0
+		}
+		i += 3
+	}
+	return i
+}
+
+// ipLiteralEnd is hostEnd for a host in brackets.
+func ipLiteralEnd(b []byte) int {
+	const maxAddress = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
+	end := bytes.IndexByte(b, ']')
+	if end < 0 || end-1 > maxAddress {
+		return 0
+	}
+	address, err := netip.ParseAddr(string(b[1:end]))
+	if err != nil || !address.Is6() || address.Zone() != "" {
+		return 0
+	}
+	return end + 1
+}
+
+// parsePort returns the port that b stands for, 0 for an empty one, and false if b isn't a number up to 65535.
+func parsePort(b []byte) (int, bool) {
+	port := 0
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		port = port*10 + int(c-'0')
+		if port > 65535 {
+			return 0, false
+		}
+	}
+	return port, true
+}
+
+// validOriginTarget reports whether b is a request target in origin-form (RFC 9112, section 3.2.1): an absolute path
+// with well-formed percent-encoding, and perhaps a query. All bytes are visible ASCII without "#". That is more than
+// RFC 3986 allows, since browsers send some of '"<>\^`{|}' as they are; and a query may hold any "%", since what it
+// means is between the client and the handler.
+func validOriginTarget(b []byte) bool {
+	return len(b) > 0 && b[0] == '/' && validPathAndQuery(b)
+}
+
+func validPathAndQuery(b []byte) bool {
+	i := 0
+	for ; i < len(b) && b[i] != '?'; i++ {
+		if b[i] == '%' {
+			if _, ok := percentEscape(b[i:]); !ok {
+				return false
+			}
+			i += 2
+			continue
+		}
+		if !isTargetByte(b[i]) {
+			return false
+		}
+	}
+	for ; i < len(b); i++ {
+		if !isTargetByte(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isTargetByte(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }
+
+// splitAbsoluteTarget splits a request target in absolute-form (RFC 9112, section 3.2.2). The scheme is http or, with
+// secure, https; host is never empty, may have a port and passes validHost; rest is the path and the query, empty or
+// beginning with "/" or "?", and passes the checks of validOriginTarget.
+func splitAbsoluteTarget(b []byte) (secure bool, host, rest []byte, ok bool) {
+	const plainPrefix, securePrefix = "http://", "https://"
+	switch {
+	case len(b) > len(plainPrefix) && equalFold(b[:len(plainPrefix)], plainPrefix):
+		b = b[len(plainPrefix):]
+	case len(b) > len(securePrefix) && equalFold(b[:len(securePrefix)], securePrefix):
+		b = b[len(securePrefix):]
+		secure = true
+	default:
+		return false, nil, nil, false
+	}
+	end := 0
+	for end < len(b) && b[end] != '/' && b[end] != '?' {
+		end++
+	}
+	host, rest = b[:end:end], b[end:]
+	if !validHost(host) || !validPathAndQuery(rest) {
+		return false, nil, nil, false
+	}
+	return secure, host, rest, true
+}
+
+// validAuthorityTarget reports whether b is a request target in authority-form, the one of CONNECT: a host that passes
+// validHost, and a port. RFC 9110, section 9.3.6: "A server MUST reject a CONNECT request that targets an empty or
+// invalid port number", such as 0.
+func validAuthorityTarget(b []byte) bool {
+	end := hostEnd(b)
+	if end == 0 || end == len(b) || b[end] != ':' {
+		return false
+	}
+	port, ok := parsePort(b[end+1:])
+	return ok && port > 0
+}
