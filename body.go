@@ -1,0 +1,361 @@
+package filo
+
+import (
+	"errors"
+	"io"
+)
+
+const (
+	// directRead is how large a handler's buffer must be for the connection to read into it without a copy.
+	directRead = 2 << 10
+	// maxDrain is how much of a body that its handler didn't read is thrown away to keep the connection.
+	maxDrain = 256 << 10
+	// firstBodyBuffer is what a body that doesn't fit the read buffer gets to begin with.
+	firstBodyBuffer = 16 << 10
+)
+
+// body is what is known of a request's body and how much of it has been read.
+type body struct {
+	chunked   bool
+	expect    bool  // 100 (Continue) is due before the first read
+	closeEnd  bool  // the bytes behind the body can't be told from it: the connection ends with this request
+	remaining int64 // of a body with a length: what the handler hasn't got yet
+	received  int64
+	limit     int64 // of the whole body; negative: none
+	decoder   chunkDecoder
+	err       error // what every further read returns; io.EOF at the end
+
+	whole     []byte // by readWholeBody
+	wholeErr  error
+	wholeRead bool
+	// large is the buffer of whole if it isn't in the read buffer; it goes back to largeBuffers.
+	large []byte
+}
+
+// begin sets b to an unread body.
+func (b *body) begin(f framing) {
+	b.remaining, b.received = f.length, 0
+	b.expect = f.expectContinue
+	b.chunked = f.length < 0
+	b.err = nil
+	b.wholeRead = false
+	switch {
+	case b.chunked:
+		b.decoder = chunkDecoder{}
+	case f.length == 0:
+		b.err = io.EOF
+	}
+}
+
+// end lets go of the body's buffer.
+func (b *body) end() {
+	if b.large != nil {
+		largeBuffers.put(b.large)
+		b.large = nil
+	}
+	b.whole, b.wholeErr, b.closeEnd = nil, nil, false
+}
+
+func (b *body) complete() bool { return b.err == io.EOF }
+
+// fail makes err the answer to every further read. What follows on the connection can't be trusted any more.
+func (b *body) fail(err error) error {
+	b.err, b.closeEnd = err, true
+	return err
+}
+
+// took notes that n bytes of content have gone to the handler.
+func (b *body) took(n int) error {
+	b.received += int64(n)
+	if b.limit >= 0 && b.received > b.limit {
+		return b.fail(errTooLarge)
+	}
+	if !b.chunked {
+		b.remaining -= int64(n)
+		if b.remaining == 0 {
+			b.err = io.EOF
+		}
+	}
+	return nil
+}
+
+// take returns the next piece of the body that is in the read buffer, nil if there is none: then b.err says whether
+// the body is over, or more input is needed. At most max bytes are taken.
+func (c *conn) take(b *body, max int) ([]byte, error) {
+	for b.err == nil && c.in.len() > 0 {
+		unread := c.in.unread()
+		if !b.chunked {
+			piece := unread[:min(len(unread), max, int(min(b.remaining, 1<<30)))]
+			c.in.advance(len(piece))
+			return piece, b.took(len(piece))
+		}
+		if b.decoder.state == chunkTrailer {
+			c.takeTrailer(b)
+			break
+		}
+		if b.decoder.state == chunkData {
+			unread = unread[:min(len(unread), max)]
+		}
+		piece, n, err := b.decoder.decode(unread)
+		if err == nil && len(piece) > max {
+			// Framing and data came together: leave what is over for the next call.
+			b.decoder.giveBack(len(piece) - max)
+			n -= len(piece) - max
+			piece = piece[:max]
+		}
+		c.in.advance(n)
+		if err != nil {
+			return nil, b.fail(err)
+		}
+		if len(piece) > 0 {
+			return piece, b.took(len(piece))
+		}
+	}
+	if b.err != nil && b.err != io.EOF {
+		return nil, b.err
+	}
+	return nil, nil
+}
+
+// takeTrailer parses the trailer section. It is a head without a request line, and has a head's limits.
+func (c *conn) takeTrailer(b *body) {
+	p := &c.worker.parser
+	if p.state == headDone {
+		p.resetTrailer()
+	}
+	unread := c.in.unread()
+	done, err := p.parse(unread, &c.server.config.head)
+	if err == nil && done && (p.first != [fieldFraming]uint16{} || p.hasTrailerField(unread)) {
+		err = errTrailer
+	}
+	if err != nil {
+		b.fail(err)
+		return
+	}
+	if !done {
+		return
+	}
+	trailer := &c.worker.ctx.Request.Trailer
+	trailer.buf = append(trailer.buf[:0], unread[:p.pos]...)
+	trailer.fields = append(trailer.fields[:0], p.fields...)
+	c.in.advance(p.pos)
+	b.err = io.EOF
+}
+
+// hasTrailerField reports whether a field occurs that must not be in a trailer section because it would have decided
+// how the message is read (RFC 9110, section 6.5.1), beyond those that p.first knows.
+func (p *headParser) hasTrailerField(b []byte) bool {
+	for i := range p.fields {
+		switch p.fields[i].id {
+		case fieldTrailer, fieldContentType, fieldContentEncoding, fieldContentRange, fieldAuthorization, fieldCookie, fieldTE:
+			return true
+		}
+	}
+	return false
+}
+
+// giveBack undoes took for data that wasn't wanted yet.
+func (d *chunkDecoder) giveBack(size int) {
+	d.remaining += int64(size)
+	d.state = chunkData
+}
+
+// readBody is io.Reader's Read for a body.
+func (c *conn) readBody(b *body, p []byte) (int, error) {
+	n, err := c.readPiece(b, p)
+	c.bodyRead(b)
+	return n, err
+}
+
+// bodyRead lets a context that was asked for before watch the client, once the body is complete.
+func (c *conn) bodyRead(b *body) {
+	if ctx := c.worker.ctx; ctx.context != nil && b.complete() {
+		ctx.watch()
+	}
+}
+
+func (c *conn) readPiece(b *body, p []byte) (int, error) {
+	if len(p) == 0 && b.err == nil {
+		return 0, nil
+	}
+	if b.wholeRead {
+		// Body was called before: its bytes are all there is.
+		return c.readFromWhole(b, p)
+	}
+	for b.err == nil {
+		piece, err := c.take(b, len(p))
+		if err != nil {
+			return 0, err
+		}
+		if len(piece) > 0 {
+			return copy(p, piece), nil
+		}
+		if b.err != nil {
+			break
+		}
+		if n := b.direct(len(p)); n >= directRead && c.in.len() == 0 {
+			return c.readDirect(b, p[:n])
+		}
+		if err := c.waitBody(b); err != nil {
+			return 0, err
+		}
+	}
+	return 0, b.err
+}
+
+func (c *conn) readFromWhole(b *body, p []byte) (int, error) {
+	if len(b.whole) == 0 {
+		if b.wholeErr != nil {
+			return 0, b.wholeErr
+		}
+		return 0, io.EOF
+	}
+	n := copy(p, b.whole)
+	b.whole = b.whole[n:]
+	return n, nil
+}
+
+// direct returns how many of size bytes can be read into the handler's own buffer: never beyond the body, and only
+// data, not framing.
+func (b *body) direct(size int) int {
+	switch {
+	case !b.chunked:
+		return int(min(int64(size), b.remaining))
+	case b.decoder.state == chunkData:
+		return int(min(int64(size), b.decoder.remaining))
+	}
+	return 0
+}
+
+func (c *conn) readDirect(b *body, p []byte) (int, error) {
+	if err := c.beforeWait(b); err != nil {
+		return 0, err
+	}
+	n, err := c.receive(p, stateBody)
+	if n > 0 {
+		if b.chunked {
+			b.decoder.took(int64(n))
+		}
+		if err := b.took(n); err != nil {
+			return 0, err
+		}
+		return n, nil
+	}
+	return 0, b.fail(bodyError(err))
+}
+
+// waitBody reads more of the connection's input into the read buffer.
+func (c *conn) waitBody(b *body) error {
+	if err := c.beforeWait(b); err != nil {
+		return err
+	}
+	if err := c.fill(stateBody); err != nil {
+		return b.fail(bodyError(err))
+	}
+	return nil
+}
+
+// beforeWait sends what the client may be waiting for before it sends the body.
+func (c *conn) beforeWait(b *body) error {
+	if b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit {
+		return b.fail(errTooLarge)
+	}
+	if b.expect {
+		b.expect = false
+		if b.received == 0 && c.in.len() == 0 {
+			c.out = append(c.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		}
+	}
+	if err := c.flush(); err != nil {
+		return b.fail(err)
+	}
+	return nil
+}
+
+// bodyError turns what a read of the connection failed with into the error of the body.
+func bodyError(err error) error {
+	switch {
+	case errors.Is(err, errDeadline):
+		return errSlowBody
+	case err == io.EOF:
+		return &HTTPError{Status: 400, Detail: errTruncated.Detail, Err: io.ErrUnexpectedEOF}
+	}
+	return &HTTPError{Status: 400, Detail: errTruncated.Detail, Err: err}
+}
+
+// readWholeBody returns the whole body: a part of the read buffer if it fits, a buffer of its own if not.
+func (c *conn) readWholeBody(b *body) ([]byte, error) {
+	if b.wholeRead {
+		return b.whole, b.wholeErr
+	}
+	var err error
+	switch {
+	case b.err == io.EOF:
+	case b.limit >= 0 && !b.chunked && b.remaining > b.limit:
+		err = b.fail(errTooLarge)
+	case !b.chunked && b.received == 0 && b.remaining <= int64(c.in.room()):
+		b.whole, err = c.readInPlace(b)
+	default:
+		b.large, err = c.readLarge(b)
+		b.whole = b.large
+	}
+	b.wholeRead, b.wholeErr = true, err
+	c.bodyRead(b)
+	if err != nil {
+		b.whole = nil
+	}
+	return b.whole, err
+}
+
+// readInPlace waits until the whole body is in the read buffer and returns it from there.
+func (c *conn) readInPlace(b *body) ([]byte, error) {
+	size := int(b.remaining)
+	for c.in.len() < size {
+		if err := c.waitBody(b); err != nil {
+			return nil, err
+		}
+	}
+	whole := c.in.unread()[:size:size]
+	c.in.advance(size)
+	c.in.pin()
+	return whole, b.took(size)
+}
+
+// readLarge reads the body into a buffer that grows as the bytes come: the announced length is only believed once
+// an eighth of it is there, so that announcing costs a client as much as it costs the server.
+func (c *conn) readLarge(b *body) ([]byte, error) {
+	buffer := largeBuffers.get(firstBodyBuffer)
+	if !b.chunked {
+		buffer = growBody(buffer, min(firstBodyBuffer, int(b.remaining)))
+	}
+	announced := b.remaining
+	for {
+		if len(buffer) == cap(buffer) {
+			size := int64(2 * cap(buffer))
+			if !b.chunked && (int64(len(buffer)) >= announced/8 || size > announced) {
+				size = announced
+			}
+			// One byte more than the announced length is never needed; a chunked body needs it to see its end.
+			buffer = growBody(buffer, int(size))
+		}
+		n, err := c.readBody(b, buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+		if err == io.EOF || err == nil && b.complete() {
+			return buffer, nil
+		}
+		if err != nil {
+			largeBuffers.put(buffer)
+			return nil, err
+		}
+	}
+}
+
+// growBody returns a buffer with the content of buffer and at least the given capacity.
+func growBody(buffer []byte, size int) []byte {
+	if size <= cap(buffer) {
+		return buffer
+	}
+	grown := append(largeBuffers.get(size), buffer...)
+	largeBuffers.put(buffer)
+	return grown
+}

@@ -1,0 +1,244 @@
+package filo
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"sync/atomic"
+)
+
+// waitState says what a connection's owner is doing. It is a part of conn.word.
+type waitState uint8
+
+const (
+	stateNew     waitState = iota // waiting for the first byte
+	stateIdle                     // waiting for the next request
+	stateHead                     // waiting for the rest of a head
+	stateBody                     // waiting for a body
+	stateHandler                  // not waiting: parsing, or in a handler
+	stateWrite                    // waiting for the client to take an answer
+	stateClosed
+
+	stateMask = 7
+)
+
+// reading is where in the input a connection is.
+type reading uint8
+
+const (
+	readingHead    reading = iota // of the next request
+	readingRest                   // of a body whose handler has returned
+	readingNothing                // the connection ends when what is in out is written
+)
+
+// step is what the protocol wants its driver to do next.
+type step uint8
+
+const (
+	stepRead   step = iota // write out, then read more input
+	stepHandle             // run the handler
+	stepClose              // write out, then close
+	stepGone               // nothing: the connection was hijacked
+)
+
+// Errors that a driver reports to the protocol.
+var (
+	errDeadline = errors.New("filo: deadline exceeded")
+	errDraining = errors.New("filo: the server is shutting down")
+)
+
+// conn is one connection. Its protocol code (next, and what that calls) does no IO: it takes bytes from in, leaves
+// bytes in out, and tells its driver by a step what it needs. Only where a handler has to wait for its client does the
+// protocol call the driver: receive, fill and flush.
+//
+// Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
+type conn struct {
+	server  *Server  // immutable
+	netConn net.Conn // immutable
+	// tlsState is what the TLS handshake settled, nil without TLS.
+	tlsState *tls.ConnectionState
+	worker   *scratch // whose buffers are in use
+
+	in  *inputBuffer // the worker's
+	out []byte       // rendered and not written; the worker's buffer
+	// outBody is a body that follows out and isn't copied into it. It is borrowed from the response.
+	outBody []byte
+
+	reading  reading
+	linger   bool // close only after the client had time to read an error answer
+	abort    bool // close without writing what is in out
+	hijacked bool
+	requests int
+	// inputError is what the watch for a context read behind the input that it received.
+	inputError error
+	headSince  int64 // when the first byte of the head came, on the coarse clock; 0: it hasn't
+	readPace   pace  // of the current body
+	writePace  pace  // of the current answer
+
+	// word holds the owner's waitState in its low bits and above them the deadline of its wait, in nanoseconds on the
+	// coarse clock's scale, 0 for none. The owner stores it; the sweep takes an expired deadline out and wakes the owner.
+	word atomic.Int64
+	// answered counts the answers by status class. The owner adds; Stats reads.
+	answered [6]atomic.Uint64
+
+	// Guarded by the server's connSet.
+	previous, following *conn
+	address             netip.Addr // that MaxConnsPerIP counts it under; the zero Addr if none
+}
+
+// attach lends a worker's buffers to the connection.
+func (c *conn) attach(w *scratch) {
+	c.worker, c.in, c.out = w, &w.in, w.out[:0]
+	w.parser.reset()
+	if w.ctx == nil {
+		w.ctx = new(Ctx)
+	}
+	w.ctx.conn = c
+}
+
+// detach takes them back.
+func (c *conn) detach() {
+	w := c.worker
+	w.in.reset()
+	if cap(c.out) <= maxKeptWriteBuffer {
+		w.out = c.out[:0]
+	} else {
+		w.out = nil
+	}
+	w.ctx.end()
+	w.ctx.Response.reset()
+	w.ctx.conn = nil
+	if raceEnabled {
+		w.ctx.released = true
+		w.ctx = nil
+	}
+	c.worker, c.in, c.out, c.outBody = nil, nil, nil, nil
+}
+
+func (c *conn) setState(s waitState) { c.word.Store(int64(s)) }
+
+func (c *conn) setWait(s waitState, deadline int64) { c.word.Store(deadline&^stateMask | int64(s)) }
+
+func (c *conn) state() waitState { return waitState(c.word.Load() & stateMask) }
+
+// next looks at the input and says what to do.
+func (c *conn) next() step {
+	if c.reading == readingRest {
+		c.skipRest()
+	}
+	switch {
+	case c.hijacked:
+		return stepGone
+	case c.reading == readingNothing:
+		return stepClose
+	case c.reading == readingRest || c.in.len() == 0:
+		return stepRead
+	}
+	done, err := c.worker.parser.parse(c.in.unread(), &c.server.config.head)
+	if err == nil && !done {
+		return stepRead
+	}
+	if err == nil {
+		err = c.begin()
+	}
+	if err != nil {
+		c.refuse(err)
+		return stepClose
+	}
+	return stepHandle
+}
+
+// begin makes the head that the parser has completed the current request.
+func (c *conn) begin() *HTTPError {
+	w := c.worker
+	p, ctx := &w.parser, w.ctx
+	head := c.in.unread()[:p.pos:p.pos]
+	h := &ctx.Request.Header
+	h.buf, h.borrowed = head, true
+	h.fields, p.fields = p.fields, h.fields[:0]
+	f, err := p.frame(head, h)
+	if err != nil {
+		return err
+	}
+	c.in.advance(p.pos)
+	c.in.pin()
+	c.requests++
+	c.headSince = 0
+	c.readPace, c.writePace = pace{}, pace{}
+	ctx.Request.begin(ctx, p, head, f)
+	ctx.Request.body.limit = c.server.config.maxBody
+	ctx.Response.reset()
+	return nil
+}
+
+// end makes the connection ready for the next request, once the answer to the current one is in out or written.
+func (c *conn) end() {
+	w := c.worker
+	w.parser.reset()
+	c.outBody = nil
+	w.ctx.end()
+	if raceEnabled {
+		c.retireCtx()
+	}
+	c.in.unpin()
+}
+
+// retireCtx makes the request's memory unusable: what a handler has kept is overwritten, and the Ctx isn't used again.
+func (c *conn) retireCtx() {
+	poison(c.in.buf[:c.in.pinned])
+	old := c.worker.ctx
+	c.worker.ctx = &Ctx{conn: c}
+	*old = Ctx{released: true}
+}
+
+// skipRest throws away what is left of the last request's body, so that it is never taken for a request.
+func (c *conn) skipRest() {
+	b := &c.worker.ctx.Request.body
+	for {
+		piece, err := c.take(b, maxDrain)
+		switch {
+		case err != nil:
+			c.reading, c.linger = readingNothing, true
+			return
+		case b.complete():
+			c.reading = readingHead
+			c.end()
+			return
+		case piece == nil:
+			return
+		}
+	}
+}
+
+// refuse answers a request that isn't one. What follows it can't be understood, so the connection ends.
+func (c *conn) refuse(err *HTTPError) {
+	if c.server.LogAllErrors {
+		c.server.logger().Warn("request refused", "error", err, "remote", c.netConn.RemoteAddr())
+	}
+	c.out = c.server.appendRefusal(c.out, err, "")
+	c.count(err.Status)
+	c.reading, c.linger = readingNothing, true
+}
+
+// inputEnded takes note that no more input will come, and why.
+func (c *conn) inputEnded(err error) {
+	started := c.in.len() > 0 || c.worker.parser.started()
+	if c.reading == readingHead && started {
+		switch {
+		case errors.Is(err, errDeadline):
+			c.refuse(errSlowHead)
+		case isEOF(err):
+			c.refuse(errTruncated)
+			// The client has said that it sends nothing more, so there is nothing to linger for.
+			c.linger = false
+		}
+	}
+	c.reading = readingNothing
+}
+
+// count takes note of an answer.
+func (c *conn) count(status int) {
+	n := &c.answered[status/100]
+	n.Store(n.Load() + 1)
+}

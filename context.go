@@ -1,0 +1,123 @@
+package filo
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+// requestContext is a request's context, and the goroutine that watches the client for it.
+type requestContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	// stopTimer releases the deadline's timer, if there is one.
+	stopTimer context.CancelFunc
+	// watching is closed when the goroutine has ended; nil if there is none.
+	watching chan struct{}
+	stopping chan struct{}
+	// received and err are what the goroutine read. They belong to it until watching is closed.
+	received int
+	err      error
+}
+
+// Context returns the request's context. It is done when the client has closed the connection (the cause is
+// ErrClientGone), when the deadline of SetDeadline has passed, when Close ended the server or Shutdown gave up waiting
+// (ErrServerClosed), and when the handler has returned. It is made when first asked for, and from then on a goroutine
+// watches the connection, from when the body has been read.
+//
+// A client that had closed its sending side by the time that it was asked for is not gone: it may wait for the answer.
+func (c *Ctx) Context() context.Context {
+	c.check()
+	if c.context == nil {
+		c.context = c.newContext()
+	}
+	c.watch()
+	return c.context
+}
+
+func (c *Ctx) newContext() *requestContext {
+	r := &requestContext{}
+	parent := c.conn.server.baseContext()
+	if !c.deadline.IsZero() {
+		parent, r.stopTimer = context.WithDeadline(parent, c.deadline)
+	}
+	r.Context, r.cancel = context.WithCancelCause(parent)
+	return r
+}
+
+// SetDeadline sets when the request's context is done. Call it before Context.
+func (c *Ctx) SetDeadline(t time.Time) {
+	c.check()
+	c.deadline = t
+}
+
+// watch starts to watch the client, once nothing else reads the connection: when the whole body has come.
+func (c *Ctx) watch() {
+	r, conn := c.context, c.conn
+	if r == nil || r.watching != nil || !c.Request.body.complete() || conn.hijacked ||
+		conn.in.len() >= readBufferSize {
+		return
+	}
+	// What the watch receives is the beginning of the next request. It reads no more than fits here, so a client that
+	// pipelines much isn't watched.
+	conn.in.pin()
+	space := conn.in.space()
+	r.watching, r.stopping = make(chan struct{}), make(chan struct{})
+	go r.run(conn.netConn, space)
+}
+
+// halfCloseTime is how soon after the watch began an end of input counts as one that came with the request.
+const halfCloseTime = time.Millisecond
+
+func (r *requestContext) run(netConn net.Conn, space []byte) {
+	defer close(r.watching)
+	start := time.Now()
+	for r.received < len(space) {
+		n, err := netConn.Read(space[r.received:])
+		r.received += n
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			// Clear the deadline first and look then: a stop that comes in between sets it again.
+			netConn.SetReadDeadline(time.Time{})
+			select {
+			case <-r.stopping:
+				return
+			default:
+				continue
+			}
+		}
+		r.err = err
+		if !isEOF(err) || time.Since(start) > halfCloseTime {
+			r.cancel(ErrClientGone)
+		}
+		return
+	}
+}
+
+// stopWatch ends the context, and the watch: the connection's input belongs to its owner again.
+func (c *Ctx) stopWatch() {
+	r := c.context
+	if r == nil {
+		return
+	}
+	c.context = nil
+	if r.watching != nil {
+		close(r.stopping)
+		c.conn.netConn.SetReadDeadline(longAgo)
+		<-r.watching
+		c.conn.netConn.SetReadDeadline(time.Time{})
+		c.conn.in.received(r.received)
+		c.conn.inputError = r.err
+	}
+	r.cancel(context.Canceled)
+	if r.stopTimer != nil {
+		r.stopTimer()
+	}
+}
+
+// longAgo is a deadline that wakes whoever waits.
+var longAgo = time.Unix(1, 0)

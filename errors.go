@@ -1,0 +1,178 @@
+package filo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/valyala/bytebufferpool"
+)
+
+// Errors that users of the package tell apart with errors.Is.
+var (
+	// ErrServerClosed is returned by Serve and its relatives after Shutdown or Close, and is the cause of a
+	// request's context that ended because of them.
+	ErrServerClosed = errors.New("filo: server closed")
+	// ErrClientGone is the cause of a request's context that ended because the client closed the connection.
+	ErrClientGone = errors.New("filo: client closed the connection")
+	// ErrAbort, returned or panicked by a handler, closes the connection without an answer and without a log record.
+	ErrAbort = errors.New("filo: request aborted by its handler")
+	// ErrHijacked is returned by methods that need a connection which Hijack or Upgrade has taken over.
+	ErrHijacked = errors.New("filo: connection was hijacked")
+	// ErrHeadSent is returned by methods that would have to change an answer whose head is on its way.
+	ErrHeadSent = errors.New("filo: the response head has been sent")
+	// ErrBodyNotAllowed is returned by a write to a response that has no body: one to HEAD, 1xx, 204 or 304.
+	ErrBodyNotAllowed = errors.New("filo: the response can have no body")
+	// ErrContentLength is returned by a write beyond the Content-Length that the handler had set.
+	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
+	// ErrBodyTooLarge is wrapped by the 413 error of a request body that is over its limit.
+	ErrBodyTooLarge = errors.New("filo: request body over its limit")
+)
+
+// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. A handler returns one;
+// the server's own errors (a malformed request, a body over its limit) are of this type too. As problem details its
+// members have the meaning that RFC 9457, section 3.1, gives them.
+type HTTPError struct {
+	// Status is the response status, 400 to 599.
+	Status int
+	// Detail explains this occurrence. It is shown to the client.
+	Detail string
+	// Type is a URI reference that identifies the problem type, "about:blank" if empty.
+	Type string
+	// Title is a short summary of the problem type, the status text if empty.
+	Title string
+	// Instance is a URI reference that identifies this occurrence; left out if empty.
+	Instance string
+	// Extensions are further members of the problem details.
+	Extensions map[string]any
+	// Err is the cause. It is logged, and never shown to the client.
+	Err error
+}
+
+// Error returns an error with a status and a detail that is shown to the client.
+func Error(status int, detail string) *HTTPError { return &HTTPError{Status: status, Detail: detail} }
+
+// Error returns the status, the detail and the cause in one line.
+func (e *HTTPError) Error() string {
+	text := strconv.Itoa(e.Status) + " " + statusText(e.Status)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *HTTPError) Unwrap() error { return e.Err }
+
+// MarshalJSON returns problem details (RFC 9457).
+func (e *HTTPError) MarshalJSON() ([]byte, error) {
+	members := make(map[string]any, len(e.Extensions)+5)
+	for name, value := range e.Extensions {
+		members[name] = value
+	}
+	members["status"] = e.Status
+	members["title"] = e.Title
+	if e.Title == "" {
+		members["title"] = statusText(e.Status)
+	}
+	for name, value := range map[string]string{"type": e.Type, "detail": e.Detail, "instance": e.Instance} {
+		if value != "" {
+			members[name] = value
+		}
+	}
+	return json.Marshal(members)
+}
+
+// PanicError is what ErrorHandler gets when a handler panicked.
+type PanicError struct {
+	// Value is what was given to panic.
+	Value any
+	// Stack is the stack of the goroutine at the panic, as runtime/debug.Stack formats it.
+	Stack []byte
+}
+
+// Error returns the value in text, without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in handler: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// The answers to requests that are refused before a handler sees them. They are shared: nothing may change them.
+var (
+	errMethod              = Error(400, "the request line must start with a method, a token, and one space")
+	errMethodTooLong       = Error(501, "the method is longer than any known one")
+	errTarget              = Error(400, "invalid request target")
+	errVersion             = Error(400, "the request line must end with HTTP/1.1 or HTTP/1.0")
+	errVersionNotSupported = Error(505, "HTTP/1.1 and HTTP/1.0 are supported here")
+	errLineTooLong         = Error(414, "request line too long")
+	errHeadTooLarge        = Error(431, "request head too large")
+	errTooManyFields       = Error(431, "too many header fields")
+	errBareCR              = Error(400, "CR without LF")
+	errBareLF              = Error(400, "LF without CR")
+	errFold                = Error(400, "a header field may not be folded over lines")
+	errSpaceBeforeColon    = Error(400, "white space before the colon of a header field")
+	errFieldName           = Error(400, "invalid header field name")
+	errFieldValue          = Error(400, "control character in a header field value")
+	errNoHost              = Error(400, "missing Host")
+	errTwoHosts            = Error(400, "more than one Host")
+	errHost                = Error(400, "invalid Host")
+	errContentLength       = Error(400, "Content-Length must be one decimal number")
+	errLengthAndEncoding   = Error(400, "both Content-Length and Transfer-Encoding")
+	errTransferEncoding    = Error(400, "Transfer-Encoding must be chunked, in HTTP/1.1")
+	errTransferCoding      = Error(501, "chunked is the only transfer coding supported here")
+	errExpectation         = Error(417, "100-continue is the only expectation supported here")
+	errChunkSize           = Error(400, "invalid chunk size")
+	errChunkEnd            = Error(400, "missing CRLF after chunk data")
+	errChunkExtension      = Error(400, "invalid chunk extension")
+	errChunkExtensions     = Error(400, "too many bytes of chunk extensions")
+	errTrailer             = Error(400, "a framing field in the trailer section")
+	errTruncated           = Error(400, "the connection ended inside the request")
+	errSlowHead            = Error(408, "the request head took too long to arrive")
+	errSlowBody            = Error(408, "the request body arrived too slowly")
+	errTooLarge            = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
+	errOverload            = Error(503, "too many connections")
+	errConnsPerIP          = Error(429, "too many connections from this address")
+)
+
+// statusOf returns the status and the problem details that an error is answered with.
+func statusOf(err error) *HTTPError {
+	var httpError *HTTPError
+	if errors.As(err, &httpError) && httpError.Status >= 400 && httpError.Status <= 599 {
+		return httpError
+	}
+	return Error(500, "")
+}
+
+// DefaultErrorHandler answers with the error's status, 500 if it has none, as problem details (RFC 9457) where the
+// client's Accept prefers JSON and else as a line of text. What was in the response before is dropped, but header
+// fields that the handler set stay, except those that describe the body.
+func DefaultErrorHandler(c *Ctx, err error) {
+	problem := statusOf(err)
+	c.Response.resetBody()
+	for _, id := range [...]fieldID{fieldContentLength, fieldContentType, fieldContentEncoding, fieldContentRange, fieldETag, fieldLastModified} {
+		c.Response.Header.Del(fieldNames[id])
+	}
+	c.Response.SetStatus(problem.Status)
+	if prefersJSON(&c.Request.Header) {
+		buffer := bytebufferpool.Get()
+		defer bytebufferpool.Put(buffer)
+		if json.NewEncoder(buffer).Encode(problem) == nil {
+			c.Response.Header.setID(fieldContentType, "application/problem+json")
+			c.Response.SetBody(buffer.B)
+			return
+		}
+	}
+	c.Response.Header.setID(fieldContentType, textPlain)
+	text := statusText(problem.Status)
+	if problem.Detail != "" {
+		text += ": " + problem.Detail
+	}
+	c.Response.SetBodyString(text + "\n")
+}

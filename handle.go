@@ -1,0 +1,200 @@
+package filo
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+const (
+	// writeBufferFull is how much may gather in out before it is written, though more pipelined requests are there.
+	writeBufferFull = 16 << 10
+	// maxKeptWriteBuffer is how large a write buffer a worker keeps between connections.
+	maxKeptWriteBuffer = 64 << 10
+	// copiedBody is up to which size a body is copied behind its head; larger ones are written from where they are.
+	copiedBody = 8 << 10
+)
+
+// handle runs the handler on the current request and leaves its answer in out. When that is written as far as it must
+// be, afterAnswer goes on.
+func (c *conn) handle() {
+	ctx := c.worker.ctx
+	err := c.invoke(ctx)
+	if c.hijacked {
+		return
+	}
+	c.finish(ctx, err)
+}
+
+// invoke calls the handler and turns a panic into an error. A handler that ends its goroutine (runtime.Goexit, as
+// testing's FailNow does) is answered with 500 in the deferred function; then the goroutine, and so the connection, ends.
+func (c *conn) invoke(ctx *Ctx) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if value := recover(); value != nil {
+			err = c.panicked(value)
+			return
+		}
+		c.server.logger().Error("the handler ended its goroutine", "method", ctx.Request.Method(), "path", ctx.Request.URI().Path())
+		if !c.hijacked {
+			ctx.Response.close = true
+			c.finish(ctx, errors.New("filo: the handler ended its goroutine"))
+		}
+	}()
+	err = c.server.timing.run(c, ctx)
+	returned = true
+	return err
+}
+
+func (c *conn) panicked(value any) error {
+	if err, ok := value.(error); ok && errors.Is(err, ErrAbort) {
+		return ErrAbort
+	}
+	err := &PanicError{Value: value, Stack: debug.Stack()}
+	request := &c.worker.ctx.Request
+	c.server.logger().Error("panic in handler", "value", fmt.Sprint(value), "method", request.Method(),
+		"path", request.URI().Path(), "remote", c.netConn.RemoteAddr(), "stack", string(err.Stack))
+	return err
+}
+
+// finish completes the answer after the handler has returned with err.
+func (c *conn) finish(ctx *Ctx, err error) {
+	ctx.stopWatch()
+	if err != nil {
+		if errors.Is(err, ErrAbort) {
+			c.abortNow(ctx)
+			return
+		}
+		c.renderError(ctx, err)
+	}
+	if ctx.stream.open || ctx.Response.source == bodyStream {
+		if err := ctx.finishStream(err); err != nil {
+			c.abortNow(ctx)
+			return
+		}
+	} else {
+		c.render(ctx)
+	}
+	c.count(ctx.Response.status)
+}
+
+// abortNow drops the answer and closes.
+func (c *conn) abortNow(ctx *Ctx) {
+	c.reading, c.abort = readingNothing, true
+	ctx.Response.resetBody()
+}
+
+// renderError lets the ErrorHandler turn err into a response, unless a head is already on its way.
+func (c *conn) renderError(ctx *Ctx, err error) {
+	s := c.server
+	status := statusOf(err).Status
+	var panicError *PanicError
+	if ctx.stream.sent {
+		s.logger().Error("handler failed after the response head was sent", "error", err,
+			"method", ctx.Request.Method(), "path", ctx.Request.URI().Path())
+		return
+	}
+	if status >= 500 && !errors.As(err, &panicError) || s.LogAllErrors && status < 500 {
+		s.logger().Error("handler failed", "error", err, "status", status, "method", ctx.Request.Method(),
+			"path", ctx.Request.URI().Path(), "remote", c.netConn.RemoteAddr())
+	}
+	ctx.stream.reset()
+	s.renderError(ctx, err)
+}
+
+// renderError calls the ErrorHandler; one that panics must not take the connection's worker with it.
+func (s *Server) renderError(ctx *Ctx, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.logger().Error("panic in ErrorHandler", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			ctx.stream.reset()
+			DefaultErrorHandler(ctx, Error(500, ""))
+		}
+	}()
+	if s.ErrorHandler != nil {
+		s.ErrorHandler(ctx, err)
+		return
+	}
+	DefaultErrorHandler(ctx, err)
+}
+
+// render puts the answer into out, but for a body that is too large to be copied, which goes to outBody.
+func (c *conn) render(ctx *Ctx) {
+	r := &ctx.Response
+	size := r.size()
+	f := headFraming{length: int64(size)}
+	declared := r.declaredLength()
+	switch {
+	case !bodyAllowed(r.status):
+		// RFC 9110, section 8.6: no Content-Length with 204; with 304 it describes the answer to a GET.
+		f.length, size = noLength, 0
+		if r.status == 304 {
+			f.length = declared
+		}
+	case ctx.Request.isHead():
+		if size == 0 && declared >= 0 {
+			f.length = declared
+		}
+		size = 0
+	case declared >= 0 && declared != int64(size):
+		c.server.logger().Error("the handler's Content-Length isn't that of its body, which is sent as it is",
+			"declared", declared, "length", size, "path", ctx.Request.URI().Path())
+	}
+	c.settle(ctx, &f)
+	c.out = r.appendHead(c.out, c.server, f)
+	switch {
+	case size == 0:
+	case size <= copiedBody:
+		c.out = append(c.out, r.bodyBytes()...)
+	default:
+		c.outBody = r.bodyBytes()
+	}
+}
+
+// settle decides whether the connection goes on after the answer, and says so in f.
+func (c *conn) settle(ctx *Ctx, f *headFraming) {
+	request, b := &ctx.Request, &ctx.Request.body
+	// A handler that streams its answer may still read the body while it writes.
+	unread := !b.complete() && !ctx.stream.open
+	switch {
+	case unread && b.cannotSkip():
+		f.close = true
+	case request.framing.close, ctx.Response.wantsClose():
+		f.close = true
+	case c.server.config.maxRequests > 0 && c.requests >= c.server.config.maxRequests:
+		f.close = true
+	case !unread && c.in.len() == 0 && c.server.draining.Load():
+		f.close = true
+	}
+	f.keepAlive = !f.close && request.minor == 0
+	if f.close {
+		c.reading = readingNothing
+	}
+}
+
+// cannotSkip reports whether throwing away the rest of the body, to keep the connection, isn't possible or too much.
+func (b *body) cannotSkip() bool {
+	return b.closeEnd || b.expect || !b.chunked && b.remaining > maxDrain
+}
+
+// afterAnswer goes on to the next request, or to the rest of this one's body.
+func (c *conn) afterAnswer() {
+	b := &c.worker.ctx.Request.body
+	switch {
+	case c.hijacked || c.abort:
+	case !b.complete() && (c.reading == readingNothing || b.cannotSkip()):
+		c.reading, c.linger = readingNothing, true
+	case c.reading == readingNothing:
+		c.linger = c.in.len() > 0
+	case !b.complete():
+		c.reading = readingRest
+		b.limit = b.received + maxDrain
+		// The bytes lent to the handler aren't needed any more, so skipping needs no more room than there is.
+		c.in.pinned = 0
+	default:
+		c.end()
+	}
+}

@@ -1,0 +1,70 @@
+package filo
+
+import (
+	"bytes"
+	"net"
+	"time"
+)
+
+// Hijack takes the connection over from the server, which neither reads, writes nor closes it any more. It returns
+// the connection (a *net.TCPConn, *net.UnixConn or *tls.Conn where that is what was accepted), without a deadline,
+// and what had been received behind the request's head: to be read first. The response is dropped; what was answered
+// to earlier pipelined requests is written before. The handler may use the connection, or leave it to another
+// goroutine and return.
+//
+// In the blocking driver the connection goes on counting against Concurrency until the handler returns.
+func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
+	c.check()
+	if c.conn.hijacked {
+		return nil, nil, ErrHijacked
+	}
+	if c.stream.sent {
+		return nil, nil, ErrHeadSent
+	}
+	return c.hijack()
+}
+
+// Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the
+// fields of Response.Header, and then hijacks the connection. The protocol is a name of RFC 9110, section 7.8, such as
+// "websocket".
+func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
+	c.check()
+	switch {
+	case c.conn.hijacked:
+		return nil, nil, ErrHijacked
+	case c.stream.sent:
+		return nil, nil, ErrHeadSent
+	case c.Request.minor == 0:
+		// RFC 9110, section 7.8: an Upgrade in an HTTP/1.0 request is ignored.
+		return nil, nil, Error(426, "the upgrade needs HTTP/1.1")
+	}
+	h := &c.Response.Header
+	h.setID(fieldUpgrade, protocol)
+	h.setID(fieldConnection, "Upgrade")
+	out := appendStatusLine(c.conn.out, 101)
+	for i := range h.fields {
+		switch h.fields[i].id {
+		case fieldContentLength, fieldTransferEncoding:
+		default:
+			out = h.appendLine(out, i)
+		}
+	}
+	c.conn.out = append(out, "\r\n"...)
+	c.conn.count(101)
+	return c.hijack()
+}
+
+func (c *Ctx) hijack() (net.Conn, []byte, error) {
+	owner := c.conn
+	c.stopWatch()
+	if err := owner.flush(); err != nil {
+		return nil, nil, err
+	}
+	buffered := bytes.Clone(owner.in.unread())
+	owner.in.advance(len(buffered))
+	c.Request.body.err = ErrHijacked
+	owner.hijacked = true
+	owner.server.connHijacked(owner)
+	owner.netConn.SetDeadline(time.Time{})
+	return owner.netConn, buffered, nil
+}

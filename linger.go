@@ -1,0 +1,113 @@
+package filo
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLingering is how many connections may linger at once; further ones are closed at once.
+	maxLingering = 4096
+	// maxLingeringTLS is how many of them may be TLS connections that still need their handshake for a refusal: under
+	// overload handshakes are the last thing to spend the processor on.
+	maxLingeringTLS = 64
+	// lingerTime is how long one lingers at most.
+	lingerTime = time.Second
+	// lingerBytes is how much is read from one meanwhile.
+	lingerBytes = 1 << 20
+)
+
+// lingerer closes connections whose client may still be sending when it has been answered. To close at once would
+// make the system send a reset for the bytes that nobody reads, and a reset may destroy the answer before the client has
+// read it (RFC 9112, section 9.6): so the sending side is closed first, and what comes is thrown away for a moment.
+//
+// It also writes the answers to refused connections, so that a client that doesn't read holds up nobody.
+type lingerer struct {
+	mu      sync.Mutex
+	conns   map[net.Conn]bool // guarded by mu
+	secure  int               // TLS connections among those with an answer to write; guarded by mu
+	closed  bool              // guarded by mu
+	running sync.WaitGroup
+}
+
+// takeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many linger:
+// then nothing was done.
+func (l *lingerer) takeOver(s *Server, netConn net.Conn, answer []byte) bool {
+	tlsConn, secure := netConn.(*tls.Conn)
+	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
+	l.mu.Lock()
+	if l.closed || len(l.conns) >= maxLingering || secure && l.secure >= maxLingeringTLS {
+		l.mu.Unlock()
+		return false
+	}
+	if l.conns == nil {
+		l.conns = make(map[net.Conn]bool)
+	}
+	l.conns[netConn] = true
+	if secure {
+		l.secure++
+	}
+	l.running.Add(1)
+	l.mu.Unlock()
+	go func() {
+		defer l.running.Done()
+		linger(netConn, answer)
+		l.mu.Lock()
+		delete(l.conns, netConn)
+		if secure {
+			l.secure--
+		}
+		l.mu.Unlock()
+		netConn.Close()
+	}()
+	return true
+}
+
+func linger(netConn net.Conn, answer []byte) {
+	netConn.SetDeadline(time.Now().Add(lingerTime))
+	if len(answer) > 0 {
+		if _, err := netConn.Write(answer); err != nil {
+			return
+		}
+	}
+	half, ok := netConn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	var buffer [2 << 10]byte
+	for received := 0; received < lingerBytes; {
+		n, err := netConn.Read(buffer[:])
+		received += n
+		if err != nil {
+			return
+		}
+	}
+}
+
+// wait waits until nothing lingers any more. It is over in lingerTime.
+func (l *lingerer) wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		l.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		l.close()
+	}
+}
+
+// close ends the lingering and waits until that is done.
+func (l *lingerer) close() {
+	l.mu.Lock()
+	l.closed = true
+	for netConn := range l.conns {
+		netConn.SetDeadline(longAgo)
+	}
+	l.mu.Unlock()
+	l.running.Wait()
+}

@@ -1,0 +1,239 @@
+package filo
+
+import (
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+var errNoHandler = errors.New("filo: Server.Handler is nil")
+
+// ListenAndServe serves h on the TCP address, such as ":8080", with the default settings. It returns only with an
+// error.
+func ListenAndServe(addr string, h Handler) error {
+	return (&Server{Handler: h}).ListenAndServe(addr)
+}
+
+// ListenAndServeTLS is ListenAndServe over TLS with the certificate and key in the files.
+func ListenAndServeTLS(addr, certFile, keyFile string, h Handler) error {
+	return (&Server{Handler: h}).ListenAndServeTLS(addr, certFile, keyFile)
+}
+
+// ListenAndServeUnix is ListenAndServe on a Unix socket whose file has the given permissions.
+func ListenAndServeUnix(path string, mode fs.FileMode, h Handler) error {
+	return (&Server{Handler: h}).ListenAndServeUnix(path, mode)
+}
+
+// Serve serves h on the connections that the listener accepts, with the default settings.
+func Serve(listener net.Listener, h Handler) error {
+	return (&Server{Handler: h}).Serve(listener)
+}
+
+// ServeConn serves h on one connection until that ends, with the default settings, and closes it.
+func ServeConn(netConn net.Conn, h Handler) error {
+	s := &Server{Handler: h}
+	defer s.Close()
+	return s.ServeConn(netConn)
+}
+
+// ListenAndServe listens on the TCP address and serves. It returns ErrServerClosed after Shutdown or Close.
+func (s *Server) ListenAndServe(addr string) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return s.Serve(listener)
+}
+
+// ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
+// certificates.
+func (s *Server) ListenAndServeTLS(addr, certFile, keyFile string) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return s.ServeTLS(listener, certFile, keyFile)
+}
+
+// ServeTLS is Serve over TLS: see ListenAndServeTLS.
+func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error {
+	config := s.TLSConfig.Clone()
+	if config == nil {
+		config = new(tls.Config)
+	}
+	if certFile != "" || keyFile != "" || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
+		certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			listener.Close()
+			return err
+		}
+		config.Certificates = append(config.Certificates, certificate)
+	}
+	if len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"http/1.1"}
+	}
+	return s.Serve(tls.NewListener(listener, config))
+}
+
+// ListenAndServeUnix listens on a Unix socket and serves. A socket file that nobody listens on any more is replaced;
+// the file is removed at the end.
+func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
+	if err := removeStaleSocket(path); err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		listener.Close()
+		return err
+	}
+	return s.Serve(listener)
+}
+
+// removeStaleSocket removes a socket file that a process which was killed has left. Anything else stays.
+func removeStaleSocket(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return nil
+	}
+	if probe, err := net.Dial("unix", path); err == nil {
+		return errors.Join(&net.OpError{Op: "listen", Net: "unix", Err: errors.New("filo: " + path + " is in use")}, probe.Close())
+	}
+	return os.Remove(path)
+}
+
+// Serve accepts connections and passes each to a worker. It closes the listener, and returns ErrServerClosed after
+// Shutdown or Close, or the error that accepting failed with for good. It may be called for several listeners at once.
+func (s *Server) Serve(listener net.Listener) error {
+	defer listener.Close()
+	if err := s.start(); err != nil {
+		return err
+	}
+	if !s.track(listener) {
+		return ErrServerClosed
+	}
+	defer s.untrack(listener)
+	return s.acceptLoop(listener)
+}
+
+func (s *Server) track(listener net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return false
+	}
+	s.listeners[listener] = true
+	return true
+}
+
+func (s *Server) untrack(listener net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, listener)
+}
+
+const (
+	minAcceptDelay = 5 * time.Millisecond
+	maxAcceptDelay = time.Second
+)
+
+// acceptLoop accepts until the listener is closed. Running out of descriptors or memory passes: it waits a little,
+// longer each time, and says so once.
+func (s *Server) acceptLoop(listener net.Listener) error {
+	var delay time.Duration
+	for {
+		netConn, err := listener.Accept()
+		if err == nil {
+			if delay > 0 {
+				delay = 0
+				s.logger().Info("accepting connections again")
+			}
+			s.admit(netConn)
+			continue
+		}
+		if s.draining.Load() {
+			return ErrServerClosed
+		}
+		if !temporary(err) {
+			return err
+		}
+		if delay == 0 {
+			s.logger().Error("accepting connections fails; trying again", "error", err)
+		}
+		delay = min(max(2*delay, minAcceptDelay), maxAcceptDelay)
+		select {
+		case <-time.After(delay):
+		case <-s.stopAccept:
+			return ErrServerClosed
+		}
+	}
+}
+
+// temporary reports whether accepting may succeed later. net.Error's Temporary is deprecated since nobody could say
+// what it means, but for accept4 it means just this: too many descriptors, no memory, a connection that was reset.
+func temporary(err error) bool {
+	var netError net.Error
+	return errors.As(err, &netError) && netError.Temporary() //nolint:staticcheck // see above
+}
+
+// admit passes a connection to a worker, or refuses it. It never waits for the client.
+func (s *Server) admit(netConn net.Conn) {
+	s.accepted.Add(1)
+	if !s.pool.Serve(netConn) {
+		s.refuseConn(netConn, errOverload)
+	}
+}
+
+// ServeConn serves one connection, which Serve would have accepted, on the caller's goroutine, and closes it unless a
+// handler hijacks it. It doesn't count against Concurrency. It returns ErrServerClosed if Shutdown or Close was called.
+// The server must be shut down or closed in the end, since it keeps a clock running.
+func (s *Server) ServeConn(netConn net.Conn) error {
+	if err := s.start(); err != nil {
+		netConn.Close()
+		return err
+	}
+	s.accepted.Add(1)
+	w := scratches.Get().(*scratch)
+	defer scratches.Put(w)
+	if s.serveConn(w, netConn) {
+		return netConn.Close()
+	}
+	return nil
+}
+
+// scratches are the buffers for ServeConn, which has no worker.
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// refuseConn answers a connection that isn't served.
+func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
+	s.refused.Add(1)
+	s.refusals[reason.Status/100].Add(1)
+	answer := s.appendRefusal(nil, reason, "Retry-After: 1\r\n")
+	if !s.lingerer.takeOver(s, netConn, answer) {
+		netConn.Close()
+	}
+}
+
+// appendRefusal renders an answer that the server gives without a handler. The connection ends with it.
+func (s *Server) appendRefusal(dst []byte, reason *HTTPError, extra string) []byte {
+	body := statusText(reason.Status)
+	if reason.Detail != "" {
+		body += ": " + reason.Detail
+	}
+	dst = appendStatusLine(dst, reason.Status)
+	dst = append(dst, s.config.serverLine...)
+	dst = append(dst, s.clock.dateLine()...)
+	dst = append(dst, extra...)
+	dst = append(dst, "Content-Type: "+textPlain+"\r\nContent-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(body)+1), 10)
+	dst = append(dst, "\r\nConnection: close\r\n\r\n"...)
+	dst = append(dst, body...)
+	return append(dst, '\n')
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package filo
+
+const raceEnabled = false

@@ -1,0 +1,209 @@
+package filo
+
+import (
+	"bytes"
+	"io"
+	"mime/multipart"
+)
+
+// Request is the request that a handler answers. It belongs to its Ctx and is valid until the handler returns.
+type Request struct {
+	// Header holds the header fields.
+	Header Header
+	// Trailer holds the trailer fields of a chunked body, once the body has been read to its end.
+	Trailer Header
+
+	ctx  *Ctx
+	head []byte // the request head, in the connection's read buffer
+
+	methodStart, methodEnd int // in head
+	targetStart, targetEnd int
+	framing                framing
+	minor                  uint8
+
+	body body
+
+	uri       URI
+	uriParsed bool
+
+	form          Args
+	formErr       error
+	formParsed    bool
+	multipart     *multipart.Form
+	multipartErr  error
+	multipartRead bool
+}
+
+// begin sets the request to what the parser found in head.
+func (r *Request) begin(c *Ctx, p *headParser, head []byte, f framing) {
+	r.ctx, r.head, r.framing, r.minor = c, head, f, p.minor
+	r.methodStart, r.methodEnd = p.methodStart, p.methodEnd
+	r.targetStart, r.targetEnd = p.targetStart, p.targetEnd
+	r.uriParsed = false
+	r.body.begin(f)
+}
+
+// end lets go of what the request holds.
+func (r *Request) end() {
+	if len(r.Trailer.fields) > 0 {
+		r.Trailer.Reset()
+	}
+	if r.multipart != nil {
+		if err := r.multipart.RemoveAll(); err != nil {
+			r.ctx.Logger().Error("removing the temporary files of a multipart form", "error", err)
+		}
+	}
+	if r.formParsed || r.multipartRead {
+		r.form.Reset()
+		r.formParsed, r.formErr = false, nil
+		r.multipart, r.multipartErr, r.multipartRead = nil, nil, false
+	}
+	if r.uriParsed {
+		r.uri.reset()
+		r.uriParsed = false
+	}
+	r.body.end()
+}
+
+// methodNames saves an allocation for the methods that are in use.
+var methodNames = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
+
+// Method returns the method, as sent: methods are case-sensitive.
+func (r *Request) Method() string {
+	method := r.MethodBytes()
+	for _, name := range methodNames {
+		if string(method) == name {
+			return name
+		}
+	}
+	return string(method)
+}
+
+// MethodBytes returns the method, borrowed.
+func (r *Request) MethodBytes() []byte { return r.head[r.methodStart:r.methodEnd:r.methodEnd] }
+
+func (r *Request) isHead() bool { return string(r.MethodBytes()) == "HEAD" }
+
+// Target returns the request target as sent (RFC 9112, section 3.2): mostly a path with its query.
+func (r *Request) Target() string { return string(r.TargetBytes()) }
+
+// TargetBytes is Target, borrowed.
+func (r *Request) TargetBytes() []byte { return r.head[r.targetStart:r.targetEnd:r.targetEnd] }
+
+// ProtoMinor returns the minor version: 1 for HTTP/1.1, 0 for HTTP/1.0.
+func (r *Request) ProtoMinor() int { return int(r.minor) }
+
+// URI returns the parts of the target, which are worked out when first asked for.
+func (r *Request) URI() *URI {
+	if !r.uriParsed {
+		r.uri.parse(r.TargetBytes(), r.Header.getID(fieldHost), r.ctx.TLS() != nil)
+		r.uriParsed = true
+	}
+	return &r.uri
+}
+
+// Query returns the parameters of the target's query.
+func (r *Request) Query() *Args { return r.URI().Query() }
+
+// Host returns the host and port that the request is for: the target's in absolute form, or else the Host field's.
+func (r *Request) Host() string { return string(r.HostBytes()) }
+
+// HostBytes is Host, borrowed.
+func (r *Request) HostBytes() []byte {
+	if r.head[r.targetStart] == '/' {
+		return r.Header.getID(fieldHost)
+	}
+	return r.URI().HostBytes()
+}
+
+// ContentLength returns the announced length of the body in bytes, 0 if there is none, -1 if it is chunked.
+func (r *Request) ContentLength() int64 { return r.framing.length }
+
+// ContentType returns the Content-Type field with its parameters.
+func (r *Request) ContentType() string { return string(r.Header.getID(fieldContentType)) }
+
+// Close reports whether the client asked for the connection to be closed after this request.
+func (r *Request) Close() bool { return r.framing.close }
+
+// Cookie returns the value of the first cookie called name, "" if there is none.
+func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)) }
+
+// CookieBytes is Cookie, borrowed, and nil if there is none.
+func (r *Request) CookieBytes(name string) []byte {
+	h := &r.Header
+	for i := h.findID(fieldCookie, 0); i >= 0; i = h.findID(fieldCookie, i+1) {
+		if value, ok := cookieValue(h.valueOf(i), name); ok {
+			return value
+		}
+	}
+	return nil
+}
+
+// Cookies yields the name and value of each cookie, borrowed.
+func (r *Request) Cookies() func(yield func(name, value []byte) bool) {
+	return func(yield func(name, value []byte) bool) {
+		for field := range r.Header.Values(fieldNames[fieldCookie]) {
+			for name, value := range cookiePairs(field) {
+				if !yield(name, value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Body reads the whole body and returns it, borrowed. It waits for bytes that haven't come yet. A body over the limit
+// is an HTTPError of 413, one that comes too slowly of 408, one that ends early or is malformed of 400; what had come
+// by then is never returned. Calls after the first one return the same.
+func (r *Request) Body() ([]byte, error) { return r.ctx.conn.readWholeBody(&r.body) }
+
+// BodyReader returns a reader of the body as it comes, with the same errors as Body. It reads what Body would, so
+// use one of the two.
+func (r *Request) BodyReader() io.Reader { return (*bodyReader)(r.ctx) }
+
+type bodyReader Ctx
+
+// Read implements io.Reader.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	c := (*Ctx)(b)
+	c.check()
+	return c.conn.readBody(&c.Request.body, p)
+}
+
+// Form reads an application/x-www-form-urlencoded body and returns its parameters. With another Content-Type it is
+// an HTTPError of 415, with too many parameters of 400.
+func (r *Request) Form() (*Args, error) {
+	if r.formParsed {
+		return &r.form, r.formErr
+	}
+	r.formParsed = true
+	mediaType := r.Header.getID(fieldContentType)
+	if semicolon := bytes.IndexByte(mediaType, ';'); semicolon >= 0 {
+		mediaType = mediaType[:semicolon]
+	}
+	if !equalFold(trimSpace(mediaType), "application/x-www-form-urlencoded") {
+		r.formErr = Error(415, "the body must be application/x-www-form-urlencoded")
+		return &r.form, r.formErr
+	}
+	data, err := r.Body()
+	if err == nil {
+		err = r.form.Parse(data)
+	}
+	r.formErr = err
+	return &r.form, err
+}
+
+// MultipartForm reads a multipart/form-data body within the default MultipartLimits. Files over the memory limit
+// go to temporary files, which are removed when the handler returns.
+func (r *Request) MultipartForm() (*multipart.Form, error) {
+	if !r.multipartRead {
+		r.multipartRead = true
+		r.multipart, r.multipartErr = readMultipartForm(r.BodyReader(), r.ContentType(), MultipartLimits{})
+	}
+	return r.multipart, r.multipartErr
+}
+
+// MultipartReader returns the parts of a multipart body one by one, as they come.
+func (r *Request) MultipartReader() (*multipart.Reader, error) {
+	return multipartReader(r.BodyReader(), r.ContentType())
+}

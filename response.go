@@ -1,0 +1,255 @@
+package filo
+
+import (
+	"io"
+	"strconv"
+	"unsafe"
+)
+
+const textPlain = "text/plain; charset=utf-8"
+
+// maxKeptBody is how large a buffer for copied response bodies a worker keeps between requests.
+const maxKeptBody = 64 << 10
+
+// bodySource says where a response's body is.
+type bodySource uint8
+
+const (
+	bodyBuffer bodySource = iota // Response.buffer
+	bodyString                   // Response.text
+	bodyRef                      // Response.ref
+	bodyStream                   // Response.stream
+)
+
+// Response is the answer that a handler prepares. It is sent when the handler has returned, unless Ctx.Stream sent
+// its head before. It belongs to its Ctx and is valid until the handler returns.
+//
+// The server adds Date, Server, Content-Length and Connection; a Transfer-Encoding that a handler sets is dropped.
+// Connection: close in Header closes the connection after the answer.
+type Response struct {
+	// Header holds the header fields.
+	Header Header
+	// Trailer holds the fields to send behind a chunked body (with Ctx.Stream, or SetBodyStream of unknown size).
+	// Those that are there when the head is sent are announced by a Trailer field; to an HTTP/1.0 client none are sent.
+	Trailer Header
+
+	status     int
+	source     bodySource
+	close      bool
+	buffer     []byte
+	text       string
+	ref        []byte
+	stream     io.Reader
+	streamSize int64
+}
+
+// reset makes the response ready for the next request.
+func (r *Response) reset() {
+	if len(r.Header.fields) > 0 {
+		r.Header.Reset()
+	}
+	if len(r.Trailer.fields) > 0 {
+		r.Trailer.Reset()
+	}
+	r.status, r.close = 200, false
+	if r.source != bodyBuffer || len(r.buffer) > 0 {
+		r.resetBody()
+	}
+}
+
+func (r *Response) resetBody() {
+	if closer, ok := r.stream.(io.Closer); ok {
+		closer.Close()
+	}
+	r.source, r.text, r.ref, r.stream = bodyBuffer, "", nil, nil
+	if cap(r.buffer) > maxKeptBody {
+		r.buffer = nil
+	}
+	r.buffer = r.buffer[:0]
+}
+
+// SetStatus sets the status, 200 to 599; another one becomes 500. The default is 200.
+func (r *Response) SetStatus(status int) {
+	if status < 200 || status > 599 {
+		status = 500
+	}
+	r.status = status
+}
+
+// Status returns the status.
+func (r *Response) Status() int { return r.status }
+
+// SetClose closes the connection after this answer, which says so.
+func (r *Response) SetClose() { r.close = true }
+
+// SetBody sets the body to a copy of b.
+func (r *Response) SetBody(b []byte) {
+	r.resetBody()
+	r.buffer = append(r.buffer, b...)
+}
+
+// SetBodyString sets the body to s.
+func (r *Response) SetBodyString(s string) {
+	r.resetBody()
+	r.source, r.text = bodyString, s
+}
+
+// SetBodyRef sets the body to b without copying it: b is given away for good and must never be changed again.
+func (r *Response) SetBodyRef(b []byte) {
+	r.resetBody()
+	r.source, r.ref = bodyRef, b
+}
+
+// SetBodyStream sets the body to what stream has to read: size bytes, or until io.EOF if size is negative. It is read
+// when the handler has returned, and closed afterwards if it is an io.Closer. A file goes out by sendfile where the
+// connection can.
+func (r *Response) SetBodyStream(stream io.Reader, size int64) {
+	r.resetBody()
+	r.source, r.stream, r.streamSize = bodyStream, stream, size
+}
+
+// Write appends a copy of p to the body; it never fails. It is for bodies that are small and made piece by piece: see
+// Ctx.Stream for others.
+func (r *Response) Write(p []byte) (int, error) {
+	r.toBuffer()
+	r.buffer = append(r.buffer, p...)
+	return len(p), nil
+}
+
+// WriteString is Write for a string.
+func (r *Response) WriteString(s string) (int, error) {
+	r.toBuffer()
+	r.buffer = append(r.buffer, s...)
+	return len(s), nil
+}
+
+// toBuffer copies a body that was set otherwise, so that more can be appended. A stream is dropped.
+func (r *Response) toBuffer() {
+	switch r.source {
+	case bodyString:
+		r.buffer = append(r.buffer[:0], r.text...)
+		r.source, r.text = bodyBuffer, ""
+	case bodyRef:
+		r.buffer = append(r.buffer[:0], r.ref...)
+		r.source, r.ref = bodyBuffer, nil
+	case bodyStream:
+		r.resetBody()
+	}
+}
+
+// SetCookie adds a Set-Cookie field. An invalid cookie is an error and adds none.
+func (r *Response) SetCookie(cookie *Cookie) error {
+	var buffer [256]byte
+	value, err := cookie.AppendTo(buffer[:0])
+	if err == nil {
+		addField(&r.Header, fieldNames[fieldSetCookie], fieldSetCookie, value)
+	}
+	return err
+}
+
+// size returns the length of a body that isn't a stream.
+func (r *Response) size() int {
+	switch r.source {
+	case bodyString:
+		return len(r.text)
+	case bodyRef:
+		return len(r.ref)
+	case bodyBuffer:
+		return len(r.buffer)
+	}
+	return 0
+}
+
+// bodyBytes returns the body, which must not be changed.
+func (r *Response) bodyBytes() []byte {
+	switch r.source {
+	case bodyString:
+		return unsafe.Slice(unsafe.StringData(r.text), len(r.text))
+	case bodyRef:
+		return r.ref
+	}
+	return r.buffer
+}
+
+// headFraming is how the head of a response describes what follows it.
+type headFraming struct {
+	length  int64 // of the body; -1 unknown, -2 says nothing of the body
+	chunked bool
+	close   bool
+	// keepAlive answers an HTTP/1.0 client that asked for it.
+	keepAlive bool
+}
+
+const noLength = -2
+
+// declaredLength returns the Content-Length that the handler set, noLength if none or an invalid one.
+func (r *Response) declaredLength() int64 {
+	if value := r.Header.getID(fieldContentLength); value != nil {
+		if n, ok := parseLength(value); ok {
+			return n
+		}
+	}
+	return noLength
+}
+
+// wantsClose reports whether the handler asked for the connection to be closed.
+func (r *Response) wantsClose() bool {
+	return r.close || len(r.Header.fields) > 0 && r.Header.hasToken(fieldConnection, "close")
+}
+
+// appendHead renders the response head. The fields that decide about framing are the server's own.
+func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
+	dst = appendStatusLine(dst, r.status)
+	server, date := len(s.config.serverLine) == 0, false
+	h := &r.Header
+	for i := range h.fields {
+		switch h.fields[i].id {
+		case fieldContentLength, fieldTransferEncoding, fieldKeepAlive, fieldTrailer:
+			continue
+		case fieldConnection:
+			if f.close {
+				continue
+			}
+		case fieldServer:
+			server = true
+		case fieldDate:
+			date = true
+		}
+		dst = h.appendLine(dst, i)
+	}
+	if !server {
+		dst = append(dst, s.config.serverLine...)
+	}
+	if !date {
+		dst = append(dst, s.clock.dateLine()...)
+	}
+	switch {
+	case f.chunked:
+		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
+		dst = r.appendTrailerNames(dst)
+	case f.length >= 0:
+		dst = append(dst, "Content-Length: "...)
+		dst = strconv.AppendInt(dst, f.length, 10)
+		dst = append(dst, "\r\n"...)
+	}
+	if f.close {
+		dst = append(dst, "Connection: close\r\n"...)
+	} else if f.keepAlive {
+		dst = append(dst, "Connection: keep-alive\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+func (r *Response) appendTrailerNames(dst []byte) []byte {
+	if r.Trailer.Len() == 0 {
+		return dst
+	}
+	dst = append(dst, "Trailer: "...)
+	for i := range r.Trailer.fields {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = append(dst, r.Trailer.nameOf(i)...)
+	}
+	return append(dst, "\r\n"...)
+}

@@ -1,0 +1,340 @@
+// Package filo serves HTTP/1.1 from a FILO pool of workers: connections go to the worker that was busy last, whose
+// stack and buffers are warm, and workers that are idle for a while end.
+//
+//	err := filo.ListenAndServe(":8080", func(c *filo.Ctx) error {
+//		return c.Text(200, "Hello, World!")
+//	})
+//
+// Every []byte that a Ctx hands out is borrowed until the handler returns; a string is the caller's own.
+package filo
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of a Server's limits. They are meant for a server on the open internet.
+const (
+	DefaultConcurrency           = 256 << 10
+	DefaultMaxIdleWorkerDuration = 10 * time.Second
+	DefaultReadHeaderTimeout     = 10 * time.Second
+	DefaultReadTimeout           = 30 * time.Second
+	DefaultWriteTimeout          = 30 * time.Second
+	DefaultIdleTimeout           = 60 * time.Second
+	DefaultMinTransferRate       = 500
+	DefaultMaxHeaderBytes        = 16 << 10
+	DefaultMaxHeaderFields       = 100
+	DefaultMaxRequestLineBytes   = 8000
+	DefaultMaxBodyBytes          = 4 << 20
+)
+
+// Server serves HTTP connections. Its fields must not be changed once it serves. For those with a default, zero is
+// the default and a negative value is no limit, unless said otherwise. The zero Server with a Handler is ready for use.
+type Server struct {
+	// Handler answers the requests. Required.
+	Handler Handler
+
+	// ErrorHandler turns an error that Handler returned, or its panic (a *PanicError), into a response. The default is
+	// DefaultErrorHandler.
+	ErrorHandler func(c *Ctx, err error)
+
+	// Name is the Server field of the answers, "filo" by default; "-" sends none.
+	Name string
+
+	// Concurrency is how many connections are served at once; further ones get 503 at once. A worker serves one
+	// connection for as long as that lives, so idle keep-alive connections count: lower IdleTimeout if they crowd out
+	// others. Default 262,144; there is always a limit.
+	Concurrency int
+
+	// MaxIdleWorkerDuration is how long a worker without a connection is kept. A longer time saves starting goroutines
+	// when load comes in bursts, at a few KB of memory each. Default 10 s; there is always a limit.
+	MaxIdleWorkerDuration time.Duration
+
+	// MaxConns is how many connections may be open at once, hijacked ones aside; further ones get 503. Default no limit
+	// but Concurrency.
+	MaxConns int
+
+	// MaxConnsPerIP is how many connections one client address may have open; further ones get 429. An IPv6 client
+	// has a whole /64 to choose addresses from, so that counts as one. Set it only where clients connect directly: behind a
+	// balancer all have its address. Default no limit.
+	MaxConnsPerIP int
+
+	// MaxRequestsPerConn is how many requests a connection may carry before it is closed, so that long-lived ones
+	// spread over new instances. Default no limit.
+	MaxRequestsPerConn int
+
+	// ReadHeaderTimeout is how long a request head may take from its first byte (408 after that), a new connection may
+	// stay silent, and a TLS handshake may take. Default 10 s.
+	ReadHeaderTimeout time.Duration
+
+	// ReadTimeout and WriteTimeout are how long a client may keep the server waiting for a request's body, and with
+	// taking an answer, before the average rate since the beginning must be MinTransferRate. Time that the handler takes
+	// doesn't count. Default 30 s each.
+	ReadTimeout, WriteTimeout time.Duration
+
+	// IdleTimeout is how long a connection may wait between requests. Default 60 s, a little more than most balancers
+	// and browsers keep one.
+	IdleTimeout time.Duration
+
+	// MinTransferRate is how many bytes a second, on average, a client must send of a body or take of an answer once the
+	// time-outs above are used up. Default 500, slower than any modem; negative: each single wait may last the time-out.
+	MinTransferRate int
+
+	// MaxHeaderBytes is how large a request head may be (431), request line included. Default 16 KB.
+	MaxHeaderBytes int
+
+	// MaxHeaderFields is how many fields a request head may have (431). Default 100.
+	MaxHeaderFields int
+
+	// MaxRequestLineBytes is how long a request line may be (414). Default 8,000, the least that RFC 9112 recommends.
+	MaxRequestLineBytes int
+
+	// MaxBodyBytes is how large a request body may be (413). A handler can change it for its request: see
+	// Ctx.SetMaxBodyBytes. Default 4 MB.
+	MaxBodyBytes int64
+
+	// TLSConfig is used by ListenAndServeTLS. It is cloned.
+	TLSConfig *tls.Config
+
+	// Logger gets the server's log records. The default is slog.Default.
+	Logger *slog.Logger
+
+	// LogAllErrors also logs what clients do wrong: malformed requests, failed handshakes, errors of 4xx. A public server
+	// has them all the time.
+	LogAllErrors bool
+
+	// ConnState, if set, is called when a connection changes its state, by the goroutine that serves it: it must be quick.
+	ConnState func(net.Conn, ConnState)
+
+	config   serverConfig
+	clock    coarseClock
+	pool     workerPool
+	conns    connSet
+	lingerer lingerer
+	timing   handlerTiming
+	draining atomic.Bool // Shutdown or Close was called
+
+	configOnce sync.Once
+	accepted   atomic.Uint64
+	refused    atomic.Uint64
+	refusals   [6]atomic.Uint64 // answers to connections that were refused, by status class
+
+	mu         sync.Mutex
+	started    bool                    // the clock, the pool and the sweep run; guarded by mu
+	stopped    bool                    // guarded by mu
+	listeners  map[net.Listener]bool   // guarded by mu
+	stopAccept chan struct{}           // closed when draining begins; guarded by mu
+	base       context.Context         // parent of the requests' contexts; guarded by mu
+	cancelBase context.CancelCauseFunc // guarded by mu
+}
+
+// serverConfig is the Server's fields with their defaults, worked out once.
+type serverConfig struct {
+	serverLine        []byte // "Server: filo\r\n"
+	head              headLimits
+	maxBody           int64
+	maxRequests       int
+	readHeaderTimeout time.Duration
+	readTimeout       time.Duration
+	writeTimeout      time.Duration
+	idleTimeout       time.Duration
+	minRate           int
+	tick              time.Duration // of the coarse clock
+}
+
+// configure works out the configuration.
+func (s *Server) configure() {
+	s.configOnce.Do(func() {
+		const unlimited = 1<<31 - 1
+		limit := func(value, standard int) int {
+			if value = withDefault(value, standard); value < 0 {
+				return unlimited
+			}
+			return value
+		}
+		c := &s.config
+		if s.Name != "-" {
+			name := s.Name
+			if name == "" {
+				name = "filo"
+			}
+			var h Header
+			h.setID(fieldServer, name)
+			c.serverLine = h.appendLine(nil, 0)
+		}
+		c.head = headLimits{
+			bytes:  limit(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
+			line:   limit(s.MaxRequestLineBytes, DefaultMaxRequestLineBytes),
+			fields: min(limit(s.MaxHeaderFields, DefaultMaxHeaderFields), 1<<16-2),
+		}
+		c.maxBody = withDefault(s.MaxBodyBytes, DefaultMaxBodyBytes)
+		c.maxRequests = s.MaxRequestsPerConn
+		c.readHeaderTimeout = withDefault(s.ReadHeaderTimeout, DefaultReadHeaderTimeout)
+		c.readTimeout = withDefault(s.ReadTimeout, DefaultReadTimeout)
+		c.writeTimeout = withDefault(s.WriteTimeout, DefaultWriteTimeout)
+		c.idleTimeout = withDefault(s.IdleTimeout, DefaultIdleTimeout)
+		c.minRate = withDefault(s.MinTransferRate, DefaultMinTransferRate)
+		idleWorker := s.MaxIdleWorkerDuration
+		if idleWorker <= 0 {
+			idleWorker = DefaultMaxIdleWorkerDuration
+		}
+		concurrency := s.Concurrency
+		if concurrency <= 0 {
+			concurrency = DefaultConcurrency
+		}
+		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
+		s.pool.WorkerFunc = s.serveWorker
+		s.pool.MaxWorkersCount = concurrency
+		s.pool.MaxIdleWorkerDuration = idleWorker
+		s.pool.Logger = s.logger()
+		s.pool.clock = &s.clock
+		s.conns.perAddress = s.MaxConnsPerIP
+		s.conns.max = s.MaxConns
+		s.listeners = make(map[net.Listener]bool)
+		s.stopAccept = make(chan struct{})
+		s.base, s.cancelBase = context.WithCancelCause(context.Background())
+	})
+}
+
+func withDefault[T int | int64 | time.Duration](value, standard T) T {
+	if value == 0 {
+		return standard
+	}
+	return value
+}
+
+// shortestTimeout returns the shortest of the time-outs that are set: the clock and the sweep must be finer.
+func (c *serverConfig) shortestTimeout() time.Duration {
+	shortest := DefaultIdleTimeout
+	for _, timeout := range [...]time.Duration{c.readHeaderTimeout, c.readTimeout, c.writeTimeout, c.idleTimeout} {
+		if timeout > 0 {
+			shortest = min(shortest, timeout)
+		}
+	}
+	return shortest
+}
+
+func (s *Server) logger() *slog.Logger {
+	if s.Logger != nil {
+		return s.Logger
+	}
+	return slog.Default()
+}
+
+// start makes the server's background goroutines run. It fails after Shutdown or Close.
+func (s *Server) start() error {
+	if s.Handler == nil {
+		return errNoHandler
+	}
+	s.configure()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.draining.Load() {
+		return ErrServerClosed
+	}
+	if !s.started {
+		s.started = true
+		s.clock.start(s.config.tick)
+		s.pool.Start()
+		s.conns.startSweep(s)
+	}
+	return nil
+}
+
+// stop ends what start began. Connections that are still being served keep their workers.
+func (s *Server) stop() {
+	s.mu.Lock()
+	running := s.started && !s.stopped
+	s.stopped = true
+	s.mu.Unlock()
+	if running {
+		s.pool.Stop()
+		s.conns.stopSweep()
+		s.clock.stop()
+	}
+}
+
+func (s *Server) baseContext() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.base
+}
+
+func (s *Server) shuttingDown() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopAccept
+}
+
+// serveWorker is what a worker does with a connection. It reports whether the connection is to be closed.
+func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
+	if w.scratch == nil {
+		w.scratch = new(scratch)
+	}
+	return s.serveConn(w.scratch, netConn)
+}
+
+// serveConn serves an admitted connection and reports whether it is to be closed: it isn't once it was hijacked, or
+// left to the lingerer.
+func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
+	c := &conn{server: s, netConn: netConn}
+	if reason := s.conns.add(c); reason != nil {
+		s.refuseConn(netConn, reason)
+		return false
+	}
+	s.changed(c, StateNew)
+	c.attach(w)
+	closeConn = true
+	// Deferred, since a handler may end its goroutine.
+	defer func() { closeConn = s.connEnded(c) }()
+	if s.handshake(c) {
+		c.serve()
+	}
+	return closeConn
+}
+
+// connEnded takes a connection that isn't served any more out of the books and reports whether it is to be closed.
+func (s *Server) connEnded(c *conn) bool {
+	if c.hijacked {
+		c.detach()
+		return false
+	}
+	if c.reading == readingNothing && len(c.out) > 0 && !c.abort {
+		// Only after a handler ended its goroutine: everywhere else out was written.
+		c.writeOut()
+	}
+	linger := c.linger && !c.abort
+	c.detach()
+	c.setState(stateClosed)
+	s.conns.remove(c)
+	s.changed(c, StateClosed)
+	return !(linger && s.lingerer.takeOver(s, c.netConn, nil))
+}
+
+// handshake makes the TLS handshake, if there is one to make, in its time.
+func (s *Server) handshake(c *conn) bool {
+	tlsConn, ok := c.netConn.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	ctx := s.baseContext()
+	if timeout := s.config.readHeaderTimeout; timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	if err := tlsConn.HandshakeContext(ctx); err != nil {
+		if s.LogAllErrors {
+			s.logger().Warn("TLS handshake failed", "error", err, "remote", c.netConn.RemoteAddr())
+		}
+		return false
+	}
+	state := tlsConn.ConnectionState()
+	c.tlsState = &state
+	return true
+}

@@ -1,0 +1,78 @@
+package filo
+
+// ConnState is what a connection is doing.
+type ConnState int
+
+// The states that Server.ConnState is told of. A connection is new first; it is active from the first byte of a
+// request until its answer is written, idle between requests, and closed or hijacked at the end.
+const (
+	StateNew ConnState = iota
+	StateActive
+	StateIdle
+	StateHijacked
+	StateClosed
+)
+
+// String returns the state's name.
+func (s ConnState) String() string {
+	names := [...]string{"new", "active", "idle", "hijacked", "closed"}
+	if s < 0 || int(s) >= len(names) {
+		return "unknown"
+	}
+	return names[s]
+}
+
+// Stats is what a server has done and is doing.
+type Stats struct {
+	// ConnsOpen is how many connections are being served: ConnsIdle wait for a request (new ones too), ConnsActive
+	// have one.
+	ConnsOpen, ConnsIdle, ConnsActive int
+	// ConnsAccepted and ConnsRefused count since the start; refused ones are accepted ones that got a 503 or 429 for an
+	// answer, or none.
+	ConnsAccepted, ConnsRefused uint64
+	// Requests counts the answers by status class: Requests[2] is 200 to 299. Those of refused connections are counted too.
+	Requests [6]uint64
+	// WorkersRunning is how many workers serve a connection, WorkersReady how many wait for one.
+	WorkersRunning, WorkersReady int
+	// WorkersSpawned and WorkersRetired count since the start.
+	WorkersSpawned, WorkersRetired uint64
+}
+
+// Stats returns the server's counters. It looks at every connection, so ask for it now and then, not for each request.
+func (s *Server) Stats() Stats {
+	st := Stats{ConnsAccepted: s.accepted.Load(), ConnsRefused: s.refused.Load()}
+	st.WorkersRunning, st.WorkersReady, st.WorkersSpawned, st.WorkersRetired = s.pool.stats()
+	for class := range s.refusals {
+		st.Requests[class] = s.refusals[class].Load()
+	}
+	set := &s.conns
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	st.ConnsOpen = set.count
+	for class, n := range set.answered {
+		st.Requests[class] += n
+	}
+	for c := set.first; c != nil; c = c.following {
+		if c.state() <= stateIdle {
+			st.ConnsIdle++
+		}
+		for class := range c.answered {
+			st.Requests[class] += c.answered[class].Load()
+		}
+	}
+	st.ConnsActive = st.ConnsOpen - st.ConnsIdle
+	return st
+}
+
+// changed tells the user's ConnState, if there is one.
+func (s *Server) changed(c *conn, state ConnState) {
+	if s.ConnState != nil {
+		s.ConnState(c.netConn, state)
+	}
+}
+
+// connHijacked takes a connection that a handler took over out of the books.
+func (s *Server) connHijacked(c *conn) {
+	s.conns.remove(c)
+	s.changed(c, StateHijacked)
+}

@@ -1,0 +1,294 @@
+package filo
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+)
+
+const (
+	// streamBufferSize is how much of a stream gathers before it is sent.
+	streamBufferSize = 8 << 10
+	// copyBufferSize is for copying a body stream.
+	copyBufferSize = 32 << 10
+)
+
+// StreamWriter sends a response body while the handler runs: see Ctx.Stream. It is valid until the handler returns.
+type StreamWriter struct {
+	ctx     *Ctx
+	used    bool
+	open    bool
+	sent    bool  // the head is on its way
+	chunked bool  // the body goes in chunks
+	discard bool  // the response has no body: an answer to HEAD, 204, 304
+	length  int64 // announced, noLength if it wasn't
+	written int64
+	buffer  []byte
+	err     error // of the connection
+}
+
+// Stream returns a writer of the response body. The head is sent at the first Flush, or when 8 KB have gathered;
+// status and header fields can't be changed after that. A Content-Length that the handler has set is kept to; without
+// one the body is sent in chunks, or to an HTTP/1.0 client until the connection closes. If nothing was sent when the
+// handler returns, the body goes out with its length as any other.
+//
+// A handler that returns an error, or has written less than its Content-Length, after the head was sent breaks the
+// connection off, so that the client can't take the body for a whole one.
+func (c *Ctx) Stream() *StreamWriter {
+	c.check()
+	w := &c.stream
+	if !w.open {
+		c.Response.resetBody()
+		w.ctx, w.used, w.open = c, true, true
+		w.length = noLength
+	}
+	return w
+}
+
+func (w *StreamWriter) reset() {
+	buffer := w.buffer
+	if cap(buffer) > 2*streamBufferSize {
+		buffer = nil
+	}
+	*w = StreamWriter{buffer: buffer[:0]}
+}
+
+// Write adds p to the body, and sends what has gathered if that is 8 KB or more. The error is ErrContentLength for
+// more than was announced, ErrBodyNotAllowed if the status has no body, or what went wrong with the connection.
+func (w *StreamWriter) Write(p []byte) (int, error) {
+	if err := w.admit(len(p)); err != nil {
+		return 0, err
+	}
+	if len(w.buffer)+len(p) < streamBufferSize || w.discard {
+		if !w.discard {
+			w.buffer = append(w.buffer, p...)
+		}
+		return len(p), nil
+	}
+	if len(p) < streamBufferSize/2 {
+		w.buffer = append(w.buffer, p...)
+		return len(p), w.Flush()
+	}
+	if err := w.Flush(); err != nil {
+		return 0, err
+	}
+	if err := w.emit(p, true); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// WriteString is Write for a string.
+func (w *StreamWriter) WriteString(s string) (int, error) {
+	if err := w.admit(0); err != nil {
+		return 0, err
+	}
+	if len(w.buffer)+len(s) >= streamBufferSize || w.discard {
+		return w.Write([]byte(s))
+	}
+	if err := w.admit(len(s)); err != nil {
+		return 0, err
+	}
+	w.buffer = append(w.buffer, s...)
+	return len(s), nil
+}
+
+// Flush sends what has gathered, the head first. Its error says that the client is gone or doesn't read.
+func (w *StreamWriter) Flush() error {
+	if err := w.admit(0); err != nil && !errors.Is(err, ErrBodyNotAllowed) {
+		return err
+	}
+	err := w.emit(w.buffer, true)
+	w.buffer = w.buffer[:0]
+	return err
+}
+
+// admit decides whether size more bytes may be written.
+func (w *StreamWriter) admit(size int) error {
+	switch {
+	case w.ctx == nil || w.ctx.conn == nil || !w.open:
+		return io.ErrClosedPipe
+	case w.err != nil:
+		return w.err
+	case w.ctx.conn.hijacked:
+		return ErrHijacked
+	}
+	w.ctx.check()
+	if !bodyAllowed(w.ctx.Response.status) && size > 0 {
+		return ErrBodyNotAllowed
+	}
+	if !w.sent {
+		w.length = w.ctx.Response.declaredLength()
+	}
+	if w.length >= 0 && w.written+int64(size) > w.length {
+		return ErrContentLength
+	}
+	w.written += int64(size)
+	return nil
+}
+
+// begin renders the head.
+func (w *StreamWriter) begin() {
+	c := w.ctx.conn
+	request, r := &w.ctx.Request, &w.ctx.Response
+	f := headFraming{length: noLength}
+	if declared := r.declaredLength(); declared >= 0 {
+		f.length = declared
+	}
+	switch {
+	case !bodyAllowed(r.status):
+		w.discard = true
+		if r.status != 304 {
+			f.length = noLength
+		}
+	case request.isHead():
+		w.discard = true
+	case f.length >= 0:
+	case request.minor == 0:
+		r.close = true
+	default:
+		f.chunked = true
+	}
+	w.length, w.chunked, w.sent = f.length, f.chunked, true
+	c.settle(w.ctx, &f)
+	c.out = r.appendHead(c.out, c.server, f)
+}
+
+// emit sends the head if it wasn't sent, and data. Without flush it may stay in the connection's buffer.
+func (w *StreamWriter) emit(data []byte, flush bool) error {
+	c := w.ctx.conn
+	if !w.sent {
+		w.begin()
+	}
+	if len(data) > 0 && !w.discard {
+		if w.chunked {
+			c.out = strconv.AppendUint(c.out, uint64(len(data)), 16)
+			c.out = append(c.out, "\r\n"...)
+		}
+		if len(data) <= copiedBody {
+			c.out = append(c.out, data...)
+		} else {
+			c.outBody = data
+			if err := w.sendOut(); err != nil {
+				return err
+			}
+		}
+		if w.chunked {
+			c.out = append(c.out, "\r\n"...)
+		}
+	}
+	if flush {
+		return w.sendOut()
+	}
+	return nil
+}
+
+func (w *StreamWriter) sendOut() error {
+	w.err = w.ctx.conn.flush()
+	return w.err
+}
+
+// finishStream completes a streamed answer. An error means that it can't be completed.
+func (c *Ctx) finishStream(handlerErr error) error {
+	w, r := &c.stream, &c.Response
+	switch {
+	case w.sent && handlerErr != nil:
+		return handlerErr
+	case w.err != nil:
+		return w.err
+	case r.source == bodyStream:
+		if err := c.copyBody(); err != nil {
+			c.Logger().Error("sending a response body", "error", err, "path", c.Path())
+			return err
+		}
+	case !w.sent && (r.Trailer.Len() == 0 || c.Request.minor == 0):
+		w.open = false
+		r.buffer = append(r.buffer[:0], w.buffer...)
+		c.conn.render(c)
+		return nil
+	}
+	if err := w.emit(w.buffer, false); err != nil {
+		return err
+	}
+	if w.length >= 0 && w.written < w.length && !w.discard {
+		c.Logger().Error("the handler wrote less than its Content-Length", "declared", w.length, "written", w.written, "path", c.Path())
+		return io.ErrUnexpectedEOF
+	}
+	if w.chunked {
+		c.conn.out = append(c.conn.out, "0\r\n"...)
+		c.conn.out = appendTrailer(c.conn.out, &r.Trailer)
+		c.conn.out = append(c.conn.out, "\r\n"...)
+	}
+	return nil
+}
+
+func appendTrailer(dst []byte, trailer *Header) []byte {
+	for i := range trailer.fields {
+		if id := trailer.fields[i].id; id == fieldUnknown || id > fieldFraming {
+			dst = trailer.appendLine(dst, i)
+		}
+	}
+	return dst
+}
+
+var copyBuffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
+
+// copyBody sends what Response.SetBodyStream was given.
+func (c *Ctx) copyBody() error {
+	r, stream, size := &c.Response, c.Response.stream, c.Response.streamSize
+	if size >= 0 {
+		r.Header.setInt(fieldContentLength, size)
+	} else {
+		r.Header.Del(fieldNames[fieldContentLength])
+	}
+	// Stream would drop the body that it is to send.
+	w := &c.stream
+	w.ctx, w.used, w.open, w.length = c, true, true, noLength
+	if c.Request.isHead() || !bodyAllowed(r.status) {
+		return w.emit(nil, false)
+	}
+	if size >= 0 {
+		stream = io.LimitReader(stream, size)
+	}
+	if file, ok := r.stream.(*os.File); ok && size > copiedBody {
+		if done, err := c.sendFile(file, size); done || err != nil {
+			return err
+		}
+	}
+	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
+	defer copyBuffers.Put(buffer)
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{stream}, buffer[:])
+	if err == nil && size >= 0 && w.written < size {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// sendFile sends size bytes of a file through the connection's ReadFrom, which on a plain TCP or Unix socket is
+// sendfile. It reports false if the connection has none.
+func (c *Ctx) sendFile(file *os.File, size int64) (bool, error) {
+	conn, w := c.conn, &c.stream
+	target, ok := conn.netConn.(io.ReaderFrom)
+	if !ok {
+		return false, nil
+	}
+	if err := w.emit(nil, true); err != nil {
+		return true, err
+	}
+	for w.written < size {
+		deadline, start := conn.beforeWrite(maxWrite)
+		n, err := target.ReadFrom(&io.LimitedReader{R: file, N: min(size-w.written, maxWrite)})
+		w.written += n
+		if err = conn.afterWrite(int(n), err, deadline, start); err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			w.err = err
+			return true, err
+		}
+	}
+	conn.setState(stateHandler)
+	return true, nil
+}
