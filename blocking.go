@@ -70,8 +70,13 @@ func (c *conn) readHead() {
 	case c.requests == 0:
 		state = stateNew
 	}
+	if state == stateIdle {
+		c.server.changed(c, StateIdle)
+	}
 	if err := c.fill(state); err != nil {
 		c.inputEnded(err)
+	} else if state <= stateIdle {
+		c.server.changed(c, StateActive)
 	}
 }
 

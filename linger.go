@@ -89,6 +89,9 @@ func linger(netConn net.Conn, answer []byte) {
 
 // wait waits until nothing lingers any more. It is over in lingerTime.
 func (l *lingerer) wait(ctx context.Context) {
+	l.mu.Lock()
+	l.closed = true // nothing more may come while we wait
+	l.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		l.running.Wait()

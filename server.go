@@ -289,13 +289,18 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	}
 	s.changed(c, StateNew)
 	c.attach(w)
-	closeConn = true
-	// Deferred, since a handler may end its goroutine.
-	defer func() { closeConn = s.connEnded(c) }()
+	returned := false
+	// Deferred, since a handler may end its goroutine: then nobody reads the result.
+	defer func() {
+		if closeConn = s.connEnded(c); closeConn && !returned {
+			netConn.Close()
+		}
+	}()
 	if s.handshake(c) {
 		c.serve()
 	}
-	return closeConn
+	returned = true
+	return
 }
 
 // connEnded takes a connection that isn't served any more out of the books and reports whether it is to be closed.

@@ -12,7 +12,8 @@ import (
 // workerPool serves connections, each on a worker's goroutine. Ready workers are a FILO stack: the one that was released
 // last is the next to serve, since its stack and buffers are in the processor's caches, and those at the bottom get old and are retired.
 type workerPool struct {
-	// WorkerFunc serves a connection. It reports whether the pool is to close it.
+	// WorkerFunc serves a connection. It reports whether the pool is to close it; one that panics or ends its goroutine
+	// has to see to that itself.
 	WorkerFunc func(w *workerChan, c net.Conn) (closeConn bool)
 
 	// MaxWorkersCount is how many workers may serve at once.
@@ -185,13 +186,9 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 		// The buffers may be in any state.
 		w.scratch = nil
 		value := recover()
-		if value == nil {
-			// runtime.Goexit: nothing after this function runs any more.
-			c.Close()
-			return
+		if value != nil {
+			wp.Logger.Error("panic in a worker", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
 		}
-		wp.Logger.Error("panic in a worker", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
-		closeConn = true
 	}()
 	closeConn = wp.WorkerFunc(w, c)
 	returned = true
