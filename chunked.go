@@ -1,5 +1,7 @@
 package filo
 
+import "math"
+
 // chunkState is what the chunk decoder expects next (RFC 9112, section 7.1).
 type chunkState uint8
 
@@ -22,6 +24,9 @@ const (
 // maxChunkExtensions is how many bytes of chunk extensions one body may have. Nobody uses them; without a limit
 // they are a way to send for ever.
 const maxChunkExtensions = 4096
+
+// maxChunkDigits is how many digits a chunk size may have, leading zeros included: those of the largest 64-bit number.
+const maxChunkDigits = 16
 
 // chunkDecoder takes the chunked coding apart. It is strict: no sign, prefix or white space about the size, CRLF
 // and nothing else as line ends, and extensions that are well-formed. The zero value is ready for a body.
@@ -93,8 +98,7 @@ func (d *chunkDecoder) framing(c byte) *HTTPError {
 
 func (d *chunkDecoder) size(c byte) *HTTPError {
 	if v := hexValue(c); v >= 0 {
-		// 15 digits are the most that can't overflow an int64, whatever they are.
-		if d.digits == 15 {
+		if d.digits == maxChunkDigits || d.remaining > math.MaxInt64>>4 {
 			return errChunkSize
 		}
 		d.digits++

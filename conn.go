@@ -216,7 +216,9 @@ func (c *conn) refuse(err *HTTPError) {
 	if c.server.LogAllErrors {
 		c.server.logger().Warn("request refused", "error", err, "remote", c.netConn.RemoteAddr())
 	}
-	c.out = c.server.appendRefusal(c.out, err, "")
+	p := &c.worker.parser
+	head := p.methodEnd > 0 && string(c.in.unread()[p.methodStart:p.methodEnd]) == "HEAD"
+	c.out = c.server.appendRefusal(c.out, err, "", head)
 	c.count(err.Status)
 	c.reading, c.linger = readingNothing, true
 }

@@ -109,12 +109,12 @@ func checkTransferEncoding(value []byte) *HTTPError {
 	if equalFold(value, "chunked") {
 		return nil
 	}
-	coding, rest, found := lastElement(value)
-	if !found || !equalFold(coding, "chunked") {
+	coding, rest, more := lastElement(value)
+	if !more || !equalFold(coding, "chunked") {
 		return errTransferEncoding
 	}
-	for len(rest) > 0 {
-		coding, rest, _ = lastElement(rest)
+	for more {
+		coding, rest, more = lastElement(rest)
 		if !isToken(coding) || equalFold(coding, "chunked") || equalFold(coding, "identity") {
 			return errTransferEncoding
 		}
@@ -122,8 +122,8 @@ func checkTransferEncoding(value []byte) *HTTPError {
 	return errTransferCoding
 }
 
-// lastElement splits a list at its last comma, and reports whether it has one.
-func lastElement(list []byte) (element, rest []byte, found bool) {
+// lastElement splits a list at its last comma, and reports whether there are elements before that.
+func lastElement(list []byte) (element, rest []byte, more bool) {
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i] == ',' {
 			return trimSpace(list[i+1:]), list[:i], true

@@ -19,6 +19,11 @@ const (
 // be, afterAnswer goes on.
 func (c *conn) handle() {
 	ctx := c.worker.ctx
+	if ctx.Request.head[ctx.Request.targetStart] == '*' {
+		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about what a handler has.
+		c.finish(ctx, ctx.NoContent())
+		return
+	}
 	err := c.invoke(ctx)
 	if c.hijacked {
 		return

@@ -215,14 +215,15 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.refused.Add(1)
 	s.refusals[reason.Status/100].Add(1)
-	answer := s.appendRefusal(nil, reason, "Retry-After: 1\r\n")
+	answer := s.appendRefusal(nil, reason, "Retry-After: 1\r\n", false)
 	if !s.lingerer.takeOver(s, netConn, answer) {
 		netConn.Close()
 	}
 }
 
-// appendRefusal renders an answer that the server gives without a handler. The connection ends with it.
-func (s *Server) appendRefusal(dst []byte, reason *HTTPError, extra string) []byte {
+// appendRefusal renders an answer that the server gives without a handler, with extra header lines, and without a body if
+// the request was a HEAD. The connection ends with it.
+func (s *Server) appendRefusal(dst []byte, reason *HTTPError, extra string, head bool) []byte {
 	body := statusText(reason.Status)
 	if reason.Detail != "" {
 		body += ": " + reason.Detail
@@ -234,6 +235,9 @@ func (s *Server) appendRefusal(dst []byte, reason *HTTPError, extra string) []by
 	dst = append(dst, "Content-Type: "+textPlain+"\r\nContent-Length: "...)
 	dst = strconv.AppendInt(dst, int64(len(body)+1), 10)
 	dst = append(dst, "\r\nConnection: close\r\n\r\n"...)
+	if head {
+		return dst
+	}
 	dst = append(dst, body...)
 	return append(dst, '\n')
 }

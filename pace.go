@@ -16,11 +16,14 @@ func (p *pace) deadline(now int64, grace time.Duration, rate int, size int) int6
 		return 0
 	}
 	allowed := grace
-	if rate > 0 {
-		// In milliseconds, since nanoseconds times bytes would overflow.
-		allowed += time.Duration((p.moved+int64(size))*1000/int64(rate)) * time.Millisecond
-	} else {
+	switch moved := p.moved + int64(size); {
+	case rate <= 0:
 		allowed += p.waited
+	case moved < int64(rate):
+		// Less than a second's worth isn't worth a division for each answer.
+	default:
+		// In milliseconds, since nanoseconds times bytes would overflow.
+		allowed += time.Duration(moved*1000/int64(rate)) * time.Millisecond
 	}
 	return now + int64(max(allowed-p.waited, 1))
 }

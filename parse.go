@@ -59,6 +59,7 @@ type headParser struct {
 func (p *headParser) reset() {
 	p.state, p.minor, p.emptyLines, p.percent = headStart, 0, 0, false
 	p.pos, p.mark = 0, 0
+	p.methodEnd = 0 // refuse asks whether there was a method
 	p.fields = p.fields[:0]
 	p.first, p.repeated = [fieldFraming]uint16{}, 0
 }

@@ -36,7 +36,7 @@ const (
 // Server serves HTTP connections. Its fields must not be changed once it serves. For those with a default, zero is
 // the default and a negative value is no limit, unless said otherwise. The zero Server with a Handler is ready for use.
 type Server struct {
-	// Handler answers the requests. Required.
+	// Handler answers the requests, but for OPTIONS *, which the server answers itself. Required.
 	Handler Handler
 
 	// ErrorHandler turns an error that Handler returned, or its panic (a *PanicError), into a response. The default is

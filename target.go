@@ -5,8 +5,9 @@ import (
 	"net/netip"
 )
 
-// hostBytes are the bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, section 2.
-var hostBytes = byteSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=")
+// hostBytes are the bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, section 2,
+// but for the comma.
+var hostBytes = byteSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+;=")
 
 func byteSet(members string) (set [256]bool) {
 	for i := 0; i < len(members); i++ {
@@ -16,13 +17,14 @@ func byteSet(members string) (set [256]bool) {
 }
 
 // validHost reports whether b is a host with an optional port, as in Host and in the authority of an http URI (RFC
-// 9110, sections 4.2 and 7.2, and RFC 3986, section 3.2). It is stricter than the grammar in four ways:
+// 9110, sections 4.2 and 7.2, and RFC 3986, section 3.2). It is stricter than the grammar in five ways:
 //
 //   - An empty host isn't valid. Host may have an empty value, which is the caller's to allow.
 //   - What is in brackets must be an IPv6 address without a zone: a zone means nothing to another machine, and no
 //     later version of IP literals exists.
 //   - Percent-encoding stands for bytes outside ASCII only, the one purpose RFC 3986, section 3.2.2, has it for. A host
 //     with encoded ASCII could be compared before decoding here and after it elsewhere.
+//   - There is no comma: that is what two Host fields look like that somebody on the way has merged.
 //   - A port is at most 65535. An empty one, as in "example.com:", is allowed.
 //
 // There is no user information: RFC 9110, section 4.2.4, asks to treat it as an error.

@@ -19,7 +19,7 @@ func TestValidHost(t *testing.T) {
 		{"host = IP-literal / IPv4address / reg-name", "127.0.0.1:8080", true},
 		{"host = IP-literal / IPv4address / reg-name", "[2001:db8::1]:443", true},
 		{"host = IP-literal / IPv4address / reg-name", "[::ffff:192.0.2.1]", true},
-		{"reg-name = *( unreserved / pct-encoded / sub-delims )", "A-Z_0.~!$&'()*+,;=", true},
+		{"reg-name = *( unreserved / pct-encoded / sub-delims )", "A-Z_0.~!$&'()*+;=", true},
 		{"no length is given", long, true},
 		{"UTF-8 octets are percent-encoded", "b%C3%bccher.example", true},
 		{"Host = uri-host [ \":\" port ]", "example.com:80", true},
