@@ -1,0 +1,131 @@
+package servertest
+
+import (
+	"io"
+	"net"
+	"time"
+)
+
+// A Conn is one end of an in-memory connection. It behaves like a *net.TCPConn over
+// a fast network: each direction buffers up to 64 KB and then blocks its writer,
+// deadlines may be moved at any time and wake calls that are blocked, and errors
+// other than io.EOF are *net.OpError values that wrap net.ErrClosed after a Close of
+// this end, os.ErrDeadlineExceeded, io.ErrClosedPipe (which is EPIPE too) when the
+// other end is gone, or ECONNRESET after a [Conn.Reset] of the other end.
+//
+// All methods may be called from several goroutines at once. A Conn that was dialed
+// in a testing/synctest bubble blocks durably there.
+type Conn struct {
+	in, out       *stream // shared with the peer, the other way round
+	local, remote net.Addr
+}
+
+// Pipe returns the two ends of a new connection that belongs to no listener.
+func Pipe() (client, server *Conn) {
+	return newPair(address{host: "client.test", port: 1}, address{host: serverHost, port: 80})
+}
+
+func newPair(clientAddr, serverAddr net.Addr) (client, server *Conn) {
+	up, down := newStream(), newStream()
+	client = &Conn{in: down, out: up, local: clientAddr, remote: serverAddr}
+	server = &Conn{in: up, out: down, local: serverAddr, remote: clientAddr}
+	return client, server
+}
+
+// Read reads what has come, at least one byte, and waits for it when there is none.
+// When the peer has closed its end, or its writing half, Read returns io.EOF after
+// the last byte.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.in.read(p)
+	if err != nil {
+		err = c.wrap("read", err)
+	}
+	return n, err
+}
+
+// Write writes all of p, waiting for the peer to read when 64 KB are on their way. Concurrent
+// calls don't mix their bytes. The number of bytes written is right also beside an error.
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.out.write(p)
+	if err != nil {
+		err = c.wrap("write", err)
+	}
+	return n, err
+}
+
+// Close closes both directions. The peer still reads what was written before; what
+// it wrote and nobody read is lost. Calls that are blocked on c return at once.
+func (c *Conn) Close() error {
+	return c.close(false)
+}
+
+// Reset closes c as a TCP reset would: what is on its way is lost in both
+// directions, and the peer's calls fail with ECONNRESET.
+func (c *Conn) Reset() error {
+	return c.close(true)
+}
+
+func (c *Conn) close(reset bool) error {
+	if !c.in.closeReader(reset) {
+		return c.wrap("close", net.ErrClosed)
+	}
+	c.out.closeWriter(reset)
+	return nil
+}
+
+// CloseWrite ends the writing half: the peer reads io.EOF after what was written
+// before, and may still answer.
+func (c *Conn) CloseWrite() error {
+	if err := c.out.finish(); err != nil {
+		return c.wrap("close", err)
+	}
+	return nil
+}
+
+// WaitRead returns once nothing is on its way to the peer any more, so that what is
+// written next can't come in the same Read as what was written before. The write
+// deadline applies.
+func (c *Conn) WaitRead() error {
+	if err := c.out.waitRead(); err != nil {
+		return c.wrap("wait", err)
+	}
+	return nil
+}
+
+// LocalAddr returns the address of this end.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the address of the other end.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline sets the read and the write deadline.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline makes Read calls fail from t on, the one that is blocked too, even
+// when there are bytes to read. A later or a zero t makes them work again.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	if err := c.in.setDeadline(&c.in.readDeadline, &c.in.readerClosed, t); err != nil {
+		return c.wrap("set", err)
+	}
+	return nil
+}
+
+// SetWriteDeadline makes Write calls fail from t on, the one that is blocked too.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	if err := c.out.setDeadline(&c.out.writeDeadline, &c.out.writerClosed, t); err != nil {
+		return c.wrap("set", err)
+	}
+	return nil
+}
+
+func (c *Conn) wrap(op string, err error) error {
+	if err == io.EOF {
+		return err
+	}
+	return &net.OpError{Op: op, Net: network, Source: c.local, Addr: c.remote, Err: err}
+}

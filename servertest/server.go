@@ -1,0 +1,189 @@
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/pprof"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	// rawTimeout bounds how long Raw waits for the server to close the connection.
+	rawTimeout = 10 * time.Second
+
+	// shutdownTimeout is what running handlers get when the test is over.
+	shutdownTimeout = 5 * time.Second
+
+	// leakTimeout is what goroutines get to end after the server has.
+	leakTimeout = 5 * time.Second
+
+	// leakLabel is the pprof label by which the goroutines of a Server are known. A
+	// goroutine inherits it from the one that starts it.
+	leakLabel = "servertest.Server"
+)
+
+// A Server is a filo server that serves an in-memory listener until its test ends.
+type Server struct {
+	// URL is where Client finds the server: "http://filo.test", with no slash at the end.
+	URL string
+
+	// Listener is what the server accepts from. Dial it for more connections.
+	Listener *Listener
+
+	// Config is the server itself, for Stats, Shutdown and the like.
+	Config *filo.Server
+
+	client *http.Client
+	label  string
+	served chan error // gets what Serve returns
+}
+
+// serverCount is how many servers were started so far. It names the next one.
+var serverCount atomic.Int64
+
+// New starts a server with h as its handler and defaults for the rest. When the test
+// ends, the server is shut down, and the test fails if that takes over 5 seconds or
+// if goroutines that the server or its handlers started are left.
+func New(t testing.TB, h filo.Handler) *Server {
+	t.Helper()
+	return NewServer(t, &filo.Server{Handler: h})
+}
+
+// NewServer is like New for a server with a configuration of its own. A server without a Logger logs
+// to the test's output.
+func NewServer(t testing.TB, config *filo.Server) *Server {
+	t.Helper()
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	ln := NewListener()
+	s := &Server{
+		URL:      "http://" + serverHost,
+		Listener: ln,
+		Config:   config,
+		client:   &http.Client{Transport: &http.Transport{DialContext: ln.DialContext}},
+		label:    fmt.Sprint(serverCount.Add(1)),
+		served:   make(chan error, 1),
+	}
+	go pprof.Do(context.Background(), pprof.Labels(leakLabel, s.label), func(context.Context) {
+		s.served <- config.Serve(ln)
+	})
+	t.Cleanup(func() { s.end(t) })
+	return s
+}
+
+// Client returns an HTTP client whose every request goes to the server, whatever the
+// host in its URL. It is always the same one; connections are kept alive.
+func (s *Server) Client() *http.Client {
+	return s.client
+}
+
+// Dial connects to the server. The connection is closed when the test ends.
+func (s *Server) Dial(t testing.TB) *Conn {
+	t.Helper()
+	c, err := s.Listener.Dial()
+	if err != nil {
+		t.Fatalf("servertest: dial: %v", err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*Conn)
+}
+
+// Raw sends the bytes of request on a new connection, closes its writing half, and returns every byte
+// that comes until the server closes the connection. The test fails when it hasn't
+// after 10 seconds. A request may hold several, one after the other.
+func (s *Server) Raw(t testing.TB, request string) string {
+	t.Helper()
+	return s.raw(t, request, true)
+}
+
+// RawOpen is like Raw but leaves the writing half open: the server must close the
+// connection by itself.
+func (s *Server) RawOpen(t testing.TB, request string) string {
+	t.Helper()
+	return s.raw(t, request, false)
+}
+
+func (s *Server) raw(t testing.TB, request string, halfClose bool) string {
+	t.Helper()
+	c := s.Dial(t)
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(rawTimeout)); err != nil {
+		t.Fatalf("servertest: %v", err)
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		// A server that refuses a request need not read all of it, so an error here is
+		// no failure: what counts is the answer.
+		io.WriteString(c, request)
+		if halfClose {
+			c.CloseWrite()
+		}
+	}()
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatalf("servertest: reading the answer to %q: %v\ngot so far: %q", request, err, answer)
+	}
+	c.Close()
+	<-sent
+	return string(answer)
+}
+
+// end shuts the server down and reports what is left of it.
+func (s *Server) end(t testing.TB) {
+	t.Helper()
+	s.client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if err := s.Config.Shutdown(ctx); err != nil {
+		t.Errorf("servertest: shutdown: %v", err)
+		s.Config.Close()
+	}
+	if err := <-s.served; !errors.Is(err, filo.ErrServerClosed) {
+		t.Errorf("servertest: Serve returned %v, want ErrServerClosed", err)
+	}
+	if left := s.waitGoroutines(); left != "" {
+		t.Errorf("servertest: goroutines left by the server or its handlers:\n%s", left)
+	}
+}
+
+// waitGoroutines waits until no goroutine of the server is left, and returns the
+// stacks of those that stay.
+func (s *Server) waitGoroutines() string {
+	pause := time.Millisecond
+	for deadline := time.Now().Add(leakTimeout); ; pause *= 2 {
+		left := s.goroutines()
+		if left == "" || time.Now().After(deadline) {
+			return left
+		}
+		time.Sleep(pause)
+	}
+}
+
+// goroutines returns the stacks of the goroutines that carry the server's label.
+func (s *Server) goroutines() string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return fmt.Sprintf("no goroutine profile: %v", err)
+	}
+	label := fmt.Sprintf("%q:%q", leakLabel, s.label)
+	var left strings.Builder
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, label) {
+			left.WriteString(stack)
+			left.WriteString("\n\n")
+		}
+	}
+	return left.String()
+}
