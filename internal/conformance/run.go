@@ -1,0 +1,341 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// timeout bounds one connection. No answer in the table takes the server any time.
+	timeout = 10 * time.Second
+
+	// cutAll is the length up to which a request is cut at every byte. Longer ones, which are long only
+	// to meet a limit, are cut at every byte near their ends and at some between.
+	cutAll   = 700
+	cutEnds  = 150
+	cutsElse = 100
+
+	// atOnce is how many connections a case uses at a time.
+	atOnce = 16
+
+	// cutPause is how long a socket gets to deliver one part of a request before the next is
+	// sent. Too short a pause makes a cut less sharp, never a right server wrong.
+	cutPause = time.Millisecond
+)
+
+// probe is sent after a case to see whether, and at which byte, the server goes on.
+const probe = "GET /hello HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
+
+func probeAnswer() Answer { return saying(hello(), "Connection", "close") }
+
+// Run runs the whole table against the server that dial connects to: each request
+// whole, whole with another one behind it in the same write, and cut in two at every
+// byte. A connection with a method WaitRead() error, which returns when the server has
+// read all that was sent, makes the cuts exact; over such ones the requests are also
+// sent byte by byte. With -short, requests aren't cut.
+func Run(t *testing.T, dial func() (net.Conn, error)) {
+	t.Helper()
+	for _, c := range Table() {
+		t.Run(c.Name, func(t *testing.T) {
+			r := &runner{Case: c, dial: dial, timeout: timeout}
+			if err := r.run(testing.Short()); err != nil {
+				t.Errorf("RFC %s: %s\n%v", c.RFC, c.Sentence, err)
+			}
+		})
+	}
+}
+
+// A runner runs one case.
+type runner struct {
+	Case
+	dial    func() (net.Conn, error)
+	timeout time.Duration
+}
+
+func (r *runner) run(short bool) error {
+	if err := r.once("whole", r.Raw); err != nil {
+		return err
+	}
+	if !r.HalfClose && r.After100 == "" {
+		if err := r.pipelined(); err != nil {
+			return err
+		}
+	}
+	if short {
+		return nil
+	}
+	if err := r.byteByByte(); err != nil {
+		return err
+	}
+	return r.cut()
+}
+
+// byteByByte plays the case with every byte in a Read of its own, where that can be.
+func (r *runner) byteByByte() error {
+	return r.on("byte by byte", func(s *session) error {
+		if _, exact := s.conn.(readWaiter); !exact || len(r.Raw) > cutAll {
+			return nil
+		}
+		parts := make([]string, len(r.Raw))
+		for i := range parts {
+			parts[i] = r.Raw[i : i+1]
+		}
+		return s.playAndFinish(parts)
+	})
+}
+
+// once plays the case on a connection of its own, sent in these parts.
+func (r *runner) once(how string, parts ...string) error {
+	return r.on(how, func(s *session) error { return s.playAndFinish(parts) })
+}
+
+// pipelined plays the case with the probe in the same write.
+func (r *runner) pipelined() error {
+	return r.on("with another request behind it", func(s *session) error {
+		if err := s.play([]string{r.Raw + probe}); err != nil {
+			return err
+		}
+		return s.finishPipelined()
+	})
+}
+
+// cut plays the case once for every place where it is cut, and reports the first that
+// goes wrong.
+func (r *runner) cut() error {
+	places := cuts(len(r.Raw))
+	share := max(1, (len(places)+atOnce-1)/atOnce)
+	errs := make([]error, 0, atOnce)
+	var group sync.WaitGroup
+	for part := range slices.Chunk(places, share) {
+		errs = append(errs, nil)
+		err := &errs[len(errs)-1]
+		group.Go(func() { *err = r.cutAt(part) })
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutAt plays the case for each of these places, up to the first that goes wrong. A
+// case that leaves its connection open is played again on the same one.
+func (r *runner) cutAt(places []int) error {
+	if r.Then != Open || r.HalfClose {
+		for _, at := range places {
+			if err := r.once(fmt.Sprintf("cut at %d", at), r.Raw[:at], r.Raw[at:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return r.on("cut", func(s *session) error {
+		for _, at := range places {
+			s.received.Reset()
+			if err := s.play([]string{r.Raw[:at], r.Raw[at:]}); err != nil {
+				return fmt.Errorf("at %d: %w", at, err)
+			}
+		}
+		return s.finish()
+	})
+}
+
+// on gives do a connection of its own and says of its error how the case was played.
+func (r *runner) on(how string, do func(*session) error) error {
+	conn, err := r.dial()
+	if err != nil {
+		return fmt.Errorf("dial: %w", err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(r.timeout)); err != nil {
+		return err
+	}
+	s := &session{Case: &r.Case, conn: conn}
+	s.answers = bufio.NewReader(io.TeeReader(conn, &s.received))
+	if err := do(s); err != nil {
+		return fmt.Errorf("%s: %w\nsent %s\ncame %s", how, err, abridged(r.Raw+r.After100), abridged(s.received.String()))
+	}
+	return nil
+}
+
+// cuts returns where a request of n bytes is cut.
+func cuts(n int) []int {
+	var places []int
+	for i, step := 1, 1; i < n; i += step {
+		places = append(places, i)
+		step = 1
+		if n > cutAll && i >= cutEnds && i < n-cutEnds {
+			step = min(max(1, (n-2*cutEnds)/cutsElse), n-cutEnds-i)
+		}
+	}
+	return places
+}
+
+// A session is one connection to the server.
+type session struct {
+	*Case
+	conn     net.Conn
+	answers  *bufio.Reader
+	received bytes.Buffer // what came so far
+	last     *response    // the latest final answer
+}
+
+func (s *session) playAndFinish(parts []string) error {
+	if err := s.play(parts); err != nil {
+		return err
+	}
+	return s.finish()
+}
+
+// play sends the parts and reads the answers. A server that has refused a request
+// need not read on, so writing may fail: what counts is the answer.
+func (s *session) play(parts []string) error {
+	for i, part := range parts {
+		if i > 0 {
+			s.pause()
+		}
+		if _, err := io.WriteString(s.conn, part); err != nil {
+			break
+		}
+	}
+	if s.After100 != "" {
+		if err := s.read100(); err != nil {
+			return err
+		}
+		io.WriteString(s.conn, s.After100)
+	}
+	if s.HalfClose {
+		closer, ok := s.conn.(interface{ CloseWrite() error })
+		if !ok {
+			return fmt.Errorf("a %T has no CloseWrite", s.conn)
+		}
+		closer.CloseWrite()
+	}
+	for i, want := range s.Want {
+		if err := s.readAnswer(want); err != nil {
+			return fmt.Errorf("answer %d: %w", i+1, err)
+		}
+		if last := i == len(s.Want)-1; s.last.closes() && !last {
+			return fmt.Errorf("answer %d of %d says Connection: close", i+1, len(s.Want))
+		}
+	}
+	return s.checkAnnounced()
+}
+
+// A readWaiter is a connection that knows when its peer has read all that was sent.
+type readWaiter interface{ WaitRead() error }
+
+func (s *session) pause() {
+	if w, ok := s.conn.(readWaiter); ok {
+		w.WaitRead()
+		return
+	}
+	time.Sleep(cutPause)
+}
+
+func (s *session) read100() error {
+	r, err := readResponse(s.answers, false)
+	if err != nil {
+		return fmt.Errorf("waiting for a 100: %w", err)
+	}
+	if r.status != 100 {
+		return fmt.Errorf("status %d, want 100", r.status)
+	}
+	return nil
+}
+
+func (s *session) readAnswer(want Answer) error {
+	r, err := readResponse(s.answers, want.Head)
+	if err == nil && r.status == 100 && s.May100 {
+		r, err = readResponse(s.answers, want.Head)
+	}
+	if err != nil {
+		return err
+	}
+	s.last = r
+	return r.check(want)
+}
+
+// checkAnnounced holds the last answer to RFC 9112, 9.6: it says Connection: close
+// when it is the last on its connection, and else it doesn't.
+func (s *session) checkAnnounced() error {
+	if s.last == nil {
+		return nil
+	}
+	switch closes := s.last.closes(); {
+	case s.Then == Open && closes:
+		return errors.New("the answer says Connection: close, want the connection open")
+	case s.Then == Closes && !closes:
+		return errors.New("the answer doesn't say Connection: close")
+	}
+	return nil
+}
+
+// finish checks what becomes of the connection once the answers are there.
+func (s *session) finish() error {
+	switch {
+	case s.HalfClose || s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.closes():
+		return s.wantEOF()
+	case s.Then == Open:
+		if _, err := io.WriteString(s.conn, probe); err != nil {
+			return fmt.Errorf("the connection doesn't stay open: %w", err)
+		}
+		return s.wantProbe()
+	}
+	io.WriteString(s.conn, probe)
+	if err := s.wantEOF(); err == nil {
+		return nil
+	}
+	return s.wantProbe()
+}
+
+// finishPipelined is finish for when the probe has been sent already.
+func (s *session) finishPipelined() error {
+	switch {
+	case s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.closes():
+		return s.wantEOF()
+	case s.Then == Open:
+		return s.wantProbe()
+	}
+	if err := s.wantEOF(); err == nil {
+		return nil
+	}
+	return s.wantProbe()
+}
+
+func (s *session) wantProbe() error {
+	if err := s.readAnswer(probeAnswer()); err != nil {
+		return fmt.Errorf("the next request: %w", err)
+	}
+	return s.wantEOF()
+}
+
+// wantEOF checks that the server closes, with nothing more before. It consumes nothing.
+func (s *session) wantEOF() error {
+	_, err := s.answers.Peek(1)
+	switch {
+	case err == nil:
+		return errors.New("more came, want the connection closed")
+	case err != io.EOF:
+		return fmt.Errorf("want the connection closed: %w", err)
+	}
+	return nil
+}
+
+func abridged(s string) string {
+	const most = 800
+	if len(s) <= most {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("%q … (%d bytes) … %q", s[:most/2], len(s), s[len(s)-most/2:])
+}
