@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -264,8 +263,3 @@ func (c *conn) afterWrite(n int, err error, deadline, start int64) error {
 
 // isEOF reports whether a read ended because the client sends nothing more, as opposed to a broken connection.
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
-
-// isReset reports whether the client broke the connection off.
-func isReset(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}

@@ -76,7 +76,7 @@ func (c *conn) finish(ctx *Ctx, err error) {
 		c.renderError(ctx, err)
 	}
 	if ctx.stream.open || ctx.Response.source == bodyStream {
-		if err := ctx.finishStream(err); err != nil {
+		if c.finishStream(ctx, err) != nil {
 			c.abortNow(ctx)
 			return
 		}
@@ -84,6 +84,16 @@ func (c *conn) finish(ctx *Ctx, err error) {
 		c.render(ctx)
 	}
 	c.count(ctx.Response.status)
+}
+
+// finishStream is Ctx.finishStream for readers that panic: they are the user's code as much as the handler is.
+func (c *conn) finishStream(ctx *Ctx, handlerErr error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = c.panicked(value)
+		}
+	}()
+	return ctx.finishStream(handlerErr)
 }
 
 // abortNow drops the answer and closes.

@@ -180,7 +180,8 @@ func (s *Server) acceptLoop(listener net.Listener) error {
 // what it means, but for accept4 it means just this: too many descriptors, no memory, a connection that was reset.
 func temporary(err error) bool {
 	var netError net.Error
-	return errors.As(err, &netError) && netError.Temporary() //nolint:staticcheck // see above
+	//lint:ignore SA1019 see above
+	return errors.As(err, &netError) && netError.Temporary()
 }
 
 // admit passes a connection to a worker, or refuses it. It never waits for the client.

@@ -193,12 +193,12 @@ func (r *Request) Form() (*Args, error) {
 	return &r.form, err
 }
 
-// MultipartForm reads a multipart/form-data body within the default MultipartLimits. Files over the memory limit
-// go to temporary files, which are removed when the handler returns.
+// MultipartForm reads a multipart/form-data body within the server's MultipartLimits, and its limit for bodies. Files
+// over the memory limit go to temporary files, which are removed when the handler returns.
 func (r *Request) MultipartForm() (*multipart.Form, error) {
 	if !r.multipartRead {
 		r.multipartRead = true
-		r.multipart, r.multipartErr = readMultipartForm(r.BodyReader(), r.ContentType(), MultipartLimits{})
+		r.multipart, r.multipartErr = readMultipartForm(r.BodyReader(), r.ContentType(), r.ctx.conn.server.MultipartLimits)
 	}
 	return r.multipart, r.multipartErr
 }

@@ -11,6 +11,9 @@ const textPlain = "text/plain; charset=utf-8"
 // maxKeptBody is how large a buffer for copied response bodies a worker keeps between requests.
 const maxKeptBody = 64 << 10
 
+// maxKeptHeader is how large a buffer for header fields a worker keeps between requests.
+const maxKeptHeader = 16 << 10
+
 // bodySource says where a response's body is.
 type bodySource uint8
 
@@ -45,11 +48,12 @@ type Response struct {
 
 // reset makes the response ready for the next request.
 func (r *Response) reset() {
-	if len(r.Header.fields) > 0 {
-		r.Header.Reset()
-	}
-	if len(r.Trailer.fields) > 0 {
-		r.Trailer.Reset()
+	for _, h := range [...]*Header{&r.Header, &r.Trailer} {
+		if cap(h.buf) > maxKeptHeader {
+			*h = Header{}
+		} else if len(h.buf) > 0 {
+			h.Reset()
+		}
 	}
 	r.status, r.close = 200, false
 	if r.source != bodyBuffer || len(r.buffer) > 0 {

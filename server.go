@@ -98,6 +98,9 @@ type Server struct {
 	// Ctx.SetMaxBodyBytes. Default 4 MB.
 	MaxBodyBytes int64
 
+	// MultipartLimits bounds what Request.MultipartForm reads. The zero value has defaults.
+	MultipartLimits MultipartLimits
+
 	// TLSConfig is used by ListenAndServeTLS. It is cloned.
 	TLSConfig *tls.Config
 
