@@ -1,0 +1,13 @@
+module github.com/filohttp/filo/examples
+
+go 1.25.0
+
+require github.com/filohttp/filo v0.0.0
+
+require (
+	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	golang.org/x/net v0.58.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
+)
+
+replace github.com/filohttp/filo => ../

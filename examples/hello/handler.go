@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/filohttp/filo"
+)
+
+// bufferedEcho is the largest announced body that is read whole before it is sent back. Above it, and for
+// a chunked body, the echo streams: it answers while the request is still arriving and holds one buffer,
+// so its memory doesn't depend on the body's length.
+const bufferedEcho = 64 << 10
+
+// newHandler returns the example's whole site. scheme is the one in the commands that the page shows.
+func newHandler(scheme string) filo.Handler {
+	page := newPage(scheme)
+	return func(c *filo.Ctx) error {
+		// Comparing the borrowed bytes costs no allocation; Path would make a string of its own.
+		switch string(c.PathBytes()) {
+		case "/hello":
+			return only(c, hello, http.MethodGet, http.MethodHead)
+		case "/echo":
+			return only(c, echo, http.MethodPost)
+		case "/":
+			return only(c, page.serve, http.MethodGet, http.MethodHead)
+		case "*":
+			return only(c, options, http.MethodOptions)
+		}
+		return filo.Error(http.StatusNotFound, "there is GET /, GET /hello and POST /echo")
+	}
+}
+
+// only runs h for the allowed methods and answers others with 405 and the list of what is allowed
+// (RFC 9110, 15.5.6).
+func only(c *filo.Ctx, h filo.Handler, allowed ...string) error {
+	method := c.Method()
+	allow := ""
+	for i, m := range allowed {
+		if m == method {
+			return h(c)
+		}
+		if i > 0 {
+			allow += ", "
+		}
+		allow += m
+	}
+	c.Response.Header.Set("Allow", allow)
+	return filo.Error(http.StatusMethodNotAllowed, "allowed here: "+allow)
+}
+
+func hello(c *filo.Ctx) error {
+	return c.Text(http.StatusOK, "Hello, World!")
+}
+
+// options answers OPTIONS *, which asks about the server as a whole (RFC 9110, 9.3.7).
+func options(c *filo.Ctx) error {
+	c.Response.Header.Set("Allow", "GET, HEAD, POST, OPTIONS")
+	return c.NoContent()
+}
+
+// echo answers with the request's body under its own Content-Type.
+func echo(c *filo.Ctx) error {
+	contentType := c.Request.ContentType()
+	if contentType == "" {
+		contentType = "application/octet-stream"
+	}
+	// What comes back is the sender's, so a browser must not guess a livelier type than it was given.
+	c.Response.Header.Set("X-Content-Type-Options", "nosniff")
+
+	length := c.Request.ContentLength()
+	if length >= 0 && length <= bufferedEcho {
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Bytes(http.StatusOK, contentType, body)
+	}
+
+	c.SetMaxBodyBytes(-1)
+	c.Response.Header.Set("Content-Type", contentType)
+	if length >= 0 {
+		// Without a length the answer goes in chunks, or to an HTTP/1.0 client until the connection closes.
+		c.Response.Header.Set("Content-Length", strconv.FormatInt(length, 10))
+	}
+	// The first Read asks a client that sent "Expect: 100-continue" for its body, and comes before the
+	// first Write, so the 100 precedes the answer's head.
+	if _, err := io.Copy(c.Stream(), c.BodyReader()); err != nil {
+		return fmt.Errorf("echo: %w", err)
+	}
+	return nil
+}

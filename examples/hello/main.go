@@ -1,0 +1,111 @@
+// Command hello is filo's first example: a greeting, an echo that streams, and a page that tells what
+// runs. It shuts down gracefully on SIGINT and SIGTERM.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// shutdownGrace is how long running requests may take after the first signal before they are cut off.
+const shutdownGrace = 10 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// From the first signal on the default action is back, so that a second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+
+	err := run(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "hello:", err)
+		os.Exit(1)
+	}
+}
+
+// config is what the flags say; the zero value of a limit leaves filo's default.
+type config struct {
+	addr              string
+	concurrency       int
+	maxIdleWorker     time.Duration
+	certFile, keyFile string
+}
+
+func parseFlags(args []string) (config, error) {
+	var cfg config
+	flags := flag.NewFlagSet("hello", flag.ContinueOnError)
+	flags.StringVar(&cfg.addr, "addr", ":8080", "TCP `address` to listen on")
+	flags.IntVar(&cfg.concurrency, "concurrency", 0, "connections served at once; more get a 503 (0: filo's default)")
+	flags.DurationVar(&cfg.maxIdleWorker, "max-idle-worker", 0, "a worker idle for this long retires (0: filo's default)")
+	flags.StringVar(&cfg.certFile, "tls-cert", "", "certificate `file` (PEM); with -tls-key the server speaks HTTPS")
+	flags.StringVar(&cfg.keyFile, "tls-key", "", "private key `file` (PEM)")
+	if err := flags.Parse(args); err != nil {
+		return config{}, err
+	}
+	if flags.NArg() > 0 {
+		return config{}, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
+	}
+	if (cfg.certFile == "") != (cfg.keyFile == "") {
+		return config{}, errors.New("-tls-cert and -tls-key go together")
+	}
+	return cfg, nil
+}
+
+// run serves until ctx ends and then shuts down: running requests finish, new ones are refused. It
+// returns nil after a complete shutdown.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	cfg, err := parseFlags(args)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", cfg.addr)
+	if err != nil {
+		return err
+	}
+	scheme := "http"
+	if cfg.certFile != "" {
+		scheme = "https"
+	}
+	server := &filo.Server{
+		Handler:               newHandler(scheme),
+		Concurrency:           cfg.concurrency,
+		MaxIdleWorkerDuration: cfg.maxIdleWorker,
+	}
+	served := make(chan error, 1)
+	go func() {
+		if cfg.certFile != "" {
+			served <- server.ServeTLS(ln, cfg.certFile, cfg.keyFile)
+		} else {
+			served <- server.Serve(ln)
+		}
+	}()
+	fmt.Fprintf(stdout, "listening on %s://%s\n", scheme, ln.Addr())
+
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
+	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(limit); err != nil {
+		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
+	}
+	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

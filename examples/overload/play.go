@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// result is what the clients and the server's own counters saw.
+type result struct {
+	calm, storm tally // the regular clients, before and while the crowd is there
+	crowd       tally
+	after       tally // one client more, when the crowd has gone
+	stats       filo.Stats
+}
+
+// play starts the server, lets the clients come in three acts, and shuts it down.
+func play(ctx context.Context, cfg config) (*result, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &filo.Server{
+		Concurrency: cfg.concurrency,
+		Handler: func(c *filo.Ctx) error {
+			time.Sleep(cfg.work)
+			return c.Text(http.StatusOK, answer)
+		},
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+
+	r := &result{}
+	r.acts(ctx, ln.Addr().String(), cfg)
+	r.stats = server.Stats()
+
+	limit, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(limit); err != nil {
+		return nil, errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
+	}
+	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
+		return nil, err
+	}
+	return r, ctx.Err()
+}
+
+// acts are the calm with the regular clients alone, the storm with the crowd, and the time after it.
+func (r *result) acts(ctx context.Context, addr string, cfg config) {
+	regulars := make([]*client, cfg.regulars)
+	for i := range regulars {
+		regulars[i] = &client{addr: addr}
+		defer regulars[i].close()
+	}
+	act := func(d time.Duration, t *tally, clients []*client, keep bool) func() {
+		ctx, cancel := context.WithTimeout(ctx, d)
+		var wg sync.WaitGroup
+		for _, c := range clients {
+			wg.Go(func() { c.ask(ctx, t, keep) })
+		}
+		return func() { wg.Wait(); cancel() }
+	}
+
+	act(cfg.storm/2, &r.calm, regulars, true)()
+
+	crowd := make([]*client, cfg.crowd)
+	for i := range crowd {
+		crowd[i] = &client{addr: addr}
+	}
+	waitRegulars := act(cfg.storm, &r.storm, regulars, true)
+	waitCrowd := act(cfg.storm, &r.crowd, crowd, false)
+	waitRegulars()
+	waitCrowd()
+
+	r.afterwards(addr)
+}
+
+// afterwards asks once more, as a new client. The crowd's last connections may need a moment to be seen as
+// closed, so a refusal within the first second is asked again.
+func (r *result) afterwards(addr string) {
+	for deadline := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+		c := &client{addr: addr}
+		got := c.get()
+		c.close()
+		if got.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			r.after.add(got)
+			return
+		}
+	}
+}
+
+// verdict is nil when the server kept its promises: whoever was being served still is, a refusal is a whole
+// answer that comes at once, and afterwards all is as before.
+func (r *result) verdict() error {
+	switch {
+	case r.storm.count(http.StatusOK) == 0 || !r.storm.only(http.StatusOK):
+		return fmt.Errorf("the regular clients were disturbed: %s", r.storm.statuses())
+	case !r.crowd.only(http.StatusOK, http.StatusServiceUnavailable):
+		return fmt.Errorf("the crowd got something else than 200 and 503: %s", r.crowd.statuses())
+	case r.crowd.count(http.StatusServiceUnavailable) == 0:
+		return errors.New("nobody was refused: make -crowd larger or -work longer")
+	case !r.after.only(http.StatusOK):
+		return fmt.Errorf("a new client after the crowd got %s", r.after.statuses())
+	}
+	return nil
+}
