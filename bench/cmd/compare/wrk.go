@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// wrkResult is what wrk says of a run without errors.
+type wrkResult struct {
+	requests  int64
+	perSecond float64
+	p99       time.Duration
+}
+
+// runWrk loads the server at base for d.
+func runWrk(ctx context.Context, base string, connections int, d time.Duration, o *options) (wrkResult, error) {
+	args := []string{"--latency", "-t", "1", "-c", strconv.Itoa(connections), "-d", fmt.Sprintf("%ds", d/time.Second)}
+	if o.header != "" {
+		args = append(args, "-H", o.header)
+	}
+	out, err := exec.CommandContext(ctx, "wrk", append(args, base+o.path)...).CombinedOutput()
+	if err != nil {
+		return wrkResult{}, fmt.Errorf("wrk: %w: %s", err, out)
+	}
+	return parseWrk(string(out))
+}
+
+// parseWrk reads wrk's report. A report that tells of an error is an error: figures from such a run mean
+// nothing, since a failed request is often a quick one.
+func parseWrk(report string) (wrkResult, error) {
+	var r wrkResult
+	var err error
+	for line := range strings.Lines(report) {
+		line = strings.TrimSpace(line)
+		fields := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "Socket errors:"), strings.HasPrefix(line, "Non-2xx or 3xx responses:"):
+			return wrkResult{}, errors.New("wrk met errors: " + line)
+		case len(fields) == 2 && fields[0] == "99%":
+			r.p99, err = time.ParseDuration(fields[1])
+		case len(fields) == 2 && fields[0] == "Requests/sec:":
+			r.perSecond, err = strconv.ParseFloat(fields[1], 64)
+		case len(fields) > 3 && fields[1] == "requests" && fields[2] == "in":
+			r.requests, err = strconv.ParseInt(fields[0], 10, 64)
+		}
+		if err != nil {
+			return wrkResult{}, fmt.Errorf("wrk's line %q: %w", line, err)
+		}
+	}
+	if r.requests == 0 || r.perSecond == 0 || r.p99 == 0 {
+		return wrkResult{}, fmt.Errorf("wrk's report lacks requests, Requests/sec or the 99%% line:\n%s", report)
+	}
+	return r, nil
+}
