@@ -1,0 +1,90 @@
+# filo's commands. `make` alone lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Every module of the repository: the root and each nested one. What has a go.mod is tested and linted.
+MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod */go.mod contrib/*/go.mod))))
+
+ADDR      ?= :8080
+ARGS      ?=
+COUNT     ?= 1
+TIMEOUT   ?= 14m
+FUZZTIME  ?= 1m
+BENCH     ?= .
+BENCHTIME ?= 1s
+
+# in-modules runs $(1) in every module, goes on after a failure, and fails at the end if one failed.
+define in-modules
+	failed=; \
+	for module in $(MODULES); do \
+		echo "== $$module"; \
+		( cd "$$module" && $(1) ) || failed="$$failed $$module"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
+endef
+
+.PHONY: help run test race fuzz bench bench-go lint tidy cover deps staticcheck
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+run: ## start examples/hello on ADDR (default :8080); more flags in ARGS
+	@cd examples && go build -o ../.bin/hello ./hello
+	@exec .bin/hello -addr '$(ADDR)' $(ARGS)
+
+test: ## build, vet and test every module, with the race detector and in random order
+	@$(call in-modules,go build ./... && go vet ./... && go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...)
+
+race: ## test only the root module under the race detector, COUNT times
+	go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (default 1m)
+	@for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			echo "== $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' "$$package"; \
+		done; \
+	done
+
+bench: ## compare filo, fasthttp and net/http as real processes under wrk; options in ARGS
+	@cd bench && go run ./cmd/compare $(ARGS)
+
+bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one's time
+	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
+	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
+
+lint: staticcheck ## gofmt, go vet and staticcheck on every module
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
+
+# The version is pinned by lint/go.mod.
+staticcheck:
+	@cd lint && go build -o ../.bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+
+tidy: ## go mod tidy in every module
+	@$(call in-modules,go mod tidy)
+
+cover: ## statement coverage of the root package; the profile is .cover/root.out
+	@mkdir -p .cover
+	@go test -coverprofile=.cover/root.out .
+	@go tool cover -func=.cover/root.out | tail -n 1
+
+deps: ## install what the tests call: curl, nc, wrk, ab and a C compiler for -race (Debian, Ubuntu)
+	@missing=; \
+	need() { command -v "$$1" >/dev/null || missing="$$missing $$2"; }; \
+	need curl curl; need nc netcat-openbsd; need wrk wrk; need ab apache2-utils; \
+	if ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then missing="$$missing gcc libc6-dev"; fi; \
+	if [ -z "$$missing" ]; then echo "deps: nothing is missing"; exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "deps: there is no apt-get here; install these with your package manager:$$missing" >&2; exit 1; \
+	fi; \
+	asroot=; \
+	if [ "$$(id -u)" -ne 0 ]; then \
+		command -v sudo >/dev/null || { echo "deps: run as root: apt-get install$$missing" >&2; exit 1; }; \
+		asroot=sudo; \
+	fi; \
+	echo "deps: installing$$missing"; \
+	$$asroot apt-get update -q; \
+	$$asroot env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing
