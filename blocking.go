@@ -16,6 +16,7 @@ type scratch struct {
 	in     inputBuffer
 	out    []byte
 	parser headParser
+	socket socket
 	ctx    *Ctx
 	calls  uint32 // of the handler; see handlerTiming
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
@@ -127,7 +128,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 		return c.lastRead(p)
 	}
 	for {
-		n, err := c.netConn.Read(p)
+		n, err := c.stream.Read(p)
 		if n > 0 {
 			if state == stateBody {
 				c.readPace.add(n, c.server.clock.now()-start)
@@ -156,7 +157,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 // hide bytes that are there, so it gets a short one of its own.
 func (c *conn) lastRead(p []byte) (int, error) {
 	c.netConn.SetReadDeadline(time.Now().Add(lastReadTime))
-	n, err := c.netConn.Read(p)
+	n, err := c.stream.Read(p)
 	c.netConn.SetReadDeadline(time.Time{})
 	if n > 0 {
 		return n, nil
@@ -217,7 +218,7 @@ func (c *conn) send(p []byte) error {
 // sendOnce writes p, or less of it if the client didn't take it in time.
 func (c *conn) sendOnce(p []byte) (int, error) {
 	deadline, start := c.beforeWrite(len(p))
-	n, err := c.netConn.Write(p)
+	n, err := c.stream.Write(p)
 	return n, c.afterWrite(n, err, deadline, start)
 }
 

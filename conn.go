@@ -3,6 +3,7 @@ package filo
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -56,6 +57,8 @@ var (
 type conn struct {
 	server  *Server  // immutable
 	netConn net.Conn // immutable
+	// stream is what to read and write netConn by: the worker's socket if it can, or else netConn itself.
+	stream io.ReadWriter
 	// tlsState is what the TLS handshake settled, nil without TLS.
 	tlsState *tls.ConnectionState
 	worker   *scratch // whose buffers are in use
@@ -91,6 +94,10 @@ type conn struct {
 func (c *conn) attach(w *scratch) {
 	c.worker, c.in, c.out = w, &w.in, w.out[:0]
 	w.parser.reset()
+	c.stream = c.netConn
+	if w.socket.attach(c.netConn); w.socket.attached() {
+		c.stream = &w.socket
+	}
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
@@ -101,6 +108,7 @@ func (c *conn) attach(w *scratch) {
 func (c *conn) detach() {
 	w := c.worker
 	w.in.reset()
+	w.socket.detach()
 	if cap(c.out) <= maxKeptWriteBuffer {
 		w.out = c.out[:0]
 	} else {

@@ -26,8 +26,6 @@ func newHandler(scheme string) filo.Handler {
 			return only(c, echo, http.MethodPost)
 		case "/":
 			return only(c, page.serve, http.MethodGet, http.MethodHead)
-		case "*":
-			return only(c, options, http.MethodOptions)
 		}
 		return filo.Error(http.StatusNotFound, "there is GET /, GET /hello and POST /echo")
 	}
@@ -53,12 +51,6 @@ func only(c *filo.Ctx, h filo.Handler, allowed ...string) error {
 
 func hello(c *filo.Ctx) error {
 	return c.Text(http.StatusOK, "Hello, World!")
-}
-
-// options answers OPTIONS *, which asks about the server as a whole (RFC 9110, 9.3.7).
-func options(c *filo.Ctx) error {
-	c.Response.Header.Set("Allow", "GET, HEAD, POST, OPTIONS")
-	return c.NoContent()
 }
 
 // echo answers with the request's body under its own Content-Type.

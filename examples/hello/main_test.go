@@ -260,14 +260,6 @@ func TestRefusesBodyWithoutAskingForIt(t *testing.T) {
 	}
 }
 
-func TestOptionsOfTheServer(t *testing.T) {
-	r := start(t)
-	answer := r.exchange(t, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	if !strings.HasPrefix(answer, "HTTP/1.1 204 ") || !strings.Contains(answer, "\r\nAllow: GET, HEAD, POST, OPTIONS\r\n") {
-		t.Errorf("got %q", answer)
-	}
-}
-
 func TestRunRefusesBadFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"-addr", "127.0.0.1:99999"},

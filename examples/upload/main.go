@@ -21,10 +21,15 @@ import (
 const shutdownGrace = 30 * time.Second
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// From the first signal on the default action is back, so that a second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
+		signal.Stop(signals)
+		cancel()
+	}()
 
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
