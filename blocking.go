@@ -19,6 +19,8 @@ type scratch struct {
 	socket socket
 	ctx    *Ctx
 	calls  uint32 // of the handler; see handlerTiming
+	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
+	handedOver bool
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers
@@ -37,14 +39,9 @@ func (c *conn) serve() {
 			}
 			c.readHead()
 		case stepHandle:
-			if len(c.out) > 0 && (len(c.out) >= writeBufferFull || !c.server.timing.quick()) && c.flush() != nil {
+			if !c.answer() {
 				return
 			}
-			c.handle()
-			if (c.outBody != nil || len(c.out) >= writeBufferFull) && !c.abort && c.flush() != nil {
-				return
-			}
-			c.afterAnswer()
 		case stepClose:
 			if !c.abort {
 				c.writeOut()
@@ -54,6 +51,20 @@ func (c *conn) serve() {
 			return
 		}
 	}
+}
+
+// answer runs the handler, and writes what can't wait until the input is used up. It reports false if the client is gone.
+func (c *conn) answer() bool {
+	// Earlier answers wait for a quick handler, but not for one that may be slow.
+	if len(c.out) > 0 && !c.server.timing.quick() && c.flush() != nil {
+		return false
+	}
+	c.handle()
+	if (c.outBody != nil || len(c.out) >= writeBufferFull) && !c.abort && c.flush() != nil {
+		return false
+	}
+	c.afterAnswer()
+	return true
 }
 
 // readHead waits for more of a head, or of a body that is skipped.
@@ -125,7 +136,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	c.setWait(state, deadline)
 	defer c.setState(stateHandler)
 	if state <= stateIdle && c.server.draining.Load() {
-		return c.lastRead(p)
+		return c.lastRead(p, start)
 	}
 	for {
 		n, err := c.stream.Read(p)
@@ -147,29 +158,45 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 			return 0, errDeadline
 		}
 		if state <= stateIdle && c.server.draining.Load() {
-			return c.lastRead(p)
+			return c.lastRead(p, start)
 		}
 		c.setWait(state, deadline)
 	}
 }
 
-// lastRead takes what an idle connection has sent by the time that the server shuts down. A deadline in the past would
-// hide bytes that are there, so it gets a short one of its own.
-func (c *conn) lastRead(p []byte) (int, error) {
-	c.netConn.SetReadDeadline(time.Now().Add(lastReadTime))
-	n, err := c.stream.Read(p)
-	c.netConn.SetReadDeadline(time.Time{})
-	if n > 0 {
-		return n, nil
-	}
-	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errDraining
-	}
-	return 0, err
-}
+const (
+	// lastReadTime is how long a connection that waits for a request at shutdown is asked for one that is on its way.
+	lastReadTime = 2 * time.Millisecond
+	// lastReadTimeBusy is that time for a connection that has been waiting for less than busyTime: its client is
+	// probably about to send the next request, and gets to know with the answer that it was the last.
+	lastReadTimeBusy = 100 * time.Millisecond
+	busyTime         = time.Second
+)
 
-// lastReadTime is how long a connection that is idle at shutdown is asked for a request that is on its way already.
-const lastReadTime = 2 * time.Millisecond
+// lastRead takes what an idle connection, which has been so since the given time, has sent by the time that the server
+// shuts down. A deadline in the past would hide bytes that are there, so it gets a short one of its own.
+func (c *conn) lastRead(p []byte, since int64) (int, error) {
+	wait := lastReadTime
+	if c.server.clock.now()-since < int64(busyTime) {
+		wait = lastReadTimeBusy
+	}
+	c.setState(stateLast)
+	deadline := time.Now().Add(wait)
+	for {
+		c.netConn.SetReadDeadline(deadline)
+		n, err := c.stream.Read(p)
+		c.netConn.SetReadDeadline(time.Time{})
+		switch {
+		case n > 0:
+			return n, nil
+		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+			return 0, err
+		case !time.Now().Before(deadline):
+			return 0, errDraining
+		}
+		// A wake-up that was meant for the wait before this one.
+	}
+}
 
 // flush is writeOut in a handler's name: what the handler does next isn't waiting for the client.
 func (c *conn) flush() error {

@@ -9,16 +9,29 @@ import (
 // coarseClock is one cached time, and a ready-made Date line, for everything that needs no better than its tick: idle
 // workers, deadlines, answers. Reading it is an atomic load.
 //
-// It ticks only while a server runs and somebody reads it: after a few ticks without a reader it rests, and the next
-// reader gets the exact time and wakes it. So an idle server uses no processor, and no reader sees a time that is more than about a tick old.
+// It ticks only between start and stop, and only while somebody reads it: after a few ticks without a reader it rests,
+// and the next reader takes the exact time and wakes it. So an idle server uses no processor, and no reader sees a time
+// that is more than about a tick old. A clock that doesn't run gives exact times, at the price of a lock and the system's
+// clock. The zero value is a clock that doesn't run.
 type coarseClock struct {
-	cached atomic.Int64             // nanoseconds since base; 0 while the clock rests or doesn't run
-	date   atomic.Pointer[dateLine] // nil as long as cached is 0
-	read   atomic.Bool              // somebody has read since the last tick
+	// cached is nanoseconds since base, and 0 when it may not be used: the clock rests or doesn't run. It is stored
+	// under mu only, so that it never goes back, and loaded without.
+	cached atomic.Int64
+	// date is the line for the second that cached is in. It is stored before cached: who has seen cached set finds a
+	// line no older than that.
+	date atomic.Pointer[dateLine]
+	// used says that somebody has read the clock since its last tick. Readers store it only when it isn't set, or else
+	// they would pass its cache line round between the processors.
+	used atomic.Bool
+	// base is one second before the clock was first used, so that no time is 0. It is set once: a clock that is stopped
+	// and started again doesn't go back. It isn't the process's, since the time in a synctest bubble is another one.
+	base atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
-	wake    chan struct{} // nil while the clock doesn't run; guarded by mu
-	stopped chan struct{} // closed when the ticker has ended; guarded by mu
+	running bool          // guarded by mu
+	wake    chan struct{} // ends a rest; cap 1, and sent to once for each; guarded by mu
+	quit    chan struct{} // closed by stop; guarded by mu
+	ended   chan struct{} // closed when the ticker's goroutine has ended; guarded by mu
 }
 
 type dateLine struct {
@@ -26,123 +39,172 @@ type dateLine struct {
 	line   []byte // "Date: …\r\n", never changed
 }
 
-// idleTicks is after how many ticks without a reader the clock rests.
-const idleTicks = 10
+// restAfter is the number of ticks without a reader after which the clock rests.
+const restAfter = 10
 
-// clockTick returns the tick that suits the shortest duration that is measured with the clock.
+const (
+	minClockTick = 500 * time.Microsecond
+	maxClockTick = 100 * time.Millisecond
+)
+
+// clockTick returns the tick that suits the shortest duration which is measured with the clock: a twentieth of it, at
+// least 500 µs, at most 100 ms.
 func clockTick(shortest time.Duration) time.Duration {
-	return min(max(shortest/20, 500*time.Microsecond), 100*time.Millisecond)
+	return min(max(shortest/20, minClockTick), maxClockTick)
 }
 
-// processStart is the base of the clocks, so that the times of one that was stopped and started again don't go back.
-var processStart = time.Now().Add(-time.Second)
-
-// start lets the clock run.
+// start lets the clock tick. It panics if it does already.
 func (c *coarseClock) start(tick time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wake, c.stopped = make(chan struct{}, 1), make(chan struct{})
-	go c.run(tick, c.wake, c.stopped)
+	if c.running {
+		panic("filo: coarseClock started twice")
+	}
+	c.running = true
+	c.wake, c.quit, c.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	c.refreshLocked()
+	go c.run(tick, c.wake, c.quit, c.ended)
 }
 
-// stop ends the clock. Reading it goes on giving the right time, at the price of a system's clock.
+// stop ends the clock's goroutine and returns when it has ended. It does nothing if the clock doesn't run.
 func (c *coarseClock) stop() {
 	c.mu.Lock()
-	wake, stopped := c.wake, c.stopped
-	c.wake = nil
+	if c.running {
+		c.running = false
+		c.cached.Store(0)
+		close(c.quit)
+	}
+	ended := c.ended
 	c.mu.Unlock()
-	if wake != nil {
-		close(wake)
-		<-stopped
+	if ended != nil {
+		<-ended
 	}
 }
 
-// exact returns the time in nanoseconds, on the scale of now.
-func (c *coarseClock) exact() int64 { return int64(time.Since(processStart)) }
+// exact returns the time in nanoseconds on the scale of now, at the price of the system's clock. It is never before a
+// time that now has returned.
+func (c *coarseClock) exact() int64 { return int64(time.Since(*c.origin())) }
 
-// now returns the time in nanoseconds, always over 0, as of the last tick.
+// origin returns base.
+func (c *coarseClock) origin() *time.Time {
+	if base := c.base.Load(); base != nil {
+		return base
+	}
+	base := time.Now().Add(-time.Second)
+	c.base.CompareAndSwap(nil, &base)
+	return c.base.Load()
+}
+
+// now returns the monotonic time in nanoseconds since the clock's base, always over 0, as of the last tick.
 func (c *coarseClock) now() int64 {
 	cached := c.cached.Load()
 	if cached == 0 {
-		return c.wakeUp()
+		return c.slowNow()
 	}
-	if !c.read.Load() {
-		c.read.Store(true)
+	if !c.used.Load() {
+		c.used.Store(true)
 	}
 	return cached
 }
 
-// dateLine returns the Date line with its CRLF. It must not be changed.
+// dateLine returns the Date field line with its CRLF, in IMF-fixdate (RFC 9110, section 5.6.7). It is shared: the caller
+// copies it and never changes it.
 func (c *coarseClock) dateLine() []byte {
-	if date := c.date.Load(); date != nil {
-		if !c.read.Load() {
-			c.read.Store(true)
-		}
-		return date.line
+	if c.cached.Load() == 0 && !c.wakeUp() {
+		return newDateLine(time.Now()).line
 	}
-	c.wakeUp()
-	return newDateLine(time.Now()).line
+	if !c.used.Load() {
+		c.used.Store(true)
+	}
+	return c.date.Load().line
 }
 
-// wakeUp ends the clock's rest, and returns the exact time.
-func (c *coarseClock) wakeUp() int64 {
-	c.read.Store(true)
+// slowNow is now for a clock that rests or doesn't run.
+func (c *coarseClock) slowNow() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.wake != nil {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
+	if !c.wakeUpLocked() {
+		return c.exact()
 	}
-	return c.exact()
+	// Not the exact time: after that, the cached one would be a step back.
+	return c.cached.Load()
 }
 
-// run ticks until wake is closed.
-func (c *coarseClock) run(tick time.Duration, wake, stopped chan struct{}) {
-	defer close(stopped)
-	timer := time.NewTicker(tick)
-	defer timer.Stop()
-	defer c.rest()
-	for idle := 0; ; {
+// wakeUp ends the clock's rest. It reports whether the clock runs, and so what is cached may be used.
+func (c *coarseClock) wakeUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wakeUpLocked()
+}
+
+func (c *coarseClock) wakeUpLocked() bool {
+	if !c.running {
+		return false
+	}
+	c.used.Store(true)
+	if c.cached.Load() == 0 {
+		// The first reader makes the time itself: the others needn't wait until the ticker's goroutine gets its turn.
+		c.refreshLocked()
+		c.wake <- struct{}{}
+	}
+	return true
+}
+
+// run ticks until quit is closed.
+func (c *coarseClock) run(tick time.Duration, wake <-chan struct{}, quit <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for unused := 0; ; {
 		select {
-		case <-timer.C:
-		case _, running := <-wake:
-			if !running {
-				return
-			}
+		case <-ticker.C:
+		case <-quit:
+			return
 		}
-		if c.read.Swap(false) {
-			idle = 0
-		} else {
-			idle++
+		unused++
+		if c.used.Swap(false) {
+			unused = 0
 		}
-		if idle < idleTicks {
+		if unused < restAfter {
 			c.tick()
 			continue
 		}
-		timer.Stop()
+		unused = 0
+		ticker.Stop()
 		c.rest()
-		if _, running := <-wake; !running {
+		select {
+		case <-wake:
+		case <-quit:
 			return
 		}
-		timer.Reset(tick)
-		idle = 0
-		c.tick()
+		ticker.Reset(tick)
 	}
 }
 
+// tick brings the time up to date.
 func (c *coarseClock) tick() {
-	wall := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running {
+		c.refreshLocked()
+	}
+}
+
+// rest marks the time as stale. Whoever reads it from now on wakes the clock.
+func (c *coarseClock) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cached.Store(0)
+}
+
+// refreshLocked stores the time, and the Date line if its second has changed. The wall clock is asked every time, since
+// it may be set forwards and back.
+func (c *coarseClock) refreshLocked() {
+	base, wall := c.origin(), time.Now()
 	if date := c.date.Load(); date == nil || date.second != wall.Unix() {
 		c.date.Store(newDateLine(wall))
 	}
-	c.cached.Store(c.exact())
-}
-
-func (c *coarseClock) rest() {
-	c.cached.Store(0)
-	c.date.Store(nil)
+	c.cached.Store(int64(wall.Sub(*base)))
 }
 
 func newDateLine(wall time.Time) *dateLine {

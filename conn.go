@@ -19,10 +19,14 @@ const (
 	stateBody                     // waiting for a body
 	stateHandler                  // not waiting: parsing, or in a handler
 	stateWrite                    // waiting for the client to take an answer
+	stateLast                     // waiting a last moment for the next request, since the server is shutting down
 	stateClosed
 
 	stateMask = 7
 )
+
+// idle reports whether the owner waits for a request of which no byte has come.
+func (s waitState) idle() bool { return s <= stateIdle || s == stateLast }
 
 // reading is where in the input a connection is.
 type reading uint8

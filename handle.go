@@ -104,20 +104,24 @@ func (c *conn) abortNow(ctx *Ctx) {
 
 // renderError lets the ErrorHandler turn err into a response, unless a head is already on its way.
 func (c *conn) renderError(ctx *Ctx, err error) {
-	s := c.server
-	status := statusOf(err).Status
-	var panicError *PanicError
+	c.logError(ctx, err)
 	if ctx.stream.sent {
-		s.logger().Error("handler failed after the response head was sent", "error", err,
-			"method", ctx.Request.Method(), "path", ctx.Request.URI().Path())
 		return
 	}
-	if status >= 500 && !errors.As(err, &panicError) || s.LogAllErrors && status < 500 {
-		s.logger().Error("handler failed", "error", err, "status", status, "method", ctx.Request.Method(),
-			"path", ctx.Request.URI().Path(), "remote", c.netConn.RemoteAddr())
-	}
 	ctx.stream.reset()
-	s.renderError(ctx, err)
+	c.server.renderError(ctx, err)
+}
+
+// logError logs a handler's error, if it isn't the client's. A panic has been logged with its stack.
+func (c *conn) logError(ctx *Ctx, err error) {
+	status := statusOf(err).Status
+	var panicError *PanicError
+	clients := status < 500 || errors.Is(err, ErrClientGone) || ctx.stream.err != nil
+	if errors.As(err, &panicError) || clients && !c.server.LogAllErrors {
+		return
+	}
+	c.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
+		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", c.netConn.RemoteAddr())
 }
 
 // renderError calls the ErrorHandler; one that panics must not take the connection's worker with it.

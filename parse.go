@@ -147,6 +147,9 @@ func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
 				break
 			}
 			if b[i] != ' ' || i == p.mark {
+				if b[i] == '\r' || b[i] == '\n' {
+					return errVersion // HTTP/0.9
+				}
 				return errTarget
 			}
 			p.targetEnd = i

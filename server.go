@@ -279,6 +279,8 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 	if w.scratch == nil {
 		w.scratch = new(scratch)
 	}
+	w.scratch.handedOver = false
+	defer func() { w.handedOver = w.scratch.handedOver }()
 	return s.serveConn(w.scratch, netConn)
 }
 
@@ -292,17 +294,14 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	}
 	s.changed(c, StateNew)
 	c.attach(w)
-	returned := false
-	// Deferred, since a handler may end its goroutine: then nobody reads the result.
+	// Deferred, since a handler may end its goroutine: then nobody gets the result.
 	defer func() {
-		if closeConn = s.connEnded(c); closeConn && !returned {
-			netConn.Close()
-		}
+		closeConn = s.connEnded(c)
+		w.handedOver = !closeConn
 	}()
 	if s.handshake(c) {
 		c.serve()
 	}
-	returned = true
 	return
 }
 

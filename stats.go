@@ -53,7 +53,7 @@ func (s *Server) Stats() Stats {
 		st.Requests[class] += n
 	}
 	for c := set.first; c != nil; c = c.following {
-		if c.state() <= stateIdle {
+		if c.state().idle() {
 			st.ConnsIdle++
 		}
 		for class := range c.answered {

@@ -200,7 +200,7 @@ func (c *Ctx) finishStream(handlerErr error) error {
 		return w.err
 	case r.source == bodyStream:
 		if err := c.copyBody(); err != nil {
-			c.Logger().Error("sending a response body", "error", err, "path", c.Path())
+			c.conn.logError(c, err)
 			return err
 		}
 	case !w.sent && (r.Trailer.Len() == 0 || c.Request.minor == 0):

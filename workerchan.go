@@ -7,19 +7,47 @@ import (
 
 // workerChan is one worker: the channel that it gets its connections by, and the buffers that it serves them with.
 type workerChan struct {
-	ch chan net.Conn // nil, the value, retires the worker
+	// ch takes a connection, or nil to retire the worker. Only who has taken the worker off the stack (or has just
+	// spawned it) sends, and only once, so there is never more than one value on its way.
+	ch chan net.Conn
 	// lastUse is when the worker was released last, on the clock's scale. It is guarded by the pool's mutex.
 	lastUse int64
-	// scratch is the worker's buffers. It belongs to the worker's goroutine.
+	// scratch is the worker's buffers, nil until WorkerFunc makes them. It belongs to the worker's goroutine.
 	scratch *scratch
+	// conn is the connection that isn't finished with yet. It belongs to the worker's goroutine.
+	conn net.Conn
+	// handedOver is set by a WorkerFunc that panics or ends its goroutine, and so can't say it by its result: conn was
+	// hijacked or handed over. It belongs to the worker's goroutine.
+	handedOver bool
+	// place is what the worker counts as while it is off the stack. It belongs to the worker's goroutine.
+	place workerPlace
 }
 
-// workerChanCap returns the capacity of a worker's channel. With one processor it is 0: then the send switches to the
-// worker at once, which is what has to come next anyway. With more the accept loop mustn't wait for a worker that is
-// about to take its connection, since it may be behind a long queue on another processor.
+// workerPlace is what a worker counts as.
+type workerPlace uint8
+
+const (
+	// placeNone is ready, or retired: the worker's goroutine has nothing to give back.
+	placeNone workerPlace = iota
+	// placeServing is counted against MaxWorkersCount.
+	placeServing
+	// placeClosing has given that up, and only has its connection to close.
+	placeClosing
+)
+
+// workerChanCap returns the capacity for a worker's channel. With one processor it is 0: the send switches to the worker
+// at once, which is what has to come next anyway. With more, the accept loop doesn't wait for a worker that may be queued
+// on another processor.
 func workerChanCap() int {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return 0
 	}
 	return 1
+}
+
+// renew gives w a channel that suits the number of processors, which may have changed since w was used.
+func (w *workerChan) renew() {
+	if capacity := workerChanCap(); w.ch == nil || cap(w.ch) != capacity {
+		w.ch = make(chan net.Conn, capacity)
+	}
 }

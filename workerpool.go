@@ -5,51 +5,74 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"sort"
 	"sync"
 	"time"
 )
 
 // workerPool serves connections, each on a worker's goroutine. Ready workers are a FILO stack: the one that was released
-// last is the next to serve, since its stack and buffers are in the processor's caches, and those at the bottom get old and are retired.
+// last is the next to serve, since its stack and buffers are in the processor's caches, and the cold ones at the bottom
+// get old and are retired.
+//
+// The configuration isn't changed after Start. A pool is started once: after Stop, Start panics.
 type workerPool struct {
-	// WorkerFunc serves a connection. It reports whether the pool is to close it; one that panics or ends its goroutine
-	// has to see to that itself.
+	// WorkerFunc serves a connection until it is done with it. It reports whether the pool is to close it: false if it
+	// was hijacked or handed over.
 	WorkerFunc func(w *workerChan, c net.Conn) (closeConn bool)
 
-	// MaxWorkersCount is how many workers may serve at once.
+	// MaxWorkersCount is how many workers may be ready or serving at once.
 	MaxWorkersCount int
 
-	// MaxIdleWorkerDuration is how long a ready worker is kept.
+	// MaxIdleWorkerDuration is how long a ready worker is kept; 0 is DefaultMaxIdleWorkerDuration. It is gone after
+	// 1.1 times as long, and the time that the scheduler takes.
 	MaxIdleWorkerDuration time.Duration
 
+	// Logger is told of panics; nil is slog's default.
 	Logger *slog.Logger
 
 	clock *coarseClock
 
-	mu      sync.Mutex
-	ready   []*workerChan // the coldest first, in the order of lastUse; guarded by mu
-	count   int           // workers that are ready or serve; retired ones no longer count; guarded by mu
-	spawned uint64        // guarded by mu
-	retired uint64        // guarded by mu
-	stopped bool          // guarded by mu
+	mu           sync.Mutex
+	ready        []*workerChan // the coldest first, in the order of lastUse; guarded by mu
+	workersCount int           // ready or serving, at most MaxWorkersCount; guarded by mu
+	closing      int           // workers of placeClosing, at most MaxWorkersCount; guarded by mu
+	goroutines   int           // the cleaner and every worker, until it has ended; guarded by mu
+	spawned      uint64        // guarded by mu
+	retired      uint64        // spawned - workersCount - closing; guarded by mu
+	started      bool          // guarded by mu
+	stopped      bool          // guarded by mu
+	resting      bool          // the cleaner waits for wake; guarded by mu
+	ended        chan struct{} // see done; nil until somebody asks; guarded by mu
 
-	goroutines sync.WaitGroup // workers, retired ones too until they have ended, and the cleaner
-	wake       chan struct{}  // tells the cleaner that there is a ready worker again; capacity 1
-	stop       chan struct{}  // closed by Stop
-	free       sync.Pool      // of *workerChan
+	wake chan struct{} // ends the cleaner's rest; cap 1, and sent to once for each
+	quit chan struct{} // closed by Stop
+	free sync.Pool     // of *workerChan whose workers have ended
 }
 
-// Start lets the pool work. It is called once.
+// Start lets the pool accept connections. It panics if it was called before.
 func (wp *workerPool) Start() {
-	if wp.stop != nil {
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	switch {
+	case wp.stopped:
+		panic("filo: workerPool started after Stop")
+	case wp.started:
 		panic("filo: workerPool started twice")
 	}
-	wp.stop, wp.wake = make(chan struct{}), make(chan struct{}, 1)
-	wp.goroutines.Go(wp.cleaner)
+	wp.started = true
+	if wp.MaxIdleWorkerDuration <= 0 {
+		wp.MaxIdleWorkerDuration = DefaultMaxIdleWorkerDuration
+	}
+	if wp.Logger == nil {
+		wp.Logger = slog.Default()
+	}
+	wp.wake, wp.quit = make(chan struct{}, 1), make(chan struct{})
+	wp.goroutines++
+	go wp.cleaner()
 }
 
-// Stop retires the ready workers and the cleaner. Busy workers finish what they serve and end then. Serve accepts nothing
-// any more.
+// Stop ends the cleaner and the ready workers. Busy workers finish what they serve and end then; see done. Serve
+// accepts nothing any more. Stop may be called more than once.
 func (wp *workerPool) Stop() {
 	wp.mu.Lock()
 	if wp.stopped {
@@ -59,43 +82,54 @@ func (wp *workerPool) Stop() {
 	wp.stopped = true
 	ready := wp.ready
 	wp.ready = nil
-	wp.count -= len(ready)
-	wp.retired += uint64(len(ready))
+	wp.retireLocked(len(ready))
+	if wp.started {
+		close(wp.quit)
+	}
+	wp.signalEndLocked()
 	wp.mu.Unlock()
-	close(wp.stop)
 	for _, w := range ready {
 		w.ch <- nil
 	}
 }
 
-// done returns a channel that is closed when, after Stop, the last goroutine of the pool has ended.
+// done returns a channel that is closed when, after Stop, the pool's last goroutine ends.
 func (wp *workerPool) done() <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		wp.goroutines.Wait()
-		close(done)
-	}()
-	return done
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	if wp.ended == nil {
+		wp.ended = make(chan struct{})
+		wp.signalEndLocked()
+	}
+	return wp.ended
 }
 
-// Serve passes the connection to a worker. It reports false if all are busy and there may be no more of them, or if the
-// pool was stopped; then the connection stays the caller's.
+// signalEndLocked closes ended if the time has come. The conditions become true once, and each change that may make
+// them true is followed by one call, so ended is closed once.
+func (wp *workerPool) signalEndLocked() {
+	if wp.stopped && wp.goroutines == 0 && wp.ended != nil {
+		close(wp.ended)
+	}
+}
+
+// Serve passes the connection to a worker. It reports false if all of them are busy and there may be no more, or if the
+// pool doesn't run; then the connection stays the caller's.
 func (wp *workerPool) Serve(c net.Conn) bool {
 	w := wp.getCh()
 	if w == nil {
 		return false
 	}
+	// Stop may come in between. It retires what it finds on the stack, and w isn't there: w serves c, and ends after
+	// its release.
 	w.ch <- c
 	return true
 }
 
-// getCh takes the hottest ready worker, or spawns one. It returns nil if it may not.
+// getCh takes the hottest ready worker, or spawns one. The caller owes it one send. It returns nil if there may be no
+// more workers.
 func (wp *workerPool) getCh() *workerChan {
 	wp.mu.Lock()
-	if wp.stopped {
-		wp.mu.Unlock()
-		return nil
-	}
+	// Only a running pool has ready workers.
 	if top := len(wp.ready) - 1; top >= 0 {
 		w := wp.ready[top]
 		wp.ready[top] = nil
@@ -103,161 +137,237 @@ func (wp *workerPool) getCh() *workerChan {
 		wp.mu.Unlock()
 		return w
 	}
-	if wp.count >= wp.MaxWorkersCount {
+	if !wp.started || wp.stopped || wp.workersCount >= wp.MaxWorkersCount {
 		wp.mu.Unlock()
 		return nil
 	}
-	wp.count++
+	wp.workersCount++
 	wp.spawned++
-	// Under the lock, so that a Stop that comes next waits for this goroutine too.
-	wp.goroutines.Add(1)
+	wp.goroutines++
 	wp.mu.Unlock()
+
 	w, _ := wp.free.Get().(*workerChan)
 	if w == nil {
-		w = &workerChan{ch: make(chan net.Conn, workerChanCap())}
+		w = new(workerChan)
 	}
+	w.renew()
 	go wp.run(w)
 	return w
 }
 
-// release puts a worker that has finished back on the stack. It reports false if the worker is to end.
+// run is a worker's goroutine.
+func (wp *workerPool) run(w *workerChan) {
+	defer wp.end(w)
+	for {
+		c := <-w.ch
+		if c == nil {
+			return // who sent it has done the counting
+		}
+		w.conn, w.place, w.handedOver = c, placeServing, false
+		closeConn := wp.serve(w, c)
+		if !wp.finish(w, c, closeConn) {
+			return
+		}
+	}
+}
+
+// end is the last thing that a worker does. A worker that something else than run ends, which is runtime.Goexit in
+// WorkerFunc or in a connection's Close, still has a connection and is counted; its workerChan isn't used again.
+func (wp *workerPool) end(w *workerChan) {
+	defer wp.goroutineEnded()
+	if w.conn == nil {
+		wp.free.Put(w)
+		return
+	}
+	wp.mu.Lock()
+	serving := w.place == placeServing
+	wp.leaveLocked(w)
+	wp.mu.Unlock()
+	if serving && !w.handedOver {
+		wp.close(w.conn)
+	}
+}
+
+func (wp *workerPool) goroutineEnded() {
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	wp.goroutines--
+	wp.signalEndLocked()
+}
+
+// serve calls WorkerFunc. A panic costs the connection, and not the worker.
+func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			w.scratch = nil // the buffers may be in any state
+			closeConn = !w.handedOver
+			wp.logPanic("panic in a worker", value)
+		}
+	}()
+	return wp.WorkerFunc(w, c)
+}
+
+// finish gives up the worker's place and closes the connection, in this order: a client that sees the close and comes
+// back must find the place free. It reports whether the worker goes on.
+//
+// A socket's close doesn't wait, so the worker is released, and may even be sent its next connection, before it closes
+// the last one. Others may take long (TLS gives its close_notify five seconds), and who is passed to a released worker
+// waits for it, as does the accept loop itself if the channel has no capacity. There the worker gives up its place but
+// stays off the stack until it has closed.
+func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
+	if closeConn && (cap(w.ch) == 0 || !closesAtOnce(c)) {
+		wp.vacate(w)
+		wp.close(c)
+		closeConn = false
+	}
+	w.conn = nil
+	again = wp.release(w)
+	if closeConn {
+		c.Close()
+	}
+	return again
+}
+
+// closesAtOnce reports whether closing c is a mere system call, which can neither wait nor panic. (SO_LINGER can make it
+// wait; nothing here sets that.)
+func closesAtOnce(c net.Conn) bool {
+	switch c.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
+}
+
+// close closes a connection of any kind.
+func (wp *workerPool) close(c net.Conn) {
+	defer func() {
+		if value := recover(); value != nil {
+			wp.logPanic("panic in a connection's Close", value)
+		}
+	}()
+	c.Close()
+}
+
+func (wp *workerPool) logPanic(message string, value any) {
+	wp.Logger.Error(message, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+}
+
+// vacate gives up a serving worker's place. When as many workers as may serve are closing already, w closes in its place:
+// clients that delay their close must not be able to pile up workers.
+func (wp *workerPool) vacate(w *workerChan) {
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	if wp.closing < wp.MaxWorkersCount {
+		wp.workersCount--
+		wp.closing++
+		w.place = placeClosing
+	}
+}
+
+// release puts a worker that has finished on the stack. It reports false if the worker is to end: the pool was stopped,
+// or others have taken all places while the worker was closing.
 func (wp *workerPool) release(w *workerChan) bool {
 	now := wp.clock.now()
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	if wp.stopped {
-		wp.count--
-		wp.retired++
+	if wp.stopped || (w.place == placeClosing && wp.workersCount >= wp.MaxWorkersCount) {
+		wp.leaveLocked(w)
 		return false
 	}
+	if w.place == placeClosing {
+		wp.closing--
+		wp.workersCount++
+	}
+	w.place = placeNone
 	// Two workers may have read the clock in one order and got here in the other; the stack stays sorted all the same.
 	if top := len(wp.ready) - 1; top >= 0 {
 		now = max(now, wp.ready[top].lastUse)
-	} else {
-		select {
-		case wp.wake <- struct{}{}:
-		default:
-		}
 	}
 	w.lastUse = now
 	wp.ready = append(wp.ready, w)
+	if wp.resting {
+		wp.resting = false
+		wp.wake <- struct{}{}
+	}
 	return true
 }
 
-// run is a worker's goroutine.
-func (wp *workerPool) run(w *workerChan) {
-	running := false // a handler's runtime.Goexit ends the goroutine inside serve
-	defer func() {
-		if running {
-			wp.mu.Lock()
-			wp.count--
-			wp.retired++
-			wp.mu.Unlock()
-		} else {
-			wp.free.Put(w)
-		}
-		wp.goroutines.Done()
-	}()
-	for c := range w.ch {
-		if c == nil {
-			return
-		}
-		running = true
-		closeConn := wp.serve(w, c)
-		running = false
-		again := wp.release(w)
-		// Only now, so that a client that sees the close and comes back finds this worker free.
-		if closeConn {
-			c.Close()
-		}
-		if !again {
-			return
-		}
+// leaveLocked takes a worker that ends out of the counts.
+func (wp *workerPool) leaveLocked(w *workerChan) {
+	if w.place == placeClosing {
+		wp.closing--
+		wp.retired++
+	} else {
+		wp.retireLocked(1)
 	}
+	w.place = placeNone
 }
 
-// serve calls WorkerFunc. A panic costs the connection and not the worker.
-func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		// The buffers may be in any state.
-		w.scratch = nil
-		value := recover()
-		if value != nil {
-			wp.Logger.Error("panic in a worker", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
-		}
-	}()
-	closeConn = wp.WorkerFunc(w, c)
-	returned = true
-	return closeConn
+// retireLocked takes n ready or serving workers out of the counts.
+func (wp *workerPool) retireLocked(n int) {
+	wp.workersCount -= n
+	wp.retired += uint64(n)
 }
 
-// cleaner retires workers that have been idle for MaxIdleWorkerDuration, until Stop. It sleeps until the coldest one may
-// be due, and for good while there is none.
+// cleaner retires the workers that have been ready for too long, until Stop. It sleeps until the coldest is due, and
+// for good while there is none.
 func (wp *workerPool) cleaner() {
-	var scratch []*workerChan
+	defer wp.goroutineEnded()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var expired []*workerChan
 	for {
 		select {
 		case <-timer.C:
-		case <-wp.stop:
-			return
-		}
-		if wait := wp.clean(&scratch); wait > 0 {
-			timer.Reset(wait)
-			continue
-		}
-		select {
 		case <-wp.wake:
-			timer.Reset(wp.MaxIdleWorkerDuration)
-		case <-wp.stop:
+			timer.Reset(wp.MaxIdleWorkerDuration + wp.slack())
+			continue
+		case <-wp.quit:
 			return
+		}
+		if wait := wp.clean(&expired); wait > 0 {
+			timer.Reset(wait)
 		}
 	}
 }
 
-// clean retires the workers that are due, through scratch, which it keeps for the next time. It returns how long it is
-// until the next one may be, 0 if no worker is ready.
-func (wp *workerPool) clean(scratch *[]*workerChan) (wait time.Duration) {
-	now := wp.clock.exact()
-	due := now - int64(wp.MaxIdleWorkerDuration)
+// slack is how much longer than due a worker may stay, so that those which are due soon after each other go together.
+func (wp *workerPool) slack() time.Duration { return wp.MaxIdleWorkerDuration / 10 }
+
+// clean retires the workers that are due, by way of *expired, which it keeps for the next time. It returns how long to
+// wait before the next clean. That is 0 if no worker is ready: from then on the cleaner rests, and release wakes it.
+func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
+	due := wp.clock.exact() - int64(wp.MaxIdleWorkerDuration)
 	wp.mu.Lock()
 	ready := wp.ready
-	// The first that isn't due, by binary search: the stack is sorted by lastUse.
-	low, high := 0, len(ready)
-	for low < high {
-		if middle := int(uint(low+high) / 2); ready[middle].lastUse <= due {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	*scratch = append((*scratch)[:0], ready[:low]...)
-	kept := copy(ready, ready[low:])
+	n := sort.Search(len(ready), func(i int) bool { return ready[i].lastUse > due })
+	*expired = append((*expired)[:0], ready[:n]...)
+	kept := copy(ready, ready[n:])
 	clear(ready[kept:])
 	wp.ready = ready[:kept]
-	// They don't count from now on, though their goroutines are still to end: nobody is refused because of them.
-	wp.count -= low
-	wp.retired += uint64(low)
+	// They don't count from now on, though their goroutines have yet to end: nobody is refused because of them.
+	wp.retireLocked(n)
 	if kept > 0 {
-		// A little later than the next one is due, so that those which are due soon after go with it.
-		wait = time.Duration(max(ready[0].lastUse-due, int64(wp.MaxIdleWorkerDuration/10)))
+		wait = time.Duration(ready[0].lastUse-due) + wp.slack()
+	} else {
+		wp.resting = true
+		wp.ready = nil // the room that the busiest time needed
 	}
 	wp.mu.Unlock()
-	for i, w := range *scratch {
+
+	for i, w := range *expired {
 		w.ch <- nil
-		(*scratch)[i] = nil
+		(*expired)[i] = nil
+	}
+	if wait == 0 {
+		*expired = nil
 	}
 	return wait
 }
 
-// stats returns how many workers serve and how many are ready, and how many were spawned and retired since the start.
+// stats returns how many workers serve and how many are ready, and how many were spawned and have gone since the start.
 func (wp *workerPool) stats() (running, ready int, spawned, retired uint64) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	return wp.count - len(wp.ready), len(wp.ready), wp.spawned, wp.retired
+	return wp.workersCount - len(wp.ready), len(wp.ready), wp.spawned, wp.retired
 }

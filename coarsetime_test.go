@@ -1,0 +1,300 @@
+package filo
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const testTick = 10 * time.Millisecond
+
+// checkDate holds line to the wall clock's time, or an earlier one by at most late.
+func checkDate(t *testing.T, line []byte, late time.Duration) {
+	t.Helper()
+	text, ok := strings.CutPrefix(string(line), "Date: ")
+	text, terminated := strings.CutSuffix(text, "\r\n")
+	date, err := time.Parse(http.TimeFormat, text)
+	if !ok || !terminated || err != nil {
+		t.Fatalf("%q isn't a Date line: %v", line, err)
+	}
+	now := time.Now()
+	if date.After(now) || date.Before(now.Add(-late).Truncate(time.Second)) {
+		t.Errorf("at %v the line is %q", now.UTC(), line)
+	}
+}
+
+func TestClockTick(t *testing.T) {
+	for shortest, want := range map[time.Duration]time.Duration{
+		0:                      500 * time.Microsecond,
+		time.Millisecond:       500 * time.Microsecond,
+		100 * time.Millisecond: 5 * time.Millisecond,
+		time.Second:            50 * time.Millisecond,
+		time.Hour:              100 * time.Millisecond,
+	} {
+		if tick := clockTick(shortest); tick != want {
+			t.Errorf("clockTick(%v) is %v, want %v", shortest, tick, want)
+		}
+	}
+}
+
+// A clock that doesn't run is exact: before the start, after the stop.
+func TestClockNotRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock coarseClock
+		clock.stop() // does nothing
+		check := func(when string) {
+			for range 3 {
+				time.Sleep(333*time.Millisecond + 7)
+				if now, exact := clock.now(), clock.exact(); now != exact || now <= 0 {
+					t.Errorf("%s: now is %d, exact %d", when, now, exact)
+				}
+				checkDate(t, clock.dateLine(), 0)
+			}
+		}
+		check("before start")
+		clock.start(testTick)
+		clock.now()
+		clock.stop()
+		select {
+		case <-clock.ended:
+		default:
+			t.Error("stop must wait for the clock's goroutine")
+		}
+		clock.stop() // does nothing
+		clock.tick() // one that was on its way
+		check("after stop")
+		clock.start(testTick) // which can be done again
+		defer clock.stop()
+		time.Sleep(testTick / 2)
+		if clock.now() == clock.exact() {
+			t.Error("started again, the clock is exact: it doesn't tick")
+		}
+	})
+}
+
+func TestClockStartedTwice(t *testing.T) {
+	var clock coarseClock
+	clock.start(testTick)
+	defer clock.stop()
+	defer func() {
+		if recover() == nil {
+			t.Error("starting a clock that runs must panic")
+		}
+	}()
+	clock.start(testTick)
+}
+
+// While it is read, the clock is at most a tick old, and so is its Date.
+func TestClockTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock coarseClock
+		clock.start(testTick)
+		defer clock.stop()
+		cached := 0
+		for range 1000 {
+			time.Sleep(testTick / 3)
+			synctest.Wait()
+			now, exact := clock.now(), clock.exact()
+			if now > exact || exact-now > int64(testTick) {
+				t.Fatalf("now is %v behind", time.Duration(exact-now))
+			}
+			if now != exact {
+				cached++
+			}
+			checkDate(t, clock.dateLine(), testTick)
+		}
+		if cached < 500 {
+			t.Errorf("only %d of 1000 times were cached ones", cached)
+		}
+	})
+}
+
+// The line is rendered anew for a new second only.
+func TestClockDateRebuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock coarseClock
+		clock.start(testTick)
+		defer clock.stop()
+		seen := make(map[*byte]bool)
+		for start := time.Now(); time.Since(start) < 3*time.Second-testTick; time.Sleep(testTick / 2) {
+			synctest.Wait()
+			line := clock.dateLine()
+			checkDate(t, line, testTick)
+			seen[&line[0]] = true
+		}
+		if len(seen) != 3 {
+			t.Errorf("%d lines were made in three seconds", len(seen))
+		}
+	})
+}
+
+// Nobody reads: the clock rests. The next reader gets the right time, and the clock ticks as long as it is read.
+func TestClockRests(t *testing.T) {
+	readers := map[string]func(t *testing.T, clock *coarseClock, late time.Duration){
+		"now": func(t *testing.T, clock *coarseClock, late time.Duration) {
+			if behind := time.Duration(clock.exact() - clock.now()); behind < 0 || behind > late {
+				t.Errorf("the time is %v behind", behind)
+			}
+		},
+		"dateLine": func(t *testing.T, clock *coarseClock, late time.Duration) {
+			checkDate(t, clock.dateLine(), late)
+		},
+	}
+	for name, read := range readers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var clock coarseClock
+				clock.start(testTick)
+				defer clock.stop()
+				for range 3 {
+					restAndWake(t, &clock, func(late time.Duration) { read(t, &clock, late) })
+				}
+			})
+		})
+	}
+}
+
+// restAndWake lets the clock fall to rest, wakes it with read, which is told how late the time may be, and keeps it awake.
+func restAndWake(t *testing.T, clock *coarseClock, read func(late time.Duration)) {
+	t.Helper()
+	time.Sleep((restAfter + 1) * testTick)
+	for range 3 {
+		synctest.Wait()
+		if clock.cached.Load() != 0 {
+			t.Fatal("a clock that nobody has read for 11 ticks must rest, and go on resting")
+		}
+		time.Sleep(time.Hour + 333*time.Millisecond)
+	}
+	read(0)
+	for range 3 * restAfter {
+		time.Sleep(testTick / 2)
+		synctest.Wait()
+		if clock.cached.Load() == 0 {
+			t.Fatal("a clock that is read must not rest")
+		}
+		read(testTick)
+	}
+}
+
+// A clock that is stopped while it rests ends too (synctest would find its goroutine).
+func TestClockStoppedAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock coarseClock
+		clock.start(testTick)
+		time.Sleep(100 * testTick)
+		clock.stop()
+	})
+}
+
+// Readers that come and go, so that the clock often rests, never see it go back, and never more than a tick late.
+func TestClockConcurrentReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock coarseClock
+		clock.start(testTick)
+		var rests atomic.Int64
+		var readers sync.WaitGroup
+		for range 4 {
+			readers.Go(func() {
+				last := int64(0)
+				for range 2000 {
+					time.Sleep(rand.N(60 * testTick))
+					if clock.cached.Load() == 0 {
+						rests.Add(1)
+					}
+					before := clock.exact()
+					for range 3 {
+						now := clock.now()
+						if now < last {
+							t.Errorf("the clock went back by %v", time.Duration(last-now))
+						}
+						if before-now > int64(testTick) {
+							t.Errorf("the clock is %v behind", time.Duration(before-now))
+						}
+						last = now
+						checkDate(t, clock.dateLine(), testTick)
+					}
+				}
+			})
+		}
+		readers.Wait()
+		clock.stop()
+		if rests.Load() < 100 {
+			t.Errorf("the clock rested %d times: the test shows nothing", rests.Load())
+		}
+	})
+}
+
+// With real time: starts and stops beside readers, which see neither a step back nor an end of the world.
+func TestClockMonotonic(t *testing.T) {
+	var clock coarseClock
+	var ended atomic.Bool
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for last := int64(1); !ended.Load(); {
+				now := clock.now()
+				if exact := clock.exact(); now < last || now > exact {
+					t.Errorf("now is %d after %d, exact is %d", now, last, exact)
+					return
+				}
+				last = now
+				if line := clock.dateLine(); len(line) != len("Date: \r\n")+len(timeFormat) {
+					t.Errorf("the line is %q", line)
+				}
+			}
+		})
+	}
+	for range 20 {
+		clock.start(minClockTick)
+		time.Sleep(time.Duration(rand.N(1000)) * time.Microsecond)
+		clock.stop()
+	}
+	ended.Store(true)
+	readers.Wait()
+}
+
+func TestClockAllocations(t *testing.T) {
+	var clock coarseClock
+	clock.start(testTick)
+	defer clock.stop()
+	buffer := make([]byte, 0, 64)
+	if n := testing.AllocsPerRun(1000, func() { _ = clock.now() }); n != 0 {
+		t.Errorf("now allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(1000, func() { buffer = append(buffer[:0], clock.dateLine()...) }); n != 0 {
+		t.Errorf("dateLine allocates %v times", n)
+	}
+}
+
+func BenchmarkClock(b *testing.B) {
+	var clock coarseClock
+	clock.start(maxClockTick)
+	defer clock.stop()
+	b.Run("now", func(b *testing.B) {
+		for b.Loop() {
+			clock.now()
+		}
+	})
+	b.Run("now, parallel", func(b *testing.B) {
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				clock.now()
+			}
+		})
+	})
+	b.Run("dateLine", func(b *testing.B) {
+		for b.Loop() {
+			clock.dateLine()
+		}
+	})
+	b.Run("exact", func(b *testing.B) {
+		for b.Loop() {
+			clock.exact()
+		}
+	})
+}

@@ -1,0 +1,1002 @@
+package filo
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// poolConn is a connection whose serving the test ends, by finish, and whose closing it sees.
+type poolConn struct {
+	net.Conn
+	finish  chan outcome
+	onClose func()
+	closed  atomic.Int32
+}
+
+func newPoolConn() *poolConn { return &poolConn{finish: make(chan outcome, 1)} }
+
+func (c *poolConn) Close() error {
+	c.closed.Add(1)
+	if c.onClose != nil {
+		c.onClose()
+	}
+	return nil
+}
+
+// outcome is how WorkerFunc ends.
+type outcome int
+
+const (
+	outcomeClose outcome = iota
+	outcomeHijack
+	outcomePanic
+	outcomeGoexit
+	outcomes // their number
+)
+
+// poolTest is a pool whose workers serve each poolConn until the test says how to finish it.
+type poolTest struct {
+	workerPool
+	log bytes.Buffer
+
+	mu     sync.Mutex
+	served map[net.Conn]*workerChan
+}
+
+// newPoolTest starts a pool and its clock. They end with the test, which fails if a goroutine is left.
+func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
+	p := &poolTest{served: make(map[net.Conn]*workerChan)}
+	p.workerPool = workerPool{
+		WorkerFunc:            p.work,
+		MaxWorkersCount:       workers,
+		MaxIdleWorkerDuration: maxIdle,
+		Logger:                slog.New(slog.NewTextHandler(&p.log, nil)),
+		clock:                 new(coarseClock),
+	}
+	p.clock.start(clockTick(maxIdle))
+	p.Start()
+	t.Cleanup(func() {
+		p.Stop()
+		select {
+		case <-p.done():
+		case <-time.After(time.Minute):
+			t.Error("the pool doesn't end")
+		}
+		p.clock.stop()
+	})
+	return p
+}
+
+func (p *poolTest) work(w *workerChan, c net.Conn) bool {
+	if w.scratch == nil {
+		w.scratch = new(scratch)
+	}
+	p.mu.Lock()
+	p.served[c] = w
+	p.mu.Unlock()
+	switch <-c.(*poolConn).finish {
+	case outcomeClose:
+		return true
+	case outcomePanic:
+		panic("no such record")
+	case outcomeGoexit:
+		runtime.Goexit()
+	}
+	return false
+}
+
+// serve has a new connection served. It reports nil if it was refused.
+func (p *poolTest) serve(t *testing.T) (*poolConn, *workerChan) {
+	t.Helper()
+	c := newPoolConn()
+	if !p.Serve(c) {
+		return nil, nil
+	}
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.served[c]
+	if w == nil {
+		t.Fatal("a connection was accepted and isn't served")
+	}
+	return c, w
+}
+
+// finish ends the serving of c.
+func (p *poolTest) finish(c *poolConn, how outcome) {
+	c.finish <- how
+	synctest.Wait()
+}
+
+// expect checks the numbers of running and ready workers and the books.
+func (p *poolTest) expect(t *testing.T, running, ready int) {
+	t.Helper()
+	synctest.Wait()
+	gotRunning, gotReady, spawned, retired := p.stats()
+	if gotRunning != running || gotReady != ready {
+		t.Errorf("%d workers run and %d are ready, want %d and %d", gotRunning, gotReady, running, ready)
+	}
+	p.workerPool.mu.Lock()
+	defer p.workerPool.mu.Unlock()
+	if balance := spawned - retired; balance != uint64(p.workersCount+p.closing) {
+		t.Errorf("%d were spawned and %d retired, but %d count and %d close", spawned, retired, p.workersCount, p.closing)
+	}
+	background := 0
+	if !p.stopped {
+		background = 1
+	}
+	if p.goroutines != p.workersCount+p.closing+background {
+		t.Errorf("%d goroutines for %d workers, %d closing", p.goroutines, p.workersCount, p.closing)
+	}
+}
+
+// poolRun runs a test in a bubble, for both capacities of the workers' channels.
+func poolRun(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	poolRunReal(t, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// poolRunReal is poolRun for tests that need the network or real time.
+func poolRunReal(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for name, processors := range map[string]int{"capacity 0": 1, "capacity 1": 2} {
+		t.Run(name, func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
+			test(t)
+		})
+	}
+}
+
+// mustPanic fails if f returns.
+func mustPanic(t *testing.T, what string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s must panic", what)
+		}
+	}()
+	f()
+}
+
+// The capacity is 0 when GOMAXPROCS is 1, else 1; a recycled worker gets the one that is right now.
+func TestWorkerChanCapacity(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var w workerChan
+	for _, step := range []struct{ processors, capacity int }{{1, 0}, {2, 1}, {3, 1}, {1, 0}} {
+		runtime.GOMAXPROCS(step.processors)
+		w.renew()
+		if cap(w.ch) != step.capacity {
+			t.Errorf("with GOMAXPROCS %d the capacity is %d", step.processors, cap(w.ch))
+		}
+		before := w.ch
+		if w.renew(); w.ch != before {
+			t.Error("a channel that suits must be kept")
+		}
+	}
+}
+
+// First in, last out: the worker that was released last serves next.
+func TestWorkerPoolOrder(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 10, time.Minute)
+		var conns []*poolConn
+		var workers []*workerChan
+		for range 5 {
+			c, w := p.serve(t)
+			conns, workers = append(conns, c), append(workers, w)
+		}
+		for _, c := range conns {
+			p.finish(c, outcomeHijack)
+		}
+		p.expect(t, 0, 5)
+		for i := range 5 {
+			c, w := p.serve(t)
+			if w != workers[4-i] {
+				t.Errorf("connection %d isn't served by the worker that was released last", i)
+			}
+			defer p.finish(c, outcomeHijack)
+		}
+		p.expect(t, 5, 0)
+	})
+}
+
+// Exactly MaxWorkersCount connections are served at once.
+func TestWorkerPoolCap(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 3, time.Minute)
+		var conns []*poolConn
+		for range 3 {
+			c, _ := p.serve(t)
+			conns = append(conns, c)
+		}
+		for range 2 {
+			for range 3 {
+				if c, _ := p.serve(t); c != nil {
+					t.Fatal("a fourth connection was accepted")
+				}
+			}
+			p.expect(t, 3, 0)
+			p.finish(conns[0], outcomeClose)
+			p.expect(t, 2, 1)
+			c, _ := p.serve(t)
+			if c == nil {
+				t.Fatal("a connection was refused though a worker was ready")
+			}
+			conns = append(conns[1:], c)
+		}
+		for _, c := range conns {
+			p.finish(c, outcomeClose)
+		}
+		p.expect(t, 0, 3)
+	})
+}
+
+// One connection at a time needs one worker, with one set of buffers.
+func TestWorkerPoolReuse(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 10, time.Minute)
+		var buffers *scratch
+		for range 100 {
+			c, w := p.serve(t)
+			if buffers == nil {
+				buffers = w.scratch
+			}
+			if w.scratch != buffers {
+				t.Fatal("the worker's buffers changed")
+			}
+			p.finish(c, outcomeClose)
+			if closed := c.closed.Load(); closed != 1 {
+				t.Fatalf("the connection was closed %d times", closed)
+			}
+		}
+		if _, _, spawned, _ := p.stats(); spawned != 1 {
+			t.Errorf("%d workers were spawned", spawned)
+		}
+	})
+}
+
+// A hijacked connection isn't the pool's to close.
+func TestWorkerPoolHijack(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 1, time.Minute)
+		c, _ := p.serve(t)
+		p.finish(c, outcomeHijack)
+		p.expect(t, 0, 1)
+		if c.closed.Load() != 0 {
+			t.Error("a hijacked connection was closed")
+		}
+	})
+}
+
+// A worker is kept for MaxIdleWorkerDuration, and gone after 1.25 of it, however the releases lie.
+func TestWorkerPoolExpiry(t *testing.T) {
+	for _, maxIdle := range []time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second} {
+		t.Run(maxIdle.String(), func(t *testing.T) {
+			poolRun(t, func(t *testing.T) {
+				p := newPoolTest(t, 100, maxIdle)
+				for round := range 3 {
+					released := make(map[*workerChan]time.Time)
+					var conns []*poolConn
+					for range 50 {
+						c, _ := p.serve(t)
+						conns = append(conns, c)
+					}
+					for _, c := range conns {
+						time.Sleep(rand.N(maxIdle / 20))
+						p.finish(c, outcomeClose)
+						released[p.served[c]] = time.Now()
+					}
+					p.checkExpiry(t, released, maxIdle)
+					p.expect(t, 0, 0)
+					if !p.resting || p.workerPool.ready != nil {
+						t.Error("the cleaner must rest when no worker is ready")
+					}
+					time.Sleep(time.Duration(round) * 7 * maxIdle)
+				}
+			})
+		})
+	}
+}
+
+// checkExpiry waits until all workers have gone, and checks when each of them did.
+func (p *poolTest) checkExpiry(t *testing.T, released map[*workerChan]time.Time, maxIdle time.Duration) {
+	t.Helper()
+	tick := clockTick(maxIdle)
+	for len(released) > 0 {
+		time.Sleep(tick / 2)
+		synctest.Wait()
+		p.workerPool.mu.Lock()
+		ready := slices.Clone(p.ready)
+		p.workerPool.mu.Unlock()
+		for w, since := range released {
+			idle := time.Since(since)
+			if !slices.Contains(ready, w) {
+				delete(released, w)
+				// The last use is known to a tick.
+				if idle < maxIdle-tick {
+					t.Errorf("a worker was retired after %v", idle)
+				}
+			} else if idle > maxIdle*5/4 {
+				t.Fatalf("a worker is still ready after %v", idle)
+			}
+		}
+	}
+}
+
+// The hot worker stays while the cold ones go.
+func TestWorkerPoolHotWorkerStays(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		const maxIdle = time.Second
+		p := newPoolTest(t, 10, maxIdle)
+		var conns []*poolConn
+		for range 5 {
+			c, _ := p.serve(t)
+			conns = append(conns, c)
+		}
+		hot := p.served[conns[4]]
+		for _, c := range conns {
+			p.finish(c, outcomeClose)
+		}
+		p.expect(t, 0, 5)
+		for range 20 {
+			time.Sleep(maxIdle / 4)
+			c, w := p.serve(t)
+			if w != hot {
+				t.Fatal("another worker was taken")
+			}
+			p.finish(c, outcomeClose)
+		}
+		p.expect(t, 0, 1)
+	})
+}
+
+// clean retires what is due, by the books, and says when to come again.
+func TestWorkerPoolClean(t *testing.T) {
+	const maxIdle = time.Second
+	for name, test := range map[string]struct {
+		idle []time.Duration // of the ready workers, the coldest first
+		kept int
+		wait time.Duration
+	}{
+		"none":             {nil, 0, 0},
+		"one, fresh":       {[]time.Duration{0}, 1, 1100 * time.Millisecond},
+		"one, nearly due":  {[]time.Duration{999 * time.Millisecond}, 1, 101 * time.Millisecond},
+		"one, just due":    {[]time.Duration{time.Second}, 0, 0},
+		"all due":          {[]time.Duration{5 * time.Second, 2 * time.Second, 2 * time.Second}, 0, 0},
+		"one of two":       {[]time.Duration{time.Second, 500 * time.Millisecond}, 1, 600 * time.Millisecond},
+		"three of four":    {[]time.Duration{4 * time.Second, 3 * time.Second, 2 * time.Second, 0}, 1, 1100 * time.Millisecond},
+		"one of four":      {[]time.Duration{time.Second, 300 * time.Millisecond, 200 * time.Millisecond, 0}, 3, 800 * time.Millisecond},
+		"none of the same": {[]time.Duration{1, 1, 1}, 3, 1100*time.Millisecond - 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock), workersCount: len(test.idle)}
+				now := wp.clock.exact()
+				var all []*workerChan
+				for _, idle := range test.idle {
+					all = append(all, &workerChan{ch: make(chan net.Conn, 1), lastUse: now - int64(idle)})
+				}
+				wp.ready = slices.Clone(all)
+				room := wp.ready
+				var expired []*workerChan
+				if wait := wp.clean(&expired); wait != test.wait {
+					t.Errorf("wait %v, want %v", wait, test.wait)
+				}
+				gone := len(all) - test.kept
+				if !slices.Equal(wp.ready, all[gone:]) || wp.workersCount != test.kept || wp.retired != uint64(gone) {
+					t.Errorf("%d are left, %d count, %d retired", len(wp.ready), wp.workersCount, wp.retired)
+				}
+				for _, w := range slices.Concat(room[test.kept:], expired[:cap(expired)]) {
+					if w != nil {
+						t.Error("a retired worker is still held")
+					}
+				}
+				for i, w := range all {
+					if told := len(w.ch) == 1; told != (i < gone) {
+						t.Errorf("worker %d was told to end: %v", i, told)
+					}
+				}
+				if wp.resting != (test.kept == 0) {
+					t.Errorf("resting is %v", wp.resting)
+				}
+			})
+		})
+	}
+}
+
+// The stack stays sorted by the last use, by which clean searches it, though workers that are released at once may have
+// read the clock in another order.
+func TestWorkerPoolSorted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPoolTest(t, 2, time.Minute)
+		one, _ := p.serve(t)
+		two, _ := p.serve(t)
+		p.finish(one, outcomeClose)
+		p.ready[0].lastUse = p.clock.exact() + int64(time.Second)
+		p.finish(two, outcomeClose)
+		if p.ready[1].lastUse < p.ready[0].lastUse {
+			t.Error("a hotter worker has an older last use")
+		}
+	})
+}
+
+// "No connection is refused while fewer than the cap are busy", not even while retired workers have yet to end.
+func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 3
+		p := newPoolTest(t, workers, time.Hour)
+		// Workers that are at the cap and long idle, and don't get to their channel.
+		held := make([]*workerChan, workers)
+		for i := range held {
+			held[i] = &workerChan{ch: make(chan net.Conn), lastUse: 1}
+		}
+		time.Sleep(2 * time.Hour)
+		p.workerPool.mu.Lock()
+		p.ready, p.workersCount, p.goroutines, p.spawned = slices.Clone(held), workers, 1+workers, workers
+		p.workerPool.mu.Unlock()
+		cleaned := make(chan struct{})
+		go func() {
+			defer close(cleaned)
+			var expired []*workerChan
+			p.clean(&expired)
+		}()
+		synctest.Wait()
+		for i := range workers {
+			c, _ := p.serve(t)
+			if c == nil {
+				t.Fatalf("with %d busy of %d, a connection was refused during a clean", i, workers)
+			}
+			defer p.finish(c, outcomeClose)
+		}
+		if p.Serve(newPoolConn()) {
+			t.Error("a connection over the cap was accepted during a clean")
+		}
+		for _, w := range held {
+			<-w.ch
+			p.end(w)
+		}
+		<-cleaned
+		p.expect(t, workers, 0)
+	})
+}
+
+// Stop retires the ready workers and the cleaner at once, and lets the busy ones finish.
+func TestWorkerPoolStop(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 10, time.Hour)
+		var conns []*poolConn
+		for range 5 {
+			c, _ := p.serve(t)
+			conns = append(conns, c)
+		}
+		for _, c := range conns[:3] {
+			p.finish(c, outcomeClose)
+		}
+		p.expect(t, 2, 3)
+		done := p.done()
+		p.Stop()
+		p.expect(t, 2, 0)
+		p.Stop() // does nothing
+		c := newPoolConn()
+		if p.Serve(c) {
+			t.Error("a stopped pool accepted a connection")
+		}
+		if c.closed.Load() != 0 {
+			t.Error("a refused connection is the caller's to close")
+		}
+		for i, how := range []outcome{outcomeClose, outcomeGoexit} {
+			select {
+			case <-done:
+				t.Errorf("done with %d busy workers", 2-i)
+			default:
+			}
+			p.finish(conns[3+i], how)
+			if closed := conns[3+i].closed.Load(); closed != 1 {
+				t.Errorf("a connection that was busy at the stop was closed %d times", closed)
+			}
+		}
+		p.expect(t, 0, 0)
+		select {
+		case <-done:
+		default:
+			t.Error("not done with nothing left")
+		}
+		<-p.done() // asked for afterwards, too
+		mustPanic(t, "Start after Stop", p.Start)
+	})
+}
+
+func TestWorkerPoolStartStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wp := workerPool{MaxWorkersCount: 1, clock: new(coarseClock)}
+		if wp.Serve(newPoolConn()) {
+			t.Error("a pool that wasn't started accepted a connection")
+		}
+		done := wp.done()
+		wp.Stop()
+		<-done
+		mustPanic(t, "Start after Stop", wp.Start)
+
+		wp2 := workerPool{clock: new(coarseClock)}
+		wp2.Start()
+		mustPanic(t, "a second Start", wp2.Start)
+		if wp2.MaxIdleWorkerDuration != DefaultMaxIdleWorkerDuration || wp2.Logger == nil {
+			t.Error("Start must fill in the defaults")
+		}
+		wp2.Stop()
+		<-wp2.done()
+	})
+}
+
+// A panic costs the connection, not the worker.
+func TestWorkerPoolPanic(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 1, time.Minute)
+		for range 3 {
+			c, w := p.serve(t)
+			p.finish(c, outcomePanic)
+			p.expect(t, 0, 1)
+			if closed := c.closed.Load(); closed != 1 {
+				t.Errorf("the connection was closed %d times", closed)
+			}
+			if w.scratch != nil {
+				t.Error("buffers that may be in any state were kept")
+			}
+			for _, part := range []string{"level=ERROR", `panic="no such record"`, "stack=", "poolTest).work"} {
+				if !strings.Contains(p.log.String(), part) {
+					t.Errorf("the log has no %q: %s", part, p.log.String())
+				}
+			}
+			p.log.Reset()
+		}
+		if _, _, spawned, _ := p.stats(); spawned != 1 {
+			t.Errorf("the worker didn't outlive its panics: %d were spawned", spawned)
+		}
+	})
+}
+
+// A handler that ends its goroutine takes the worker with it, and nothing else.
+func TestWorkerPoolGoexit(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 2, time.Minute)
+		for i := range 5 {
+			c, _ := p.serve(t)
+			if c == nil {
+				t.Fatalf("refused after %d ended goroutines", i)
+			}
+			freeAtClose := false
+			c.onClose = func() { freeAtClose = p.workersCount == 0 }
+			p.finish(c, outcomeGoexit)
+			p.expect(t, 0, 0)
+			if closed := c.closed.Load(); closed != 1 || !freeAtClose {
+				t.Errorf("closed %d times, the place was free: %v", closed, freeAtClose)
+			}
+		}
+	})
+}
+
+// A connection's Close that panics or ends the goroutine does no more harm than WorkerFunc.
+func TestWorkerPoolBadClose(t *testing.T) {
+	for name, test := range map[string]struct {
+		bad   func()
+		ready int
+	}{
+		"panic":  {func() { panic("no such socket") }, 1},
+		"Goexit": {runtime.Goexit, 0},
+	} {
+		for how, name := range map[outcome]string{outcomeClose: name + " at the end", outcomeGoexit: name + " after Goexit"} {
+			t.Run(name, func(t *testing.T) {
+				poolRun(t, func(t *testing.T) {
+					p := newPoolTest(t, 1, time.Minute)
+					c, _ := p.serve(t)
+					c.onClose = test.bad
+					p.finish(c, how)
+					ready := test.ready
+					if how == outcomeGoexit {
+						ready = 0
+					}
+					p.expect(t, 0, ready)
+					if c.closed.Load() != 1 {
+						t.Errorf("closed %d times", c.closed.Load())
+					}
+					if again, _ := p.serve(t); again == nil {
+						t.Error("refused afterwards")
+					} else {
+						p.finish(again, outcomeClose)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The worker's place is free before the client can see the close.
+func TestWorkerPoolPlaceFreeAtClose(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 1, time.Minute)
+		c, _ := p.serve(t)
+		for range 10 {
+			next := newPoolConn()
+			accepted := false
+			c.onClose = func() { accepted = p.Serve(next) }
+			p.finish(c, outcomeClose)
+			if !accepted {
+				t.Fatal("a connection was refused with nothing running but a close")
+			}
+			p.expect(t, 1, 0)
+			c = next
+		}
+		p.finish(c, outcomeClose)
+		p.expect(t, 0, 1)
+	})
+}
+
+// The same with sockets: a client that sees the close and comes back isn't refused.
+func TestWorkerPoolPlaceFreeAtCloseTCP(t *testing.T) {
+	poolRunReal(t, func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPoolTest(t, 1, time.Minute)
+		p.WorkerFunc = func(*workerChan, net.Conn) bool { return true }
+		var refused atomic.Int32
+		accepted := make(chan struct{})
+		go func() {
+			defer close(accepted)
+			for {
+				c, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				if !p.Serve(c) {
+					refused.Add(1)
+					c.Close()
+				}
+			}
+		}()
+		for range 300 {
+			c, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(c); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+		}
+		listener.Close()
+		<-accepted
+		if n := refused.Load(); n > 0 {
+			t.Errorf("%d connections were refused with nothing running", n)
+		}
+	})
+}
+
+// Nobody waits for a close that takes long: not Serve, and not the connection that it is given. Once it has closed, the
+// worker is ready again if there is a place.
+func TestWorkerPoolSlowClose(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 2, time.Minute)
+		slow, worker := p.serve(t)
+		closing := make(chan struct{})
+		slow.onClose = func() { <-closing }
+		p.finish(slow, outcomeClose)
+		p.expect(t, 0, 0)
+		one, w := p.serve(t)
+		if w == worker {
+			t.Fatal("a connection waits for another one's close")
+		}
+		two, _ := p.serve(t)
+		if two == nil {
+			t.Fatal("a place was taken by a close")
+		}
+		close(closing)
+		p.expect(t, 2, 0) // no place for the third worker
+		p.finish(one, outcomeClose)
+		p.finish(two, outcomeClose)
+		p.expect(t, 0, 2)
+
+		slow, _ = p.serve(t)
+		closing = make(chan struct{})
+		slow.onClose = func() { <-closing }
+		p.finish(slow, outcomeClose)
+		p.expect(t, 0, 1)
+		close(closing)
+		p.expect(t, 0, 2)
+	})
+}
+
+// Clients that delay their close can't pile up workers: as many as may serve may close, and then a close takes a place.
+func TestWorkerPoolSlowCloseLimit(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		const workers = 3
+		p := newPoolTest(t, workers, time.Minute)
+		closing := make(chan struct{})
+		for accepted := range 10 {
+			c, _ := p.serve(t)
+			if c == nil {
+				if accepted != 2*workers {
+					t.Errorf("%d closing connections were accepted", accepted)
+				}
+				break
+			}
+			c.onClose = func() { <-closing }
+			p.finish(c, outcomeClose)
+		}
+		p.expect(t, workers, 0)
+		close(closing)
+		p.expect(t, 0, workers)
+	})
+}
+
+// Workers that are serving or closing at the stop end, whatever comes first.
+func TestWorkerPoolStopWhileClosing(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTest(t, 2, time.Minute)
+		c, _ := p.serve(t)
+		closing := make(chan struct{})
+		c.onClose = func() { <-closing }
+		p.finish(c, outcomeClose)
+		p.Stop()
+		p.expect(t, 0, 0)
+		select {
+		case <-p.done():
+			t.Error("done while a worker closes")
+		default:
+		}
+		close(closing)
+		<-p.done()
+		p.expect(t, 0, 0)
+	})
+}
+
+// Serve against Stop: each connection is either refused and untouched, or served and closed once.
+func TestWorkerPoolStopRace(t *testing.T) {
+	poolRunReal(t, func(t *testing.T) {
+		for range 100 {
+			p := newPoolTest(t, 4, 10*time.Millisecond)
+			var served atomic.Int32
+			p.WorkerFunc = func(*workerChan, net.Conn) bool { served.Add(1); return true }
+			var accepted, refused [3][]*poolConn
+			var clients sync.WaitGroup
+			for i := range accepted {
+				clients.Go(func() {
+					for range 50 {
+						c := newPoolConn()
+						if p.Serve(c) {
+							accepted[i] = append(accepted[i], c)
+						} else {
+							refused[i] = append(refused[i], c)
+							runtime.Gosched()
+						}
+					}
+				})
+			}
+			for range rand.N(50) {
+				runtime.Gosched()
+			}
+			p.Stop()
+			clients.Wait()
+			select {
+			case <-p.done():
+			case <-time.After(10 * time.Second):
+				t.Fatal("the pool doesn't end")
+			}
+			all := slices.Concat(accepted[:]...)
+			for _, c := range all {
+				if c.closed.Load() != 1 {
+					t.Fatalf("an accepted connection was closed %d times", c.closed.Load())
+				}
+			}
+			if int(served.Load()) != len(all) {
+				t.Fatalf("%d of %d accepted connections were served", served.Load(), len(all))
+			}
+			for _, c := range slices.Concat(refused[:]...) {
+				if c.closed.Load() != 0 {
+					t.Fatal("a refused connection was closed")
+				}
+			}
+			if running, ready, spawned, retired := p.stats(); running != 0 || ready != 0 || spawned != retired {
+				t.Fatalf("in the end %d run, %d are ready, %d spawned, %d retired", running, ready, spawned, retired)
+			}
+		}
+	})
+}
+
+func TestWorkerPoolAllocations(t *testing.T) {
+	poolRunReal(t, func(t *testing.T) {
+		p := newPoolTest(t, 1, time.Minute)
+		p.WorkerFunc = func(*workerChan, net.Conn) bool { return false }
+		c := newPoolConn()
+		if n := testing.AllocsPerRun(1000, func() { serveSoon(&p.workerPool, c) }); n != 0 {
+			t.Errorf("serving a connection allocates %v times", n)
+		}
+	})
+}
+
+// serveSoon calls Serve until the pool accepts.
+func serveSoon(wp *workerPool, c net.Conn) {
+	for !wp.Serve(c) {
+		runtime.Gosched()
+	}
+}
+
+// poolModel is what the pool is held to: a stack, a set, and a cap.
+type poolModel struct {
+	p     *poolTest
+	cap   int
+	ready []*workerChan // the coldest first
+	since map[*workerChan]time.Time
+	busy  []*poolConn
+}
+
+// serve has the pool serve a connection and checks by whom.
+func (m *poolModel) serve(t *testing.T) {
+	t.Helper()
+	c, w := m.p.serve(t)
+	if refuse := len(m.busy) == m.cap; refuse != (c == nil) {
+		t.Fatalf("%d of %d busy, %d ready, refused: %v", len(m.busy), m.cap, len(m.ready), c == nil)
+	}
+	if c == nil {
+		return
+	}
+	if top := len(m.ready) - 1; top >= 0 {
+		if w != m.ready[top] {
+			t.Fatal("not the worker at the top of the stack")
+		}
+		m.ready = m.ready[:top]
+	}
+	for _, other := range m.busy {
+		if m.p.served[other] == w {
+			t.Fatal("a busy worker got a second connection")
+		}
+	}
+	m.busy = append(m.busy, c)
+}
+
+// finish ends a random connection in a random way.
+func (m *poolModel) finish(t *testing.T, random *rand.Rand, stopped bool) {
+	t.Helper()
+	if len(m.busy) == 0 {
+		return
+	}
+	i := random.IntN(len(m.busy))
+	c, how := m.busy[i], outcome(random.IntN(int(outcomes)))
+	m.busy = slices.Delete(m.busy, i, i+1)
+	m.p.finish(c, how)
+	want := int32(1)
+	if how == outcomeHijack {
+		want = 0
+	}
+	if closed := c.closed.Load(); closed != want {
+		t.Fatalf("after outcome %d the connection was closed %d times", how, closed)
+	}
+	if how != outcomeGoexit && !stopped {
+		w := m.p.served[c]
+		m.ready, m.since[w] = append(m.ready, w), time.Now()
+	}
+	delete(m.p.served, c)
+}
+
+// check compares the stacks, after it has taken what the cleaner may and must have retired off the model's.
+func (m *poolModel) check(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	m.p.workerPool.mu.Lock()
+	ready := slices.Clone(m.p.ready)
+	m.p.workerPool.mu.Unlock()
+	maxIdle := m.p.MaxIdleWorkerDuration
+	if n := len(m.ready) - len(ready); n > 0 {
+		for _, w := range m.ready[:n] {
+			if idle := time.Since(m.since[w]); idle < maxIdle-clockTick(maxIdle) {
+				t.Fatalf("a worker was retired after %v", idle)
+			}
+		}
+		m.ready = m.ready[n:]
+	}
+	if !slices.Equal(m.ready, ready) {
+		t.Fatalf("%d workers are ready, or in another order than the %d of the model", len(ready), len(m.ready))
+	}
+	for _, w := range ready {
+		if idle := time.Since(m.since[w]); idle > maxIdle*5/4 {
+			t.Fatalf("a worker is ready after %v", idle)
+		}
+	}
+	m.p.expect(t, len(m.busy), len(m.ready))
+}
+
+// Random connections, ends, pauses and a stop leave the pool as they leave the model.
+func TestWorkerPoolModel(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		for range 5 {
+			seed := uint64(os.Getpid())<<32 | uint64(rand.Uint32())
+			t.Logf("seed %#x", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			const maxIdle = time.Second
+			p := newPoolTest(t, 1+random.IntN(12), maxIdle)
+			m := &poolModel{p: p, cap: p.MaxWorkersCount, since: make(map[*workerChan]time.Time)}
+			// How likely it is to serve rather than finish drifts, so that the pool is now full, now empty.
+			likely := 50
+			for range 500 {
+				switch choice := random.IntN(110); {
+				case choice >= 100:
+					time.Sleep(time.Duration(random.Int64N(int64(maxIdle * 3 / 2))))
+					likely = 20 + random.IntN(60)
+				case choice < likely:
+					m.serve(t)
+				default:
+					m.finish(t, random, false)
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(maxIdle / 100))))
+				m.check(t)
+			}
+			p.Stop()
+			m.ready = nil
+			m.check(t)
+			for len(m.busy) > 0 {
+				if p.Serve(newPoolConn()) {
+					t.Fatal("accepted after Stop")
+				}
+				m.finish(t, random, true)
+				m.check(t)
+			}
+			<-p.done()
+		}
+	})
+}
+
+func BenchmarkWorkerPoolServe(b *testing.B) {
+	for name, c := range map[string]net.Conn{"socket": new(net.TCPConn), "other": &poolConn{}} {
+		wp := workerPool{
+			WorkerFunc:      func(*workerChan, net.Conn) bool { return true },
+			MaxWorkersCount: 1000,
+			clock:           new(coarseClock),
+		}
+		wp.clock.start(maxClockTick)
+		wp.Start()
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				serveSoon(&wp, c)
+			}
+		})
+		b.Run(name+", parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					serveSoon(&wp, c)
+				}
+			})
+		})
+		wp.Stop()
+		<-wp.done()
+		wp.clock.stop()
+	}
+}
+
+// What a cycle costs when another one has just ended: the worker is hot, and nobody waits.
+func BenchmarkWorkerPoolRelease(b *testing.B) {
+	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock), workersCount: 1}
+	wp.clock.start(maxClockTick)
+	defer wp.clock.stop()
+	w := new(workerChan)
+	w.renew()
+	for b.Loop() {
+		w.place = placeServing
+		wp.release(w)
+		w = wp.getCh()
+	}
+}
