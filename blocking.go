@@ -15,26 +15,32 @@ import (
 type scratch struct {
 	in     inputBuffer
 	out    []byte
+	body   []byte // for a request body that doesn't fit in; at most maxKeptBody
 	parser headParser
 	socket socket
 	ctx    *Ctx
 	calls  uint32 // of the handler; see handlerTiming
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool
+	worker     *workerChan // whose scratch it is; nil for ServeConn's
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers
 }
 
-// maxWrite is how much is written at a time: what a slow client has taken shows after each of them.
-const maxWrite = 256 << 10
+const (
+	// maxWrite is how much is written at a time: what a slow client has taken shows after each of them.
+	maxWrite = 256 << 10
+	// maxTLSWrite is that for TLS, where it must be known how long a write may take before it begins: a record.
+	maxTLSWrite = 16 << 10
+)
 
 // serve runs the connection until it ends or is hijacked.
 func (c *conn) serve() {
 	for {
 		switch c.next() {
 		case stepRead:
-			if c.writeOut() != nil {
+			if c.flush() != nil {
 				return
 			}
 			c.readHead()
@@ -44,7 +50,7 @@ func (c *conn) serve() {
 			}
 		case stepClose:
 			if !c.abort {
-				c.writeOut()
+				c.flush()
 			}
 			return
 		case stepGone:
@@ -101,8 +107,8 @@ func (c *conn) fill(state waitState) error {
 	return err
 }
 
-// waitDeadline returns until when the owner may wait in a state, on the coarse clock's scale; 0 is for ever.
-func (c *conn) waitDeadline(state waitState, size int) int64 {
+// readDeadline returns until when the owner may wait for input in a state, on the coarse clock's scale; 0 is for ever.
+func (c *conn) readDeadline(state waitState) int64 {
 	config, now := &c.server.config, c.server.clock.now()
 	switch state {
 	case stateNew:
@@ -113,8 +119,6 @@ func (c *conn) waitDeadline(state waitState, size int) int64 {
 		return after(c.headSince, config.readHeaderTimeout)
 	case stateBody:
 		return c.readPace.deadline(now, config.readTimeout, config.minRate, 0)
-	case stateWrite:
-		return c.writePace.deadline(now, config.writeTimeout, config.minRate, size)
 	}
 	return 0
 }
@@ -131,10 +135,10 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if c.inputError != nil {
 		return 0, c.inputError
 	}
-	deadline := c.waitDeadline(state, 0)
+	deadline := c.readDeadline(state)
 	start := c.server.clock.now()
 	c.setWait(state, deadline)
-	defer c.setState(stateHandler)
+	defer c.endWait(deadline, false)
 	if state <= stateIdle && c.server.draining.Load() {
 		return c.lastRead(p, start)
 	}
@@ -198,15 +202,24 @@ func (c *conn) lastRead(p []byte, since int64) (int, error) {
 	}
 }
 
-// flush is writeOut in a handler's name: what the handler does next isn't waiting for the client.
-func (c *conn) flush() error {
-	err := c.writeOut()
-	c.setState(stateHandler)
-	return err
+// endWait ends a wait. If the sweep has found its deadline passed, the wake-up may still be under way: then it waits for
+// that, so that it can't hit a later wait, where it would be an error that is no one's fault (a TLS connection doesn't
+// survive one while it writes).
+func (c *conn) endWait(deadline int64, writing bool) {
+	old := c.word.Swap(int64(stateHandler))
+	if deadline == 0 || old&^stateMask != 0 {
+		return
+	}
+	c.server.conns.awaitSweep()
+	if writing {
+		c.netConn.SetWriteDeadline(time.Time{})
+	} else {
+		c.netConn.SetReadDeadline(time.Time{})
+	}
 }
 
-// writeOut writes out and outBody.
-func (c *conn) writeOut() error {
+// flush writes out and outBody.
+func (c *conn) flush() error {
 	if len(c.out) == 0 && c.outBody == nil {
 		return nil
 	}
@@ -222,6 +235,13 @@ func (c *conn) writeQueued() error {
 	if len(c.outBody) == 0 {
 		return c.send(c.out)
 	}
+	if c.tlsState != nil {
+		// Two records, whether it is one call or two.
+		if err := c.send(c.out); err != nil {
+			return err
+		}
+		return c.send(c.outBody)
+	}
 	// Head and body in one system call (writev) where the connection can.
 	first := min(len(c.outBody), maxWrite)
 	if err := c.sendVector(c.out, c.outBody[:first]); err != nil {
@@ -230,23 +250,22 @@ func (c *conn) writeQueued() error {
 	return c.send(c.outBody[first:])
 }
 
-// send writes all of p, at most maxWrite at a time.
+// send writes all of p, a piece at a time.
 func (c *conn) send(p []byte) error {
+	limit := maxWrite
+	if c.tlsState != nil {
+		limit = maxTLSWrite
+	}
 	for len(p) > 0 {
-		n, err := c.sendOnce(p[:min(len(p), maxWrite)])
-		p = p[n:]
-		if err != nil {
+		piece := p[:min(len(p), limit)]
+		deadline, start := c.beforeWrite(len(piece))
+		n, err := c.stream.Write(piece)
+		if err = c.afterWrite(n, err, deadline, start); err != nil {
 			return err
 		}
+		p = p[n:]
 	}
 	return nil
-}
-
-// sendOnce writes p, or less of it if the client didn't take it in time.
-func (c *conn) sendOnce(p []byte) (int, error) {
-	deadline, start := c.beforeWrite(len(p))
-	n, err := c.stream.Write(p)
-	return n, c.afterWrite(n, err, deadline, start)
 }
 
 func (c *conn) sendVector(head, body []byte) error {
@@ -254,38 +273,56 @@ func (c *conn) sendVector(head, body []byte) error {
 	w.vector = [2][]byte{head, body}
 	w.vectors = w.vector[:]
 	deadline, start := c.beforeWrite(len(head) + len(body))
-	n, err := w.vectors.WriteTo(c.netConn)
-	err = c.afterWrite(int(n), err, deadline, start)
+	n64, err := w.vectors.WriteTo(c.netConn)
+	n := int(n64)
+	err = c.afterWrite(n, err, deadline, start)
 	w.vector = [2][]byte{}
-	if err != nil || int(n) == len(head)+len(body) {
+	if err != nil {
 		return err
 	}
-	if int(n) < len(head) {
+	if n < len(head) {
 		if err := c.send(head[n:]); err != nil {
 			return err
 		}
-		n = int64(len(head))
+		n = len(head)
 	}
-	return c.send(body[int(n)-len(head):])
+	return c.send(body[n-len(head):])
 }
 
+// beforeWrite begins the wait of a write of size bytes.
 func (c *conn) beforeWrite(size int) (deadline, start int64) {
-	deadline = c.waitDeadline(stateWrite, size)
+	if c.tlsState == nil {
+		size = 0 // a time-out tells how much was written, so that what was can earn more time
+	}
+	config := &c.server.config
 	start = c.server.clock.now()
+	deadline = c.writePace.deadline(start, config.writeTimeout, config.minRate, size)
 	c.setWait(stateWrite, deadline)
 	return deadline, start
 }
 
-// afterWrite takes note of progress, and turns a wake-up that came too early into none.
+// afterWrite ends the wait of a write that has written n bytes. A time-out isn't an error if the client has done its
+// part all the same, or if it was meant for a wait before: then the caller writes on.
 func (c *conn) afterWrite(n int, err error, deadline, start int64) error {
-	c.writePace.add(n, c.server.clock.now()-start)
-	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+	c.endWait(deadline, true)
+	if err == nil {
+		c.writePace.add(n, c.server.clock.now()-start)
+		return nil
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	c.netConn.SetWriteDeadline(time.Time{})
-	if deadline != 0 && c.server.clock.exact() >= deadline {
+	now, config := c.server.clock.exact(), &c.server.config
+	c.writePace.add(n, now-start)
+	switch {
+	case c.tlsState != nil:
+		// crypto/tls can't go on after a record that was written in part.
+		return errDeadline
+	case deadline == 0 || now < deadline:
+	case config.minRate <= 0 && n == 0, config.minRate > 0 && c.writePace.late(config.writeTimeout, config.minRate):
 		return errDeadline
 	}
+	c.netConn.SetWriteDeadline(time.Time{})
 	return nil
 }
 

@@ -28,7 +28,7 @@ type body struct {
 	whole     []byte // by readWholeBody
 	wholeErr  error
 	wholeRead bool
-	// large is the buffer of whole if it isn't in the read buffer; it goes back to largeBuffers.
+	// large is the buffer of whole if it isn't in the read buffer: see releaseBody.
 	large []byte
 }
 
@@ -47,12 +47,8 @@ func (b *body) begin(f framing) {
 	}
 }
 
-// end lets go of the body's buffer.
+// end forgets the body.
 func (b *body) end() {
-	if b.large != nil {
-		largeBuffers.put(b.large)
-		b.large = nil
-	}
 	b.whole, b.wholeErr, b.closeEnd = nil, nil, false
 }
 
@@ -125,8 +121,10 @@ func (c *conn) takeTrailer(b *body) {
 	}
 	unread := c.in.unread()
 	done, err := p.parse(unread, &c.server.config.head)
-	if err == nil && done && (p.first != [fieldFraming]uint16{} || p.hasTrailerField(unread)) {
-		err = errTrailer
+	for i := 0; err == nil && done && i < len(p.fields); i++ {
+		if !p.fields[i].id.inTrailer() {
+			err = errTrailer
+		}
 	}
 	if err != nil {
 		b.fail(err)
@@ -140,18 +138,6 @@ func (c *conn) takeTrailer(b *body) {
 	trailer.fields = append(trailer.fields[:0], p.fields...)
 	c.in.advance(p.pos)
 	b.err = io.EOF
-}
-
-// hasTrailerField reports whether a field occurs that must not be in a trailer section because it would have decided
-// how the message is read (RFC 9110, section 6.5.1), beyond those that p.first knows.
-func (p *headParser) hasTrailerField(b []byte) bool {
-	for i := range p.fields {
-		switch p.fields[i].id {
-		case fieldTrailer, fieldContentType, fieldContentEncoding, fieldContentRange, fieldAuthorization, fieldCookie, fieldTE:
-			return true
-		}
-	}
-	return false
 }
 
 // giveBack undoes took for data that wasn't wanted yet.
@@ -262,7 +248,8 @@ func (c *conn) beforeWait(b *body) error {
 	}
 	if b.expect {
 		b.expect = false
-		if b.received == 0 && c.in.len() == 0 {
+		// Not if the body is on its way, and not once the head of the final answer is.
+		if b.received == 0 && c.in.len() == 0 && !c.worker.ctx.stream.sent {
 			c.out = append(c.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
 		}
 	}
@@ -291,6 +278,8 @@ func (c *conn) readWholeBody(b *body) ([]byte, error) {
 	var err error
 	switch {
 	case b.err == io.EOF:
+	case b.err != nil:
+		err = b.err
 	case b.limit >= 0 && !b.chunked && b.remaining > b.limit:
 		err = b.fail(errTooLarge)
 	case !b.chunked && b.received == 0 && b.remaining <= int64(c.in.room()):
@@ -324,9 +313,10 @@ func (c *conn) readInPlace(b *body) ([]byte, error) {
 // readLarge reads the body into a buffer that grows as the bytes come: the announced length is only believed once
 // an eighth of it is there, so that announcing costs a client as much as it costs the server.
 func (c *conn) readLarge(b *body) ([]byte, error) {
-	buffer := largeBuffers.get(firstBodyBuffer)
-	if !b.chunked {
-		buffer = growBody(buffer, min(firstBodyBuffer, int(b.remaining)))
+	buffer := c.worker.body[:0]
+	c.worker.body = nil
+	if cap(buffer) == 0 {
+		buffer = make([]byte, 0, firstBodyBuffer)
 	}
 	announced := b.remaining
 	for {
@@ -344,10 +334,25 @@ func (c *conn) readLarge(b *body) ([]byte, error) {
 			return buffer, nil
 		}
 		if err != nil {
-			largeBuffers.put(buffer)
-			return nil, err
+			return buffer, err
 		}
 	}
+}
+
+// releaseBody takes back what readLarge has returned: the worker keeps a small buffer, the free list a large one.
+func (c *conn) releaseBody(b *body) {
+	switch {
+	case b.large == nil:
+		return
+	case cap(b.large) > maxKeptBody:
+		largeBuffers.put(b.large)
+	default:
+		if raceEnabled {
+			poison(b.large[:cap(b.large)])
+		}
+		c.worker.body = b.large[:0]
+	}
+	b.large = nil
 }
 
 // growBody returns a buffer with the content of buffer and at least the given capacity.

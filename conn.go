@@ -75,6 +75,7 @@ type conn struct {
 	reading  reading
 	linger   bool // close only after the client had time to read an error answer
 	abort    bool // close without writing what is in out
+	broken   bool // an answer was broken off: close by a reset
 	hijacked bool
 	requests int
 	// inputError is what the watch for a context read behind the input that it received.
@@ -111,6 +112,7 @@ func (c *conn) attach(w *scratch) {
 // detach takes them back.
 func (c *conn) detach() {
 	w := c.worker
+	w.ctx.end() // before the reset, since it may give back bytes that a watch has read
 	w.in.reset()
 	w.socket.detach()
 	if cap(c.out) <= maxKeptWriteBuffer {
@@ -118,7 +120,6 @@ func (c *conn) detach() {
 	} else {
 		w.out = nil
 	}
-	w.ctx.end()
 	w.ctx.Response.reset()
 	w.ctx.conn = nil
 	if raceEnabled {
@@ -149,6 +150,7 @@ func (c *conn) next() step {
 	}
 	done, err := c.worker.parser.parse(c.in.unread(), &c.server.config.head)
 	if err == nil && !done {
+		c.dropEmptyLines()
 		return stepRead
 	}
 	if err == nil {
@@ -159,6 +161,15 @@ func (c *conn) next() step {
 		return stepClose
 	}
 	return stepHandle
+}
+
+// dropEmptyLines takes empty lines before a request line out of the input: they are no part of a request, and a
+// connection that got nothing else is idle.
+func (c *conn) dropEmptyLines() {
+	if p := &c.worker.parser; !p.started() {
+		c.in.advance(p.pos)
+		p.pos, p.mark = 0, 0
+	}
 }
 
 // begin makes the head that the parser has completed the current request.

@@ -122,8 +122,10 @@ func (s *connSet) startSweep(server *Server) {
 func (s *connSet) stopSweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer.Stop()
-	s.timer = nil
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
 }
 
 // sweep wakes the owners whose deadline has passed.
@@ -153,6 +155,13 @@ func (s *connSet) sweep(clock *coarseClock) {
 	if s.sweeping = s.count > 0; s.sweeping {
 		s.timer.Reset(s.interval)
 	}
+}
+
+// awaitSweep returns when a sweep that is under way has ended.
+func (s *connSet) awaitSweep() {
+	s.mu.Lock()
+	//lint:ignore SA2001 having had the lock is all it takes
+	s.mu.Unlock()
 }
 
 // wakeIdle makes the connections that wait for a request notice that the server is draining.

@@ -57,7 +57,7 @@ func (c *Ctx) SetDeadline(t time.Time) {
 func (c *Ctx) watch() {
 	r, conn := c.context, c.conn
 	if r == nil || r.watching != nil || !c.Request.body.complete() || conn.hijacked ||
-		conn.in.len() >= readBufferSize {
+		conn.in.len() >= readBufferSize || conn.worker.socket.attached() && conn.worker.socket.ended() {
 		return
 	}
 	// What the watch receives is the beginning of the next request. It reads no more than fits here, so a client that
@@ -68,8 +68,9 @@ func (c *Ctx) watch() {
 	go r.run(conn.netConn, space)
 }
 
-// halfCloseTime is how soon after the watch began an end of input counts as one that came with the request.
-const halfCloseTime = time.Millisecond
+// halfCloseTime is how soon after the watch began an end of input counts as one that came with the request, though in a
+// packet of its own. A client that leaves within that time isn't noticed by it.
+const halfCloseTime = 20 * time.Millisecond
 
 func (r *requestContext) run(netConn net.Conn, space []byte) {
 	defer close(r.watching)
@@ -98,25 +99,33 @@ func (r *requestContext) run(netConn net.Conn, space []byte) {
 	}
 }
 
-// stopWatch ends the context, and the watch: the connection's input belongs to its owner again.
+// stopWatch ends the context, and the watch.
 func (c *Ctx) stopWatch() {
 	r := c.context
 	if r == nil {
 		return
 	}
+	c.endWatch()
 	c.context = nil
-	if r.watching != nil {
-		close(r.stopping)
-		c.conn.netConn.SetReadDeadline(longAgo)
-		<-r.watching
-		c.conn.netConn.SetReadDeadline(time.Time{})
-		c.conn.in.received(r.received)
-		c.conn.inputError = r.err
-	}
 	r.cancel(context.Canceled)
 	if r.stopTimer != nil {
 		r.stopTimer()
 	}
+}
+
+// endWatch makes the connection's input its owner's again. The context goes on without.
+func (c *Ctx) endWatch() {
+	r := c.context
+	if r == nil || r.watching == nil {
+		return
+	}
+	close(r.stopping)
+	c.conn.netConn.SetReadDeadline(longAgo)
+	<-r.watching
+	c.conn.netConn.SetReadDeadline(time.Time{})
+	c.conn.in.received(r.received)
+	c.conn.inputError = r.err
+	r.watching = nil
 }
 
 // longAgo is a deadline that wakes whoever waits.

@@ -154,6 +154,17 @@ func lookupField[S []byte | string](name S) fieldID {
 	return fieldUnknown
 }
 
+// inTrailer reports whether a field may be in a trailer section: not one that decides how the message is framed, routed,
+// authenticated or read (RFC 9110, section 6.5.1).
+func (id fieldID) inTrailer() bool {
+	switch id {
+	case fieldTrailer, fieldContentType, fieldContentEncoding, fieldContentRange, fieldAuthorization, fieldCookie,
+		fieldSetCookie, fieldTE, fieldCacheControl:
+		return false
+	}
+	return id == fieldUnknown || id > fieldFraming
+}
+
 // equalFold compares without regard to the case of ASCII letters: field names, tokens and schemes are ASCII.
 func equalFold[A, B []byte | string](a A, b B) bool {
 	if len(a) != len(b) {

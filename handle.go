@@ -67,6 +67,8 @@ func (c *conn) panicked(value any) error {
 
 // finish completes the answer after the handler has returned with err.
 func (c *conn) finish(ctx *Ctx, err error) {
+	// What the user's code does from here on may ask for the context once more.
+	defer ctx.stopWatch()
 	ctx.stopWatch()
 	if err != nil {
 		if errors.Is(err, ErrAbort) {
@@ -76,14 +78,32 @@ func (c *conn) finish(ctx *Ctx, err error) {
 		c.renderError(ctx, err)
 	}
 	if ctx.stream.open || ctx.Response.source == bodyStream {
-		if c.finishStream(ctx, err) != nil {
+		err := c.finishStream(ctx, err)
+		ctx.Response.closeStream()
+		if err != nil && ctx.stream.sent {
 			c.abortNow(ctx)
 			return
+		}
+		if err != nil {
+			c.renderError(ctx, err)
+			c.render(ctx)
 		}
 	} else {
 		c.render(ctx)
 	}
 	c.count(ctx.Response.status)
+}
+
+// skipReceived throws away what has been received of a body that its handler didn't read: what is behind it decides
+// whether the connection goes on.
+func (c *conn) skipReceived(b *body) {
+	if b.err != nil || b.cannotSkip() {
+		return
+	}
+	b.limit = b.received + maxDrain
+	for piece := []byte{0}; piece != nil; {
+		piece, _ = c.take(b, maxDrain)
+	}
 }
 
 // finishStream is Ctx.finishStream for readers that panic: they are the user's code as much as the handler is.
@@ -99,6 +119,7 @@ func (c *conn) finishStream(ctx *Ctx, handlerErr error) (err error) {
 // abortNow drops the answer and closes.
 func (c *conn) abortNow(ctx *Ctx) {
 	c.reading, c.abort = readingNothing, true
+	c.broken = ctx.stream.sent
 	ctx.Response.resetBody()
 }
 
@@ -142,6 +163,7 @@ func (s *Server) renderError(ctx *Ctx, err error) {
 
 // render puts the answer into out, but for a body that is too large to be copied, which goes to outBody.
 func (c *conn) render(ctx *Ctx) {
+	c.skipReceived(&ctx.Request.body)
 	r := &ctx.Response
 	size := r.size()
 	f := headFraming{length: int64(size)}
@@ -185,7 +207,7 @@ func (c *conn) settle(ctx *Ctx, f *headFraming) {
 		f.close = true
 	case c.server.config.maxRequests > 0 && c.requests >= c.server.config.maxRequests:
 		f.close = true
-	case !unread && c.in.len() == 0 && c.server.draining.Load():
+	case c.in.len() == 0 && c.server.draining.Load():
 		f.close = true
 	}
 	f.keepAlive = !f.close && request.minor == 0

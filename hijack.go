@@ -56,7 +56,7 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 
 func (c *Ctx) hijack() (net.Conn, []byte, error) {
 	owner := c.conn
-	c.stopWatch()
+	c.endWatch()
 	if err := owner.flush(); err != nil {
 		return nil, nil, err
 	}

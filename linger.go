@@ -51,6 +51,8 @@ func (l *lingerer) takeOver(s *Server, netConn net.Conn, answer []byte) bool {
 		l.secure++
 	}
 	l.running.Add(1)
+	// Under the lock, so that close can't set an earlier deadline before this one.
+	netConn.SetDeadline(time.Now().Add(lingerTime))
 	l.mu.Unlock()
 	go func() {
 		defer l.running.Done()
@@ -67,7 +69,6 @@ func (l *lingerer) takeOver(s *Server, netConn net.Conn, answer []byte) bool {
 }
 
 func linger(netConn net.Conn, answer []byte) {
-	netConn.SetDeadline(time.Now().Add(lingerTime))
 	if len(answer) > 0 {
 		if _, err := netConn.Write(answer); err != nil {
 			return
@@ -84,6 +85,18 @@ func linger(netConn net.Conn, answer []byte) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// resetOnClose makes the connection's close a reset: a client mustn't take an answer that was broken off for a whole one,
+// as it could where only the end of the connection ends the answer.
+func resetOnClose(netConn net.Conn) {
+	if tlsConn, ok := netConn.(*tls.Conn); ok {
+		netConn = tlsConn.NetConn()
+		defer netConn.Close() // without TLS's own goodbye
+	}
+	if tcp, ok := netConn.(interface{ SetLinger(seconds int) error }); ok {
+		tcp.SetLinger(0)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -97,16 +98,22 @@ func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
 	return s.Serve(listener)
 }
 
-// removeStaleSocket removes a socket file that a process which was killed has left. Anything else stays.
+// removeStaleSocket removes a socket file that nobody listens on any more. Anything else stays: a socket that can't be
+// connected to for another reason may belong to a server that is merely busy.
 func removeStaleSocket(path string) error {
-	info, err := os.Stat(path)
+	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return nil
 	}
-	if probe, err := net.Dial("unix", path); err == nil {
-		return errors.Join(&net.OpError{Op: "listen", Net: "unix", Err: errors.New("filo: " + path + " is in use")}, probe.Close())
+	probe, err := net.Dial("unix", path)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return os.Remove(path)
 	}
-	return os.Remove(path)
+	if err == nil {
+		probe.Close()
+	}
+	return &net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Name: path, Net: "unix"},
+		Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
 }
 
 // Serve accepts connections and passes each to a worker. It closes the listener, and returns ErrServerClosed after
@@ -176,9 +183,22 @@ func (s *Server) acceptLoop(listener net.Listener) error {
 	}
 }
 
-// temporary reports whether accepting may succeed later. net.Error's Temporary is deprecated since nobody could say
-// what it means, but for accept4 it means just this: too many descriptors, no memory, a connection that was reset.
+// passingErrors are those of accept that say nothing about the listener: no descriptors or memory for the moment, a
+// connection that broke before it was accepted, a firewall's verdict on one. See accept(2).
+var passingErrors = [...]error{
+	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET,
+	syscall.EPROTO, syscall.EPERM, syscall.EINTR, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN,
+	syscall.EHOSTUNREACH, syscall.ENOPROTOOPT, syscall.EOPNOTSUPP,
+}
+
+// temporary reports whether accepting may succeed later.
 func temporary(err error) bool {
+	for _, passing := range passingErrors {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	// Deprecated since nobody could say what it means; but a listener of the user's own has no other way to say it.
 	var netError net.Error
 	//lint:ignore SA1019 see above
 	return errors.As(err, &netError) && netError.Temporary()

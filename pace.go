@@ -10,22 +10,31 @@ type pace struct {
 	moved  int64
 }
 
+// maxPaceSeconds is how much time a transfer can earn by its size.
+const maxPaceSeconds = 100 * 365 * 24 * 3600
+
 // deadline returns until when, on the coarse clock's scale, the peer may keep us waiting for size more bytes; 0 is for ever.
 func (p *pace) deadline(now int64, grace time.Duration, rate int, size int) int64 {
 	if grace < 0 {
 		return 0
 	}
-	allowed := grace
-	switch moved := p.moved + int64(size); {
-	case rate <= 0:
-		allowed += p.waited
-	case moved < int64(rate):
-		// Less than a second's worth isn't worth a division for each answer.
-	default:
-		// In milliseconds, since nanoseconds times bytes would overflow.
-		allowed += time.Duration(moved*1000/int64(rate)) * time.Millisecond
+	if rate <= 0 {
+		return now + int64(grace)
 	}
-	return now + int64(max(allowed-p.waited, 1))
+	return now + int64(max(grace+earned(p.moved+int64(size), rate)-p.waited, 1))
+}
+
+// late reports whether the peer has used up the grace and what its bytes have earned. There must be a rate.
+func (p *pace) late(grace time.Duration, rate int) bool {
+	return p.waited >= grace+earned(p.moved, rate)
+}
+
+// earned returns the time that n bytes give.
+func earned(n int64, rate int) time.Duration {
+	if n < int64(rate) {
+		return 0 // less than a second's worth isn't worth a division for each answer
+	}
+	return time.Duration(min(n/int64(rate), maxPaceSeconds)) * time.Second
 }
 
 // add notes that n bytes moved after a wait.

@@ -62,6 +62,9 @@ func (r *Request) end() {
 		r.uri.reset()
 		r.uriParsed = false
 	}
+	if r.body.large != nil {
+		r.ctx.conn.releaseBody(&r.body)
+	}
 	r.body.end()
 }
 

@@ -1,14 +1,17 @@
 package filo
 
 import (
+	"fmt"
 	"io"
+	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"unsafe"
 )
 
 const textPlain = "text/plain; charset=utf-8"
 
-// maxKeptBody is how large a buffer for copied response bodies a worker keeps between requests.
+// maxKeptBody is how large a buffer for a request's body, and one for copied response bodies, a worker keeps.
 const maxKeptBody = 64 << 10
 
 // maxKeptHeader is how large a buffer for header fields a worker keeps between requests.
@@ -62,14 +65,29 @@ func (r *Response) reset() {
 }
 
 func (r *Response) resetBody() {
-	if closer, ok := r.stream.(io.Closer); ok {
-		closer.Close()
-	}
-	r.source, r.text, r.ref, r.stream = bodyBuffer, "", nil, nil
+	r.closeStream()
+	r.source, r.text, r.ref = bodyBuffer, "", nil
 	if cap(r.buffer) > maxKeptBody {
 		r.buffer = nil
 	}
 	r.buffer = r.buffer[:0]
+}
+
+// closeStream closes the body stream, if there is one. It is the user's code, and what it does wrong mustn't go further.
+func (r *Response) closeStream() {
+	stream := r.stream
+	if stream == nil {
+		return
+	}
+	r.stream = nil
+	defer func() {
+		if value := recover(); value != nil {
+			slog.Default().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+		}
+	}()
+	if closer, ok := stream.(io.Closer); ok {
+		closer.Close()
+	}
 }
 
 // SetStatus sets the status, 200 to 599; another one becomes 500. The default is 200.
@@ -245,15 +263,17 @@ func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
 }
 
 func (r *Response) appendTrailerNames(dst []byte) []byte {
-	if r.Trailer.Len() == 0 {
-		return dst
-	}
-	dst = append(dst, "Trailer: "...)
+	separator := "Trailer: "
 	for i := range r.Trailer.fields {
-		if i > 0 {
-			dst = append(dst, ", "...)
+		if !r.Trailer.fields[i].id.inTrailer() {
+			continue
 		}
+		dst = append(dst, separator...)
 		dst = append(dst, r.Trailer.nameOf(i)...)
+		separator = ", "
 	}
-	return append(dst, "\r\n"...)
+	if separator == ", " {
+		dst = append(dst, "\r\n"...)
+	}
+	return dst
 }

@@ -249,17 +249,18 @@ func (s *Server) start() error {
 	return nil
 }
 
-// stop ends what start began. Connections that are still being served keep their workers.
-func (s *Server) stop() {
+// stopPool ends the pool. Connections that are still being served keep their workers.
+func (s *Server) stopPool() {
 	s.mu.Lock()
-	running := s.started && !s.stopped
 	s.stopped = true
 	s.mu.Unlock()
-	if running {
-		s.pool.Stop()
-		s.conns.stopSweep()
-		s.clock.stop()
-	}
+	s.pool.Stop()
+}
+
+// stopClocks ends what looks after deadlines, when nothing needs that any more.
+func (s *Server) stopClocks() {
+	s.conns.stopSweep()
+	s.clock.stop()
 }
 
 func (s *Server) baseContext() context.Context {
@@ -277,7 +278,7 @@ func (s *Server) shuttingDown() <-chan struct{} {
 // serveWorker is what a worker does with a connection. It reports whether the connection is to be closed.
 func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 	if w.scratch == nil {
-		w.scratch = new(scratch)
+		w.scratch = &scratch{worker: w}
 	}
 	w.scratch.handedOver = false
 	defer func() { w.handedOver = w.scratch.handedOver }()
@@ -292,13 +293,13 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		s.refuseConn(netConn, reason)
 		return false
 	}
-	s.changed(c, StateNew)
 	c.attach(w)
 	// Deferred, since a handler may end its goroutine: then nobody gets the result.
 	defer func() {
 		closeConn = s.connEnded(c)
 		w.handedOver = !closeConn
 	}()
+	s.changed(c, StateNew)
 	if s.handshake(c) {
 		c.serve()
 	}
@@ -313,7 +314,10 @@ func (s *Server) connEnded(c *conn) bool {
 	}
 	if c.reading == readingNothing && len(c.out) > 0 && !c.abort {
 		// Only after a handler ended its goroutine: everywhere else out was written.
-		c.writeOut()
+		c.flush()
+	}
+	if c.broken {
+		resetOnClose(c.netConn)
 	}
 	linger := c.linger && !c.abort
 	c.detach()

@@ -21,13 +21,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.conns.wakeIdle()
 		select {
 		case <-empty:
-			s.stop()
-			if err := s.waitForWorkers(ctx); err != nil {
-				return err
-			}
-			s.lingerer.wait(ctx)
-			s.cancelBase(ErrServerClosed)
-			return nil
+			return s.finishShutdown(ctx)
 		case <-ctx.Done():
 			s.cancelBase(ErrServerClosed)
 			return ctx.Err()
@@ -42,7 +36,8 @@ func (s *Server) Close() error {
 	s.stopAccepting()
 	s.cancelBase(ErrServerClosed)
 	s.conns.closeAll()
-	s.stop()
+	s.stopPool()
+	s.stopClocks()
 	s.lingerer.close()
 	return nil
 }
@@ -61,12 +56,18 @@ func (s *Server) stopAccepting() {
 	}
 }
 
-// waitForWorkers waits until the pool's goroutines have ended, so that none is left when Shutdown returns.
-func (s *Server) waitForWorkers(ctx context.Context) error {
+// finishShutdown ends the server's own goroutines when no connection is left. One that was accepted but not counted yet
+// may still come, so deadlines are looked after until the workers have ended.
+func (s *Server) finishShutdown(ctx context.Context) error {
+	s.stopPool()
 	select {
 	case <-s.pool.done():
-		return nil
 	case <-ctx.Done():
+		s.cancelBase(ErrServerClosed)
 		return ctx.Err()
 	}
+	s.lingerer.wait(ctx)
+	s.cancelBase(ErrServerClosed)
+	s.stopClocks()
+	return nil
 }

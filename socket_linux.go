@@ -33,6 +33,9 @@ type socketCall struct {
 // attach makes s read and write the connection, if that is a plain socket.
 func (s *socket) attach(netConn net.Conn) {
 	s.raw = nil
+	if raceEnabled {
+		return // syscall's Read and Write tell the race detector that what is sent comes before it is received
+	}
 	switch netConn.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:
@@ -52,6 +55,16 @@ func (s *socket) detach() { s.raw = nil }
 
 // attached reports whether s can be used.
 func (s *socket) attached() bool { return s.raw != nil }
+
+// ended reports whether the client has sent all that it will send and all of it has been read. It doesn't wait.
+func (s *socket) ended() (ended bool) {
+	err := s.raw.Control(func(fd uintptr) {
+		var next [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		ended = n == 0 && err == nil
+	})
+	return ended && err == nil
+}
 
 // Read is net.Conn's Read.
 func (s *socket) Read(p []byte) (int, error) {

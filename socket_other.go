@@ -10,3 +10,4 @@ type socket struct{ net.Conn }
 func (s *socket) attach(net.Conn) {}
 func (s *socket) detach()         {}
 func (s *socket) attached() bool  { return false }
+func (s *socket) ended() bool     { return false }

@@ -74,5 +74,8 @@ func (s *Server) changed(c *conn, state ConnState) {
 // connHijacked takes a connection that a handler took over out of the books.
 func (s *Server) connHijacked(c *conn) {
 	s.conns.remove(c)
+	if worker := c.worker.worker; worker != nil {
+		s.pool.forget(worker)
+	}
 	s.changed(c, StateHijacked)
 }

@@ -226,7 +226,7 @@ func (c *Ctx) finishStream(handlerErr error) error {
 
 func appendTrailer(dst []byte, trailer *Header) []byte {
 	for i := range trailer.fields {
-		if id := trailer.fields[i].id; id == fieldUnknown || id > fieldFraming {
+		if trailer.fields[i].id.inTrailer() {
 			dst = trailer.appendLine(dst, i)
 		}
 	}
@@ -274,6 +274,10 @@ func (c *Ctx) sendFile(file *os.File, size int64) (bool, error) {
 	if !ok {
 		return false, nil
 	}
+	begin, err := file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return false, nil // not a regular file
+	}
 	if err := w.emit(nil, true); err != nil {
 		return true, err
 	}
@@ -281,14 +285,19 @@ func (c *Ctx) sendFile(file *os.File, size int64) (bool, error) {
 		deadline, start := conn.beforeWrite(maxWrite)
 		n, err := target.ReadFrom(&io.LimitedReader{R: file, N: min(size-w.written, maxWrite)})
 		w.written += n
-		if err = conn.afterWrite(int(n), err, deadline, start); err == nil && n == 0 {
+		failed, ended := err != nil, err == nil && n == 0
+		err = conn.afterWrite(int(n), err, deadline, start)
+		switch {
+		case err == nil && ended:
 			err = io.ErrUnexpectedEOF
+		case err == nil && failed:
+			// A time-out that wasn't one. ReadFrom may have read what it then couldn't write.
+			_, err = file.Seek(begin+w.written, io.SeekStart)
 		}
 		if err != nil {
 			w.err = err
 			return true, err
 		}
 	}
-	conn.setState(stateHandler)
 	return true, nil
 }

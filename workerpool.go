@@ -165,6 +165,9 @@ func (wp *workerPool) run(w *workerChan) {
 		}
 		w.conn, w.place, w.handedOver = c, placeServing, false
 		closeConn := wp.serve(w, c)
+		if w.forgotten {
+			wp.remember(w)
+		}
 		if !wp.finish(w, c, closeConn) {
 			return
 		}
@@ -174,8 +177,11 @@ func (wp *workerPool) run(w *workerChan) {
 // end is the last thing that a worker does. A worker that something else than run ends, which is runtime.Goexit in
 // WorkerFunc or in a connection's Close, still has a connection and is counted; its workerChan isn't used again.
 func (wp *workerPool) end(w *workerChan) {
-	defer wp.goroutineEnded()
+	if !w.forgotten {
+		defer wp.goroutineEnded()
+	}
 	if w.conn == nil {
+		w.forgotten = false
 		wp.free.Put(w)
 		return
 	}
@@ -188,11 +194,31 @@ func (wp *workerPool) end(w *workerChan) {
 	}
 }
 
+// goroutineEnded takes a goroutine out of those that done waits for.
 func (wp *workerPool) goroutineEnded() {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	wp.goroutines--
 	wp.signalEndLocked()
+}
+
+// forget makes done not wait for a serving worker, because its connection isn't the server's any more. It goes on
+// counting against MaxWorkersCount. It is called by the worker itself.
+func (wp *workerPool) forget(w *workerChan) {
+	if !w.forgotten {
+		w.forgotten = true
+		wp.goroutineEnded()
+	}
+}
+
+// remember undoes forget for a worker that has finished, unless the pool was stopped meanwhile.
+func (wp *workerPool) remember(w *workerChan) {
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	if !wp.stopped {
+		w.forgotten = false
+		wp.goroutines++
+	}
 }
 
 // serve calls WorkerFunc. A panic costs the connection, and not the worker.
