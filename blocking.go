@@ -49,7 +49,7 @@ func (c *conn) serve() {
 				return
 			}
 		case stepClose:
-			if !c.abort {
+			if !c.failed {
 				c.flush()
 			}
 			return
@@ -66,7 +66,7 @@ func (c *conn) answer() bool {
 		return false
 	}
 	c.handle()
-	if (c.outBody != nil || len(c.out) >= writeBufferFull) && !c.abort && c.flush() != nil {
+	if (c.outBody != nil || len(c.out) >= writeBufferFull) && !c.failed && c.flush() != nil {
 		return false
 	}
 	c.afterAnswer()
@@ -224,9 +224,9 @@ func (c *conn) flush() error {
 		return nil
 	}
 	err := c.writeQueued()
-	c.out, c.outBody = c.out[:0], nil
+	c.out, c.outBody, c.before = c.out[:0], nil, 0
 	if err != nil {
-		c.abort, c.reading = true, readingNothing
+		c.failed, c.reading = true, readingNothing
 	}
 	return err
 }

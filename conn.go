@@ -69,12 +69,15 @@ type conn struct {
 
 	in  *inputBuffer // the worker's
 	out []byte       // rendered and not written; the worker's buffer
+	// before is how much of out belongs to the answers before the current one.
+	before int
 	// outBody is a body that follows out and isn't copied into it. It is borrowed from the response.
 	outBody []byte
 
 	reading  reading
 	linger   bool // close only after the client had time to read an error answer
-	abort    bool // close without writing what is in out
+	failed   bool // a write has failed: nothing more is written
+	aborted  bool // the current answer won't be completed
 	broken   bool // an answer was broken off: close by a reset
 	hijacked bool
 	requests int

@@ -107,7 +107,7 @@ func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.conn.server.s
 func (c *Ctx) Text(status int, text string) error {
 	c.check()
 	c.Response.SetStatus(status)
-	c.Response.Header.setID(fieldContentType, textPlain)
+	c.Response.Header.setPlainText()
 	c.Response.SetBodyString(text)
 	return nil
 }
@@ -221,6 +221,9 @@ func fileError(err error) error {
 // final answer. An HTTP/1.0 client, which doesn't know of it, gets nothing.
 func (c *Ctx) EarlyHints() error {
 	c.check()
+	if c.conn.hijacked {
+		return ErrHijacked
+	}
 	if c.stream.sent {
 		return ErrHeadSent
 	}

@@ -19,6 +19,7 @@ const (
 // be, afterAnswer goes on.
 func (c *conn) handle() {
 	ctx := c.worker.ctx
+	c.before = len(c.out)
 	if ctx.Request.head[ctx.Request.targetStart] == '*' {
 		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about what a handler has.
 		c.finish(ctx, ctx.NoContent())
@@ -116,10 +117,12 @@ func (c *conn) finishStream(ctx *Ctx, handlerErr error) (err error) {
 	return ctx.finishStream(handlerErr)
 }
 
-// abortNow drops the answer and closes.
+// abortNow drops what is left of the answer and closes, when the answers before it are written. If only the end of the
+// connection tells the client where the body ends, that end must be a reset.
 func (c *conn) abortNow(ctx *Ctx) {
-	c.reading, c.abort = readingNothing, true
-	c.broken = ctx.stream.sent
+	c.out, c.outBody = c.out[:c.before], nil
+	c.reading, c.linger, c.aborted = readingNothing, false, true
+	c.broken = ctx.stream.sent && !ctx.stream.chunked && ctx.stream.length < 0
 	ctx.Response.resetBody()
 }
 
@@ -218,14 +221,14 @@ func (c *conn) settle(ctx *Ctx, f *headFraming) {
 
 // cannotSkip reports whether throwing away the rest of the body, to keep the connection, isn't possible or too much.
 func (b *body) cannotSkip() bool {
-	return b.closeEnd || b.expect || !b.chunked && b.remaining > maxDrain
+	return b.closeEnd || b.expect || !b.chunked && b.remaining > maxDrain || b.chunked && b.decoder.remaining > maxDrain
 }
 
 // afterAnswer goes on to the next request, or to the rest of this one's body.
 func (c *conn) afterAnswer() {
 	b := &c.worker.ctx.Request.body
 	switch {
-	case c.hijacked || c.abort:
+	case c.hijacked || c.failed || c.aborted:
 	case !b.complete() && (c.reading == readingNothing || b.cannotSkip()):
 		c.reading, c.linger = readingNothing, true
 	case c.reading == readingNothing:

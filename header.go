@@ -156,16 +156,19 @@ func (h *Header) removeFrom(name string, from int) {
 // (RFC 9110, section 5.6.1: a list may be spread over several fields and have empty elements).
 func (h *Header) hasToken(id fieldID, token string) bool {
 	for i := h.findID(id, 0); i >= 0; i = h.findID(id, i+1) {
-		for list := h.valueOf(i); len(list) > 0; {
-			var element []byte
-			if comma := bytes.IndexByte(list, ','); comma >= 0 {
-				element, list = list[:comma], list[comma+1:]
-			} else {
-				element, list = list, nil
-			}
-			if equalFold(trimSpace(element), token) {
-				return true
-			}
+		if listHasToken(h.valueOf(i), token) {
+			return true
+		}
+	}
+	return false
+}
+
+func listHasToken(list []byte, token string) bool {
+	for len(list) > 0 {
+		var element []byte
+		element, list, _ = bytes.Cut(list, []byte{','})
+		if equalFold(trimSpace(element), token) {
+			return true
 		}
 	}
 	return false
@@ -173,6 +176,20 @@ func (h *Header) hasToken(id fieldID, token string) bool {
 
 // setID is Set with the canonical name of a known field.
 func (h *Header) setID(id fieldID, value string) { setField(h, fieldNames[id], id, value) }
+
+// setPlainText sets Content-Type to textPlain: the commonest field of all, so without the looking and cleaning.
+func (h *Header) setPlainText() {
+	if len(h.fields) > 0 || h.borrowed {
+		h.setID(fieldContentType, textPlain)
+		return
+	}
+	const line = "Content-Type: " + textPlain + "\r\n"
+	h.buf = append(h.buf[:0], line...)
+	h.fields = append(h.fields, field{
+		nameLen: uint16(len("Content-Type")), id: fieldContentType,
+		value: uint32(len("Content-Type: ")), valueLen: uint32(len(textPlain)),
+	})
+}
 
 func (h *Header) setInt(id fieldID, value int64) {
 	var digits [20]byte

@@ -26,7 +26,7 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 
 // Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the
 // fields of Response.Header, and then hijacks the connection. The protocol is a name of RFC 9110, section 7.8, such as
-// "websocket".
+// "websocket"; if the client didn't ask for it, that is an HTTPError of 426 (Upgrade Required).
 func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	switch {
@@ -34,13 +34,15 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 		return nil, nil, ErrHijacked
 	case c.stream.sent:
 		return nil, nil, ErrHeadSent
-	case c.Request.minor == 0:
-		// RFC 9110, section 7.8: an Upgrade in an HTTP/1.0 request is ignored.
-		return nil, nil, Error(426, "the upgrade needs HTTP/1.1")
 	}
 	h := &c.Response.Header
 	h.setID(fieldUpgrade, protocol)
 	h.setID(fieldConnection, "Upgrade")
+	// An Upgrade in an HTTP/1.0 request is ignored, and one that Connection doesn't list wasn't meant for us.
+	request := &c.Request.Header
+	if c.Request.minor == 0 || !request.hasToken(fieldConnection, "upgrade") || !request.hasToken(fieldUpgrade, protocol) {
+		return nil, nil, Error(426, "the client must ask for an upgrade to "+protocol)
+	}
 	out := appendStatusLine(c.conn.out, 101)
 	for i := range h.fields {
 		switch h.fields[i].id {

@@ -17,7 +17,7 @@ const (
 	// lingerTime is how long one lingers at most.
 	lingerTime = time.Second
 	// lingerBytes is how much is read from one meanwhile.
-	lingerBytes = 1 << 20
+	lingerBytes = 64 << 20
 )
 
 // lingerer closes connections whose client may still be sending when it has been answered. To close at once would
@@ -78,7 +78,8 @@ func linger(netConn net.Conn, answer []byte) {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	var buffer [2 << 10]byte
+	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
+	defer copyBuffers.Put(buffer)
 	for received := 0; received < lingerBytes; {
 		n, err := netConn.Read(buffer[:])
 		received += n

@@ -294,7 +294,13 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 // addField appends the parsed field and takes note of it if it decides about framing.
 func (p *headParser) addField(b []byte) {
 	f := p.value
-	f.id = lookupField(b[f.name : f.name+uint32(f.nameLen)])
+	name := b[f.name : f.name+uint32(f.nameLen)]
+	if len(name) <= maxKnownFieldName {
+		// Most names come in their usual case.
+		if f.id = fieldTable[fieldHash(name)]; string(name) != fieldNames[f.id] {
+			f.id = lookupField(name)
+		}
+	}
 	p.fields = append(p.fields, f)
 	if f.id != fieldUnknown && f.id < fieldFraming {
 		if p.first[f.id] == 0 {

@@ -229,7 +229,7 @@ func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
 		case fieldContentLength, fieldTransferEncoding, fieldKeepAlive, fieldTrailer:
 			continue
 		case fieldConnection:
-			if f.close {
+			if f.close && (listHasToken(h.valueOf(i), "close") || listHasToken(h.valueOf(i), "keep-alive")) {
 				continue
 			}
 		case fieldServer:

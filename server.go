@@ -312,14 +312,14 @@ func (s *Server) connEnded(c *conn) bool {
 		c.detach()
 		return false
 	}
-	if c.reading == readingNothing && len(c.out) > 0 && !c.abort {
+	if c.reading == readingNothing && len(c.out) > 0 && !c.failed {
 		// Only after a handler ended its goroutine: everywhere else out was written.
 		c.flush()
 	}
 	if c.broken {
 		resetOnClose(c.netConn)
 	}
-	linger := c.linger && !c.abort
+	linger := c.linger && !c.failed
 	c.detach()
 	c.setState(stateClosed)
 	s.conns.remove(c)
