@@ -116,6 +116,9 @@ func (c *conn) attach(w *scratch) {
 func (c *conn) detach() {
 	w := c.worker
 	w.ctx.end() // before the reset, since it may give back bytes that a watch has read
+	if raceEnabled {
+		c.poisonRequest()
+	}
 	w.in.reset()
 	w.socket.detach()
 	if cap(c.out) <= maxKeptWriteBuffer {
@@ -212,10 +215,28 @@ func (c *conn) end() {
 
 // retireCtx makes the request's memory unusable: what a handler has kept is overwritten, and the Ctx isn't used again.
 func (c *conn) retireCtx() {
-	poison(c.in.buf[:c.in.pinned])
+	c.poisonRequest()
 	old := c.worker.ctx
 	c.worker.ctx = &Ctx{conn: c}
 	*old = Ctx{released: true}
+}
+
+// poisonRequest overwrites all memory that was lent to the handler.
+func (c *conn) poisonRequest() {
+	poison(c.in.buf[:c.in.pinned])
+	for _, old := range c.in.outgrown {
+		poison(old)
+	}
+	c.in.outgrown = nil
+	request, response := &c.worker.ctx.Request, &c.worker.ctx.Response
+	for _, h := range [...]*Header{&request.Header, &request.Trailer, &response.Header, &response.Trailer} {
+		if !h.borrowed {
+			poison(h.buf[:cap(h.buf)])
+		}
+	}
+	for _, b := range [...][]byte{request.uri.decoded, request.uri.query.arena, request.form.arena} {
+		poison(b[:cap(b)])
+	}
 }
 
 // skipRest throws away what is left of the last request's body, so that it is never taken for a request.

@@ -185,6 +185,14 @@ func (s *connSet) closeAll() {
 	}
 }
 
+// seal keeps new connections out if there are none now, and reports whether it did.
+func (s *connSet) seal() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = s.closed || s.count == 0
+	return s.closed
+}
+
 // whenEmpty returns a channel that is closed when there are no connections.
 func (s *connSet) whenEmpty() <-chan struct{} {
 	s.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/valyala/bytebufferpool"
@@ -209,7 +210,7 @@ const timeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 func fileError(err error) error {
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG):
 		return &HTTPError{Status: 404, Err: err}
 	case errors.Is(err, fs.ErrPermission):
 		return &HTTPError{Status: 403, Err: err}

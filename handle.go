@@ -47,13 +47,19 @@ func (c *conn) invoke(ctx *Ctx) (err error) {
 		c.server.logger().Error("the handler ended its goroutine", "method", ctx.Request.Method(), "path", ctx.Request.URI().Path())
 		if !c.hijacked {
 			ctx.Response.close = true
-			c.finish(ctx, errors.New("filo: the handler ended its goroutine"))
+			c.finish(ctx, errGoexit)
+			if c.failed || c.flush() == nil {
+				c.afterAnswer()
+			}
 		}
 	}()
 	err = c.server.timing.run(c, ctx)
 	returned = true
 	return err
 }
+
+// errGoexit is the error of a handler that ended its goroutine.
+var errGoexit = errors.New("filo: the handler ended its goroutine")
 
 func (c *conn) panicked(value any) error {
 	if err, ok := value.(error); ok && errors.Is(err, ErrAbort) {
@@ -71,28 +77,30 @@ func (c *conn) finish(ctx *Ctx, err error) {
 	// What the user's code does from here on may ask for the context once more.
 	defer ctx.stopWatch()
 	ctx.stopWatch()
-	if err != nil {
-		if errors.Is(err, ErrAbort) {
-			c.abortNow(ctx)
-			return
-		}
-		c.renderError(ctx, err)
+	if err != nil && !c.renderError(ctx, err) {
+		c.abortNow(ctx)
+		return
 	}
-	if ctx.stream.open || ctx.Response.source == bodyStream {
-		err := c.finishStream(ctx, err)
-		ctx.Response.closeStream()
-		if err != nil && ctx.stream.sent {
-			c.abortNow(ctx)
-			return
-		}
-		if err != nil {
-			c.renderError(ctx, err)
-			c.render(ctx)
-		}
-	} else {
-		c.render(ctx)
+	err = c.complete(ctx)
+	if err != nil && c.renderError(ctx, err) {
+		err = c.complete(ctx) // of the ErrorHandler's answer
+	}
+	if err != nil {
+		c.abortNow(ctx)
+		return
 	}
 	c.count(ctx.Response.status)
+}
+
+// complete renders the answer, or what is left of a streamed one. An error means that it can't be completed.
+func (c *conn) complete(ctx *Ctx) error {
+	if !ctx.stream.open && ctx.Response.source != bodyStream {
+		c.render(ctx)
+		return nil
+	}
+	err := c.finishStream(ctx)
+	ctx.Response.closeStream()
+	return err
 }
 
 // skipReceived throws away what has been received of a body that its handler didn't read: what is behind it decides
@@ -108,13 +116,13 @@ func (c *conn) skipReceived(b *body) {
 }
 
 // finishStream is Ctx.finishStream for readers that panic: they are the user's code as much as the handler is.
-func (c *conn) finishStream(ctx *Ctx, handlerErr error) (err error) {
+func (c *conn) finishStream(ctx *Ctx) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = c.panicked(value)
 		}
 	}()
-	return ctx.finishStream(handlerErr)
+	return ctx.finishStream()
 }
 
 // abortNow drops what is left of the answer and closes, when the answers before it are written. If only the end of the
@@ -126,42 +134,50 @@ func (c *conn) abortNow(ctx *Ctx) {
 	ctx.Response.resetBody()
 }
 
-// renderError lets the ErrorHandler turn err into a response, unless a head is already on its way.
-func (c *conn) renderError(ctx *Ctx, err error) {
+// renderError lets the ErrorHandler turn err into a response. It reports false if that can't be, because a head is
+// already on its way, or mustn't be.
+func (c *conn) renderError(ctx *Ctx, err error) bool {
+	if errors.Is(err, ErrAbort) {
+		return false
+	}
 	c.logError(ctx, err)
 	if ctx.stream.sent {
-		return
+		return false
 	}
 	ctx.stream.reset()
-	c.server.renderError(ctx, err)
+	return c.server.renderError(ctx, err)
 }
 
-// logError logs a handler's error, if it isn't the client's. A panic has been logged with its stack.
+// logError logs a handler's error, if it isn't the client's. A panic, or the end of its goroutine, has been logged.
 func (c *conn) logError(ctx *Ctx, err error) {
 	status := statusOf(err).Status
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || ctx.stream.err != nil
-	if errors.As(err, &panicError) || clients && !c.server.LogAllErrors {
+	if errors.As(err, &panicError) || err == errGoexit || clients && !c.server.LogAllErrors {
 		return
 	}
 	c.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
 		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", c.netConn.RemoteAddr())
 }
 
-// renderError calls the ErrorHandler; one that panics must not take the connection's worker with it.
-func (s *Server) renderError(ctx *Ctx, err error) {
+// renderError calls the ErrorHandler; one that panics must not take the connection's worker with it. It reports false if
+// it has panicked behind a head that it sent.
+func (s *Server) renderError(ctx *Ctx, err error) (ok bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			s.logger().Error("panic in ErrorHandler", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
-			ctx.stream.reset()
-			DefaultErrorHandler(ctx, Error(500, ""))
+			if ok = !ctx.stream.sent; ok {
+				ctx.stream.reset()
+				DefaultErrorHandler(ctx, Error(500, ""))
+			}
 		}
 	}()
 	if s.ErrorHandler != nil {
 		s.ErrorHandler(ctx, err)
-		return
+	} else {
+		DefaultErrorHandler(ctx, err)
 	}
-	DefaultErrorHandler(ctx, err)
+	return true
 }
 
 // render puts the answer into out, but for a body that is too large to be copied, which goes to outBody.
@@ -237,6 +253,9 @@ func (c *conn) afterAnswer() {
 		c.reading = readingRest
 		b.limit = b.received + maxDrain
 		// The bytes lent to the handler aren't needed any more, so skipping needs no more room than there is.
+		if raceEnabled {
+			c.poisonRequest()
+		}
 		c.in.pinned = 0
 	default:
 		c.end()

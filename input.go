@@ -13,6 +13,8 @@ type inputBuffer struct {
 	buf    []byte // its length is its capacity
 	pinned int    // buf[:pinned] is lent
 	r, w   int    // buf[r:w] hasn't been taken
+	// outgrown are the buffers before buf, parts of which are still lent. They are kept only to be poisoned.
+	outgrown [][]byte
 }
 
 func (in *inputBuffer) len() int       { return in.w - in.r }
@@ -49,6 +51,9 @@ func (in *inputBuffer) space() []byte {
 	}
 	grown := make([]byte, max(2*len(in.buf), readBufferSize))
 	copy(grown, in.buf[:in.w])
+	if raceEnabled {
+		in.outgrown = append(in.outgrown, in.buf[:in.pinned])
+	}
 	in.buf = grown
 	return in.buf[in.w:]
 }

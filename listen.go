@@ -17,22 +17,30 @@ var errNoHandler = errors.New("filo: Server.Handler is nil")
 // ListenAndServe serves h on the TCP address, such as ":8080", with the default settings. It returns only with an
 // error.
 func ListenAndServe(addr string, h Handler) error {
-	return (&Server{Handler: h}).ListenAndServe(addr)
+	s := &Server{Handler: h}
+	defer s.Close()
+	return s.ListenAndServe(addr)
 }
 
 // ListenAndServeTLS is ListenAndServe over TLS with the certificate and key in the files.
 func ListenAndServeTLS(addr, certFile, keyFile string, h Handler) error {
-	return (&Server{Handler: h}).ListenAndServeTLS(addr, certFile, keyFile)
+	s := &Server{Handler: h}
+	defer s.Close()
+	return s.ListenAndServeTLS(addr, certFile, keyFile)
 }
 
 // ListenAndServeUnix is ListenAndServe on a Unix socket whose file has the given permissions.
 func ListenAndServeUnix(path string, mode fs.FileMode, h Handler) error {
-	return (&Server{Handler: h}).ListenAndServeUnix(path, mode)
+	s := &Server{Handler: h}
+	defer s.Close()
+	return s.ListenAndServeUnix(path, mode)
 }
 
 // Serve serves h on the connections that the listener accepts, with the default settings.
 func Serve(listener net.Listener, h Handler) error {
-	return (&Server{Handler: h}).Serve(listener)
+	s := &Server{Handler: h}
+	defer s.Close()
+	return s.Serve(listener)
 }
 
 // ServeConn serves h on one connection until that ends, with the default settings, and closes it.
@@ -78,7 +86,7 @@ func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error
 	if len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"http/1.1"}
 	}
-	return s.Serve(tls.NewListener(listener, config))
+	return s.serveListener(listener, func(netConn net.Conn) net.Conn { return tls.Server(netConn, config) })
 }
 
 // ListenAndServeUnix listens on a Unix socket and serves. A socket file that nobody listens on any more is replaced;
@@ -119,6 +127,11 @@ func removeStaleSocket(path string) error {
 // Serve accepts connections and passes each to a worker. It closes the listener, and returns ErrServerClosed after
 // Shutdown or Close, or the error that accepting failed with for good. It may be called for several listeners at once.
 func (s *Server) Serve(listener net.Listener) error {
+	return s.serveListener(listener, func(netConn net.Conn) net.Conn { return netConn })
+}
+
+// serveListener is Serve with something to wrap around each connection.
+func (s *Server) serveListener(listener net.Listener, wrap func(net.Conn) net.Conn) error {
 	defer listener.Close()
 	if err := s.start(); err != nil {
 		return err
@@ -127,7 +140,12 @@ func (s *Server) Serve(listener net.Listener) error {
 		return ErrServerClosed
 	}
 	defer s.untrack(listener)
-	return s.acceptLoop(listener)
+	err := s.acceptLoop(listener, wrap)
+	if s.draining.Load() {
+		s.acceptLast(listener, wrap)
+		return ErrServerClosed
+	}
+	return err
 }
 
 func (s *Server) track(listener net.Listener) bool {
@@ -141,37 +159,42 @@ func (s *Server) track(listener net.Listener) bool {
 }
 
 func (s *Server) untrack(listener net.Listener) {
+	listener.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, listener)
+	s.signalNotAcceptingLocked()
 }
 
 const (
 	minAcceptDelay = 5 * time.Millisecond
 	maxAcceptDelay = time.Second
+	// acceptLogInterval is how far apart log records of failing accepts are.
+	acceptLogInterval = time.Minute
 )
 
 // acceptLoop accepts until the listener is closed. Running out of descriptors or memory passes: it waits a little,
-// longer each time, and says so once.
-func (s *Server) acceptLoop(listener net.Listener) error {
+// longer each time, and says so once a minute at most.
+func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn) error {
 	var delay time.Duration
+	var logged time.Time
+	failing := false // and it was logged
 	for {
 		netConn, err := listener.Accept()
 		if err == nil {
-			if delay > 0 {
-				delay = 0
+			delay = 0
+			if failing {
+				failing = false
 				s.logger().Info("accepting connections again")
 			}
-			s.admit(netConn)
+			s.admit(wrap(netConn))
 			continue
 		}
-		if s.draining.Load() {
-			return ErrServerClosed
-		}
-		if !temporary(err) {
+		if s.draining.Load() || !temporary(err) {
 			return err
 		}
-		if delay == 0 {
+		if time.Since(logged) > acceptLogInterval {
+			logged, failing = time.Now(), true
 			s.logger().Error("accepting connections fails; trying again", "error", err)
 		}
 		delay = min(max(2*delay, minAcceptDelay), maxAcceptDelay)

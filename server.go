@@ -127,13 +127,14 @@ type Server struct {
 	refused    atomic.Uint64
 	refusals   [6]atomic.Uint64 // answers to connections that were refused, by status class
 
-	mu         sync.Mutex
-	started    bool                    // the clock, the pool and the sweep run; guarded by mu
-	stopped    bool                    // guarded by mu
-	listeners  map[net.Listener]bool   // guarded by mu
-	stopAccept chan struct{}           // closed when draining begins; guarded by mu
-	base       context.Context         // parent of the requests' contexts; guarded by mu
-	cancelBase context.CancelCauseFunc // guarded by mu
+	mu           sync.Mutex
+	started      bool                    // the clock, the pool and the sweep run; guarded by mu
+	stopped      bool                    // guarded by mu
+	listeners    map[net.Listener]bool   // guarded by mu
+	notAccepting chan struct{}           // closed when it drains and no listener is left; guarded by mu
+	stopAccept   chan struct{}           // closed when draining begins; guarded by mu
+	base         context.Context         // parent of the requests' contexts; guarded by mu
+	cancelBase   context.CancelCauseFunc // guarded by mu
 }
 
 // serverConfig is the Server's fields with their defaults, worked out once.
@@ -199,7 +200,7 @@ func (s *Server) configure() {
 		s.conns.perAddress = s.MaxConnsPerIP
 		s.conns.max = s.MaxConns
 		s.listeners = make(map[net.Listener]bool)
-		s.stopAccept = make(chan struct{})
+		s.stopAccept, s.notAccepting = make(chan struct{}), make(chan struct{})
 		s.base, s.cancelBase = context.WithCancelCause(context.Background())
 	})
 }
@@ -311,10 +312,6 @@ func (s *Server) connEnded(c *conn) bool {
 	if c.hijacked {
 		c.detach()
 		return false
-	}
-	if c.reading == readingNothing && len(c.out) > 0 && !c.failed {
-		// Only after a handler ended its goroutine: everywhere else out was written.
-		c.flush()
 	}
 	if c.broken {
 		resetOnClose(c.netConn)

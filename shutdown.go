@@ -2,6 +2,7 @@ package filo
 
 import (
 	"context"
+	"net"
 	"time"
 )
 
@@ -15,25 +16,52 @@ const shutdownPoll = 50 * time.Millisecond
 // are still running and returns ctx's error; it can then be called again, or Close. Hijacked connections are not waited
 // for.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stopAccepting()
+	s.stopAccepting(false)
+	select {
+	case <-s.whenNotAccepting():
+	case <-ctx.Done():
+	case <-time.After(shutdownPoll):
+		// A listener of the user's own that doesn't notice its Close.
+	}
+	for sealed := false; !sealed; sealed = s.conns.seal() {
+		if err := s.drain(ctx); err != nil {
+			s.cancelBase(ErrServerClosed)
+			return err
+		}
+	}
+	s.lingerer.wait(ctx)
+	s.cancelBase(ErrServerClosed)
+	s.stopClocks()
+	return nil
+}
+
+// drain waits until there is no connection, and then until the workers have ended: one that was accepted but not
+// counted yet may still come, and so deadlines are looked after until then.
+func (s *Server) drain(ctx context.Context) error {
 	empty := s.conns.whenEmpty()
-	for {
+	for waiting := true; waiting; {
 		s.conns.wakeIdle()
 		select {
 		case <-empty:
-			return s.finishShutdown(ctx)
+			waiting = false
 		case <-ctx.Done():
-			s.cancelBase(ErrServerClosed)
 			return ctx.Err()
 		case <-time.After(shutdownPoll):
 		}
+	}
+	s.stopPool()
+	select {
+	case <-s.pool.done():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // Close ends the server now: it closes the listeners and every connection but hijacked ones, and cancels the contexts of
 // the running requests. Handlers that are still running may go on for a while, without a client.
 func (s *Server) Close() error {
-	s.stopAccepting()
+	s.stopAccepting(true)
 	s.cancelBase(ErrServerClosed)
 	s.conns.closeAll()
 	s.stopPool()
@@ -42,32 +70,50 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// stopAccepting makes the server drain: from now on it accepts nothing, and connections end when they can.
-func (s *Server) stopAccepting() {
+// lastAcceptTime is how long the connections that the system has accepted already are taken over at shutdown.
+const lastAcceptTime = 2 * time.Millisecond
+
+// stopAccepting makes the server drain: connections end when they can, and listeners are closed, now or after a last
+// look at what the system has accepted for them.
+func (s *Server) stopAccepting(now bool) {
 	s.configure()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining.Swap(true) {
-		return
+	if !s.draining.Swap(true) {
+		close(s.stopAccept)
+		s.signalNotAcceptingLocked()
 	}
-	close(s.stopAccept)
 	for listener := range s.listeners {
-		listener.Close()
+		if patient, ok := listener.(interface{ SetDeadline(time.Time) error }); !ok || now || patient.SetDeadline(longAgo) != nil {
+			listener.Close()
+		}
 	}
 }
 
-// finishShutdown ends the server's own goroutines when no connection is left. One that was accepted but not counted yet
-// may still come, so deadlines are looked after until the workers have ended.
-func (s *Server) finishShutdown(ctx context.Context) error {
-	s.stopPool()
-	select {
-	case <-s.pool.done():
-	case <-ctx.Done():
-		s.cancelBase(ErrServerClosed)
-		return ctx.Err()
+// acceptLast admits the connections that the system has accepted, once the server drains.
+func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn) {
+	patient, ok := listener.(interface{ SetDeadline(time.Time) error })
+	if !ok || patient.SetDeadline(time.Now().Add(lastAcceptTime)) != nil {
+		return
 	}
-	s.lingerer.wait(ctx)
-	s.cancelBase(ErrServerClosed)
-	s.stopClocks()
-	return nil
+	for {
+		netConn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		s.admit(wrap(netConn))
+	}
+}
+
+// whenNotAccepting returns a channel that is closed when, after draining has begun, no listener is open.
+func (s *Server) whenNotAccepting() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.notAccepting
+}
+
+func (s *Server) signalNotAcceptingLocked() {
+	if s.draining.Load() && len(s.listeners) == 0 {
+		close(s.notAccepting)
+	}
 }

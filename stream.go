@@ -2,6 +2,7 @@ package filo
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -191,16 +192,13 @@ func (w *StreamWriter) sendOut() error {
 }
 
 // finishStream completes a streamed answer. An error means that it can't be completed.
-func (c *Ctx) finishStream(handlerErr error) error {
+func (c *Ctx) finishStream() error {
 	w, r := &c.stream, &c.Response
 	switch {
-	case w.sent && handlerErr != nil:
-		return handlerErr
 	case w.err != nil:
 		return w.err
 	case r.source == bodyStream:
 		if err := c.copyBody(); err != nil {
-			c.conn.logError(c, err)
 			return err
 		}
 	case !w.sent && (r.Trailer.Len() == 0 || c.Request.minor == 0):
@@ -213,8 +211,7 @@ func (c *Ctx) finishStream(handlerErr error) error {
 		return err
 	}
 	if w.length >= 0 && w.written < w.length && !w.discard {
-		c.Logger().Error("the handler wrote less than its Content-Length", "declared", w.length, "written", w.written, "path", c.Path())
-		return io.ErrUnexpectedEOF
+		return fmt.Errorf("filo: the handler wrote %d bytes of its Content-Length of %d: %w", w.written, w.length, io.ErrUnexpectedEOF)
 	}
 	if w.chunked {
 		c.conn.out = append(c.conn.out, "0\r\n"...)
