@@ -210,7 +210,8 @@ const timeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 func fileError(err error) error {
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG),
+		errors.Is(err, syscall.EINVAL): // a name with a NUL byte
 		return &HTTPError{Status: 404, Err: err}
 	case errors.Is(err, fs.ErrPermission):
 		return &HTTPError{Status: 403, Err: err}

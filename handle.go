@@ -140,17 +140,20 @@ func (c *conn) renderError(ctx *Ctx, err error) bool {
 	if errors.Is(err, ErrAbort) {
 		return false
 	}
-	c.logError(ctx, err)
 	if ctx.stream.sent {
+		c.logError(ctx, err, statusOf(err).Status)
 		return false
 	}
 	ctx.stream.reset()
-	return c.server.renderError(ctx, err)
+	ok := c.server.renderError(ctx, err)
+	// Only the ErrorHandler knows what an error of the program's own means.
+	c.logError(ctx, err, ctx.Response.status)
+	return ok
 }
 
-// logError logs a handler's error, if it isn't the client's. A panic, or the end of its goroutine, has been logged.
-func (c *conn) logError(ctx *Ctx, err error) {
-	status := statusOf(err).Status
+// logError logs a handler's error that was answered with status, if it isn't the client's. A panic, or the end of its
+// goroutine, has been logged.
+func (c *conn) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || ctx.stream.err != nil
 	if errors.As(err, &panicError) || err == errGoexit || clients && !c.server.LogAllErrors {
