@@ -197,6 +197,7 @@ func (c *conn) begin() *HTTPError {
 	c.readPace, c.writePace = pace{}, pace{}
 	ctx.Request.begin(ctx, p, head, f)
 	ctx.Request.body.limit = c.server.config.maxBody
+	ctx.Response.server = c.server
 	ctx.Response.reset()
 	return nil
 }

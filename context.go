@@ -106,6 +106,7 @@ func (c *Ctx) stopWatch() {
 		return
 	}
 	c.endWatch()
+	c.clientGone = context.Cause(r) == ErrClientGone
 	c.context = nil
 	r.cancel(context.Canceled)
 	if r.stopTimer != nil {
@@ -125,7 +126,7 @@ func (c *Ctx) endWatch() {
 	c.conn.netConn.SetReadDeadline(time.Time{})
 	c.conn.in.received(r.received)
 	c.conn.inputError = r.err
-	r.watching = nil
+	r.watching, r.received, r.err = nil, 0, nil
 }
 
 // longAgo is a deadline that wakes whoever waits.

@@ -37,7 +37,9 @@ type Ctx struct {
 	stream   StreamWriter
 	context  *requestContext
 	deadline time.Time
-	released bool
+	// clientGone says that the context, which is over, ended because of the client.
+	clientGone bool
+	released   bool
 }
 
 // check panics if the handler has returned, in builds with the race detector.
@@ -54,7 +56,7 @@ func (c *Ctx) end() {
 	if c.stream.used {
 		c.stream.reset()
 	}
-	c.deadline = time.Time{}
+	c.deadline, c.clientGone = time.Time{}, false
 }
 
 // Method returns the request's method.

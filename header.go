@@ -222,8 +222,10 @@ func appendField[V []byte | string](h *Header, name string, id fieldID, value V)
 	if len(name) > 1<<16-1 || id == fieldUnknown && !httpguts.ValidHeaderFieldName(name) {
 		return field{}, false
 	}
+	old := h.buf
 	if h.borrowed {
 		h.buf, h.borrowed = bytes.Clone(h.buf), false
+		old = nil
 	}
 	f := field{name: uint32(len(h.buf)), nameLen: uint16(len(name)), id: id}
 	h.buf = append(h.buf, name...)
@@ -237,6 +239,9 @@ func appendField[V []byte | string](h *Header, name string, id fieldID, value V)
 	}
 	f.valueLen = uint32(len(trimmed))
 	h.buf = append(h.buf, "\r\n"...)
+	if raceEnabled && cap(old) > 0 && &old[:1][0] != &h.buf[0] {
+		poison(old[:cap(old)]) // what was lent of it is valid until the Header is changed
+	}
 	return f, true
 }
 

@@ -155,6 +155,7 @@ func (s *Server) track(listener net.Listener) bool {
 		return false
 	}
 	s.listeners[listener] = true
+	s.accepting++
 	return true
 }
 
@@ -163,6 +164,7 @@ func (s *Server) untrack(listener net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, listener)
+	s.accepting--
 	s.signalNotAcceptingLocked()
 }
 

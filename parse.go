@@ -76,6 +76,8 @@ func (p *headParser) started() bool { return p.state > headEmptyLF }
 // parse looks at the bytes of b that it hasn't seen yet. It reports whether the head is complete, in which case
 // it ends before b[p.pos]; false means that more bytes are needed.
 func (p *headParser) parse(b []byte, limits *headLimits) (bool, *HTTPError) {
+	// What is behind the limit may have come by now or not, and so mustn't decide.
+	b = b[:min(len(b), limits.bytes)]
 	if p.state < headFieldStart {
 		if err := p.parseRequestLine(b, limits); err != nil {
 			return false, err
@@ -86,7 +88,7 @@ func (p *headParser) parse(b []byte, limits *headLimits) (bool, *HTTPError) {
 			return false, err
 		}
 	}
-	if p.pos > limits.bytes || p.state != headDone && len(b) >= limits.bytes {
+	if p.state != headDone && len(b) >= limits.bytes {
 		return false, errHeadTooLarge
 	}
 	return p.state == headDone, nil

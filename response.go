@@ -3,7 +3,6 @@ package filo
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"runtime/debug"
 	"strconv"
 	"unsafe"
@@ -39,6 +38,7 @@ type Response struct {
 	// Those that are there when the head is sent are announced by a Trailer field; to an HTTP/1.0 client none are sent.
 	Trailer Header
 
+	server     *Server // whose answer it is
 	status     int
 	source     bodySource
 	close      bool
@@ -82,7 +82,7 @@ func (r *Response) closeStream() {
 	r.stream = nil
 	defer func() {
 		if value := recover(); value != nil {
-			slog.Default().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			r.server.logger().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
 		}
 	}()
 	if closer, ok := stream.(io.Closer); ok {

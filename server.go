@@ -131,6 +131,7 @@ type Server struct {
 	started      bool                    // the clock, the pool and the sweep run; guarded by mu
 	stopped      bool                    // guarded by mu
 	listeners    map[net.Listener]bool   // guarded by mu
+	accepting    int                     // accept loops, of which two may share a listener; guarded by mu
 	notAccepting chan struct{}           // closed when it drains and no listener is left; guarded by mu
 	stopAccept   chan struct{}           // closed when draining begins; guarded by mu
 	base         context.Context         // parent of the requests' contexts; guarded by mu

@@ -20,8 +20,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.whenNotAccepting():
 	case <-ctx.Done():
-	case <-time.After(shutdownPoll):
-		// A listener of the user's own that doesn't notice its Close.
+	case <-time.After(lastAcceptLimit):
+		// A listener of the user's own that doesn't notice its deadline.
+		s.stopAccepting(true)
 	}
 	for sealed := false; !sealed; sealed = s.conns.seal() {
 		if err := s.drain(ctx); err != nil {
@@ -70,8 +71,12 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// lastAcceptTime is how long the connections that the system has accepted already are taken over at shutdown.
-const lastAcceptTime = 2 * time.Millisecond
+const (
+	// lastAcceptTime is how long a listener must have had no connection to be closed at shutdown.
+	lastAcceptTime = 20 * time.Millisecond
+	// lastAcceptLimit is when it is closed at the latest.
+	lastAcceptLimit = time.Second
+)
 
 // stopAccepting makes the server drain: connections end when they can, and listeners are closed, now or after a last
 // look at what the system has accepted for them.
@@ -93,10 +98,10 @@ func (s *Server) stopAccepting(now bool) {
 // acceptLast admits the connections that the system has accepted, once the server drains.
 func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn) {
 	patient, ok := listener.(interface{ SetDeadline(time.Time) error })
-	if !ok || patient.SetDeadline(time.Now().Add(lastAcceptTime)) != nil {
-		return
-	}
-	for {
+	for end := time.Now().Add(lastAcceptLimit); ok && time.Now().Before(end); {
+		if patient.SetDeadline(time.Now().Add(lastAcceptTime)) != nil {
+			return
+		}
 		netConn, err := listener.Accept()
 		if err != nil {
 			return
@@ -113,7 +118,7 @@ func (s *Server) whenNotAccepting() <-chan struct{} {
 }
 
 func (s *Server) signalNotAcceptingLocked() {
-	if s.draining.Load() && len(s.listeners) == 0 {
+	if s.draining.Load() && s.accepting == 0 {
 		close(s.notAccepting)
 	}
 }

@@ -197,7 +197,7 @@ func (c *Ctx) finishStream() error {
 	switch {
 	case w.err != nil:
 		return w.err
-	case r.source == bodyStream:
+	case r.source == bodyStream && !w.open:
 		if err := c.copyBody(); err != nil {
 			return err
 		}
