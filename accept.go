@@ -54,7 +54,7 @@ func parseMediaRange(element []byte) (mediaRange []byte, quality float64) {
 		name, value, _ := bytes.Cut(trimSpace(parameter), []byte{'='})
 		if equalFold(name, "q") {
 			q, err := strconv.ParseFloat(string(value), 64)
-			if err != nil || q < 0 || q > 1 {
+			if err != nil || !(q >= 0 && q <= 1) { // NaN is none
 				q = 0
 			}
 			quality = q

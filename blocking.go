@@ -127,7 +127,7 @@ func after(now int64, timeout time.Duration) int64 {
 	if timeout < 0 {
 		return 0
 	}
-	return now + int64(timeout)
+	return addTime(now, timeout)
 }
 
 // receive reads into p: at least a byte, or an error.

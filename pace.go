@@ -1,6 +1,9 @@
 package filo
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // pace bounds how slowly a peer may send or take bytes: a time of grace, and then an average rate. Only the time spent
 // waiting for the peer counts. A time-out between two operations would let a peer that moves one byte now and then
@@ -19,14 +22,23 @@ func (p *pace) deadline(now int64, grace time.Duration, rate int, size int) int6
 		return 0
 	}
 	if rate <= 0 {
-		return now + int64(grace)
+		return addTime(now, grace)
 	}
-	return now + int64(max(grace+earned(p.moved+int64(size), rate)-p.waited, 1))
+	allowed := time.Duration(addTime(int64(grace), earned(p.moved+int64(size), rate)))
+	return addTime(now, max(allowed-p.waited, 1))
 }
 
 // late reports whether the peer has used up the grace and what its bytes have earned. There must be a rate.
 func (p *pace) late(grace time.Duration, rate int) bool {
-	return p.waited >= grace+earned(p.moved, rate)
+	return int64(p.waited) >= addTime(int64(grace), earned(p.moved, rate))
+}
+
+// addTime adds two times of which neither is negative; where the sum is more than there is, it is the most.
+func addTime(t int64, d time.Duration) int64 {
+	if t > math.MaxInt64-int64(d) {
+		return math.MaxInt64
+	}
+	return t + int64(d)
 }
 
 // earned returns the time that n bytes give.

@@ -188,6 +188,7 @@ func (s *Server) configure() {
 		if idleWorker <= 0 {
 			idleWorker = DefaultMaxIdleWorkerDuration
 		}
+		idleWorker = min(idleWorker, maxPaceSeconds*time.Second)
 		concurrency := s.Concurrency
 		if concurrency <= 0 {
 			concurrency = DefaultConcurrency

@@ -1,0 +1,605 @@
+package filo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lifeBound is how long the tests wait for what has to come. A passing test never waits so long.
+const lifeBound = 20 * time.Second
+
+// "An IPv6 client has a whole /64 to choose addresses from, so that counts as one."
+func TestLimitAddress(t *testing.T) {
+	tcp := func(text, zone string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(text), Port: 1, Zone: zone} }
+	for _, test := range []struct {
+		addr net.Addr
+		want string // "" for an address that isn't counted
+	}{
+		{tcp("192.0.2.1", ""), "192.0.2.1"},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1}, "192.0.2.1"},
+		{tcp("::ffff:192.0.2.1", ""), "192.0.2.1"},
+		{tcp("192.0.2.2", ""), "192.0.2.2"},
+		{tcp("::1", ""), "::"},
+		{tcp("2001:db8:1:2::1", ""), "2001:db8:1:2::"},
+		{tcp("2001:db8:1:2:ffff:ffff:ffff:ffff", ""), "2001:db8:1:2::"},
+		{tcp("2001:db8:1:3::1", ""), "2001:db8:1:3::"},
+		{tcp("fe80::1", "eth0"), "fe80::"},
+		{&net.TCPAddr{}, ""},
+		{&net.UnixAddr{Name: "@", Net: "unix"}, ""},
+		{nil, ""},
+	} {
+		var want netip.Addr
+		if test.want != "" {
+			want = netip.MustParseAddr(test.want)
+		}
+		if got := limitAddress(test.addr); got != want {
+			t.Errorf("limitAddress(%v) = %v, want %v", test.addr, got, want)
+		}
+	}
+}
+
+// The counts of a connSet are those of a plain list, whatever comes and goes in whatever order.
+func TestConnSetCounts(t *testing.T) {
+	set := connSet{max: 12, perAddress: 3}
+	var conns []*conn
+	per := make(map[netip.Addr]int)
+	seed := uint32(1)
+	random := func(n int) int { // a fixed sequence
+		seed = seed*1664525 + 1013904223
+		return int(seed>>8) % n
+	}
+	for range 2000 {
+		if len(conns) > 0 && random(2) == 0 {
+			i := random(len(conns))
+			set.remove(conns[i])
+			per[conns[i].address]--
+			conns = append(conns[:i], conns[i+1:]...)
+		} else {
+			addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(random(6)))}
+			c := &conn{netConn: &lifeConn{remote: addr}}
+			var want *HTTPError
+			if len(conns) == 12 {
+				want = errOverload
+			} else if per[limitAddress(addr)] == 3 {
+				want = errConnsPerIP
+			}
+			if got := set.add(c); got != want {
+				t.Fatalf("add with %d connections, %d of the address: %v, want %v", len(conns), per[limitAddress(addr)], got, want)
+			}
+			if want == nil {
+				conns = append(conns, c)
+				per[c.address]++
+			}
+		}
+		linked := 0
+		for c := set.first; c != nil; c = c.following {
+			linked++
+		}
+		if set.count != len(conns) || linked != len(conns) {
+			t.Fatalf("%d connections counted, %d linked, want %d", set.count, linked, len(conns))
+		}
+	}
+	for _, c := range conns {
+		set.remove(c)
+	}
+	if len(set.addresses) > 0 {
+		t.Errorf("addresses without a connection are kept: %v", set.addresses)
+	}
+	select {
+	case <-set.whenEmpty():
+	default:
+		t.Error("the set isn't empty")
+	}
+}
+
+// lifeConn is a connection whose methods a test can replace.
+type lifeConn struct {
+	net.Conn
+	remote      net.Addr
+	remoteAddr  func() // called by RemoteAddr
+	setDeadline func(time.Time)
+	readFrom    func(io.Reader) (int64, error)
+}
+
+func (c *lifeConn) RemoteAddr() net.Addr {
+	if c.remoteAddr != nil {
+		c.remoteAddr()
+	}
+	if c.remote != nil {
+		return c.remote
+	}
+	return c.Conn.RemoteAddr()
+}
+
+func (c *lifeConn) SetDeadline(at time.Time) error {
+	if c.setDeadline != nil {
+		c.setDeadline(at)
+	}
+	return c.Conn.SetDeadline(at)
+}
+
+// lifeFileConn can be read from as a socket that has sendfile.
+type lifeFileConn struct{ *lifeConn }
+
+func (c lifeFileConn) ReadFrom(r io.Reader) (int64, error) { return c.readFrom(r) }
+
+// lifePoll asks again and again whether a condition holds, until it does or a long time has passed.
+func lifePoll(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(lifeBound); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// lifeLate is a connection that the server has accepted, and is slow to get on its books.
+type lifeLate struct {
+	*lifeConn
+	client   net.Conn
+	underway chan struct{} // closed when the server has begun with it
+	goOn     chan struct{} // to be closed to let it go on
+}
+
+func newLifeLate() *lifeLate {
+	client, server := net.Pipe()
+	client.SetDeadline(time.Now().Add(lifeBound))
+	late := &lifeLate{client: client, underway: make(chan struct{}), goOn: make(chan struct{})}
+	var once sync.Once
+	late.lifeConn = &lifeConn{Conn: server, remoteAddr: func() {
+		once.Do(func() {
+			close(late.underway)
+			<-late.goOn
+		})
+	}}
+	return late
+}
+
+// lifeLateServer asks a connection for its address before it is on the books.
+func lifeLateServer(h Handler) *Server {
+	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// A connection that was accepted before a shutdown, and is slow to get on the books, still has the time-outs: "slow
+// senders get 408 or the connection closes, and hold no more than their limits".
+func TestShutdownSweepsLateConnections(t *testing.T) {
+	s, late := lifeLateServer(benchHello), newLifeLate()
+	listener := make(benchListener)
+	defer close(listener)
+	defer s.Close()
+	go s.Serve(listener)
+	listener <- late
+	<-late.underway
+	result := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lifeBound/2)
+		defer cancel()
+		result <- s.Shutdown(ctx)
+	}()
+	lifePoll(t, "the pool to be stopped", func() bool {
+		s.pool.mu.Lock()
+		defer s.pool.mu.Unlock()
+		return s.pool.stopped
+	})
+	close(late.goOn)
+	if _, err := io.WriteString(late.client, "GET / HT"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(late.client)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+		t.Errorf("the answer to half a head: %q, %v", answer, err)
+	}
+	if err := <-result; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// Shutdown "returns nil when all are gone": no request is served after that, not even on a connection that ServeConn had
+// begun with.
+func TestServeConnAfterShutdown(t *testing.T) {
+	late := newLifeLate()
+	s := lifeLateServer(func(c *Ctx) error {
+		t.Error("a request was served after the shutdown")
+		return c.NoContent()
+	})
+	served := make(chan error, 1)
+	go func() { served <- s.ServeConn(late) }()
+	<-late.underway
+	ctx, cancel := context.WithTimeout(context.Background(), lifeBound)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	close(late.goOn)
+	go io.WriteString(late.client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	io.Copy(io.Discard, late.client)
+	if err := <-served; err != nil && err != ErrServerClosed {
+		t.Errorf("ServeConn: %v", err)
+	}
+	if stats := s.Stats(); stats.Requests[2] > 0 || stats.ConnsOpen > 0 {
+		t.Errorf("after the shutdown: %+v", stats)
+	}
+}
+
+// lifePoke wakes everybody who waits for a connection of the server, as a sweep does that comes too late for the wait
+// which it is meant for, until stop is closed.
+func lifePoke(s *Server, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(50 * time.Microsecond):
+		}
+		s.conns.mu.Lock()
+		for c := s.conns.first; c != nil; c = c.following {
+			c.netConn.SetReadDeadline(longAgo)
+			c.netConn.SetWriteDeadline(longAgo)
+		}
+		s.conns.mu.Unlock()
+	}
+}
+
+// "If it goes on just after it, it finds a wake-up that isn't for it, looks at the clock, and waits on": wake-ups at
+// any time harm no connection, whatever it is doing.
+func TestPokesAreHarmless(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	content := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *Ctx) error {
+		switch c.Path() {
+		case "/file":
+			return c.File(file)
+		case "/ref":
+			return c.BytesRef(200, "text/plain", content)
+		case "/stream":
+			w := c.Stream()
+			for rest := content; len(rest) > 0; rest = rest[64<<10:] {
+				if _, err := w.Write(rest[:64<<10]); err != nil {
+					return err
+				}
+			}
+			return w.Flush()
+		case "/context":
+			ctx := c.Context()
+			for range 100 {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+			}
+			return c.Bytes(200, "text/plain", content)
+		}
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Bytes(200, "text/plain", body)
+	}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	go s.Serve(listener)
+	stop := make(chan struct{})
+	var poker, clients sync.WaitGroup
+	poker.Go(func() { lifePoke(s, stop) })
+	for _, path := range []string{"/file", "/ref", "/stream", "/context", "/echo"} {
+		clients.Go(func() {
+			if err := lifePokedClient(listener.Addr().String(), path, content); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	poker.Wait()
+}
+
+// lifePokedClient makes requests on one connection, in pieces.
+func lifePokedClient(addr, path string, content []byte) error {
+	netConn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer netConn.Close()
+	netConn.SetDeadline(time.Now().Add(lifeBound))
+	reader := bufio.NewReader(netConn)
+	for i := range 8 {
+		head := "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n"
+		if path == "/echo" {
+			head = "POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: " + strconv.Itoa(len(content)) + "\r\n\r\n"
+		}
+		pieces := []string{head[:10], head[10:]}
+		if path == "/echo" {
+			pieces = append(pieces, string(content[:1000]), string(content[1000:]))
+		}
+		for _, piece := range pieces {
+			if _, err := io.WriteString(netConn, piece); err != nil {
+				return fmt.Errorf("request %d: %w", i, err)
+			}
+			time.Sleep(200 * time.Microsecond) // for the server to wait, and to be poked; nothing depends on it
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			return fmt.Errorf("answer %d: %w", i, err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != 200 || !bytes.Equal(body, content) {
+			return fmt.Errorf("answer %d: status %d, %d bytes of %d, %w", i, response.StatusCode, len(body), len(content), err)
+		}
+	}
+	return nil
+}
+
+// A wake-up that comes before its time while a file is being sent isn't the end of the file.
+func TestPokeWhileSendingFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	content := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	calls := 0
+	stub := lifeFileConn{&lifeConn{Conn: server, readFrom: func(r io.Reader) (int64, error) {
+		if calls++; calls == 2 {
+			return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+		}
+		return io.Copy(struct{ io.Writer }{server}, r)
+	}}}
+	s := &Server{Handler: func(c *Ctx) error { return c.File(file) }, Logger: slog.New(slog.DiscardHandler)}
+	defer s.Close()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeConn(stub) }()
+	client.SetDeadline(time.Now().Add(lifeBound))
+	go io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	response, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(body, content) {
+		t.Errorf("got %d bytes of %d, %v", len(body), len(content), err)
+	}
+	client.Close()
+	<-served
+}
+
+// Close ends the connections that linger now, one too that has only just begun to.
+func TestCloseWhileLingeringBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		var l lingerer
+		begins, closing := make(chan struct{}), make(chan struct{})
+		var first, second sync.Once
+		stub := &lifeConn{Conn: server, setDeadline: func(at time.Time) {
+			if at.Equal(longAgo) {
+				second.Do(func() { close(closing) })
+				return
+			}
+			first.Do(func() { close(begins) })
+		}}
+		if !l.takeOver(&Server{}, stub, []byte("nobody reads this")) {
+			t.Fatal("nothing lingers")
+		}
+		<-begins
+		start := time.Now()
+		l.close()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("close waited %v for the lingering to end by itself", took)
+		}
+	})
+}
+
+// "A limit on everything": so many connections linger, and so many of them with a TLS handshake to come, and no more.
+// Further ones stay the caller's, and places are free again when others are done.
+func TestLingererLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lingerer
+		var clients []net.Conn
+		linger := func(secure bool) bool {
+			client, server := net.Pipe()
+			clients = append(clients, client)
+			if secure {
+				server = tls.Server(server, &tls.Config{})
+			}
+			if l.takeOver(&Server{}, server, []byte("nobody reads this")) {
+				return true
+			}
+			return server.Close() != nil // takeOver left it open
+		}
+		for round := range 2 {
+			for i := range maxLingeringTLS {
+				if !linger(true) {
+					t.Fatalf("round %d: TLS connection %d doesn't linger", round, i)
+				}
+			}
+			if linger(true) {
+				t.Errorf("round %d: too many TLS connections linger", round)
+			}
+			for i := range maxLingering - maxLingeringTLS {
+				if !linger(false) {
+					t.Fatalf("round %d: connection %d doesn't linger", round, i)
+				}
+			}
+			if linger(false) {
+				t.Errorf("round %d: too many connections linger", round)
+			}
+			time.Sleep(lingerTime)
+			synctest.Wait()
+		}
+		l.close()
+		if linger(false) {
+			t.Error("a connection lingers after the end")
+		}
+		for _, client := range clients {
+			if n, err := client.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+				t.Fatalf("a connection is still open: %v", err)
+			}
+		}
+	})
+}
+
+// lifePoked is a connection whose first write takes until the sweep loses its patience, and where the sweep's wake-up
+// takes a while to arrive.
+type lifePoked struct {
+	net.Conn
+	mu      sync.Mutex
+	begun   chan struct{} // closed when the wake-up is under way
+	poking  bool          // guarded by mu
+	expired bool          // guarded by mu
+	writes  int           // guarded by mu
+	wrong   string        // guarded by mu
+}
+
+func (c *lifePoked) SetWriteDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !at.Equal(longAgo) {
+		c.expired = false
+		return nil
+	}
+	if c.poking = true; c.writes == 1 {
+		close(c.begun)
+	}
+	c.mu.Unlock()
+	time.Sleep(5 * time.Millisecond) // for the owner to go on, as it mustn't
+	c.mu.Lock()
+	c.poking, c.expired = false, true
+	return nil
+}
+
+func (c *lifePoked) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writes++
+	first := c.writes == 1
+	if c.poking || c.expired {
+		c.wrong = fmt.Sprintf("write %d: wake-up under way %v, arrived %v", c.writes, c.poking, c.expired)
+	}
+	c.mu.Unlock()
+	if first {
+		<-c.begun
+	}
+	return c.Conn.Write(p)
+}
+
+// A wake-up that is under way when its wait ends never hits a later wait: a TLS connection wouldn't survive it.
+func TestWaitEndsAfterItsPoke(t *testing.T) {
+	client, server := net.Pipe()
+	client.SetDeadline(time.Now().Add(lifeBound))
+	poked := &lifePoked{Conn: server, begun: make(chan struct{})}
+	s := &Server{Logger: slog.New(slog.DiscardHandler), WriteTimeout: 50 * time.Millisecond, MinTransferRate: -1, Handler: func(c *Ctx) error {
+		for _, text := range []string{"first ", "second ", "third"} {
+			c.Stream().WriteString(text)
+			if err := c.Stream().Flush(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	defer s.Close()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeConn(poked) }()
+	go io.WriteString(client, "GET / HTTP/1.0\r\n\r\n")
+	answer, err := io.ReadAll(client)
+	if err != nil || !strings.HasSuffix(string(answer), "\r\n\r\nfirst second third") {
+		t.Errorf("got %q, %v", answer, err)
+	}
+	<-served
+	if poked.wrong != "" {
+		t.Error(poked.wrong)
+	}
+}
+
+// A pace's deadline is the time of grace, and then what the average rate allows, for any number of bytes.
+func TestPaceDeadline(t *testing.T) {
+	const second = int64(time.Second)
+	for _, test := range []struct {
+		name  string
+		pace  pace
+		grace time.Duration
+		rate  int
+		size  int
+		want  int64 // from now on; 0 for no deadline
+	}{
+		{"grace alone at first", pace{}, 30 * time.Second, 500, 0, 30 * second},
+		{"no time-out", pace{}, -1, 500, 0, 0},
+		{"waiting uses the grace up", pace{waited: 10 * time.Second}, 30 * time.Second, 500, 0, 20 * second},
+		{"bytes that came give time", pace{waited: 30 * time.Second, moved: 5000}, 30 * time.Second, 500, 0, 10 * second},
+		{"without a rate each wait has the time-out", pace{waited: time.Hour, moved: 1}, 30 * time.Second, -1, 0, 30 * second},
+		{"too slow: at once", pace{waited: time.Hour, moved: 5000}, 30 * time.Second, 500, 0, 1},
+		{"as much as a connection can carry", pace{waited: time.Hour, moved: math.MaxInt64 / 2000}, 30 * time.Second, 500, 0, math.MaxInt64},
+		{"10 GB at a byte a second", pace{waited: time.Hour, moved: 10 << 30}, 30 * time.Second, 1, 0, math.MaxInt64},
+		{"10 TB at 500 bytes a second", pace{waited: time.Hour, moved: 10 << 40}, 30 * time.Second, 500, 0, math.MaxInt64},
+	} {
+		const now = 1000 * second
+		got := test.pace.deadline(now, test.grace, test.rate, test.size)
+		switch {
+		case test.want == math.MaxInt64: // far away
+			if got < now+int64(1000*time.Hour) {
+				t.Errorf("%s: the deadline is in %v", test.name, time.Duration(got-now))
+			}
+		case test.want == 0 && got != 0 || test.want != 0 && got != now+test.want:
+			t.Errorf("%s: the deadline is in %v, want %v", test.name, time.Duration(got-now), time.Duration(test.want))
+		}
+	}
+}
+
+// A user's ConnState or Logger that panics costs its connection and nothing else.
+func TestConnStatePanics(t *testing.T) {
+	for _, state := range []ConnState{StateNew, StateActive, StateIdle, StateClosed} {
+		t.Run(state.String(), func(t *testing.T) {
+			var once sync.Once
+			s := &Server{Handler: benchHello, Logger: slog.New(slog.DiscardHandler), ConnState: func(_ net.Conn, now ConnState) {
+				if now == state {
+					once.Do(func() { panic("ConnState") })
+				}
+			}}
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			go s.Serve(listener)
+			for i := range 2 {
+				client, err := net.Dial("tcp", listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				client.SetDeadline(time.Now().Add(lifeBound))
+				io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+				answer, err := io.ReadAll(client)
+				if i == 1 && (err != nil || strings.Count(string(answer), "HTTP/1.1 200") != 2) {
+					t.Errorf("the next connection got %q, %v", answer, err)
+				}
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("connection %d wasn't closed", i)
+				}
+			}
+			lifePoll(t, "the connections to be forgotten", func() bool {
+				stats := s.Stats()
+				return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
+			})
+		})
+	}
+}

@@ -1,0 +1,573 @@
+package filo_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// answerCause waits until a context is done, and says why it is. Without an end it says so after a minute of the
+// bubble's time.
+func answerCause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Minute):
+		return errAnswerNotDone
+	}
+}
+
+var errAnswerNotDone = errors.New("the context isn't done")
+
+func TestContextEnds(t *testing.T) {
+	for _, test := range []struct {
+		name, rule string
+		client     func(c *servertest.Conn)
+		answered   bool
+	}{
+		{"close", "done when the client has closed the connection", func(c *servertest.Conn) { c.Close() }, false},
+		{"reset", "done when the client has closed the connection", func(c *servertest.Conn) { c.Reset() }, false},
+		{"half-close", "RDHUP during a handler cancels the context but the answer is still written",
+			func(c *servertest.Conn) { c.CloseWrite() }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				causes := make(chan error, 1)
+				s := servertest.New(t, func(c *filo.Ctx) error {
+					causes <- answerCause(c.Context())
+					return c.Text(200, "answered")
+				})
+
+				c := s.Dial(t)
+				io.WriteString(c, answerGet)
+				time.Sleep(time.Second)
+				test.client(c)
+				if cause := <-causes; !errors.Is(cause, filo.ErrClientGone) {
+					t.Errorf("%s: cause %v, want ErrClientGone", test.rule, cause)
+				}
+				if all, err := io.ReadAll(c); test.answered && (err != nil || !strings.HasSuffix(string(all), "answered")) {
+					t.Errorf("%s: got %q, %v", test.rule, all, err)
+				}
+			})
+		})
+	}
+}
+
+// "A client that had closed its sending side by the time that it was asked for is not gone: it may wait for the
+// answer." So printf | nc -N gets its answer from a handler that watches its context.
+func TestContextOutlivesAnEarlyHalfClose(t *testing.T) {
+	const second = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+	for _, test := range []struct {
+		name, request string
+		ask           func(c *filo.Ctx) context.Context
+	}{
+		{"asked at once", answerGet, (*filo.Ctx).Context},
+		{"asked late", answerGet, func(c *filo.Ctx) context.Context { time.Sleep(time.Second); return c.Context() }},
+		{"asked before the body was read", second, func(c *filo.Ctx) context.Context {
+			ctx := c.Context()
+			time.Sleep(time.Second)
+			c.Body()
+			return ctx
+		}},
+		{"body not read", second, (*filo.Ctx).Context},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, func(c *filo.Ctx) error {
+					if cause := answerCause(test.ask(c)); cause != errAnswerNotDone {
+						t.Errorf("cause %v of a client that waits for its answer", cause)
+					}
+					return c.Text(200, "answered")
+				})
+
+				c := s.Dial(t)
+				io.WriteString(c, test.request)
+				c.CloseWrite()
+				if all, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(all), "answered") {
+					t.Errorf("got %q, %v", all, err)
+				}
+			})
+		})
+	}
+}
+
+// The same over a socket, where request and FIN are one segment or two.
+func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
+	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		c.Body()
+		ctx := c.Context()
+		select {
+		case <-ctx.Done():
+			return c.Text(500, "cancelled: "+context.Cause(ctx).Error())
+		case <-time.After(5 * time.Millisecond): // time for the watch to be wrong in
+			return c.Text(200, "answered")
+		}
+	}})
+	for range 20 {
+		c := h.connect(t)
+		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+		c.send(t, "body")
+		c.CloseWrite()
+		if m := c.receive(t, "POST"); m.body != "answered" {
+			t.Errorf("got %d %q", m.status, m.body)
+		}
+		c.wantEnd(t)
+	}
+}
+
+// The watch reads the beginning of the next request, which must neither be lost nor count as the client's end.
+func TestContextWithPipelinedRequests(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		count int // requests that come while the handler runs
+		size  int // of each one
+	}{
+		{"one", 1, 0},
+		{"several", 5, 0},
+		{"more than the read buffer", 30, 1000},
+		{"a head that is larger than the read buffer", 1, 9000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, func(c *filo.Ctx) error {
+					ctx := c.Context()
+					time.Sleep(time.Second)
+					if cause := context.Cause(ctx); cause != nil {
+						t.Errorf("%s: cause %v while the client waits", c.Path(), cause)
+					}
+					return c.Text(200, c.Path())
+				})
+
+				c := answerClientOf(s.Dial(t))
+				c.send(t, "GET /0 HTTP/1.1\r\nHost: a\r\n\r\n")
+				synctest.Wait()
+				var all strings.Builder
+				for i := range test.count {
+					all.WriteString("GET /" + string(rune('A'+i)) + " HTTP/1.1\r\nHost: a\r\nPad: " + strings.Repeat("x", test.size) + "\r\n\r\n")
+				}
+				go io.WriteString(c, all.String())
+				if m := c.receive(t, "GET"); m.body != "/0" {
+					t.Errorf("got %q", m.body)
+				}
+				for i := range test.count {
+					if m := c.receive(t, "GET"); m.body != "/"+string(rune('A'+i)) {
+						t.Errorf("pipelined request %d: got %d %q", i, m.status, m.body)
+					}
+				}
+			})
+		})
+	}
+}
+
+func answerClientOf(c answerConn) *answerClient {
+	return &answerClient{answerConn: c, in: bufio.NewReader(c)}
+}
+
+func TestContextDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *filo.Ctx) error {
+			at := time.Now().Add(3 * time.Second)
+			c.SetDeadline(at)
+			ctx := c.Context()
+			if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(at) {
+				t.Errorf("deadline %v, %v, want %v", deadline, ok, at)
+			}
+			if cause := answerCause(ctx); !errors.Is(cause, context.DeadlineExceeded) || !time.Now().Equal(at) {
+				t.Errorf("cause %v at %v, want DeadlineExceeded at %v", cause, time.Now(), at)
+			}
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				t.Errorf("Err is %v, want DeadlineExceeded", ctx.Err())
+			}
+			return c.Text(200, "late")
+		})
+
+		c := answerClientOf(s.Dial(t))
+		// The deadline is the request's: the connection's next one has its own.
+		for range 2 {
+			c.send(t, answerGet)
+			if m := c.receive(t, "GET"); m.body != "late" {
+				t.Errorf("got %q", m.body)
+			}
+		}
+	})
+}
+
+// "It is done ... when the handler has returned", however that comes.
+func TestContextEndsWithTheHandler(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(c *filo.Ctx) error
+	}{
+		{"answer", func(c *filo.Ctx) error { return c.Text(200, "") }},
+		{"error", func(c *filo.Ctx) error { return errors.New("no") }},
+		{"panic", func(c *filo.Ctx) error { panic("no") }},
+		{"abort", func(c *filo.Ctx) error { return filo.ErrAbort }},
+		{"stream", func(c *filo.Ctx) error { return c.Stream().Flush() }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				contexts := make(chan context.Context, 1)
+				s := servertest.NewServer(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+					ctx := c.Context()
+					if c.Context() != ctx {
+						t.Error("a second call of Context returned another one")
+					}
+					contexts <- ctx
+					if ctx.Err() != nil {
+						t.Errorf("done at the start: %v", ctx.Err())
+					}
+					return test.end(c)
+				}})
+				io.WriteString(s.Dial(t), answerGet)
+				synctest.Wait()
+				if ctx := <-contexts; !errors.Is(ctx.Err(), context.Canceled) {
+					t.Errorf("Err is %v after the handler has returned, want Canceled", ctx.Err())
+				}
+			})
+		})
+	}
+}
+
+// The watch must not take a body's bytes: it begins when the body has been read.
+func TestContextAskedBeforeTheBody(t *testing.T) {
+	for _, test := range []struct {
+		name, request string
+		pieces        []string
+		read          func(c *filo.Ctx) (string, error)
+	}{
+		{"Body", "Content-Length: 10", []string{"01234", "56789"}, answerReadBody},
+		{"Body, chunked", "Transfer-Encoding: chunked", []string{"5\r\n01", "234\r\n5\r\n56789\r\n", "0\r\n\r\n"}, answerReadBody},
+		{"Body, large", "Content-Length: 30010", []string{strings.Repeat("x", 30000), "0123456789"}, answerReadBody},
+		{"BodyReader", "Content-Length: 10", []string{"01234", "56789"}, answerReadReader},
+		{"BodyReader, chunked", "Transfer-Encoding: chunked", []string{"5\r\n01", "234\r\n5\r\n56789\r\n", "0\r\n\r\n"}, answerReadReader},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bodies, causes := make(chan string, 1), make(chan error, 1)
+				s := servertest.New(t, func(c *filo.Ctx) error {
+					ctx := c.Context()
+					body, err := test.read(c)
+					if err != nil {
+						t.Errorf("reading the body: %v", err)
+					}
+					bodies <- body
+					causes <- answerCause(ctx)
+					return nil
+				})
+
+				c := s.Dial(t)
+				io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+test.request+"\r\n\r\n")
+				for _, piece := range test.pieces {
+					time.Sleep(time.Second)
+					io.WriteString(c, piece)
+				}
+				if body := <-bodies; !strings.HasSuffix(body, "0123456789") {
+					t.Errorf("the body came as %q", body)
+				}
+				time.Sleep(time.Second)
+				c.Close()
+				if cause := <-causes; !errors.Is(cause, filo.ErrClientGone) {
+					t.Errorf("cause %v, want ErrClientGone: the body is read, so the client is watched", cause)
+				}
+			})
+		})
+	}
+}
+
+func answerReadBody(c *filo.Ctx) (string, error) {
+	body, err := c.Body()
+	return string(body), err
+}
+
+func answerReadReader(c *filo.Ctx) (string, error) {
+	body, err := io.ReadAll(c.BodyReader())
+	return string(body), err
+}
+
+// "done ... when Close ended the server or Shutdown gave up waiting (ErrServerClosed)".
+func TestContextEndsWithTheServer(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		stop func(s *filo.Server)
+	}{
+		{"Close", func(s *filo.Server) { s.Close() }},
+		{"Shutdown that gave up", func(s *filo.Server) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			s.Shutdown(ctx)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				causes := make(chan error, 1)
+				s := servertest.New(t, func(c *filo.Ctx) error {
+					causes <- answerCause(c.Context())
+					return nil
+				})
+
+				io.WriteString(s.Dial(t), answerGet)
+				synctest.Wait()
+				test.stop(s.Config)
+				if cause := <-causes; !errors.Is(cause, filo.ErrServerClosed) {
+					t.Errorf("cause %v, want ErrServerClosed", cause)
+				}
+			})
+		})
+	}
+}
+
+// A Shutdown that waits lets the handler work: its context isn't done.
+func TestContextDuringShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *filo.Ctx) error {
+			ctx := c.Context()
+			<-c.ShuttingDown()
+			time.Sleep(time.Second)
+			if ctx.Err() != nil {
+				t.Errorf("cause %v during a Shutdown that waits", context.Cause(ctx))
+			}
+			return c.Text(200, "finished")
+		})
+
+		c := answerClientOf(s.Dial(t))
+		c.send(t, answerGet)
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- s.Config.Shutdown(context.Background()) }()
+		if m := c.receive(t, "GET"); m.body != "finished" || m.get("Connection") != "close" {
+			t.Errorf("got %q, Connection %q", m.body, m.get("Connection"))
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
+// A context lives until the handler has returned, also when the handler takes the connection over meanwhile.
+func TestContextOutlivesHijack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contexts := make(chan context.Context, 1)
+		s := servertest.New(t, func(c *filo.Ctx) error {
+			ctx := c.Context()
+			contexts <- ctx
+			conn, _, err := c.Hijack()
+			if err != nil {
+				t.Error(err)
+				return err
+			}
+			defer conn.Close()
+			if ctx.Err() != nil {
+				t.Errorf("cause %v while the handler runs", context.Cause(ctx))
+			}
+			return nil
+		})
+
+		c := s.Dial(t)
+		io.WriteString(c, answerGet)
+		io.ReadAll(c)
+		synctest.Wait()
+		if ctx := <-contexts; ctx.Err() == nil {
+			t.Error("not done after the handler has returned")
+		}
+	})
+}
+
+// What the watch has read for an ErrorHandler's context belongs to its connection: the next one of the same worker
+// must not find it in the read buffer.
+func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.NewServer(t, &filo.Server{
+			Handler: func(c *filo.Ctx) error {
+				if c.Path() == "/fail" {
+					return filo.Error(400, "no")
+				}
+				return c.Text(200, c.Path())
+			},
+			ErrorHandler: func(c *filo.Ctx, err error) {
+				ctx := c.Context()
+				time.Sleep(time.Second) // the client's bytes come meanwhile
+				if ctx.Err() != nil {
+					t.Errorf("cause %v in the ErrorHandler", context.Cause(ctx))
+				}
+				filo.DefaultErrorHandler(c, err)
+			},
+		})
+		first := s.Dial(t)
+		io.WriteString(first, "GET /fail HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		synctest.Wait()
+		io.WriteString(first, "GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
+		io.ReadAll(first)
+		synctest.Wait()
+		answers := s.Raw(t, "GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+		if strings.Count(answers, "HTTP/1.1 ") != 1 || !strings.HasSuffix(answers, "/second") {
+			t.Errorf("the second connection's answer: %q", answers)
+		}
+	})
+}
+
+// The same context without the connection's end: the next request of the same connection is answered.
+func TestContextOfErrorHandlerLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.NewServer(t, &filo.Server{
+			Handler: func(c *filo.Ctx) error { return filo.Error(400, c.Path()) },
+			ErrorHandler: func(c *filo.Ctx, err error) {
+				c.Context()
+				time.Sleep(time.Second)
+				filo.DefaultErrorHandler(c, err)
+			},
+		})
+		c := answerClientOf(s.Dial(t))
+		c.send(t, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n")
+		synctest.Wait()
+		c.send(t, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
+		for _, path := range []string{"/1", "/2"} {
+			if m := c.receive(t, "GET"); !strings.HasSuffix(m.body, path+"\n") {
+				t.Errorf("got %q, want %s", m.body, path)
+			}
+		}
+	})
+}
+
+// While the body is streamed to the client, the client's end is noticed by the context as well.
+func TestContextWhileStreaming(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 1)
+		s := servertest.New(t, func(c *filo.Ctx) error {
+			ctx, w := c.Context(), c.Stream()
+			for i := 0; ctx.Err() == nil; i++ {
+				w.WriteString("tick\n")
+				w.Flush()
+				time.Sleep(time.Second)
+			}
+			causes <- context.Cause(ctx)
+			return ctx.Err()
+		})
+
+		c := s.Dial(t)
+		io.WriteString(c, answerGet)
+		time.Sleep(3 * time.Second)
+		c.Close()
+		if cause := <-causes; !errors.Is(cause, filo.ErrClientGone) {
+			t.Errorf("cause %v, want ErrClientGone", cause)
+		}
+	})
+}
+
+// Over a socket the end of a client comes as a FIN or as a reset. The watch takes a FIN within its first millisecond for
+// one that came with the request, and when it begins can't be seen from outside: so the client waits longer each time,
+// until it has been noticed.
+func TestContextEndsOverASocket(t *testing.T) {
+	causes, running, giveUp := make(chan error, 1), make(chan bool, 1), make(chan bool)
+	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		ctx := c.Context()
+		running <- true
+		select {
+		case <-ctx.Done():
+		case <-giveUp:
+		}
+		causes <- context.Cause(ctx)
+		return nil
+	}})
+	leave := func(t *testing.T, wait time.Duration, leave func(c *net.TCPConn)) error {
+		c := h.connect(t)
+		c.send(t, answerGet)
+		answerWait(t, running, "the handler")
+		time.Sleep(wait)
+		leave(c.answerConn.(*net.TCPConn))
+		select {
+		case cause := <-causes:
+			return cause
+		case <-time.After(100*time.Millisecond + 10*wait):
+			select {
+			case giveUp <- true:
+				return answerWait(t, causes, "the handler's end")
+			case cause := <-causes:
+				return cause
+			}
+		}
+	}
+	for name, end := range map[string]func(c *net.TCPConn){
+		"FIN":   func(c *net.TCPConn) { c.Close() },
+		"reset": func(c *net.TCPConn) { c.SetLinger(0); c.Close() },
+	} {
+		var cause error
+		for wait := 5 * time.Millisecond; cause == nil && wait < time.Second; wait *= 2 {
+			cause = leave(t, wait, end)
+		}
+		if !errors.Is(cause, filo.ErrClientGone) {
+			t.Errorf("%s: cause %v, want ErrClientGone", name, cause)
+		}
+	}
+}
+
+// The wake-up that ends a watch must not cost a TLS connection its state: requests follow one another, some cut in the
+// middle of a record, and each one's handler watches.
+func TestContextTLS(t *testing.T) {
+	certificates := httptest.NewUnstartedServer(nil)
+	certificates.StartTLS()
+	defer certificates.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := make(chan error, 1)
+	answerServeOn(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+		ctx := c.Context()
+		if c.Path() == "/wait" {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+		}
+		return c.Text(200, c.Path())
+	}}, tls.NewListener(listener, &tls.Config{Certificates: certificates.TLS.Certificates}))
+	client, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.SetDeadline(time.Now().Add(answerTimeout))
+	c := answerClientOf(client)
+	for i := range 20 {
+		path := fmt.Sprint("/", i)
+		c.send(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET /next")
+		if m := c.receive(t, "GET"); m.body != path {
+			t.Fatalf("got %q, want %s", m.body, path)
+		}
+		c.send(t, path+" HTTP/1.1\r\nHost: a\r\nPad: "+strings.Repeat("x", 20*i)+"\r\n\r\n")
+		if m := c.receive(t, "GET"); m.body != "/next"+path {
+			t.Fatalf("got %q, want /next%s", m.body, path)
+		}
+	}
+	c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+	client.NetConn().(*net.TCPConn).SetLinger(0) // a reset, which no timing makes anything else
+	client.NetConn().Close()
+	if cause := answerWait(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
+		t.Errorf("cause %v, want ErrClientGone", cause)
+	}
+}
+
+// A deadline that has passed ends the context at once.
+func TestContextDeadlineInThePast(t *testing.T) {
+	m := answerRequest(t, func(c *filo.Ctx) error {
+		c.SetDeadline(time.Now().Add(-time.Second))
+		ctx := c.Context()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+			t.Errorf("cause %v, want DeadlineExceeded", cause)
+		}
+		return c.Text(200, "answered")
+	}, answerGet)
+	if m.body != "answered" {
+		t.Errorf("got %q", m.body)
+	}
+}

@@ -1,0 +1,967 @@
+package filo_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// answerTimeout bounds every wait of these tests. None of them takes nearly as long.
+const answerTimeout = 10 * time.Second
+
+// answerGet is the shortest request.
+const answerGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+// answerConn is a client's end of a connection, in memory or of a socket.
+type answerConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// answerHost is a server that runs until its test ends.
+type answerHost struct {
+	config *filo.Server
+	memory bool // its connections are in memory
+	dial   func() (answerConn, error)
+}
+
+// answerMemory starts a server on an in-memory listener.
+func answerMemory(t *testing.T, config *filo.Server) *answerHost {
+	t.Helper()
+	s := servertest.NewServer(t, config)
+	return &answerHost{config: config, memory: true, dial: func() (answerConn, error) {
+		c, err := s.Listener.Dial()
+		if err != nil {
+			return nil, err
+		}
+		return c.(*servertest.Conn), nil
+	}}
+}
+
+// answerSocket starts a server on a loopback socket.
+func answerSocket(t *testing.T, config *filo.Server) *answerHost {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Logger == nil {
+		config.Logger = answerQuiet
+	}
+	answerServeOn(t, config, listener)
+	return &answerHost{config: config, dial: func() (answerConn, error) {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		return c.(*net.TCPConn), nil
+	}}
+}
+
+// answerServeOn serves a listener and shuts the server down when the test ends.
+func answerServeOn(t *testing.T, config *filo.Server, listener net.Listener) {
+	t.Helper()
+	served := make(chan error, 1)
+	go func() { served <- config.Serve(listener) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		if err := config.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+			config.Close()
+		}
+		if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
+			t.Errorf("Serve returned %v, want ErrServerClosed", err)
+		}
+	})
+}
+
+// answerEach runs a test over connections in memory and over real sockets.
+func answerEach(t *testing.T, newServer func() *filo.Server, test func(t *testing.T, h *answerHost)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) { test(t, answerMemory(t, newServer())) })
+	t.Run("socket", func(t *testing.T) { test(t, answerSocket(t, newServer())) })
+}
+
+// connect opens a connection that is closed when the test ends.
+func (h *answerHost) connect(t *testing.T) *answerClient {
+	t.Helper()
+	c, err := h.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	return &answerClient{answerConn: c, in: bufio.NewReader(c)}
+}
+
+// raw sends the request, closes the sending side, and returns every byte that comes.
+func (h *answerHost) raw(t *testing.T, request string) string {
+	t.Helper()
+	c := h.connect(t)
+	defer c.Close()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		// A server that refuses a request need not read all of it: what counts is its answer.
+		io.WriteString(c, request)
+		c.CloseWrite()
+	}()
+	all, err := io.ReadAll(c)
+	if err != nil {
+		t.Errorf("reading the answer to %.100q: %v", request, err)
+	}
+	c.Close()
+	<-sent
+	return string(all)
+}
+
+// answerClient is a client that reads one response after the other.
+type answerClient struct {
+	answerConn
+	in *bufio.Reader
+}
+
+// send writes bytes.
+func (c *answerClient) send(t *testing.T, s string) {
+	t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		t.Fatalf("sending %.60q: %v", s, err)
+	}
+}
+
+// answerMessage is a response, taken apart by a reader that is stricter than clients are.
+type answerMessage struct {
+	status  int
+	line    string   // status line
+	fields  []string // header lines in order
+	body    string
+	trailer []string
+}
+
+// get returns the value of the only field with the name, "" if there is none.
+func (m *answerMessage) get(name string) string {
+	for _, line := range m.fields {
+		if field, value, _ := strings.Cut(line, ": "); strings.EqualFold(field, name) {
+			return value
+		}
+	}
+	return ""
+}
+
+// count returns how many fields have the name.
+func (m *answerMessage) count(name string) int {
+	n := 0
+	for _, line := range m.fields {
+		if field, _, _ := strings.Cut(line, ": "); strings.EqualFold(field, name) {
+			n++
+		}
+	}
+	return n
+}
+
+// receive reads a response to a request with the method. It fails the test if that isn't a whole one.
+func (c *answerClient) receive(t *testing.T, method string) *answerMessage {
+	t.Helper()
+	m, err := answerRead(c.in, method)
+	if err != nil {
+		t.Fatalf("reading a response: %v (so far %+v)", err, m)
+	}
+	return m
+}
+
+// wantEnd fails the test unless the connection ends here without another byte.
+func (c *answerClient) wantEnd(t *testing.T) {
+	t.Helper()
+	rest, err := io.ReadAll(c.in)
+	if err != nil || len(rest) > 0 {
+		t.Errorf("got %.200q, %v where the connection should have ended", rest, err)
+	}
+}
+
+func answerLine(in *bufio.Reader) (string, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return line, err
+	}
+	if !strings.HasSuffix(line, "\r\n") || strings.Count(line, "\r") > 1 {
+		return line, fmt.Errorf("line %q doesn't end in one CRLF", line)
+	}
+	return line[:len(line)-2], nil
+}
+
+func answerLines(in *bufio.Reader) (lines []string, err error) {
+	for {
+		line, err := answerLine(in)
+		if err != nil || line == "" {
+			return lines, err
+		}
+		lines = append(lines, line)
+	}
+}
+
+// answerRead reads a response. It holds every final one to have exactly one valid Date.
+func answerRead(in *bufio.Reader, method string) (*answerMessage, error) {
+	m := &answerMessage{}
+	var err error
+	if m.line, err = answerLine(in); err != nil {
+		return m, err
+	}
+	if len(m.line) < len("HTTP/1.1 200 ") || m.line[:9] != "HTTP/1.1 " || m.line[12] != ' ' {
+		return m, fmt.Errorf("malformed status line %q", m.line)
+	}
+	if m.status, err = strconv.Atoi(m.line[9:12]); err != nil {
+		return m, err
+	}
+	if m.fields, err = answerLines(in); err != nil {
+		return m, err
+	}
+	if m.status >= 200 {
+		if _, err := http.ParseTime(m.get("Date")); err != nil || m.count("Date") != 1 {
+			return m, fmt.Errorf("no or no valid Date: %w", err)
+		}
+	}
+	return m, m.readBody(in, method)
+}
+
+func (m *answerMessage) readBody(in *bufio.Reader, method string) error {
+	length, chunked := m.get("Content-Length"), m.get("Transfer-Encoding")
+	if m.count("Content-Length")+m.count("Transfer-Encoding") > 1 {
+		return fmt.Errorf("more than one framing field in %q", m.fields)
+	}
+	switch {
+	case m.status < 200 || m.status == 204:
+		// RFC 9110, section 8.6, and RFC 9112, section 6.1: neither field in a 1xx or 204.
+		if length+chunked != "" {
+			return fmt.Errorf("framing fields in a %d: %q", m.status, m.fields)
+		}
+		return nil
+	case m.status == 304 || method == "HEAD":
+		return nil
+	case chunked == "chunked":
+		return m.readChunks(in)
+	case chunked != "":
+		return fmt.Errorf("unknown transfer coding %q", chunked)
+	case length != "":
+		n, err := strconv.Atoi(length)
+		if err != nil {
+			return err
+		}
+		body := make([]byte, n)
+		read, err := io.ReadFull(in, body)
+		m.body = string(body[:read])
+		return err
+	}
+	body, err := io.ReadAll(in)
+	m.body = string(body)
+	return err
+}
+
+func (m *answerMessage) readChunks(in *bufio.Reader) error {
+	for {
+		line, err := answerLine(in)
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseUint(line, 16, 32)
+		if err != nil {
+			return err
+		}
+		if size == 0 {
+			m.trailer, err = answerLines(in)
+			return err
+		}
+		data := make([]byte, size)
+		if _, err := io.ReadFull(in, data); err != nil {
+			return err
+		}
+		m.body += string(data)
+		if end, err := answerLine(in); err != nil || end != "" {
+			return fmt.Errorf("%q, %v behind a chunk's data", end, err)
+		}
+	}
+}
+
+// answerWire turns a text in Go's line ends into what goes over the wire: "\n" is CRLF, "␊" a lone LF.
+func answerWire(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\r\n"), "␊", "\n")
+}
+
+// answerUndated replaces the server's dates, which must be valid ones, by "Date: D".
+func answerUndated(t *testing.T, wire string) string {
+	t.Helper()
+	var out strings.Builder
+	for line := range strings.SplitAfterSeq(wire, "\r\n") {
+		if date, ok := strings.CutPrefix(line, "Date: "); ok && date != "user\r\n" {
+			date = strings.TrimSuffix(date, "\r\n")
+			if at, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", date); err != nil || len(date) != 29 {
+				t.Errorf("Date %q at %v isn't an IMF-fixdate: %v", date, at, err)
+			}
+			line = "Date: D\r\n"
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+// answerWait returns what comes from a channel, and fails the test if nothing comes.
+func answerWait[T any](t *testing.T, from <-chan T, what string) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(answerTimeout):
+		t.Fatalf("timed out waiting for %s", what)
+	}
+	return value
+}
+
+// answerQuiet drops log records.
+var answerQuiet = slog.New(slog.DiscardHandler)
+
+// answerLog keeps log records, for tests of what is logged.
+type answerLog struct {
+	mu      sync.Mutex
+	records []string // guarded by mu
+}
+
+func (l *answerLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l *answerLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *answerLog) WithGroup(string) slog.Handler            { return l }
+
+func (l *answerLog) Handle(_ context.Context, record slog.Record) error {
+	var line strings.Builder
+	line.WriteString(record.Level.String() + " " + record.Message)
+	record.Attrs(func(a slog.Attr) bool {
+		line.WriteString(" " + a.Key + "=" + a.Value.String())
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, line.String())
+	return nil
+}
+
+func (l *answerLog) logger() *slog.Logger { return slog.New(l) }
+
+// all returns the records so far.
+func (l *answerLog) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.records)
+}
+
+// answerPoll waits until something is so.
+func answerPoll(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(answerTimeout); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// answerGoexit ends the handler's goroutine, as FailNow of a test does.
+func answerGoexit() { runtime.Goexit() }
+
+// answerRef is a body that is given away: it must never be changed.
+var answerRef = []byte("given away")
+
+// Whole exchanges, byte by byte. Requests and answers are written with "\n" for CRLF and "␊" for a lone LF.
+var answerExchanges = []struct {
+	name, rule string
+	handler    filo.Handler
+	request    string
+	want       string
+}{
+	{
+		name: "Text", rule: "text/plain in UTF-8",
+		handler: func(c *filo.Ctx) error { return c.Text(200, "Grüße") },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 7\n\nGrüße",
+	},
+	{
+		name: "Bytes", rule: "bytes with their type",
+		handler: func(c *filo.Ctx) error { return c.Bytes(201, "image/x", []byte{0, 1, 0xff}) },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 201 Created\nContent-Type: image/x\nServer: filo\nDate: D\nContent-Length: 3\n\n\x00\x01\xff",
+	},
+	{
+		name: "BytesRef", rule: "bytes that are given away, as often as wanted",
+		handler: func(c *filo.Ctx) error { return c.BytesRef(200, "text/x", answerRef) },
+		request: "GET / HTTP/1.1\nHost: a\n\nGET / HTTP/1.1\nHost: a\n\n",
+		want: strings.Repeat("HTTP/1.1 200 OK\nContent-Type: text/x\nServer: filo\nDate: D\n"+
+			"Content-Length: 10\n\ngiven away", 2),
+	},
+	{
+		name: "JSON", rule: "JSON with its type",
+		handler: func(c *filo.Ctx) error { return c.JSON(200, map[string]any{"a": []int{1, 2}, "b": "x"}) },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want: "HTTP/1.1 200 OK\nContent-Type: application/json\nServer: filo\nDate: D\nContent-Length: 20\n\n" +
+			`{"a":[1,2],"b":"x"}` + "␊",
+	},
+	{
+		name: "JSON that can't be encoded", rule: "an error, and the response stays as it was",
+		handler: func(c *filo.Ctx) error {
+			c.Text(200, "as it was")
+			if err := c.JSON(200, func() {}); err == nil {
+				return errors.New("no error")
+			}
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 9\n\nas it was",
+	},
+	{
+		name: "Redirect", rule: "a Location and no body",
+		handler: func(c *filo.Ctx) error { return c.Redirect(303, "/elsewhere?x=1") },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 303 See Other\nLocation: /elsewhere?x=1\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "Redirect with line breaks", rule: "CR, LF and NUL never reach the wire from any setter",
+		handler: func(c *filo.Ctx) error { return c.Redirect(303, "/x\r\nSet-Cookie: a=b\x00\r\n\r\nbody") },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 303 See Other\nLocation: /x  Set-Cookie: a=b     body\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "Redirect with a wrong status", rule: "a redirect has a status of 300 to 308",
+		handler: func(c *filo.Ctx) error {
+			if c.Redirect(200, "/") == nil || c.Redirect(309, "/") == nil {
+				return c.Text(200, "no error")
+			}
+			return c.NoContent()
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 204 No Content\nServer: filo\nDate: D\n\n",
+	},
+	{
+		name: "NoContent", rule: "a 204 has no body, no Content-Length and no Transfer-Encoding (RFC 9110, section 8.6)",
+		handler: func(c *filo.Ctx) error {
+			c.Text(200, "dropped")
+			c.Response.Header.Del("Content-Type")
+			c.Response.Header.Set("Content-Length", "7")
+			return c.NoContent()
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 204 No Content\nServer: filo\nDate: D\n\n",
+	},
+	{
+		name: "204 with a body", rule: "a 204 has no body (RFC 9110, section 15.3.5)",
+		handler: func(c *filo.Ctx) error { return c.Bytes(204, "text/x", []byte("dropped")) },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 204 No Content\nContent-Type: text/x\nServer: filo\nDate: D\n\n",
+	},
+	{
+		name: "304 with a body", rule: "a 304 has no body; without a Content-Length of the handler's it says nothing of one (RFC 9110, section 8.6)",
+		handler: func(c *filo.Ctx) error { return c.Bytes(304, "text/x", []byte("dropped")) },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 304 Not Modified\nContent-Type: text/x\nServer: filo\nDate: D\n\n",
+	},
+	{
+		name: "304 with a Content-Length", rule: "Content-Length in a 304 is that of the answer to a GET (RFC 9110, section 8.6)",
+		handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Length", "1234")
+			c.Response.SetStatus(304)
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 304 Not Modified\nServer: filo\nDate: D\nContent-Length: 1234\n\n",
+	},
+	{
+		name: "nothing", rule: "a handler that does nothing answers 200 with an empty body",
+		handler: func(c *filo.Ctx) error { return nil },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "HEAD", rule: "the same head as for GET, and no body (RFC 9110, section 9.3.2)",
+		handler: func(c *filo.Ctx) error { return c.Text(200, "hello") },
+		request: "HEAD / HTTP/1.1\nHost: a\n\nGET / HTTP/1.1\nHost: a\n\n",
+		want: "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 5\n\n" +
+			"HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 5\n\nhello",
+	},
+	{
+		name: "HEAD with a large body", rule: "no body (RFC 9110, section 9.3.2)",
+		handler: func(c *filo.Ctx) error { return c.Text(200, strings.Repeat("x", 100_000)) },
+		request: "HEAD / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 100000\n\n",
+	},
+	{
+		name: "HEAD with a Content-Length alone", rule: "a HEAD need not make the body: its length is the handler's word",
+		handler: func(c *filo.Ctx) error { c.Response.Header.Set("Content-Length", "1234"); return nil },
+		request: "HEAD / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 1234\n\n",
+	},
+	{
+		name: "HEAD with an error", rule: "no body in an error's answer either (RFC 9110, section 9.3.2)",
+		handler: func(c *filo.Ctx) error { return filo.Error(404, "x") },
+		request: "HEAD / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 404 Not Found\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 13\n\n",
+	},
+	{
+		name: "wrong Content-Length", rule: "the body's own length goes out, since another one would break the framing",
+		handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Length", "3")
+			return c.Bytes(200, "text/x", []byte("0123456789"))
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\nGET / HTTP/1.1\nHost: a\n\n",
+		want:    strings.Repeat("HTTP/1.1 200 OK\nContent-Type: text/x\nServer: filo\nDate: D\nContent-Length: 10\n\n0123456789", 2),
+	},
+	{
+		name: "invalid Content-Length", rule: "what is no length is none",
+		handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Length", "-5, 7")
+			return c.Bytes(200, "text/x", []byte("body"))
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nContent-Type: text/x\nServer: filo\nDate: D\nContent-Length: 4\n\nbody",
+	},
+	{
+		name: "framing fields of the handler's", rule: "a Transfer-Encoding that a handler sets is dropped; so are Keep-Alive and Trailer",
+		handler: func(c *filo.Ctx) error {
+			for _, name := range []string{"Transfer-Encoding", "transfer-encoding", "Keep-Alive", "Trailer", "CONTENT-LENGTH", "X-Kept"} {
+				c.Response.Header.Add(name, "chunked")
+			}
+			return c.Bytes(200, "text/x", []byte("body"))
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nX-Kept: chunked\nContent-Type: text/x\nServer: filo\nDate: D\nContent-Length: 4\n\nbody",
+	},
+	{
+		name: "Date and Server of the handler's", rule: "the handler's go before the server's own",
+		handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("date", "user")
+			c.Response.Header.Set("SERVER", "mine/1.0")
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\ndate: user\nSERVER: mine/1.0\nContent-Length: 0\n\n",
+	},
+	{
+		name: "order and case", rule: "kept in order and case as set",
+		handler: func(c *filo.Ctx) error {
+			h := &c.Response.Header
+			h.Set("X-b", "1")
+			h.Add("x-A", "2")
+			h.Add("X-B", "3")
+			h.Set("X-a", "4")
+			h.Add("X-Empty", "")
+			h.Add("not a token", "dropped")
+			h.Add("", "dropped")
+			h.Set("X-Padded", " \t v \t ")
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nX-b: 1\nX-a: 4\nX-B: 3\nX-Empty: \nX-Padded: v\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "close by header", rule: "Connection: close in Header closes the connection after the answer",
+		handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Connection", "foo, Close")
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\nGET /never HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\nConnection: close\n\n",
+	},
+	{
+		name: "close by SetClose", rule: "SetClose closes the connection after this answer, which says so",
+		handler: func(c *filo.Ctx) error { c.Response.SetClose(); return nil },
+		request: "GET / HTTP/1.1\nHost: a\n\nGET /never HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\nConnection: close\n\n",
+	},
+	{
+		name: "close by the client", rule: "a server that is asked to close must do so after the answer (RFC 9112, section 9.6)",
+		handler: func(c *filo.Ctx) error { return nil },
+		request: "GET / HTTP/1.1\nHost: a\nConnection: CLOSE\n\nGET /never HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\nConnection: close\n\n",
+	},
+	{
+		name: "Connection of the handler's", rule: "other options are the handler's",
+		handler: func(c *filo.Ctx) error { c.Response.Header.Set("Connection", "X-Hop"); return nil },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nConnection: X-Hop\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "HTTP/1.0", rule: "HTTP/1.0 closes after the answer, whose version is 1.1 all the same (RFC 9110, section 2.5)",
+		handler: func(c *filo.Ctx) error { return nil },
+		request: "GET / HTTP/1.0\n\nGET /never HTTP/1.0\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\nConnection: close\n\n",
+	},
+	{
+		name: "HTTP/1.0 with keep-alive", rule: "a server must confirm keep-alive to an HTTP/1.0 client (RFC 9112, appendix C.2.2)",
+		handler: func(c *filo.Ctx) error { return c.Text(200, c.Path()) },
+		request: "GET /1 HTTP/1.0\nConnection: keep-alive\n\nGET /2 HTTP/1.0\n\n",
+		want: "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 2\nConnection: keep-alive\n\n/1" +
+			"HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 2\nConnection: close\n\n/2",
+	},
+	{
+		name: "OPTIONS *", rule: "it asks about the server and not about what a handler has (RFC 9110, section 9.3.7)",
+		handler: func(c *filo.Ctx) error { return errors.New("the handler was called") },
+		request: "OPTIONS * HTTP/1.1\nHost: a\n\nOPTIONS * HTTP/1.1\nHost: a\nContent-Length: 4\n\nbodyOPTIONS * HTTP/1.0\n\n",
+		want: strings.Repeat("HTTP/1.1 204 No Content\nServer: filo\nDate: D\n\n", 2) +
+			"HTTP/1.1 204 No Content\nServer: filo\nDate: D\nConnection: close\n\n",
+	},
+	{
+		name: "OPTIONS of a path", rule: "is the handler's",
+		handler: func(c *filo.Ctx) error { c.Response.Header.Set("Allow", "GET"); return c.NoContent() },
+		request: "OPTIONS /x HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 204 No Content\nAllow: GET\nServer: filo\nDate: D\n\n",
+	},
+	{
+		name: "body piece by piece", rule: "Write appends to the body that was set before",
+		handler: func(c *filo.Ctx) error {
+			c.Response.SetBodyString("one ")
+			fmt.Fprintf(&c.Response, "two %d ", 3)
+			c.Response.WriteString("four ")
+			c.Response.SetBodyRef([]byte("ref "))
+			c.Response.Write([]byte("after"))
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 9\n\nref after",
+	},
+	{
+		name: "cookies", rule: "SetCookie adds a Set-Cookie field; an invalid cookie is an error and adds none",
+		handler: func(c *filo.Ctx) error {
+			c.Response.SetCookie(&filo.Cookie{Name: "a", Value: "1", Path: "/", HttpOnly: true})
+			c.Response.SetCookie(&filo.Cookie{Name: "b", Value: "2"})
+			if c.Response.SetCookie(&filo.Cookie{Name: "c", Value: "x;y"}) == nil {
+				return errors.New("no error")
+			}
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nSet-Cookie: a=1; Path=/; HttpOnly\nSet-Cookie: b=2\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "a refused request", rule: "the server's own errors have a Date, and the connection ends with them",
+		handler: func(c *filo.Ctx) error { return nil },
+		request: "GET / HTTP/1.1\n\nGET /never HTTP/1.1\nHost: a\n\n",
+		want: "HTTP/1.1 400 Bad Request\nServer: filo\nDate: D\nContent-Type: text/plain; charset=utf-8\nContent-Length: 26\n" +
+			"Connection: close\n\nBad Request: missing Host␊",
+	},
+	{
+		name: "an empty line behind the last request", rule: "an empty line in front of a request line is ignored (RFC 9112, section 2.2): nothing follows it here",
+		handler: func(c *filo.Ctx) error { return nil },
+		request: "GET / HTTP/1.1\nHost: a\n\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+}
+
+func TestExchanges(t *testing.T) {
+	for _, test := range answerExchanges {
+		t.Run(test.name, func(t *testing.T) {
+			answerEach(t, func() *filo.Server { return &filo.Server{Handler: test.handler, Logger: answerQuiet} }, func(t *testing.T, h *answerHost) {
+				got := answerUndated(t, h.raw(t, answerWire(test.request)))
+				if want := answerWire(test.want); got != want {
+					t.Errorf("%s:\n got %q\nwant %q", test.rule, got, want)
+				}
+			})
+		})
+	}
+}
+
+// RFC 9112, section 4: each status has its line.
+func TestStatusLines(t *testing.T) {
+	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		status, err := strconv.Atoi(c.Path()[1:])
+		c.Response.SetStatus(status)
+		return err
+	}})
+	c := h.connect(t)
+	for sent, want := range map[int]string{
+		200: "200 OK", 203: "203 Non-Authoritative Information", 299: "299 Status 299", 308: "308 Permanent Redirect",
+		413: "413 Content Too Large", 422: "422 Unprocessable Content", 451: "451 Unavailable For Legal Reasons",
+		511: "511 Network Authentication Required", 599: "599 Status 599",
+		600: "500 Internal Server Error", 199: "500 Internal Server Error", 101: "500 Internal Server Error",
+		100: "500 Internal Server Error", 0: "500 Internal Server Error", 1000: "500 Internal Server Error",
+	} {
+		c.send(t, fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", sent))
+		if m := c.receive(t, "GET"); m.line != "HTTP/1.1 "+want {
+			t.Errorf("SetStatus(%d): got %q, want %q", sent, m.line, want)
+		}
+	}
+}
+
+// Name is the Server field, of the server's own answers too; "-" sends none.
+func TestServerName(t *testing.T) {
+	for name, want := range map[string]string{"": "filo", "mine/1.0 (x)": "mine/1.0 (x)", "-": "", "two\r\nX-Lines: 1": "two  X-Lines: 1"} {
+		h := answerMemory(t, &filo.Server{Name: name, Handler: func(c *filo.Ctx) error { return nil }})
+		for _, request := range []string{answerGet, "GET / HTTP/1.1\r\n\r\n"} {
+			m, err := answerRead(bufio.NewReader(strings.NewReader(h.raw(t, request))), "GET")
+			if err != nil || m.get("Server") != want || m.count("Server") != len(want[:min(len(want), 1)]) {
+				t.Errorf("Name %q: got %q, %v, want %q", name, m.fields, err, want)
+			}
+		}
+	}
+}
+
+// The Date of an answer is that of the moment (RFC 9110, section 6.6.1), also when the server has rested.
+func TestDateIsCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *filo.Ctx) error { return nil })
+		for _, pause := range []time.Duration{0, time.Second, time.Minute, 24 * time.Hour, 300 * time.Millisecond} {
+			time.Sleep(pause)
+			m, err := answerRead(bufio.NewReader(strings.NewReader(s.Raw(t, answerGet))), "GET")
+			if err != nil {
+				t.Fatal(err)
+			}
+			date, err := http.ParseTime(m.get("Date"))
+			if off := time.Since(date); err != nil || off < 0 || off > 1200*time.Millisecond {
+				t.Errorf("Date %q, %v, %v from now", m.get("Date"), err, off)
+			}
+		}
+	})
+}
+
+// Pipelined requests are answered in order, whatever they are and however they are cut (RFC 9112, section 9.3.2).
+func TestPipelining(t *testing.T) {
+	const count = 400
+	var all strings.Builder
+	for i := range count {
+		switch i % 5 {
+		case 0, 1:
+			fmt.Fprintf(&all, "GET /%d HTTP/1.1\r\nHost: a\r\nPad: %s\r\n\r\n", i, strings.Repeat("x", i*7%900))
+		case 2:
+			fmt.Fprintf(&all, "POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", i, i*31, strings.Repeat("b", i*31))
+		case 3:
+			fmt.Fprintf(&all, "HEAD /%d HTTP/1.1\r\nHost: a\r\n\r\n", i)
+		case 4: // its body isn't read by the handler
+			fmt.Fprintf(&all, "PUT /%d HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", i, i+1, strings.Repeat("c", i+1))
+		}
+	}
+	for _, piece := range []int{1 << 20, 4096, 1000, 61} {
+		t.Run(fmt.Sprint(piece), func(t *testing.T) {
+			answerEach(t, func() *filo.Server {
+				return &filo.Server{Handler: func(c *filo.Ctx) error {
+					if c.Method() == "POST" {
+						body, err := c.Body()
+						if err != nil {
+							return err
+						}
+						return c.Text(200, fmt.Sprint(c.Path(), " ", strings.Count(string(body), "b")))
+					}
+					return c.Text(200, c.Path())
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				c := h.connect(t)
+				go func() {
+					for rest := all.String(); rest != ""; {
+						n := min(piece, len(rest))
+						if _, err := io.WriteString(c, rest[:n]); err != nil {
+							return
+						}
+						rest = rest[n:]
+					}
+					c.CloseWrite()
+				}()
+				for i := range count {
+					method := []string{"GET", "GET", "POST", "HEAD", "PUT"}[i%5]
+					want := fmt.Sprint("/", i)
+					if method == "POST" {
+						want += fmt.Sprint(" ", i*31)
+					} else if method == "HEAD" {
+						want = ""
+					}
+					if m := c.receive(t, method); m.status != 200 || m.body != want {
+						t.Fatalf("answer %d: got %d %q, want %q", i, m.status, m.body, want)
+					}
+				}
+				c.wantEnd(t)
+			})
+		})
+	}
+}
+
+// Large bodies of every kind arrive whole, and the connection goes on behind them.
+func TestLargeAnswers(t *testing.T) {
+	large := strings.Repeat("0123456789abcdef", 200_000)
+	for name, answer := range map[string]filo.Handler{
+		"Text":          func(c *filo.Ctx) error { return c.Text(200, large) },
+		"Bytes":         func(c *filo.Ctx) error { return c.Bytes(200, "text/x", []byte(large)) },
+		"BytesRef":      func(c *filo.Ctx) error { return c.BytesRef(200, "text/x", []byte(large)) },
+		"Write":         func(c *filo.Ctx) error { _, err := c.Response.WriteString(large); return err },
+		"Stream":        func(c *filo.Ctx) error { _, err := c.Stream().WriteString(large); return err },
+		"SetBodyStream": func(c *filo.Ctx) error { c.Response.SetBodyStream(strings.NewReader(large), -1); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			answerEach(t, func() *filo.Server { return &filo.Server{Handler: answer} }, func(t *testing.T, h *answerHost) {
+				c := h.connect(t)
+				for range 2 {
+					c.send(t, answerGet)
+					if m := c.receive(t, "GET"); m.body != large {
+						t.Errorf("%d bytes came, want %d", len(m.body), len(large))
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestFile(t *testing.T) {
+	directory := t.TempDir()
+	modified := time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
+	large := strings.Repeat("0123456789abcdef", 100_000)
+	for name, content := range map[string]string{"small.txt": "small", "large.html": large, "empty.json": "", "unknown.filotype": "x"} {
+		path := filepath.Join(directory, name)
+		if err := errors.Join(os.WriteFile(path, []byte(content), 0o644), os.Chtimes(path, modified, modified)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("small.txt", filepath.Join(directory, "link.txt")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		path, method string
+		status       int
+		contentType  string
+		body         string
+	}{
+		{"small.txt", "GET", 200, "text/plain; charset=utf-8", "small"},
+		{"large.html", "GET", 200, "text/html; charset=utf-8", large},
+		{"empty.json", "GET", 200, "application/json", ""},
+		{"unknown.filotype", "GET", 200, "application/octet-stream", "x"},
+		{"link.txt", "GET", 200, "text/plain; charset=utf-8", "small"},
+		{"small.txt", "HEAD", 200, "text/plain; charset=utf-8", ""},
+		{"large.html", "HEAD", 200, "text/html; charset=utf-8", ""},
+		{"missing", "GET", 404, "", ""},
+		{"", "GET", 404, "", ""}, // the directory
+		{"small.txt/below", "GET", 404, "", ""},
+		{strings.Repeat("x", 300), "GET", 404, "", ""},
+		{"fifo", "GET", 404, "", ""},
+	} {
+		if test.path == "fifo" {
+			if err := exec.Command("mkfifo", filepath.Join(directory, "fifo")).Run(); err != nil {
+				t.Logf("no FIFO: %v", err)
+				continue
+			}
+		}
+		t.Run(test.method+" "+test.path[:min(len(test.path), 20)], func(t *testing.T) {
+			answerEach(t, func() *filo.Server {
+				return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+					return c.File(filepath.Join(directory, test.path))
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				c := h.connect(t)
+				for range 2 {
+					c.send(t, test.method+" / HTTP/1.1\r\nHost: a\r\n\r\n")
+					m := c.receive(t, test.method)
+					if m.status != test.status {
+						t.Fatalf("got %d %q, want %d", m.status, m.body, test.status)
+					}
+					if test.status != 200 {
+						continue
+					}
+					if m.body != test.body || m.get("Content-Type") != test.contentType || m.get("Last-Modified") != modified.Format(http.TimeFormat) {
+						t.Errorf("got %d bytes and %q, want %d", len(m.body), m.fields, len(test.body))
+					}
+					if test.method == "HEAD" && m.get("Content-Length") == "" || m.get("Transfer-Encoding") != "" {
+						t.Errorf("fields %q, want the file's length", m.fields)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The handler's Content-Type stays, and its status.
+func TestFileWithItsOwnType(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.txt")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := answerRequest(t, func(c *filo.Ctx) error {
+		c.Response.Header.Set("Content-Type", "text/own")
+		c.Response.SetStatus(203)
+		return c.File(path)
+	}, answerGet)
+	if m.status != 203 || m.get("Content-Type") != "text/own" || m.body != "x" {
+		t.Errorf("got %d %q %q", m.status, m.fields, m.body)
+	}
+}
+
+// A file that may not be read is a 403.
+func TestFileForbidden(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.txt")
+	if err := os.WriteFile(path, []byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if file, err := os.Open(path); err == nil {
+		file.Close()
+		t.Skip("every file may be read here: TestFileErrors has the mapping")
+	}
+	if m := answerRequest(t, func(c *filo.Ctx) error { return c.File(path) }, answerGet); m.status != 403 {
+		t.Errorf("got %d, want 403", m.status)
+	}
+}
+
+// A file that becomes shorter while it is sent can't be sent whole: the answer is broken off, by sendfile and by
+// copying alike.
+func TestFileShrinks(t *testing.T) {
+	for _, size := range []int64{20_000, 40 << 20} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			answerEach(t, func() *filo.Server {
+				path := filepath.Join(t.TempDir(), "f.txt")
+				return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+					// Sparse: it takes no space.
+					if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, size)); err != nil {
+						return err
+					}
+					if err := c.File(path); err != nil {
+						return err
+					}
+					return os.Truncate(path, size/2)
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				c := h.connect(t)
+				c.send(t, answerGet)
+				m, err := answerRead(c.in, "GET")
+				if m.status != 200 || err == nil || int64(len(m.body)) > size/2 || m.get("Content-Length") != fmt.Sprint(size) {
+					t.Errorf("got %d with %d bytes, %v, want an answer that is broken off", m.status, len(m.body), err)
+				}
+			})
+		})
+	}
+}
+
+// A client that leaves while a file is sent to it is no error of the server's, and the file is closed.
+func TestFileToAClientThatIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.txt")
+	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, 1<<30)); err != nil {
+		t.Fatal(err)
+	}
+	log := &answerLog{}
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error { return c.File(path) }}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, answerGet)
+		c.in.ReadByte()
+		c.Close()
+		answerPoll(t, "the connection to end", func() bool { return h.config.Stats().ConnsOpen == 0 })
+	})
+	if records := log.all(); len(records) > 0 {
+		t.Errorf("logged %q", records)
+	}
+}

@@ -1,0 +1,464 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+var errAnswerSecret = errors.New("secret: password=hunter2")
+
+// A handler's error is answered with its status; what isn't meant for the client doesn't reach it.
+func TestErrorStatus(t *testing.T) {
+	for _, test := range []struct {
+		rule string
+		err  error
+		want string
+	}{
+		{"an HTTPError gives its status, and its detail is shown", filo.Error(404, "no such file"), "404 Not Found: no such file\n"},
+		{"without a detail the status says it all", filo.Error(404, ""), "404 Not Found\n"},
+		{"a wrapped HTTPError counts", fmt.Errorf("opening: %w", filo.Error(409, "in use")), "409 Conflict: in use\n"},
+		{"one of joined errors counts", errors.Join(errAnswerSecret, filo.Error(410, "")), "410 Gone\n"},
+		{"other errors are a 500, and their text isn't shown", errAnswerSecret, "500 Internal Server Error\n"},
+		{"the cause is never shown", &filo.HTTPError{Status: 502, Detail: "upstream", Err: errAnswerSecret}, "502 Bad Gateway: upstream\n"},
+		{"a status that isn't an error's is a 500", filo.Error(200, "secret"), "500 Internal Server Error\n"},
+		{"a status that isn't an error's is a 500", filo.Error(302, "secret"), "500 Internal Server Error\n"},
+		{"a status that isn't one is a 500", filo.Error(0, "secret"), "500 Internal Server Error\n"},
+		{"a status that isn't one is a 500", filo.Error(600, "secret"), "500 Internal Server Error\n"},
+		{"a status without a name", filo.Error(499, ""), "499 Status 499\n"},
+		{"a panic is a 500, and its text isn't shown", errAnswerPanic("secret"), "500 Internal Server Error\n"},
+		{"a panic with an error is a 500", errAnswerPanicError{errAnswerSecret}, "500 Internal Server Error\n"},
+		{"panic(nil) is a panic", errAnswerPanicNil{}, "500 Internal Server Error\n"},
+	} {
+		m := answerRequest(t, func(c *filo.Ctx) error {
+			c.Response.SetStatus(202)
+			c.Response.WriteString("begun")
+			switch err := test.err.(type) {
+			case errAnswerPanic:
+				panic(string(err))
+			case errAnswerPanicError:
+				panic(err.error)
+			case errAnswerPanicNil:
+				panic(nil)
+			}
+			return test.err
+		}, answerGet)
+		if got := fmt.Sprint(m.status, " ", m.body); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.rule, got, test.want)
+		}
+		if m.get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s: Content-Type %q", test.rule, m.get("Content-Type"))
+		}
+	}
+}
+
+// What test.err is for a handler that panics.
+type (
+	errAnswerPanic      string
+	errAnswerPanicError struct{ error }
+	errAnswerPanicNil   struct{}
+)
+
+func (e errAnswerPanic) Error() string  { return string(e) }
+func (errAnswerPanicNil) Error() string { return "nil" }
+
+// "What was in the response before is dropped, but header fields that the handler set stay, except those that describe
+// the body."
+func TestErrorKeepsFields(t *testing.T) {
+	m := answerRequest(t, func(c *filo.Ctx) error {
+		for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Range", "ETag", "Last-Modified", "X-Kept", "Set-Cookie", "Retry-After"} {
+			c.Response.Header.Set(name, "7")
+		}
+		c.Response.SetBodyString("dropped")
+		return filo.Error(503, "later")
+	}, answerGet)
+	for _, name := range []string{"X-Kept", "Set-Cookie", "Retry-After"} {
+		if m.get(name) != "7" {
+			t.Errorf("%s is %q, want the handler's", name, m.get(name))
+		}
+	}
+	for _, name := range []string{"Content-Encoding", "Content-Range", "ETag", "Last-Modified"} {
+		if m.count(name) != 0 {
+			t.Errorf("%s describes a body that isn't sent", name)
+		}
+	}
+	if m.body != "Service Unavailable: later\n" {
+		t.Errorf("body %q", m.body)
+	}
+}
+
+// RFC 9457, section 3: problem details for clients that prefer JSON. RFC 9110, section 12.5.1: which that is.
+func TestErrorByAccept(t *testing.T) {
+	for _, test := range []struct {
+		accept string
+		json   bool
+	}{
+		{"", false},
+		{"*/*", false},
+		{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false},
+		{"application/json", true},
+		{"application/problem+json", true},
+		{"Application/JSON", true},
+		{"application/*", true},
+		{"text/plain", false},
+		{"application/json;q=0.9, text/plain;q=0.8", true},
+		{"application/json;q=0.8, text/plain;q=0.9", false},
+		{"application/json; q=0.8 , text/plain ; q=0.9", false},
+		{"text/*;q=0.5, */*;q=0.8", true},
+		{"application/json, */*", false},
+		{"application/json, */*;q=0.1", true},
+		{"application/json;q=0, */*", false},
+		{"text/plain;q=0, */*", true},
+		{"text/plain;q=0, */*;q=0", false},
+		{"application/json;q=high", false},
+		{"application/json;q=2", false},
+		{"application/json;q=-1", false},
+		{"application/json;q=NaN", false},
+		{"application/json;version=1;q=0.5", true},
+		{"image/png", false},
+		{",,;;,application/json,,", true},
+		{"application/jsonx, json, application", false},
+	} {
+		m := answerRequest(t, func(c *filo.Ctx) error { return filo.Error(404, "gone") },
+			"GET / HTTP/1.1\r\nHost: a\r\nAccept: "+test.accept+"\r\n\r\n")
+		want, wantType := "Not Found: gone\n", "text/plain; charset=utf-8"
+		if test.json {
+			want, wantType = `{"detail":"gone","status":404,"title":"Not Found"}`+"\n", "application/problem+json"
+		}
+		if m.body != want || m.get("Content-Type") != wantType || m.status != 404 {
+			t.Errorf("Accept %q: got %d %q %q, want %q", test.accept, m.status, m.get("Content-Type"), m.body, want)
+		}
+	}
+	m := answerRequest(t, func(c *filo.Ctx) error { return filo.Error(404, "") },
+		"GET / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\nAccept: application/json\r\n\r\n")
+	if m.get("Content-Type") != "application/problem+json" {
+		t.Errorf("two Accept fields are one list (RFC 9110, section 5.3): got %q", m.get("Content-Type"))
+	}
+}
+
+// RFC 9457, section 3.1 and 3.2: the members.
+func TestProblemDetails(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"all", &filo.HTTPError{Status: 403, Detail: "Your balance is 30", Type: "https://example.com/credit", Title: "No credit",
+			Instance: "/account/1", Extensions: map[string]any{"balance": 30}, Err: errAnswerSecret},
+			`{"balance":30,"detail":"Your balance is 30","instance":"/account/1","status":403,"title":"No credit","type":"https://example.com/credit"}`},
+		{"none", filo.Error(418, ""), `{"status":418,"title":"Status 418"}`},
+		{"an extension can't take a member's name", &filo.HTTPError{Status: 403, Detail: "d", Extensions: map[string]any{"status": 200, "title": "x", "detail": "y"}},
+			`{"detail":"d","status":403,"title":"Forbidden"}`},
+		{"not an HTTPError", errAnswerSecret, `{"status":500,"title":"Internal Server Error"}`},
+	} {
+		m := answerRequest(t, func(c *filo.Ctx) error { return test.err }, "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n")
+		if m.body != test.want+"\n" || !json.Valid([]byte(m.body)) {
+			t.Errorf("%s: got %s, want %s", test.name, m.body, test.want)
+		}
+	}
+	// What can't be encoded is no reason for no answer.
+	m := answerRequest(t, func(c *filo.Ctx) error {
+		return &filo.HTTPError{Status: 403, Detail: "d", Extensions: map[string]any{"f": func() {}}}
+	}, "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n")
+	if m.status != 403 || m.body != "Forbidden: d\n" {
+		t.Errorf("got %d %q", m.status, m.body)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	cause := errors.New("cause")
+	err := &filo.HTTPError{Status: 404, Detail: "no such file", Err: cause}
+	if got := err.Error(); got != "404 Not Found: no such file: cause" || !errors.Is(err, cause) {
+		t.Errorf("got %q", got)
+	}
+	if got := filo.Error(404, "").Error(); got != "404 Not Found" {
+		t.Errorf("got %q", got)
+	}
+	panicked := &filo.PanicError{Value: cause}
+	if got := panicked.Error(); got != "panic in handler: cause" || !errors.Is(panicked, cause) {
+		t.Errorf("got %q", got)
+	}
+	if (&filo.PanicError{Value: 1}).Unwrap() != nil {
+		t.Error("a value that is no error was unwrapped")
+	}
+}
+
+// An ErrorHandler has the whole Ctx: whatever it answers with is the answer.
+func TestErrorHandler(t *testing.T) {
+	long := strings.Repeat("0123456789", 2000)
+	for _, test := range []struct {
+		name   string
+		answer func(c *filo.Ctx)
+		want   string
+	}{
+		{"Text", func(c *filo.Ctx) { c.Text(418, "tea") }, "418 tea"},
+		{"JSON", func(c *filo.Ctx) { c.JSON(418, "tea") }, "418 \"tea\"\n"},
+		{"nothing", func(c *filo.Ctx) {}, "200 handler's"},
+		{"Stream", func(c *filo.Ctx) { c.Stream().WriteString("tea") }, "200 tea"},
+		{"Stream with Flush", func(c *filo.Ctx) { c.Stream().WriteString("tea"); c.Stream().Flush() }, "200 tea"},
+		{"large Stream", func(c *filo.Ctx) { c.Stream().WriteString(long) }, "200 " + long},
+		{"SetBodyStream", func(c *filo.Ctx) { c.Response.SetBodyStream(strings.NewReader(long), -1) }, "200 " + long},
+		{"the default one", func(c *filo.Ctx) { filo.DefaultErrorHandler(c, filo.Error(409, "d")) }, "409 Conflict: d\n"},
+		{"panic", func(c *filo.Ctx) { panic("no") }, "500 Internal Server Error\n"},
+		{"panic with a stream begun", func(c *filo.Ctx) { c.Stream().WriteString("begun"); panic("no") }, "500 Internal Server Error\n"},
+	} {
+		for name, fail := range map[string]func(c *filo.Ctx) error{
+			"error":           func(c *filo.Ctx) error { c.Response.SetBodyString("handler's"); return errAnswerSecret },
+			"panic":           func(c *filo.Ctx) error { c.Response.SetBodyString("handler's"); panic(errAnswerSecret) },
+			"stream not sent": func(c *filo.Ctx) error { c.Stream().WriteString("dropped"); return errAnswerSecret },
+		} {
+			if test.name == "nothing" && name == "stream not sent" {
+				continue // what that answers with is nobody's promise
+			}
+			t.Run(test.name+"/"+name, func(t *testing.T) {
+				var got error
+				h := answerMemory(t, &filo.Server{Handler: fail, Logger: answerQuiet, ErrorHandler: func(c *filo.Ctx, err error) {
+					got = err
+					test.answer(c)
+				}})
+				c := h.connect(t)
+				for range 2 { // the connection goes on
+					c.send(t, answerGet)
+					m := c.receive(t, "GET")
+					if answer := fmt.Sprint(m.status, " ", m.body); answer != test.want {
+						t.Errorf("got %.60q, want %.60q", answer, test.want)
+					}
+				}
+				var panicError *filo.PanicError
+				if !errors.Is(got, errAnswerSecret) || errors.As(got, &panicError) != (name == "panic") {
+					t.Errorf("the ErrorHandler got a %T: %v", got, got)
+				}
+				if panicError != nil && !bytes.Contains(panicError.Stack, []byte("errors_test.go")) {
+					t.Errorf("the stack doesn't show where the panic was: %s", panicError.Stack)
+				}
+			})
+		}
+	}
+}
+
+// An ErrorHandler that fails when its head is on its way: the answer is broken off, without a second head in it.
+func TestErrorHandlerPanicsAfterItsHead(t *testing.T) {
+	h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error { return errAnswerSecret },
+		ErrorHandler: func(c *filo.Ctx, err error) {
+			c.Stream().WriteString("tea")
+			c.Stream().Flush()
+			panic("no")
+		}})
+	c := h.connect(t)
+	c.send(t, answerGet)
+	all, err := io.ReadAll(c)
+	if err != nil || strings.Count(string(all), "HTTP/1.1 ") != 1 || !strings.HasSuffix(string(all), "\r\n\r\n3\r\ntea\r\n") {
+		t.Errorf("got %q, %v, want a head, a chunk and the end", all, err)
+	}
+}
+
+// ErrAbort, returned or panicked, wrapped or not, "closes the connection without an answer and without a log record".
+func TestAbort(t *testing.T) {
+	for name, fail := range map[string]func(c *filo.Ctx) error{
+		"returned":         func(c *filo.Ctx) error { return filo.ErrAbort },
+		"wrapped":          func(c *filo.Ctx) error { return fmt.Errorf("x: %w", filo.ErrAbort) },
+		"panicked":         func(c *filo.Ctx) error { panic(filo.ErrAbort) },
+		"panicked wrapped": func(c *filo.Ctx) error { panic(fmt.Errorf("x: %w", filo.ErrAbort)) },
+		"with an answer":   func(c *filo.Ctx) error { c.Text(200, "dropped"); return filo.ErrAbort },
+		"with a stream":    func(c *filo.Ctx) error { c.Stream().WriteString("dropped"); return filo.ErrAbort },
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &answerLog{}
+			answerEach(t, func() *filo.Server {
+				return &filo.Server{Handler: fail, Logger: log.logger(), ErrorHandler: func(*filo.Ctx, error) {
+					t.Error("the ErrorHandler was called")
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				c := h.connect(t)
+				c.send(t, answerGet)
+				if all, _ := io.ReadAll(c); len(all) > 0 { // the end may be a reset
+					t.Errorf("got %q", all)
+				}
+			})
+			if records := log.all(); len(records) > 0 {
+				t.Errorf("logged %q", records)
+			}
+		})
+	}
+}
+
+// "A panic is a 500 and a log record with its stack, never the end of the process": the worker, its connection and the
+// others go on. What a handler ends with Goexit ends with its goroutine: 500, and the connection closes.
+func TestPanicsAndGoexit(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		fail   func()
+		goesOn bool
+		record string
+	}{
+		{"panic", func() { panic("boom") }, true, "panic in handler value=boom method=GET path=/fail"},
+		{"panic with a runtime error", func() { var m map[string]int; m["x"] = 1 }, true, "panic in handler value=assignment to entry in nil map"},
+		{"Goexit", answerGoexit, false, "the handler ended its goroutine method=GET path=/fail"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			log := &answerLog{}
+			answerEach(t, func() *filo.Server {
+				return &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+					if c.Path() == "/fail" {
+						test.fail()
+					}
+					return c.Text(200, "fine")
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				other := h.connect(t)
+				other.send(t, answerGet)
+				other.receive(t, "GET")
+				for range 3 {
+					c := h.connect(t)
+					c.send(t, "GET /fail HTTP/1.1\r\nHost: a\r\n\r\n")
+					m := c.receive(t, "GET")
+					if m.status != 500 || m.body != "Internal Server Error\n" || (m.get("Connection") == "close") == test.goesOn {
+						t.Errorf("got %d %q, Connection %q", m.status, m.body, m.get("Connection"))
+					}
+					if test.goesOn {
+						c.send(t, answerGet)
+						c.receive(t, "GET")
+						c.Close()
+						continue
+					}
+					c.wantEnd(t)
+				}
+				other.send(t, answerGet)
+				if m := other.receive(t, "GET"); m.body != "fine" {
+					t.Errorf("the other connection got %q", m.body)
+				}
+				other.Close()
+				answerPoll(t, "the books to be right", func() bool {
+					stats := h.config.Stats()
+					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 &&
+						stats.WorkersSpawned-stats.WorkersRetired == uint64(stats.WorkersReady)
+				})
+				if stats := h.config.Stats(); stats.Requests[5] != 3 {
+					t.Errorf("%d answers of class 5, want 3", stats.Requests[5])
+				}
+			})
+			records := log.all()
+			if len(records) != 6 || !strings.Contains(records[0], test.record) {
+				t.Errorf("logged %q, want one record for each, with %q", records, test.record)
+			}
+			if strings.HasPrefix(test.name, "panic") && !strings.Contains(records[0], "errors_test.go") {
+				t.Errorf("the record has no stack: %q", records[0])
+			}
+		})
+	}
+}
+
+// With Goexit answered, what the client had sent before doesn't make the close a reset that destroys the answer.
+func TestGoexitWithABodyOnItsWay(t *testing.T) {
+	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error { answerGoexit(); return nil }})
+	for range 10 {
+		c := h.connect(t)
+		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n")
+		if _, err := io.WriteString(c, strings.Repeat("x", 200_000)); err != nil {
+			t.Errorf("sending the body: %v", err)
+		}
+		if m := c.receive(t, "POST"); m.status != 500 {
+			t.Errorf("got %d", m.status)
+		}
+		c.wantEnd(t)
+	}
+}
+
+// What is logged: the server's own failures always, what clients do wrong only with LogAllErrors; and never twice.
+func TestErrorsLogged(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		all  bool
+		want string // of the only record, "" for none
+	}{
+		{errAnswerSecret, false, "ERROR handler failed error=" + errAnswerSecret.Error() + " status=500"},
+		{&filo.HTTPError{Status: 503, Err: errAnswerSecret}, false, "ERROR handler failed error=503 Service Unavailable: " + errAnswerSecret.Error()},
+		{filo.Error(404, "x"), false, ""},
+		{filo.Error(404, "x"), true, "handler failed error=404 Not Found: x"},
+	} {
+		log := &answerLog{}
+		h := answerMemory(t, &filo.Server{Logger: log.logger(), LogAllErrors: test.all, Handler: func(c *filo.Ctx) error { return test.err }})
+		c := h.connect(t)
+		c.send(t, answerGet)
+		c.receive(t, "GET")
+		records := log.all()
+		if test.want == "" && len(records) > 0 || test.want != "" && (len(records) != 1 || !strings.Contains(records[0], test.want)) {
+			t.Errorf("%v: logged %q, want %q", test.err, records, test.want)
+		}
+	}
+}
+
+// An ErrorHandler knows the errors of its program: one that it answers with 404 is no failure of the server's, and one
+// that it answers with 503 is.
+func TestErrorsLoggedByTheirAnswer(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		status int
+		logged bool
+	}{
+		{fs.ErrNotExist, 404, false},
+		{fs.ErrNotExist, 503, true},
+		{filo.Error(404, ""), 503, true},
+		{filo.Error(503, ""), 404, false},
+	} {
+		log := &answerLog{}
+		h := answerMemory(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error { return test.err },
+			ErrorHandler: func(c *filo.Ctx, err error) { c.Text(test.status, "mapped") }})
+		c := h.connect(t)
+		c.send(t, answerGet)
+		if m := c.receive(t, "GET"); m.status != test.status {
+			t.Errorf("got %d, want %d", m.status, test.status)
+		}
+		if records := log.all(); (len(records) == 1) != test.logged || len(records) > 1 {
+			t.Errorf("%v answered with %d: logged %q", test.err, test.status, records)
+		}
+	}
+}
+
+// A client that leaves is no failure of the server's, in whatever form its handler passes that on.
+func TestErrorsOfAClientThatIsGone(t *testing.T) {
+	const body = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nbegun"
+	wait := func(c *filo.Ctx) context.Context {
+		ctx := c.Context()
+		<-ctx.Done()
+		return ctx
+	}
+	for _, test := range []struct {
+		name, request string
+		handler       filo.Handler
+		logged        bool
+	}{
+		{"its cause", answerGet, func(c *filo.Ctx) error { return context.Cause(wait(c)) }, false},
+		{"context.Canceled, as calls with the context return it", answerGet, func(c *filo.Ctx) error { return fmt.Errorf("query: %w", wait(c).Err()) }, false},
+		{"the body's error", body, func(c *filo.Ctx) error { _, err := c.Body(); return err }, false},
+		{"the reader's error", body, func(c *filo.Ctx) error { _, err := io.ReadAll(c.BodyReader()); return err }, false},
+		{"context.Canceled of something else", answerGet, func(c *filo.Ctx) error { return context.Canceled }, true},
+		{"an error of its own", answerGet, func(c *filo.Ctx) error { wait(c); return errAnswerSecret }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &answerLog{}
+				s := servertest.NewServer(t, &filo.Server{Logger: log.logger(), Handler: test.handler})
+				c := s.Dial(t)
+				io.WriteString(c, test.request)
+				time.Sleep(time.Second)
+				c.Reset()
+				synctest.Wait()
+				if records := log.all(); (len(records) > 0) != test.logged {
+					t.Errorf("logged %q", records)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,448 @@
+package filo_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// answerEcho speaks another protocol on a connection that was taken over: it echoes what comes until the end.
+func answerEcho(conn net.Conn, buffered []byte) {
+	defer conn.Close()
+	conn.Write(buffered)
+	io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
+}
+
+// Hijack hands over everything that came behind the head: a body that nobody has read, and more.
+func TestHijackBuffered(t *testing.T) {
+	for _, test := range []struct {
+		name, request string
+		before        func(c *filo.Ctx)
+		want          string
+	}{
+		{"nothing", answerGet, nil, ""},
+		{"bytes of another protocol", answerGet + "\x00\xffbinary", nil, "\x00\xffbinary"},
+		{"a pipelined request", answerGet + answerGet, nil, answerGet},
+		{"a body that wasn't read", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyrest", nil, "bodyrest"},
+		{"a body that was read", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyrest", func(c *filo.Ctx) { c.Body() }, "rest"},
+		{"a body that was read in part", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyrest",
+			func(c *filo.Ctx) { c.BodyReader().Read(make([]byte, 3)) }, "yrest"},
+		{"a chunked body that wasn't read", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", nil, "4\r\nbody\r\n0\r\n\r\n"},
+		{"read by the context's watch", answerGet + "more", func(c *filo.Ctx) { c.Context() }, "more"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answerEach(t, func() *filo.Server {
+				return &filo.Server{Handler: func(c *filo.Ctx) error {
+					if test.before != nil {
+						test.before(c)
+					}
+					conn, buffered, err := c.Hijack()
+					if err != nil {
+						return err
+					}
+					answerEcho(conn, buffered)
+					return errors.New("dropped, like all that the handler answers now")
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				if got := h.raw(t, test.request); got != test.want {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A hijacked connection is a connection like any other: the one that was accepted, without deadlines, and it belongs to
+// the handler alone.
+func TestHijackGivesTheConnection(t *testing.T) {
+	conns := make(chan net.Conn, 1)
+	h := answerSocket(t, &filo.Server{ReadTimeout: 20 * time.Millisecond, WriteTimeout: 20 * time.Millisecond,
+		IdleTimeout: 20 * time.Millisecond, ReadHeaderTimeout: 20 * time.Millisecond,
+		Handler: func(c *filo.Ctx) error {
+			conn, buffered, err := c.Hijack()
+			if err != nil || len(buffered) > 0 {
+				t.Errorf("Hijack: %q, %v", buffered, err)
+			}
+			conns <- conn
+			return nil // another goroutine uses it from here on
+		}})
+	c := h.connect(t)
+	c.send(t, answerGet)
+	conn := answerWait(t, conns, "the handler")
+	defer conn.Close()
+	if _, ok := conn.(*net.TCPConn); !ok {
+		t.Errorf("got a %T, want the *net.TCPConn that was accepted", conn)
+	}
+	answerPoll(t, "the server to forget the connection", func() bool {
+		stats := h.config.Stats()
+		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
+	})
+	// The server's worker is on to others, and its time-outs have nothing to do with this connection.
+	for range 3 {
+		other := h.connect(t)
+		other.send(t, answerGet)
+		answerWait(t, conns, "another handler").Close()
+		time.Sleep(15 * time.Millisecond) // longer in all than the time-outs that mustn't count
+	}
+	for _, text := range []string{"one", "two"} {
+		c.send(t, text)
+		got := make([]byte, len(text))
+		if _, err := io.ReadFull(conn, got); err != nil || string(got) != text {
+			t.Errorf("got %q, %v, want %q", got, err, text)
+		}
+		if _, err := conn.Write(got); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(c.in, got); err != nil || string(got) != text {
+			t.Errorf("the client got %q, %v, want %q", got, err, text)
+		}
+	}
+}
+
+// "Hijacked connections are not waited for", and Close doesn't end them.
+func TestHijackAndShutdown(t *testing.T) {
+	for name, stop := range map[string]func(s *filo.Server) error{
+		"Shutdown": func(s *filo.Server) error {
+			ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+			defer cancel()
+			return s.Shutdown(ctx)
+		},
+		"Close": (*filo.Server).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			answerEach(t, func() *filo.Server {
+				return &filo.Server{Handler: func(c *filo.Ctx) error {
+					conn, buffered, err := c.Hijack()
+					go answerEcho(conn, buffered)
+					return err
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				c := h.connect(t)
+				c.send(t, answerGet+"x")
+				if b, err := c.in.ReadByte(); err != nil || b != 'x' {
+					t.Fatalf("got %q, %v", b, err)
+				}
+				if err := stop(h.config); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				c.send(t, "y")
+				if b, err := c.in.ReadByte(); err != nil || b != 'y' {
+					t.Errorf("after %s: got %q, %v, want the echo", name, b, err)
+				}
+				c.Close()
+			})
+		})
+	}
+}
+
+// Under TLS the handler gets the *tls.Conn, and what the server had read of the next record.
+func TestHijackTLS(t *testing.T) {
+	certificates := httptest.NewUnstartedServer(nil)
+	certificates.StartTLS()
+	defer certificates.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answerServeOn(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+		if c.TLS() == nil || c.Request.URI().Scheme() != "https" {
+			t.Errorf("TLS %v, scheme %s", c.TLS(), c.Request.URI().Scheme())
+		}
+		c.Context() // the watch's wake-up mustn't cost the TLS state
+		conn, buffered, err := c.Hijack()
+		if _, ok := conn.(*tls.Conn); !ok || err != nil {
+			t.Errorf("got a %T, %v, want the *tls.Conn", conn, err)
+			return err
+		}
+		answerEcho(conn, buffered)
+		return nil
+	}}, tls.NewListener(listener, &tls.Config{Certificates: certificates.TLS.Certificates}))
+	client, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.SetDeadline(time.Now().Add(answerTimeout))
+	for _, text := range []string{"one", "two", "three"} {
+		if text == "one" {
+			io.WriteString(client, answerGet)
+		}
+		io.WriteString(client, text)
+		got := make([]byte, len(text))
+		if _, err := io.ReadFull(client, got); err != nil || string(got) != text {
+			t.Fatalf("got %q, %v, want %q", got, err, text)
+		}
+	}
+	client.CloseWrite()
+	if rest, err := io.ReadAll(client); err != nil || len(rest) > 0 {
+		t.Errorf("at the end: %q, %v", rest, err)
+	}
+}
+
+// Upgrade answers 101 (RFC 9110, section 15.2.2) with Upgrade, Connection and the handler's fields, byte by byte.
+func TestUpgrade(t *testing.T) {
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
+			c.Response.Header.Set("Content-Length", "5")
+			c.Response.Header.Set("Transfer-Encoding", "chunked")
+			c.Response.Header.Set("Connection", "close")
+			conn, buffered, err := c.Upgrade("websocket")
+			if err != nil {
+				return err
+			}
+			answerEcho(conn, buffered)
+			return nil
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		got := h.raw(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nframe")
+		fields := strings.Split(strings.TrimSuffix(got, "\r\n\r\nframe"), "\r\n")
+		want := []string{"HTTP/1.1 101 Switching Protocols", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "Upgrade: websocket", "Connection: Upgrade"}
+		if !strings.HasSuffix(got, "\r\n\r\nframe") {
+			t.Errorf("got %q, want the echoed frame at the end", got)
+		}
+		for _, line := range want {
+			if !strings.Contains("\r\n"+strings.Join(fields, "\r\n")+"\r\n", "\r\n"+line+"\r\n") {
+				t.Errorf("got %q, want %q in it", fields, line)
+			}
+		}
+		for _, not := range []string{"Content-Length", "Transfer-Encoding", "close"} {
+			if strings.Contains(got, not) {
+				t.Errorf("got %q, with %s (RFC 9110, section 8.6, and RFC 9112, section 6.1, forbid it in a 1xx)", fields, not)
+			}
+		}
+	})
+}
+
+func TestUpgradeRefused(t *testing.T) {
+	for _, test := range []struct {
+		rule, request string
+		want          int
+	}{
+		{"an Upgrade in an HTTP/1.0 request is ignored (RFC 9110, section 7.8)", "GET / HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 426},
+		{"a server must not switch to a protocol that the client didn't ask for (RFC 9110, section 7.8)", answerGet, 426},
+		{"a server must not switch to a protocol that the client didn't ask for (RFC 9110, section 7.8)",
+			"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c, foo\r\n\r\n", 426},
+		{"an Upgrade that Connection doesn't list isn't for this hop (RFC 9110, section 7.8)",
+			"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", 426},
+	} {
+		m := answerRequest(t, func(c *filo.Ctx) error {
+			_, _, err := c.Upgrade("websocket")
+			return err
+		}, test.request)
+		if m.status != test.want {
+			t.Errorf("%s: got %d %q, want %d", test.rule, m.status, m.body, test.want)
+			continue
+		}
+		// RFC 9110, section 15.5.22: "The server MUST send an Upgrade header field in a 426 response".
+		option := slices.ContainsFunc(m.fields, func(line string) bool {
+			return strings.HasPrefix(line, "Connection: ") && strings.Contains(strings.ToLower(line), "upgrade")
+		})
+		if m.get("Upgrade") != "websocket" || !option {
+			t.Errorf("%s: a 426 with %q, want Upgrade and its connection option", test.rule, m.fields)
+		}
+	}
+	// A list of protocols, in any case, of which the server takes one.
+	m := answerRequest(t, func(c *filo.Ctx) error {
+		conn, _, err := c.Upgrade("websocket")
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: foo/2, WebSocket\r\n\r\n")
+	if m.status != 101 {
+		t.Errorf("got %d, want 101", m.status)
+	}
+}
+
+// What a handler calls after it has taken the connection over says so and touches nothing.
+func TestHijackTwice(t *testing.T) {
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			conn, _, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			for name, call := range map[string]func() error{
+				"Hijack":     func() error { _, _, err := c.Hijack(); return err },
+				"Upgrade":    func() error { _, _, err := c.Upgrade("x"); return err },
+				"EarlyHints": func() error { c.Response.Header.Set("Link", "x"); return c.EarlyHints() },
+				"Write":      func() error { _, err := c.Stream().Write(make([]byte, 10000)); return err },
+				"Flush":      func() error { c.Stream().WriteString("x"); return c.Stream().Flush() },
+				"Body":       func() error { _, err := c.Body(); return err },
+				"BodyReader": func() error { _, err := c.BodyReader().Read(make([]byte, 10)); return err },
+			} {
+				if err := call(); !errors.Is(err, filo.ErrHijacked) {
+					t.Errorf("%s after Hijack: %v, want ErrHijacked", name, err)
+				}
+			}
+			c.Text(200, strings.Repeat("not sent", 5000))
+			return nil
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		// A body that is still to come: nobody may wait for it.
+		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
+		c.wantEnd(t)
+	})
+}
+
+// "ErrHeadSent is returned by methods that would have to change an answer whose head is on its way."
+func TestHijackAfterTheHead(t *testing.T) {
+	m := answerRequest(t, func(c *filo.Ctx) error {
+		w := c.Stream()
+		w.Flush()
+		for name, call := range map[string]func() error{
+			"Hijack":     func() error { _, _, err := c.Hijack(); return err },
+			"Upgrade":    func() error { _, _, err := c.Upgrade("x"); return err },
+			"EarlyHints": c.EarlyHints,
+		} {
+			if err := call(); !errors.Is(err, filo.ErrHeadSent) {
+				t.Errorf("%s after the head: %v, want ErrHeadSent", name, err)
+			}
+		}
+		_, err := w.WriteString("whole")
+		return err
+	}, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	if m.body != "whole" {
+		t.Errorf("got %q", m.body)
+	}
+}
+
+// A stream that was begun and not sent is dropped by Hijack, as any response is.
+func TestHijackDropsTheResponse(t *testing.T) {
+	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		c.Text(200, "dropped")
+		c.Stream().WriteString("dropped too")
+		conn, _, err := c.Hijack()
+		if err != nil {
+			return err
+		}
+		io.WriteString(conn, "raw")
+		return conn.Close()
+	}})
+	if got := h.raw(t, answerGet); got != "raw" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// However the handler ends after Hijack, the connection is left alone.
+func TestHijackAndTheHandlersEnd(t *testing.T) {
+	for name, end := range map[string]func() error{
+		"nil":    func() error { return nil },
+		"error":  func() error { return errors.New("no") },
+		"abort":  func() error { return filo.ErrAbort },
+		"panic":  func() error { panic("no") },
+		"Goexit": func() error { answerGoexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conns := make(chan net.Conn, 1)
+				var states []filo.ConnState
+				s := servertest.NewServer(t, &filo.Server{Logger: answerQuiet,
+					ConnState: func(_ net.Conn, state filo.ConnState) { states = append(states, state) },
+					Handler: func(c *filo.Ctx) error {
+						conn, _, err := c.Hijack()
+						if err != nil {
+							return err
+						}
+						conns <- conn
+						return end()
+					}})
+				c := answerClientOf(s.Dial(t))
+				c.send(t, answerGet)
+				conn := <-conns
+				synctest.Wait()
+				time.Sleep(5 * time.Minute) // longer than all time-outs
+				answerEchoOnce(t, conn, c)
+				if last := states[len(states)-1]; last != filo.StateHijacked {
+					t.Errorf("states %v, want hijacked at last", states)
+				}
+				conn.Close()
+			})
+		})
+	}
+}
+
+func answerEchoOnce(t *testing.T, conn net.Conn, c *answerClient) {
+	t.Helper()
+	c.send(t, "ping")
+	got := make([]byte, 4)
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "ping" {
+		t.Errorf("the handler's side got %q, %v", got, err)
+	}
+	io.WriteString(conn, "pong")
+	if _, err := io.ReadFull(c.in, got); err != nil || string(got) != "pong" {
+		t.Errorf("the client got %q, %v", got, err)
+	}
+}
+
+// Early hints go out in front of the final answer, byte by byte.
+func TestEarlyHints(t *testing.T) {
+	handler := func(c *filo.Ctx) error {
+		h := &c.Response.Header
+		h.Set("Link", "</style.css>; rel=preload")
+		h.Add("Link", "</script.js>; rel=preload")
+		h.Set("Content-Type", "text/x")
+		h.Set("Content-Length", "99")
+		h.Set("Connection", "close")
+		if err := c.EarlyHints(); err != nil {
+			return err
+		}
+		h.Del("Connection")
+		h.Set("X-Later", "1")
+		if err := c.EarlyHints(); err != nil {
+			return err
+		}
+		return c.Bytes(200, "text/y", []byte("final"))
+	}
+	const final = "HTTP/1.1 200 OK\nLink: </style.css>; rel=preload\nLink: </script.js>; rel=preload\nContent-Type: text/y\nX-Later: 1\n" +
+		"Server: filo\nDate: D\nContent-Length: 5\n"
+	const links = "Link: </style.css>; rel=preload\nLink: </script.js>; rel=preload\n"
+	for _, test := range []struct{ rule, request, want string }{
+		{"103 with the fields that Response.Header has now; they stay for the final answer (RFC 8297)", answerGet,
+			"HTTP/1.1 103 Early Hints\n" + links + "\nHTTP/1.1 103 Early Hints\n" + links + "X-Later: 1\n\n" + final + "\nfinal"},
+		{"a server must not send a 1xx to an HTTP/1.0 client (RFC 9110, section 15.2)", "GET / HTTP/1.0\r\n\r\n", final + "Connection: close\n\nfinal"},
+	} {
+		answerEach(t, func() *filo.Server { return &filo.Server{Handler: handler, Logger: answerQuiet} }, func(t *testing.T, h *answerHost) {
+			if got, want := answerUndated(t, h.raw(t, test.request)), answerWire(test.want); got != want {
+				t.Errorf("%s:\n got %q\nwant %q", test.rule, got, want)
+			}
+		})
+	}
+}
+
+// Early hints arrive while the handler works on.
+func TestEarlyHintsAreSentAtOnce(t *testing.T) {
+	next := make(chan bool)
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Link", "x")
+			err := c.EarlyHints()
+			<-next
+			return err
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, answerGet)
+		if m := c.receive(t, "GET"); m.status != 103 || m.get("Link") != "x" {
+			t.Errorf("got %d %q", m.status, m.fields)
+		}
+		next <- true
+		if m := c.receive(t, "GET"); m.status != 200 || m.get("Link") != "x" {
+			t.Errorf("got %d %q", m.status, m.fields)
+		}
+	})
+}

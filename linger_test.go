@@ -1,0 +1,217 @@
+package filo_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// lifeLingering is a handler with one reason for each path to end the connection early.
+func lifeLingering(c *filo.Ctx) error {
+	switch c.Path() {
+	case "/ignore":
+		return c.Text(200, "ignored")
+	case "/refuse":
+		return filo.Error(403, "not here")
+	case "/close":
+		c.Response.SetClose()
+		return c.Text(200, "enough")
+	}
+	_, err := c.Body()
+	if err != nil {
+		return err
+	}
+	return c.NoContent()
+}
+
+// "After an error answer the server half-closes and drains for a moment (lingering close), so that the client reads the
+// answer and not a reset": also a client that sends all it has before it reads.
+func TestLingeringClose(t *testing.T) {
+	const size = 10 << 20
+	body := strings.Repeat("x", size)
+	length := fmt.Sprintf("Content-Length: %d\r\n\r\n", size)
+	chunked := "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n", size)
+	for _, test := range []struct {
+		name, head string
+		status     string
+	}{
+		{"413 for the announced length", "POST / HTTP/1.1\r\nHost: a\r\n" + length, "413"},
+		{"413 in the middle of chunks", "POST / HTTP/1.1\r\nHost: a\r\n" + chunked, "413"},
+		{"a handler that refuses without reading", "POST /refuse HTTP/1.1\r\nHost: a\r\n" + length, "403"},
+		{"a handler that doesn't read", "POST /ignore HTTP/1.1\r\nHost: a\r\n" + chunked, "200"},
+		{"a handler that closes", "POST /close HTTP/1.1\r\nHost: a\r\n" + length, "200"},
+		{"400 for a request line", "POST /\r\n\r\n", "400"},
+		{"400 for a field", "POST / HTTP/1.1\r\nHost: a\r\nX : y\r\n" + length, "400"},
+		{"400 for a chunk size", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", "400"},
+		{"414", "POST /" + strings.Repeat("x", 9000) + " HTTP/1.1\r\nHost: a\r\n" + length, "414"},
+		{"431", "POST / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 20000) + "\r\n" + length, "431"},
+		{"pipelined requests behind a close", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n" + "POST / HTTP/1.1\r\nHost: a\r\n" + length, "200"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := lifeServe(t, &filo.Server{Handler: lifeLingering})
+			other := s.dial(t)
+			c := s.dial(t)
+			c.send(test.head)
+			if _, err := io.WriteString(c, body); err != nil {
+				t.Errorf("sending the body: %v", err)
+			}
+			answer, err := io.ReadAll(c)
+			if got := lifeStatuses(string(answer)); err != nil || got != test.status {
+				t.Errorf("got %q, %v; want %s", answer, err, test.status)
+			}
+			// How long a body in chunks is shows only after the answer.
+			mayKnow := !strings.Contains(test.head, "/ignore")
+			if mayKnow && !bytes.Contains(answer, []byte("\r\nConnection: close\r\n")) {
+				t.Errorf("got %q, want Connection: close", answer)
+			}
+			other.get("/")
+			if response, _ := other.answer(); response.StatusCode != 204 {
+				t.Errorf("another connection: %s", response.Status)
+			}
+		})
+	}
+}
+
+// A refused connection lingers too, whatever its client sends.
+func TestLingeringRefusal(t *testing.T) {
+	s, gate := lifeGated(t, &filo.Server{Concurrency: 1})
+	gate.hold(t, s.dial(t))
+	for range 5 {
+		c := s.dial(t)
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n")
+		c.send(strings.Repeat("x", 10_000_000))
+		c.wantRefusal(503)
+	}
+}
+
+// The lingering is bounded: a client that sends for ever, slowly or as fast as it can, is cut, as is one that does
+// nothing. It holds no worker meanwhile.
+func TestLingeringEnds(t *testing.T) {
+	for name, send := range map[string]func(*servertest.Conn) error{
+		"as fast as it can": func(c *servertest.Conn) error {
+			for block := make([]byte, 32<<10); ; time.Sleep(time.Microsecond) {
+				if _, err := c.Write(block); err != nil {
+					return err
+				}
+			}
+		},
+		"slowly": func(c *servertest.Conn) error {
+			for {
+				time.Sleep(100 * time.Millisecond)
+				if _, err := c.Write([]byte("x")); err != nil {
+					return err
+				}
+			}
+		},
+		"not at all": func(c *servertest.Conn) error {
+			time.Sleep(10 * time.Second)
+			_, err := c.Write([]byte("x"))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.NewServer(t, &filo.Server{Handler: lifeLingering, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
+				c := s.Dial(t)
+				io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n")
+				// The answer and the end of what the server sends come at once.
+				start := time.Now()
+				answer, err := io.ReadAll(c)
+				if err != nil || lifeStatuses(string(answer)) != "413" || time.Since(start) > 0 {
+					t.Errorf("after %v: %q, %v", time.Since(start), answer, err)
+				}
+				// The worker's place is free.
+				other := newLifeClient(t, s.Dial(t))
+				other.get("/")
+				if response, _ := other.answer(); response.StatusCode != 204 {
+					t.Errorf("another connection: %s", response.Status)
+				}
+				other.Close()
+				if err := send(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the client was not cut: %v", err)
+				}
+				if took := time.Since(start); took > 10*time.Second {
+					t.Errorf("the client was cut after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// Shutdown waits for those that linger, until they are done or its context is; Close ends them.
+func TestLingeringAtTheEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(*lifeServer) error
+		most time.Duration
+	}{
+		"Shutdown": {(*lifeServer).shutdown, time.Second},
+		"Close":    {func(s *lifeServer) error { return s.Close() }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := servertest.NewListener()
+				s := lifeServe(t, &filo.Server{Handler: lifeLingering}, listener)
+				var clients []net.Conn
+				for range 5 {
+					conn, err := listener.Dial()
+					if err != nil {
+						t.Fatal(err)
+					}
+					io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n")
+					clients = append(clients, conn)
+				}
+				for _, conn := range clients {
+					if answer, err := io.ReadAll(conn); err != nil || lifeStatuses(string(answer)) != "413" {
+						t.Errorf("got %q, %v", answer, err)
+					}
+				}
+				start := time.Now()
+				if err := test.end(s); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if took := time.Since(start); took > test.most {
+					t.Errorf("%s took %v", name, took)
+				}
+				s.wantNoGoroutine(t)
+				for _, conn := range clients {
+					if _, err := conn.Write([]byte("x")); err == nil {
+						t.Error("a connection is still open")
+					}
+					conn.Close()
+				}
+			})
+		})
+	}
+}
+
+// A client that has closed its sending side when it gets an error has nothing more to send: the connection is closed
+// at once.
+func TestNoLingeringAfterEOF(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, lifeLingering)
+		start := time.Now()
+		for _, request := range []string{
+			"GET / HTTP/1.1\r\nHost: a\r\n", "GET /\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n",
+			"GET /close HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		} {
+			if answer := s.Raw(t, request); !strings.Contains(answer, "\r\nConnection: close\r\n") {
+				t.Errorf("got %q for %q", answer, request)
+			}
+		}
+		synctest.Wait()
+		if stats := s.Config.Stats(); stats.ConnsOpen > 0 || time.Since(start) > 0 {
+			t.Errorf("after %v: %+v", time.Since(start), stats)
+		}
+	})
+}

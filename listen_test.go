@@ -1,0 +1,506 @@
+package filo_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// lifeFailing is a listener whose Accept fails with one error after the other before it works.
+type lifeFailing struct {
+	net.Listener
+	mu    sync.Mutex
+	errs  []error     // guarded by mu
+	calls []time.Time // of Accept; guarded by mu
+}
+
+func (l *lifeFailing) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	l.calls = append(l.calls, time.Now())
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		l.mu.Unlock()
+		return nil, err
+	}
+	l.mu.Unlock()
+	return l.Listener.Accept()
+}
+
+func (l *lifeFailing) failures() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.errs)
+}
+
+// lifeLog is where a logger writes its lines.
+type lifeLog struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *lifeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lifeLog) lines(containing string) (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, containing) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (l *lifeLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// "Accept errors (EMFILE and the like) back off and recover, with one log line, not one per try."
+func TestAcceptBacksOff(t *testing.T) {
+	// accept(2) names them: a limit, no memory, and what befell a connection before it was accepted.
+	for _, errno := range []syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM,
+	} {
+		t.Run(errno.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const tries = 20
+				listener, log := servertest.NewListener(), new(lifeLog)
+				failing := &lifeFailing{Listener: listener}
+				for range tries {
+					failing.errs = append(failing.errs, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)})
+				}
+				s := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger()}
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(failing) }()
+				conn, err := listener.Dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := newLifeClient(t, conn)
+				c.SetDeadline(time.Now().Add(time.Hour))
+				c.get("/")
+				if response, _, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
+					t.Errorf("a client that came meanwhile: %v", err)
+				}
+				if lines := log.lines("accept"); len(lines) != 2 || !strings.Contains(lines[0], "ERROR") || !strings.Contains(lines[0], errno.Error()) {
+					t.Errorf("log lines, one error and one recovery wanted: %q", lines)
+				}
+				s.Close()
+				listener.Close()
+				if err := <-served; err != filo.ErrServerClosed {
+					t.Errorf("Serve returned %v", err)
+				}
+				wantBackOff(t, failing.calls[:tries+1])
+			})
+		})
+	}
+}
+
+// wantBackOff checks that the times between calls grow, up to a second.
+func wantBackOff(t *testing.T, calls []time.Time) {
+	t.Helper()
+	previous := time.Millisecond
+	for i := range calls[1:] {
+		pause := calls[i+1].Sub(calls[i])
+		if pause < previous || pause > time.Second {
+			t.Errorf("try %d came %v after the one before it, which had waited %v", i+1, pause, previous)
+		}
+		previous = pause
+	}
+}
+
+// A server that backs off ends at once all the same.
+func TestAcceptBackOffEnds(t *testing.T) {
+	for name, end := range map[string]func(*filo.Server) error{
+		"Shutdown": func(s *filo.Server) error { return s.Shutdown(context.Background()) },
+		"Close":    (*filo.Server).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failing := &lifeFailing{Listener: servertest.NewListener()}
+				for range 1000 {
+					failing.errs = append(failing.errs, syscall.EMFILE)
+				}
+				s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(failing) }()
+				time.Sleep(10*time.Second + time.Millisecond)
+				start := time.Now()
+				if err := end(s); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if err := <-served; err != filo.ErrServerClosed {
+					t.Errorf("Serve returned %v", err)
+				}
+				if took := time.Since(start); took > 0 {
+					t.Errorf("it took %v to end", took)
+				}
+				if failing.failures() == 0 {
+					t.Error("Accept wasn't failing any more")
+				}
+			})
+		})
+	}
+}
+
+// "Serve … returns … the error that accepting failed with for good", without disturbing what is being served.
+func TestAcceptFailsForGood(t *testing.T) {
+	reason := errors.New("the listener is broken")
+	gate := newLifeGate()
+	defer gate.open()
+	working, broken := lifeListen(t, "tcp", "127.0.0.1:0"), lifeListen(t, "tcp", "127.0.0.1:0")
+	s := lifeServe(t, &filo.Server{Handler: gate.handle}, working)
+	held := s.dial(t)
+	gate.hold(t, held)
+	if err := s.Serve(&lifeFailing{Listener: broken, errs: []error{reason}}); err != reason {
+		t.Errorf("Serve returned %v, want %v", err, reason)
+	}
+	if _, err := net.Dial("tcp", broken.Addr().String()); err == nil {
+		t.Error("the broken listener wasn't closed")
+	}
+	fresh := s.dial(t)
+	fresh.get("/")
+	fresh.want(200, "quick", false)
+	gate.open()
+	held.want(200, "held", false)
+}
+
+// lifeChild names the environment variable that makes the test binary the server of TestOutOfDescriptors.
+const lifeChild = "FILO_TEST_OUT_OF_DESCRIPTORS"
+
+// A server that runs out of descriptors says so once, goes on serving those that it has, and accepts again when some
+// are free.
+func TestOutOfDescriptors(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run=^TestOutOfDescriptorsChild$", "-test.count=1")
+	child.Env = append(os.Environ(), lifeChild+"=1")
+	child.Stderr = os.Stderr
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(stdout); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	until := func(text string) (line string) {
+		for !strings.Contains(line, text) {
+			line = lifeRecv(t, lines, "the child to say "+text)
+		}
+		return line
+	}
+	defer child.Wait()
+	defer stdin.Close()
+	s := &lifeServer{addr: strings.TrimPrefix(until("listening on "), "listening on ")}
+
+	const some = 60 // more than the child has descriptors for
+	var clients []*lifeClient
+	for range some {
+		c := s.dial(t)
+		c.get("/")
+		clients = append(clients, c)
+	}
+	until("accepting connections fails")
+	clients[0].want(200, "quick", false) // the first of the backlog
+	for range 10 {
+		clients[0].get("/")
+		clients[0].want(200, "quick", false)
+	}
+	for _, c := range clients[:some*2/3] {
+		c.Close()
+	}
+	for _, c := range clients[some*2/3:] {
+		c.want(200, "quick", false)
+	}
+	until("accepting connections again")
+	stdin.Close()
+	for line := range lines {
+		if strings.Contains(line, "accepting connections fails") {
+			t.Errorf("said again: %s", line)
+		}
+	}
+	if err := child.Wait(); err != nil {
+		t.Errorf("the child: %v", err)
+	}
+}
+
+// TestOutOfDescriptorsChild is the server of TestOutOfDescriptors. It serves until its standard input ends.
+func TestOutOfDescriptorsChild(t *testing.T) {
+	if os.Getenv(lifeChild) == "" {
+		t.Skip("it is a part of TestOutOfDescriptors")
+	}
+	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	// 30 more than are open; the read of the directory itself is one of them.
+	limit := syscall.Rlimit{Cur: uint64(len(open) + 30), Max: uint64(len(open) + 30)}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.NewTextHandler(os.Stdout, nil))}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	fmt.Printf("listening on %s\n", listener.Addr())
+	io.Copy(io.Discard, os.Stdin)
+	s.Close()
+	if err := <-served; err != filo.ErrServerClosed {
+		t.Errorf("Serve returned %v", err)
+	}
+}
+
+// An address that can't be listened on is an error at once.
+func TestListenErrors(t *testing.T) {
+	taken := lifeListen(t, "tcp", "127.0.0.1:0")
+	defer taken.Close()
+	address := taken.Addr().String()
+	handler := newLifeGate().handle
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, test := range map[string]struct {
+		serve func() error
+		want  error
+	}{
+		"an address in use":          {func() error { return filo.ListenAndServe(address, handler) }, syscall.EADDRINUSE},
+		"an address in use, TLS":     {func() error { return filo.ListenAndServeTLS(address, "", "", handler) }, syscall.EADDRINUSE},
+		"no certificate":             {func() error { return filo.ListenAndServeTLS("127.0.0.1:0", missing, missing, handler) }, fs.ErrNotExist},
+		"no directory for a socket":  {func() error { return filo.ListenAndServeUnix(missing+"/socket", 0o600, handler) }, fs.ErrNotExist},
+		"a path that is too long":    {func() error { return filo.ListenAndServeUnix(strings.Repeat("x", 200), 0o600, handler) }, syscall.EINVAL},
+		"a listener that was closed": {func() error { return filo.Serve(lifeClosedListener(t), handler) }, net.ErrClosed},
+	} {
+		if err := test.serve(); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+func lifeClosedListener(t *testing.T) net.Listener {
+	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	listener.Close()
+	return listener
+}
+
+// ListenAndServe listens on the address that it is given.
+func TestListenAndServe(t *testing.T) {
+	s := &filo.Server{Handler: newLifeGate().handle}
+	served := make(chan error, 1)
+	address := lifeListening(t, func(address string) error {
+		err := s.ListenAndServe(address)
+		served <- err
+		return err
+	})
+	response, err := http.Get("http://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "quick" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	s.Close()
+	if err := lifeRecv(t, served, "ListenAndServe to return"); err != filo.ErrServerClosed {
+		t.Errorf("ListenAndServe returned %v", err)
+	}
+}
+
+// lifeListening lets serve listen on a free address, and returns that when it listens. Another process may take the
+// address before: then it is tried again.
+func lifeListening(t *testing.T, serve func(address string) error) string {
+	t.Helper()
+	for range 10 {
+		free := lifeListen(t, "tcp", "127.0.0.1:0")
+		address := free.Addr().String()
+		free.Close()
+		failed := make(chan error, 1)
+		go func() { failed <- serve(address) }()
+		var ended error
+		lifeAwait(t, "the server to listen", func() bool {
+			select {
+			case ended = <-failed:
+				return true
+			default:
+			}
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				conn.Close()
+			}
+			return err == nil
+		})
+		if ended == nil {
+			return address
+		}
+		if !errors.Is(ended, syscall.EADDRINUSE) {
+			t.Fatalf("serving on %s: %v", address, ended)
+		}
+	}
+	t.Fatal("no address is free")
+	return ""
+}
+
+// lifeUnix serves on a Unix socket and returns what ListenAndServeUnix will return.
+func lifeUnix(t *testing.T, s *filo.Server, path string, mode fs.FileMode) <-chan error {
+	t.Helper()
+	served := make(chan error, 1)
+	go func() { served <- s.ListenAndServeUnix(path, mode) }()
+	t.Cleanup(func() { s.Close() })
+	lifeAwait(t, "the socket to be served", func() bool {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Perm() != mode {
+			return false
+		}
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			return false
+		}
+		c := newLifeClient(t, conn)
+		c.get("/")
+		c.want(200, "quick", false)
+		return true
+	})
+	return served
+}
+
+// "ListenAndServeUnix listens on a Unix socket … whose file has the given permissions; the file is removed at the end."
+func TestUnixSocket(t *testing.T) {
+	for _, mode := range []fs.FileMode{0o600, 0o660, 0o777} {
+		for name, end := range map[string]func(*filo.Server) error{
+			"Shutdown": func(s *filo.Server) error { return s.Shutdown(context.Background()) },
+			"Close":    (*filo.Server).Close,
+		} {
+			t.Run(fmt.Sprint(mode, " ", name), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "socket")
+				s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+				served := lifeUnix(t, s, path, mode)
+				if err := end(s); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if err := lifeRecv(t, served, "the server to end"); err != filo.ErrServerClosed {
+					t.Errorf("ListenAndServeUnix returned %v", err)
+				}
+				if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("the socket's file is still there: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// "A socket file that nobody listens on any more is replaced."
+func TestUnixSocketStale(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed.SetUnlinkOnClose(false) // as a process that was killed leaves it
+	killed.Close()
+	lifeUnix(t, &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}, path, 0o640)
+}
+
+// A socket that somebody listens on stays theirs, also when its backlog is full; and nothing but a stale socket is
+// ever removed.
+func TestUnixSocketInUse(t *testing.T) {
+	for name, occupy := range map[string]func(*testing.T, string){
+		"a live server": func(t *testing.T, path string) {
+			listener := lifeListen(t, "unix", path)
+			t.Cleanup(func() { listener.Close() })
+		},
+		"a live server with a full backlog": lifeBusySocket,
+		"a regular file": func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a directory": func(t *testing.T, path string) {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a symbolic link to nothing": func(t *testing.T, path string) {
+			if err := os.Symlink("nothing", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "socket")
+			occupy(t, path)
+			before, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &filo.Server{Handler: newLifeGate().handle}
+			served := make(chan error, 1)
+			go func() { served <- s.ListenAndServeUnix(path, 0o666) }()
+			select {
+			case err := <-served:
+				if err == nil || errors.Is(err, filo.ErrServerClosed) {
+					t.Errorf("ListenAndServeUnix returned %v", err)
+				}
+			case <-time.After(lifeBound):
+				t.Error("ListenAndServeUnix serves")
+			}
+			after, err := os.Lstat(path)
+			if err != nil || !os.SameFile(before, after) || before.Mode() != after.Mode() {
+				t.Errorf("%v became %v, %v", before, after, err)
+			}
+			s.Close()
+		})
+	}
+}
+
+// lifeBusySocket listens on a Unix socket that accepts nothing, and fills its backlog: a connect fails with EAGAIN.
+func lifeBusySocket(t *testing.T, path string) {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		conn, err := net.Dial("unix", path)
+		if errors.Is(err, syscall.EAGAIN) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	t.Skip("the backlog can't be filled here")
+}

@@ -1,0 +1,447 @@
+package filo_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// The time-outs that most tests here have: no two are alike.
+const (
+	lifeHeadTime  = 1 * time.Second
+	lifeReadTime  = 2 * time.Second
+	lifeWriteTime = 3 * time.Second
+	lifeIdleTime  = 5 * time.Second
+	lifeRate      = 1000
+
+	// lifeHour is longer than anything here takes.
+	lifeHour = time.Hour
+	lifeMS   = time.Millisecond
+)
+
+func lifeTimeouts() *filo.Server {
+	return &filo.Server{
+		ReadHeaderTimeout: lifeHeadTime, ReadTimeout: lifeReadTime, WriteTimeout: lifeWriteTime,
+		IdleTimeout: lifeIdleTime, MinTransferRate: lifeRate, Handler: lifeTimed,
+	}
+}
+
+// lifeLarge is an answer that doesn't fit the buffers of a connection in memory.
+var lifeLarge = bytes.Repeat([]byte("x"), 1<<20)
+
+// lifeTimed is a handler with one behaviour for each path. Times that it sleeps are over any time-out.
+func lifeTimed(c *filo.Ctx) error {
+	const long = time.Minute
+	switch c.Path() {
+	case "/large":
+		return c.BytesRef(200, "text/plain", lifeLarge)
+	case "/ignore":
+		return c.Text(200, "ignored")
+	case "/slow":
+		time.Sleep(long)
+		return c.Text(200, "slow")
+	case "/between":
+		reader, total := c.BodyReader(), 0
+		for buffer := make([]byte, 4); ; time.Sleep(long) {
+			n, err := reader.Read(buffer)
+			if total += n; err == io.EOF {
+				return c.Text(200, strings.Repeat("y", total))
+			} else if err != nil {
+				return err
+			}
+		}
+	case "/events":
+		stream := c.Stream()
+		for range 5 {
+			stream.WriteString("event\n")
+			if err := stream.Flush(); err != nil {
+				return err
+			}
+			time.Sleep(long)
+		}
+		return nil
+	}
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	return c.Bytes(200, "text/plain", body)
+}
+
+// lifeTrickle writes text in pieces, one after each pause, until the connection ends.
+func lifeTrickle(c *servertest.Conn, text string, size int, pause time.Duration) {
+	for len(text) > 0 {
+		n := min(size, len(text))
+		if _, err := io.WriteString(c, text[:n]); err != nil {
+			return
+		}
+		text = text[n:]
+		time.Sleep(pause)
+	}
+}
+
+const lifePost = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n"
+
+// lifeTimeoutTests are what TestTimeouts does, each named by the sentence that it is held to.
+var lifeTimeoutTests = []struct {
+	name   string
+	send   func(*servertest.Conn)
+	status []string      // of the answers
+	after  time.Duration // when the connection ends, at the earliest
+	within time.Duration // and how much later at most
+}{
+	{
+		"ReadHeaderTimeout is how long a new connection may stay silent: it is closed without an answer",
+		func(*servertest.Conn) {},
+		nil, lifeHeadTime, 300 * lifeMS,
+	}, {
+		"… and is how long a head may take: 408 after that",
+		func(c *servertest.Conn) { io.WriteString(c, "GET / HT") },
+		[]string{"408"}, lifeHeadTime, 300 * lifeMS,
+	}, {
+		"… counted from its first byte, however it trickles",
+		func(c *servertest.Conn) {
+			time.Sleep(900 * lifeMS)
+			lifeTrickle(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 1000), 1, 100*lifeMS)
+		},
+		[]string{"408"}, 900*lifeMS + lifeHeadTime, 600 * lifeMS,
+	}, {
+		"… on a kept-alive connection too",
+		func(c *servertest.Conn) {
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			time.Sleep(4 * time.Second)
+			lifeTrickle(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 1000), 1, 100*lifeMS)
+		},
+		[]string{"200", "408"}, 4*time.Second + lifeHeadTime, 600 * lifeMS,
+	}, {
+		"… and for a head that follows a pipelined request",
+		func(c *servertest.Conn) { io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET") },
+		[]string{"200", "408"}, lifeHeadTime, 300 * lifeMS,
+	}, {
+		"IdleTimeout is how long a connection may wait between requests: it is closed without an answer",
+		func(c *servertest.Conn) { io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") },
+		[]string{"200"}, lifeIdleTime, 300 * lifeMS,
+	}, {
+		"an empty line before a request is none (RFC 9112, section 2.2): the connection stays idle",
+		func(c *servertest.Conn) { io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n") },
+		[]string{"200"}, lifeIdleTime, 300 * lifeMS,
+	}, {
+		"ReadTimeout is how long a client may keep the server waiting for a body: 408",
+		func(c *servertest.Conn) { io.WriteString(c, lifePost) },
+		[]string{"408"}, lifeReadTime, 300 * lifeMS,
+	}, {
+		"… before the average rate must be MinTransferRate: 100 B/s are too few",
+		func(c *servertest.Conn) {
+			io.WriteString(c, lifePost)
+			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeMS)
+		},
+		[]string{"408"}, lifeReadTime, 700 * lifeMS,
+	}, {
+		"… also when it comes in chunks",
+		func(c *servertest.Conn) {
+			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+			lifeTrickle(c, strings.Repeat("1\r\nx\r\n", 5000), 6, 100*lifeMS)
+		},
+		[]string{"408"}, lifeReadTime, 700 * lifeMS,
+	}, {
+		"… and when its trailer section does",
+		func(c *servertest.Conn) {
+			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+			lifeTrickle(c, "X: "+strings.Repeat("x", 5000), 1, 100*lifeMS)
+		},
+		[]string{"408"}, lifeReadTime, 700 * lifeMS,
+	}, {
+		"… and of a body that its handler didn't read, after the answer",
+		func(c *servertest.Conn) {
+			io.WriteString(c, strings.Replace(lifePost, " / ", " /ignore ", 1))
+			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeMS)
+		},
+		[]string{"200"}, lifeReadTime, 700 * lifeMS,
+	}, {
+		"a body over MinTransferRate survives",
+		func(c *servertest.Conn) {
+			lifeTrickle(c, lifePost+strings.Repeat("x", 30000), 150, 100*lifeMS)
+		},
+		[]string{"200"}, 20 * time.Second, 6 * time.Second,
+	}, {
+		"time that the handler takes doesn't count",
+		func(c *servertest.Conn) {
+			io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		},
+		[]string{"200"}, time.Minute, 300 * lifeMS,
+	}, {
+		"… nor between its reads of the body",
+		func(c *servertest.Conn) {
+			io.WriteString(c, "POST /between HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nConnection: close\r\n\r\n")
+			lifeTrickle(c, "abcdefghijkl", 4, time.Minute+500*lifeMS)
+		},
+		[]string{"200"}, 3 * time.Minute, 2 * time.Second,
+	}, {
+		"… nor between what it streams",
+		func(c *servertest.Conn) {
+			io.WriteString(c, "GET /events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		},
+		[]string{"200"}, 5 * time.Minute, 300 * lifeMS,
+	},
+}
+
+// Each time-out ends what it is for, and with the answer that it should have: the status, or nothing. The sweep looks
+// every 250 ms, and once more when a byte came just then.
+func TestTimeouts(t *testing.T) {
+	for _, test := range lifeTimeoutTests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.NewServer(t, lifeTimeouts())
+				c := s.Dial(t)
+				start := time.Now()
+				c.SetDeadline(start.Add(lifeHour))
+				sent := make(chan struct{})
+				go func() {
+					test.send(c)
+					close(sent)
+				}()
+				answer, err := io.ReadAll(c)
+				took := time.Since(start)
+				if err != nil {
+					t.Errorf("reading: %v", err)
+				}
+				if got := lifeStatuses(string(answer)); got != strings.Join(test.status, " ") {
+					t.Errorf("got %q, want %v", answer, test.status)
+				}
+				// The coarse clock may be behind by a twentieth of the shortest time-out.
+				if early := lifeHeadTime / 20; took < test.after-early || took > test.after+test.within {
+					t.Errorf("the connection ended after %v, want %v and at most %v more", took, test.after, test.within)
+				}
+				c.Close()
+				<-sent
+				// The server's own answers are counted too.
+				var want [6]uint64
+				for _, status := range test.status {
+					want[status[0]-'0']++
+				}
+				if got := s.Config.Stats().Requests; got != want {
+					t.Errorf("requests by status class: %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// lifeStatuses returns the statuses of the answers in a text, separated by spaces.
+func lifeStatuses(answers string) string {
+	var statuses []string
+	for _, match := range lifeStatusLine.FindAllStringSubmatch(answers, -1) {
+		statuses = append(statuses, match[1])
+	}
+	return strings.Join(statuses, " ")
+}
+
+var lifeStatusLine = regexp.MustCompile(`HTTP/1\.1 ([1-5][0-9]{2}) `)
+
+// "WriteTimeout is how long a client may keep the server waiting … with taking an answer, before the average rate since
+// the beginning must be MinTransferRate."
+func TestWriteTimeout(t *testing.T) {
+	const sweep = lifeHeadTime / 4
+	for _, test := range []struct {
+		name  string
+		rate  int // MinTransferRate
+		take  int // bytes that the client reads
+		every time.Duration
+		want  bool // the whole answer arrives
+		// limit is when the server has dropped the client at the latest.
+		limit time.Duration
+	}{
+		{"a client that never reads", lifeRate, 0, 0, false, 2*lifeWriteTime + 64<<10/lifeRate*time.Second},
+		{"… with no rate", -1, 0, 0, false, 2 * (lifeWriteTime + sweep)}, // the first wait moved what the buffers take
+		{"a client that takes 500 of 1,000 bytes a second", lifeRate, 500, time.Second, false, 2 * 131 * time.Second},
+		{"a client that takes 1,500 of 1,000 bytes a second", lifeRate, 1500, time.Second, true, 0},
+		{"a client that takes 64 KB every 2 s, with no rate", -1, 64 << 10, 2 * time.Second, true, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := lifeTimeouts()
+				config.MinTransferRate = test.rate
+				start, ended := time.Now(), make(chan time.Duration, 1)
+				config.ConnState = func(_ net.Conn, state filo.ConnState) {
+					if state == filo.StateClosed {
+						ended <- time.Since(start)
+					}
+				}
+				c := servertest.NewServer(t, config).Dial(t)
+				io.WriteString(c, "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+				received := 0
+				if test.take > 0 {
+					received = lifeTake(c, test.take, test.every)
+				}
+				took := lifeHour
+				select {
+				case took = <-ended:
+				case <-time.After(lifeHour):
+				}
+				if whole := received > len(lifeLarge); whole != test.want {
+					t.Errorf("the client got %d bytes of %d", received, len(lifeLarge))
+				}
+				if !test.want && (took < lifeWriteTime-lifeHeadTime/20 || took > test.limit) {
+					t.Errorf("the connection ended after %v, want %v at the earliest, %v at the latest", took, lifeWriteTime, test.limit)
+				}
+			})
+		})
+	}
+}
+
+// lifeTake reads at most size bytes at a time until the end, and returns how many there were.
+func lifeTake(c net.Conn, size int, every time.Duration) (received int) {
+	for buffer := make([]byte, size); ; time.Sleep(every) {
+		n, err := c.Read(buffer)
+		received += n
+		if err != nil {
+			return received
+		}
+	}
+}
+
+// A client whose waits are all a little shorter than the time-outs is never disturbed.
+func TestTimeoutsLeaveHealthyConnectionsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.NewServer(t, lifeTimeouts())
+		var clients sync.WaitGroup
+		for i := range 8 {
+			clients.Go(func() {
+				c := s.Dial(t)
+				for range 100 {
+					// Odd ones, so that the sweep meets the connections at ever other moments.
+					lifeTrickle(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", 25, (400+time.Duration(i))*time.Millisecond)
+					lifeTrickle(c, "body", 2, (900+time.Duration(i))*time.Millisecond)
+					if !lifeAnswered(t, c) {
+						return
+					}
+					time.Sleep(lifeIdleTime - lifeHeadTime - (300+time.Duration(i))*time.Millisecond)
+				}
+			})
+		}
+		clients.Wait()
+	})
+}
+
+// lifeAnswered reads one answer of 200 whose body is "body".
+func lifeAnswered(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	buffer := make([]byte, 4<<10)
+	n, err := c.Read(buffer)
+	if answer := string(buffer[:n]); err != nil || lifeStatuses(answer) != "200" || !strings.HasSuffix(answer, "\r\n\r\nbody") {
+		t.Errorf("got %q, %v", answer, err)
+		return false
+	}
+	return true
+}
+
+// "Negative is no limit."
+func TestNoTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.NewServer(t, &filo.Server{Handler: lifeTimed, ReadHeaderTimeout: -1, ReadTimeout: -1, WriteTimeout: -1, IdleTimeout: -1})
+		c := s.Dial(t)
+		for _, piece := range []string{"", "POST / HT", "TP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", "bo", "dy"} {
+			time.Sleep(2 * time.Hour)
+			io.WriteString(c, piece)
+		}
+		lifeAnswered(t, c)
+		time.Sleep(2 * time.Hour)
+		io.WriteString(c, "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		time.Sleep(2 * time.Hour)
+		if answer, err := io.ReadAll(c); err != nil || len(answer) < len(lifeLarge) {
+			t.Errorf("got %d bytes, %v", len(answer), err)
+		}
+	})
+}
+
+// The time-outs that a Server has when nothing is set.
+func TestDefaultTimeouts(t *testing.T) {
+	for _, test := range []struct {
+		name, send, want string
+		after            time.Duration
+	}{
+		{"ReadHeaderTimeout, 10 s: silent", "", "", 10 * time.Second},
+		{"ReadHeaderTimeout, 10 s: a head", "GET / HT", "408", 10 * time.Second},
+		{"ReadTimeout, 30 s", lifePost, "408", 30 * time.Second},
+		{"IdleTimeout, 60 s", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "200", 60 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, lifeTimed)
+				c := s.Dial(t)
+				start := time.Now()
+				io.WriteString(c, test.send)
+				answer, err := io.ReadAll(c)
+				if got := lifeStatuses(string(answer)); err != nil || got != test.want {
+					t.Errorf("got %q, %v", answer, err)
+				}
+				if took := time.Since(start); took < test.after-100*time.Millisecond || took > test.after+1100*time.Millisecond {
+					t.Errorf("the connection ended after %v, want %v", took, test.after)
+				}
+			})
+		})
+	}
+}
+
+// Thousands of connections that say nothing disturb nobody, and leave nothing behind when they go.
+func TestSilentConnections(t *testing.T) {
+	const silent = 4000
+	s, _ := lifeGated(t, &filo.Server{ReadHeaderTimeout: time.Hour, MaxIdleWorkerDuration: 50 * time.Millisecond})
+	other := s.dial(t)
+	other.get("/")
+	other.want(200, "quick", false)
+	before := lifeHeap()
+	conns := make(chan net.Conn, silent)
+	var dialers sync.WaitGroup
+	for range 8 {
+		dialers.Go(func() {
+			for range silent / 8 {
+				conn, err := net.Dial("tcp", s.addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				conns <- conn
+			}
+		})
+	}
+	dialers.Wait()
+	close(conns)
+	lifeAwait(t, "the connections to be served", func() bool { return s.Stats().ConnsIdle == silent+1 })
+	for range 10 {
+		other.get("/")
+		other.want(200, "quick", false)
+		fresh := s.dial(t)
+		fresh.get("/")
+		fresh.want(200, "quick", false)
+		fresh.Close()
+	}
+	for conn := range conns {
+		conn.Close()
+	}
+	lifeAwait(t, "the workers to retire", func() bool {
+		stats := s.Stats()
+		return stats.ConnsOpen == 1 && stats.WorkersRunning == 1 && stats.WorkersReady == 0
+	})
+	other.get("/")
+	other.want(200, "quick", false)
+	lifeAwait(t, "the memory to be free", func() bool { return lifeHeap() < before+4<<20 })
+}
+
+// lifeHeap returns the bytes that are in use after a garbage collection, stacks included.
+func lifeHeap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc + stats.StackInuse
+}

@@ -1,0 +1,118 @@
+package filo
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// "Estimates the median": it comes to where half of the calls are below, from wherever it began, and slow calls don't spoil
+// it however slow they are.
+func TestHandlerTimingMedian(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	around := func(d time.Duration) time.Duration { return d*3/4 + time.Duration(random.Int64N(int64(d/2))) }
+	for _, test := range []struct {
+		name     string
+		begin    time.Duration
+		call     func() time.Duration
+		from, to time.Duration // where the estimate must be in the end
+	}{
+		{"constant", 0, func() time.Duration { return 5 * time.Microsecond }, 4 * time.Microsecond, 6 * time.Microsecond},
+		{"about 5 µs", 0, func() time.Duration { return around(5 * time.Microsecond) }, 3 * time.Microsecond, 7 * time.Microsecond},
+		{"from far above", time.Second, func() time.Duration { return around(5 * time.Microsecond) }, 3 * time.Microsecond, 7 * time.Microsecond},
+		{"from far below", time.Nanosecond, func() time.Duration { return around(time.Millisecond) }, 600 * time.Microsecond, 1500 * time.Microsecond},
+		{"one in five takes a second", 0, func() time.Duration {
+			if random.IntN(5) == 0 {
+				return time.Second
+			}
+			return around(2 * time.Microsecond)
+		}, 1400 * time.Nanosecond, 4 * time.Microsecond},
+		{"no time at all", 0, func() time.Duration { return 0 }, 1, 200},
+	} {
+		var timing handlerTiming
+		timing.median.Store(int64(test.begin))
+		for range 2000 {
+			timing.add(test.call())
+		}
+		// The estimate moves by an eighth up and down, so its own median counts.
+		inside := 0
+		for range 200 {
+			timing.add(test.call())
+			if got := time.Duration(timing.median.Load()); test.from <= got && got <= test.to {
+				inside++
+			}
+		}
+		if inside < 150 {
+			t.Errorf("%s: %d of 200 estimates are within %v and %v, the last is %v", test.name, inside, test.from, test.to,
+				time.Duration(timing.median.Load()))
+		}
+	}
+}
+
+// "The answers of earlier pipelined requests wait for a quick handler, but not for one that may be slow."
+func TestHandlerTimingQuick(t *testing.T) {
+	for _, test := range []struct {
+		median time.Duration
+		want   bool
+	}{{0, false}, {1, true}, {quickHandler, true}, {quickHandler + 1, false}, {time.Second, false}} {
+		var timing handlerTiming
+		timing.median.Store(int64(test.median))
+		if timing.quick() != test.want {
+			t.Errorf("a median of %v isn't quick: %t", test.median, test.want)
+		}
+	}
+	// The first call decides at once; a few slow ones then change nothing, many do.
+	var timing handlerTiming
+	timing.add(2 * time.Microsecond)
+	for range 5 {
+		timing.add(time.Second)
+	}
+	if !timing.quick() {
+		t.Error("five slow calls made the handler a slow one")
+	}
+	for range 50 {
+		timing.add(time.Second)
+	}
+	if timing.quick() {
+		t.Error("only slow calls, and the handler is still quick")
+	}
+}
+
+// "One call in timedCalls" of a worker is timed, the first among them; each is made, and its error comes back.
+func TestHandlerTimingRun(t *testing.T) {
+	failure := errors.New("failure")
+	calls, slow := 0, true
+	s := &Server{Handler: func(c *Ctx) error {
+		calls++
+		if slow {
+			time.Sleep(time.Millisecond) // so that the estimate shows whether the call was timed
+		}
+		return failure
+	}}
+	c := &conn{server: s, worker: &scratch{}}
+	run := func() {
+		if err := s.timing.run(c, &Ctx{}); err != failure {
+			t.Fatalf("the call returned %v", err)
+		}
+	}
+	run()
+	if s.timing.median.Load() < int64(time.Millisecond) {
+		t.Errorf("after the first call the estimate is %v", time.Duration(s.timing.median.Load()))
+	}
+	slow = false
+	before := s.timing.median.Load()
+	for range timedCalls - 1 {
+		run()
+	}
+	if got := s.timing.median.Load(); got != before {
+		t.Errorf("within %d calls the estimate went from %v to %v", timedCalls, time.Duration(before), time.Duration(got))
+	}
+	run()
+	if got := s.timing.median.Load(); got == before {
+		t.Errorf("the call after %d wasn't timed", timedCalls)
+	}
+	if calls != timedCalls+1 {
+		t.Errorf("%d calls, want %d", calls, timedCalls+1)
+	}
+}

@@ -1,0 +1,409 @@
+package filo_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// lifeCertificate is a certificate for filo.test and 127.0.0.1 that signs itself, made once.
+var lifeCertificate = sync.OnceValue(func() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "filo.test"},
+		DNSNames:     []string{"filo.test"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		// From before the time in a synctest bubble.
+		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:  time.Date(2199, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+})
+
+// lifeClientTLS trusts lifeCertificate.
+func lifeClientTLS() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(lifeCertificate().Leaf)
+	return &tls.Config{RootCAs: roots, ServerName: "filo.test"}
+}
+
+// lifeServeTLS serves over TLS on a loopback socket.
+func lifeServeTLS(t *testing.T, config *filo.Server) *lifeServer {
+	t.Helper()
+	return lifeServe(t, config, tls.NewListener(lifeListen(t, "tcp", "127.0.0.1:0"),
+		&tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: []string{"http/1.1"}}))
+}
+
+func (s *lifeServer) dialTLS(t *testing.T) *lifeClient {
+	t.Helper()
+	conn, err := tls.Dial("tcp", s.addr, lifeClientTLS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newLifeClient(t, conn)
+}
+
+// lifeCertificateFiles writes the certificate and its key into files.
+func lifeCertificateFiles(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(lifeCertificate().PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: lifeCertificate().Certificate[0]},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+// "ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
+// certificates"; it "is cloned".
+func TestListenAndServeTLS(t *testing.T) {
+	certFile, keyFile := lifeCertificateFiles(t)
+	certificate := lifeCertificate()
+	for name, test := range map[string]struct {
+		config            *tls.Config
+		certFile, keyFile string
+	}{
+		"files":          {nil, certFile, keyFile},
+		"certificates":   {&tls.Config{Certificates: []tls.Certificate{certificate}}, "", ""},
+		"GetCertificate": {&tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }}, "", ""},
+		"GetConfigForClient": {&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return &tls.Config{Certificates: []tls.Certificate{certificate}}, nil
+		}}, "", ""},
+		"files beside a config": {&tls.Config{MinVersion: tls.VersionTLS13}, certFile, keyFile},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &filo.Server{TLSConfig: test.config, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+				if c.TLS() == nil || !c.TLS().HandshakeComplete || c.TLS().ServerName != "filo.test" {
+					return fmt.Errorf("TLS: %+v", c.TLS())
+				}
+				return c.Text(200, c.TLS().NegotiatedProtocol)
+			}}
+			served := make(chan error, 1)
+			address := lifeListening(t, func(address string) error {
+				err := s.ListenAndServeTLS(address, test.certFile, test.keyFile)
+				served <- err
+				return err
+			})
+			// A client that would rather speak HTTP/2.
+			transport := &http.Transport{TLSClientConfig: lifeClientTLS(), ForceAttemptHTTP2: true}
+			defer transport.CloseIdleConnections()
+			response, err := (&http.Client{Transport: transport}).Get("https://" + address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			want := "http/1.1"
+			if name == "GetConfigForClient" {
+				want = "" // that config says nothing of protocols
+			}
+			if err != nil || response.StatusCode != 200 || response.ProtoMajor != 1 || string(body) != want {
+				t.Errorf("got %s %q, %v", response.Status, body, err)
+			}
+			if test.config != nil && len(test.config.NextProtos) > 0 {
+				t.Error("the server changed the user's TLSConfig")
+			}
+			s.Close()
+			if err := lifeRecv(t, served, "ListenAndServeTLS to return"); err != filo.ErrServerClosed {
+				t.Errorf("ListenAndServeTLS returned %v", err)
+			}
+		})
+	}
+}
+
+// RFC 7301, section 3.2: a client that speaks none of the server's protocols gets an alert.
+func TestTLSNoCommonProtocol(t *testing.T) {
+	s := lifeServeTLS(t, &filo.Server{Handler: newLifeGate().handle})
+	config := lifeClientTLS()
+	config.NextProtos = []string{"h2"}
+	if conn, err := tls.Dial("tcp", s.addr, config); err == nil {
+		conn.Close()
+		t.Error("the handshake succeeded")
+	}
+	s.wantServesTLS(t)
+}
+
+// wantServesTLS checks that the server serves, and that no other connection is open.
+func (s *lifeServer) wantServesTLS(t *testing.T) {
+	t.Helper()
+	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+	c := s.dialTLS(t)
+	c.get("/")
+	c.want(200, "quick", false)
+}
+
+// What isn't TLS on a TLS port ends, and disturbs nobody.
+func TestTLSOtherInput(t *testing.T) {
+	for name, send := range map[string]string{
+		"plain HTTP":     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"random bytes":   "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6\xf5",
+		"half a record":  "\x16\x03\x01\x02\x00\x01",
+		"nothing at all": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := lifeServeTLS(t, &filo.Server{Handler: newLifeGate().handle})
+			c := s.dial(t)
+			c.send(send)
+			c.Conn.(*net.TCPConn).CloseWrite()
+			// A TLS alert, or an answer in plain text, may come; none of 2xx.
+			if rest, err := io.ReadAll(c.reader); bytes.Contains(rest, []byte("HTTP/1.1 2")) || err != nil && !lifeReset(err) {
+				t.Errorf("got %q, %v", rest, err)
+			}
+			s.wantServesTLS(t)
+		})
+	}
+}
+
+// "ReadHeaderTimeout is how long … a TLS handshake may take", and how long a connection may then stay silent.
+func TestTLSTimeouts(t *testing.T) {
+	for name, handshake := range map[string]bool{"no handshake": false, "nothing after the handshake": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := servertest.NewListener()
+				s := lifeTimeouts()
+				s.Logger = slog.New(slog.DiscardHandler)
+				served := make(chan error, 1)
+				go func() {
+					served <- s.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}))
+				}()
+				conn, err := listener.Dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				if handshake {
+					conn = tls.Client(conn, lifeClientTLS())
+					if err := conn.(*tls.Conn).Handshake(); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					io.WriteString(conn, "\x16\x03\x01\x02\x00") // the beginning of one
+				}
+				rest, err := io.ReadAll(conn)
+				if took := time.Since(start); len(rest) > 0 || err != nil || took < lifeHeadTime*19/20 || took > lifeHeadTime*13/10 {
+					t.Errorf("after %v: %q, %v; want EOF after %v", took, rest, err, lifeHeadTime)
+				}
+				conn.Close()
+				s.Close()
+				<-served
+			})
+		})
+	}
+}
+
+// Requests over TLS are as others: kept alive, large both ways, with handlers that panic.
+func TestTLSRequests(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // 2 MB
+	s := lifeServeTLS(t, &filo.Server{MaxBodyBytes: int64(len(large)), Handler: func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/panic":
+			panic("on purpose")
+		case "/stream":
+			_, err := io.Copy(c.Stream(), c.BodyReader())
+			return err
+		}
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Bytes(200, "application/octet-stream", body)
+	}})
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			config := lifeClientTLS()
+			config.MinVersion, config.MaxVersion = version, version
+			transport := &http.Transport{TLSClientConfig: config}
+			defer transport.CloseIdleConnections()
+			client := &http.Client{Transport: transport, Timeout: lifeBound}
+			before := s.Stats().ConnsAccepted
+			for _, test := range []struct {
+				path   string
+				body   []byte
+				status int
+			}{
+				{"/", nil, 200}, {"/", []byte("small"), 200}, {"/", large, 200}, {"/panic", nil, 500}, {"/stream", large, 200}, {"/", []byte("small"), 200},
+			} {
+				response, err := client.Post("https://"+s.addr+test.path, "application/octet-stream", bytes.NewReader(test.body))
+				if err != nil {
+					t.Fatalf("%s with %d bytes: %v", test.path, len(test.body), err)
+				}
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				if err != nil || response.StatusCode != test.status || test.status == 200 && !bytes.Equal(body, test.body) {
+					t.Errorf("%s with %d bytes: %s, %d bytes, %v", test.path, len(test.body), response.Status, len(body), err)
+				}
+			}
+			if conns := s.Stats().ConnsAccepted - before; conns != 1 {
+				t.Errorf("it took %d connections", conns)
+			}
+		})
+	}
+}
+
+// Hijack hands the *tls.Conn over.
+func TestTLSHijack(t *testing.T) {
+	s := lifeServeTLS(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		conn, buffered, err := c.Hijack()
+		if err != nil {
+			return err
+		}
+		if _, ok := conn.(*tls.Conn); !ok {
+			t.Errorf("hijacked a %T", conn)
+		}
+		conn.Write(append(buffered, '!'))
+		return conn.Close()
+	}})
+	c := s.dialTLS(t)
+	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nfirst")
+	if rest, err := io.ReadAll(c.reader); string(rest) != "first!" || err != nil {
+		t.Errorf("got %q, %v", rest, err)
+	}
+}
+
+// Shutdown and Close over TLS: idle connections end with a close_notify (RFC 8446, section 6.1), running requests finish.
+func TestTLSShutdown(t *testing.T) {
+	gate := newLifeGate()
+	s := lifeServeTLS(t, &filo.Server{Handler: gate.handle})
+	defer gate.open()
+	silent, idle, held, handshaking := s.dialTLS(t), s.dialTLS(t), s.dialTLS(t), s.dial(t)
+	idle.get("/")
+	idle.want(200, "quick", false)
+	begun := gate.hold(t, held).ShuttingDown()
+	lifeAwait(t, "the connections to be served", func() bool { return s.Stats().ConnsIdle == 3 })
+	result := s.shutdownBegun(t, begun)
+	silent.wantEOF() // an end without close_notify would be io.ErrUnexpectedEOF
+	idle.wantEOF()
+	handshaking.wantEnd()
+	gate.open()
+	held.want(200, "held", true)
+	held.wantEOF()
+	if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	s.wantNoGoroutine(t)
+}
+
+// Under overload TLS clients get a whole 503 as well.
+func TestTLSOverload(t *testing.T) {
+	gate := newLifeGate()
+	s := lifeServeTLS(t, &filo.Server{Handler: gate.handle, Concurrency: 1})
+	defer gate.open()
+	held := s.dialTLS(t)
+	gate.hold(t, held)
+	for range 20 {
+		s.dialTLS(t).wantRefusal(503)
+	}
+	gate.open()
+	held.want(200, "held", false)
+	held.Close()
+	s.wantServesTLS(t)
+}
+
+// A handshake that fails is the client's error: it isn't logged unless LogAllErrors is set.
+func TestTLSHandshakeLog(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		log := new(lifeLog)
+		s := lifeServeTLS(t, &filo.Server{Handler: newLifeGate().handle, LogAllErrors: all, Logger: log.logger()})
+		c := s.dial(t)
+		c.send("GET / HTTP/1.1\r\n\r\n")
+		io.Copy(io.Discard, c.reader)
+		lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+		if got := len(log.lines("handshake")) > 0; got != all {
+			t.Errorf("LogAllErrors %v: logged %v", all, got)
+		}
+	}
+}
+
+// lifeBrokenWriter is a connection whose writes time out once they are told to.
+type lifeBrokenWriter struct {
+	net.Conn
+	broken atomic.Bool
+	tries  atomic.Int64 // to go on after a time-out
+}
+
+func (c *lifeBrokenWriter) SetWriteDeadline(at time.Time) error {
+	if c.broken.Load() {
+		c.tries.Add(1)
+	}
+	return c.Conn.SetWriteDeadline(at)
+}
+
+func (c *lifeBrokenWriter) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	}
+	return c.Conn.Write(p)
+}
+
+// crypto/tls keeps a write's error for good ("After a Write has timed out, the TLS state is corrupt"): the connection
+// ends with it at once, whoever caused it and however early.
+func TestTLSWriteFailsForGood(t *testing.T) {
+	client, server := net.Pipe()
+	broken := &lifeBrokenWriter{Conn: server}
+	s := &lifeServer{Server: &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+		broken.broken.Store(true)
+		return c.Text(200, "never arrives")
+	}}, label: fmt.Sprint(lifeLabels.Add(1))}
+	defer s.Close()
+	served := make(chan error, 1)
+	s.run(func() {
+		served <- s.ServeConn(tls.Server(broken, &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}))
+	})
+	conn := tls.Client(client, lifeClientTLS())
+	conn.SetDeadline(time.Now().Add(lifeBound))
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, conn)
+	lifeRecv(t, served, "the connection to end")
+	// The end of a connection has a deadline of its own.
+	if tries := broken.tries.Load(); tries > 5 {
+		t.Errorf("the server tried %d times to go on", tries)
+	}
+	client.Close()
+	if err := s.shutdown(); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	s.wantNoGoroutine(t)
+}
