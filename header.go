@@ -15,6 +15,8 @@ type field struct {
 	valueLen    uint32
 	nameLen     uint16
 	id          fieldID
+	// line says that the field stands in the bytes as it goes on the wire, "Name: value\r\n": it was set and not parsed.
+	line bool
 }
 
 // Header is an ordered list of header fields, of a request or a response, or of a trailer section.
@@ -25,13 +27,22 @@ type field struct {
 //
 // Nothing that is set can break the framing of a message: control bytes in a value (CR, LF and NUL among them) are
 // replaced by spaces, and a field whose name isn't a token of RFC 9110 is left out.
+//
+// A Header must not be copied. To pass fields on, add those of All.
 type Header struct {
+	_ noCopy
 	// buf holds the names and values. Fields that were set stand there as they go on the wire, "Name: value\r\n".
 	buf    []byte
 	fields []field
 	// borrowed is set while buf is the connection's read buffer: it is copied before it is written to.
 	borrowed bool
 }
+
+// noCopy makes go vet object to copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // Len returns the number of fields.
 func (h *Header) Len() int { return len(h.fields) }
@@ -186,7 +197,7 @@ func (h *Header) setPlainText() {
 	const line = "Content-Type: " + textPlain + "\r\n"
 	h.buf = append(h.buf[:0], line...)
 	h.fields = append(h.fields, field{
-		nameLen: uint16(len("Content-Type")), id: fieldContentType,
+		nameLen: uint16(len("Content-Type")), id: fieldContentType, line: true,
 		value: uint32(len("Content-Type: ")), valueLen: uint32(len(textPlain)),
 	})
 }
@@ -227,7 +238,7 @@ func appendField[V []byte | string](h *Header, name string, id fieldID, value V)
 		h.buf, h.borrowed = bytes.Clone(h.buf), false
 		old = nil
 	}
-	f := field{name: uint32(len(h.buf)), nameLen: uint16(len(name)), id: id}
+	f := field{name: uint32(len(h.buf)), nameLen: uint16(len(name)), id: id, line: true}
 	h.buf = append(h.buf, name...)
 	h.buf = append(h.buf, ": "...)
 	f.value = uint32(len(h.buf))
@@ -254,8 +265,12 @@ func cleanValue(v []byte) {
 	}
 }
 
-// appendLine appends field i as it goes on the wire. The field must have been set here, not parsed.
+// appendLine appends field i as it goes on the wire.
 func (h *Header) appendLine(dst []byte, i int) []byte {
 	f := &h.fields[i]
-	return append(dst, h.buf[f.name:f.value+f.valueLen+2]...)
+	if f.line {
+		return append(dst, h.buf[f.name:f.value+f.valueLen+2]...)
+	}
+	dst = append(append(dst, h.nameOf(i)...), ": "...)
+	return append(append(dst, h.valueOf(i)...), "\r\n"...)
 }

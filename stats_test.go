@@ -176,7 +176,7 @@ func TestConnStatesAtTheEnd(t *testing.T) {
 			var states lifeStates
 			s, _ := lifeGated(t, &filo.Server{ConnState: states.changed})
 			s.dial(t)
-			lifeAwait(t, "the first connection", func() bool { return s.Stats().ConnsOpen == 1 })
+			lifeAwait(t, "the first connection", func() bool { return states.String() == "new" })
 			idle := s.dial(t)
 			idle.get("/")
 			idle.want(200, "quick", false)
