@@ -26,7 +26,7 @@ const (
 
 	// lifeHour is longer than anything here takes.
 	lifeHour = time.Hour
-	lifeMS   = time.Millisecond
+	lifeTick   = time.Millisecond
 )
 
 func lifeTimeouts() *filo.Server {
@@ -103,74 +103,74 @@ var lifeTimeoutTests = []struct {
 	{
 		"ReadHeaderTimeout is how long a new connection may stay silent: it is closed without an answer",
 		func(*servertest.Conn) {},
-		nil, lifeHeadTime, 300 * lifeMS,
+		nil, lifeHeadTime, 300 * lifeTick,
 	}, {
 		"… and is how long a head may take: 408 after that",
 		func(c *servertest.Conn) { io.WriteString(c, "GET / HT") },
-		[]string{"408"}, lifeHeadTime, 300 * lifeMS,
+		[]string{"408"}, lifeHeadTime, 300 * lifeTick,
 	}, {
 		"… counted from its first byte, however it trickles",
 		func(c *servertest.Conn) {
-			time.Sleep(900 * lifeMS)
-			lifeTrickle(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 1000), 1, 100*lifeMS)
+			time.Sleep(900 * lifeTick)
+			lifeTrickle(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 1000), 1, 100*lifeTick)
 		},
-		[]string{"408"}, 900*lifeMS + lifeHeadTime, 600 * lifeMS,
+		[]string{"408"}, 900*lifeTick + lifeHeadTime, 600 * lifeTick,
 	}, {
 		"… on a kept-alive connection too",
 		func(c *servertest.Conn) {
 			io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			time.Sleep(4 * time.Second)
-			lifeTrickle(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 1000), 1, 100*lifeMS)
+			lifeTrickle(c, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 1000), 1, 100*lifeTick)
 		},
-		[]string{"200", "408"}, 4*time.Second + lifeHeadTime, 600 * lifeMS,
+		[]string{"200", "408"}, 4*time.Second + lifeHeadTime, 600 * lifeTick,
 	}, {
 		"… and for a head that follows a pipelined request",
 		func(c *servertest.Conn) { io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET") },
-		[]string{"200", "408"}, lifeHeadTime, 300 * lifeMS,
+		[]string{"200", "408"}, lifeHeadTime, 300 * lifeTick,
 	}, {
 		"IdleTimeout is how long a connection may wait between requests: it is closed without an answer",
 		func(c *servertest.Conn) { io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") },
-		[]string{"200"}, lifeIdleTime, 300 * lifeMS,
+		[]string{"200"}, lifeIdleTime, 300 * lifeTick,
 	}, {
 		"an empty line before a request is none (RFC 9112, section 2.2): the connection stays idle",
 		func(c *servertest.Conn) { io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n") },
-		[]string{"200"}, lifeIdleTime, 300 * lifeMS,
+		[]string{"200"}, lifeIdleTime, 300 * lifeTick,
 	}, {
 		"ReadTimeout is how long a client may keep the server waiting for a body: 408",
 		func(c *servertest.Conn) { io.WriteString(c, lifePost) },
-		[]string{"408"}, lifeReadTime, 300 * lifeMS,
+		[]string{"408"}, lifeReadTime, 300 * lifeTick,
 	}, {
 		"… before the average rate must be MinTransferRate: 100 B/s are too few",
 		func(c *servertest.Conn) {
 			io.WriteString(c, lifePost)
-			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeMS)
+			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeTick)
 		},
-		[]string{"408"}, lifeReadTime, 700 * lifeMS,
+		[]string{"408"}, lifeReadTime, 700 * lifeTick,
 	}, {
 		"… also when it comes in chunks",
 		func(c *servertest.Conn) {
 			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-			lifeTrickle(c, strings.Repeat("1\r\nx\r\n", 5000), 6, 100*lifeMS)
+			lifeTrickle(c, strings.Repeat("1\r\nx\r\n", 5000), 6, 100*lifeTick)
 		},
-		[]string{"408"}, lifeReadTime, 700 * lifeMS,
+		[]string{"408"}, lifeReadTime, 700 * lifeTick,
 	}, {
 		"… and when its trailer section does",
 		func(c *servertest.Conn) {
 			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
-			lifeTrickle(c, "X: "+strings.Repeat("x", 5000), 1, 100*lifeMS)
+			lifeTrickle(c, "X: "+strings.Repeat("x", 5000), 1, 100*lifeTick)
 		},
-		[]string{"408"}, lifeReadTime, 700 * lifeMS,
+		[]string{"408"}, lifeReadTime, 700 * lifeTick,
 	}, {
 		"… and of a body that its handler didn't read, after the answer",
 		func(c *servertest.Conn) {
 			io.WriteString(c, strings.Replace(lifePost, " / ", " /ignore ", 1))
-			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeMS)
+			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeTick)
 		},
-		[]string{"200"}, lifeReadTime, 700 * lifeMS,
+		[]string{"200"}, lifeReadTime, 700 * lifeTick,
 	}, {
 		"a body over MinTransferRate survives",
 		func(c *servertest.Conn) {
-			lifeTrickle(c, lifePost+strings.Repeat("x", 30000), 150, 100*lifeMS)
+			lifeTrickle(c, lifePost+strings.Repeat("x", 30000), 150, 100*lifeTick)
 		},
 		[]string{"200"}, 20 * time.Second, 6 * time.Second,
 	}, {
@@ -178,12 +178,12 @@ var lifeTimeoutTests = []struct {
 		func(c *servertest.Conn) {
 			io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 		},
-		[]string{"200"}, time.Minute, 300 * lifeMS,
+		[]string{"200"}, time.Minute, 300 * lifeTick,
 	}, {
 		"… nor between its reads of the body",
 		func(c *servertest.Conn) {
 			io.WriteString(c, "POST /between HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nConnection: close\r\n\r\n")
-			lifeTrickle(c, "abcdefghijkl", 4, time.Minute+500*lifeMS)
+			lifeTrickle(c, "abcdefghijkl", 4, time.Minute+500*lifeTick)
 		},
 		[]string{"200"}, 3 * time.Minute, 2 * time.Second,
 	}, {
@@ -191,7 +191,7 @@ var lifeTimeoutTests = []struct {
 		func(c *servertest.Conn) {
 			io.WriteString(c, "GET /events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 		},
-		[]string{"200"}, 5 * time.Minute, 300 * lifeMS,
+		[]string{"200"}, 5 * time.Minute, 300 * lifeTick,
 	},
 }
 
