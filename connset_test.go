@@ -173,6 +173,22 @@ func newLifeLate() *lifeLate {
 	return late
 }
 
+// lifeFirst is a listener that accepts a connection of the test's first.
+type lifeFirst struct {
+	net.Listener
+	accepted chan net.Conn // gets first
+	first    net.Conn
+}
+
+func (l *lifeFirst) Accept() (net.Conn, error) {
+	select {
+	case l.accepted <- l.first:
+		return l.first, nil
+	default:
+		return l.Listener.Accept()
+	}
+}
+
 // lifeLateServer asks a connection for its address before it is on the books.
 func lifeLateServer(h Handler) *Server {
 	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
@@ -182,11 +198,12 @@ func lifeLateServer(h Handler) *Server {
 // senders get 408 or the connection closes, and hold no more than their limits".
 func TestShutdownSweepsLateConnections(t *testing.T) {
 	s, late := lifeLateServer(benchHello), newLifeLate()
-	listener := make(benchListener)
-	defer close(listener)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer s.Close()
-	go s.Serve(listener)
-	listener <- late
+	go s.Serve(&lifeFirst{listener, make(chan net.Conn, 1), late})
 	<-late.underway
 	result := make(chan error, 1)
 	go func() {

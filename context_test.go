@@ -178,6 +178,10 @@ func answerClientOf(c answerConn) *answerClient {
 func TestContextDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error {
+			if c.Path() == "/none" {
+				_, ok := c.Context().Deadline()
+				return c.Text(200, fmt.Sprint("deadline ", ok))
+			}
 			at := time.Now().Add(3 * time.Second)
 			c.SetDeadline(at)
 			ctx := c.Context()
@@ -200,6 +204,10 @@ func TestContextDeadline(t *testing.T) {
 			if m := c.receive(t, "GET"); m.body != "late" {
 				t.Errorf("got %q", m.body)
 			}
+		}
+		c.send(t, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n")
+		if m := c.receive(t, "GET"); m.body != "deadline false" {
+			t.Errorf("a request that set none: %q", m.body)
 		}
 	})
 }

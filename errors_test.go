@@ -444,6 +444,18 @@ func TestErrorsOfAClientThatIsGone(t *testing.T) {
 		{"context.Canceled, as calls with the context return it", answerGet, func(c *filo.Ctx) error { return fmt.Errorf("query: %w", wait(c).Err()) }, false},
 		{"the body's error", body, func(c *filo.Ctx) error { _, err := c.Body(); return err }, false},
 		{"the reader's error", body, func(c *filo.Ctx) error { _, err := io.ReadAll(c.BodyReader()); return err }, false},
+		{"EarlyHints", answerGet, func(c *filo.Ctx) error { wait(c); return c.EarlyHints() }, false},
+		{"Upgrade", "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", func(c *filo.Ctx) error {
+			wait(c)
+			_, _, err := c.Upgrade("x")
+			return err
+		}, false},
+		{"Flush", answerGet, func(c *filo.Ctx) error { wait(c); return c.Stream().Flush() }, false},
+		{"100-continue", strings.Replace(body, "\r\n\r\nbegun", "\r\nExpect: 100-continue\r\n\r\n", 1), func(c *filo.Ctx) error {
+			time.Sleep(2 * time.Second)
+			_, err := c.Body()
+			return err
+		}, false},
 		{"context.Canceled of something else", answerGet, func(c *filo.Ctx) error { return context.Canceled }, true},
 		{"an error of its own", answerGet, func(c *filo.Ctx) error { wait(c); return errAnswerSecret }, true},
 	} {

@@ -451,19 +451,22 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	}
 }
 
-// … and so are those of connections that only the system has accepted by then.
+// … and so are those of connections that only the system has accepted by then, also if Shutdown has to be called again.
 func TestShutdownAnswersTheBacklog(t *testing.T) {
 	const waiting = 500
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
+	for _, test := range []struct {
+		network string
+		again   bool
+	}{{"tcp", false}, {"unix", false}, {"tcp", true}} {
+		t.Run(fmt.Sprintf("%s, again %v", test.network, test.again), func(t *testing.T) {
 			address := "127.0.0.1:0"
-			if network == "unix" {
+			if test.network == "unix" {
 				address = filepath.Join(t.TempDir(), "socket")
 			}
-			listener := lifeListen(t, network, address)
+			listener := lifeListen(t, test.network, address)
 			var clients []*lifeClient
 			for range waiting {
-				conn, err := net.Dial(network, listener.Addr().String())
+				conn, err := net.Dial(test.network, listener.Addr().String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -473,6 +476,11 @@ func TestShutdownAnswersTheBacklog(t *testing.T) {
 			}
 			s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle}, listener)
 			lifeAwait(t, "the first connection", func() bool { return s.Stats().ConnsAccepted > 0 })
+			if test.again {
+				done, cancel := context.WithCancel(context.Background())
+				cancel()
+				s.Shutdown(done)
+			}
 			if err := s.shutdown(); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}

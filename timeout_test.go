@@ -26,7 +26,7 @@ const (
 
 	// lifeHour is longer than anything here takes.
 	lifeHour = time.Hour
-	lifeTick   = time.Millisecond
+	lifeTick = time.Millisecond
 )
 
 func lifeTimeouts() *filo.Server {
