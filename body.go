@@ -25,9 +25,10 @@ type body struct {
 	decoder   chunkDecoder
 	err       error // what every further read returns; io.EOF at the end
 
-	whole     []byte // by readWholeBody
-	wholeErr  error
-	wholeRead bool
+	whole      []byte // by readWholeBody
+	wholeErr   error
+	wholeRead  bool
+	wholeTaken int // how much of whole a reader has got since
 	// large is the buffer of whole if it isn't in the read buffer: see releaseBody.
 	large []byte
 }
@@ -38,7 +39,7 @@ func (b *body) begin(f framing) {
 	b.expect = f.expectContinue
 	b.chunked = f.length < 0
 	b.err = nil
-	b.wholeRead = false
+	b.wholeRead, b.wholeTaken = false, 0
 	switch {
 	case b.chunked:
 		b.decoder = chunkDecoder{}
@@ -190,14 +191,14 @@ func (c *conn) readPiece(b *body, p []byte) (int, error) {
 }
 
 func (c *conn) readFromWhole(b *body, p []byte) (int, error) {
-	if len(b.whole) == 0 {
+	if b.wholeTaken == len(b.whole) {
 		if b.wholeErr != nil {
 			return 0, b.wholeErr
 		}
 		return 0, io.EOF
 	}
-	n := copy(p, b.whole)
-	b.whole = b.whole[n:]
+	n := copy(p, b.whole[b.wholeTaken:])
+	b.wholeTaken += n
 	return n, nil
 }
 

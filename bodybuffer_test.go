@@ -14,7 +14,7 @@ func wireKeepBuffers(t *testing.T) {
 	}
 }
 
-// checkSize compares the list's books with what it holds.
+// wireCheck compares the list's books with what it holds.
 func (l *bufferList) wireCheck(t *testing.T) {
 	t.Helper()
 	size := 0
@@ -88,13 +88,17 @@ func TestBufferListBound(t *testing.T) {
 
 // Whatever is taken and given back by however many, no buffer has two owners.
 func TestBufferListConcurrent(t *testing.T) {
+	rounds := 300
+	if raceEnabled {
+		rounds = 20 // overwriting takes its time
+	}
 	var list bufferList
 	var running sync.WaitGroup
 	for owner := range 4 {
 		running.Go(func() {
 			random := rand.New(rand.NewPCG(21, uint64(owner)))
 			var held [][]byte
-			for range 300 {
+			for range rounds {
 				if len(held) > 0 && random.IntN(2) == 0 {
 					last := held[len(held)-1]
 					held = held[:len(held)-1]

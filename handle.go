@@ -156,7 +156,7 @@ func (c *conn) renderError(ctx *Ctx, err error) bool {
 // goroutine, has been logged.
 func (c *conn) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
-	clients := status < 500 || errors.Is(err, ErrClientGone) || ctx.stream.err != nil ||
+	clients := status < 500 || errors.Is(err, ErrClientGone) || c.failed || ctx.stream.err != nil ||
 		ctx.clientGone && errors.Is(err, context.Canceled)
 	if errors.As(err, &panicError) || err == errGoexit || clients && !c.server.LogAllErrors {
 		return

@@ -68,7 +68,7 @@ func (in *wireInput) check() {
 func TestInputBuffer(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 14))
 	sizes := []int{1, 10, 1000, readBufferSize, 3 * readBufferSize}
-	for range 200 {
+	for range 100 {
 		in := &wireInput{t: t, random: random}
 		for range 60 {
 			switch n := random.IntN(sizes[random.IntN(len(sizes))] + 1); random.IntN(7) {
@@ -95,7 +95,7 @@ func TestInputBuffer(t *testing.T) {
 // more byte doesn't fit.
 func TestInputBufferRoom(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 16))
-	for range 500 {
+	for range 200 {
 		in := &wireInput{t: t, random: random}
 		in.receive(1 + random.IntN(readBufferSize))
 		in.take(random.IntN(in.len()+1), true)

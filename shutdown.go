@@ -20,6 +20,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.whenNotAccepting():
 	case <-ctx.Done():
+		s.cancelBase(ErrServerClosed)
+		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
 		// A listener of the user's own that doesn't notice its deadline.
 		s.stopAccepting(true)
@@ -84,12 +86,15 @@ func (s *Server) stopAccepting(now bool) {
 	s.configure()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.draining.Swap(true) {
+	first := !s.draining.Swap(true)
+	if first {
 		close(s.stopAccept)
 		s.signalNotAcceptingLocked()
 	}
 	for listener := range s.listeners {
-		if patient, ok := listener.(interface{ SetDeadline(time.Time) error }); !ok || now || patient.SetDeadline(longAgo) != nil {
+		patient, ok := listener.(interface{ SetDeadline(time.Time) error })
+		// Only the first time: the deadline belongs to acceptLast then.
+		if now || first && (!ok || patient.SetDeadline(longAgo) != nil) {
 			listener.Close()
 		}
 	}
