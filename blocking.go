@@ -185,9 +185,11 @@ func (c *conn) lastRead(p []byte, since int64) (int, error) {
 		wait = lastReadTimeBusy
 	}
 	c.setState(stateLast)
-	deadline := time.Now().Add(wait)
 	for {
+		deadline := time.Now().Add(wait)
 		c.netConn.SetReadDeadline(deadline)
+		// On a busy machine the time may be over before the read begins, which then doesn't look at what is there.
+		inTime := time.Now().Before(deadline)
 		n, err := c.stream.Read(p)
 		c.netConn.SetReadDeadline(time.Time{})
 		switch {
@@ -195,10 +197,10 @@ func (c *conn) lastRead(p []byte, since int64) (int, error) {
 			return n, nil
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, err
-		case !time.Now().Before(deadline):
+		case inTime && !time.Now().Before(deadline):
 			return 0, errDraining
 		}
-		// A wake-up that was meant for the wait before this one.
+		// Or else it was a wake-up that was meant for the wait before this one.
 	}
 }
 

@@ -415,7 +415,7 @@ func TestCloseWhileLingeringBegins(t *testing.T) {
 			}
 			first.Do(func() { close(begins) })
 		}}
-		if !l.takeOver(&Server{}, stub, []byte("nobody reads this")) {
+		if !l.takeOver(stub, []byte("nobody reads this")) {
 			t.Fatal("nothing lingers")
 		}
 		<-begins
@@ -439,7 +439,7 @@ func TestLingererLimits(t *testing.T) {
 			if secure {
 				server = tls.Server(server, &tls.Config{})
 			}
-			if l.takeOver(&Server{}, server, []byte("nobody reads this")) {
+			if l.takeOver(server, []byte("nobody reads this")) {
 				return true
 			}
 			return server.Close() != nil // takeOver left it open

@@ -121,12 +121,12 @@ func TestInputBufferRoom(t *testing.T) {
 // A request's memory is used again for the next one, without the buffer's growing.
 func TestInputBufferStaysSmall(t *testing.T) {
 	in := &wireInput{t: t, random: rand.New(rand.NewPCG(17, 18))}
-	for range 100 {
+	for range 20 {
 		for in.len() < 3000 {
 			in.receive(1000)
 		}
 		in.take(1000, true)
-		for range 50 {
+		for range 20 {
 			in.receive(2000)
 			in.take(in.len()-100, false)
 		}

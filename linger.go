@@ -29,13 +29,14 @@ type lingerer struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]bool // guarded by mu
 	secure  int               // TLS connections among those with an answer to write; guarded by mu
-	closed  bool              // guarded by mu
+	closed  bool              // no more is taken over; guarded by mu
+	closing bool              // close was called; guarded by mu
 	running sync.WaitGroup
 }
 
 // takeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many linger:
 // then nothing was done.
-func (l *lingerer) takeOver(s *Server, netConn net.Conn, answer []byte) bool {
+func (l *lingerer) takeOver(netConn net.Conn, answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
 	l.mu.Lock()
@@ -51,11 +52,14 @@ func (l *lingerer) takeOver(s *Server, netConn net.Conn, answer []byte) bool {
 		l.secure++
 	}
 	l.running.Add(1)
-	// Under the lock, so that close can't set an earlier deadline before this one.
-	netConn.SetDeadline(time.Now().Add(lingerTime))
 	l.mu.Unlock()
 	go func() {
 		defer l.running.Done()
+		l.mu.Lock()
+		if !l.closing {
+			netConn.SetDeadline(time.Now().Add(lingerTime))
+		}
+		l.mu.Unlock()
 		linger(netConn, answer)
 		l.mu.Lock()
 		delete(l.conns, netConn)
@@ -121,7 +125,7 @@ func (l *lingerer) wait(ctx context.Context) {
 // close ends the lingering and waits until that is done.
 func (l *lingerer) close() {
 	l.mu.Lock()
-	l.closed = true
+	l.closed, l.closing = true, true
 	for netConn := range l.conns {
 		netConn.SetDeadline(longAgo)
 	}

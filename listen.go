@@ -262,7 +262,7 @@ func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.refused.Add(1)
 	s.refusals[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, "Retry-After: 1\r\n", false)
-	if !s.lingerer.takeOver(s, netConn, answer) {
+	if !s.lingerer.takeOver(netConn, answer) {
 		netConn.Close()
 	}
 }

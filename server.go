@@ -323,7 +323,7 @@ func (s *Server) connEnded(c *conn) bool {
 	c.setState(stateClosed)
 	s.conns.remove(c)
 	s.changed(c, StateClosed)
-	return !(linger && s.lingerer.takeOver(s, c.netConn, nil))
+	return !(linger && s.lingerer.takeOver(c.netConn, nil))
 }
 
 // handshake makes the TLS handshake, if there is one to make, in its time.

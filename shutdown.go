@@ -2,7 +2,9 @@ package filo
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"time"
 )
 
@@ -104,14 +106,18 @@ func (s *Server) stopAccepting(now bool) {
 func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn) {
 	patient, ok := listener.(interface{ SetDeadline(time.Time) error })
 	for end := time.Now().Add(lastAcceptLimit); ok && time.Now().Before(end); {
-		if patient.SetDeadline(time.Now().Add(lastAcceptTime)) != nil {
+		deadline := time.Now().Add(lastAcceptTime)
+		if patient.SetDeadline(deadline) != nil {
 			return
 		}
+		inTime := time.Now().Before(deadline) // see lastRead
 		netConn, err := listener.Accept()
-		if err != nil {
+		switch {
+		case err == nil:
+			s.admit(wrap(netConn))
+		case inTime || !errors.Is(err, os.ErrDeadlineExceeded):
 			return
 		}
-		s.admit(wrap(netConn))
 	}
 }
 
