@@ -108,8 +108,8 @@ func (c *conn) fill(state waitState) error {
 }
 
 // readDeadline returns until when the owner may wait for input in a state, on the coarse clock's scale; 0 is for ever.
-func (c *conn) readDeadline(state waitState) int64 {
-	config, now := &c.server.config, c.server.clock.now()
+func (c *conn) readDeadline(state waitState, now int64) int64 {
+	config := &c.server.config
 	switch state {
 	case stateNew:
 		return after(now, config.readHeaderTimeout)
@@ -135,10 +135,16 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if c.inputError != nil {
 		return 0, c.inputError
 	}
-	deadline := c.readDeadline(state)
 	start := c.server.clock.now()
+	deadline := c.readDeadline(state, start)
 	c.setWait(state, deadline)
-	defer c.endWait(deadline, false)
+	n, err := c.await(p, state, deadline, start)
+	c.endWait(deadline, false)
+	return n, err
+}
+
+// await is receive's wait.
+func (c *conn) await(p []byte, state waitState, deadline, start int64) (int, error) {
 	if state <= stateIdle && c.server.draining.Load() {
 		return c.lastRead(p, start)
 	}

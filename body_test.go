@@ -1,12 +1,14 @@
 package filo
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"regexp"
 	"runtime"
 	"slices"
@@ -14,6 +16,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/filohttp/filo/internal/conformance"
 )
 
 // wireConn is a connection that receives its parts, one in each Read or in several, and then the error; io.EOF if that is
@@ -772,4 +776,93 @@ func TestBorrowedBodyStaysWhileWatched(t *testing.T) {
 			t.Errorf("cut at %d: the requests were %q", cut, paths)
 		}
 	}
+}
+
+// wireNetHTTP returns what net/http makes of a connection's input, request by request, as far as it goes: method, target
+// and body of those that a handler of filo would see, each line ended by whether the body came whole.
+func wireNetHTTP(input []byte) []string {
+	var requests []string
+	// As large as any trailer, of which net/http accepts as much as the buffer holds.
+	reader := bufio.NewReaderSize(bytes.NewReader(input), 1<<20)
+	for {
+		for range maxEmptyLines {
+			if line, _ := reader.Peek(2); string(line) == "\r\n" {
+				reader.Discard(2)
+			}
+		}
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return append(requests, err.Error())
+		}
+		body, err := io.ReadAll(request.Body)
+		if request.RequestURI != "*" {
+			requests = append(requests, fmt.Sprintf("%s %s %q %t", request.Method, request.RequestURI, body, err == nil))
+		}
+		if err != nil {
+			return append(requests, err.Error())
+		}
+	}
+}
+
+// A connection's input means the same however it is cut, and whether a handler reads its bodies or not. What filo takes
+// for a request, with its body, net/http does too, from the first to the last: so neither can be made to see a request
+// where the other sees a body. The exceptions are those of FuzzRequestHead and FuzzChunked.
+func FuzzConnection(f *testing.F) {
+	for _, test := range wireBodies {
+		f.Add([]byte(test.request+wireNext), uint16(len(test.request)))
+	}
+	for _, test := range wireRefusedChunks {
+		f.Add([]byte(wireChunked+test.input+wireNext), uint16(len(wireChunked)))
+	}
+	for _, seed := range conformance.Seeds() {
+		if len(seed) < 2000 {
+			f.Add(seed, uint16(len(seed)/2))
+		}
+	}
+	var seen []string
+	var readBodies bool
+	s := &Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *Ctx) error {
+		request := c.Method() + " " + c.Request.Target()
+		if readBodies {
+			body, err := c.Body()
+			request += fmt.Sprintf(" %q %t", body, err == nil)
+		}
+		seen = append(seen, request)
+		return c.NoContent()
+	}}
+	f.Cleanup(func() { s.Close() })
+	f.Fuzz(func(t *testing.T, input []byte, cut uint16) {
+		serve := func(read bool, cuts ...int) ([]string, string) {
+			seen, readBodies = nil, read
+			answers := wireServe(t, s, &wireConn{parts: wireParts(string(input), cuts...)})
+			return seen, strings.ReplaceAll(answers, "HTTP/1.1 100 Continue\r\n\r\n", "")
+		}
+		whole, answers := serve(true)
+		at := min(int(cut), len(input))
+		for _, cuts := range [][]int{{at}, {at / 2, at}, wireEachByte(input)[:min(len(input), 500)]} {
+			if parts, partAnswers := serve(true, cuts...); !slices.Equal(parts, whole) || partAnswers != answers {
+				t.Fatalf("cut at %d: %q, whole: %q\n%s\nwhole:\n%s", cuts, parts, whole, partAnswers, answers)
+			}
+		}
+		unread, _ := serve(false)
+		for i := range min(len(unread), len(whole)) {
+			if !strings.HasPrefix(whole[i], unread[i]+" ") {
+				t.Fatalf("with bodies read: %q, unread: %q", whole, unread)
+			}
+		}
+		want := wireNetHTTP(input)
+		for i, request := range whole {
+			if strings.HasSuffix(request, " false") {
+				return // what net/http makes of a malformed body doesn't matter
+			}
+			if i < len(want) && request == want[i] {
+				continue
+			}
+			last := want[len(want)-1]
+			if i >= len(want)-2 && (strings.Contains(last, "bad trailer key") || strings.Contains(last, "header line too long")) {
+				return
+			}
+			t.Fatalf("request %d of %q, net/http: %q", i, whole, want)
+		}
+	})
 }

@@ -55,8 +55,15 @@ func (p *headParser) checkHost(h *Header) *HTTPError {
 	if p.repeated&(1<<fieldHost) != 0 {
 		return errTwoHosts
 	}
-	if host := p.framingValue(h, fieldHost); len(host) > 0 && !validHost(host) {
+	host := p.framingValue(h, fieldHost)
+	if len(host) == 0 || string(host) == string(p.host[:p.hostLength]) {
+		return nil
+	}
+	if !validHost(host) {
 		return errHost
+	}
+	if len(host) <= len(p.host) {
+		p.hostLength = uint8(copy(p.host[:], host))
 	}
 	return nil
 }

@@ -82,6 +82,8 @@ var wireFrames = []struct {
 	{"CONNECT has no other form", "CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", framing{}, errTarget},
 	{"CONNECT has no other form", "CONNECT * HTTP/1.1\r\nHost: a\r\n\r\n", framing{}, errTarget},
 	{"methods are case-sensitive", "connect a:1 HTTP/1.1\r\nHost: a\r\n\r\n", framing{}, errTarget},
+	{"percent-encoding in a path", "GET /%41%c3%A9 HTTP/1.1\r\nHost: a\r\n\r\n", framing{}, nil},
+	{"a query may hold any \"%\"", "GET /a?%4 HTTP/1.1\r\nHost: a\r\n\r\n", framing{}, nil},
 	{"percent-encoding is well-formed", "GET /%4 HTTP/1.1\r\nHost: a\r\n\r\n", framing{}, errTarget},
 	{"a path is absolute", "GET a HTTP/1.1\r\nHost: a\r\n\r\n", framing{}, errTarget},
 

@@ -75,9 +75,12 @@ func (c *conn) panicked(value any) error {
 
 // finish completes the answer after the handler has returned with err.
 func (c *conn) finish(ctx *Ctx, err error) {
-	// What the user's code does from here on may ask for the context once more.
-	defer ctx.stopWatch()
 	ctx.stopWatch()
+	c.finishAnswer(ctx, err)
+	ctx.stopWatch() // what the user's code did meanwhile may have asked for the context once more
+}
+
+func (c *conn) finishAnswer(ctx *Ctx, err error) {
 	if err != nil && !c.renderError(ctx, err) {
 		c.abortNow(ctx)
 		return

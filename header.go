@@ -107,6 +107,15 @@ func (h *Header) Reset() {
 	h.buf = h.buf[:0]
 }
 
+// resetWithin is Reset, and lets go of a buffer over a size.
+func (h *Header) resetWithin(size int) {
+	if cap(h.buf) > size {
+		*h = Header{}
+	} else if len(h.buf) > 0 {
+		h.Reset()
+	}
+}
+
 func (h *Header) nameOf(i int) []byte {
 	f := &h.fields[i]
 	end := f.name + uint32(f.nameLen)

@@ -448,6 +448,34 @@ func TestHeaderCopyOnWrite(t *testing.T) {
 	}
 }
 
+// What was asked of a request before stays right when a middleware sets fields of it.
+func TestHeaderSetKeepsTheRequest(t *testing.T) {
+	first := false
+	s := wireServer(t, func(c *Ctx) error {
+		if first = !first; first {
+			c.Request.Header.Set("X-Before", "it is asked")
+		}
+		for i := range 40 {
+			r := &c.Request
+			if r.URI().Host() != "example.com:80" || r.URI().Hostname() != "example.com" || r.Host() != "example.com:80" || r.URI().RawQuery() != "q=1" {
+				t.Errorf("after %d fields the host is %q and %q, the query %q", i, r.URI().Host(), r.Host(), r.URI().RawQuery())
+			}
+			if r.Cookie("a") != "b" || r.Method() != "POST" || r.Target() != "/p?q=1" || r.ContentLength() != 4 {
+				t.Errorf("after %d fields the cookie is %q, the target %q", i, r.Cookie("a"), r.Target())
+			}
+			r.Header.Set(fmt.Sprintf("X-Middleware-%d", i), strings.Repeat("m", 100*i))
+		}
+		if body, err := c.Body(); string(body) != "body" || err != nil {
+			t.Errorf("the body is %q, %v", body, err)
+		}
+		return c.NoContent()
+	})
+	request := "POST /p?q=1 HTTP/1.1\r\nHost: example.com:80\r\nCookie: a=b\r\nContent-Length: 4\r\n\r\nbody"
+	if answers := wireServe(t, s, &wireConn{parts: wireParts(request + request)}); strings.Count(answers, "HTTP/1.1 204 ") != 2 {
+		t.Errorf("the answers are %q", answers)
+	}
+}
+
 // Lists are compared element by element (RFC 9110, section 5.6.1).
 func TestListHasToken(t *testing.T) {
 	for _, test := range []struct {

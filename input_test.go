@@ -2,7 +2,10 @@ package filo
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 )
@@ -155,5 +158,34 @@ func TestInputBufferReset(t *testing.T) {
 		}
 		in.receive(10)
 		in.check()
+	}
+}
+
+// Heads of all sizes, pipelined, come out of the buffer as they were sent, in pieces of whatever size they arrive; so do
+// empty lines between them.
+func TestHeadsThroughTheBuffer(t *testing.T) {
+	var input strings.Builder
+	var want []string
+	for i, size := range []int{0, 10, 1000, 3900, 4000, 4095, 4096, 5000, 0, 8191, 8192, 12_000, 16_000, 1, 1} {
+		padding := strings.Repeat(string(rune('a'+i)), size)
+		fmt.Fprintf(&input, "%sGET /%d HTTP/1.1\r\nHost: a\r\nX-Padding: %s\r\nX-Last: %d\r\n\r\n", strings.Repeat("\r\n", i%5), i, padding, i)
+		want = append(want, fmt.Sprintf("/%d %s %d", i, padding, i))
+	}
+	var got []string
+	s := wireServer(t, func(c *Ctx) error {
+		h := &c.Request.Header
+		got = append(got, fmt.Sprintf("%s %s %s", c.Request.Target(), h.Get("x-padding"), h.Get("X-LAST")))
+		return c.NoContent()
+	})
+	for _, piece := range []int{1, 2, 7, 100, 1460, 4095, 4096, 4097, 10_000, input.Len()} {
+		var cuts []int
+		for cut := piece; cut < input.Len(); cut += piece {
+			cuts = append(cuts, cut)
+		}
+		got = nil
+		answers := wireServe(t, s, &wireConn{parts: wireParts(input.String(), cuts...)})
+		if !slices.Equal(got, want) || strings.Count(answers, "HTTP/1.1 204 ") != len(want) || strings.Count(answers, "HTTP/1.1 ") != len(want) {
+			t.Errorf("in pieces of %d: %d requests, want %d: %.200q\n%.2000s", piece, len(got), len(want), got, answers)
+		}
 	}
 }

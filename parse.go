@@ -53,6 +53,10 @@ type headParser struct {
 	// repeated has a bit set for those that occur again.
 	first    [fieldFraming]uint16
 	repeated uint16
+
+	// host is the last valid Host: on one connection it is mostly the same, and needn't be checked again.
+	host       [64]byte
+	hostLength uint8
 }
 
 // reset makes the parser ready for the next head. It keeps the memory of its fields.

@@ -15,6 +15,7 @@ type Request struct {
 
 	ctx  *Ctx
 	head []byte // the request head, in the connection's read buffer
+	host []byte // the value of Host as sent, in head; nil if there is none
 
 	methodStart, methodEnd int // in head
 	targetStart, targetEnd int
@@ -40,6 +41,10 @@ func (r *Request) begin(c *Ctx, p *headParser, head []byte, f framing) {
 	r.methodStart, r.methodEnd = p.methodStart, p.methodEnd
 	r.targetStart, r.targetEnd = p.targetStart, p.targetEnd
 	r.uriParsed = false
+	r.host = nil
+	if i := p.first[fieldHost]; i != 0 {
+		r.host = r.Header.valueOf(int(i) - 1)
+	}
 	r.body.begin(f)
 }
 
@@ -99,7 +104,7 @@ func (r *Request) ProtoMinor() int { return int(r.minor) }
 // URI returns the parts of the target, which are worked out when first asked for.
 func (r *Request) URI() *URI {
 	if !r.uriParsed {
-		r.uri.parse(r.TargetBytes(), r.Header.getID(fieldHost), r.ctx.TLS() != nil)
+		r.uri.parse(r.TargetBytes(), r.host, r.ctx.TLS() != nil)
 		r.uriParsed = true
 	}
 	return &r.uri

@@ -51,13 +51,8 @@ type Response struct {
 
 // reset makes the response ready for the next request.
 func (r *Response) reset() {
-	for _, h := range [...]*Header{&r.Header, &r.Trailer} {
-		if cap(h.buf) > maxKeptHeader {
-			*h = Header{}
-		} else if len(h.buf) > 0 {
-			h.Reset()
-		}
-	}
+	r.Header.resetWithin(maxKeptHeader)
+	r.Trailer.resetWithin(maxKeptHeader)
 	r.status, r.close = 200, false
 	if r.source != bodyBuffer || len(r.buffer) > 0 {
 		r.resetBody()
