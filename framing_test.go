@@ -152,6 +152,34 @@ func TestFrameAfterAnother(t *testing.T) {
 	}
 }
 
+// A Host is accepted or refused whichever one came before it: that a valid one isn't checked twice doesn't show.
+func TestFrameHostAfterAnother(t *testing.T) {
+	hosts := []string{"", "a", "A", "ab", "a:", "a:80", "a:8o", "[::1]", "[::1", "a b", "a,b", "b"}
+	for _, n := range []int{63, 64, 65, 200} {
+		hosts = append(hosts, strings.Repeat("h", n), strings.Repeat("h", n-1)+"/", strings.Repeat("h", n-1)+",")
+	}
+	frame := func(p *headParser, host string) *HTTPError {
+		head := []byte("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+		p.reset()
+		if done, err := p.parse(head, &wireLarge); !done || err != nil {
+			t.Fatal(host, done, err)
+		}
+		_, err := p.frame(head, &Header{buf: head, fields: p.fields})
+		return err
+	}
+	for _, before := range hosts {
+		for _, host := range hosts {
+			var p, fresh headParser
+			frame(&p, before)
+			for range 2 {
+				if got, want := frame(&p, host), frame(&fresh, host); got != want {
+					t.Errorf("%q after %q: %v, want %v", host, before, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestParseLength(t *testing.T) {
 	for _, test := range []struct {
 		value string
