@@ -22,7 +22,9 @@ type scratch struct {
 	calls  uint32 // of the handler; see handlerTiming
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool
-	worker     *workerChan // whose scratch it is; nil for ServeConn's
+	// linger says, of a connection that is to be closed, that its client may still be sending.
+	linger bool
+	worker *workerChan // whose scratch it is; nil for ServeConn's
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers

@@ -255,7 +255,8 @@ func (c *conn) beforeWait(b *body) error {
 		}
 	}
 	if err := c.flush(); err != nil {
-		return b.fail(err)
+		// A client that is gone when it is to be asked for the body has done what one does that goes while it sends it.
+		return b.fail(&HTTPError{Status: 400, Detail: errTruncated.Detail, Err: err})
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type wireConn struct {
 	sent     int                // of parts
 	reading  func(space []byte) // called before each Read
 	written  bytes.Buffer
+	writeErr error // of each Write, if it isn't nil
 }
 
 func (c *wireConn) Read(p []byte) (int, error) {
@@ -50,7 +51,13 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *wireConn) Write(p []byte) (int, error)      { return c.written.Write(p) }
+func (c *wireConn) Write(p []byte) (int, error) {
+	if c.writeErr != nil {
+		return 0, c.writeErr
+	}
+	return c.written.Write(p)
+}
+
 func (c *wireConn) Close() error                     { return nil }
 func (c *wireConn) LocalAddr() net.Addr              { return benchAddr }
 func (c *wireConn) RemoteAddr() net.Addr             { return benchAddr }
@@ -331,6 +338,56 @@ func TestBodyLimits(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// The same for bodies that are read into the handler's own buffer.
+func TestBodyLimitsOfLargeBodies(t *testing.T) {
+	const limit = 10_000
+	for size, want := range map[int]string{limit - 1: "none", limit: "none", limit + 1: "413, over its limit", 3 * limit: "413, over its limit"} {
+		body := strings.Repeat("x", size)
+		for _, reader := range []string{"ReadAll", "seven bytes", "large buffer", "Body"} {
+			var result string
+			s := wireServer(t, func(c *Ctx) error {
+				got, err := wireReaders[reader](c)
+				result = wireError(err)
+				if len(got) > limit || err == nil && got != body {
+					result = fmt.Sprintf("%d bytes", len(got))
+				}
+				return err
+			})
+			s.MaxBodyBytes = limit
+			for _, request := range []string{
+				wireFixed(body), wireChunked + wireChunkOf(body) + "0\r\n\r\n", wireChunked + wireChunkOf(body[:4000]) + wireChunkOf(body[4000:]) + "0\r\n\r\n",
+			} {
+				head := strings.Index(request, "\r\n\r\n") + 4
+				for _, cut := range []int{0, head, head + 6, head + 100, head + 5000, head + limit} {
+					wireServe(t, s, &wireConn{parts: wireParts(request, min(cut, len(request)))})
+					if result != want {
+						t.Errorf("%d bytes, %.80q by %s, cut at %d: %s, want %s", size, request, reader, cut, result, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A client that is gone when it is to be asked for its body has done no more wrong than one that goes while it sends it:
+// the error is a 400 as well, and no failure of the handler to be logged.
+func TestBodyOfAClientThatIsGone(t *testing.T) {
+	gone := errors.New("broken pipe")
+	for name, read := range wireReaders {
+		var log bytes.Buffer
+		var result error
+		s := wireServer(t, func(c *Ctx) error {
+			_, result = read(c)
+			return result
+		})
+		s.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		wireServe(t, s, &wireConn{parts: wireParts(wirePOST + "Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"), writeErr: gone})
+		if wireError(result) != "400" || !errors.Is(result, gone) || log.Len() > 0 {
+			t.Errorf("%s: %v, logged: %s", name, result, log.Bytes())
 		}
 	}
 }

@@ -150,8 +150,6 @@ func TestLingeringEnds(t *testing.T) {
 				if err != nil || lifeStatuses(string(answer)) != "413" || time.Since(start) > 0 {
 					t.Errorf("after %v: %q, %v", time.Since(start), answer, err)
 				}
-				// The worker's place is free when the worker has got back from leaving the connection to the lingerer.
-				synctest.Wait()
 				other := newLifeClient(t, s.Dial(t))
 				other.get("/")
 				if response, _ := other.answer(); response.StatusCode != 204 {

@@ -248,10 +248,11 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 	s.accepted.Add(1)
 	w := scratches.Get().(*scratch)
 	defer scratches.Put(w)
-	if s.serveConn(w, netConn) {
-		return netConn.Close()
+	w.handedOver, w.linger = false, false
+	if !s.serveConn(w, netConn) || w.linger && s.lingerer.takeOver(netConn, nil) {
+		return nil
 	}
-	return nil
+	return netConn.Close()
 }
 
 // scratches are the buffers for ServeConn, which has no worker.

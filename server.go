@@ -195,6 +195,7 @@ func (s *Server) configure() {
 		}
 		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
 		s.pool.WorkerFunc = s.serveWorker
+		s.pool.Linger = func(netConn net.Conn) bool { return s.lingerer.takeOver(netConn, nil) }
 		s.pool.MaxWorkersCount = concurrency
 		s.pool.MaxIdleWorkerDuration = idleWorker
 		s.pool.Logger = s.logger()
@@ -283,13 +284,13 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 	if w.scratch == nil {
 		w.scratch = &scratch{worker: w}
 	}
-	w.scratch.handedOver = false
-	defer func() { w.handedOver = w.scratch.handedOver }()
+	w.scratch.handedOver, w.scratch.linger = false, false
+	defer func() { w.handedOver, w.linger = w.scratch.handedOver, w.scratch.linger }()
 	return s.serveConn(w.scratch, netConn)
 }
 
-// serveConn serves an admitted connection and reports whether it is to be closed: it isn't once it was hijacked, or
-// left to the lingerer.
+// serveConn serves an admitted connection and reports whether it is to be closed, or left to the lingerer if w.linger is
+// set. It isn't once it was hijacked.
 func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	c := &conn{server: s, netConn: netConn}
 	if reason := s.conns.add(c); reason != nil {
@@ -318,12 +319,12 @@ func (s *Server) connEnded(c *conn) bool {
 	if c.broken {
 		resetOnClose(c.netConn)
 	}
-	linger := c.linger && !c.failed
+	c.worker.linger = c.linger && !c.failed
 	c.detach()
 	c.setState(stateClosed)
 	s.conns.remove(c)
 	s.changed(c, StateClosed)
-	return !(linger && s.lingerer.takeOver(c.netConn, nil))
+	return true
 }
 
 // handshake makes the TLS handshake, if there is one to make, in its time.

@@ -19,6 +19,9 @@ type workerChan struct {
 	// handedOver is set by a WorkerFunc that panics or ends its goroutine, and so can't say it by its result: conn was
 	// hijacked or handed over. It belongs to the worker's goroutine.
 	handedOver bool
+	// linger is set by WorkerFunc if conn's client may still be sending when conn is closed. It belongs to the worker's
+	// goroutine.
+	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
 	// place is what the worker counts as while it is off the stack. It belongs to the worker's goroutine.

@@ -20,6 +20,10 @@ type workerPool struct {
 	// was hijacked or handed over.
 	WorkerFunc func(w *workerChan, c net.Conn) (closeConn bool)
 
+	// Linger, if set, is offered the connections that are to be closed and whose worker has linger set. It reports whether
+	// it has taken the connection over, and doesn't wait.
+	Linger func(c net.Conn) bool
+
 	// MaxWorkersCount is how many workers may be ready or serving at once.
 	MaxWorkersCount int
 
@@ -163,7 +167,7 @@ func (wp *workerPool) run(w *workerChan) {
 		if c == nil {
 			return // who sent it has done the counting
 		}
-		w.conn, w.place, w.handedOver = c, placeServing, false
+		w.conn, w.place, w.handedOver, w.linger = c, placeServing, false, false
 		closeConn := wp.serve(w, c)
 		if w.forgotten {
 			wp.remember(w)
@@ -190,7 +194,7 @@ func (wp *workerPool) end(w *workerChan) {
 	wp.leaveLocked(w)
 	wp.mu.Unlock()
 	if serving && !w.handedOver {
-		wp.close(w.conn)
+		wp.close(w.conn, w.linger)
 	}
 }
 
@@ -243,13 +247,14 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
 	if closeConn && (cap(w.ch) == 0 || !closesAtOnce(c)) {
 		wp.vacate(w)
-		wp.close(c)
+		wp.close(c, w.linger)
 		closeConn = false
 	}
+	linger := w.linger
 	w.conn = nil
 	again = wp.release(w)
 	if closeConn {
-		c.Close()
+		wp.close(c, linger)
 	}
 	return again
 }
@@ -264,14 +269,16 @@ func closesAtOnce(c net.Conn) bool {
 	return false
 }
 
-// close closes a connection of any kind.
-func (wp *workerPool) close(c net.Conn) {
+// close closes a connection of any kind, or leaves that to Linger.
+func (wp *workerPool) close(c net.Conn, linger bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			wp.logPanic("panic in a connection's Close", value)
 		}
 	}()
-	c.Close()
+	if !linger || wp.Linger == nil || !wp.Linger(c) {
+		c.Close()
+	}
 }
 
 func (wp *workerPool) logPanic(message string, value any) {
