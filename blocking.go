@@ -186,18 +186,16 @@ const (
 )
 
 // lastRead takes what an idle connection, which has been so since the given time, has sent by the time that the server
-// shuts down. A deadline in the past would hide bytes that are there, so it gets a short one of its own.
+// shuts down. A deadline in the past would hide bytes that are there, so it gets short ones of its own.
 func (c *conn) lastRead(p []byte, since int64) (int, error) {
 	wait := lastReadTime
 	if c.server.clock.now()-since < int64(busyTime) {
 		wait = lastReadTimeBusy
 	}
 	c.setState(stateLast)
-	for {
-		deadline := time.Now().Add(wait)
-		c.netConn.SetReadDeadline(deadline)
-		// On a busy machine the time may be over before the read begins, which then doesn't look at what is there.
-		inTime := time.Now().Before(deadline)
+	end := time.Now().Add(wait)
+	for looks := 0; looks < lastLooks || time.Now().Before(end); looks++ {
+		c.netConn.SetReadDeadline(time.Now().Add(wait / lastLooks))
 		n, err := c.stream.Read(p)
 		c.netConn.SetReadDeadline(time.Time{})
 		switch {
@@ -205,11 +203,10 @@ func (c *conn) lastRead(p []byte, since int64) (int, error) {
 			return n, nil
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, err
-		case inTime && !time.Now().Before(deadline):
-			return 0, errDraining
 		}
-		// Or else it was a wake-up that was meant for the wait before this one.
+		// Time is up, or it was a wake-up that was meant for the wait before this one.
 	}
+	return 0, errDraining
 }
 
 // endWait ends a wait. If the sweep has found its deadline passed, the wake-up may still be under way: then it waits for

@@ -75,9 +75,13 @@ func (s *Server) Close() error {
 	return nil
 }
 
+// lastLooks is how many times in a row a wait for a last request or connection must run out. On a busy machine one that
+// is short may be over before it begins, and then nobody has looked at what is there.
+const lastLooks = 3
+
 const (
-	// lastAcceptTime is how long a listener must have had no connection to be closed at shutdown.
-	lastAcceptTime = 20 * time.Millisecond
+	// lastAcceptTime is how long a listener is asked for a last connection at shutdown, lastLooks times.
+	lastAcceptTime = 10 * time.Millisecond
 	// lastAcceptLimit is when it is closed at the latest.
 	lastAcceptLimit = time.Second
 )
@@ -105,17 +109,19 @@ func (s *Server) stopAccepting(now bool) {
 // acceptLast admits the connections that the system has accepted, once the server drains.
 func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn) {
 	patient, ok := listener.(interface{ SetDeadline(time.Time) error })
-	for end := time.Now().Add(lastAcceptLimit); ok && time.Now().Before(end); {
-		deadline := time.Now().Add(lastAcceptTime)
-		if patient.SetDeadline(deadline) != nil {
+	empty := 0 // looks in a row that have found nothing; see lastLooks
+	for end := time.Now().Add(lastAcceptLimit); ok && empty < lastLooks && time.Now().Before(end); {
+		if patient.SetDeadline(time.Now().Add(lastAcceptTime)) != nil {
 			return
 		}
-		inTime := time.Now().Before(deadline) // see lastRead
 		netConn, err := listener.Accept()
 		switch {
 		case err == nil:
+			empty = 0
 			s.admit(wrap(netConn))
-		case inTime || !errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			empty++
+		default:
 			return
 		}
 	}
