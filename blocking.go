@@ -19,7 +19,10 @@ type scratch struct {
 	parser headParser
 	socket socket
 	ctx    *Ctx
-	calls  uint32 // of the handler; see handlerTiming
+	calls  uint32 // of quick handlers; see time
+	class  *Class // of the running handler
+	// timedSince is when the call began that is being timed, in nanotime; 0 is none.
+	timedSince int64
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool
 	// linger says, of a connection that is to be closed, that its client may still be sending.
@@ -64,7 +67,7 @@ func (c *conn) serve() {
 // answer runs the handler, and writes what can't wait until the input is used up. It reports false if the client is gone.
 func (c *conn) answer() bool {
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if len(c.out) > 0 && !c.server.timing.quick() && c.flush() != nil {
+	if len(c.out) > 0 && !c.server.entered.Load() && !c.server.class.quick() && c.flush() != nil {
 		return false
 	}
 	c.handle()
@@ -81,7 +84,7 @@ func (c *conn) readHead() {
 	switch {
 	case c.reading == readingRest:
 		state = stateBody
-	case c.in.len() > 0 || c.worker.parser.started():
+	case c.in.len() > 0 || c.parser.started():
 		state = stateHead
 		if c.headSince == 0 {
 			c.headSince = c.server.clock.now()

@@ -116,7 +116,7 @@ func (c *conn) take(b *body, max int) ([]byte, error) {
 
 // takeTrailer parses the trailer section. It is a head without a request line, and has a head's limits.
 func (c *conn) takeTrailer(b *body) {
-	p := &c.worker.parser
+	p := c.parser
 	if p.state == headDone {
 		p.resetTrailer()
 	}

@@ -67,8 +67,10 @@ type conn struct {
 	tlsState *tls.ConnectionState
 	worker   *scratch // whose buffers are in use
 
-	in  *inputBuffer // the worker's
-	out []byte       // rendered and not written; the worker's buffer
+	in     *inputBuffer // the worker's, or the connection's own while a request is unfinished
+	parser *headParser  // likewise
+	rest   *body        // what is skipped while reading is readingRest
+	out    []byte       // rendered and not written; the worker's buffer
 	// before is how much of out belongs to the answers before the current one.
 	before int
 	// outBody is a body that follows out and isn't copied into it. It is borrowed from the response.
@@ -100,7 +102,7 @@ type conn struct {
 
 // attach lends a worker's buffers to the connection.
 func (c *conn) attach(w *scratch) {
-	c.worker, c.in, c.out = w, &w.in, w.out[:0]
+	c.worker, c.in, c.parser, c.out = w, &w.in, &w.parser, w.out[:0]
 	w.parser.reset()
 	c.stream = c.netConn
 	if w.socket.attach(c.netConn); w.socket.attached() {
@@ -132,7 +134,7 @@ func (c *conn) detach() {
 		w.ctx.released = true
 		w.ctx = nil
 	}
-	c.worker, c.in, c.out, c.outBody = nil, nil, nil, nil
+	c.worker, c.in, c.parser, c.rest, c.out, c.outBody = nil, nil, nil, nil, nil, nil
 }
 
 func (c *conn) setState(s waitState) { c.word.Store(int64(s)) }
@@ -154,7 +156,7 @@ func (c *conn) next() step {
 	case c.reading == readingRest || c.in.len() == 0:
 		return stepRead
 	}
-	done, err := c.worker.parser.parse(c.in.unread(), &c.server.config.head)
+	done, err := c.parser.parse(c.in.unread(), &c.server.config.head)
 	if err == nil && !done {
 		c.dropEmptyLines()
 		return stepRead
@@ -172,7 +174,7 @@ func (c *conn) next() step {
 // dropEmptyLines takes empty lines before a request line out of the input: they are no part of a request, and a
 // connection that got nothing else is idle.
 func (c *conn) dropEmptyLines() {
-	if p := &c.worker.parser; !p.started() {
+	if p := c.parser; !p.started() {
 		c.in.advance(p.pos)
 		p.pos, p.mark = 0, 0
 	}
@@ -181,7 +183,7 @@ func (c *conn) dropEmptyLines() {
 // begin makes the head that the parser has completed the current request.
 func (c *conn) begin() *HTTPError {
 	w := c.worker
-	p, ctx := &w.parser, w.ctx
+	p, ctx := c.parser, w.ctx
 	head := c.in.unread()[:p.pos:p.pos]
 	h := &ctx.Request.Header
 	h.buf, h.borrowed = head, true
@@ -205,7 +207,7 @@ func (c *conn) begin() *HTTPError {
 // end makes the connection ready for the next request, once the answer to the current one is in out or written.
 func (c *conn) end() {
 	w := c.worker
-	w.parser.reset()
+	c.parser.reset()
 	c.outBody = nil
 	w.ctx.end()
 	if raceEnabled {
@@ -242,7 +244,7 @@ func (c *conn) poisonRequest() {
 
 // skipRest throws away what is left of the last request's body, so that it is never taken for a request.
 func (c *conn) skipRest() {
-	b := &c.worker.ctx.Request.body
+	b := c.rest
 	for {
 		piece, err := c.take(b, maxDrain)
 		switch {
@@ -264,7 +266,7 @@ func (c *conn) refuse(err *HTTPError) {
 	if c.server.LogAllErrors {
 		c.server.logger().Warn("request refused", "error", err, "remote", c.netConn.RemoteAddr())
 	}
-	p := &c.worker.parser
+	p := c.parser
 	head := p.methodEnd > 0 && string(c.in.unread()[p.methodStart:p.methodEnd]) == "HEAD"
 	c.out = c.server.appendRefusal(c.out, err, "", head)
 	c.count(err.Status)
@@ -273,7 +275,7 @@ func (c *conn) refuse(err *HTTPError) {
 
 // inputEnded takes note that no more input will come, and why.
 func (c *conn) inputEnded(err error) {
-	started := c.in.len() > 0 || c.worker.parser.started()
+	started := c.in.len() > 0 || c.parser.started()
 	if c.reading == readingHead && started {
 		switch {
 		case errors.Is(err, errDeadline):

@@ -54,7 +54,7 @@ func (c *conn) invoke(ctx *Ctx) (err error) {
 			}
 		}
 	}()
-	err = c.server.timing.run(c, ctx)
+	err = c.call(ctx)
 	returned = true
 	return err
 }
@@ -258,7 +258,7 @@ func (c *conn) afterAnswer() {
 	case c.reading == readingNothing:
 		c.linger = c.in.len() > 0
 	case !b.complete():
-		c.reading = readingRest
+		c.reading, c.rest = readingRest, b
 		b.limit = b.received + maxDrain
 		// The bytes lent to the handler aren't needed any more, so skipping needs no more room than there is.
 		if raceEnabled {

@@ -119,7 +119,8 @@ type Server struct {
 	pool     workerPool
 	conns    connSet
 	lingerer lingerer
-	timing   handlerTiming
+	class    Class       // of Handler, until it enters another one
+	entered  atomic.Bool // Handler has called Ctx.Enter
 	draining atomic.Bool // Shutdown or Close was called
 
 	configOnce sync.Once
@@ -130,6 +131,7 @@ type Server struct {
 	mu           sync.Mutex
 	started      bool                    // the clock, the pool and the sweep run; guarded by mu
 	stopped      bool                    // guarded by mu
+	classes      map[*Class]bool         // that were entered; guarded by mu
 	listeners    map[net.Listener]bool   // guarded by mu
 	accepting    int                     // accept loops, of which two may share a listener; guarded by mu
 	notAccepting chan struct{}           // closed when it drains and no listener is left; guarded by mu

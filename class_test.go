@@ -30,7 +30,7 @@ func TestHandlerTimingMedian(t *testing.T) {
 		}, 1400 * time.Nanosecond, 4 * time.Microsecond},
 		{"no time at all", 0, func() time.Duration { return 0 }, 1, 200},
 	} {
-		var timing handlerTiming
+		var timing Class
 		timing.median.Store(int64(test.begin))
 		for range 2000 {
 			timing.add(test.call())
@@ -56,14 +56,14 @@ func TestHandlerTimingQuick(t *testing.T) {
 		median time.Duration
 		want   bool
 	}{{0, false}, {1, true}, {quickHandler, true}, {quickHandler + 1, false}, {time.Second, false}} {
-		var timing handlerTiming
+		var timing Class
 		timing.median.Store(int64(test.median))
 		if timing.quick() != test.want {
 			t.Errorf("a median of %v isn't quick: %t", test.median, test.want)
 		}
 	}
 	// The first call decides at once; a few slow ones then change nothing, many do.
-	var timing handlerTiming
+	var timing Class
 	timing.add(2 * time.Microsecond)
 	for range 5 {
 		timing.add(time.Second)
@@ -79,8 +79,9 @@ func TestHandlerTimingQuick(t *testing.T) {
 	}
 }
 
-// "One call in timedCalls" of a worker is timed, the first among them; each is made, and its error comes back.
-func TestHandlerTimingRun(t *testing.T) {
+// Each call of a class that isn't quick is timed, the first among them, and one in timedCalls of a quick one; each is made,
+// and its error comes back.
+func TestClassTimes(t *testing.T) {
 	failure := errors.New("failure")
 	calls, slow := 0, true
 	s := &Server{Handler: func(c *Ctx) error {
@@ -92,27 +93,33 @@ func TestHandlerTimingRun(t *testing.T) {
 	}}
 	c := &conn{server: s, worker: &scratch{}}
 	run := func() {
-		if err := s.timing.run(c, &Ctx{}); err != failure {
+		if err := c.call(&Ctx{}); err != failure {
 			t.Fatalf("the call returned %v", err)
 		}
 	}
 	run()
-	if s.timing.median.Load() < int64(time.Millisecond) {
-		t.Errorf("after the first call the estimate is %v", time.Duration(s.timing.median.Load()))
+	if s.class.median.Load() < int64(time.Millisecond) {
+		t.Errorf("after the first call the estimate is %v", time.Duration(s.class.median.Load()))
 	}
 	slow = false
-	before := s.timing.median.Load()
-	for range timedCalls - 1 {
-		run()
+	quickAfter := 1
+	for ; !s.class.quick() && quickAfter < 1000; quickAfter++ {
+		before := s.class.median.Load()
+		if run(); s.class.median.Load() == before {
+			t.Fatalf("call %d of a slow class wasn't timed", quickAfter)
+		}
 	}
-	if got := s.timing.median.Load(); got != before {
-		t.Errorf("within %d calls the estimate went from %v to %v", timedCalls, time.Duration(before), time.Duration(got))
+	timed := 0
+	for range 10 * timedCalls {
+		s.class.median.Store(5000)
+		if run(); s.class.median.Load() != 5000 {
+			timed++
+		}
 	}
-	run()
-	if got := s.timing.median.Load(); got == before {
-		t.Errorf("the call after %d wasn't timed", timedCalls)
+	if timed != 10 {
+		t.Errorf("%d of %d calls of a quick class were timed", timed, 10*timedCalls)
 	}
-	if calls != timedCalls+1 {
-		t.Errorf("%d calls, want %d", calls, timedCalls+1)
+	if want := quickAfter + 10*timedCalls; calls != want {
+		t.Errorf("%d calls, want %d", calls, want)
 	}
 }
