@@ -23,6 +23,7 @@ type scratch struct {
 	class  *Class // of the running handler
 	// timedSince is when the call began that is being timed, in nanotime; 0 is none.
 	timedSince int64
+	spent      time.Duration // in inline handlers, in this batch; an estimate
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool
 	// linger says, of a connection that is to be closed, that its client may still be sending.
@@ -80,18 +81,7 @@ func (c *conn) answer() bool {
 
 // readHead waits for more of a head, or of a body that is skipped.
 func (c *conn) readHead() {
-	state := stateIdle
-	switch {
-	case c.reading == readingRest:
-		state = stateBody
-	case c.in.len() > 0 || c.parser.started():
-		state = stateHead
-		if c.headSince == 0 {
-			c.headSince = c.server.clock.now()
-		}
-	case c.requests == 0:
-		state = stateNew
-	}
+	state := c.inputState()
 	if state == stateIdle {
 		c.server.changed(c, StateIdle)
 	}
@@ -100,6 +90,22 @@ func (c *conn) readHead() {
 	} else if state <= stateIdle {
 		c.server.changed(c, StateActive)
 	}
+}
+
+// inputState says what the next bytes belong to.
+func (c *conn) inputState() waitState {
+	switch {
+	case c.reading == readingRest || c.awaitsBody:
+		return stateBody
+	case c.in.len() > 0 || c.parser.started():
+		if c.headSince == 0 {
+			c.headSince = c.server.clock.now()
+		}
+		return stateHead
+	case c.requests == 0:
+		return stateNew
+	}
+	return stateIdle
 }
 
 // fill reads what there is into the read buffer. It waits as long as the state allows.
@@ -283,7 +289,12 @@ func (c *conn) sendVector(head, body []byte) error {
 	w.vector = [2][]byte{head, body}
 	w.vectors = w.vector[:]
 	deadline, start := c.beforeWrite(len(head) + len(body))
-	n64, err := w.vectors.WriteTo(c.netConn)
+	n64, err := int64(0), error(nil)
+	if writer, ok := c.netConn.(vectorWriter); ok {
+		n64, err = writer.writeVector(head, body)
+	} else {
+		n64, err = w.vectors.WriteTo(c.netConn)
+	}
 	n := int(n64)
 	err = c.afterWrite(n, err, deadline, start)
 	w.vector = [2][]byte{}
@@ -297,6 +308,11 @@ func (c *conn) sendVector(head, body []byte) error {
 		n = len(head)
 	}
 	return c.send(body[n-len(head):])
+}
+
+// vectorWriter is a connection that isn't one of package net's and can write two buffers at once.
+type vectorWriter interface {
+	writeVector(first, second []byte) (int64, error)
 }
 
 // beforeWrite begins the wait of a write of size bytes.

@@ -94,18 +94,19 @@ func (c *Ctx) Enter(class *Class) error {
 	}
 	w.class, w.timedSince = class, 0
 	inline := class.inline()
-	if !inline {
-		if err := conn.leave(class); err != nil {
+	if conn.looped != nil {
+		var err error
+		if inline, err = conn.looped.enter(class); err != nil {
 			return err
 		}
-		// Earlier answers wait for a quick handler, but not for one that may be slow.
-		if !class.quick() && conn.before > 0 && !c.stream.sent {
-			if err := conn.flushBefore(); err != nil {
-				return err
-			}
+	}
+	// Earlier answers wait for a quick handler, but not for one that may be slow.
+	if !inline && !class.quick() && conn.before > 0 && !c.stream.sent {
+		if err := conn.flush(); err != nil {
+			return err
 		}
 	}
-	w.time(class, inline)
+	w.time(class)
 	return nil
 }
 
@@ -179,14 +180,16 @@ func (k *Class) add(took time.Duration) {
 	k.median.Store(median)
 }
 
-// time begins to time a call, if it is this one's turn. Of inline calls one in timedCalls is timed, of others each: what
-// they do otherwise costs more.
-func (w *scratch) time(class *Class, inline bool) {
-	if inline {
+// time begins to time a call, if it is this one's turn. Of a quick class one call in timedCalls is timed, of others each:
+// what they do otherwise costs more.
+func (w *scratch) time(class *Class) {
+	if class.quick() {
 		if w.calls++; w.calls%timedCalls != 0 {
 			return
 		}
-		class.inlined.Add(1)
+		if w.worker != nil && w.worker.loop != nil {
+			class.inlined.Add(1)
+		}
 	}
 	w.timedSince = nanotime()
 }
@@ -203,7 +206,7 @@ func (w *scratch) timed() {
 func (c *conn) call(ctx *Ctx) error {
 	s, w := c.server, c.worker
 	if w.class = &s.class; !s.entered.Load() {
-		w.time(w.class, w.class.quick())
+		w.time(w.class)
 	}
 	err := s.Handler(ctx)
 	w.timed()
@@ -248,8 +251,3 @@ func (k *Class) stats() ClassStats {
 	}
 	return st
 }
-
-// leave gives the loop that the connection's worker leads, if it leads one, to another worker, since class may block.
-func (c *conn) leave(class *Class) error { return nil }
-
-func (c *conn) flushBefore() error { return c.flush() }

@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -37,6 +38,20 @@ const (
 	readingNothing                // the connection ends when what is in out is written
 )
 
+// looped is what the loop driver does in its own way for a handler that runs.
+type looped interface {
+	// enter decides whether a handler of the class runs where its request was read. If not, the loop is another worker's
+	// afterwards. The error is errOverload.
+	enter(class *Class) (inline bool, err error)
+	// watch cancels the context when the client leaves, until unwatch.
+	watch(r *requestContext)
+	unwatch()
+	// hijack takes the connection out of its loop.
+	hijack() (net.Conn, error)
+	// Close makes the owner close the connection. Anybody may call it, unlike that of a TLS connection around.
+	Close() error
+}
+
 // step is what the protocol wants its driver to do next.
 type step uint8
 
@@ -61,6 +76,8 @@ var (
 type conn struct {
 	server  *Server  // immutable
 	netConn net.Conn // immutable
+	// looped is the connection as the loop driver knows it, nil in the blocking driver.
+	looped looped
 	// stream is what to read and write netConn by: the worker's socket if it can, or else netConn itself.
 	stream io.ReadWriter
 	// tlsState is what the TLS handshake settled, nil without TLS.
@@ -85,6 +102,8 @@ type conn struct {
 	requests int
 	// inputError is what the watch for a context read behind the input that it received.
 	inputError error
+	// awaitsBody says that the current request's head is complete, and its small body is waited for before the handler runs.
+	awaitsBody bool
 	headSince  int64 // when the first byte of the head came, on the coarse clock; 0: it hasn't
 	readPace   pace  // of the current body
 	writePace  pace  // of the current answer
@@ -161,6 +180,9 @@ func (c *conn) next() step {
 		c.dropEmptyLines()
 		return stepRead
 	}
+	if err == nil && c.looped != nil && c.lacksBody() {
+		return stepRead
+	}
 	if err == nil {
 		err = c.begin()
 	}
@@ -183,6 +205,7 @@ func (c *conn) dropEmptyLines() {
 // begin makes the head that the parser has completed the current request.
 func (c *conn) begin() *HTTPError {
 	w := c.worker
+	c.awaitsBody = false
 	p, ctx := c.parser, w.ctx
 	head := c.in.unread()[:p.pos:p.pos]
 	h := &ctx.Request.Header
@@ -203,6 +226,61 @@ func (c *conn) begin() *HTTPError {
 	ctx.Response.reset()
 	return nil
 }
+
+// maxAwaitedBody is how large a body may be for the loop driver to wait for it before the handler runs.
+const maxAwaitedBody = 16 << 10
+
+// lacksBody reports whether a request whose head is complete has a small body that hasn't all come. To wait for that takes
+// no worker; for a larger one the handler's waits.
+func (c *conn) lacksBody() bool {
+	p := c.parser
+	if p.first[fieldContentLength]|p.first[fieldTransferEncoding] == 0 || c.inputError != nil {
+		return false
+	}
+	unread := c.in.unread()
+	h := &c.worker.ctx.Request.Header
+	fields := h.fields
+	h.buf, h.fields, h.borrowed = unread[:p.pos], p.fields, true
+	f, err := p.frame(unread[:p.pos], h)
+	h.fields = fields
+	limit := c.server.config.maxBody
+	if err != nil || f.expectContinue || limit >= 0 && f.length > limit {
+		return false
+	}
+	if f.length >= 0 {
+		if f.length > maxAwaitedBody || int64(len(unread)-p.pos) >= f.length {
+			return false
+		}
+	} else if !p.lacksChunks(unread[p.pos:]) {
+		return false
+	}
+	if !c.awaitsBody {
+		c.awaitsBody, c.headSince, c.readPace = true, 0, pace{}
+	}
+	return true
+}
+
+// lacksChunks is lacksBody for a chunked body, of which the given bytes have come. Those that it has seen before it doesn't
+// look at again.
+func (p *headParser) lacksChunks(body []byte) bool {
+	for p.scanned < len(body) && p.scan.state != chunkTrailer {
+		_, n, err := p.scan.decode(body[p.scanned:])
+		if err != nil {
+			return false // for the handler to see
+		}
+		p.scanned += n
+	}
+	if len(body) >= maxAwaitedBody {
+		return false
+	}
+	if p.scan.state != chunkTrailer {
+		return true
+	}
+	trailer := body[p.scanned:]
+	return !bytes.HasPrefix(trailer, crlf) && !bytes.Contains(trailer, crlfcrlf)
+}
+
+var crlf, crlfcrlf = []byte("\r\n"), []byte("\r\n\r\n")
 
 // end makes the connection ready for the next request, once the answer to the current one is in out or written.
 func (c *conn) end() {

@@ -169,7 +169,7 @@ func (s *connSet) wakeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := s.first; c != nil; c = c.following {
-		if c.state() <= stateIdle {
+		if state := c.state(); state <= stateIdle || state == stateLast && c.looped != nil {
 			c.netConn.SetReadDeadline(longAgo)
 		}
 	}
@@ -181,7 +181,11 @@ func (s *connSet) closeAll() {
 	defer s.mu.Unlock()
 	s.closed = true
 	for c := s.first; c != nil; c = c.following {
-		c.netConn.Close()
+		if c.looped != nil {
+			c.looped.Close()
+		} else {
+			c.netConn.Close()
+		}
 	}
 }
 

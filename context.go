@@ -20,6 +20,12 @@ type requestContext struct {
 	// received and err are what the goroutine read. They belong to it until watching is closed.
 	received int
 	err      error
+
+	// looped says that the connection's loop watches the client, since when (in nanotime), and whether that had ended its
+	// side by then.
+	looped       bool
+	watchedSince int64
+	halfClosed   bool
 }
 
 // Context returns the request's context. It is done when the client has closed the connection (the cause is
@@ -56,6 +62,13 @@ func (c *Ctx) SetDeadline(t time.Time) {
 // watch starts to watch the client, once nothing else reads the connection: when the whole body has come.
 func (c *Ctx) watch() {
 	r, conn := c.context, c.conn
+	if r != nil && conn.looped != nil {
+		if !r.looped && c.Request.body.complete() && !conn.hijacked {
+			r.looped = true
+			conn.looped.watch(r)
+		}
+		return
+	}
 	if r == nil || r.watching != nil || !c.Request.body.complete() || conn.hijacked ||
 		conn.in.len() >= readBufferSize || conn.worker.socket.attached() && conn.worker.socket.ended() {
 		return
@@ -117,6 +130,10 @@ func (c *Ctx) stopWatch() {
 // endWatch makes the connection's input its owner's again. The context goes on without.
 func (c *Ctx) endWatch() {
 	r := c.context
+	if r != nil && r.looped {
+		c.conn.looped.unwatch()
+		r.looped = false
+	}
 	if r == nil || r.watching == nil {
 		return
 	}

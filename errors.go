@@ -138,6 +138,7 @@ var (
 	errSlowBody            = Error(408, "the request body arrived too slowly")
 	errTooLarge            = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
 	errOverload            = Error(503, "too many connections")
+	errBusy                = Error(503, "too many requests at once")
 	errConnsPerIP          = Error(429, "too many connections from this address")
 )
 

@@ -62,11 +62,18 @@ func (c *Ctx) hijack() (net.Conn, []byte, error) {
 	if err := owner.flush(); err != nil {
 		return nil, nil, err
 	}
+	taken := owner.netConn
+	if owner.looped != nil {
+		var err error
+		if taken, err = owner.looped.hijack(); err != nil {
+			return nil, nil, err
+		}
+	}
 	buffered := bytes.Clone(owner.in.unread())
 	owner.in.advance(len(buffered))
 	c.Request.body.err = ErrHijacked
 	owner.hijacked = true
 	owner.server.connHijacked(owner)
-	owner.netConn.SetDeadline(time.Time{})
-	return owner.netConn, buffered, nil
+	taken.SetDeadline(time.Time{})
+	return taken, buffered, nil
 }

@@ -3,6 +3,7 @@ package filo
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -86,7 +87,7 @@ func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error
 	if len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"http/1.1"}
 	}
-	return s.serveListener(listener, func(netConn net.Conn) net.Conn { return tls.Server(netConn, config) })
+	return s.serveListener(listener, config)
 }
 
 // ListenAndServeUnix listens on a Unix socket and serves. A socket file that nobody listens on any more is replaced;
@@ -127,14 +128,29 @@ func removeStaleSocket(path string) error {
 // Serve accepts connections and passes each to a worker. It closes the listener, and returns ErrServerClosed after
 // Shutdown or Close, or the error that accepting failed with for good. It may be called for several listeners at once.
 func (s *Server) Serve(listener net.Listener) error {
-	return s.serveListener(listener, func(netConn net.Conn) net.Conn { return netConn })
+	return s.serveListener(listener, nil)
 }
 
-// serveListener is Serve with something to wrap around each connection.
-func (s *Server) serveListener(listener net.Listener, wrap func(net.Conn) net.Conn) error {
+// serveListener is Serve, over TLS if there is a configuration for it.
+func (s *Server) serveListener(listener net.Listener, config *tls.Config) error {
 	defer listener.Close()
 	if err := s.start(); err != nil {
 		return err
+	}
+	if s.Driver != DriverBlocking {
+		if fds, ok := loopSockets(listener, s.config.loops); ok {
+			if err := s.startLoops(); err != nil {
+				return err
+			}
+			return s.serveLoops(listener, fds, config)
+		}
+		if s.Driver == DriverLoop {
+			return fmt.Errorf("filo: the loop driver can't accept from a %T", listener)
+		}
+	}
+	wrap := func(netConn net.Conn) net.Conn { return netConn }
+	if config != nil {
+		wrap = func(netConn net.Conn) net.Conn { return tls.Server(netConn, config) }
 	}
 	if !s.track(listener) {
 		return ErrServerClosed
@@ -258,11 +274,14 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 // scratches are the buffers for ServeConn, which has no worker.
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
+// retryAfter is the field of an answer to what is refused because of too much load.
+const retryAfter = "Retry-After: 1\r\n"
+
 // refuseConn answers a connection that isn't served.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.refused.Add(1)
 	s.refusals[reason.Status/100].Add(1)
-	answer := s.appendRefusal(nil, reason, "Retry-After: 1\r\n", false)
+	answer := s.appendRefusal(nil, reason, retryAfter, false)
 	if !s.lingerer.takeOver(netConn, answer) {
 		netConn.Close()
 	}

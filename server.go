@@ -13,6 +13,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,12 @@ type Server struct {
 	// connection for as long as that lives, so idle keep-alive connections count: lower IdleTimeout if they crowd out
 	// others. Default 262,144; there is always a limit.
 	Concurrency int
+
+	// Driver is how connections are served: see Driver. The default is the loop driver where it is possible.
+	Driver Driver
+
+	// Loops is how many loops the loop driver has. Default GOMAXPROCS.
+	Loops int
 
 	// MaxIdleWorkerDuration is how long a worker without a connection is kept. A longer time saves starting goroutines
 	// when load comes in bursts, at a few KB of memory each. Default 10 s; there is always a limit.
@@ -114,14 +121,19 @@ type Server struct {
 	// ConnState, if set, is called when a connection changes its state, by the goroutine that serves it: it must be quick.
 	ConnState func(net.Conn, ConnState)
 
-	config   serverConfig
-	clock    coarseClock
-	pool     workerPool
-	conns    connSet
-	lingerer lingerer
-	class    Class       // of Handler, until it enters another one
-	entered  atomic.Bool // Handler has called Ctx.Enter
-	draining atomic.Bool // Shutdown or Close was called
+	config     serverConfig
+	clock      coarseClock
+	pool       workerPool
+	conns      connSet
+	lingerer   lingerer
+	loops      []*loop // set once, before anybody else sees them
+	monitor    monitor
+	loopsLeft  atomic.Int32 // loops that have not ended
+	handshakes handshakeQueue
+	overloads  atomic.Uint64 // requests that were refused
+	class      Class         // of Handler, until it enters another one
+	entered    atomic.Bool   // Handler has called Ctx.Enter
+	draining   atomic.Bool   // Shutdown or Close was called
 
 	configOnce sync.Once
 	accepted   atomic.Uint64
@@ -140,6 +152,19 @@ type Server struct {
 	cancelBase   context.CancelCauseFunc // guarded by mu
 }
 
+// Driver is a way to serve connections. Handlers can't tell one from another.
+type Driver int
+
+const (
+	// DriverAuto is DriverLoop where it is possible: on Linux, for TCP and Unix sockets. Others are served by DriverBlocking.
+	DriverAuto Driver = iota
+	// DriverBlocking gives each connection a worker for as long as it lives.
+	DriverBlocking
+	// DriverLoop lets connections wait in loops, and gives a worker only to a request that may block. Serve fails with a
+	// listener for which it isn't possible.
+	DriverLoop
+)
+
 // serverConfig is the Server's fields with their defaults, worked out once.
 type serverConfig struct {
 	serverLine        []byte // "Server: filo\r\n"
@@ -152,6 +177,7 @@ type serverConfig struct {
 	idleTimeout       time.Duration
 	minRate           int
 	tick              time.Duration // of the coarse clock
+	loops             int
 }
 
 // configure works out the configuration.
@@ -194,6 +220,9 @@ func (s *Server) configure() {
 		concurrency := s.Concurrency
 		if concurrency <= 0 {
 			concurrency = DefaultConcurrency
+		}
+		if c.loops = s.Loops; c.loops <= 0 {
+			c.loops = runtime.GOMAXPROCS(0)
 		}
 		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
 		s.pool.WorkerFunc = s.serveWorker

@@ -10,7 +10,7 @@ import (
 
 // shutdownPoll is how often a shutdown looks for connections that have become idle: they notice by themselves before
 // they wait, but one may have been on its way into that wait.
-const shutdownPoll = 50 * time.Millisecond
+const shutdownPoll = 5 * time.Millisecond
 
 // Shutdown ends the server without losing what was sent to it: it stops accepting, closes the connections that wait for
 // a request at once (after a last look for one that is on its way), lets running requests finish, tells their clients
@@ -36,6 +36,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.lingerer.wait(ctx)
 	s.cancelBase(ErrServerClosed)
+	s.stopLoops()
+	s.awaitLoops()
 	s.stopClocks()
 	return nil
 }
@@ -69,6 +71,7 @@ func (s *Server) Close() error {
 	s.stopAccepting(true)
 	s.cancelBase(ErrServerClosed)
 	s.conns.closeAll()
+	s.stopLoops()
 	s.stopPool()
 	s.stopClocks()
 	s.lingerer.close()

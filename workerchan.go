@@ -3,6 +3,7 @@ package filo
 import (
 	"net"
 	"runtime"
+	"sync/atomic"
 )
 
 // workerChan is one worker: the channel that it gets its connections by, and the buffers that it serves them with.
@@ -24,8 +25,23 @@ type workerChan struct {
 	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
+	// lead is the loop that the nil on its way in ch stands for, if it isn't the retirement. Only who sends it stores it.
+	lead leadable
+	// loop is the loop that the worker leads, and word what that loop's word was set to when the turn began. They belong to
+	// the worker's goroutine.
+	loop *loop
+	word uint64
+	// running is the class of the handler that the worker runs as a leader; the monitor asks for it.
+	running atomic.Pointer[Class]
 	// place is what the worker counts as while it is off the stack. It belongs to the worker's goroutine.
 	place workerPlace
+}
+
+// leadable is what a worker can lead: a loop.
+type leadable interface {
+	// lead returns when the worker has given it away, and has then served a connection (w.place is placeServing), or when
+	// it is over.
+	lead(w *workerChan)
 }
 
 // workerPlace is what a worker counts as.
@@ -36,6 +52,8 @@ const (
 	placeNone workerPlace = iota
 	// placeServing is counted against MaxWorkersCount.
 	placeServing
+	// placeLeading leads a loop, which doesn't count.
+	placeLeading
 	// placeClosing has given that up, and only has its connection to close.
 	placeClosing
 )

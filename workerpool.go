@@ -40,9 +40,10 @@ type workerPool struct {
 	ready        []*workerChan // the coldest first, in the order of lastUse; guarded by mu
 	workersCount int           // ready or serving, at most MaxWorkersCount; guarded by mu
 	closing      int           // workers of placeClosing, at most MaxWorkersCount; guarded by mu
-	goroutines   int           // the cleaner and every worker, until it has ended; guarded by mu
+	leading      int           // workers of placeLeading; guarded by mu
+	goroutines   int           // the cleaner and every worker but leaders, until it has ended; guarded by mu
 	spawned      uint64        // guarded by mu
-	retired      uint64        // spawned - workersCount - closing; guarded by mu
+	retired      uint64        // spawned - workersCount - closing - leading; guarded by mu
 	started      bool          // guarded by mu
 	stopped      bool          // guarded by mu
 	resting      bool          // the cleaner waits for wake; guarded by mu
@@ -116,9 +117,12 @@ func (wp *workerPool) signalEndLocked() {
 	}
 }
 
-// Serve passes the connection to a worker. It reports false if all of them are busy and there may be no more, or if the
+// Serve passes the connection to a worker, or lets it wait in its loop for what it is to be served. It reports false if all of them are busy and there may be no more, or if the
 // pool doesn't run; then the connection stays the caller's.
 func (wp *workerPool) Serve(c net.Conn) bool {
+	if waiting, ok := c.(interface{ wait() bool }); ok {
+		return waiting.wait()
+	}
 	w := wp.getCh()
 	if w == nil {
 		return false
@@ -133,11 +137,7 @@ func (wp *workerPool) Serve(c net.Conn) bool {
 // more workers.
 func (wp *workerPool) getCh() *workerChan {
 	wp.mu.Lock()
-	// Only a running pool has ready workers.
-	if top := len(wp.ready) - 1; top >= 0 {
-		w := wp.ready[top]
-		wp.ready[top] = nil
-		wp.ready = wp.ready[:top]
+	if w := wp.popLocked(); w != nil {
 		wp.mu.Unlock()
 		return w
 	}
@@ -149,7 +149,23 @@ func (wp *workerPool) getCh() *workerChan {
 	wp.spawned++
 	wp.goroutines++
 	wp.mu.Unlock()
+	return wp.spawn()
+}
 
+// popLocked takes the hottest ready worker. Only a running pool has any.
+func (wp *workerPool) popLocked() *workerChan {
+	top := len(wp.ready) - 1
+	if top < 0 {
+		return nil
+	}
+	w := wp.ready[top]
+	wp.ready[top] = nil
+	wp.ready = wp.ready[:top]
+	return w
+}
+
+// spawn starts a worker that was counted.
+func (wp *workerPool) spawn() *workerChan {
 	w, _ := wp.free.Get().(*workerChan)
 	if w == nil {
 		w = new(workerChan)
@@ -159,13 +175,84 @@ func (wp *workerPool) getCh() *workerChan {
 	return w
 }
 
+// Lead makes a worker lead what nobody leads yet. Leaders don't count against MaxWorkersCount, nor does done wait for them.
+func (wp *workerPool) Lead(l leadable) {
+	wp.mu.Lock()
+	next := wp.nextLeaderLocked()
+	wp.mu.Unlock()
+	wp.appoint(next, l)
+}
+
+// handOver makes another worker lead what w does, and w an ordinary worker, which counts. It reports false if there may be
+// no more of those, unless it must.
+func (wp *workerPool) handOver(w *workerChan, l leadable, must bool) bool {
+	wp.mu.Lock()
+	if len(wp.ready) == 0 && wp.workersCount >= wp.MaxWorkersCount && !must {
+		wp.mu.Unlock()
+		return false
+	}
+	next := wp.nextLeaderLocked()
+	wp.leaderServesLocked()
+	wp.mu.Unlock()
+	w.loop, w.place = nil, placeServing
+	wp.appoint(next, l)
+	return true
+}
+
+// retake makes another worker lead what a worker does that may never come back. That is an ordinary worker from then on, in
+// addition to MaxWorkersCount if need be, and gets to know when it does come back.
+func (wp *workerPool) retake(l leadable) {
+	wp.mu.Lock()
+	next := wp.nextLeaderLocked()
+	wp.leaderServesLocked()
+	wp.mu.Unlock()
+	wp.appoint(next, l)
+}
+
+// nextLeaderLocked takes a ready worker off the counts to be a leader; nil means that one is to be spawned.
+func (wp *workerPool) nextLeaderLocked() *workerChan {
+	wp.leading++
+	next := wp.popLocked()
+	if next == nil {
+		wp.spawned++
+	} else {
+		wp.workersCount--
+		wp.goroutines--
+	}
+	return next
+}
+
+// leaderServesLocked counts a leader among the ordinary workers.
+func (wp *workerPool) leaderServesLocked() {
+	wp.leading--
+	wp.workersCount++
+	wp.goroutines++
+}
+
+func (wp *workerPool) appoint(next *workerChan, l leadable) {
+	if next == nil {
+		next = wp.spawn()
+	}
+	next.lead = l
+	next.ch <- nil
+}
+
 // run is a worker's goroutine.
 func (wp *workerPool) run(w *workerChan) {
 	defer wp.end(w)
 	for {
 		c := <-w.ch
 		if c == nil {
-			return // who sent it has done the counting
+			if w.lead == nil {
+				return // who sent it has done the counting
+			}
+			lead := w.lead
+			w.lead, w.place = nil, placeLeading
+			lead.lead(w)
+			if w.place == placeLeading || !wp.release(w) {
+				return
+			}
+			continue
 		}
 		w.conn, w.place, w.handedOver, w.linger = c, placeServing, false, false
 		closeConn := wp.serve(w, c)
@@ -181,10 +268,16 @@ func (wp *workerPool) run(w *workerChan) {
 // end is the last thing that a worker does. A worker that something else than run ends, which is runtime.Goexit in
 // WorkerFunc or in a connection's Close, still has a connection and is counted; its workerChan isn't used again.
 func (wp *workerPool) end(w *workerChan) {
+	if w.place == placeLeading {
+		wp.mu.Lock()
+		wp.leaveLocked(w)
+		wp.mu.Unlock()
+		return
+	}
 	if !w.forgotten {
 		defer wp.goroutineEnded()
 	}
-	if w.conn == nil {
+	if w.place == placeNone {
 		w.forgotten = false
 		wp.free.Put(w)
 		return
@@ -193,7 +286,7 @@ func (wp *workerPool) end(w *workerChan) {
 	serving := w.place == placeServing
 	wp.leaveLocked(w)
 	wp.mu.Unlock()
-	if serving && !w.handedOver {
+	if serving && !w.handedOver && w.conn != nil {
 		wp.close(w.conn, w.linger)
 	}
 }
@@ -327,10 +420,14 @@ func (wp *workerPool) release(w *workerChan) bool {
 
 // leaveLocked takes a worker that ends out of the counts.
 func (wp *workerPool) leaveLocked(w *workerChan) {
-	if w.place == placeClosing {
+	switch w.place {
+	case placeClosing:
 		wp.closing--
 		wp.retired++
-	} else {
+	case placeLeading:
+		wp.leading--
+		wp.retired++
+	default:
 		wp.retireLocked(1)
 	}
 	w.place = placeNone

@@ -1,0 +1,355 @@
+//go:build !386
+
+package filo
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// maxAccepts is how many connections a leader accepts in one turn.
+const maxAccepts = 16
+
+// loopListener is a listening socket, or one for each loop, that the loops accept from.
+type loopListener struct {
+	server *Server
+	tls    *tls.Config // nil for plain connections
+	// user is the listener that the sockets come from; it is closed at the end.
+	user    net.Listener
+	address net.Addr
+
+	open    atomic.Int32     // entries that aren't closed
+	entries []*listenerEntry // by loop; immutable
+
+	mu      sync.Mutex
+	err     error         // what accepting failed with for good; guarded by mu
+	delay   time.Duration // after an accept that failed for the moment; guarded by mu
+	logged  time.Time     // when such a failure was logged; guarded by mu
+	failing atomic.Bool   // and it was; stored under mu
+	done    chan struct{} // closed when all entries are
+}
+
+// listenerEntry is a listening socket in a loop.
+type listenerEntry struct {
+	slot  uint32       // immutable
+	burst atomic.Int32 // how many connections to accept in the next turn
+
+	mu sync.Mutex
+	fd int // -1 once it is closed; guarded by mu
+}
+
+// Accept is net.Listener's. The loops accept by themselves.
+func (ll *loopListener) Accept() (net.Conn, error) { return nil, errors.ErrUnsupported }
+
+// Addr is net.Listener's.
+func (ll *loopListener) Addr() net.Addr { return ll.address }
+
+// Close is net.Listener's: no connection is accepted any more.
+func (ll *loopListener) Close() error {
+	for i := range ll.server.loops {
+		ll.closeEntry(i)
+	}
+	return ll.user.Close()
+}
+
+// SetDeadline makes the loops accept what there is, and then no more. It is what a shutdown does first to a listener.
+func (ll *loopListener) SetDeadline(time.Time) error {
+	for i, l := range ll.server.loops {
+		l.mu.Lock()
+		l.closing = append(l.closing, closingListener{ll, i})
+		l.mu.Unlock()
+		l.ring()
+	}
+	return nil
+}
+
+// closingListener is a listener that a leader is to accept from a last time.
+type closingListener struct {
+	listener *loopListener
+	index    int
+}
+
+// closeEntry closes a loop's socket.
+func (ll *loopListener) closeEntry(index int) {
+	e, l := ll.entries[index], ll.server.loops[index]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fd < 0 {
+		return
+	}
+	// A socket that several loops share, or that its listener has another descriptor of, stays open.
+	epollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+	sysClose(e.fd)
+	e.fd = -1
+	l.mu.Lock()
+	l.listeners[e.slot-firstListener] = nil
+	l.mu.Unlock()
+	if ll.open.Add(-1) == 0 {
+		close(ll.done)
+	}
+}
+
+// serveLoops is Serve by the loops.
+func (s *Server) serveLoops(user net.Listener, fds []int, config *tls.Config) error {
+	ll := &loopListener{server: s, tls: config, user: user, address: user.Addr(), done: make(chan struct{})}
+	ll.open.Store(int32(len(fds)))
+	for _, fd := range fds {
+		ll.entries = append(ll.entries, &listenerEntry{fd: fd})
+	}
+	if !s.track(ll) {
+		ll.closeUnused()
+		return ErrServerClosed
+	}
+	defer s.untrack(ll)
+	for i, l := range s.loops {
+		l.mu.Lock()
+		ll.entries[i].slot = firstListener + uint32(len(l.listeners))
+		l.listeners = append(l.listeners, ll)
+		l.mu.Unlock()
+	}
+	go ll.watchUser()
+	for i := range s.loops {
+		ll.listen(i)
+	}
+	<-ll.done
+	if s.draining.Load() {
+		return ErrServerClosed
+	}
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	if ll.err == nil {
+		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: net.ErrClosed}
+	}
+	return ll.err
+}
+
+// closeUnused closes the sockets of a listener that isn't served.
+func (ll *loopListener) closeUnused() {
+	for _, e := range ll.entries {
+		sysClose(e.fd)
+	}
+	ll.user.Close()
+}
+
+// listen makes a loop watch its socket, until it is closed. Of the loops that share a socket one is woken at a time.
+func (ll *loopListener) listen(index int) {
+	e := ll.entries[index]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fd >= 0 {
+		epollControl(ll.server.loops[index].epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN|epollExclusive, e.slot, 0)
+	}
+}
+
+// userPoll is how often it is looked whether the listener that the sockets come from was closed: nothing says so.
+const userPoll = 100 * time.Millisecond
+
+// watchUser closes the sockets when the listener that they come from is closed.
+func (ll *loopListener) watchUser() {
+	raw, err := ll.user.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return
+	}
+	ticker := time.NewTicker(userPoll)
+	defer ticker.Stop()
+	for raw.Control(func(uintptr) {}) == nil {
+		select {
+		case <-ticker.C:
+		case <-ll.done:
+			return
+		}
+	}
+	for i := range ll.server.loops {
+		ll.closeEntry(i)
+	}
+}
+
+// accept accepts connections and lets each wait for its first request. It runs in a turn of the leader's.
+func (l *loop) accept(ll *loopListener) {
+	e := ll.entries[l.index]
+	burst := e.burst.Load()
+	for range max(burst, 1) {
+		if !l.acceptOne(ll) {
+			e.burst.Store(1)
+			return
+		}
+	}
+	// Asking when nobody is there costs a system call, so a leader asks for more only while there is more.
+	e.burst.Store(min(2*burst+1, maxAccepts))
+}
+
+// acceptAll accepts all that there are, and closes the socket.
+func (l *loop) acceptAll(c closingListener) {
+	for l.acceptOne(c.listener) {
+	}
+	c.listener.closeEntry(c.index)
+}
+
+// acceptOne accepts a connection. It reports false if there was none.
+func (l *loop) acceptOne(ll *loopListener) bool {
+	s := l.server
+	lc, e := new(loopConn), ll.entries[l.index]
+	e.mu.Lock()
+	fd, errno := -1, syscall.EAGAIN
+	if e.fd >= 0 {
+		fd, errno = sysAccept(e.fd, &lc.peer)
+	}
+	e.mu.Unlock()
+	if errno != 0 {
+		if errno != syscall.EAGAIN {
+			ll.failed(l, os.NewSyscallError("accept4", errno))
+		}
+		return false
+	}
+	if ll.failing.Load() {
+		ll.recovered()
+	}
+	lc.fd, lc.server, lc.looped = int32(fd), s, lc
+	lc.poll.Store(pollBusy)
+	lc.netConn = lc
+	if ll.tls != nil {
+		lc.netConn = tls.Server(lc, ll.tls)
+	}
+	lc.stream = lc.netConn
+	if err := l.add(lc); err != nil {
+		s.logger().Error("an accepted connection is lost", "error", err)
+		return true
+	}
+	s.admit(lc)
+	return true
+}
+
+// failed takes note that accepting has failed. Running out of descriptors or memory passes: the loop asks again after a
+// while, longer each time.
+func (ll *loopListener) failed(l *loop, err error) {
+	s := l.server
+	if !temporary(err) {
+		ll.mu.Lock()
+		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: err}
+		ll.mu.Unlock()
+		for i := range s.loops {
+			ll.closeEntry(i)
+		}
+		return
+	}
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	if time.Since(ll.logged) > acceptLogInterval {
+		ll.logged = time.Now()
+		s.logger().Error("accepting connections fails; trying again", "error", err)
+	}
+	ll.failing.Store(true)
+	e := ll.entries[l.index]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fd >= 0 {
+		epollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+		ll.delay = min(max(2*ll.delay, minAcceptDelay), maxAcceptDelay)
+		time.AfterFunc(ll.delay, func() { ll.listen(l.index) })
+	}
+}
+
+// recovered takes note that accepting works again.
+func (ll *loopListener) recovered() {
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	if ll.delay = 0; ll.failing.Swap(false) {
+		ll.server.logger().Info("accepting connections again")
+	}
+}
+
+// startLoops starts the loops, if they don't run yet. It fails when descriptors are short.
+func (s *Server) startLoops() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return ErrServerClosed
+	}
+	if s.loops != nil {
+		return nil
+	}
+	var loops []*loop
+	for i := range s.config.loops {
+		l, err := newLoop(s, i)
+		if err != nil {
+			for _, l := range loops {
+				l.parker.close()
+				sysClose(l.epfd)
+			}
+			return fmt.Errorf("filo: starting the loops: %w", err)
+		}
+		loops = append(loops, l)
+	}
+	s.loops = loops
+	s.loopsLeft.Store(int32(len(loops)))
+	s.monitor.start(s)
+	for _, l := range loops {
+		s.pool.Lead(l)
+	}
+	return nil
+}
+
+// stopLoops makes the loops end when they have no connections left.
+func (s *Server) stopLoops() {
+	for _, l := range s.runningLoops() {
+		l.stop()
+	}
+}
+
+// awaitLoops returns when the loops have ended.
+func (s *Server) awaitLoops() {
+	loops := s.runningLoops()
+	for _, l := range loops {
+		<-l.ended
+	}
+	if loops != nil {
+		<-s.monitor.ended
+	}
+}
+
+func (s *Server) runningLoops() []*loop {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loops
+}
+
+// loopSockets returns a descriptor for each loop of a listener's socket, or false if it isn't one that loops can accept from.
+func loopSockets(listener net.Listener, loops int) ([]int, bool) {
+	switch listener.(type) {
+	case *net.TCPListener, *net.UnixListener:
+	default:
+		return nil, false
+	}
+	raw, err := listener.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil, false
+	}
+	var fds []int
+	raw.Control(func(fd uintptr) {
+		if _, ok := listener.(*net.TCPListener); ok {
+			// What is accepted inherits it.
+			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+		}
+		for range loops {
+			dup, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, fd, syscall.F_DUPFD_CLOEXEC, 0)
+			if errno != 0 {
+				return
+			}
+			fds = append(fds, int(dup))
+		}
+	})
+	if len(fds) < loops {
+		for _, fd := range fds {
+			sysClose(fd)
+		}
+		return nil, false
+	}
+	return fds, true
+}

@@ -1,0 +1,495 @@
+//go:build !386
+
+package filo
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// connEvents is what the epoll set watches a connection for, once and for all.
+	connEvents = syscall.EPOLLIN | epollRDHUP | epollET
+
+	// maxEvents is how many events a leader takes at a time.
+	maxEvents = 64
+	// backlogged is how many at a time show that another loop's leader had better help.
+	backlogged = 16
+
+	// maxBatchTime is how long a leader spends in the handlers of one batch, by what is known of them, before it gives the
+	// loop away to run one that takes longer than shortHandler.
+	maxBatchTime = 200 * time.Microsecond
+	shortHandler = 2 * time.Microsecond
+
+	// maxTurn is how long a leader is busy before it lets the runtime's scheduler run what else there is. It looks at the
+	// clock every turnRounds batches.
+	maxTurn    = time.Millisecond
+	turnRounds = 8
+
+	// claimedEvent stands for the events of a connection that was claimed before it was put into the batch.
+	claimedEvent = 1 << 26
+
+	// Slots of an epoll set's entries that aren't connections: the listeners from firstListener on, and the bell.
+	firstListener = 1 << 30
+	bellSlot      = 1<<31 - 1
+)
+
+// loop waits for many connections at once. One worker leads it: it takes the events of the epoll set and serves the
+// connections that they are for, one after the other, where it is. Before something that may block, and when the monitor
+// finds that it has been in one turn for too long, another worker becomes the leader.
+//
+// Unless said otherwise a field belongs to the leader.
+type loop struct {
+	server *Server // immutable
+	index  int     // in server.loops; immutable
+	epfd   int     // immutable
+
+	// word says how the leader is doing: a term, which each change of the leader ends, in the high half, and in the low one
+	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
+	word atomic.Uint64
+	// leader is who leads, for the monitor.
+	leader atomic.Pointer[workerChan]
+	// sleeping says that the leader waits, or is about to: who has something for it rings the bell.
+	sleeping atomic.Bool
+	backlog  atomic.Bool // the last batch was a large one
+	parker   parker
+
+	events      [maxEvents]syscall.EpollEvent
+	batch       [maxEvents]loopEvent
+	next, count int         // batch[next:count] are to be served
+	queue       []*loopConn // connections that were claimed and are to be served
+	rounds      int
+	busySince   int64         // in nanotime; 0 when it is to be set anew
+	taken       []*loopConn   // from the inbox
+	stopped     bool          // the loop is over
+	ended       chan struct{} // closed then
+
+	mu         sync.Mutex
+	slots      []*loopConn     // by slot; nil is free; guarded by mu
+	free       []uint32        // slots; guarded by mu
+	generation uint32          // of the last connection; guarded by mu
+	listeners  []*loopListener // by slot - firstListener; guarded by mu
+	closing    []closingListener
+	inbox      []*loopConn // claimed, to be served by the leader; guarded by mu
+	pending    atomic.Bool // inbox isn't empty, or there is other news
+	stopping   bool        // the loop ends when it has no connection; guarded by mu
+
+	handoffs, retakes, steals, parks atomic.Uint64
+}
+
+// loopEvent is an event and what it is for.
+type loopEvent struct {
+	conn     *loopConn
+	listener *loopListener
+	events   uint32
+}
+
+// newLoop makes a loop; it has no leader yet.
+func newLoop(s *Server, index int) (*loop, error) {
+	epfd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	l := &loop{server: s, index: index, epfd: epfd, ended: make(chan struct{})}
+	if err := l.parker.open(epfd); err != nil {
+		sysClose(epfd)
+		return nil, err
+	}
+	return l, nil
+}
+
+// lead serves the loop until w has given it away, or it is over.
+func (l *loop) lead(w *workerChan) {
+	w.loop = l
+	l.leader.Store(w)
+	if w.scratch == nil {
+		w.scratch = &scratch{worker: w}
+	}
+	l.busySince = 0
+	for w.loop == l && !l.stopped {
+		if !l.step(w) {
+			l.rest(w)
+		}
+	}
+}
+
+// step does one thing that there is to do. It reports false if there was nothing.
+func (l *loop) step(w *workerChan) bool {
+	if l.next < l.count {
+		e := l.batch[l.next]
+		l.batch[l.next] = loopEvent{}
+		l.next++
+		switch {
+		case e.listener != nil:
+			l.turn(w, nil, e.listener)
+		case e.conn != nil && (e.events == claimedEvent || e.conn.event(e.events)):
+			l.turn(w, e.conn, nil)
+		}
+		return true
+	}
+	l.breathe()
+	w.scratch.spent = 0
+	if l.pending.Load() {
+		l.takeInbox()
+		return true
+	}
+	if l.poll(l) {
+		l.backlog.Store(l.count >= backlogged)
+		l.requeue()
+		return true
+	}
+	if l.requeue() {
+		return true
+	}
+	l.backlog.Store(false)
+	return l.steal()
+}
+
+// breathe lets the runtime's scheduler look after other goroutines, timers and its own poller now and then. Yielding isn't
+// enough: the poller is only asked by a processor that has nothing else to do.
+func (l *loop) breathe() {
+	if l.rounds++; l.rounds%turnRounds != 0 {
+		return
+	}
+	now := nanotime()
+	switch {
+	case l.busySince == 0:
+		l.busySince = now
+	case now-l.busySince > int64(maxTurn):
+		time.Sleep(1)
+		l.busySince = nanotime()
+	}
+}
+
+// poll takes the events of a loop's epoll set, which may be another's. It reports whether there were any.
+func (l *loop) poll(of *loop) bool {
+	n := epollPoll(of.epfd, l.events[:])
+	if n == 0 {
+		return false
+	}
+	of.mu.Lock()
+	l.next, l.count = 0, 0
+	for i := range l.events[:n] {
+		e := of.lookUpLocked(&l.events[i])
+		// Another's listeners are left to it: they will be reported again.
+		if e.conn != nil || e.listener != nil && of == l {
+			l.batch[l.count] = e
+			l.count++
+		}
+	}
+	of.mu.Unlock()
+	return l.count > 0 || of == l
+}
+
+// lookUpLocked finds out what an event is for. It may be for something that is gone.
+func (l *loop) lookUpLocked(event *syscall.EpollEvent) loopEvent {
+	slot, e := uint32(event.Fd), loopEvent{events: event.Events}
+	switch {
+	case slot == bellSlot:
+	case slot >= firstListener:
+		e.listener = l.listeners[slot-firstListener]
+	case slot < uint32(len(l.slots)):
+		if lc := l.slots[slot]; lc != nil && lc.generation == uint32(event.Pad) {
+			e.conn = lc
+		}
+	}
+	return e
+}
+
+// takeInbox makes what was posted the next batch.
+func (l *loop) takeInbox() {
+	l.mu.Lock()
+	l.pending.Store(false)
+	l.taken, l.inbox = l.inbox, l.taken[:0]
+	closing := l.closing
+	l.closing = nil
+	over := l.stopping && len(closing) == 0 && len(l.free) == len(l.slots) && len(l.taken) == 0
+	l.mu.Unlock()
+	for _, c := range closing {
+		l.acceptAll(c)
+	}
+	l.queue = append(l.queue, l.taken...)
+	clear(l.taken)
+	l.requeue()
+	if over && l.count == 0 {
+		l.end()
+	}
+}
+
+// requeue puts the connections that are to go on behind the batch. It reports whether there were any.
+func (l *loop) requeue() bool {
+	if l.next == l.count {
+		l.next, l.count = 0, 0
+	}
+	n := 0
+	for ; n < len(l.queue) && l.count < maxEvents; n++ {
+		l.batch[l.count] = loopEvent{conn: l.queue[n], events: claimedEvent}
+		l.count++
+	}
+	if n == 0 {
+		return false
+	}
+	l.queue = append(l.queue[:0], l.queue[n:]...)
+	clear(l.queue[len(l.queue):cap(l.queue)])
+	return true
+}
+
+// steal takes events of another loop whose leader doesn't keep up.
+func (l *loop) steal() bool {
+	loops := l.server.loops
+	for i := 1; i < len(loops); i++ {
+		other := loops[(l.index+i)%len(loops)]
+		if other.backlog.Load() && l.poll(other) {
+			l.steals.Add(1)
+			return true
+		}
+	}
+	return false
+}
+
+// turn serves a connection, or accepts from a listener. During it the monitor may take the loop away.
+func (l *loop) turn(w *workerChan, lc *loopConn, listener *loopListener) {
+	word := l.word.Load() + 1
+	l.word.Store(word)
+	w.word = word
+	returned := false
+	defer func() {
+		if !returned {
+			l.turnFailed(w, lc)
+		}
+	}()
+	if lc != nil {
+		if lc.turn(w.scratch) {
+			lc.loop.post(lc)
+		}
+	} else {
+		l.accept(listener)
+	}
+	returned = true
+	l.endTurn(w)
+}
+
+// endTurn ends w's turn. If the loop is another's by now, w is an ordinary worker.
+func (l *loop) endTurn(w *workerChan) {
+	if w.loop == l && !l.word.CompareAndSwap(w.word, w.word+1) {
+		w.retaken()
+	}
+}
+
+// turnFailed ends a turn that panicked, or whose goroutine ends: the connection is lost, and the loop needs a leader.
+func (l *loop) turnFailed(w *workerChan, lc *loopConn) {
+	value := recover()
+	if value != nil {
+		l.server.logger().Error("panic in a worker", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	}
+	w.scratch = nil // the buffers may be in any state
+	if lc != nil {
+		lc.abandon()
+	}
+	l.endTurn(w)
+	if value == nil && w.loop == l {
+		// The goroutine is about to end.
+		l.server.pool.handOver(w, l, true)
+	} else if value != nil {
+		w.scratch = &scratch{worker: w}
+	}
+}
+
+// retaken makes w the ordinary worker that it is since the monitor gave its loop to another one.
+func (w *workerChan) retaken() {
+	w.loop = nil
+	w.place = placeServing
+}
+
+// handOff gives the loop to another worker, in a turn of w's. It reports false if Concurrency has been reached.
+func (l *loop) handOff(w *workerChan) bool {
+	// From here on the monitor has nothing to take.
+	if !l.word.CompareAndSwap(w.word, w.word+1) {
+		w.retaken()
+		return true
+	}
+	if !l.server.pool.handOver(w, l, false) {
+		w.word += 2
+		l.word.Store(w.word)
+		return false
+	}
+	l.handoffs.Add(1)
+	return true
+}
+
+// retake gives the loop to another worker because its leader, whose turn began when it had this word, may never come back.
+func (l *loop) retake(word uint64) {
+	if !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+		return
+	}
+	l.retakes.Add(1)
+	if leader := l.leader.Load(); leader != nil {
+		if class := leader.running.Load(); class != nil {
+			class.retaken()
+		}
+	}
+	l.server.pool.retake(l)
+}
+
+// rest waits until there is something to do.
+func (l *loop) rest(w *workerChan) {
+	l.parks.Add(1)
+	l.sleeping.Store(true)
+	l.parker.wait(l)
+	l.sleeping.Store(false)
+	l.busySince, l.rounds = 0, 0
+	l.server.monitor.wakeUp()
+}
+
+// ring makes a leader that waits look at what is new.
+func (l *loop) ring() {
+	l.pending.Store(true)
+	if l.sleeping.Load() && l.sleeping.CompareAndSwap(true, false) {
+		l.parker.ring()
+	}
+}
+
+// post leaves a connection that the caller has claimed to the leader.
+func (l *loop) post(lc *loopConn) {
+	l.mu.Lock()
+	l.inbox = append(l.inbox, lc)
+	l.mu.Unlock()
+	l.ring()
+}
+
+// add puts a connection into the epoll set.
+func (l *loop) add(lc *loopConn) error {
+	l.mu.Lock()
+	l.generation++
+	lc.loop, lc.generation = l, l.generation
+	if n := len(l.free); n > 0 {
+		lc.slot = l.free[n-1]
+		l.free = l.free[:n-1]
+		l.slots[lc.slot] = lc
+	} else {
+		lc.slot = uint32(len(l.slots))
+		l.slots = append(l.slots, lc)
+	}
+	l.mu.Unlock()
+	if errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, int(lc.fd), connEvents, lc.slot, lc.generation); errno != 0 {
+		l.mu.Lock()
+		l.removeLocked(lc)
+		l.mu.Unlock()
+		return os.NewSyscallError("epoll_ctl", errno)
+	}
+	return nil
+}
+
+// remove closes a connection's socket and forgets the connection.
+func (l *loop) remove(lc *loopConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.removeLocked(lc)
+}
+
+func (l *loop) removeLocked(lc *loopConn) {
+	if lc.fd < 0 {
+		return
+	}
+	sysClose(int(lc.fd))
+	l.forgetLocked(lc)
+}
+
+// forgetLocked forgets a connection whose socket is closed, or somebody else's.
+func (l *loop) forgetLocked(lc *loopConn) {
+	lc.fd = -1
+	l.slots[lc.slot] = nil
+	l.free = append(l.free, lc.slot)
+	if l.stopping && len(l.free) == len(l.slots) {
+		l.ring()
+	}
+}
+
+// stop ends the loop when it has no connection left.
+func (l *loop) stop() {
+	l.mu.Lock()
+	l.stopping = true
+	l.mu.Unlock()
+	l.ring()
+}
+
+// end ends the loop.
+func (l *loop) end() {
+	l.stopped = true
+	if l.server.loopsLeft.Add(-1) == 0 {
+		close(l.server.monitor.quit)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parker.close()
+	sysClose(l.epfd)
+	close(l.ended)
+}
+
+// parker lets a leader wait without holding a thread: by the runtime's poller. An epoll set that the runtime's poller
+// watched itself would wake a thread for each event while the leader is busy. So that watches a second set, outer, whose
+// only entry is the loop's, and which reports anything only while the leader waits.
+type parker struct {
+	epfd  int
+	outer *os.File
+	fd    int // outer's
+	raw   syscall.RawConn
+	bell  int // an eventfd
+	wake  func(fd uintptr) bool
+	armed bool
+}
+
+func (p *parker) open(epfd int) error {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	bell, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		sysClose(fd)
+		return os.NewSyscallError("eventfd2", errno)
+	}
+	p.epfd, p.fd, p.bell = epfd, fd, int(bell)
+	epollControl(fd, syscall.EPOLL_CTL_ADD, epfd, 0, 0, 0)
+	// Edge-triggered, so that nobody has to read it.
+	epollControl(epfd, syscall.EPOLL_CTL_ADD, p.bell, syscall.EPOLLIN|epollET, bellSlot, 0)
+	syscall.SetNonblock(fd, true) // or else os.NewFile doesn't register it
+	p.outer = os.NewFile(uintptr(fd), "loop")
+	if p.raw, err = p.outer.SyscallConn(); err != nil {
+		p.close()
+		return err
+	}
+	return nil
+}
+
+func (p *parker) close() {
+	sysClose(p.bell)
+	p.outer.Close()
+}
+
+// ring ends a wait.
+func (p *parker) ring() {
+	one := [8]byte{0: 1, 7: 1} // not zero, whatever the byte order
+	sysWrite(p.bell, one[:])
+}
+
+// wait returns when the loop has news.
+func (p *parker) wait(l *loop) {
+	if p.wake == nil {
+		p.wake = func(uintptr) bool {
+			if !p.armed {
+				p.armed = true
+				epollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, syscall.EPOLLIN, 0, 0)
+			}
+			return l.pending.Load() || l.poll(l)
+		}
+	}
+	p.raw.Read(p.wake)
+	p.armed = false
+	epollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, 0, 0, 0)
+}

@@ -1,0 +1,24 @@
+//go:build !linux || 386
+
+package filo
+
+import (
+	"crypto/tls"
+	"net"
+)
+
+// There is no loop driver here: every connection is served by the blocking one.
+
+type loop struct{}
+
+type monitor struct{}
+
+type handshakeQueue struct{}
+
+func (s *Server) startLoops() error { return nil }
+func (s *Server) stopLoops()        {}
+func (s *Server) awaitLoops()       {}
+
+func loopSockets(net.Listener, int) ([]int, bool) { return nil, false }
+
+func (s *Server) serveLoops(net.Listener, []int, *tls.Config) error { panic("filo: no loops here") }

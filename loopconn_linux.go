@@ -1,0 +1,564 @@
+//go:build !386
+
+package filo
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Bits of loopConn.poll.
+const (
+	pollBusy       = 1 << iota // somebody owns the connection: serves it, or has taken it over
+	pollWaitsWrite             // it isn't busy, and waits to be writable rather than readable
+	pollHup                    // the client sends nothing more: there is an end to be read
+	pollGone                   // the connection is broken, or both sides have ended it
+	pollClosing                // Close was called: the owner is to end it
+	pollReadable               // an event came that nobody has looked into
+	pollWritable
+	pollReadParked // the owner's goroutine waits for an event
+	pollWriteParked
+	pollReadExpired // the deadline has passed
+	pollWriteExpired
+)
+
+// loopConn is a connection in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
+// Close claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
+// writes and closes the socket.
+//
+// As a net.Conn it serves its owner, who may wait in Read and Write when no other worker depends on it: the loop's own
+// events wake it. It isn't registered with the runtime's poller. Deadlines and Close are for everybody.
+type loopConn struct {
+	conn
+	loop       *loop // whose epoll set it is in
+	fd         int32 // -1 when it is closed; changed by the owner under loop.mu
+	slot       uint32
+	generation uint32
+	noWait     bool // Read and Write return at once: with errNotYet, and with the rest in unsent
+	watchOut   bool // the epoll set reports when the socket takes more
+	ended      bool // the connection isn't served any more: Close closes it; guarded by loop.mu
+	drained    bool // the last read took all there was
+	expired    bool // the deadline of the wait before this turn has passed
+	toldIdle   bool // ConnState knows that the connection is idle
+
+	poll atomic.Uint32
+	// deadline is until when an idle connection may wait, and since is when it began to, both on the coarse clock's scale.
+	deadline, since int64
+	lastUntil       int64 // until when it may wait for a last request, once the server shuts down; 0: not decided
+	// pending is what has come of a request that isn't complete.
+	pending *pendingInput
+	// unsent is what the client hasn't taken yet of complete answers.
+	unsent []byte
+	// waiters is where the owner waits; made by it when it first does.
+	waiters atomic.Pointer[connWaiters]
+	// watcher is the context to be cancelled when the client leaves.
+	watcher atomic.Pointer[requestContext]
+
+	peer sockaddr
+}
+
+// pendingInput is an unfinished request, which no worker has a buffer for.
+type pendingInput struct {
+	in     inputBuffer
+	parser headParser
+	rest   body
+}
+
+// connWaiters wakes the goroutine that waits in Read, and the one that waits in Write.
+type connWaiters struct {
+	readable, writable      chan struct{} // cap 1
+	readTimer, writeTimer   *time.Timer   // guarded by loop.mu
+	readSerial, writeSerial uint64        // of the deadlines, guarded by loop.mu
+	taken                   net.Conn      // to which a hijacked connection's calls go
+}
+
+// errNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
+var errNotYet net.Error = notYetError{}
+
+type notYetError struct{}
+
+func (notYetError) Error() string   { return "filo: nothing to read yet" }
+func (notYetError) Timeout() bool   { return false }
+func (notYetError) Temporary() bool { return true }
+
+// event notes what the epoll set has reported. It returns true if the connection was idle and is the caller's now.
+func (lc *loopConn) event(events uint32) (claimed bool) {
+	var set uint32
+	if events&(syscall.EPOLLIN|epollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+		set |= pollReadable
+	}
+	if events&(epollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+		set |= pollHup
+	}
+	if events&(syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+		set |= pollGone
+	}
+	if events&(syscall.EPOLLOUT|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+		set |= pollWritable
+	}
+	old, claimed := lc.set(set)
+	if !claimed && set&pollHup != 0 && old&pollBusy != 0 {
+		lc.clientLeft(set&pollGone != 0)
+	}
+	return claimed
+}
+
+// set sets bits, wakes the owner if it waits for one of them, and claims the connection if nobody owns it and it waits
+// for one of them. It returns the word from before.
+func (lc *loopConn) set(bits uint32) (old uint32, claimed bool) {
+	for {
+		old = lc.poll.Load()
+		set := old | bits
+		switch {
+		case old&pollBusy == 0:
+			awaited := uint32(pollReadable | pollHup | pollClosing | pollReadExpired | pollWriteExpired)
+			if old&pollWaitsWrite != 0 {
+				awaited = pollWritable | pollGone | pollClosing | pollReadExpired | pollWriteExpired
+			}
+			if claimed = bits&awaited != 0; claimed {
+				set = (set | pollBusy) &^ pollWaitsWrite
+			}
+		default:
+			claimed = false
+			if bits&(pollReadable|pollHup|pollClosing|pollReadExpired) != 0 {
+				set &^= pollReadParked
+			}
+			if bits&(pollWritable|pollGone|pollClosing|pollWriteExpired) != 0 {
+				set &^= pollWriteParked
+			}
+		}
+		if claimed {
+			set &^= pollReadable | pollWritable // the owner asks the socket anyway
+		}
+		if lc.poll.CompareAndSwap(old, set) {
+			lc.wake(old &^ set)
+			return old, claimed
+		}
+	}
+}
+
+// wake wakes the goroutines whose parked bits were taken out.
+func (lc *loopConn) wake(parked uint32) {
+	if parked&pollReadParked != 0 {
+		lc.waiters.Load().readable <- struct{}{}
+	}
+	if parked&pollWriteParked != 0 {
+		lc.waiters.Load().writable <- struct{}{}
+	}
+}
+
+// clear takes bits out.
+func (lc *loopConn) clear(bits uint32) { lc.poll.And(^bits) }
+
+// release makes the connection idle, to wait for the client to send or, if write is set, to take something. It reports
+// false, and the connection stays the caller's, if that has happened already.
+func (lc *loopConn) release(write bool) bool {
+	happened, idle := uint32(pollReadable|pollHup|pollClosing|pollReadExpired|pollWriteExpired), uint32(0)
+	if write {
+		happened, idle = pollWritable|pollGone|pollClosing|pollReadExpired|pollWriteExpired, pollWaitsWrite
+	}
+	for {
+		old := lc.poll.Load()
+		if old&happened != 0 {
+			return false
+		}
+		if lc.poll.CompareAndSwap(old, old&^pollBusy|idle) {
+			return true
+		}
+	}
+}
+
+// park waits until one of the happened bits is set. It takes the one that says so out, since the socket is to be asked.
+func (lc *loopConn) park(parked, event, happened uint32, wake func(*connWaiters) chan struct{}) {
+	for {
+		old := lc.poll.Load()
+		if old&event != 0 {
+			if lc.poll.CompareAndSwap(old, old&^event) {
+				return
+			}
+			continue
+		}
+		if old&happened != 0 {
+			return
+		}
+		if lc.poll.CompareAndSwap(old, old|parked) {
+			<-wake(lc.waiters.Load())
+		}
+	}
+}
+
+func (lc *loopConn) makeWaiters() {
+	if lc.waiters.Load() == nil {
+		lc.waiters.Store(&connWaiters{readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)})
+	}
+}
+
+// Read reads what has come, or waits for it.
+func (lc *loopConn) Read(p []byte) (int, error) {
+	if taken := lc.taken(); taken != nil {
+		return taken.Read(p)
+	}
+	for {
+		if word := lc.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !lc.noWait {
+			return 0, lc.waitError("read", word&pollClosing != 0)
+		}
+		n, errno := sysRead(int(lc.fd), p)
+		switch {
+		case errno == syscall.EAGAIN:
+		case errno != 0:
+			return 0, lc.opError("read", os.NewSyscallError("read", errno))
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+		if lc.noWait {
+			return 0, errNotYet
+		}
+		if err := lc.beforeWait(); err != nil {
+			return 0, err
+		}
+		lc.park(pollReadParked, pollReadable, pollHup|pollClosing|pollReadExpired, func(w *connWaiters) chan struct{} { return w.readable })
+	}
+}
+
+// beforeWait makes sure that nobody waits for the goroutine that is going to wait.
+func (lc *loopConn) beforeWait() error {
+	lc.makeWaiters()
+	if lc.worker == nil {
+		return nil
+	}
+	return lc.leave(lc.worker.class)
+}
+
+// Write sends all of p, and before it what is unsent.
+func (lc *loopConn) Write(p []byte) (int, error) {
+	if taken := lc.taken(); taken != nil {
+		return taken.Write(p)
+	}
+	if lc.noWait {
+		return len(p), lc.queue(p, nil)
+	}
+	for len(lc.unsent) > 0 {
+		n, err := lc.write(lc.unsent)
+		if lc.unsent = lc.unsent[n:]; err != nil {
+			return 0, err
+		}
+	}
+	lc.unsent = nil
+	return lc.write(p)
+}
+
+// write sends all of p, waiting where it must.
+func (lc *loopConn) write(p []byte) (sent int, err error) {
+	for sent < len(p) {
+		if word := lc.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
+			return sent, lc.waitError("write", word&pollClosing != 0)
+		}
+		n, errno := sysWrite(int(lc.fd), p[sent:])
+		if errno != 0 && errno != syscall.EAGAIN {
+			return sent, lc.opError("write", os.NewSyscallError("write", errno))
+		}
+		sent += n
+		if errno == syscall.EAGAIN {
+			if err := lc.awaitWritable(); err != nil {
+				return sent, err
+			}
+		}
+	}
+	return sent, nil
+}
+
+// awaitWritable waits until the socket may take more.
+func (lc *loopConn) awaitWritable() error {
+	if err := lc.beforeWait(); err != nil {
+		return err
+	}
+	lc.watchWritable()
+	lc.park(pollWriteParked, pollWritable, pollGone|pollClosing|pollWriteExpired, func(w *connWaiters) chan struct{} { return w.writable })
+	return nil
+}
+
+// watchWritable makes the epoll set report when the socket takes more. Changing the entry makes it look, so nothing is
+// missed.
+func (lc *loopConn) watchWritable() {
+	if !lc.watchOut {
+		lc.watchOut = true
+		epollControl(lc.loop.epfd, syscall.EPOLL_CTL_MOD, int(lc.fd), connEvents|syscall.EPOLLOUT, lc.slot, lc.generation)
+	}
+}
+
+// writeVector is Write for two buffers.
+func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
+	if len(lc.unsent) == 0 {
+		n, errno := sysWritev(int(lc.fd), first, second)
+		switch {
+		case errno == syscall.EAGAIN:
+		case errno != 0:
+			return 0, lc.opError("write", os.NewSyscallError("writev", errno))
+		case n >= len(first):
+			m, err := lc.Write(second[n-len(first):])
+			return int64(n + m), err
+		default:
+			m, err := lc.Write(first[n:])
+			return int64(n + m), err // the caller goes on with second
+		}
+	}
+	n, err := lc.Write(first)
+	return int64(n), err
+}
+
+// ReadFrom sends a file by sendfile.
+func (lc *loopConn) ReadFrom(r io.Reader) (sent int64, err error) {
+	limited, ok := r.(*io.LimitedReader)
+	var file *os.File
+	if ok {
+		file, ok = limited.R.(*os.File)
+	}
+	if !ok || lc.taken() != nil {
+		return io.Copy(struct{ io.Writer }{lc}, r)
+	}
+	if lc.worker != nil {
+		// The file may have to be read from a disk.
+		if err := lc.leave(lc.worker.class); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := lc.Write(nil); err != nil {
+		return 0, err
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	for limited.N > 0 {
+		if word := lc.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
+			return sent, lc.waitError("write", word&pollClosing != 0)
+		}
+		n, sendErr := 0, error(nil)
+		if err := raw.Control(func(fd uintptr) {
+			n, sendErr = syscall.Sendfile(int(lc.fd), int(fd), nil, int(min(limited.N, maxWrite)))
+		}); err != nil {
+			return sent, err
+		}
+		switch {
+		case sendErr == syscall.EINTR:
+		case sendErr == syscall.EAGAIN:
+			if err := lc.awaitWritable(); err != nil {
+				return sent, err
+			}
+		case sendErr != nil:
+			return sent, lc.opError("write", os.NewSyscallError("sendfile", sendErr))
+		case n == 0:
+			return sent, nil
+		default:
+			sent += int64(n)
+			limited.N -= int64(n)
+		}
+	}
+	return sent, nil
+}
+
+// Close ends the connection. Its owner, if it is being served, notices and closes the socket; until then the client
+// already sees the end.
+func (lc *loopConn) Close() error {
+	if taken := lc.taken(); taken != nil {
+		return taken.Close()
+	}
+	lc.loop.mu.Lock()
+	if lc.fd < 0 {
+		lc.loop.mu.Unlock()
+		return net.ErrClosed
+	}
+	if lc.ended {
+		lc.loop.removeLocked(lc)
+		lc.loop.mu.Unlock()
+		return nil
+	}
+	// Not for a connection that nobody owns: its loop closes it in a moment, and then not by a reset.
+	if lc.poll.Load()&pollBusy != 0 {
+		sysShutdown(int(lc.fd), syscall.SHUT_RDWR)
+	}
+	lc.loop.mu.Unlock()
+	if _, claimed := lc.set(pollClosing); claimed {
+		lc.loop.post(lc)
+	}
+	return nil
+}
+
+// CloseWrite says to the client that nothing more comes.
+func (lc *loopConn) CloseWrite() error {
+	sysShutdown(int(lc.fd), syscall.SHUT_WR)
+	return nil
+}
+
+// SetLinger sets what a close does with what hasn't been sent: 0 resets the connection.
+func (lc *loopConn) SetLinger(seconds int) error {
+	linger := syscall.Linger{Onoff: 1, Linger: int32(seconds)}
+	if seconds < 0 {
+		linger = syscall.Linger{}
+	}
+	return os.NewSyscallError("setsockopt", syscall.SetsockoptLinger(int(lc.fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &linger))
+}
+
+// expire notes that a deadline has passed.
+func (lc *loopConn) expire(write bool) {
+	bit := uint32(pollReadExpired)
+	if write {
+		bit = pollWriteExpired
+	}
+	if _, claimed := lc.set(bit); claimed {
+		lc.loop.post(lc)
+	}
+}
+
+// SetDeadline is net.Conn's.
+func (lc *loopConn) SetDeadline(t time.Time) error {
+	if taken := lc.taken(); taken != nil {
+		return taken.SetDeadline(t)
+	}
+	lc.setDeadline(t, false)
+	lc.setDeadline(t, true)
+	return nil
+}
+
+// SetReadDeadline is net.Conn's.
+func (lc *loopConn) SetReadDeadline(t time.Time) error {
+	if taken := lc.taken(); taken != nil {
+		return taken.SetReadDeadline(t)
+	}
+	lc.setDeadline(t, false)
+	return nil
+}
+
+// SetWriteDeadline is net.Conn's.
+func (lc *loopConn) SetWriteDeadline(t time.Time) error {
+	if taken := lc.taken(); taken != nil {
+		return taken.SetWriteDeadline(t)
+	}
+	lc.setDeadline(t, true)
+	return nil
+}
+
+// setDeadline sets a deadline in the runtime's way, with a timer. The server's own deadlines need none: its sweep sets
+// those that have passed.
+func (lc *loopConn) setDeadline(t time.Time, write bool) {
+	bit := uint32(pollReadExpired)
+	if write {
+		bit = pollWriteExpired
+	}
+	wait := time.Until(t)
+	lc.loop.mu.Lock()
+	if w := lc.waiters.Load(); w != nil {
+		timer, serial := &w.readTimer, &w.readSerial
+		if write {
+			timer, serial = &w.writeTimer, &w.writeSerial
+		}
+		if *serial++; *timer != nil {
+			(*timer).Stop()
+			*timer = nil
+		}
+		if !t.IsZero() && wait > 0 && !lc.noWait {
+			mine := *serial
+			*timer = time.AfterFunc(wait, func() {
+				lc.loop.mu.Lock()
+				current := *serial == mine
+				lc.loop.mu.Unlock()
+				if current {
+					lc.expire(write)
+				}
+			})
+		}
+	} else if !t.IsZero() && wait > 0 && !lc.noWait {
+		lc.loop.mu.Unlock()
+		lc.makeWaiters() // the owner's call: nobody else sets a time that is to come
+		lc.setDeadline(t, write)
+		return
+	}
+	lc.loop.mu.Unlock()
+	if !t.IsZero() && wait <= 0 {
+		lc.expire(write)
+	} else {
+		lc.clear(bit)
+	}
+}
+
+// taken returns the connection that this one's calls go to since it was hijacked.
+func (lc *loopConn) taken() net.Conn {
+	if w := lc.waiters.Load(); w != nil {
+		return w.taken
+	}
+	return nil
+}
+
+// LocalAddr returns the address of this end.
+func (lc *loopConn) LocalAddr() net.Addr {
+	if taken := lc.taken(); taken != nil {
+		return taken.LocalAddr()
+	}
+	lc.loop.mu.Lock()
+	defer lc.loop.mu.Unlock()
+	if lc.fd >= 0 {
+		switch address, _ := syscall.Getsockname(int(lc.fd)); address := address.(type) {
+		case *syscall.SockaddrInet4:
+			return &net.TCPAddr{IP: net.IP(address.Addr[:]), Port: address.Port}
+		case *syscall.SockaddrInet6:
+			return net.TCPAddrFromAddrPort(addrPort6(address.Addr, address.ZoneId, uint16(address.Port)))
+		case *syscall.SockaddrUnix:
+			return &net.UnixAddr{Name: address.Name, Net: "unix"}
+		}
+	}
+	return &net.TCPAddr{}
+}
+
+// RemoteAddr returns the address of the client.
+func (lc *loopConn) RemoteAddr() net.Addr {
+	if address := lc.peer.addrPort(); address.IsValid() {
+		return net.TCPAddrFromAddrPort(address)
+	}
+	return &net.UnixAddr{Net: "unix"}
+}
+
+// addrPort takes the address apart; it isn't valid if it is none of IP.
+func (a *sockaddr) addrPort() netip.AddrPort {
+	port := binary.BigEndian.Uint16(a[2:])
+	switch binary.NativeEndian.Uint16(a[:]) {
+	case syscall.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a[4:8])), port)
+	case syscall.AF_INET6:
+		return addrPort6([16]byte(a[8:24]), binary.NativeEndian.Uint32(a[24:]), port)
+	}
+	return netip.AddrPort{}
+}
+
+func addrPort6(address [16]byte, scope uint32, port uint16) netip.AddrPort {
+	ip := netip.AddrFrom16(address).Unmap()
+	if ip.Is6() && scope != 0 {
+		zone := strconv.FormatUint(uint64(scope), 10)
+		if i, err := net.InterfaceByIndex(int(scope)); err == nil {
+			zone = i.Name
+		}
+		ip = ip.WithZone(zone)
+	}
+	return netip.AddrPortFrom(ip, port)
+}
+
+// waitError is the error of a Read or Write that mustn't wait any more.
+func (lc *loopConn) waitError(op string, closed bool) error {
+	if closed {
+		return lc.opError(op, net.ErrClosed)
+	}
+	return lc.opError(op, os.ErrDeadlineExceeded)
+}
+
+func (lc *loopConn) opError(op string, err error) error {
+	remote := lc.RemoteAddr()
+	return &net.OpError{Op: op, Net: remote.Network(), Addr: remote, Err: err}
+}

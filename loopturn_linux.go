@@ -1,0 +1,581 @@
+//go:build !386
+
+package filo
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// turnRequests is how many pipelined requests a connection gets answered before others have their turn.
+	turnRequests = 128
+	// maxUnsent is how much of an answer that the client doesn't take waits in the connection; a worker waits with more.
+	maxUnsent = 256 << 10
+)
+
+// turn serves a connection that the caller has claimed as far as that goes without waiting for the client. Then it is idle,
+// or gone; or, if it is still to be served, though others come first, it stays the caller's and the result is true.
+func (lc *loopConn) turn(w *scratch) (again bool) {
+	lc.attachTurn(w)
+	lc.endIdle()
+	if lc.tlsState == nil && !lc.handshakeTurn() {
+		return false
+	}
+	for budget := turnRequests; ; {
+		if !lc.sendUnsent() {
+			if lc.idle(stateWrite) {
+				return false
+			}
+			continue
+		}
+		if budget <= 0 && w.worker.loop != nil && lc.in.len() > 0 {
+			if lc.flushAnswers(); len(lc.unsent) == 0 && !lc.failed {
+				lc.save()
+				lc.detachTurn()
+				return true
+			}
+			continue
+		}
+		switch lc.next() {
+		case stepRead:
+			if lc.flushAnswers(); len(lc.unsent) > 0 || lc.failed {
+				continue
+			}
+			if state := lc.inputState(); !lc.receiveNow(state) && lc.idle(state) {
+				return false
+			}
+		case stepHandle:
+			budget--
+			lc.answerTurn()
+		case stepClose:
+			if !lc.failed {
+				lc.flushAnswers()
+			}
+			if len(lc.unsent) == 0 {
+				lc.end()
+				return false
+			}
+		case stepGone:
+			lc.detach()
+			return false
+		}
+	}
+}
+
+// attachTurn lends a worker's buffers to the connection, but for those that an unfinished request has of its own.
+func (lc *loopConn) attachTurn(w *scratch) {
+	lc.worker, lc.out = w, w.out[:0]
+	if p := lc.pending; p != nil {
+		lc.in, lc.parser, lc.rest = &p.in, &p.parser, &p.rest
+	} else {
+		lc.in, lc.parser = &w.in, &w.parser
+		w.parser.reset()
+	}
+	if w.ctx == nil {
+		w.ctx = new(Ctx)
+	}
+	w.ctx.conn = &lc.conn
+}
+
+// detachTurn takes them back. No request is being answered.
+func (lc *loopConn) detachTurn() {
+	w := lc.worker
+	w.in.reset()
+	if cap(lc.out) <= maxKeptWriteBuffer {
+		w.out = lc.out[:0]
+	} else {
+		w.out = nil
+	}
+	w.ctx.conn = nil
+	lc.worker, lc.in, lc.parser, lc.rest, lc.out = nil, nil, nil, nil, nil
+}
+
+// save moves what has come of an unfinished request from the worker's buffers to the connection's own.
+func (lc *loopConn) save() {
+	unread, p := lc.in.unread(), lc.pending
+	if len(unread) == 0 && !lc.parser.started() && lc.reading != readingRest {
+		lc.pending = nil
+		return
+	}
+	if p != nil {
+		return
+	}
+	p = new(pendingInput)
+	if len(unread) > 0 {
+		p.in.buf = make([]byte, max(512, 2*len(unread)))
+		p.in.w = copy(p.in.buf, unread)
+	}
+	w := lc.worker
+	p.parser, w.parser.fields = *lc.parser, nil
+	if lc.reading == readingRest {
+		p.rest = *lc.rest
+	}
+	lc.pending = p
+}
+
+// endIdle ends the wait that the connection was claimed from.
+func (lc *loopConn) endIdle() {
+	old := lc.word.Swap(int64(stateHandler))
+	if lc.deadline != 0 && old&^stateMask == 0 {
+		lc.server.conns.awaitSweep() // see endWait
+	}
+	lc.drained, lc.expired = false, false
+	switch waited := lc.server.clock.now() - lc.since; waitState(old & stateMask) {
+	case stateBody:
+		lc.readPace.add(0, waited)
+	case stateWrite:
+		lc.writePace.add(0, waited)
+	}
+	switch word := lc.poll.Load(); {
+	case word&pollClosing != 0:
+		lc.failed, lc.reading, lc.unsent = true, readingNothing, nil
+	case word&(pollReadExpired|pollWriteExpired) != 0:
+		lc.clear(pollReadExpired | pollWriteExpired)
+		lc.expired = lc.deadline != 0 && lc.server.clock.exact() >= lc.deadline
+	}
+	lc.deadline = 0
+}
+
+// idle makes the connection wait, without a worker. It reports false if there is something to do after all.
+func (lc *loopConn) idle(state waitState) bool {
+	s, w, now := lc.server, lc.worker, lc.server.clock.now()
+	var deadline int64
+	switch {
+	case state == stateWrite:
+		deadline = lc.writePace.deadline(now, s.config.writeTimeout, s.config.minRate, 0)
+	case state <= stateIdle && s.draining.Load():
+		if deadline = lc.lastLook(now); deadline == 0 {
+			lc.inputEnded(errDraining)
+			return false
+		}
+		state = stateLast
+	default:
+		deadline = lc.readDeadline(state, now)
+	}
+	if state == stateIdle && !lc.toldIdle {
+		lc.toldIdle = true
+		s.changed(&lc.conn, StateIdle)
+	}
+	lc.deadline, lc.since = deadline, now
+	lc.save()
+	lc.detachTurn()
+	lc.setWait(state, deadline)
+	if lc.release(state == stateWrite) {
+		return true
+	}
+	lc.attachTurn(w)
+	lc.clear(pollReadable | pollWritable)
+	lc.endIdle()
+	return false
+}
+
+// lastLook returns until when a connection between two requests may wait for another one, though the server is shutting
+// down; 0 is not at all.
+func (lc *loopConn) lastLook(now int64) int64 {
+	if lc.lastUntil == 0 {
+		wait := int64(lastReadTime)
+		if lc.since != 0 && now-lc.since < int64(busyTime) {
+			wait = int64(lastReadTimeBusy)
+		}
+		lc.lastUntil = lc.server.clock.exact() + wait
+	} else if lc.server.clock.exact() >= lc.lastUntil {
+		return 0
+	}
+	return lc.lastUntil
+}
+
+// receiveNow reads what has come. It reports false if that is nothing. An end of the input is something: next knows it.
+func (lc *loopConn) receiveNow(state waitState) bool {
+	if lc.drained {
+		return false
+	}
+	space := lc.in.space()
+	n, err := lc.readNow(space)
+	if n > 0 {
+		lc.in.received(n)
+		// What comes behind a short read is another event, but for an end that came with it.
+		lc.drained = n < len(space) && lc.tlsState == nil && lc.poll.Load()&pollHup == 0
+		lc.expired = false
+		switch {
+		case state == stateBody:
+			lc.readPace.add(n, 0)
+		case lc.toldIdle || state == stateNew:
+			lc.toldIdle = false
+			lc.server.changed(&lc.conn, StateActive)
+		}
+		return true
+	}
+	switch {
+	case err == nil:
+		return true // once more
+	case errors.Is(err, errNotYet):
+		if !lc.expired {
+			return false
+		}
+		err = errDeadline
+	}
+	if lc.awaitsBody {
+		lc.inputError = err // the handler is to see it
+	} else {
+		lc.inputEnded(err)
+	}
+	return true
+}
+
+func (lc *loopConn) readNow(p []byte) (int, error) {
+	if lc.tlsState != nil {
+		lc.noWait = true
+		n, err := lc.netConn.Read(p)
+		lc.noWait = false
+		return n, err
+	}
+	n, errno := sysRead(int(lc.fd), p)
+	switch {
+	case errno == syscall.EAGAIN:
+		return 0, errNotYet
+	case errno != 0:
+		return 0, os.NewSyscallError("read", errno)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// answerTurn runs the handler on the current request, here if it is quick, and else after having left the loop to another
+// worker.
+func (lc *loopConn) answerTurn() {
+	s, w := lc.server, lc.worker
+	if !s.entered.Load() {
+		inline, err := lc.enter(&s.class)
+		if err != nil {
+			lc.refuseOverload()
+			return
+		}
+		if !inline && len(lc.out) > 0 && !s.class.quick() {
+			lc.flushAnswers()
+		}
+	}
+	if lc.failed {
+		return
+	}
+	lc.handle()
+	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
+		lc.flushAnswers()
+	}
+	w.worker.running.Store(nil)
+	lc.afterAnswer()
+}
+
+// enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
+// so afterwards.
+func (lc *loopConn) enter(class *Class) (inline bool, err error) {
+	w := lc.worker
+	if w.worker.loop == nil {
+		return false, nil
+	}
+	if class.inline() {
+		median := time.Duration(class.median.Load())
+		if w.spent <= maxBatchTime || median <= shortHandler || lc.leave(class) != nil {
+			w.spent += median
+			w.worker.running.Store(class)
+			return true, nil
+		}
+		return false, nil
+	}
+	return false, lc.leave(class)
+}
+
+// leave gives the loop that the connection's worker leads, if it leads one, to another worker.
+func (lc *loopConn) leave(class *Class) error {
+	if lc.worker == nil {
+		return nil // it isn't served any more
+	}
+	w := lc.worker.worker
+	if w.loop == nil {
+		return nil
+	}
+	w.running.Store(nil)
+	if !w.loop.handOff(w) {
+		return errBusy
+	}
+	class.handoffs.Add(1)
+	return nil
+}
+
+// refuseOverload answers a request that there is no worker for.
+func (lc *loopConn) refuseOverload() {
+	s, request := lc.server, &lc.worker.ctx.Request
+	s.overloads.Add(1)
+	lc.out = s.appendRefusal(lc.out, errBusy, retryAfter, request.isHead())
+	lc.count(errBusy.Status)
+	lc.linger = lc.in.len() > 0 || !request.body.complete()
+	lc.reading = readingNothing
+}
+
+// flushAnswers writes the answers that are complete. What the client doesn't take at once waits in the connection, unless
+// it is much.
+func (lc *loopConn) flushAnswers() {
+	size := len(lc.out) + len(lc.outBody)
+	if size == 0 {
+		return
+	}
+	if size > maxUnsent {
+		// If there is no other worker for the loop, the client gets what it takes.
+		if err := lc.leave(lc.worker.class); err != nil {
+			lc.failed, lc.reading = true, readingNothing
+		} else {
+			lc.flush()
+			return
+		}
+	}
+	var err error
+	switch {
+	case lc.failed:
+	case lc.tlsState == nil:
+		err = lc.queue(lc.out, lc.outBody)
+	default:
+		lc.noWait = true
+		if _, err = lc.netConn.Write(lc.out); err == nil && len(lc.outBody) > 0 {
+			_, err = lc.netConn.Write(lc.outBody)
+		}
+		lc.noWait = false
+	}
+	lc.out, lc.outBody, lc.before = lc.out[:0], nil, 0
+	if err != nil {
+		lc.failed, lc.reading = true, readingNothing
+	}
+}
+
+// queue sends what the socket takes of the two at once. The rest it keeps.
+func (lc *loopConn) queue(first, second []byte) error {
+	for len(lc.unsent) == 0 && len(first)+len(second) > 0 {
+		var n int
+		var errno syscall.Errno
+		if len(second) == 0 {
+			n, errno = sysWrite(int(lc.fd), first)
+		} else {
+			n, errno = sysWritev(int(lc.fd), first, second)
+		}
+		if errno == syscall.EAGAIN {
+			break
+		}
+		if errno != 0 {
+			return os.NewSyscallError("write", errno)
+		}
+		k := min(n, len(first))
+		first, second = first[k:], second[n-k:]
+	}
+	if len(first)+len(second) > 0 {
+		lc.unsent = append(append(lc.unsent, first...), second...)
+	}
+	return nil
+}
+
+// sendUnsent goes on with what the client hasn't taken. It reports false if it still doesn't take it all.
+func (lc *loopConn) sendUnsent() bool {
+	if len(lc.unsent) == 0 {
+		return true
+	}
+	sent, errno := 0, syscall.Errno(0)
+	for sent < len(lc.unsent) && errno == 0 {
+		var n int
+		if n, errno = sysWrite(int(lc.fd), lc.unsent[sent:]); errno == 0 {
+			sent += n
+		}
+	}
+	lc.writePace.add(sent, 0)
+	lc.unsent = lc.unsent[sent:]
+	switch {
+	case len(lc.unsent) == 0:
+		lc.unsent = nil
+		return true
+	case errno == syscall.EAGAIN && !(lc.expired && lc.tooSlow(sent)):
+		lc.expired = false
+		lc.watchWritable()
+		return false
+	}
+	lc.failed, lc.reading, lc.unsent = true, readingNothing, nil
+	return true
+}
+
+// tooSlow reports whether a client that has just taken sent bytes, after its time was up, has no more of it.
+func (lc *loopConn) tooSlow(sent int) bool {
+	config := &lc.server.config
+	if config.minRate <= 0 {
+		return sent == 0
+	}
+	return lc.writePace.late(config.writeTimeout, config.minRate)
+}
+
+// end closes the connection, or leaves that to the lingerer.
+func (lc *loopConn) end() {
+	s, w := lc.server, lc.worker
+	w.linger = false
+	lc.loop.mu.Lock()
+	lc.ended = true
+	lc.loop.mu.Unlock()
+	s.connEnded(&lc.conn)
+	lc.pending = nil
+	if w.linger && s.lingerer.takeOver(lc.netConn, nil) {
+		return
+	}
+	lc.noWait = true // TLS says goodbye
+	lc.netConn.Close()
+}
+
+// abandon closes a connection whose turn has failed.
+func (lc *loopConn) abandon() {
+	lc.loop.mu.Lock()
+	if lc.ended || lc.fd < 0 {
+		lc.loop.mu.Unlock()
+		return
+	}
+	lc.ended = true
+	lc.loop.mu.Unlock()
+	defer func() {
+		if value := recover(); value != nil {
+			lc.server.pool.logPanic("panic in ConnState", value)
+		}
+		lc.loop.remove(lc)
+	}()
+	lc.failed = true
+	lc.server.conns.remove(&lc.conn)
+	lc.server.changed(&lc.conn, StateClosed)
+}
+
+// wait lets an accepted connection wait for its first request.
+func (lc *loopConn) wait() bool {
+	s := lc.server
+	if reason := s.conns.add(&lc.conn); reason != nil {
+		lc.loop.mu.Lock()
+		lc.ended = true
+		lc.loop.mu.Unlock()
+		s.refuseConn(lc.netConn, reason)
+		return true
+	}
+	s.changed(&lc.conn, StateNew)
+	lc.deadline = lc.readDeadline(stateNew, s.clock.now())
+	lc.setWait(stateNew, lc.deadline)
+	if !lc.release(false) {
+		lc.loop.post(lc)
+	}
+	return true
+}
+
+// handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection
+// isn't to be served, or has to wait for its turn.
+func (lc *loopConn) handshakeTurn() bool {
+	if _, ok := lc.netConn.(*tls.Conn); !ok {
+		return true
+	}
+	s := lc.server
+	if !lc.failed && !lc.expired {
+		if !s.handshakes.begin(lc) {
+			lc.detachTurn()
+			return false
+		}
+		defer s.handshakes.done()
+		if lc.leave(&s.class) == nil && s.handshake(&lc.conn) {
+			return true
+		}
+	}
+	lc.failed = true
+	lc.noWait = true
+	lc.end()
+	return false
+}
+
+// handshakeQueue bounds how many TLS handshakes are made at once. Others wait, in the order that they came in.
+type handshakeQueue struct {
+	mu      sync.Mutex
+	running int         // guarded by mu
+	waiting []*loopConn // claimed; guarded by mu
+}
+
+// maxHandshakes is how many TLS handshakes are made at once. Most wait for their client, and each takes a worker for that.
+const maxHandshakes = 1024
+
+// begin reports whether the connection's handshake may begin. If not, the connection gets another turn later.
+func (q *handshakeQueue) begin(lc *loopConn) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running >= maxHandshakes {
+		q.waiting = append(q.waiting, lc)
+		return false
+	}
+	q.running++
+	return true
+}
+
+// done makes room for the next one.
+func (q *handshakeQueue) done() {
+	q.mu.Lock()
+	q.running--
+	var next *loopConn
+	if len(q.waiting) > 0 {
+		next = q.waiting[0]
+		q.waiting[0] = nil
+		q.waiting = q.waiting[1:]
+	}
+	q.mu.Unlock()
+	if next != nil {
+		next.loop.post(next)
+	}
+}
+
+// watch cancels the context when the client leaves. One that has ended its side by now may wait for the answer.
+func (lc *loopConn) watch(r *requestContext) {
+	var next [1]byte
+	n, _, err := syscall.Recvfrom(int(lc.fd), next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	r.halfClosed = n == 0 && err == nil
+	r.watchedSince = nanotime()
+	lc.watcher.Store(r)
+	if lc.poll.Load()&pollGone != 0 {
+		lc.clientLeft(true)
+	}
+}
+
+func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }
+
+// clientLeft cancels the context that is watched, if there is one. A client that has merely ended its side is taken for
+// gone unless that came with the request.
+func (lc *loopConn) clientLeft(gone bool) {
+	r := lc.watcher.Load()
+	if r != nil && (gone || !r.halfClosed && nanotime()-r.watchedSince > int64(halfCloseTime)) {
+		r.cancel(ErrClientGone)
+	}
+}
+
+// hijack takes the connection out of its loop: its socket becomes one of package net's.
+func (lc *loopConn) hijack() (net.Conn, error) {
+	if err := lc.leave(lc.worker.class); err != nil {
+		return nil, err
+	}
+	if _, err := lc.Write(nil); err != nil { // what is unsent
+		return nil, err
+	}
+	lc.makeWaiters()
+	// A registration follows the open file, not its number.
+	epollControl(lc.loop.epfd, syscall.EPOLL_CTL_DEL, int(lc.fd), 0, 0, 0)
+	file := os.NewFile(uintptr(lc.fd), "")
+	real, err := net.FileConn(file)
+	lc.loop.mu.Lock()
+	file.Close()
+	lc.loop.forgetLocked(lc)
+	lc.loop.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	lc.waiters.Load().taken = real
+	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
+		return tlsConn, nil // its calls go on to the real one
+	}
+	return real, nil
+}
