@@ -80,6 +80,7 @@ func answerSocket(t *testing.T, config *filo.Server) *answerHost {
 // answerServeOn serves a listener and shuts the server down when the test ends.
 func answerServeOn(t *testing.T, config *filo.Server, listener net.Listener) {
 	t.Helper()
+	underTest(config)
 	served := make(chan error, 1)
 	go func() { served <- config.Serve(listener) }()
 	t.Cleanup(func() {

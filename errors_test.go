@@ -343,7 +343,7 @@ func TestPanicsAndGoexit(t *testing.T) {
 				answerPoll(t, "the books to be right", func() bool {
 					stats := h.config.Stats()
 					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 &&
-						stats.WorkersSpawned-stats.WorkersRetired == uint64(stats.WorkersReady)
+						stats.WorkersSpawned-stats.WorkersRetired == uint64(stats.WorkersReady+stats.WorkersLeading)
 				})
 				if stats := h.config.Stats(); stats.Requests[5] != 3 {
 					t.Errorf("%d answers of class 5, want 3", stats.Requests[5])

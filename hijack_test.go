@@ -294,7 +294,7 @@ func TestHijackTwice(t *testing.T) {
 	}, func(t *testing.T, h *answerHost) {
 		c := h.connect(t)
 		// A body that is still to come: nobody may wait for it.
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
+		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
 		c.wantEnd(t)
 	})
 }

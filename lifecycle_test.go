@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -50,6 +51,7 @@ func lifeServe(t testing.TB, config *filo.Server, listeners ...net.Listener) *li
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
+	underTest(config)
 	s := &lifeServer{
 		Server: config,
 		addr:   listeners[0].Addr().String(),
@@ -67,6 +69,24 @@ func lifeServe(t testing.TB, config *filo.Server, listeners ...net.Listener) *li
 		s.wantNoGoroutine(t)
 	})
 	return s
+}
+
+// underTest makes a server use the driver that the suite is run for: FILO_DRIVER is "blocking", or not set for the default.
+func underTest(config *filo.Server) {
+	if blockingDriver() && config.Driver == filo.DriverAuto {
+		config.Driver = filo.DriverBlocking
+	}
+}
+
+// blockingDriver reports whether connections of sockets are served by the blocking driver.
+func blockingDriver() bool { return runtime.GOOS != "linux" || os.Getenv("FILO_DRIVER") == "blocking" }
+
+// workersOf returns how many workers that many idle connections take.
+func workersOf(idleConns int) int {
+	if blockingDriver() {
+		return idleConns
+	}
+	return 0
 }
 
 // run calls f on a goroutine that counts as one of the server's.
@@ -1051,7 +1071,7 @@ func TestResets(t *testing.T) {
 			}
 			lifeAwait(t, "the connection to go", func() bool {
 				stats := s.Stats()
-				return stats.ConnsOpen == 1 && stats.WorkersRunning == 1
+				return stats.ConnsOpen == 1 && stats.WorkersRunning == workersOf(1)
 			})
 			other.get("/")
 			other.want(200, "quick", false)

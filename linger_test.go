@@ -86,7 +86,7 @@ func TestLingeringCloseOfSockets(t *testing.T) {
 	body := strings.Repeat("x", 3<<20)
 	head := fmt.Sprintf(" HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", len(body))
 	gate := newLifeGate()
-	s := lifeServe(t, &filo.Server{Concurrency: 2, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Concurrency: 2, Driver: filo.DriverBlocking, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return gate.handle(c)
 		}

@@ -320,6 +320,15 @@ func (s *Server) runningLoops() []*loop {
 	return s.loops
 }
 
+// loopStats fills in what the loops have counted.
+func (s *Server) loopStats(st *Stats) {
+	for _, l := range s.runningLoops() {
+		st.Handoffs += l.handoffs.Load()
+		st.Retakes += l.retakes.Load()
+		st.Steals += l.steals.Load()
+	}
+}
+
 // loopSockets returns a descriptor for each loop of a listener's socket, or false if it isn't one that loops can accept from.
 func loopSockets(listener net.Listener, loops int) ([]int, bool) {
 	switch listener.(type) {

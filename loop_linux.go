@@ -258,11 +258,7 @@ func (l *loop) turn(w *workerChan, lc *loopConn, listener *loopListener) {
 	l.word.Store(word)
 	w.word = word
 	returned := false
-	defer func() {
-		if !returned {
-			l.turnFailed(w, lc)
-		}
-	}()
+	defer l.turnFailed(w, lc, &returned)
 	if lc != nil {
 		if lc.turn(w.scratch) {
 			lc.loop.post(lc)
@@ -282,15 +278,18 @@ func (l *loop) endTurn(w *workerChan) {
 }
 
 // turnFailed ends a turn that panicked, or whose goroutine ends: the connection is lost, and the loop needs a leader.
-func (l *loop) turnFailed(w *workerChan, lc *loopConn) {
+func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
+	if *returned {
+		return
+	}
 	value := recover()
 	if value != nil {
 		l.server.logger().Error("panic in a worker", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 	}
-	w.scratch = nil // the buffers may be in any state
 	if lc != nil {
-		lc.abandon()
+		lc.abandon(value == nil)
 	}
+	w.scratch = nil // the buffers may be in any state
 	l.endTurn(w)
 	if value == nil && w.loop == l {
 		// The goroutine is about to end.

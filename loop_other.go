@@ -19,6 +19,8 @@ func (s *Server) startLoops() error { return nil }
 func (s *Server) stopLoops()        {}
 func (s *Server) awaitLoops()       {}
 
+func (s *Server) loopStats(*Stats) {}
+
 func loopSockets(net.Listener, int) ([]int, bool) { return nil, false }
 
 func (s *Server) serveLoops(net.Listener, []int, *tls.Config) error { panic("filo: no loops here") }

@@ -430,24 +430,31 @@ func (lc *loopConn) end() {
 	lc.netConn.Close()
 }
 
-// abandon closes a connection whose turn has failed.
-func (lc *loopConn) abandon() {
-	lc.loop.mu.Lock()
-	if lc.ended || lc.fd < 0 {
-		lc.loop.mu.Unlock()
-		return
-	}
-	lc.ended = true
-	lc.loop.mu.Unlock()
+// abandon closes a connection whose turn has failed, or whose goroutine is about to end. In the second case it has been
+// answered, and the client may be given the time to read that.
+func (lc *loopConn) abandon(linger bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			lc.server.pool.logPanic("panic in ConnState", value)
+			lc.loop.remove(lc)
 		}
-		lc.loop.remove(lc)
 	}()
-	lc.failed = true
-	lc.server.conns.remove(&lc.conn)
-	lc.server.changed(&lc.conn, StateClosed)
+	lc.loop.mu.Lock()
+	over, ended := lc.fd < 0, lc.ended
+	lc.ended = true
+	lc.loop.mu.Unlock()
+	switch {
+	case over || lc.hijacked:
+	case ended:
+		lc.loop.remove(lc) // end has come as far as to tell ConnState
+	case lc.worker != nil:
+		lc.linger = lc.linger && linger
+		lc.end()
+	default:
+		lc.server.conns.remove(&lc.conn)
+		lc.server.changed(&lc.conn, StateClosed)
+		lc.loop.remove(lc)
+	}
 }
 
 // wait lets an accepted connection wait for its first request.
@@ -460,7 +467,14 @@ func (lc *loopConn) wait() bool {
 		s.refuseConn(lc.netConn, reason)
 		return true
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			lc.abandon(false)
+		}
+	}()
 	s.changed(&lc.conn, StateNew)
+	returned = true
 	lc.deadline = lc.readDeadline(stateNew, s.clock.now())
 	lc.setWait(stateNew, lc.deadline)
 	if !lc.release(false) {

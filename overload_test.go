@@ -64,7 +64,7 @@ func TestOverload(t *testing.T) {
 		"clients that do nothing": {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, gate := lifeGated(t, &filo.Server{Concurrency: held})
+			s, gate := lifeGated(t, &filo.Server{Concurrency: held, Driver: filo.DriverBlocking})
 			var clients []*lifeClient
 			for range held {
 				c := s.dial(t)

@@ -85,6 +85,9 @@ func (p *headParser) started() bool { return p.state > headEmptyLF }
 // parse looks at the bytes of b that it hasn't seen yet. It reports whether the head is complete, in which case
 // it ends before b[p.pos]; false means that more bytes are needed.
 func (p *headParser) parse(b []byte, limits *headLimits) (bool, *HTTPError) {
+	if p.state == headDone {
+		return true, nil // asked once more, since the request has yet to wait for its body
+	}
 	// What is behind the limit may have come by now or not, and so mustn't decide.
 	b = b[:min(len(b), limits.bytes)]
 	if p.state < headFieldStart {

@@ -1,5 +1,10 @@
 package filo
 
+import (
+	"slices"
+	"strings"
+)
+
 // ConnState is what a connection is doing.
 type ConnState int
 
@@ -32,16 +37,34 @@ type Stats struct {
 	ConnsAccepted, ConnsRefused uint64
 	// Requests counts the answers by status class: Requests[2] is 200 to 299. Those of refused connections are counted too.
 	Requests [6]uint64
-	// WorkersRunning is how many workers serve a connection, WorkersReady how many wait for one.
-	WorkersRunning, WorkersReady int
+	// WorkersRunning is how many workers serve a connection, WorkersReady how many wait for one, and WorkersLeading how many
+	// lead a loop.
+	WorkersRunning, WorkersReady, WorkersLeading int
 	// WorkersSpawned and WorkersRetired count since the start.
 	WorkersSpawned, WorkersRetired uint64
+	// RequestsRefused is how many requests the loop driver has answered with 503 since Concurrency was reached.
+	RequestsRefused uint64
+	// Handoffs is how many times a worker has given its loop to another one because a handler might block, Retakes how
+	// many times a loop was taken from a worker whose handler took too long, and Steals how many times the leader of an idle
+	// loop has served connections of one that didn't keep up.
+	Handoffs, Retakes, Steals uint64
+	// Classes are the handler classes that were entered, and that of the server's handler first.
+	Classes []ClassStats
 }
 
 // Stats returns the server's counters. It looks at every connection, so ask for it now and then, not for each request.
 func (s *Server) Stats() Stats {
 	st := Stats{ConnsAccepted: s.accepted.Load(), ConnsRefused: s.refused.Load()}
-	st.WorkersRunning, st.WorkersReady, st.WorkersSpawned, st.WorkersRetired = s.pool.stats()
+	s.pool.stats(&st)
+	s.loopStats(&st)
+	st.RequestsRefused = s.overloads.Load()
+	st.Classes = append(st.Classes, s.class.stats())
+	s.mu.Lock()
+	for class := range s.classes {
+		st.Classes = append(st.Classes, class.stats())
+	}
+	s.mu.Unlock()
+	slices.SortStableFunc(st.Classes[1:], func(a, b ClassStats) int { return strings.Compare(a.Name, b.Name) })
 	for class := range s.refusals {
 		st.Requests[class] = s.refusals[class].Load()
 	}

@@ -145,7 +145,7 @@ func TestConnStates(t *testing.T) {
 // A refused connection is never served, so ConnState isn't told of it.
 func TestConnStatesRefused(t *testing.T) {
 	for name, config := range map[string]*filo.Server{
-		"Concurrency":   {Concurrency: 1},
+		"Concurrency":   {Concurrency: 1, Driver: filo.DriverBlocking},
 		"MaxConns":      {MaxConns: 1},
 		"MaxConnsPerIP": {MaxConnsPerIP: 1},
 	} {

@@ -576,14 +576,15 @@ func TestStreamBrokenOffForHTTP10(t *testing.T) {
 		return errAnswer
 	})})
 	c := h.connect(t)
-	c.send(t, "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\n")
+	body := strings.Repeat("x", 20_000) // more than what is waited for before the handler runs
+	c.send(t, "POST / HTTP/1.0\r\nContent-Length: 20000\r\n\r\n")
 	if head, err := answerLines(c.in); err != nil || len(head) == 0 {
 		t.Fatalf("head %q, %v", head, err)
 	}
 	if _, err := io.ReadFull(c.in, make([]byte, len("written"))); err != nil {
 		t.Fatal(err)
 	}
-	c.send(t, "x")
+	c.send(t, body)
 	if _, err := c.in.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the end of a body that was broken off: %v, want a reset", err)
 	}

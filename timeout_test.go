@@ -431,7 +431,7 @@ func TestSilentConnections(t *testing.T) {
 	}
 	lifeAwait(t, "the workers to retire", func() bool {
 		stats := s.Stats()
-		return stats.ConnsOpen == 1 && stats.WorkersRunning == 1 && stats.WorkersReady == 0
+		return stats.ConnsOpen == 1 && stats.WorkersRunning == workersOf(1) && stats.WorkersReady == 0
 	})
 	other.get("/")
 	other.want(200, "quick", false)

@@ -249,6 +249,9 @@ func (wp *workerPool) run(w *workerChan) {
 			lead := w.lead
 			w.lead, w.place = nil, placeLeading
 			lead.lead(w)
+			if w.forgotten {
+				wp.remember(w)
+			}
 			if w.place == placeLeading || !wp.release(w) {
 				return
 			}
@@ -335,10 +338,10 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 //
 // A socket's close doesn't wait, so the worker is released, and may even be sent its next connection, before it closes
 // the last one. Others may take long (TLS gives its close_notify five seconds), and who is passed to a released worker
-// waits for it, as does the accept loop itself if the channel has no capacity. There the worker gives up its place but
+// waits for it, as does the accept loop itself if the channel has no capacity. With those the worker gives up its place but
 // stays off the stack until it has closed.
 func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
-	if closeConn && (cap(w.ch) == 0 || !closesAtOnce(c)) {
+	if closeConn && !closesAtOnce(c) {
 		wp.vacate(w)
 		wp.close(c, w.linger)
 		closeConn = false
@@ -495,9 +498,10 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	return wait
 }
 
-// stats returns how many workers serve and how many are ready, and how many were spawned and have gone since the start.
-func (wp *workerPool) stats() (running, ready int, spawned, retired uint64) {
+// stats fills in what is known of the workers.
+func (wp *workerPool) stats(st *Stats) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	return wp.workersCount - len(wp.ready), len(wp.ready), wp.spawned, wp.retired
+	st.WorkersReady, st.WorkersRunning, st.WorkersLeading = len(wp.ready), wp.workersCount-len(wp.ready), wp.leading
+	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
 }

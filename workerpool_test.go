@@ -124,7 +124,7 @@ func (p *poolTest) finish(c *poolConn, how outcome) {
 func (p *poolTest) expect(t *testing.T, running, ready int) {
 	t.Helper()
 	synctest.Wait()
-	gotRunning, gotReady, spawned, retired := p.stats()
+	gotRunning, gotReady, spawned, retired := p.counts()
 	if gotRunning != running || gotReady != ready {
 		t.Errorf("%d workers run and %d are ready, want %d and %d", gotRunning, gotReady, running, ready)
 	}
@@ -261,7 +261,7 @@ func TestWorkerPoolReuse(t *testing.T) {
 				t.Fatalf("the connection was closed %d times", closed)
 			}
 		}
-		if _, _, spawned, _ := p.stats(); spawned != 1 {
+		if _, _, spawned, _ := p.counts(); spawned != 1 {
 			t.Errorf("%d workers were spawned", spawned)
 		}
 	})
@@ -561,7 +561,7 @@ func TestWorkerPoolPanic(t *testing.T) {
 			}
 			p.log.Reset()
 		}
-		if _, _, spawned, _ := p.stats(); spawned != 1 {
+		if _, _, spawned, _ := p.counts(); spawned != 1 {
 			t.Errorf("the worker didn't outlive its panics: %d were spawned", spawned)
 		}
 	})
@@ -809,7 +809,7 @@ func TestWorkerPoolStopRace(t *testing.T) {
 					t.Fatal("a refused connection was closed")
 				}
 			}
-			if running, ready, spawned, retired := p.stats(); running != 0 || ready != 0 || spawned != retired {
+			if running, ready, spawned, retired := p.counts(); running != 0 || ready != 0 || spawned != retired {
 				t.Fatalf("in the end %d run, %d are ready, %d spawned, %d retired", running, ready, spawned, retired)
 			}
 		}
@@ -999,4 +999,11 @@ func BenchmarkWorkerPoolRelease(b *testing.B) {
 		wp.release(w)
 		w = wp.getCh()
 	}
+}
+
+// counts returns the pool's part of Stats.
+func (p *poolTest) counts() (running, ready int, spawned, retired uint64) {
+	var st Stats
+	p.stats(&st)
+	return st.WorkersRunning, st.WorkersReady, st.WorkersSpawned, st.WorkersRetired
 }
