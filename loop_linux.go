@@ -17,9 +17,9 @@ const (
 	connEvents = syscall.EPOLLIN | epollRDHUP | epollET
 
 	// maxEvents is how many events a leader takes at a time.
-	maxEvents = 64
+	maxEvents = 24
 	// backlogged is how many at a time show that another loop's leader had better help.
-	backlogged = 16
+	backlogged = 12
 
 	// maxBatchTime is how long a leader spends in the handlers of one batch, by what is known of them, before it gives the
 	// loop away to run one that takes longer than shortHandler.
@@ -59,15 +59,19 @@ type loop struct {
 	backlog  atomic.Bool // the last batch was a large one
 	parker   parker
 
-	events      [maxEvents]syscall.EpollEvent
-	batch       [maxEvents]loopEvent
-	next, count int         // batch[next:count] are to be served
-	queue       []*loopConn // connections that were claimed and are to be served
-	rounds      int
-	busySince   int64         // in nanotime; 0 when it is to be set anew
-	taken       []*loopConn   // from the inbox
-	stopped     bool          // the loop is over
-	ended       chan struct{} // closed then
+	// batch is what is to be served, from the cursor on: its low half says the next one and how many there are, its high one
+	// counts batches. Leaders who have nothing to do take from it too.
+	batch  [maxEvents]batchEntry
+	cursor atomic.Uint64
+
+	events    [maxEvents]syscall.EpollEvent
+	filled    int         // of batch, before the cursor says so
+	queue     []*loopConn // connections that were claimed and are to be served
+	rounds    int
+	busySince int64         // in nanotime; 0 when it is to be set anew
+	taken     []*loopConn   // from the inbox
+	stopped   bool          // the loop is over
+	ended     chan struct{} // closed then
 
 	mu         sync.Mutex
 	slots      []*loopConn     // by slot; nil is free; guarded by mu
@@ -87,6 +91,46 @@ type loopEvent struct {
 	conn     *loopConn
 	listener *loopListener
 	events   uint32
+}
+
+// batchEntry is a loopEvent in a batch. Who reads it may find later that it was somebody else's, so it is atomic.
+type batchEntry struct {
+	conn     atomic.Pointer[loopConn]
+	listener atomic.Pointer[loopListener]
+	events   atomic.Uint32
+}
+
+// put adds an event to the batch that is being filled.
+func (l *loop) put(e loopEvent) {
+	entry := &l.batch[l.filled]
+	entry.conn.Store(e.conn)
+	if entry.listener.Load() != e.listener {
+		entry.listener.Store(e.listener)
+	}
+	entry.events.Store(e.events)
+	l.filled++
+}
+
+// publish makes what was put the batch. The one before is used up.
+func (l *loop) publish() {
+	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(l.filled)<<16)
+	l.filled = 0
+}
+
+// take takes an event out of the batch. It may be called by anybody.
+func (l *loop) take() (e loopEvent, ok bool) {
+	for {
+		cursor := l.cursor.Load()
+		next, count := cursor&0xffff, cursor>>16&0xffff
+		if next >= count {
+			return e, false
+		}
+		entry := &l.batch[next]
+		e = loopEvent{entry.conn.Load(), entry.listener.Load(), entry.events.Load()}
+		if l.cursor.CompareAndSwap(cursor, cursor+1) {
+			return e, true
+		}
+	}
 }
 
 // newLoop makes a loop; it has no leader yet.
@@ -120,16 +164,8 @@ func (l *loop) lead(w *workerChan) {
 
 // step does one thing that there is to do. It reports false if there was nothing.
 func (l *loop) step(w *workerChan) bool {
-	if l.next < l.count {
-		e := l.batch[l.next]
-		l.batch[l.next] = loopEvent{}
-		l.next++
-		switch {
-		case e.listener != nil:
-			l.turn(w, nil, e.listener)
-		case e.conn != nil && (e.events == claimedEvent || e.conn.event(e.events)):
-			l.turn(w, e.conn, nil)
-		}
+	if e, ok := l.take(); ok {
+		l.serve(w, e)
 		return true
 	}
 	l.breathe()
@@ -138,16 +174,26 @@ func (l *loop) step(w *workerChan) bool {
 		l.takeInbox()
 		return true
 	}
-	if l.poll(l) {
-		l.backlog.Store(l.count >= backlogged)
-		l.requeue()
+	found := l.poll(l)
+	if backlog := l.filled >= backlogged; backlog != l.backlog.Load() {
+		l.backlog.Store(backlog)
+	}
+	l.requeue()
+	if l.filled > 0 {
+		l.publish()
 		return true
 	}
-	if l.requeue() {
-		return true
+	return found || l.steal(w)
+}
+
+// serve lets what an event is for have its turn.
+func (l *loop) serve(w *workerChan, e loopEvent) {
+	switch {
+	case e.listener != nil:
+		l.turn(w, nil, e.listener)
+	case e.conn != nil && (e.events == claimedEvent || e.conn.event(e.events)):
+		l.turn(w, e.conn, nil)
 	}
-	l.backlog.Store(false)
-	return l.steal()
 }
 
 // breathe lets the runtime's scheduler look after other goroutines, timers and its own poller now and then. Yielding isn't
@@ -173,17 +219,15 @@ func (l *loop) poll(of *loop) bool {
 		return false
 	}
 	of.mu.Lock()
-	l.next, l.count = 0, 0
 	for i := range l.events[:n] {
 		e := of.lookUpLocked(&l.events[i])
 		// Another's listeners are left to it: they will be reported again.
 		if e.conn != nil || e.listener != nil && of == l {
-			l.batch[l.count] = e
-			l.count++
+			l.put(e)
 		}
 	}
 	of.mu.Unlock()
-	return l.count > 0 || of == l
+	return l.filled > 0 || of == l
 }
 
 // lookUpLocked finds out what an event is for. It may be for something that is gone.
@@ -216,36 +260,46 @@ func (l *loop) takeInbox() {
 	l.queue = append(l.queue, l.taken...)
 	clear(l.taken)
 	l.requeue()
-	if over && l.count == 0 {
+	over = over && l.filled == 0
+	l.publish()
+	if over {
 		l.end()
 	}
 }
 
-// requeue puts the connections that are to go on behind the batch. It reports whether there were any.
-func (l *loop) requeue() bool {
-	if l.next == l.count {
-		l.next, l.count = 0, 0
+// requeue puts the connections that were claimed into the batch, behind what is there.
+func (l *loop) requeue() {
+	if len(l.queue) == 0 {
+		return
 	}
 	n := 0
-	for ; n < len(l.queue) && l.count < maxEvents; n++ {
-		l.batch[l.count] = loopEvent{conn: l.queue[n], events: claimedEvent}
-		l.count++
+	for ; n < len(l.queue) && l.filled < maxEvents; n++ {
+		l.put(loopEvent{conn: l.queue[n], events: claimedEvent})
 	}
-	if n == 0 {
-		return false
-	}
-	l.queue = append(l.queue[:0], l.queue[n:]...)
-	clear(l.queue[len(l.queue):cap(l.queue)])
-	return true
+	rest := copy(l.queue, l.queue[n:])
+	clear(l.queue[rest:])
+	l.queue = l.queue[:rest]
 }
 
-// steal takes events of another loop whose leader doesn't keep up.
-func (l *loop) steal() bool {
+// steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may wait for
+// a processor: then its connections needn't.
+func (l *loop) steal(w *workerChan) bool {
 	loops := l.server.loops
 	for i := 1; i < len(loops); i++ {
 		other := loops[(l.index+i)%len(loops)]
-		if other.backlog.Load() && l.poll(other) {
+		if other.sleeping.Load() {
+			continue
+		}
+		if e, ok := other.take(); ok {
 			l.steals.Add(1)
+			if e.listener == nil { // or else it is reported once more
+				l.serve(w, e)
+			}
+			return true
+		}
+		if l.poll(other) {
+			l.steals.Add(1)
+			l.publish()
 			return true
 		}
 	}
@@ -489,6 +543,9 @@ func (p *parker) wait(l *loop) {
 		}
 	}
 	p.raw.Read(p.wake)
+	if l.filled > 0 {
+		l.publish()
+	}
 	p.armed = false
 	epollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, 0, 0, 0)
 }

@@ -45,6 +45,8 @@ type config struct {
 	addr              string
 	concurrency       int
 	maxIdleWorker     time.Duration
+	driver            filo.Driver
+	loops             int
 	certFile, keyFile string
 }
 
@@ -54,10 +56,15 @@ func parseFlags(args []string) (config, error) {
 	flags.StringVar(&cfg.addr, "addr", ":8080", "TCP `address` to listen on")
 	flags.IntVar(&cfg.concurrency, "concurrency", 0, "connections served at once; more get a 503 (0: filo's default)")
 	flags.DurationVar(&cfg.maxIdleWorker, "max-idle-worker", 0, "a worker idle for this long retires (0: filo's default)")
+	blocking := flags.Bool("blocking", false, "serve with the blocking driver, where a connection has a worker while it lives")
+	flags.IntVar(&cfg.loops, "loops", 0, "loops of the loop driver (0: one for each processor)")
 	flags.StringVar(&cfg.certFile, "tls-cert", "", "certificate `file` (PEM); with -tls-key the server speaks HTTPS")
 	flags.StringVar(&cfg.keyFile, "tls-key", "", "private key `file` (PEM)")
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
+	}
+	if *blocking {
+		cfg.driver = filo.DriverBlocking
 	}
 	if flags.NArg() > 0 {
 		return config{}, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
@@ -87,6 +94,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		Handler:               newHandler(scheme),
 		Concurrency:           cfg.concurrency,
 		MaxIdleWorkerDuration: cfg.maxIdleWorker,
+		Driver:                cfg.driver,
+		Loops:                 cfg.loops,
 	}
 	served := make(chan error, 1)
 	go func() {

@@ -42,6 +42,8 @@ type options struct {
 	peers       []string
 	path        string
 	header      string // one field for every request, "" for none
+	pipeline    int    // requests that are sent at once
+	perConn     int    // requests after which a connection is closed, on average; 0 is never
 	examples    string
 }
 
@@ -50,13 +52,15 @@ func parseFlags(args []string) (*options, error) {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	connections := flags.String("connections", "64", "numbers of keep-alive connections, as in 1,64,512")
 	peers := flags.String("peers", "filo,fasthttp,nethttp",
-		"who is measured, the first being what the others are compared with; NAME=FILE is a program that "+
+		"who is measured, the first being what the others are compared with; limit is a bare epoll loop in C, NAME=FILE is a program that "+
 			"takes -addr and prints \"listening on http://...\", such as another build of examples/hello")
 	flags.DurationVar(&o.duration, "duration", 5*time.Second, "length of a run, whole seconds")
 	flags.DurationVar(&o.warmup, "warmup", time.Second, "load before each run, whole seconds; 0 for none")
 	flags.IntVar(&o.rounds, "rounds", 5, "runs of each peer at each number of connections")
 	flags.StringVar(&o.path, "path", "/hello", "what is asked for")
 	flags.StringVar(&o.header, "header", "", "a `field` for every request; \"Connection: close\" makes each need a new connection")
+	flags.IntVar(&o.pipeline, "pipeline", 1, "how many requests are sent at once on each connection")
+	flags.IntVar(&o.perConn, "per-conn", 0, "one in so many requests has \"Connection: close\"; 0 for none")
 	flags.StringVar(&o.examples, "examples", "../examples", "`directory` of the examples' module")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -74,6 +78,9 @@ func parseFlags(args []string) (*options, error) {
 	}
 	if o.duration < time.Second || o.duration%time.Second != 0 || o.warmup < 0 || o.warmup%time.Second != 0 {
 		return nil, errors.New("-duration and -warmup are whole seconds, as wrk has it")
+	}
+	if o.pipeline < 1 || o.perConn < 0 {
+		return nil, errors.New("-pipeline is at least 1, and -per-conn not negative")
 	}
 	if o.rounds < 1 {
 		return nil, errors.New("-rounds is at least 1")
@@ -107,6 +114,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	withField := ""
 	if o.header != "" {
 		withField = fmt.Sprintf(" with %q", o.header)
+	}
+	if o.pipeline > 1 {
+		withField += fmt.Sprintf(", %d at once", o.pipeline)
+	}
+	if o.perConn > 0 {
+		withField += fmt.Sprintf(", %d per connection", o.perConn)
 	}
 	fmt.Fprintf(stdout, "%s, %d cores, Linux %s, wrk with one thread, GET %s%s, %d rounds of %v after %v of warm-up\n",
 		runtime.Version(), runtime.NumCPU(), kernel(), o.path, withField, o.rounds, o.duration, o.warmup)

@@ -31,10 +31,17 @@ func buildPeers(ctx context.Context, o *options, dir string) ([]*peer, error) {
 		case "filo":
 			module, pkg = o.examples, "./hello"
 		case "fasthttp", "nethttp":
+		case "limit":
+			build := exec.CommandContext(ctx, "cc", "-O2", "-Wall", "-o", p.program, "limit/epoll.c")
+			if out, err := build.CombinedOutput(); err != nil {
+				return nil, fmt.Errorf("build %s: %w\n%s", name, err, out)
+			}
+			peers = append(peers, p)
+			continue
 		default:
 			var given bool
 			if p.name, p.program, given = strings.Cut(name, "="); !given {
-				return nil, fmt.Errorf("-peers: %q is none of filo, fasthttp, nethttp and NAME=FILE", name)
+				return nil, fmt.Errorf("-peers: %q is none of filo, fasthttp, nethttp, limit and NAME=FILE", name)
 			}
 			peers = append(peers, p)
 			continue

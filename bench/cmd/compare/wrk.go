@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -23,11 +24,36 @@ func runWrk(ctx context.Context, base string, connections int, d time.Duration, 
 	if o.header != "" {
 		args = append(args, "-H", o.header)
 	}
+	if script := wrkScript(o); script != "" {
+		file, err := os.CreateTemp("", "compare-*.lua")
+		if err != nil {
+			return wrkResult{}, err
+		}
+		defer os.Remove(file.Name())
+		defer file.Close()
+		if _, err := file.WriteString(script); err != nil {
+			return wrkResult{}, err
+		}
+		args = append(args, "-s", file.Name())
+	}
 	out, err := exec.CommandContext(ctx, "wrk", append(args, base+o.path)...).CombinedOutput()
 	if err != nil {
 		return wrkResult{}, fmt.Errorf("wrk: %w: %s", err, out)
 	}
 	return parseWrk(string(out))
+}
+
+// wrkScript returns the script that makes wrk pipeline its requests, or close connections now and then; "" if it does neither.
+func wrkScript(o *options) string {
+	switch {
+	case o.pipeline > 1:
+		return fmt.Sprintf("local all\ninit = function() all = string.rep(wrk.format(), %d) end\nrequest = function() return all end\n", o.pipeline)
+	case o.perConn > 0:
+		return fmt.Sprintf("local n, last, plain = 0\n"+
+			"init = function() plain = wrk.format(); wrk.headers['Connection'] = 'close'; last = wrk.format() end\n"+
+			"request = function() n = n + 1; if n %% %d == 0 then return last end; return plain end\n", o.perConn)
+	}
+	return ""
 }
 
 // parseWrk reads wrk's report. A report that tells of an error is an error: figures from such a run mean
