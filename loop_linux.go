@@ -3,6 +3,7 @@
 package filo
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -56,6 +57,7 @@ type loop struct {
 	leader atomic.Pointer[workerChan]
 	// sleeping says that the leader waits, or is about to: who has something for it rings the bell.
 	sleeping atomic.Bool
+	resting  atomic.Bool // the leader waits; unlike sleeping it says so until the leader goes on
 	backlog  atomic.Bool // the last batch was a large one
 	parker   parker
 
@@ -221,6 +223,9 @@ func (l *loop) poll(of *loop) bool {
 	of.mu.Lock()
 	for i := range l.events[:n] {
 		e := of.lookUpLocked(&l.events[i])
+		if of != l && uint32(l.events[i].Fd) == bellSlot {
+			of.parker.ring() // it was for the other's leader
+		}
 		// Another's listeners are left to it: they will be reported again.
 		if e.conn != nil || e.listener != nil && of == l {
 			l.put(e)
@@ -287,7 +292,7 @@ func (l *loop) steal(w *workerChan) bool {
 	loops := l.server.loops
 	for i := 1; i < len(loops); i++ {
 		other := loops[(l.index+i)%len(loops)]
-		if other.sleeping.Load() {
+		if other.resting.Load() {
 			continue
 		}
 		if e, ok := other.take(); ok {
@@ -392,9 +397,11 @@ func (l *loop) retake(word uint64) {
 // rest waits until there is something to do.
 func (l *loop) rest(w *workerChan) {
 	l.parks.Add(1)
+	l.resting.Store(true)
 	l.sleeping.Store(true)
 	l.parker.wait(l)
 	l.sleeping.Store(false)
+	l.resting.Store(false)
 	l.busySince, l.rounds = 0, 0
 	l.server.monitor.wakeUp()
 }
@@ -527,7 +534,8 @@ func (p *parker) close() {
 
 // ring ends a wait.
 func (p *parker) ring() {
-	one := [8]byte{0: 1, 7: 1} // not zero, whatever the byte order
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
 	sysWrite(p.bell, one[:])
 }
 
