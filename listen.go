@@ -53,17 +53,30 @@ func ServeConn(netConn net.Conn, h Handler) error {
 
 // ListenAndServe listens on the TCP address and serves. It returns ErrServerClosed after Shutdown or Close.
 func (s *Server) ListenAndServe(addr string) error {
-	listener, err := net.Listen("tcp", addr)
+	listener, err := s.Listen(addr)
 	if err != nil {
 		return err
 	}
 	return s.Serve(listener)
 }
 
+// Listen opens a listening socket on the TCP address with the server's SocketOptions, for Serve or ServeTLS. With it, unlike
+// one of net.Listen's, each loop of the loop driver gets a socket of its own.
+func (s *Server) Listen(addr string) (net.Listener, error) {
+	listener, err := s.SocketOptions.listen(addr, false)
+	if err != nil {
+		return nil, err
+	}
+	return &serverListener{listener.(*net.TCPListener)}, nil
+}
+
+// serverListener is a listener that the server has opened itself.
+type serverListener struct{ *net.TCPListener }
+
 // ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
 // certificates.
 func (s *Server) ListenAndServeTLS(addr, certFile, keyFile string) error {
-	listener, err := net.Listen("tcp", addr)
+	listener, err := s.Listen(addr)
 	if err != nil {
 		return err
 	}
@@ -72,6 +85,16 @@ func (s *Server) ListenAndServeTLS(addr, certFile, keyFile string) error {
 
 // ServeTLS is Serve over TLS: see ListenAndServeTLS.
 func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error {
+	config, err := s.tlsConfig(certFile, keyFile)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	return s.serveListener(listener, config)
+}
+
+// tlsConfig returns the server's configuration for TLS, with the certificate of the files.
+func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 	config := s.TLSConfig.Clone()
 	if config == nil {
 		config = new(tls.Config)
@@ -79,15 +102,14 @@ func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error
 	if certFile != "" || keyFile != "" || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
-			listener.Close()
-			return err
+			return nil, err
 		}
 		config.Certificates = append(config.Certificates, certificate)
 	}
 	if len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"http/1.1"}
 	}
-	return s.serveListener(listener, config)
+	return config, nil
 }
 
 // ListenAndServeUnix listens on a Unix socket and serves. A socket file that nobody listens on any more is replaced;
@@ -138,11 +160,12 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 		return err
 	}
 	if s.Driver != DriverBlocking {
-		if fds, ok := loopSockets(listener, s.config.loops); ok {
+		if fds, user, ok := s.loopSockets(listener); ok {
 			if err := s.startLoops(); err != nil {
+				closeSockets(fds)
 				return err
 			}
-			return s.serveLoops(listener, fds, config)
+			return s.serveLoops(listener.Addr(), user, fds, config)
 		}
 		if s.Driver == DriverLoop {
 			return fmt.Errorf("filo: the loop driver can't accept from a %T", listener)

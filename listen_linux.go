@@ -21,7 +21,7 @@ const maxAccepts = 16
 type loopListener struct {
 	server *Server
 	tls    *tls.Config // nil for plain connections
-	// user is the listener that the sockets come from; it is closed at the end.
+	// user is the listener that the sockets come from, if it is the user's; it is closed at the end.
 	user    net.Listener
 	address net.Addr
 
@@ -55,6 +55,9 @@ func (ll *loopListener) Addr() net.Addr { return ll.address }
 func (ll *loopListener) Close() error {
 	for i := range ll.server.loops {
 		ll.closeEntry(i)
+	}
+	if ll.user == nil {
+		return nil
 	}
 	return ll.user.Close()
 }
@@ -96,9 +99,9 @@ func (ll *loopListener) closeEntry(index int) {
 	}
 }
 
-// serveLoops is Serve by the loops.
-func (s *Server) serveLoops(user net.Listener, fds []int, config *tls.Config) error {
-	ll := &loopListener{server: s, tls: config, user: user, address: user.Addr(), done: make(chan struct{})}
+// serveLoops is Serve by the loops. The user's listener is closed at the end; nil is none.
+func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
+	ll := &loopListener{server: s, tls: config, user: user, address: address, done: make(chan struct{})}
 	ll.open.Store(int32(len(fds)))
 	for _, fd := range fds {
 		ll.entries = append(ll.entries, &listenerEntry{fd: fd})
@@ -114,7 +117,9 @@ func (s *Server) serveLoops(user net.Listener, fds []int, config *tls.Config) er
 		l.listeners = append(l.listeners, ll)
 		l.mu.Unlock()
 	}
-	go ll.watchUser()
+	if user != nil {
+		go ll.watchUser()
+	}
 	for i := range s.loops {
 		ll.listen(i)
 	}
@@ -135,7 +140,9 @@ func (ll *loopListener) closeUnused() {
 	for _, e := range ll.entries {
 		sysClose(e.fd)
 	}
-	ll.user.Close()
+	if ll.user != nil {
+		ll.user.Close()
+	}
 }
 
 // listen makes a loop watch its socket, until it is closed. Of the loops that share a socket one is woken at a time.
@@ -329,36 +336,96 @@ func (s *Server) loopStats(st *Stats) {
 	}
 }
 
-// loopSockets returns a descriptor for each loop of a listener's socket, or false if it isn't one that loops can accept from.
-func loopSockets(listener net.Listener, loops int) ([]int, bool) {
-	switch listener.(type) {
+// loopSockets returns a listening socket for each loop, and the listener if they stand for it while it is open; or false if
+// the loops can't accept from it.
+func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listener, ok bool) {
+	var err error
+	switch listener := listener.(type) {
+	case *serverListener:
+		if fds, err = s.SocketOptions.siblings(listener.TCPListener, s.config.loops); err == nil {
+			return fds, nil, true
+		}
+		fds, err = s.sharedSocket(listener.TCPListener)
 	case *net.TCPListener, *net.UnixListener:
+		fds, err = s.sharedSocket(listener)
 	default:
-		return nil, false
+		return nil, nil, false
 	}
-	raw, err := listener.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return nil, false
-	}
-	var fds []int
-	raw.Control(func(fd uintptr) {
-		if _, ok := listener.(*net.TCPListener); ok {
-			// What is accepted inherits it.
-			syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
-		}
-		for range loops {
-			dup, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, fd, syscall.F_DUPFD_CLOEXEC, 0)
-			if errno != 0 {
-				return
+	return fds, listener, err == nil
+}
+
+// siblings returns that many listening sockets on the listener's address, and closes it. The first is the listener's own,
+// which was bound for itself: so a second instance of the program is refused the address, though the others share it.
+func (o *SocketOptions) siblings(listener *net.TCPListener, n int) (fds []int, err error) {
+	listeners := []net.Listener{listener}
+	defer func() {
+		for i, each := range listeners {
+			// Package net's descriptors go, since the runtime's poller watches those.
+			if i > 0 || err == nil {
+				each.Close()
 			}
-			fds = append(fds, int(dup))
 		}
-	})
-	if len(fds) < loops {
-		for _, fd := range fds {
-			sysClose(fd)
+		if err != nil {
+			closeSockets(fds)
 		}
-		return nil, false
+	}()
+	for i := range n {
+		if i > 0 {
+			sibling, err := o.listen(listener.Addr().String(), true)
+			if err != nil {
+				return fds, err
+			}
+			listeners = append(listeners, sibling)
+		}
+		err := controlSocket(listeners[i], func(fd int) error {
+			o.setInherited(fd)
+			if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soReusePort, 1); err != nil {
+				return os.NewSyscallError("setsockopt", err)
+			}
+			dup, err := duplicate(fd)
+			if err == nil {
+				fds = append(fds, dup)
+			}
+			return err
+		})
+		if err != nil {
+			return fds, err
+		}
 	}
-	return fds, true
+	return fds, nil
+}
+
+// sharedSocket returns that many descriptors of the one socket that a listener has.
+func (s *Server) sharedSocket(listener net.Listener) (fds []int, err error) {
+	err = controlSocket(listener, func(fd int) error {
+		if listener.Addr().Network() != "unix" {
+			s.SocketOptions.setInherited(fd)
+		}
+		for range s.config.loops {
+			dup, err := duplicate(fd)
+			if err != nil {
+				return err
+			}
+			fds = append(fds, dup)
+		}
+		return nil
+	})
+	if err != nil {
+		closeSockets(fds)
+	}
+	return fds, err
+}
+
+func duplicate(fd int) (int, error) {
+	dup, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
+		return -1, os.NewSyscallError("fcntl", errno)
+	}
+	return int(dup), nil
+}
+
+func closeSockets(fds []int) {
+	for _, fd := range fds {
+		sysClose(fd)
+	}
 }

@@ -21,6 +21,10 @@ func (s *Server) awaitLoops()       {}
 
 func (s *Server) loopStats(*Stats) {}
 
-func loopSockets(net.Listener, int) ([]int, bool) { return nil, false }
+func (s *Server) loopSockets(net.Listener) ([]int, net.Listener, bool) { return nil, nil, false }
 
-func (s *Server) serveLoops(net.Listener, []int, *tls.Config) error { panic("filo: no loops here") }
+func closeSockets([]int) {}
+
+func (s *Server) serveLoops(net.Addr, net.Listener, []int, *tls.Config) error {
+	panic("filo: no loops here")
+}

@@ -58,6 +58,9 @@ type Server struct {
 	// Loops is how many loops the loop driver has. Default GOMAXPROCS.
 	Loops int
 
+	// SocketOptions are options of the listening sockets that the server opens.
+	SocketOptions SocketOptions
+
 	// MaxIdleWorkerDuration is how long a worker without a connection is kept. A longer time saves starting goroutines
 	// when load comes in bursts, at a few KB of memory each. Default 10 s; there is always a limit.
 	MaxIdleWorkerDuration time.Duration

@@ -16,7 +16,6 @@ const (
 	epollRDHUP     = 0x2000
 	epollExclusive = 1 << 28
 	epollET        = 1 << 31
-	tcpFastOpen    = 23
 )
 
 // noBytes is what an empty buffer points to.

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -82,10 +81,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", cfg.addr)
-	if err != nil {
-		return err
-	}
 	scheme := "http"
 	if cfg.certFile != "" {
 		scheme = "https"
@@ -96,6 +91,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		MaxIdleWorkerDuration: cfg.maxIdleWorker,
 		Driver:                cfg.driver,
 		Loops:                 cfg.loops,
+	}
+	ln, err := server.Listen(cfg.addr)
+	if err != nil {
+		return err
 	}
 	served := make(chan error, 1)
 	go func() {

@@ -1,0 +1,82 @@
+package filo
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"time"
+)
+
+// SocketOptions are options of the sockets that ListenAndServe and ListenAndServeTLS open. A listener of your own has the
+// options that you gave it. The zero value is right for most servers. Options that a system doesn't have are left out.
+type SocketOptions struct {
+	// Backlog is how many connections the system holds that haven't been accepted; further ones are dropped, and their
+	// clients try again after a second. Default what the system allows (net.core.somaxconn), which is right unless waiting in
+	// line is worse than failing. Linux.
+	Backlog int
+
+	// ReusePort lets other processes listen on the same address, and the system spread connections over them, as for a
+	// restart without a gap. Off by default, so that a second instance fails (EADDRINUSE) instead of taking half of the
+	// connections unnoticed. Linux.
+	ReusePort bool
+
+	// DeferAccept is for how long the system holds a connection back that hasn't sent a byte; it counts in whole seconds.
+	// It saves a wake-up for each connection, and hides silent ones from MaxConns and ConnState. Default 0, not at all. Linux.
+	DeferAccept time.Duration
+
+	// FastOpen is how many connections may have sent data with their first packet (RFC 7413) and not be established. Such
+	// data may come twice, so it is only for requests that may. Default 0, none. Linux.
+	FastOpen int
+
+	// KeepAlive is how long a connection is silent until the system asks whether its other end is still there, and how
+	// often it asks then. It finds clients that have vanished while IdleTimeout doesn't apply, as in a hijacked connection.
+	// Default 15 s; negative: never.
+	KeepAlive time.Duration
+
+	// ReadBuffer and WriteBuffer are the sizes of the system's buffers for each connection, in bytes. Default 0, which
+	// lets the system fit them to the connection; a fixed size is for machines with very many connections.
+	ReadBuffer, WriteBuffer int
+}
+
+// defaultKeepAlive is net.ListenConfig's.
+const defaultKeepAlive = 15 * time.Second
+
+// keepAlive returns the interval, 0 for none.
+func (o *SocketOptions) keepAlive() time.Duration {
+	switch {
+	case o.KeepAlive < 0:
+		return 0
+	case o.KeepAlive == 0:
+		return defaultKeepAlive
+	}
+	return o.KeepAlive
+}
+
+// listen opens a listening socket on the TCP address. One that shares its address with others of this process says so.
+func (o *SocketOptions) listen(addr string, shared bool) (net.Listener, error) {
+	interval := o.keepAlive()
+	config := net.ListenConfig{
+		Control: func(_, _ string, raw syscall.RawConn) error {
+			var failed error
+			if err := raw.Control(func(fd uintptr) { failed = o.set(int(fd), shared) }); err != nil {
+				return err
+			}
+			return failed
+		},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: interval > 0, Idle: interval, Interval: interval},
+	}
+	if interval == 0 {
+		config.KeepAlive = -1
+	}
+	// Multipath TCP would have every connection pay for what few clients use.
+	config.SetMultipathTCP(false)
+	listener, err := config.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.setListening(listener); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}

@@ -1,0 +1,80 @@
+package filo
+
+import (
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Options that package syscall hasn't got.
+const (
+	soReusePort = 0xf
+	tcpFastOpen = 23
+)
+
+// set sets the options of a socket that is about to be bound.
+func (o *SocketOptions) set(fd int, shared bool) error {
+	seconds := int((o.DeferAccept + time.Second - 1) / time.Second)
+	for _, option := range [...]struct {
+		name          string
+		level, option int
+		value         int
+	}{
+		{"SO_REUSEPORT", syscall.SOL_SOCKET, soReusePort, boolToInt(o.ReusePort || shared)},
+		{"TCP_DEFER_ACCEPT", syscall.IPPROTO_TCP, syscall.TCP_DEFER_ACCEPT, seconds},
+		{"TCP_FASTOPEN", syscall.IPPROTO_TCP, tcpFastOpen, o.FastOpen},
+		{"SO_RCVBUF", syscall.SOL_SOCKET, syscall.SO_RCVBUF, o.ReadBuffer},
+		{"SO_SNDBUF", syscall.SOL_SOCKET, syscall.SO_SNDBUF, o.WriteBuffer},
+	} {
+		if option.value <= 0 {
+			continue
+		}
+		if err := syscall.SetsockoptInt(fd, option.level, option.option, option.value); err != nil {
+			return os.NewSyscallError("setsockopt "+option.name, err)
+		}
+	}
+	return nil
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// setListening sets what a listening socket has.
+func (o *SocketOptions) setListening(listener net.Listener) error {
+	if o.Backlog <= 0 {
+		return nil
+	}
+	return controlSocket(listener, func(fd int) error {
+		return os.NewSyscallError("listen", syscall.Listen(fd, o.Backlog)) // once more, which changes the backlog
+	})
+}
+
+// setInherited sets on a listening socket what package net would set on each connection that it accepts; connections that
+// the loops accept inherit it, and need no system call.
+func (o *SocketOptions) setInherited(fd int) {
+	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+	interval := o.keepAlive()
+	syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, boolToInt(interval > 0))
+	if seconds := int((interval + time.Second - 1) / time.Second); seconds > 0 {
+		syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, seconds)
+		syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, seconds)
+	}
+}
+
+// controlSocket calls f with a listener's descriptor.
+func controlSocket(listener net.Listener, f func(fd int) error) error {
+	raw, err := listener.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}
