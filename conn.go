@@ -22,8 +22,10 @@ const (
 	stateWrite                    // waiting for the client to take an answer
 	stateLast                     // waiting a last moment for the next request, since the server is shutting down
 	stateClosed
+	stateParked // taken over by a handler, and waiting
 
-	stateMask = 7
+	stateBits = 4
+	stateMask = 1<<stateBits - 1
 )
 
 // idle reports whether the owner waits for a request of which no byte has come.
@@ -41,11 +43,13 @@ const (
 // looped is what the loop driver does in its own way for a handler that runs.
 type looped interface {
 	// enter decides whether a handler of the class runs where its request was read. If not, the loop is another worker's
-	// afterwards. The error is errOverload.
+	// afterwards. The error is errBusy.
 	enter(class *Class) (inline bool, err error)
 	// watch cancels the context when the client leaves, until unwatch.
 	watch(r *requestContext)
 	unwatch()
+	// prepareParked makes the connection ready for Ctx.Park. The loop is another worker's afterwards, or the error errBusy.
+	prepareParked() error
 	// hijack takes the connection out of its loop.
 	hijack() (net.Conn, error)
 	// Close makes the owner close the connection. Anybody may call it, unlike that of a TLS connection around.
@@ -99,6 +103,7 @@ type conn struct {
 	aborted  bool // the current answer won't be completed
 	broken   bool // an answer was broken off: close by a reset
 	hijacked bool
+	parked   *ParkedConn // what it was taken over as, if that is one; set once
 	requests int
 	// inputError is what the watch for a context read behind the input that it received.
 	inputError error

@@ -169,7 +169,7 @@ func (s *connSet) wakeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := s.first; c != nil; c = c.following {
-		if state := c.state(); state <= stateIdle || state == stateLast && c.looped != nil {
+		if state := c.state(); state <= stateIdle || state == stateParked || state == stateLast && c.looped != nil {
 			c.netConn.SetReadDeadline(longAgo)
 		}
 	}

@@ -35,13 +35,21 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	case c.stream.sent:
 		return nil, nil, ErrHeadSent
 	}
+	if err := c.switchProtocols(protocol); err != nil {
+		return nil, nil, err
+	}
+	return c.hijack()
+}
+
+// switchProtocols renders the 101.
+func (c *Ctx) switchProtocols(protocol string) error {
 	h := &c.Response.Header
 	h.setID(fieldUpgrade, protocol)
 	h.setID(fieldConnection, "Upgrade")
 	// An Upgrade in an HTTP/1.0 request is ignored, and one that Connection doesn't list wasn't meant for us.
 	request := &c.Request.Header
 	if c.Request.minor == 0 || !request.hasToken(fieldConnection, "upgrade") || !request.hasToken(fieldUpgrade, protocol) {
-		return nil, nil, Error(426, "the client must ask for an upgrade to "+protocol)
+		return Error(426, "the client must ask for an upgrade to "+protocol)
 	}
 	out := appendStatusLine(c.conn.out, 101)
 	for i := range h.fields {
@@ -53,7 +61,7 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	}
 	c.conn.out = append(out, "\r\n"...)
 	c.conn.count(101)
-	return c.hijack()
+	return nil
 }
 
 func (c *Ctx) hijack() (net.Conn, []byte, error) {

@@ -46,6 +46,7 @@ type loopConn struct {
 	ended      bool // the connection isn't served any more: Close closes it; guarded by loop.mu
 	drained    bool // the last read took all there was
 	expired    bool // the deadline of the wait before this turn has passed
+	parkedOnce bool // the request that parked it is over
 	toldIdle   bool // ConnState knows that the connection is idle
 
 	poll atomic.Uint32
@@ -232,7 +233,8 @@ func (lc *loopConn) Read(p []byte) (int, error) {
 // beforeWait makes sure that nobody waits for the goroutine that is going to wait.
 func (lc *loopConn) beforeWait() error {
 	lc.makeWaiters()
-	if lc.worker == nil {
+	// Several goroutines may wait for a parked connection, and none of them leads.
+	if lc.parked != nil || lc.worker == nil {
 		return nil
 	}
 	return lc.leave(lc.worker.class)
@@ -251,8 +253,10 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 		if lc.unsent = lc.unsent[n:]; err != nil {
 			return 0, err
 		}
+		if len(lc.unsent) == 0 {
+			lc.unsent = nil
+		}
 	}
-	lc.unsent = nil
 	return lc.write(p)
 }
 

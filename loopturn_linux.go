@@ -3,6 +3,7 @@
 package filo
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -25,6 +26,10 @@ const (
 func (lc *loopConn) turn(w *scratch) (again bool) {
 	lc.attachTurn(w)
 	lc.endIdle()
+	if lc.parked != nil {
+		lc.parkedTurn()
+		return false
+	}
 	if lc.tlsState == nil && !lc.handshakeTurn() {
 		return false
 	}
@@ -63,7 +68,11 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 				return false
 			}
 		case stepGone:
-			lc.detach()
+			if lc.parked != nil {
+				lc.parkedTurn()
+			} else {
+				lc.detach()
+			}
 			return false
 		}
 	}
@@ -444,6 +453,8 @@ func (lc *loopConn) abandon(linger bool) {
 	lc.ended = true
 	lc.loop.mu.Unlock()
 	switch {
+	case !over && lc.parked != nil:
+		lc.endParked()
 	case over || lc.hijacked:
 	case ended:
 		lc.loop.remove(lc) // end has come as far as to tell ConnState
@@ -481,6 +492,112 @@ func (lc *loopConn) wait() bool {
 		lc.loop.post(lc)
 	}
 	return true
+}
+
+// prepareParked makes the connection one that several goroutines use.
+func (lc *loopConn) prepareParked() error {
+	if err := lc.leave(lc.worker.class); err != nil {
+		return err
+	}
+	lc.makeWaiters()
+	_, err := lc.write(lc.unsent)
+	lc.unsent = nil
+	return err
+}
+
+// parkedTurn serves a connection that was taken over and parked: it calls its function if there is a reason to, and lets it
+// wait again.
+func (lc *loopConn) parkedTurn() {
+	s, w, p := lc.server, lc.worker, lc.parked
+	lc.end101(w)
+	for {
+		why, ok := lc.parkedReason(w)
+		if ok {
+			if lc.leaveParked(w) != nil {
+				return // it comes back in a moment
+			}
+			lc.setState(stateHandler)
+			if !p.call(why) {
+				lc.endParked()
+				return
+			}
+			p.received = bytes.Clone(p.received) // which was the worker's buffer
+			continue
+		}
+		if lc.poll.Load()&pollClosing != 0 {
+			lc.endParked()
+			return
+		}
+		lc.deadline, lc.since = p.deadline(), s.clock.now()
+		lc.setWait(stateParked, lc.deadline)
+		if lc.release(false) {
+			return
+		}
+		lc.clear(pollReadable)
+		lc.endIdle()
+	}
+}
+
+// end101 ends the request that was answered by parking the connection, if this is its turn, and takes the worker's buffers
+// back: what the connection's function calls must find it without a worker that leads.
+func (lc *loopConn) end101(w *scratch) {
+	if lc.requests > 0 && !lc.parkedOnce {
+		lc.parkedOnce = true
+		lc.detach()
+		return
+	}
+	lc.detachTurn()
+}
+
+// parkedReason says why the connection's function is to be called, or that it isn't. What has come is left in p.received.
+func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
+	p := lc.parked
+	switch {
+	case lc.poll.Load()&pollClosing != 0:
+		return 0, false
+	case lc.server.draining.Load():
+		return WakeShutdown, true
+	case len(p.received) > 0:
+		return WakeData, true
+	}
+	n, err := lc.readNow(w.in.space())
+	p.received = w.in.buf[:n]
+	switch {
+	case n > 0:
+		return WakeData, true
+	case err != nil && !errors.Is(err, errNotYet):
+		return WakeData, true // the function reads it once more
+	case lc.expired:
+		lc.expired = false
+		return WakeDeadline, true
+	}
+	return 0, false
+}
+
+// leaveParked leaves the loop to another worker. If there is none, the connection gets another turn after a while.
+func (lc *loopConn) leaveParked(w *scratch) error {
+	worker := w.worker
+	if worker.loop == nil || worker.loop.handOff(worker) {
+		return nil
+	}
+	lc.parked.received = bytes.Clone(lc.parked.received)
+	time.AfterFunc(overloadedWait, func() { lc.loop.post(lc) })
+	return errBusy
+}
+
+// overloadedWait is how long a parked connection waits for a worker before it asks again.
+const overloadedWait = 5 * time.Millisecond
+
+// endParked closes a parked connection.
+func (lc *loopConn) endParked() {
+	lc.set(pollClosing) // who is waiting in Write needn't
+	lc.loop.mu.Lock()
+	lc.ended = true
+	lc.loop.mu.Unlock()
+	lc.setState(stateClosed)
+	lc.server.conns.remove(&lc.conn)
+	lc.server.changed(&lc.conn, StateClosed)
+	lc.parked.close()
 }
 
 // handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection

@@ -348,6 +348,9 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 func (s *Server) connEnded(c *conn) bool {
 	if c.hijacked {
 		c.detach()
+		if c.parked != nil {
+			go c.parked.run()
+		}
 		return false
 	}
 	if c.broken {

@@ -30,8 +30,8 @@ func (s ConnState) String() string {
 // Stats is what a server has done and is doing.
 type Stats struct {
 	// ConnsOpen is how many connections are being served: ConnsIdle wait for a request (new ones too), ConnsActive
-	// have one.
-	ConnsOpen, ConnsIdle, ConnsActive int
+	// have one, and ConnsParked were taken over by Ctx.Park and wait.
+	ConnsOpen, ConnsIdle, ConnsActive, ConnsParked int
 	// ConnsAccepted and ConnsRefused count since the start; refused ones are accepted ones that got a 503 or 429 for an
 	// answer, or none.
 	ConnsAccepted, ConnsRefused uint64
@@ -76,14 +76,17 @@ func (s *Server) Stats() Stats {
 		st.Requests[class] += n
 	}
 	for c := set.first; c != nil; c = c.following {
-		if c.state().idle() {
+		switch state := c.state(); {
+		case state.idle():
 			st.ConnsIdle++
+		case state == stateParked:
+			st.ConnsParked++
 		}
 		for class := range c.answered {
 			st.Requests[class] += c.answered[class].Load()
 		}
 	}
-	st.ConnsActive = st.ConnsOpen - st.ConnsIdle
+	st.ConnsActive = st.ConnsOpen - st.ConnsIdle - st.ConnsParked
 	return st
 }
 

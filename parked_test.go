@@ -1,0 +1,259 @@
+package filo_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// answerParked parks the connection with an echo of lines. "bye" ends it, "panic" panics.
+func answerParked(c *filo.Ctx) error {
+	if c.Path() != "/park" {
+		return c.Text(200, "fine")
+	}
+	_, err := c.Park("echo", parkedEcho)
+	return err
+}
+
+func parkedEcho(p *filo.ParkedConn, why filo.Wake) error {
+	switch why {
+	case filo.WakeShutdown:
+		_, err := io.WriteString(p, "shutdown\n")
+		return err
+	case filo.WakeDeadline:
+		_, err := io.WriteString(p, "deadline\n")
+		return err
+	}
+	buffer := make([]byte, 100)
+	n, err := p.Read(buffer)
+	if err != nil {
+		return err
+	}
+	switch text := string(buffer[:n]); {
+	case strings.Contains(text, "bye"):
+		return errors.New("bye")
+	case strings.Contains(text, "panic"):
+		panic("parked")
+	case strings.Contains(text, "Goexit"):
+		runtime.Goexit()
+	case strings.Contains(text, "wait"):
+		p.SetWait(time.Now().Add(10 * time.Millisecond))
+	}
+	_, err = p.Write(buffer[:n])
+	return err
+}
+
+const answerPark = "GET /park HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
+
+func answerParkedServer() *filo.Server {
+	return &filo.Server{Handler: answerParked, Logger: answerQuiet, IdleTimeout: 40 * time.Millisecond, ReadTimeout: 40 * time.Millisecond}
+}
+
+// wantText reads exactly what is wanted.
+func (c *answerClient) wantText(t *testing.T, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c.in, got); err != nil || string(got) != want {
+		t.Fatalf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// A parked connection is served when something comes, time after time, counts for nothing but itself, and ends in each way
+// that there is.
+func TestPark(t *testing.T) {
+	answerEach(t, answerParkedServer, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		// What comes with the request isn't lost.
+		c.send(t, answerPark+"first\n")
+		if m := c.receive(t, "GET"); m.status != 101 || m.get("Upgrade") != "echo" {
+			t.Fatalf("got %d", m.status)
+		}
+		c.wantText(t, "first\n")
+		for i := range 3 {
+			time.Sleep(20 * time.Millisecond) // in all longer than the time-outs, which don't apply
+			answerPoll(t, "the connection to wait", func() bool {
+				stats := h.config.Stats()
+				return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
+			})
+			text := fmt.Sprint("line ", i, "\n")
+			c.send(t, text)
+			c.wantText(t, text)
+		}
+		c.send(t, strings.Repeat("x", 1000)) // more than one call reads
+		c.wantText(t, strings.Repeat("x", 1000))
+		c.send(t, "wait\n")
+		c.wantText(t, "wait\ndeadline\n")
+		c.send(t, "bye\n")
+		c.wantEnd(t)
+		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+	})
+}
+
+func TestParkEnds(t *testing.T) {
+	for _, text := range []string{"panic\n", "Goexit\n", ""} {
+		t.Run(text, func(t *testing.T) {
+			answerEach(t, answerParkedServer, func(t *testing.T, h *answerHost) {
+				c := h.connect(t)
+				c.send(t, answerPark)
+				c.receive(t, "GET")
+				if text == "" {
+					c.CloseWrite() // the function reads the end
+				} else {
+					c.send(t, text)
+				}
+				c.wantEnd(t)
+				answerPoll(t, "the connection to go", func() bool {
+					stats := h.config.Stats()
+					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
+				})
+				// Others are served as before.
+				other := h.connect(t)
+				other.send(t, answerGet)
+				other.receive(t, "GET")
+			})
+		})
+	}
+}
+
+// A shutdown wakes parked connections, which may say goodbye.
+func TestParkShutdown(t *testing.T) {
+	answerEach(t, answerParkedServer, func(t *testing.T, h *answerHost) {
+		var clients []*answerClient
+		for range 10 {
+			c := h.connect(t)
+			c.send(t, answerPark)
+			c.receive(t, "GET")
+			clients = append(clients, c)
+		}
+		if err := h.config.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, c := range clients {
+			c.wantText(t, "shutdown\n")
+			c.wantEnd(t)
+		}
+	})
+}
+
+// Write and Close may be called by anybody at any time: what is written comes whole, also to a client that doesn't read at
+// once, and a close ends what is being written.
+func TestParkWrites(t *testing.T) {
+	const writers, lines = 8, 50
+	parked := make(chan *filo.ParkedConn, 1)
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			p, err := c.Park("echo", parkedEcho)
+			parked <- p
+			return err
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, answerPark)
+		c.receive(t, "GET")
+		p := answerWait(t, parked, "the handler")
+		line := strings.Repeat("z", 9999) + "\n"
+		var group sync.WaitGroup
+		for range writers {
+			group.Go(func() {
+				for range lines {
+					if _, err := io.WriteString(p, line); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for range writers * lines {
+			if got, err := c.in.ReadString('\n'); err != nil || got != line {
+				t.Fatalf("got %d bytes, %v", len(got), err)
+			}
+		}
+		group.Wait()
+		// Now nobody reads.
+		failed := make(chan error, 1)
+		go func() {
+			for {
+				if _, err := io.WriteString(p, line); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+		time.Sleep(5 * time.Millisecond) // so that it mostly waits by now
+		p.Close()
+		if err := answerWait(t, failed, "the write to fail"); err == nil {
+			t.Error("a write after Close succeeded")
+		}
+		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		if _, err := p.Write([]byte("x")); err == nil {
+			t.Error("a write after the end succeeded")
+		}
+	})
+}
+
+// Parked connections count against MaxConns, and not against Concurrency.
+func TestParkLimits(t *testing.T) {
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Handler: answerParked, Logger: answerQuiet, Concurrency: 1, MaxConns: 3}
+	}, func(t *testing.T, h *answerHost) {
+		for range 2 {
+			c := h.connect(t)
+			c.send(t, answerPark)
+			c.receive(t, "GET")
+			answerPoll(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
+		}
+		c := h.connect(t)
+		c.send(t, answerGet)
+		if m := c.receive(t, "GET"); m.status != 200 {
+			t.Errorf("got %d", m.status)
+		}
+		refused := h.connect(t)
+		if m := refused.receive(t, "GET"); m.status != 503 {
+			t.Errorf("over MaxConns: %d", m.status)
+		}
+	})
+}
+
+// The connection's addresses and errors are those of its socket.
+func TestParkRefuses(t *testing.T) {
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			if _, err := c.Park("other", parkedEcho); statusOf(err) != 426 {
+				t.Errorf("a protocol that the client didn't ask for: %v", err)
+			}
+			p, err := c.Park("", parkedEcho)
+			if err != nil {
+				return err
+			}
+			if _, err := c.Park("", parkedEcho); !errors.Is(err, filo.ErrHijacked) {
+				t.Errorf("twice: %v", err)
+			}
+			if p.RemoteAddr().String() != c.RemoteAddr().String() || p.LocalAddr().String() != c.LocalAddr().String() {
+				t.Errorf("%v to %v, want %v to %v", p.RemoteAddr(), p.LocalAddr(), c.RemoteAddr(), c.LocalAddr())
+			}
+			_, err = io.WriteString(p, "parked\n")
+			return err
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, answerPark)
+		c.wantText(t, "parked\n")
+		c.Close()
+		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+	})
+}
+
+func statusOf(err error) int {
+	var h *filo.HTTPError
+	if errors.As(err, &h) {
+		return h.Status
+	}
+	return 0
+}
