@@ -35,7 +35,9 @@ run: ## start examples/hello on ADDR (default :8080); more flags in ARGS
 
 test: ## build, vet and test every module, with the race detector and in random order
 	@$(call in-modules,go build ./... && go vet ./... && go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...)
-	@# Once more without the race detector, which the raw system calls of socket_linux.go make way for.
+	@# Once more with the blocking driver, which serves sockets only when it is told to.
+	FILO_DRIVER=blocking go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) .
+	@# And without the race detector, which the raw system calls make way for.
 	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./internal/...
 	cd examples && go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./hello
 

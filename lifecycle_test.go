@@ -382,7 +382,8 @@ func TestShutdownFinishesRequests(t *testing.T) {
 			want:   func(c *lifeClient) { c.want(200, "held", true) },
 		},
 		"a body that comes later and isn't read": {
-			before: "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo", after: "dy",
+			// More than what is waited for before the handler runs.
+			before: "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 20002\r\n\r\nbo", after: strings.Repeat("d", 20_000),
 			want: func(c *lifeClient) { c.want(200, "held", true) },
 		},
 	} {

@@ -47,9 +47,10 @@ type Server struct {
 	// Name is the Server field of the answers, "filo" by default; "-" sends none.
 	Name string
 
-	// Concurrency is how many connections are served at once; further ones get 503 at once. A worker serves one
-	// connection for as long as that lives, so idle keep-alive connections count: lower IdleTimeout if they crowd out
-	// others. Default 262,144; there is always a limit.
+	// Concurrency is how many requests are being handled at once; further ones get 503 at once. Those of quick handlers,
+	// which the loop driver runs where they are read, don't count and are answered all the same. In the blocking driver a
+	// worker serves one connection for as long as that lives, so there it bounds connections, idle ones included. Default
+	// 262,144; there is always a limit.
 	Concurrency int
 
 	// Driver is how connections are served: see Driver. The default is the loop driver where it is possible.
@@ -65,8 +66,7 @@ type Server struct {
 	// when load comes in bursts, at a few KB of memory each. Default 10 s; there is always a limit.
 	MaxIdleWorkerDuration time.Duration
 
-	// MaxConns is how many connections may be open at once, hijacked ones aside; further ones get 503. Default no limit
-	// but Concurrency.
+	// MaxConns is how many connections may be open at once, hijacked ones aside; further ones get 503. Default no limit.
 	MaxConns int
 
 	// MaxConnsPerIP is how many connections one client address may have open; further ones get 429. An IPv6 client
