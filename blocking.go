@@ -13,8 +13,8 @@ import (
 
 // scratch is what a worker lends to the connection that it serves.
 type scratch struct {
+	lent
 	in     inputBuffer
-	out    []byte
 	body   []byte // for a request body that doesn't fit in; at most maxKeptBody
 	parser headParser
 	socket socket

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"sync/atomic"
 )
 
@@ -82,20 +81,14 @@ type conn struct {
 	netConn net.Conn // immutable
 	// looped is the connection as the loop driver knows it, nil in the blocking driver.
 	looped looped
-	// stream is what to read and write netConn by: the worker's socket if it can, or else netConn itself.
-	stream io.ReadWriter
 	// tlsState is what the TLS handshake settled, nil without TLS.
 	tlsState *tls.ConnectionState
 	worker   *scratch // whose buffers are in use
+	*lent             // a part of worker
 
 	in     *inputBuffer // the worker's, or the connection's own while a request is unfinished
 	parser *headParser  // likewise
 	rest   *body        // what is skipped while reading is readingRest
-	out    []byte       // rendered and not written; the worker's buffer
-	// before is how much of out belongs to the answers before the current one.
-	before int
-	// outBody is a body that follows out and isn't copied into it. It is borrowed from the response.
-	outBody []byte
 
 	reading  reading
 	linger   bool // close only after the client had time to read an error answer
@@ -103,12 +96,13 @@ type conn struct {
 	aborted  bool // the current answer won't be completed
 	broken   bool // an answer was broken off: close by a reset
 	hijacked bool
-	parked   *ParkedConn // what it was taken over as, if that is one; set once
-	requests int
-	// inputError is what the watch for a context read behind the input that it received.
-	inputError error
 	// awaitsBody says that the current request's head is complete, and its small body is waited for before the handler runs.
 	awaitsBody bool
+	counted    bool        // against MaxConnsPerIP; guarded by the server's connSet
+	parked     *ParkedConn // what it was taken over as, if that is one; set once
+	requests   int
+	// inputError is what the watch for a context read behind the input that it received.
+	inputError error
 	headSince  int64 // when the first byte of the head came, on the coarse clock; 0: it hasn't
 	readPace   pace  // of the current body
 	writePace  pace  // of the current answer
@@ -116,19 +110,39 @@ type conn struct {
 	// word holds the owner's waitState in its low bits and above them the deadline of its wait, in nanoseconds on the
 	// coarse clock's scale, 0 for none. The owner stores it; the sweep takes an expired deadline out and wakes the owner.
 	word atomic.Int64
-	// answered counts the answers by status class. The owner adds; Stats reads.
-	answered [6]atomic.Uint64
+	// answered counts the answers by status class: its own in the blocking driver, its loop's in the other.
+	answered *answerCounts
 
 	// Guarded by the server's connSet.
 	previous, following *conn
-	address             netip.Addr // that MaxConnsPerIP counts it under; the zero Addr if none
+}
+
+// lent is what of a worker's scratch is so much a connection's that it goes by the same names.
+type lent struct {
+	// stream is what to read and write the connection by: the worker's socket if it can, or else netConn itself.
+	stream io.ReadWriter
+	out    []byte // rendered and not written
+	// before is how much of out belongs to the answers before the current one.
+	before int
+	// outBody is a body that follows out and isn't copied into it. It is borrowed from the response.
+	outBody []byte
+}
+
+// answerCounts counts answers by status class.
+type answerCounts [6]atomic.Uint64
+
+// addTo adds the counts to those of a Stats.
+func (a *answerCounts) addTo(requests *[6]uint64) {
+	for class := range a {
+		requests[class] += a[class].Load()
+	}
 }
 
 // attach lends a worker's buffers to the connection.
 func (c *conn) attach(w *scratch) {
-	c.worker, c.in, c.parser, c.out = w, &w.in, &w.parser, w.out[:0]
+	c.worker, c.lent, c.in, c.parser = w, &w.lent, &w.in, &w.parser
 	w.parser.reset()
-	c.stream = c.netConn
+	c.stream, c.out, c.before, c.outBody = c.netConn, w.out[:0], 0, nil
 	if w.socket.attach(c.netConn); w.socket.attached() {
 		c.stream = &w.socket
 	}
@@ -158,12 +172,18 @@ func (c *conn) detach() {
 		w.ctx.released = true
 		w.ctx = nil
 	}
-	c.worker, c.in, c.parser, c.rest, c.out, c.outBody = nil, nil, nil, nil, nil, nil
+	w.stream, w.outBody = nil, nil
+	c.worker, c.lent, c.in, c.parser, c.rest = nil, nil, nil, nil, nil
 }
 
 func (c *conn) setState(s waitState) { c.word.Store(int64(s)) }
 
-func (c *conn) setWait(s waitState, deadline int64) { c.word.Store(deadline&^stateMask | int64(s)) }
+func (c *conn) setWait(s waitState, deadline int64) {
+	c.word.Store(deadline&^stateMask | int64(s))
+	if set := &c.server.conns; deadline != 0 && deadline < set.due.Load() {
+		set.hasten(deadline)
+	}
+}
 
 func (c *conn) state() waitState { return waitState(c.word.Load() & stateMask) }
 
@@ -374,6 +394,5 @@ func (c *conn) inputEnded(err error) {
 
 // count takes note of an answer.
 func (c *conn) count(status int) {
-	n := &c.answered[status/100]
-	n.Store(n.Load() + 1)
+	c.answered[status/100].Add(1)
 }

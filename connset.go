@@ -1,9 +1,11 @@
 package filo
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,28 +24,36 @@ type connSet struct {
 	empty     chan struct{}      // closed when the last connection goes; nil if nobody waits; guarded by mu
 	closed    bool               // Close has begun: no connection is added; guarded by mu
 
-	timer    *time.Timer
-	interval time.Duration
+	// due is when the next sweep is, on the clock's scale: at the earliest deadline that the last one saw, and no later than
+	// a wait that began after it could end. Who sets an earlier deadline moves it. It is the largest value during a sweep.
+	due      atomic.Int64
+	clock    *coarseClock
+	timer    *time.Timer   // guarded by mu
+	interval time.Duration // the least between two sweeps
+	shortest time.Duration // of the time-outs
+	swept    int64         // when the last sweep was; guarded by mu
 }
 
 // add puts a connection into the set, or says why not.
 func (s *connSet) add(c *conn) *HTTPError {
+	var address netip.Addr
 	if s.perAddress > 0 {
-		c.address = limitAddress(c.netConn.RemoteAddr())
+		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed, s.max > 0 && s.count >= s.max:
 		return errOverload
-	case c.address.IsValid():
-		if s.addresses[c.address] >= s.perAddress {
+	case address.IsValid():
+		if s.addresses[address] >= s.perAddress {
 			return errConnsPerIP
 		}
 		if s.addresses == nil {
 			s.addresses = make(map[netip.Addr]int)
 		}
-		s.addresses[c.address]++
+		s.addresses[address]++
+		c.counted = true
 	}
 	if c.following = s.first; s.first != nil {
 		s.first.previous = c
@@ -52,6 +62,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 	s.count++
 	if !s.sweeping && s.timer != nil {
 		s.sweeping = true
+		s.due.Store(s.clock.now() + int64(s.interval))
 		s.timer.Reset(s.interval)
 	}
 	return nil
@@ -71,13 +82,15 @@ func (s *connSet) remove(c *conn) {
 	}
 	c.previous, c.following = nil, nil
 	s.count--
-	if c.address.IsValid() {
-		if s.addresses[c.address]--; s.addresses[c.address] == 0 {
-			delete(s.addresses, c.address)
+	if c.counted {
+		c.counted = false
+		address := limitAddress(c.netConn.RemoteAddr())
+		if s.addresses[address]--; s.addresses[address] == 0 {
+			delete(s.addresses, address)
 		}
 	}
-	for class := range c.answered {
-		s.answered[class] += c.answered[class].Load()
+	if c.looped == nil {
+		c.answered.addTo(&s.answered)
 	}
 	if s.count == 0 && s.empty != nil {
 		close(s.empty)
@@ -110,10 +123,11 @@ func limitAddress(addr net.Addr) netip.Addr {
 func (s *connSet) startSweep(server *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.interval = min(time.Second, server.config.shortestTimeout()/4)
-	s.interval = max(s.interval, time.Millisecond)
+	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
+	s.interval = max(min(time.Second, s.shortest/4), time.Millisecond)
 	s.sweeping = s.count > 0
-	s.timer = time.AfterFunc(s.interval, func() { s.sweep(&server.clock) })
+	s.due.Store(s.clock.now() + int64(s.interval))
+	s.timer = time.AfterFunc(s.interval, s.sweep)
 	if !s.sweeping {
 		s.timer.Stop()
 	}
@@ -129,16 +143,22 @@ func (s *connSet) stopSweep() {
 }
 
 // sweep wakes the owners whose deadline has passed.
-func (s *connSet) sweep(clock *coarseClock) {
+func (s *connSet) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {
 		return
 	}
-	now := clock.exact()
+	// From here on every wait that begins asks for the lock, and so finds out when it is due after this sweep.
+	s.due.Store(math.MaxInt64)
+	now := s.clock.exact()
+	due := now + int64(s.shortest)
 	for c := s.first; c != nil; c = c.following {
 		word := c.word.Load()
 		if deadline := word &^ stateMask; deadline == 0 || deadline > now {
+			if deadline != 0 {
+				due = min(due, deadline)
+			}
 			continue
 		}
 		// The owner may have gone on since: then the exchange fails. If it goes on just after it, it finds a wake-up
@@ -153,7 +173,25 @@ func (s *connSet) sweep(clock *coarseClock) {
 		}
 	}
 	if s.sweeping = s.count > 0; s.sweeping {
-		s.timer.Reset(s.interval)
+		s.swept = now
+		s.setDueLocked(now, max(due, now+int64(s.interval)))
+	}
+}
+
+// setDueLocked sets when the next sweep is.
+func (s *connSet) setDueLocked(now, due int64) {
+	s.due.Store(due)
+	s.timer.Reset(time.Duration(due - now))
+}
+
+// hasten makes the next sweep come in time for a deadline.
+func (s *connSet) hasten(deadline int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The least between two sweeps counts from the last one: or else deadlines that are set again and again would put off
+	// the sweep for good.
+	if due := max(deadline, s.swept+int64(s.interval)); s.timer != nil && s.sweeping && due < s.due.Load() {
+		s.setDueLocked(s.clock.exact(), due)
 	}
 }
 

@@ -70,11 +70,11 @@ func TestConnSetCounts(t *testing.T) {
 		if len(conns) > 0 && random(2) == 0 {
 			i := random(len(conns))
 			set.remove(conns[i])
-			per[conns[i].address]--
+			per[limitAddress(conns[i].netConn.RemoteAddr())]--
 			conns = append(conns[:i], conns[i+1:]...)
 		} else {
 			addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(random(6)))}
-			c := &conn{netConn: &lifeConn{remote: addr}}
+			c := &conn{netConn: &lifeConn{remote: addr}, answered: new(answerCounts)}
 			var want *HTTPError
 			if len(conns) == 12 {
 				want = errOverload
@@ -86,7 +86,7 @@ func TestConnSetCounts(t *testing.T) {
 			}
 			if want == nil {
 				conns = append(conns, c)
-				per[c.address]++
+				per[limitAddress(addr)]++
 			}
 		}
 		linked := 0

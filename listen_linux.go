@@ -224,7 +224,7 @@ func (l *loop) acceptOne(ll *loopListener) bool {
 	if ll.tls != nil {
 		lc.netConn = tls.Server(lc, ll.tls)
 	}
-	lc.stream = lc.netConn
+	lc.answered = &l.answered
 	if err := l.add(lc); err != nil {
 		s.logger().Error("an accepted connection is lost", "error", err)
 		return true
@@ -333,6 +333,7 @@ func (s *Server) loopStats(st *Stats) {
 		st.Handoffs += l.handoffs.Load()
 		st.Retakes += l.retakes.Load()
 		st.Steals += l.steals.Load()
+		l.answered.addTo(&st.Requests)
 	}
 }
 

@@ -86,6 +86,7 @@ type loop struct {
 	stopping   bool        // the loop ends when it has no connection; guarded by mu
 
 	handoffs, retakes, steals, parks atomic.Uint64
+	answered                         answerCounts
 }
 
 // loopEvent is an event and what it is for.

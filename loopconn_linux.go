@@ -111,32 +111,27 @@ func (lc *loopConn) event(events uint32) (claimed bool) {
 	return claimed
 }
 
-// set sets bits, wakes the owner if it waits for one of them, and claims the connection if nobody owns it and it waits
-// for one of them. It returns the word from before.
+// set sets bits, wakes who waits for one of them, and claims the connection if nobody owns it and it waits for one of them.
+// It returns the word from before.
 func (lc *loopConn) set(bits uint32) (old uint32, claimed bool) {
+	const read = pollReadable | pollHup | pollClosing | pollReadExpired
+	const write = pollWritable | pollGone | pollClosing | pollWriteExpired
 	for {
 		old = lc.poll.Load()
 		set := old | bits
-		switch {
-		case old&pollBusy == 0:
-			awaited := uint32(pollReadable | pollHup | pollClosing | pollReadExpired | pollWriteExpired)
-			if old&pollWaitsWrite != 0 {
-				awaited = pollWritable | pollGone | pollClosing | pollReadExpired | pollWriteExpired
-			}
-			if claimed = bits&awaited != 0; claimed {
-				set = (set | pollBusy) &^ pollWaitsWrite
-			}
-		default:
-			claimed = false
-			if bits&(pollReadable|pollHup|pollClosing|pollReadExpired) != 0 {
-				set &^= pollReadParked
-			}
-			if bits&(pollWritable|pollGone|pollClosing|pollWriteExpired) != 0 {
-				set &^= pollWriteParked
-			}
+		awaited, asked := uint32(read|pollWriteExpired), uint32(pollReadable)
+		if old&pollWaitsWrite != 0 {
+			awaited, asked = write|pollReadExpired, pollWritable
 		}
-		if claimed {
-			set &^= pollReadable | pollWritable // the owner asks the socket anyway
+		if claimed = old&pollBusy == 0 && bits&awaited != 0; claimed {
+			set = (set | pollBusy) &^ (pollWaitsWrite | asked) // the owner asks the socket anyway
+		}
+		if bits&read != 0 {
+			set &^= pollReadParked
+		}
+		// Others may wait in Write of a parked connection, whether or not it is owned.
+		if bits&write != 0 {
+			set &^= pollWriteParked
 		}
 		if lc.poll.CompareAndSwap(old, set) {
 			lc.wake(old &^ set)

@@ -80,7 +80,8 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 
 // attachTurn lends a worker's buffers to the connection, but for those that an unfinished request has of its own.
 func (lc *loopConn) attachTurn(w *scratch) {
-	lc.worker, lc.out = w, w.out[:0]
+	lc.worker, lc.lent = w, &w.lent
+	lc.stream, lc.out, lc.before = lc.netConn, w.out[:0], 0
 	if p := lc.pending; p != nil {
 		lc.in, lc.parser, lc.rest = &p.in, &p.parser, &p.rest
 	} else {
@@ -103,7 +104,7 @@ func (lc *loopConn) detachTurn() {
 		w.out = nil
 	}
 	w.ctx.conn = nil
-	lc.worker, lc.in, lc.parser, lc.rest, lc.out = nil, nil, nil, nil, nil
+	lc.worker, lc.lent, lc.in, lc.parser, lc.rest = nil, nil, nil, nil, nil
 }
 
 // save moves what has come of an unfinished request from the worker's buffers to the connection's own.

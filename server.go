@@ -326,7 +326,7 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 // serveConn serves an admitted connection and reports whether it is to be closed, or left to the lingerer if w.linger is
 // set. It isn't once it was hijacked.
 func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
-	c := &conn{server: s, netConn: netConn}
+	c := &conn{server: s, netConn: netConn, answered: new(answerCounts)}
 	if reason := s.conns.add(c); reason != nil {
 		s.refuseConn(netConn, reason)
 		return false

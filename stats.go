@@ -66,7 +66,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Unlock()
 	slices.SortStableFunc(st.Classes[1:], func(a, b ClassStats) int { return strings.Compare(a.Name, b.Name) })
 	for class := range s.refusals {
-		st.Requests[class] = s.refusals[class].Load()
+		st.Requests[class] += s.refusals[class].Load()
 	}
 	set := &s.conns
 	set.mu.Lock()
@@ -82,8 +82,8 @@ func (s *Server) Stats() Stats {
 		case state == stateParked:
 			st.ConnsParked++
 		}
-		for class := range c.answered {
-			st.Requests[class] += c.answered[class].Load()
+		if c.looped == nil {
+			c.answered.addTo(&st.Requests)
 		}
 	}
 	st.ConnsActive = st.ConnsOpen - st.ConnsIdle - st.ConnsParked
