@@ -37,17 +37,18 @@ const (
 // events wake it. It isn't registered with the runtime's poller. Deadlines and Close are for everybody.
 type loopConn struct {
 	conn
-	loop       *loop // whose epoll set it is in
-	fd         int32 // -1 when it is closed; changed by the owner under loop.mu
-	slot       uint32
-	generation uint32
-	noWait     bool // Read and Write return at once: with errNotYet, and with the rest in unsent
-	watchOut   bool // the epoll set reports when the socket takes more
-	ended      bool // the connection isn't served any more: Close closes it; guarded by loop.mu
-	drained    bool // the last read took all there was
-	expired    bool // the deadline of the wait before this turn has passed
-	parkedOnce bool // the request that parked it is over
-	toldIdle   bool // ConnState knows that the connection is idle
+	loop        *loop // whose epoll set it is in
+	fd          int32 // -1 when it is closed; changed by the owner under loop.mu
+	slot        uint32
+	generation  uint32
+	noWaitRead  bool // Read returns errNotYet instead of waiting
+	noWaitWrite bool // Write leaves in unsent what can't be written at once
+	watchOut    bool // the epoll set reports when the socket takes more
+	ended       bool // the connection isn't served any more: Close closes it; guarded by loop.mu
+	drained     bool // the last read took all there was
+	expired     bool // the deadline of the wait before this turn has passed
+	parkedOnce  bool // the request that parked it is over
+	toldIdle    bool // ConnState knows that the connection is idle
 
 	poll atomic.Uint32
 	// deadline is until when an idle connection may wait, and since is when it began to, both on the coarse clock's scale.
@@ -202,7 +203,7 @@ func (lc *loopConn) Read(p []byte) (int, error) {
 		return taken.Read(p)
 	}
 	for {
-		if word := lc.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !lc.noWait {
+		if word := lc.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !lc.noWaitRead {
 			return 0, lc.waitError("read", word&pollClosing != 0)
 		}
 		n, errno := sysRead(int(lc.fd), p)
@@ -215,7 +216,7 @@ func (lc *loopConn) Read(p []byte) (int, error) {
 		default:
 			return n, nil
 		}
-		if lc.noWait {
+		if lc.noWaitRead {
 			return 0, errNotYet
 		}
 		if err := lc.beforeWait(); err != nil {
@@ -240,7 +241,7 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 	if taken := lc.taken(); taken != nil {
 		return taken.Write(p)
 	}
-	if lc.noWait {
+	if lc.noWaitWrite {
 		return len(p), lc.queue(p, nil)
 	}
 	for len(lc.unsent) > 0 {
@@ -464,7 +465,7 @@ func (lc *loopConn) setDeadline(t time.Time, write bool) {
 			(*timer).Stop()
 			*timer = nil
 		}
-		if !t.IsZero() && wait > 0 && !lc.noWait {
+		if !t.IsZero() && wait > 0 && !lc.noWaitWrite {
 			mine := *serial
 			*timer = time.AfterFunc(wait, func() {
 				lc.loop.mu.Lock()
@@ -475,7 +476,7 @@ func (lc *loopConn) setDeadline(t time.Time, write bool) {
 				}
 			})
 		}
-	} else if !t.IsZero() && wait > 0 && !lc.noWait {
+	} else if !t.IsZero() && wait > 0 && !lc.noWaitWrite {
 		lc.loop.mu.Unlock()
 		lc.makeWaiters() // the owner's call: nobody else sets a time that is to come
 		lc.setDeadline(t, write)

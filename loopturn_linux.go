@@ -145,7 +145,10 @@ func (lc *loopConn) endIdle() {
 	}
 	switch word := lc.poll.Load(); {
 	case word&pollClosing != 0:
-		lc.failed, lc.reading, lc.unsent = true, readingNothing, nil
+		lc.failed, lc.reading = true, readingNothing
+		if lc.parked == nil {
+			lc.unsent = nil
+		}
 	case word&(pollReadExpired|pollWriteExpired) != 0:
 		lc.clear(pollReadExpired | pollWriteExpired)
 		lc.expired = lc.deadline != 0 && lc.server.clock.exact() >= lc.deadline
@@ -241,9 +244,9 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 
 func (lc *loopConn) readNow(p []byte) (int, error) {
 	if lc.tlsState != nil {
-		lc.noWait = true
+		lc.noWaitRead = true
 		n, err := lc.netConn.Read(p)
-		lc.noWait = false
+		lc.noWaitRead = false
 		return n, err
 	}
 	n, errno := sysRead(int(lc.fd), p)
@@ -351,11 +354,11 @@ func (lc *loopConn) flushAnswers() {
 	case lc.tlsState == nil:
 		err = lc.queue(lc.out, lc.outBody)
 	default:
-		lc.noWait = true
+		lc.noWaitWrite = true
 		if _, err = lc.netConn.Write(lc.out); err == nil && len(lc.outBody) > 0 {
 			_, err = lc.netConn.Write(lc.outBody)
 		}
-		lc.noWait = false
+		lc.noWaitWrite = false
 	}
 	lc.out, lc.outBody, lc.before = lc.out[:0], nil, 0
 	if err != nil {
@@ -436,7 +439,7 @@ func (lc *loopConn) end() {
 	if w.linger && s.lingerer.takeOver(lc.netConn, nil) {
 		return
 	}
-	lc.noWait = true // TLS says goodbye
+	lc.noWaitWrite = true // TLS says goodbye
 	lc.netConn.Close()
 }
 
@@ -619,7 +622,7 @@ func (lc *loopConn) handshakeTurn() bool {
 		}
 	}
 	lc.failed = true
-	lc.noWait = true
+	lc.noWaitWrite = true
 	lc.end()
 	return false
 }
