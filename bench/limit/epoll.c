@@ -16,8 +16,8 @@
 #define BUFFER (64 << 10)
 
 static char in[BUFFER + 1], out[BUFFER];
-static char answer[512];
-static size_t answer_size;
+static char answer[512], last[512]; // last says that the connection ends
+static size_t answer_size, last_size;
 static time_t answer_second;
 
 // The Date is made once a second, as the others do.
@@ -28,9 +28,10 @@ static void make_answer(void) {
 	answer_second = now;
 	char date[64];
 	strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", gmtime(&now));
-	answer_size = snprintf(answer, sizeof answer,
-		"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nServer: limit\r\nDate: %s\r\n"
-		"Content-Length: 13\r\n\r\nHello, World!", date);
+	const char *form = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nServer: limit\r\nDate: %s\r\n"
+		"Content-Length: 13\r\n%s\r\nHello, World!";
+	answer_size = snprintf(answer, sizeof answer, form, date, "");
+	last_size = snprintf(last, sizeof last, form, date, "Connection: close\r\n");
 }
 
 // serve answers every head in what has come. A head that is cut waits for nothing: its end alone counts.
@@ -42,6 +43,12 @@ static void serve(int fd) {
 		return;
 	}
 	in[n] = 0;
+	if (strstr(in, "Connection: close") != NULL) {
+		if (write(fd, last, last_size) < 0)
+			perror("limit");
+		close(fd);
+		return;
+	}
 	size_t size = 0;
 	for (char *p = in; (p = strstr(p, "\r\n\r\n")) != NULL; p += 4) {
 		memcpy(out + size, answer, answer_size);
@@ -49,7 +56,7 @@ static void serve(int fd) {
 		if (size + sizeof answer > BUFFER)
 			break;
 	}
-	if (write(fd, out, size) < 0 || strstr(in, "Connection: close") != NULL)
+	if (write(fd, out, size) < 0)
 		close(fd);
 }
 

@@ -30,7 +30,7 @@ Transfer/sec:     18.74MB
 `
 
 func TestParseWrk(t *testing.T) {
-	got, err := parseWrk(report)
+	got, err := parseWrk(report, false)
 	want := wrkResult{requests: 696789, perSecond: 139352.17, p99: 4460 * time.Microsecond}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
@@ -38,7 +38,7 @@ func TestParseWrk(t *testing.T) {
 	for unit, want := range map[string]time.Duration{
 		"812.00us": 812 * time.Microsecond, "1.07s": 1070 * time.Millisecond, "1.50m": 90 * time.Second,
 	} {
-		got, err := parseWrk(strings.Replace(report, "4.46ms", unit, 1))
+		got, err := parseWrk(strings.Replace(report, "4.46ms", unit, 1), false)
 		if err != nil || got.p99 != want {
 			t.Errorf("a p99 of %s is read as %v, %v", unit, got.p99, err)
 		}
@@ -59,7 +59,7 @@ func TestParseWrkRefuses(t *testing.T) {
 		"nothing":           "",
 		"connection failed": "unable to connect to 127.0.0.1:8080 Connection refused\n",
 	} {
-		if got, err := parseWrk(bad); err == nil {
+		if got, err := parseWrk(bad, false); err == nil {
 			t.Errorf("%s: read as %+v", name, got)
 		}
 	}
