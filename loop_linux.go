@@ -482,14 +482,18 @@ func (l *loop) stop() {
 // end ends the loop.
 func (l *loop) end() {
 	l.stopped = true
-	if l.server.loopsLeft.Add(-1) == 0 {
-		close(l.server.monitor.quit)
+	l.resting.Store(true) // nobody looks for work here any more
+	s := l.server
+	if s.loopsLeft.Add(-1) > 0 {
+		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.parker.close()
-	sysClose(l.epfd)
-	close(l.ended)
+	// The last one closes all: the others may have been looking at the descriptors.
+	close(s.monitor.quit)
+	for _, each := range s.loops {
+		each.parker.close()
+		sysClose(each.epfd)
+		close(each.ended)
+	}
 }
 
 // parker lets a leader wait without holding a thread: by the runtime's poller. An epoll set that the runtime's poller
