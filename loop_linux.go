@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -27,10 +28,13 @@ const (
 	maxBatchTime = 200 * time.Microsecond
 	shortHandler = 2 * time.Microsecond
 
-	// maxTurn is how long a leader is busy before it lets the runtime's scheduler run what else there is. It looks at the
+	// maxTurn is how long leaders are busy before they let the runtime's scheduler run what else there is. One looks at the
 	// clock every turnRounds batches.
-	maxTurn    = time.Millisecond
-	turnRounds = 8
+	maxTurn    = 500 * time.Microsecond
+	turnRounds = 4
+	// breath is how long it sleeps for that. The time must not be over by when the scheduler looks for it first, or else
+	// that comes back at once and has asked nobody.
+	breath = 2 * time.Microsecond
 
 	// claimedEvent stands for the events of a connection that was claimed before it was put into the batch.
 	claimedEvent = 1 << 26
@@ -157,7 +161,6 @@ func (l *loop) lead(w *workerChan) {
 	if w.scratch == nil {
 		w.scratch = &scratch{worker: w}
 	}
-	l.busySince = 0
 	for w.loop == l && !l.stopped {
 		if !l.step(w) {
 			l.rest(w)
@@ -210,7 +213,9 @@ func (l *loop) breathe() {
 	case l.busySince == 0:
 		l.busySince = now
 	case now-l.busySince > int64(maxTurn):
-		time.Sleep(1)
+		time.Sleep(breath)
+		// Who sleeps comes back before those who were waiting, who yields comes back after them.
+		runtime.Gosched()
 		l.busySince = nanotime()
 	}
 }
