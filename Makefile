@@ -11,6 +11,7 @@ ARGS      ?=
 COUNT     ?= 1
 TIMEOUT   ?= 14m
 FUZZTIME  ?= 1m
+SOAKTIME  ?= 10m
 BENCH     ?= .
 BENCHTIME ?= 1s
 
@@ -24,7 +25,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test race fuzz bench bench-go lint tidy cover deps staticcheck
+.PHONY: help run test race fuzz soak bench bench-go lint tidy cover deps staticcheck
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -51,6 +52,10 @@ fuzz: ## run each fuzz target for FUZZTIME (default 1m)
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzzminimizetime 200x -fuzztime '$(FUZZTIME)' "$$package"; \
 		done; \
 	done
+
+soak: ## run mixed work against a server for SOAKTIME (default 10m), check every answer and look for leaks; flags in ARGS
+	@go build -o .bin/soak ./internal/soak
+	@exec .bin/soak -duration '$(SOAKTIME)' $(ARGS)
 
 bench: ## compare filo, fasthttp and net/http as real processes under wrk; options in ARGS
 	@cd bench && go run ./cmd/compare $(ARGS)

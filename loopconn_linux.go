@@ -202,6 +202,7 @@ func (lc *loopConn) Read(p []byte) (int, error) {
 	if taken := lc.taken(); taken != nil {
 		return taken.Read(p)
 	}
+	lc.drained = false // what the last event was for may be behind what is read here
 	for {
 		if word := lc.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !lc.noWaitRead {
 			return 0, lc.waitError("read", word&pollClosing != 0)

@@ -1,0 +1,271 @@
+package filo_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// lifeLooped skips a test of what only the loop driver does.
+func lifeLooped(t *testing.T) {
+	t.Helper()
+	if blockingDriver() {
+		t.Skip("the blocking driver is under test")
+	}
+}
+
+// A request that comes with the last bytes of a body, which the handler reads into its own buffer, is answered though no
+// event says so.
+func TestRequestBehindALargeBody(t *testing.T) {
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprint(len(body)))
+	}})
+	body := strings.Repeat("x", 30_000)
+	for _, cut := range []int{0, 1, 1000, 3900, 7000, 29_999} {
+		c := s.dial(t)
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n" + body[:cut])
+		lifeAwait(t, "the beginning to be read", func() bool { return s.Stats().ConnsActive == 1 })
+		c.send(body[cut:] + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.want(200, "30000", false)
+		c.want(200, "0", false)
+		c.Close()
+		lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+	}
+}
+
+// classOf returns what is known of a class.
+func classOf(s *filo.Server, name string) filo.ClassStats {
+	for _, class := range s.Stats().Classes {
+		if class.Name == name {
+			return class
+		}
+	}
+	return filo.ClassStats{}
+}
+
+// A class that isn't known is handed off, one that was quick runs where its request was read, one that is slow is handed off
+// again; and what was said outright holds from the beginning.
+func TestClasses(t *testing.T) {
+	lifeLooped(t)
+	var learned filo.Class
+	learned.Name = "learned"
+	answer := func(c *filo.Ctx) error { return c.Text(200, "fine") }
+	inline, blocking := filo.Inline(answer), filo.Blocking(answer)
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/inline":
+			return inline(c)
+		case "/blocking":
+			return blocking(c)
+		}
+		if err := c.Enter(&learned); err != nil {
+			return err
+		}
+		if c.Path() == "/slow" {
+			time.Sleep(time.Millisecond)
+		}
+		return answer(c)
+	}})
+	c := s.dial(t)
+	ask := func(path string, n int) (handoffs uint64) {
+		t.Helper()
+		before := s.Stats().Handoffs
+		for range n {
+			c.get(path)
+			c.want(200, "fine", false)
+		}
+		return s.Stats().Handoffs - before
+	}
+	ask("/", 1) // before it the server knows nothing of its handler
+	if kind := classOf(s.Server, "learned").Kind; kind == "unknown" {
+		t.Errorf("after a call it is %q", kind)
+	}
+	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
+	if n := ask("/blocking", 100); n == 0 {
+		t.Error("no handoff in 100 blocking calls")
+	}
+	if n := ask("/inline", 10); n != 0 {
+		t.Errorf("%d handoffs of 10 inline calls", n)
+	}
+	lifeAwait(t, "the class to be quick", func() bool { ask("/", 50); return classOf(s.Server, "learned").Kind == "quick" })
+	if n := ask("/", 1000); n > 500 {
+		t.Errorf("%d handoffs of 1000 quick calls", n)
+	}
+	lifeAwait(t, "the class to be slow", func() bool { ask("/slow", 20); return classOf(s.Server, "learned").Kind == "slow" })
+	if n := ask("/slow", 100); n == 0 {
+		t.Error("no handoff in 100 slow calls")
+	}
+}
+
+// A handler that never returns, though it was quick until then, costs nobody but its client anything.
+func TestHandlerThatNeverReturns(t *testing.T) {
+	lifeLooped(t)
+	release := make(chan struct{})
+	handler := filo.Inline(func(c *filo.Ctx) error {
+		if c.Path() == "/never" {
+			<-release
+		}
+		return c.Text(200, "fine")
+	})
+	s := lifeServe(t, &filo.Server{Loops: 2, Handler: handler})
+	t.Cleanup(func() { close(release) })
+	var others []*lifeClient
+	for range 8 {
+		c := s.dial(t)
+		c.get("/")
+		c.want(200, "fine", false)
+		others = append(others, c)
+	}
+	for i := range 4 {
+		s.dial(t).get("/never")
+		for _, c := range others {
+			c.get("/")
+			c.want(200, "fine", false)
+		}
+		lifeAwait(t, "the loops to be retaken", func() bool { return s.Stats().Retakes > uint64(i) })
+	}
+	if stats := s.Stats(); stats.WorkersLeading != 2 || stats.WorkersRunning != 4 {
+		t.Errorf("%d lead and %d run, want 2 and 4", stats.WorkersLeading, stats.WorkersRunning)
+	}
+}
+
+// With Concurrency reached a request gets a whole 503 at once, and a quick handler answers all the same.
+func TestConcurrencyOfRequests(t *testing.T) {
+	lifeLooped(t)
+	gate := newLifeGate()
+	health := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "healthy") })
+	work := filo.Blocking(gate.handle)
+	s := lifeServe(t, &filo.Server{Concurrency: 1, Loops: 2, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/health" {
+			return health(c)
+		}
+		return work(c)
+	}})
+	defer gate.open()
+	var idle []*lifeClient
+	for range 10 { // idle connections don't count
+		c := s.dial(t)
+		c.get("/")
+		c.want(200, "quick", false)
+		idle = append(idle, c)
+	}
+	holder := s.dial(t)
+	gate.hold(t, holder)
+	for _, c := range idle {
+		c.get("/health")
+		c.want(200, "healthy", false)
+		c.get("/")
+		response, body := c.answer()
+		if response.StatusCode != 503 || !strings.Contains(body, "too many requests") {
+			t.Errorf("got %d %q", response.StatusCode, body)
+		}
+	}
+	gate.open()
+	holder.want(200, "held", false)
+	c := s.dial(t)
+	c.get("/")
+	c.want(200, "quick", false)
+}
+
+// Slow clients hold no worker: with one place only, all of them wait at once, and others are served.
+func TestSlowClientsHoldNoWorker(t *testing.T) {
+	lifeLooped(t)
+	large := strings.Repeat("0123456789abcdef", 200<<10/16)
+	s := lifeServe(t, &filo.Server{Concurrency: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/large" {
+			return c.Text(200, large)
+		}
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Text(200, "got "+string(body))
+	}})
+	heads, bodies, readers := s.dial(t), s.dial(t), s.dial(t)
+	heads.send("GET / HTTP/1.1\r\nHo")
+	bodies.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab")
+	chunks := s.dial(t)
+	chunks.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
+	for range 20 {
+		readers.get("/large") // several megabytes, more than the system's buffers take
+	}
+	lifeAwait(t, "the clients to be waited for", func() bool {
+		stats := s.Stats()
+		return stats.ConnsActive == 4 && stats.WorkersRunning == 0
+	})
+	other := s.dial(t)
+	other.get("/")
+	other.want(200, "got ", false)
+	heads.send("st: a\r\n\r\n")
+	heads.want(200, "got ", false)
+	bodies.send("cde")
+	bodies.want(200, "got abcde", false)
+	chunks.send("3\r\ncde\r\n0\r\n\r\n")
+	chunks.want(200, "got abcde", false)
+	for range 20 {
+		readers.want(200, large, false)
+	}
+}
+
+// The end of a client's side that comes with its request is no reason not to answer, and the connection ends at once.
+func TestEndWithTheRequest(t *testing.T) {
+	s, _ := lifeGated(t, &filo.Server{IdleTimeout: time.Hour})
+	for range 50 {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(lifeBound))
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.(*net.TCPConn).CloseWrite()
+		if answer, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(answer), "quick") {
+			t.Fatalf("got %q, %v", answer, err)
+		}
+	}
+	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+}
+
+// A second instance is refused the address, though the loops share it.
+func TestAddressOfItsOwn(t *testing.T) {
+	lifeLooped(t)
+	s := &filo.Server{Handler: newLifeGate().handle, Loops: 3}
+	listener, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	lifeAwait(t, "the server", func() bool { return s.Stats().WorkersLeading == 3 })
+	if second, err := new(filo.Server).Listen(address); err == nil {
+		second.Close()
+		t.Error("a second instance listens on the address")
+	}
+	for range 30 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		client := newLifeClient(t, c)
+		client.get("/")
+		client.want(200, "quick", false)
+	}
+	s.Close()
+	if err := lifeRecv(t, served, "Serve to return"); err != filo.ErrServerClosed {
+		t.Errorf("Serve returned %v", err)
+	}
+	if _, err := net.Dial("tcp", address); err == nil {
+		t.Error("a loop still listens")
+	}
+}
