@@ -109,13 +109,6 @@ func sysAccept(fd int, address *sockaddr) (int, syscall.Errno) {
 	}
 }
 
-// sysName asks for one of a socket's addresses: SYS_GETSOCKNAME or SYS_GETPEERNAME.
-func sysName(trap uintptr, fd int, address *sockaddr) syscall.Errno {
-	size := uint32(len(address))
-	_, _, errno := syscall.RawSyscall(trap, uintptr(fd), uintptr(unsafe.Pointer(address)), uintptr(unsafe.Pointer(&size)))
-	return errno
-}
-
 func sysClose(fd int) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
 
 func sysShutdown(fd, how int) { syscall.RawSyscall(syscall.SYS_SHUTDOWN, uintptr(fd), uintptr(how), 0) }
