@@ -70,8 +70,17 @@ func (c *Ctx) watch() {
 		return
 	}
 	if r == nil || r.watching != nil || !c.Request.body.complete() || conn.hijacked ||
-		conn.in.len() >= readBufferSize || conn.worker.socket.attached() && conn.worker.socket.ended() {
+		conn.in.len() >= readBufferSize {
 		return
+	}
+	if socket := &conn.worker.socket; socket.attached() {
+		ended, gone := socket.ended()
+		if gone {
+			r.cancel(ErrClientGone)
+		}
+		if ended || gone {
+			return
+		}
 	}
 	// What the watch receives is the beginning of the next request. It reads no more than fits here, so a client that
 	// pipelines much isn't watched.

@@ -520,6 +520,33 @@ func TestContextEndsOverASocket(t *testing.T) {
 	}
 }
 
+// A client that was gone before the handler asked is gone: a reset shows only to who looks first.
+func TestContextAfterAReset(t *testing.T) {
+	running, left, causes := make(chan bool, 1), make(chan bool), make(chan error, 1)
+	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		running <- true
+		<-left
+		ctx := c.Context()
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		causes <- context.Cause(ctx)
+		return nil
+	}})
+	c := h.connect(t)
+	c.send(t, answerGet)
+	answerWait(t, running, "the handler")
+	client := c.answerConn.(*net.TCPConn)
+	client.SetLinger(0)
+	client.Close()
+	time.Sleep(5 * time.Millisecond)
+	left <- true
+	if cause := answerWait(t, causes, "the handler's end"); !errors.Is(cause, filo.ErrClientGone) {
+		t.Errorf("cause %v, want ErrClientGone", cause)
+	}
+}
+
 // The wake-up that ends a watch must not cost a TLS connection its state: requests follow one another, some cut in the
 // middle of a record, and each one's handler watches.
 func TestContextTLS(t *testing.T) {

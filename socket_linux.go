@@ -56,14 +56,19 @@ func (s *socket) detach() { s.raw = nil }
 // attached reports whether s can be used.
 func (s *socket) attached() bool { return s.raw != nil }
 
-// ended reports whether the client has sent all that it will send and all of it has been read. It doesn't wait.
-func (s *socket) ended() (ended bool) {
-	err := s.raw.Control(func(fd uintptr) {
-		var next [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		ended = n == 0 && err == nil
-	})
-	return ended && err == nil
+// ended reports whether the client has sent all that it will send and all of it has been read, and whether it is gone
+// altogether. It doesn't wait.
+func (s *socket) ended() (ended, gone bool) {
+	err := s.raw.Control(func(fd uintptr) { ended, gone = peekEnd(int(fd)) })
+	return ended, gone || err != nil
+}
+
+// peekEnd looks at what a socket would read next: the end of the client's side, or an error because the client is gone.
+// A reset shows only once: who looks next sees an end.
+func peekEnd(fd int) (ended, gone bool) {
+	var next [1]byte
+	n, _, err := syscall.Recvfrom(fd, next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return n == 0 && err == nil, err != nil && err != syscall.EAGAIN && err != syscall.EINTR
 }
 
 // Read is net.Conn's Read.

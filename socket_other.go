@@ -7,7 +7,7 @@ import "net"
 // socket would read and write plain sockets by system calls of its own, as it does on Linux. Elsewhere it is never attached.
 type socket struct{ net.Conn }
 
-func (s *socket) attach(net.Conn) {}
-func (s *socket) detach()         {}
-func (s *socket) attached() bool  { return false }
-func (s *socket) ended() bool     { return false }
+func (s *socket) attach(net.Conn)           {}
+func (s *socket) detach()                   {}
+func (s *socket) attached() bool            { return false }
+func (s *socket) ended() (ended, gone bool) { return false, false }
