@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+)
+
+// request is a request, and what its answer must be.
+type request struct {
+	number uint64
+	method string
+	target string
+	http10 bool
+	fields string // each with its line's end
+	body   []byte // in the form that it is sent in
+
+	status int
+	want   []byte
+	// anyBody accepts any body: that of an error is the server's own text.
+	anyBody bool
+	// last says that the connection is to be closed behind the answer.
+	last bool
+}
+
+func (c *client) newRequest(method, path, query string) *request {
+	number := c.run.number.Add(1)
+	return &request{number: number, method: method, target: fmt.Sprintf("%s?number=%d%s", path, number, query), status: 200}
+}
+
+func (q *request) String() string {
+	return fmt.Sprintf("request %d, %s %s (%q, body of %d bytes)", q.number, q.method, q.target, q.fields, len(q.body))
+}
+
+func (q *request) appendHead(b []byte) []byte {
+	version := 1
+	if q.http10 {
+		version = 0
+	}
+	return fmt.Appendf(b, "%s %s HTTP/1.%d\r\nHost: soak.test\r\n%s\r\n", q.method, q.target, version, q.fields)
+}
+
+// encode returns the bytes of requests that are sent together.
+func encode(requests ...*request) []byte {
+	var b []byte
+	for _, q := range requests {
+		b = append(q.appendHead(b), q.body...)
+	}
+	return b
+}
+
+// closing asks the server to close the connection behind the answer, in one of two ways.
+func (q *request) closing(http10 bool) *request {
+	q.last, q.http10 = true, http10
+	if !http10 {
+		q.fields += "Connection: close\r\n"
+	}
+	return q
+}
+
+// call is a request for a text.
+func (c *client) call(path string) *request {
+	q := c.newRequest("GET", path, "")
+	q.want = []byte(text(path, q.number))
+	return q
+}
+
+// look is a HEAD.
+func (c *client) look() *request {
+	q := c.call("/hello")
+	q.method = "HEAD"
+	return q
+}
+
+func (c *client) fails(path string, status int) *request {
+	q := c.newRequest("GET", path, "")
+	q.status, q.anyBody = status, true
+	return q
+}
+
+func (c *client) content(size int) *request {
+	q := c.newRequest("GET", "/content", fmt.Sprintf("&size=%d", size))
+	q.want = c.run.pattern.cut(q.number, size)
+	return q
+}
+
+func (c *client) stream(size int) *request {
+	query := fmt.Sprintf("&size=%d&piece=%d", size, 1+c.random.IntN(max(size/4, 1)))
+	if c.random.IntN(3) == 0 {
+		query += "&length"
+	}
+	q := c.newRequest("GET", "/stream", query)
+	q.want = c.run.pattern.cut(q.number, size)
+	return q
+}
+
+// upload is a request with a body, of a known length or in chunks.
+func (c *client) upload(size int) *request {
+	query := ""
+	if c.random.IntN(2) == 0 {
+		query = "&whole"
+	}
+	q := c.newRequest("POST", "/upload", query)
+	content := c.run.pattern.cut(q.number, size)
+	if c.random.IntN(2) == 0 {
+		q.fields, q.body = "Transfer-Encoding: chunked\r\n", c.chunks(content)
+	} else {
+		q.fields, q.body = fmt.Sprintf("Content-Length: %d\r\n", size), content
+	}
+	q.want = []byte(receipt(q.number, size, sha256.Sum256(content)))
+	return q
+}
+
+// chunks cuts a body into chunks at random places.
+func (c *client) chunks(content []byte) []byte {
+	var b bytes.Buffer
+	for most := 1 + len(content)/2; len(content) > 0; {
+		chunk := content[:min(1+c.random.IntN(most), len(content))]
+		content = content[len(chunk):]
+		fmt.Fprintf(&b, "%x\r\n%s\r\n", len(chunk), chunk)
+	}
+	b.WriteString("0\r\n\r\n")
+	return b.Bytes()
+}
+
+// any returns a small request of any kind whose connection lives on.
+func (c *client) any() *request {
+	switch c.random.IntN(12) {
+	case 0:
+		return c.look()
+	case 1:
+		return c.fails("/missing", 404)
+	case 2:
+		return c.fails("/panic", 500)
+	case 3:
+		return c.call("/sleep")
+	case 4:
+		return c.call("/processor")
+	case 5:
+		return c.call("/mostly")
+	case 6:
+		return c.content(c.random.IntN(40 << 10))
+	case 7:
+		return c.stream(c.random.IntN(40 << 10))
+	case 8, 9:
+		return c.upload(c.random.IntN(20 << 10))
+	}
+	return c.call("/hello")
+}
+
+// some returns up to most small requests.
+func (c *client) some(most int) []*request {
+	requests := make([]*request, 1+c.random.IntN(most))
+	for i := range requests {
+		requests[i] = c.any()
+	}
+	return requests
+}

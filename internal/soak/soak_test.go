@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// little is a run that is over in a moment.
+func little(t *testing.T) config {
+	c := defaults()
+	c.duration, c.span = 600*time.Millisecond, 200*time.Millisecond
+	c.clients, c.pause = 1, 20*time.Millisecond
+	c.seed = 1
+	c.output = &bytes.Buffer{}
+	t.Cleanup(func() { t.Logf("%s", c.output) })
+	return c
+}
+
+// allBut returns the other kinds.
+func allBut(names ...string) string {
+	var others []string
+	for _, kind := range kinds {
+		if !slices.Contains(names, kind.name) {
+			others = append(others, kind.name)
+		}
+	}
+	return strings.Join(others, ",")
+}
+
+// quick are the kinds that a wrong server is tried with: without those that a shutdown has to wait for.
+const quick = "keep-alive,pipelined,one-shot,uploads,streams,garbage"
+
+// TestSoak holds the server to a little of everything, on both drivers.
+func TestSoak(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		t.Run(fmt.Sprintf("blocking=%t", blocking), func(t *testing.T) {
+			c := little(t)
+			// The silent wait for a time-out of the server's, which is too long for a test.
+			c.blocking, c.only = blocking, allBut("silence")
+			if err := soak(context.Background(), c); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(fmt.Sprint(c.output), "passed") {
+				t.Error("the run doesn't say that it has passed")
+			}
+		})
+	}
+}
+
+// TestSoakFails shows that a run finds what a server does wrong.
+func TestSoakFails(t *testing.T) {
+	released := make(chan struct{})
+	defer close(released)
+	var kept [][]byte
+	for name, test := range map[string]struct {
+		wrong func(c *filo.Ctx, call uint64) // what is wrong behind the handler, at a call
+		want  string
+	}{
+		"another request's number": {
+			func(c *filo.Ctx, _ uint64) { c.Response.Header.Set("Number", "0") }, `the answer is that to number "0"`,
+		},
+		"another status": {
+			func(c *filo.Ctx, _ uint64) { c.Response.SetStatus(202) }, "status 202 instead of",
+		},
+		"another body": {
+			func(c *filo.Ctx, _ uint64) { c.Response.SetBodyString("another") }, "instead of",
+		},
+		"a connection that closes": {
+			func(c *filo.Ctx, _ uint64) { c.Response.SetClose() }, "closes the connection for no reason",
+		},
+		"a goroutine that stays": {
+			func(_ *filo.Ctx, call uint64) {
+				if call == 1 {
+					go func() { <-released }()
+				}
+			}, "leak: there are",
+		},
+		"memory that stays": {
+			func(_ *filo.Ctx, call uint64) {
+				if call == 1 {
+					kept = append(kept, make([]byte, keptBuffers+2*memorySlack))
+				}
+			}, "MB are allowed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := little(t)
+			c.only, c.settling = quick, 100*time.Millisecond
+			var calls atomic.Uint64
+			c.wrap = func(next filo.Handler) filo.Handler {
+				return func(ctx *filo.Ctx) error {
+					err := next(ctx)
+					if path := ctx.Path(); path == "/hello" && err == nil {
+						test.wrong(ctx, calls.Add(1))
+					}
+					return err
+				}
+			}
+			err := soak(context.Background(), c)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %.300v, want one with %q", err, test.want)
+			}
+			kept = nil
+		})
+	}
+}
+
+// TestLeakedDescriptor: a check finds a descriptor that stays open, and says which one.
+func TestLeakedDescriptor(t *testing.T) {
+	leaks, err := newLeakCheck(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leaks.check(); err != nil {
+		t.Fatalf("nothing was opened, but: %v", err)
+	}
+	leaks.start.descriptors = leaks.start.descriptors[1:]
+	if _, err := leaks.check(); err == nil || !strings.Contains(err.Error(), "/") {
+		t.Errorf("error %v, want one that lists the descriptors", err)
+	}
+}
+
+// TestHang: a client that gets no answer says so, and doesn't wait for ever.
+func TestHang(t *testing.T) {
+	c := little(t)
+	c.only, c.patience = "keep-alive", 100*time.Millisecond
+	released := make(chan struct{})
+	c.wrap = func(next filo.Handler) filo.Handler {
+		return func(*filo.Ctx) error {
+			<-released
+			return nil
+		}
+	}
+	time.AfterFunc(time.Second, func() { close(released) })
+	err := soak(context.Background(), c)
+	if err == nil || !strings.Contains(err.Error(), "no answer after 100ms") || !strings.Contains(err.Error(), "goroutine ") {
+		t.Errorf("error %.300v, want one of a hang, with stacks", err)
+	}
+}
