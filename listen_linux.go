@@ -276,7 +276,8 @@ func (ll *loopListener) recovered() {
 func (s *Server) startLoops() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	// Who shuts down stops the loops that there are by then.
+	if s.stopped || s.draining.Load() {
 		return ErrServerClosed
 	}
 	if s.loops != nil {

@@ -265,6 +265,10 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 // worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
+	if w.worker.place == placeClosing && !s.pool.occupy(w.worker) {
+		lc.refuseOverload()
+		return
+	}
 	if !s.entered.Load() {
 		inline, err := lc.enter(&s.class)
 		if err != nil {
@@ -279,6 +283,10 @@ func (lc *loopConn) answerTurn() {
 		return
 	}
 	lc.handle()
+	if w.worker.place == placeServing {
+		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free.
+		s.pool.vacate(w.worker)
+	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
 		lc.flushAnswers()
 	}
@@ -580,8 +588,8 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 
 // leaveParked leaves the loop to another worker. If there is none, the connection gets another turn after a while.
 func (lc *loopConn) leaveParked(w *scratch) error {
-	worker := w.worker
-	if worker.loop == nil || worker.loop.handOff(worker) {
+	worker, pool := w.worker, &lc.server.pool
+	if worker.loop != nil && worker.loop.handOff(worker) || worker.loop == nil && (worker.place == placeServing || pool.occupy(worker)) {
 		return nil
 	}
 	lc.parked.received = bytes.Clone(lc.parked.received)
@@ -667,12 +675,10 @@ func (q *handshakeQueue) done() {
 
 // watch cancels the context when the client leaves. One that has ended its side by now may wait for the answer.
 func (lc *loopConn) watch(r *requestContext) {
-	var next [1]byte
-	n, _, err := syscall.Recvfrom(int(lc.fd), next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	r.halfClosed = n == 0 && err == nil
-	r.watchedSince = nanotime()
+	ended, gone := peekEnd(int(lc.fd))
+	r.halfClosed, r.watchedSince = ended, nanotime()
 	lc.watcher.Store(r)
-	if lc.poll.Load()&pollGone != 0 {
+	if gone || lc.poll.Load()&pollGone != 0 {
 		lc.clientLeft(true)
 	}
 }

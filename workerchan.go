@@ -54,7 +54,7 @@ const (
 	placeServing
 	// placeLeading leads a loop, which doesn't count.
 	placeLeading
-	// placeClosing has given that up, and only has its connection to close.
+	// placeClosing has given that up, and only has its connection to close, or the answer to write.
 	placeClosing
 )
 

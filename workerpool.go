@@ -393,6 +393,27 @@ func (wp *workerPool) vacate(w *workerChan) {
 	}
 }
 
+// occupy takes a place for a worker that has given up its own. It reports false if there is none.
+func (wp *workerPool) occupy(w *workerChan) bool {
+	wp.mu.Lock()
+	var spare *workerChan
+	if wp.workersCount >= wp.MaxWorkersCount {
+		if spare = wp.popLocked(); spare == nil {
+			wp.mu.Unlock()
+			return false
+		}
+		wp.retireLocked(1)
+	}
+	wp.closing--
+	wp.workersCount++
+	w.place = placeServing
+	wp.mu.Unlock()
+	if spare != nil {
+		spare.ch <- nil
+	}
+	return true
+}
+
 // release puts a worker that has finished on the stack. It reports false if the worker is to end: the pool was stopped,
 // or others have taken all places while the worker was closing.
 func (wp *workerPool) release(w *workerChan) bool {
