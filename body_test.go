@@ -534,6 +534,7 @@ func TestBodyInPlace(t *testing.T) {
 		size    int
 		inPlace bool
 	}{{100, true}, {1000, true}, {room - 1, true}, {room, true}, {room + 1, false}, {readBufferSize, false}} {
+		wireForgetBuffers()
 		s := wireServer(t, func(c *Ctx) error {
 			body, err := c.Body()
 			if err != nil || len(body) != test.size || cap(body) != len(body) && test.inPlace {
@@ -590,12 +591,14 @@ func TestBodyAnnounced(t *testing.T) {
 	}
 }
 
-// wireForgetBuffers empties the free list of large buffers, so that sizes don't depend on what other tests left there.
+// wireForgetBuffers empties the free lists of buffers, so that sizes don't depend on what other tests left there.
 func wireForgetBuffers() {
 	largeBuffers.mu.Lock()
 	defer largeBuffers.mu.Unlock()
 	clear(largeBuffers.classes[:])
 	largeBuffers.size = 0
+	for scratches.Get().(*scratch).in.buf != nil { // until a new one comes
+	}
 }
 
 // "The announced length is only believed once an eighth of it is there": until then memory doubles, and then the rest is

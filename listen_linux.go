@@ -106,17 +106,17 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 	for _, fd := range fds {
 		ll.entries = append(ll.entries, &listenerEntry{fd: fd})
 	}
-	if !s.track(ll) {
-		ll.closeUnused()
-		return ErrServerClosed
-	}
-	defer s.untrack(ll)
 	for i, l := range s.loops {
 		l.mu.Lock()
 		ll.entries[i].slot = firstListener + uint32(len(l.listeners))
 		l.listeners = append(l.listeners, ll)
 		l.mu.Unlock()
 	}
+	if !s.track(ll) {
+		ll.Close()
+		return ErrServerClosed
+	}
+	defer s.untrack(ll)
 	if user != nil {
 		go ll.watchUser()
 	}
@@ -133,16 +133,6 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: net.ErrClosed}
 	}
 	return ll.err
-}
-
-// closeUnused closes the sockets of a listener that isn't served.
-func (ll *loopListener) closeUnused() {
-	for _, e := range ll.entries {
-		sysClose(e.fd)
-	}
-	if ll.user != nil {
-		ll.user.Close()
-	}
 }
 
 // listen makes a loop watch its socket, until it is closed. Of the loops that share a socket one is woken at a time.

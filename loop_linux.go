@@ -263,7 +263,6 @@ func (l *loop) takeInbox() {
 	l.taken, l.inbox = l.inbox, l.taken[:0]
 	closing := l.closing
 	l.closing = nil
-	over := l.stopping && len(closing) == 0 && len(l.free) == len(l.slots) && len(l.taken) == 0
 	l.mu.Unlock()
 	for _, c := range closing {
 		l.acceptAll(c)
@@ -271,11 +270,16 @@ func (l *loop) takeInbox() {
 	l.queue = append(l.queue, l.taken...)
 	clear(l.taken)
 	l.requeue()
-	over = over && l.filled == 0
-	l.publish()
-	if over {
+	if l.publish(); l.isOver() {
 		l.end()
 	}
+}
+
+// isOver reports whether the loop is to end. The last of its connections to go, and who stops it, make the leader ask.
+func (l *loop) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox) == 0
 }
 
 // requeue puts the connections that were claimed into the batch, behind what is there.

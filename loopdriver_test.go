@@ -195,8 +195,8 @@ func TestSlowClientsHoldNoWorker(t *testing.T) {
 	bodies.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab")
 	chunks := s.dial(t)
 	chunks.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
-	for range 20 {
-		readers.get("/large") // several megabytes, more than the system's buffers take
+	for range 100 {
+		readers.get("/large") // twenty megabytes, more than the system's buffers take
 	}
 	lifeAwait(t, "the clients to be waited for", func() bool {
 		stats := s.Stats()
@@ -211,7 +211,7 @@ func TestSlowClientsHoldNoWorker(t *testing.T) {
 	bodies.want(200, "got abcde", false)
 	chunks.send("3\r\ncde\r\n0\r\n\r\n")
 	chunks.want(200, "got abcde", false)
-	for range 20 {
+	for range 100 {
 		readers.want(200, large, false)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -283,9 +284,10 @@ func (lc *loopConn) answerTurn() {
 		return
 	}
 	lc.handle()
-	if w.worker.place == placeServing {
-		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free.
-		s.pool.vacate(w.worker)
+	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
+		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free. What
+		// the worker still has to do for this request doesn't wait.
+		s.pool.vacate(w.worker, math.MaxInt)
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
 		lc.flushAnswers()
@@ -310,7 +312,13 @@ func (lc *loopConn) enter(class *Class) (inline bool, err error) {
 		}
 		return false, nil
 	}
-	return false, lc.leave(class)
+	if err := lc.leave(class); err != nil {
+		return false, err
+	}
+	if !lc.server.pool.occupy(w.worker) {
+		return false, errBusy // the loop was taken away before, though there was no place
+	}
+	return false, nil
 }
 
 // leave gives the loop that the connection's worker leads, if it leads one, to another worker.

@@ -38,6 +38,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.cancelBase(ErrServerClosed)
 	s.stopLoops()
 	s.awaitLoops()
+	select {
+	case <-s.pool.done(): // those that were leaders when drain looked
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	s.stopClocks()
 	return nil
 }

@@ -39,7 +39,7 @@ type workerPool struct {
 	mu           sync.Mutex
 	ready        []*workerChan // the coldest first, in the order of lastUse; guarded by mu
 	workersCount int           // ready or serving, at most MaxWorkersCount; guarded by mu
-	closing      int           // workers of placeClosing, at most MaxWorkersCount; guarded by mu
+	closing      int           // workers of placeClosing; guarded by mu
 	leading      int           // workers of placeLeading; guarded by mu
 	goroutines   int           // the cleaner and every worker but leaders, until it has ended; guarded by mu
 	spawned      uint64        // guarded by mu
@@ -47,7 +47,7 @@ type workerPool struct {
 	started      bool          // guarded by mu
 	stopped      bool          // guarded by mu
 	resting      bool          // the cleaner waits for wake; guarded by mu
-	ended        chan struct{} // see done; nil until somebody asks; guarded by mu
+	ended        chan struct{} // see done; nil while nobody has asked; guarded by mu
 
 	wake chan struct{} // ends the cleaner's rest; cap 1, and sent to once for each
 	quit chan struct{} // closed by Stop
@@ -98,22 +98,24 @@ func (wp *workerPool) Stop() {
 	}
 }
 
-// done returns a channel that is closed when, after Stop, the pool's last goroutine ends.
+// done returns a channel that is closed when, after Stop, no goroutine of the pool's is left but leaders. Those may leave
+// what they lead to others later: who has made that impossible asks again.
 func (wp *workerPool) done() <-chan struct{} {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	if wp.ended == nil {
 		wp.ended = make(chan struct{})
-		wp.signalEndLocked()
 	}
-	return wp.ended
+	ended := wp.ended
+	wp.signalEndLocked()
+	return ended
 }
 
-// signalEndLocked closes ended if the time has come. The conditions become true once, and each change that may make
-// them true is followed by one call, so ended is closed once.
+// signalEndLocked closes ended if the time has come.
 func (wp *workerPool) signalEndLocked() {
 	if wp.stopped && wp.goroutines == 0 && wp.ended != nil {
 		close(wp.ended)
+		wp.ended = nil
 	}
 }
 
@@ -342,7 +344,8 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 // stays off the stack until it has closed.
 func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
 	if closeConn && !closesAtOnce(c) {
-		wp.vacate(w)
+		// Clients that delay their close must not be able to pile up workers.
+		wp.vacate(w, wp.MaxWorkersCount)
 		wp.close(c, w.linger)
 		closeConn = false
 	}
@@ -381,32 +384,38 @@ func (wp *workerPool) logPanic(message string, value any) {
 	wp.Logger.Error(message, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 }
 
-// vacate gives up a serving worker's place. When as many workers as may serve are closing already, w closes in its place:
-// clients that delay their close must not be able to pile up workers.
-func (wp *workerPool) vacate(w *workerChan) {
+// vacate gives up a serving worker's place, unless so many workers have done so already.
+func (wp *workerPool) vacate(w *workerChan, most int) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	if wp.closing < wp.MaxWorkersCount {
+	if wp.closing < most {
 		wp.workersCount--
 		wp.closing++
 		w.place = placeClosing
 	}
 }
 
-// occupy takes a place for a worker that has given up its own. It reports false if there is none.
+// occupy makes sure that a worker has a place, which it may have given up, or have got beyond MaxWorkersCount by a retake.
+// It reports false if there is none.
 func (wp *workerPool) occupy(w *workerChan) bool {
 	wp.mu.Lock()
 	var spare *workerChan
-	if wp.workersCount >= wp.MaxWorkersCount {
+	taken := wp.workersCount
+	if w.place == placeServing {
+		taken--
+	}
+	if taken >= wp.MaxWorkersCount {
 		if spare = wp.popLocked(); spare == nil {
 			wp.mu.Unlock()
 			return false
 		}
 		wp.retireLocked(1)
 	}
-	wp.closing--
-	wp.workersCount++
-	w.place = placeServing
+	if w.place == placeClosing {
+		wp.closing--
+		wp.workersCount++
+		w.place = placeServing
+	}
 	wp.mu.Unlock()
 	if spare != nil {
 		spare.ch <- nil
