@@ -64,10 +64,11 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: staticcheck ## gofmt, go vet and staticcheck on every module
+lint: staticcheck ## gofmt, go vet and staticcheck on every module, go vet for other systems
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
+	@for system in darwin freebsd windows; do echo "== for $$system"; GOOS=$$system go vet ./... || exit 1; done
 
 # The version is pinned by lint/go.mod.
 staticcheck:
