@@ -38,6 +38,8 @@ type loopListener struct {
 
 // listenerEntry is a listening socket in a loop.
 type listenerEntry struct {
+	*loopListener
+	loop  *loop        // immutable
 	slot  uint32       // immutable
 	burst atomic.Int32 // how many connections to accept in the next turn
 
@@ -53,35 +55,34 @@ func (ll *loopListener) Addr() net.Addr { return ll.address }
 
 // Close is net.Listener's: no connection is accepted any more.
 func (ll *loopListener) Close() error {
-	for i := range ll.server.loops {
-		ll.closeEntry(i)
-	}
+	ll.closeEntries()
 	if ll.user == nil {
 		return nil
 	}
 	return ll.user.Close()
 }
 
+func (ll *loopListener) closeEntries() {
+	for _, e := range ll.entries {
+		e.close()
+	}
+}
+
 // SetDeadline makes the loops accept what there is, and then no more. It is what a shutdown does first to a listener.
 func (ll *loopListener) SetDeadline(time.Time) error {
-	for i, l := range ll.server.loops {
+	for _, e := range ll.entries {
+		l := e.loop
 		l.mu.Lock()
-		l.closing = append(l.closing, closingListener{ll, i})
+		l.closing = append(l.closing, e)
 		l.mu.Unlock()
 		l.ring()
 	}
 	return nil
 }
 
-// closingListener is a listener that a leader is to accept from a last time.
-type closingListener struct {
-	listener *loopListener
-	index    int
-}
-
-// closeEntry closes a loop's socket.
-func (ll *loopListener) closeEntry(index int) {
-	e, l := ll.entries[index], ll.server.loops[index]
+// close closes a loop's socket.
+func (e *listenerEntry) close() {
+	l := e.loop
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.fd < 0 {
@@ -94,8 +95,8 @@ func (ll *loopListener) closeEntry(index int) {
 	l.mu.Lock()
 	l.listeners[e.slot-firstListener] = nil
 	l.mu.Unlock()
-	if ll.open.Add(-1) == 0 {
-		close(ll.done)
+	if e.open.Add(-1) == 0 {
+		close(e.done)
 	}
 }
 
@@ -103,14 +104,12 @@ func (ll *loopListener) closeEntry(index int) {
 func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
 	ll := &loopListener{server: s, tls: config, user: user, address: address, done: make(chan struct{})}
 	ll.open.Store(int32(len(fds)))
-	for _, fd := range fds {
-		ll.entries = append(ll.entries, &listenerEntry{fd: fd})
-	}
 	for i, l := range s.loops {
 		l.mu.Lock()
-		ll.entries[i].slot = firstListener + uint32(len(l.listeners))
-		l.listeners = append(l.listeners, ll)
+		e := &listenerEntry{loopListener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fds[i]}
+		l.listeners = append(l.listeners, e)
 		l.mu.Unlock()
+		ll.entries = append(ll.entries, e)
 	}
 	if !s.track(ll) {
 		ll.Close()
@@ -120,8 +119,8 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 	if user != nil {
 		go ll.watchUser()
 	}
-	for i := range s.loops {
-		ll.listen(i)
+	for _, e := range ll.entries {
+		e.listen()
 	}
 	<-ll.done
 	if s.draining.Load() {
@@ -136,12 +135,11 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 }
 
 // listen makes a loop watch its socket, until it is closed. Of the loops that share a socket one is woken at a time.
-func (ll *loopListener) listen(index int) {
-	e := ll.entries[index]
+func (e *listenerEntry) listen() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.fd >= 0 {
-		epollControl(ll.server.loops[index].epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN|epollExclusive, e.slot, 0)
+		epollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN|epollExclusive, e.slot, 0)
 	}
 }
 
@@ -163,17 +161,14 @@ func (ll *loopListener) watchUser() {
 			return
 		}
 	}
-	for i := range ll.server.loops {
-		ll.closeEntry(i)
-	}
+	ll.closeEntries()
 }
 
 // accept accepts connections and lets each wait for its first request. It runs in a turn of the leader's.
-func (l *loop) accept(ll *loopListener) {
-	e := ll.entries[l.index]
+func (l *loop) accept(e *listenerEntry) {
 	burst := e.burst.Load()
 	for range max(burst, 1) {
-		if !l.acceptOne(ll) {
+		if !l.acceptOne(e) {
 			e.burst.Store(1)
 			return
 		}
@@ -183,16 +178,16 @@ func (l *loop) accept(ll *loopListener) {
 }
 
 // acceptAll accepts all that there are, and closes the socket.
-func (l *loop) acceptAll(c closingListener) {
-	for l.acceptOne(c.listener) {
+func (l *loop) acceptAll(e *listenerEntry) {
+	for l.acceptOne(e) {
 	}
-	c.listener.closeEntry(c.index)
+	e.close()
 }
 
 // acceptOne accepts a connection. It reports false if there was none.
-func (l *loop) acceptOne(ll *loopListener) bool {
+func (l *loop) acceptOne(e *listenerEntry) bool {
 	s := l.server
-	lc, e := new(loopConn), ll.entries[l.index]
+	lc := new(loopConn)
 	e.mu.Lock()
 	fd, errno := -1, syscall.EAGAIN
 	if e.fd >= 0 {
@@ -201,18 +196,18 @@ func (l *loop) acceptOne(ll *loopListener) bool {
 	e.mu.Unlock()
 	if errno != 0 {
 		if errno != syscall.EAGAIN {
-			ll.failed(l, os.NewSyscallError("accept4", errno))
+			e.failed(os.NewSyscallError("accept4", errno))
 		}
 		return false
 	}
-	if ll.failing.Load() {
-		ll.recovered()
+	if e.failing.Load() {
+		e.recovered()
 	}
 	lc.fd, lc.server, lc.looped = int32(fd), s, lc
 	lc.poll.Store(pollBusy)
 	lc.netConn = lc
-	if ll.tls != nil {
-		lc.netConn = tls.Server(lc, ll.tls)
+	if e.tls != nil {
+		lc.netConn = tls.Server(lc, e.tls)
 	}
 	lc.answered = &l.answered
 	if err := l.add(lc); err != nil {
@@ -225,31 +220,28 @@ func (l *loop) acceptOne(ll *loopListener) bool {
 
 // failed takes note that accepting has failed. Running out of descriptors or memory passes: the loop asks again after a
 // while, longer each time.
-func (ll *loopListener) failed(l *loop, err error) {
-	s := l.server
+func (e *listenerEntry) failed(err error) {
+	ll := e.loopListener
 	if !temporary(err) {
 		ll.mu.Lock()
 		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: err}
 		ll.mu.Unlock()
-		for i := range s.loops {
-			ll.closeEntry(i)
-		}
+		ll.closeEntries()
 		return
 	}
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
 	if time.Since(ll.logged) > acceptLogInterval {
 		ll.logged = time.Now()
-		s.logger().Error("accepting connections fails; trying again", "error", err)
+		ll.server.logger().Error("accepting connections fails; trying again", "error", err)
 	}
 	ll.failing.Store(true)
-	e := ll.entries[l.index]
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.fd >= 0 {
-		epollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+		epollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
 		ll.delay = min(max(2*ll.delay, minAcceptDelay), maxAcceptDelay)
-		time.AfterFunc(ll.delay, func() { ll.listen(l.index) })
+		time.AfterFunc(ll.delay, e.listen)
 	}
 }
 

@@ -80,14 +80,14 @@ type loop struct {
 	ended     chan struct{} // closed then
 
 	mu         sync.Mutex
-	slots      []*loopConn     // by slot; nil is free; guarded by mu
-	free       []uint32        // slots; guarded by mu
-	generation uint32          // of the last connection; guarded by mu
-	listeners  []*loopListener // by slot - firstListener; guarded by mu
-	closing    []closingListener
-	inbox      []*loopConn // claimed, to be served by the leader; guarded by mu
-	pending    atomic.Bool // inbox isn't empty, or there is other news
-	stopping   bool        // the loop ends when it has no connection; guarded by mu
+	slots      []*loopConn      // by slot; nil is free; guarded by mu
+	free       []uint32         // slots; guarded by mu
+	generation uint32           // of the last connection; guarded by mu
+	listeners  []*listenerEntry // by slot - firstListener; guarded by mu
+	closing    []*listenerEntry // to be accepted from a last time; guarded by mu
+	inbox      []*loopConn      // claimed, to be served by the leader; guarded by mu
+	pending    atomic.Bool      // inbox isn't empty, or there is other news
+	stopping   bool             // the loop ends when it has no connection; guarded by mu
 
 	handoffs, retakes, steals, parks atomic.Uint64
 	answered                         answerCounts
@@ -96,14 +96,14 @@ type loop struct {
 // loopEvent is an event and what it is for.
 type loopEvent struct {
 	conn     *loopConn
-	listener *loopListener
+	listener *listenerEntry
 	events   uint32
 }
 
 // batchEntry is a loopEvent in a batch. Who reads it may find later that it was somebody else's, so it is atomic.
 type batchEntry struct {
 	conn     atomic.Pointer[loopConn]
-	listener atomic.Pointer[loopListener]
+	listener atomic.Pointer[listenerEntry]
 	events   atomic.Uint32
 }
 
@@ -264,8 +264,8 @@ func (l *loop) takeInbox() {
 	closing := l.closing
 	l.closing = nil
 	l.mu.Unlock()
-	for _, c := range closing {
-		l.acceptAll(c)
+	for _, e := range closing {
+		l.acceptAll(e)
 	}
 	l.queue = append(l.queue, l.taken...)
 	clear(l.taken)
@@ -322,7 +322,7 @@ func (l *loop) steal(w *workerChan) bool {
 }
 
 // turn serves a connection, or accepts from a listener. During it the monitor may take the loop away.
-func (l *loop) turn(w *workerChan, lc *loopConn, listener *loopListener) {
+func (l *loop) turn(w *workerChan, lc *loopConn, listener *listenerEntry) {
 	word := l.word.Load() + 1
 	l.word.Store(word)
 	w.word = word
