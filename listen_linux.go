@@ -209,8 +209,9 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 	if e.tls != nil {
 		lc.netConn = tls.Server(lc, e.tls)
 	}
-	lc.answered = &l.answered
-	if err := l.add(lc); err != nil {
+	// A guest's connections are its own: it takes them with it.
+	lc.answered = &e.loop.answered
+	if err := e.loop.add(lc); err != nil {
 		s.logger().Error("an accepted connection is lost", "error", err)
 		return true
 	}
@@ -288,6 +289,7 @@ func (s *Server) startLoops() error {
 
 // stopLoops makes the loops end when they have no connections left.
 func (s *Server) stopLoops() {
+	s.hosting.close()
 	for _, l := range s.runningLoops() {
 		l.stop()
 	}
@@ -316,6 +318,9 @@ func (s *Server) loopStats(st *Stats) {
 		st.Handoffs += l.handoffs.Load()
 		st.Retakes += l.retakes.Load()
 		st.Steals += l.steals.Load()
+		if l.host.Load() != nil {
+			st.LoopsHosted++
+		}
 		l.answered.addTo(&st.Requests)
 	}
 }

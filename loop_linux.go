@@ -39,7 +39,9 @@ const (
 	// claimedEvent stands for the events of a connection that was claimed before it was put into the batch.
 	claimedEvent = 1 << 26
 
-	// Slots of an epoll set's entries that aren't connections: the listeners from firstListener on, and the bell.
+	// Slots of an epoll set's entries that aren't connections: the guests from firstGuest on, the listeners from
+	// firstListener on, and the bell.
+	firstGuest    = 1 << 29
 	firstListener = 1 << 30
 	bellSlot      = 1<<31 - 1
 )
@@ -67,17 +69,27 @@ type loop struct {
 
 	// batch is what is to be served, from the cursor on: its low half says the next one and how many there are, its high one
 	// counts batches. Leaders who have nothing to do take from it too.
-	batch  [maxEvents]batchEntry
+	batch  [2 * maxEvents]batchEntry
 	cursor atomic.Uint64
 
 	events    [maxEvents]syscall.EpollEvent
 	filled    int         // of batch, before the cursor says so
 	queue     []*loopConn // connections that were claimed and are to be served
 	rounds    int
-	busySince int64         // in nanotime; 0 when it is to be set anew
-	taken     []*loopConn   // from the inbox
+	busySince int64       // in nanotime; 0 when it is to be set anew
+	taken     []*loopConn // from the inbox
+	share     share
+	load      load
+	guests    []*loop
+	ready     []*loop       // guests that have events
 	stopped   bool          // the loop is over
 	ended     chan struct{} // closed then
+
+	// host is the loop whose guest this is; nil is none. Changed under hosting.mu and mu.
+	host       atomic.Pointer[loop]
+	released   chan struct{} // ends that for the leader; cap 1
+	guestSince time.Time     // when it last became a guest; the leader's, and then the host's
+	guestTime  time.Duration // for how long it is one at least; likewise
 
 	mu         sync.Mutex
 	slots      []*loopConn      // by slot; nil is free; guarded by mu
@@ -86,6 +98,7 @@ type loop struct {
 	listeners  []*listenerEntry // by slot - firstListener; guarded by mu
 	closing    []*listenerEntry // to be accepted from a last time; guarded by mu
 	inbox      []*loopConn      // claimed, to be served by the leader; guarded by mu
+	arrivals   []*loop          // guests that the leader hasn't received yet; guarded by mu
 	pending    atomic.Bool      // inbox isn't empty, or there is other news
 	stopping   bool             // the loop ends when it has no connection; guarded by mu
 
@@ -95,6 +108,7 @@ type loop struct {
 
 // loopEvent is an event and what it is for.
 type loopEvent struct {
+	guest    *loop
 	conn     *loopConn
 	listener *listenerEntry
 	events   uint32
@@ -133,7 +147,7 @@ func (l *loop) take() (e loopEvent, ok bool) {
 			return e, false
 		}
 		entry := &l.batch[next]
-		e = loopEvent{entry.conn.Load(), entry.listener.Load(), entry.events.Load()}
+		e = loopEvent{conn: entry.conn.Load(), listener: entry.listener.Load(), events: entry.events.Load()}
 		if l.cursor.CompareAndSwap(cursor, cursor+1) {
 			return e, true
 		}
@@ -146,7 +160,7 @@ func newLoop(s *Server, index int) (*loop, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	l := &loop{server: s, index: index, epfd: epfd, ended: make(chan struct{})}
+	l := &loop{server: s, index: index, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
 	if err := l.parker.open(epfd); err != nil {
 		sysClose(epfd)
 		return nil, err
@@ -212,11 +226,15 @@ func (l *loop) breathe() {
 	switch {
 	case l.busySince == 0:
 		l.busySince = now
+		l.share.begin()
 	case now-l.busySince > int64(maxTurn):
+		l.share.end()
+		l.shareProcessors()
 		time.Sleep(breath)
 		// Who sleeps comes back before those who were waiting, who yields comes back after them.
 		runtime.Gosched()
 		l.busySince = nanotime()
+		l.share.begin()
 	}
 }
 
@@ -226,19 +244,34 @@ func (l *loop) poll(of *loop) bool {
 	if n == 0 {
 		return false
 	}
+	own, rung := of == l || of.host.Load() == l, false
+	guests := l.ready[:0]
 	of.mu.Lock()
 	for i := range l.events[:n] {
 		e := of.lookUpLocked(&l.events[i])
-		if of != l && uint32(l.events[i].Fd) == bellSlot {
-			of.parker.ring() // it was for the other's leader
+		rung = rung || of != l && uint32(l.events[i].Fd) == bellSlot
+		if e.guest != nil && of == l {
+			guests = append(guests, e.guest)
 		}
 		// Another's listeners are left to it: they will be reported again.
-		if e.conn != nil || e.listener != nil && of == l {
+		if e.conn != nil || e.listener != nil && own {
 			l.put(e)
 		}
 	}
 	of.mu.Unlock()
-	return l.filled > 0 || of == l
+	l.ready = guests
+	switch {
+	case rung && own:
+		l.letGo(of)
+	case rung:
+		of.parker.ring() // it was for the other's leader
+	}
+	for _, guest := range guests {
+		if l.filled+maxEvents <= len(l.batch) { // or else it is reported again
+			l.poll(guest)
+		}
+	}
+	return l.filled > 0 || own
 }
 
 // lookUpLocked finds out what an event is for. It may be for something that is gone.
@@ -248,6 +281,8 @@ func (l *loop) lookUpLocked(event *syscall.EpollEvent) loopEvent {
 	case slot == bellSlot:
 	case slot >= firstListener:
 		e.listener = l.listeners[slot-firstListener]
+	case slot >= firstGuest:
+		e.guest = l.server.loops[slot-firstGuest]
 	case slot < uint32(len(l.slots)):
 		if lc := l.slots[slot]; lc != nil && lc.generation == uint32(event.Pad) {
 			e.conn = lc
@@ -261,9 +296,10 @@ func (l *loop) takeInbox() {
 	l.mu.Lock()
 	l.pending.Store(false)
 	l.taken, l.inbox = l.inbox, l.taken[:0]
-	closing := l.closing
-	l.closing = nil
+	closing, arrived := l.closing, l.arrivals
+	l.closing, l.arrivals = nil, nil
 	l.mu.Unlock()
+	l.receiveGuests(arrived)
 	for _, e := range closing {
 		l.acceptAll(e)
 	}
@@ -279,7 +315,7 @@ func (l *loop) takeInbox() {
 func (l *loop) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox) == 0
+	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox)+len(l.arrivals)+len(l.guests) == 0
 }
 
 // requeue puts the connections that were claimed into the batch, behind what is there.
@@ -288,7 +324,7 @@ func (l *loop) requeue() {
 		return
 	}
 	n := 0
-	for ; n < len(l.queue) && l.filled < maxEvents; n++ {
+	for ; n < len(l.queue) && l.filled < len(l.batch); n++ {
 		l.put(loopEvent{conn: l.queue[n], events: claimedEvent})
 	}
 	rest := copy(l.queue, l.queue[n:])
@@ -407,12 +443,14 @@ func (l *loop) retake(word uint64) {
 // rest waits until there is something to do.
 func (l *loop) rest(w *workerChan) {
 	l.parks.Add(1)
+	l.lookForHost()
 	l.resting.Store(true)
 	l.sleeping.Store(true)
 	l.parker.wait(l)
 	l.sleeping.Store(false)
 	l.resting.Store(false)
-	l.busySince, l.rounds = 0, 0
+	l.load.since = nanotime()
+	l.busySince, l.rounds, l.share.quiet = 0, 0, 0
 	l.server.monitor.wakeUp()
 }
 
@@ -427,6 +465,11 @@ func (l *loop) ring() {
 // post leaves a connection that the caller has claimed to the leader.
 func (l *loop) post(lc *loopConn) {
 	l.mu.Lock()
+	if host := l.host.Load(); host != nil {
+		l.mu.Unlock()
+		host.post(lc)
+		return
+	}
 	l.inbox = append(l.inbox, lc)
 	l.mu.Unlock()
 	l.ring()

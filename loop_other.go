@@ -13,6 +13,8 @@ type loop struct{}
 
 type monitor struct{}
 
+type hosting struct{}
+
 type handshakeQueue struct{}
 
 func (s *Server) startLoops() error { return nil }

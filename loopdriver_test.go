@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -278,4 +281,74 @@ func TestAddressOfItsOwn(t *testing.T) {
 	if _, err := net.Dial("tcp", address); err == nil {
 		t.Error("a loop still listens")
 	}
+}
+
+// A leader that gets no processor of its own leaves its loop to another one's. All are served, before and after there are
+// processors again, and a shutdown finds nothing in its way.
+func TestLoopsWithoutProcessors(t *testing.T) {
+	lifeLooped(t)
+	if runtime.NumCPU() > 8 {
+		t.Skip("there are too many processors to keep busy")
+	}
+	spin := filo.Inline(func(c *filo.Ctx) error {
+		for begin := time.Now(); time.Since(begin) < 20*time.Microsecond; {
+		}
+		return c.Text(200, "spun")
+	})
+	s := lifeServe(t, &filo.Server{Loops: 2, Handler: spin})
+	var clients sync.WaitGroup
+	ended := make(chan struct{})
+	for range 32 {
+		c := s.dial(t)
+		clients.Go(func() {
+			for {
+				select {
+				case <-ended:
+					c.Close()
+					return
+				default:
+				}
+				c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 50))
+				for range 50 {
+					if response, body, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
+						t.Errorf("got %q, %v", body, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	var others []*exec.Cmd
+	stopOthers := func() {
+		for _, other := range others {
+			other.Process.Kill()
+			other.Wait()
+		}
+		others = nil
+	}
+	defer stopOthers()
+	for range 2 * runtime.NumCPU() {
+		other := exec.Command("sh", "-c", "while :; do :; done")
+		if err := other.Start(); err != nil {
+			t.Skip(err)
+		}
+		others = append(others, other)
+	}
+	lifeAwait(t, "a loop to be left to another one", func() bool { return s.Stats().LoopsHosted > 0 })
+	for range 2 {
+		for range 10 {
+			c := s.dial(t)
+			c.get("/")
+			c.want(200, "spun", false)
+			c.Close()
+		}
+		stopOthers()
+	}
+	close(ended)
+	clients.Wait()
+	if err := s.shutdown(); err != nil {
+		t.Error(err)
+	}
+	s.wantServed(t, filo.ErrServerClosed)
+	s.wantNoGoroutine(t)
 }

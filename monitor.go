@@ -98,7 +98,7 @@ func (m *monitor) look(seen []uint64) (changed bool) {
 // callHelp wakes a leader that waits, to help one that doesn't keep up.
 func (m *monitor) callHelp() {
 	for _, l := range m.server.loops {
-		if l.sleeping.Load() {
+		if l.sleeping.Load() && l.host.Load() == nil {
 			l.ring()
 			return
 		}

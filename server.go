@@ -132,6 +132,7 @@ type Server struct {
 	loops      []*loop // set once, before anybody else sees them
 	monitor    monitor
 	loopsLeft  atomic.Int32 // loops that have not ended
+	hosting    hosting
 	handshakes handshakeQueue
 	overloads  atomic.Uint64 // requests that were refused
 	class      Class         // of Handler, until it enters another one

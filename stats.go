@@ -48,6 +48,9 @@ type Stats struct {
 	// many times a loop was taken from a worker whose handler took too long, and Steals how many times the leader of an idle
 	// loop has served connections of one that didn't keep up.
 	Handoffs, Retakes, Steals uint64
+	// LoopsHosted is how many loops are left to another one's leader at the moment, since there is too little to do for
+	// theirs, or no processor.
+	LoopsHosted int
 	// Classes are the handler classes that were entered, and that of the server's handler first.
 	Classes []ClassStats
 }

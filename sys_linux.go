@@ -109,6 +109,20 @@ func sysAccept(fd int, address *sockaddr) (int, syscall.Errno) {
 	}
 }
 
+// sysThread returns the calling thread's number.
+func sysThread() int {
+	id, _, _ := syscall.RawSyscall(syscall.SYS_GETTID, 0, 0, 0)
+	return int(id)
+}
+
+// sysThreadTime returns how long the calling thread has run, in nanoseconds.
+func sysThreadTime() int64 {
+	const clockThreadTime = 3
+	var t syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockThreadTime, uintptr(unsafe.Pointer(&t)), 0)
+	return t.Nano()
+}
+
 func sysClose(fd int) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
 
 func sysShutdown(fd, how int) { syscall.RawSyscall(syscall.SYS_SHUTDOWN, uintptr(fd), uintptr(how), 0) }

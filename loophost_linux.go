@@ -1,0 +1,206 @@
+//go:build !386
+
+package filo
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Leaders that compete for a processor, with each other or with other programs, hold their clients up by whole time slices;
+// and leaders that have little to do spend much of their time on going to sleep and waking up. In both cases one leader that
+// runs is worth more than two. So a loop can be another one's guest, whose leader takes its events too, while its own waits.
+// When the host has been busy without a break for long enough, and has had its processor for itself, it lets a guest go.
+
+const (
+	// shareTime is how long a leader that is busy watches how much of the time it gets.
+	shareTime = 5 * time.Millisecond
+	// lostShare is the part of it, in percent, that goes to others when there isn't a processor for it.
+	lostShare = 20
+	// minGuestTime is how long a loop without a processor is a guest the first time. It doubles with each try that fails at
+	// once, up to maxGuestTime.
+	minGuestTime = 100 * time.Millisecond
+	maxGuestTime = 10 * time.Second
+
+	// loadTime is how long a leader that isn't always busy watches how much it is.
+	loadTime = 20 * time.Millisecond
+	// lowLoad is the part of it, in percent, with which its loop looks for a host, and sharedLoad what a host may have then.
+	lowLoad    = 50
+	sharedLoad = 90
+)
+
+// hosting is which of a server's loops are guests.
+type hosting struct {
+	mu     sync.Mutex
+	since  time.Time // of the last change; guarded by mu
+	closed bool      // there are no guests any more; guarded by mu
+}
+
+// share is what part of the time a leader gets: of the time that passes on the clock the part that its thread runs. It is
+// measured while the leader is busy, without a break.
+type share struct {
+	thread    int   // that runs the leader; 0 is none
+	wall, cpu int64 // when it began to be measured, in nanoseconds
+	took      int64 // measured before that
+	lost      int64 // of that
+	quiet     int   // times in a row that little was lost
+}
+
+// begin begins to measure, on the calling thread.
+func (s *share) begin() { s.thread, s.wall, s.cpu = sysThread(), nanotime(), sysThreadTime() }
+
+// end ends that. Nothing is known if the leader was moved to another thread.
+func (s *share) end() {
+	if s.thread != 0 && s.thread == sysThread() {
+		took := nanotime() - s.wall
+		s.took += took
+		s.lost += max(took-(sysThreadTime()-s.cpu), 0)
+	}
+	s.thread = 0
+}
+
+// over reports whether enough was measured, and whether the leader had to share its processor.
+func (s *share) over() (over, shared bool) {
+	if s.took < int64(shareTime) {
+		return false, false
+	}
+	shared = s.lost > s.took*lostShare/100
+	s.took, s.lost = 0, 0
+	if s.quiet++; shared {
+		s.quiet = 0
+	}
+	return true, shared
+}
+
+// load is what part of the time a leader is busy.
+type load struct {
+	since   int64        // when the leader woke up, in nanotime
+	begin   int64        // when it began to be measured
+	busy    int64        // since then
+	percent atomic.Int32 // of the last time
+}
+
+// rests takes note that the leader has nothing to do. It reports whether enough was measured.
+func (d *load) rests() bool {
+	now := nanotime()
+	d.busy += now - d.since
+	if now-d.begin < int64(loadTime) {
+		return false
+	}
+	d.percent.Store(int32(100 * d.busy / (now - d.begin)))
+	d.begin, d.busy = now, 0
+	return true
+}
+
+// lookForHost is called by a leader that has nothing to do. If that is often so, another one may do it as well.
+func (l *loop) lookForHost() {
+	if !l.load.rests() || l.load.percent.Load() > lowLoad {
+		return
+	}
+	l.becomeGuest(0, func(other *loop) bool { return other.load.percent.Load()+l.load.percent.Load() <= sharedLoad })
+}
+
+// shareProcessors is called now and then by a leader that has been busy without a break, when it has measured its share.
+func (l *loop) shareProcessors() {
+	over, shared := l.share.over()
+	if !over {
+		return
+	}
+	l.load.percent.Store(100)
+	switch n := len(l.guests); {
+	case shared:
+		guestTime := min(2*l.guestTime, maxGuestTime)
+		if l.guestTime == 0 || time.Since(l.guestSince) > 3*l.guestTime {
+			guestTime = minGuestTime
+		}
+		l.becomeGuest(guestTime, func(*loop) bool { return true })
+	case n > 0 && l.share.quiet > 1 && time.Since(l.guests[n-1].guestSince) >= l.guests[n-1].guestTime:
+		l.letGo(l.guests[n-1])
+	}
+}
+
+// becomeGuest makes the loop and its guests those of another one that suits, if there is one, for that long at least. The
+// leader waits until its loop is let go.
+func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
+	h := &l.server.hosting
+	now := time.Now()
+	h.mu.Lock()
+	host := l.findHost(suits)
+	// A change shows only in what is measured after it.
+	if h.closed || host == nil || now.Sub(h.since) < 2*shareTime {
+		h.mu.Unlock()
+		return
+	}
+	h.since, l.guestSince, l.guestTime = now, now, atLeast
+	l.mu.Lock()
+	l.host.Store(host) // from here on what is posted goes there
+	conns, guests := append(l.inbox, l.queue...), append(l.arrivals, l.guests...)
+	l.inbox, l.queue, l.arrivals, l.guests = nil, nil, nil, nil
+	l.mu.Unlock()
+	for _, guest := range guests {
+		guest.host.Store(host)
+		epollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
+	}
+	l.resting.Store(true)
+	l.sleeping.Store(true)
+	host.mu.Lock()
+	host.inbox, host.arrivals = append(host.inbox, conns...), append(append(host.arrivals, guests...), l)
+	host.mu.Unlock()
+	h.mu.Unlock()
+	host.ring()
+	<-l.released
+	l.sleeping.Store(false)
+	l.resting.Store(false)
+	l.busySince, l.rounds, l.share = 0, 0, share{}
+	l.load.since = nanotime()
+	l.load.begin, l.load.busy = l.load.since, 0
+	l.server.monitor.wakeUp()
+}
+
+// findHost returns the next loop that suits and isn't a guest. It is called under hosting.mu.
+func (l *loop) findHost(suits func(host *loop) bool) *loop {
+	loops := l.server.loops
+	for i := range loops {
+		other := loops[(l.index+1+i)%len(loops)]
+		if other != l && other.host.Load() == nil && suits(other) {
+			return other
+		}
+	}
+	return nil
+}
+
+// receiveGuests takes the loops over that are guests from now on.
+func (l *loop) receiveGuests(arrived []*loop) {
+	for _, guest := range arrived {
+		l.guests = append(l.guests, guest)
+		epollControl(l.epfd, syscall.EPOLL_CTL_ADD, guest.epfd, syscall.EPOLLIN, firstGuest+uint32(guest.index), 0)
+		if guest.pending.Load() {
+			l.letGo(guest) // it has been rung already
+		}
+	}
+}
+
+// letGo makes a guest's leader serve it again.
+func (l *loop) letGo(guest *loop) {
+	h := &l.server.hosting
+	epollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
+	l.guests = slices.DeleteFunc(l.guests, func(each *loop) bool { return each == guest })
+	h.mu.Lock()
+	h.since = time.Now()
+	guest.mu.Lock()
+	guest.host.Store(nil)
+	guest.mu.Unlock()
+	h.mu.Unlock()
+	l.pending.Store(true) // a loop with guests isn't over
+	guest.released <- struct{}{}
+}
+
+// close ends the hosting, as far as new guests are concerned.
+func (h *hosting) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+}

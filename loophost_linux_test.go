@@ -1,0 +1,133 @@
+//go:build !386
+
+package filo
+
+import (
+	"testing"
+	"time"
+)
+
+// hostLoops returns loops that nobody leads, and who are busy by so many percent.
+func hostLoops(t *testing.T, percent ...int32) (loops []*loop) {
+	s := &Server{}
+	for i, load := range percent {
+		l, err := newLoop(s, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			l.parker.close()
+			sysClose(l.epfd)
+		})
+		l.load.percent.Store(load)
+		l.guestSince = time.Now().Add(-time.Hour)
+		loops = append(loops, l)
+	}
+	s.loops = loops
+	return loops
+}
+
+// become runs what may make a loop a guest, as its leader, until it is let go.
+func become(try func()) (returned chan struct{}) {
+	returned = make(chan struct{})
+	go func() {
+		try()
+		close(returned)
+	}()
+	return returned
+}
+
+func hostAwait(t *testing.T, guest, host *loop) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); guest.host.Load() != host; {
+		if time.Now().After(end) {
+			t.Fatal("the loop is nobody's guest")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	host.takeInbox()
+}
+
+// A leader that had to share its processor leaves its loop to another one until that has been busy, with a processor for
+// itself, for long enough; and the next time for longer.
+func TestSharedProcessor(t *testing.T) {
+	loops := hostLoops(t, 100, 100)
+	guest, host := loops[0], loops[1]
+	for _, guestTime := range []time.Duration{minGuestTime, 2 * minGuestTime} {
+		guest.server.hosting.since = time.Time{}
+		guest.share = share{took: int64(shareTime), lost: int64(shareTime) / 2}
+		returned := become(guest.shareProcessors)
+		hostAwait(t, guest, host)
+		if guest.guestTime != guestTime {
+			t.Errorf("a guest for %v, want %v", guest.guestTime, guestTime)
+		}
+		// The only host doesn't become a guest itself.
+		host.share = share{took: int64(shareTime), lost: int64(shareTime)}
+		if host.shareProcessors(); host.host.Load() != nil {
+			t.Fatal("nobody looks after the loops any more")
+		}
+		for range 2 {
+			host.share.took = int64(shareTime)
+			if host.shareProcessors(); guest.host.Load() != host {
+				t.Fatal("let go too early")
+			}
+		}
+		guest.guestSince = time.Now().Add(-guestTime)
+		host.share.took = int64(shareTime)
+		host.shareProcessors()
+		<-returned
+		if guest.host.Load() != nil || len(host.guests) != 0 {
+			t.Error("the loop is still a guest")
+		}
+	}
+}
+
+// A loop with little to do becomes the guest of one that has room for it, and at once another one's if that one becomes a
+// guest itself. What is posted to it goes to its host.
+func TestLowLoad(t *testing.T) {
+	loops := hostLoops(t, 40, 60, 10)
+	first, second, third := loops[0], loops[1], loops[2]
+	low := func(l *loop, percent int64) func() {
+		return func() {
+			l.load.since = nanotime() - percent*int64(loadTime)/100
+			l.load.begin = nanotime() - int64(loadTime)
+			l.load.busy = 0
+			l.lookForHost()
+		}
+	}
+	low(second, 60)() // too busy: it stays
+	firstReturned := become(low(first, 40))
+	hostAwait(t, first, third)
+	first.server.hosting.since = time.Time{}
+	low(third, 45)() // the other one has no room for it
+	if third.host.Load() != nil {
+		t.Fatal("a guest of a loop that has no room")
+	}
+	thirdReturned := become(low(third, 20))
+	hostAwait(t, third, second)
+	if first.host.Load() != second || len(second.guests) != 2 || len(third.guests) != 0 {
+		t.Fatal("a guest's guest has another host")
+	}
+	lc := &loopConn{}
+	first.post(lc)
+	if len(second.inbox) != 1 || len(first.inbox) != 0 {
+		t.Error("what is posted to a guest doesn't get to its host")
+	}
+	// The bell lets a guest go: there is news for its own leader.
+	first.stop()
+	third.stop()
+	for len(second.guests) > 0 {
+		second.poll(second)
+	}
+	<-firstReturned
+	<-thirdReturned
+	if first.isOver() != true || third.isOver() != true {
+		t.Error("the loops that were stopped aren't over")
+	}
+	// Nobody becomes a guest of a server that shuts down.
+	first.server.hosting.close()
+	first.server.hosting.since = time.Time{}
+	if low(first, 5)(); first.host.Load() != nil {
+		t.Error("a guest during a shutdown")
+	}
+}
