@@ -264,6 +264,8 @@ func (c *conn) beforeWait(b *body) error {
 // bodyError turns what a read of the connection failed with into the error of the body.
 func bodyError(err error) error {
 	switch {
+	case err == errBusy:
+		return err
 	case errors.Is(err, errDeadline):
 		return errSlowBody
 	case err == io.EOF:
@@ -312,8 +314,12 @@ func (c *conn) readInPlace(b *body) ([]byte, error) {
 	return whole, b.took(size)
 }
 
+// believedPart is the part of an announced length that must have come for the whole to be allocated. It is small, and the
+// buffers before that are few, since each of them is garbage while other uploads still grow.
+const believedPart = 16
+
 // readLarge reads the body into a buffer that grows as the bytes come: the announced length is only believed once
-// an eighth of it is there, so that announcing costs a client as much as it costs the server.
+// a part of it is there, so that announcing costs a client about as much as it costs the server.
 func (c *conn) readLarge(b *body) ([]byte, error) {
 	buffer := c.worker.body[:0]
 	c.worker.body = nil
@@ -324,8 +330,11 @@ func (c *conn) readLarge(b *body) ([]byte, error) {
 	for {
 		if len(buffer) == cap(buffer) {
 			size := int64(2 * cap(buffer))
-			if !b.chunked && (int64(len(buffer)) >= announced/8 || size > announced) {
-				size = announced
+			if !b.chunked {
+				size = min(8*int64(cap(buffer)), announced/believedPart)
+				if int64(len(buffer)) >= announced/believedPart || size > announced {
+					size = announced
+				}
 			}
 			// One byte more than the announced length is never needed; a chunked body needs it to see its end.
 			buffer = growBody(buffer, int(size))

@@ -97,6 +97,10 @@ func (c *Ctx) Enter(class *Class) error {
 	if conn.looped != nil {
 		var err error
 		if inline, err = conn.looped.enter(class); err != nil {
+			// As every other answer to what is too much, though this one is the ErrorHandler's.
+			c.Response.Header.Set("Retry-After", retryAfterSeconds)
+			c.Response.SetClose()
+			s.overloads.Add(1)
 			return err
 		}
 	}

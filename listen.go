@@ -298,7 +298,10 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // retryAfter is the field of an answer to what is refused because of too much load.
-const retryAfter = "Retry-After: 1\r\n"
+const (
+	retryAfter        = "Retry-After: " + retryAfterSeconds + "\r\n"
+	retryAfterSeconds = "1"
+)
 
 // refuseConn answers a connection that isn't served.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {

@@ -41,7 +41,7 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			}
 			continue
 		}
-		if budget <= 0 && w.worker.loop != nil && lc.in.len() > 0 {
+		if budget <= 0 && w.worker.loop != nil && lc.in.len() > 0 && !lc.failed {
 			if lc.flushAnswers(); len(lc.unsent) == 0 && !lc.failed {
 				lc.save()
 				lc.detachTurn()
@@ -116,6 +116,9 @@ func (lc *loopConn) save() {
 		return
 	}
 	if p != nil {
+		if lc.reading == readingRest && lc.rest != &p.rest {
+			p.rest = *lc.rest // of the request that was answered in this turn
+		}
 		return
 	}
 	p = new(pendingInput)
@@ -355,14 +358,10 @@ func (lc *loopConn) flushAnswers() {
 	if size == 0 {
 		return
 	}
-	if size > maxUnsent {
-		// If there is no other worker for the loop, the client gets what it takes.
-		if err := lc.leave(lc.worker.class); err != nil {
-			lc.failed, lc.reading = true, readingNothing
-		} else {
-			lc.flush()
-			return
-		}
+	// If there is no other worker for the loop, all of it waits.
+	if size > maxUnsent && lc.leave(lc.worker.class) == nil {
+		lc.flush()
+		return
 	}
 	var err error
 	switch {
