@@ -1,0 +1,375 @@
+//go:build !386
+
+package filo
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A bit claims a connection that nobody owns if that waits for it, and the claim takes out what the owner asks the socket
+// about anyway. Other bits stay for the owner.
+func TestPollSet(t *testing.T) {
+	const gone = pollReadable | pollHup | pollGone | pollWritable
+	for _, test := range []struct {
+		name         string
+		before, bits uint32
+		claimed      bool
+		after        uint32
+	}{
+		{"bytes", 0, pollReadable, true, pollBusy},
+		{"bytes with the end", 0, pollReadable | pollHup, true, pollBusy | pollHup},
+		{"the end behind an older one", pollHup, pollReadable | pollHup, true, pollBusy | pollHup},
+		{"room that nobody waits for", 0, pollWritable, false, pollWritable},
+		{"a reset", 0, gone, true, pollBusy | pollHup | pollGone | pollWritable},
+		{"Close", 0, pollClosing, true, pollBusy | pollClosing},
+		{"a deadline", 0, pollReadExpired, true, pollBusy | pollReadExpired},
+		{"the other deadline", 0, pollWriteExpired, true, pollBusy | pollWriteExpired},
+		{"nothing", 0, 0, false, 0},
+		{"bytes before there is room", pollWaitsWrite, pollReadable, false, pollWaitsWrite | pollReadable},
+		{"the end before there is room", pollWaitsWrite, pollReadable | pollHup, false, pollWaitsWrite | pollReadable | pollHup},
+		{"room", pollWaitsWrite, pollWritable, true, pollBusy},
+		{"room behind bytes", pollWaitsWrite | pollReadable, pollWritable, true, pollBusy | pollReadable},
+		{"a reset before there is room", pollWaitsWrite, gone, true, pollBusy | pollReadable | pollHup | pollGone},
+		{"Close before there is room", pollWaitsWrite, pollClosing, true, pollBusy | pollClosing},
+		{"a deadline before there is room", pollWaitsWrite, pollWriteExpired, true, pollBusy | pollWriteExpired},
+		{"the other deadline before there is room", pollWaitsWrite, pollReadExpired, true, pollBusy | pollReadExpired},
+		{"bytes for an owner", pollBusy, pollReadable, false, pollBusy | pollReadable},
+		{"a reset for an owner", pollBusy, gone, false, pollBusy | gone},
+		{"Close for an owner", pollBusy, pollClosing, false, pollBusy | pollClosing},
+	} {
+		lc := new(loopConn)
+		lc.poll.Store(test.before)
+		old, claimed := lc.set(test.bits)
+		if old != test.before || claimed != test.claimed || lc.poll.Load() != test.after {
+			t.Errorf("%s: set returned %b, %v and made %b; want %v and %b", test.name, old, claimed, lc.poll.Load(), test.claimed, test.after)
+		}
+	}
+}
+
+// What the epoll set reports becomes the bits of what it may mean.
+func TestPollEvent(t *testing.T) {
+	for _, test := range []struct{ events, bits uint32 }{
+		{syscall.EPOLLIN, pollReadable},
+		{syscall.EPOLLOUT, pollWritable},
+		{syscall.EPOLLIN | syscall.EPOLLOUT, pollReadable | pollWritable},
+		{syscall.EPOLLIN | epollRDHUP, pollReadable | pollHup},
+		{epollRDHUP, pollReadable | pollHup},
+		{syscall.EPOLLHUP, pollReadable | pollHup | pollGone | pollWritable},
+		{syscall.EPOLLERR, pollReadable | pollHup | pollGone | pollWritable},
+	} {
+		lc := new(loopConn)
+		lc.poll.Store(pollBusy)
+		if lc.event(test.events) {
+			t.Errorf("%#x claimed what has an owner", test.events)
+		}
+		if got := lc.poll.Load(); got != pollBusy|test.bits {
+			t.Errorf("%#x made %b, want %b", test.events, got, pollBusy|test.bits)
+		}
+	}
+}
+
+// A connection isn't idle while something is set that it would wait for; and clear takes out what it is told to.
+func TestPollRelease(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		bits  uint32
+		write bool
+		want  bool
+	}{
+		{"nothing", 0, false, true},
+		{"bytes", pollReadable, false, false},
+		{"the end", pollHup, false, false},
+		{"Close", pollClosing, false, false},
+		{"a deadline", pollReadExpired, false, false},
+		{"the other deadline", pollWriteExpired, false, false},
+		{"room", pollWritable, false, true},
+		{"nothing, to write", 0, true, true},
+		{"bytes, to write", pollReadable, true, true},
+		{"the end, to write", pollHup, true, true},
+		{"room, to write", pollWritable, true, false},
+		{"a reset, to write", pollGone, true, false},
+		{"Close, to write", pollClosing, true, false},
+		{"a deadline, to write", pollReadExpired, true, false},
+	} {
+		lc := new(loopConn)
+		lc.poll.Store(pollBusy | test.bits)
+		after := pollBusy | test.bits
+		if test.want {
+			if after = test.bits; test.write {
+				after |= pollWaitsWrite
+			}
+		}
+		if got := lc.release(test.write); got != test.want || lc.poll.Load() != after {
+			t.Errorf("%s: release returned %v and made %b, want %v and %b", test.name, got, lc.poll.Load(), test.want, after)
+		}
+		if lc.clear(test.bits); lc.poll.Load() != after&^test.bits {
+			t.Errorf("%s: clear made %b", test.name, lc.poll.Load())
+		}
+	}
+}
+
+// Events of several threads find one owner at a time, and none of them is lost between an owner's last look and its
+// release.
+func TestPollOwners(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		var events uint32 = syscall.EPOLLIN
+		lc := new(loopConn)
+		if write {
+			events = syscall.EPOLLOUT
+			lc.poll.Store(pollWaitsWrite)
+		}
+		var owners, served atomic.Int32
+		var work atomic.Int64
+		own := func() {
+			for {
+				if owners.Add(1) != 1 {
+					t.Error("two own the connection")
+				}
+				if work.Swap(0) > 0 {
+					served.Add(1)
+				}
+				owners.Add(-1)
+				if lc.release(write) {
+					return
+				}
+				lc.clear(pollReadable | pollWritable)
+			}
+		}
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for i := range 5000 {
+					if i%3 == 0 && write {
+						if lc.event(syscall.EPOLLIN) {
+							t.Error("bytes have claimed a connection that waits to write")
+						}
+						continue
+					}
+					work.Add(1)
+					if lc.event(events) {
+						own()
+					}
+				}
+			})
+		}
+		group.Wait()
+		if left := work.Load(); left > 0 || served.Load() == 0 {
+			t.Errorf("%d events were seen by nobody, %d were", left, served.Load())
+		}
+		if word := lc.poll.Load(); word&pollBusy != 0 || word&pollWaitsWrite != 0 != write {
+			t.Errorf("the word is %b at the end", word)
+		}
+	}
+}
+
+// An owner that parks is woken by each event once, whether that comes before, while or after it parks, and takes it out.
+func TestPollPark(t *testing.T) {
+	for _, test := range []struct {
+		name                    string
+		parked, event, happened uint32
+		events                  uint32
+		wake                    func(*connWaiters) chan struct{}
+	}{
+		{"to read", pollReadParked, pollReadable, pollHup | pollClosing | pollReadExpired, syscall.EPOLLIN,
+			func(w *connWaiters) chan struct{} { return w.readable }},
+		{"to write", pollWriteParked, pollWritable, pollGone | pollClosing | pollWriteExpired, syscall.EPOLLOUT,
+			func(w *connWaiters) chan struct{} { return w.writable }},
+	} {
+		lc := new(loopConn)
+		lc.makeWaiters()
+		lc.poll.Store(pollBusy)
+		check := func(want uint32) {
+			t.Helper()
+			if word := lc.poll.Load(); word != want {
+				t.Fatalf("%s: the word is %b, want %b", test.name, word, want)
+			}
+			if w := lc.waiters.Load(); len(w.readable)+len(w.writable) > 0 {
+				t.Fatalf("%s: a wake-up is left", test.name)
+			}
+		}
+		for range 2000 {
+			var group sync.WaitGroup
+			group.Go(func() { lc.event(test.events) })
+			lc.park(test.parked, test.event, test.happened, test.wake)
+			group.Wait()
+			check(pollBusy)
+		}
+		// What has happened for good stays: each further wait is over at once.
+		for bit := uint32(1); bit <= pollWriteExpired; bit <<= 1 {
+			if test.happened&bit == 0 {
+				continue
+			}
+			var group sync.WaitGroup
+			group.Go(func() { lc.set(bit) })
+			for range 2 {
+				lc.park(test.parked, test.event, test.happened, test.wake)
+			}
+			group.Wait()
+			check(pollBusy | bit)
+			lc.clear(bit)
+		}
+	}
+}
+
+// Each entry of a batch is taken exactly once, and as it was put, however many take from it while the leader makes the next
+// ones.
+func TestBatchTakenOnce(t *testing.T) {
+	const batches = 3000
+	l := new(loop)
+	conns := make([]loopConn, 0, batches*maxEvents)
+	taken := make([]atomic.Int32, cap(conns))
+	count := func(e loopEvent) {
+		id := e.conn.generation
+		if e.events != id {
+			t.Errorf("the event of %d came with connection %d", e.events, id)
+		}
+		taken[id].Add(1)
+	}
+	var thieves sync.WaitGroup
+	var ended atomic.Bool
+	for range 2 {
+		thieves.Go(func() {
+			for !ended.Load() {
+				if e, ok := l.take(); ok {
+					count(e)
+				}
+			}
+		})
+	}
+	for batch := range batches {
+		for range batch % (maxEvents + 1) {
+			id := uint32(len(conns))
+			conns = append(conns, loopConn{})
+			conns[id].generation = id
+			l.put(loopEvent{conn: &conns[id], events: id})
+		}
+		l.publish()
+		for e, ok := l.take(); ok; e, ok = l.take() {
+			count(e)
+		}
+	}
+	ended.Store(true)
+	thieves.Wait()
+	for id := range conns {
+		if n := taken[id].Load(); n != 1 {
+			t.Fatalf("entry %d was taken %d times", id, n)
+		}
+	}
+}
+
+// connsOf returns how many connections a loop has.
+func connsOf(l *loop) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.slots) - len(l.free)
+}
+
+// When all connections are in one loop and keep it busy, another loop's leader helps, and every connection gets on.
+func TestOneBusyLoop(t *testing.T) {
+	if os.Getenv("FILO_DRIVER") == "blocking" {
+		t.Skip("the blocking driver is under test")
+	}
+	s := &Server{Loops: 2, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error {
+		for begin := time.Now(); time.Since(begin) < 20*time.Microsecond; {
+		}
+		return c.Text(200, c.Path())
+	})}
+	listener, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	const bound = time.Minute
+	deadline := time.Now().Add(bound)
+	await := func(what string, condition func() bool) {
+		t.Helper()
+		for !condition() {
+			if time.Now().After(deadline) {
+				t.Fatalf("waited in vain for %s", what)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	await("the loops", func() bool { return s.Stats().WorkersLeading == 2 })
+	const requests = 32
+	var conns []net.Conn
+	for len(conns) < 2*maxEvents {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(deadline)
+		// A connection is where it was accepted for good.
+		await("the connection", func() bool { return connsOf(s.loops[0])+connsOf(s.loops[1]) > len(conns) })
+		if connsOf(s.loops[1]) == 0 {
+			conns = append(conns, c)
+			continue
+		}
+		c.Close()
+		await("the connection to go", func() bool { return connsOf(s.loops[1]) == 0 })
+	}
+	progress := make([]atomic.Int32, len(conns))
+	enough := make(chan struct{})
+	var clients sync.WaitGroup
+	for i, c := range conns {
+		clients.Go(func() {
+			reader := bufio.NewReader(c)
+			for {
+				select {
+				case <-enough:
+					return
+				default:
+				}
+				if _, err := io.WriteString(c, strings.Repeat("GET /busy HTTP/1.1\r\nHost: a\r\n\r\n", requests)); err != nil {
+					t.Error(err)
+					return
+				}
+				for range requests {
+					response, err := http.ReadResponse(reader, nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if body, err := io.ReadAll(response.Body); err != nil || string(body) != "/busy" {
+						t.Errorf("got %q, %v", body, err)
+						return
+					}
+				}
+				progress[i].Add(1)
+			}
+		})
+	}
+	await("every connection to get on", func() bool {
+		for i := range progress {
+			if progress[i].Load() < 3 {
+				return t.Failed()
+			}
+		}
+		return true
+	})
+	await("the other leader's help", func() bool {
+		stats := s.Stats()
+		// Without a processor of its own a leader leaves its loop to the other one instead.
+		return stats.Steals > 0 || stats.LoopsHosted > 0 || t.Failed()
+	})
+	close(enough)
+	clients.Wait()
+	s.Close()
+	if err := <-served; err != ErrServerClosed {
+		t.Errorf("Serve returned %v", err)
+	}
+	await("the loops to end", func() bool { return s.Stats().WorkersLeading == 0 })
+}

@@ -1,0 +1,600 @@
+//go:build !386
+
+package filo_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// faultModes are the ways to class a handler outright.
+var faultModes = map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "blocking": filo.Blocking}
+
+// faultGate is a gate whose requests for /hold may block, while others are answered at once.
+func faultGate(t *testing.T, config *filo.Server) (*lifeServer, *lifeGate) {
+	lifeLooped(t)
+	gate := newLifeGate()
+	hold, quick := filo.Blocking(gate.handle), filo.Inline(gate.handle)
+	config.Handler = func(c *filo.Ctx) error {
+		if c.Path() == "/hold" || c.Path() == "/blocking" {
+			return hold(c)
+		}
+		return quick(c)
+	}
+	s := lifeServe(t, config)
+	t.Cleanup(gate.open)
+	return s, gate
+}
+
+// faultRest waits until the server is as it was at first, and checks that fresh connections are answered by all loops.
+func faultRest(t *testing.T, s *lifeServer, body string) {
+	t.Helper()
+	lifeAwait(t, "the server to be as at first", func() bool {
+		stats := s.Stats()
+		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 && stats.WorkersLeading == s.Loops
+	})
+	var clients []*lifeClient
+	for range 8 * s.Loops {
+		clients = append(clients, s.dial(t))
+	}
+	for _, c := range clients {
+		c.get("/")
+	}
+	for _, c := range clients {
+		c.want(200, body, false)
+		c.Close()
+	}
+}
+
+// What comes of a body that its handler hasn't read is never taken for a request, though the head came in pieces.
+func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
+	lifeLooped(t)
+	body := strings.Repeat("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 1000) // more than is waited for
+	for name, mode := range faultModes {
+		t.Run(name, func(t *testing.T) {
+			var smuggled atomic.Int32
+			s := lifeServe(t, &filo.Server{Handler: mode(func(c *filo.Ctx) error {
+				if c.Path() == "/smuggled" {
+					smuggled.Add(1)
+				}
+				return c.Text(200, c.Path())
+			})})
+			for _, framing := range []struct{ field, body string }{
+				{fmt.Sprintf("Content-Length: %d", len(body)), body},
+				{"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)},
+			} {
+				for _, cut := range []int{1, 1000, len(body) - 1} {
+					c := s.dial(t)
+					c.send("POST /first HTTP/1.1\r\nHo")
+					lifeAwait(t, "the beginning of the head to be read", func() bool { return s.Stats().ConnsActive == 1 })
+					c.send("st: a\r\n" + framing.field + "\r\n\r\n")
+					if framing.field[0] == 'T' { // or else what has come of it would be waited for
+						c.send(framing.body[:17_000])
+						c.want(200, "/first", false)
+						c.send(framing.body[17_000:])
+					} else {
+						c.want(200, "/first", false)
+						c.send(framing.body[:cut])
+						lifeAwait(t, "the connection to wait", func() bool { return s.Stats().WorkersRunning == 0 })
+						c.send(framing.body[cut:])
+					}
+					c.get("/second")
+					c.want(200, "/second", false)
+					c.Close()
+					lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+				}
+			}
+			if n := smuggled.Load(); n > 0 {
+				t.Errorf("%d requests were made of a body", n)
+			}
+		})
+	}
+}
+
+// With a blocking handler in every place others get a whole 503 that says when to come again, quick ones are answered, and
+// afterwards all is as before.
+func TestEveryPlaceTaken(t *testing.T) {
+	s, gate := faultGate(t, &filo.Server{Loops: 2, Concurrency: 1})
+	holder := s.dial(t)
+	gate.hold(t, holder)
+	for range 16 { // so that both loops get some
+		c := s.dial(t)
+		c.get("/")
+		c.want(200, "quick", false)
+		c.get("/blocking")
+		response, _ := c.answer()
+		if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
+			t.Errorf("got %d, Retry-After %q", response.StatusCode, response.Header.Get("Retry-After"))
+		}
+		c.Close()
+		// One that is never complete doesn't need the place.
+		half := s.dial(t)
+		half.send("GET /blocking HTTP/1.1\r\n")
+		half.reset()
+	}
+	gate.open()
+	holder.want(200, "held", false)
+	holder.Close()
+	faultRest(t, s, "quick")
+	lifeAwait(t, "the place to be free", func() bool {
+		c := s.dial(t)
+		defer c.Close()
+		c.get("/blocking")
+		response, _ := c.answer()
+		return response.StatusCode == 200
+	})
+}
+
+// An inline handler that finds out that it must wait for its body, when there is no worker to do so, is answered 503: it isn't
+// the client's fault.
+func TestBodyWithoutAWorker(t *testing.T) {
+	lifeLooped(t)
+	gate := newLifeGate()
+	hold := filo.Blocking(gate.handle)
+	read := filo.Inline(func(c *filo.Ctx) error {
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprint(len(body)))
+	})
+	s := lifeServe(t, &filo.Server{Loops: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/hold" {
+			return hold(c)
+		}
+		return read(c)
+	}})
+	t.Cleanup(gate.open)
+	gate.hold(t, s.dial(t))
+	for range 8 {
+		c := s.dial(t)
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			c.reader.Peek(1)
+		}()
+		lifeAwait(t, "the answer", func() bool {
+			select {
+			case <-answered:
+				return true
+			default:
+				return s.Stats().Retakes > 0
+			}
+		})
+		io.WriteString(c, strings.Repeat("x", 20_000)) // as far as it gets
+		<-answered
+		response, body := c.answer()
+		// A leader whose thread doesn't get a processor for long loses its loop, and may wait for the body.
+		if response.StatusCode != 503 && !(response.StatusCode == 200 && s.Stats().Retakes > 0) {
+			t.Errorf("got %d %q, want 503", response.StatusCode, body)
+		}
+	}
+}
+
+// A large answer of an inline handler, and those before it, come whole though no worker is there to wait for its client.
+func TestLargeAnswerWithoutAWorker(t *testing.T) {
+	lifeLooped(t)
+	large := strings.Repeat("0123456789abcdef", 300<<10/16)
+	gate := newLifeGate()
+	hold := filo.Blocking(gate.handle)
+	answer := filo.Inline(func(c *filo.Ctx) error {
+		if c.Path() == "/large" {
+			return c.Text(200, large)
+		}
+		return c.Text(200, "small")
+	})
+	s := lifeServe(t, &filo.Server{Loops: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/hold" {
+			return hold(c)
+		}
+		return answer(c)
+	}})
+	t.Cleanup(gate.open)
+	gate.hold(t, s.dial(t))
+	for range 8 {
+		c := s.dial(t)
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+		if response, body, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
+			t.Fatalf("the answer before: %q, %v", body, err)
+		}
+		if _, body, err := c.tryAnswer(); err != nil || body != large {
+			t.Fatalf("the large answer: %d bytes, %v", len(body), err)
+		}
+	}
+}
+
+// Connections that get the descriptors of others, while events for those are still queued, never get their answers or ends.
+func TestDescriptorReuse(t *testing.T) {
+	lifeLooped(t)
+	answer := func(c *filo.Ctx) error {
+		if strings.HasPrefix(c.Path(), "/close") {
+			c.Response.Header.Set("Connection", "close")
+		}
+		return c.Text(200, c.Path())
+	}
+	inline, blocking := filo.Inline(answer), filo.Blocking(answer)
+	s := lifeServe(t, &filo.Server{Loops: 2, Handler: func(c *filo.Ctx) error {
+		if strings.HasSuffix(c.Path(), "0") {
+			return blocking(c)
+		}
+		return inline(c)
+	}})
+	var clients sync.WaitGroup
+	for i := range 12 {
+		clients.Go(func() {
+			for j := range 60 {
+				conn, err := net.Dial("tcp", s.addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				conn.SetDeadline(time.Now().Add(lifeBound))
+				path := fmt.Sprintf("/%d/%d", i, j)
+				request := "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n"
+				reader := bufio.NewReader(conn)
+				switch j % 5 {
+				case 0: // the server closes, while more comes
+					path = "/close" + path
+					io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
+				case 1: // the client closes without having read
+					io.WriteString(conn, strings.Repeat(request, 3))
+					conn.Close()
+					continue
+				case 2:
+					io.WriteString(conn, request)
+					conn.(*net.TCPConn).SetLinger(0)
+					conn.Close()
+					continue
+				default:
+					io.WriteString(conn, request)
+				}
+				response, err := http.ReadResponse(reader, nil)
+				if err != nil {
+					t.Errorf("%s: %v", path, err)
+					conn.Close()
+					return
+				}
+				if body, err := io.ReadAll(response.Body); err != nil || string(body) != path {
+					t.Errorf("%s was answered %q, %v", path, body, err)
+				}
+				if j%5 == 0 {
+					if rest, err := io.ReadAll(reader); len(rest) > 0 || err != nil {
+						t.Errorf("%s: behind the answer %q, %v", path, rest, err)
+					}
+				}
+				conn.Close()
+			}
+		})
+	}
+	clients.Wait()
+	lifeAwait(t, "the server to be as at first", func() bool {
+		stats := s.Stats()
+		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 && stats.WorkersLeading == 2
+	})
+}
+
+// A request and the client's end that come at once are answered, and then the connection ends, whatever its handler is like.
+func TestEndWithTheRequestOfEachHandler(t *testing.T) {
+	lifeLooped(t)
+	work := func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/body":
+			body, err := c.Body()
+			if err != nil {
+				return err
+			}
+			return c.Text(200, fmt.Sprint(len(body)))
+		case "/reader":
+			n, err := io.Copy(io.Discard, c.BodyReader())
+			if err != nil {
+				return err
+			}
+			return c.Text(200, fmt.Sprint(n))
+		case "/sleep":
+			time.Sleep(2 * time.Millisecond)
+		case "/context":
+			c.Context()
+		}
+		return c.Text(200, "0")
+	}
+	for name, mode := range faultModes {
+		t.Run(name, func(t *testing.T) {
+			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(work)})
+			for _, test := range []struct {
+				path string
+				size int
+			}{{"/quick", 0}, {"/sleep", 0}, {"/context", 0}, {"/body", 0}, {"/body", 10}, {"/body", 30_000}, {"/reader", 10}, {"/reader", 30_000}} {
+				for range 8 {
+					c := s.dial(t)
+					c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", test.path, test.size, strings.Repeat("x", test.size)))
+					c.Conn.(*net.TCPConn).CloseWrite()
+					response, body := c.answer()
+					if response.StatusCode != 200 || body != fmt.Sprint(test.size) {
+						t.Errorf("%s of %d: got %d %q", test.path, test.size, response.StatusCode, body)
+					}
+					c.wantEOF()
+				}
+				// An end in the midst of the body.
+				if test.size > 1 {
+					c := s.dial(t)
+					c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nx", test.path, test.size))
+					c.Conn.(*net.TCPConn).CloseWrite()
+					if response, body := c.answer(); response.StatusCode != 400 {
+						t.Errorf("half a body for %s: got %d %q", test.path, response.StatusCode, body)
+					}
+					c.wantEOF()
+				}
+			}
+			lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().WorkersRunning == 0 })
+		})
+	}
+}
+
+// What comes while a connection's handler runs isn't lost: a request gets its answer, an end or a reset ends the connection.
+func TestEventsForABusyConnection(t *testing.T) {
+	for name, mode := range faultModes { // an inline one loses its loop meanwhile
+		t.Run(name, func(t *testing.T) {
+			lifeLooped(t)
+			gate := newLifeGate()
+			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(gate.handle)})
+			defer gate.open()
+			var pipelined, halves, resets []*lifeClient
+			for range 4 {
+				for _, kind := range []*[]*lifeClient{&pipelined, &halves, &resets} {
+					c := s.dial(t)
+					gate.hold(t, c)
+					*kind = append(*kind, c)
+				}
+			}
+			for _, c := range pipelined {
+				c.get("/")
+				c.send("GET / HTTP/1.1\r\nHo") // and a part of another one
+			}
+			for _, c := range halves {
+				c.get("/")
+				c.Conn.(*net.TCPConn).CloseWrite()
+			}
+			for _, c := range resets {
+				c.get("/")
+				c.reset()
+			}
+			gate.open()
+			for _, c := range halves {
+				c.want(200, "held", false)
+				c.want(200, "quick", false)
+				c.wantEOF()
+			}
+			for _, c := range pipelined {
+				c.want(200, "held", false)
+				c.want(200, "quick", false)
+				c.send("st: a\r\n\r\n")
+				c.want(200, "quick", false)
+			}
+			lifeAwait(t, "the others to go", func() bool {
+				stats := s.Stats()
+				return stats.ConnsOpen == len(pipelined) && stats.WorkersRunning == 0 && stats.WorkersLeading == 2
+			})
+			for _, c := range pipelined {
+				c.Close()
+			}
+			faultRest(t, s, "quick")
+		})
+	}
+}
+
+// A reset in each state of a request that is classed outright leaves the loops led and no worker behind.
+func TestResetsOfEachClass(t *testing.T) {
+	lifeLooped(t)
+	const post = "POST /body HTTP/1.1\r\nHost: a\r\n"
+	for name, mode := range faultModes {
+		t.Run(name, func(t *testing.T) {
+			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(func(c *filo.Ctx) error {
+				switch c.Path() {
+				case "/body":
+					if _, err := c.Body(); err != nil {
+						return err
+					}
+				case "/huge":
+					return c.BytesRef(200, "text/plain", lifeHuge())
+				case "/sleep":
+					time.Sleep(2 * time.Millisecond)
+				}
+				return c.Text(200, "quick")
+			})})
+			for _, test := range []struct {
+				send, read string
+			}{
+				{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", ""},
+				{"GET /sleep HTTP/1.1\r\nHost: a\r\n\r\n", ""},
+				{"GET /sleep HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHo", ""},
+				{strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 200), "HTTP/1.1 200"},
+				{post + "Content-Length: 10\r\n\r\nhalf", ""},
+				{post + "Content-Length: 100000\r\n\r\nhalf", ""},
+				{post + "Transfer-Encoding: chunked\r\n\r\n5\r\nab", ""},
+				{post + "Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n", "HTTP/1.1 100"},
+				{"GET /huge HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200"},
+				{"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /huge HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200"},
+			} {
+				for range 4 {
+					c := s.dial(t)
+					c.send(test.send)
+					begin := make([]byte, len(test.read))
+					if _, err := io.ReadFull(c, begin); err != nil || string(begin) != test.read {
+						t.Fatalf("%.30q: got %q, %v", test.send, begin, err)
+					}
+					c.reset()
+				}
+			}
+			faultRest(t, s, "quick")
+		})
+	}
+}
+
+// Close and Serve return though handlers don't, and when those do nothing is left.
+func TestCloseWithAHandlerThatNeverReturns(t *testing.T) {
+	for name, mode := range faultModes {
+		t.Run(name, func(t *testing.T) {
+			lifeLooped(t)
+			gate := newLifeGate()
+			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(gate.handle)})
+			defer gate.open()
+			for range 3 {
+				gate.hold(t, s.dial(t))
+				c := s.dial(t)
+				c.get("/")
+				c.want(200, "quick", false)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			s.wantServed(t, filo.ErrServerClosed)
+			gate.open()
+			s.wantNoGoroutine(t)
+		})
+	}
+}
+
+// Whatever of the user's code panics or ends its goroutine in a leader, the loop goes on being led.
+func TestPanicsOfALeader(t *testing.T) {
+	fail := func(how string) {
+		if how == "panic" {
+			panic("on purpose")
+		}
+		runtime.Goexit()
+	}
+	for _, where := range []string{"handler", "ErrorHandler", "ConnState", "Logger"} {
+		for _, how := range []string{"panic", "Goexit"} {
+			if where == "Logger" && how == "panic" {
+				continue // it is called where a panic is dealt with
+			}
+			t.Run(where+" "+how, func(t *testing.T) {
+				lifeLooped(t)
+				var armed atomic.Bool // one failure at a time
+				failHere := func(here string) {
+					if where == here && armed.CompareAndSwap(true, false) {
+						fail(how)
+					}
+				}
+				s := lifeServe(t, &filo.Server{
+					Loops: 2,
+					Handler: filo.Inline(func(c *filo.Ctx) error {
+						if c.Path() == "/" {
+							return c.Text(200, "fine")
+						}
+						failHere("handler")
+						return filo.Error(500, "failed")
+					}),
+					ErrorHandler: func(c *filo.Ctx, err error) {
+						failHere("ErrorHandler")
+						filo.DefaultErrorHandler(c, err)
+					},
+					ConnState: func(net.Conn, filo.ConnState) { failHere("ConnState") },
+					Logger:    slog.New(faultLog{failHere}),
+				})
+				other := s.dial(t)
+				other.get("/")
+				other.want(200, "fine", false)
+				for range 20 {
+					c := s.dial(t)
+					armed.Store(true)
+					c.get("/fail")
+					c.tryAnswer() // it may have none
+					c.Close()
+					lifeAwait(t, "the connection to go", func() bool {
+						stats := s.Stats()
+						return stats.ConnsOpen == 1 && stats.WorkersRunning == 0 && stats.WorkersLeading == 2
+					})
+				}
+				armed.Store(false)
+				other.get("/")
+				other.want(200, "fine", false)
+				other.Close()
+				faultRest(t, s, "fine")
+			})
+		}
+	}
+}
+
+// faultLog is a log that fails.
+type faultLog struct{ fail func(here string) }
+
+func (l faultLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l faultLog) Handle(context.Context, slog.Record) error {
+	l.fail("Logger")
+	return nil
+}
+func (l faultLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l faultLog) WithGroup(string) slog.Handler      { return l }
+
+// Shutdown and Close find their end whatever the loops are doing: handing off, being retaken, or led by somebody new.
+func TestEndsDuringHandoffs(t *testing.T) {
+	lifeLooped(t)
+	for round := range 40 {
+		work := faultModes[[]string{"inline", "blocking"}[round/2%2]](func(c *filo.Ctx) error {
+			if c.Path() == "/slow" {
+				time.Sleep(1500 * time.Microsecond) // an inline one is retaken
+			}
+			return c.Text(200, "fine")
+		})
+		s := lifeServe(t, &filo.Server{Loops: 2, Handler: work})
+		var clients sync.WaitGroup
+		var answers atomic.Int32
+		for i := range 6 {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients.Go(func() {
+				defer conn.Close()
+				conn.SetDeadline(time.Now().Add(lifeBound))
+				reader := bufio.NewReader(conn)
+				for n := 0; ; n++ {
+					path := []string{"/", "/slow"}[(n+i)%2]
+					if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+						return
+					}
+					if _, err := reader.Peek(1); err != nil {
+						return // the connection may end, but not an answer
+					}
+					response, err := http.ReadResponse(reader, nil)
+					if err == nil {
+						_, err = io.ReadAll(response.Body)
+					}
+					if err != nil {
+						t.Errorf("half an answer: %v", err)
+						return
+					}
+					answers.Add(1)
+				}
+			})
+		}
+		lifeAwait(t, "answers", func() bool { return answers.Load() > int32(10+round) })
+		if round%2 == 0 {
+			if err := s.shutdown(); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+		} else {
+			s.Close()
+		}
+		clients.Wait()
+		s.wantServed(t, filo.ErrServerClosed)
+		s.wantNoGoroutine(t)
+		if stats := s.Stats(); stats.WorkersLeading+stats.WorkersRunning+stats.WorkersReady+stats.ConnsOpen > 0 {
+			t.Fatalf("at the end of round %d: %+v", round, stats)
+		}
+	}
+}
