@@ -301,11 +301,23 @@ func (p *headParser) lacksChunks(body []byte) bool {
 	if p.scan.state != chunkTrailer {
 		return true
 	}
-	trailer := body[p.scanned:]
-	return !bytes.HasPrefix(trailer, crlf) && !bytes.Contains(trailer, crlfcrlf)
+	return lacksTrailer(body[p.scanned:])
 }
 
-var crlf, crlfcrlf = []byte("\r\n"), []byte("\r\n\r\n")
+// lacksTrailer reports whether the end of a trailer section, which is an empty line, is still to come. It isn't waited for
+// behind a line that ends otherwise than by CRLF, which is for the handler to see.
+func lacksTrailer(trailer []byte) bool {
+	for {
+		end := bytes.IndexAny(trailer, "\r\n")
+		if end < 0 || end == len(trailer)-1 && trailer[end] == '\r' {
+			return true
+		}
+		if trailer[end] == '\n' || trailer[end+1] != '\n' || end == 0 {
+			return false
+		}
+		trailer = trailer[end+2:]
+	}
+}
 
 // end makes the connection ready for the next request, once the answer to the current one is in out or written.
 func (c *conn) end() {

@@ -377,6 +377,7 @@ func (l *loop) turn(w *workerChan, lc *loopConn, listener *listenerEntry) {
 
 // endTurn ends w's turn. If the loop is another's by now, w is an ordinary worker.
 func (l *loop) endTurn(w *workerChan) {
+	w.endClass()
 	if w.loop == l && !l.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 	}
@@ -401,6 +402,13 @@ func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
 		l.server.pool.handOver(w, l, true)
 	} else if value != nil {
 		w.scratch = &scratch{worker: w}
+	}
+}
+
+// endClass takes note that what w does from here on is no class's fault.
+func (w *workerChan) endClass() {
+	if w.running.Load() != nil {
+		w.running.Store(nil)
 	}
 }
 

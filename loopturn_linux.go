@@ -111,7 +111,7 @@ func (lc *loopConn) detachTurn() {
 // save moves what has come of an unfinished request from the worker's buffers to the connection's own.
 func (lc *loopConn) save() {
 	unread, p := lc.in.unread(), lc.pending
-	if len(unread) == 0 && !lc.parser.started() && lc.reading != readingRest {
+	if len(unread) == 0 && lc.parser.fresh() && lc.reading != readingRest {
 		lc.pending = nil
 		return
 	}
@@ -295,7 +295,6 @@ func (lc *loopConn) answerTurn() {
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
 		lc.flushAnswers()
 	}
-	w.worker.running.Store(nil)
 	lc.afterAnswer()
 }
 
@@ -310,7 +309,9 @@ func (lc *loopConn) enter(class *Class) (inline bool, err error) {
 		median := time.Duration(class.median.Load())
 		if w.spent <= maxBatchTime || median <= shortHandler || lc.leave(class) != nil {
 			w.spent += median
-			w.worker.running.Store(class)
+			if running := &w.worker.running; running.Load() != class {
+				running.Store(class) // which costs as much as a short handler, so it stays for the next pipelined request
+			}
 			return true, nil
 		}
 		return false, nil
@@ -333,7 +334,7 @@ func (lc *loopConn) leave(class *Class) error {
 	if w.loop == nil {
 		return nil
 	}
-	w.running.Store(nil)
+	w.endClass()
 	if !w.loop.handOff(w) {
 		return errBusy
 	}
@@ -358,6 +359,7 @@ func (lc *loopConn) flushAnswers() {
 	if size == 0 {
 		return
 	}
+	lc.worker.worker.endClass()
 	// If there is no other worker for the loop, all of it waits.
 	if size > maxUnsent && lc.leave(lc.worker.class) == nil {
 		lc.flush()

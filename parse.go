@@ -82,6 +82,9 @@ func (p *headParser) resetTrailer() {
 // started reports whether any byte of a request line has come.
 func (p *headParser) started() bool { return p.state > headEmptyLF }
 
+// fresh reports whether no byte has come, not even of an empty line.
+func (p *headParser) fresh() bool { return p.state == headStart && p.emptyLines == 0 }
+
 // parse looks at the bytes of b that it hasn't seen yet. It reports whether the head is complete, in which case
 // it ends before b[p.pos]; false means that more bytes are needed.
 func (p *headParser) parse(b []byte, limits *headLimits) (bool, *HTTPError) {

@@ -28,6 +28,9 @@ func play(ctx context.Context, cfg config) (*result, error) {
 	}
 	server := &filo.Server{
 		Concurrency: cfg.concurrency,
+		// Here a place is a connection's for as long as that lives. In a loop it is a request's, whoever sends it: then
+		// the regular clients' next requests are refused like the crowd's.
+		Driver: filo.DriverBlocking,
 		Handler: func(c *filo.Ctx) error {
 			time.Sleep(cfg.work)
 			return c.Text(http.StatusOK, answer)
