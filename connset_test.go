@@ -212,9 +212,10 @@ func TestShutdownSweepsLateConnections(t *testing.T) {
 		result <- s.Shutdown(ctx)
 	}()
 	lifePoll(t, "the pool to be stopped", func() bool {
-		s.pool.mu.Lock()
-		defer s.pool.mu.Unlock()
-		return s.pool.stopped
+		pool := s.pools[0]
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		return pool.stopped
 	})
 	close(late.goOn)
 	if _, err := io.WriteString(late.client, "GET / HT"); err != nil {

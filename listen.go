@@ -271,7 +271,7 @@ func temporary(err error) bool {
 // admit passes a connection to a worker, or refuses it. It never waits for the client.
 func (s *Server) admit(netConn net.Conn) {
 	s.accepted.Add(1)
-	if !s.pool.Serve(netConn) {
+	if !s.pools[0].Serve(netConn) {
 		s.refuseConn(netConn, errOverload)
 	}
 }

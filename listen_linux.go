@@ -282,7 +282,10 @@ func (s *Server) startLoops() error {
 	s.loopsLeft.Store(int32(len(loops)))
 	s.monitor.start(s)
 	for _, l := range loops {
-		s.pool.Lead(l)
+		if l.pool = s.pools[l.index]; l.index > 0 {
+			l.pool.Start()
+		}
+		l.pool.Lead(l)
 	}
 	return nil
 }

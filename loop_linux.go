@@ -52,9 +52,10 @@ const (
 //
 // Unless said otherwise a field belongs to the leader.
 type loop struct {
-	server *Server // immutable
-	index  int     // in server.loops; immutable
-	epfd   int     // immutable
+	server *Server     // immutable
+	index  int         // in server.loops; immutable
+	epfd   int         // immutable
+	pool   *workerPool // whose workers lead; immutable
 
 	// word says how the leader is doing: a term, which each change of the leader ends, in the high half, and in the low one
 	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
@@ -399,7 +400,7 @@ func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
 	l.endTurn(w)
 	if value == nil && w.loop == l {
 		// The goroutine is about to end.
-		l.server.pool.handOver(w, l, true)
+		l.pool.handOver(w, l, true)
 	} else if value != nil {
 		w.scratch = &scratch{worker: w}
 	}
@@ -425,7 +426,7 @@ func (l *loop) handOff(w *workerChan) bool {
 		w.retaken()
 		return true
 	}
-	if !l.server.pool.handOver(w, l, false) {
+	if !l.pool.handOver(w, l, false) {
 		w.word += 2
 		l.word.Store(w.word)
 		return false
@@ -440,12 +441,11 @@ func (l *loop) retake(word uint64) {
 		return
 	}
 	l.retakes.Add(1)
-	if leader := l.leader.Load(); leader != nil {
-		if class := leader.running.Load(); class != nil {
-			class.retaken()
-		}
+	leader := l.leader.Load()
+	if class := leader.running.Load(); class != nil {
+		class.retaken()
 	}
-	l.server.pool.retake(l)
+	l.pool.retake(leader, l)
 }
 
 // rest waits until there is something to do.

@@ -269,7 +269,7 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 // worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
-	if w.worker.place == placeClosing && !s.pool.occupy(w.worker) {
+	if w.worker.place == placeClosing && !w.worker.pool.occupy(w.worker) {
 		lc.refuseOverload()
 		return
 	}
@@ -290,7 +290,7 @@ func (lc *loopConn) answerTurn() {
 	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
 		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free. What
 		// the worker still has to do for this request doesn't wait.
-		s.pool.vacate(w.worker, math.MaxInt)
+		w.worker.pool.vacate(w.worker, math.MaxInt)
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
 		lc.flushAnswers()
@@ -319,7 +319,7 @@ func (lc *loopConn) enter(class *Class) (inline bool, err error) {
 	if err := lc.leave(class); err != nil {
 		return false, err
 	}
-	if !lc.server.pool.occupy(w.worker) {
+	if !w.worker.pool.occupy(w.worker) {
 		return false, errBusy // the loop was taken away before, though there was no place
 	}
 	return false, nil
@@ -465,7 +465,7 @@ func (lc *loopConn) end() {
 func (lc *loopConn) abandon(linger bool) {
 	defer func() {
 		if value := recover(); value != nil {
-			lc.server.pool.logPanic("panic in ConnState", value)
+			lc.server.pools[0].logPanic("panic in ConnState", value)
 			lc.loop.remove(lc)
 		}
 	}()
@@ -597,8 +597,8 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 
 // leaveParked leaves the loop to another worker. If there is none, the connection gets another turn after a while.
 func (lc *loopConn) leaveParked(w *scratch) error {
-	worker, pool := w.worker, &lc.server.pool
-	if worker.loop != nil && worker.loop.handOff(worker) || worker.loop == nil && (worker.place == placeServing || pool.occupy(worker)) {
+	worker := w.worker
+	if worker.loop != nil && worker.loop.handOff(worker) || worker.loop == nil && worker.pool.occupy(worker) {
 		return nil
 	}
 	lc.parked.received = bytes.Clone(lc.parked.received)

@@ -126,7 +126,7 @@ type Server struct {
 
 	config     serverConfig
 	clock      coarseClock
-	pool       workerPool
+	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under mu
 	conns      connSet
 	lingerer   lingerer
 	loops      []*loop // set once, before anybody else sees them
@@ -229,12 +229,21 @@ func (s *Server) configure() {
 			c.loops = runtime.GOMAXPROCS(0)
 		}
 		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
-		s.pool.WorkerFunc = s.serveWorker
-		s.pool.Linger = func(netConn net.Conn) bool { return s.lingerer.takeOver(netConn, nil) }
-		s.pool.MaxWorkersCount = concurrency
-		s.pool.MaxIdleWorkerDuration = idleWorker
-		s.pool.Logger = s.logger()
-		s.pool.clock = &s.clock
+		places := new(workerPlaces)
+		for range c.loops {
+			places.pools = append(places.pools, &workerPool{
+				WorkerFunc:            s.serveWorker,
+				Linger:                func(netConn net.Conn) bool { return s.lingerer.takeOver(netConn, nil) },
+				MaxWorkersCount:       concurrency,
+				MaxIdleWorkerDuration: idleWorker,
+				Logger:                s.logger(),
+				clock:                 &s.clock,
+				places:                places,
+			})
+		}
+		s.mu.Lock()
+		s.pools = places.pools
+		s.mu.Unlock()
 		s.conns.perAddress = s.MaxConnsPerIP
 		s.conns.max = s.MaxConns
 		s.listeners = make(map[net.Listener]bool)
@@ -282,18 +291,20 @@ func (s *Server) start() error {
 	if !s.started {
 		s.started = true
 		s.clock.start(s.config.tick)
-		s.pool.Start()
+		s.pools[0].Start()
 		s.conns.startSweep(s)
 	}
 	return nil
 }
 
-// stopPool ends the pool. Connections that are still being served keep their workers.
-func (s *Server) stopPool() {
+// stopPools ends the pools. Connections that are still being served keep their workers.
+func (s *Server) stopPools() {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
-	s.pool.Stop()
+	for _, pool := range s.pools {
+		pool.Stop()
+	}
 }
 
 // stopClocks ends what looks after deadlines, when nothing needs that any more.

@@ -38,10 +38,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.cancelBase(ErrServerClosed)
 	s.stopLoops()
 	s.awaitLoops()
-	select {
-	case <-s.pool.done(): // those that were leaders when drain looked
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := s.awaitWorkers(ctx); err != nil { // those that were leaders when drain looked
+		return err
 	}
 	s.stopClocks()
 	return nil
@@ -61,13 +59,20 @@ func (s *Server) drain(ctx context.Context) error {
 		case <-time.After(shutdownPoll):
 		}
 	}
-	s.stopPool()
-	select {
-	case <-s.pool.done():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	s.stopPools()
+	return s.awaitWorkers(ctx)
+}
+
+// awaitWorkers waits until no worker is left but leaders.
+func (s *Server) awaitWorkers(ctx context.Context) error {
+	for _, pool := range s.pools {
+		select {
+		case <-pool.done():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	return nil
 }
 
 // Close ends the server now: it closes the listeners and every connection but hijacked ones, and cancels the contexts of
@@ -77,7 +82,7 @@ func (s *Server) Close() error {
 	s.cancelBase(ErrServerClosed)
 	s.conns.closeAll()
 	s.stopLoops()
-	s.stopPool()
+	s.stopPools()
 	s.stopClocks()
 	s.lingerer.close()
 	return nil

@@ -58,11 +58,16 @@ type Stats struct {
 // Stats returns the server's counters. It looks at every connection, so ask for it now and then, not for each request.
 func (s *Server) Stats() Stats {
 	st := Stats{ConnsAccepted: s.accepted.Load(), ConnsRefused: s.refused.Load()}
-	s.pool.stats(&st)
 	s.loopStats(&st)
 	st.RequestsRefused = s.overloads.Load()
 	st.Classes = append(st.Classes, s.class.stats())
 	s.mu.Lock()
+	for _, pool := range s.pools {
+		pool.stats(&st)
+	}
+	if len(s.pools) > 0 {
+		st.WorkersRunning = max(0, int(s.pools[0].places.taken.Load())-st.WorkersReady)
+	}
 	for class := range s.classes {
 		st.Classes = append(st.Classes, class.stats())
 	}
@@ -104,7 +109,7 @@ func (s *Server) changed(c *conn, state ConnState) {
 func (s *Server) connHijacked(c *conn) {
 	s.conns.remove(c)
 	if worker := c.worker.worker; worker != nil {
-		s.pool.forget(worker)
+		worker.pool.forget(worker)
 	}
 	s.changed(c, StateHijacked)
 }

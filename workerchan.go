@@ -8,6 +8,8 @@ import (
 
 // workerChan is one worker: the channel that it gets its connections by, and the buffers that it serves them with.
 type workerChan struct {
+	// pool is whose stack the worker comes back to. Immutable.
+	pool *workerPool
 	// ch takes a connection, or nil to retire the worker. Only who has taken the worker off the stack (or has just
 	// spawned it) sends, and only once, so there is never more than one value on its way.
 	ch chan net.Conn

@@ -24,7 +24,7 @@ type workerPool struct {
 	// it has taken the connection over, and doesn't wait.
 	Linger func(c net.Conn) bool
 
-	// MaxWorkersCount is how many workers may be ready or serving at once.
+	// MaxWorkersCount is how many workers may be ready or serving at once, here and in the pools that places are shared with.
 	MaxWorkersCount int
 
 	// MaxIdleWorkerDuration is how long a ready worker is kept; 0 is DefaultMaxIdleWorkerDuration. It is gone after
@@ -36,18 +36,20 @@ type workerPool struct {
 
 	clock *coarseClock
 
-	mu           sync.Mutex
-	ready        []*workerChan // the coldest first, in the order of lastUse; guarded by mu
-	workersCount int           // ready or serving, at most MaxWorkersCount; guarded by mu
-	closing      int           // workers of placeClosing; guarded by mu
-	leading      int           // workers of placeLeading; guarded by mu
-	goroutines   int           // the cleaner and every worker but leaders, until it has ended; guarded by mu
-	spawned      uint64        // guarded by mu
-	retired      uint64        // spawned - workersCount - closing - leading; guarded by mu
-	started      bool          // guarded by mu
-	stopped      bool          // guarded by mu
-	resting      bool          // the cleaner waits for wake; guarded by mu
-	ended        chan struct{} // see done; nil while nobody has asked; guarded by mu
+	// places counts the workers that are ready or serving. Pools that share it lend each other their ready workers.
+	places *workerPlaces
+
+	mu         sync.Mutex
+	ready      []*workerChan // the coldest first, in the order of lastUse; guarded by mu
+	closing    int           // workers of placeClosing; guarded by mu
+	leading    int           // workers of placeLeading; guarded by mu
+	goroutines int           // the cleaner and every worker but leaders, until it has ended; guarded by mu
+	spawned    uint64        // guarded by mu
+	retired    uint64        // spawned, and neither ready nor serving, closing or leading; guarded by mu
+	started    bool          // guarded by mu
+	stopped    bool          // guarded by mu
+	resting    bool          // the cleaner waits for wake; guarded by mu
+	ended      chan struct{} // see done; nil while nobody has asked; guarded by mu
 
 	wake chan struct{} // ends the cleaner's rest; cap 1, and sent to once for each
 	quit chan struct{} // closed by Stop
@@ -71,6 +73,9 @@ func (wp *workerPool) Start() {
 	if wp.Logger == nil {
 		wp.Logger = slog.Default()
 	}
+	if wp.places == nil {
+		wp.places = new(workerPlaces)
+	}
 	wp.wake, wp.quit = make(chan struct{}, 1), make(chan struct{})
 	wp.goroutines++
 	go wp.cleaner()
@@ -87,8 +92,8 @@ func (wp *workerPool) Stop() {
 	wp.stopped = true
 	ready := wp.ready
 	wp.ready = nil
-	wp.retireLocked(len(ready))
 	if wp.started {
+		wp.retireLocked(len(ready))
 		close(wp.quit)
 	}
 	wp.signalEndLocked()
@@ -135,23 +140,37 @@ func (wp *workerPool) Serve(c net.Conn) bool {
 	return true
 }
 
-// getCh takes the hottest ready worker, or spawns one. The caller owes it one send. It returns nil if there may be no
-// more workers.
-func (wp *workerPool) getCh() *workerChan {
+// getCh takes the hottest ready worker, or spawns one, or borrows one. The caller owes it one send. It returns nil if there
+// may be no more workers, or the pool doesn't run.
+func (wp *workerPool) getCh() *workerChan { return wp.get(false) }
+
+// get is getCh for callers who may need a worker though the pool was stopped.
+func (wp *workerPool) get(anyway bool) *workerChan {
 	wp.mu.Lock()
-	if w := wp.popLocked(); w != nil {
-		wp.mu.Unlock()
-		return w
-	}
-	if !wp.started || wp.stopped || wp.workersCount >= wp.MaxWorkersCount {
+	if !anyway && (!wp.started || wp.stopped) {
 		wp.mu.Unlock()
 		return nil
 	}
-	wp.workersCount++
+	w := wp.popLocked()
+	spawn := w == nil && wp.maySpawnLocked()
+	wp.mu.Unlock()
+	switch {
+	case spawn:
+		return wp.spawn()
+	case w == nil:
+		return wp.borrow(anyway)
+	}
+	return w
+}
+
+// maySpawnLocked counts a worker that is to be spawned, unless there may be no more.
+func (wp *workerPool) maySpawnLocked() bool {
+	if !wp.places.take(wp.MaxWorkersCount) {
+		return false
+	}
 	wp.spawned++
 	wp.goroutines++
-	wp.mu.Unlock()
-	return wp.spawn()
+	return true
 }
 
 // popLocked takes the hottest ready worker. Only a running pool has any.
@@ -170,7 +189,7 @@ func (wp *workerPool) popLocked() *workerChan {
 func (wp *workerPool) spawn() *workerChan {
 	w, _ := wp.free.Get().(*workerChan)
 	if w == nil {
-		w = new(workerChan)
+		w = &workerChan{pool: wp}
 	}
 	w.renew()
 	go wp.run(w)
@@ -180,63 +199,70 @@ func (wp *workerPool) spawn() *workerChan {
 // Lead makes a worker lead what nobody leads yet. Leaders don't count against MaxWorkersCount, nor does done wait for them.
 func (wp *workerPool) Lead(l leadable) {
 	wp.mu.Lock()
-	next := wp.nextLeaderLocked()
+	wp.spawned++
+	wp.leading++
 	wp.mu.Unlock()
-	wp.appoint(next, l)
+	wp.spawn().appoint(l)
 }
 
 // handOver makes another worker lead what w does, and w an ordinary worker, which counts. It reports false if there may be
 // no more of those, unless it must.
 func (wp *workerPool) handOver(w *workerChan, l leadable, must bool) bool {
-	wp.mu.Lock()
-	if len(wp.ready) == 0 && wp.workersCount >= wp.MaxWorkersCount && !must {
-		wp.mu.Unlock()
+	next := wp.successor(w, must)
+	if next == nil {
 		return false
 	}
-	next := wp.nextLeaderLocked()
-	wp.leaderServesLocked()
-	wp.mu.Unlock()
 	w.loop, w.place = nil, placeServing
-	wp.appoint(next, l)
+	next.appoint(l)
 	return true
 }
 
-// retake makes another worker lead what a worker does that may never come back. That is an ordinary worker from then on, in
+// retake makes another worker lead what w does, which may never come back. That is an ordinary worker from then on, in
 // addition to MaxWorkersCount if need be, and gets to know when it does come back.
-func (wp *workerPool) retake(l leadable) {
-	wp.mu.Lock()
-	next := wp.nextLeaderLocked()
-	wp.leaderServesLocked()
-	wp.mu.Unlock()
-	wp.appoint(next, l)
-}
+func (wp *workerPool) retake(w *workerChan, l leadable) { wp.successor(w, true).appoint(l) }
 
-// nextLeaderLocked takes a ready worker off the counts to be a leader; nil means that one is to be spawned.
-func (wp *workerPool) nextLeaderLocked() *workerChan {
-	wp.leading++
-	next := wp.popLocked()
+// successor returns the worker that is to lead in w's stead, and leaves the place of an ordinary one, which that had, to w.
+func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
+	next := wp.get(true)
 	if next == nil {
+		if !must {
+			return nil
+		}
+		wp.places.taken.Add(1)
+		wp.mu.Lock()
 		wp.spawned++
-	} else {
-		wp.workersCount--
-		wp.goroutines--
+		wp.goroutines++
+		wp.mu.Unlock()
+		next = wp.spawn()
+	}
+	if next.pool != w.pool {
+		w.pool.countLeaders(-1)
+		next.pool.countLeaders(+1)
 	}
 	return next
 }
 
-// leaderServesLocked counts a leader among the ordinary workers.
-func (wp *workerPool) leaderServesLocked() {
-	wp.leading--
-	wp.workersCount++
-	wp.goroutines++
+// dismiss retires a worker that was taken off its stack, and leaves its place to the caller.
+func (w *workerChan) dismiss() {
+	w.pool.mu.Lock()
+	w.pool.retired++
+	w.pool.mu.Unlock()
+	w.ch <- nil
 }
 
-func (wp *workerPool) appoint(next *workerChan, l leadable) {
-	if next == nil {
-		next = wp.spawn()
-	}
-	next.lead = l
-	next.ch <- nil
+// countLeaders takes note that n of the pool's workers have become leaders.
+func (wp *workerPool) countLeaders(n int) {
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	wp.leading += n
+	wp.goroutines -= n
+	wp.signalEndLocked()
+}
+
+// appoint makes a worker that was taken off its stack lead.
+func (w *workerChan) appoint(l leadable) {
+	w.lead = l
+	w.ch <- nil
 }
 
 // run is a worker's goroutine.
@@ -389,7 +415,7 @@ func (wp *workerPool) vacate(w *workerChan, most int) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	if wp.closing < most {
-		wp.workersCount--
+		wp.places.taken.Add(-1)
 		wp.closing++
 		w.place = placeClosing
 	}
@@ -398,27 +424,21 @@ func (wp *workerPool) vacate(w *workerChan, most int) {
 // occupy makes sure that a worker has a place, which it may have given up, or have got beyond MaxWorkersCount by a retake.
 // It reports false if there is none.
 func (wp *workerPool) occupy(w *workerChan) bool {
-	wp.mu.Lock()
-	var spare *workerChan
-	taken := wp.workersCount
-	if w.place == placeServing {
-		taken--
-	}
-	if taken >= wp.MaxWorkersCount {
-		if spare = wp.popLocked(); spare == nil {
-			wp.mu.Unlock()
+	beyond := w.place == placeServing && wp.places.taken.Load() > int64(wp.MaxWorkersCount)
+	if beyond || w.place == placeClosing && !wp.places.take(wp.MaxWorkersCount) {
+		spare := wp.get(true) // one that is ready can go
+		if spare == nil {
 			return false
 		}
-		wp.retireLocked(1)
+		if spare.dismiss(); beyond {
+			wp.places.taken.Add(-1)
+		}
 	}
 	if w.place == placeClosing {
+		wp.mu.Lock()
 		wp.closing--
-		wp.workersCount++
+		wp.mu.Unlock()
 		w.place = placeServing
-	}
-	wp.mu.Unlock()
-	if spare != nil {
-		spare.ch <- nil
 	}
 	return true
 }
@@ -429,13 +449,12 @@ func (wp *workerPool) release(w *workerChan) bool {
 	now := wp.clock.now()
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	if wp.stopped || (w.place == placeClosing && wp.workersCount >= wp.MaxWorkersCount) {
+	if wp.stopped || w.place == placeClosing && !wp.places.take(wp.MaxWorkersCount) {
 		wp.leaveLocked(w)
 		return false
 	}
 	if w.place == placeClosing {
 		wp.closing--
-		wp.workersCount++
 	}
 	w.place = placeNone
 	// Two workers may have read the clock in one order and got here in the other; the stack stays sorted all the same.
@@ -468,7 +487,7 @@ func (wp *workerPool) leaveLocked(w *workerChan) {
 
 // retireLocked takes n ready or serving workers out of the counts.
 func (wp *workerPool) retireLocked(n int) {
-	wp.workersCount -= n
+	wp.places.taken.Add(-int64(n))
 	wp.retired += uint64(n)
 }
 
@@ -528,10 +547,12 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	return wait
 }
 
-// stats fills in what is known of the workers.
+// stats adds what is known of the workers. Those of places.taken that aren't ready run.
 func (wp *workerPool) stats(st *Stats) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	st.WorkersReady, st.WorkersRunning, st.WorkersLeading = len(wp.ready), wp.workersCount-len(wp.ready), wp.leading
-	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
+	st.WorkersReady += len(wp.ready)
+	st.WorkersLeading += wp.leading
+	st.WorkersSpawned += wp.spawned
+	st.WorkersRetired += wp.retired
 }

@@ -49,21 +49,43 @@ const (
 // poolTest is a pool whose workers serve each poolConn until the test says how to finish it.
 type poolTest struct {
 	workerPool
-	log bytes.Buffer
+	log    bytes.Buffer
+	served *servedConns
+}
 
-	mu     sync.Mutex
-	served map[net.Conn]*workerChan
+// servedConns knows who serves a connection, in pools that share it.
+type servedConns struct {
+	mu sync.Mutex
+	by map[net.Conn]*workerChan
+}
+
+func (s *servedConns) store(c net.Conn, w *workerChan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.by[c] = w
+}
+
+func (s *servedConns) load(c net.Conn) *workerChan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.by[c]
 }
 
 // newPoolTest starts a pool and its clock. They end with the test, which fails if a goroutine is left.
 func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
-	p := &poolTest{served: make(map[net.Conn]*workerChan)}
+	return newPoolTestSharing(t, workers, maxIdle, nil, &servedConns{by: make(map[net.Conn]*workerChan)})
+}
+
+// newPoolTestSharing is newPoolTest for a pool that shares its places, unless they are nil.
+func newPoolTestSharing(t *testing.T, workers int, maxIdle time.Duration, places *workerPlaces, served *servedConns) *poolTest {
+	p := &poolTest{served: served}
 	p.workerPool = workerPool{
 		WorkerFunc:            p.work,
 		MaxWorkersCount:       workers,
 		MaxIdleWorkerDuration: maxIdle,
 		Logger:                slog.New(slog.NewTextHandler(&p.log, nil)),
 		clock:                 new(coarseClock),
+		places:                places,
 	}
 	p.clock.start(clockTick(maxIdle))
 	p.Start()
@@ -83,9 +105,7 @@ func (p *poolTest) work(w *workerChan, c net.Conn) bool {
 	if w.scratch == nil {
 		w.scratch = new(scratch)
 	}
-	p.mu.Lock()
-	p.served[c] = w
-	p.mu.Unlock()
+	p.served.store(c, w)
 	switch <-c.(*poolConn).finish {
 	case outcomeClose:
 		return true
@@ -105,9 +125,7 @@ func (p *poolTest) serve(t *testing.T) (*poolConn, *workerChan) {
 		return nil, nil
 	}
 	synctest.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := p.served[c]
+	w := p.served.load(c)
 	if w == nil {
 		t.Fatal("a connection was accepted and isn't served")
 	}
@@ -130,15 +148,15 @@ func (p *poolTest) expect(t *testing.T, running, ready int) {
 	}
 	p.workerPool.mu.Lock()
 	defer p.workerPool.mu.Unlock()
-	if balance := spawned - retired; balance != uint64(p.workersCount+p.closing) {
-		t.Errorf("%d were spawned and %d retired, but %d count and %d close", spawned, retired, p.workersCount, p.closing)
+	if balance := spawned - retired; balance != uint64(running+ready+p.closing) {
+		t.Errorf("%d were spawned and %d retired, but %d count and %d close", spawned, retired, running+ready, p.closing)
 	}
 	background := 0
 	if !p.stopped {
 		background = 1
 	}
-	if p.goroutines != p.workersCount+p.closing+background {
-		t.Errorf("%d goroutines for %d workers, %d closing", p.goroutines, p.workersCount, p.closing)
+	if p.goroutines != running+ready+p.closing+background {
+		t.Errorf("%d goroutines for %d workers, %d closing", p.goroutines, running+ready, p.closing)
 	}
 }
 
@@ -296,7 +314,7 @@ func TestWorkerPoolExpiry(t *testing.T) {
 					for _, c := range conns {
 						time.Sleep(rand.N(maxIdle / 20))
 						p.finish(c, outcomeClose)
-						released[p.served[c]] = time.Now()
+						released[p.served.load(c)] = time.Now()
 					}
 					p.checkExpiry(t, released, maxIdle)
 					p.expect(t, 0, 0)
@@ -345,7 +363,7 @@ func TestWorkerPoolHotWorkerStays(t *testing.T) {
 			c, _ := p.serve(t)
 			conns = append(conns, c)
 		}
-		hot := p.served[conns[4]]
+		hot := p.served.load(conns[4])
 		for _, c := range conns {
 			p.finish(c, outcomeClose)
 		}
@@ -382,7 +400,8 @@ func TestWorkerPoolClean(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock), workersCount: len(test.idle)}
+				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock), places: new(workerPlaces)}
+				wp.places.taken.Store(int64(len(test.idle)))
 				now := wp.clock.exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
@@ -395,8 +414,8 @@ func TestWorkerPoolClean(t *testing.T) {
 					t.Errorf("wait %v, want %v", wait, test.wait)
 				}
 				gone := len(all) - test.kept
-				if !slices.Equal(wp.ready, all[gone:]) || wp.workersCount != test.kept || wp.retired != uint64(gone) {
-					t.Errorf("%d are left, %d count, %d retired", len(wp.ready), wp.workersCount, wp.retired)
+				if !slices.Equal(wp.ready, all[gone:]) || int(wp.places.taken.Load()) != test.kept || wp.retired != uint64(gone) {
+					t.Errorf("%d are left, %d count, %d retired", len(wp.ready), wp.places.taken.Load(), wp.retired)
 				}
 				for _, w := range slices.Concat(room[test.kept:], expired[:cap(expired)]) {
 					if w != nil {
@@ -440,11 +459,12 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 		// Workers that are at the cap and long idle, and don't get to their channel.
 		held := make([]*workerChan, workers)
 		for i := range held {
-			held[i] = &workerChan{ch: make(chan net.Conn), lastUse: 1}
+			held[i] = &workerChan{pool: &p.workerPool, ch: make(chan net.Conn), lastUse: 1}
 		}
 		time.Sleep(2 * time.Hour)
 		p.workerPool.mu.Lock()
-		p.ready, p.workersCount, p.goroutines, p.spawned = slices.Clone(held), workers, 1+workers, workers
+		p.ready, p.goroutines, p.spawned = slices.Clone(held), 1+workers, workers
+		p.places.taken.Store(workers)
 		p.workerPool.mu.Unlock()
 		cleaned := make(chan struct{})
 		go func() {
@@ -577,7 +597,7 @@ func TestWorkerPoolGoexit(t *testing.T) {
 				t.Fatalf("refused after %d ended goroutines", i)
 			}
 			freeAtClose := false
-			c.onClose = func() { freeAtClose = p.workersCount == 0 }
+			c.onClose = func() { freeAtClose = p.places.taken.Load() == 0 }
 			p.finish(c, outcomeGoexit)
 			p.expect(t, 0, 0)
 			if closed := c.closed.Load(); closed != 1 || !freeAtClose {
@@ -860,7 +880,7 @@ func (m *poolModel) serve(t *testing.T) {
 		m.ready = m.ready[:top]
 	}
 	for _, other := range m.busy {
-		if m.p.served[other] == w {
+		if m.p.served.load(other) == w {
 			t.Fatal("a busy worker got a second connection")
 		}
 	}
@@ -885,10 +905,9 @@ func (m *poolModel) finish(t *testing.T, random *rand.Rand, stopped bool) {
 		t.Fatalf("after outcome %d the connection was closed %d times", how, closed)
 	}
 	if how != outcomeGoexit && !stopped {
-		w := m.p.served[c]
+		w := m.p.served.load(c)
 		m.ready, m.since[w] = append(m.ready, w), time.Now()
 	}
-	delete(m.p.served, c)
 }
 
 // check compares the stacks, after it has taken what the cleaner may and must have retired off the model's.
@@ -989,7 +1008,8 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 
 // What a cycle costs when another one has just ended: the worker is hot, and nobody waits.
 func BenchmarkWorkerPoolRelease(b *testing.B) {
-	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock), workersCount: 1}
+	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock), places: new(workerPlaces)}
+	wp.places.take(1)
 	wp.clock.start(maxClockTick)
 	defer wp.clock.stop()
 	w := new(workerChan)
@@ -1005,5 +1025,5 @@ func BenchmarkWorkerPoolRelease(b *testing.B) {
 func (p *poolTest) counts() (running, ready int, spawned, retired uint64) {
 	var st Stats
 	p.stats(&st)
-	return st.WorkersRunning, st.WorkersReady, st.WorkersSpawned, st.WorkersRetired
+	return int(p.places.taken.Load()) - st.WorkersReady, st.WorkersReady, st.WorkersSpawned, st.WorkersRetired
 }

@@ -1,0 +1,182 @@
+package filo
+
+import (
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newPoolTests starts pools that share their places.
+func newPoolTests(t *testing.T, pools, workers int, maxIdle time.Duration) []*poolTest {
+	places, served := new(workerPlaces), &servedConns{by: make(map[net.Conn]*workerChan)}
+	var tests []*poolTest
+	for range pools {
+		p := newPoolTestSharing(t, workers, maxIdle, places, served)
+		places.pools = append(places.pools, &p.workerPool)
+		tests = append(tests, p)
+	}
+	return tests
+}
+
+// Pools that share their places are each a stack of its own, spawn under the common cap, and at the cap lend each other the
+// workers that are ready.
+func TestWorkerPlacesModel(t *testing.T) {
+	type busyConn struct {
+		on *poolTest
+		c  *poolConn
+		w  *workerChan
+	}
+	poolRun(t, func(t *testing.T) {
+		for range 5 {
+			seed := uint64(os.Getpid())<<32 | uint64(rand.Uint32())
+			t.Logf("seed %#x", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			most := 1 + random.IntN(10)
+			pools := newPoolTests(t, 1+random.IntN(4), most, time.Hour)
+			ready := make(map[*workerPool][]*workerChan)
+			var busy []busyConn
+			for range 500 {
+				p := pools[random.IntN(len(pools))]
+				if random.IntN(100) < 55 {
+					lender, idle := &p.workerPool, 0
+					for _, other := range pools {
+						idle += len(ready[&other.workerPool])
+					}
+					for i := 0; len(ready[lender]) == 0 && i < len(pools) && len(busy)+idle == most; i++ {
+						lender = &pools[i].workerPool
+					}
+					c, w := p.serve(t)
+					if refuse := len(busy) == most; refuse != (c == nil) {
+						t.Fatalf("%d of %d busy, %d ready, refused: %v", len(busy), most, idle, c == nil)
+					}
+					if c == nil {
+						continue
+					}
+					if stack := ready[lender]; len(stack) > 0 {
+						if w != stack[len(stack)-1] {
+							t.Fatal("not the worker at the top of the stack")
+						}
+						ready[lender] = stack[:len(stack)-1]
+					} else if w.pool != &p.workerPool {
+						t.Fatal("another pool has spawned")
+					}
+					busy = append(busy, busyConn{p, c, w})
+				} else if len(busy) > 0 {
+					i := random.IntN(len(busy))
+					b := busy[i]
+					busy = slices.Delete(busy, i, i+1)
+					how := outcome(random.IntN(int(outcomes)))
+					b.on.finish(b.c, how)
+					if how != outcomeGoexit {
+						ready[b.w.pool] = append(ready[b.w.pool], b.w)
+					}
+				}
+				for _, p := range pools {
+					p.mu.Lock()
+					got := slices.Clone(p.ready)
+					p.mu.Unlock()
+					if want := ready[&p.workerPool]; !slices.Equal(got, want) {
+						t.Fatalf("%d workers are ready, or in another order than the %d of the model", len(got), len(want))
+					}
+				}
+			}
+			for _, b := range busy {
+				b.on.finish(b.c, outcomeClose)
+			}
+			for _, p := range pools {
+				p.Stop()
+			}
+			for _, p := range pools {
+				<-p.done()
+			}
+			if taken := pools[0].places.taken.Load(); taken != 0 {
+				t.Fatalf("%d places are taken in the end", taken)
+			}
+		}
+	})
+}
+
+// As many clients as there are places are never refused, whichever pools they come to, and whatever is retired meanwhile.
+func TestWorkerPlacesNoRefusal(t *testing.T) {
+	poolRunReal(t, func(t *testing.T) {
+		const most, rounds = 3, 3000
+		pools := newPoolTests(t, 3, most, time.Millisecond)
+		var clients sync.WaitGroup
+		for range most {
+			clients.Go(func() {
+				for range rounds {
+					p := pools[rand.IntN(len(pools))]
+					c := newPoolConn()
+					closed := make(chan struct{})
+					c.onClose = func() { close(closed) }
+					c.finish <- outcomeClose
+					if !p.Serve(c) {
+						t.Error("refused, though a place is free")
+						return
+					}
+					<-closed
+					if rand.IntN(100) == 0 {
+						time.Sleep(2 * time.Millisecond) // to be retired
+					}
+				}
+			})
+		}
+		clients.Wait()
+		runtime.Gosched()
+	})
+}
+
+// testLead is something to lead until it may be left.
+type testLead struct {
+	leads chan *workerChan
+	leave chan struct{}
+}
+
+func (l *testLead) lead(w *workerChan) {
+	l.leads <- w
+	<-l.leave
+}
+
+// A leader's place passes between pools: who hands over is an ordinary worker of its own pool, with the place of the one
+// that leads in its stead.
+func TestWorkerPlacesLeaders(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		pools := newPoolTests(t, 2, 1, time.Hour)
+		a, b := pools[0], pools[1]
+		c, lent := a.serve(t)
+		a.finish(c, outcomeClose) // the only place is that of a ready worker of a's
+		lead := &testLead{leads: make(chan *workerChan), leave: make(chan struct{})}
+		b.Lead(lead)
+		leader := <-lead.leads
+		if !b.handOver(leader, lead, false) {
+			t.Fatal("the other pool's worker must lead")
+		}
+		if next := <-lead.leads; next != lent {
+			t.Fatal("not the worker that was ready")
+		} else if b.handOver(next, lead, false) {
+			t.Fatal("the place is taken")
+		}
+		if taken := a.places.taken.Load(); taken != 1 || a.leading != 1 || b.leading != 0 {
+			t.Errorf("%d places are taken, %d and %d lead", taken, a.leading, b.leading)
+		}
+		b.retake(lent, lead) // beyond the cap
+		last := <-lead.leads
+		if last.pool != &b.workerPool || a.places.taken.Load() != 2 {
+			t.Errorf("%d places are taken", a.places.taken.Load())
+		}
+		if lent.place = placeServing; b.occupy(leader) {
+			t.Error("both have a place, though there is only one")
+		}
+		close(lead.leave)
+		synctest.Wait()
+		if taken := a.places.taken.Load(); taken != 2 || len(a.ready) != 1 || len(b.ready) != 1 || a.leading+b.leading != 0 {
+			t.Errorf("%d places are taken, %d and %d are ready, %d lead", taken, len(a.ready), len(b.ready), a.leading+b.leading)
+		}
+	})
+}
