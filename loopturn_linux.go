@@ -41,7 +41,7 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			}
 			continue
 		}
-		if budget <= 0 && w.worker.loop != nil && lc.in.len() > 0 && !lc.failed {
+		if lc.in.len() > 0 && !lc.failed && (w.worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
 			if lc.flushAnswers(); len(lc.unsent) == 0 && !lc.failed {
 				lc.save()
 				lc.detachTurn()
@@ -77,6 +77,13 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			return false
 		}
 	}
+}
+
+// mayGoOn reports whether an ordinary worker may look into what comes after the answer that it has given up its place with.
+// If others have taken that since, it is the leader's, who serves quick handlers all the same.
+func (lc *loopConn) mayGoOn() bool {
+	w := lc.worker.worker
+	return w.loop != nil || w.place != placeClosing || w.pool.occupy(w)
 }
 
 // attachTurn lends a worker's buffers to the connection, but for those that an unfinished request has of its own.
@@ -269,10 +276,6 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 // worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
-	if w.worker.place == placeClosing && !w.worker.pool.occupy(w.worker) {
-		lc.refuseOverload()
-		return
-	}
 	if !s.entered.Load() {
 		inline, err := lc.enter(&s.class)
 		if err != nil {
