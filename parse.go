@@ -186,7 +186,11 @@ func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
 
 // parseVersion reads HTTP-version CRLF at the start of b and returns how much of it there is.
 func (p *headParser) parseVersion(b []byte, limits *headLimits) (int, *HTTPError) {
-	const form = "HTTP/d.d\r\n"
+	const usual, form = "HTTP/1.1\r\n", "HTTP/d.d\r\n"
+	if len(b) >= len(usual) && string(b[:len(usual)]) == usual && p.mark+8-p.methodStart <= limits.line {
+		p.minor, p.state = 1, headFieldStart
+		return len(usual), nil
+	}
 	n := min(len(b), len(form))
 	for i := 0; i < n; i++ {
 		if form[i] == 'd' {
