@@ -1,0 +1,95 @@
+package pool
+
+import (
+	"context"
+	"sync"
+)
+
+// Group is a set of functions that a pool calls, to be waited for together. The first that fails cancels the others.
+type Group struct {
+	p      *Pool
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	slots  chan struct{} // has a value for each function under way; nil without a limit
+	all    sync.WaitGroup
+
+	mu     sync.Mutex
+	failed bool  // guarded by mu
+	err    error // the first; guarded by mu
+}
+
+// NewGroup makes a group whose functions p calls. Their context is done when the first of them has failed, or Wait
+// returns, or ctx is done; its cause is the first error.
+func NewGroup(ctx context.Context, p *Pool) (*Group, context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &Group{p: p, ctx: ctx, cancel: cancel}, ctx
+}
+
+// SetLimit makes Go wait while n functions of the group are under way. It is to be called before Go; without it only
+// the pool limits them.
+func (g *Group) SetLimit(n int) { g.slots = make(chan struct{}, max(n, 1)) }
+
+// Go has the pool call f with the group's context, and waits for room. If the group has failed, or its context is done,
+// f isn't called. A function that the pool refuses fails the group.
+//
+// A task of a pool that is waiting for a group of the same pool keeps the place that the group may need.
+func (g *Group) Go(f func(context.Context) error) {
+	if g.slots != nil {
+		select {
+		case g.slots <- struct{}{}:
+		case <-g.ctx.Done():
+			g.fail(g.ctx.Err())
+			return
+		}
+	}
+	g.all.Add(1)
+	if f == nil {
+		g.end(g.p.refuseNil())
+		return
+	}
+	if err := g.p.SubmitContext(g.ctx, func() { g.call(f) }); err != nil {
+		g.end(err)
+	}
+}
+
+func (g *Group) call(f func(context.Context) error) {
+	var err error
+	defer func() { g.end(err) }()
+	settle(&err, func() error {
+		if err := g.ctx.Err(); err != nil {
+			return err
+		}
+		return f(g.ctx)
+	})
+}
+
+// end is called once for each function that Go has counted.
+func (g *Group) end(err error) {
+	if err != nil {
+		g.fail(err)
+	}
+	if g.slots != nil {
+		<-g.slots
+	}
+	g.all.Done()
+}
+
+// fail notes the first error.
+func (g *Group) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.failed {
+		g.failed, g.err = true, err
+		g.cancel(err)
+	}
+}
+
+// Wait waits until all functions have ended, and returns the first error: one that a function has returned, a
+// *PanicError for its panic, or why it wasn't called.
+func (g *Group) Wait() error {
+	g.all.Wait()
+	g.cancel(nil)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}

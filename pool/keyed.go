@@ -1,0 +1,67 @@
+package pool
+
+import (
+	"context"
+	"sync"
+)
+
+// keys holds the tasks of SubmitKeyed that wait for one of the same key. The zero keys is ready for use.
+type keys struct {
+	mu sync.Mutex
+	// behind has an entry for each key of which a task is queued or runs: what is to come after it. Guarded by mu.
+	behind map[any][]func()
+}
+
+// SubmitKeyed is as Submit, but tasks of the same key are run one after another, in the order in which they were
+// accepted. One that waits for its turn has its place in the pool and no worker. The key must be comparable.
+func (p *Pool) SubmitKeyed(key any, task func()) error {
+	if task == nil {
+		return p.refuseNil()
+	}
+	if !equal(key, key) {
+		return p.submit(task) // a NaN is no other's equal, nor one that a map would find again
+	}
+	p.core.mu.Lock()
+	if err := p.submitSlowly(context.Background(), nil, true); err != nil {
+		return err
+	}
+	p.keys.mu.Lock()
+	if behind, active := p.keys.behind[key]; active {
+		p.keys.behind[key] = append(behind, task)
+		p.keys.mu.Unlock()
+		return nil
+	}
+	if p.keys.behind == nil {
+		p.keys.behind = make(map[any][]func())
+	}
+	p.keys.behind[key] = nil
+	p.keys.mu.Unlock()
+	p.queueReserved(p.keyed(key, task))
+	return nil
+}
+
+// keyed returns a function that runs a task and then queues the next of its key.
+func (p *Pool) keyed(key any, task func()) func() {
+	return func() {
+		defer p.nextOf(key) // also if the task panics
+		task()
+	}
+}
+
+func (p *Pool) nextOf(key any) {
+	p.keys.mu.Lock()
+	behind := p.keys.behind[key]
+	if len(behind) == 0 {
+		delete(p.keys.behind, key)
+		p.keys.mu.Unlock()
+		return
+	}
+	next := behind[0]
+	behind[0] = nil
+	p.keys.behind[key] = behind[1:]
+	p.keys.mu.Unlock()
+	p.queueReserved(p.keyed(key, next))
+}
+
+// equal panics if the keys aren't comparable.
+func equal(a, b any) bool { return a == b }

@@ -1,0 +1,352 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// LoadBalancingStrategy is how a MultiPool chooses the pool that it tries first.
+type LoadBalancingStrategy int
+
+const (
+	// RoundRobin takes the pools in turn.
+	RoundRobin LoadBalancingStrategy = 1 << (iota + 1)
+
+	// LeastTasks takes the pool with the fewest tasks, accepted and waiting ones.
+	LeastTasks
+)
+
+// multi is what the kinds of MultiPool have in common. Its pools are used by nobody else.
+type multi[T any] struct {
+	// pools and strategy aren't changed.
+	pools    []*core[T]
+	strategy LoadBalancingStrategy
+	lobby    lobby[T]
+
+	last   atomic.Uint32 // the pool that RoundRobin has chosen last is last modulo their number
+	closed atomic.Bool
+	reboot sync.Mutex // one Reboot at a time
+}
+
+func newMulti[T any](
+	size, sizePerPool int, fn func(T), strategy LoadBalancingStrategy, options []Option,
+) (*multi[T], error) {
+	if size <= 0 {
+		return nil, ErrInvalidMultiPoolSize
+	}
+	if strategy != RoundRobin && strategy != LeastTasks {
+		return nil, ErrInvalidLoadBalancingStrategy
+	}
+	m := &multi[T]{pools: make([]*core[T], size), strategy: strategy}
+	m.lobby.byHome = make([]int, size)
+	for i := range m.pools {
+		p, err := newCore(sizePerPool, fn, options)
+		if err != nil {
+			return nil, err
+		}
+		p.lobby = &m.lobby
+		m.pools[i] = p
+	}
+	m.last.Store(^uint32(0))
+	return m, nil
+}
+
+// choose returns the index of the pool to try first.
+func (m *multi[T]) choose() int {
+	if m.strategy == RoundRobin {
+		return int(m.last.Add(1) % uint32(len(m.pools)))
+	}
+	least, index := math.MaxInt, 0
+	for i, p := range m.pools {
+		n := p.tasks()
+		if m.lobby.n.Load() > 0 {
+			n += m.lobby.waitingWith(i)
+		}
+		if n < least {
+			least, index = n, i
+		}
+	}
+	return index
+}
+
+// tasks returns how many tasks are accepted and not finished.
+func (p *core[T]) tasks() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepted
+}
+
+// submit has a task accepted by the first pool that has room, and waits if none has.
+func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
+	if m.closed.Load() {
+		return ErrPoolClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	home := m.choose()
+	if m.lobby.n.Load() == 0 {
+		if err := m.submitAtOnce(home, task); err != ErrPoolOverload {
+			return err
+		}
+	}
+	opts := &m.pools[0].opts
+	if opts.Nonblocking || !mayWait {
+		return ErrPoolOverload
+	}
+	w := m.pools[home].newWaiter(task)
+	w.home = home
+	if err := m.lobby.enter(w, opts.MaxBlockingTasks*len(m.pools)); err != nil {
+		m.pools[home].freeWaiter(w)
+		return err
+	}
+	// A pool whose task ends from now on sees the waiter. Those that have got room before haven't.
+	for i := range m.pools {
+		p := m.pools[(home+i)%len(m.pools)]
+		p.mu.Lock()
+		p.admitAll()
+	}
+	if ctx.Done() != nil {
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			if m.lobby.leave(w) {
+				w.err = ctx.Err()
+			} else {
+				<-w.ready // who has taken it out has decided
+			}
+		}
+	} else {
+		<-w.ready
+	}
+	return m.pools[home].freeWaiter(w)
+}
+
+// submitAtOnce tries the pools one after another, from one on.
+func (m *multi[T]) submitAtOnce(from int, task T) error {
+	for i := range m.pools {
+		if err := m.pools[(from+i)%len(m.pools)].submitAtOnce(task); err != ErrPoolOverload {
+			return err
+		}
+	}
+	return ErrPoolOverload
+}
+
+func (m *multi[T]) byIndex(i int, count func(*core[T]) int) (int, error) {
+	if i < 0 || i >= len(m.pools) {
+		return -1, ErrInvalidPoolIndex
+	}
+	return count(m.pools[i]), nil
+}
+
+// sum adds up what is -1 for a pool without a limit; then the sum is -1 as well.
+func (m *multi[T]) sum(count func(*core[T]) int) (n int) {
+	for _, p := range m.pools {
+		one := count(p)
+		if one < 0 {
+			return -1
+		}
+		n += one
+	}
+	return n
+}
+
+// Running returns the sum of what the pools' Running return.
+func (m *multi[T]) Running() int { return m.sum((*core[T]).Running) }
+
+// RunningByIndex returns what the Running of the pool of that index returns; the error is ErrInvalidPoolIndex.
+func (m *multi[T]) RunningByIndex(i int) (int, error) { return m.byIndex(i, (*core[T]).Running) }
+
+// Free returns the sum of what the pools' Free return, and -1 if they have no limit.
+func (m *multi[T]) Free() int { return m.sum((*core[T]).Free) }
+
+// FreeByIndex returns what the Free of the pool of that index returns; the error is ErrInvalidPoolIndex.
+func (m *multi[T]) FreeByIndex(i int) (int, error) { return m.byIndex(i, (*core[T]).Free) }
+
+// Waiting returns how many submitters wait for room.
+func (m *multi[T]) Waiting() int { return int(m.lobby.n.Load()) }
+
+// WaitingByIndex returns how many of them were to use the pool of that index, if it had had room when they came; the
+// error is ErrInvalidPoolIndex.
+func (m *multi[T]) WaitingByIndex(i int) (int, error) {
+	return m.byIndex(i, func(*core[T]) int { return m.lobby.waitingWith(i) })
+}
+
+// Cap returns the sum of the pools' capacities, and -1 if they have none.
+func (m *multi[T]) Cap() int { return m.sum((*core[T]).Cap) }
+
+// Tune changes the capacity of each pool.
+func (m *multi[T]) Tune(size int) {
+	for _, p := range m.pools {
+		p.Tune(size)
+	}
+}
+
+// IsClosed reports whether the pools were released.
+func (m *multi[T]) IsClosed() bool { return m.closed.Load() }
+
+// Release closes the pools. Submitters that wait get ErrPoolClosed, as do all that come; tasks that were accepted are
+// run. It doesn't wait for them.
+func (m *multi[T]) Release() { m.close() }
+
+// close reports whether the pools were open.
+func (m *multi[T]) close() (wasOpen bool) {
+	if !m.closed.CompareAndSwap(false, true) {
+		return false
+	}
+	m.lobby.close()
+	for _, p := range m.pools {
+		p.close()
+	}
+	return true
+}
+
+// ReleaseTimeout closes the pools as Release does, and waits until all that they have accepted has ended, or for that
+// long: then it returns ErrTimeout, wrapped for each pool that has not ended. If they were closed before, it returns
+// ErrPoolClosed at once.
+func (m *multi[T]) ReleaseTimeout(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, ErrTimeout)
+	defer cancel()
+	return m.release(ctx, func() error { return ErrTimeout })
+}
+
+// ReleaseContext closes the pools as Release does, and waits until all that they have accepted has ended, or ctx is
+// done: then it returns ctx.Err(), wrapped for each pool that has not ended. It doesn't wait if ctx is nil. If they
+// were closed before, it returns ErrPoolClosed at once.
+func (m *multi[T]) ReleaseContext(ctx context.Context) error {
+	if ctx == nil {
+		if !m.close() {
+			return ErrPoolClosed
+		}
+		return nil
+	}
+	return m.release(ctx, ctx.Err)
+}
+
+func (m *multi[T]) release(ctx context.Context, reason func() error) error {
+	if !m.close() {
+		return ErrPoolClosed
+	}
+	var errs []error
+	for i, p := range m.pools {
+		if p.Wait(ctx) != nil {
+			errs = append(errs, fmt.Errorf("pool %d: %w", i, reason()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Wait waits until the pools are closed and all that they have accepted has ended, or until ctx is done: then it
+// returns ctx.Err(). It doesn't close them.
+func (m *multi[T]) Wait(ctx context.Context) error {
+	for _, p := range m.pools {
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reboot opens closed pools again, once all that they had accepted has ended.
+func (m *multi[T]) Reboot() {
+	m.reboot.Lock()
+	defer m.reboot.Unlock()
+	if !m.closed.Load() {
+		return
+	}
+	for _, p := range m.pools {
+		p.Reboot()
+	}
+	m.last.Store(^uint32(0))
+	m.lobby.open()
+	m.closed.Store(false)
+}
+
+// MultiPool is a number of pools of the same capacity, each with a lock of its own. A task goes to the one that the
+// strategy chooses, or to another if that is full: a submitter waits only while none has room, and then for whichever
+// has first.
+type MultiPool struct {
+	*multi[func()]
+}
+
+// NewMultiPool makes size pools that accept sizePerPool tasks each. MaxBlockingTasks is how many may wait for each of
+// the pools, so as many times size in all.
+func NewMultiPool(size, sizePerPool int, strategy LoadBalancingStrategy, options ...Option) (*MultiPool, error) {
+	m, err := newMulti(size, sizePerPool, call, strategy, options)
+	if err != nil {
+		return nil, err
+	}
+	return &MultiPool{m}, nil
+}
+
+// Submit is as Pool.Submit.
+func (m *MultiPool) Submit(task func()) error { return m.submitFunc(context.Background(), task, true) }
+
+// SubmitContext is as Pool.SubmitContext.
+func (m *MultiPool) SubmitContext(ctx context.Context, task func()) error {
+	return m.submitFunc(ctx, task, true)
+}
+
+// TrySubmit is as Pool.TrySubmit.
+func (m *MultiPool) TrySubmit(task func()) error {
+	return m.submitFunc(context.Background(), task, false)
+}
+
+func (m *MultiPool) submitFunc(ctx context.Context, task func(), mayWait bool) error {
+	if task == nil {
+		if m.IsClosed() {
+			return ErrPoolClosed
+		}
+		return ErrNilTask
+	}
+	return m.submit(ctx, task, mayWait)
+}
+
+// MultiPoolWithFuncGeneric is a number of pools that call one function: what MultiPool is to Pool.
+type MultiPoolWithFuncGeneric[T any] struct {
+	*multi[T]
+}
+
+// MultiPoolWithFunc is a MultiPoolWithFuncGeneric whose function takes any argument.
+type MultiPoolWithFunc = MultiPoolWithFuncGeneric[any]
+
+// NewMultiPoolWithFuncGeneric makes size pools that call fn and accept sizePerPool calls each.
+func NewMultiPoolWithFuncGeneric[T any](
+	size, sizePerPool int, fn func(T), strategy LoadBalancingStrategy, options ...Option,
+) (*MultiPoolWithFuncGeneric[T], error) {
+	if size > 0 && (strategy == RoundRobin || strategy == LeastTasks) && fn == nil {
+		return nil, ErrLackPoolFunc
+	}
+	m, err := newMulti(size, sizePerPool, fn, strategy, options)
+	if err != nil {
+		return nil, err
+	}
+	return &MultiPoolWithFuncGeneric[T]{m}, nil
+}
+
+// NewMultiPoolWithFunc is NewMultiPoolWithFuncGeneric for a function that takes any argument.
+func NewMultiPoolWithFunc(
+	size, sizePerPool int, fn func(any), strategy LoadBalancingStrategy, options ...Option,
+) (*MultiPoolWithFunc, error) {
+	return NewMultiPoolWithFuncGeneric(size, sizePerPool, fn, strategy, options...)
+}
+
+// Invoke is as PoolWithFuncGeneric.Invoke.
+func (m *MultiPoolWithFuncGeneric[T]) Invoke(arg T) error {
+	return m.submit(context.Background(), arg, true)
+}
+
+// InvokeContext is as PoolWithFuncGeneric.InvokeContext.
+func (m *MultiPoolWithFuncGeneric[T]) InvokeContext(ctx context.Context, arg T) error {
+	return m.submit(ctx, arg, true)
+}
+
+// TryInvoke is as PoolWithFuncGeneric.TryInvoke.
+func (m *MultiPoolWithFuncGeneric[T]) TryInvoke(arg T) error {
+	return m.submit(context.Background(), arg, false)
+}

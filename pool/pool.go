@@ -1,0 +1,103 @@
+package pool
+
+import "context"
+
+// Pool runs functions on its workers.
+type Pool struct {
+	*core[func()]
+
+	keys keys
+}
+
+// NewPool makes a pool that accepts size tasks that are not finished; any number if size isn't positive. No goroutine
+// is started before the first task.
+func NewPool(size int, options ...Option) (*Pool, error) {
+	c, err := newCore(size, call, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Pool{core: c}, nil
+}
+
+func call(task func()) { task() }
+
+// Submit has task run. If the pool is full it waits for room, unless Nonblocking or MaxBlockingTasks forbid that. A
+// task may submit to its own pool, but if it may have to wait for room then, and all others do the same, nothing goes
+// on.
+//
+// The error is ErrPoolClosed, ErrNilTask or ErrPoolOverload, in this order if more than one applies.
+func (p *Pool) Submit(task func()) error {
+	if task == nil {
+		return p.refuseNil()
+	}
+	return p.submit(task)
+}
+
+// SubmitContext is as Submit, but stops waiting when ctx is done. The task is never run then, and the error is
+// ctx.Err(), as it is if ctx was done before.
+func (p *Pool) SubmitContext(ctx context.Context, task func()) error {
+	if task == nil {
+		return p.refuseNil()
+	}
+	return p.submitContext(ctx, task)
+}
+
+// TrySubmit is as Submit, but never waits: the error is ErrPoolOverload if the pool is full.
+func (p *Pool) TrySubmit(task func()) error {
+	if task == nil {
+		return p.refuseNil()
+	}
+	return p.submitAtOnce(task)
+}
+
+// SubmitBatch is as Submit for each of the tasks in turn, but faster. It stops at the first that is refused, and
+// returns how many were accepted.
+func (p *Pool) SubmitBatch(tasks []func()) (accepted int, err error) {
+	for i, task := range tasks {
+		if task == nil {
+			tasks = tasks[:i]
+			err = ErrNilTask
+			break
+		}
+	}
+	accepted, refused := p.submitBatch(tasks)
+	if refused != nil {
+		return accepted, refused
+	}
+	if err != nil {
+		err = p.refuseNil()
+	}
+	return accepted, err
+}
+
+// refuseNil is what becomes of a nil function.
+func (p *core[T]) refuseNil() error {
+	if p.IsClosed() {
+		return ErrPoolClosed
+	}
+	return ErrNilTask
+}
+
+// submitBatch queues what there is room for under one lock, and submits the rest one by one.
+func (p *core[T]) submitBatch(tasks []T) (accepted int, err error) {
+	for accepted < len(tasks) {
+		p.mu.Lock()
+		if p.closed || p.accepted >= p.limit {
+			if err := p.submitSlowly(context.Background(), tasks[accepted], false); err != nil {
+				return accepted, err
+			}
+			accepted++
+			continue
+		}
+		n := min(len(tasks)-accepted, p.limit-p.accepted)
+		p.accepted += n
+		for _, task := range tasks[accepted : accepted+n] {
+			p.pushLocked(task)
+		}
+		w := p.callLocked()
+		p.mu.Unlock()
+		p.wake(w)
+		accepted += n
+	}
+	return accepted, nil
+}

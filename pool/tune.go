@@ -1,0 +1,65 @@
+package pool
+
+import "slices"
+
+// Tune changes the capacity. If it rises, those who have waited longest get in at once. If it falls, idle workers in
+// excess of it end at once; running tasks go on, and no others are started until fewer run than may. It has no effect
+// on a pool without a limit, nor does a size that isn't positive.
+func (p *core[T]) Tune(size int) {
+	size = min(size, unlimited-1)
+	p.mu.Lock()
+	if p.capacity == unlimited || size <= 0 || size == p.capacity {
+		p.mu.Unlock()
+		return
+	}
+	p.capacity = size
+	p.limit = size + p.opts.QueueSize
+	p.target = size
+	if step := p.opts.Growth.Step; step > 0 {
+		p.target = min(step, size)
+	}
+	retired := p.retireLocked(p.workers - p.target)
+	p.admitAll()
+	retire(retired)
+}
+
+// Warm starts workers until there are n, or as many as there may be, so that the first tasks find them. They expire as
+// others do. It has no effect on a closed pool.
+func (p *core[T]) Warm(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	var cold []*worker
+	for p.workers < min(n, p.target) {
+		w := p.newWorkerLocked()
+		if w.wake == nil {
+			w.wake = make(chan struct{}, 1)
+		}
+		w.idle, w.started = true, true
+		cold = append(cold, w)
+		go p.work(w)
+	}
+	if len(cold) == 0 {
+		return
+	}
+	// Below those that are in use, but not among those that expire at the end of the period.
+	p.parked = slices.Insert(p.parked, p.low, cold...)
+	if !p.ticking {
+		p.tickLocked()
+	}
+}
+
+// growLocked adapts the number of workers to the fill of the queue, to which a task was added.
+func (p *core[T]) growLocked() {
+	g := &p.opts.Growth
+	fill := float64(p.queue.n) / float64(p.opts.QueueSize)
+	switch {
+	case fill > g.High:
+		p.target = min(p.target+g.Step, p.capacity)
+	case fill < g.Low && p.target > g.Step:
+		p.target = max(p.target-g.Step, min(g.Step, p.capacity))
+		retire(p.retireLocked(p.workers - p.target))
+	}
+}

@@ -1,0 +1,69 @@
+package pool
+
+// waiter is a submitter that waits for room, with its task. It is guarded by the lock of the list that it is in; who
+// has taken it off the list owns it until it has sent to ready, and the submitter from then on.
+type waiter[T any] struct {
+	task T
+	// bare says that only the task's place is wanted: the submitter queues the task itself.
+	bare bool
+	// err is why the task was refused.
+	err error
+	// since is when the wait began, if it is one that is measured, or else 0.
+	since int64
+	// home is the index of the MultiPool's pool that the waiter counts with.
+	home int
+	// ready gets a value when the wait is over. Its cap is 1, so that nobody waits to send.
+	ready chan struct{}
+
+	listed     bool
+	prev, next *waiter[T]
+}
+
+// waitList holds waiters in the order in which they came. The zero waitList is empty and ready for use.
+type waitList[T any] struct {
+	first, last *waiter[T]
+	n           int
+}
+
+func (l *waitList[T]) push(w *waiter[T]) {
+	w.listed, w.prev, w.next = true, l.last, nil
+	if l.last == nil {
+		l.first = w
+	} else {
+		l.last.next = w
+	}
+	l.last = w
+	l.n++
+}
+
+// pop takes the one that has waited longest, nil if there is none.
+func (l *waitList[T]) pop() *waiter[T] {
+	w := l.first
+	if w != nil {
+		l.remove(w)
+	}
+	return w
+}
+
+func (l *waitList[T]) remove(w *waiter[T]) {
+	if w.prev == nil {
+		l.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		l.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.listed, w.prev, w.next = false, nil, nil
+	l.n--
+}
+
+// release ends the waits of all in the list, with err.
+func (l *waitList[T]) release(err error) {
+	for w := l.pop(); w != nil; w = l.pop() {
+		w.err = err
+		w.ready <- struct{}{}
+	}
+}

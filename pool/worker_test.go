@@ -1,0 +1,156 @@
+package pool
+
+import (
+	"bytes"
+	"fmt"
+	"log"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func faulty() { panic("faulty's own panic") }
+
+// The handler gets the raw value while the stack still shows the fault; the task counts no more, and its place is free.
+func TestPanicHandler(t *testing.T) {
+	type report struct {
+		value   any
+		stack   string
+		running int
+		err     error
+	}
+	reports := make(chan report, 1)
+	var p *Pool
+	p = newPool(t, 1, WithNonblocking(true), WithPanicHandler(func(value any) {
+		reports <- report{value, string(debug.Stack()), p.Running(), p.Submit(func() {})}
+	}))
+	must(t, p.Submit(faulty))
+	got := <-reports
+	want(t, "value", got.value, "faulty's own panic")
+	want(t, "Running in the handler", got.running, 0)
+	want(t, "Submit in the handler", got.err, nil)
+	if !strings.Contains(got.stack, "pool.faulty") {
+		t.Error("the stack doesn't show the fault:\n", got.stack)
+	}
+	drain(t, p)
+	s := p.Stats()
+	want(t, "panicked", s.Panicked, 1)
+	want(t, "done", s.Done, 1)
+}
+
+func TestPanicIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	p := newPool(t, 1, WithLogger(log.New(&out, "", 0)))
+	must(t, p.Submit(faulty))
+	drain(t, p)
+	if text := out.String(); !strings.Contains(text, "faulty's own panic") || !strings.Contains(text, "pool.faulty") {
+		t.Error("logged:", text)
+	}
+}
+
+// A pool of one goes on after ten panics, with waiters at its door.
+func TestPanicsDontStall(t *testing.T) {
+	for _, fault := range []struct {
+		what string
+		f    func()
+	}{{"panic", faulty}, {"Goexit", runtime.Goexit}} {
+		t.Run(fault.what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPool(t, 1, WithPanicHandler(func(any) {}))
+				release := occupy(t, p, 1)
+				ran := 0
+				for range 10 {
+					go p.Submit(fault.f)
+					go p.Submit(func() { ran++ })
+				}
+				synctest.Wait()
+				want(t, "Waiting", p.Waiting(), 20)
+				release()
+				synctest.Wait()
+				drain(t, p)
+				want(t, "tasks run", ran, 10)
+				want(t, "panicked", p.Stats().Panicked, 10)
+			})
+		})
+	}
+}
+
+// A waiting release waits for panic handlers as well, even for one that ends its goroutine.
+func TestReleaseWaitsForPanicHandler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		handled := false
+		p := newPool(t, 1, WithPanicHandler(func(any) {
+			time.Sleep(time.Second)
+			handled = true
+			runtime.Goexit()
+		}))
+		must(t, p.Submit(faulty))
+		drain(t, p)
+		want(t, "handled", handled, true)
+	})
+}
+
+// At most one worker is woken for tasks that a worker deals with as they come.
+func TestOneSearchingWorker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 100)
+		for range 1000 {
+			must(t, p.Submit(func() {}))
+			synctest.Wait()
+		}
+		want(t, "spawned", p.Stats().Spawned, 1)
+	})
+}
+
+// Tasks that wait for each other all get a worker.
+func TestTasksThatMeet(t *testing.T) {
+	const n = 200
+	p := newPool(t, n)
+	var here atomic.Int32
+	met := make(chan struct{})
+	for range n {
+		must(t, p.Submit(func() {
+			if here.Add(1) == n {
+				close(met)
+			}
+			<-met
+		}))
+	}
+	<-met
+}
+
+// The worker that was parked last is the first to be used.
+func TestLastParkedFirstUsed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 3)
+		gates := make([]chan struct{}, 3)
+		ids := make([]string, 3)
+		for i := range gates {
+			gates[i] = make(chan struct{})
+			must(t, p.Submit(func() { ids[i] = goroutineID(); <-gates[i] }))
+			synctest.Wait()
+		}
+		for _, i := range []int{1, 0, 2} { // so they are parked in this order
+			close(gates[i])
+			synctest.Wait()
+		}
+		for _, i := range []int{2, 0, 1} {
+			var id string
+			gate := make(chan struct{})
+			must(t, p.Submit(func() { id = goroutineID(); <-gate }))
+			synctest.Wait()
+			want(t, "goroutine", id, ids[i])
+			defer close(gate)
+		}
+	})
+}
+
+func goroutineID() string {
+	var n int
+	fmt.Sscanf(string(debug.Stack()), "goroutine %d ", &n)
+	return fmt.Sprint(n)
+}
