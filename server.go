@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/pool"
 )
 
 // Defaults of a Server's limits. They are meant for a server on the open internet.
@@ -61,6 +63,10 @@ type Server struct {
 
 	// SocketOptions are options of the listening sockets that the server opens.
 	SocketOptions SocketOptions
+
+	// Tasks is the pool for the work that handlers leave behind: see Ctx.Go. A server shares it with whoever else uses it, and
+	// never releases it. The default is a pool of the server's own for DefaultMaxTasks tasks, made when it is first needed.
+	Tasks *pool.Pool
 
 	// MaxIdleWorkerDuration is how long a worker without a connection is kept. A longer time saves starting goroutines
 	// when load comes in bursts, at a few KB of memory each. Default 10 s; there is always a limit.
@@ -139,6 +145,7 @@ type Server struct {
 	entered    atomic.Bool   // Handler has called Ctx.Enter
 	draining   atomic.Bool   // Shutdown or Close was called
 
+	tasks      serverTasks
 	configOnce sync.Once
 	accepted   atomic.Uint64
 	refused    atomic.Uint64
@@ -248,6 +255,8 @@ func (s *Server) configure() {
 		s.conns.max = s.MaxConns
 		s.listeners = make(map[net.Listener]bool)
 		s.stopAccept, s.notAccepting = make(chan struct{}), make(chan struct{})
+		s.tasks.pool = s.Tasks
+		s.tasks.ctx, s.tasks.cancel = context.WithCancelCause(context.Background())
 		s.base, s.cancelBase = context.WithCancelCause(context.Background())
 	})
 }

@@ -14,15 +14,23 @@ const shutdownPoll = 5 * time.Millisecond
 
 // Shutdown ends the server without losing what was sent to it: it stops accepting, closes the connections that wait for
 // a request at once (after a last look for one that is on its way), lets running requests finish, tells their clients
-// Connection: close, and returns nil when all are gone. If ctx is done before, it cancels the contexts of the requests that
-// are still running and returns ctx's error; it can then be called again, or Close. Hijacked connections are not waited
-// for.
+// Connection: close, waits for the tasks of Ctx.Go, and returns nil when all are gone. If ctx is done before, it cancels the
+// contexts of the requests and tasks that are still running and returns ctx's error; it can then be called again, or Close.
+// Hijacked connections are not waited for.
 func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.shutdown(ctx)
+	if err != nil {
+		s.cancelBase(ErrServerClosed)
+		s.tasks.cancel(ErrServerClosed)
+	}
+	return err
+}
+
+func (s *Server) shutdown(ctx context.Context) error {
 	s.stopAccepting(false)
 	select {
 	case <-s.whenNotAccepting():
 	case <-ctx.Done():
-		s.cancelBase(ErrServerClosed)
 		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
 		// A listener of the user's own that doesn't notice its deadline.
@@ -30,9 +38,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	for sealed := false; !sealed; sealed = s.conns.seal() {
 		if err := s.drain(ctx); err != nil {
-			s.cancelBase(ErrServerClosed)
 			return err
 		}
+	}
+	if err := s.tasks.wait(ctx); err != nil {
+		return err
 	}
 	s.lingerer.wait(ctx)
 	s.cancelBase(ErrServerClosed)
@@ -80,6 +90,7 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.stopAccepting(true)
 	s.cancelBase(ErrServerClosed)
+	s.tasks.close()
 	s.conns.closeAll()
 	s.stopLoops()
 	s.stopPools()

@@ -44,6 +44,8 @@ type Stats struct {
 	WorkersSpawned, WorkersRetired uint64
 	// RequestsRefused is how many requests the loop driver has answered with 503 since Concurrency was reached.
 	RequestsRefused uint64
+	// TasksRunning is how many tasks of Ctx.Go there are, those included that wait for one of the pool's workers.
+	TasksRunning int
 	// Handoffs is how many times a worker has given its loop to another one because a handler might block, Retakes how
 	// many times a loop was taken from a worker whose handler took too long, and Steals how many times the leader of an idle
 	// loop has served connections of one that didn't keep up.
@@ -60,6 +62,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{ConnsAccepted: s.accepted.Load(), ConnsRefused: s.refused.Load()}
 	s.loopStats(&st)
 	st.RequestsRefused = s.overloads.Load()
+	st.TasksRunning = s.tasks.count()
 	st.Classes = append(st.Classes, s.class.stats())
 	s.mu.Lock()
 	for _, pool := range s.pools {

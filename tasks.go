@@ -1,0 +1,159 @@
+package filo
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/filohttp/filo/pool"
+)
+
+// DefaultMaxTasks is how many tasks of Ctx.Go a server without a pool of the user's own has at once, waiting ones included.
+const DefaultMaxTasks = 10_000
+
+var (
+	errTooManyTasks = Error(503, "too many tasks at once")
+	errTasksOver    = Error(503, "the server is shutting down")
+)
+
+// serverTasks is what handlers have left to be done when they return.
+type serverTasks struct {
+	mu      sync.Mutex
+	pool    *pool.Pool // guarded by mu
+	own     bool       // the server has made the pool; guarded by mu
+	over    bool       // nothing more is accepted; guarded by mu
+	running int        // of this server's tasks, waiting ones included; guarded by mu
+	// idle is closed when none runs any more; nil while nobody waits for that. Guarded by mu.
+	idle chan struct{}
+	// ctx ends the tasks' contexts. Set once, by configure.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// Go leaves task to the server's task pool (Server.Tasks): it runs on another goroutine, beside the handler or after it.
+// The context has the values that the request's has at the time of the call, and ends neither with the request nor with
+// its client, but only when Close is called or Shutdown gives up waiting (ErrServerClosed). Shutdown waits for the task.
+// The task must not use the Ctx, nor anything that it has borrowed.
+//
+// The error is a 503 for the handler to return: there are too many tasks, or the server has been shut down.
+func (c *Ctx) Go(task func(context.Context)) error {
+	c.check()
+	if task == nil {
+		return pool.ErrNilTask
+	}
+	values := context.Background()
+	if c.context != nil {
+		values = context.WithoutCancel(c.context)
+	}
+	err := c.conn.server.startTask(values, task)
+	if err != nil {
+		c.Response.Header.Set("Retry-After", retryAfterSeconds)
+	}
+	return err
+}
+
+// startTask has a task run with a context of these values.
+func (s *Server) startTask(values context.Context, task func(context.Context)) error {
+	t := &s.tasks
+	tasks, parent, err := t.begin(s)
+	if err != nil {
+		return err
+	}
+	err = tasks.TrySubmit(func() {
+		defer t.end()
+		ctx, cancel := context.WithCancelCause(values)
+		defer cancel(nil)
+		defer context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })()
+		if parent.Err() != nil {
+			cancel(context.Cause(parent)) // by now, and not when the goroutine of AfterFunc gets its turn
+		}
+		task(ctx)
+	})
+	if err == nil {
+		return nil
+	}
+	t.end()
+	overload := *errTooManyTasks
+	overload.Err = err
+	return &overload
+}
+
+// begin counts a task that is to be submitted to the pool.
+func (t *serverTasks) begin(s *Server) (*pool.Pool, context.Context, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return nil, nil, errTasksOver
+	}
+	if t.pool == nil {
+		made, err := pool.NewPool(DefaultMaxTasks, pool.WithPanicHandler(func(value any) {
+			s.logger().Error("panic in a task", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+		}))
+		if err != nil {
+			return nil, nil, err
+		}
+		t.pool, t.own = made, true
+	}
+	t.running++
+	return t.pool, t.ctx, nil
+}
+
+// end takes a task that has ended, or was never accepted, out of the count.
+func (t *serverTasks) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running--; t.running == 0 && t.idle != nil {
+		t.over = true
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+// wait returns when no task is left, and none is accepted from then on. A pool of the server's own has no goroutine then.
+func (t *serverTasks) wait(ctx context.Context) error {
+	t.mu.Lock()
+	if t.running == 0 {
+		t.over = true
+	} else if t.idle == nil {
+		t.idle = make(chan struct{})
+	}
+	idle := t.idle
+	t.mu.Unlock()
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if made := t.release(); made != nil {
+		return made.Wait(ctx)
+	}
+	return nil
+}
+
+// release lets a pool of the server's own take no more tasks, and returns it.
+func (t *serverTasks) release() *pool.Pool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	if !t.own {
+		return nil
+	}
+	t.pool.Release()
+	return t.pool
+}
+
+// close cancels the tasks' contexts and accepts no more.
+func (t *serverTasks) close() {
+	t.cancel(ErrServerClosed)
+	t.release()
+}
+
+// count returns how many tasks there are.
+func (t *serverTasks) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running
+}

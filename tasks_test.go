@@ -1,0 +1,184 @@
+package filo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/pool"
+)
+
+// taskServer answers by leaving a task that says when it runs, and ends when it is told to or its context is done.
+type taskServer struct {
+	*lifeServer
+	began   chan struct{}
+	release chan struct{}
+	ended   chan error // what its context has ended for
+}
+
+func serveTasks(t *testing.T, config *filo.Server) *taskServer {
+	s := &taskServer{began: make(chan struct{}, 10), release: make(chan struct{}), ended: make(chan error, 10)}
+	config.Handler = func(c *filo.Ctx) error {
+		c.SetDeadline(time.Now().Add(time.Millisecond))
+		requestContext := c.Context()
+		switch c.Path() {
+		case "/nil":
+			return c.Go(nil)
+		case "/panic":
+			return errors.Join(c.Go(func(context.Context) { panic("no such record") }), c.Text(200, "left"))
+		}
+		err := c.Go(func(ctx context.Context) {
+			s.began <- struct{}{}
+			if _, limited := ctx.Deadline(); limited {
+				t.Error("the request's deadline is the task's")
+			}
+			select {
+			case <-s.release:
+			case <-ctx.Done():
+			}
+			s.ended <- context.Cause(ctx)
+		})
+		if err != nil {
+			return err
+		}
+		<-requestContext.Done()
+		return c.Text(200, "left")
+	}
+	s.lifeServer = lifeServe(t, config)
+	return s
+}
+
+// leave makes a request that leaves a task.
+func (s *taskServer) leave(t *testing.T) {
+	t.Helper()
+	c := s.dial(t)
+	c.get("/")
+	c.want(200, "left", false)
+	c.Close()
+	lifeRecv(t, s.began, "the task to run")
+}
+
+// A task goes on when its request, that one's deadline and its client are gone, and Shutdown waits for it.
+func TestTaskOutlivesItsRequest(t *testing.T) {
+	s := serveTasks(t, &filo.Server{})
+	s.leave(t)
+	if n := s.Stats().TasksRunning; n != 1 {
+		t.Errorf("%d tasks run, want 1", n)
+	}
+	down := make(chan error, 1)
+	s.run(func() { down <- s.Shutdown(context.Background()) })
+	select {
+	case err := <-down:
+		t.Errorf("Shutdown didn't wait for the task: %v", err)
+	case err := <-s.ended:
+		t.Errorf("the task's context has ended: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(s.release)
+	if err := lifeRecv(t, down, "the server to shut down"); err != nil {
+		t.Error(err)
+	}
+	if err := lifeRecv(t, s.ended, "the task to end"); err != nil {
+		t.Errorf("the task's context has ended: %v", err)
+	}
+	if n := s.Stats().TasksRunning; n != 0 {
+		t.Errorf("%d tasks run, want none", n)
+	}
+}
+
+// "Is cancelled only by Shutdown's deadline", and by Close.
+func TestTaskCancelled(t *testing.T) {
+	t.Run("by Shutdown's deadline", func(t *testing.T) {
+		s := serveTasks(t, &filo.Server{})
+		s.leave(t)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := lifeRecv(t, s.ended, "the task to end"); err != filo.ErrServerClosed {
+			t.Errorf("the cause is %v", err)
+		}
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Errorf("Shutdown once more: %v", err)
+		}
+	})
+	t.Run("by Close", func(t *testing.T) {
+		s := serveTasks(t, &filo.Server{})
+		s.leave(t)
+		s.Close()
+		if err := lifeRecv(t, s.ended, "the task to end"); err != filo.ErrServerClosed {
+			t.Errorf("the cause is %v", err)
+		}
+	})
+}
+
+// Too many tasks are a 503. A pool of the user's own is left as it is.
+func TestTaskOverload(t *testing.T) {
+	tasks, err := pool.NewPool(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveTasks(t, &filo.Server{Tasks: tasks})
+	s.leave(t)
+	c := s.dial(t)
+	c.get("/")
+	if response, body := c.answer(); response.StatusCode != 503 || response.Header.Get("Retry-After") == "" ||
+		!strings.Contains(body, "too many tasks") {
+		t.Errorf("got %d %q, Retry-After %q", response.StatusCode, body, response.Header.Get("Retry-After"))
+	}
+	close(s.release)
+	lifeRecv(t, s.ended, "the task to end")
+	lifeAwait(t, "its end to be seen", func() bool { return s.Stats().TasksRunning == 0 })
+	s.leave(t)
+	if err := s.shutdown(); err != nil {
+		t.Error(err)
+	}
+	if tasks.IsClosed() {
+		t.Error("the user's pool was released")
+	}
+	if err := tasks.ReleaseTimeout(10 * time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pool that was released is as one that is full.
+func TestTaskReleasedPool(t *testing.T) {
+	tasks, err := pool.NewPool(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks.Release()
+	s := serveTasks(t, &filo.Server{Tasks: tasks})
+	c := s.dial(t)
+	c.get("/")
+	if response, _ := c.answer(); response.StatusCode != 503 {
+		t.Errorf("got %d", response.StatusCode)
+	}
+	if n := s.Stats().TasksRunning; n != 0 {
+		t.Errorf("%d tasks run, want none", n)
+	}
+}
+
+// A panic in a task is logged, and costs nobody else anything; nil is refused.
+func TestTaskPanics(t *testing.T) {
+	var log lifeLog
+	s := serveTasks(t, &filo.Server{Logger: log.logger()})
+	c := s.dial(t)
+	c.get("/panic")
+	c.want(200, "left", false)
+	lifeAwait(t, "the panic to be logged, with its stack", func() bool {
+		lines := log.lines("no such record")
+		return len(lines) == 1 && strings.Contains(lines[0], "tasks_test.go")
+	})
+	lifeAwait(t, "its end to be seen", func() bool { return s.Stats().TasksRunning == 0 })
+	c.get("/nil")
+	if response, _ := c.answer(); response.StatusCode != 500 {
+		t.Errorf("got %d for a task that is nil", response.StatusCode)
+	}
+	close(s.release)
+	s.leave(t)
+}
