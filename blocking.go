@@ -123,6 +123,9 @@ func (c *conn) readDeadline(state waitState, now int64) int64 {
 	config := &c.server.config
 	switch state {
 	case stateNew:
+		if c.headSince != 0 {
+			now = c.headSince // of a TLS handshake
+		}
 		return after(now, config.readHeaderTimeout)
 	case stateIdle:
 		return after(now, config.idleTimeout)

@@ -114,6 +114,7 @@ type conn struct {
 	answered *answerCounts
 
 	// Guarded by the server's connSet.
+	member              bool
 	previous, following *conn
 }
 
@@ -321,14 +322,18 @@ func lacksTrailer(trailer []byte) bool {
 
 // end makes the connection ready for the next request, once the answer to the current one is in out or written.
 func (c *conn) end() {
-	w := c.worker
 	c.parser.reset()
 	c.outBody = nil
-	w.ctx.end()
+	c.endRequest()
+	c.in.unpin()
+}
+
+// endRequest lets go of what the current request holds. Its handler has returned.
+func (c *conn) endRequest() {
+	c.worker.ctx.end()
 	if raceEnabled {
 		c.retireCtx()
 	}
-	c.in.unpin()
 }
 
 // retireCtx makes the request's memory unusable: what a handler has kept is overwritten, and the Ctx isn't used again.

@@ -58,7 +58,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 	if c.following = s.first; s.first != nil {
 		s.first.previous = c
 	}
-	s.first = c
+	s.first, c.member = c, true
 	s.count++
 	if !s.sweeping && s.timer != nil {
 		s.sweeping = true
@@ -68,10 +68,14 @@ func (s *connSet) add(c *conn) *HTTPError {
 	return nil
 }
 
-// remove takes a connection out of the set.
+// remove takes a connection out of the set, if it is in it.
 func (s *connSet) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !c.member {
+		return
+	}
+	c.member = false
 	if c.previous != nil {
 		c.previous.following = c.following
 	} else {

@@ -48,22 +48,32 @@ func lifeServe(t testing.TB, config *filo.Server, listeners ...net.Listener) *li
 	if len(listeners) == 0 {
 		listeners = append(listeners, lifeListen(t, "tcp", "127.0.0.1:0"))
 	}
+	var serves []func() error
+	for _, listener := range listeners {
+		serves = append(serves, func() error { return config.Serve(listener) })
+	}
+	return lifeServeBy(t, config, listeners[0].Addr().String(), serves...)
+}
+
+// lifeServeBy is lifeServe for a server that serves by these calls.
+func lifeServeBy(t testing.TB, config *filo.Server, address string, serves ...func() error) *lifeServer {
+	t.Helper()
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	underTest(config)
 	s := &lifeServer{
 		Server: config,
-		addr:   listeners[0].Addr().String(),
+		addr:   address,
 		label:  fmt.Sprint(lifeLabels.Add(1)),
-		served: make(chan error, len(listeners)),
+		served: make(chan error, len(serves)),
 	}
-	for _, listener := range listeners {
-		s.run(func() { s.served <- config.Serve(listener) })
+	for _, serve := range serves {
+		s.run(func() { s.served <- serve() })
 	}
 	t.Cleanup(func() {
 		config.Close()
-		for range listeners {
+		for range serves {
 			s.wantServed(t, filo.ErrServerClosed)
 		}
 		s.wantNoGoroutine(t)

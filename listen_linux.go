@@ -43,6 +43,8 @@ type listenerEntry struct {
 	slot  uint32       // immutable
 	burst atomic.Int32 // how many connections to accept in the next turn
 
+	closing atomic.Bool // the next turn accepts all that there are, and closes the socket
+
 	mu sync.Mutex
 	fd int // -1 once it is closed; guarded by mu
 }
@@ -72,6 +74,7 @@ func (ll *loopListener) closeEntries() {
 func (ll *loopListener) SetDeadline(time.Time) error {
 	for _, e := range ll.entries {
 		l := e.loop
+		e.closing.Store(true)
 		l.mu.Lock()
 		l.closing = append(l.closing, e)
 		l.mu.Unlock()
@@ -138,8 +141,12 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 func (e *listenerEntry) listen() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.fd >= 0 {
-		epollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN|epollExclusive, e.slot, 0)
+	if e.fd < 0 {
+		return
+	}
+	errno := epollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN|epollExclusive, e.slot, 0)
+	if errno != 0 { // the system bounds how many epoll sets may lead to one socket
+		e.server.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", os.NewSyscallError("epoll_ctl", errno))
 	}
 }
 
@@ -166,6 +173,12 @@ func (ll *loopListener) watchUser() {
 
 // accept accepts connections and lets each wait for its first request. It runs in a turn of the leader's.
 func (l *loop) accept(e *listenerEntry) {
+	if e.closing.Load() {
+		for l.acceptOne(e) {
+		}
+		e.close()
+		return
+	}
 	burst := e.burst.Load()
 	for range max(burst, 1) {
 		if !l.acceptOne(e) {
@@ -175,13 +188,6 @@ func (l *loop) accept(e *listenerEntry) {
 	}
 	// Asking when nobody is there costs a system call, so a leader asks for more only while there is more.
 	e.burst.Store(min(2*burst+1, maxAccepts))
-}
-
-// acceptAll accepts all that there are, and closes the socket.
-func (l *loop) acceptAll(e *listenerEntry) {
-	for l.acceptOne(e) {
-	}
-	e.close()
 }
 
 // acceptOne accepts a connection. It reports false if there was none.

@@ -70,7 +70,7 @@ type loop struct {
 
 	// batch is what is to be served, from the cursor on: its low half says the next one and how many there are, its high one
 	// counts batches. Leaders who have nothing to do take from it too.
-	batch  [2 * maxEvents]batchEntry
+	batch  [3 * maxEvents]batchEntry
 	cursor atomic.Uint64
 
 	events    [maxEvents]syscall.EpollEvent
@@ -91,13 +91,14 @@ type loop struct {
 	released   chan struct{} // ends that for the leader; cap 1
 	guestSince time.Time     // when it last became a guest; the leader's, and then the host's
 	guestTime  time.Duration // for how long it is one at least; likewise
+	hosted     int           // guests, those included that the leader hasn't received; guarded by hosting.mu
 
 	mu         sync.Mutex
 	slots      []*loopConn      // by slot; nil is free; guarded by mu
 	free       []uint32         // slots; guarded by mu
 	generation uint32           // of the last connection; guarded by mu
 	listeners  []*listenerEntry // by slot - firstListener; guarded by mu
-	closing    []*listenerEntry // to be accepted from a last time; guarded by mu
+	closing    []*listenerEntry // to be accepted from a last time and closed; guarded by mu
 	inbox      []*loopConn      // claimed, to be served by the leader; guarded by mu
 	arrivals   []*loop          // guests that the leader hasn't received yet; guarded by mu
 	pending    atomic.Bool      // inbox isn't empty, or there is other news
@@ -192,8 +193,13 @@ func (l *loop) step(w *workerChan) bool {
 	l.breathe()
 	w.scratch.spent = 0
 	if l.pending.Load() {
-		l.takeInbox()
-		return true
+		if e := l.closingListener(); e != nil {
+			l.turn(w, nil, e)
+			return true
+		}
+		if l.takeInbox(); l.stopped {
+			return true
+		}
 	}
 	found := l.poll(l)
 	if backlog := l.filled >= backlogged; backlog != l.backlog.Load() {
@@ -234,6 +240,7 @@ func (l *loop) breathe() {
 		time.Sleep(breath)
 		// Who sleeps comes back before those who were waiting, who yields comes back after them.
 		runtime.Gosched()
+		l.server.monitor.wakeUp() // it may have taken a leader that waited for a processor for one that rests
 		l.busySince = nanotime()
 		l.share.begin()
 	}
@@ -268,7 +275,7 @@ func (l *loop) poll(of *loop) bool {
 		of.parker.ring() // it was for the other's leader
 	}
 	for _, guest := range guests {
-		if l.filled+maxEvents <= len(l.batch) { // or else it is reported again
+		if l.filled+maxEvents <= 2*maxEvents { // or else it is reported again; there must be room for the queue
 			l.poll(guest)
 		}
 	}
@@ -292,27 +299,40 @@ func (l *loop) lookUpLocked(event *syscall.EpollEvent) loopEvent {
 	return e
 }
 
-// takeInbox makes what was posted the next batch.
+// closingListener returns a listener that is to be accepted from a last time, nil if there is none.
+func (l *loop) closingListener() *listenerEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.closing) == 0 {
+		return nil
+	}
+	e := l.closing[0]
+	l.closing = l.closing[1:]
+	return e
+}
+
+// takeInbox queues what was posted, and ends the loop if it is over.
 func (l *loop) takeInbox() {
 	l.mu.Lock()
-	l.pending.Store(false)
+	l.pending.Store(len(l.closing) > 0)
 	l.taken, l.inbox = l.inbox, l.taken[:0]
-	closing, arrived := l.closing, l.arrivals
-	l.closing, l.arrivals = nil, nil
+	arrived := l.arrivals
+	l.arrivals = nil
 	l.mu.Unlock()
 	l.receiveGuests(arrived)
-	for _, e := range closing {
-		l.acceptAll(e)
-	}
 	l.queue = append(l.queue, l.taken...)
 	clear(l.taken)
-	l.requeue()
-	if l.publish(); l.isOver() {
+	switch {
+	case !l.isOver():
+	case len(l.queue) == 0:
 		l.end()
+	default:
+		l.pending.Store(true) // connections that were a guest's are to be served first
 	}
 }
 
-// isOver reports whether the loop is to end. The last of its connections to go, and who stops it, make the leader ask.
+// isOver reports whether the loop has nothing to wait for any more. The last of its connections to go, and who stops it,
+// make the leader ask.
 func (l *loop) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -419,14 +439,15 @@ func (w *workerChan) retaken() {
 	w.place = placeServing
 }
 
-// handOff gives the loop to another worker, in a turn of w's. It reports false if Concurrency has been reached.
-func (l *loop) handOff(w *workerChan) bool {
+// handOff gives the loop to another worker, in a turn of w's. It reports false if Concurrency has been reached, unless it
+// must.
+func (l *loop) handOff(w *workerChan, must bool) bool {
 	// From here on the monitor has nothing to take.
 	if !l.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 		return true
 	}
-	if !l.pool.handOver(w, l, false) {
+	if !l.pool.handOver(w, l, must) {
 		w.word += 2
 		l.word.Store(w.word)
 		return false
@@ -473,13 +494,12 @@ func (l *loop) ring() {
 // post leaves a connection that the caller has claimed to the leader.
 func (l *loop) post(lc *loopConn) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if host := l.host.Load(); host != nil {
-		l.mu.Unlock()
-		host.post(lc)
+		host.post(lc) // under the lock, or else the host might let the loop go, and even end, meanwhile
 		return
 	}
 	l.inbox = append(l.inbox, lc)
-	l.mu.Unlock()
 	l.ring()
 }
 

@@ -27,6 +27,7 @@ const (
 	pollWriteParked
 	pollReadExpired // the deadline has passed
 	pollWriteExpired
+	pollShared // several goroutines write, so that pollWriteExpired is for them and not for the owner
 )
 
 // loopConn is a connection in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
@@ -75,10 +76,10 @@ type pendingInput struct {
 
 // connWaiters wakes the goroutine that waits in Read, and the one that waits in Write.
 type connWaiters struct {
-	readable, writable      chan struct{} // cap 1
-	readTimer, writeTimer   *time.Timer   // guarded by loop.mu
-	readSerial, writeSerial uint64        // of the deadlines, guarded by loop.mu
-	taken                   net.Conn      // to which a hijacked connection's calls go
+	readable, writable      chan struct{}            // cap 1
+	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
+	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
+	taken                   atomic.Pointer[net.Conn] // to which a hijacked connection's calls go
 }
 
 // errNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
@@ -124,6 +125,9 @@ func (lc *loopConn) set(bits uint32) (old uint32, claimed bool) {
 		if old&pollWaitsWrite != 0 {
 			awaited, asked = write|pollReadExpired, pollWritable
 		}
+		if old&pollShared != 0 {
+			awaited &^= pollWriteExpired
+		}
 		if claimed = old&pollBusy == 0 && bits&awaited != 0; claimed {
 			set = (set | pollBusy) &^ (pollWaitsWrite | asked) // the owner asks the socket anyway
 		}
@@ -163,7 +167,7 @@ func (lc *loopConn) release(write bool) bool {
 	}
 	for {
 		old := lc.poll.Load()
-		if old&happened != 0 {
+		if old&happened != 0 && (old&pollShared == 0 || old&happened != pollWriteExpired) {
 			return false
 		}
 		if lc.poll.CompareAndSwap(old, old&^pollBusy|idle) {
@@ -494,7 +498,9 @@ func (lc *loopConn) setDeadline(t time.Time, write bool) {
 // taken returns the connection that this one's calls go to since it was hijacked.
 func (lc *loopConn) taken() net.Conn {
 	if w := lc.waiters.Load(); w != nil {
-		return w.taken
+		if taken := w.taken.Load(); taken != nil {
+			return *taken
+		}
 	}
 	return nil
 }

@@ -25,6 +25,10 @@ const (
 	minGuestTime = 100 * time.Millisecond
 	maxGuestTime = 10 * time.Second
 
+	// maxGuests is how many guests a loop has at most. The system bounds how many paths there may be from a socket through
+	// epoll sets that are nested so deep, 50, and a listening socket may be in all of them.
+	maxGuests = 32
+
 	// loadTime is how long a leader that isn't always busy watches how much it is.
 	loadTime = 20 * time.Millisecond
 	// lowLoad is the part of it, in percent, with which its loop looks for a host, and sharedLoad what a host may have then.
@@ -135,6 +139,8 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 		return
 	}
 	h.since, l.guestSince, l.guestTime = now, now, atLeast
+	host.hosted += 1 + l.hosted
+	l.hosted = 0
 	l.mu.Lock()
 	l.host.Store(host) // from here on what is posted goes there
 	conns, guests := append(l.inbox, l.queue...), append(l.arrivals, l.guests...)
@@ -165,7 +171,7 @@ func (l *loop) findHost(suits func(host *loop) bool) *loop {
 	loops := l.server.loops
 	for i := range loops {
 		other := loops[(l.index+1+i)%len(loops)]
-		if other != l && other.host.Load() == nil && suits(other) {
+		if other != l && other.host.Load() == nil && other.hosted+l.hosted < maxGuests && suits(other) {
 			return other
 		}
 	}
@@ -176,9 +182,9 @@ func (l *loop) findHost(suits func(host *loop) bool) *loop {
 func (l *loop) receiveGuests(arrived []*loop) {
 	for _, guest := range arrived {
 		l.guests = append(l.guests, guest)
-		epollControl(l.epfd, syscall.EPOLL_CTL_ADD, guest.epfd, syscall.EPOLLIN, firstGuest+uint32(guest.index), 0)
-		if guest.pending.Load() {
-			l.letGo(guest) // it has been rung already
+		errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, guest.epfd, syscall.EPOLLIN, firstGuest+uint32(guest.index), 0)
+		if errno != 0 || guest.pending.Load() {
+			l.letGo(guest) // it has been rung already, or the system allows no more
 		}
 	}
 }
@@ -186,10 +192,15 @@ func (l *loop) receiveGuests(arrived []*loop) {
 // letGo makes a guest's leader serve it again.
 func (l *loop) letGo(guest *loop) {
 	h := &l.server.hosting
+	leaves := func(each *loop) bool { return each == guest }
 	epollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
-	l.guests = slices.DeleteFunc(l.guests, func(each *loop) bool { return each == guest })
+	l.guests = slices.DeleteFunc(l.guests, leaves)
+	l.mu.Lock()
+	l.arrivals = slices.DeleteFunc(l.arrivals, leaves)
+	l.mu.Unlock()
 	h.mu.Lock()
 	h.since = time.Now()
+	l.hosted--
 	guest.mu.Lock()
 	guest.host.Store(nil)
 	guest.mu.Unlock()

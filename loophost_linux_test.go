@@ -3,6 +3,9 @@
 package filo
 
 import (
+	"net"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -129,5 +132,83 @@ func TestLowLoad(t *testing.T) {
 	first.server.hosting.since = time.Time{}
 	if low(first, 5)(); first.host.Load() != nil {
 		t.Error("a guest during a shutdown")
+	}
+}
+
+// A loop that is over serves first what was posted to a guest that it has let go meanwhile.
+func TestOverWithQueue(t *testing.T) {
+	l := hostLoops(t, 10)[0]
+	l.server.loopsLeft.Store(2) // or else the end closes what isn't there
+	for range 3 * len(l.batch) {
+		lc := &loopConn{loop: l}
+		lc.ended, lc.fd = true, -1
+		l.inbox = append(l.inbox, lc)
+	}
+	l.stop()
+	for l.pending.Load() {
+		if l.takeInbox(); len(l.queue) > 0 && l.stopped {
+			t.Fatalf("the loop has ended with %d connections to be served", len(l.queue))
+		}
+		l.requeue()
+		l.publish()
+	}
+	if !l.stopped {
+		t.Error("the loop hasn't ended")
+	}
+}
+
+// The system bounds the paths from a socket through nested epoll sets: nobody has more guests than that allows, and a guest
+// that can't be added is let go.
+func TestTooManyGuests(t *testing.T) {
+	loops := hostLoops(t, make([]int32, maxGuests+2)...)
+	host := loops[0]
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	file, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	fd := int(file.Fd())
+	for _, l := range loops {
+		if errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|epollExclusive, firstListener, 0); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	var returned []chan struct{}
+	for _, l := range loops[1 : maxGuests+1] {
+		l.server.hosting.since = time.Time{}
+		returned = append(returned, become(func() { l.becomeGuest(0, func(other *loop) bool { return other == host }) }))
+		hostAwait(t, l, host)
+	}
+	if len(host.guests) != maxGuests {
+		t.Fatalf("%d guests", len(host.guests))
+	}
+	last := loops[maxGuests+1]
+	last.server.hosting.since = time.Time{}
+	last.becomeGuest(0, func(other *loop) bool { return other == host }) // which returns at once
+	if last.host.Load() != nil {
+		t.Error("one guest too many")
+	}
+	for _, guest := range slices.Clone(host.guests) {
+		host.letGo(guest)
+	}
+	for _, each := range returned {
+		<-each
+	}
+	// A descriptor that can't be added.
+	closed := loops[1]
+	real := closed.epfd
+	closed.epfd = -1
+	host.server.hosting.since = time.Time{}
+	let := become(func() { closed.becomeGuest(0, func(other *loop) bool { return other == host }) })
+	hostAwait(t, closed, host)
+	<-let
+	closed.epfd = real
+	if len(host.guests) != 0 || host.hosted != 0 {
+		t.Errorf("%d guests, %d counted", len(host.guests), host.hosted)
 	}
 }

@@ -5,6 +5,7 @@ package filo
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math"
@@ -102,9 +103,13 @@ func (lc *loopConn) attachTurn(w *scratch) {
 	w.ctx.conn = &lc.conn
 }
 
-// detachTurn takes them back. No request is being answered.
+// detachTurn takes them back. No handler runs.
 func (lc *loopConn) detachTurn() {
 	w := lc.worker
+	if lc.reading != readingHead {
+		// Its answer, or the rest of its body, is waited for: the handler has returned, and the Ctx is another request's next.
+		lc.endRequest()
+	}
 	w.in.reset()
 	if cap(lc.out) <= maxKeptWriteBuffer {
 		w.out = lc.out[:0]
@@ -161,7 +166,11 @@ func (lc *loopConn) endIdle() {
 			lc.unsent = nil
 		}
 	case word&(pollReadExpired|pollWriteExpired) != 0:
-		lc.clear(pollReadExpired | pollWriteExpired)
+		expired := uint32(pollReadExpired | pollWriteExpired)
+		if word&pollShared != 0 {
+			expired = pollReadExpired // the other one is for those who wait in Write
+		}
+		lc.clear(expired)
 		lc.expired = lc.deadline != 0 && lc.server.clock.exact() >= lc.deadline
 	}
 	lc.deadline = 0
@@ -338,7 +347,7 @@ func (lc *loopConn) leave(class *Class) error {
 		return nil
 	}
 	w.endClass()
-	if !w.loop.handOff(w) {
+	if !w.loop.handOff(w, false) {
 		return errBusy
 	}
 	class.handoffs.Add(1)
@@ -477,6 +486,8 @@ func (lc *loopConn) abandon(linger bool) {
 	lc.ended = true
 	lc.loop.mu.Unlock()
 	switch {
+	case !over && lc.parked != nil && ended:
+		lc.parked.close() // endParked has come as far as to tell ConnState
 	case !over && lc.parked != nil:
 		lc.endParked()
 	case over || lc.hijacked:
@@ -567,6 +578,7 @@ func (lc *loopConn) parkedTurn() {
 func (lc *loopConn) end101(w *scratch) {
 	if lc.requests > 0 && !lc.parkedOnce {
 		lc.parkedOnce = true
+		lc.poll.Or(pollShared)
 		lc.detach()
 		return
 	}
@@ -601,7 +613,7 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 // leaveParked leaves the loop to another worker. If there is none, the connection gets another turn after a while.
 func (lc *loopConn) leaveParked(w *scratch) error {
 	worker := w.worker
-	if worker.loop != nil && worker.loop.handOff(worker) || worker.loop == nil && worker.pool.occupy(worker) {
+	if worker.loop != nil && worker.loop.handOff(worker, false) || worker.loop == nil && worker.pool.occupy(worker) {
 		return nil
 	}
 	lc.parked.received = bytes.Clone(lc.parked.received)
@@ -631,13 +643,22 @@ func (lc *loopConn) handshakeTurn() bool {
 		return true
 	}
 	s := lc.server
-	if !lc.failed && !lc.expired {
-		if !s.handshakes.begin(lc) {
-			lc.detachTurn()
+	if lc.headSince == 0 {
+		lc.headSince = s.clock.now()
+	}
+	for lc.mayHandshake() && !lc.helloCame() {
+		if lc.idle(stateNew) {
+			return false
+		}
+	}
+	if lc.mayHandshake() {
+		begun, crowded := s.handshakes.begin(lc)
+		if !begun {
 			return false
 		}
 		defer s.handshakes.done()
-		if lc.leave(&s.class) == nil && s.handshake(&lc.conn) {
+		if lc.leaveWithoutPlace(); s.handshake(&lc.conn, crowded) {
+			lc.headSince = 0
 			return true
 		}
 	}
@@ -645,6 +666,41 @@ func (lc *loopConn) handshakeTurn() bool {
 	lc.noWaitWrite = true
 	lc.end()
 	return false
+}
+
+// mayHandshake reports whether there is still a client, and time, for the handshake.
+func (lc *loopConn) mayHandshake() bool {
+	return !lc.failed && !lc.expired && lc.reading == readingHead
+}
+
+// helloCame reports whether the first record, the client's hello, has all come, or is none: a client that sends a byte of it
+// and no more isn't to hold a worker.
+func (lc *loopConn) helloCame() bool {
+	const header, handshakeRecord = 5, 22
+	if lc.poll.Load()&pollHup != 0 {
+		return true // nothing more will
+	}
+	space := lc.in.space()
+	n, errno := sysPeek(int(lc.fd), space)
+	switch {
+	case errno == syscall.EAGAIN:
+		return false
+	case errno != 0, n == 0, n == len(space), space[0] != handshakeRecord:
+		return true
+	}
+	return n >= header && n >= header+int(binary.BigEndian.Uint16(space[header-2:]))
+}
+
+// leaveWithoutPlace gives the loop to another worker, for something that doesn't count against Concurrency.
+func (lc *loopConn) leaveWithoutPlace() {
+	w := lc.worker.worker
+	if w.loop != nil {
+		w.endClass()
+		w.loop.handOff(w, true)
+	}
+	if w.place == placeServing {
+		w.pool.vacate(w, math.MaxInt)
+	}
 }
 
 // handshakeQueue bounds how many TLS handshakes are made at once. Others wait, in the order that they came in.
@@ -657,16 +713,18 @@ type handshakeQueue struct {
 // maxHandshakes is how many TLS handshakes are made at once. Most wait for their client, and each takes a worker for that.
 const maxHandshakes = 1024
 
-// begin reports whether the connection's handshake may begin. If not, the connection gets another turn later.
-func (q *handshakeQueue) begin(lc *loopConn) bool {
+// begin reports whether the connection's handshake may begin, and whether there are so many that it must be short. If it may
+// not, the connection isn't the caller's any more, and gets another turn later.
+func (q *handshakeQueue) begin(lc *loopConn) (begun, crowded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.running >= maxHandshakes {
+		lc.detachTurn()
 		q.waiting = append(q.waiting, lc)
-		return false
+		return false, true
 	}
 	q.running++
-	return true
+	return true, q.running > maxHandshakes/2
 }
 
 // done makes room for the next one.
@@ -726,7 +784,7 @@ func (lc *loopConn) hijack() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	lc.waiters.Load().taken = real
+	lc.waiters.Load().taken.Store(&real)
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
 		return tlsConn, nil // its calls go on to the real one
 	}

@@ -359,7 +359,7 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		w.handedOver = !closeConn
 	}()
 	s.changed(c, StateNew)
-	if s.handshake(c) {
+	if s.handshake(c, false) {
 		c.serve()
 	}
 	return
@@ -385,14 +385,20 @@ func (s *Server) connEnded(c *conn) bool {
 	return true
 }
 
-// handshake makes the TLS handshake, if there is one to make, in its time.
-func (s *Server) handshake(c *conn) bool {
+// handshake makes the TLS handshake, if there is one to make, in its time, which is short while there is a crowd.
+func (s *Server) handshake(c *conn, crowded bool) bool {
 	tlsConn, ok := c.netConn.(*tls.Conn)
 	if !ok {
 		return true
 	}
 	ctx := s.baseContext()
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
+		if c.headSince != 0 {
+			timeout -= time.Duration(s.clock.now() - c.headSince) // the client's first byte came then
+		}
+		if crowded {
+			timeout = min(timeout, s.config.readHeaderTimeout/10)
+		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()

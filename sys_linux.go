@@ -51,6 +51,20 @@ func sysRead(fd int, p []byte) (int, syscall.Errno) {
 	}
 }
 
+// sysPeek is sysRead, but what it reads stays there to be read.
+func sysPeek(fd int, p []byte) (int, syscall.Errno) {
+	for {
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(bytesPointer(p)), uintptr(len(p)),
+			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+		if errno == 0 {
+			return int(n), 0
+		}
+		if errno != syscall.EINTR {
+			return 0, errno
+		}
+	}
+}
+
 // sysWrite writes to a socket that doesn't block, at most maxRawWrite bytes.
 func sysWrite(fd int, p []byte) (int, syscall.Errno) {
 	p = p[:min(len(p), maxRawWrite)]

@@ -67,6 +67,30 @@ func lifeServeTLS(t *testing.T, config *filo.Server) *lifeServer {
 		&tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: []string{"http/1.1"}}))
 }
 
+// lifeEachTLS runs a test with a listener that makes TLS connections, and with the server's own TLS.
+func lifeEachTLS(t *testing.T, test func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer)) {
+	t.Run("listener's", func(t *testing.T) { test(t, lifeServeTLS) })
+	t.Run("server's", func(t *testing.T) { test(t, lifeListenTLS) })
+}
+
+// lifeListenTLS serves over TLS on a loopback socket that the server has opened, and so by its loops if it has any.
+func lifeListenTLS(t *testing.T, config *filo.Server) *lifeServer {
+	t.Helper()
+	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+	free := lifeListen(t, "tcp", "127.0.0.1:0")
+	address := free.Addr().String()
+	free.Close()
+	s := lifeServeBy(t, config, address, func() error { return config.ListenAndServeTLS(address, "", "") })
+	lifeAwait(t, "the server to listen", func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return s
+}
+
 func (s *lifeServer) dialTLS(t *testing.T) *lifeClient {
 	t.Helper()
 	conn, err := tls.Dial("tcp", s.addr, lifeClientTLS())
@@ -154,14 +178,16 @@ func TestListenAndServeTLS(t *testing.T) {
 
 // RFC 7301, section 3.2: a client that speaks none of the server's protocols gets an alert.
 func TestTLSNoCommonProtocol(t *testing.T) {
-	s := lifeServeTLS(t, &filo.Server{Handler: newLifeGate().handle})
-	config := lifeClientTLS()
-	config.NextProtos = []string{"h2"}
-	if conn, err := tls.Dial("tcp", s.addr, config); err == nil {
-		conn.Close()
-		t.Error("the handshake succeeded")
-	}
-	s.wantServesTLS(t)
+	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+		s := serve(t, &filo.Server{Handler: newLifeGate().handle})
+		config := lifeClientTLS()
+		config.NextProtos = []string{"h2"}
+		if conn, err := tls.Dial("tcp", s.addr, config); err == nil {
+			conn.Close()
+			t.Error("the handshake succeeded")
+		}
+		s.wantServesTLS(t)
+	})
 }
 
 // wantServesTLS checks that the server serves, and that no other connection is open.
@@ -175,24 +201,26 @@ func (s *lifeServer) wantServesTLS(t *testing.T) {
 
 // What isn't TLS on a TLS port ends, and disturbs nobody.
 func TestTLSOtherInput(t *testing.T) {
-	for name, send := range map[string]string{
-		"plain HTTP":     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-		"random bytes":   "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6\xf5",
-		"half a record":  "\x16\x03\x01\x02\x00\x01",
-		"nothing at all": "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := lifeServeTLS(t, &filo.Server{Handler: newLifeGate().handle})
-			c := s.dial(t)
-			c.send(send)
-			c.Conn.(*net.TCPConn).CloseWrite()
-			// A TLS alert, or an answer in plain text, may come; none of 2xx.
-			if rest, err := io.ReadAll(c.reader); bytes.Contains(rest, []byte("HTTP/1.1 2")) || err != nil && !lifeReset(err) {
-				t.Errorf("got %q, %v", rest, err)
-			}
-			s.wantServesTLS(t)
-		})
-	}
+	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+		for name, send := range map[string]string{
+			"plain HTTP":     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+			"random bytes":   "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6\xf5",
+			"half a record":  "\x16\x03\x01\x02\x00\x01",
+			"nothing at all": "",
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := serve(t, &filo.Server{Handler: newLifeGate().handle})
+				c := s.dial(t)
+				c.send(send)
+				c.Conn.(*net.TCPConn).CloseWrite()
+				// A TLS alert, or an answer in plain text, may come; none of 2xx.
+				if rest, err := io.ReadAll(c.reader); bytes.Contains(rest, []byte("HTTP/1.1 2")) || err != nil && !lifeReset(err) {
+					t.Errorf("got %q, %v", rest, err)
+				}
+				s.wantServesTLS(t)
+			})
+		}
+	})
 }
 
 // "ReadHeaderTimeout is how long … a TLS handshake may take", and how long a connection may then stay silent.
@@ -234,51 +262,53 @@ func TestTLSTimeouts(t *testing.T) {
 
 // Requests over TLS are as others: kept alive, large both ways, with handlers that panic.
 func TestTLSRequests(t *testing.T) {
-	large := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // 2 MB
-	s := lifeServeTLS(t, &filo.Server{MaxBodyBytes: int64(len(large)), Handler: func(c *filo.Ctx) error {
-		switch c.Path() {
-		case "/panic":
-			panic("on purpose")
-		case "/stream":
-			_, err := io.Copy(c.Stream(), c.BodyReader())
-			return err
-		}
-		body, err := c.Body()
-		if err != nil {
-			return err
-		}
-		return c.Bytes(200, "application/octet-stream", body)
-	}})
-	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		t.Run(tls.VersionName(version), func(t *testing.T) {
-			config := lifeClientTLS()
-			config.MinVersion, config.MaxVersion = version, version
-			transport := &http.Transport{TLSClientConfig: config}
-			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport, Timeout: lifeBound}
-			before := s.Stats().ConnsAccepted
-			for _, test := range []struct {
-				path   string
-				body   []byte
-				status int
-			}{
-				{"/", nil, 200}, {"/", []byte("small"), 200}, {"/", large, 200}, {"/panic", nil, 500}, {"/stream", large, 200}, {"/", []byte("small"), 200},
-			} {
-				response, err := client.Post("https://"+s.addr+test.path, "application/octet-stream", bytes.NewReader(test.body))
-				if err != nil {
-					t.Fatalf("%s with %d bytes: %v", test.path, len(test.body), err)
-				}
-				body, err := io.ReadAll(response.Body)
-				response.Body.Close()
-				if err != nil || response.StatusCode != test.status || test.status == 200 && !bytes.Equal(body, test.body) {
-					t.Errorf("%s with %d bytes: %s, %d bytes, %v", test.path, len(test.body), response.Status, len(body), err)
-				}
+	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+		large := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // 2 MB
+		s := serve(t, &filo.Server{MaxBodyBytes: int64(len(large)), Handler: func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/panic":
+				panic("on purpose")
+			case "/stream":
+				_, err := io.Copy(c.Stream(), c.BodyReader())
+				return err
 			}
-			if conns := s.Stats().ConnsAccepted - before; conns != 1 {
-				t.Errorf("it took %d connections", conns)
+			body, err := c.Body()
+			if err != nil {
+				return err
 			}
-		})
-	}
+			return c.Bytes(200, "application/octet-stream", body)
+		}})
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(tls.VersionName(version), func(t *testing.T) {
+				config := lifeClientTLS()
+				config.MinVersion, config.MaxVersion = version, version
+				transport := &http.Transport{TLSClientConfig: config}
+				defer transport.CloseIdleConnections()
+				client := &http.Client{Transport: transport, Timeout: lifeBound}
+				before := s.Stats().ConnsAccepted
+				for _, test := range []struct {
+					path   string
+					body   []byte
+					status int
+				}{
+					{"/", nil, 200}, {"/", []byte("small"), 200}, {"/", large, 200}, {"/panic", nil, 500}, {"/stream", large, 200}, {"/", []byte("small"), 200},
+				} {
+					response, err := client.Post("https://"+s.addr+test.path, "application/octet-stream", bytes.NewReader(test.body))
+					if err != nil {
+						t.Fatalf("%s with %d bytes: %v", test.path, len(test.body), err)
+					}
+					body, err := io.ReadAll(response.Body)
+					response.Body.Close()
+					if err != nil || response.StatusCode != test.status || test.status == 200 && !bytes.Equal(body, test.body) {
+						t.Errorf("%s with %d bytes: %s, %d bytes, %v", test.path, len(test.body), response.Status, len(body), err)
+					}
+				}
+				if conns := s.Stats().ConnsAccepted - before; conns != 1 {
+					t.Errorf("it took %d connections", conns)
+				}
+			})
+		}
+	})
 }
 
 // Hijack hands the *tls.Conn over.

@@ -170,6 +170,7 @@ func (wp *workerPool) maySpawnLocked() bool {
 	}
 	wp.spawned++
 	wp.goroutines++
+	wp.signalEndLocked() // a worker whose loop is being retaken may have ended before it was counted
 	return true
 }
 
@@ -232,6 +233,7 @@ func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
 		wp.mu.Lock()
 		wp.spawned++
 		wp.goroutines++
+		wp.signalEndLocked()
 		wp.mu.Unlock()
 		next = wp.spawn()
 	}

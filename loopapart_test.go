@@ -1,0 +1,176 @@
+package filo_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// apartHandler answers with what it knows of its request: its form, its deadline, and whether it has a stream.
+func apartHandler(c *filo.Ctx) error {
+	switch c.Path() {
+	case "/stream":
+		w := c.Stream()
+		c.SetDeadline(time.Now())
+		io.WriteString(w, "streamed")
+		return w.Flush()
+	case "/plain":
+		return c.Text(200, fmt.Sprint("plain ", c.Context().Err()))
+	}
+	form, err := c.Request.MultipartForm()
+	if err != nil {
+		return err
+	}
+	answer := strings.Join(form.Value["secret"], ",")
+	if c.Path() == "/large" {
+		answer += strings.Repeat(".", 255<<10)
+	}
+	return c.Text(200, answer)
+}
+
+// Requests whose handler has returned and that aren't over, since the client keeps back the rest of a body or doesn't take
+// its answer, leave nothing to the next request that the same worker serves.
+func TestUnfinishedRequestsKeepApart(t *testing.T) {
+	lifeLooped(t)
+	form := func(value string) string {
+		return "--b\r\nContent-Disposition: form-data; name=\"secret\"\r\n\r\n" + value + "\r\n--b--\r\n"
+	}
+	post := func(path, extra, body string, length int) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\n%sContent-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n%s",
+			path, extra, length, body)
+	}
+	first := form("first")
+	for name, test := range map[string]struct {
+		request string
+		reads   string // what the client reads of the answer before it stops; "" is nothing at all
+	}{
+		"the rest of a form isn't sent":   {post("/form", "", first, len(first)+20000), "first"},
+		"an answer isn't taken":           {post("/large", "Connection: close\r\n", first, len(first)), ""},
+		"the rest below a stream is open": {"POST /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n", "streamed"},
+	} {
+		for class, mode := range map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "blocking": filo.Blocking} {
+			t.Run(name+", "+class, func(t *testing.T) {
+				s := lifeServe(t, &filo.Server{Loops: 1, Handler: mode(apartHandler)})
+				for range 3 {
+					unfinished := s.dial(t)
+					if test.reads == "" {
+						if err := unfinished.Conn.(*net.TCPConn).SetReadBuffer(2048); err != nil {
+							t.Fatal(err)
+						}
+					}
+					unfinished.send(test.request)
+					if test.reads != "" {
+						var received []byte
+						for buffer := make([]byte, 4096); !strings.Contains(string(received), test.reads); {
+							n, err := unfinished.Conn.Read(buffer)
+							if err != nil {
+								t.Fatal(err)
+							}
+							received = append(received, buffer[:n]...)
+						}
+					}
+					lifeAwait(t, "the worker to have left the request", func() bool { return s.Stats().WorkersRunning == 0 })
+					next := s.dial(t)
+					for range 2 {
+						body := form("second")
+						next.send(post("/form", "", body, len(body)))
+						next.want(200, "second", false)
+						next.get("/plain")
+						next.want(200, "plain <nil>", false)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Clients that begin a TLS handshake, and don't go on, hold no worker, and keep nobody out.
+func TestUnfinishedHellosHoldNothing(t *testing.T) {
+	lifeLooped(t)
+	s := lifeListenTLS(t, &filo.Server{Concurrency: 2, Handler: filo.Blocking(func(c *filo.Ctx) error { return c.Text(200, "fine") })})
+	for name, hello := range map[string]string{"a byte": "\x16", "a header": "\x16\x03\x01\x02\x00", "more": "\x16\x03\x01\x02\x00\x01\x00\x01"} {
+		for range 20 {
+			s.dial(t).send(hello)
+		}
+		lifeAwait(t, name+" to be waited for", func() bool { return s.Stats().WorkersRunning == 0 })
+		c := s.dialTLS(t)
+		c.get("/")
+		c.want(200, "fine", false)
+	}
+	// One that ends there, or sends something else, is told so, or gets the end at once.
+	for name, hello := range map[string]string{"an end": "\x16\x03", "another record": "\x17\x03\x01\x00\x01", "no TLS": "GET / HTTP/1.1\r\n"} {
+		c := s.dial(t)
+		c.send(hello)
+		if name == "an end" {
+			c.Conn.(*net.TCPConn).CloseWrite()
+		}
+		c.Conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.Copy(io.Discard, c.Conn); err != nil && !lifeReset(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// "Handshakes on a worker, with a time-out": it counts from the client's first byte.
+func TestUnfinishedHelloTimesOut(t *testing.T) {
+	lifeLooped(t)
+	s := lifeListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Blocking(func(c *filo.Ctx) error { return nil })})
+	c := s.dial(t)
+	begun := time.Now()
+	for _, piece := range []string{"\x16", "\x03", "\x01"} {
+		c.send(piece)
+		time.Sleep(30 * time.Millisecond)
+	}
+	c.Conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.Copy(io.Discard, c.Conn); err != nil && !lifeReset(err) {
+		t.Error(err)
+	}
+	t.Logf("closed after %v", time.Since(begun))
+}
+
+// The deadline of a parked connection's writers is theirs, whatever the connection's loop is doing.
+func TestParkedWriteDeadlines(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() != "/park" {
+			return c.Text(200, "fine")
+		}
+		p, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
+			_, err := p.Read(make([]byte, 100))
+			return err
+		})
+		if err == nil {
+			parked <- p
+		}
+		return err
+	}})
+	const writers = 50
+	large := make([]byte, 16<<20)
+	deadline := time.Now().Add(300 * time.Millisecond)
+	ended := make(chan error, writers)
+	for range writers {
+		c := s.dial(t)
+		c.get("/park")
+		p := lifeRecv(t, parked, "the connection to be parked")
+		s.run(func() {
+			p.SetWriteDeadline(deadline)
+			_, err := p.Write(large)
+			ended <- err
+		})
+	}
+	busy := s.dial(t)
+	for time.Now().Before(deadline) {
+		busy.get("/")
+		busy.want(200, "fine", false)
+	}
+	for range writers {
+		if err, ok := lifeRecv(t, ended, "a write to end").(net.Error); !ok || !err.Timeout() {
+			t.Errorf("a write has ended with %v", err)
+		}
+	}
+}
