@@ -25,7 +25,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test race fuzz soak bench bench-go lint tidy cover deps staticcheck
+.PHONY: help run test ants race fuzz soak bench bench-go lint tidy cover deps staticcheck
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -41,6 +41,10 @@ test: ## build, vet and test every module, with the race detector and in random 
 	@# And without the race detector, which the raw system calls make way for.
 	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./internal/...
 	cd examples && go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./hello
+	$(MAKE) --no-print-directory ants
+
+ants: ## run the tests that ants has for its users against pool/, COUNT times
+	@go run ./internal/antstest -count $(COUNT)
 
 race: ## test only the root module under the race detector, COUNT times
 	go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...

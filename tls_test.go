@@ -88,6 +88,10 @@ func lifeListenTLS(t *testing.T, config *filo.Server) *lifeServer {
 		}
 		return err == nil
 	})
+	lifeAwait(t, "that connection to be over", func() bool {
+		stats := s.Stats()
+		return stats.ConnsAccepted > 0 && stats.ConnsOpen == 0
+	})
 	return s
 }
 

@@ -2,7 +2,10 @@ module github.com/filohttp/filo/examples
 
 go 1.25.0
 
-require github.com/filohttp/filo v0.0.0
+require (
+	github.com/filohttp/filo v0.0.0
+	golang.org/x/time v0.14.0
+)
 
 require (
 	github.com/valyala/bytebufferpool v1.0.0 // indirect

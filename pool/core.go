@@ -43,6 +43,8 @@ type core[T any] struct {
 	low       int         // the least length of parked since the period of expiry began
 	workers   int         // that count: searching, busy or parked
 
+	turns      int           // how many submitters a worker lets in before it lets them run: minTurns to maxTurns
+	yieldedAt  int64         // since when one lets them run, 0 if none does
 	capacity   int           // how many tasks may run at once
 	goroutines int           // workers until they have ended, so also those that have stopped counting
 	period     uint64        // changes with each period of expiry that is begun anew
@@ -75,6 +77,7 @@ func newCore[T any](size int, fn func(T), options []Option) (*core[T], error) {
 	p.capacity = min(p.capacity, unlimited)
 	p.limit = p.capacity + p.opts.QueueSize
 	p.target = p.capacity
+	p.turns = minTurns
 	if p.grows = p.opts.Growth.Step > 0; p.grows {
 		p.target = min(p.opts.Growth.Step, p.capacity)
 	}
@@ -254,7 +257,7 @@ func (p *core[T]) endLocked() *waiter[T] {
 
 // admitLocked gives a place to who has waited longest, if there is one and a place. The caller sees to the task.
 func (p *core[T]) admitLocked() *waiter[T] {
-	if p.accepted >= p.limit || p.closed {
+	if p.accepted >= p.limit {
 		return nil
 	}
 	w := p.waiters.pop()

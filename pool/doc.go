@@ -16,5 +16,5 @@
 // used for [Options.ExpiryDuration] ends. A pool in which nothing is idle and nothing runs has no goroutine.
 //
 // The names and meanings are those of github.com/panjf2000/ants/v2, so that its users need to change the import only;
-// POOL.md lists what differs.
+// docs/POOL.md lists what differs.
 package pool

@@ -3,6 +3,8 @@ package pool
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -71,6 +73,35 @@ func TestMultiPoolSiblings(t *testing.T) {
 			close(again)
 		})
 	}
+}
+
+// A place that gets free while a submitter is on its way to wait for it isn't missed.
+func TestMultiPoolNoLostPlace(t *testing.T) {
+	p := newMultiPool(t, 2, 1, RoundRobin)
+	for range 20000 {
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() { must(t, p.Submit(func() {})) })
+		}
+		group.Wait()
+	}
+}
+
+// Those who wait are let in in the order in which they came.
+func TestMultiPoolWaitersInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newMultiPool(t, 1, 1, LeastTasks)
+		gate := make(chan struct{})
+		must(t, p.Submit(func() { <-gate }))
+		var got []int
+		for i := range 10 {
+			go p.Submit(func() { got = append(got, i) })
+			synctest.Wait()
+		}
+		close(gate)
+		synctest.Wait()
+		want(t, "run in order", len(got) == 10 && slices.IsSorted(got), true)
+	})
 }
 
 func TestMultiPoolCounts(t *testing.T) {

@@ -38,8 +38,8 @@ type Stats struct {
 	Waits WaitHistogram
 }
 
-// WaitHistogram counts waits by their length: those of bucket 0 took less than 1.024 µs, those of each further one less
-// than twice the bound of the one before. The last has no bound.
+// WaitHistogram counts waits by their length: those of bucket 0 took less than 1.024 µs, those of each further one
+// less than twice the bound of the one before. The last has no bound.
 type WaitHistogram [waitBuckets]uint64
 
 // Bound returns the time that the waits of bucket i took less than; the last bucket's is twice that of the one before.

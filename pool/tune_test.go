@@ -18,6 +18,7 @@ func TestTuneDownIdle(t *testing.T) {
 			synctest.Wait()
 			want(t, "idle workers", p.Stats().Parked, 20)
 			p.Tune(5)
+			want(t, "workers", p.Stats().Workers, 5)
 			want(t, "Running", p.Running(), 5)
 			want(t, "Cap", p.Cap(), 5)
 			want(t, "most at once", mostAtOnce(p, 100), 5)
@@ -57,6 +58,34 @@ func TestTuneDownBusy(t *testing.T) {
 		if n := p.Stats().Workers; n > 3 {
 			t.Errorf("%d workers are kept, 3 may be", n)
 		}
+	})
+}
+
+// The same where a queue has room for waiters while too many run.
+func TestTuneDownBusyWithQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 4, WithQueueSize(3))
+		gates := make([]chan struct{}, 4)
+		for i := range gates {
+			gates[i] = make(chan struct{})
+			must(t, p.Submit(func() { <-gates[i] }))
+		}
+		synctest.Wait()
+		p.Tune(1)
+		want(t, "a fifth", p.TrySubmit(func() {}), ErrPoolOverload)
+		ran := false
+		go p.Submit(func() { ran = true })
+		synctest.Wait()
+		for i := range 3 {
+			close(gates[i])
+			synctest.Wait()
+			want(t, "run", ran, false)
+			want(t, "busy", p.Stats().Busy, 3-i)
+		}
+		want(t, "Waiting", p.Waiting(), 0)
+		close(gates[3])
+		synctest.Wait()
+		want(t, "run", ran, true)
 	})
 }
 

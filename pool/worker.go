@@ -3,11 +3,18 @@ package pool
 import (
 	"runtime"
 	"runtime/debug"
+	"time"
 )
 
-// turns is how many submitters a worker lets in before it lets them run. Without that it could keep a processor until
-// all who wait are served, and they would come back all at once. A task's cost hardly shows it at this number.
-const turns = 16
+const (
+	// minTurns is how many submitters a worker lets in before it lets them run. Without that it could keep a processor
+	// until all who wait are served, and they would come back all at once. A task's cost hardly shows it at this number.
+	minTurns = 16
+
+	// maxTurns is how many it lets in where that is slow: it takes slowYield if others want the processor.
+	maxTurns  = 1 << 14
+	slowYield = int64(time.Millisecond)
+)
 
 // worker is a goroutine that runs tasks. It is parked, searching, busy, or ending.
 type worker struct {
@@ -20,8 +27,9 @@ type worker struct {
 	started bool
 	// idle says that the goroutine begins parked. It is stored before it starts.
 	idle bool
-	// admitted counts the submitters that the worker has let in. It belongs to the goroutine.
-	admitted uint
+	// admitted counts the submitters that the worker has let in since it has let them run last. It belongs to the
+	// goroutine.
+	admitted int
 	// ending says that the goroutine ends because it is to, and not by a task. It belongs to the goroutine.
 	ending bool
 }
@@ -92,7 +100,7 @@ func (p *core[T]) next(w *worker) (task T, ok bool) {
 // nextAdmitted is the rest of next for a worker whose task's place a waiter has got.
 func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	w.admitted++
-	yield := w.admitted%turns == 0
+	yield := w.admitted >= p.turns
 	if p.queue.n == 0 && p.busy < p.target && !admitted.bare && !yield {
 		// The waiter's task would be the queue's head.
 		p.submitted++
@@ -106,12 +114,16 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 		return task, true
 	}
 	p.queueWaiterLocked(admitted)
-	if yield && !p.searching {
-		p.searching = true
-		p.mu.Unlock()
-		admitted.ready <- struct{}{}
-		runtime.Gosched()
-		return p.search(w)
+	if yield {
+		w.admitted, p.yieldedAt = 0, nanotime()
+		if !p.searching {
+			p.searching = true
+			p.mu.Unlock()
+			admitted.ready <- struct{}{}
+			runtime.Gosched()
+			return p.search(w)
+		}
+		// The worker that is searching comes when it is its turn to run.
 	}
 	if p.queue.n > 0 && p.busy < p.target && !yield {
 		task = p.popLocked()
@@ -119,7 +131,6 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 		admitted.ready <- struct{}{}
 		return task, true
 	}
-	// If it is to yield, the worker that is searching is on its way to the queue's head.
 	parked := p.parkLocked(w)
 	p.mu.Unlock()
 	admitted.ready <- struct{}{}
@@ -132,12 +143,25 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 	return p.search(w)
 }
 
+// adaptLocked adapts turns to how long the searching worker that comes now has let others run.
+func (p *core[T]) adaptLocked() {
+	if nanotime()-p.yieldedAt < slowYield {
+		p.turns = max(p.turns/2, minTurns)
+	} else {
+		p.turns = min(4*p.turns, maxTurns)
+	}
+	p.yieldedAt = 0
+}
+
 // search takes the queue's head for a worker that is searching. If there is none, because others have taken it, the
 // worker parks again. It reports false if the worker is to end.
 func (p *core[T]) search(w *worker) (task T, ok bool) {
 	for {
 		p.mu.Lock()
 		p.searching = false
+		if p.yieldedAt != 0 {
+			p.adaptLocked()
+		}
 		if p.queue.n > 0 && p.busy < p.target {
 			task = p.popLocked()
 			called := p.callLocked()

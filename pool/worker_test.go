@@ -89,6 +89,7 @@ func TestReleaseWaitsForPanicHandler(t *testing.T) {
 			runtime.Goexit()
 		}))
 		must(t, p.Submit(faulty))
+		synctest.Wait() // the handler runs
 		drain(t, p)
 		want(t, "handled", handled, true)
 	})
@@ -153,4 +154,29 @@ func goroutineID() string {
 	var n int
 	fmt.Sscanf(string(debug.Stack()), "goroutine %d ", &n)
 	return fmt.Sprint(n)
+}
+
+// Where letting others run takes long, it is done less often, and again more often where it doesn't.
+func TestTurnsAdapt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 1)
+		round := func(took time.Duration) int {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.yieldedAt = nanotime()
+			time.Sleep(took)
+			p.adaptLocked()
+			return p.turns
+		}
+		want(t, "after a quick one", round(0), minTurns)
+		want(t, "after a slow one", round(10*time.Millisecond), 4*minTurns)
+		for range 20 {
+			round(10 * time.Millisecond)
+		}
+		want(t, "after many slow ones", round(10*time.Millisecond), maxTurns)
+		for range 20 {
+			round(0)
+		}
+		want(t, "after many quick ones", round(0), minTurns)
+	})
 }

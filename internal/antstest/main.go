@@ -1,6 +1,7 @@
 // Command antstest runs the tests that github.com/panjf2000/ants/v2 has for its users (those of package ants_test)
 // against this repository's package pool. It copies them from the module cache into a temporary module, changes the
-// import path and nothing else, and ends as `go test -race` does.
+// import path and nothing else, and ends as `go test -race` does. Where ants can't be downloaded it says so and ends well,
+// unless FILO_CI is set.
 //
 //	go run ./internal/antstest [-count n] [-run regexp] [-bench regexp]
 package main
@@ -63,6 +64,10 @@ func antstest(count int, run, bench string, keep bool) error {
 	fmt.Printf("antstest: %s %s against %s\n", antsPath, antsVersion, repository)
 	ants, err := download(dir)
 	if err != nil {
+		if os.Getenv("FILO_CI") == "" {
+			fmt.Println("antstest: skipped:", err)
+			return nil
+		}
 		return err
 	}
 	for _, name := range testFiles {

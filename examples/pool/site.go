@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// site is a server with pages that link to each other. Page n links to the pages 2n+1 and 2n+2, so that all can be reached
+// from page 0, back to the page before it, and some to a page that isn't there.
+type site struct {
+	server  *filo.Server
+	address string
+	served  chan error
+}
+
+func startSite(pages int, work time.Duration) (*site, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &site{address: listener.Addr().String(), served: make(chan error, 1)}
+	s.server = &filo.Server{
+		Logger: slog.New(slog.DiscardHandler),
+		Handler: func(c *filo.Ctx) error {
+			number, ok := strings.CutPrefix(c.Path(), "/page/")
+			n, err := strconv.Atoi(number)
+			if !ok || err != nil || n < 0 || n >= pages {
+				return filo.Error(404, "there is no such page")
+			}
+			time.Sleep(work) // as a database would take
+			return c.Bytes(200, "text/html; charset=utf-8", []byte(page(n, pages)))
+		},
+	}
+	go func() { s.served <- s.server.Serve(listener) }()
+	return s, nil
+}
+
+func page(n, pages int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<!doctype html><title>Page %d</title>\n", n)
+	for _, link := range []int{2*n + 1, 2*n + 2, n - 1} {
+		if 0 <= link && link < pages {
+			fmt.Fprintf(&b, "<a href=\"/page/%d\">page %d</a>\n", link, link)
+		}
+	}
+	if n%100 == 99 {
+		fmt.Fprintf(&b, "<a href=\"/page/%d\">a page to come</a>\n", pages+n)
+	}
+	return b.String()
+}
+
+// stop ends the server, which the crawl doesn't use any more.
+func (s *site) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.server.Shutdown(ctx) != nil {
+		s.server.Close()
+	}
+	<-s.served
+}
