@@ -288,6 +288,32 @@ func ExampleCtx_Context() {
 }
 
 // After Upgrade the connection speaks another protocol; what had come behind the request is read first.
+// The answer doesn't wait for the work, and Shutdown does.
+func ExampleCtx_Go() {
+	listener := servertest.NewListener()
+	server := &filo.Server{Handler: func(c *filo.Ctx) error {
+		address := c.Request.Query().Get("address")
+		if err := c.Go(func(context.Context) { fmt.Println("welcome,", address) }); err != nil {
+			return err // 503: there is too much to be done
+		}
+		return c.Text(202, "")
+	}}
+	go server.Serve(listener)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return listener.Dial()
+	}}}
+	response, err := client.Get("http://example.com/register?address=gopher@example.com")
+	if err != nil {
+		log.Fatal(err)
+	}
+	response.Body.Close()
+	server.Shutdown(context.Background())
+	fmt.Println(response.Status)
+	// Output:
+	// welcome, gopher@example.com
+	// 202 Accepted
+}
+
 func ExampleCtx_Upgrade() {
 	handler := func(c *filo.Ctx) error {
 		conn, buffered, err := c.Upgrade("echo")
