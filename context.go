@@ -40,6 +40,9 @@ func (c *Ctx) Context() context.Context {
 		c.context = c.newContext()
 	}
 	c.watch()
+	if c.override != nil {
+		return c.override
+	}
 	return c.context
 }
 

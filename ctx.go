@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,12 @@ type Ctx struct {
 	// clientGone says that the context, which is over, ended because of the client.
 	clientGone bool
 	released   bool
+	rendered   bool // an error was turned into the response, which is final
+
+	params   Params
+	route    string
+	values   []ctxValue
+	override context.Context // what Context returns instead of its own; nil is none
 }
 
 // check panics if the handler has returned, in builds with the race detector.
@@ -57,6 +64,14 @@ func (c *Ctx) end() {
 		c.stream.reset()
 	}
 	c.deadline, c.clientGone = time.Time{}, false
+	c.rendered, c.route, c.override = false, "", nil
+	if len(c.params.values) > 0 {
+		c.params.reset()
+	}
+	if len(c.values) > 0 {
+		clear(c.values)
+		c.values = c.values[:0]
+	}
 }
 
 // Method returns the request's method.

@@ -81,7 +81,7 @@ func (c *conn) finish(ctx *Ctx, err error) {
 }
 
 func (c *conn) finishAnswer(ctx *Ctx, err error) {
-	if err != nil && !c.renderError(ctx, err) {
+	if err != nil && !(ctx.rendered && !errors.Is(err, ErrAbort)) && !c.renderError(ctx, err) {
 		c.abortNow(ctx)
 		return
 	}

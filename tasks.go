@@ -43,7 +43,10 @@ func (c *Ctx) Go(task func(context.Context)) error {
 		return pool.ErrNilTask
 	}
 	values := context.Background()
-	if c.context != nil {
+	switch {
+	case c.override != nil:
+		values = context.WithoutCancel(c.override)
+	case c.context != nil:
 		values = context.WithoutCancel(c.context)
 	}
 	err := c.conn.server.startTask(values, task)

@@ -1,0 +1,122 @@
+package filo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/filohttp/filo"
+)
+
+type userKey struct{}
+
+// What is stored for a request is gone with it, and so are its parameters, its route and its context.
+func TestValuesEndWithTheirRequest(t *testing.T) {
+	number := filo.NewKey[int]("number")
+	same := filo.NewKey[int]("number")
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		before := fmt.Sprint(c.Get(userKey{}), c.Route(), c.Param("id"), c.Params().Len(), c.Context().Value(userKey{}))
+		if _, ok := number.Get(c); ok || before != "<nil>0 <nil>" {
+			t.Errorf("a new request has %q, and a number: %v", before, ok)
+		}
+		c.Set(userKey{}, "gopher")
+		c.Set(userKey{}, "owl")
+		number.Set(c, 7)
+		c.SetRoute("GET /{id}")
+		c.Params().Append([]byte("x"))
+		c.Params().Append([]byte("41"))
+		c.Params().Truncate(1)
+		c.Params().Append([]byte("42"))
+		c.Params().SetNames([]string{"kind", "id"})
+		c.SetContext(context.WithValue(c.Context(), userKey{}, "hawk"))
+		n, ok := number.Get(c)
+		if _, other := same.Get(c); other || !ok {
+			t.Error("keys of the same name are the same")
+		}
+		name, value := c.Params().At(0)
+		done := make(chan any, 1)
+		if err := c.Go(func(ctx context.Context) { done <- ctx.Value(userKey{}) }); err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprint(c.Get(userKey{}), n, c.Route(), " ", c.Param("id"), string(c.ParamBytes("kind")), c.Param("none"),
+			name, string(value), c.Context().Value(userKey{}), <-done))
+	}})
+	client := s.dial(t)
+	for range 3 {
+		client.get("/")
+		client.want(200, "owl7GET /{id} 42xkindxhawkhawk", false)
+	}
+}
+
+// "The router renders a handler's error inside the chain, so that status, headers and body are final when next returns; the
+// error is still returned, and the server renders only what wasn't rendered."
+func TestRenderError(t *testing.T) {
+	wrong := errors.New("no such record")
+	for name, test := range map[string]struct {
+		handler  filo.Handler
+		seen     string // by the middleware: status, size, whether it was rendered and committed
+		status   int
+		body     string
+		rendered int
+	}{
+		"an error": {func(c *filo.Ctx) error { return c.RenderError(filo.Error(404, "nothing here")) },
+			"404 12 true false", 404, "nothing here", 1},
+		"none": {func(c *filo.Ctx) error { return errors.Join(c.RenderError(nil), c.Text(201, "made")) },
+			"201 4 false false", 201, "made", 0},
+		"twice": {func(c *filo.Ctx) error { c.RenderError(wrong); return c.RenderError(filo.Error(404, "nothing here")) },
+			"500 14 true false", 500, "no such record", 1},
+		"left to the server": {func(c *filo.Ctx) error { return wrong },
+			"200 0 false false", 500, "no such record", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendered, seen := 0, ""
+			s := &filo.Server{
+				Handler: func(c *filo.Ctx) error {
+					err := test.handler(c)
+					seen = fmt.Sprint(c.Status(), c.BytesWritten(), c.ErrorRendered(), c.Committed())
+					return err
+				},
+				ErrorHandler: func(c *filo.Ctx, err error) {
+					rendered++
+					var httpError *filo.HTTPError
+					if errors.As(err, &httpError) {
+						c.Text(httpError.Status, httpError.Detail)
+					} else {
+						c.Text(500, err.Error())
+					}
+				},
+			}
+			client := lifeServe(t, s).dial(t)
+			client.get("/")
+			client.want(test.status, test.body, false)
+			if rendered != test.rendered || seen != test.seen {
+				t.Errorf("rendered %d times, want %d; the middleware saw %q, want %q", rendered, test.rendered, seen, test.seen)
+			}
+		})
+	}
+}
+
+// ErrAbort, and what comes behind a head that was sent, can't be rendered.
+func TestRenderErrorTooLate(t *testing.T) {
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/abort" {
+			return c.RenderError(filo.ErrAbort)
+		}
+		w := c.Stream()
+		w.Write([]byte("begun"))
+		w.Flush()
+		err := c.RenderError(filo.Error(404, "nothing here"))
+		if c.ErrorRendered() || !c.Committed() || c.BytesWritten() != 5 {
+			t.Errorf("rendered %v, committed %v, %d bytes", c.ErrorRendered(), c.Committed(), c.BytesWritten())
+		}
+		return err
+	}})
+	for _, path := range []string{"/abort", "/stream"} {
+		client := s.dial(t)
+		client.get(path)
+		if _, _, err := client.tryAnswer(); err == nil {
+			t.Errorf("%s is answered as if all was well", path)
+		}
+	}
+}
