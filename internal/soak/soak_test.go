@@ -95,7 +95,7 @@ func TestSoakFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := little(t)
-			c.only, c.settling = quick, 100*time.Millisecond
+			c.only, c.settling = quick, time.Second
 			var calls atomic.Uint64
 			c.wrap = func(next filo.Handler) filo.Handler {
 				return func(ctx *filo.Ctx) error {
