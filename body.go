@@ -62,6 +62,9 @@ func (b *body) fail(err error) error {
 	return err
 }
 
+// hijacked makes the body unreadable: what follows belongs to who has taken the connection over.
+func (b *body) hijacked() { b.err, b.done = ErrHijacked, false }
+
 // took notes that n bytes of content have gone to the handler.
 func (b *body) took(n int) error {
 	b.received += int64(n)

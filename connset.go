@@ -211,9 +211,16 @@ func (s *connSet) wakeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := s.first; c != nil; c = c.following {
-		if state := c.state(); state <= stateIdle || state == stateParked || state == stateLast && c.looped != nil {
-			c.netConn.SetReadDeadline(longAgo)
+		word := c.word.Load()
+		state := waitState(word & stateMask)
+		if state > stateIdle && state != stateParked && (state != stateLast || c.looped == nil) {
+			continue
 		}
+		// As in a sweep: the owner of a connection in a loop may have gone on since, and a TLS handshake must not be told.
+		if c.looped != nil && !c.word.CompareAndSwap(word, word&stateMask) {
+			continue
+		}
+		c.netConn.SetReadDeadline(longAgo)
 	}
 }
 

@@ -79,7 +79,7 @@ func (c *Ctx) hijack() (net.Conn, []byte, error) {
 	}
 	buffered := bytes.Clone(owner.in.unread())
 	owner.in.advance(len(buffered))
-	c.Request.body.err = ErrHijacked
+	c.Request.body.hijacked()
 	owner.hijacked = true
 	owner.server.connHijacked(owner)
 	taken.SetDeadline(time.Time{})

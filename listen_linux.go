@@ -174,9 +174,9 @@ func (ll *loopListener) watchUser() {
 // accept accepts connections and lets each wait for its first request. It runs in a turn of the leader's.
 func (l *loop) accept(e *listenerEntry) {
 	if e.closing.Load() {
+		defer e.close() // though a ConnState may panic
 		for l.acceptOne(e) {
 		}
-		e.close()
 		return
 	}
 	burst := e.burst.Load()

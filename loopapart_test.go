@@ -174,3 +174,44 @@ func TestParkedWriteDeadlines(t *testing.T) {
 		}
 	}
 }
+
+// However the client takes its time, the answers to its pipelined requests are all there, and in their order.
+func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
+	padding := strings.Repeat(".", 7000)
+	answer := func(c *filo.Ctx) error { return c.Text(200, padding+c.Path()) }
+	for name, handler := range map[string]filo.Handler{
+		"learned, slow": func(c *filo.Ctx) error {
+			time.Sleep(50 * time.Microsecond)
+			return answer(c)
+		},
+		"learned, quick": answer,
+		"inline":         filo.Inline(answer),
+		"blocking":       filo.Blocking(answer),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := lifeServe(t, &filo.Server{Loops: 1, Handler: handler})
+			c := s.dial(t)
+			const requests = 2000
+			s.run(func() {
+				for i := range requests {
+					fmt.Fprintf(c.Conn, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", i)
+				}
+			})
+			// Until the client's and the server's buffers are full.
+			for before := uint64(0); ; {
+				time.Sleep(20 * time.Millisecond)
+				now := s.Stats().Requests[2]
+				if now == before && now > 0 {
+					break
+				}
+				before = now
+			}
+			for i := range requests {
+				c.want(200, fmt.Sprintf("%s/%d", padding, i), false)
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}

@@ -147,7 +147,9 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 	l.inbox, l.queue, l.arrivals, l.guests = nil, nil, nil, nil
 	l.mu.Unlock()
 	for _, guest := range guests {
+		guest.mu.Lock()
 		guest.host.Store(host)
+		guest.mu.Unlock()
 		epollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
 	}
 	l.resting.Store(true)

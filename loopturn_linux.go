@@ -37,7 +37,8 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 	}
 	for budget := turnRequests; ; {
 		if !lc.sendUnsent() {
-			if lc.idle(stateWrite) {
+			// An answer may have been rendered since, behind those that wait.
+			if lc.flushAnswers(); len(lc.unsent) > 0 && lc.idle(stateWrite) {
 				return false
 			}
 			continue
@@ -665,6 +666,7 @@ func (lc *loopConn) handshakeTurn() bool {
 	lc.failed = true
 	lc.noWaitWrite = true
 	lc.end()
+	s.handshakes.goOn() // its turn may have been that of the next one in the queue
 	return false
 }
 
@@ -706,6 +708,7 @@ func (lc *loopConn) leaveWithoutPlace() {
 // handshakeQueue bounds how many TLS handshakes are made at once. Others wait, in the order that they came in.
 type handshakeQueue struct {
 	mu      sync.Mutex
+	most    int         // 0 is maxHandshakes; immutable
 	running int         // guarded by mu
 	waiting []*loopConn // claimed; guarded by mu
 }
@@ -718,21 +721,36 @@ const maxHandshakes = 1024
 func (q *handshakeQueue) begin(lc *loopConn) (begun, crowded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.running >= maxHandshakes {
+	most := q.limit()
+	if q.running >= most {
 		lc.detachTurn()
 		q.waiting = append(q.waiting, lc)
 		return false, true
 	}
 	q.running++
-	return true, q.running > maxHandshakes/2
+	return true, q.running > most/2
+}
+
+func (q *handshakeQueue) limit() int {
+	if q.most > 0 {
+		return q.most
+	}
+	return maxHandshakes
 }
 
 // done makes room for the next one.
 func (q *handshakeQueue) done() {
 	q.mu.Lock()
 	q.running--
+	q.mu.Unlock()
+	q.goOn()
+}
+
+// goOn gives the next one its turn, if there is room.
+func (q *handshakeQueue) goOn() {
+	q.mu.Lock()
 	var next *loopConn
-	if len(q.waiting) > 0 {
+	if len(q.waiting) > 0 && q.running < q.limit() {
 		next = q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]

@@ -70,7 +70,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve}
 	p.received = append(p.received, owner.in.unread()...)
 	owner.in.advance(len(p.received))
-	c.Request.body.err = ErrHijacked
+	c.Request.body.hijacked()
 	owner.hijacked, owner.parked = true, p
 	owner.server.changed(owner, StateHijacked)
 	return p, nil
