@@ -39,9 +39,8 @@ test: ## build, vet and test every module, with the race detector and in random 
 	@# Once more with the blocking driver, which serves sockets only when it is told to.
 	FILO_DRIVER=blocking go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) .
 	@# And without the race detector, which the raw system calls make way for.
-	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./internal/...
+	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./internal/conformance ./internal/soak
 	cd examples && go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./hello
-	$(MAKE) --no-print-directory ants
 
 ants: ## run the tests that ants has for its users against pool/, COUNT times
 	@go run ./internal/antstest -count $(COUNT)
