@@ -1,0 +1,155 @@
+package router
+
+import (
+	"bytes"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// options answers OPTIONS where no route does. A CORS preflight asks about another request: the middleware of that one's
+// route gets to see it.
+func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
+	method := c.Request.Header.GetBytes("Access-Control-Request-Method")
+	if len(method) > 0 {
+		s.setMethod(method)
+		route := t.find(s, c, path)
+		s.params.Truncate(s.before)
+		if route != nil {
+			return route.preflight(c)
+		}
+	}
+	return t.unmatched(c)
+}
+
+// answer answers a request that no route does: by a redirect, 204 to OPTIONS, 405 or 404. It is run inside the middleware,
+// so it finds out anew what the answer is.
+func (t *table) answer(c *filo.Ctx) error {
+	r := t.router
+	full := requestPath(c)
+	below := full
+	mount, _ := mountedAt.Get(c)
+	if mount != nil {
+		below = mount.cut(full)
+	}
+	method := c.Request.MethodBytes()
+	connect := string(method) == "CONNECT"
+	cleaned := below
+	if !connect && !r.DisablePathRedirect && !isClean(below[1:]) {
+		cleaned = clean(below)
+	}
+
+	s := search{params: c.Params(), scratch: &scratch{}}
+	s.before = s.params.Len()
+	s.setMethod(method)
+	decoded := appendCanonical(nil, cleaned)
+	route := t.find(&s, c, decoded)
+	s.params.Truncate(s.before)
+	slash := !connect && s.withSlash != nil && (route == nil || s.beyond) && !r.DisableSlashRedirect
+	if slash || len(cleaned) != len(below) {
+		location := slices.Concat(full[:len(full)-len(below)], cleaned)
+		if slash {
+			location = append(location, '/')
+		}
+		return redirect(c, location)
+	}
+
+	allowed := t.allowed(c, decoded)
+	if len(allowed) == 0 {
+		return t.answerNotFound(c)
+	}
+	options := string(method) == "OPTIONS" && !r.DisableOptions
+	if !options && r.DisableMethodNotAllowed {
+		return t.answerNotFound(c)
+	}
+	c.Response.Header.Set("Allow", strings.Join(allowed, ", "))
+	switch {
+	case options:
+		return c.NoContent()
+	case t.methodNotAllowed != nil:
+		return t.methodNotAllowed(c)
+	}
+	return filo.Error(405, "")
+}
+
+func (t *table) answerNotFound(c *filo.Ctx) error {
+	if t.notFound != nil {
+		return t.notFound(c)
+	}
+	return filo.Error(404, "")
+}
+
+// redirect sends the client to another path, with the same query.
+func redirect(c *filo.Ctx, path []byte) error {
+	location := escapeLocation(path)
+	if query := c.Request.URI().RawQueryBytes(); len(query) > 0 {
+		location += "?" + string(query)
+	}
+	// RFC 9110, section 15.4.2: after a 301 clients may change POST to GET, which 308 forbids. Of all clients more know 301.
+	status := 308
+	if method := c.Method(); method == "GET" || method == "HEAD" {
+		status = 301
+	}
+	return c.Redirect(status, location)
+}
+
+// escapeLocation returns a path as a Location. Two slashes at its start would be followed by a host, but a path whose first
+// segment is empty is either cleaned or has no route. Browsers take a backslash for a slash, so it is escaped, and so is what
+// else may not be in a URI (RFC 3986, section 3.3).
+func escapeLocation(path []byte) string {
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for _, c := range path {
+		if strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
+			b.WriteByte('%')
+			b.WriteByte(digits[c>>4])
+			c = digits[c&15]
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// clean returns p without empty segments and dots. A slash at the end stays.
+func clean(p []byte) []byte {
+	cleaned := path.Clean(string(p))
+	if bytes.HasSuffix(p, rootPath) && cleaned != "/" {
+		cleaned += "/"
+	}
+	return []byte(cleaned)
+}
+
+// allowed returns the methods of the routes that a path in canonical form has, sorted.
+func (t *table) allowed(c *filo.Ctx, path []byte) []string {
+	found := make(map[string]bool)
+	t.anyHost.allowed(t.router, c, path, found)
+	if t.hosts != nil {
+		if m := t.host(c); m != nil {
+			m.allowed(t.router, c, path, found)
+		}
+	}
+	if found["GET"] {
+		found["HEAD"] = true
+	}
+	if len(found) > 0 && !t.router.DisableOptions {
+		found["OPTIONS"] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// allowed adds the methods of the routes that a path has, perhaps after a redirect. Patterns without a method aren't looked
+// at: no route has refused the request, so none of them matches.
+func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]bool) {
+	for method, tree := range m.byMethod() {
+		s := search{params: c.Params(), scratch: &scratch{}}
+		s.before = s.params.Len()
+		route := tree.find(&s, path)
+		s.params.Truncate(s.before)
+		if route != nil || s.withSlash != nil && !r.DisableSlashRedirect {
+			found[method] = true
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package router
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/filohttp/filo"
+)
+
+// mountPoint is where a handler is mounted. A Router among the handlers finds the one that it is mounted at in the request.
+type mountPoint struct {
+	segments   int // of the path that belong to the prefix
+	host, path string
+	names      []string // of the prefix's wildcards
+	// router is set when a Router was found mounted here. It enters the classes of its own routes, so the route of the
+	// mount point need not enter its own, which would say that all of them are as quick as their mean.
+	router *atomic.Bool
+	// within has this mount point as seen from below each other *mountPoint that its router is mounted at.
+	within sync.Map
+}
+
+// mountedAt finds the mount point that a request has come through.
+var mountedAt = filo.NewKey[*mountPoint]("mount point")
+
+// become makes m the mount point of a pattern, which ends in a slash.
+func (m *mountPoint) become(p *pattern) {
+	m.segments = len(p.segments) - 1
+	m.host, m.path = p.host, strings.TrimSuffix(p.path, "/")
+	m.names = p.names
+	m.router = new(atomic.Bool)
+}
+
+// handler returns the handler of m's route.
+func (m *mountPoint) handler(h filo.Handler) filo.Handler {
+	return func(c *filo.Ctx) error {
+		outer, _ := mountedAt.Get(c)
+		mountedAt.Set(c, m.below(outer))
+		err := h(c)
+		mountedAt.Set(c, outer)
+		return err
+	}
+}
+
+// below returns m as seen from below another mount point; nil is none.
+func (m *mountPoint) below(outer *mountPoint) *mountPoint {
+	if outer == nil {
+		return m
+	}
+	if found, ok := m.within.Load(outer); ok {
+		return found.(*mountPoint)
+	}
+	joined := &mountPoint{
+		segments: outer.segments + m.segments,
+		host:     cmp.Or(m.host, outer.host),
+		path:     outer.path + m.path,
+		names:    slices.Concat(outer.names, m.names),
+		router:   m.router,
+	}
+	found, _ := m.within.LoadOrStore(outer, joined)
+	return found.(*mountPoint)
+}
+
+// found takes note that a Router is mounted here. The flag is written once: a write by each request would have the cores
+// take its cache line from each other.
+func (m *mountPoint) found() {
+	if !m.router.Load() {
+		m.router.Store(true)
+	}
+}
+
+// cut leaves out of a path what belongs to the prefix.
+func (m *mountPoint) cut(path []byte) []byte {
+	for range m.segments {
+		i := bytes.IndexByte(path[1:], '/')
+		if i < 0 {
+			return rootPath
+		}
+		path = path[1+i:]
+	}
+	return path
+}
+
+// placement is how a route is called below a mount point.
+type placement struct {
+	text  string
+	names []string
+}
+
+// placement returns how the route is called below m.
+func (route *Route) placement(m *mountPoint) *placement {
+	if found, ok := route.placed.Load(m); ok {
+		return found.(*placement)
+	}
+	p := route.pattern
+	place := &placement{text: cmp.Or(p.host, m.host) + m.path + p.path, names: slices.Concat(m.names, p.names)}
+	if p.method != "" {
+		place.text = p.method + " " + place.text
+	}
+	found, _ := route.placed.LoadOrStore(m, place)
+	return found.(*placement)
+}

@@ -1,0 +1,286 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// pattern is what a route matches: [METHOD ][HOST]/PATH.
+type pattern struct {
+	text     string // as Ctx.Route gives it
+	method   string // "" is every one
+	host     string // in lower case; "" is every one
+	path     string // as written
+	segments []segment
+	names    []string // of the wildcards that have a value, in their order
+	location string   // file and line of the registration
+}
+
+// segment is what a pattern has between two slashes, or behind the last one.
+type segment struct {
+	kind segmentKind
+	// text is a literal's in canonical form, or a wildcard's name, which a trailing slash doesn't have.
+	text       string
+	constraint *constraint // of a single wildcard; nil is none
+}
+
+// segmentKind is what a segment matches. Of two kinds that match the same segment, the lower one is more specific.
+type segmentKind uint8
+
+const (
+	literal segmentKind = iota // itself
+	end                        // {$}: nothing, behind a slash that ends the path
+	single                     // {name}: one segment that isn't empty
+	rest                       // {name...} or a trailing slash: all that is left, even nothing
+)
+
+func (p *pattern) last() segment { return p.segments[len(p.segments)-1] }
+
+// String returns the text and where it was registered.
+func (p *pattern) String() string {
+	return fmt.Sprintf("pattern %q (registered at %s)", p.text, p.location)
+}
+
+// parsePattern parses the text of a pattern.
+func parsePattern(text string) (*pattern, error) {
+	p := &pattern{}
+	target := text
+	// A blank behind the first slash belongs to the path, as in a regular expression.
+	if i := strings.IndexAny(text, " \t/"); i >= 0 && text[i] != '/' {
+		p.method, target = text[:i], strings.TrimLeft(text[i:], " \t")
+		if !validMethod(p.method) {
+			return nil, fmt.Errorf("invalid method %q", p.method)
+		}
+	}
+	slash := strings.IndexByte(target, '/')
+	if slash < 0 {
+		return nil, errors.New("there must be a path, which begins with a slash")
+	}
+	p.host, p.path = strings.ToLower(target[:slash]), target[slash:]
+	if err := checkHost(p.host); err != nil {
+		return nil, err
+	}
+	p.text = p.host + p.path
+	if p.method != "" {
+		p.text = p.method + " " + p.text
+	}
+	return p, p.parsePath()
+}
+
+func validMethod(method string) bool {
+	for i := 0; i < len(method); i++ {
+		c := method[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return method != ""
+}
+
+func checkHost(host string) error {
+	if strings.ContainsAny(host, "{}") {
+		return errors.New("a host can have no wildcard; perhaps the slash before the path is missing")
+	}
+	if withoutPort(host) != host {
+		return errors.New("a host must have no port: that of a request is ignored")
+	}
+	return nil
+}
+
+func (p *pattern) parsePath() error {
+	for left := p.path; left != ""; {
+		var s segment
+		var err error
+		s, left, err = parseSegment(left[1:])
+		if err != nil {
+			return err
+		}
+		if left != "" && (s.kind == end || s.kind == rest) {
+			return errors.New("{$} and {name...} must be the last segment")
+		}
+		if s.kind == single || s.kind == rest && s.text != "" {
+			for _, name := range p.names {
+				if name == s.text {
+					return fmt.Errorf("two wildcards are called %q", name)
+				}
+			}
+			p.names = append(p.names, s.text)
+		}
+		p.segments = append(p.segments, s)
+	}
+	return nil
+}
+
+// parseSegment parses the segment at the start of text, and returns what is left: nothing, or what begins with a slash.
+func parseSegment(text string) (s segment, left string, err error) {
+	if text == "" {
+		return segment{kind: rest}, "", nil
+	}
+	if text[0] == '{' {
+		return parseWildcard(text)
+	}
+	size := strings.IndexByte(text, '/')
+	if size < 0 {
+		size = len(text)
+	}
+	raw, left := text[:size], text[size:]
+	switch {
+	case raw == "" || raw == "." || raw == "..":
+		return s, "", errors.New("a path with empty segments or dots can never match: those of requests are cleaned")
+	case strings.IndexByte(raw, '{') >= 0:
+		return s, "", errors.New("a wildcard must be a whole segment")
+	}
+	decoded, err := url.PathUnescape(raw)
+	if err != nil {
+		decoded = raw
+	}
+	return segment{kind: literal, text: canonical(decoded)}, left, nil
+}
+
+func parseWildcard(text string) (s segment, left string, err error) {
+	size := wildcardSize(text)
+	if size < 0 {
+		return s, "", errors.New("the braces of a wildcard must be balanced")
+	}
+	inner, left := text[1:size-1], text[size:]
+	if left != "" && left[0] != '/' {
+		return s, "", errors.New("a wildcard must be a whole segment")
+	}
+	if inner == "$" {
+		return segment{kind: end}, left, nil
+	}
+	name, expression, constrained := strings.Cut(inner, ":")
+	name, multi := strings.CutSuffix(name, "...")
+	s = segment{kind: single, text: name}
+	if multi {
+		s.kind = rest
+	}
+	if !validName(name) {
+		return s, "", fmt.Errorf("a wildcard's name must be a Go identifier, not %q", name)
+	}
+	if constrained && multi {
+		return s, "", errors.New("a {name...} wildcard can have no constraint")
+	}
+	if constrained {
+		s.constraint, err = newConstraint(expression)
+	}
+	return s, left, err
+}
+
+// wildcardSize returns where the wildcard at the start of text ends, -1 if it doesn't. A regular expression may hold
+// balanced braces, and others behind a backslash.
+func wildcardSize(text string) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return -1
+}
+
+func validName(name string) bool {
+	for i, c := range name {
+		if !unicode.IsLetter(c) && c != '_' && (i == 0 || !unicode.IsDigit(c)) {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// canonicalEscape undoes what would make segments ambiguous in a path of decoded ones.
+var canonicalEscape = strings.NewReplacer("/", "%2F", "%", "%25")
+
+// canonicalDots are segments of encoded dots: others are no segments.
+var canonicalDots = [...]string{1: "%2E", 2: "%2E%2E"}
+
+// canonical returns the form of a decoded segment that the tree compares: only "/", "%" and segments of dots are encoded. So
+// a clean path without "%" is compared as it was sent.
+func canonical(decoded string) string {
+	if isDots([]byte(decoded)) {
+		return canonicalDots[len(decoded)]
+	}
+	return canonicalEscape.Replace(decoded)
+}
+
+// appendCanonical appends a path as sent, whose percent-encoding is well-formed, with its segments in canonical form. Dots
+// that aren't encoded stay so.
+func appendCanonical(dst, path []byte) []byte {
+	segment, from := len(dst), 0 // where it begins in dst and in path
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		switch c {
+		case '/':
+			dst = append(encodeDots(dst, segment, i-from), '/')
+			segment, from = len(dst), i+1
+			continue
+		case '%':
+			c = unhex(path[i+1])<<4 | unhex(path[i+2])
+			i += 2
+		}
+		switch {
+		case c == '%':
+			dst = append(dst, "%25"...)
+		case c == '/':
+			dst = append(dst, "%2F"...)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return encodeDots(dst, segment, len(path)-from)
+}
+
+// encodeDots puts the last segment of dst into canonical form if it is dots that weren't sent as such.
+func encodeDots(dst []byte, segment, sent int) []byte {
+	if last := dst[segment:]; len(last) < sent && isDots(last) {
+		dst = append(dst[:segment], canonicalDots[len(last)]...)
+	}
+	return dst
+}
+
+// decodeCanonical decodes a segment, or several, in canonical form. What it returns is in b's memory.
+func decodeCanonical(b []byte) []byte {
+	decoded := b[:0]
+	for i := 0; i < len(b); i++ {
+		c := b[i]
+		if c == '%' {
+			c = unhex(b[i+1])<<4 | unhex(b[i+2])
+			i += 2
+		}
+		decoded = append(decoded, c)
+	}
+	return decoded[:len(decoded):len(decoded)]
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c >= 'a':
+		return c - 'a' + 10
+	case c >= 'A':
+		return c - 'A' + 10
+	}
+	return c - '0'
+}
+
+// withoutPort returns host without a port. The brackets of an IPv6 address stay.
+func withoutPort[T []byte | string](host T) T {
+	for i := len(host) - 1; i >= 0; i-- {
+		switch c := host[i]; {
+		case c == ':':
+			return host[:i]
+		case c < '0' || c > '9':
+			return host
+		}
+	}
+	return host
+}

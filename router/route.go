@@ -1,0 +1,159 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/filohttp/filo"
+)
+
+// Route is a pattern and its handler.
+type Route struct {
+	// Set when the router begins to serve, and not changed from then on.
+	handler   filo.Handler // with all middleware
+	preflight filo.Handler // the same middleware around what answers OPTIONS
+
+	class     filo.Class
+	names     []string    // of the values
+	restNamed bool        // the last one is that of a {name...}
+	mount     *mountPoint // what the route hands over to; nil is none
+
+	pattern    *pattern
+	group      *Group
+	given      filo.Handler
+	middleware []filo.Middleware
+	name       string // guarded by Router.mu
+
+	// placed has, for each *mountPoint that the route's router serves, how the route is called there.
+	placed sync.Map
+}
+
+// serve answers a request whose parameters have been set.
+func (route *Route) serve(c *filo.Ctx) error {
+	c.SetRoute(route.class.Name)
+	return route.run(c)
+}
+
+// run answers a request whose parameters and route have been set.
+func (route *Route) run(c *filo.Ctx) error {
+	if route.mount == nil || !route.mount.router.Load() {
+		if err := c.Enter(&route.class); err != nil {
+			return err
+		}
+	}
+	if err := route.handler(c); err != nil {
+		return c.RenderError(err)
+	}
+	return nil
+}
+
+// Pattern returns the pattern, with the prefixes of its groups.
+func (route *Route) Pattern() string { return route.pattern.text }
+
+// Name gives the route a name for Router.URL. It panics if another route has it.
+func (route *Route) Name(name string) *Route {
+	r := route.group.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mustNotServe("Route.Name")
+	if other := r.named[name]; other != nil && other != route {
+		panic(fmt.Sprintf("router: %s can't be called %q as well: %s is", route.pattern, name, other.pattern))
+	}
+	if route.name != "" {
+		delete(r.named, route.name)
+	}
+	route.name = name
+	r.named[name] = route
+	return route
+}
+
+// RouteInfo describes a route.
+type RouteInfo struct {
+	// Method is the route's method, "" for every one. GET is also HEAD's.
+	Method string
+	// Host is the host, "" for every one.
+	Host string
+	// Path is the path of the pattern.
+	Path string
+	// Pattern is method, host and path together, as Ctx.Route returns it.
+	Pattern string
+	// Name is what Route.Name was given.
+	Name string
+	// Location is the file and line where the route was registered.
+	Location string
+}
+
+// Routes lists the routes in the order of their registration.
+func (r *Router) Routes() []RouteInfo {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	infos := make([]RouteInfo, len(r.routes))
+	for i, route := range r.routes {
+		p := route.pattern
+		infos[i] = RouteInfo{Method: p.method, Host: p.host, Path: p.path, Pattern: p.text, Name: route.name, Location: p.location}
+	}
+	return infos
+}
+
+// URL returns the path of the route called name, with the values of its wildcards in their order, which it escapes. That of
+// {name...} may have several segments. If the pattern has a host, "//" and the host come first. The prefix of a Mount isn't
+// known here. A value that the route wouldn't match is an error.
+func (r *Router) URL(name string, values ...string) (string, error) {
+	r.mu.Lock()
+	route := r.named[name]
+	r.mu.Unlock()
+	if route == nil {
+		return "", fmt.Errorf("router: no route is called %q", name)
+	}
+	p := route.pattern
+	if len(values) != len(p.names) {
+		return "", fmt.Errorf("router: %q has %d wildcards, not %d", p.text, len(p.names), len(values))
+	}
+	var b strings.Builder
+	if p.host != "" {
+		b.WriteString("//" + p.host)
+	}
+	for _, s := range p.segments {
+		b.WriteByte('/')
+		switch {
+		case s.kind == literal:
+			b.WriteString(escapeSegment(string(decodeCanonical([]byte(s.text)))))
+		case s.kind == single || s.text != "":
+			if err := writeValue(&b, s, values[0]); err != nil {
+				return "", fmt.Errorf("router: the value %q for {%s} of %q %w", values[0], s.text, p.text, err)
+			}
+			values = values[1:]
+		}
+	}
+	return b.String(), nil
+}
+
+func writeValue(b *strings.Builder, s segment, value string) error {
+	if s.kind == rest {
+		for i, each := range strings.Split(value, "/") {
+			if i > 0 {
+				b.WriteByte('/')
+			}
+			b.WriteString(escapeSegment(each))
+		}
+		if !isClean([]byte(value)) {
+			return errors.New("has an empty segment, or one of dots")
+		}
+		return nil
+	}
+	switch {
+	case value == "":
+		return errors.New("is empty")
+	case isDots([]byte(value)):
+		return errors.New("would lead to another path")
+	case s.constraint != nil && !s.constraint.match([]byte(value)):
+		return fmt.Errorf("isn't %s", s.constraint.text)
+	}
+	b.WriteString(escapeSegment(value))
+	return nil
+}
+
+func escapeSegment(s string) string { return url.PathEscape(s) }

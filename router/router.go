@@ -1,0 +1,306 @@
+package router
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/filohttp/filo"
+)
+
+// Router finds the handler for a request. Its routes are registered, and its fields set, before it serves: from then on it
+// can't be changed. It is also its outermost Group. New makes one.
+type Router struct {
+	outermost
+
+	// DisableSlashRedirect ends the redirects from a path that no route has to the same with a slash behind it.
+	DisableSlashRedirect bool
+	// DisablePathRedirect ends the redirects of paths with empty segments, "." or ".." to what they mean. Such paths are
+	// matched as they are then, where {name...} or a trailing slash may let them through to handlers.
+	DisablePathRedirect bool
+	// DisableOptions leaves OPTIONS, and so CORS preflights, to routes for that method, or for every one.
+	DisableOptions bool
+	// DisableMethodNotAllowed answers with 404 where the path has routes for other methods only.
+	DisableMethodNotAllowed bool
+
+	mu               sync.Mutex
+	routes           []*Route          // guarded by mu
+	named            map[string]*Route // guarded by mu
+	index            map[string]*index // by host; guarded by mu
+	notFound         filo.Handler      // guarded by mu
+	methodNotAllowed filo.Handler      // guarded by mu
+
+	// table is what serves, nil until then.
+	table atomic.Pointer[table]
+}
+
+// outermost keeps the field of Router that has the methods of Group out of its users' sight.
+type outermost = Group
+
+// New returns a router without routes.
+func New() *Router {
+	r := &Router{named: make(map[string]*Route), index: make(map[string]*index)}
+	r.outermost.router = r
+	return r
+}
+
+// NotFound makes h answer requests that no route has a path for, instead of an error with the status 404.
+func (r *Router) NotFound(h filo.Handler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mustNotServe("NotFound")
+	r.notFound = h
+}
+
+// MethodNotAllowed makes h answer requests whose path has routes for other methods only, instead of an error with the status
+// 405. The response has an Allow field already.
+func (r *Router) MethodNotAllowed(h filo.Handler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mustNotServe("MethodNotAllowed")
+	r.methodNotAllowed = h
+}
+
+// mustNotServe panics if the router serves. The caller must hold mu.
+func (r *Router) mustNotServe(what string) {
+	if r.table.Load() != nil {
+		panic("router: " + what + " while the router serves: requests would find it half changed")
+	}
+}
+
+func (r *Router) register(route *Route) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := route.pattern
+	r.mustNotServe(p.String())
+	x := r.index[p.host]
+	if x == nil {
+		x = &index{}
+		r.index[p.host] = x
+	}
+	if other := x.conflict(p); other != nil {
+		panic(fmt.Sprintf("router: %s conflicts with %s: %s", p, other, describeConflict(p, other)))
+	}
+	x.add(p)
+	r.routes = append(r.routes, route)
+}
+
+// table is a router's routes when it serves. Nothing in it is changed.
+type table struct {
+	router  *Router
+	anyHost methods
+	// literals are a short cut to routes of anyHost whose paths are literals. There are none if some routes have a host.
+	literals *literals
+	hosts    map[string]*methods // by name in lower case; nil if no route has a host
+
+	unmatched                  filo.Handler // what has no route, with the router's middleware
+	notFound, methodNotAllowed filo.Handler
+}
+
+// freeze makes the table and the middleware chains.
+func (r *Router) freeze() *table {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.table.Load(); t != nil {
+		return t
+	}
+	t := &table{router: r, literals: new(literals), notFound: r.notFound, methodNotAllowed: r.methodNotAllowed}
+	t.unmatched = rendered(r.wrap(t.answer))
+	preflights := make(map[*Group]filo.Handler)
+	for _, route := range r.routes {
+		g := route.group
+		route.handler = g.wrap(wrap(route.given, route.middleware))
+		if preflights[g] == nil {
+			preflights[g] = rendered(g.wrap(t.answer))
+		}
+		route.preflight = preflights[g]
+		if len(route.middleware) > 0 {
+			route.preflight = rendered(g.wrap(wrap(t.answer, route.middleware)))
+		}
+		t.methods(route.pattern.host).add(route)
+	}
+	for _, tree := range t.trees() {
+		tree.order()
+	}
+	if t.hosts == nil {
+		t.literals = newLiterals(r.routes)
+	}
+	r.table.Store(t)
+	return t
+}
+
+// methods returns the trees of a host, making them if there are none.
+func (t *table) methods(host string) *methods {
+	if host == "" {
+		return &t.anyHost
+	}
+	if t.hosts == nil {
+		t.hosts = make(map[string]*methods)
+	}
+	if t.hosts[host] == nil {
+		t.hosts[host] = &methods{}
+	}
+	return t.hosts[host]
+}
+
+func (t *table) trees() (trees []*node) {
+	trees = t.anyHost.trees()
+	for _, m := range t.hosts {
+		trees = append(trees, m.trees()...)
+	}
+	return trees
+}
+
+// Serve is the filo.Handler of the router. The first call freezes the routes.
+func (r *Router) Serve(c *filo.Ctx) error {
+	t := r.table.Load()
+	if t == nil {
+		t = r.freeze()
+	}
+	path := requestPath(c)
+	s := search{params: c.Params(), refuseDots: !r.DisablePathRedirect}
+	s.setMethod(c.Request.MethodBytes())
+	var mount *mountPoint
+	if c.Route() != "" {
+		mount, _ = mountedAt.Get(c) // the router that it belongs to has set its route
+	}
+	if mount == nil {
+		s.params.Truncate(0)
+		if t.literals.mayHave(s.known, path) {
+			if route := t.literals.find(s.known, path); route != nil {
+				return route.serve(c)
+			}
+		}
+	} else {
+		mount.found()
+		s.before = s.params.Len()
+		path = mount.cut(path)
+	}
+	if bytes.IndexByte(path, '%') >= 0 {
+		return t.serveEncoded(c, &s, mount, path)
+	}
+	return t.serve(c, &s, mount, path)
+}
+
+// serveEncoded serves a path with percent-encoding.
+func (t *table) serveEncoded(c *filo.Ctx, s *search, mount *mountPoint, path []byte) error {
+	// Checked before it is decoded: encoded dots are no dot segments (as for ServeMux), they are values like others.
+	if s.refuseDots && !isClean(path[1:]) {
+		return t.unmatched(c)
+	}
+	s.refuseDots = false
+	s.scratch = scratches.Get().(*scratch)
+	defer s.scratch.release()
+	s.scratch.path = appendCanonical(s.scratch.path[:0], path)
+	return t.serve(c, s, mount, s.scratch.path)
+}
+
+// serve serves a path in canonical form.
+func (t *table) serve(c *filo.Ctx, s *search, mount *mountPoint, path []byte) error {
+	route := t.find(s, c, path)
+	if route == nil || t.redirectsToSlash(s) {
+		s.params.Truncate(s.before)
+		if string(s.method) == "OPTIONS" && !t.router.DisableOptions {
+			return t.options(c, s, path)
+		}
+		return t.unmatched(c)
+	}
+	if s.scratch != nil {
+		s.scratch.decode(s.params, s.before)
+	}
+	if mount == nil {
+		s.params.SetNames(route.names)
+		return route.serve(c)
+	}
+	place := route.placement(mount)
+	s.params.SetNames(place.names)
+	c.SetRoute(place.text)
+	return route.run(c)
+}
+
+// redirectsToSlash reports whether a path is redirected to the same with a slash behind it, which no route has without one.
+func (t *table) redirectsToSlash(s *search) bool {
+	return s.beyond && s.withSlash != nil && !t.router.DisableSlashRedirect
+}
+
+// rootPath is the path of a target without one, and of what is left of a mount point's own.
+var rootPath = []byte("/")
+
+// requestPath returns the path as sent. CONNECT, which has none, is matched as if it were for "/".
+func requestPath(c *filo.Ctx) []byte {
+	if target := c.Request.TargetBytes(); target[0] == '/' {
+		if i := bytes.IndexByte(target, '?'); i >= 0 {
+			return target[:i:i]
+		}
+		return target
+	}
+	if path := c.Request.URI().RawPathBytes(); len(path) > 0 {
+		return path
+	}
+	return rootPath
+}
+
+// find returns the route for a request, nil if there is none. Patterns with a host come first.
+func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
+	if t.hosts != nil {
+		if m := t.host(c); m != nil {
+			if route := m.find(s, path); route != nil {
+				return route
+			}
+		}
+	}
+	return t.anyHost.find(s, path)
+}
+
+// host returns the trees of the request's host, nil if it has none of its own.
+func (t *table) host(c *filo.Ctx) *methods {
+	host := withoutPort(c.HostBytes())
+	if m := t.hosts[string(host)]; m != nil {
+		return m
+	}
+	// RFC 9110, section 4.2.3: "The scheme and host are case-insensitive". The longest name is of 253 bytes.
+	var lower [256]byte
+	if len(host) > len(lower) {
+		return nil
+	}
+	for i, b := range host {
+		if b >= 'A' && b <= 'Z' {
+			b |= 0x20
+		}
+		lower[i] = b
+	}
+	return t.hosts[string(lower[:len(host)])]
+}
+
+// scratch is memory for the path of a request with percent-encoding, until its handler has returned.
+type scratch struct {
+	path   []byte   // in canonical form
+	value  []byte   // decoded, for a constraint
+	values [][]byte // of the route, in path
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// maxKeptScratch is how much memory of a scratch is kept for other requests.
+const maxKeptScratch = 8 << 10
+
+func (s *scratch) release() {
+	clear(s.values)
+	if cap(s.path)+cap(s.value) <= maxKeptScratch {
+		scratches.Put(s)
+	}
+}
+
+// decode decodes the values behind the first ones, in place.
+func (s *scratch) decode(params *filo.Params, before int) {
+	s.values = s.values[:0]
+	for i := before; i < params.Len(); i++ {
+		_, value := params.At(i)
+		s.values = append(s.values, value)
+	}
+	params.Truncate(before)
+	for _, value := range s.values {
+		params.Append(decodeCanonical(value))
+	}
+}

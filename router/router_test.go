@@ -1,0 +1,435 @@
+package router_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
+)
+
+// trace makes middleware that adds its name to the Trace field on the way in, and the status that it finds on the way out.
+func trace(name string) filo.Middleware {
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			c.Response.Header.Add("Trace", name)
+			err := next(c)
+			c.Response.Header.Add("Trace", fmt.Sprint(name, c.Status()))
+			return err
+		}
+	}
+}
+
+func traceOf(a answer) string { return strings.Join(a.header.Values("Trace"), " ") }
+
+// Router, outer groups, inner groups and the route follow each other, whatever was registered first.
+func TestMiddlewareOrder(t *testing.T) {
+	r := router.New()
+	outer := r.Group("/o", trace("o1"))
+	inner := outer.Group("/i/{x}", trace("i1"))
+	inner.GET("/end", show, trace("h1"), trace("h2"))
+	outer.GET("", show)
+	r.GET("/{$}", show)
+	r.Use(trace("r1"))
+	inner.Use(trace("i2"))
+	outer.Use(trace("o2"))
+	r.Use(trace("r2"))
+	for request, want := range map[string]string{
+		"GET /o/i/7/end": "GET /o/i/{x}/end x=7: r1 r2 o1 o2 i1 i2 h1 h2 h2200 h1200 i2200 i1200 o2200 o1200 r2200 r1200",
+		"GET /o":         "GET /o: r1 r2 o1 o2 o2200 o1200 r2200 r1200",
+		"GET /":          "GET /{$}: r1 r2 r2200 r1200",
+		"GET /o/i":       "Not Found\n: r1 r2 r2404 r1404",
+	} {
+		got := do(t, r, request)
+		if text := got.body + ": " + traceOf(got); text != want {
+			t.Errorf("%s: %q, want %q", request, text, want)
+		}
+	}
+}
+
+// Use covers all that the router answers by itself.
+func TestUseCoversTheRoutersAnswers(t *testing.T) {
+	r := router.New()
+	r.GET("/a", show)
+	r.GET("/tree/", show)
+	r.Group("/g", trace("g")).GET("/b", show)
+	r.Use(trace("r"))
+	for _, c := range []struct {
+		request, trace, allow, location string
+	}{
+		{"GET /none", "r r404", "", ""},
+		{"POST /a", "r r405", "GET, HEAD, OPTIONS", ""},
+		{"POST /g/b", "r r405", "GET, HEAD, OPTIONS", ""},
+		{"OPTIONS /a", "r r204", "GET, HEAD, OPTIONS", ""},
+		{"OPTIONS /none", "r r404", "", ""},
+		{"GET /tree", "r r301", "", "/tree/"},
+		{"HEAD /tree", "r r301", "", "/tree/"},
+		{"OPTIONS /tree", "r r204", "GET, HEAD, OPTIONS", ""},
+		{"POST /x//y", "r r308", "", "/x/y"},
+	} {
+		got := do(t, r, c.request)
+		if traceOf(got) != c.trace || got.header.Get("Allow") != c.allow || got.header.Get("Location") != c.location {
+			t.Errorf("%s: %d %v", c.request, got.status, got.header)
+		}
+	}
+}
+
+// Middleware finds the error of a handler, and of middleware inside it, turned into the response, and gets the error too.
+func TestErrorsAreRenderedInside(t *testing.T) {
+	teapot := &filo.HTTPError{Status: 418, Detail: "short and stout"}
+	r := router.New()
+	var status []int
+	var seen []error
+	r.Use(func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			err := next(c)
+			status, seen = append(status, c.Status()), append(seen, err)
+			if c.BytesWritten() == 0 {
+				t.Errorf("%s: the body isn't there yet", c.Path())
+			}
+			return err
+		}
+	})
+	r.GET("/handler", func(*filo.Ctx) error { return teapot })
+	r.GET("/middleware", show, func(filo.Handler) filo.Handler {
+		return func(*filo.Ctx) error { return teapot }
+	})
+	for _, request := range []string{"GET /handler", "GET /middleware"} {
+		if got := do(t, r, request); got.status != 418 || !strings.Contains(got.body, "short and stout") {
+			t.Errorf("%s: %d %q", request, got.status, got.body)
+		}
+	}
+	if !slices.Equal(status, []int{418, 418}) || !errors.Is(seen[0], teapot) || !errors.Is(seen[1], teapot) {
+		t.Errorf("middleware found %v, %v", status, seen)
+	}
+}
+
+// A preflight runs the middleware of the route that it asks about, and is 204 if none of that answers.
+func TestPreflight(t *testing.T) {
+	cors := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			c.Response.Header.Set("Access-Control-Allow-Origin", "*")
+			if c.Method() == "OPTIONS" && c.Request.Header.Has("Access-Control-Request-Method") {
+				c.Response.Header.Set("Access-Control-Allow-Methods", "PUT")
+				return c.Text(200, "by cors")
+			}
+			return next(c)
+		}
+	}
+	r := router.New()
+	r.Use(trace("r"))
+	api := r.Group("/api", trace("g"))
+	api.GET("/a/{x}", show)
+	api.PUT("/a/{x}", show, trace("put"))
+	api.Group("", cors).PUT("/b", show)
+	r.OPTIONS("/own", show)
+	r.PUT("/own", show, trace("put"))
+	for _, c := range []struct {
+		why, request, method string
+		status               int
+		trace                string
+	}{
+		{"of the group", "OPTIONS /api/a/7", "GET", 204, "r g g204 r204"},
+		{"of the group and the route", "OPTIONS /api/a/7", "PUT", 204, "r g put put204 g204 r204"},
+		{"HEAD is GET's", "OPTIONS /api/a/7", "HEAD", 204, "r g g204 r204"},
+		{"middleware answers", "OPTIONS /api/b", "PUT", 200, "r g g200 r200"},
+		{"no route for the method", "OPTIONS /api/b", "DELETE", 204, "r r204"},
+		{"no route for the path", "OPTIONS /api/c", "PUT", 404, "r r404"},
+		{"no preflight", "OPTIONS /api/a/7", "", 204, "r r204"},
+		{"a route of its own", "OPTIONS /own", "PUT", 200, "r r200"},
+	} {
+		var fields []string
+		if c.method != "" {
+			fields = []string{"Origin: http://a.test", "Access-Control-Request-Method: " + c.method}
+		}
+		got := do(t, r, c.request, fields...)
+		if got.status != c.status || traceOf(got) != c.trace {
+			t.Errorf("%s: %d %s, want %d %s", c.why, got.status, traceOf(got), c.status, c.trace)
+		}
+		if got.status == 204 && got.header.Get("Allow") == "" {
+			t.Errorf("%s: no Allow", c.why)
+		}
+	}
+	r = router.New()
+	r.DisableOptions = true
+	r.PUT("/a", show, trace("put"))
+	if got := do(t, r, "OPTIONS /a", "Access-Control-Request-Method: PUT"); got.status != 405 || got.header.Get("Allow") != "PUT" {
+		t.Errorf("with DisableOptions: %d %v", got.status, got.header)
+	}
+}
+
+// From the first request on, nothing can be changed.
+func TestFreeze(t *testing.T) {
+	r := router.New()
+	g := r.Group("/g")
+	route := r.GET("/a", show)
+	if got := do(t, r, "GET /a"); got.status != 200 {
+		t.Fatal(got)
+	}
+	for name, f := range map[string]func(){
+		"Use":              func() { r.Use(trace("r")) },
+		"Group.Use":        func() { g.Use(trace("r")) },
+		"Handle":           func() { r.Handle("/b", show) },
+		"Mount":            func() { g.Mount("/b", show) },
+		"NotFound":         func() { r.NotFound(show) },
+		"MethodNotAllowed": func() { r.MethodNotAllowed(show) },
+		"Route.Name":       func() { route.Name("a") },
+	} {
+		if message := panicOf(f); !strings.Contains(message, "while the router serves") {
+			t.Errorf("%s: %q", name, message)
+		}
+	}
+}
+
+// First requests that come at once find all chains made, each of them once for each route.
+func TestFreezeAtOnce(t *testing.T) {
+	r := router.New()
+	made := 0
+	r.GET("/a", show)
+	r.Use(func(next filo.Handler) filo.Handler { made++; return next })
+	s := servertest.New(t, r.Serve)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if got := s.Raw(t, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"); !strings.Contains(got, "GET /a") {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+	all.Wait()
+	if made != 3 { // for the route, its preflight and the router's own answers
+		t.Errorf("the middleware was called %d times", made)
+	}
+}
+
+func TestNotFoundAndMethodNotAllowed(t *testing.T) {
+	r := with("POST /a")
+	r.NotFound(func(c *filo.Ctx) error { return c.Text(404, "nothing here") })
+	r.MethodNotAllowed(func(c *filo.Ctx) error { return filo.Error(405, "try another") })
+	if got := do(t, r, "GET /b"); got.status != 404 || got.body != "nothing here" {
+		t.Error(got)
+	}
+	if got := do(t, r, "GET /a"); got.status != 405 || !strings.Contains(got.body, "try another") || got.header.Get("Allow") != "OPTIONS, POST" {
+		t.Error(got)
+	}
+	r = with("POST /a", "/t/")
+	r.DisableMethodNotAllowed = true
+	if got := do(t, r, "GET /a"); got.status != 404 || got.header.Get("Allow") != "" {
+		t.Error(got)
+	}
+}
+
+func TestRedirectsCanBeDisabled(t *testing.T) {
+	r := with("GET /t/", "/f/{x}", "/{rest...}")
+	r.DisableSlashRedirect, r.DisablePathRedirect = true, true
+	for request, want := range map[string]string{
+		"GET /t":      "/{rest...} rest=t",
+		"PUT /t":      "/{rest...} rest=t",
+		"GET /f/..":   "/f/{x} x=..",
+		"GET /f//":    "/{rest...} rest=f//",
+		"GET /f/../a": "/{rest...} rest=f/../a",
+		"GET //a/":    "/{rest...} rest=/a/",
+		"GET /f/%2e/": "/{rest...} rest=f/./",
+	} {
+		if got := do(t, r, request); got.body != want {
+			t.Errorf("%s: %d %q, want %q", request, got.status, got.body, want)
+		}
+	}
+}
+
+// CONNECT is matched by its host, and never redirected; a handler for every method doesn't get it.
+func TestConnect(t *testing.T) {
+	r := with("CONNECT proxy.test/", "/")
+	if got := do(t, r, "CONNECT proxy.test:443"); got.status != 200 || got.header.Get("Route") != "CONNECT proxy.test/" {
+		t.Error(got)
+	}
+	if got := do(t, r, "CONNECT other.test:443"); got.status != 404 {
+		t.Error(got)
+	}
+}
+
+// RFC 9112, section 3.2.2: a target in absolute-form names the host; one without a path is for "/".
+func TestAbsoluteForm(t *testing.T) {
+	r := with("a.test/{$}", "b.test/{x}")
+	s := servertest.New(t, r.Serve)
+	for target, want := range map[string]string{"http://a.test": "a.test/{$}", "http://a.test/": "a.test/{$}", "http://b.test:8/%41?x": "b.test/{x} x=A"} {
+		if got := s.Raw(t, "GET "+target+" HTTP/1.1\r\nHost: c.test\r\n\r\n"); !strings.HasSuffix(got, "\r\n\r\n"+want) {
+			t.Errorf("%s: %q, want %q", target, got, want)
+		}
+	}
+}
+
+// Paths as long as the server lets through are matched, and answered, like others.
+func TestOverlongPaths(t *testing.T) {
+	r := with("/a/{x}", "/b/{rest...}", "/c/{x:[a-z]+}", "/d/{x}/e")
+	long := strings.Repeat("x", 6000)
+	for path, status := range map[string]int{
+		"/a/" + long:                        200,
+		"/a/" + strings.Repeat("%41", 2000): 200,
+		"/b/" + strings.Repeat("a/", 3000):  200,
+		"/c/" + long:                        200,
+		"/c/" + long + "1":                  404,
+		"/d/" + long + "/f":                 404,
+		"/b/" + strings.Repeat("../", 2000): 301,
+		strings.Repeat("/", 6000):           301,
+		strings.Repeat("/a", 3000):          404,
+	} {
+		if got := do(t, r, "GET "+path); got.status != status {
+			t.Errorf("%.20s…: %d, want %d", path, got.status, status)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	r := router.New()
+	r.Group("/a/{x}/").Group("/b").Handle("GET /c/{y:int}", show)
+	r.Group("api.test").GET("/a", show)
+	host := r.Group("api.test/v1")
+	host.Any("/", show)
+	host.Handle("POST ", show)
+	r.Group("/h").Handle("GET h.test/x", show)
+	for request, want := range map[string]string{
+		"GET /a/1/b/c/2":          "GET /a/{x}/b/c/{y:int} x=1 y=2",
+		"GET http://api.test/a":   "GET api.test/a",
+		"PUT http://api.test/v1/": "api.test/v1/",
+		"POST http://api.test/v1": "POST api.test/v1",
+		"GET http://h.test/h/x":   "GET h.test/h/x",
+	} {
+		if got := do(t, r, request); got.body != want {
+			t.Errorf("%s: %d %q, want %q", request, got.status, got.body, want)
+		}
+	}
+}
+
+func TestMount(t *testing.T) {
+	innermost := router.New()
+	innermost.GET("/z/{c}", show)
+	innermost.GET("/{$}", show)
+	inner := router.New()
+	inner.Use(trace("inner"))
+	inner.GET("/x/{b}", show)
+	inner.GET("/literal", show)
+	inner.GET("/tree/", show)
+	inner.Mount("/deep/{d}", innermost.Serve)
+	r := router.New()
+	r.Use(trace("outer"))
+	r.GET("/t/{a}/own", show)
+	r.Mount("/t/{a}", inner.Serve)
+	r.Mount("/u", inner.Serve, trace("mount"))
+	r.Mount("/raw/", func(c *filo.Ctx) error { return c.Text(200, c.Path()) })
+	for _, c := range []struct{ request, want, trace string }{
+		{"GET /t/1/x/2", "GET /t/{a}/x/{b} a=1 b=2", "outer inner inner200 outer200"},
+		{"GET /t/1/x/%2f", "GET /t/{a}/x/{b} a=1 b=/", "outer inner inner200 outer200"},
+		{"GET /t/%2f/x/2", "GET /t/{a}/x/{b} a=/ b=2", "outer inner inner200 outer200"},
+		{"GET /u/x/2", "GET /u/x/{b} b=2", "outer mount inner inner200 mount200 outer200"},
+		{"GET /u/literal", "GET /u/literal", "outer mount inner inner200 mount200 outer200"},
+		{"GET /t/1/own", "GET /t/{a}/own a=1", "outer outer200"},
+		{"GET /t/1/deep/2/z/3", "GET /t/{a}/deep/{d}/z/{c} a=1 d=2 c=3", "outer inner inner200 outer200"},
+		{"GET /u/deep/2/z/3", "GET /u/deep/{d}/z/{c} d=2 c=3", "outer mount inner inner200 mount200 outer200"},
+		{"GET /u/deep/2/", "GET /u/deep/{d}/{$} d=2", "outer mount inner inner200 mount200 outer200"},
+		{"GET /t/1/none", "Not Found\n", "outer inner inner404 outer404"},
+		{"POST /t/1/x/2", "Method Not Allowed\n", "outer inner inner405 outer405"},
+		{"OPTIONS /t/1/x/2", "", "outer inner inner204 outer204"},
+		{"GET /t/1/tree", "301 /t/1/tree/", "outer inner inner301 outer301"},
+		{"GET /t/1", "301 /t/1/", "outer outer301"},
+		{"GET /t/1/", "Not Found\n", "outer inner inner404 outer404"},
+		{"GET /t/../u/x/2", "301 /u/x/2", "outer outer301"},
+		{"GET /raw/a/b", "/raw/a/b", "outer outer200"},
+	} {
+		for range 2 { // the second time with what was learned
+			got := do(t, r, c.request)
+			if got.status == 301 {
+				got.body = "301 " + got.header.Get("Location")
+			}
+			if got.body != c.want || traceOf(got) != c.trace {
+				t.Errorf("%s: %d %q %s, want %q %s", c.request, got.status, got.body, traceOf(got), c.want, c.trace)
+			}
+		}
+	}
+}
+
+// The classes of routes are listed by their patterns. A mounted router's stand for that of its mount point.
+func TestClasses(t *testing.T) {
+	inner := with("GET /x")
+	r := with("GET /a/{b}")
+	r.Mount("/m", inner.Serve)
+	s := servertest.New(t, r.Serve)
+	for range 3 {
+		for _, request := range []string{"GET /a/1", "GET /m/x", "GET /none"} {
+			doTo(t, s, request)
+		}
+	}
+	var names []string
+	for _, class := range s.Config.Stats().Classes {
+		names = append(names, class.Name)
+	}
+	for _, name := range []string{"GET /a/{b}", "GET /x"} {
+		if !slices.Contains(names, name) {
+			t.Errorf("classes %q, want %q among them", names, name)
+		}
+	}
+}
+
+func TestURL(t *testing.T) {
+	r := router.New()
+	r.GET("/users/{id:int}/files/{path...}", show).Name("file")
+	r.GET("/tags/{tag}/{$}", show).Name("tag")
+	r.GET("/a%2Fb/ü/", show).Name("literal")
+	r.Group("a.test/g").GET("/{x}", show).Name("host")
+	for _, c := range []struct {
+		name   string
+		values []string
+		want   string // "" is an error
+	}{
+		{"file", []string{"7", "a b/c%/d?"}, "/users/7/files/a%20b/c%25/d%3F"},
+		{"file", []string{"7", ""}, "/users/7/files/"},
+		{"file", []string{"x", "a"}, ""},
+		{"file", []string{"7", "a/../b"}, ""},
+		{"file", []string{"7", "/b"}, ""},
+		{"file", []string{"7"}, ""},
+		{"tag", []string{"a/b"}, "/tags/a%2Fb/"},
+		{"tag", []string{`\?#ü`}, "/tags/%5C%3F%23%C3%BC/"},
+		{"tag", []string{".."}, ""},
+		{"tag", []string{""}, ""},
+		{"tag", []string{"a", "b"}, ""},
+		{"literal", nil, "/a%2Fb/%C3%BC/"},
+		{"host", []string{"y"}, "//a.test/g/y"},
+		{"none", nil, ""},
+	} {
+		got, err := r.URL(c.name, c.values...)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("URL(%q, %q) = %q, %v; want %q", c.name, c.values, got, err, c.want)
+		}
+	}
+	route := r.GET("/other", show)
+	if message := panicOf(func() { route.Name("tag") }); strings.Count(message, "router_test.go:") != 2 {
+		t.Errorf("a name that is taken: %q", message)
+	}
+	if got := do(t, r, "GET /tags/a%2Fb/"); got.body != "GET /tags/{tag}/{$} tag=a/b" {
+		t.Error(got)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	r := router.New()
+	r.GET("/b", show).Name("b")
+	r.Group("a.test/g").Any("/{x}", show)
+	got := r.Routes()
+	for i, want := range []router.RouteInfo{
+		{Method: "GET", Path: "/b", Pattern: "GET /b", Name: "b"},
+		{Host: "a.test", Path: "/g/{x}", Pattern: "a.test/g/{x}"},
+	} {
+		if !strings.Contains(got[i].Location, "router_test.go:") {
+			t.Errorf("no location: %+v", got[i])
+		}
+		got[i].Location = ""
+		if got[i] != want {
+			t.Errorf("%+v, want %+v", got[i], want)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package router
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// node is a node of a radix tree, which holds the paths of one method's routes with their literals in canonical form. The
+// bytes from the root to a node are a path's; wildcards hang from nodes whose bytes end in a slash.
+type node struct {
+	prefix   string // the bytes from the parent to here
+	first    string // the first byte of each child's prefix
+	children []*node
+	// constrained and single are the wildcards with and without a constraint.
+	constrained []wildcard
+	single      *node
+	route       *Route // of the path that ends here
+	rest        *Route // of all paths that begin so
+}
+
+// wildcard is a segment of a constrained value, and what follows it. That is nothing, or begins with a slash.
+type wildcard struct {
+	constraint *constraint
+	node       *node
+}
+
+// add adds a route. There must be none that conflicts.
+func (n *node) add(segments []segment, route *Route) {
+	text := ""
+	for _, s := range segments {
+		text += "/"
+		switch s.kind {
+		case literal:
+			text += s.text
+		case single:
+			n, text = n.at(text).wildcard(s.constraint), ""
+		case rest:
+			n.at(text).rest = route
+			return
+		}
+	}
+	n.at(text).route = route
+}
+
+// at returns the node for the bytes of text below n's parent, making it if there is none.
+func (n *node) at(text string) *node {
+	if n.prefix == "" && n.children == nil && n.constrained == nil && n.single == nil && n.route == nil && n.rest == nil {
+		n.prefix = text // a new one
+		return n
+	}
+	shared := 0
+	for shared < len(text) && shared < len(n.prefix) && text[shared] == n.prefix[shared] {
+		shared++
+	}
+	if shared < len(n.prefix) {
+		below := *n
+		below.prefix = n.prefix[shared:]
+		*n = node{prefix: n.prefix[:shared], first: below.prefix[:1], children: []*node{&below}}
+	}
+	text = text[shared:]
+	if text == "" {
+		return n
+	}
+	if i := strings.IndexByte(n.first, text[0]); i >= 0 {
+		return n.children[i].at(text)
+	}
+	child := &node{prefix: text}
+	n.first += text[:1]
+	n.children = append(n.children, child)
+	return child
+}
+
+// wildcard returns the node behind a wildcard, making it if there is none.
+func (n *node) wildcard(c *constraint) *node {
+	if c == nil {
+		if n.single == nil {
+			n.single = &node{}
+		}
+		return n.single
+	}
+	for _, w := range n.constrained {
+		if w.constraint.text == c.text {
+			return w.node
+		}
+	}
+	w := wildcard{c, &node{}}
+	n.constrained = append(n.constrained, w)
+	return w.node
+}
+
+// order puts the children that lead to more routes first, and returns to how many n leads.
+func (n *node) order() int {
+	routes := 0
+	if n.route != nil {
+		routes++
+	}
+	for _, w := range n.constrained {
+		routes += w.node.order()
+	}
+	if n.single != nil {
+		routes += n.single.order()
+	}
+	counts := make(map[*node]int, len(n.children))
+	for _, child := range n.children {
+		counts[child] = child.order()
+		routes += counts[child]
+	}
+	slices.SortStableFunc(n.children, func(a, b *node) int { return cmp.Compare(counts[b], counts[a]) })
+	first := make([]byte, len(n.children))
+	for i, child := range n.children {
+		first[i] = child.prefix[0]
+	}
+	n.first = string(first)
+	return routes
+}
+
+// search is the state of a search for a request's route.
+type search struct {
+	params *filo.Params // gets the values of the wildcards, behind what was there
+	before int          // how many that were
+	method []byte
+	known  int // the method's index in knownMethods, or unknown
+	// refuseDots is for a path that wasn't checked for empty segments and dots: one that has them matches nothing.
+	refuseDots bool
+	scratch    *scratch // of a path with percent-encoding; else nil
+
+	// beyond says that the path goes on behind what the pattern has before its {name...} or trailing slash.
+	beyond bool
+	// withSlash is the route that has the path and a slash behind it, if one would be found for that before any other.
+	withSlash *Route
+}
+
+func (s *search) setMethod(method []byte) { s.method, s.known = method, known(method) }
+
+// match returns the route for a path, or what is left of one, nil if there is none.
+//
+// It tries the literal before the wildcards with a constraint, those before the one without, and rest last. The first
+// route that it finds is the most specific one: if another matched too, one of the two would be the more specific one,
+// or they would conflict; and where they part, the more specific one has what is tried first. No node is visited twice.
+//
+// The first byte of path, if there is one, is that of n's prefix, if there is one: it led here, or it is a slash.
+func (n *node) match(s *search, path []byte) *Route {
+	for {
+		if len(path) <= len(n.prefix) {
+			return n.ending(s, path)
+		}
+		if len(n.prefix) > 1 && string(path[1:len(n.prefix)]) != n.prefix[1:] {
+			return nil
+		}
+		path = path[len(n.prefix):]
+		var child *node
+		for i := 0; i < len(n.first); i++ {
+			if n.first[i] == path[0] {
+				child = n.children[i]
+				break
+			}
+		}
+		if n.single == nil && n.rest == nil && n.constrained == nil {
+			if child == nil {
+				return nil
+			}
+			n = child
+			continue
+		}
+		mark := s.params.Len()
+		if child != nil {
+			if route := child.match(s, path); route != nil {
+				return route
+			}
+			s.params.Truncate(mark)
+		}
+		size := bytes.IndexByte(path, '/')
+		if size < 0 {
+			size = len(path)
+		}
+		value := path[:size:size]
+		if size == 0 || s.refuseDots && isDots(value) {
+			return n.remainder(s, path)
+		}
+		for i := range n.constrained {
+			if !s.satisfies(n.constrained[i].constraint, value) {
+				continue
+			}
+			s.params.Append(value)
+			if route := n.constrained[i].node.match(s, path[size:]); route != nil {
+				return route
+			}
+			s.params.Truncate(mark)
+		}
+		if n.single == nil {
+			return n.remainder(s, path)
+		}
+		s.params.Append(value)
+		if n.rest == nil {
+			n, path = n.single, path[size:] // the last alternative needs no way back
+			continue
+		}
+		if route := n.single.match(s, path[size:]); route != nil {
+			return route
+		}
+		s.params.Truncate(mark)
+		return n.remainder(s, path)
+	}
+}
+
+// ending returns the route for a path that ends at n, or before it.
+func (n *node) ending(s *search, path []byte) *Route {
+	if string(path) != n.prefix {
+		if len(path) == len(n.prefix)-1 && n.prefix[len(path)] == '/' && string(path) == n.prefix[:len(path)] {
+			s.noteSlash(n)
+		}
+		return nil
+	}
+	switch {
+	case n.route != nil:
+		return n.route
+	case n.rest != nil:
+		if n.rest.restNamed {
+			s.params.Append(nil)
+		}
+		return n.rest
+	}
+	if i := strings.IndexByte(n.first, '/'); i >= 0 && n.children[i].prefix == "/" {
+		s.noteSlash(n.children[i])
+	}
+	return nil
+}
+
+// remainder returns the route for all paths below n; this one has not come to its end.
+func (n *node) remainder(s *search, path []byte) *Route {
+	if n.rest == nil || s.refuseDots && !isClean(path) {
+		return nil
+	}
+	if n.rest.restNamed {
+		s.params.Append(path[:len(path):len(path)])
+	}
+	s.beyond = true
+	return n.rest
+}
+
+// noteSlash takes note of a node where the path would have come to with a slash behind it.
+func (s *search) noteSlash(n *node) {
+	if s.withSlash != nil {
+		return
+	}
+	if s.withSlash = n.route; n.route == nil {
+		s.withSlash = n.rest
+	}
+}
+
+// satisfies reports whether a value in canonical form is what the constraint asks for.
+func (s *search) satisfies(c *constraint, value []byte) bool {
+	if s.scratch != nil && bytes.IndexByte(value, '%') >= 0 {
+		s.scratch.value = append(s.scratch.value[:0], value...)
+		value = decodeCanonical(s.scratch.value)
+	}
+	return c.match(value)
+}
+
+// isClean reports whether a path, without the slash that it begins with, has neither empty segments nor dots for segments.
+func isClean(path []byte) bool {
+	for len(path) > 0 {
+		size := bytes.IndexByte(path, '/')
+		switch {
+		case size == 0:
+			return false
+		case size < 0:
+			return !isDots(path)
+		case isDots(path[:size]):
+			return false
+		}
+		path = path[size+1:]
+	}
+	return true
+}
+
+func isDots(segment []byte) bool {
+	return len(segment) <= 2 && string(segment) == ".."[:len(segment)] && len(segment) > 0
+}
