@@ -90,12 +90,14 @@ type conn struct {
 	parser *headParser  // likewise
 	rest   *body        // what is skipped while reading is readingRest
 
-	reading  reading
-	linger   bool // close only after the client had time to read an error answer
-	failed   bool // a write has failed: nothing more is written
-	aborted  bool // the current answer won't be completed
-	broken   bool // an answer was broken off: close by a reset
-	hijacked bool
+	reading reading
+	linger  bool // close only after the client had time to read an error answer
+	failed  bool // a write has failed: nothing more is written
+	aborted bool // the current answer won't be completed
+	broken  bool // an answer was broken off: close by a reset
+	// pipelined says that the client has sent a request before it had the answer to the one before: it may be sending others.
+	pipelined bool
+	hijacked  bool
 	// awaitsBody says that the current request's head is complete, and its small body is waited for before the handler runs.
 	awaitsBody bool
 	counted    bool        // against MaxConnsPerIP; guarded by the server's connSet

@@ -251,12 +251,13 @@ func (b *body) cannotSkip() bool {
 // afterAnswer goes on to the next request, or to the rest of this one's body.
 func (c *conn) afterAnswer() {
 	b := &c.worker.ctx.Request.body
+	c.pipelined = c.pipelined || c.in.len() > 0
 	switch {
 	case c.hijacked || c.failed || c.aborted:
 	case !b.complete() && (c.reading == readingNothing || b.cannotSkip()):
 		c.reading, c.linger = readingNothing, true
 	case c.reading == readingNothing:
-		c.linger = c.in.len() > 0
+		c.linger = c.pipelined
 	case !b.complete():
 		c.reading, c.rest = readingRest, b
 		b.limit = b.received + maxDrain

@@ -103,6 +103,23 @@ func TestLingeringCloseOfSockets(t *testing.T) {
 	s.wantAnswerAfter(t, "POST /"+head+body, "503")
 }
 
+// A client that pipelines may have sent more when the connection ends with an answer, though nothing of it has come yet: it
+// gets the end, and not a reset, which might cost it the answer.
+func TestLingeringAfterPipelining(t *testing.T) {
+	s := lifeServe(t, &filo.Server{Handler: lifeLingering})
+	for range 20 {
+		c := s.dial(t)
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /close HTTP/1.1\r\nHost: a\r\n\r\n")
+		lifeAwait(t, "the connection to be over", func() bool { return s.Stats().ConnsOpen == 0 })
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		answer, err := io.ReadAll(c)
+		if got := lifeStatuses(string(answer)); err != nil || got != "204 200" {
+			t.Fatalf("got %q, %v", answer, err)
+		}
+		c.Close()
+	}
+}
+
 // wantAnswerAfter sends all of a request, and reads the whole answer only then.
 func (s *lifeServer) wantAnswerAfter(t *testing.T, request, status string) {
 	t.Helper()
