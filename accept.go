@@ -2,63 +2,165 @@ package filo
 
 import (
 	"bytes"
-	"strconv"
+	"strings"
 )
 
-// prefersJSON reports whether a client would rather have an error as JSON than as text, by the Accept fields
-// (RFC 9110, section 12.5.1). Without a preference it is text.
+// Negotiate returns which of the offers, media types such as "application/json", the client likes best by its Accept field:
+// the first of them if it likes several alike or has no such field, and "" if it accepts none, which calls for a 406. It adds
+// Accept to the response's Vary field. An offer may have parameters: a media range that gives one of them another value isn't
+// meant for it.
+func (c *Ctx) Negotiate(offers ...string) string {
+	c.check()
+	if h := &c.Response.Header; !h.hasToken(fieldVary, "accept") {
+		h.Add(fieldNames[fieldVary], fieldNames[fieldAccept])
+	}
+	best, bestQuality := "", 0
+	for _, offer := range offers {
+		if quality := acceptQuality(&c.Request.Header, offer); quality > bestQuality {
+			best, bestQuality = offer, quality
+		}
+	}
+	return best
+}
+
+// prefersJSON reports whether a client would rather have an error as JSON than as text. Without a preference it is text.
 func prefersJSON(h *Header) bool {
-	var problem, plain mediaQuality
-	for i := h.findID(fieldAccept, 0); i >= 0; i = h.findID(fieldAccept, i+1) {
+	problem := max(acceptQuality(h, "application/problem+json"), acceptQuality(h, "application/json"))
+	return problem > acceptQuality(h, "text/plain")
+}
+
+// maxQuality is the weight 1: a qvalue has at most three digits behind the point (RFC 9110, section 12.4.2).
+const maxQuality = 1000
+
+// acceptQuality returns the weight, in thousandths, of the most specific media range in Accept that an offer matches (RFC 9110,
+// section 12.5.1: "the most specific reference has precedence").
+func acceptQuality(h *Header, offer string) int {
+	quality, closest, any := 0, 0, false
+	for i := range h.fields {
+		if h.fields[i].id != fieldAccept {
+			continue
+		}
 		for list := h.valueOf(i); len(list) > 0; {
 			var element []byte
-			element, list, _ = bytes.Cut(list, []byte{','})
-			mediaRange, quality := parseMediaRange(element)
-			problem.consider(mediaRange, quality, "application", "problem+json")
-			problem.consider(mediaRange, quality, "application", "json")
-			plain.consider(mediaRange, quality, "text", "plain")
+			element, list = cutQuoted(list, ',')
+			mediaRange, weight, ok := parseMediaRange(element)
+			if !ok {
+				continue
+			}
+			any = true
+			if precision := matchPrecision(mediaRange, offer); precision > closest {
+				quality, closest = weight, precision
+			}
 		}
 	}
-	return problem.quality > plain.quality
-}
-
-// mediaQuality is the quality of a media type by the most specific range that it has met.
-type mediaQuality struct {
-	quality     float64
-	specificity int
-}
-
-func (m *mediaQuality) consider(mediaRange []byte, quality float64, kind, subtype string) {
-	typePart, subtypePart, _ := bytes.Cut(mediaRange, []byte{'/'})
-	specificity := 0
-	switch {
-	case equalFold(typePart, kind) && equalFold(subtypePart, subtype):
-		specificity = 3
-	case equalFold(typePart, kind) && string(subtypePart) == "*":
-		specificity = 2
-	case string(mediaRange) == "*/*":
-		specificity = 1
+	if !any {
+		return maxQuality
 	}
-	if specificity > m.specificity || specificity > 0 && specificity == m.specificity && quality > m.quality {
-		m.quality, m.specificity = quality, specificity
-	}
+	return quality
 }
 
-// parseMediaRange splits an element of Accept into its media range and its weight.
-func parseMediaRange(element []byte) (mediaRange []byte, quality float64) {
-	mediaRange, parameters, _ := bytes.Cut(element, []byte{';'})
-	quality = 1
+// parseMediaRange takes the weight off an element of Accept: 0 if it is malformed. It reports false for what is no media range.
+func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
+	mediaRange = trimSpace(element)
+	typeEnd := bytes.IndexByte(mediaRange, '/')
+	if typeEnd <= 0 || typeEnd == len(mediaRange)-1 {
+		return nil, 0, false
+	}
+	for rest, position := mediaRange, 0; len(rest) > 0; {
+		var parameter []byte
+		before := len(rest)
+		parameter, rest = cutQuoted(rest, ';')
+		if parameter = trimSpace(parameter); position > 0 && len(parameter) > 1 && parameter[0]|0x20 == 'q' && parameter[1] == '=' {
+			return trimSpace(mediaRange[:position-1]), parseQuality(parameter[2:]), true
+		}
+		position += before - len(rest)
+	}
+	return mediaRange, maxQuality, true
+}
+
+// parseQuality: qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] ). What isn't one is 0.
+func parseQuality(q []byte) int {
+	if len(q) == 0 || len(q) > 5 || q[0] != '0' && q[0] != '1' || len(q) > 1 && q[1] != '.' {
+		return 0
+	}
+	quality, unit := int(q[0]-'0')*maxQuality, maxQuality/10
+	for _, digit := range q[min(2, len(q)):] {
+		if digit < '0' || digit > '9' {
+			return 0
+		}
+		quality += int(digit-'0') * unit
+		unit /= 10
+	}
+	if quality > maxQuality {
+		return 0
+	}
+	return quality
+}
+
+// matchPrecision returns how precisely a media range describes an offer: 0 if it doesn't. A parameter that the offer says
+// nothing about, such as a charset, is no reason to refuse it.
+func matchPrecision(mediaRange []byte, offer string) int {
+	name, parameters := cutQuoted(mediaRange, ';')
+	offered, offeredParameters, _ := strings.Cut(offer, ";")
+	name, offered = trimSpace(name), strings.TrimSpace(offered)
+	offeredType, _, _ := strings.Cut(offered, "/")
+	precision, unknown := 0, 0
+	switch slash := bytes.IndexByte(name, '/'); {
+	case string(name) == "*/*":
+		precision = 1
+	case string(name[slash+1:]) == "*" && equalFold(name[:slash], offeredType):
+		precision = 2
+	case equalFold(name, offered):
+		precision = 4
+	default:
+		return 0
+	}
 	for len(parameters) > 0 {
 		var parameter []byte
-		parameter, parameters, _ = bytes.Cut(parameters, []byte{';'})
-		name, value, _ := bytes.Cut(trimSpace(parameter), []byte{'='})
-		if equalFold(name, "q") {
-			q, err := strconv.ParseFloat(string(value), 64)
-			if err != nil || !(q >= 0 && q <= 1) { // NaN is none
-				q = 0
-			}
-			quality = q
+		parameter, parameters = cutQuoted(parameters, ';')
+		if parameter = trimSpace(parameter); len(parameter) == 0 {
+			continue
+		}
+		switch offered, same := offersParameter(offeredParameters, parameter); {
+		case same:
+			precision++
+		case offered:
+			return 0
+		default:
+			unknown = 1
 		}
 	}
-	return trimSpace(mediaRange), quality
+	return precision - unknown
+}
+
+// offersParameter reports whether an offer has a parameter of the same name, and whether that has the same value.
+func offersParameter(offered string, parameter []byte) (has, same bool) {
+	name, _, _ := bytes.Cut(parameter, []byte{'='})
+	for len(offered) > 0 {
+		var each string
+		each, offered, _ = strings.Cut(offered, ";")
+		each = strings.TrimSpace(each)
+		if equalFold(parameter, each) {
+			return true, true
+		}
+		eachName, _, _ := strings.Cut(each, "=")
+		has = has || equalFold(name, eachName)
+	}
+	return has, false
+}
+
+// cutQuoted returns what is before the first separator that isn't in a quoted string, and what is behind it.
+func cutQuoted(list []byte, separator byte) (before, after []byte) {
+	quoted := false
+	for i := 0; i < len(list); i++ {
+		switch {
+		case list[i] == '"':
+			quoted = !quoted
+		case quoted && list[i] == '\\':
+			i++
+		case !quoted && list[i] == separator:
+			return list[:i], list[i+1:]
+		}
+	}
+	return list, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"mime"
 	"mime/multipart"
+	"strconv"
 	"strings"
 )
 
@@ -30,6 +31,20 @@ var (
 	// ErrPartTooLarge is wrapped by the error of a multipart form with a part over its limit.
 	ErrPartTooLarge = errors.New("filo: part of a multipart form over its limit")
 )
+
+// FormFile returns the first file of a multipart form that was sent under a name: see Request.MultipartForm, whose errors it
+// returns, for limits and how long the file lives. A form without it is an HTTPError of 400.
+func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
+	c.check()
+	form, err := c.Request.MultipartForm()
+	if err != nil {
+		return nil, err
+	}
+	if files := form.File[name]; len(files) > 0 {
+		return files[0], nil
+	}
+	return nil, Error(400, "the form has no file "+strconv.Quote(name))
+}
 
 // These are shared: nothing may change them.
 var (

@@ -117,6 +117,12 @@ type Server struct {
 	// MultipartLimits bounds what Request.MultipartForm reads. The zero value has defaults.
 	MultipartLimits MultipartLimits
 
+	// JSON encodes what Ctx.JSON is given, and decodes what Ctx.DecodeJSON and package bind are. The default is encoding/json.
+	JSON JSONCodec
+
+	// Renderer makes the documents of Ctx.Render. Package templates has one for html/template.
+	Renderer Renderer
+
 	// TLSConfig is used by ListenAndServeTLS. It is cloned.
 	TLSConfig *tls.Config
 

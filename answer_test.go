@@ -1,0 +1,220 @@
+package filo_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// shoutingJSON is a codec that can be told from encoding/json.
+type shoutingJSON struct{}
+
+func (shoutingJSON) Marshal(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	return []byte(strings.ToUpper(string(b))), err
+}
+
+func (shoutingJSON) Unmarshal(data []byte, v any) error {
+	return json.Unmarshal([]byte(strings.ToLower(string(data))), v)
+}
+
+// greeter renders one template.
+type greeter struct{}
+
+func (greeter) Render(w io.Writer, name string, data any) error {
+	fmt.Fprintf(w, "<p>%v", data)
+	if name != "greeting" {
+		return errors.New("no template " + name)
+	}
+	return nil
+}
+
+func TestAnswersOfEachKind(t *testing.T) {
+	type point struct {
+		X int `json:"x" xml:"x"`
+	}
+	for name, test := range map[string]struct {
+		handler filo.Handler
+		server  *filo.Server // nil: one without anything set
+		status  int
+		fields  map[string]string
+		body    string
+	}{
+		"html": {handler: func(c *filo.Ctx) error { return c.HTML(201, "<p>hi") },
+			status: 201, fields: map[string]string{"Content-Type": "text/html; charset=utf-8"}, body: "<p>hi"},
+		"xml": {handler: func(c *filo.Ctx) error { return c.XML(200, point{7}) },
+			status: 200, fields: map[string]string{"Content-Type": "application/xml; charset=utf-8"},
+			body: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<point><x>7</x></point>"},
+		"xml that can't be": {handler: func(c *filo.Ctx) error {
+			if c.XML(200, func() {}) == nil {
+				t.Error("a func was encoded as XML")
+			}
+			return c.NoContent()
+		}, status: 204},
+		"json by a codec": {handler: func(c *filo.Ctx) error {
+			var p point
+			if err := c.DecodeJSON([]byte(`{"X":7}`), &p); err != nil {
+				return err
+			}
+			return c.JSON(200, p)
+		}, server: &filo.Server{JSON: shoutingJSON{}},
+			status: 200, fields: map[string]string{"Content-Type": "application/json"}, body: `{"X":7}`},
+		"json by a codec that fails": {handler: func(c *filo.Ctx) error {
+			if c.JSON(200, func() {}) == nil {
+				t.Error("a func was encoded as JSON")
+			}
+			return c.NoContent()
+		}, server: &filo.Server{JSON: shoutingJSON{}}, status: 204},
+		"json without": {handler: func(c *filo.Ctx) error {
+			var p point
+			if err := c.DecodeJSON([]byte(`{"x":7}`), &p); err != nil {
+				return err
+			}
+			return c.JSON(200, p)
+		}, status: 200, body: `{"x":7}` + "\n"},
+		"a template": {handler: func(c *filo.Ctx) error { return c.Render(200, "greeting", "hi") },
+			server: &filo.Server{Renderer: greeter{}},
+			status: 200, fields: map[string]string{"Content-Type": "text/html; charset=utf-8"}, body: "<p>hi"},
+		"a template that there isn't": {handler: func(c *filo.Ctx) error {
+			if c.Render(200, "farewell", "bye") == nil {
+				t.Error("no error")
+			}
+			return nil
+		}, server: &filo.Server{Renderer: greeter{}}, status: 200},
+		"no renderer": {handler: func(c *filo.Ctx) error {
+			if c.Render(200, "greeting", "hi") == nil {
+				t.Error("no error")
+			}
+			return nil
+		}, status: 200},
+		"a reader with a size": {handler: func(c *filo.Ctx) error {
+			return c.Reader(200, "text/csv", strings.NewReader("a,b,c"), 3)
+		}, status: 200, fields: map[string]string{"Content-Type": "text/csv", "Content-Length": "3"}, body: "a,b"},
+		"a reader without": {handler: func(c *filo.Ctx) error {
+			return c.Reader(200, "text/csv", strings.NewReader("a,b,c"), -1)
+		}, status: 200, body: "a,b,c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := test.server
+			if config == nil {
+				config = &filo.Server{}
+			}
+			config.Handler = test.handler
+			s := servertest.NewServer(t, config)
+			response, err := s.Client().Get(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != test.status || string(body) != test.body {
+				t.Errorf("%d %q, %v; want %d %q", response.StatusCode, body, err, test.status, test.body)
+			}
+			for field, want := range test.fields {
+				if got := response.Header.Get(field); got != want {
+					t.Errorf("%s: %q, want %q", field, got, want)
+				}
+			}
+		})
+	}
+}
+
+// RFC 6266, section 4.3: the file name is a quoted string, and filename* for what isn't ASCII. Whatever it is, it stays in its
+// field, and names no directory.
+func TestAttachment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.txt")
+	if err := os.WriteFile(path, []byte("figures"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"":                    "report.txt",
+		"Q3 report.txt":       "Q3 report.txt",
+		`say "hi".txt`:        `say "hi".txt`,
+		"Übersicht €.txt":     "Übersicht €.txt",
+		"../../etc/passwd":    ".._.._etc_passwd",
+		`C:\x`:                "C:_x",
+		"a\r\nSet-Cookie: b":  "a__Set-Cookie: b",
+		"nul\x00\x7f":         "nul__",
+		"100% – sure; x=y.md": "100% – sure; x=y.md",
+	} {
+		s := servertest.New(t, func(c *filo.Ctx) error { return c.Attachment(path, name) })
+		response, err := s.Client().Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		disposition := response.Header.Get("Content-Disposition")
+		kind, parameters, err := mime.ParseMediaType(disposition)
+		if err != nil || kind != "attachment" || parameters["filename"] != want {
+			t.Errorf("%q became %s, which is %q, %v; want %q", name, disposition, parameters["filename"], err, want)
+		}
+		if string(body) != "figures" || response.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%q: the body is %q, with fields %v", name, body, response.Header)
+		}
+	}
+	s := servertest.New(t, func(c *filo.Ctx) error { return c.Attachment(path+"x", "a") })
+	response, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != 404 || response.Header.Get("Content-Disposition") != "" {
+		t.Errorf("a file that isn't there: %d, Content-Disposition %q", response.StatusCode, response.Header.Get("Content-Disposition"))
+	}
+}
+
+func TestFormFile(t *testing.T) {
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		header, err := c.FormFile("picture")
+		if err != nil {
+			return err
+		}
+		file, err := header.Open()
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		content, err := io.ReadAll(file)
+		return errors.Join(err, c.Text(200, header.Filename+": "+string(content)))
+	})
+	for _, test := range []struct {
+		field  string
+		status int
+		body   string
+	}{{"picture", 200, "a.png: pixels"}, {"other", 400, `"picture"`}} {
+		var form strings.Builder
+		w := multipart.NewWriter(&form)
+		part, _ := w.CreateFormFile(test.field, "a.png")
+		io.WriteString(part, "pixels")
+		w.Close()
+		response, err := s.Client().Post(s.URL, w.FormDataContentType(), strings.NewReader(form.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != test.status || !strings.Contains(string(body), test.body) {
+			t.Errorf("a file called %q: %d %s; want %d %s", test.field, response.StatusCode, body, test.status, test.body)
+		}
+	}
+	response, err := s.Client().Post(s.URL, "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusUnsupportedMediaType {
+		t.Errorf("no form at all: %d, want 415", response.StatusCode)
+	}
+}
