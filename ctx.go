@@ -38,6 +38,7 @@ type Ctx struct {
 	route    string
 	values   []ctxValue
 	override context.Context // what Context returns instead of its own; nil is none
+	wraps    []func(io.Writer, int64) io.WriteCloser
 }
 
 // check panics if the handler has returned, in builds with the race detector.
@@ -58,6 +59,9 @@ func (c *Ctx) end() {
 	c.rendered, c.route, c.override = false, "", nil
 	if len(c.params.values) > 0 {
 		c.params.reset()
+	}
+	if len(c.wraps) > 0 {
+		c.forgetWraps()
 	}
 	if len(c.values) > 0 {
 		clear(c.values)

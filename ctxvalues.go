@@ -67,7 +67,7 @@ func (c *Ctx) Committed() bool { c.check(); return c.stream.sent }
 // BytesWritten returns the size of the response's body so far, whether or not it was sent.
 func (c *Ctx) BytesWritten() int64 {
 	c.check()
-	if c.stream.used {
+	if c.stream.open {
 		return c.stream.written
 	}
 	return int64(c.Response.size())

@@ -81,7 +81,7 @@ func (c *conn) finish(ctx *Ctx, err error) {
 }
 
 func (c *conn) finishAnswer(ctx *Ctx, err error) {
-	if err != nil && !(ctx.rendered && !errors.Is(err, ErrAbort)) && !c.renderError(ctx, err) {
+	if err != nil && (errors.Is(err, ErrAbort) || !ctx.rendered && !c.renderError(ctx, err)) {
 		c.abortNow(ctx)
 		return
 	}
@@ -99,10 +99,15 @@ func (c *conn) finishAnswer(ctx *Ctx, err error) {
 // complete renders the answer, or what is left of a streamed one. An error means that it can't be completed.
 func (c *conn) complete(ctx *Ctx) error {
 	if !ctx.stream.open && ctx.Response.source != bodyStream {
+		if len(ctx.wraps) > 0 {
+			if err := c.guard(ctx.wrapWhole); err != nil {
+				return err
+			}
+		}
 		c.render(ctx)
 		return nil
 	}
-	err := c.finishStream(ctx)
+	err := c.guard(ctx.finishStream)
 	ctx.Response.closeStream()
 	return err
 }
@@ -117,16 +122,6 @@ func (c *conn) skipReceived(b *body) {
 	for piece := []byte{0}; piece != nil; {
 		piece, _ = c.take(b, maxDrain)
 	}
-}
-
-// finishStream is Ctx.finishStream for readers that panic: they are the user's code as much as the handler is.
-func (c *conn) finishStream(ctx *Ctx) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = c.panicked(value)
-		}
-	}()
-	return ctx.finishStream()
 }
 
 // abortNow drops what is left of the answer and closes, when the answers before it are written. If only the end of the

@@ -27,7 +27,9 @@ type StreamWriter struct {
 	length  int64 // announced, noLength if it wasn't
 	written int64
 	buffer  []byte
-	err     error // of the connection
+	err     error            // of the connection, or of a layer
+	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Ctx.WrapBody
+	wrapped bool             // layers may write
 }
 
 // Stream returns a writer of the response body. The head is sent at the first Flush, or when 8 KB have gathered;
@@ -53,7 +55,9 @@ func (w *StreamWriter) reset() {
 	if cap(buffer) > 2*streamBufferSize {
 		buffer = nil
 	}
+	ctx, layers := w.ctx, w.layers
 	*w = StreamWriter{buffer: buffer[:0]}
+	ctx.dropLayers(layers)
 }
 
 // Write adds p to the body, and sends what has gathered if that is 8 KB or more. The error is ErrContentLength for
@@ -70,9 +74,9 @@ func (w *StreamWriter) Write(p []byte) (int, error) {
 	}
 	if len(p) < streamBufferSize/2 {
 		w.buffer = append(w.buffer, p...)
-		return len(p), w.Flush()
+		return len(p), w.emitGathered(true)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.emitGathered(true); err != nil {
 		return 0, err
 	}
 	if err := w.emit(p, true); err != nil {
@@ -101,7 +105,18 @@ func (w *StreamWriter) Flush() error {
 	if err := w.admit(0); err != nil && !errors.Is(err, ErrBodyNotAllowed) {
 		return err
 	}
-	err := w.emit(w.buffer, true)
+	if err := w.emitGathered(false); err != nil {
+		return err
+	}
+	if err := w.flushLayers(); err != nil {
+		return err
+	}
+	return w.sendOut()
+}
+
+// emitGathered is emit for what has gathered.
+func (w *StreamWriter) emitGathered(flush bool) error {
+	err := w.emit(w.buffer, flush)
 	w.buffer = w.buffer[:0]
 	return err
 }
@@ -135,8 +150,11 @@ func (w *StreamWriter) begin() {
 	c := w.ctx.conn
 	request, r := &w.ctx.Request, &w.ctx.Response
 	f := headFraming{length: noLength}
-	if declared := r.declaredLength(); declared >= 0 {
-		f.length = declared
+	if w.length = r.declaredLength(); w.length >= 0 {
+		f.length = w.length
+	}
+	if w.wrap() {
+		f.length = noLength // the handler's is that of what it writes
 	}
 	switch {
 	case !bodyAllowed(r.status):
@@ -152,17 +170,29 @@ func (w *StreamWriter) begin() {
 	default:
 		f.chunked = true
 	}
-	w.length, w.chunked, w.sent = f.length, f.chunked, true
+	w.chunked, w.sent = f.chunked, true
 	c.settle(w.ctx, &f)
 	c.out = r.appendHead(c.out, c.server, f)
 }
 
-// emit sends the head if it wasn't sent, and data. Without flush it may stay in the connection's buffer.
+// emit sends the head if it wasn't sent, and data. Without flush it may stay in the connection's buffer, and with it in a
+// layer's.
 func (w *StreamWriter) emit(data []byte, flush bool) error {
-	c := w.ctx.conn
 	if !w.sent {
 		w.begin()
 	}
+	if len(w.layers) > 0 {
+		if err := w.writeLayers(data); err != nil {
+			return err
+		}
+		data = nil
+	}
+	return w.put(data, flush)
+}
+
+// put sends a part of the body as the client is to get it.
+func (w *StreamWriter) put(data []byte, flush bool) error {
+	c := w.ctx.conn
 	if len(data) > 0 && !w.discard {
 		if w.chunked {
 			c.out = strconv.AppendUint(c.out, uint64(len(data)), 16)
@@ -202,16 +232,21 @@ func (c *Ctx) finishStream() error {
 			return err
 		}
 	case !w.sent && (r.Trailer.Len() == 0 || c.Request.minor == 0):
-		w.open = false
-		r.buffer = append(r.buffer[:0], w.buffer...)
+		c.endStream()
+		if err := c.wrapWhole(); err != nil {
+			return err
+		}
 		c.conn.render(c)
 		return nil
 	}
-	if err := w.emit(w.buffer, false); err != nil {
+	if err := w.emitGathered(false); err != nil {
 		return err
 	}
 	if w.length >= 0 && w.written < w.length && !w.discard {
 		return fmt.Errorf("filo: the handler wrote %d bytes of its Content-Length of %d: %w", w.written, w.length, io.ErrUnexpectedEOF)
+	}
+	if err := w.closeLayers(); err != nil {
+		return err
 	}
 	if w.chunked {
 		c.conn.out = append(c.conn.out, "0\r\n"...)
@@ -264,7 +299,7 @@ func (c *Ctx) copyBody() error {
 }
 
 // sendFile sends size bytes of a file through the connection's ReadFrom, which on a plain TCP or Unix socket is
-// sendfile. It reports false if the connection has none.
+// sendfile. It reports false if the connection has none, or the body is wrapped.
 func (c *Ctx) sendFile(file *os.File, size int64) (bool, error) {
 	conn, w := c.conn, &c.stream
 	target, ok := conn.netConn.(io.ReaderFrom)
@@ -275,8 +310,8 @@ func (c *Ctx) sendFile(file *os.File, size int64) (bool, error) {
 	if err != nil {
 		return false, nil // not a regular file
 	}
-	if err := w.emit(nil, true); err != nil {
-		return true, err
+	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
+		return err != nil, err
 	}
 	for w.written < size {
 		deadline, start := conn.beforeWrite(maxWrite)

@@ -1,0 +1,165 @@
+package filo
+
+import (
+	"bytes"
+	"io"
+)
+
+// WrapBody puts a writer around the one that the response's body goes to, for middleware that compresses bodies, counts them, or
+// the like. It is called before the handler that makes the body; when several middlewares do, what the handler writes goes
+// through the wrapper of the innermost first.
+//
+// The function is called when the response's head is about to be made, with the writer of the body and its size: that of a
+// body that is whole, or the announced length of a streamed one, -1 if there is none. It may still change status and fields,
+// and returns nil to leave the body as it is. If the writer that it returns has a method Flush() error, StreamWriter.Flush
+// calls that; Close is called once, also for a body that was broken off, and then can't write any more. An answer to HEAD
+// is made as GET's would be and not sent; one that has no body isn't wrapped.
+func (c *Ctx) WrapBody(wrap func(body io.Writer, size int64) io.WriteCloser) {
+	c.check()
+	c.wraps = append(c.wraps, wrap)
+}
+
+// WholeBody returns the response's body, borrowed, if it is all in memory and nothing of it was sent: a middleware that calls
+// it when the handler inside has returned can look at the body, and set another. It is false for a body that streams, or that
+// is to be read from a stream, and after a Hijack.
+func (c *Ctx) WholeBody() ([]byte, bool) {
+	c.check()
+	w, r := &c.stream, &c.Response
+	switch {
+	case c.conn.hijacked, w.sent, r.source == bodyStream:
+		return nil, false
+	case w.open && r.Trailer.Len() > 0 && c.Request.minor > 0:
+		return nil, false // it takes chunks to send them
+	case w.open:
+		c.endStream()
+	}
+	return r.bodyBytes(), true
+}
+
+// endStream makes what a handler has streamed, and nothing of which was sent, the response's body.
+func (c *Ctx) endStream() {
+	c.stream.open = false
+	c.Response.buffer = append(c.Response.buffer[:0], c.stream.buffer...)
+}
+
+// wrap calls the functions of WrapBody for a body that streams. It reports whether one of them has wrapped it.
+func (w *StreamWriter) wrap() bool {
+	if r := &w.ctx.Response; len(w.ctx.wraps) > 0 && bodyAllowed(r.status) {
+		w.wrapped = true
+		w.layers = w.ctx.wrapped(w.layers, bodySink{w}, max(w.length, -1))
+	}
+	return len(w.layers) > 0
+}
+
+// wrapped appends the writers around sink to layers, and forgets the functions that made them.
+func (c *Ctx) wrapped(layers []io.WriteCloser, sink io.Writer, size int64) []io.WriteCloser {
+	defer c.forgetWraps()
+	for _, wrap := range c.wraps {
+		if layer := wrap(sink, size); layer != nil {
+			layers = append(layers, layer)
+			sink = layer
+		}
+	}
+	return layers
+}
+
+func (c *Ctx) forgetWraps() {
+	clear(c.wraps)
+	c.wraps = c.wraps[:0]
+}
+
+// bodySink is the writer that the outermost layer gets.
+type bodySink struct{ stream *StreamWriter }
+
+func (s bodySink) Write(p []byte) (int, error) {
+	w := s.stream
+	if !w.wrapped {
+		return 0, io.ErrClosedPipe // the answer is over
+	}
+	if err := w.put(p, len(w.ctx.conn.out) >= streamBufferSize); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (w *StreamWriter) writeLayers(data []byte) error {
+	if len(data) == 0 || w.discard {
+		return nil
+	}
+	_, err := w.layers[len(w.layers)-1].Write(data)
+	return w.layered(err)
+}
+
+// flushLayers flushes those that can be, from the inside out.
+func (w *StreamWriter) flushLayers() error {
+	for i := len(w.layers) - 1; i >= 0 && !w.discard; i-- {
+		if layer, ok := w.layers[i].(interface{ Flush() error }); ok {
+			if err := layer.Flush(); err != nil {
+				return w.layered(err)
+			}
+		}
+	}
+	return nil
+}
+
+// closeLayers ends the body.
+func (w *StreamWriter) closeLayers() error {
+	for len(w.layers) > 0 {
+		last := len(w.layers) - 1
+		layer := w.layers[last]
+		w.layers = w.layers[:last] // before the call: it may panic
+		if err := layer.Close(); err != nil {
+			return w.layered(err)
+		}
+	}
+	return nil
+}
+
+// layered makes the error of a layer that of the stream: what is behind it can't be made any more.
+func (w *StreamWriter) layered(err error) error {
+	if w.err == nil {
+		w.err = err
+	}
+	return err
+}
+
+// dropLayers closes the layers of a body that was broken off.
+func (c *Ctx) dropLayers(layers []io.WriteCloser) {
+	for i := len(layers) - 1; i >= 0; i-- {
+		c.conn.guard(layers[i].Close)
+	}
+}
+
+// wrapWhole sends a body that is in memory through the functions of WrapBody.
+func (c *Ctx) wrapWhole() error {
+	w, r := &c.stream, &c.Response
+	if len(c.wraps) == 0 || !bodyAllowed(r.status) {
+		return nil
+	}
+	var wrapped bytes.Buffer
+	body := r.bodyBytes()
+	w.ctx, w.used = c, true
+	w.layers = c.wrapped(w.layers, &wrapped, int64(len(body)))
+	if len(w.layers) == 0 {
+		return nil
+	}
+	if err := w.writeLayers(body); err != nil {
+		return err
+	}
+	if err := w.closeLayers(); err != nil {
+		return err
+	}
+	r.Header.Del(fieldNames[fieldContentLength])
+	r.SetBodyRef(wrapped.Bytes())
+	return nil
+}
+
+// guard calls a function of the user's that may panic, where that must not go further.
+func (c *conn) guard(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = c.panicked(value)
+		}
+	}()
+	return f()
+}
