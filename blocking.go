@@ -132,6 +132,9 @@ func (c *conn) readDeadline(state waitState, now int64) int64 {
 	case stateHead:
 		return after(c.headSince, config.readHeaderTimeout)
 	case stateBody:
+		if until := c.worker.ctx.readUntil; until != 0 {
+			return until
+		}
 		return c.readPace.deadline(now, config.readTimeout, config.minRate, 0)
 	}
 	return 0
@@ -148,6 +151,9 @@ func after(now int64, timeout time.Duration) int64 {
 func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if c.inputError != nil {
 		return 0, c.inputError
+	}
+	if state == stateBody && c.passed(c.worker.ctx.readUntil) {
+		return 0, errDeadline
 	}
 	start := c.server.clock.now()
 	deadline := c.readDeadline(state, start)
@@ -242,7 +248,10 @@ func (c *conn) flush() error {
 	if len(c.out) == 0 && c.outBody == nil {
 		return nil
 	}
-	err := c.writeQueued()
+	err := errDeadline
+	if !c.passed(c.worker.ctx.writeUntil) {
+		err = c.writeQueued()
+	}
 	c.out, c.outBody, c.before = c.out[:0], nil, 0
 	if err != nil {
 		c.failed, c.reading = true, readingNothing
@@ -323,9 +332,8 @@ func (c *conn) beforeWrite(size int) (deadline, start int64) {
 	if c.tlsState == nil {
 		size = 0 // a time-out tells how much was written, so that what was can earn more time
 	}
-	config := &c.server.config
 	start = c.server.clock.now()
-	deadline = c.writePace.deadline(start, config.writeTimeout, config.minRate, size)
+	deadline = c.writeDeadline(start, size)
 	c.setWait(stateWrite, deadline)
 	return deadline, start
 }
@@ -348,6 +356,8 @@ func (c *conn) afterWrite(n int, err error, deadline, start int64) error {
 		// crypto/tls can't go on after a record that was written in part.
 		return errDeadline
 	case deadline == 0 || now < deadline:
+	case c.worker.ctx.writeUntil != 0:
+		return errDeadline
 	case config.minRate <= 0 && n == 0, config.minRate > 0 && c.writePace.late(config.writeTimeout, config.minRate):
 		return errDeadline
 	}

@@ -251,10 +251,15 @@ func (c *conn) beforeWait(b *body) error {
 	if b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit {
 		return b.fail(errTooLarge)
 	}
+	ctx := c.worker.ctx
+	if err := ctx.holdAnswer(); err != nil {
+		return b.fail(err)
+	}
+	defer ctx.releaseAnswer()
 	if b.expect {
 		b.expect = false
 		// Not if the body is on its way, and not once the head of the final answer is.
-		if b.received == 0 && c.in.len() == 0 && !c.worker.ctx.stream.sent {
+		if b.received == 0 && c.in.len() == 0 && !ctx.stream.sent {
 			c.out = append(c.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
 		}
 	}
@@ -267,8 +272,9 @@ func (c *conn) beforeWait(b *body) error {
 
 // bodyError turns what a read of the connection failed with into the error of the body.
 func bodyError(err error) error {
+	var problem *HTTPError // of the loop driver, or of a Transport
 	switch {
-	case err == errBusy:
+	case errors.As(err, &problem):
 		return err
 	case errors.Is(err, errDeadline):
 		return errSlowBody
@@ -318,6 +324,16 @@ func (c *conn) readInPlace(b *body) ([]byte, error) {
 	return whole, b.took(size)
 }
 
+// takeBuffer returns an empty buffer to read a body into: the one that the worker keeps, or a new one.
+func (c *conn) takeBuffer() []byte {
+	buffer := c.worker.body[:0]
+	c.worker.body = nil
+	if cap(buffer) == 0 {
+		buffer = make([]byte, 0, firstBodyBuffer)
+	}
+	return buffer
+}
+
 // believedPart is the part of an announced length that must have come for the whole to be allocated. It is small, and the
 // buffers before that are few, since each of them is garbage while other uploads still grow.
 const believedPart = 16
@@ -325,11 +341,7 @@ const believedPart = 16
 // readLarge reads the body into a buffer that grows as the bytes come: the announced length is only believed once
 // a part of it is there, so that announcing costs a client about as much as it costs the server.
 func (c *conn) readLarge(b *body) ([]byte, error) {
-	buffer := c.worker.body[:0]
-	c.worker.body = nil
-	if cap(buffer) == 0 {
-		buffer = make([]byte, 0, firstBodyBuffer)
-	}
+	buffer := c.takeBuffer()
 	announced := b.remaining
 	for {
 		if len(buffer) == cap(buffer) {
@@ -354,20 +366,24 @@ func (c *conn) readLarge(b *body) ([]byte, error) {
 	}
 }
 
-// releaseBody takes back what readLarge has returned: the worker keeps a small buffer, the free list a large one.
+// releaseBody takes back what readLarge has returned.
 func (c *conn) releaseBody(b *body) {
-	switch {
-	case b.large == nil:
-		return
-	case cap(b.large) > maxKeptBody:
-		largeBuffers.put(b.large)
-	default:
-		if raceEnabled {
-			poison(b.large[:cap(b.large)])
-		}
-		c.worker.body = b.large[:0]
+	if b.large != nil {
+		c.releaseBuffer(b.large)
+		b.large = nil
 	}
-	b.large = nil
+}
+
+// releaseBuffer takes back a buffer that a body was read into: the worker keeps a small one, the free list a large one.
+func (c *conn) releaseBuffer(buffer []byte) {
+	if cap(buffer) > maxKeptBody {
+		largeBuffers.put(buffer)
+		return
+	}
+	if raceEnabled {
+		poison(buffer[:cap(buffer)])
+	}
+	c.worker.body = buffer[:0]
 }
 
 // growBody returns a buffer with the content of buffer and at least the given capacity.

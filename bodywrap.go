@@ -21,12 +21,12 @@ func (c *Ctx) WrapBody(wrap func(body io.Writer, size int64) io.WriteCloser) {
 
 // WholeBody returns the response's body, borrowed, if it is all in memory and nothing of it was sent: a middleware that calls
 // it when the handler inside has returned can look at the body, and set another. It is false for a body that streams, or that
-// is to be read from a stream, and after a Hijack.
+// is to be read from a stream, and after a Hijack or a time-out.
 func (c *Ctx) WholeBody() ([]byte, bool) {
 	c.check()
 	w, r := &c.stream, &c.Response
 	switch {
-	case c.conn.hijacked, w.sent, r.source == bodyStream:
+	case c.conn.hijacked, w.sent, r.source == bodyStream, c.timedOut():
 		return nil, false
 	case w.open && r.Trailer.Len() > 0 && c.Request.minor > 0:
 		return nil, false // it takes chunks to send them

@@ -106,7 +106,12 @@ func (c *Ctx) Enter(class *Class) error {
 	}
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
 	if !inline && !class.quick() && conn.before > 0 && !c.stream.sent {
-		if err := conn.flush(); err != nil {
+		if err := c.holdAnswer(); err != nil {
+			return err
+		}
+		err := conn.flush()
+		c.releaseAnswer()
+		if err != nil {
 			return err
 		}
 	}

@@ -81,6 +81,14 @@ func (c *coarseClock) stop() {
 	}
 }
 
+// at returns a time on the clock's scale, 0 for the zero time.
+func (c *coarseClock) at(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(c.exact()+int64(time.Until(t)), 1)
+}
+
 // exact returns the time in nanoseconds on the scale of now, at the price of the system's clock. It is never before a
 // time that now has returned.
 func (c *coarseClock) exact() int64 { return int64(time.Since(*c.origin())) }

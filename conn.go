@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 )
 
@@ -47,6 +49,10 @@ type looped interface {
 	// watch cancels the context when the client leaves, until unwatch.
 	watch(r *requestContext)
 	unwatch()
+	// setApart says whether another goroutine may call sendApart, or write through TLS, while the handler runs.
+	setApart(bool)
+	// sendApart sends what the client takes at once. The owner sends the rest when the handler has returned.
+	sendApart(p []byte) error
 	// prepareParked makes the connection ready for Ctx.Park. The loop is another worker's afterwards, or the error errBusy.
 	prepareParked() error
 	// hijack takes the connection out of its loop.
@@ -67,7 +73,7 @@ const (
 
 // Errors that a driver reports to the protocol.
 var (
-	errDeadline = errors.New("filo: deadline exceeded")
+	errDeadline = fmt.Errorf("filo: %w", os.ErrDeadlineExceeded)
 	errDraining = errors.New("filo: the server is shutting down")
 )
 

@@ -49,6 +49,9 @@ func (c *Ctx) Context() context.Context {
 func (c *Ctx) newContext() *requestContext {
 	r := &requestContext{}
 	parent := c.conn.server.baseContext()
+	if carried, ok := c.conn.looped.(*transportConn); ok {
+		parent = carried.values()
+	}
 	if !c.deadline.IsZero() {
 		parent, r.stopTimer = context.WithDeadline(parent, c.deadline)
 	}

@@ -29,6 +29,9 @@ type Ctx struct {
 	stream   StreamWriter
 	context  *requestContext
 	deadline time.Time
+	timeout  *handlerTimeout // nil until one is set; kept for the next request
+	// readUntil and writeUntil are the handler's own deadlines, on the coarse clock's scale; 0 is none.
+	readUntil, writeUntil int64
 	// clientGone says that the context, which is over, ended because of the client.
 	clientGone bool
 	released   bool
@@ -56,6 +59,7 @@ func (c *Ctx) end() {
 		c.stream.reset()
 	}
 	c.deadline, c.clientGone = time.Time{}, false
+	c.readUntil, c.writeUntil = 0, 0
 	c.rendered, c.route, c.override = false, "", nil
 	if len(c.params.values) > 0 {
 		c.params.reset()
@@ -118,26 +122,4 @@ func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.conn.server.s
 
 // EarlyHints sends 103 (Early Hints) with the fields that Response.Header has now, mostly Link; they stay for the
 // final answer. An HTTP/1.0 client, which doesn't know of it, gets nothing.
-func (c *Ctx) EarlyHints() error {
-	c.check()
-	if c.conn.hijacked {
-		return ErrHijacked
-	}
-	if c.stream.sent {
-		return ErrHeadSent
-	}
-	if c.Request.minor == 0 {
-		return nil
-	}
-	conn, h := c.conn, &c.Response.Header
-	conn.out = appendStatusLine(conn.out, 103)
-	for i := range h.fields {
-		switch h.fields[i].id {
-		case fieldContentLength, fieldTransferEncoding, fieldConnection, fieldContentType:
-		default:
-			conn.out = h.appendLine(conn.out, i)
-		}
-	}
-	conn.out = append(conn.out, "\r\n"...)
-	return conn.flush()
-}
+func (c *Ctx) EarlyHints() error { return c.Informational(103) }

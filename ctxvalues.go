@@ -58,11 +58,17 @@ func (c *Ctx) SetContext(ctx context.Context) {
 	c.override = ctx
 }
 
-// Status returns the status that the response has so far.
-func (c *Ctx) Status() int { c.check(); return c.Response.status }
+// Status returns the status that the response has so far, that of the time-out's if that has answered.
+func (c *Ctx) Status() int {
+	c.check()
+	if c.timedOut() {
+		return c.timeout.answer.Status
+	}
+	return c.Response.status
+}
 
 // Committed reports whether the response's head is on its way, so that neither status nor fields can be changed any more.
-func (c *Ctx) Committed() bool { c.check(); return c.stream.sent }
+func (c *Ctx) Committed() bool { c.check(); return c.stream.sent || c.timedOut() }
 
 // BytesWritten returns the size of the response's body so far, whether or not it was sent.
 func (c *Ctx) BytesWritten() int64 {
@@ -78,7 +84,7 @@ func (c *Ctx) BytesWritten() int64 {
 // err, for the handler to return. ErrAbort, and an error behind a head that was sent, are left to the server.
 func (c *Ctx) RenderError(err error) error {
 	c.check()
-	if err == nil || c.rendered || c.conn.hijacked {
+	if err == nil || c.rendered || c.conn.hijacked || c.timedOut() {
 		return err
 	}
 	c.rendered = c.conn.renderError(c, err)

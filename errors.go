@@ -26,6 +26,8 @@ var (
 	ErrBodyNotAllowed = errors.New("filo: the response can have no body")
 	// ErrContentLength is returned by a write beyond the Content-Length that the handler had set.
 	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
+	// ErrHandlerTimeout is returned by writes to a response whose handler's time-out has answered: see Ctx.SetTimeout.
+	ErrHandlerTimeout = errors.New("filo: the handler's time-out has answered")
 	// ErrBodyTooLarge is wrapped by the 413 error of a request body that is over its limit.
 	ErrBodyTooLarge = errors.New("filo: request body over its limit")
 )
@@ -135,7 +137,7 @@ var (
 	errTrailer             = Error(400, "a framing field in the trailer section")
 	errTruncated           = Error(400, "the connection ended inside the request")
 	errSlowHead            = Error(408, "the request head took too long to arrive")
-	errSlowBody            = Error(408, "the request body arrived too slowly")
+	errSlowBody            = &HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: errDeadline}
 	errTooLarge            = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
 	errOverload            = Error(503, "too many connections")
 	errBusy                = Error(503, "too many requests at once")

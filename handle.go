@@ -76,6 +76,10 @@ func (c *conn) panicked(value any) error {
 // finish completes the answer after the handler has returned with err.
 func (c *conn) finish(ctx *Ctx, err error) {
 	ctx.stopWatch()
+	if c.endTimeout(ctx) {
+		c.finishTimedOut(ctx, err)
+		return
+	}
 	c.finishAnswer(ctx, err)
 	ctx.stopWatch() // what the user's code did meanwhile may have asked for the context once more
 }

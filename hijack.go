@@ -21,6 +21,9 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	if c.stream.sent {
 		return nil, nil, ErrHeadSent
 	}
+	if err := c.claimAnswer(); err != nil {
+		return nil, nil, err
+	}
 	return c.hijack()
 }
 
@@ -50,6 +53,9 @@ func (c *Ctx) switchProtocols(protocol string) error {
 	request := &c.Request.Header
 	if c.Request.minor == 0 || !request.hasToken(fieldConnection, "upgrade") || !request.hasToken(fieldUpgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)
+	}
+	if err := c.claimAnswer(); err != nil {
+		return err
 	}
 	out := appendStatusLine(c.conn.out, 101)
 	for i := range h.fields {

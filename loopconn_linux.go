@@ -261,6 +261,18 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 	return lc.write(p)
 }
 
+// setApart makes writes through TLS keep what the client doesn't take at once: who writes isn't the owner, and can't wait.
+func (lc *loopConn) setApart(on bool) { lc.noWaitWrite = on && lc.tlsState != nil }
+
+// sendApart sends what the client takes at once, and keeps the rest.
+func (lc *loopConn) sendApart(p []byte) error {
+	if lc.tlsState == nil {
+		return lc.queue(p, nil)
+	}
+	_, err := lc.netConn.Write(p)
+	return err
+}
+
 // write sends all of p, waiting where it must.
 func (lc *loopConn) write(p []byte) (sent int, err error) {
 	for sent < len(p) {

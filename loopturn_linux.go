@@ -183,7 +183,7 @@ func (lc *loopConn) idle(state waitState) bool {
 	var deadline int64
 	switch {
 	case state == stateWrite:
-		deadline = lc.writePace.deadline(now, s.config.writeTimeout, s.config.minRate, 0)
+		deadline = lc.writeDeadline(now, 0)
 	case state <= stateIdle && s.draining.Load():
 		if deadline = lc.lastLook(now); deadline == 0 {
 			lc.inputEnded(errDraining)

@@ -57,6 +57,9 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 			return nil, err
 		}
 	}
+	if err := c.claimAnswer(); err != nil {
+		return nil, err
+	}
 	owner := c.conn
 	c.endWatch()
 	if owner.looped != nil {

@@ -22,10 +22,12 @@ type Request struct {
 	framing                framing
 	minor                  uint8
 
-	body body
+	body     body
+	replaced *replacedBody // nil: nothing replaces body
 
 	uri       URI
 	uriParsed bool
+	change    requestChange
 
 	form          Args
 	formErr       error
@@ -67,6 +69,13 @@ func (r *Request) end() {
 		r.uri.reset()
 		r.uriParsed = false
 	}
+	if len(r.change.memory) > 0 {
+		r.change.end()
+	}
+	if r.replaced != nil {
+		r.replaced.end()
+		r.replaced = nil
+	}
 	if r.body.large != nil {
 		r.ctx.conn.releaseBody(&r.body)
 	}
@@ -76,7 +85,7 @@ func (r *Request) end() {
 // methodNames saves an allocation for the methods that are in use.
 var methodNames = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
 
-// Method returns the method, as sent: methods are case-sensitive.
+// Method returns the method, as sent or as SetMethod has set it: methods are case-sensitive.
 func (r *Request) Method() string {
 	method := r.MethodBytes()
 	for _, name := range methodNames {
@@ -88,15 +97,27 @@ func (r *Request) Method() string {
 }
 
 // MethodBytes returns the method, borrowed.
-func (r *Request) MethodBytes() []byte { return r.head[r.methodStart:r.methodEnd:r.methodEnd] }
+func (r *Request) MethodBytes() []byte {
+	if r.change.method != nil {
+		return r.change.method
+	}
+	return r.head[r.methodStart:r.methodEnd:r.methodEnd]
+}
 
-func (r *Request) isHead() bool { return string(r.MethodBytes()) == "HEAD" }
+// isHead reports whether HEAD was sent, so that the answer has no body.
+func (r *Request) isHead() bool { return string(r.head[r.methodStart:r.methodEnd]) == "HEAD" }
 
-// Target returns the request target as sent (RFC 9112, section 3.2): mostly a path with its query.
+// Target returns the request target as sent (RFC 9112, section 3.2), mostly a path with its query, or as SetTarget has
+// set it.
 func (r *Request) Target() string { return string(r.TargetBytes()) }
 
 // TargetBytes is Target, borrowed.
-func (r *Request) TargetBytes() []byte { return r.head[r.targetStart:r.targetEnd:r.targetEnd] }
+func (r *Request) TargetBytes() []byte {
+	if r.change.target != nil {
+		return r.change.target
+	}
+	return r.head[r.targetStart:r.targetEnd:r.targetEnd]
+}
 
 // ProtoMinor returns the minor version: 1 for HTTP/1.1, 0 for HTTP/1.0.
 func (r *Request) ProtoMinor() int { return int(r.minor) }
@@ -113,7 +134,8 @@ func (r *Request) URI() *URI {
 // Query returns the parameters of the target's query.
 func (r *Request) Query() *Args { return r.URI().Query() }
 
-// Host returns the host and port that the request is for: the target's in absolute form, or else the Host field's.
+// Host returns the host and port that the request is for: those of the target if it was sent in absolute form, or else the
+// Host field's.
 func (r *Request) Host() string { return string(r.HostBytes()) }
 
 // HostBytes is Host, borrowed.
@@ -124,8 +146,14 @@ func (r *Request) HostBytes() []byte {
 	return r.URI().HostBytes()
 }
 
-// ContentLength returns the announced length of the body in bytes, 0 if there is none, -1 if it is chunked.
-func (r *Request) ContentLength() int64 { return r.framing.length }
+// ContentLength returns the announced length of the body in bytes, 0 if there is none, -1 if it isn't known: the body is
+// chunked, or SetBodyReader has replaced it.
+func (r *Request) ContentLength() int64 {
+	if r.replaced != nil {
+		return -1
+	}
+	return r.framing.length
+}
 
 // ContentType returns the Content-Type field with its parameters.
 func (r *Request) ContentType() string { return string(r.Header.getID(fieldContentType)) }
@@ -163,11 +191,21 @@ func (r *Request) Cookies() func(yield func(name, value []byte) bool) {
 // Body reads the whole body and returns it, borrowed. It waits for bytes that haven't come yet. A body over the limit
 // is an HTTPError of 413, one that comes too slowly of 408, one that ends early or is malformed of 400; what had come
 // by then is never returned. Calls after the first one return the same.
-func (r *Request) Body() ([]byte, error) { return r.ctx.conn.readWholeBody(&r.body) }
+func (r *Request) Body() ([]byte, error) {
+	if r.replaced != nil {
+		return r.replaced.readWhole()
+	}
+	return r.ctx.conn.readWholeBody(&r.body)
+}
 
 // BodyReader returns a reader of the body as it comes, with the same errors as Body. It reads what Body would, so
 // use one of the two.
-func (r *Request) BodyReader() io.Reader { return (*bodyReader)(r.ctx) }
+func (r *Request) BodyReader() io.Reader {
+	if r.replaced != nil {
+		return r.replaced
+	}
+	return (*bodyReader)(r.ctx)
+}
 
 type bodyReader Ctx
 

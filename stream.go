@@ -132,6 +132,9 @@ func (w *StreamWriter) admit(size int) error {
 		return ErrHijacked
 	}
 	w.ctx.check()
+	if w.ctx.timedOut() {
+		return ErrHandlerTimeout
+	}
 	if !bodyAllowed(w.ctx.Response.status) && size > 0 {
 		return ErrBodyNotAllowed
 	}
@@ -179,6 +182,9 @@ func (w *StreamWriter) begin() {
 // layer's.
 func (w *StreamWriter) emit(data []byte, flush bool) error {
 	if !w.sent {
+		if err := w.ctx.claimAnswer(); err != nil {
+			return err
+		}
 		w.begin()
 	}
 	if len(w.layers) > 0 {
@@ -310,6 +316,7 @@ func (c *Ctx) sendFile(file *os.File, size int64) (bool, error) {
 	if err != nil {
 		return false, nil // not a regular file
 	}
+	begin -= w.written // what was written before came from elsewhere
 	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
 		return err != nil, err
 	}

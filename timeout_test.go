@@ -145,28 +145,28 @@ var lifeTimeoutTests = []struct {
 			io.WriteString(c, lifePost)
 			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeTick)
 		},
-		[]string{"408"}, lifeReadTime, 700 * lifeTick,
+		[]string{"408"}, lifeReadTime, 1000 * lifeTick,
 	}, {
 		"… also when it comes in chunks",
 		func(c *servertest.Conn) {
 			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 			lifeTrickle(c, strings.Repeat("1\r\nx\r\n", 5000), 6, 100*lifeTick)
 		},
-		[]string{"408"}, lifeReadTime, 700 * lifeTick,
+		[]string{"408"}, lifeReadTime, 1000 * lifeTick,
 	}, {
 		"… and when its trailer section does",
 		func(c *servertest.Conn) {
 			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
 			lifeTrickle(c, "X: "+strings.Repeat("x", 5000), 1, 100*lifeTick)
 		},
-		[]string{"408"}, lifeReadTime, 700 * lifeTick,
+		[]string{"408"}, lifeReadTime, 1000 * lifeTick,
 	}, {
 		"… and of a body that its handler didn't read, after the answer",
 		func(c *servertest.Conn) {
 			io.WriteString(c, strings.Replace(lifePost, " / ", " /ignore ", 1))
 			lifeTrickle(c, strings.Repeat("x", 30000), 10, 100*lifeTick)
 		},
-		[]string{"200"}, lifeReadTime, 700 * lifeTick,
+		[]string{"200"}, lifeReadTime, 1000 * lifeTick,
 	}, {
 		"a body over MinTransferRate survives",
 		func(c *servertest.Conn) {

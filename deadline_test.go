@@ -1,0 +1,103 @@
+package filo_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// "reads that wait at that time fail with an error that is os.ErrDeadlineExceeded"; "the zero time is the server's limits
+// again"
+func TestSetReadDeadline(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {
+		eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+			begun, read := make(chan struct{}), make(chan error, 1)
+			_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+				if err := c.SetReadDeadline(time.Now().Add(ahead)); err != nil {
+					return err
+				}
+				if c.Path() == "/again" {
+					time.Sleep(2 * time.Millisecond)
+					c.SetReadDeadline(time.Time{})
+					close(begun)
+				}
+				_, err := io.Copy(io.Discard, c.BodyReader())
+				read <- err
+				return err
+			}})
+			client.send("POST /again HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+			lifeRecv(t, begun, "the handler to begin")
+			client.send(string(make([]byte, 100000)))
+			client.want(200, "", false)
+			if err := <-read; err != nil {
+				t.Errorf("without a deadline any more: %v", err)
+			}
+			client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+			client.want(408, "Request Timeout: the request body arrived too slowly\n", true)
+			if err := lifeRecv(t, read, "the read to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%v: %v", ahead, err)
+			}
+		})
+	}
+}
+
+// A client that takes nothing holds up a handler that streams until its deadline.
+func TestSetWriteDeadline(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {
+		eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+			wrote := make(chan error, 1)
+			_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+				if err := c.SetWriteDeadline(time.Now().Add(ahead)); err != nil {
+					return err
+				}
+				piece := make([]byte, 64<<10)
+				for {
+					if _, err := c.Stream().Write(piece); err != nil {
+						wrote <- err
+						return err
+					}
+				}
+			}})
+			client.get("/")
+			if err := lifeRecv(t, wrote, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%v: %v", ahead, err)
+			}
+		})
+	}
+}
+
+// The deadlines of one request aren't the next one's, and a connection that was taken over has its own.
+func TestDeadlinesEndWithTheirRequest(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/hijack" {
+				conn, _, err := c.Hijack()
+				if err != nil {
+					return err
+				}
+				if !errors.Is(c.SetReadDeadline(time.Now()), filo.ErrHijacked) || !errors.Is(c.SetWriteDeadline(time.Now()), filo.ErrHijacked) {
+					t.Error("deadlines of a connection that was hijacked")
+				}
+				return conn.Close()
+			}
+			if c.Path() == "/first" {
+				c.SetReadDeadline(time.Now())
+				c.SetWriteDeadline(time.Now().Add(time.Hour))
+				return c.Text(200, "first")
+			}
+			body, err := c.Body()
+			return errors.Join(err, c.Bytes(200, "a/b", body))
+		}})
+		client.get("/first")
+		client.want(200, "first", false)
+		client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
+		client.send(string(make([]byte, 20000)))
+		client.want(200, string(make([]byte, 20000)), false)
+		client.get("/hijack")
+		client.wantEnd()
+	})
+}

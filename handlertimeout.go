@@ -1,0 +1,194 @@
+package filo
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// handlerTimeout answers in the place of a handler that takes too long: see Ctx.SetTimeout. Its timer is the only goroutine
+// beside the handler's own that touches a connection whose handler runs, and does so once: whoever of the two comes first
+// with an answer, under mu, has it.
+type handlerTimeout struct {
+	timer *time.Timer
+
+	mu sync.Mutex
+	// armed is changed by the handler's goroutine alone, which so may read it without mu.
+	armed    bool
+	fired    bool
+	failed   bool // the answer couldn't be sent
+	conn     *conn
+	deadline time.Time
+	answer   *HTTPError
+	head     bool            // it is one to HEAD
+	context  *requestContext // made before the time-out was set; nil if it wasn't
+}
+
+// SetTimeout gives the handler d from now. After that its context is done, and unless the head of its answer is on its way
+// the client gets that of e instead, as plain text and with Connection: close: whatever the handler answers later is dropped,
+// and what it streams is ErrHandlerTimeout. If nil, e is a 503.
+//
+// Nothing ends the handler but that: it runs on, with its Ctx and its worker, and counts against Concurrency until it
+// returns. So it should look at its context. Another call replaces the time and e; a d of 0 or less ends the time-out.
+func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
+	c.check()
+	if c.conn.hijacked || c.stream.sent {
+		return
+	}
+	if c.timeout == nil {
+		c.timeout = new(handlerTimeout)
+	}
+	t := c.timeout
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.armed && t.fired {
+		return
+	}
+	if t.armed {
+		t.disarm()
+	}
+	c.deadline = time.Time{}
+	if d > 0 {
+		t.arm(c, d, e)
+	}
+}
+
+// arm starts the timer. The caller holds mu.
+func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
+	if e == nil {
+		e = errHandlerTimeout
+	}
+	t.armed, t.fired, t.failed = true, false, false
+	t.conn, t.answer, t.head, t.context = c.conn, e, c.Request.isHead(), c.context
+	t.deadline = time.Now().Add(d)
+	c.deadline = t.deadline
+	if c.conn.looped != nil {
+		c.conn.looped.setApart(true)
+	}
+	if t.timer == nil {
+		t.timer = time.AfterFunc(d, t.fire)
+	} else {
+		t.timer.Reset(d)
+	}
+}
+
+// disarm stops the timer. The caller holds mu. A call of fire that is under way finds nothing to do.
+func (t *handlerTimeout) disarm() {
+	t.timer.Stop()
+	if c := t.conn; c.looped != nil {
+		c.looped.setApart(false)
+	}
+	t.armed, t.conn, t.context = false, nil, nil
+}
+
+var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too long", Err: ErrHandlerTimeout}
+
+// fire is called by the timer, perhaps late: for a request that is over.
+func (t *handlerTimeout) fire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.armed || t.fired || time.Now().Before(t.deadline) {
+		return
+	}
+	t.fired = true
+	c := t.conn
+	c.out = c.server.appendRefusal(c.out, t.answer, "", t.head) // behind the answers to earlier requests
+	if c.looped != nil {
+		t.failed = c.looped.sendApart(c.out) != nil
+	} else {
+		c.netConn.SetWriteDeadline(time.Now().Add(apartTime))
+		_, err := c.netConn.Write(c.out)
+		c.netConn.SetWriteDeadline(time.Time{})
+		t.failed = err != nil
+	}
+	c.out, c.before = c.out[:0], 0
+	if t.context != nil {
+		t.context.cancel(context.DeadlineExceeded)
+	}
+}
+
+// apartTime is how long a client may take to take the answer of a time-out in the blocking driver. It is so small an answer
+// that one which doesn't at once has a full buffer.
+const apartTime = time.Second
+
+// timedOut reports whether the time-out has answered.
+func (c *Ctx) timedOut() bool {
+	t := c.timeout
+	if t == nil || !t.armed {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fired
+}
+
+// claimAnswer makes the answer the handler's: no time-out comes any more. The error is ErrHandlerTimeout if one has come.
+func (c *Ctx) claimAnswer() error {
+	t := c.timeout
+	if t == nil || !t.armed {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fired {
+		return ErrHandlerTimeout
+	}
+	t.disarm()
+	return nil
+}
+
+// holdAnswer keeps the time-out from answering until releaseAnswer, so that something can be sent before the answer. If it has
+// come, the error is ErrHandlerTimeout, and there is nothing to release.
+func (c *Ctx) holdAnswer() error {
+	t := c.timeout
+	if t == nil || !t.armed {
+		return nil
+	}
+	t.mu.Lock()
+	if t.fired {
+		t.mu.Unlock()
+		return ErrHandlerTimeout
+	}
+	if looped := c.conn.looped; looped != nil {
+		looped.setApart(false)
+	}
+	return nil
+}
+
+func (c *Ctx) releaseAnswer() {
+	t := c.timeout
+	if t == nil || !t.armed {
+		return
+	}
+	if looped := c.conn.looped; looped != nil {
+		looped.setApart(true)
+	}
+	t.mu.Unlock()
+}
+
+// endTimeout ends the time-out of a handler that has returned, and reports whether it has answered.
+func (c *conn) endTimeout(ctx *Ctx) bool {
+	t := ctx.timeout
+	if t == nil || !t.armed {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.disarm(); !t.fired {
+		return false
+	}
+	c.reading, c.failed = readingNothing, t.failed
+	ctx.Response.resetBody()
+	ctx.Response.status = t.answer.Status
+	return true
+}
+
+// finishTimedOut ends a request that its time-out has answered. The error is the handler's, which nobody else gets to see.
+func (c *conn) finishTimedOut(ctx *Ctx, err error) {
+	ended := errors.Is(err, ErrHandlerTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if err != nil && !ended && !errors.Is(err, ErrAbort) {
+		c.logError(ctx, err, ctx.Response.status)
+	}
+	c.count(ctx.Response.status)
+}

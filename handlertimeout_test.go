@@ -1,0 +1,298 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+const timedOutBody = "Service Unavailable: the handler took too long\n"
+
+// "the 503 is a response of its own with Connection: close; the Ctx stays the handler's until it returns; late writes return
+// ErrHandlerTimeout"
+func TestTimeoutAnswersForTheHandler(t *testing.T) {
+	for name, late := range map[string]func(t *testing.T, c *filo.Ctx) error{
+		"a text":   func(t *testing.T, c *filo.Ctx) error { return c.Text(200, "late") },
+		"an error": func(t *testing.T, c *filo.Ctx) error { return errors.New("late") },
+		"the time-out": func(t *testing.T, c *filo.Ctx) error {
+			<-c.Context().Done()
+			return c.RenderError(c.Context().Err())
+		},
+		"a panic":  func(t *testing.T, c *filo.Ctx) error { panic("late") },
+		"an abort": func(t *testing.T, c *filo.Ctx) error { return filo.ErrAbort },
+		"a stream": func(t *testing.T, c *filo.Ctx) error {
+			_, err := c.Stream().Write(bytes.Repeat([]byte("late"), 9000))
+			if !errors.Is(err, filo.ErrHandlerTimeout) || !errors.Is(c.Stream().Flush(), filo.ErrHandlerTimeout) {
+				t.Errorf("a late write: %v", err)
+			}
+			return err
+		},
+		"a reader": func(t *testing.T, c *filo.Ctx) error {
+			c.Response.SetBodyStream(strings.NewReader("late"), -1)
+			return nil
+		},
+		"early hints": func(t *testing.T, c *filo.Ctx) error {
+			if err := c.EarlyHints(); !errors.Is(err, filo.ErrHandlerTimeout) {
+				t.Errorf("late hints: %v", err)
+			}
+			return nil
+		},
+		"a hijack": func(t *testing.T, c *filo.Ctx) error {
+			if _, _, err := c.Hijack(); !errors.Is(err, filo.ErrHandlerTimeout) {
+				t.Errorf("a late hijack: %v", err)
+			}
+			if _, err := c.Park("", nil); !errors.Is(err, filo.ErrHandlerTimeout) {
+				t.Errorf("a late Park: %v", err)
+			}
+			return nil
+		},
+		"what middleware sees": func(t *testing.T, c *filo.Ctx) error {
+			if _, ok := c.WholeBody(); ok || c.Status() != 503 || !c.Committed() {
+				t.Errorf("status %d, committed %v, a body %v", c.Status(), c.Committed(), ok)
+			}
+			c.SetTimeout(time.Hour, nil)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+				answered, returned := make(chan struct{}), make(chan struct{})
+				s, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+					if c.Path() != "/slow" {
+						return c.Text(200, "quick")
+					}
+					defer close(returned)
+					c.SetTimeout(time.Millisecond, nil)
+					<-answered
+					return late(t, c)
+				}})
+				// The answers to what was pipelined before come first, and what comes behind gets none.
+				client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n")
+				client.want(200, "quick", false)
+				client.want(503, timedOutBody, true)
+				close(answered)
+				lifeRecv(t, returned, "the handler to return")
+				client.wantEOF()
+				lifeAwait(t, "the connection to be over", func() bool { return s.Stats().ConnsOpen == 0 })
+				if requests := s.Stats().Requests; requests[2] != 1 || requests[5] != 1 {
+					t.Errorf("answers by class: %v; want one of 2xx and one of 5xx", requests)
+				}
+			})
+		})
+	}
+}
+
+// eachTransport runs a test over sockets, in memory, and with TLS, by a listener's and the server's own.
+func eachTransport(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient))) {
+	t.Run("socket", func(t *testing.T) {
+		test(t, func(config *filo.Server) (*lifeServer, *lifeClient) {
+			s := lifeServe(t, config)
+			return s, s.dial(t)
+		})
+	})
+	t.Run("memory", func(t *testing.T) {
+		test(t, func(config *filo.Server) (*lifeServer, *lifeClient) {
+			listener := servertest.NewListener()
+			s := lifeServe(t, config, listener)
+			conn, err := listener.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s, newLifeClient(t, conn)
+		})
+	})
+	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+		test(t, func(config *filo.Server) (*lifeServer, *lifeClient) {
+			s := serve(t, config)
+			return s, s.dialTLS(t)
+		})
+	})
+}
+
+// A handler that answers, begins to stream, hijacks, or ends its time-out in time has the answer to itself, and the connection
+// goes on.
+func TestTimeoutThatDoesNotCome(t *testing.T) {
+	for name, handler := range map[string]filo.Handler{
+		"an answer in time": func(c *filo.Ctx) error { c.SetTimeout(time.Hour, nil); return c.Text(200, "hi") },
+		"none any more": func(c *filo.Ctx) error {
+			c.SetTimeout(time.Hour, nil)
+			c.SetTimeout(0, nil)
+			return c.Text(200, "hi")
+		},
+		"a later one": func(c *filo.Ctx) error {
+			c.SetTimeout(time.Minute, nil)
+			c.SetTimeout(time.Hour, nil)
+			if deadline, ok := c.Context().Deadline(); !ok || time.Until(deadline) < 59*time.Minute {
+				return fmt.Errorf("the context's deadline is %v, %v", deadline, ok)
+			}
+			return c.Text(200, "hi")
+		},
+		"a stream goes on": func(c *filo.Ctx) error {
+			c.SetTimeout(50*time.Millisecond, nil)
+			c.Stream().WriteString("h")
+			if err := c.Stream().Flush(); err != nil {
+				return err
+			}
+			<-c.Context().Done()
+			if err := c.Context().Err(); err != context.DeadlineExceeded {
+				return err
+			}
+			_, err := c.Stream().WriteString("i")
+			return err
+		},
+		"hints, and then an answer": func(c *filo.Ctx) error {
+			c.SetTimeout(time.Hour, nil)
+			return errors.Join(c.EarlyHints(), c.Text(200, "hi"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+				_, client := serve(&filo.Server{Handler: handler})
+				for range 3 {
+					client.get("/")
+					response, body := client.answer()
+					for response.StatusCode == 103 {
+						response, body = client.answer()
+					}
+					if response.StatusCode != 200 || body != "hi" || response.Close {
+						t.Fatalf("%d %q, close %v", response.StatusCode, body, response.Close)
+					}
+				}
+			})
+		})
+	}
+}
+
+// "once the head is on its way": the context that was asked for before the time-out was set ends as well.
+func TestTimeoutEndsEarlierContext(t *testing.T) {
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		ctx := c.Context()
+		c.SetTimeout(time.Millisecond, &filo.HTTPError{Status: 504, Detail: "no answer from behind"})
+		<-ctx.Done()
+		if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
+			t.Errorf("the context ended by %v", cause)
+		}
+		return nil
+	}})
+	client := s.dial(t)
+	client.get("/")
+	client.want(504, "Gateway Timeout: no answer from behind\n", true)
+	client.wantEOF()
+}
+
+// The time-out comes while the handler waits for a body. What comes of that later isn't taken for a request.
+func TestTimeoutInBody(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		returned := make(chan error, 2)
+		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			c.SetTimeout(time.Millisecond, nil)
+			_, err := io.ReadAll(c.BodyReader())
+			returned <- err
+			return err
+		}})
+		client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nGET /")
+		client.want(503, timedOutBody, true)
+		client.send(strings.Repeat(" HTTP/1.1\r\nHost: a\r\n\r\nGET /", 9000)[:100000-len("GET /")])
+		lifeRecv(t, returned, "the handler to return")
+		client.wantEnd()
+		if len(returned) > 0 {
+			t.Error("another request was read")
+		}
+	})
+}
+
+// A client that waits for 100 (Continue) doesn't get it behind the final answer.
+func TestTimeoutBeforeContinue(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		answered, returned := make(chan struct{}), make(chan error, 1)
+		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			c.SetTimeout(time.Millisecond, nil)
+			<-answered
+			_, err := c.Body()
+			returned <- err
+			return err
+		}})
+		client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+		client.want(503, timedOutBody, true)
+		close(answered)
+		if err := lifeRecv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
+			t.Errorf("the body is asked for: %v", err)
+		}
+		client.wantEnd()
+	})
+}
+
+// Where the answer and the time-out come together, the client gets one of them, whole, and the server takes up no other
+// request after a time-out's.
+func TestTimeoutRaces(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		const clients, requests = 8, 100
+		var turn atomic.Int64
+		s, first := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			d := time.Duration(turn.Add(1)%8) * 50 * time.Microsecond
+			c.SetTimeout(200*time.Microsecond, nil)
+			time.Sleep(d)
+			if c.Path() == "/stream" {
+				c.Stream().WriteString("in ")
+				if err := c.Stream().Flush(); err != nil {
+					return err
+				}
+				_, err := c.Stream().WriteString("time")
+				return err
+			}
+			return c.Text(200, "in time")
+		}})
+		if first.Conn.LocalAddr().Network() != "tcp" {
+			return // one connection is all there is
+		}
+		var all sync.WaitGroup
+		for i := range clients {
+			all.Go(func() {
+				var client *lifeClient
+				for n := range requests {
+					if client == nil {
+						conn, err := net.Dial("tcp", s.addr)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if _, ok := first.Conn.(*tls.Conn); ok {
+							conn = tls.Client(conn, lifeClientTLS())
+						}
+						client = newLifeClient(t, conn)
+					}
+					path := [...]string{"/", "/stream"}[(i+n)%2]
+					io.WriteString(client, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
+					response, body, err := client.tryAnswer()
+					switch {
+					case err != nil:
+						t.Errorf("%s: %v", path, err)
+						return
+					case response.StatusCode == 200 && body == "in time" && !response.Close:
+						continue
+					case response.StatusCode == 503 && body == timedOutBody && response.Close:
+						client.wantEOF()
+						client.Close()
+					default:
+						t.Errorf("%s: %d %q, close %v", path, response.StatusCode, body, response.Close)
+						return
+					}
+					client = nil
+				}
+			})
+		}
+		all.Wait()
+	})
+}

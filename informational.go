@@ -1,0 +1,40 @@
+package filo
+
+import "errors"
+
+var errInformational = errors.New("filo: an informational answer has a status of 100 to 199, but not 101")
+
+// Informational sends an answer before the final one (RFC 9110, section 15.2), such as 103 (Early Hints), with the fields that
+// Response.Header has now; they stay for the final answer. The status is 100 to 199 but not 101, which is Upgrade's. An
+// HTTP/1.0 client, which doesn't know of it, gets nothing.
+func (c *Ctx) Informational(status int) error {
+	c.check()
+	switch {
+	case status < 100 || status > 199 || status == 101:
+		return errInformational
+	case c.conn.hijacked:
+		return ErrHijacked
+	case c.stream.sent:
+		return ErrHeadSent
+	case c.Request.minor == 0:
+		return nil
+	}
+	if err := c.holdAnswer(); err != nil {
+		return err
+	}
+	defer c.releaseAnswer()
+	if status == 100 {
+		c.Request.body.expect = false
+	}
+	conn, h := c.conn, &c.Response.Header
+	conn.out = appendStatusLine(conn.out, status)
+	for i := range h.fields {
+		switch h.fields[i].id {
+		case fieldContentLength, fieldTransferEncoding, fieldConnection, fieldContentType:
+		default:
+			conn.out = h.appendLine(conn.out, i)
+		}
+	}
+	conn.out = append(conn.out, "\r\n"...)
+	return conn.flush()
+}

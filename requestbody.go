@@ -1,0 +1,119 @@
+package filo
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+)
+
+// replacedBody is what SetBodyReader has put in the place of a request's body.
+type replacedBody struct {
+	ctx      *Ctx
+	reader   io.Reader
+	before   *replacedBody // in whose place it is; nil for the body that the client sends
+	received int64
+	err      error // what every further read returns
+
+	whole      []byte // by readWhole, in a buffer of its own
+	wholeErr   error
+	wholeRead  bool
+	wholeTaken int // how much of whole a reader has got since
+}
+
+// SetBodyReader makes what reader reads the request's body, for Body, BodyReader, Form and the others: mostly it decodes
+// what BodyReader returned before. It returns io.EOF at the end, and its other errors are those of the body.
+//
+// It is read when the body is asked for, and closed at the request's end if it is an io.Closer. The limit for bodies holds
+// for what it returns as it does for what the client sends. What it leaves unread of that is skipped, as for any other
+// request. ContentLength is -1 from then on; the header fields are up to the caller.
+func (r *Request) SetBodyReader(reader io.Reader) {
+	r.ctx.check()
+	if reader == nil {
+		panic("filo: SetBodyReader with a nil reader")
+	}
+	r.replaced = &replacedBody{ctx: r.ctx, reader: reader, before: r.replaced}
+}
+
+// Read implements io.Reader.
+func (b *replacedBody) Read(p []byte) (int, error) {
+	b.ctx.check()
+	if b.wholeRead {
+		return b.readFromWhole(p)
+	}
+	return b.read(p)
+}
+
+func (b *replacedBody) read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	n, err := b.reader.Read(p)
+	b.received += int64(n)
+	if limit := b.ctx.Request.body.limit; limit >= 0 && b.received > limit {
+		n, err = 0, errTooLarge
+	}
+	b.err = err
+	return n, err
+}
+
+func (b *replacedBody) readFromWhole(p []byte) (int, error) {
+	if b.wholeTaken == len(b.whole) {
+		if b.wholeErr != nil {
+			return 0, b.wholeErr
+		}
+		return 0, io.EOF
+	}
+	n := copy(p, b.whole[b.wholeTaken:])
+	b.wholeTaken += n
+	return n, nil
+}
+
+// readWhole returns the whole body. Nothing announces its length, so the buffer grows with it.
+func (b *replacedBody) readWhole() ([]byte, error) {
+	if b.wholeRead {
+		return b.whole, b.wholeErr
+	}
+	buffer := b.ctx.conn.takeBuffer()
+	var err error
+	for err == nil {
+		if len(buffer) == cap(buffer) {
+			buffer = growBody(buffer, 2*cap(buffer))
+		}
+		var n int
+		n, err = b.read(buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+	}
+	b.wholeRead = true
+	if err != io.EOF {
+		b.ctx.conn.releaseBuffer(buffer)
+		b.wholeErr = err
+		return nil, err
+	}
+	b.whole = buffer
+	return buffer, nil
+}
+
+// end lets go of what the body, and those in whose place it is, have held.
+func (b *replacedBody) end() {
+	for ; b != nil; b = b.before {
+		b.close()
+		if b.whole != nil {
+			b.ctx.conn.releaseBuffer(b.whole)
+			b.whole = nil
+		}
+	}
+}
+
+// close closes the reader. It is the user's code, and what it does wrong mustn't go further.
+func (b *replacedBody) close() {
+	closer, ok := b.reader.(io.Closer)
+	if !ok {
+		return
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			b.ctx.Logger().Error("panic in a body reader's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+		}
+	}()
+	closer.Close()
+}

@@ -1,0 +1,294 @@
+package filo_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// closingReader counts how often it is closed.
+type closingReader struct {
+	io.Reader
+	closed *int
+	panics bool
+}
+
+func (r closingReader) Close() error {
+	*r.closed++
+	if r.panics {
+		panic("in Close")
+	}
+	return nil
+}
+
+// upper makes the letters of a body capital ones.
+type upper struct{ io.Reader }
+
+func (u upper) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	copy(p, bytes.ToUpper(p[:n]))
+	return n, err
+}
+
+func post(body string, fields ...string) string {
+	head := "POST / HTTP/1.1\r\nHost: filo.test\r\n"
+	for _, field := range fields {
+		head += field + "\r\n"
+	}
+	return head + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+func TestSetBodyReader(t *testing.T) {
+	multipartBody := "--b\r\ncontent-disposition: form-data; name=\"k\"\r\n\r\nvalue\r\n--b--\r\n"
+	tripled := func(c *filo.Ctx) {
+		body := c.BodyReader()
+		c.Request.SetBodyReader(io.MultiReader(strings.NewReader("<"), upper{body}, strings.NewReader(">")))
+	}
+	for _, test := range []struct {
+		why, request string
+		replace      func(c *filo.Ctx)
+		handler      filo.Handler
+		want         string
+	}{
+		{"Body reads the replacement, every time", post("abc"), tripled, func(c *filo.Ctx) error {
+			first, err := c.Body()
+			if err != nil {
+				return err
+			}
+			second, err := c.Body()
+			return errors.Join(err, c.Text(200, string(first)+string(second)))
+		}, "<ABC><ABC>"},
+		{"BodyReader reads the replacement", post("abc"), tripled, func(c *filo.Ctx) error {
+			body, err := io.ReadAll(c.BodyReader())
+			return errors.Join(err, c.Text(200, string(body)))
+		}, "<ABC>"},
+		{"BodyReader after Body reads what Body returned", post("abc"), tripled, func(c *filo.Ctx) error {
+			if _, err := c.Body(); err != nil {
+				return err
+			}
+			body, err := io.ReadAll(c.BodyReader())
+			return errors.Join(err, c.Text(200, string(body)))
+		}, "<ABC>"},
+		{"a replacement of a replacement reads that", post("abc"), func(c *filo.Ctx) { tripled(c); tripled(c) }, func(c *filo.Ctx) error {
+			body, err := c.Body()
+			return errors.Join(err, c.Text(200, string(body)))
+		}, "<<ABC>>"},
+		{"a body that was read before can still be replaced", post("abc"), func(c *filo.Ctx) { c.Body(); tripled(c) }, func(c *filo.Ctx) error {
+			body, err := c.Body()
+			return errors.Join(err, c.Text(200, string(body)))
+		}, "<ABC>"},
+		{"Form parses the replacement", post("a=b", "Content-Type: application/x-www-form-urlencoded"), func(c *filo.Ctx) {
+			c.Request.SetBodyReader(upper{c.BodyReader()})
+		}, func(c *filo.Ctx) error {
+			form, err := c.Request.Form()
+			return errors.Join(err, c.Text(200, form.Get("A")))
+		}, "B"},
+		{"MultipartForm reads the replacement", post("!!"+multipartBody, "Content-Type: multipart/form-data; boundary=b"), func(c *filo.Ctx) {
+			body := c.BodyReader()
+			io.ReadFull(body, make([]byte, 2))
+			c.Request.SetBodyReader(body)
+		}, func(c *filo.Ctx) error {
+			form, err := c.Request.MultipartForm()
+			if err != nil {
+				return err
+			}
+			return c.Text(200, form.Value["k"][0])
+		}, "value"},
+		{"a response may stream the replacement when the handler has returned", post("abc"), tripled, func(c *filo.Ctx) error {
+			c.Response.SetBodyStream(c.BodyReader(), -1)
+			return nil
+		}, "<ABC>"},
+		{"the length isn't known any more", post("abc"), tripled, func(c *filo.Ctx) error {
+			return c.Text(200, fmt.Sprint(c.Request.ContentLength()))
+		}, "-1"},
+		{"the limit holds for what the replacement returns", post("abc"), func(c *filo.Ctx) { c.SetMaxBodyBytes(4); tripled(c) }, func(c *filo.Ctx) error {
+			_, err := c.Body()
+			_, again := c.BodyReader().Read(make([]byte, 1))
+			return c.Text(200, fmt.Sprint(errors.Is(err, filo.ErrBodyTooLarge), errors.Is(again, filo.ErrBodyTooLarge)))
+		}, "true true"},
+		{"the limit may be set after it", post("abc"), func(c *filo.Ctx) { tripled(c); c.SetMaxBodyBytes(4) }, func(c *filo.Ctx) error {
+			_, err := io.ReadAll(c.BodyReader())
+			return c.Text(200, fmt.Sprint(errors.Is(err, filo.ErrBodyTooLarge)))
+		}, "true"},
+		{"the limit holds for what the client sends too", post("abcdef"), func(c *filo.Ctx) {
+			c.SetMaxBodyBytes(4)
+			c.Request.SetBodyReader(swallowing{c.BodyReader()})
+		}, func(c *filo.Ctx) error {
+			_, err := c.Body()
+			return c.Text(200, fmt.Sprint(errors.Is(err, filo.ErrBodyTooLarge)))
+		}, "true"},
+		{"the reader's error is the body's", post("abc"), func(c *filo.Ctx) {
+			c.Request.SetBodyReader(io.MultiReader(c.BodyReader(), failing{}))
+		}, func(c *filo.Ctx) error {
+			body, err := c.Body()
+			return c.Text(200, fmt.Sprint(body == nil, err))
+		}, "true broken"},
+	} {
+		s := servertest.New(t, func(c *filo.Ctx) error { test.replace(c); return test.handler(c) })
+		if got := s.Raw(t, test.request); !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.why, got, test.want)
+		}
+	}
+}
+
+// swallowing reads all of a body and returns nothing of it.
+type swallowing struct{ body io.Reader }
+
+func (s swallowing) Read([]byte) (int, error) {
+	if _, err := io.Copy(io.Discard, s.body); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+// A replacement that leaves a part of the body unread doesn't make the rest the next request, and lets the next one be
+// answered.
+func TestSetBodyReaderKeepsConnection(t *testing.T) {
+	for why, body := range map[string]string{
+		"nothing is left":             "abc",
+		"a little is left":            strings.Repeat("GET / HTTP/1.1\r\n\r\n", 10),
+		"more than a buffer is left":  strings.Repeat("GET / HTTP/1.1\r\n\r\n", 5000),
+		"the end of chunks is unread": "",
+	} {
+		s := servertest.New(t, func(c *filo.Ctx) error {
+			c.Request.SetBodyReader(io.LimitReader(c.BodyReader(), 3))
+			body, err := c.Body()
+			return errors.Join(err, c.Text(200, "got "+string(body)))
+		})
+		request := post(body)
+		if body == "" {
+			request = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+		}
+		got := s.Raw(t, request+"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		if strings.Count(got, "HTTP/1.1 200 OK") != 2 || strings.Count(got, "HTTP/1.1") != 2 {
+			t.Errorf("%s: %q, want two answers", why, got)
+		}
+	}
+}
+
+// The client is asked for its body when that is read, not when it is replaced.
+func TestSetBodyReaderContinue(t *testing.T) {
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		c.Request.SetBodyReader(upper{c.BodyReader()})
+		if c.Path() == "/unread" {
+			return c.NoContent()
+		}
+		body, err := c.Body()
+		return errors.Join(err, c.Bytes(200, "text/plain", body))
+	})
+	for path, want := range map[string]bool{"/unread": false, "/read": true} {
+		c := s.Dial(t)
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\nConnection: close\r\n\r\n", path)
+		buffer := make([]byte, 1024)
+		n, err := c.Read(buffer)
+		if err != nil || strings.HasPrefix(string(buffer[:n]), "HTTP/1.1 100 ") != want {
+			t.Errorf("%s: %q, %v", path, buffer[:n], err)
+		}
+		if !want {
+			continue
+		}
+		io.WriteString(c, "abc")
+		if rest, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(rest), "ABC") {
+			t.Errorf("%s: %q, %v", path, rest, err)
+		}
+	}
+}
+
+// Each reader is closed once, at the end of the request; a panic there does no harm.
+func TestSetBodyReaderCloses(t *testing.T) {
+	closed := 0
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		if closed != 0 && c.Path() == "/first" {
+			t.Error("closed before the handler returned")
+		}
+		if c.Path() == "/first" {
+			c.Request.SetBodyReader(closingReader{c.BodyReader(), &closed, true})
+			c.Request.SetBodyReader(closingReader{c.BodyReader(), &closed, false})
+		}
+		return c.NoContent()
+	})
+	got := s.Raw(t, "GET /first HTTP/1.1\r\nHost: a\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if closed != 2 || strings.Count(got, " 204 ") != 2 {
+		t.Errorf("closed %d times, want 2; %q", closed, got)
+	}
+}
+
+func TestSetBodyReaderNil(t *testing.T) {
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic for a nil reader")
+			}
+			c.NoContent()
+		}()
+		c.Request.SetBodyReader(nil)
+		return nil
+	})
+	s.Raw(t, post(""))
+}
+
+func ExampleRequest_SetBodyReader() {
+	unzip := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if c.Request.Header.Get("Content-Encoding") != "gzip" {
+				return next(c)
+			}
+			decoded, err := gzip.NewReader(c.BodyReader())
+			if err != nil {
+				return filo.Error(400, "the body isn't gzip")
+			}
+			c.Request.SetBodyReader(decoded)
+			return next(c)
+		}
+	}
+	h := unzip(func(c *filo.Ctx) error {
+		body, err := c.Body()
+		fmt.Println(string(body), err)
+		return err
+	})
+
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	io.WriteString(w, "Hello")
+	w.Close()
+	client, server := servertest.Pipe()
+	go func() {
+		fmt.Fprintf(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", zipped.Len(), zipped.Bytes())
+		io.Copy(io.Discard, client)
+	}()
+	filo.ServeConn(server, h)
+	// Output: Hello <nil>
+}
+
+// BenchmarkSetBodyReader is a body of 64 KB that is read whole through a reader that passes it on.
+func BenchmarkSetBodyReader(b *testing.B) {
+	b.ReportAllocs()
+	request := post(strings.Repeat("x", 64<<10))
+	s := servertest.New(b, func(c *filo.Ctx) error {
+		c.Request.SetBodyReader(c.BodyReader())
+		if body, err := c.Body(); err != nil || len(body) != 64<<10 {
+			b.Errorf("%d bytes, %v", len(body), err)
+		}
+		return c.NoContent()
+	})
+	c := s.Dial(b)
+	answer := make([]byte, 4<<10)
+	b.SetBytes(64 << 10)
+	for range b.N {
+		io.WriteString(c, request)
+		if _, err := c.Read(answer); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package filo
+
+// requestChange is what SetMethod and SetTarget have made of a request. What was sent stays where it is, in the
+// connection's buffer: it may be lent, and it decides how the answer is framed.
+type requestChange struct {
+	method, target []byte // in memory; nil as sent
+	// memory is only appended to until the request ends, so that what was lent of it keeps its bytes.
+	memory []byte
+}
+
+// maxKeptChange is how much memory for changes is kept between requests.
+const maxKeptChange = 8 << 10
+
+// They are shared: nothing may change them.
+var (
+	errChangeMethod  = Error(400, "the method isn't a token")
+	errChangeConnect = Error(400, "CONNECT can't become another request, nor another one CONNECT")
+	errChangeForm    = Error(400, "the request target has no path")
+)
+
+// SetMethod changes the method that Method and MethodBytes return, for middleware that runs before the router. The answer is
+// still framed as one to the method that was sent: a HEAD gets no body, whatever it has become, and only a HEAD gets none.
+//
+// The error is an *HTTPError, and the method stays as it was: 400 if method isn't a token (RFC 9110, section 5.6.2), or if one
+// of the two is CONNECT, the target of which has another form; 501 if it has more than 32 bytes.
+func (r *Request) SetMethod(method string) error {
+	switch {
+	case method == "CONNECT" || string(r.MethodBytes()) == "CONNECT":
+		return errChangeConnect
+	case !isToken(method):
+		return errChangeMethod
+	case len(method) > maxMethodBytes:
+		return errMethodTooLong
+	}
+	r.change.method = addChange(&r.change, method)
+	return nil
+}
+
+// SetTarget changes the path and the query that the request is for, for middleware that runs before the router: Target,
+// URI and Query return those of target, which is in origin-form, such as "/a%20b?x=1". Scheme and host stay what they were,
+// also where they were sent as a part of the target. What was borrowed before stays valid.
+//
+// The error is an *HTTPError of 400, and the target stays as it was: if target isn't in origin-form (RFC 9112, section 3.2.1),
+// or if the request has no path that it could replace, which is so for CONNECT and OPTIONS *.
+func (r *Request) SetTarget(target string) error { return setTarget(r, target) }
+
+// SetTargetBytes is SetTarget for a target in bytes, which are copied.
+func (r *Request) SetTargetBytes(target []byte) error { return setTarget(r, target) }
+
+func setTarget[T []byte | string](r *Request, target T) error {
+	uri := r.URI()
+	if uri.split(); uri.form == targetAuthority || uri.form == targetAsterisk {
+		return errChangeForm
+	}
+	kept := len(r.change.memory)
+	added := addChange(&r.change, target)
+	if !validOriginTarget(added) {
+		r.change.memory = r.change.memory[:kept]
+		return errTarget
+	}
+	r.change.target = added
+	uri.setTarget(added)
+	return nil
+}
+
+// addChange returns a copy of s.
+func addChange[T []byte | string](change *requestChange, s T) []byte {
+	start := len(change.memory)
+	change.memory = append(change.memory, s...)
+	end := len(change.memory)
+	return change.memory[start:end:end]
+}
+
+// end forgets the changes. What was lent of them becomes invalid.
+func (change *requestChange) end() {
+	if raceEnabled {
+		poison(change.memory[:cap(change.memory)])
+	}
+	memory := change.memory[:0]
+	if cap(memory) > maxKeptChange {
+		memory = nil
+	}
+	*change = requestChange{memory: memory}
+}
+
+// setTarget replaces path and query. The URI must have been split, so that host and scheme are known.
+func (u *URI) setTarget(target []byte) {
+	u.target, u.form = target, targetOrigin
+	u.rawPath, u.rawQuery = nil, nil
+	u.splitPath(target)
+	if u.path != nil {
+		// It may be lent, in the memory of decoded ones.
+		u.path, u.decoded = nil, nil
+	}
+	if u.queryParsed {
+		u.query, u.queryParsed = Args{}, false
+	}
+}

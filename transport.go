@@ -1,0 +1,159 @@
+package filo
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+)
+
+// Transport brings one request that came to another server, and takes its answer: see Server.ServeTransport. As a net.Conn it
+// carries both as HTTP/1.1: Read returns the request, head and body, and then io.EOF; Write takes what a client would be sent,
+// in pieces as it is flushed. After Hijack it is the client's connection.
+type Transport interface {
+	net.Conn
+	// Flush sends what Write has taken, all of it. It is called where Write alone mustn't wait for more.
+	Flush() error
+	// Context returns the context of the request. That of the Ctx has its values, and ends with it.
+	Context() context.Context
+	// TLS returns the state of the client's connection if that is a TLS one, or nil.
+	TLS() *tls.ConnectionState
+	// Hijack takes the client's connection over from its server, and returns it without a deadline.
+	Hijack() (net.Conn, error)
+}
+
+var (
+	errNoParking = errors.New("filo: the connection of another server can't be parked")
+	errNoRequest = errors.New("filo: the transport brought no request that can be understood")
+)
+
+// ServeTransport runs h on the request that t brings, in the settings of the server, which needn't be serving: its Handler and its
+// limits for connections and for time don't apply, those for sizes do. It is for adaptors to other servers.
+//
+// It returns when the answer is complete, or nil also when h has hijacked the connection; an error means that the answer
+// couldn't be completed: what was written of it is all there is. A panic of h isn't recovered.
+func (s *Server) ServeTransport(t Transport, h Handler) error {
+	s.configure()
+	c := &transportConn{transport: t}
+	c.conn = conn{server: s, netConn: t, answered: &c.answers, tlsState: t.TLS()}
+	w := transportScratch.Get().(*scratch)
+	c.attach(w)
+	returned := false
+	defer func() {
+		if !returned {
+			c.endTimeout(c.worker.ctx)
+			c.detach() // h has panicked
+		}
+	}()
+	err := c.run(h)
+	c.detach()
+	returned = true
+	// A worker's buffers aren't used again after a panic, which may have been anywhere.
+	transportScratch.Put(w)
+	return err
+}
+
+// transportScratch holds what workers have for connections.
+var transportScratch = sync.Pool{New: func() any { return new(scratch) }}
+
+// transportConn is a connection that a Transport plays. It drives its protocol by itself, and is in no server's books.
+type transportConn struct {
+	conn
+	transport Transport
+	answers   answerCounts
+	stop      func() bool // ends the watch for the client; nil if there is none
+}
+
+func (c *transportConn) run(h Handler) error {
+	next := c.next()
+	for next == stepRead {
+		if err := c.fill(stateHead); err != nil {
+			c.inputEnded(err)
+			break
+		}
+		next = c.next()
+	}
+	if next != stepHandle {
+		if len(c.out) == 0 {
+			return errNoRequest
+		}
+		return c.flush() // of a refusal
+	}
+	c.looped, c.before = c, 0
+	ctx := c.worker.ctx
+	ctx.deadline, _ = c.transport.Context().Deadline()
+	c.worker.class = &c.server.class
+	err := h(ctx)
+	if c.hijacked {
+		return nil
+	}
+	c.finish(ctx, err)
+	switch {
+	case c.aborted:
+		c.flush()
+		return ErrAbort
+	case c.failed:
+		return ErrClientGone
+	}
+	return c.flush()
+}
+
+// enter implements looped: the handler has a goroutine for itself.
+func (c *transportConn) enter(*Class) (inline bool, err error) { return false, nil }
+
+// watch implements looped.
+func (c *transportConn) watch(r *requestContext) {
+	ctx := c.transport.Context()
+	c.stop = context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // of that the request's context knows by itself
+			r.cancel(ErrClientGone)
+		}
+	})
+}
+
+// unwatch implements looped.
+func (c *transportConn) unwatch() {
+	if c.stop != nil {
+		c.stop()
+		c.stop = nil
+	}
+}
+
+// setApart implements looped.
+func (c *transportConn) setApart(bool) {}
+
+// sendApart implements looped.
+func (c *transportConn) sendApart(p []byte) error {
+	_, err := c.transport.Write(p)
+	if err == nil {
+		err = c.transport.Flush()
+	}
+	return err
+}
+
+// prepareParked implements looped.
+func (c *transportConn) prepareParked() error { return errNoParking }
+
+// hijack implements looped.
+func (c *transportConn) hijack() (net.Conn, error) { return c.transport.Hijack() }
+
+// Close implements looped.
+func (c *transportConn) Close() error { return c.transport.Close() }
+
+// values returns the values of the transport's context. That ends by watch, which says why.
+func (c *transportConn) values() context.Context { return context.WithoutCancel(c.transport.Context()) }
+
+// Inherit gives the request the path parameters, the route and the values of another one, and takes over from it whether an
+// error was rendered. It is for adaptors that run a part of a chain of handlers with a Ctx of its own.
+func (c *Ctx) Inherit(from *Ctx) {
+	c.check()
+	c.params.names = from.params.names
+	c.params.values = c.params.values[:0]
+	for _, value := range from.params.values {
+		c.params.values = append(c.params.values, append([]byte(nil), value...))
+	}
+	c.route, c.rendered = from.route, from.rendered
+	clear(c.values)
+	c.values = append(c.values[:0], from.values...)
+}
