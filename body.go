@@ -45,7 +45,7 @@ func (b *body) begin(f framing) {
 	case b.chunked:
 		b.decoder = chunkDecoder{}
 	case f.length == 0:
-		b.err, b.done = io.EOF, true
+		b.reachEnd()
 	}
 }
 
@@ -55,6 +55,9 @@ func (b *body) end() {
 }
 
 func (b *body) complete() bool { return b.done }
+
+// reachEnd notes that all of the body has been read.
+func (b *body) reachEnd() { b.err, b.done = io.EOF, true }
 
 // fail makes err the answer to every further read. What follows on the connection can't be trusted any more.
 func (b *body) fail(err error) error {
@@ -74,7 +77,7 @@ func (b *body) took(n int) error {
 	if !b.chunked {
 		b.remaining -= int64(n)
 		if b.remaining == 0 {
-			b.err, b.done = io.EOF, true
+			b.reachEnd()
 		}
 	}
 	return nil
@@ -142,7 +145,7 @@ func (c *conn) takeTrailer(b *body) {
 	trailer.buf = append(trailer.buf[:0], unread[:p.pos]...)
 	trailer.fields = append(trailer.fields[:0], p.fields...)
 	c.in.advance(p.pos)
-	b.err, b.done = io.EOF, true
+	b.reachEnd()
 }
 
 // giveBack undoes took for data that wasn't wanted yet.
