@@ -168,10 +168,14 @@ func (wp *workerPool) maySpawnLocked() bool {
 	if !wp.places.take(wp.MaxWorkersCount) {
 		return false
 	}
+	wp.countSpawnLocked()
+	return true
+}
+
+func (wp *workerPool) countSpawnLocked() {
 	wp.spawned++
 	wp.goroutines++
 	wp.signalEndLocked() // a worker whose loop is being retaken may have ended before it was counted
-	return true
 }
 
 // popLocked takes the hottest ready worker. Only a running pool has any.
@@ -231,9 +235,7 @@ func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
 		}
 		wp.places.taken.Add(1)
 		wp.mu.Lock()
-		wp.spawned++
-		wp.goroutines++
-		wp.signalEndLocked()
+		wp.countSpawnLocked()
 		wp.mu.Unlock()
 		next = wp.spawn()
 	}
