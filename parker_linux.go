@@ -1,0 +1,76 @@
+//go:build !386
+
+package filo
+
+import (
+	"encoding/binary"
+	"os"
+	"syscall"
+)
+
+// parker lets a leader wait without holding a thread: by the runtime's poller. An epoll set that the runtime's poller
+// watched itself would wake a thread for each event while the leader is busy. So that watches a second set, outer, whose
+// only entry is the loop's, and which reports anything only while the leader waits.
+type parker struct {
+	epfd  int
+	outer *os.File
+	fd    int // outer's
+	raw   syscall.RawConn
+	bell  int // an eventfd
+	wake  func(fd uintptr) bool
+	armed bool
+}
+
+func (p *parker) open(epfd int) error {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	bell, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		sysClose(fd)
+		return os.NewSyscallError("eventfd2", errno)
+	}
+	p.epfd, p.fd, p.bell = epfd, fd, int(bell)
+	epollControl(fd, syscall.EPOLL_CTL_ADD, epfd, 0, 0, 0)
+	// Edge-triggered, so that nobody has to read it.
+	epollControl(epfd, syscall.EPOLL_CTL_ADD, p.bell, syscall.EPOLLIN|epollET, bellSlot, 0)
+	syscall.SetNonblock(fd, true) // or else os.NewFile doesn't register it
+	p.outer = os.NewFile(uintptr(fd), "loop")
+	if p.raw, err = p.outer.SyscallConn(); err != nil {
+		p.close()
+		return err
+	}
+	return nil
+}
+
+func (p *parker) close() {
+	sysClose(p.bell)
+	p.outer.Close()
+}
+
+// ring ends a wait.
+func (p *parker) ring() {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	sysWrite(p.bell, one[:])
+}
+
+// wait returns when the loop has news.
+func (p *parker) wait(l *loop) {
+	if p.wake == nil {
+		p.wake = func(uintptr) bool {
+			if !p.armed {
+				p.armed = true
+				epollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, syscall.EPOLLIN, 0, 0)
+			}
+			return l.pending.Load() || l.poll(l)
+		}
+	}
+	p.raw.Read(p.wake)
+	if l.filled > 0 {
+		l.publish()
+	}
+	p.armed = false
+	epollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, 0, 0, 0)
+}
