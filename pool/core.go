@@ -163,24 +163,20 @@ func (p *core[T]) submitSlowly(ctx context.Context, task T, bare bool) error {
 		w.since = nanotime()
 	}
 	p.mu.Unlock()
-	if ctx.Done() != nil {
-		select {
-		case <-w.ready:
-		case <-ctx.Done():
-			p.mu.Lock()
-			if w.listed {
-				p.waiters.remove(w)
-				w.err = ctx.Err()
-				p.refused++
-				w.ready <- struct{}{}
-			}
-			p.mu.Unlock()
-			<-w.ready // who has taken it off the list has decided
-		}
-	} else {
-		<-w.ready
-	}
+	w.await(ctx, p)
 	return p.freeWaiter(w)
+}
+
+// leave takes a waiter out that gives up. It reports false if another has taken it out already.
+func (p *core[T]) leave(w *waiter[T]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !w.listed {
+		return false
+	}
+	p.waiters.remove(w)
+	p.refused++
+	return true
 }
 
 func (p *core[T]) newWaiter(task T) *waiter[T] {

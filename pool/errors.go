@@ -49,6 +49,7 @@ type PanicError struct {
 	Stack []byte
 }
 
+// Error returns the value in text, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("pool: panic in a task: %v", e.Value) }
 
 // Unwrap returns the value if it is an error.

@@ -111,19 +111,7 @@ func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 		p.mu.Lock()
 		p.admitAll()
 	}
-	if ctx.Done() != nil {
-		select {
-		case <-w.ready:
-		case <-ctx.Done():
-			if m.lobby.leave(w) {
-				w.err = ctx.Err()
-			} else {
-				<-w.ready // who has taken it out has decided
-			}
-		}
-	} else {
-		<-w.ready
-	}
+	w.await(ctx, &m.lobby)
 	return m.pools[home].freeWaiter(w)
 }
 

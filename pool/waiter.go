@@ -1,5 +1,7 @@
 package pool
 
+import "context"
+
 // waiter is a submitter that waits for room, with its task. It is guarded by the lock of the list that it is in; who
 // has taken it off the list owns it until it has sent to ready, and the submitter from then on.
 type waiter[T any] struct {
@@ -17,6 +19,23 @@ type waiter[T any] struct {
 
 	listed     bool
 	prev, next *waiter[T]
+}
+
+// await waits until the waiter has been taken out of where it waits, which it leaves when ctx is done.
+func (w *waiter[T]) await(ctx context.Context, from interface{ leave(*waiter[T]) bool }) {
+	if ctx.Done() == nil {
+		<-w.ready
+		return
+	}
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		if from.leave(w) {
+			w.err = ctx.Err()
+		} else {
+			<-w.ready // who has taken it out has decided
+		}
+	}
 }
 
 // waitList holds waiters in the order in which they came. The zero waitList is empty and ready for use.

@@ -123,23 +123,6 @@ func TestProcOfThisProcess(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	for _, tc := range []struct {
-		values []float64
-		want   float64
-		ok     bool
-	}{
-		{nil, 0, false},
-		{[]float64{3}, 3, true},
-		{[]float64{9, 1, 5}, 5, true},
-		{[]float64{4, 1, 100, 2}, 3, true},
-	} {
-		if got, ok := median(tc.values); got != tc.want || ok != tc.ok {
-			t.Errorf("the median of %v is %v, %v", tc.values, got, ok)
-		}
-	}
-}
-
 func TestTable(t *testing.T) {
 	tab := newTable([]*peer{{name: "filo"}, {name: "other"}, {name: "broken"}}, 64, 2)
 	tab.runs[0] = []figures{{100, 2, 1, 8}, {300, 2, 1, 8}}

@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
+
+	"github.com/filohttp/filo/bench/internal/stat"
 )
 
 // figures are the results of one run, or the medians of several.
@@ -82,17 +83,5 @@ func (t *table) median(peer int, of func(figures) float64) (value float64, ok bo
 	for _, f := range t.runs[peer] {
 		values = append(values, of(f))
 	}
-	return median(values)
-}
-
-func median(values []float64) (value float64, ok bool) {
-	if len(values) == 0 {
-		return 0, false
-	}
-	slices.Sort(values)
-	mid := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[mid], true
-	}
-	return (values[mid-1] + values[mid]) / 2, true
+	return stat.Median(values), len(values) > 0
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/filohttp/filo/bench/internal/stat"
 )
 
 // subject is the pool that the summary is about.
@@ -64,7 +66,7 @@ func meanRatio(results []*result, name string, of func(figures) float64) float64
 			ratios = append(ratios, ratio)
 		}
 	}
-	return geometricMean(ratios)
+	return stat.GeometricMean(ratios)
 }
 
 // worst names the cell in which the subject's ratio is largest.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/filohttp/filo/bench/internal/stat"
 )
 
 // printer writes text or Markdown.
@@ -55,7 +57,7 @@ func (r *result) median(pool int, of func(figures) float64) float64 {
 	for _, f := range r.runs[pool] {
 		values = append(values, of(f))
 	}
-	return median(values)
+	return stat.Median(values)
 }
 
 // of returns the same by the pool's name.

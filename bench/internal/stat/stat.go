@@ -1,12 +1,13 @@
-package main
+// Package stat summarizes what was measured.
+package stat
 
 import (
 	"math"
 	"slices"
 )
 
-// median returns the middle one, or what is halfway between the two in the middle; NaN for none.
-func median(values []float64) float64 {
+// Median returns the middle one, or what is halfway between the two in the middle; NaN for none.
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
@@ -18,8 +19,8 @@ func median(values []float64) float64 {
 	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
-// geometricMean of positive numbers; NaN for none.
-func geometricMean(values []float64) float64 {
+// GeometricMean is that of positive numbers; NaN for none.
+func GeometricMean(values []float64) float64 {
 	sum := 0.0
 	for _, v := range values {
 		sum += math.Log(v)
