@@ -48,37 +48,38 @@ func lifeServe(t testing.TB, config *filo.Server, listeners ...net.Listener) *li
 	if len(listeners) == 0 {
 		listeners = append(listeners, lifeListen(t, "tcp", "127.0.0.1:0"))
 	}
-	var serves []func() error
+	s := lifeNew(config, len(listeners))
+	s.addr = listeners[0].Addr().String()
 	for _, listener := range listeners {
-		serves = append(serves, func() error { return config.Serve(listener) })
+		s.run(func() { s.served <- config.Serve(listener) })
 	}
-	return lifeServeBy(t, config, listeners[0].Addr().String(), serves...)
+	s.closeAtEnd(t, len(listeners))
+	return s
 }
 
-// lifeServeBy is lifeServe for a server that serves by these calls.
-func lifeServeBy(t testing.TB, config *filo.Server, address string, serves ...func() error) *lifeServer {
-	t.Helper()
+// lifeNew returns a server under test, before the calls that it serves by.
+func lifeNew(config *filo.Server, calls int) *lifeServer {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	underTest(config)
-	s := &lifeServer{
+	return &lifeServer{
 		Server: config,
-		addr:   address,
 		label:  fmt.Sprint(lifeLabels.Add(1)),
-		served: make(chan error, len(serves)),
+		served: make(chan error, calls),
 	}
-	for _, serve := range serves {
-		s.run(func() { s.served <- serve() })
-	}
+}
+
+// closeAtEnd closes the server at the end of the test: its calls must have returned ErrServerClosed, and no goroutine may be
+// left.
+func (s *lifeServer) closeAtEnd(t testing.TB, calls int) {
 	t.Cleanup(func() {
-		config.Close()
-		for range serves {
+		s.Close()
+		for range calls {
 			s.wantServed(t, filo.ErrServerClosed)
 		}
 		s.wantNoGoroutine(t)
 	})
-	return s
 }
 
 // underTest makes a server use the driver that the suite is run for: FILO_DRIVER is "blocking", or not set for the default.

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,17 +79,17 @@ func lifeEachTLS(t *testing.T, test func(t *testing.T, serve func(*testing.T, *f
 func lifeListenTLS(t *testing.T, config *filo.Server) *lifeServer {
 	t.Helper()
 	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
-	free := lifeListen(t, "tcp", "127.0.0.1:0")
-	address := free.Addr().String()
-	free.Close()
-	s := lifeServeBy(t, config, address, func() error { return config.ListenAndServeTLS(address, "", "") })
-	lifeAwait(t, "the server to listen", func() bool {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
+	s := lifeNew(config, 1)
+	s.addr = lifeListening(t, func(address string) error {
+		ended := make(chan error, 1)
+		s.run(func() { ended <- config.ListenAndServeTLS(address, "", "") })
+		err := <-ended
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			s.served <- err
 		}
-		return err == nil
+		return err
 	})
+	s.closeAtEnd(t, 1)
 	lifeAwait(t, "that connection to be over", func() bool {
 		stats := s.Stats()
 		return stats.ConnsAccepted > 0 && stats.ConnsOpen == 0
