@@ -105,7 +105,7 @@ func (c *Ctx) Enter(class *Class) error {
 		}
 	}
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if !inline && !class.quick() && conn.before > 0 && !c.stream.sent {
+	if conn.before > 0 && !inline && !class.quick() && !c.stream.sent {
 		if err := c.holdAnswer(); err != nil {
 			return err
 		}
