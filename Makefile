@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # Every module of the repository: the root and each nested one. What has a go.mod is tested and linted.
-MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod */go.mod contrib/*/go.mod))))
+MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod */go.mod */*/go.mod))))
 
 ADDR      ?= :8080
 ARGS      ?=
