@@ -1,0 +1,165 @@
+package bind
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/filohttp/filo"
+)
+
+// JSON reads a JSON body into what v points to, by Server.JSON or encoding/json.
+//
+// The Content-Type must be application/json or one that ends in +json. Whatever the codec, a body that isn't UTF-8, or has more
+// than 1000 levels of arrays and objects, is refused before it is decoded; a codec of your own is trusted to refuse what is
+// behind the value, and numbers that don't fit.
+func JSON(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inBody) }
+
+// Form reads a body in application/x-www-form-urlencoded into the struct that v points to, by the tag form.
+func Form(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inForm) }
+
+// Multipart reads a body in multipart/form-data, within the server's MultipartLimits, into the struct that v points to, by the
+// tag form.
+func Multipart(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inMultipart) }
+
+// Query reads the parameters of the query into the struct that v points to, by the tag query.
+func Query(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inQuery) }
+
+// Path reads what the wildcards of the route's pattern stand for into the struct that v points to, by the tag path.
+func Path(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inPath) }
+
+// Header reads header fields into the struct that v points to, by the tag header.
+func Header(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inHeader) }
+
+// All reads the body, if there is one, as JSON, Form or Multipart does by its Content-Type, and then header fields, the query
+// and the path into the struct that v points to. Of a field with several tags the last of these counts. A field with a tag
+// path, query or header and none for JSON is never read from a JSON body, whatever its Go name.
+func All(c *filo.Ctx, v any, options ...Option) error {
+	b := binding{c: c, option: merge(options)}
+	target, err := structOf(v)
+	if err != nil {
+		return err
+	}
+	if c.Request.ContentLength() != 0 {
+		if err := b.body(v, target); err != nil {
+			return err
+		}
+	}
+	for _, in := range [...]source{inHeader, inQuery, inPath} {
+		if err := b.text(in, target); err != nil {
+			return err
+		}
+	}
+	return b.finish(v)
+}
+
+// one binds from one source.
+func one(c *filo.Ctx, v any, options []Option, in source) error {
+	b := binding{c: c, option: merge(options)}
+	if in == inBody {
+		if err := b.json(v); err != nil {
+			return err
+		}
+		return b.finish(v)
+	}
+	target, err := structOf(v)
+	if err != nil {
+		return err
+	}
+	if err := b.text(in, target); err != nil {
+		return err
+	}
+	return b.finish(v)
+}
+
+// binding is one call's work.
+type binding struct {
+	c        *filo.Ctx
+	option   Option
+	bound    [sources]bool // what was bound from
+	problems problems
+}
+
+// body binds from the body, by its Content-Type.
+func (b *binding) body(v any, target reflect.Value) error {
+	mediaType := mediaTypeOf(b.c)
+	switch {
+	case isJSON(mediaType):
+		return b.jsonBesides(v, target)
+	case bytes.EqualFold(mediaType, []byte("application/x-www-form-urlencoded")):
+		return b.text(inForm, target)
+	case bytes.EqualFold(mediaType, []byte("multipart/form-data")):
+		return b.text(inMultipart, target)
+	}
+	if b.c.Request.ContentLength() < 0 {
+		// A chunked body that turns out to be empty needs no type.
+		if body, err := b.c.Body(); err != nil || len(body) == 0 {
+			return err
+		}
+	}
+	return unexpectedType("must be application/json, application/x-www-form-urlencoded or multipart/form-data")
+}
+
+// finish returns the errors that were found, or else those of the validator.
+func (b *binding) finish(v any) error {
+	if err := b.problems.err(); err != nil || b.option.validator == nil {
+		return err
+	}
+	err := b.option.validator.Validate(v)
+	if err == nil {
+		return nil
+	}
+	var invalid *Error
+	if errors.As(err, &invalid) {
+		return b.located(invalid, reflect.TypeOf(v).Elem())
+	}
+	var httpError *filo.HTTPError
+	if errors.As(err, &httpError) {
+		return err
+	}
+	b.problems.add(422, FieldError{Detail: err.Error()})
+	b.problems.Err = err
+	return b.problems.err()
+}
+
+// located returns a validator's error with the place in the request for each Go field.
+func (b *binding) located(invalid *Error, t reflect.Type) error {
+	for _, field := range invalid.Fields {
+		if field.Field != "" && field.In == "" {
+			b.locate(&field, t)
+		}
+		if !b.problems.add(422, field) {
+			break
+		}
+	}
+	b.problems.Status, b.problems.Err = invalid.Status, invalid.Err
+	b.problems.More = b.problems.More || invalid.More
+	if b.problems.Status == 0 {
+		b.problems.Status = 422
+	}
+	e := b.problems.Error
+	return &e
+}
+
+// structOf returns the struct that v points to.
+func structOf(v any) (reflect.Value, error) {
+	pointer := reflect.ValueOf(v)
+	if pointer.Kind() != reflect.Pointer || pointer.IsNil() || pointer.Elem().Kind() != reflect.Struct {
+		return reflect.Value{}, fmt.Errorf("bind: a %T was given, and a pointer to a struct is needed", v)
+	}
+	return pointer.Elem(), nil
+}
+
+// mediaTypeOf returns the request's Content-Type without parameters, borrowed.
+func mediaTypeOf(c *filo.Ctx) []byte {
+	value := c.Request.Header.GetBytes("Content-Type")
+	if i := bytes.IndexByte(value, ';'); i >= 0 {
+		value = value[:i]
+	}
+	return bytes.Trim(value, " \t")
+}
+
+func unexpectedType(detail string) error {
+	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Type", Detail: detail}}}
+}

@@ -1,0 +1,132 @@
+package bind
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	// maxErrors is how many errors are collected. Who writes a client by them fixes a few at a time, and who attacks gets an
+	// answer of some KB whatever is sent.
+	maxErrors = 50
+	// maxName and maxDetail are how many bytes of a pointer or name that a client made up, and of an error of a type's own,
+	// are sent back.
+	maxName   = 256
+	maxDetail = 256
+)
+
+// FieldError is what is wrong with one value of a request. It is shown to the client.
+type FieldError struct {
+	// In is where the value is: "body", "form" (of either media type), "query", "path" or "header".
+	In string `json:"in,omitempty"`
+	// Pointer is the value's place in a JSON body as a JSON Pointer (RFC 6901), such as "/items/0/name"; "", which is left out,
+	// is the whole body.
+	Pointer string `json:"pointer,omitempty"`
+	// Name is that of the parameter, header field or form field.
+	Name string `json:"name,omitempty"`
+	// Detail says what was expected, such as "must be an integer from 0 to 255".
+	Detail string `json:"detail"`
+
+	// Field is the way to the Go field, such as "Address.Street", "Items[2].Name" or "Labels[colour]", and isn't sent. A
+	// Validator sets it and leaves In, Pointer and Name empty: they are filled in by where the field was bound from.
+	Field string `json:"-"`
+}
+
+// String returns the place and the detail in one line.
+func (f FieldError) String() string {
+	text := f.In
+	if place := f.Name + f.Pointer; place != "" {
+		text = strings.TrimSpace(text + " " + strconv.Quote(place))
+	}
+	if text == "" {
+		return f.Detail
+	}
+	return text + ": " + f.Detail
+}
+
+// Error is all that is wrong with what a client sent. To the server it is an *filo.HTTPError, whose problem details have the
+// Fields as their member errors:
+//
+//	{"status": 422, "title": "Unprocessable Content", "detail": "body \"/age\": must be an integer from 0 to 255", "errors":
+//	[{"in": "body", "pointer": "/age", "detail": "must be an integer from 0 to 255"}]}
+type Error struct {
+	// Status is 400 for a body that is malformed and for values of the path, the query and header fields, 415 for a media type
+	// that isn't expected, and 422 for a body that is well-formed and has the wrong content, and for what a Validator found.
+	Status int
+	// Fields are the errors, in the order of the document or the struct's fields; at most 50.
+	Fields []FieldError
+	// More says that there are further errors.
+	More bool
+	// Err is the cause, if there is one. It is logged, and never shown to the client.
+	Err error
+}
+
+// Error returns the status and the fields' errors in one line.
+func (e *Error) Error() string { return e.HTTPError().Error() }
+
+// Unwrap returns the result of HTTPError, which errors.As finds so.
+func (e *Error) Unwrap() error { return e.HTTPError() }
+
+// HTTPError returns the error as the server answers it.
+func (e *Error) HTTPError() *filo.HTTPError {
+	return &filo.HTTPError{
+		Status:     e.Status,
+		Detail:     e.detail(),
+		Extensions: map[string]any{"errors": e.Fields},
+		Err:        e.Err,
+	}
+}
+
+// detail returns the first error, for clients that are answered in text, and how many there are besides.
+func (e *Error) detail() string {
+	if len(e.Fields) == 0 {
+		return ""
+	}
+	text := e.Fields[0].String()
+	switch more := len(e.Fields) - 1; {
+	case e.More:
+		text += " (and more errors)"
+	case more == 1:
+		text += " (and 1 more error)"
+	case more > 1:
+		text += " (and " + strconv.Itoa(more) + " more errors)"
+	}
+	return text
+}
+
+// problems collects errors.
+type problems struct{ Error }
+
+// add takes an error that has the status on its own. It reports whether there is room for more: if not, to look for them is in
+// vain. Of several statuses the one for what couldn't be understood wins.
+func (p *problems) add(status int, field FieldError) bool {
+	if p.Status == 0 || status < p.Status {
+		p.Status = status
+	}
+	if len(p.Fields) == maxErrors {
+		p.More = true
+		return false
+	}
+	field.Pointer, field.Name, field.Detail = cut(field.Pointer, maxName), cut(field.Name, maxName), cut(field.Detail, maxDetail)
+	p.Fields = append(p.Fields, field)
+	return true
+}
+
+// err returns what was collected, nil if nothing was.
+func (p *problems) err() error {
+	if len(p.Fields) == 0 {
+		return nil
+	}
+	e := p.Error
+	return &e
+}
+
+// cut returns text, or so much of it as has the size, and makes UTF-8 of it.
+func cut(text string, size int) string {
+	if len(text) > size {
+		text = text[:size] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

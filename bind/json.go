@@ -1,0 +1,162 @@
+package bind
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+// maxDepth is how many levels of arrays and objects a JSON body may have. Nobody makes documents as deep as that, and what
+// decodes or reads them calls itself for each level: at 1000 it needs some 100 KB of stack, and at the 10,000 that encoding/json
+// allows 1 MB, for a body of 10 KB.
+const maxDepth = 1000
+
+// json binds from a JSON body.
+func (b *binding) json(v any) error {
+	target := reflect.ValueOf(v)
+	if target.Kind() != reflect.Pointer || target.IsNil() {
+		return fmt.Errorf("bind: a %T was given, and a pointer is needed", v)
+	}
+	return b.jsonInto(v, walker{})
+}
+
+// jsonBesides binds from a JSON body what isn't meant for another source alone.
+func (b *binding) jsonBesides(v any, target reflect.Value) error {
+	// encoding/json knows nothing of the other tags, so what it sets by Go names is put back.
+	others := objectOf(target.Type()).others
+	before := make([]reflect.Value, len(others))
+	for i, index := range others {
+		if field, err := target.FieldByIndexErr(index); err == nil {
+			before[i] = reflect.New(field.Type()).Elem()
+			before[i].Set(field)
+			field.SetZero() // what it refers to would be changed in place
+		}
+	}
+	err := b.jsonInto(v, walker{besides: true})
+	for i, index := range others {
+		field, unreachable := target.FieldByIndexErr(index)
+		switch {
+		case unreachable != nil:
+		case before[i].IsValid():
+			field.Set(before[i])
+		default:
+			field.SetZero()
+		}
+	}
+	return err
+}
+
+// jsonInto binds from a JSON body, and lets w look for errors.
+func (b *binding) jsonInto(v any, w walker) error {
+	b.bound[inBody] = true
+	body, err := b.jsonBody()
+	if err != nil {
+		return err
+	}
+	if b.option.strict {
+		err = json.Unmarshal(body, v)
+	} else {
+		err = b.c.DecodeJSON(body, v)
+	}
+	if err == nil && !b.option.strict {
+		return nil
+	}
+	if err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(json.Unmarshal(body, new(json.RawMessage)), &syntax) {
+			return malformed(describe(syntax, body), err)
+		}
+	}
+	w.body, w.strict, w.explain = body, b.option.strict, err != nil
+	// Room for what is usual.
+	w.path, w.seen = make([]step, 0, 8), make([]int, 0, 32)
+	w.value(reflect.TypeOf(v).Elem(), nil)
+	// The body is bound first, so there are no other errors yet.
+	b.problems = w.problems
+	if err != nil && len(b.problems.Fields) == 0 {
+		b.problems.Err = err
+		b.problems.add(422, FieldError{In: "body", Detail: "doesn't have the expected form"})
+	}
+	return nil
+}
+
+// jsonBody returns the body, after the checks that go before decoding. It is borrowed.
+func (b *binding) jsonBody() ([]byte, error) {
+	const empty = "must be JSON, and is empty"
+	if b.c.Request.ContentLength() == 0 {
+		return nil, malformed(empty, nil)
+	}
+	if !isJSON(mediaTypeOf(b.c)) {
+		return nil, unexpectedType("must be application/json, or end in +json")
+	}
+	body, err := b.c.Body()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) == 0:
+		return nil, malformed(empty, nil)
+	case !utf8.Valid(body):
+		return nil, malformed(mustBeUTF8, nil)
+	case deeper(body, maxDepth):
+		return nil, malformed(fmt.Sprintf("must have at most %d levels of arrays and objects", maxDepth), nil)
+	}
+	return body, nil
+}
+
+// isJSON reports whether a media type, without parameters, is one of JSON (RFC 6839, section 3.1).
+func isJSON(mediaType []byte) bool {
+	const suffix = "+json"
+	return bytes.EqualFold(mediaType, []byte("application/json")) ||
+		len(mediaType) > len(suffix) && bytes.EqualFold(mediaType[len(mediaType)-len(suffix):], []byte(suffix))
+}
+
+// malformed returns the error for a body that isn't what its type says.
+func malformed(detail string, cause error) error {
+	return &Error{Status: 400, Fields: []FieldError{{In: "body", Detail: detail}}, Err: cause}
+}
+
+// describe says what is wrong with a document, and in which line and column, where a column is a byte.
+func describe(err *json.SyntaxError, body []byte) string {
+	before := body[:max(0, min(int(err.Offset), len(body))-1)]
+	line := 1 + bytes.Count(before, []byte{'\n'})
+	column := len(before) - bytes.LastIndexByte(before, '\n')
+	return fmt.Sprintf("line %d, column %d: %s", line, column, err)
+}
+
+// deeper reports whether a document, which may be malformed, has more levels than limit.
+func deeper(body []byte, limit int) bool {
+	// This is answered at the speed of memory for almost every document.
+	if len(body) <= limit || bytes.Count(body, []byte{'{'})+bytes.Count(body, []byte{'['}) <= limit {
+		return false
+	}
+	depth := 0
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '{', '[':
+			if depth++; depth > limit {
+				return true
+			}
+		case '}', ']':
+			depth--
+		case '"':
+			i = stringEnd(body, i) - 1
+		}
+	}
+	return false
+}
+
+// stringEnd returns where the string that begins at start ends, behind its quote.
+func stringEnd(body []byte, start int) int {
+	for i := start + 1; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
+		}
+	}
+	return len(body)
+}

@@ -1,0 +1,104 @@
+package bind
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// locate fills in where in the request the value of a Go field was, as far as it can be told.
+func (b *binding) locate(f *FieldError, root reflect.Type) {
+	var pointer strings.Builder
+	t := root
+	index := []int{} // of the field in root, nil once the way has left root and what is embedded there
+	for rest := f.Field; rest != ""; {
+		var name string
+		name, rest = firstStep(rest, t)
+		for t != nil && t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t != nil && t.Kind() == reflect.Struct {
+			if field, ok := t.FieldByName(name); ok {
+				if index != nil {
+					index = append(index, field.Index...)
+					if b.locateText(f, root, index) {
+						return
+					}
+				}
+				var flat bool
+				if name, flat = memberName(field); !flat {
+					index = nil
+					pointer.WriteString("/" + pointerEscape.Replace(name))
+				}
+				t = field.Type
+				continue
+			}
+		}
+		index = nil
+		pointer.WriteString("/" + pointerEscape.Replace(name))
+		t = elementOf(t)
+	}
+	if b.bound[inBody] {
+		f.In, f.Pointer = inBody.String(), pointer.String()
+		return
+	}
+	f.Name = f.Field
+}
+
+// locateText fills in the place of a field of root that a source of text was bound to. That of the last source counts.
+func (b *binding) locateText(f *FieldError, root reflect.Type, index []int) bool {
+	for in := inPath; in > inBody; in-- {
+		if !b.bound[in] {
+			continue
+		}
+		for _, candidate := range planOf(root, in).fields {
+			if slices.Equal(candidate.index, index) {
+				f.In, f.Name = in.String(), candidate.name
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// firstStep takes the first step off a way such as "Items[2].Name" from a value of type t.
+func firstStep(way string, t reflect.Type) (name, rest string) {
+	if way[0] != '[' {
+		end := strings.IndexAny(way, ".[")
+		if end < 0 {
+			return way, ""
+		}
+		return way[:end], strings.TrimPrefix(way[end:], ".")
+	}
+	// The key of a map may hold brackets: it ends where the way can go on.
+	for i := 1; i < len(way); i++ {
+		if way[i] == ']' && (i+1 == len(way) || way[i+1] == '.' || way[i+1] == '[') {
+			return way[1:i], strings.TrimPrefix(way[i+1:], ".")
+		}
+	}
+	return way[1:], ""
+}
+
+// memberName returns a field's name in JSON, and whether it is an embedded struct without one.
+func memberName(field reflect.StructField) (name string, flat bool) {
+	tag := field.Tag.Get(inBody.tag())
+	if name, _, _ = strings.Cut(tag, ","); tag != "-" && validName(name) {
+		return name, false
+	}
+	t := field.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return field.Name, field.Anonymous && t.Kind() == reflect.Struct
+}
+
+// elementOf returns the type of the elements, nil if that can't be told.
+func elementOf(t reflect.Type) reflect.Type {
+	if t != nil {
+		switch t.Kind() {
+		case reflect.Slice, reflect.Array, reflect.Map:
+			return t.Elem()
+		}
+	}
+	return nil
+}

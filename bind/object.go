@@ -1,0 +1,108 @@
+package bind
+
+import (
+	"reflect"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// object is what a JSON object may have for a struct. It is worked out once for each, and never changed.
+type object struct {
+	members []objectMember
+	exact   map[string]int
+	folded  map[string]int // by name without regard to case, as encoding/json takes names too
+	// others are the indexes of fields that are for another source alone: see All.
+	others [][]int
+	// readsItself says that none of this counts.
+	readsItself bool
+}
+
+type objectMember struct {
+	name string
+	typ  reflect.Type
+	// quoted is a struct with a field like this one if that has the tag option string, else nil.
+	quoted reflect.Type
+	other  bool
+}
+
+// objects holds an *object for each reflect.Type.
+var objects sync.Map
+
+func objectOf(t reflect.Type) *object {
+	if known, ok := objects.Load(t); ok {
+		return known.(*object)
+	}
+	o := &object{exact: make(map[string]int), folded: make(map[string]int), readsItself: hasUnmarshaler(t)}
+	for i, m := range membersOf(t, inBody.tag(), false) {
+		member := objectMember{name: m.name, typ: m.field.Type}
+		if hasOption(m.option, "string") && quotable(m.field.Type) {
+			member.quoted = reflect.StructOf([]reflect.StructField{{Name: "Quoted", Type: m.field.Type, Tag: `json:"v,string"`}})
+		}
+		if _, tagged := m.field.Tag.Lookup(inBody.tag()); !tagged {
+			for _, in := range [...]source{inHeader, inQuery, inPath} {
+				_, has := m.field.Tag.Lookup(in.tag())
+				member.other = member.other || has
+			}
+		}
+		if member.other {
+			o.others = append(o.others, m.index)
+		}
+		o.members = append(o.members, member)
+		o.exact[m.name] = i
+		if name := fold(m.name); !has(o.folded, name) {
+			o.folded[name] = i
+		}
+	}
+	known, _ := objects.LoadOrStore(t, o)
+	return known.(*object)
+}
+
+// find returns which member a name in a document is, -1 if none, and whether it is written as it should be.
+func (o *object) find(name []byte) (member int, exact bool) {
+	if i, ok := o.exact[string(name)]; ok {
+		return i, true
+	}
+	if i, ok := o.folded[fold(string(name))]; ok {
+		return i, false
+	}
+	return -1, false
+}
+
+// fold returns name with the least of the runes that differ in case only for each rune.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
+}
+
+func has(m map[string]int, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+func hasOption(options, name string) bool {
+	for option := range strings.SplitSeq(options, ",") {
+		if option == name {
+			return true
+		}
+	}
+	return false
+}
+
+// quotable reports whether the tag option string has a meaning for the type.
+func quotable(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer && t.Name() == "" {
+		t = t.Elem()
+	}
+	switch kind := t.Kind(); kind {
+	case reflect.Complex64, reflect.Complex128:
+		return false
+	default:
+		return kind == reflect.String || kind >= reflect.Bool && kind <= reflect.Float64
+	}
+}

@@ -1,0 +1,85 @@
+package bind
+
+import (
+	"fmt"
+	"mime/multipart"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// plan says how to bind a struct from a source of text. It is worked out once, and never changed.
+type plan struct {
+	fields []field
+	byName map[string]int
+	err    error // the programmer's
+}
+
+// field is a struct's field that is bound from text, or from files.
+type field struct {
+	name   string
+	index  []int
+	decode decoder // nil for files
+	slice  bool
+	comma  bool
+	// optional says that empty text is no value.
+	optional bool
+}
+
+func (f *field) file() bool { return f.decode == nil }
+
+var (
+	fileType  = reflect.TypeFor[*multipart.FileHeader]()
+	filesType = reflect.TypeFor[[]*multipart.FileHeader]()
+
+	// plans holds a *plan for each reflect.Type, by source. A program has as many as it has types that it binds.
+	plans [sources]sync.Map
+)
+
+func planOf(t reflect.Type, in source) *plan {
+	if known, ok := plans[in].Load(t); ok {
+		return known.(*plan)
+	}
+	p := &plan{byName: make(map[string]int)}
+	for _, m := range membersOf(t, in.tag(), true) {
+		f, err := newField(m, in)
+		if err != nil {
+			p.err = fmt.Errorf("bind: %v.%s, tag %s: %w", t, m.field.Name, in.tag(), err)
+		}
+		p.byName[f.name] = len(p.fields)
+		p.fields = append(p.fields, f)
+	}
+	known, _ := plans[in].LoadOrStore(t, p)
+	return known.(*plan)
+}
+
+func newField(m member, in source) (field, error) {
+	f := field{name: m.name, index: m.index}
+	for option := range strings.SplitSeq(m.option, ",") {
+		switch option {
+		case "":
+		case "comma":
+			f.comma = true
+		default:
+			return f, fmt.Errorf("unknown option %q", option)
+		}
+	}
+	t := m.field.Type
+	if t == fileType || t == filesType {
+		f.slice = t == filesType
+		if in != inForm && in != inMultipart {
+			return f, fmt.Errorf("files come in forms only")
+		}
+		return f, nil
+	}
+	layout := m.field.Tag.Get("layout")
+	f.decode, f.optional = decoderOf(t, layout)
+	if f.decode == nil && t.Kind() == reflect.Slice {
+		f.slice = true
+		f.decode, f.optional = decoderOf(t.Elem(), layout)
+	}
+	if f.decode == nil {
+		return f, fmt.Errorf("text can't become a %v", t)
+	}
+	return f, nil
+}

@@ -1,0 +1,127 @@
+package bind
+
+import (
+	"mime/multipart"
+	"slices"
+
+	"github.com/filohttp/filo"
+)
+
+// source is a part of a request that is bound from.
+type source int
+
+const (
+	inBody source = iota // JSON
+	inForm
+	inMultipart
+	inHeader
+	inQuery
+	inPath
+	sources
+)
+
+// tag returns the struct tag that names the source's fields.
+func (s source) tag() string {
+	return [...]string{"json", "form", "form", "header", "query", "path"}[s]
+}
+
+// String returns what FieldErrors call the source.
+func (s source) String() string {
+	return [...]string{"body", "form", "form", "header", "query", "path"}[s]
+}
+
+// status is that of an error in a value: what is in a body is content that can't be processed (RFC 9110, section 15.5.21), and
+// everything else makes a bad request.
+func (s source) status() int {
+	if s <= inMultipart {
+		return 422
+	}
+	return 400
+}
+
+// values is a source of text that has been read.
+type values struct {
+	in   source
+	c    *filo.Ctx
+	args *filo.Args      // of a query or form
+	form *multipart.Form // of a multipart form
+}
+
+// read returns the values of a source of text. The error is of the whole.
+func read(c *filo.Ctx, in source) (v values, err error) {
+	v = values{in: in, c: c}
+	switch in {
+	case inQuery:
+		v.args = c.Request.Query()
+		err = v.args.Err()
+	case inForm:
+		v.args, err = c.Request.Form()
+	case inMultipart:
+		v.form, err = c.Request.MultipartForm()
+	}
+	return v, err
+}
+
+// get appends the values that have the name to dst. They are borrowed.
+func (v *values) get(dst [][]byte, name string) [][]byte {
+	switch v.in {
+	case inPath:
+		if value := v.c.ParamBytes(name); value != nil {
+			dst = append(dst, value)
+		}
+	case inHeader:
+		for value := range v.c.Request.Header.Values(name) {
+			dst = append(dst, value)
+		}
+	case inMultipart:
+		for _, value := range v.form.Value[name] {
+			dst = append(dst, []byte(value))
+		}
+	default:
+		for value := range v.args.Values(name) {
+			dst = append(dst, value)
+		}
+	}
+	return dst
+}
+
+// files returns the files that have the name.
+func (v *values) files(name string) []*multipart.FileHeader {
+	if v.form == nil {
+		return nil
+	}
+	return v.form.File[name]
+}
+
+// unknown yields the names that the plan doesn't have, each once. Header fields are for others too, and path parameters are the
+// route's, so of these none is unknown.
+func (v *values) unknown(p *plan, yield func(name string) bool) {
+	var names []string
+	note := func(name string, file bool) {
+		if i, ok := p.byName[name]; (!ok || p.fields[i].file() != file) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if v.args != nil {
+		for name := range v.args.All() {
+			// The plan is asked first without making a string of it.
+			if i, ok := p.byName[string(name)]; (!ok || p.fields[i].file()) && len(names) <= maxErrors {
+				note(string(name), false)
+			}
+		}
+	}
+	if v.form != nil {
+		for name := range v.form.Value {
+			note(name, false)
+		}
+		for name := range v.form.File {
+			note(name, true)
+		}
+		slices.Sort(names)
+	}
+	for _, name := range names {
+		if !yield(name) {
+			return
+		}
+	}
+}

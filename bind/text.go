@@ -1,0 +1,101 @@
+package bind
+
+import (
+	"bytes"
+	"fmt"
+	"mime/multipart"
+	"reflect"
+)
+
+// text binds a struct from a source of text. The error is of the whole; those of values are collected.
+func (b *binding) text(in source, target reflect.Value) error {
+	p := planOf(target.Type(), in)
+	if p.err != nil {
+		return p.err
+	}
+	b.bound[in] = true
+	if len(p.fields) == 0 && in > inMultipart && !b.option.strict {
+		return nil // nothing is asked for, and nothing refused
+	}
+	values, err := read(b.c, in)
+	if err != nil {
+		return err
+	}
+	var room [8][]byte
+	for i := range p.fields {
+		f := &p.fields[i]
+		if f.file() {
+			b.files(f, values.files(f.name), target)
+			continue
+		}
+		found := values.get(room[:0], f.name)
+		if f.comma {
+			found = splitAtCommas(found)
+		}
+		if len(found) > 0 {
+			b.field(in, f, found, target)
+		}
+	}
+	if b.option.strict {
+		values.unknown(p, func(name string) bool {
+			return b.problems.add(in.status(), FieldError{In: in.String(), Name: name, Detail: "isn't known here"})
+		})
+	}
+	return nil
+}
+
+// field binds a field from the values of its name, of which there is at least one.
+func (b *binding) field(in source, f *field, found [][]byte, target reflect.Value) {
+	refuse := func(detail string) {
+		b.problems.add(in.status(), FieldError{In: in.String(), Name: f.name, Detail: detail})
+	}
+	if f.slice {
+		dst := fieldAt(target, f.index)
+		elements := reflect.MakeSlice(dst.Type(), len(found), len(found))
+		for i, text := range found {
+			if detail := f.decode(elements.Index(i), text); detail != "" {
+				refuse(fmt.Sprintf("value %d %s", i+1, detail))
+			}
+		}
+		dst.Set(elements)
+		return
+	}
+	switch {
+	case len(found) > 1 && b.option.strict:
+		refuse("must be given once")
+		return
+	case len(found[0]) == 0 && f.optional:
+		if b.option.strict {
+			refuse("must not be empty")
+		}
+		return
+	}
+	if detail := f.decode(fieldAt(target, f.index), found[0]); detail != "" {
+		refuse(detail)
+	}
+}
+
+// files binds a field from the files of its name.
+func (b *binding) files(f *field, found []*multipart.FileHeader, target reflect.Value) {
+	switch {
+	case len(found) == 0:
+	case f.slice:
+		fieldAt(target, f.index).Set(reflect.ValueOf(found))
+	case len(found) > 1 && b.option.strict:
+		b.problems.add(422, FieldError{In: "form", Name: f.name, Detail: "must be one file"})
+	default:
+		fieldAt(target, f.index).Set(reflect.ValueOf(found[0]))
+	}
+}
+
+// splitAtCommas returns the elements of values that are lists, without empty ones (RFC 9110, section 5.6.1.2).
+func splitAtCommas(values [][]byte) (elements [][]byte) {
+	for _, value := range values {
+		for element := range bytes.SplitSeq(value, []byte{','}) {
+			if element = bytes.Trim(element, " \t"); len(element) > 0 {
+				elements = append(elements, element)
+			}
+		}
+	}
+	return elements
+}

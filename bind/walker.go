@@ -1,0 +1,375 @@
+package bind
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// walker goes through a JSON document beside the type that it was decoded into, and notes what doesn't fit. It is needed only
+// when decoding has failed, since decoders tell of one error, and for Strict, since encoding/json takes names in any case and
+// more than once.
+type walker struct {
+	body []byte // is well-formed
+	pos  int
+
+	// explain says to look for values that the type can't hold: encoding/json itself is asked, value by value.
+	explain bool
+	// strict says to look at names.
+	strict bool
+	// besides says that the outermost object isn't for the fields that are for another source alone.
+	besides bool
+
+	path []step
+	// seen are the members that the objects around pos have had so far.
+	seen     []int
+	problems problems
+	full     bool // problems takes no more
+}
+
+// step is one step of the way to a value: a name, or an index if that is nil.
+type step struct {
+	name  []byte
+	index int
+}
+
+var (
+	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+	anyType         = reflect.TypeFor[any]()
+)
+
+// value goes through the value at pos, which is for type t, and stops behind it. With quoted it is that of a field with the tag
+// option string: see objectMember.
+func (w *walker) value(t, quoted reflect.Type) {
+	w.space()
+	c := w.body[w.pos]
+	switch {
+	case c == 'n' && t.Kind() == reflect.Pointer, !w.explain && c != '{' && c != '[':
+		w.skip()
+		return
+	}
+	for t.Kind() == reflect.Pointer && quoted == nil {
+		t = t.Elem()
+	}
+	switch kind := t.Kind(); {
+	case quoted != nil || c == 'n' || readsItself(t):
+		w.leaf(t, quoted)
+	case kind == reflect.Struct && c == '{':
+		w.object(t)
+	case kind == reflect.Map && c == '{':
+		w.mapped(t)
+	case (kind == reflect.Slice || kind == reflect.Array) && c == '[':
+		w.array(t)
+	default:
+		w.leaf(t, quoted)
+	}
+}
+
+// readsItself reports whether values of a type decode themselves, so that there is nothing in them to look at.
+func readsItself(t reflect.Type) bool {
+	switch {
+	case t.Kind() == reflect.Struct:
+		return objectOf(t).readsItself
+	case t.Name() == "":
+		return false
+	}
+	return hasUnmarshaler(t)
+}
+
+func hasUnmarshaler(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(unmarshalerType) || reflect.PointerTo(t).Implements(textType)
+}
+
+// object goes through an object for a struct.
+func (w *walker) object(t reflect.Type) {
+	o, outer := objectOf(t), len(w.seen)
+	outermost := len(w.path) == 0
+	w.each('}', func(name []byte) {
+		i, exact := o.find(name)
+		switch {
+		case !w.strict:
+		case i < 0 || o.members[i].other && w.besides && outermost:
+			w.refuse("isn't known here")
+			i = -1
+		case slices.Contains(w.seen[outer:], i):
+			w.refuse("is there more than once")
+		case !exact:
+			w.refuse("must be written " + strconv.Quote(o.members[i].name))
+		}
+		if i < 0 {
+			w.skip()
+			return
+		}
+		w.seen = append(w.seen, i)
+		w.value(o.members[i].typ, o.members[i].quoted)
+	})
+	w.seen = w.seen[:outer]
+}
+
+// mapped goes through an object for a map.
+func (w *walker) mapped(t reflect.Type) {
+	var names map[string]bool
+	keys := reflect.MapOf(t.Key(), anyType)
+	anyName := t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(textType)
+	w.each('}', func(name []byte) {
+		if w.strict {
+			w.unique(&names, name)
+		}
+		if w.explain && !anyName {
+			encoded, _ := json.Marshal(map[string]any{string(name): nil})
+			if json.Unmarshal(encoded, reflect.New(keys).Interface()) != nil {
+				w.refuse("has a name that isn't allowed here")
+			}
+		}
+		w.value(t.Elem(), nil)
+	})
+}
+
+// array goes through an array for a slice or an array.
+func (w *walker) array(t reflect.Type) {
+	i := 0
+	w.each(']', func([]byte) {
+		if t.Kind() == reflect.Array && i >= t.Len() {
+			w.anything() // encoding/json drops what an array has no room for
+		} else {
+			w.value(t.Elem(), nil)
+		}
+		i++
+	})
+}
+
+// anything looks for names that are twice in an object, and stops behind the value at pos.
+func (w *walker) anything() {
+	w.space()
+	switch c := w.body[w.pos]; {
+	case !w.strict:
+		w.skip()
+	case c == '{':
+		var names map[string]bool
+		w.each('}', func(name []byte) {
+			w.unique(&names, name)
+			w.anything()
+		})
+	case c == '[':
+		w.each(']', func([]byte) { w.anything() })
+	default:
+		w.skip()
+	}
+}
+
+// unique notes that an object has a name.
+func (w *walker) unique(names *map[string]bool, name []byte) {
+	if *names == nil {
+		*names = make(map[string]bool)
+	}
+	if (*names)[string(name)] {
+		w.refuse("is there more than once")
+	}
+	(*names)[string(name)] = true
+}
+
+// each calls visit for each member of the object, or element of the array, at pos, whose value it has to go through. The name
+// is valid until then.
+func (w *walker) each(end byte, visit func(name []byte)) {
+	w.pos++
+	w.path = append(w.path, step{})
+	for i := 0; ; i++ {
+		w.space()
+		switch w.body[w.pos] {
+		case end:
+			w.pos++
+			w.path = w.path[:len(w.path)-1]
+			return
+		case ',':
+			w.pos++
+			w.space()
+		}
+		at := step{index: i}
+		if end == '}' {
+			at.name = w.name()
+		}
+		w.path[len(w.path)-1] = at
+		visit(at.name)
+		if w.full {
+			// What is left doesn't matter: neither position nor path is used any more.
+			w.pos = len(w.body)
+			return
+		}
+	}
+}
+
+// name returns the name of the member at pos, decoded, and stops behind its colon.
+func (w *walker) name() []byte {
+	start := w.pos
+	w.pos = stringEnd(w.body, start)
+	quoted := w.body[start:w.pos]
+	w.space()
+	w.pos++ // the colon
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
+	}
+	var name string
+	_ = json.Unmarshal(quoted, &name) // the document is well-formed
+	return append([]byte{}, name...)
+}
+
+// leaf goes through a value that is decoded as a whole.
+func (w *walker) leaf(t, quoted reflect.Type) {
+	start := w.pos
+	w.anything()
+	// What an interface with methods takes depends on what is in it.
+	if !w.explain || w.full || t.Kind() == reflect.Interface && t.NumMethod() > 0 {
+		return
+	}
+	raw := w.body[start:w.pos]
+	if quoted != nil {
+		raw = slices.Concat([]byte(`{"v":`), raw, []byte(`}`))
+		if err := json.Unmarshal(raw, reflect.New(quoted).Interface()); err != nil {
+			w.refuse("must be a string, which " + expected(t, nil, err))
+		}
+		return
+	}
+	if fits(t, raw) {
+		return
+	}
+	if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {
+		w.refuse(expected(t, raw, err))
+	}
+}
+
+// fits reports whether a value obviously is one of type t. Most are, and to ask encoding/json about each would cost several
+// times as much as decoding all of them did: see BenchmarkLargeErrors.
+func fits(t reflect.Type, raw []byte) bool {
+	if t.PkgPath() != "" { // it may read itself
+		return false
+	}
+	switch kind := t.Kind(); {
+	case kind == reflect.String:
+		return raw[0] == '"'
+	case kind == reflect.Bool:
+		return raw[0] == 't' || raw[0] == 'f'
+	case kind >= reflect.Int && kind <= reflect.Int64:
+		_, err := strconv.ParseInt(string(raw), 10, t.Bits())
+		return err == nil
+	case kind >= reflect.Uint && kind <= reflect.Uintptr:
+		_, err := strconv.ParseUint(string(raw), 10, t.Bits())
+		return err == nil
+	case kind == reflect.Float32, kind == reflect.Float64:
+		_, err := strconv.ParseFloat(string(raw), t.Bits())
+		return err == nil
+	}
+	return false
+}
+
+// expected says what a value of type t must be, where raw is another, and decoding that failed with err.
+func expected(t reflect.Type, raw []byte, err error) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	pointer := reflect.PointerTo(t)
+	switch {
+	case t == timeType:
+		return mustBeTime
+	case pointer.Implements(unmarshalerType), pointer.Implements(textType) && len(raw) > 0 && raw[0] == '"':
+		return err.Error()
+	case pointer.Implements(textType):
+		return "must be a string"
+	}
+	switch kind := t.Kind(); {
+	case kind == reflect.Struct, kind == reflect.Map:
+		return "must be an object"
+	case kind == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return "must be a string in base64"
+	case kind == reflect.Slice, kind == reflect.Array:
+		return "must be an array"
+	case kind == reflect.String:
+		return "must be a string"
+	case kind == reflect.Bool:
+		return mustBeBool
+	case kind >= reflect.Int && kind <= reflect.Uintptr:
+		return mustBeInteger(t)
+	case kind == reflect.Interface:
+		return "has a number that is too large"
+	case (kind == reflect.Float32 || kind == reflect.Float64) && len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
+		return outOfRange
+	case kind == reflect.Float32, kind == reflect.Float64:
+		return mustBeNumber
+	}
+	return "can't be set"
+}
+
+// skip stops behind the value at pos.
+func (w *walker) skip() {
+	w.space()
+	for depth := 0; w.pos < len(w.body); {
+		switch w.body[w.pos] {
+		case '"':
+			w.pos = stringEnd(w.body, w.pos)
+		case '{', '[':
+			w.pos++
+			depth++
+			continue
+		case '}', ']':
+			w.pos++
+			depth--
+		case ',', ':', ' ', '\t', '\r', '\n':
+			w.pos++
+			continue
+		default:
+			w.literal()
+		}
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// literal stops behind the number or word at pos.
+func (w *walker) literal() {
+	for w.pos < len(w.body) {
+		switch w.body[w.pos] {
+		case ',', '}', ']', ' ', '\t', '\r', '\n':
+			return
+		}
+		w.pos++
+	}
+}
+
+// space stops behind white space.
+func (w *walker) space() {
+	for w.pos < len(w.body) {
+		switch w.body[w.pos] {
+		case ' ', '\t', '\r', '\n':
+			w.pos++
+		default:
+			return
+		}
+	}
+}
+
+// refuse notes an error of the value that path leads to.
+func (w *walker) refuse(detail string) {
+	w.full = !w.problems.add(422, FieldError{In: "body", Pointer: w.pointer(), Detail: detail})
+}
+
+// pointer returns path as a JSON Pointer, or as much of it as is shown.
+func (w *walker) pointer() string {
+	var b strings.Builder
+	for _, s := range w.path {
+		if b.Len() > maxName {
+			break
+		}
+		if s.name == nil {
+			b.WriteString("/" + strconv.Itoa(s.index))
+		} else {
+			b.WriteString("/" + pointerEscape.Replace(string(s.name[:min(len(s.name), maxName+1)])))
+		}
+	}
+	return b.String()
+}
+
+// pointerEscape is RFC 6901, section 4.
+var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")

@@ -1,0 +1,98 @@
+// Package validate checks what package bind has bound by the tags of github.com/go-playground/validator, and says of each field
+// that breaks a rule where it was in the request.
+//
+//	type User struct {
+//		Name  string `json:"name" validate:"required,max=100"`
+//		Email string `json:"email" validate:"required,email"`
+//	}
+//
+//	var validated = bind.With(validate.New(validate.Options{}))
+//
+//	func create(c *filo.Ctx) error {
+//		var u User
+//		if err := bind.JSON(c, &u, validated); err != nil {
+//			return err // 422 with the error {"in": "body", "pointer": "/email", "detail": "must be an e-mail address"}
+//		}
+//		…
+//	}
+package validate
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/go-playground/validator/v10"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/bind"
+)
+
+// Options says how to validate. The zero value has defaults.
+type Options struct {
+	// Validate checks the values: one with rules, aliases or struct-level functions of your own. Default a new one with
+	// validator.WithRequiredStructEnabled.
+	Validate *validator.Validate
+	// Message makes the detail of an error, which the client is shown, for example in its language. Default Message.
+	Message func(validator.FieldError) string
+}
+
+// Validator is a bind.Validator: see bind.With. It is safe for use by many goroutines, and meant to be made once, since it
+// remembers what it has found out about each type.
+type Validator struct {
+	validate *validator.Validate
+	message  func(validator.FieldError) string
+}
+
+var _ bind.Validator = (*Validator)(nil)
+
+// New makes a Validator.
+func New(options Options) *Validator {
+	v := &Validator{validate: options.Validate, message: options.Message}
+	if v.validate == nil {
+		v.validate = validator.New(validator.WithRequiredStructEnabled())
+	}
+	if v.message == nil {
+		v.message = Message
+	}
+	return v
+}
+
+// Validate checks what v points to: a struct, or a slice, array or map of structs; other values have no rules. The error is a
+// *bind.Error with a FieldError for each rule that is broken.
+func (v *Validator) Validate(value any) error {
+	target := reflect.ValueOf(value)
+	for target.Kind() == reflect.Pointer && !target.IsNil() {
+		target = target.Elem()
+	}
+	var err error
+	switch target.Kind() {
+	case reflect.Struct:
+		err = v.validate.Struct(value)
+	case reflect.Slice, reflect.Array, reflect.Map:
+		if target.Len() > 0 && isStruct(target.Type().Elem()) {
+			err = v.validate.Var(target.Interface(), "dive")
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	var broken validator.ValidationErrors
+	if !errors.As(err, &broken) {
+		return &filo.HTTPError{Status: 500, Err: err}
+	}
+	// The validator puts the name of a struct's type in front of the way to a field; that of a generic one has dots.
+	prefix := target.Type().Name() + "."
+	fields := make([]bind.FieldError, len(broken))
+	for i, rule := range broken {
+		fields[i] = bind.FieldError{Field: strings.TrimPrefix(rule.StructNamespace(), prefix), Detail: v.message(rule)}
+	}
+	return &bind.Error{Status: 422, Fields: fields, Err: err}
+}
+
+func isStruct(t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct
+}

@@ -1,0 +1,53 @@
+package templates
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// place finds the file and line in an error of a template, which nothing but its text has.
+var place = regexp.MustCompile(`template: ?([^\s:]+):(\d+)`)
+
+// around is how many lines are shown before and after the one with the error.
+const around = 3
+
+// explained returns err as it is to be answered: in development with what a developer wants to see, else as it is, which the
+// client isn't shown.
+func (t *Templates) explained(err error) error {
+	if !t.options.Reload {
+		return err
+	}
+	return &filo.HTTPError{Status: 500, Detail: err.Error() + t.excerpt(err), Err: err}
+}
+
+// excerpt returns the lines around the one that an error is of.
+func (t *Templates) excerpt(err error) string {
+	found := place.FindStringSubmatch(err.Error())
+	if found == nil {
+		return ""
+	}
+	text, readErr := fs.ReadFile(t.fsys, found[1])
+	at, numberErr := strconv.Atoi(found[2])
+	if readErr != nil || numberErr != nil {
+		return ""
+	}
+	b := new(strings.Builder)
+	b.WriteString("\n\n" + found[1] + ":\n")
+	for i, line := range strings.Split(string(text), "\n") {
+		number := i + 1
+		if number < at-around || number > at+around {
+			continue
+		}
+		mark := " "
+		if number == at {
+			mark = ">"
+		}
+		fmt.Fprintf(b, "%s %4d  %s\n", mark, number, line)
+	}
+	return b.String()
+}

@@ -1,0 +1,159 @@
+package templates
+
+import (
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// content is the name that a layout has for the page.
+const content = "content"
+
+// file is a file of templates, as it was when it was looked at.
+type file struct {
+	path     string
+	modified time.Time
+	size     int64
+	shared   bool
+}
+
+// set is what files were parsed into.
+type set struct {
+	files []file
+	pages map[string]*template.Template
+	err   error
+}
+
+// isOf reports whether the set was made of the files, and they are unchanged.
+func (s *set) isOf(files []file) bool {
+	return slices.EqualFunc(s.files, files, func(a, b file) bool {
+		return a.path == b.path && a.size == b.size && a.modified.Equal(b.modified)
+	})
+}
+
+// find returns the files that the patterns match, in the order of their paths.
+func (t *Templates) find() ([]file, error) {
+	var files []file
+	err := fs.WalkDir(t.fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		shared, err := matches(t.options.Shared, name)
+		if err != nil {
+			return err
+		}
+		isPage, err := matches(t.options.Pages, name)
+		if err != nil || !shared && !isPage {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name, info.ModTime(), info.Size(), shared})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("templates: %w", err)
+	}
+	return files, nil
+}
+
+func matches(patterns []string, name string) (bool, error) {
+	for _, pattern := range patterns {
+		subject := name
+		if !strings.Contains(pattern, "/") {
+			subject = path.Base(name)
+		}
+		if ok, err := path.Match(pattern, subject); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// parse makes a set of the files. Its err is that of the first file that has one.
+func (t *Templates) parse(files []file) *set {
+	s := &set{files: files, pages: make(map[string]*template.Template)}
+	s.err = t.parseInto(s)
+	return s
+}
+
+func (t *Templates) parseInto(s *set) error {
+	shared := template.New("").Funcs(t.options.Funcs).Delims(t.options.LeftDelim, t.options.RightDelim)
+	for _, f := range s.files {
+		if f.shared {
+			if _, err := t.parseFile(shared, f.path); err != nil {
+				return err
+			}
+		}
+	}
+	if t.options.Layout != "" && shared.Lookup(t.options.Layout) == nil {
+		return fmt.Errorf("templates: the Layout %q is none of the shared files", t.options.Layout)
+	}
+	for _, f := range s.files {
+		page, err := t.page(shared, f)
+		if err != nil {
+			return err
+		}
+		s.pages[f.path] = page
+	}
+	return nil
+}
+
+// page returns the template to execute for a file, with a copy of the shared ones.
+func (t *Templates) page(shared *template.Template, f file) (*template.Template, error) {
+	all, err := shared.Clone()
+	if err != nil {
+		return nil, fmt.Errorf("templates: %w", err)
+	}
+	if f.shared {
+		// A layout alone misses what pages define. That is an error only to who renders it so.
+		return all.Lookup(f.path), nil
+	}
+	layoutsOwn := all.Lookup(content)
+	page, err := t.parseFile(all, f.path)
+	if err != nil {
+		return nil, err
+	}
+	if t.options.Layout == "" {
+		return page, escape(all, f.path)
+	}
+	// Unless the page defines a content of its own it is that.
+	if defined := all.Lookup(content); defined == nil || layoutsOwn != nil && defined.Tree == layoutsOwn.Tree {
+		if _, err := all.AddParseTree(content, page.Tree.Copy()); err != nil {
+			return nil, fmt.Errorf("templates: %w", err)
+		}
+	}
+	return all.Lookup(t.options.Layout), escape(all, t.options.Layout)
+}
+
+func (t *Templates) parseFile(into *template.Template, name string) (*template.Template, error) {
+	text, err := fs.ReadFile(t.fsys, name)
+	if err != nil {
+		return nil, fmt.Errorf("templates: %w", err)
+	}
+	parsed, err := into.New(name).Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("templates: %w", err)
+	}
+	return parsed, nil
+}
+
+// escape has html/template do now what it does when a template is first executed, where mistakes would be found late. The
+// template that calls root in vain makes it look at all that can be reached.
+func escape(all *template.Template, root string) error {
+	caller, err := all.New("escape").Delims("", "").Parse(fmt.Sprintf(`{{if false}}{{template %q .}}{{end}}`, root))
+	if err == nil {
+		err = caller.Execute(io.Discard, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("templates: %w", err)
+	}
+	return nil
+}
