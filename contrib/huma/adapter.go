@@ -1,0 +1,85 @@
+package humafilo
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/router"
+)
+
+// New returns an API whose operations are routes of r. Operations can be registered until r serves.
+func New(r *router.Router, config huma.Config) huma.API {
+	return huma.NewAPI(config, &adapter{routes: r, whole: adaptor.ToHTTP(r.Serve)})
+}
+
+// NewWithGroup is New for routes in a group of r, with its prefix and its middleware. The paths in the OpenAPI document don't
+// have the prefix: put it into config.Servers, as in &huma.Server{URL: "/v1"}, for those who read it.
+func NewWithGroup(r *router.Router, g *router.Group, config huma.Config) huma.API {
+	return huma.NewAPI(config, &adapter{routes: g, whole: adaptor.ToHTTP(r.Serve)})
+}
+
+// adapter is a huma.Adapter. It is immutable.
+type adapter struct {
+	// routes is where operations are registered: a *router.Router or a *router.Group.
+	routes interface {
+		Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *router.Route
+	}
+	// whole serves all of the router, for what tests and huma's autopatch send through the API instead of the network.
+	whole http.Handler
+}
+
+// Handle registers an operation. It panics where the router's Handle does.
+func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
+	a.routes.Handle(pattern(op), func(c *filo.Ctx) error {
+		x := &operationContext{c: c, operation: op}
+		raiseBodyLimit(c, op.MaxBodyBytes)
+		handler(x)
+		return x.failure()
+	})
+}
+
+// ServeHTTP serves a request of net/http with the router.
+func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.whole.ServeHTTP(w, r) }
+
+// raiseBodyLimit lets a body in whose limit the operation sets above the server's. Below that huma holds to the limit itself,
+// and has a better answer.
+func raiseBodyLimit(c *filo.Ctx, limit int64) {
+	server := c.Server().MaxBodyBytes
+	if server == 0 {
+		server = filo.DefaultMaxBodyBytes
+	}
+	if limit < 0 || server > 0 && limit > server {
+		c.SetMaxBodyBytes(limit)
+	}
+}
+
+// pattern returns the router's pattern for an operation.
+func pattern(op *huma.Operation) string {
+	var b strings.Builder
+	b.WriteString(strings.ToUpper(op.Method))
+	b.WriteByte(' ')
+	for rest := op.Path; rest != ""; {
+		literal, inside, found := strings.Cut(rest, "{")
+		b.WriteString(literal)
+		if !found {
+			break
+		}
+		name, behind, _ := strings.Cut(inside, "}")
+		b.WriteString("{" + identifier(name) + "}")
+		rest = behind
+	}
+	// To the router, a slash at the end stands for all paths that begin so; in OpenAPI it is a slash.
+	if strings.HasSuffix(op.Path, "/") {
+		b.WriteString("{$}")
+	}
+	return b.String()
+}
+
+// identifier returns the router's name for a parameter: OpenAPI allows more than Go does, "-" above all.
+func identifier(name string) string {
+	return strings.ReplaceAll(name, "-", "_")
+}

@@ -1,0 +1,79 @@
+package humafilo
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// requestBody reads the request's body, and remembers what went wrong.
+type requestBody struct {
+	reader io.Reader
+	err    *filo.HTTPError
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.reader.Read(p)
+	b.note(err)
+	return n, err
+}
+
+func (b *requestBody) note(err error) {
+	var httpError *filo.HTTPError
+	if err != nil && errors.As(err, &httpError) {
+		b.err = httpError
+	}
+}
+
+// maxWhole is how long a response may be, in bytes, to be sent as a whole.
+const maxWhole = 64 << 10
+
+// responseBody is what an operation writes its response to. It implements http.Flusher, and what http.ResponseController and
+// huma's package sse look for.
+type responseBody struct {
+	c *filo.Ctx
+	// stream is nil as long as all that was written is in memory.
+	stream *filo.StreamWriter
+}
+
+func (b *responseBody) Write(p []byte) (int, error) {
+	if b.stream == nil {
+		if b.c.BytesWritten()+int64(len(p)) <= maxWhole {
+			return b.c.Response.Write(p)
+		}
+		if err := b.begin(); err != nil {
+			return 0, err
+		}
+	}
+	return b.stream.Write(p)
+}
+
+// begin streams from here on, beginning with what was written before.
+func (b *responseBody) begin() error {
+	whole, _ := b.c.WholeBody()
+	before := bytes.Clone(whole) // Stream drops it
+	b.stream = b.c.Stream()
+	_, err := b.stream.Write(before)
+	return err
+}
+
+// Flush sends what was written.
+func (b *responseBody) Flush() { _ = b.FlushError() }
+
+// FlushError is Flush with an error, which says that the client is gone or doesn't read.
+func (b *responseBody) FlushError() error {
+	if b.stream == nil {
+		if err := b.begin(); err != nil {
+			return err
+		}
+	}
+	return b.stream.Flush()
+}
+
+// SetWriteDeadline sets until when the client must have taken what is written.
+func (b *responseBody) SetWriteDeadline(deadline time.Time) error {
+	return b.c.SetWriteDeadline(deadline)
+}

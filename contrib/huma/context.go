@@ -1,0 +1,143 @@
+package humafilo
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"mime/multipart"
+	"net/textproto"
+	"net/url"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/filohttp/filo"
+)
+
+// operationContext is the huma.Context of one request. Like the filo.Ctx it belongs to the goroutine that runs the handler.
+type operationContext struct {
+	c         *filo.Ctx
+	operation *huma.Operation
+	response  responseBody
+	request   requestBody
+}
+
+var _ huma.Context = (*operationContext)(nil)
+
+// Unwrap returns the filo.Ctx that a context of huma's stands for, also if huma.WithContext or huma.WithValue made it of
+// another one. It panics with a context of another adapter.
+func Unwrap(ctx huma.Context) *filo.Ctx {
+	for {
+		switch x := ctx.(type) {
+		case *operationContext:
+			return x.c
+		case interface{ Unwrap() huma.Context }:
+			ctx = x.Unwrap()
+		default:
+			panic("humafilo: not a context of this adapter")
+		}
+	}
+}
+
+// requestContext is the context.Context of an operation.
+type requestContext struct {
+	context.Context
+	c *filo.Ctx
+}
+
+type ctxKey struct{}
+
+func (r *requestContext) Value(key any) any {
+	if key == (ctxKey{}) {
+		return r.c
+	}
+	return r.Context.Value(key)
+}
+
+// FromContext returns the filo.Ctx of the operation that was given ctx, or one made of it, and whether there is one. It is
+// lent until the operation returns, and belongs to its goroutine.
+func FromContext(ctx context.Context) (*filo.Ctx, bool) {
+	c, ok := ctx.Value(ctxKey{}).(*filo.Ctx)
+	return c, ok
+}
+
+func (x *operationContext) Operation() *huma.Operation { return x.operation }
+
+func (x *operationContext) Context() context.Context {
+	return &requestContext{x.c.Context(), x.c}
+}
+
+func (x *operationContext) TLS() *tls.ConnectionState { return x.c.TLS() }
+
+func (x *operationContext) Version() huma.ProtoVersion {
+	minor := x.c.Request.ProtoMinor()
+	proto := "HTTP/1.1"
+	if minor == 0 {
+		proto = "HTTP/1.0"
+	}
+	return huma.ProtoVersion{Proto: proto, ProtoMajor: 1, ProtoMinor: minor}
+}
+
+func (x *operationContext) Method() string     { return x.c.Method() }
+func (x *operationContext) Host() string       { return x.c.Host() }
+func (x *operationContext) RemoteAddr() string { return x.c.RemoteAddr().String() }
+
+// URL returns path and query, and scheme and host only if the client sent them, as a server of net/http has it.
+func (x *operationContext) URL() url.URL {
+	if u, err := url.ParseRequestURI(x.c.Request.Target()); err == nil {
+		return *u
+	}
+	// filo parses targets itself: what net/url refuses besides is no reason to have no path.
+	uri := x.c.Request.URI()
+	return url.URL{Path: uri.Path(), RawQuery: uri.RawQuery()}
+}
+
+func (x *operationContext) Param(name string) string  { return x.c.Param(identifier(name)) }
+func (x *operationContext) Query(name string) string  { return x.c.Query(name) }
+func (x *operationContext) Header(name string) string { return x.c.Request.Header.Get(name) }
+
+// EachHeader calls f with the names as net/http has them, whatever case they were sent in.
+func (x *operationContext) EachHeader(f func(name, value string)) {
+	for name, value := range x.c.Request.Header.All() {
+		f(textproto.CanonicalMIMEHeaderKey(string(name)), string(value))
+	}
+}
+
+func (x *operationContext) BodyReader() io.Reader {
+	if x.request.reader == nil {
+		x.request.reader = x.c.BodyReader()
+	}
+	return &x.request
+}
+
+func (x *operationContext) GetMultipartForm() (*multipart.Form, error) {
+	if limit := x.operation.MaxBodyBytes; limit > 0 {
+		x.c.SetMaxBodyBytes(limit) // huma reads no more than that of other bodies
+	}
+	form, err := x.c.Request.MultipartForm()
+	x.request.note(err)
+	return form, err
+}
+
+func (x *operationContext) SetReadDeadline(deadline time.Time) error {
+	return x.c.SetReadDeadline(deadline)
+}
+
+func (x *operationContext) SetStatus(code int)              { x.c.Response.SetStatus(code) }
+func (x *operationContext) Status() int                     { return x.c.Status() }
+func (x *operationContext) SetHeader(name, value string)    { x.c.Response.Header.Set(name, value) }
+func (x *operationContext) AppendHeader(name, value string) { x.c.Response.Header.Add(name, value) }
+
+func (x *operationContext) BodyWriter() io.Writer {
+	x.response.c = x.c
+	return &x.response
+}
+
+// failure returns the error that filo is to answer with instead of huma: one of the request's body that huma made an error of
+// its own of, without knowing the status.
+func (x *operationContext) failure() error {
+	if x.request.err != nil && x.c.Status() >= 400 && !x.c.Committed() {
+		return x.request.err
+	}
+	return nil
+}

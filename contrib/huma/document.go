@@ -1,0 +1,28 @@
+package humafilo
+
+import "github.com/danielgtaylor/huma/v2"
+
+// Document adds an operation to the API's OpenAPI document that is served by something else: by a route of filo's own, mostly,
+// whose handler reads its request with package bind. I and O describe input and output as those of huma.Register do. Nothing
+// holds the route to what the document says: its tests should.
+func Document[I, O any](api huma.API, op huma.Operation) {
+	huma.Register[I, O](unserved{api}, op, nil)
+}
+
+// unserved is an API that leaves operations without a route.
+type unserved struct{ huma.API }
+
+func (u unserved) Adapter() huma.Adapter { return noAdapter{u.API.Adapter()} }
+
+// DocumentOperation does what huma would with the API itself.
+func (u unserved) DocumentOperation(op *huma.Operation) {
+	if group, ok := u.API.(huma.OperationDocumenter); ok {
+		group.DocumentOperation(op)
+	} else if !op.Hidden {
+		u.OpenAPI().AddOperation(op)
+	}
+}
+
+type noAdapter struct{ huma.Adapter }
+
+func (noAdapter) Handle(*huma.Operation, func(huma.Context)) {}

@@ -1,0 +1,64 @@
+package jwt
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// Errors that requests without a good token are answered with. They are shared: nothing may change them.
+var (
+	errNoToken   = filo.Error(401, "an access token is needed")
+	errTwoTokens = filo.Error(400, "more than one access token")
+	errNotAToken = filo.Error(400, "malformed access token")
+)
+
+// invalidToken is one error for all that may be wrong with a token: the cause is for the log.
+func invalidToken(cause error) *filo.HTTPError {
+	return &filo.HTTPError{Status: 401, Detail: "the access token isn't valid, or isn't any more", Err: cause}
+}
+
+// challenges are the values of WWW-Authenticate (RFC 6750, section 3).
+type challenges struct {
+	noToken, invalidRequest, invalidToken, insufficientScope string
+}
+
+func newChallenges(realm string) challenges {
+	if realm == "" {
+		realm = "api"
+	}
+	for i := range len(realm) {
+		if realm[i] < ' ' || realm[i] > '~' {
+			panic(fmt.Sprintf("jwt: the Realm %q has a character that isn't printable ASCII", realm))
+		}
+	}
+	// A quoted-string (RFC 9110, section 5.6.4).
+	plain := `Bearer realm="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(realm) + `"`
+	return challenges{
+		noToken:           plain,
+		invalidRequest:    plain + `, error="invalid_request"`,
+		invalidToken:      plain + `, error="invalid_token"`,
+		insufficientScope: plain + `, error="insufficient_scope"`,
+	}
+}
+
+// refuse adds the challenge that belongs to an error, and returns the error. Those that say nothing about the token, such as
+// a 503 of the user's code, have none.
+func (v *verifier) refuse(c *filo.Ctx, err *filo.HTTPError) error {
+	challenge := ""
+	switch {
+	case err == errNoToken:
+		challenge = v.challenges.noToken
+	case err.Status == 400:
+		challenge = v.challenges.invalidRequest
+	case err.Status == 401:
+		challenge = v.challenges.invalidToken
+	case err.Status == 403:
+		challenge = v.challenges.insufficientScope
+	}
+	if challenge != "" {
+		c.Response.Header.Add("WWW-Authenticate", challenge)
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package jwt
+
+import (
+	"bytes"
+
+	"github.com/filohttp/filo"
+)
+
+// find returns the request's token, "" if it has none. An error says that it can't be told, or isn't one.
+func (v *verifier) find(c *filo.Ctx) (string, *filo.HTTPError) {
+	token, err := bearer(&c.Request.Header)
+	if err != nil {
+		return "", err
+	}
+	if v.query != "" {
+		parameter, err := queryToken(c.Request.Query(), v.query)
+		if err != nil {
+			return "", err
+		}
+		if parameter != nil {
+			// RFC 6750, section 2: clients must not use more than one method in a request.
+			if token != nil {
+				return "", errTwoTokens
+			}
+			token = parameter
+			c.Response.Header.Set("Cache-Control", "private")
+		}
+	}
+	if token == nil && v.cookie != "" {
+		// A cookie that a server has emptied, and the browser not dropped yet, is none.
+		if token = c.Request.CookieBytes(v.cookie); len(token) == 0 {
+			return "", nil
+		}
+	}
+	if token == nil {
+		return "", nil
+	}
+	if !isToken(token) {
+		return "", errNotAToken
+	}
+	return string(token), nil
+}
+
+// bearer returns what follows "Bearer" in Authorization, nil if it isn't there or has another scheme.
+func bearer(header *filo.Header) (token []byte, err *filo.HTTPError) {
+	seen := false
+	for value := range header.Values("Authorization") {
+		if seen {
+			return nil, errTwoTokens
+		}
+		seen = true
+		scheme, rest, _ := bytes.Cut(value, space)
+		if bytes.EqualFold(scheme, bearerScheme) {
+			token = bytes.TrimLeft(rest, " ")
+			if token == nil {
+				token = []byte{}
+			}
+		}
+	}
+	return token, nil
+}
+
+var (
+	space        = []byte(" ")
+	bearerScheme = []byte("Bearer")
+)
+
+// queryToken returns a parameter's value, nil if it isn't there.
+func queryToken(args *filo.Args, name string) (token []byte, err *filo.HTTPError) {
+	for value := range args.Values(name) {
+		if token != nil {
+			return nil, errTwoTokens
+		}
+		token = value
+		if token == nil {
+			token = []byte{}
+		}
+	}
+	return token, nil
+}
+
+// isToken reports whether b is what RFC 6750, section 2.1, calls b64token.
+func isToken(b []byte) bool {
+	b = bytes.TrimRight(b, "=")
+	for _, c := range b {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '-', c == '.', c == '_', c == '~', c == '+', c == '/':
+		default:
+			return false
+		}
+	}
+	return len(b) > 0
+}

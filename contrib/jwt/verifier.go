@@ -1,0 +1,130 @@
+package jwt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	gojwt "github.com/golang-jwt/jwt/v5"
+
+	"github.com/filohttp/filo"
+)
+
+// verifier is what New has made of its options. It is immutable.
+type verifier struct {
+	parser     *gojwt.Parser
+	keyFunc    gojwt.Keyfunc
+	keys       keyring
+	typ        string // what "typ" must be, in lower case; "" is anything
+	maxBytes   int
+	cookie     string
+	query      string
+	optional   bool
+	challenges challenges
+}
+
+func newVerifier[C any](options *Options[C]) *verifier {
+	if options.Leeway < 0 {
+		panic("jwt: a negative Leeway")
+	}
+	if options.MaxTokenBytes < 0 {
+		panic("jwt: a negative MaxTokenBytes")
+	}
+	if slices.Contains(options.Audience, "") {
+		panic("jwt: an empty Audience")
+	}
+	checkAlgorithms(options.Algorithms)
+	v := &verifier{
+		typ:        mediaType(options.Type),
+		maxBytes:   options.MaxTokenBytes,
+		cookie:     options.Cookie,
+		query:      options.Query,
+		optional:   options.Optional,
+		challenges: newChallenges(options.Realm),
+	}
+	if v.maxBytes == 0 {
+		v.maxBytes = DefaultMaxTokenBytes
+	}
+	v.keys = newKeyring(options.Algorithms, options.Key, options.Keys, options.KeyFunc)
+	v.keyFunc = v.key
+
+	parserOptions := []gojwt.ParserOption{
+		gojwt.WithValidMethods(slices.Clone(options.Algorithms)),
+		gojwt.WithLeeway(options.Leeway),
+		gojwt.WithStrictDecoding(),
+	}
+	if !options.AllowNoExpiry {
+		parserOptions = append(parserOptions, gojwt.WithExpirationRequired())
+	}
+	if options.Issuer != "" {
+		parserOptions = append(parserOptions, gojwt.WithIssuer(options.Issuer))
+	}
+	if len(options.Audience) > 0 {
+		parserOptions = append(parserOptions, gojwt.WithAudience(slices.Clone(options.Audience)...))
+	}
+	v.parser = gojwt.NewParser(parserOptions...)
+	return v
+}
+
+// checkAlgorithms panics if there is none, or one that can't be. Without the list a token would choose its algorithm itself
+// (RFC 8725, section 3.1).
+func checkAlgorithms(algorithms []string) {
+	if len(algorithms) == 0 {
+		panic("jwt: no Algorithms: name those that the tokens are signed with, such as ES256")
+	}
+	for _, algorithm := range algorithms {
+		if strings.EqualFold(algorithm, "none") {
+			panic(`jwt: the algorithm "none" signs nothing, so anybody could make tokens`)
+		}
+		if gojwt.GetSigningMethod(algorithm) == nil {
+			panic(fmt.Sprintf("jwt: there is no algorithm %q; there are %s", algorithm, strings.Join(knownAlgorithms(), ", ")))
+		}
+	}
+}
+
+func knownAlgorithms() []string {
+	known := slices.DeleteFunc(gojwt.GetAlgorithms(), func(name string) bool { return name == "none" })
+	slices.Sort(known)
+	return known
+}
+
+// verify decodes a token into claims and verifies it. The claims may be used only if there is no error.
+func (v *verifier) verify(token string, claims gojwt.Claims) *filo.HTTPError {
+	if len(token) > v.maxBytes {
+		return invalidToken(fmt.Errorf("jwt: a token of %d bytes, over the limit of %d", len(token), v.maxBytes))
+	}
+	_, err := v.parser.ParseWithClaims(token, claims, v.keyFunc)
+	if err == nil {
+		return nil
+	}
+	return asRefusal(fmt.Errorf("jwt: %w", err))
+}
+
+// Errors of a token's header.
+var (
+	errCritical   = errors.New("critical extensions, none of which is known")
+	errType       = errors.New("a token of another type")
+	errUnknownKey = errors.New("no key for the token's algorithm and kid")
+)
+
+// key is the parser's Keyfunc: it sees the header before anything is verified, and the algorithm after it was found to be
+// allowed.
+func (v *verifier) key(token *gojwt.Token) (any, error) {
+	// RFC 7515, section 4.1.11: a token with an extension that is critical and not understood is invalid.
+	if _, ok := token.Header["crit"]; ok {
+		return nil, errCritical
+	}
+	if v.typ != "" {
+		if name, _ := token.Header["typ"].(string); mediaType(name) != v.typ {
+			return nil, errType
+		}
+	}
+	return v.keys.find(token)
+}
+
+// mediaType returns a "typ" as it is compared: case doesn't count, and "application/" may be left out (RFC 7515, section
+// 4.1.9).
+func mediaType(typ string) string {
+	return strings.TrimPrefix(strings.ToLower(typ), "application/")
+}
