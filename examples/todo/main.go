@@ -1,0 +1,103 @@
+// Command todo is a small application with all that belongs to one: a REST API with a database, a document that describes it,
+// and a page to use it.
+//
+//	go run ./todo                            # http://localhost:8080, with the todos in todo.db
+//	go run ./todo -addr :9000 -db /tmp/my.db
+//	curl localhost:8080/api/todos -H 'Content-Type: application/json' -d '{"title":"Water the plants"}'
+//	curl localhost:8080/openapi.json
+//
+// Requests are routed by package router and read by package bind, what is wrong with them is answered with problem details (to
+// clients that accept JSON), todos are kept in SQLite, and contrib/huma makes the OpenAPI document. It shuts down gracefully on
+// SIGINT and SIGTERM. It has no users and no passwords: whoever reaches the address can read and change everything.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	// shutdownGrace is how long running requests may take after the first signal before they are cut off.
+	shutdownGrace = 10 * time.Second
+	// maxBody is the size of a request body, in bytes: many times what the longest title takes.
+	maxBody = 16 << 10
+)
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
+		signal.Stop(signals)
+		cancel()
+	}()
+
+	err := run(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "todo:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends and then shuts down: running requests finish, new ones are refused, and the database is closed
+// behind them. It returns nil after a complete shutdown.
+func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	flags := flag.NewFlagSet("todo", flag.ContinueOnError)
+	addr := flags.String("addr", ":8080", "TCP `address` to listen on")
+	db := flags.String("db", "todo.db", "SQLite `file` with the todos; made if it isn't there")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
+	}
+	todos, err := openStore(ctx, *db)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, todos.close()) }()
+	handler, err := newHandler(todos)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, &filo.Server{Handler: handler, MaxBodyBytes: maxBody}, *addr, stdout)
+}
+
+func serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writer) error {
+	ln, err := server.Listen(addr)
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
+
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
+	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(limit); err != nil {
+		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
+	}
+	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
