@@ -178,7 +178,7 @@ func (c *conn) endTimeout(ctx *Ctx) bool {
 	if t.disarm(); !t.fired {
 		return false
 	}
-	c.reading, c.failed = readingNothing, t.failed
+	c.reading, c.failed = readingNothing, c.failed || t.failed
 	ctx.Response.resetBody()
 	ctx.Response.status = t.answer.Status
 	return true
