@@ -11,6 +11,9 @@ func (c *Ctx) SetReadDeadline(t time.Time) error {
 		return ErrHijacked
 	}
 	c.readUntil = c.conn.server.clock.at(t)
+	if carried, ok := c.conn.looped.(*transportConn); ok {
+		return carried.transport.SetReadDeadline(t)
+	}
 	return nil
 }
 
@@ -22,6 +25,9 @@ func (c *Ctx) SetWriteDeadline(t time.Time) error {
 		return ErrHijacked
 	}
 	c.writeUntil = c.conn.server.clock.at(t)
+	if carried, ok := c.conn.looped.(*transportConn); ok {
+		return carried.transport.SetWriteDeadline(t)
+	}
 	return nil
 }
 

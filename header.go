@@ -58,6 +58,9 @@ func (h *Header) GetBytes(name string) []byte {
 	return nil
 }
 
+// maxFieldName is how long a name may be.
+const maxFieldName = 1<<16 - 1
+
 // Has reports whether there is a field called name.
 func (h *Header) Has(name string) bool { return h.find(name, 0) >= 0 }
 
@@ -96,7 +99,7 @@ func (h *Header) Add(name, value string) { addField(h, name, lookupField(name), 
 func (h *Header) AddBytes(name string, value []byte) { addField(h, name, lookupField(name), value) }
 
 // Del removes all fields called name.
-func (h *Header) Del(name string) { h.removeFrom(name, 0) }
+func (h *Header) Del(name string) { h.removeFrom(name, lookupField(name), 0) }
 
 // Reset removes all fields.
 func (h *Header) Reset() {
@@ -129,8 +132,11 @@ func (h *Header) valueOf(i int) []byte {
 }
 
 // find returns the index of the first field called name at or after from, -1 if there is none.
-func (h *Header) find(name string, from int) int {
-	if id := lookupField(name); id != fieldUnknown {
+func (h *Header) find(name string, from int) int { return h.findNamed(name, lookupField(name), from) }
+
+// findNamed is find for a name of which the number is known.
+func (h *Header) findNamed(name string, id fieldID, from int) int {
+	if id != fieldUnknown {
 		return h.findID(id, from)
 	}
 	for i := from; i < len(h.fields); i++ {
@@ -159,13 +165,13 @@ func (h *Header) getID(id fieldID) []byte {
 	return nil
 }
 
-func (h *Header) removeFrom(name string, from int) {
-	i := h.find(name, from)
+func (h *Header) removeFrom(name string, id fieldID, from int) {
+	i := h.findNamed(name, id, from)
 	if i < 0 {
 		return
 	}
 	kept := h.fields[:i]
-	for next := h.find(name, i+1); next >= 0; next = h.find(name, i+1) {
+	for next := h.findNamed(name, id, i+1); next >= 0; next = h.findNamed(name, id, i+1) {
 		kept = append(kept, h.fields[i+1:next]...)
 		i = next
 	}
@@ -217,16 +223,13 @@ func (h *Header) setInt(id fieldID, value int64) {
 }
 
 func setField[V []byte | string](h *Header, name string, id fieldID, value V) {
-	at := -1
-	if len(h.fields) > 0 {
-		at = h.find(name, 0)
-	}
+	at := h.findNamed(name, id, 0)
 	if at < 0 {
 		addField(h, name, id, value)
 		return
 	}
 	if f, ok := appendField(h, name, id, value); ok {
-		h.removeFrom(name, at+1)
+		h.removeFrom(name, id, at+1)
 		h.fields[at] = f
 	}
 }
@@ -239,14 +242,10 @@ func addField[V []byte | string](h *Header, name string, id fieldID, value V) {
 
 // appendField writes a field's line to the end of buf.
 func appendField[V []byte | string](h *Header, name string, id fieldID, value V) (field, bool) {
-	if len(name) > 1<<16-1 || id == fieldUnknown && !httpguts.ValidHeaderFieldName(name) {
+	if len(name) > maxFieldName || id == fieldUnknown && !httpguts.ValidHeaderFieldName(name) {
 		return field{}, false
 	}
-	old := h.buf
-	if h.borrowed {
-		h.buf, h.borrowed = bytes.Clone(h.buf), false
-		old = nil
-	}
+	old := h.own()
 	f := field{name: uint32(len(h.buf)), nameLen: uint16(len(name)), id: id, line: true}
 	h.buf = append(h.buf, name...)
 	h.buf = append(h.buf, ": "...)
@@ -259,10 +258,25 @@ func appendField[V []byte | string](h *Header, name string, id fieldID, value V)
 	}
 	f.valueLen = uint32(len(trimmed))
 	h.buf = append(h.buf, "\r\n"...)
-	if raceEnabled && cap(old) > 0 && &old[:1][0] != &h.buf[0] {
-		poison(old[:cap(old)]) // what was lent of it is valid until the Header is changed
-	}
+	h.poisonOutgrown(old)
 	return f, true
+}
+
+// own makes buf the Header's own, to be appended to, and returns it as it is before that.
+func (h *Header) own() (old []byte) {
+	if h.borrowed {
+		h.buf, h.borrowed = bytes.Clone(h.buf), false
+		return nil
+	}
+	return h.buf
+}
+
+// poisonOutgrown overwrites the buffer from before a change if there is a new one since: what was lent of it is valid until
+// the Header is changed.
+func (h *Header) poisonOutgrown(old []byte) {
+	if raceEnabled && cap(old) > 0 && &old[:1][0] != &h.buf[0] {
+		poison(old[:cap(old)])
+	}
 }
 
 // cleanValue replaces what may not be in a field value (RFC 9110, section 5.5) by spaces.

@@ -32,7 +32,9 @@ func (r *Request) SetMethod(method string) error {
 	case len(method) > maxMethodBytes:
 		return errMethodTooLong
 	}
-	r.change.method = addChange(&r.change, method)
+	start := len(r.change.memory)
+	r.change.memory = append(r.change.memory, method...)
+	r.change.method = r.change.since(start)
 	return nil
 }
 
@@ -42,31 +44,38 @@ func (r *Request) SetMethod(method string) error {
 //
 // The error is an *HTTPError of 400, and the target stays as it was: if target isn't in origin-form (RFC 9112, section 3.2.1),
 // or if the request has no path that it could replace, which is so for CONNECT and OPTIONS *.
-func (r *Request) SetTarget(target string) error { return setTarget(r, target) }
-
-// SetTargetBytes is SetTarget for a target in bytes, which are copied.
-func (r *Request) SetTargetBytes(target []byte) error { return setTarget(r, target) }
-
-func setTarget[T []byte | string](r *Request, target T) error {
-	uri := r.URI()
-	if uri.split(); uri.form == targetAuthority || uri.form == targetAsterisk {
-		return errChangeForm
-	}
-	kept := len(r.change.memory)
-	added := addChange(&r.change, target)
-	if !validOriginTarget(added) {
-		r.change.memory = r.change.memory[:kept]
-		return errTarget
-	}
-	r.change.target = added
-	uri.setTarget(added)
-	return nil
+func (r *Request) SetTarget(target string) error {
+	start := len(r.change.memory)
+	r.change.memory = append(r.change.memory, target...)
+	return r.setTarget(start)
 }
 
-// addChange returns a copy of s.
-func addChange[T []byte | string](change *requestChange, s T) []byte {
-	start := len(change.memory)
-	change.memory = append(change.memory, s...)
+// SetTargetBytes is SetTarget for a target in bytes, which are copied.
+func (r *Request) SetTargetBytes(target []byte) error {
+	start := len(r.change.memory)
+	r.change.memory = append(r.change.memory, target...)
+	return r.setTarget(start)
+}
+
+// setTarget takes the target that was appended to the memory for changes, and removes it again if it isn't valid.
+func (r *Request) setTarget(start int) error {
+	target, uri := r.change.since(start), r.URI()
+	uri.split()
+	hasPath := uri.form == targetOrigin || uri.form == targetAbsolute
+	if hasPath && validOriginTarget(target) {
+		r.change.target = target
+		uri.setTarget(target)
+		return nil
+	}
+	r.change.memory = r.change.memory[:start]
+	if !hasPath {
+		return errChangeForm
+	}
+	return errTarget
+}
+
+// since returns what was appended to the memory from start on.
+func (change *requestChange) since(start int) []byte {
 	end := len(change.memory)
 	return change.memory[start:end:end]
 }
