@@ -14,7 +14,7 @@ import (
 // and returns nil to leave the body as it is. If the writer that it returns has a method Flush() error, StreamWriter.Flush
 // calls that; Close is called once, also for a body that was broken off, and then can't write any more. An answer to HEAD
 // is made as GET's would be and not sent; one that has no body isn't wrapped.
-func (c *Ctx) WrapBody(wrap func(body io.Writer, size int64) io.WriteCloser) {
+func (c *Ctx) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
 	c.check()
 	c.wraps = append(c.wraps, wrap)
 }
@@ -55,7 +55,7 @@ func (w *StreamWriter) wrap() bool {
 func (c *Ctx) wrapped(layers []io.WriteCloser, sink io.Writer, size int64) []io.WriteCloser {
 	defer c.forgetWraps()
 	for _, wrap := range c.wraps {
-		if layer := wrap(sink, size); layer != nil {
+		if layer := wrap(c, sink, size); layer != nil {
 			layers = append(layers, layer)
 			sink = layer
 		}

@@ -56,12 +56,12 @@ func wrapping(closed *atomic.Int32, signs ...string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			for _, each := range signs {
-				c.WrapBody(func(w io.Writer, size int64) io.WriteCloser {
+				c.WrapBody(func(c *filo.Ctx, w io.Writer, size int64) io.WriteCloser {
 					c.Response.Header.Add("X-Size", fmt.Sprint(size))
 					return &bracket{w: w, signs: each, closed: closed}
 				})
 			}
-			c.WrapBody(func(io.Writer, int64) io.WriteCloser { return nil })
+			c.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { return nil })
 			return next(c)
 		}
 	}
@@ -225,7 +225,7 @@ func TestWrapBodyFails(t *testing.T) {
 				if c.Path() == "/sound" {
 					return c.Text(200, "sound")
 				}
-				c.WrapBody(func(w io.Writer, size int64) io.WriteCloser {
+				c.WrapBody(func(_ *filo.Ctx, w io.Writer, size int64) io.WriteCloser {
 					if test.wrap != nil {
 						test.wrap()
 					}

@@ -41,7 +41,7 @@ type Ctx struct {
 	route    string
 	values   []ctxValue
 	override context.Context // what Context returns instead of its own; nil is none
-	wraps    []func(io.Writer, int64) io.WriteCloser
+	wraps    []func(*Ctx, io.Writer, int64) io.WriteCloser
 }
 
 // check panics if the handler has returned, in builds with the race detector.

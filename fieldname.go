@@ -48,6 +48,8 @@ const (
 	fieldProxyAuthorization
 	fieldProxyConnection
 	fieldRange
+	fieldRateLimit
+	fieldRateLimitPolicy
 	fieldReferer
 	fieldRetryAfter
 	fieldSecWebSocketKey
@@ -106,6 +108,8 @@ var fieldNames = [fieldCount]string{
 	fieldProxyAuthorization:          "Proxy-Authorization",
 	fieldProxyConnection:             "Proxy-Connection",
 	fieldRange:                       "Range",
+	fieldRateLimit:                   "RateLimit",
+	fieldRateLimitPolicy:             "RateLimit-Policy",
 	fieldReferer:                     "Referer",
 	fieldRetryAfter:                  "Retry-After",
 	fieldSecWebSocketKey:             "Sec-WebSocket-Key",

@@ -88,9 +88,16 @@ var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too lo
 func (t *handlerTimeout) fire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.armed || t.fired || time.Now().Before(t.deadline) {
-		return
+	if t.armed && t.isOver() {
+		t.answerNow()
 	}
+}
+
+// isOver reports whether the time is over and nobody has answered. The caller holds mu.
+func (t *handlerTimeout) isOver() bool { return !t.fired && !time.Now().Before(t.deadline) }
+
+// answerNow answers in the handler's place. The caller holds mu.
+func (t *handlerTimeout) answerNow() {
 	t.fired = true
 	c := t.conn
 	c.out = c.server.appendRefusal(c.out, t.answer, "", t.head) // behind the answers to earlier requests
@@ -112,7 +119,8 @@ func (t *handlerTimeout) fire() {
 // that one which doesn't at once has a full buffer.
 const apartTime = time.Second
 
-// timedOut reports whether the time-out has answered.
+// timedOut reports whether the time-out has answered. If the time is over it does so now: a handler may hear of it from its
+// context before the timer fires.
 func (c *Ctx) timedOut() bool {
 	t := c.timeout
 	if t == nil || !t.armed {
@@ -120,6 +128,9 @@ func (c *Ctx) timedOut() bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.isOver() {
+		t.answerNow()
+	}
 	return t.fired
 }
 
@@ -167,14 +178,18 @@ func (c *Ctx) releaseAnswer() {
 	t.mu.Unlock()
 }
 
-// endTimeout ends the time-out of a handler that has returned, and reports whether it has answered.
-func (c *conn) endTimeout(ctx *Ctx) bool {
+// endTimeout ends the time-out of a handler that has returned, and reports whether it has answered. An error that is returned
+// when the time is over is that of the time-out, whether or not the timer has fired.
+func (c *conn) endTimeout(ctx *Ctx, err error) bool {
 	t := ctx.timeout
 	if t == nil || !t.armed {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err != nil && t.isOver() {
+		t.answerNow()
+	}
 	if t.disarm(); !t.fired {
 		return false
 	}

@@ -175,6 +175,39 @@ func TestTimeoutThatDoesNotCome(t *testing.T) {
 	}
 }
 
+// A handler hears from its context that the time is over, mostly before the timer has fired: the answer is the time-out's all
+// the same, and its error isn't logged as the server's fault.
+func TestTimeoutByContext(t *testing.T) {
+	var log lifeLog
+	for name, handler := range map[string]filo.Handler{
+		"returned": func(c *filo.Ctx) error { <-c.Context().Done(); return c.Context().Err() },
+		"rendered": func(c *filo.Ctx) error { <-c.Context().Done(); return c.RenderError(c.Context().Err()) },
+		"written": func(c *filo.Ctx) error {
+			<-c.Context().Done()
+			if _, err := c.Stream().WriteString("late"); !errors.Is(err, filo.ErrHandlerTimeout) {
+				t.Errorf("a late write: %v", err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+				c.SetTimeout(100*time.Microsecond, nil)
+				return handler(c)
+			}})
+			for range 200 {
+				client := s.dial(t)
+				client.get("/")
+				client.want(503, timedOutBody, true)
+				client.Close()
+			}
+		})
+	}
+	if lines := log.lines(""); len(lines) > 0 {
+		t.Errorf("logged: %q", lines)
+	}
+}
+
 // "once the head is on its way": the context that was asked for before the time-out was set ends as well.
 func TestTimeoutEndsEarlierContext(t *testing.T) {
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {

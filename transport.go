@@ -42,7 +42,7 @@ func (s *Server) ServeTransport(t Transport, h Handler) error {
 	returned := false
 	defer func() {
 		if !returned {
-			c.endTimeout(c.worker.ctx)
+			c.endTimeout(c.worker.ctx, nil)
 			c.detach() // h has panicked
 		}
 	}()

@@ -1,0 +1,228 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// AccessLogOptions are options of AccessLog.
+type AccessLogOptions struct {
+	// Logger gets a record for each request. The default is the server's.
+	Logger *slog.Logger
+	// Level is the records' level. Default slog.LevelInfo, which is the zero value.
+	Level slog.Level
+	// Skip, if set, is asked when a request has been answered, and leaves it out if it returns true: one for a health check
+	// that was answered with 200, for example.
+	Skip func(c *filo.Ctx) bool
+	// Attributes, if set, appends attributes to those of a record, and returns them all. It must not keep the slice.
+	Attributes func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr
+	// Combined, if set, gets lines in Apache's combined format, and Logger no records. Each line is one call of Write, and
+	// only one call is made at a time. An error of Write is logged to Logger, unless that of the line before was one, too.
+	Combined io.Writer
+}
+
+// AccessLog logs each request when it has been answered, with the time at which it came: method, path, route, status, size of
+// the body, duration, address of the client, host, user agent, the id of RequestID and the error, as far as there are any.
+//
+// Its place is outside of all that may answer a request, but for RequestID and RealIP, whose findings it logs. An error that
+// nobody has turned into the response yet, it has turned into it, since the log is to say what the client gets: see
+// Ctx.RenderError. An answer that filo.ErrAbort prevented has the status 0.
+//
+// Control bytes can't get into a log: a slog.Handler quotes them, and in the combined format they, quotes and backslashes are
+// escaped as "\x0a". The size is that of the body so far: what SetBodyStream is going to send isn't known yet.
+func AccessLog(options AccessLogOptions) filo.Middleware {
+	l := &accessLog{options: options}
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			start := time.Now()
+			err := c.RenderError(next(c))
+			if options.Skip == nil || !options.Skip(c) {
+				l.log(c, start, err)
+			}
+			return err
+		}
+	}
+}
+
+type accessLog struct {
+	options AccessLogOptions
+
+	mu     sync.Mutex // of Combined
+	failed bool       // the last Write did; guarded by mu
+}
+
+func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {
+	if l.options.Combined != nil {
+		l.logCombined(c, start, err)
+		return
+	}
+	handler := l.logger(c).Handler()
+	if !handler.Enabled(context.Background(), l.options.Level) {
+		return
+	}
+	memory := attributes.Get().(*[]slog.Attr)
+	list := l.appendAttributes((*memory)[:0], c, start, err)
+	// Made by hand, since slog would look for the line of code that it comes from, which is always this one.
+	record := slog.NewRecord(start, l.options.Level, "request", 0)
+	record.AddAttrs(list...)
+	clear(list)
+	*memory = list[:0]
+	attributes.Put(memory)
+	_ = handler.Handle(context.Background(), record) // as slog's own methods do
+}
+
+// attributes is memory for those of a record, which copies them.
+var attributes = sync.Pool{New: func() any {
+	memory := make([]slog.Attr, 0, 16)
+	return &memory
+}}
+
+// appendAttributes appends what is known of a request. The texts that the connection lends are copied, all at once, since
+// a handler may keep the record.
+func (l *accessLog) appendAttributes(list []slog.Attr, c *filo.Ctx, start time.Time, err error) []slog.Attr {
+	var memory [512]byte
+	text := append(memory[:0], c.PathBytes()...)
+	path := len(text)
+	text = append(text, hostBytes(c)...)
+	host := len(text)
+	text = append(text, c.Request.Header.GetBytes("User-Agent")...)
+	agent := len(text)
+	if address := ClientIP(c); address.IsValid() {
+		text = address.AppendTo(text)
+	}
+	all := string(text)
+
+	list = append(list,
+		slog.String("method", c.Method()),
+		slog.String("path", all[:path]),
+		slog.Int("status", answeredStatus(c, err)),
+		slog.Int64("bytes", c.BytesWritten()),
+		slog.Duration("duration", time.Since(start)),
+	)
+	list = appendText(list, "client", all[agent:])
+	list = appendText(list, "host", all[path:host])
+	list = appendText(list, "agent", all[host:agent])
+	list = appendText(list, "route", c.Route())
+	list = appendText(list, "id", RequestIDOf(c))
+	if err != nil {
+		list = append(list, slog.String("error", err.Error()))
+	}
+	if l.options.Attributes != nil {
+		list = l.options.Attributes(c, list)
+	}
+	return list
+}
+
+func (l *accessLog) logger(c *filo.Ctx) *slog.Logger {
+	if l.options.Logger != nil {
+		return l.options.Logger
+	}
+	return c.Logger()
+}
+
+func appendText(list []slog.Attr, key, value string) []slog.Attr {
+	if value == "" {
+		return list
+	}
+	return append(list, slog.String(key, value))
+}
+
+// answeredStatus returns the status that the client gets, 0 for none.
+func answeredStatus(c *filo.Ctx, err error) int {
+	if errors.Is(err, filo.ErrAbort) && !c.Committed() {
+		return 0
+	}
+	return c.Status()
+}
+
+// lines is memory for lines of the combined format.
+var lines = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxKeptLine is how large the memory for a line is that is kept.
+const maxKeptLine = 4 << 10
+
+func (l *accessLog) logCombined(c *filo.Ctx, start time.Time, err error) {
+	memory := lines.Get().(*[]byte)
+	line := appendCombined((*memory)[:0], c, start, err)
+	l.mu.Lock()
+	_, writeErr := l.options.Combined.Write(line)
+	first := writeErr != nil && !l.failed
+	l.failed = writeErr != nil
+	l.mu.Unlock()
+	if first {
+		l.logger(c).Error("writing the access log", "error", writeErr)
+	}
+	if cap(line) <= maxKeptLine {
+		*memory = line
+		lines.Put(memory)
+	}
+}
+
+// appendCombined appends a line such as
+//
+//	203.0.113.7 - gopher [02/Jan/2026:15:04:05 +0000] "GET /a?b HTTP/1.1" 200 12 "http://referer/" "agent"
+func appendCombined(line []byte, c *filo.Ctx, start time.Time, err error) []byte {
+	line = appendAddress(line, ClientIP(c))
+	line = append(line, " - "...)
+	if user := BasicAuthUser(c); user != "" {
+		line = appendEscaped(line, user, ' ')
+	} else {
+		line = append(line, '-')
+	}
+	line = start.AppendFormat(line, " [02/Jan/2006:15:04:05 -0700] ")
+	line = append(line, '"')
+	line = appendEscaped(line, c.Request.MethodBytes(), '"')
+	line = append(line, ' ')
+	line = appendEscaped(line, c.Request.TargetBytes(), '"')
+	line = append(line, " HTTP/1."...)
+	line = append(line, byte('0'+c.Request.ProtoMinor()), '"', ' ')
+	if status := answeredStatus(c, err); status > 0 {
+		line = strconv.AppendInt(line, int64(status), 10)
+	} else {
+		line = append(line, '-')
+	}
+	line = append(line, ' ')
+	if size := c.BytesWritten(); size > 0 {
+		line = strconv.AppendInt(line, size, 10)
+	} else {
+		line = append(line, '-')
+	}
+	for _, name := range [...]string{"Referer", "User-Agent"} {
+		line = append(line, ` "`...)
+		if value := c.Request.Header.GetBytes(name); len(value) > 0 {
+			line = appendEscaped(line, value, '"')
+		} else {
+			line = append(line, '-')
+		}
+		line = append(line, '"')
+	}
+	return append(line, '\n')
+}
+
+func appendAddress(line []byte, address netip.Addr) []byte {
+	if !address.IsValid() {
+		return append(line, '-')
+	}
+	return address.AppendTo(line)
+}
+
+// appendEscaped appends s with the separator, backslashes, control bytes and those outside ASCII as "\x" and two digits.
+func appendEscaped[S []byte | string](line []byte, s S, separator byte) []byte {
+	const digits = "0123456789abcdef"
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '\\' || c == separator {
+			line = append(line, '\\', 'x', digits[c>>4], digits[c&15])
+		} else {
+			line = append(line, c)
+		}
+	}
+	return line
+}

@@ -1,0 +1,201 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+func ExampleAccessLog() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "duration" {
+				return slog.Attr{} // for an output that is always the same
+			}
+			return a
+		},
+	}))
+	h := middleware.AccessLog(middleware.AccessLogOptions{Logger: logger})(func(c *filo.Ctx) error {
+		return filo.Error(404, "nothing here")
+	})
+	show(h, nil, "GET /path?query", "User-Agent: example/1.0")
+	// Output:
+	// level=INFO msg=request method=GET path=/path status=404 bytes=24 client=192.0.2.1 host=filo.test agent=example/1.0 error="404 Not Found: nothing here"
+	// 404 Not Found: nothing here
+}
+
+// synchronized is a buffer that goroutines may share.
+type synchronized struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+	writes int
+	err    error
+}
+
+func (s *synchronized) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes++
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.buffer.Write(p)
+}
+
+func (s *synchronized) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buffer.String()
+}
+
+func TestAccessLog(t *testing.T) {
+	basic := middleware.BasicAuth(middleware.BasicAuthOptions{Users: map[string]string{"a \"b\"": "secret"}})
+	user := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("a \"b\":secret"))
+	for _, test := range []struct {
+		sentence         string
+		handler          filo.Handler
+		request          string
+		fields           []string
+		record, combined string // regular expressions
+	}{
+		{"an answer", hello, "GET /a%20b?q=1", []string{"User-Agent: agent", "Referer: http://r.test/"},
+			`method=GET path="/a b" status=200 bytes=5 duration=\S+ client=192.0.2.7 host=filo.test agent=agent$`,
+			`^192.0.2.7 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET /a%20b\?q=1 HTTP/1.1" 200 5 "http://r.test/" "agent"$`},
+		{"an error that nobody has rendered is", func(*filo.Ctx) error { return filo.Error(503, "no\r\nbody") }, "POST /", nil,
+			`method=POST path=/ status=503 bytes=\d\d .*error="503 Service Unavailable: no\\r\\nbody"$`, `"POST / HTTP/1.1" 503 \d+ "-" "-"$`},
+		{"an aborted answer has no status", func(*filo.Ctx) error { return filo.ErrAbort }, "GET /", nil, `status=0 bytes=0 .*error=`, `HTTP/1.1" - - "-" "-"$`},
+		{"a stream", func(c *filo.Ctx) error {
+			_, err := c.Stream().WriteString("streamed")
+			return err
+		}, "GET /", nil, `status=200 bytes=8`, `200 8`},
+		{"an answer without a body", func(c *filo.Ctx) error { return c.NoContent() }, "GET /", nil, `status=204 bytes=0`, `204 - "-" "-"$`},
+		{"control bytes of a path", hello, "GET /%0d%0aInjected:%20line", nil, `path="/\\r\\nInjected: line" status`, `"GET /%0d%0aInjected:%20line HTTP/1.1"`},
+		{"what would end a value of the combined format", hello, `GET /"\`, []string{"User-Agent: a\" \\\tb\xff"},
+			`path="/\\"\\\\" .*agent="a\\" \\\\\\tb\\xff"`, `"GET /\\x22\\x5c HTTP/1.1" .*"a\\x22 \\x5c\\x09b\\xff"`},
+		{"the id and the route", func(c *filo.Ctx) error {
+			c.SetRoute("GET /users/{id}")
+			return hello(c)
+		}, "GET /users/7", []string{"X-Request-ID: id-1"}, `route="GET /users/{id}" id=id-1$`, `GET /users/7`},
+		{"a user", basic(hello), "GET /", []string{user}, `status=200`, `^192.0.2.7 - a\\x20"b" \[`},
+	} {
+		var record, combined synchronized
+		logger := slog.New(slog.NewTextHandler(&record, nil))
+		s := servertest.NewServer(t, &filo.Server{
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Handler: wrap(test.handler,
+				middleware.RequestID(middleware.RequestIDOptions{TrustIncoming: true}),
+				middleware.AccessLog(middleware.AccessLogOptions{Logger: logger}),
+				middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined})),
+		})
+		fields := test.fields
+		if !strings.Contains(strings.Join(fields, " "), "X-Request-ID") {
+			fields = append(fields, "X-Request-ID: any")
+			test.record = strings.TrimSuffix(test.record, "$")
+		}
+		c, err := s.Listener.DialFrom(tcpAddress("192.0.2.7:1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, requestText(test.request, "", append(fields, "Connection: close")...))
+		io.Copy(io.Discard, c)
+		c.Close()
+		for _, each := range []struct{ got, want string }{{record.String(), test.record}, {combined.String(), test.combined}} {
+			line, ended := strings.CutSuffix(each.got, "\n")
+			if !ended || strings.ContainsAny(line, "\r\n\x1b") || !regexp.MustCompile(each.want).MatchString(line) {
+				t.Errorf("%s: %q, want %s", test.sentence, each.got, each.want)
+			}
+		}
+	}
+}
+
+func TestAccessLogOptions(t *testing.T) {
+	var log synchronized
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	h := middleware.AccessLog(middleware.AccessLogOptions{
+		Logger: logger,
+		Level:  slog.LevelWarn,
+		Skip:   func(c *filo.Ctx) bool { return c.Status() == 200 && c.Path() == "/health" },
+		Attributes: func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
+			return append(attributes, slog.String("tenant", c.Request.Header.Get("Tenant")))
+		},
+	})(hello)
+	s := servertest.New(t, h)
+	doTo(t, s, "GET /health", "")
+	doTo(t, s, "GET /a", "", "Tenant: red")
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "tenant=red\n") {
+		t.Errorf("logged %q", got)
+	}
+	quiet := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	do(t, middleware.AccessLog(middleware.AccessLogOptions{Logger: quiet})(hello), "GET /")
+	if got := log.String(); strings.Count(got, "\n") != 1 {
+		t.Errorf("below its level the logger got %q", got)
+	}
+}
+
+// Without a logger of its own, it is the server's.
+func TestAccessLogByServersLogger(t *testing.T) {
+	var log synchronized
+	s := servertest.NewServer(t, &filo.Server{
+		Handler: middleware.AccessLog(middleware.AccessLogOptions{})(hello),
+		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	doTo(t, s, "GET /a", "")
+	if got := log.String(); !strings.Contains(got, "msg=request method=GET path=/a status=200") {
+		t.Errorf("logged %q", got)
+	}
+}
+
+// A writer that fails is logged once, until it works again.
+func TestAccessLogWriteError(t *testing.T) {
+	var log synchronized
+	full := &synchronized{err: errors.New("disk full")}
+	h := middleware.AccessLog(middleware.AccessLogOptions{Combined: full, Logger: slog.New(slog.NewTextHandler(&log, nil))})(hello)
+	s := servertest.New(t, h)
+	s.Raw(t, strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 3))
+	full.mu.Lock()
+	full.err = nil
+	full.mu.Unlock()
+	s.Raw(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	full.mu.Lock()
+	full.err = errors.New("disk full again")
+	full.mu.Unlock()
+	s.Raw(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := log.String(); full.writes != 5 || strings.Count(got, "\n") != 2 || strings.Count(got, "disk full again") != 1 {
+		t.Errorf("%d writes, logged %q", full.writes, got)
+	}
+}
+
+// counting is a slog.Handler that does nothing with records, so that what is measured is the middleware.
+type counting struct{ slog.Handler }
+
+func (counting) Enabled(context.Context, slog.Level) bool  { return true }
+func (counting) Handle(context.Context, slog.Record) error { return nil }
+
+func BenchmarkAccessLog(b *testing.B) {
+	fields := []string{"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0", "Referer: http://filo.test/index.html"}
+	for _, each := range []struct {
+		name    string
+		options middleware.AccessLogOptions
+	}{
+		{"combined", middleware.AccessLogOptions{Combined: io.Discard}},
+		{"JSON", middleware.AccessLogOptions{Logger: slog.New(slog.NewJSONHandler(io.Discard, nil))}},
+		{"text", middleware.AccessLogOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}},
+		{"no handler", middleware.AccessLogOptions{Logger: slog.New(counting{})}},
+	} {
+		b.Run(each.name, func(b *testing.B) {
+			benchmark(b, middleware.AccessLog(each.options)(hello), "GET /users/7/repos?page=2", fields...)
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package middleware
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// BasicAuthOptions are options of BasicAuth. Either Users or Check is required.
+type BasicAuthOptions struct {
+	// Users are the passwords by name. It is for a few users whose passwords are long and random: they are kept as SHA-256 sums
+	// only, and all of them are compared for each request.
+	Users map[string]string
+	// Check reports whether a password is the user's. It should take the same time whether or not there is such a user; EqualSecret
+	// compares in constant time. Passwords that people have chosen are checked with a slow hash such as bcrypt or argon2. An error
+	// is the request's.
+	Check func(c *filo.Ctx, user, password string) (bool, error)
+	// Realm says what the password is for; browsers show it. Default "Restricted".
+	Realm string
+}
+
+// maxCredentials is how many bytes of credentials are looked at; more is none.
+const maxCredentials = 4 << 10
+
+// BasicAuth lets requests through that have the name and the password of a user (RFC 7617, in UTF-8); others get 401.
+// BasicAuthUser returns the name. The password comes with every request, so it is for connections over TLS.
+//
+// Its place is outside of what only users may reach, inside of rate limits, which slow guessing, and of CORS, since a browser's
+// preflight has no credentials.
+func BasicAuth(options BasicAuthOptions) filo.Middleware {
+	check((len(options.Users) > 0) != (options.Check != nil), "BasicAuth: either Users or Check is required")
+	if options.Realm == "" {
+		options.Realm = "Restricted"
+	}
+	checkFieldValue("BasicAuthOptions.Realm", options.Realm)
+	a := &basicAuth{check: options.Check}
+	a.challenge = prepare("WWW-Authenticate", "Basic realm="+quoted(options.Realm)+`, charset="UTF-8"`)
+	for name, password := range options.Users {
+		check(name != "" && !strings.ContainsFunc(name, isControl) && !strings.Contains(name, ":"),
+			"BasicAuth: a user can't be called %q", name)
+		check(password != "", "BasicAuth: no password for %q", name)
+		a.users = append(a.users, basicUser{name, sha256.Sum256([]byte(name)), sha256.Sum256([]byte(password))})
+	}
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			ok, err := a.authenticate(c)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				c.Response.Header.SetField(a.challenge)
+				return errUnauthorized
+			}
+			return next(c)
+		}
+	}
+}
+
+// errUnauthorized is shared: nothing may change it.
+var errUnauthorized = filo.Error(401, "")
+
+type basicAuth struct {
+	users     []basicUser // never changed
+	check     func(c *filo.Ctx, user, password string) (bool, error)
+	challenge *filo.Field
+}
+
+type basicUser struct {
+	name              string
+	nameSum, password [sha256.Size]byte
+}
+
+type basicAuthKey struct{}
+
+// BasicAuthUser returns the name of the user that BasicAuth has let through, "" if none.
+func BasicAuthUser(c *filo.Ctx) string {
+	if user, ok := c.Get(basicAuthKey{}).(*basicUser); ok {
+		return user.name
+	}
+	return ""
+}
+
+func (a *basicAuth) authenticate(c *filo.Ctx) (bool, error) {
+	var memory [256]byte
+	user, password, ok := basicCredentials(memory[:0], c.Request.Header.GetBytes("Authorization"))
+	if !ok {
+		return false, nil
+	}
+	if a.check != nil {
+		name := string(user)
+		if ok, err := a.check(c, name, string(password)); !ok || err != nil {
+			return false, err
+		}
+		c.Set(basicAuthKey{}, &basicUser{name: name})
+		return true, nil
+	}
+	nameSum, passwordSum := sha256.Sum256(user), sha256.Sum256(password)
+	found := -1
+	for i := range a.users { // all of them, so that the time doesn't tell which one it was
+		each := &a.users[i]
+		same := subtle.ConstantTimeCompare(nameSum[:], each.nameSum[:]) & subtle.ConstantTimeCompare(passwordSum[:], each.password[:])
+		found = subtle.ConstantTimeSelect(same, i, found)
+	}
+	if found < 0 {
+		return false, nil
+	}
+	c.Set(basicAuthKey{}, &a.users[found])
+	return true, nil
+}
+
+// basicCredentials returns the name and the password of an Authorization field, in memory if they fit.
+func basicCredentials(memory, authorization []byte) (user, password []byte, ok bool) {
+	encoded, ok := cutScheme(authorization, "Basic")
+	if !ok || len(encoded) > maxCredentials {
+		return nil, nil, false
+	}
+	credentials, err := base64.StdEncoding.AppendDecode(memory, encoded)
+	if err != nil || bytes.ContainsFunc(credentials, isControl) { // RFC 7617, section 2: no control characters
+		return nil, nil, false
+	}
+	return bytes.Cut(credentials, []byte{':'})
+}
+
+// cutScheme returns what follows the authentication scheme in a field value, which is compared without regard to case.
+func cutScheme(value []byte, scheme string) ([]byte, bool) {
+	if len(value) <= len(scheme) || value[len(scheme)] != ' ' || !equalToken(value[:len(scheme)], scheme) {
+		return nil, false
+	}
+	return bytes.TrimLeft(value[len(scheme)+1:], " "), true
+}
+
+// equalToken compares without regard to the case of ASCII letters. (That of package bytes has the Kelvin sign equal k.)
+func equalToken(b []byte, s string) bool {
+	if len(b) != len(s) {
+		return false
+	}
+	for i, c := range b {
+		if c != s[i] && (c^s[i] != 0x20 || c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

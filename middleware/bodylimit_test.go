@@ -1,0 +1,82 @@
+package middleware_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+func ExampleBodyLimit() {
+	limit := middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 10})
+	show(limit(hello), nil, "POST /", "Content-Length: 1000000", "Expect: 100-continue")
+	// Output:
+	// 413 Content Too Large: request body too large
+}
+
+func TestBodyLimit(t *testing.T) {
+	const chunked = "Transfer-Encoding: chunked"
+	for _, test := range []struct {
+		sentence    string
+		body, field string
+		status      int
+		called      bool
+	}{
+		{"a body of the size", "12345", "A: b", 200, true},
+		{"no body", "", "A: b", 200, true},
+		{"a larger one is refused before the handler", "123456", "A: b", 413, false},
+		{"one that turns out to be larger, when it is read", "3\r\n123\r\n3\r\n456\r\n0\r\n\r\n", chunked, 413, true},
+		{"one in chunks of the size", "3\r\n123\r\n2\r\n45\r\n0\r\n\r\n", chunked, 200, true},
+	} {
+		called := false
+		var limitErr error
+		outside := func(next filo.Handler) filo.Handler {
+			return func(c *filo.Ctx) error {
+				limitErr = next(c)
+				return limitErr
+			}
+		}
+		h := wrap(func(c *filo.Ctx) error {
+			called = true
+			_, err := io.Copy(io.Discard, c.BodyReader())
+			return err
+		}, outside, middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 5}))
+		got := doTo(t, servertest.New(t, h), "POST /", test.body, test.field)
+		if got.status != test.status || called != test.called || errors.Is(limitErr, filo.ErrBodyTooLarge) != (test.status == 413) {
+			t.Errorf("%s: %d, called %v, error %v", test.sentence, got.status, called, limitErr)
+		}
+	}
+}
+
+// The limit may be larger than the server's, and is one request's.
+func TestBodyLimitRaises(t *testing.T) {
+	limit := middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 100})
+	read := func(c *filo.Ctx) error {
+		_, err := c.Body()
+		return err
+	}
+	limited := limit(read)
+	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 10, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/upload" {
+			return limited(c)
+		}
+		return read(c)
+	}})
+	body := strings.Repeat("a", 50)
+	raw := s.Raw(t, requestText("POST /upload", body)+requestText("POST /", body))
+	if !strings.HasPrefix(raw, "HTTP/1.1 200") || strings.Count(raw, "HTTP/1.1 413") != 1 {
+		t.Errorf("%q", raw)
+	}
+	mustPanic(t, map[string]func(){
+		"no limit":         func() { middleware.BodyLimit(middleware.BodyLimitOptions{}) },
+		"a negative limit": func() { middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: -1}) },
+	})
+}
+
+func BenchmarkBodyLimit(b *testing.B) {
+	benchmark(b, middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 20})(hello), "GET /")
+}

@@ -1,0 +1,448 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// CacheOptions are the options of Cache.
+type CacheOptions struct {
+	// MaxBytes is how much memory the responses take together, 64 MB if 0. Those that were not used for longest make room.
+	MaxBytes int
+	// MaxBodyBytes is how large the body of a response may be to be kept, 1 MB if 0.
+	MaxBodyBytes int
+	// TTL is how long a response is fresh that doesn't say so itself. If 0 it isn't kept.
+	TTL time.Duration
+	// IgnoreRequestDirectives answers requests from the cache even if their Cache-Control or Pragma says that they'd rather
+	// have a new answer, so that clients can't put load on the handler that way.
+	IgnoreRequestDirectives bool
+}
+
+// Cache keeps the answers to GET requests in memory, and answers requests for the same scheme, host (see Scheme and Host) and
+// target from there as long as they are fresh. It is a shared cache by RFC 9111: what is kept and for how long is said by
+// Cache-Control (s-maxage, max-age, no-store, no-cache, private, public, must-revalidate), Expires and Vary of the answer,
+// which mostly has a Cache-Control of "max-age=…" for that. An answer isn't kept if it says nothing (but see TTL), sets a
+// cookie, streams or is partial, nor is one to a request with Authorization unless it says that it may be. Stale answers are
+// never given.
+//
+// Requests that come for the same while the handler runs wait for its answer, unless that turns out not to be kept. A
+// request with a method that may change something, when it succeeds, removes the answer for its target.
+//
+// Fields that middleware outside of it has set, such as request ids, are no part of what is kept. It belongs outside of
+// Compress and ETag, and inside of everything that decides whether a client may have the answer at all.
+func Cache(options CacheOptions) filo.Middleware {
+	cache := newResponseCache(options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error { return cache.serve(c, next) }
+	}
+}
+
+type responseCache struct {
+	CacheOptions
+	entries lru[cacheEntry]
+	rules   atomic.Uint64 // numbers the varyRules
+
+	mu      sync.Mutex
+	flights map[string]chan struct{} // by key, closed when the handler is done; guarded by mu
+}
+
+// cacheEntry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
+type cacheEntry struct {
+	response *recorded
+	stored   time.Time
+	age      time.Duration // that it had when it was stored
+	expires  time.Time
+	shared   bool // may answer a request with Authorization
+
+	vary *varyRule
+}
+
+// varyRule is the names of the request fields that choose one of several responses. Its number keeps responses that were
+// stored by another rule from being found.
+type varyRule struct {
+	number uint64
+	names  []string
+}
+
+const (
+	// passTime is how long requests for a target whose response isn't kept don't wait for each other.
+	passTime = 10 * time.Second
+	// entryCost is about how much memory an entry takes but for its response and its key.
+	entryCost = 256
+)
+
+var errOnlyIfCached = filo.Error(504, "there is no stored answer")
+
+func newResponseCache(o CacheOptions) *responseCache {
+	if o.MaxBytes < 0 || o.MaxBodyBytes < 0 || o.TTL < 0 {
+		panic("middleware: Cache with negative MaxBytes, MaxBodyBytes or TTL")
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 64 << 20
+	}
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = 1 << 20
+	}
+	return &responseCache{CacheOptions: o, entries: lru[cacheEntry]{capacity: o.MaxBytes}, flights: make(map[string]chan struct{})}
+}
+
+func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
+	var buffer [512]byte
+	key := appendCacheKey(buffer[:0], c)
+	if !readsOnly(c) {
+		err := next(c)
+		if method := c.Method(); err == nil && c.Status() < 400 && method != "OPTIONS" && method != "TRACE" {
+			m.entries.remove(key) // RFC 9111, section 4.4
+		}
+		return err
+	}
+	h := &c.Request.Header
+	if h.Has("Range") || h.Has("Upgrade") || c.Request.ContentLength() != 0 || hasDirective(h, "no-store") {
+		return next(c)
+	}
+	for try := 0; ; try++ {
+		entry, full, found := m.find(c, key)
+		if found && entry.response != nil && m.mayAnswer(c, &entry) {
+			return m.answer(c, &entry)
+		}
+		if hasDirective(h, "only-if-cached") {
+			return errOnlyIfCached
+		}
+		// Others don't wait for the answer to a request that may get one of its own, nor if there is none to be expected.
+		if found || try == 2 || special(c) {
+			return m.fetch(c, next, key)
+		}
+		done, first := m.join(full)
+		if first {
+			defer m.leave(string(full))
+			return m.fetch(c, next, key)
+		}
+		ctx := c.Context()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// special reports whether the answer to a request is perhaps not one for others.
+func special(c *filo.Ctx) bool {
+	if string(c.Request.MethodBytes()) != "GET" {
+		return true
+	}
+	for _, name := range [...]string{"Authorization", "If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
+		if c.Request.Header.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendCacheKey appends what a response is found by: the target URI, as the client has asked for it (RFC 9111, section 2).
+// None of its parts has spaces.
+func appendCacheKey(dst []byte, c *filo.Ctx) []byte {
+	dst = append(dst, Scheme(c)...)
+	dst = append(dst, ' ')
+	start := len(dst)
+	dst = append(dst, hostBytes(c)...)
+	for i := start; i < len(dst); i++ {
+		if 'A' <= dst[i] && dst[i] <= 'Z' {
+			dst[i] += 'a' - 'A'
+		}
+	}
+	dst = append(dst, ' ')
+	return append(dst, c.Request.TargetBytes()...)
+}
+
+// find returns the entry for a request, and the key under which it is or would be. That may have been appended to key.
+func (m *responseCache) find(c *filo.Ctx, key []byte) (entry cacheEntry, full []byte, ok bool) {
+	now := time.Now()
+	entry, ok = m.entries.get(key, now)
+	if !ok || entry.vary == nil {
+		return entry, key, ok
+	}
+	full = entry.vary.appendKey(key, c)
+	entry, ok = m.entries.get(full, now)
+	return entry, full, ok
+}
+
+func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
+	key = append(key, ' ')
+	key = binary.AppendUvarint(key, v.number)
+	for _, name := range v.names {
+		for value := range c.Request.Header.Values(name) {
+			key = append(append(key, 1), value...)
+		}
+		key = append(key, 0)
+	}
+	return key
+}
+
+// mayAnswer reports whether an entry is an answer that the request would have (RFC 9111, sections 3.5, 4 and 5.2.1).
+func (m *responseCache) mayAnswer(c *filo.Ctx, entry *cacheEntry) bool {
+	h := &c.Request.Header
+	if h.Has("Authorization") && !entry.shared {
+		return false
+	}
+	if m.IgnoreRequestDirectives {
+		return true
+	}
+	if !h.Has("Cache-Control") {
+		return !hasToken(h, "Pragma", "no-cache")
+	}
+	now := time.Now()
+	if maxAge, ok := directiveSeconds(h, "max-age"); ok && entry.age+now.Sub(entry.stored) > maxAge {
+		return false
+	}
+	if minFresh, ok := directiveSeconds(h, "min-fresh"); ok && entry.expires.Sub(now) < minFresh {
+		return false
+	}
+	return !hasDirective(h, "no-cache")
+}
+
+// answer makes an entry the response, or what the request's conditions make of it.
+func (m *responseCache) answer(c *filo.Ctx, entry *cacheEntry) error {
+	entry.response.replay(c)
+	var digits [20]byte
+	age := (entry.age + time.Since(entry.stored)) / time.Second
+	c.Response.Header.SetBytes("Age", strconv.AppendInt(digits[:0], int64(max(age, 0)), 10))
+	if entry.response.status != 200 {
+		return nil
+	}
+	return answerCondition(c)
+}
+
+// join returns the channel of the request that is under way for a key. If there is none, the caller's is the first.
+func (m *responseCache) join(key []byte) (done <-chan struct{}, first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if done, ok := m.flights[string(key)]; ok {
+		return done, false
+	}
+	m.flights[string(key)] = make(chan struct{})
+	return nil, true
+}
+
+func (m *responseCache) leave(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.flights[key])
+	delete(m.flights, key)
+}
+
+// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted.
+func (m *responseCache) fetch(c *filo.Ctx, next filo.Handler, key []byte) error {
+	key = slices.Clone(key)
+	if string(c.Request.MethodBytes()) != "GET" {
+		return next(c)
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			m.pass(string(key))
+		}
+	}()
+	outer := fieldsOf(c)
+	err := next(c)
+	kept = (err == nil || c.ErrorRendered()) && m.keep(c, key, outer)
+	return err
+}
+
+// pass notes that the response for a key isn't kept, if there is none.
+func (m *responseCache) pass(key string) {
+	now := time.Now()
+	m.entries.update(key, now, func(_ cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
+		return cacheEntry{}, entryCost + len(key), now.Add(passTime), !ok
+	})
+}
+
+// keep stores the response, if it may.
+func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) bool {
+	now := time.Now()
+	entry := cacheEntry{stored: now}
+	lifetime, ok := m.lifetime(c, now)
+	if !ok {
+		return false
+	}
+	body, ok := c.WholeBody()
+	if !ok || len(body) > m.MaxBodyBytes {
+		return false
+	}
+	h := &c.Response.Header
+	if age, ok := seconds(h.GetBytes("Age")); ok {
+		entry.age = age
+	}
+	if lifetime <= entry.age {
+		return false
+	}
+	entry.shared = mayAnswerAuthorized(h)
+	entry.expires = now.Add(lifetime - entry.age)
+	if entry.response, ok = record(c, outer); !ok {
+		return false
+	}
+	if !h.Has("Date") {
+		entry.response.fields = append(entry.response.fields, recordedField{"Date", now.UTC().Format(httpTime)})
+	}
+	if names := varyNames(h); len(names) > 0 {
+		key = m.rule(string(key), names, entry.expires).appendKey(key, c)
+	}
+	m.entries.put(string(key), entry, entryCost+len(key)+entry.response.size(), entry.expires)
+	return true
+}
+
+// rule returns the rule by which a target's responses are told apart, which is a new one if they varied by other fields.
+func (m *responseCache) rule(key string, names []string, expires time.Time) (rule *varyRule) {
+	m.entries.update(key, time.Now(), func(old cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
+		if ok && old.vary != nil && slices.Equal(old.vary.names, names) {
+			rule = old.vary
+			if old.expires.After(expires) {
+				return old, 0, old.expires, false
+			}
+		} else {
+			rule = &varyRule{number: m.rules.Add(1), names: names}
+		}
+		return cacheEntry{vary: rule, expires: expires}, entryCost + len(key) + 32*len(names), expires, true
+	})
+	return rule
+}
+
+// lifetime returns how long the response is fresh from when it was made, and whether it may be kept at all (RFC 9111,
+// sections 3 and 4.2.1).
+func (m *responseCache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
+	h := &c.Response.Header
+	switch {
+	case c.Status() == 206, c.Status() == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), hasToken(h, "Vary", "*"):
+		return 0, false
+	case hasDirective(h, "no-store"), hasDirective(h, "private"), hasDirective(h, "no-cache"):
+		return 0, false
+	case c.Request.Header.Has("Authorization") && !mayAnswerAuthorized(h):
+		return 0, false
+	}
+	for _, name := range [...]string{"s-maxage", "max-age"} {
+		if hasDirective(h, name) {
+			lifetime, ok := directiveSeconds(h, name)
+			return lifetime, ok
+		}
+	}
+	if value := h.GetBytes("Expires"); value != nil {
+		expires, ok := dateOf(value)
+		made, hasDate := dateOf(h.GetBytes("Date"))
+		if !hasDate {
+			made = now
+		}
+		return expires.Sub(made), ok
+	}
+	return m.TTL, m.TTL > 0 && keptByDefault(c.Status())
+}
+
+// mayAnswerAuthorized is RFC 9111, section 3.5.
+func mayAnswerAuthorized(h *filo.Header) bool {
+	return hasDirective(h, "public") || hasDirective(h, "s-maxage") || hasDirective(h, "must-revalidate")
+}
+
+// keptByDefault reports whether responses with a status may be kept that don't say for how long (RFC 9110, section 15.1).
+func keptByDefault(status int) bool {
+	switch status {
+	case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501:
+		return true
+	}
+	return false
+}
+
+// varyNames returns the names in Vary, in lower case, sorted, each of them once.
+func varyNames(h *filo.Header) []string {
+	var names []string
+	for list := range h.Values("Vary") {
+		for name := range bytes.SplitSeq(list, []byte{','}) {
+			if name = bytes.TrimSpace(name); len(name) > 0 {
+				names = append(names, strings.ToLower(string(name)))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// hasToken reports whether a list has the token, in any case.
+func hasToken(h *filo.Header, name, token string) bool {
+	for list := range h.Values(name) {
+		for len(list) > 0 {
+			var element []byte
+			element, list, _ = bytes.Cut(list, []byte{','})
+			if equalFold(bytes.TrimSpace(element), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// directive returns the argument of a directive of Cache-Control, without quotes, and whether there is the directive. If it
+// occurs more than once the first counts (RFC 9111, section 4.2.1).
+func directive(h *filo.Header, name string) (argument []byte, ok bool) {
+	for list := range h.Values("Cache-Control") {
+		for len(list) > 0 {
+			var element []byte
+			element, list, _ = bytes.Cut(list, []byte{','})
+			directive, argument, _ := bytes.Cut(element, []byte{'='})
+			if equalFold(bytes.TrimSpace(directive), name) {
+				return bytes.Trim(argument, " \t\""), true
+			}
+		}
+	}
+	return nil, false
+}
+
+func hasDirective(h *filo.Header, name string) bool {
+	_, ok := directive(h, name)
+	return ok
+}
+
+func directiveSeconds(h *filo.Header, name string) (time.Duration, bool) {
+	argument, ok := directive(h, name)
+	if !ok {
+		return 0, false
+	}
+	return seconds(argument)
+}
+
+// seconds parses delta-seconds (RFC 9111, section 1.2.2): what is more than 2^31 counts as that.
+func seconds(value []byte) (time.Duration, bool) {
+	if len(value) == 0 {
+		return 0, false
+	}
+	n := 0
+	for _, b := range value {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		n = min(10*n+int(b-'0'), 1<<31)
+	}
+	return time.Duration(n) * time.Second, true
+}
+
+// equalFold is bytes.EqualFold for a lower-case ASCII name.
+func equalFold(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, x := range b {
+		if 'A' <= x && x <= 'Z' {
+			x += 'a' - 'A'
+		}
+		if x != lower[i] {
+			return false
+		}
+	}
+	return true
+}

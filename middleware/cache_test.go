@@ -1,0 +1,358 @@
+package middleware_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+// countingHandler answers with how often it was called, and with fields such as "Name: value".
+type countingHandler struct {
+	calls  atomic.Int64
+	status int
+	fields []string
+}
+
+func (h *countingHandler) serve(c *filo.Ctx) error {
+	n := h.calls.Add(1)
+	for _, f := range h.fields {
+		name, value, _ := strings.Cut(f, ": ")
+		c.Response.Header.Add(name, value)
+	}
+	return c.Text(max(h.status, 200), fmt.Sprint(n))
+}
+
+// What may be kept is said by RFC 9111, section 3.
+func TestCacheStores(t *testing.T) {
+	for _, test := range []struct {
+		why     string
+		status  int
+		fields  []string
+		request []string
+		kept    bool
+	}{
+		{"nothing is said", 200, nil, nil, false},
+		{"max-age", 200, []string{"Cache-Control: max-age=60"}, nil, true},
+		{"max-age in quotes, in capitals", 200, []string{`Cache-Control: Max-Age="60"`}, nil, true},
+		{"among other directives and fields", 200, []string{"Cache-Control: foo", "Cache-Control: public , max-age=60"}, nil, true},
+		{"s-maxage goes before max-age", 200, []string{"Cache-Control: max-age=0, s-maxage=60"}, nil, true},
+		{"s-maxage goes before max-age, the other way", 200, []string{"Cache-Control: max-age=60, s-maxage=0"}, nil, false},
+		{"max-age=0", 200, []string{"Cache-Control: max-age=0"}, nil, false},
+		{"max-age that isn't a number", 200, []string{"Cache-Control: max-age=-1"}, nil, false},
+		{"max-age without end", 200, []string{"Cache-Control: max-age=99999999999999999999999"}, nil, true},
+		{"max-age goes before Expires", 200, []string{"Cache-Control: max-age=0", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, false},
+		{"Expires", 200, []string{"Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, true},
+		{"Expires in the past", 200, []string{"Expires: Tue, 01 Feb 2000 03:04:05 GMT"}, nil, false},
+		{"Expires that isn't a date", 200, []string{"Expires: 0"}, nil, false},
+		{"Expires by the answer's Date", 200, []string{"Date: Tue, 01 Feb 2050 03:04:05 GMT", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, false},
+		{"no-store", 200, []string{"Cache-Control: max-age=60, no-store"}, nil, false},
+		{"private", 200, []string{"Cache-Control: max-age=60, private"}, nil, false},
+		{"private fields", 200, []string{`Cache-Control: max-age=60, private="x"`}, nil, false},
+		{"no-cache", 200, []string{"Cache-Control: max-age=60, no-cache"}, nil, false},
+		{"a cookie", 200, []string{"Cache-Control: max-age=60", "Set-Cookie: a=b"}, nil, false},
+		{"Vary: *", 200, []string{"Cache-Control: max-age=60", "Vary: Accept, *"}, nil, false},
+		{"an error that says so", 404, []string{"Cache-Control: max-age=60"}, nil, true},
+		{"a part", 206, []string{"Cache-Control: max-age=60", "Content-Range: bytes 0-0/1"}, nil, false},
+		{"it is as old as it may get", 200, []string{"Cache-Control: max-age=60", "Age: 60"}, nil, false},
+		{"it is nearly so", 200, []string{"Cache-Control: max-age=60", "Age: 30"}, nil, true},
+		{"the client wants nothing stored", 200, []string{"Cache-Control: max-age=60"}, []string{"Cache-Control: no-store"}, false},
+		{"Authorization", 200, []string{"Cache-Control: max-age=60"}, []string{"Authorization: x"}, false},
+		{"Authorization, public", 200, []string{"Cache-Control: max-age=60, public"}, []string{"Authorization: x"}, true},
+		{"Authorization, s-maxage", 200, []string{"Cache-Control: s-maxage=60"}, []string{"Authorization: x"}, true},
+		{"Authorization, must-revalidate", 200, []string{"Cache-Control: max-age=60, must-revalidate"}, []string{"Authorization: x"}, true},
+		{"a part is asked for", 200, []string{"Cache-Control: max-age=60"}, []string{"Range: bytes=0-0"}, false},
+	} {
+		h := &countingHandler{status: test.status, fields: test.fields}
+		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{})(h.serve))
+		first := doTo(t, s, "GET /", "", test.request...)
+		second := doTo(t, s, "GET /", "", test.request...)
+		if kept := second.body == first.body; kept != test.kept || kept != (second.header.Get("Age") != "" && len(second.header.Values("Age")) == 1 && first.header.Get("Age") != second.header.Get("Age") || kept && second.header.Get("Age") == "30") {
+			t.Errorf("%s: %v and %v, want it kept: %t", test.why, first, second, test.kept)
+		}
+		if second.status != first.status {
+			t.Errorf("%s: %d, then %d", test.why, first.status, second.status)
+		}
+	}
+}
+
+// What an answer that was kept is for is said by RFC 9111, sections 4 and 5.2.1.
+func TestCacheAnswers(t *testing.T) {
+	for _, test := range []struct {
+		why     string
+		options middleware.CacheOptions
+		fields  []string // of the answer
+		request string
+		asks    []string
+		status  int
+		hit     bool
+	}{
+		{"the same again", middleware.CacheOptions{}, nil, "GET /", nil, 200, true},
+		{"HEAD", middleware.CacheOptions{}, nil, "HEAD /", nil, 200, true},
+		{"another target", middleware.CacheOptions{}, nil, "GET /?", nil, 200, false},
+		{"another host", middleware.CacheOptions{}, nil, "GET http://other.test/", nil, 200, false},
+		{"the same host in other letters", middleware.CacheOptions{}, nil, "GET http://FILO.test/", nil, 200, true},
+		{"another method", middleware.CacheOptions{}, nil, "POST /", nil, 200, false},
+		{"a body", middleware.CacheOptions{}, nil, "GET /", []string{"Content-Length: 0"}, 200, true},
+		{"no-cache", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, false},
+		{"Pragma", middleware.CacheOptions{}, nil, "GET /", []string{"Pragma: no-cache"}, 200, false},
+		{"no-cache of who isn't listened to", middleware.CacheOptions{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, true},
+		{"Pragma of who isn't listened to", middleware.CacheOptions{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Pragma: no-cache"}, 200, true},
+		{"not too old", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: max-age=10"}, 200, true},
+		{"too old", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: max-age=9"}, 200, false},
+		{"fresh for long enough", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: min-fresh=50"}, 200, true},
+		{"not fresh for long enough", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: min-fresh=51"}, 200, false},
+		{"the stored answer or none", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: only-if-cached"}, 200, true},
+		{"there is none", middleware.CacheOptions{}, nil, "GET /other", []string{"Cache-Control: only-if-cached"}, 504, false},
+		{"Authorization", middleware.CacheOptions{}, nil, "GET /", []string{"Authorization: x"}, 200, false},
+		{"Authorization, public", middleware.CacheOptions{}, []string{"Cache-Control: public"}, "GET /", []string{"Authorization: x"}, 200, true},
+		{"the client has it", middleware.CacheOptions{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "a"`}, 304, true},
+		{"the client has another", middleware.CacheOptions{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "b"`}, 200, true},
+		{"it would have another", middleware.CacheOptions{}, []string{`ETag: "a"`}, "GET /", []string{`If-Match: "b"`}, 412, true},
+		{"not modified", middleware.CacheOptions{}, []string{"Last-Modified: " + someDate}, "GET /", []string{"If-Modified-Since: " + someDate}, 304, true},
+		{"the same Accept", middleware.CacheOptions{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: a", "X: y"}, 200, true},
+		{"another Accept", middleware.CacheOptions{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: b"}, 200, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &countingHandler{fields: append([]string{"Cache-Control: max-age=60"}, test.fields...)}
+			s := servertest.New(t, middleware.Cache(test.options)(h.serve))
+			var accept []string
+			if len(test.fields) > 0 && strings.HasPrefix(test.fields[0], "Vary") {
+				accept = []string{"Accept: a"}
+			}
+			doTo(t, s, "GET /", "", accept...)
+			time.Sleep(10 * time.Second)
+			got := doTo(t, s, test.request, "", test.asks...)
+			if hit := got.header.Get("Age") == "10" || got.status == 412; hit != test.hit || got.status != test.status {
+				t.Errorf("%s: %v, want %d from the cache: %t", test.why, got, test.status, test.hit)
+			}
+			if test.hit && h.calls.Load() != 1 {
+				t.Errorf("%s: the handler was called %d times", test.why, h.calls.Load())
+			}
+		})
+	}
+}
+
+func TestCacheExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &countingHandler{}
+		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(h.serve))
+		first := doTo(t, s, "GET /", "")
+		time.Sleep(59 * time.Second)
+		if got := doTo(t, s, "GET /", ""); got.body != "1" || got.header.Get("Age") != "59" || got.header.Get("Date") != first.header.Get("Date") {
+			t.Errorf("within its TTL: %v", got)
+		}
+		time.Sleep(time.Second)
+		if got := doTo(t, s, "GET /", ""); got.body != "2" || got.header.Get("Age") != "" {
+			t.Errorf("stale: %v", got)
+		}
+		if got := doTo(t, s, "GET /?q", ""); got.body != "3" {
+			t.Errorf("another target: %v", got)
+		}
+		h.status = 503
+		doTo(t, s, "GET /error", "")
+		if got := doTo(t, s, "GET /error", ""); got.body != "5" {
+			t.Errorf("TTL isn't for every status: %v", got)
+		}
+	})
+}
+
+// Responses that vary are kept beside each other; once they vary by something else, those of before aren't found.
+func TestCacheVary(t *testing.T) {
+	vary := "Accept-Language"
+	calls := 0
+	s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+		calls++
+		c.Response.Header.Set("Vary", vary)
+		return c.Text(200, fmt.Sprintln(calls, c.Request.Header.Get("Accept-Language"), c.Request.Header.Get("X")))
+	}))
+	for i, step := range []struct {
+		vary   string
+		fields []string
+		want   string
+	}{
+		{"Accept-Language", []string{"Accept-Language: de"}, "1 de"},
+		{"Accept-Language", []string{"Accept-Language: en"}, "2 en"},
+		{"Accept-Language", []string{"Accept-Language: de"}, "1 de"},
+		{"Accept-Language", []string{"Accept-Language: en"}, "2 en"},
+		{"Accept-Language", nil, "3 "},
+		{"x, accept-language", []string{"Accept-Language: fr", "X: 1"}, "4 fr 1"},
+		{"Accept-Language,X", []string{"Accept-Language: fr", "X: 2"}, "5 fr 2"},
+		{"Accept-Language,X", []string{"Accept-Language: fr", "X: 1"}, "4 fr 1"},
+		{"Accept-Language", []string{"Accept-Language: de"}, "6 de"},
+	} {
+		vary = step.vary
+		if got := doTo(t, s, "GET /", "", step.fields...); strings.Join(strings.Fields(got.body), " ") != strings.TrimSpace(step.want) {
+			t.Errorf("%d: %q, want %q", i, got.body, step.want)
+		}
+	}
+}
+
+// A request that may change something removes the answer, if it succeeds (RFC 9111, section 4.4).
+func TestCacheInvalidation(t *testing.T) {
+	for _, test := range []struct {
+		request string
+		kept    bool
+	}{{"POST /", false}, {"DELETE /", false}, {"POST /fail", true}, {"OPTIONS /", true}, {"POST /other", true}} {
+		h := &countingHandler{}
+		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+			if c.Path() == "/fail" {
+				return filo.Error(400, "")
+			}
+			return h.serve(c)
+		}))
+		doTo(t, s, "GET /", "")
+		doTo(t, s, test.request, "")
+		if got := doTo(t, s, "GET /", ""); (got.body == "1") != test.kept {
+			t.Errorf("%s: %v, want it kept: %t", test.request, got, test.kept)
+		}
+	}
+}
+
+// Fields that are set outside are those of the request, and not of the one whose answer was kept.
+func TestCacheOuterFields(t *testing.T) {
+	id := 0
+	outside := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			id++
+			c.Response.Header.Set("X-Request-Id", fmt.Sprint(id))
+			c.Response.Header.Set("Vary", "Origin")
+			c.Response.Header.Set("Cache-Control", "no-store")
+			return next(c)
+		}
+	}
+	s := servertest.New(t, wrap(func(c *filo.Ctx) error {
+		c.Response.Header.Set("Cache-Control", "max-age=60")
+		c.Response.Header.Add("Vary", "Accept")
+		c.Response.Header.Add("Link", "<a>")
+		c.Response.Header.Add("Link", "<b>")
+		c.Response.Header.Set("Connection", "X-Hop")
+		return hello(c)
+	}, outside, middleware.Cache(middleware.CacheOptions{})))
+	for i := range 3 {
+		got := doTo(t, s, "GET /", "")
+		if got.header.Get("X-Request-Id") != fmt.Sprint(i+1) || strings.Join(got.header.Values("Vary"), ",") != "Origin,Accept" ||
+			strings.Join(got.header.Values("Cache-Control"), ",") != "max-age=60" || strings.Join(got.header.Values("Link"), ",") != "<a>,<b>" {
+			t.Errorf("%d: %v", i, got.header)
+		}
+		if i > 0 && (got.header.Get("Age") != "0" || got.header.Get("Connection") != "") {
+			t.Errorf("%d: %v, want it from the cache", i, got.header)
+		}
+	}
+}
+
+// Many requests for the same at once are one for the handler, unless its answer isn't kept: then none waits for another.
+func TestCacheSingleFlight(t *testing.T) {
+	for _, test := range []struct {
+		why   string
+		ttl   time.Duration
+		fail  string
+		calls int64
+		took  time.Duration
+	}{
+		{"kept", time.Minute, "", 1, time.Second},
+		{"not kept", 0, "", 20, 2 * time.Second},
+		{"an error", time.Minute, "error", 20, 2 * time.Second},
+		{"a panic", time.Minute, "panic", 20, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: test.ttl})(func(c *filo.Ctx) error {
+				n := calls.Add(1)
+				time.Sleep(time.Second)
+				if test.fail != "" && n == 1 {
+					if test.fail == "panic" {
+						panic("in the handler")
+					}
+					return filo.Error(500, "")
+				}
+				if test.fail != "" {
+					return filo.Error(500, "")
+				}
+				return hello(c)
+			}))
+			start := time.Now()
+			var wait sync.WaitGroup
+			for range 20 {
+				wait.Go(func() {
+					if got := doTo(t, s, "GET /", ""); got.status != 200 && test.fail == "" {
+						t.Errorf("%s: %v", test.why, got)
+					}
+				})
+			}
+			wait.Wait()
+			if took := time.Since(start); took > test.took || test.fail != "panic" && calls.Load() != test.calls {
+				t.Errorf("%s: %d calls in %v, want %d in %v", test.why, calls.Load(), took, test.calls, test.took)
+			}
+		})
+	}
+}
+
+func TestCacheLimits(t *testing.T) {
+	h := &countingHandler{}
+	s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute, MaxBytes: 20_000, MaxBodyBytes: 1000})(func(c *filo.Ctx) error {
+		h.calls.Add(1)
+		switch c.Path() {
+		case "/large":
+			return c.Text(200, strings.Repeat("x", 1001))
+		case "/stream":
+			w := c.Stream()
+			io.WriteString(w, "hello")
+			return w.Flush()
+		}
+		return c.Text(200, strings.Repeat("x", 1000))
+	}))
+	for _, path := range []string{"/large", "/stream"} {
+		for range 2 {
+			if got := doTo(t, s, "GET "+path, ""); got.header.Get("Age") != "" {
+				t.Errorf("%s was kept", path)
+			}
+		}
+	}
+	for i := range 100 {
+		doTo(t, s, fmt.Sprintf("GET /%d", i), "")
+	}
+	kept := 0
+	for i := range 100 {
+		if doTo(t, s, fmt.Sprintf("GET /%d", 99-i), "", "Cache-Control: only-if-cached").status == 200 {
+			kept++
+		}
+	}
+	if kept == 0 || kept > 20 {
+		t.Errorf("%d answers of 1000 bytes are kept in 20,000", kept)
+	}
+	mustPanic(t, map[string]func(){
+		"negative MaxBytes":     func() { middleware.Cache(middleware.CacheOptions{MaxBytes: -1}) },
+		"negative MaxBodyBytes": func() { middleware.Cache(middleware.CacheOptions{MaxBodyBytes: -1}) },
+		"a negative TTL":        func() { middleware.Cache(middleware.CacheOptions{TTL: -1}) },
+	})
+}
+
+func ExampleCache() {
+	calls := 0
+	h := middleware.Cache(middleware.CacheOptions{})(func(c *filo.Ctx) error {
+		calls++
+		c.Response.Header.Set("Cache-Control", "max-age=60")
+		return c.Text(200, fmt.Sprint("call ", calls))
+	})
+	show(h, []string{"Age"}, "GET /")
+	show(h, []string{"Age"}, "GET /")
+	// Output:
+	// 200 call 1
+	// 200 call 1
+	// Age: 0
+}
+
+func BenchmarkCache(b *testing.B) {
+	cache := middleware.Cache(middleware.CacheOptions{TTL: time.Hour})
+	b.Run("hit", func(b *testing.B) { benchmark(b, cache(hello), "GET /") })
+	b.Run("miss", func(b *testing.B) { benchmark(b, cache(hello), "GET /other", "Cache-Control: no-cache") })
+}

@@ -1,0 +1,375 @@
+package middleware
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/filohttp/filo"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// CompressOptions are the options of Compress.
+type CompressOptions struct {
+	// Encodings are the content codings to choose from, of "zstd", "gzip" and "deflate", in the order in which they are
+	// preferred among those that a client likes as much; all, in that order, if nil.
+	Encodings []string
+	// Types are the media types to compress, such as "application/json", or "text/*" for all that begin so. If nil they are
+	// text/* and the usual ones of text under other names: JSON, XML, JavaScript, SVG, WebAssembly and fonts.
+	Types []string
+	// MinBytes is how long a body must be to be compressed, 1,024 bytes if 0.
+	MinBytes int
+	// GzipLevel and DeflateLevel are 1, the fastest, to 9, 5 if 0; ZstdLevel is 1 to 4, 1 if 0.
+	GzipLevel, DeflateLevel, ZstdLevel int
+}
+
+// Compress encodes response bodies as Accept-Encoding lets it. A whole body is compressed when the handler has returned, so
+// that status, fields and body are final for middleware outside; one that streams while it is written, and each Flush sends
+// all that was written before.
+//
+// Answers that could be compressed get Vary: Accept-Encoding, whether or not they are. A strong entity tag of one that is
+// becomes a weak one. Left as they are: partial answers, those that have a Content-Encoding or Cache-Control: no-transform,
+// and bodies that don't become shorter. If a client refuses uncompressed answers (identity;q=0) and every coding that there
+// is, it gets 406 (Not Acceptable) before the handler runs.
+//
+// A page that shows both a secret and what somebody else has sent it tells by its compressed length whether they are alike
+// (BREACH): leave such routes out.
+//
+// It belongs outside of ETag and inside of Cache and AccessLog.
+func Compress(options CompressOptions) filo.Middleware {
+	m := newCompressor(options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			return m.serve(c, next)
+		}
+	}
+}
+
+type compressor struct {
+	codings  []*coding
+	types    map[string]bool // whole media types
+	prefixes []string        // of others
+	minBytes int
+}
+
+// coding is a content coding and its encoders.
+type coding struct {
+	name   string
+	number int
+	pool   sync.Pool // of *encoding
+}
+
+// encoding is an encoder that is in use for one body.
+type encoding struct {
+	encoder
+	buffer bytes.Buffer // for whole bodies
+	coding *coding
+}
+
+type encoder interface {
+	io.WriteCloser
+	Flush() error
+	Reset(w io.Writer)
+}
+
+var defaultTypes = []string{
+	"text/*",
+	"application/json", "application/problem+json", "application/ld+json", "application/manifest+json", "application/geo+json",
+	"application/vnd.api+json", "application/graphql-response+json", "application/x-ndjson",
+	"application/xml", "application/xhtml+xml", "application/rss+xml", "application/atom+xml", "application/problem+xml",
+	"application/javascript", "application/wasm", "image/svg+xml", "image/bmp", "font/ttf", "font/otf",
+}
+
+func newCompressor(o CompressOptions) *compressor {
+	check(o.MinBytes >= 0, "Compress: MinBytes must not be negative")
+	m := &compressor{types: make(map[string]bool), minBytes: o.MinBytes}
+	if m.minBytes == 0 {
+		m.minBytes = 1024
+	}
+	if o.Types == nil {
+		o.Types = defaultTypes
+	}
+	for _, mediaType := range o.Types {
+		kind, rest, ok := strings.Cut(mediaType, "/")
+		check(ok && kind != "" && rest != "" && !strings.ContainsAny(mediaType, "; ,"), "Compress: Types: %q is no media type", mediaType)
+		if rest == "*" {
+			m.prefixes = append(m.prefixes, strings.ToLower(kind)+"/")
+		} else {
+			m.types[strings.ToLower(mediaType)] = true
+		}
+	}
+	if o.Encodings == nil {
+		o.Encodings = []string{"zstd", "gzip", "deflate"}
+	}
+	for _, name := range o.Encodings {
+		m.codings = append(m.codings, newCoding(name, o))
+	}
+	return m
+}
+
+func newCoding(name string, o CompressOptions) *coding {
+	level := func(option string, level, byDefault, most int) int {
+		check(level >= 0 && level <= most, "Compress: %s must be 1 to %d", option, most)
+		if level == 0 {
+			return byDefault
+		}
+		return level
+	}
+	k := &coding{name: name, number: codingNumber([]byte(name))}
+	var make func() (encoder, error)
+	switch name {
+	case "gzip":
+		level := level("GzipLevel", o.GzipLevel, 5, 9)
+		make = func() (encoder, error) { return gzip.NewWriterLevel(nil, level) }
+	case "deflate":
+		level := level("DeflateLevel", o.DeflateLevel, 5, 9)
+		make = func() (encoder, error) { return zlib.NewWriterLevel(nil, level) }
+	case "zstd":
+		level := zstd.EncoderLevel(level("ZstdLevel", o.ZstdLevel, 1, 4))
+		make = func() (encoder, error) {
+			return zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
+				zstd.WithWindowSize(1<<20))
+		}
+	default:
+		check(false, "Compress: Encodings: %q is none of gzip, deflate and zstd", name)
+	}
+	k.pool.New = func() any {
+		encoder, err := make()
+		if err != nil {
+			panic("middleware: Compress: " + err.Error()) // the levels were checked
+		}
+		return &encoding{encoder: encoder, coding: k}
+	}
+	return k
+}
+
+// Close ends the body and gives the encoder back.
+func (e *encoding) Close() error {
+	err := e.encoder.Close()
+	e.release()
+	return err
+}
+
+func (e *encoding) release() {
+	e.encoder.Reset(nil)
+	if e.buffer.Cap() > 1<<20 {
+		e.buffer = bytes.Buffer{}
+	}
+	e.coding.pool.Put(e)
+}
+
+// compression is what is known of one response.
+type compression struct {
+	*compressor
+	ctx    *filo.Ctx
+	coding *coding // nil: none
+	must   bool    // the client refuses an uncompressed answer
+	done   bool    // the body is as it will be
+}
+
+var errNotAcceptable = filo.Error(406, "none of the content codings that are accepted is available")
+
+func (m *compressor) serve(c *filo.Ctx, next filo.Handler) error {
+	coding, identity := m.negotiate(&c.Request.Header)
+	if coding == nil && !identity {
+		c.Response.Header.Add("Vary", "Accept-Encoding")
+		return errNotAcceptable
+	}
+	z := &compression{compressor: m, ctx: c, coding: coding, must: !identity}
+	c.WrapBody(z.wrap)
+	err := next(c)
+	if c.Committed() || err != nil && !c.ErrorRendered() {
+		return err
+	}
+	if body, ok := c.WholeBody(); ok {
+		z.done = true
+		z.whole(body)
+	}
+	return err
+}
+
+// whole compresses a whole body.
+func (z *compression) whole(body []byte) {
+	if !z.possible() || z.coding == nil || len(body) < z.minBytes && !z.must || z.isHead() {
+		return
+	}
+	e := z.coding.pool.Get().(*encoding)
+	defer e.release()
+	e.buffer.Reset()
+	e.encoder.Reset(&e.buffer)
+	_, err := e.encoder.Write(body)
+	if err == nil {
+		err = e.encoder.Close()
+	}
+	if err != nil || e.buffer.Len() >= len(body) && !z.must {
+		return // a bytes.Buffer never fails
+	}
+	z.mark()
+	z.ctx.Response.SetBody(e.buffer.Bytes())
+}
+
+// wrap compresses a body that streams.
+func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteCloser {
+	if z.done || !z.possible() || z.coding == nil || size >= 0 && size < int64(z.minBytes) && !z.must || z.isHead() {
+		return nil
+	}
+	z.mark()
+	e := z.coding.pool.Get().(*encoding)
+	e.encoder.Reset(body)
+	return e
+}
+
+func (z *compression) isHead() bool { return string(z.ctx.Request.MethodBytes()) == "HEAD" }
+
+// possible reports whether the response is one that is compressed for clients that have it so, and says so in Vary.
+func (z *compression) possible() bool {
+	h := &z.ctx.Response.Header
+	switch status := z.ctx.Status(); {
+	case status == 304:
+		// What it has to say of the answer that the client has.
+		z.vary()
+		z.weaken304()
+		return false
+	case status == 204, status == 206, h.Has("Content-Encoding"), h.Has("Content-Range"), hasDirective(h, "no-transform"):
+		return false
+	case !z.compressible(h.GetBytes("Content-Type")):
+		return false
+	}
+	z.vary()
+	return true
+}
+
+func (z *compression) vary() {
+	h := &z.ctx.Response.Header
+	if !hasToken(h, "Vary", "accept-encoding") && !hasToken(h, "Vary", "*") {
+		h.Add("Vary", "Accept-Encoding")
+	}
+}
+
+// mark describes the body as compressed. RFC 9110, section 8.8.3: a strong entity tag is of one sequence of bytes, so that
+// two codings of a body can't have the same.
+func (z *compression) mark() {
+	h := &z.ctx.Response.Header
+	h.Set("Content-Encoding", z.coding.name)
+	h.Del("Content-Length")
+	h.Del("Accept-Ranges")
+	if etag := h.GetBytes("ETag"); len(etag) > 0 && etag[0] == '"' {
+		h.Set("ETag", "W/"+string(etag))
+	}
+}
+
+// weaken304 gives a 304 the entity tag that the answer had which the client has kept, if that was compressed.
+func (z *compression) weaken304() {
+	etag := z.ctx.Response.Header.GetBytes("ETag")
+	if len(etag) == 0 || etag[0] != '"' {
+		return
+	}
+	weak := "W/" + string(etag)
+	for value := range z.ctx.Request.Header.Values("If-None-Match") {
+		if bytes.Contains(value, []byte(weak)) {
+			z.ctx.Response.Header.Set("ETag", weak)
+			return
+		}
+	}
+}
+
+// compressible reports whether a media type is one of Types.
+func (m *compressor) compressible(contentType []byte) bool {
+	if end := bytes.IndexByte(contentType, ';'); end >= 0 {
+		contentType = contentType[:end]
+	}
+	contentType = bytes.TrimSpace(contentType)
+	for _, prefix := range m.prefixes {
+		if len(contentType) > len(prefix) && equalFold(contentType[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	if m.types[string(contentType)] {
+		return true
+	}
+	return m.types[string(bytes.ToLower(contentType))]
+}
+
+// The content codings that Accept-Encoding may name, by number.
+const (
+	codingZstd = iota
+	codingGzip
+	codingDeflate
+	codingIdentity
+	codingAny
+	codings
+)
+
+var codingNames = [codings]string{"zstd", "gzip", "deflate", "identity", "*"}
+
+// codingNumber returns the number of a coding's name, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
+func codingNumber(name []byte) int {
+	for i, known := range codingNames {
+		if equalFold(name, known) {
+			return i
+		}
+	}
+	if equalFold(name, "x-gzip") {
+		return codingGzip
+	}
+	return -1
+}
+
+// negotiate chooses a coding by Accept-Encoding (RFC 9110, section 12.5.3), nil for none, and says whether the client takes
+// an uncompressed answer.
+func (m *compressor) negotiate(h *filo.Header) (best *coding, identity bool) {
+	qualities := [codings]int{-1, -1, -1, -1, -1} // -1: isn't named
+	for list := range h.Values("Accept-Encoding") {
+		for len(list) > 0 {
+			var element []byte
+			element, list, _ = bytes.Cut(list, []byte{','})
+			name, weight, _ := bytes.Cut(element, []byte{';'})
+			if i := codingNumber(bytes.TrimSpace(name)); i >= 0 && qualities[i] < 0 {
+				qualities[i] = parseQuality(bytes.TrimSpace(weight))
+			}
+		}
+	}
+	quality := 0
+	for _, k := range m.codings {
+		q := qualities[k.number]
+		if q < 0 {
+			q = qualities[codingAny]
+		}
+		if q > quality {
+			best, quality = k, q
+		}
+	}
+	named := qualities[codingIdentity]
+	if named > quality {
+		return nil, true
+	}
+	// Uncompressed is "acceptable by default unless specifically excluded".
+	return best, named > 0 || named < 0 && qualities[codingAny] != 0
+}
+
+// parseQuality reads a weight (RFC 9110, section 12.4.2), such as "q=0.5", in thousandths. Without one it is 1, and one that
+// is malformed is 0.
+func parseQuality(weight []byte) int {
+	if len(weight) == 0 {
+		return 1000
+	}
+	name, value, _ := bytes.Cut(weight, []byte{'='})
+	if !equalFold(name, "q") || len(value) == 0 || len(value) > 5 || value[0] != '0' && value[0] != '1' || len(value) > 1 && value[1] != '.' {
+		return 0
+	}
+	quality, digit := int(value[0]-'0')*1000, 100
+	for _, b := range value[min(2, len(value)):] {
+		if b < '0' || b > '9' {
+			return 0
+		}
+		quality += int(b-'0') * digit
+		digit /= 10
+	}
+	if quality > 1000 {
+		return 0
+	}
+	return quality
+}

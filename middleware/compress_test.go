@@ -1,0 +1,399 @@
+package middleware_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// decoded returns the text that a body in a content coding is.
+func decoded(t testing.TB, coding, body string) string {
+	t.Helper()
+	var r io.Reader = strings.NewReader(body)
+	var err error
+	switch coding {
+	case "gzip":
+		r, err = gzip.NewReader(r)
+	case "deflate":
+		r, err = zlib.NewReader(r)
+	case "zstd":
+		var decoder *zstd.Decoder
+		if decoder, err = zstd.NewReader(r); err == nil {
+			defer decoder.Close()
+			r = decoder
+		}
+	}
+	if err != nil {
+		t.Fatalf("%s: %v in %.40q", coding, err, body)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatalf("%s: %v in %.40q", coding, err, body)
+	}
+	return string(text)
+}
+
+var longText = strings.Repeat("All work and no play makes Jack a dull boy. ", 100)
+
+// text answers with longText.
+func text(c *filo.Ctx) error { return c.Text(200, longText) }
+
+// The coding is chosen by RFC 9110, section 12.5.3.
+func TestCompressNegotiation(t *testing.T) {
+	s := servertest.New(t, middleware.Compress(middleware.CompressOptions{})(text))
+	for accept, want := range map[string]string{
+		"":                              "",
+		"gzip":                          "gzip",
+		"GZIP":                          "gzip",
+		"x-gzip":                        "gzip",
+		"deflate":                       "deflate",
+		"zstd":                          "zstd",
+		"br":                            "",
+		"gzip, deflate, br, zstd":       "zstd",
+		"gzip, deflate, br":             "gzip",
+		"deflate;q=0.9, gzip;q=0.8":     "deflate",
+		"gzip;q=1.0, zstd;q=0.999":      "gzip",
+		"gzip ; q=0.5 ,zstd; Q=0.6":     "zstd",
+		"gzip;q=0":                      "",
+		"gzip;q=0.000":                  "",
+		"*":                             "zstd",
+		"*, zstd;q=0":                   "gzip",
+		"*;q=0, gzip":                   "gzip",
+		"*;q=0.1, gzip;q=0.2":           "gzip",
+		"identity":                      "",
+		"identity, gzip;q=0.5":          "",
+		"identity;q=0.5, gzip;q=0.5":    "gzip",
+		"identity;q=0.1, gzip;q=0.5":    "gzip",
+		"identity;q=0, gzip":            "gzip",
+		"identity;q=0, br":              "406",
+		"*;q=0":                         "406",
+		"identity;q=0, *;q=0":           "406",
+		"*;q=0, identity":               "",
+		"*;q=0, identity;q=0.1":         "",
+		"gzip;q=2":                      "",
+		"gzip;q=":                       "",
+		"gzip;q=1.0000":                 "",
+		"gzip;q=0x1":                    "",
+		"gzip;level=1":                  "",
+		",,gzip,":                       "gzip",
+		strings.Repeat("a,", 1000) + "": "",
+	} {
+		got := doTo(t, s, "GET /", "", "Accept-Encoding: "+accept)
+		coding := got.header.Get("Content-Encoding")
+		if got.status == 406 {
+			coding = "406"
+		} else if decoded(t, coding, got.body) != longText {
+			t.Errorf("%.80q: %.80q", accept, got.body)
+		}
+		if coding != want || got.header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%.80q: %s, %v, want %s", accept, coding, got.header, want)
+		}
+	}
+	if got := doTo(t, s, "GET /", ""); got.header.Get("Content-Encoding") != "" || got.header.Get("Vary") != "Accept-Encoding" {
+		t.Errorf("no Accept-Encoding: %v", got.header)
+	}
+	if got := doTo(t, s, "GET /", "", "Accept-Encoding: zstd;q=0", "Accept-Encoding: gzip"); got.header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("a list in two fields: %v", got.header)
+	}
+}
+
+// compressCase is a response and what becomes of it.
+type compressCase struct {
+	why     string
+	handler filo.Handler
+	coding  string
+	vary    string
+}
+
+// answers returns a handler that answers with fields, such as "Name: value", and longText.
+func answers(status int, fields ...string) filo.Handler {
+	return func(c *filo.Ctx) error {
+		c.Response.SetStatus(status)
+		c.Response.SetBodyString(longText)
+		c.Response.Header.Set("Content-Type", "text/html")
+		for _, f := range fields {
+			name, value, _ := strings.Cut(f, ": ")
+			c.Response.Header.Set(name, value)
+		}
+		return nil
+	}
+}
+
+func TestCompressWhat(t *testing.T) {
+	random := make([]byte, 4096)
+	for i := range random {
+		random[i] = byte(rand.IntN(256))
+	}
+	tests := []compressCase{
+		{"text", answers(200), "gzip", "Accept-Encoding"},
+		{"JSON", answers(200, "Content-Type: application/json"), "gzip", "Accept-Encoding"},
+		{"a type with a parameter", answers(200, "Content-Type: Application/JSON ; charset=utf-8"), "gzip", "Accept-Encoding"},
+		{"an image", answers(200, "Content-Type: image/png"), "", ""},
+		{"no type", answers(200, "Content-Type: "), "", ""},
+		{"only the beginning of a type", answers(200, "Content-Type: text/"), "", ""},
+		{"a body that has a coding", answers(200, "Content-Encoding: br"), "br", ""},
+		{"no-transform", answers(200, "Cache-Control: public, no-transform"), "", ""},
+		{"a part", answers(206, "Content-Range: bytes 0-9/20"), "", ""},
+		{"what is like a part", answers(200, "Content-Range: bytes 0-9/20"), "", ""},
+		{"an error page", answers(404), "gzip", "Accept-Encoding"},
+		{"Vary of the handler's", answers(200, "Vary: Origin"), "gzip", "Origin,Accept-Encoding"},
+		{"Vary that says it", answers(200, "Vary: accept-ENCODING, Origin"), "gzip", "accept-ENCODING, Origin"},
+		{"Vary: *", answers(200, "Vary: *"), "gzip", "*"},
+		{"a short body", func(c *filo.Ctx) error { return c.Text(200, strings.Repeat("x", 1023)) }, "", "Accept-Encoding"},
+		{"just long enough", func(c *filo.Ctx) error { return c.Text(200, strings.Repeat("x", 1024)) }, "gzip", "Accept-Encoding"},
+		{"what doesn't get shorter", func(c *filo.Ctx) error { return c.Bytes(200, "text/plain", random) }, "", "Accept-Encoding"},
+		{"an error that isn't rendered yet", func(c *filo.Ctx) error { return filo.Error(400, longText) }, "gzip", "Accept-Encoding"},
+		{"an error that is", func(c *filo.Ctx) error { return c.RenderError(filo.Error(400, longText)) }, "gzip", "Accept-Encoding"},
+		{"a stream", func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/plain")
+			for part := range strings.SplitAfterSeq(strings.Repeat(longText, 10), "\n") {
+				if _, err := io.WriteString(c.Stream(), part); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, "gzip", "Accept-Encoding"},
+		{"a stream of an announced length", func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/plain")
+			c.Response.Header.Set("Content-Length", fmt.Sprint(len(longText)))
+			w := c.Stream()
+			return errors.Join(w.Flush(), second(io.WriteString(w, longText)))
+		}, "gzip", "Accept-Encoding"},
+		{"a stream of a short announced length", func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/plain")
+			c.Response.Header.Set("Content-Length", "5")
+			w := c.Stream()
+			return errors.Join(w.Flush(), second(io.WriteString(w, "hello")))
+		}, "", "Accept-Encoding"},
+		{"a reader", func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/plain")
+			c.Response.SetBodyStream(strings.NewReader(longText), int64(len(longText)))
+			return nil
+		}, "gzip", "Accept-Encoding"},
+		{"a reader of an image", func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "image/png")
+			c.Response.SetBodyStream(strings.NewReader(longText), -1)
+			return nil
+		}, "", ""},
+	}
+	compress := middleware.Compress(middleware.CompressOptions{})
+	for _, test := range tests {
+		plain := do(t, test.handler, "GET /")
+		s := servertest.New(t, compress(test.handler))
+		got := doTo(t, s, "GET /", "", "Accept-Encoding: gzip")
+		body := got.body
+		if test.coding != "br" {
+			body = decoded(t, test.coding, got.body)
+		}
+		if got.header.Get("Content-Encoding") != test.coding || strings.Join(got.header.Values("Vary"), ",") != test.vary {
+			t.Errorf("%s: %v, want %q varying by %q", test.why, got.header, test.coding, test.vary)
+		}
+		if got.status != plain.status || body != plain.body {
+			t.Errorf("%s: %d %.80q, want %d %.80q", test.why, got.status, body, plain.status, plain.body)
+		}
+		if length := got.header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got.body)) {
+			t.Errorf("%s: Content-Length %s of %d bytes", test.why, length, len(got.body))
+		}
+		identity := doTo(t, s, "GET /", "")
+		if identity.body != plain.body || strings.Join(identity.header.Values("Vary"), ",") != test.vary {
+			t.Errorf("%s: uncompressed: %v %.80q, want %q", test.why, identity.header, identity.body, plain.body)
+		}
+		head := doTo(t, s, "HEAD /", "", "Accept-Encoding: gzip")
+		if head.body != "" || strings.Join(head.header.Values("Vary"), ",") != test.vary {
+			t.Errorf("%s: HEAD: %v", test.why, head)
+		}
+	}
+}
+
+func second(_ int, err error) error { return err }
+
+// A client that refuses uncompressed answers gets none, whatever their length.
+func TestCompressMust(t *testing.T) {
+	got := do(t, middleware.Compress(middleware.CompressOptions{})(hello), "GET /", "Accept-Encoding: identity;q=0, gzip")
+	if got.header.Get("Content-Encoding") != "gzip" || decoded(t, "gzip", got.body) != "hello" {
+		t.Errorf("%v", got)
+	}
+}
+
+// An entity tag that is of the uncompressed bytes can't be strong any more, and a 304 has the same.
+func TestCompressETag(t *testing.T) {
+	s := servertest.New(t, wrap(text, middleware.Compress(middleware.CompressOptions{}), middleware.ETag(middleware.ETagOptions{})))
+	plain := doTo(t, s, "GET /", "").header.Get("ETag")
+	for _, test := range []struct {
+		why    string
+		fields []string
+		status int
+		etag   string
+	}{
+		{"uncompressed", nil, 200, plain},
+		{"compressed", []string{"Accept-Encoding: gzip"}, 200, "W/" + plain},
+		{"the client has it compressed", []string{"Accept-Encoding: gzip", "If-None-Match: W/" + plain}, 304, "W/" + plain},
+		{"the client has it uncompressed", []string{"Accept-Encoding: gzip", "If-None-Match: " + plain}, 304, plain},
+	} {
+		got := doTo(t, s, "GET /", "", test.fields...)
+		if got.status != test.status || got.header.Get("ETag") != test.etag || got.header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %d %v, want %d %s", test.why, got.status, got.header, test.status, test.etag)
+		}
+	}
+}
+
+// What was written before a Flush can be decoded by the client before the rest is written.
+func TestCompressFlush(t *testing.T) {
+	for _, coding := range []string{"gzip", "deflate", "zstd"} {
+		goOn := make(chan struct{})
+		s := servertest.New(t, middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/event-stream")
+			w := c.Stream()
+			io.WriteString(w, "first")
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			<-goOn
+			_, err := io.WriteString(w, "second")
+			return err
+		}))
+		request := newRequest(t, s.URL+"/", "Accept-Encoding: "+coding)
+		response, err := s.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r io.Reader
+		switch coding {
+		case "gzip":
+			r, err = gzip.NewReader(response.Body)
+		case "deflate":
+			r, err = zlib.NewReader(response.Body)
+		case "zstd":
+			r, err = zstd.NewReader(response.Body, zstd.WithDecoderConcurrency(1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := make([]byte, 5)
+		if _, err := io.ReadFull(r, part); err != nil || string(part) != "first" {
+			t.Errorf("%s: %q, %v before the handler goes on", coding, part, err)
+		}
+		close(goOn)
+		if rest, err := io.ReadAll(r); err != nil || string(rest) != "second" {
+			t.Errorf("%s: %q, %v", coding, rest, err)
+		}
+		response.Body.Close()
+	}
+}
+
+// Middleware outside finds the body as it is sent.
+func TestCompressFinal(t *testing.T) {
+	var size int
+	var coding string
+	outside := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			err := next(c)
+			body, _ := c.WholeBody()
+			size, coding = len(body), c.Response.Header.Get("Content-Encoding")
+			return err
+		}
+	}
+	got := do(t, wrap(text, outside, middleware.Compress(middleware.CompressOptions{})), "GET /", "Accept-Encoding: deflate")
+	if size != len(got.body) || coding != "deflate" {
+		t.Errorf("%d bytes of %q were seen, %d of %v sent", size, coding, len(got.body), got.header)
+	}
+}
+
+func TestCompressOptions(t *testing.T) {
+	only := middleware.Compress(middleware.CompressOptions{
+		Encodings: []string{"deflate", "gzip"}, Types: []string{"application/x", "image/*"}, MinBytes: 1, GzipLevel: 9, DeflateLevel: 1, ZstdLevel: 4,
+	})
+	for contentType, want := range map[string]string{"application/x": "deflate", "image/png": "deflate", "text/plain": ""} {
+		h := only(func(c *filo.Ctx) error { return c.Bytes(200, contentType, bytes.Repeat([]byte("x"), 100)) })
+		if got := do(t, h, "GET /", "Accept-Encoding: *"); got.header.Get("Content-Encoding") != want {
+			t.Errorf("%s: %v, want %s", contentType, got.header, want)
+		}
+	}
+	mustPanic(t, map[string]func(){
+		"an encoding that isn't known": func() { middleware.Compress(middleware.CompressOptions{Encodings: []string{"br"}}) },
+		"a new line":                   func() { middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip\r\nA: b"}}) },
+		"a type without a slash":       func() { middleware.Compress(middleware.CompressOptions{Types: []string{"text"}}) },
+		"a type with a parameter":      func() { middleware.Compress(middleware.CompressOptions{Types: []string{"text/html; charset=x"}}) },
+		"negative MinBytes":            func() { middleware.Compress(middleware.CompressOptions{MinBytes: -1}) },
+		"GzipLevel":                    func() { middleware.Compress(middleware.CompressOptions{GzipLevel: 10}) },
+		"DeflateLevel":                 func() { middleware.Compress(middleware.CompressOptions{DeflateLevel: -1}) },
+		"ZstdLevel":                    func() { middleware.Compress(middleware.CompressOptions{ZstdLevel: 5}) },
+	})
+}
+
+func ExampleCompress() {
+	h := middleware.Compress(middleware.CompressOptions{MinBytes: 1000})(func(c *filo.Ctx) error {
+		return c.Text(200, strings.Repeat("x", 1000))
+	})
+	show(func(c *filo.Ctx) error {
+		err := h(c)
+		body, _ := c.WholeBody()
+		return errors.Join(err, c.Text(200, fmt.Sprint(len(body) < 100)))
+	}, []string{"Content-Encoding", "Vary"}, "GET /", "Accept-Encoding: gzip, br")
+	// Output:
+	// 200 true
+	// Content-Encoding: gzip
+	// Vary: Accept-Encoding
+}
+
+// FuzzAcceptEncoding: whatever is accepted, an answer can be read, or is a 406.
+func FuzzAcceptEncoding(f *testing.F) {
+	for _, accept := range []string{"gzip;q=0.5, *;q=0", "identity;q=0", "zstd ; q=1.000,,", "*;q=;"} {
+		f.Add(accept)
+	}
+	h := middleware.Compress(middleware.CompressOptions{})(text)
+	f.Fuzz(func(t *testing.T, accept string) {
+		if strings.ContainsFunc(accept, func(r rune) bool { return r < ' ' || r == 0x7F }) {
+			t.Skip("not a field's value")
+		}
+		got := do(t, h, "GET /", "Accept-Encoding: "+accept)
+		if got.status != 406 && decoded(t, got.header.Get("Content-Encoding"), got.body) != longText {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func BenchmarkCompress(b *testing.B) {
+	body := []byte(`[` + strings.Repeat(`{"id":12345,"name":"a name","tags":["one","two"],"ok":true},`, 160) + `{}]`)
+	h := middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error { return c.BytesRef(200, "application/json", body) })
+	for _, accept := range []string{"identity", "gzip", "deflate", "zstd"} {
+		b.Run(accept, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			benchmarkServer(b, h, "GET /", "", "Accept-Encoding: "+accept)
+		})
+	}
+	b.Run("stream", func(b *testing.B) {
+		benchmarkServer(b, middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "application/json")
+			w := c.Stream()
+			_, err := w.Write(body)
+			return err
+		}), "GET /", "", "Accept-Encoding: zstd")
+	})
+}
+
+// newRequest returns a GET request with fields such as "Name: value".
+func newRequest(t testing.TB, url string, fields ...string) *http.Request {
+	t.Helper()
+	request, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		request.Header.Add(name, value)
+	}
+	return request
+}

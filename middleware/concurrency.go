@@ -1,0 +1,104 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// ConcurrencyLimitOptions are the options of ConcurrencyLimit.
+type ConcurrencyLimitOptions struct {
+	// Limit is how many requests are inside at once. It must be set.
+	Limit int
+	// Queue is how many more may wait for one of those to end; none if 0.
+	Queue int
+	// MaxWait is how long they wait at most, a second if 0.
+	MaxWait time.Duration
+	// RetryAfter is what the others are told to wait before they try again, in whole seconds; a second if 0.
+	RetryAfter time.Duration
+}
+
+// ConcurrencyLimit lets at most so many requests at once through to what needs it, such as a slow database, and answers the
+// others with 503 (Service Unavailable) and Retry-After. All routes of one ConcurrencyLimit share it.
+//
+// It belongs right in front of what it protects. It panics without a Limit.
+func ConcurrencyLimit(options ConcurrencyLimitOptions) filo.Middleware {
+	limiter := newConcurrencyLimiter(options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if err := limiter.enter(c); err != nil {
+				return err
+			}
+			defer limiter.leave()
+			return next(c)
+		}
+	}
+}
+
+type concurrencyLimiter struct {
+	places     chan struct{} // a place is taken by sending; those who wait for one get it in the order in which they came
+	waiting    atomic.Int64
+	maxWaiting int64
+	maxWait    time.Duration
+	retryAfter string
+}
+
+var errConcurrency = filo.Error(503, "too many requests at once: see Retry-After")
+
+func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
+	if o.MaxWait == 0 {
+		o.MaxWait = time.Second
+	}
+	if o.RetryAfter == 0 {
+		o.RetryAfter = time.Second
+	}
+	switch {
+	case o.Limit <= 0:
+		panic("middleware: ConcurrencyLimit needs a Limit over 0")
+	case o.Queue < 0 || o.MaxWait < 0 || o.RetryAfter < 0:
+		panic("middleware: ConcurrencyLimit with a negative Queue, MaxWait or RetryAfter")
+	}
+	return &concurrencyLimiter{
+		places: make(chan struct{}, o.Limit), maxWaiting: int64(o.Queue), maxWait: o.MaxWait,
+		retryAfter: strconv.FormatInt(wholeSeconds(o.RetryAfter), 10),
+	}
+}
+
+// enter takes a place, or returns the refusal.
+func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
+	select {
+	case l.places <- struct{}{}:
+		return nil
+	default:
+	}
+	if l.waiting.Add(1) > l.maxWaiting {
+		l.waiting.Add(-1)
+		return l.refuse(c)
+	}
+	defer l.waiting.Add(-1)
+	timer := time.NewTimer(l.maxWait)
+	defer timer.Stop()
+	ctx := c.Context()
+	select {
+	case l.places <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return l.refuse(c)
+	case <-ctx.Done():
+		if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
+			return cause
+		}
+		return l.refuse(c)
+	}
+}
+
+func (l *concurrencyLimiter) refuse(c *filo.Ctx) error {
+	c.Response.Header.Set("Retry-After", l.retryAfter)
+	return errConcurrency
+}
+
+func (l *concurrencyLimiter) leave() { <-l.places }

@@ -1,0 +1,126 @@
+package middleware_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+// gate is a handler that tells when a request is inside, and lets it go when it is told to.
+type gate struct{ inside, leave chan struct{} }
+
+func newGate() *gate { return &gate{make(chan struct{}), make(chan struct{})} }
+
+func (g *gate) serve(c *filo.Ctx) error {
+	g.inside <- struct{}{}
+	<-g.leave
+	return c.NoContent()
+}
+
+// begin sends a request that is answered later.
+func begin(t testing.TB, s *servertest.Server) *servertest.Conn {
+	t.Helper()
+	c := s.Dial(t)
+	if _, err := io.WriteString(c, requestText("GET /", "", "Connection: close")); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// statusOf waits for the answer of a request that was begun.
+func statusOf(t testing.TB, c *servertest.Conn) (status string, header string) {
+	t.Helper()
+	raw, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := strings.CutPrefix(string(raw), "HTTP/1.1 ")
+	return text[:min(3, len(text))], text
+}
+
+func TestConcurrencyLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		limit := middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{
+			Limit: 1, Queue: 1, MaxWait: 3 * time.Second, RetryAfter: 7 * time.Second,
+		})
+		s := servertest.New(t, limit(g.serve))
+		first := begin(t, s)
+		<-g.inside
+		second := begin(t, s)
+		synctest.Wait()
+		start := time.Now()
+		if status, text := statusOf(t, begin(t, s)); status != "503" || !strings.Contains(text, "Retry-After: 7\r\n") || time.Since(start) != 0 {
+			t.Errorf("a request for which there is neither a place nor one in the queue: %s after %v, want 503 at once", text, time.Since(start))
+		}
+		g.leave <- struct{}{}
+		<-g.inside // the second one
+		if status, _ := statusOf(t, first); status != "204" {
+			t.Errorf("the first request: %s", status)
+		}
+		third := begin(t, s)
+		if status, _ := statusOf(t, third); status != "503" || time.Since(start) != 3*time.Second {
+			t.Errorf("one that waits too long: %s after %v, want 503 after 3 s", status, time.Since(start))
+		}
+		fourth := begin(t, s)
+		time.Sleep(time.Second)
+		fourth.Close() // and its place in the queue is free again
+		synctest.Wait()
+		fifth := begin(t, s)
+		synctest.Wait()
+		g.leave <- struct{}{}
+		<-g.inside
+		g.leave <- struct{}{}
+		for _, c := range []*servertest.Conn{second, fifth} {
+			if status, _ := statusOf(t, c); status != "204" {
+				t.Errorf("a request that has waited: %s", status)
+			}
+		}
+	})
+}
+
+// A place is free again after a panic, and after an error.
+func TestConcurrencyLimitFrees(t *testing.T) {
+	fail := true
+	limit := middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1})
+	s := servertest.New(t, limit(func(c *filo.Ctx) error {
+		if fail = !fail; fail {
+			return filo.Error(400, "")
+		}
+		panic("in the handler")
+	}))
+	for _, want := range []int{500, 400, 500, 400} {
+		if got := doTo(t, s, "GET /", ""); got.status != want {
+			t.Errorf("%d, want %d", got.status, want)
+		}
+	}
+}
+
+func TestConcurrencyLimitOptions(t *testing.T) {
+	mustPanic(t, map[string]func(){
+		"no Limit":            func() { middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{}) },
+		"a negative Queue":    func() { middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, Queue: -1}) },
+		"a negative MaxWait":  func() { middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, MaxWait: -1}) },
+		"negative RetryAfter": func() { middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, RetryAfter: -1}) },
+	})
+}
+
+func ExampleConcurrencyLimit() {
+	limit := middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, RetryAfter: 5 * time.Second})
+	inner := limit(hello)
+	h := limit(func(c *filo.Ctx) error { return inner(c) }) // which asks for a second place while it has the first
+	show(h, []string{"Retry-After"}, "GET /")
+	// Output:
+	// 503 Service Unavailable: too many requests at once: see Retry-After
+	// Retry-After: 5
+}
+
+func BenchmarkConcurrencyLimit(b *testing.B) {
+	benchmark(b, wrap(hello, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 100})), "GET /")
+}

@@ -1,0 +1,265 @@
+package middleware
+
+import (
+	"bytes"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+	"golang.org/x/net/http/httpguts"
+)
+
+// CORSOptions are options of CORS. AllowOrigins or AllowOriginFunc is required.
+type CORSOptions struct {
+	// AllowOrigins are the origins whose scripts may read answers: "https://example.com", with a port if it isn't the scheme's
+	// own; "https://*.example.com" for all hosts below that one; or "*" for all there are, which can't be had with
+	// AllowCredentials.
+	AllowOrigins []string
+	// AllowOriginFunc, if set, is asked about origins that AllowOrigins doesn't have. The bytes are as sent, and borrowed.
+	AllowOriginFunc func(c *filo.Ctx, origin []byte) bool
+	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH and DELETE.
+	AllowMethods []string
+	// AllowHeaders are the request fields that scripts may set, besides those that forms can, too. Content-Type is one of them:
+	// JSON needs it. "*" allows all. Default none.
+	AllowHeaders []string
+	// ExposeHeaders are the response fields that scripts may read, besides the harmless ones.
+	ExposeHeaders []string
+	// AllowCredentials lets requests be sent with cookies, and their answers be read: by every page of the allowed origins, in
+	// the user's name.
+	AllowCredentials bool
+	// MaxAge is how long a browser may keep what a preflight said, in whole seconds. Default what the browser does, mostly 5
+	// seconds; negative: not at all.
+	MaxAge time.Duration
+	// AllowPrivateNetwork lets pages of the public internet use a server on a private network, if the browser asks for that.
+	AllowPrivateNetwork bool
+}
+
+// CORS tells browsers which scripts of other origins may use the server, and answers their preflight requests with 204 (Fetch
+// standard, section 3.2). It keeps nobody out: what isn't allowed gets its answer too, without the fields that let a script
+// read it. See CSRF for requests that mustn't be made.
+//
+// Its place is outside of all that could refuse a request, such as authentication and rate limits: a preflight comes without
+// credentials, and a script can't read an error that has no CORS fields.
+func CORS(options CORSOptions) filo.Middleware {
+	p := newCORSPolicy(&options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if p.answer(c) {
+				return c.NoContent()
+			}
+			return next(c)
+		}
+	}
+}
+
+// corsPolicy is CORSOptions, made ready. Nothing in it is changed.
+type corsPolicy struct {
+	any         bool                   // every origin may
+	origins     map[string]*filo.Field // the answers to those that are named
+	wildcards   []originWildcard
+	allowOrigin func(c *filo.Ctx, origin []byte) bool
+	methods     map[string]bool
+	headers     map[string]bool // in lower case
+	anyHeader   bool
+
+	// credentials and expose are for all answers to allowed origins, the others for preflights.
+	credentials, expose                                *filo.Field
+	allowMethods, allowHeaders, maxAge, vary, varyFull *filo.Field
+	privateNetwork                                     bool
+}
+
+// originWildcard is "https://*.example.com:8443" without the asterisk.
+type originWildcard struct{ prefix, suffix string }
+
+func (w originWildcard) match(origin []byte) bool {
+	if len(origin) <= len(w.prefix)+len(w.suffix) || string(origin[:len(w.prefix)]) != w.prefix ||
+		string(origin[len(origin)-len(w.suffix):]) != w.suffix {
+		return false
+	}
+	for _, b := range origin[len(w.prefix) : len(origin)-len(w.suffix)] {
+		if !isHostByte(b) {
+			return false
+		}
+	}
+	return true
+}
+
+func newCORSPolicy(options *CORSOptions) *corsPolicy {
+	check(len(options.AllowOrigins) > 0 || options.AllowOriginFunc != nil, "CORS: no AllowOrigins")
+	p := &corsPolicy{origins: make(map[string]*filo.Field), allowOrigin: options.AllowOriginFunc, privateNetwork: options.AllowPrivateNetwork}
+	for _, origin := range options.AllowOrigins {
+		p.addOrigin(origin)
+	}
+	check(!p.any || !options.AllowCredentials, `CORS: AllowCredentials with "*" would let every site act in its visitors' names`)
+
+	methods := options.AllowMethods
+	if len(methods) == 0 {
+		methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+	}
+	checkMethods("CORSOptions.AllowMethods", methods)
+	p.methods = stringSet(methods)
+	p.allowMethods = prepare("Access-Control-Allow-Methods", strings.Join(methods, ", "))
+
+	p.anyHeader = slices.Contains(options.AllowHeaders, "*")
+	p.headers = make(map[string]bool)
+	for _, name := range options.AllowHeaders {
+		checkFieldName("CORSOptions.AllowHeaders", name)
+		p.headers[strings.ToLower(name)] = true
+	}
+	p.allowHeaders = prepare("Access-Control-Allow-Headers", strings.Join(options.AllowHeaders, ", "))
+	for _, name := range options.ExposeHeaders {
+		checkFieldName("CORSOptions.ExposeHeaders", name)
+	}
+	p.expose = prepare("Access-Control-Expose-Headers", strings.Join(options.ExposeHeaders, ", "))
+	if options.AllowCredentials {
+		p.credentials = prepare("Access-Control-Allow-Credentials", "true")
+	}
+	if options.MaxAge != 0 {
+		p.maxAge = prepare("Access-Control-Max-Age", strconv.FormatInt(max(int64(options.MaxAge/time.Second), 0), 10))
+	}
+	vary := "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+	if p.privateNetwork {
+		vary += ", Access-Control-Request-Private-Network"
+	}
+	p.vary, p.varyFull = prepare("Vary", "Origin"), prepare("Vary", vary)
+	return p
+}
+
+// addOrigin takes an element of AllowOrigins, which is to be written as browsers send it.
+func (p *corsPolicy) addOrigin(origin string) {
+	if origin == "*" {
+		p.any = true
+		return
+	}
+	prefix, suffix, wildcard := strings.Cut(origin, "://*.")
+	plain := origin
+	if wildcard {
+		plain = prefix + "://" + suffix
+	}
+	u, err := url.Parse(plain)
+	check(err == nil && u.Scheme != "" && isHost(u.Host) && u.Scheme+"://"+u.Host == plain && strings.ToLower(plain) == plain,
+		`CORS: %q isn't an origin such as "https://example.com" or "https://*.example.com", in lower case and without a path`, origin)
+	check(!(u.Scheme == "https" && u.Port() == "443") && !(u.Scheme == "http" && u.Port() == "80"),
+		"CORS: %q has its scheme's own port, which browsers leave out", origin)
+	if wildcard {
+		p.wildcards = append(p.wildcards, originWildcard{prefix + "://", "." + suffix})
+	} else {
+		p.origins[origin] = prepare("Access-Control-Allow-Origin", origin)
+	}
+}
+
+func stringSet(members []string) map[string]bool {
+	set := make(map[string]bool, len(members))
+	for _, member := range members {
+		set[member] = true
+	}
+	return set
+}
+
+func (p *corsPolicy) allows(c *filo.Ctx, origin []byte) bool {
+	if p.any || p.origins[string(origin)] != nil {
+		return true
+	}
+	for _, w := range p.wildcards {
+		if w.match(origin) {
+			return true
+		}
+	}
+	return p.allowOrigin != nil && p.allowOrigin(c, origin)
+}
+
+// answer sets the response fields. It reports true if that is all there is to the answer, because the request is a preflight.
+func (p *corsPolicy) answer(c *filo.Ctx) (preflight bool) {
+	request, response := &c.Request.Header, &c.Response.Header
+	origin := request.GetBytes("Origin")
+	var method []byte
+	if len(origin) > 0 && string(c.Request.MethodBytes()) == "OPTIONS" {
+		method = request.GetBytes("Access-Control-Request-Method")
+	}
+	switch {
+	case len(method) > 0:
+		response.AddField(p.varyFull)
+	case !p.any:
+		// Also without Origin: a cache mustn't give that answer, which has no fields, to those who send one.
+		response.AddField(p.vary)
+	}
+	if len(origin) == 0 {
+		return false
+	}
+	allowed := p.allows(c, origin)
+	if len(method) > 0 {
+		if allowed {
+			p.preflight(c, origin, method)
+		}
+		return true
+	}
+	if allowed {
+		p.setOrigin(c, origin)
+		setPrepared(c, p.expose)
+	}
+	return false
+}
+
+func (p *corsPolicy) setOrigin(c *filo.Ctx, origin []byte) {
+	if p.any {
+		c.Response.Header.Set("Access-Control-Allow-Origin", "*")
+		return
+	}
+	if f := p.origins[string(origin)]; f != nil {
+		c.Response.Header.SetField(f)
+	} else {
+		c.Response.Header.SetBytes("Access-Control-Allow-Origin", origin)
+	}
+	setPrepared(c, p.credentials)
+}
+
+// preflight sets the fields of the answer to an allowed origin's preflight: none if it asks for what isn't allowed.
+func (p *corsPolicy) preflight(c *filo.Ctx, origin, method []byte) {
+	if !p.methods[string(method)] {
+		return
+	}
+	for list := range c.Request.Header.Values("Access-Control-Request-Headers") {
+		if !p.allowsHeaders(list) {
+			return
+		}
+	}
+	p.setOrigin(c, origin)
+	setPrepared(c, p.allowMethods)
+	if p.anyHeader {
+		// Not "*": with credentials that means a field of this name, and never means Authorization.
+		for list := range c.Request.Header.Values("Access-Control-Request-Headers") {
+			c.Response.Header.AddBytes("Access-Control-Allow-Headers", list)
+		}
+	} else {
+		setPrepared(c, p.allowHeaders)
+	}
+	setPrepared(c, p.maxAge)
+	if p.privateNetwork && string(c.Request.Header.GetBytes("Access-Control-Request-Private-Network")) == "true" {
+		c.Response.Header.Set("Access-Control-Allow-Private-Network", "true")
+	}
+}
+
+// maxFieldName is how long the name of an allowed request field may be.
+const maxFieldName = 128
+
+// allowsHeaders reports whether a script may set all fields of a list.
+func (p *corsPolicy) allowsHeaders(list []byte) bool {
+	for len(list) > 0 {
+		var name []byte
+		name, list, _ = bytes.Cut(list, []byte{','})
+		name = bytes.TrimSpace(name)
+		var memory [maxFieldName]byte
+		switch {
+		case len(name) == 0:
+		case len(name) > maxFieldName:
+			return false
+		case p.anyHeader && httpguts.ValidHeaderFieldName(borrowedString(name)):
+		case !p.headers[string(appendLower(memory[:0], name))]:
+			return false
+		}
+	}
+	return true
+}

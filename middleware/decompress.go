@@ -1,0 +1,259 @@
+package middleware
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/filohttp/filo"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// DecompressOptions are the options of Decompress.
+type DecompressOptions struct {
+	// MaxBytes is how many bytes a body may have when it is decoded, filo.DefaultMaxBodyBytes (4 MB) if 0; negative is no limit
+	// of its own. In any case the limit for bodies, Server.MaxBodyBytes or that of BodyLimit, holds for a body as it was sent
+	// and as it was decoded.
+	MaxBytes int64
+	// Encodings are the content codings that are decoded: those of "gzip", "deflate" and "zstd" that are wanted, all if nil.
+	Encodings []string
+}
+
+// Decompress decodes request bodies with a Content-Encoding, whatever reads them: Ctx.Body, BodyReader, Form and so on. The
+// fields Content-Encoding and Content-Length are taken out of such requests.
+//
+// A body in another coding, or in more than one, is refused with 415 (Unsupported Media Type) and an Accept-Encoding that
+// tells what would do. Reading one that is broken is an error of 400, one that is larger than MaxBytes of 413.
+//
+// It belongs in front of what reads bodies.
+func Decompress(options DecompressOptions) filo.Middleware {
+	m := newDecompressor(options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if err := m.decode(c); err != nil {
+				return err
+			}
+			return next(c)
+		}
+	}
+}
+
+type decompressor struct {
+	maxBytes  int64
+	encodings []string
+	accept    string // what a refusal says
+}
+
+// maxWindow is how much of a zstd body a decoder may have to remember: RFC 9659 lets nobody ask for more.
+const maxWindow = 8 << 20
+
+var (
+	errCoding   = filo.Error(415, "Content-Encoding isn't one of Accept-Encoding")
+	errExpanded = &filo.HTTPError{Status: 413, Detail: "request body too large when decoded", Err: filo.ErrBodyTooLarge}
+)
+
+func newDecompressor(o DecompressOptions) *decompressor {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = filo.DefaultMaxBodyBytes
+	}
+	if o.Encodings == nil {
+		o.Encodings = []string{"gzip", "deflate", "zstd"}
+	}
+	for _, encoding := range o.Encodings {
+		check(decoders[encoding] != nil, "Decompress: Encodings: %q is none of gzip, deflate and zstd", encoding)
+	}
+	return &decompressor{o.MaxBytes, o.Encodings, strings.Join(o.Encodings, ", ")}
+}
+
+// decode replaces the body of a request that has a Content-Encoding.
+func (m *decompressor) decode(c *filo.Ctx) error {
+	h := &c.Request.Header
+	coding, several := "", false
+	for value := range h.Values("Content-Encoding") {
+		several = several || coding != ""
+		coding = knownCoding(value)
+	}
+	if coding == "" || coding == "identity" && !several {
+		return nil
+	}
+	for _, encoding := range m.encodings {
+		if encoding != coding || several {
+			continue
+		}
+		if c.Request.ContentLength() != 0 {
+			body := decoders[encoding].Get().(*decodedBody)
+			body.begin(c.BodyReader(), m.maxBytes)
+			c.Request.SetBodyReader(body)
+		}
+		h.Del("Content-Encoding")
+		h.Del("Content-Length")
+		return nil
+	}
+	c.Response.Header.Set("Accept-Encoding", m.accept)
+	return errCoding
+}
+
+// knownCoding returns the name of a content coding as it is written here, "unknown" for others, and lists of them, and "" for
+// nothing.
+func knownCoding(value []byte) string {
+	if len(value) == 0 {
+		return ""
+	}
+	if i := codingNumber(value); i >= 0 {
+		return codingNames[i]
+	}
+	return "unknown"
+}
+
+// decodedBody is a request body that is decoded while it is read. It goes back to its pool when it is closed.
+type decodedBody struct {
+	source  *bufio.Reader // around encoded
+	encoded encodedBody
+	decoder decoder
+	pool    *sync.Pool
+	started bool
+	left    int64 // bytes that may still come; negative: any number
+	bounded bool
+	err     error
+}
+
+// encodedBody is the body as it was sent. It remembers what reading it ended with, which the decoder may give other names.
+type encodedBody struct {
+	io.Reader
+	err error
+}
+
+func (b *encodedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+// decoder decodes what it was started with, to its end, behind which nothing may come.
+type decoder interface {
+	io.Reader
+	start(source *bufio.Reader) error
+	stop()
+}
+
+// decoders has a pool of *decodedBody for each coding.
+var decoders = map[string]*sync.Pool{
+	"gzip":    decoderPool(func() decoder { return new(gzipDecoder) }),
+	"deflate": decoderPool(func() decoder { return new(zlibDecoder) }),
+	"zstd":    decoderPool(func() decoder { return new(zstdDecoder) }),
+}
+
+func decoderPool(make func() decoder) *sync.Pool {
+	pool := new(sync.Pool)
+	pool.New = func() any {
+		return &decodedBody{source: bufio.NewReader(nil), decoder: make(), pool: pool}
+	}
+	return pool
+}
+
+func (b *decodedBody) begin(encoded io.Reader, maxBytes int64) {
+	b.encoded = encodedBody{Reader: encoded}
+	b.source.Reset(&b.encoded)
+	b.started, b.left, b.bounded, b.err = false, maxBytes, maxBytes >= 0, nil
+}
+
+// Read implements io.Reader. The body is first read by the first call, since that may ask the client for it.
+func (b *decodedBody) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	if !b.started {
+		b.started = true
+		if err := b.decoder.start(b.source); err != nil {
+			b.err = b.failure(err)
+			return 0, b.err
+		}
+	}
+	n, err := b.decoder.Read(p)
+	if b.left -= int64(n); b.bounded && b.left < 0 {
+		b.err = errExpanded
+		return 0, b.err
+	}
+	if err != nil {
+		b.err = b.failure(err)
+	}
+	return n, b.err
+}
+
+// failure returns the error of the body for one of its decoder.
+func (b *decodedBody) failure(err error) error {
+	switch {
+	case b.encoded.err != nil:
+		return b.encoded.err
+	case err == io.EOF && b.started:
+		if _, behind := b.source.Peek(1); behind == io.EOF {
+			return io.EOF
+		}
+		if b.encoded.err != nil {
+			return b.encoded.err
+		}
+		err = errors.New("something follows the end of the encoded body")
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return &filo.HTTPError{Status: 413, Detail: "the body takes too much memory to decode", Err: err}
+	}
+	return &filo.HTTPError{Status: 400, Detail: "the body isn't what Content-Encoding says", Err: err}
+}
+
+// Close gives the decoder back. The request is over.
+func (b *decodedBody) Close() error {
+	b.decoder.stop()
+	b.encoded = encodedBody{}
+	b.source.Reset(nil)
+	b.err = io.ErrClosedPipe
+	b.pool.Put(b)
+	return nil
+}
+
+type gzipDecoder struct{ gzip.Reader }
+
+func (d *gzipDecoder) start(source *bufio.Reader) error { return noEOF(d.Reset(source)) }
+func (d *gzipDecoder) stop()                            {}
+
+// zlibDecoder decodes "deflate", which is the zlib format (RFC 9110, section 8.4.1.2).
+type zlibDecoder struct{ io.ReadCloser }
+
+func (d *zlibDecoder) start(source *bufio.Reader) (err error) {
+	if d.ReadCloser == nil {
+		d.ReadCloser, err = zlib.NewReader(source)
+		return noEOF(err)
+	}
+	return noEOF(d.ReadCloser.(zlib.Resetter).Reset(source, nil))
+}
+
+func (d *zlibDecoder) stop() {}
+
+type zstdDecoder struct{ *zstd.Decoder }
+
+func (d *zstdDecoder) start(source *bufio.Reader) (err error) {
+	if d.Decoder == nil {
+		d.Decoder, err = zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow))
+		return err
+	}
+	return d.Decoder.Reset(source)
+}
+
+func (d *zstdDecoder) stop() {
+	if d.Decoder != nil {
+		_ = d.Decoder.Reset(nil) // which lets go of the source and doesn't fail
+	}
+}
+
+// noEOF makes an encoded body without a beginning an error: nothing at all isn't the coding of an empty body.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

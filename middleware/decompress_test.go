@@ -1,0 +1,199 @@
+package middleware_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// encoded returns text in a content coding.
+func encoded(t testing.TB, coding, text string) string {
+	t.Helper()
+	var buffer bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	switch coding {
+	case "gzip":
+		w = gzip.NewWriter(&buffer)
+	case "deflate":
+		w = zlib.NewWriter(&buffer)
+	case "raw deflate":
+		w, err = flate.NewWriter(&buffer, 5)
+	case "zstd":
+		w, err = zstd.NewWriter(&buffer)
+	case "zstd with a large window":
+		w, err = zstd.NewWriter(&buffer, zstd.WithWindowSize(16<<20))
+	default:
+		return text
+	}
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return buffer.String()
+}
+
+// echo answers with the request's body.
+func echo(c *filo.Ctx) error {
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	if c.Request.Header.Has("Content-Encoding") {
+		return c.Text(200, "Content-Encoding is still there")
+	}
+	return c.Bytes(200, "text/plain", body)
+}
+
+func TestDecompress(t *testing.T) {
+	zipped := encoded(t, "gzip", "hello")
+	broken := []byte(encoded(t, "gzip", strings.Repeat("hello", 100)))
+	broken[len(broken)-6] ^= 1 // the checksum
+	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 10_000, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: 5000})(echo)})
+	for _, test := range []struct {
+		why, coding, body string
+		status            int
+		want              string
+	}{
+		{"gzip", "gzip", zipped, 200, "hello"},
+		{"names have no case", "GZip", zipped, 200, "hello"},
+		{"x-gzip is gzip", "x-gzip", zipped, 200, "hello"},
+		{"deflate is zlib", "deflate", encoded(t, "deflate", "hello"), 200, "hello"},
+		{"and not raw", "deflate", encoded(t, "raw deflate", "hello"), 400, "Content-Encoding"},
+		{"zstd", "zstd", encoded(t, "zstd", "hello"), 200, "hello"},
+		{"several frames of zstd", "zstd", encoded(t, "zstd", "hel") + encoded(t, "zstd", "lo"), 200, "hello"},
+		{"several members of gzip", "gzip", encoded(t, "gzip", "hel") + encoded(t, "gzip", "lo"), 200, "hello"},
+		{"nothing, encoded", "gzip", encoded(t, "gzip", ""), 200, ""},
+		{"no coding", "", "hello", 200, "hello"},
+		{"identity is none", "identity", "hello", 200, "Content-Encoding is still there"},
+		{"no body", "gzip", "", 200, ""},
+		{"a coding that isn't known", "br", "hello", 415, ""},
+		{"several codings", "gzip, zstd", "hello", 415, ""},
+		{"not gzip at all", "gzip", "hello", 400, "Content-Encoding"},
+		{"gzip that ends early", "gzip", zipped[:len(zipped)-3], 400, "Content-Encoding"},
+		{"gzip that ends in its header", "gzip", zipped[:5], 400, "Content-Encoding"},
+		{"gzip with a wrong checksum", "gzip", string(broken), 400, "Content-Encoding"},
+		{"something behind gzip", "gzip", zipped + "x", 400, "Content-Encoding"},
+		{"something behind zlib", "deflate", encoded(t, "deflate", "hello") + "x", 400, "Content-Encoding"},
+		{"zstd that ends early", "zstd", encoded(t, "zstd", "hello")[:8], 400, "Content-Encoding"},
+		{"not zstd", "zstd", "hello", 400, "Content-Encoding"},
+		{"a bomb of gzip", "gzip", encoded(t, "gzip", strings.Repeat("x", 5_000_000)), 413, "too large when decoded"},
+		{"a bomb of deflate", "deflate", encoded(t, "deflate", strings.Repeat("x", 5_000_000)), 413, "too large when decoded"},
+		{"a bomb of zstd", "zstd", encoded(t, "zstd", strings.Repeat("x", 5_000_000)), 413, "too large when decoded"},
+		{"as much as is allowed", "gzip", encoded(t, "gzip", strings.Repeat("x", 5000)), 200, strings.Repeat("x", 5000)},
+		{"a byte more", "gzip", encoded(t, "gzip", strings.Repeat("x", 5001)), 413, "too large when decoded"},
+		{"larger than the server takes as it is sent", "gzip", strings.Repeat(zipped, 1000), 413, "too large"},
+	} {
+		fields := []string{"Connection: close"}
+		if test.coding != "" {
+			fields = append(fields, "Content-Encoding: "+test.coding)
+		}
+		for range 2 { // decoders are used again
+			got := doTo(t, s, "POST /", test.body, fields...)
+			if got.status != test.status || test.status == 200 && got.body != test.want || !strings.Contains(got.body, test.want) {
+				t.Errorf("%s: %d %.80q, want %d %.80q", test.why, got.status, got.body, test.status, test.want)
+			}
+			if accept := got.header.Get("Accept-Encoding"); (accept == "gzip, deflate, zstd") != (test.status == 415) {
+				t.Errorf("%s: Accept-Encoding: %q", test.why, accept)
+			}
+		}
+	}
+}
+
+// The window of zstd is memory too.
+func TestDecompressWindow(t *testing.T) {
+	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 64 << 20, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
+	body := encoded(t, "zstd with a large window", strings.Repeat("0123456789", 2<<20))
+	if got := doTo(t, s, "POST /", body, "Content-Encoding: zstd"); got.status != 413 || !strings.Contains(got.body, "memory") {
+		t.Errorf("%d %.80q, want 413", got.status, got.body)
+	}
+}
+
+// The limit of bodies holds for a decoded body where MaxBytes doesn't, and the connection goes on after all of it.
+func TestDecompressLimitAndReuse(t *testing.T) {
+	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 1000, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
+	bomb, small := encoded(t, "gzip", strings.Repeat("x", 1001)), encoded(t, "gzip", "hello")
+	raw := s.Raw(t, requestText("POST /", bomb, "Content-Encoding: gzip")+
+		requestText("POST /", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(small), small), "Content-Encoding: gzip", "Transfer-Encoding: chunked")+
+		requestText("POST /", "plain"))
+	if strings.Count(raw, "HTTP/1.1 413") != 1 || strings.Count(raw, "HTTP/1.1 200") != 2 || !strings.Contains(raw, "hello") || !strings.HasSuffix(raw, "plain") {
+		t.Errorf("%q, want 413, 200 and 200", raw)
+	}
+}
+
+// Whatever is said to be encoded, the answer is 200, 400 or 413, and no byte more than allowed is decoded.
+func FuzzDecompress(f *testing.F) {
+	for _, coding := range []string{"gzip", "deflate", "zstd"} {
+		f.Add(coding, []byte(encoded(f, coding, "hello, hello, hello")))
+		f.Add(coding, []byte(encoded(f, coding, strings.Repeat("x", 20_000))))
+	}
+	h := middleware.Decompress(middleware.DecompressOptions{MaxBytes: 10_000})(func(c *filo.Ctx) error {
+		n, err := io.Copy(io.Discard, c.BodyReader())
+		if n > 10_000 {
+			panic("more than MaxBytes")
+		}
+		if err != nil {
+			return err
+		}
+		return c.NoContent()
+	})
+	f.Fuzz(func(t *testing.T, coding string, body []byte) {
+		switch coding {
+		case "gzip", "deflate", "zstd":
+		default:
+			t.Skip("no coding")
+		}
+		got := doTo(t, servertest.New(t, h), "POST /", string(body), "Content-Encoding: "+coding)
+		if got.status != 204 && got.status != 400 && got.status != 413 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestDecompressOptions(t *testing.T) {
+	s := servertest.New(t, middleware.Decompress(middleware.DecompressOptions{Encodings: []string{"zstd"}})(echo))
+	if got := doTo(t, s, "POST /", "x", "Content-Encoding: gzip"); got.status != 415 || got.header.Get("Accept-Encoding") != "zstd" {
+		t.Errorf("a coding that isn't wanted: %v", got)
+	}
+	mustPanic(t, map[string]func(){
+		"an encoding that isn't known": func() { middleware.Decompress(middleware.DecompressOptions{Encodings: []string{"br"}}) },
+		"a new line":                   func() { middleware.Decompress(middleware.DecompressOptions{Encodings: []string{"gzip\r\nA: b"}}) },
+	})
+}
+
+func ExampleDecompress() {
+	h := middleware.Decompress(middleware.DecompressOptions{MaxBytes: 1 << 20})(hello)
+	show(h, []string{"Accept-Encoding"}, "POST /", "Content-Encoding: compress", "Content-Length: 0")
+	// Output:
+	// 415 Unsupported Media Type: Content-Encoding isn't one of Accept-Encoding
+	// Accept-Encoding: gzip, deflate, zstd
+}
+
+func BenchmarkDecompress(b *testing.B) {
+	text := strings.Repeat(`{"name":"value","number":12345},`, 300)
+	for _, coding := range []string{"gzip", "deflate", "zstd"} {
+		b.Run(coding, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			h := middleware.Decompress(middleware.DecompressOptions{})(func(c *filo.Ctx) error {
+				if body, err := c.Body(); err != nil || len(body) != len(text) {
+					return filo.Error(500, "")
+				}
+				return c.NoContent()
+			})
+			benchmarkServer(b, h, "POST /", encoded(b, coding, text), "Content-Encoding: "+coding)
+		})
+	}
+}

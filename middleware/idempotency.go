@@ -1,0 +1,302 @@
+package middleware
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// IdempotencyOptions are the options of Idempotency.
+type IdempotencyOptions struct {
+	// Methods are those whose requests may have a key, POST and PATCH if nil.
+	Methods []string
+	// Required refuses requests of those methods that have no key.
+	Required bool
+	// Scope returns, borrowed, whose keys a request's are, such as the name of an account: the same key of two scopes is two
+	// keys. If nil it is the value of Authorization.
+	Scope func(c *filo.Ctx) []byte
+	// Store keeps the answers, for several servers together. If nil it is a store in memory of MaxBytes.
+	Store IdempotencyStore
+	// TTL is how long an answer is kept, a day if 0.
+	TTL time.Duration
+	// MaxRun is how long a request may run before its key is free again, 5 minutes if 0: it counts when a server is gone that
+	// shares the Store.
+	MaxRun time.Duration
+	// MaxBodyBytes is how large the body of an answer may be to be kept, 1 MB if 0.
+	MaxBodyBytes int
+	// MaxBytes is how much memory the store in memory takes, 64 MB if 0. When that is full, the answers that were kept first
+	// are forgotten.
+	MaxBytes int
+}
+
+// IdempotencyStore keeps the answers to requests by their keys, until they expire. Its methods are called by many goroutines
+// at once; those that wait for something do so with the request's Context.
+type IdempotencyStore interface {
+	// Claim keeps record under the key if nothing is there. It returns what is there then, and whether it is record.
+	Claim(c *filo.Ctx, key string, record IdempotencyRecord) (IdempotencyRecord, bool, error)
+	// Complete replaces what Claim has kept.
+	Complete(c *filo.Ctx, key string, record IdempotencyRecord) error
+	// Release removes what Claim has kept.
+	Release(c *filo.Ctx, key string) error
+}
+
+// IdempotencyRecord is what is kept for a key.
+type IdempotencyRecord struct {
+	// Fingerprint is the hash of the request.
+	Fingerprint [32]byte
+	// Response is its answer, in a format of Idempotency's own; nil while the request runs.
+	Response []byte
+	// Expires is when the record is gone.
+	Expires time.Time
+}
+
+// Idempotency lets a client repeat a request, of which it doesn't know whether it came through, without having it done
+// twice: it sends the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) and gets the answer to the first
+// one, with Idempotency-Replayed: true. The key is a string in quotes, or a token, of at most 255 bytes.
+//
+// A repetition that comes while the first one runs is answered with 409 (Conflict), a key that was used for another
+// request, be it for another target or with another body, with 422 (Unprocessable Content), a malformed key, or one that is
+// missing and Required, with 400.
+//
+// All answers are kept, but 429 and 503, which say that nothing was done. When a handler panics the key is free again. Of an
+// answer that streams, or is too large, only that it was given is kept, and a repetition gets 409.
+//
+// It reads the whole request body, and belongs inside of what says who the client is, of BodyLimit and of Decompress.
+func Idempotency(options IdempotencyOptions) filo.Middleware {
+	m := newIdempotency(options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if !slices.Contains(m.Methods, c.Method()) {
+				return next(c)
+			}
+			return m.serve(c, next)
+		}
+	}
+}
+
+type idempotency struct{ IdempotencyOptions }
+
+var (
+	errKeyMissing  = filo.Error(400, "Idempotency-Key is required for this request")
+	errKeyInvalid  = filo.Error(400, "Idempotency-Key must be one string in quotes, or a token, of at most 255 bytes")
+	errKeyRunning  = filo.Error(409, "a request with the same Idempotency-Key is being processed")
+	errKeyReused   = filo.Error(422, "the Idempotency-Key was used for another request")
+	errKeyNoAnswer = filo.Error(409, "the request was processed before, and its answer wasn't kept")
+	errKeysFull    = filo.Error(503, "too many requests with an Idempotency-Key at once")
+)
+
+func newIdempotency(o IdempotencyOptions) *idempotency {
+	if o.TTL < 0 || o.MaxRun < 0 || o.MaxBodyBytes < 0 || o.MaxBytes < 0 {
+		panic("middleware: Idempotency with a negative TTL, MaxRun, MaxBodyBytes or MaxBytes")
+	}
+	if o.Methods == nil {
+		o.Methods = []string{"POST", "PATCH"}
+	}
+	checkMethods("Idempotency: Methods", o.Methods)
+	if o.Scope == nil {
+		o.Scope = func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("Authorization") }
+	}
+	if o.TTL == 0 {
+		o.TTL = 24 * time.Hour
+	}
+	if o.MaxRun == 0 {
+		o.MaxRun = 5 * time.Minute
+	}
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = 1 << 20
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 64 << 20
+	}
+	if o.Store == nil {
+		o.Store = &idempotencyMemory{running: make(map[string]IdempotencyRecord), done: lru[IdempotencyRecord]{capacity: o.MaxBytes}}
+	}
+	return &idempotency{o}
+}
+
+func (m *idempotency) serve(c *filo.Ctx, next filo.Handler) error {
+	key, err := m.key(c)
+	if err != nil || key == "" {
+		if err == nil {
+			return next(c)
+		}
+		return err
+	}
+	fingerprint, err := fingerprintOf(c)
+	if err != nil {
+		return err
+	}
+	claim := IdempotencyRecord{Fingerprint: fingerprint, Expires: time.Now().Add(m.MaxRun)}
+	found, first, err := m.Store.Claim(c, key, claim)
+	switch {
+	case err != nil:
+		return err
+	case first:
+		return m.run(c, next, key, fingerprint)
+	case found.Fingerprint != fingerprint:
+		return errKeyReused
+	case found.Response == nil:
+		return errKeyRunning
+	}
+	return replayAnswer(c, found.Response)
+}
+
+// replayAnswer gives an answer that was kept. One without a byte is that of a request whose answer couldn't be.
+func replayAnswer(c *filo.Ctx, response []byte) error {
+	if len(response) == 0 {
+		return errKeyNoAnswer
+	}
+	kept, err := parseRecorded(response)
+	if err != nil {
+		return err
+	}
+	kept.replay(c)
+	c.Response.Header.Set("Idempotency-Replayed", "true")
+	return nil
+}
+
+// run has the request done, and keeps its answer.
+func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, fingerprint [32]byte) error {
+	kept := false
+	defer func() {
+		if kept {
+			return
+		}
+		if err := m.Store.Release(c, key); err != nil {
+			c.Logger().Error("Idempotency can't release a key", "error", err)
+		}
+	}()
+	outer := fieldsOf(c)
+	err := next(c)
+	if err != nil {
+		err = c.RenderError(err) // the answer to be kept
+	}
+	if errors.Is(err, filo.ErrAbort) || c.Status() == 429 || c.Status() == 503 {
+		return err
+	}
+	done := IdempotencyRecord{Fingerprint: fingerprint, Response: []byte{}, Expires: time.Now().Add(m.TTL)}
+	if body, ok := c.WholeBody(); ok && len(body) <= m.MaxBodyBytes {
+		if answer, ok := record(c, outer); ok {
+			done.Response = answer.appendTo(nil)
+		}
+	}
+	kept = true
+	if failed := m.Store.Complete(c, key, done); failed != nil {
+		// The request was done: that its answer can't be repeated is no reason to keep it from the client.
+		c.Logger().Error("Idempotency can't keep an answer", "error", failed)
+	}
+	return err
+}
+
+// key returns under what the answer to a request is kept, "" if it has no key. It is a hash, so that a store doesn't learn
+// what Authorization says.
+func (m *idempotency) key(c *filo.Ctx) (string, error) {
+	var key []byte
+	count := 0
+	for value := range c.Request.Header.Values("Idempotency-Key") {
+		key = value
+		count++
+	}
+	switch {
+	case count == 0 && m.Required:
+		return "", errKeyMissing
+	case count == 0:
+		return "", nil
+	case count > 1 || !validIdempotencyKey(key):
+		return "", errKeyInvalid
+	}
+	if key[0] == '"' {
+		key = key[1 : len(key)-1]
+	}
+	sum := hashOf(m.Scope(c), key)
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+}
+
+// validIdempotencyKey accepts a string of structured fields (RFC 9651, section 3.3.3), without escapes, or what many
+// clients send: a token.
+func validIdempotencyKey(key []byte) bool {
+	inQuotes := len(key) > 2 && key[0] == '"' && key[len(key)-1] == '"'
+	if inQuotes {
+		key = key[1 : len(key)-1]
+	}
+	if len(key) == 0 || len(key) > 255 {
+		return false
+	}
+	for _, b := range key {
+		if b < ' ' || b >= 0x7F || b == '"' || b == '\\' || !inQuotes && (b == ' ' || b == ',' || b == ';') {
+			return false
+		}
+	}
+	return true
+}
+
+// fingerprintOf hashes what a repetition must have in common with the first request.
+func fingerprintOf(c *filo.Ctx) (sum [32]byte, err error) {
+	body, err := c.Body()
+	if err != nil {
+		return sum, err
+	}
+	r := &c.Request
+	return hashOf(r.MethodBytes(), r.HostBytes(), r.TargetBytes(), r.Header.GetBytes("Content-Type"), body), nil
+}
+
+// hashOf hashes parts in such a way that it matters where each of them ends.
+func hashOf(parts ...[]byte) (sum [32]byte) {
+	hash := sha256.New()
+	var size [8]byte
+	for _, part := range parts {
+		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+		hash.Write(size[:])
+		hash.Write(part)
+	}
+	hash.Sum(sum[:0])
+	return sum
+}
+
+// maxRunningKeys is how many requests with keys the store in memory lets run at once.
+const maxRunningKeys = 10_000
+
+// idempotencyMemory is the store in memory. A request that runs is never forgotten to make room for answers.
+type idempotencyMemory struct {
+	mu      sync.Mutex
+	running map[string]IdempotencyRecord // guarded by mu
+	done    lru[IdempotencyRecord]
+}
+
+func (m *idempotencyMemory) Claim(_ *filo.Ctx, key string, record IdempotencyRecord) (IdempotencyRecord, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if running, ok := m.running[key]; ok && now.Before(running.Expires) {
+		return running, false, nil
+	}
+	if done, ok := m.done.peek(key, now); ok {
+		return done, false, nil
+	}
+	if len(m.running) >= maxRunningKeys {
+		return IdempotencyRecord{}, false, errKeysFull
+	}
+	m.running[key] = record
+	return record, true, nil
+}
+
+func (m *idempotencyMemory) Complete(_ *filo.Ctx, key string, record IdempotencyRecord) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.running, key)
+	m.done.put(key, record, entryCost+len(key)+len(record.Response), record.Expires)
+	return nil
+}
+
+func (m *idempotencyMemory) Release(_ *filo.Ctx, key string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.running, key)
+	return nil
+}

@@ -1,0 +1,298 @@
+package middleware_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+// order is a handler that counts what it does, and answers as the path says.
+type order struct{ count int }
+
+func (o *order) serve(c *filo.Ctx) error {
+	o.count++
+	switch c.Path() {
+	case "/error":
+		return filo.Error(422, fmt.Sprint("error ", o.count))
+	case "/busy":
+		return filo.Error(503, "")
+	case "/limited":
+		return filo.Error(429, "")
+	case "/broken":
+		return errors.New("broken")
+	case "/abort":
+		return filo.ErrAbort
+	case "/panic":
+		panic("in the handler")
+	case "/stream":
+		w := c.Stream()
+		io.WriteString(w, "order")
+		return w.Flush()
+	case "/large":
+		return c.Text(200, strings.Repeat("x", 101))
+	}
+	c.Response.Header.Set("Location", fmt.Sprint("/orders/", o.count))
+	c.Response.Header.Add("Link", "<a>")
+	c.Response.Header.Add("Link", "<b>")
+	return c.Text(201, fmt.Sprint("order ", o.count))
+}
+
+// The answers are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
+func TestIdempotency(t *testing.T) {
+	const key = `Idempotency-Key: "8e03978e-40d5-43e8-bc93-6894a57f9324"`
+	type request struct {
+		line, body string
+		fields     []string
+	}
+	for _, test := range []struct {
+		why           string
+		options       middleware.IdempotencyOptions
+		first, second request
+		status        int
+		body          string
+		replayed      bool
+		count         int
+	}{
+		{"the same again", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{key}}, 201, "order 1", true, 1},
+		{"PATCH", middleware.IdempotencyOptions{}, request{"PATCH /", "a", []string{key}}, request{"PATCH /", "a", []string{key}}, 201, "order 1", true, 1},
+		{"without a key", middleware.IdempotencyOptions{}, request{"POST /", "a", nil}, request{"POST /", "a", nil}, 201, "order 2", false, 2},
+		{"another key", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{"Idempotency-Key: \"b\""}}, 201, "order 2", false, 2},
+		{"a token is the same as a string", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{"Idempotency-Key: b"}}, request{"POST /", "a", []string{`Idempotency-Key: "b"`}}, 201, "order 1", true, 1},
+		{"another body", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "b", []string{key}}, 422, "used for another", false, 1},
+		{"another target", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /x", "a", []string{key}}, 422, "used for another", false, 1},
+		{"another method", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"PATCH /", "a", []string{key}}, 422, "used for another", false, 1},
+		{"another type", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{key, "Content-Type: x"}}, 422, "used for another", false, 1},
+		{"another client", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 2", false, 2},
+		{"a method that needs no key", middleware.IdempotencyOptions{}, request{"PUT /", "a", []string{key}}, request{"PUT /", "a", []string{key}}, 201, "order 2", false, 2},
+		{"a method of its own", middleware.IdempotencyOptions{Methods: []string{"PUT"}}, request{"PUT /", "a", []string{key}}, request{"PUT /", "a", []string{key}}, 201, "order 1", true, 1},
+		{"an error is an answer too", middleware.IdempotencyOptions{}, request{"POST /error", "a", []string{key}}, request{"POST /error", "a", []string{key}}, 422, "error 1", true, 1},
+		{"even one of the server", middleware.IdempotencyOptions{}, request{"POST /broken", "a", []string{key}}, request{"POST /broken", "a", []string{key}}, 500, "Internal", true, 1},
+		{"but not 503", middleware.IdempotencyOptions{}, request{"POST /busy", "a", []string{key}}, request{"POST /busy", "a", []string{key}}, 503, "", false, 2},
+		{"nor 429", middleware.IdempotencyOptions{}, request{"POST /limited", "a", []string{key}}, request{"POST /limited", "a", []string{key}}, 429, "", false, 2},
+		{"nor a panic", middleware.IdempotencyOptions{}, request{"POST /panic", "a", []string{key}}, request{"POST /panic", "a", []string{key}}, 500, "", false, 2},
+		{"a stream isn't kept, and isn't done twice", middleware.IdempotencyOptions{}, request{"POST /stream", "a", []string{key}}, request{"POST /stream", "a", []string{key}}, 409, "wasn't kept", false, 1},
+		{"nor is a large body", middleware.IdempotencyOptions{MaxBodyBytes: 100}, request{"POST /large", "a", []string{key}}, request{"POST /large", "a", []string{key}}, 409, "wasn't kept", false, 1},
+		{"the scope is an option", middleware.IdempotencyOptions{Scope: func(c *filo.Ctx) []byte { return nil }}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 1", true, 1},
+	} {
+		o := new(order)
+		id := 0
+		outside := func(next filo.Handler) filo.Handler {
+			return func(c *filo.Ctx) error {
+				id++
+				c.Response.Header.Set("X-Request-Id", fmt.Sprint(id))
+				return next(c)
+			}
+		}
+		s := servertest.New(t, wrap(o.serve, outside, middleware.Idempotency(test.options)))
+		first := doTo(t, s, test.first.line, test.first.body, test.first.fields...)
+		got := doTo(t, s, test.second.line, test.second.body, test.second.fields...)
+		replayed := got.header.Get("Idempotency-Replayed") == "true"
+		if got.status != test.status || !strings.Contains(got.body, test.body) || replayed != test.replayed || o.count != test.count {
+			t.Errorf("%s: %v after %d calls, want %d %s after %d", test.why, got, o.count, test.status, test.body, test.count)
+		}
+		if replayed && (got.header.Get("Location") != first.header.Get("Location") || strings.Join(got.header.Values("Link"), ",") != strings.Join(first.header.Values("Link"), ",") ||
+			got.header.Get("Content-Type") != first.header.Get("Content-Type")) {
+			t.Errorf("%s: %v, want the fields of %v", test.why, got.header, first.header)
+		}
+		if first.header.Get("X-Request-Id") != "1" || got.header.Get("X-Request-Id") != "2" {
+			t.Errorf("%s: %v, want the request's own id", test.why, got.header)
+		}
+	}
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	for _, test := range []struct {
+		why    string
+		fields []string
+		status int
+	}{
+		{"a string", []string{`Idempotency-Key: "a key, with a comma"`}, 201},
+		{"a token", []string{`Idempotency-Key: 8e03978e-40d5`}, 201},
+		{"255 bytes", []string{"Idempotency-Key: " + strings.Repeat("a", 255)}, 201},
+		{"none, though it is required", nil, 400},
+		{"256 bytes", []string{"Idempotency-Key: " + strings.Repeat("a", 256)}, 400},
+		{"an empty one", []string{"Idempotency-Key: "}, 400},
+		{"an empty string", []string{`Idempotency-Key: ""`}, 400},
+		{"half a string", []string{`Idempotency-Key: "a`}, 400},
+		{"two keys", []string{"Idempotency-Key: a", "Idempotency-Key: b"}, 400},
+		{"a list", []string{`Idempotency-Key: "a", "b"`}, 400},
+		{"a parameter", []string{`Idempotency-Key: "a";b=c`}, 400},
+		{"a space", []string{`Idempotency-Key: a b`}, 400},
+		{"not ASCII", []string{"Idempotency-Key: \"é\""}, 400},
+	} {
+		h := middleware.Idempotency(middleware.IdempotencyOptions{Required: true})(new(order).serve)
+		if got := do(t, h, "POST /", test.fields...); got.status != test.status {
+			t.Errorf("%s: %v, want %d", test.why, got, test.status)
+		}
+	}
+}
+
+// While a request runs another one with its key gets 409, whatever becomes of the first one; and it is done once.
+func TestIdempotencyConcurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := new(order)
+		var mu sync.Mutex
+		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{})(func(c *filo.Ctx) error {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			return o.serve(c)
+		}))
+		statuses := make(chan int, 10)
+		for range 10 {
+			go func() { statuses <- doTo(t, s, "POST /", "a", "Idempotency-Key: a").status }()
+		}
+		counts := make(map[int]int)
+		for range 10 {
+			counts[<-statuses]++
+		}
+		if counts[201] != 1 || counts[409] != 9 || o.count != 1 {
+			t.Errorf("%v, and %d were done, want one 201 and nine 409", counts, o.count)
+		}
+		if got := doTo(t, s, "POST /", "a", "Idempotency-Key: a"); got.status != 201 {
+			t.Errorf("afterwards: %v", got)
+		}
+	})
+}
+
+// The key of a request that was broken off is free again.
+func TestIdempotencyAbort(t *testing.T) {
+	o := new(order)
+	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{})(o.serve))
+	for range 2 {
+		if got := s.Raw(t, requestText("POST /abort", "a", "Idempotency-Key: a")); got != "" {
+			t.Errorf("%q, want no answer", got)
+		}
+	}
+	if o.count != 2 {
+		t.Errorf("done %d times, want 2", o.count)
+	}
+}
+
+func TestIdempotencyExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := new(order)
+		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{TTL: time.Hour})(o.serve))
+		for _, step := range []struct {
+			sleep time.Duration
+			want  string
+		}{{0, "order 1"}, {time.Hour - 1, "order 1"}, {1, "order 2"}} {
+			time.Sleep(step.sleep)
+			if got := doTo(t, s, "POST /", "a", "Idempotency-Key: a"); got.body != step.want {
+				t.Errorf("%v later: %v, want %s", step.sleep, got, step.want)
+			}
+		}
+	})
+}
+
+// When the store in memory is full, the answers that were kept first are forgotten.
+func TestIdempotencyMemory(t *testing.T) {
+	o := new(order)
+	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{MaxBytes: 5000})(o.serve))
+	for i := range 100 {
+		doTo(t, s, "POST /", "a", fmt.Sprint("Idempotency-Key: ", i))
+	}
+	if got := doTo(t, s, "POST /", "a", "Idempotency-Key: 99"); got.body != "order 100" {
+		t.Errorf("the last one: %v", got)
+	}
+	if got := doTo(t, s, "POST /", "a", "Idempotency-Key: 0"); got.body != "order 101" {
+		t.Errorf("the first one: %v", got)
+	}
+}
+
+// failingKeys is a store that fails where it is told to, and gives back what it wasn't given.
+type failingKeys struct {
+	claim, complete error
+	found           *middleware.IdempotencyRecord
+}
+
+func (s *failingKeys) Claim(_ *filo.Ctx, _ string, record middleware.IdempotencyRecord) (middleware.IdempotencyRecord, bool, error) {
+	if s.found != nil {
+		s.found.Fingerprint = record.Fingerprint
+		return *s.found, false, nil
+	}
+	return record, true, s.claim
+}
+func (s *failingKeys) Complete(*filo.Ctx, string, middleware.IdempotencyRecord) error {
+	return s.complete
+}
+func (s *failingKeys) Release(*filo.Ctx, string) error { return s.complete }
+
+func TestIdempotencyStoreErrors(t *testing.T) {
+	failed := errors.New("failed")
+	for _, test := range []struct {
+		why    string
+		store  *failingKeys
+		path   string
+		status int
+	}{
+		{"without a claim nothing is done", &failingKeys{claim: failed}, "/", 500},
+		{"what was done is answered, though the answer can't be kept", &failingKeys{complete: failed}, "/", 201},
+		{"a key that can't be released", &failingKeys{complete: failed}, "/busy", 503},
+		{"an answer that is none", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte("x")}}, "/", 500},
+		{"an answer that is cut off", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte{200, 1, 1, 50}}}, "/", 500},
+		{"one with more fields than bytes", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte{200, 1, 0xFF, 0xFF, 0x7F}}}, "/", 500},
+	} {
+		h := middleware.Idempotency(middleware.IdempotencyOptions{Store: test.store})(new(order).serve)
+		if got := do(t, h, "POST "+test.path, "Idempotency-Key: a"); got.status != test.status {
+			t.Errorf("%s: %v, want %d", test.why, got, test.status)
+		}
+	}
+}
+
+func FuzzIdempotencyRecord(f *testing.F) {
+	f.Add([]byte{200, 1, 1, 1, 'A', 1, 'b', 'c'})
+	f.Add([]byte{200, 1, 0})
+	f.Fuzz(func(t *testing.T, response []byte) {
+		store := &failingKeys{found: &middleware.IdempotencyRecord{Response: response}}
+		h := middleware.Idempotency(middleware.IdempotencyOptions{Store: store})(hello)
+		if response == nil {
+			t.Skip("a request that runs")
+		}
+		inHandler(t, "POST /", []string{"Idempotency-Key: a"}, func(c *filo.Ctx) {
+			if err := h(c); err == nil && (c.Status() < 200 || c.Status() > 599) {
+				t.Errorf("a status of %d", c.Status())
+			}
+		})
+	})
+}
+
+func TestIdempotencyOptions(t *testing.T) {
+	mustPanic(t, map[string]func(){
+		"a negative TTL":           func() { middleware.Idempotency(middleware.IdempotencyOptions{TTL: -1}) },
+		"a negative MaxRun":        func() { middleware.Idempotency(middleware.IdempotencyOptions{MaxRun: -1}) },
+		"negative MaxBodyBytes":    func() { middleware.Idempotency(middleware.IdempotencyOptions{MaxBodyBytes: -1}) },
+		"negative MaxBytes":        func() { middleware.Idempotency(middleware.IdempotencyOptions{MaxBytes: -1}) },
+		"a method that isn't one":  func() { middleware.Idempotency(middleware.IdempotencyOptions{Methods: []string{"PO ST"}}) },
+		"a new line in the method": func() { middleware.Idempotency(middleware.IdempotencyOptions{Methods: []string{"A\r\nB"}}) },
+	})
+}
+
+func ExampleIdempotency() {
+	orders := 0
+	h := middleware.Idempotency(middleware.IdempotencyOptions{})(func(c *filo.Ctx) error {
+		orders++
+		return c.Text(201, fmt.Sprint("order ", orders))
+	})
+	show(h, []string{"Idempotency-Replayed"}, "POST /orders", `Idempotency-Key: "7da7a728"`)
+	show(h, []string{"Idempotency-Replayed"}, "POST /orders", `Idempotency-Key: "7da7a728"`)
+	// Output:
+	// 201 order 1
+	// 201 order 1
+	// Idempotency-Replayed: true
+}
+
+func BenchmarkIdempotency(b *testing.B) {
+	h := middleware.Idempotency(middleware.IdempotencyOptions{})(hello)
+	b.Run("none", func(b *testing.B) { benchmark(b, h, "POST /") })
+	b.Run("replayed", func(b *testing.B) { benchmark(b, h, "POST /", "Idempotency-Key: a") })
+}

@@ -1,0 +1,141 @@
+package middleware
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+
+	"github.com/filohttp/filo"
+)
+
+// KeyAuthOptions are options of KeyAuth. Either Keys or Check is required.
+type KeyAuthOptions struct {
+	// Keys are the valid keys. Each must be long and random; its length is no secret. All of them are compared for each request,
+	// in constant time: for more than a few, Check looks up a sum of the key.
+	Keys []string
+	// Check reports whether a key is valid; the key is borrowed until the handler returns. It may note whose key it is with
+	// Ctx.Set. EqualSecret compares in constant time. An error is the request's.
+	Check func(c *filo.Ctx, key []byte) (bool, error)
+
+	// The key is in one place, never looked for in another: Header, Query (a parameter; such keys get into logs and histories)
+	// or Cookie (to be used with CSRF). The default is the header field Authorization.
+	Header, Query, Cookie string
+	// Scheme is what a header field has before the key. Default "Bearer" in Authorization, none in others.
+	Scheme string
+	// Realm says what the key is for. Default "Restricted".
+	Realm string
+}
+
+// maxKey is how long a key may be.
+const maxKey = 4 << 10
+
+// KeyAuth lets requests through that have a valid key; others get 401. Its place is that of BasicAuth.
+func KeyAuth(options KeyAuthOptions) filo.Middleware {
+	check((len(options.Keys) > 0) != (options.Check != nil), "KeyAuth: either Keys or Check is required")
+	k := newKeyAuth(&options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			key := k.key(c)
+			if len(key) == 0 || len(key) > maxKey {
+				setPrepared(c, k.missing)
+				return errUnauthorized
+			}
+			ok, err := k.check(c, key)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				setPrepared(c, k.invalid)
+				return errUnauthorized
+			}
+			return next(c)
+		}
+	}
+}
+
+type keyAuth struct {
+	check                 func(c *filo.Ctx, key []byte) (bool, error)
+	keys                  [][]byte // never changed
+	header, query, cookie string   // one of them isn't empty
+	scheme                string
+	missing, invalid      *filo.Field // the challenges for requests without a key and with a wrong one
+}
+
+func newKeyAuth(options *KeyAuthOptions) *keyAuth {
+	k := &keyAuth{check: options.Check, header: options.Header, query: options.Query, cookie: options.Cookie, scheme: options.Scheme}
+	places := 0
+	for _, place := range [...]string{k.header, k.query, k.cookie} {
+		if place != "" {
+			places++
+		}
+	}
+	check(places <= 1, "KeyAuth: the key is in one place: Header, Query or Cookie")
+	if places == 0 {
+		k.header = "Authorization"
+	}
+	if equalToken([]byte(k.header), "Authorization") && k.scheme == "" {
+		k.scheme = "Bearer"
+	}
+	if k.header != "" {
+		checkFieldName("KeyAuthOptions.Header", k.header)
+	}
+	check(k.scheme == "" || k.header != "", "KeyAuth: a Scheme is for a Header")
+	for _, key := range options.Keys {
+		check(key != "" && len(key) <= maxKey, "KeyAuth: a key has 1 to %d bytes", maxKey)
+		k.keys = append(k.keys, []byte(key))
+	}
+	if k.check == nil {
+		k.check = k.has
+	}
+	k.setChallenges(options.Realm)
+	return k
+}
+
+// setChallenges makes what a 401 must have (RFC 9110, section 15.5.2).
+func (k *keyAuth) setChallenges(realm string) {
+	if realm == "" {
+		realm = "Restricted"
+	}
+	checkFieldValue("KeyAuthOptions.Realm", realm)
+	scheme := k.scheme
+	if scheme == "" {
+		scheme = "ApiKey"
+	}
+	checkFieldName("KeyAuthOptions.Scheme", scheme) // a token, too
+	challenge := scheme + " realm=" + quoted(realm)
+	k.missing = prepare("WWW-Authenticate", challenge)
+	if equalToken([]byte(scheme), "Bearer") {
+		// RFC 6750, section 3.1. Without a token there is to be no error code.
+		challenge += `, error="invalid_token"`
+	}
+	k.invalid = prepare("WWW-Authenticate", challenge)
+}
+
+// key returns the key of a request, nil if there is none.
+func (k *keyAuth) key(c *filo.Ctx) []byte {
+	switch {
+	case k.query != "":
+		return c.Request.Query().GetBytes(k.query)
+	case k.cookie != "":
+		return c.Request.CookieBytes(k.cookie)
+	}
+	value := c.Request.Header.GetBytes(k.header)
+	if k.scheme != "" {
+		value, _ = cutScheme(value, k.scheme)
+	}
+	return value
+}
+
+// has reports whether a key is one of Keys.
+func (k *keyAuth) has(_ *filo.Ctx, key []byte) (bool, error) {
+	found := 0
+	for _, each := range k.keys { // all of them, so that the time doesn't tell which one it was
+		found |= subtle.ConstantTimeCompare(key, each)
+	}
+	return found == 1, nil
+}
+
+// EqualSecret compares two secrets in a time that tells neither where they differ nor how long the expected one is.
+func EqualSecret[A, B []byte | string](given A, expected B) bool {
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(expected))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}

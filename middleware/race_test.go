@@ -1,0 +1,5 @@
+//go:build race
+
+package middleware_test
+
+const raceEnabled = true // the race detector makes a sync.Pool drop some of what it gets

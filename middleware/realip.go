@@ -1,0 +1,335 @@
+package middleware
+
+import (
+	"bytes"
+	"net/netip"
+	"unsafe"
+
+	"github.com/filohttp/filo"
+)
+
+// RealIPOptions are options of RealIP.
+type RealIPOptions struct {
+	// TrustedProxies are the addresses that the server's own proxies have, such as 10.0.0.0/8. What any other address says of
+	// where a request comes from isn't looked at. Required, unless TrustUnixSocket is set.
+	TrustedProxies []netip.Prefix
+	// TrustUnixSocket says that what connects by a Unix socket is a proxy to trust.
+	TrustUnixSocket bool
+	// Forwarded looks at the Forwarded field (RFC 7239) and not at X-Forwarded-For, -Proto and -Host. Never at both: a proxy
+	// that sets the one passes the other one on as the client made it up.
+	Forwarded bool
+	// TrustProto and TrustHost say that the proxies also set, or take out, the scheme and the host that a client asked for:
+	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Else those aren't looked at.
+	TrustProto, TrustHost bool
+}
+
+// maxForwardedHops is how many proxies, one behind the other, are looked through.
+const maxForwardedHops = 32
+
+// realIP is what a request's fields are looked at by. It is the same one for all requests, and what they say is worked out when
+// it is asked for: that costs no memory, and nothing at all where nobody asks.
+type realIP struct{ options RealIPOptions }
+
+type realIPKey struct{}
+
+// RealIP finds out where a request comes from that proxies have passed on: see ClientIP, Scheme and Host. Its place is outside
+// of everything that asks for those, such as the access log, rate limits and redirects.
+//
+// Proxies add to the fields from the left to the right, and a client can begin them with anything. So they are read from the
+// right: the last address is the one that the nearest proxy was connected from. If that is of a trusted proxy too, the one
+// before it is what that proxy saw, and so on, to the first address that isn't trusted. That is the client's, whatever is
+// left of it.
+func RealIP(options RealIPOptions) filo.Middleware {
+	check(len(options.TrustedProxies) > 0 || options.TrustUnixSocket, "RealIP: no TrustedProxies")
+	r := &realIP{options}
+	r.options.TrustedProxies = make([]netip.Prefix, len(options.TrustedProxies))
+	for i, prefix := range options.TrustedProxies {
+		check(prefix.IsValid(), "RealIP: an invalid prefix in TrustedProxies")
+		if address := prefix.Addr(); address.Is4In6() {
+			check(prefix.Bits() >= 96, "RealIP: TrustedProxies: %s is neither of IPv4 nor of IPv6 addresses", prefix)
+			prefix = netip.PrefixFrom(address.Unmap(), prefix.Bits()-96)
+		}
+		r.options.TrustedProxies[i] = prefix.Masked()
+	}
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			c.Set(realIPKey{}, r)
+			return next(c)
+		}
+	}
+}
+
+// ClientIP returns the address of the client: of the connection's other end, or, with RealIP and a trusted proxy at that end, of
+// the client that the proxy names. If a proxy doesn't tell ("unknown", or a name that hides the address), it is the proxy's.
+// An IPv4 address is one also where it came as an IPv6 one, and there is no zone. It isn't valid if the connection isn't an IP
+// one and RealIP found no address either.
+func ClientIP(c *filo.Ctx) netip.Addr {
+	address, trusted := peer(c)
+	if trusted == nil {
+		return address
+	}
+	if trusted.options.Forwarded {
+		return trusted.forwarded(c, address).client
+	}
+	return trusted.xForwardedFor(c, address)
+}
+
+// Scheme returns "http" or "https", whichever the client has used: that of the connection, or, with RealIP, TrustProto and
+// a trusted proxy, what the proxy says. Unlike URI.Scheme it is nothing that a client could choose.
+func Scheme(c *filo.Ctx) string {
+	if address, trusted := peer(c); trusted != nil && trusted.options.TrustProto {
+		var proto []byte
+		if trusted.options.Forwarded {
+			proto = trusted.forwarded(c, address).proto
+		} else {
+			proto = lastElement(c, "X-Forwarded-Proto")
+		}
+		switch {
+		case bytes.EqualFold(proto, []byte("https")):
+			return "https"
+		case bytes.EqualFold(proto, []byte("http")):
+			return "http"
+		}
+	}
+	if c.TLS() != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// Host returns the host, perhaps with a port, that the client has asked for: that of the request, or, with RealIP, TrustHost and
+// a trusted proxy, what the proxy says.
+func Host(c *filo.Ctx) string { return string(hostBytes(c)) }
+
+// hostBytes is Host, borrowed.
+func hostBytes(c *filo.Ctx) []byte {
+	if address, trusted := peer(c); trusted != nil && trusted.options.TrustHost {
+		var host []byte
+		if trusted.options.Forwarded {
+			host = trusted.forwarded(c, address).host
+		} else {
+			host = lastElement(c, "X-Forwarded-Host")
+		}
+		if isHost(host) {
+			return host
+		}
+	}
+	return c.HostBytes()
+}
+
+// peer returns the address of the connection's other end, not valid if it is no IP connection, and by what to look at the
+// request if a trusted proxy is at that end.
+func peer(c *filo.Ctx) (address netip.Addr, trusted *realIP) {
+	r, _ := c.Get(realIPKey{}).(*realIP)
+	remote := c.RemoteAddr()
+	if ip, ok := remote.(interface{ AddrPort() netip.AddrPort }); ok {
+		address = ip.AddrPort().Addr().Unmap().WithZone("")
+		if r != nil && r.trusts(address) {
+			trusted = r
+		}
+	} else if r != nil && r.options.TrustUnixSocket && remote != nil && remote.Network() == "unix" {
+		trusted = r
+	}
+	return address, trusted
+}
+
+func (r *realIP) trusts(address netip.Addr) bool {
+	for _, prefix := range r.options.TrustedProxies {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// xForwardedFor returns the client's address by X-Forwarded-For; nearest is the one of the trusted proxy that is connected.
+func (r *realIP) xForwardedFor(c *filo.Ctx, nearest netip.Addr) netip.Addr {
+	client := nearest
+	var elements elementsBackwards
+	elements.collect(c, "X-Forwarded-For")
+	for range maxForwardedHops {
+		element, ok := elements.previous()
+		if !ok {
+			break
+		}
+		address, ok := parseNode(element)
+		if !ok {
+			break
+		}
+		client = address
+		if !r.trusts(address) {
+			break
+		}
+	}
+	return client
+}
+
+// forwarded is what Forwarded says. What is nil, or not valid, it doesn't say.
+type forwarded struct {
+	client      netip.Addr
+	proto, host []byte
+}
+
+// forwarded reads Forwarded. The scheme and the host are those that the outermost trusted proxy was asked for, among the
+// proxies that tell.
+func (r *realIP) forwarded(c *filo.Ctx, nearest netip.Addr) forwarded {
+	said := forwarded{client: nearest}
+	var elements elementsBackwards
+	elements.collect(c, "Forwarded")
+	for range maxForwardedHops {
+		element, ok := elements.previous()
+		if !ok {
+			break
+		}
+		node, proto, host, ok := parseForwarded(element)
+		if !ok {
+			break
+		}
+		if proto != nil {
+			said.proto = proto
+		}
+		if host != nil {
+			said.host = host
+		}
+		address, ok := parseNode(node)
+		if !ok {
+			break
+		}
+		said.client = address
+		if !r.trusts(address) {
+			break
+		}
+	}
+	return said
+}
+
+// parseForwarded reads an element of Forwarded (RFC 7239, section 4), such as `for="[2001:db8::1]:4711";proto=https`. A value with
+// a backslash is none: nothing that is looked for needs one.
+func parseForwarded(element []byte) (node, proto, host []byte, ok bool) {
+	for len(element) > 0 {
+		var pair []byte
+		pair, element, _ = cutOutsideQuotes(element, ';')
+		name, value, found := bytes.Cut(bytes.TrimSpace(pair), []byte{'='})
+		if len(name) == 0 && !found {
+			continue
+		}
+		if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+			value = value[1 : len(value)-1]
+		}
+		if !found || bytes.IndexByte(value, '"') >= 0 || bytes.IndexByte(value, '\\') >= 0 {
+			return nil, nil, nil, false
+		}
+		var parameter *[]byte
+		switch {
+		case bytes.EqualFold(name, []byte("for")):
+			parameter = &node
+		case bytes.EqualFold(name, []byte("proto")):
+			parameter = &proto
+		case bytes.EqualFold(name, []byte("host")):
+			parameter = &host
+		default:
+			continue
+		}
+		if *parameter != nil { // "Each parameter MUST NOT occur more than once per field-value."
+			return nil, nil, nil, false
+		}
+		*parameter = value
+	}
+	return node, proto, host, true
+}
+
+// cutOutsideQuotes is bytes.Cut at the first separator that isn't in a quoted-string.
+func cutOutsideQuotes(b []byte, separator byte) (before, after []byte, found bool) {
+	inQuotes := false
+	for i, c := range b {
+		switch {
+		case c == '"':
+			inQuotes = !inQuotes
+		case c == separator && !inQuotes:
+			return b[:i], b[i+1:], true
+		}
+	}
+	return b, nil, false
+}
+
+// parseNode returns the address that a proxy names, which may have a port behind it.
+func parseNode(node []byte) (netip.Addr, bool) {
+	if len(node) == 0 || len(node) > len("[0000:0000:0000:0000:0000:ffff:255.255.255.255]:65535") {
+		return netip.Addr{}, false
+	}
+	if node[0] == '[' && node[len(node)-1] == ']' {
+		node = node[1 : len(node)-1]
+	} else if colon := bytes.IndexByte(node, ':'); colon >= 0 && (node[0] == '[' || bytes.IndexByte(node[colon+1:], ':') < 0) {
+		address, err := netip.ParseAddrPort(borrowedString(node))
+		return address.Addr().Unmap().WithZone(""), err == nil
+	}
+	address, err := netip.ParseAddr(borrowedString(node))
+	return address.Unmap().WithZone(""), err == nil
+}
+
+// borrowedString returns b as a string, for callees that look at it, and keep it in nothing but an error that is dropped: a copy
+// would be an allocation for each address.
+func borrowedString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// maxForwardedLines is how many fields of one name are looked at, from the last one on: each proxy may add one.
+const maxForwardedLines = 8
+
+// elementsBackwards goes through the elements of a list from its end, over all fields that it is spread over.
+type elementsBackwards struct {
+	lines [maxForwardedLines][]byte
+	n     int // of the lines, those that are left
+}
+
+// collect takes the elements of the list in the fields called name.
+func (e *elementsBackwards) collect(c *filo.Ctx, name string) {
+	for value := range c.Request.Header.Values(name) {
+		if e.n == maxForwardedLines {
+			copy(e.lines[:], e.lines[1:])
+			e.n--
+		}
+		e.lines[e.n] = value
+		e.n++
+	}
+}
+
+// previous returns the element before those that it has returned. Empty ones are skipped (RFC 9110, section 5.6.1).
+func (e *elementsBackwards) previous() ([]byte, bool) {
+	for e.n > 0 {
+		line := e.lines[e.n-1]
+		comma := lastCommaOutsideQuotes(line)
+		element := bytes.TrimSpace(line[comma+1:])
+		if comma >= 0 {
+			e.lines[e.n-1] = line[:comma]
+		} else {
+			e.n--
+		}
+		if len(element) > 0 {
+			return element, true
+		}
+	}
+	return nil, false
+}
+
+// lastCommaOutsideQuotes returns the index of the last comma that isn't in a quoted-string, -1 if there is none. Seen from the
+// end, an odd number of quotes is inside of one. A client's quote that is never closed is left of what proxies have added, and so
+// can't hide any of that.
+func lastCommaOutsideQuotes(line []byte) int {
+	inQuotes := false
+	for i := len(line) - 1; i >= 0; i-- {
+		switch {
+		case line[i] == '"':
+			inQuotes = !inQuotes
+		case line[i] == ',' && !inQuotes:
+			return i
+		}
+	}
+	return -1
+}
+
+// lastElement returns the last element of a list, the one that the nearest proxy has written, nil if there is none.
+func lastElement(c *filo.Ctx, name string) []byte {
+	var elements elementsBackwards
+	elements.collect(c, name)
+	element, _ := elements.previous()
+	return element
+}

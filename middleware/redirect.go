@@ -1,0 +1,145 @@
+package middleware
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/filohttp/filo"
+)
+
+// WWW says what Redirect does about "www." in front of hosts.
+type WWW int
+
+const (
+	// KeepWWW leaves it as it is.
+	KeepWWW WWW = iota
+	// AddWWW sends clients from example.com to www.example.com. Addresses, names without a dot and names that have other
+	// labels than a site's own two, such as api.example.com, are no such hosts.
+	AddWWW
+	// StripWWW sends clients from www.example.com to example.com.
+	StripWWW
+)
+
+// RedirectOptions are options of Redirect. One of HTTPS, Host and WWW is required.
+type RedirectOptions struct {
+	// HTTPS sends clients from http to https: see Scheme.
+	HTTPS bool
+	// HTTPSPort is the port of that, if it isn't 443.
+	HTTPSPort int
+	// Host is the one host that the site has, perhaps with a port: requests for all others are sent to it. WWW must be KeepWWW
+	// then.
+	Host string
+	// WWW adds "www." to hosts or takes it off.
+	WWW WWW
+	// Temporary redirects by 307, which no cache keeps. Else it is 301 for GET and HEAD, and 308 for other methods, which it keeps.
+	Temporary bool
+	// Skip, if set, leaves out the requests that it returns true for: such as health checks, or those of a certificate authority
+	// under /.well-known/acme-challenge/.
+	Skip func(c *filo.Ctx) bool
+}
+
+// errNoHost is shared: nothing may change it.
+var errNoHost = filo.Error(400, "the request doesn't say which host it is for")
+
+// Redirect sends clients to the scheme and the host that a site is known by, with the same path and query: by one redirect,
+// whatever is to be changed.
+//
+// A client gets to no other host than the one that it has asked for, with or without "www.", or the option's: whatever is in the
+// path. Without Host, HostCheck outside of it keeps links for made-up hosts out of caches.
+//
+// Its place is inside of RealIP, whose Scheme and Host it goes by, and outside of all that works on the request.
+func Redirect(options RedirectOptions) filo.Middleware {
+	check(options.HTTPS || options.Host != "" || options.WWW != KeepWWW, "Redirect: none of HTTPS, Host and WWW")
+	check(options.WWW >= KeepWWW && options.WWW <= StripWWW, "Redirect: WWW is one of KeepWWW, AddWWW and StripWWW")
+	check(options.Host == "" || options.WWW == KeepWWW, "Redirect: both Host and WWW")
+	check(options.Host == "" || isHost(options.Host), "Redirect: %q is no host", options.Host)
+	check(options.HTTPSPort == 0 || options.HTTPS && options.Host == "" && options.HTTPSPort > 0 && options.HTTPSPort < 1<<16,
+		"Redirect: HTTPSPort is the port for HTTPS; one for Host is put behind that")
+	r := &redirect{options: options}
+	if options.HTTPSPort != 0 && options.HTTPSPort != 443 {
+		r.port = ":" + strconv.Itoa(options.HTTPSPort)
+	}
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if options.Skip != nil && options.Skip(c) || string(c.Request.MethodBytes()) == "CONNECT" {
+				return next(c)
+			}
+			return r.serve(c, next)
+		}
+	}
+}
+
+type redirect struct {
+	options RedirectOptions
+	port    string // for https, with its colon
+}
+
+func (r *redirect) serve(c *filo.Ctx, next filo.Handler) error {
+	scheme, host := Scheme(c), hostBytes(c)
+	if len(host) == 0 {
+		return errNoHost
+	}
+	toHTTPS := r.options.HTTPS && scheme != "https"
+	prefix, name, same := r.host(host)
+	if same && !toHTTPS {
+		return next(c)
+	}
+	var memory [512]byte
+	location := memory[:0]
+	if toHTTPS {
+		location = append(location, "https://"...)
+	} else {
+		location = append(append(location, scheme...), "://"...)
+	}
+	location = append(location, prefix...)
+	if toHTTPS && r.options.Host == "" {
+		location = append(append(location, hostname(name)...), r.port...) // the port was that of http
+	} else {
+		location = append(location, name...)
+	}
+	if target := c.Request.TargetBytes(); target[0] == '/' {
+		location = append(location, target...)
+	} else {
+		location = appendQuery(append(location, c.Request.URI().RawPathBytes()...), c.Request.URI().RawQueryBytes())
+	}
+	return c.Redirect(r.status(c), string(location))
+}
+
+func (r *redirect) status(c *filo.Ctx) int {
+	method := string(c.Request.MethodBytes())
+	switch {
+	case r.options.Temporary:
+		return 307
+	case method == "GET" || method == "HEAD":
+		return 301 // of all clients more know it than 308
+	}
+	return 308 // RFC 9110, section 15.4.2: after 301 clients may change POST to GET
+}
+
+// host returns the host that a request belongs to, in two parts, and whether that is the one that it is for.
+func (r *redirect) host(host []byte) (prefix string, name []byte, same bool) {
+	switch {
+	case r.options.Host != "":
+		return r.options.Host, nil, equalToken(host, r.options.Host)
+	case r.options.WWW == StripWWW && hasWWW(host) && bytes.IndexByte(host[len("www."):], '.') > 0:
+		return "", host[len("www."):], false
+	case r.options.WWW == AddWWW && isBare(hostname(host)):
+		return "www.", host, false
+	}
+	return "", host, true
+}
+
+func hasWWW(host []byte) bool {
+	return len(host) > len("www.") && equalToken(host[:len("www.")], "www.")
+}
+
+// isBare reports whether a host name has just one dot, and isn't an address: those of IPv4 end in a number, those of IPv6 are in
+// brackets.
+func isBare(name []byte) bool {
+	dot := bytes.IndexByte(name, '.')
+	if dot <= 0 || dot == len(name)-1 || bytes.IndexByte(name[dot+1:], '.') >= 0 || hasWWW(name) || name[0] == '[' {
+		return false
+	}
+	last := name[dot+1]
+	return last < '0' || last > '9'
+}

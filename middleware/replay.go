@@ -1,0 +1,128 @@
+package middleware
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// recorded is a response that was kept to be given again. It is shared, and never changed.
+type recorded struct {
+	status int
+	fields []recordedField
+	body   []byte
+}
+
+type recordedField struct{ name, value string }
+
+// record copies the response, if it is whole: its status, body, and those of its fields that weren't there before, in outer.
+// Those that are about the connection or the moment are left out.
+func record(c *filo.Ctx, outer []recordedField) (*recorded, bool) {
+	body, ok := c.WholeBody()
+	if !ok || c.Response.Trailer.Len() > 0 {
+		return nil, false
+	}
+	r := &recorded{status: c.Status(), body: slices.Clone(body)}
+	for _, f := range fieldsOf(c) {
+		if !momentary(f.name) && !slices.Contains(outer, f) {
+			r.fields = append(r.fields, f)
+		}
+	}
+	return r, true
+}
+
+// fieldsOf copies the response's fields.
+func fieldsOf(c *filo.Ctx) []recordedField {
+	fields := make([]recordedField, 0, c.Response.Header.Len())
+	for name, value := range c.Response.Header.All() {
+		fields = append(fields, recordedField{string(name), string(value)})
+	}
+	return fields
+}
+
+// momentary reports whether a field is about one message and not about what it carries (RFC 9110, section 7.6.1, and the
+// fields that the server writes itself).
+func momentary(name string) bool {
+	for _, known := range [...]string{
+		"Connection", "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length",
+	} {
+		if strings.EqualFold(name, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// replay makes r the response. Its fields replace those of the same names that are there, but Vary, which adds up.
+func (r *recorded) replay(c *filo.Ctx) {
+	c.Response.SetStatus(r.status)
+	h := &c.Response.Header
+	for i, f := range r.fields {
+		first := !slices.ContainsFunc(r.fields[:i], func(g recordedField) bool { return strings.EqualFold(f.name, g.name) })
+		if first && !strings.EqualFold(f.name, "Vary") {
+			h.Set(f.name, f.value)
+		} else {
+			h.Add(f.name, f.value)
+		}
+	}
+	c.Response.SetBodyRef(r.body)
+}
+
+// size returns about how much memory r takes.
+func (r *recorded) size() int {
+	size := 256 + len(r.body)
+	for _, f := range r.fields {
+		size += 32 + len(f.name) + len(f.value)
+	}
+	return size
+}
+
+// appendTo appends r for a store of bytes; parseRecorded reads it.
+func (r *recorded) appendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(r.status))
+	dst = binary.AppendUvarint(dst, uint64(len(r.fields)))
+	for _, f := range r.fields {
+		dst = appendString(appendString(dst, f.name), f.value)
+	}
+	return append(dst, r.body...)
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+var errRecorded = errors.New("middleware: a store has returned a response that wasn't kept in it")
+
+func parseRecorded(b []byte) (*recorded, error) {
+	status, b, ok := takeUvarint(b, 599)
+	count, b, more := takeUvarint(b, len(b))
+	if !ok || !more || status < 200 {
+		return nil, errRecorded
+	}
+	r := &recorded{status: status}
+	for range count {
+		var f recordedField
+		for _, text := range [...]*string{&f.name, &f.value} {
+			var size int
+			if size, b, ok = takeUvarint(b, len(b)); !ok || size > len(b) {
+				return nil, errRecorded
+			}
+			*text, b = string(b[:size]), b[size:]
+		}
+		r.fields = append(r.fields, f)
+	}
+	r.body = b
+	return r, nil
+}
+
+// takeUvarint reads a number of at most limit from the beginning of b, and returns what follows it.
+func takeUvarint(b []byte, limit int) (n int, rest []byte, ok bool) {
+	value, size := binary.Uvarint(b)
+	if size <= 0 || value > uint64(limit) {
+		return 0, nil, false
+	}
+	return int(value), b[size:], true
+}

@@ -1,0 +1,128 @@
+package middleware
+
+import (
+	crypto "crypto/rand"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"unsafe"
+
+	"github.com/filohttp/filo"
+)
+
+// RequestIDOptions are options of RequestID.
+type RequestIDOptions struct {
+	// TrustIncoming keeps the id that a request comes with, if it is a valid one: 1 to 127 ASCII letters, digits, and bytes of
+	// "-_.:+/=@,;~". Set it only if all requests come from a proxy that sets the field: a client that can choose ids can make its
+	// requests look like those of others in logs.
+	TrustIncoming bool
+	// Header is the field that the id comes and is sent in. Default X-Request-ID.
+	Header string
+	// Generate makes an id, for those who have a scheme of their own. What it returns must be valid as above; else an id of the
+	// default kind is taken. It is called by many goroutines at once. The default makes 128 random bits from a cryptographic
+	// generator, in 32 hexadecimal digits.
+	Generate func() string
+}
+
+// maxRequestID is how long an id may be.
+const maxRequestID = 127
+
+// requestID is a request's id: one allocation, with the text in it.
+type requestID struct {
+	length uint8
+	text   [maxRequestID]byte // never changed once RequestIDOf can see it
+}
+
+func (id *requestID) bytes() []byte { return id.text[:id.length:id.length] }
+
+// set makes s the id and reports true, if it is a valid one.
+func (id *requestID) set(s []byte) bool {
+	if len(s) == 0 || len(s) > maxRequestID {
+		return false
+	}
+	for _, c := range s {
+		if !requestIDBytes[c] {
+			return false
+		}
+	}
+	id.length = uint8(copy(id.text[:], s))
+	return true
+}
+
+var requestIDBytes = func() (set [256]bool) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:+/=@,;~") {
+		set[c] = true
+	}
+	return set
+}()
+
+// idGenerators are used one at a time each, so that no lock is needed. Their output can't be told from random bits, and tells
+// nothing of ids before or after.
+var idGenerators = sync.Pool{New: func() any {
+	var seed [32]byte
+	crypto.Read(seed[:]) // never fails
+	return rand.NewChaCha8(seed)
+}}
+
+// generatedIDBytes is the length of a random id: 4 bits in each byte.
+const generatedIDBytes = 32
+
+// generate makes id a random one.
+func (id *requestID) generate() {
+	generator := idGenerators.Get().(*rand.ChaCha8)
+	a, b := generator.Uint64(), generator.Uint64()
+	idGenerators.Put(generator)
+	for i, bits := range [...]uint64{a >> 32, a & 0xffffffff, b >> 32, b & 0xffffffff} {
+		binary.LittleEndian.PutUint64(id.text[8*i:], hexDigits(bits))
+	}
+	id.length = generatedIDBytes
+}
+
+// hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It makes them all at once: one by one, reading
+// them again as words would have to wait for the last of them to be written.
+func hexDigits(x uint64) uint64 {
+	const ones = 0x0101010101010101
+	x = (x | x<<16) & 0x0000ffff0000ffff
+	x = (x | x<<8) & 0x00ff00ff00ff00ff
+	x = (x | x<<4) & 0x0f0f0f0f0f0f0f0f
+	letters := (x + 6*ones) >> 4 & ones
+	return x + '0'*ones + letters*('a'-'9'-1)
+}
+
+type requestIDKey struct{}
+
+// RequestIDOf returns the id that RequestID has given to the request, "" if it hasn't.
+func RequestIDOf(c *filo.Ctx) string {
+	id, ok := c.Get(requestIDKey{}).(*requestID)
+	if !ok {
+		return ""
+	}
+	return unsafe.String(&id.text[0], id.length) // it is never changed any more, and lives as long as it is referred to
+}
+
+// RequestID gives each request an id, for logs and for whoever reports a problem: RequestIDOf returns it, and the response has
+// it in a field. Its place is outermost, so that everything else can log the id.
+func RequestID(options RequestIDOptions) filo.Middleware {
+	if options.Header == "" {
+		options.Header = "X-Request-ID"
+	}
+	checkFieldName("RequestIDOptions.Header", options.Header)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			id := new(requestID)
+			options.fill(id, c)
+			c.Set(requestIDKey{}, id)
+			c.Response.Header.SetBytes(options.Header, id.bytes())
+			return next(c)
+		}
+	}
+}
+
+func (options *RequestIDOptions) fill(id *requestID, c *filo.Ctx) {
+	if options.TrustIncoming && id.set(c.Request.Header.GetBytes(options.Header)) {
+		return
+	}
+	if options.Generate == nil || !id.set([]byte(options.Generate())) {
+		id.generate()
+	}
+}

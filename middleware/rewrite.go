@@ -1,0 +1,135 @@
+package middleware
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// RewriteOptions are options of Rewrite.
+type RewriteOptions struct {
+	// Rules are tried in their order, and the first one that matches is applied, once. Required.
+	Rules []RewriteRule
+}
+
+// RewriteRule says which paths become which. Either Prefix or Pattern is required.
+//
+// Paths are compared as they were sent, with their percent-encoding: what a rule doesn't match because it is encoded otherwise
+// goes to the router as it is.
+type RewriteRule struct {
+	// Prefix is the beginning of paths, such as "/old". Of segments it matches whole ones only: "/old" and "/old/a", not "/older".
+	Prefix string
+	// Pattern is a regular expression for all of a path, such as `/posts/(\d+)\.html`.
+	Pattern string
+	// To is what comes in place of the prefix, such as "/new", or of the path, with $1 or ${name} for what the groups of the pattern
+	// have matched: "/posts/$1". It may have a query, which the request's own is appended to.
+	To string
+}
+
+// Rewrite changes the path of requests, and perhaps their query, before the router sees them. Clients don't notice; see Redirect
+// for telling them. What a rule makes that is no path is an error with the status 400.
+//
+// It must run before the router looks at the path, so it can't be used with Router.Use: it wraps what the server is given.
+//
+//	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: rules})
+//	err := filo.ListenAndServe(":8080", rewrite(r.Serve))
+//
+// An error of its own doesn't go through the router's middleware, then. The access log has the new path.
+func Rewrite(options RewriteOptions) filo.Middleware {
+	check(len(options.Rules) > 0, "Rewrite: no Rules")
+	rules := make([]rewriteRule, len(options.Rules))
+	for i, rule := range options.Rules {
+		rules[i] = newRewriteRule(rule)
+	}
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			path := c.Request.URI().RawPathBytes()
+			for i := range rules {
+				var memory [256]byte
+				target, ok := rules[i].apply(memory[:0], path)
+				if !ok {
+					continue
+				}
+				if err := c.Request.SetTargetBytes(appendQuery(target, c.Request.URI().RawQueryBytes())); err != nil {
+					return err
+				}
+				break
+			}
+			return next(c)
+		}
+	}
+}
+
+type rewriteRule struct {
+	prefix  string
+	pattern *regexp.Regexp // nil if there is a prefix
+	to      string
+	query   string // of to, with its "?"
+}
+
+func newRewriteRule(rule RewriteRule) rewriteRule {
+	check((rule.Prefix != "") != (rule.Pattern != ""), "Rewrite: a rule has either a Prefix or a Pattern: %+v", rule)
+	r := rewriteRule{prefix: rule.Prefix, to: rule.To}
+	if i := strings.IndexByte(rule.To, '?'); i >= 0 {
+		r.to, r.query = rule.To[:i], rule.To[i:]
+	}
+	check(strings.HasPrefix(r.to, "/") && isTarget(rule.To), "Rewrite: %q is no path, with a query or without", rule.To)
+	if rule.Pattern == "" {
+		check(strings.HasPrefix(rule.Prefix, "/") && isTarget(rule.Prefix) && !strings.Contains(rule.Prefix, "?"),
+			"Rewrite: %q is no beginning of a path", rule.Prefix)
+		return r
+	}
+	pattern, err := regexp.Compile("^(?:" + rule.Pattern + ")$")
+	check(err == nil, "Rewrite: %v", err)
+	r.pattern, r.to, r.query = pattern, rule.To, ""
+	return r
+}
+
+// isTarget reports whether s has only what may be in a request target (RFC 3986, appendix A), or stands for a group.
+func isTarget(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] >= 0x7f || s[i] == '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// apply appends the target that a path becomes, without the request's query.
+func (r *rewriteRule) apply(target, path []byte) ([]byte, bool) {
+	if r.pattern != nil {
+		match := r.pattern.FindSubmatchIndex(path)
+		if match == nil {
+			return nil, false
+		}
+		return r.pattern.Expand(target, []byte(r.to), path, match), true
+	}
+	if len(path) < len(r.prefix) || string(path[:len(r.prefix)]) != r.prefix {
+		return nil, false
+	}
+	rest := path[len(r.prefix):]
+	if len(rest) > 0 && rest[0] != '/' && !strings.HasSuffix(r.prefix, "/") {
+		return nil, false
+	}
+	target = append(target, r.to...)
+	if strings.HasSuffix(r.to, "/") {
+		rest = bytes.TrimPrefix(rest, []byte{'/'})
+	}
+	target = append(target, rest...)
+	return append(target, r.query...), true
+}
+
+// appendQuery appends a query, behind the one that target may have.
+func appendQuery(target, query []byte) []byte {
+	switch {
+	case len(query) == 0:
+		return target
+	case bytes.IndexByte(target, '?') >= 0:
+		target = append(target, '&')
+	default:
+		target = append(target, '?')
+	}
+	return append(target, query...)
+}

@@ -1,0 +1,458 @@
+package middleware
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// SessionOptions are the options of Session.
+type SessionOptions struct {
+	// Store keeps the sessions on the server; the cookie has a random id then. NewSessionMemory makes one in memory. If nil,
+	// the cookie has the session itself, encrypted by the first of Keys.
+	Store SessionStore
+	// Keys are for sessions in cookies: secrets of at least 32 bytes, such as those of crypto/rand.Read. The first one
+	// encrypts, all of them decrypt: put a new one in front and take the old one out when IdleTimeout has passed.
+	Keys [][]byte
+	// CookieName is "__Host-session" if empty, or "session" if Insecure. Two Sessions of a server need two names.
+	CookieName string
+	// Domain lets subdomains have the cookie too. It can't be with a name that begins with "__Host-".
+	Domain string
+	// SameSite is SameSiteLax if it is zero. Whatever it is, the cookie's Path is "/", and it is HttpOnly.
+	SameSite filo.SameSite
+	// Insecure lets the cookie go over plain HTTP, for development.
+	Insecure bool
+	// IdleTimeout is how long a session lives that isn't used, 2 hours if 0; Lifetime how long one lives that is, a week if 0.
+	IdleTimeout, Lifetime time.Duration
+	// MaxBytes is how large the values of a session may be together, as JSON, 16 KB if 0. A cookie has room for some 2,900 bytes.
+	MaxBytes int
+}
+
+// SessionStore keeps sessions. Its methods are called by many goroutines at once; those that wait for something do so with the
+// request's Context. The ids are hashes of those in the cookies: who can read the store can't take a session over.
+type SessionStore interface {
+	// Load returns what is kept under the id, or a record of version 0 if there is nothing, or it has expired.
+	Load(c *filo.Ctx, id string) (SessionRecord, error)
+	// Save keeps the record, with a version one higher, if what is kept under the id has the record's version, which is 0 if
+	// there is nothing. Otherwise it changes nothing and returns false.
+	Save(c *filo.Ctx, id string, record SessionRecord) (bool, error)
+	// Delete removes what is kept under the id, if there is something.
+	Delete(c *filo.Ctx, id string) error
+}
+
+// SessionRecord is what a SessionStore keeps of a session.
+type SessionRecord struct {
+	// Data is Session's own. It is never changed.
+	Data []byte
+	// Version tells whether another request has changed the session.
+	Version uint64
+	// Expires is when the record is gone.
+	Expires time.Time
+}
+
+// Session gives requests a session: values that are kept for a browser from one request to the next. CurrentSession returns
+// it; a request that doesn't ask for it costs nothing, and one that never sets a value gets no cookie.
+//
+// A session is saved when the handler has returned, with an error or without, or before the head of a streamed answer is sent;
+// what a handler changes after that is kept only by a Store, and only if the client has the session's id. When the handler
+// panics nothing is saved. When requests of one session come at once,
+// each has values of its own, and what each has set and deleted is added to what the others have; a session that one of them
+// has destroyed isn't brought back by another one. (Of sessions in cookies the last answer's counts.)
+//
+// It belongs inside of RealIP and AccessLog and in front of everything that asks for the session. It panics if neither a
+// Store nor Keys are given, or the options don't make a cookie that browsers take.
+func Session(options SessionOptions) filo.Middleware {
+	manager := newSessionManager(options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			c.Set(sessionKey{}, manager)
+			returned := false
+			defer func() {
+				if state, ok := c.Get(sessionKey{}).(*SessionState); ok && !returned {
+					state.over = true
+				}
+			}()
+			err := next(c)
+			returned = true
+			if state, ok := c.Get(sessionKey{}).(*SessionState); ok {
+				failed := state.save()
+				if failed != nil && err == nil && !c.Committed() {
+					return failed
+				}
+				state.log(failed)
+			}
+			return err
+		}
+	}
+}
+
+// sessionKey is the key of the request's *sessionManager, or, once it was asked for, of its *SessionState.
+type sessionKey struct{}
+
+// CurrentSession returns the session of the request. The error is the Store's. It panics if there is no Session around the
+// handler.
+func CurrentSession(c *filo.Ctx) (*SessionState, error) {
+	switch value := c.Get(sessionKey{}).(type) {
+	case *SessionState:
+		return value, nil
+	case *sessionManager:
+		state, err := value.open(c)
+		if err == nil {
+			c.Set(sessionKey{}, state)
+			c.WrapBody(state.beforeHead)
+		}
+		return state, err
+	}
+	panic("middleware: CurrentSession needs Session around the handler")
+}
+
+// SessionState is the session of a request. It belongs to the goroutine that runs the handler, until that returns.
+type SessionState struct {
+	manager *sessionManager
+	ctx     *filo.Ctx
+	id      string // as in the cookie; "" without a Store, and of a session that is new
+	record  SessionRecord
+	content sessionContent
+	// changed has the keys that the request has set, or deleted: those that aren't in content any more.
+	changed   map[string]bool
+	cleared   bool
+	renewed   bool // it gets a new id, and the old one is to be deleted
+	destroyed bool
+	stale     bool // it is to be saved though nothing was changed
+	over      bool // the handler has panicked: nothing is saved any more
+}
+
+// sessionContent is what is kept of a session.
+type sessionContent struct {
+	Values  map[string]string `json:"v,omitempty"`
+	Created int64             `json:"c"` // in seconds since 1970
+	Expires int64             `json:"e"`
+}
+
+// Get returns the value of a key, "" if there is none.
+func (s *SessionState) Get(key string) string { return s.content.Values[key] }
+
+// Has reports whether the key has a value.
+func (s *SessionState) Has(key string) bool { _, ok := s.content.Values[key]; return ok }
+
+// Set gives the key a value. Both are text in UTF-8.
+func (s *SessionState) Set(key, value string) {
+	if s.content.Values == nil {
+		s.content.Values = make(map[string]string)
+	}
+	s.content.Values[key] = value
+	s.change(key)
+	if s.destroyed { // another session begins
+		s.destroyed, s.renewed = false, true
+	}
+}
+
+// Delete removes a key and its value.
+func (s *SessionState) Delete(key string) {
+	if s.Has(key) {
+		delete(s.content.Values, key)
+		s.change(key)
+	}
+}
+
+// Clear removes all values, and leaves the session.
+func (s *SessionState) Clear() {
+	s.cleared = true
+	clear(s.content.Values)
+	clear(s.changed)
+}
+
+// Renew gives the session a new id, and makes the old one useless. Call it whenever somebody logs in, or gets other rights: who
+// has slipped an id to them before doesn't share their session then.
+func (s *SessionState) Renew() { s.renewed = true }
+
+// Destroy ends the session: its values, its record in the Store and its cookie are removed. What is set after that is of a new
+// one. A session in a cookie can't be
+// taken back from who has a copy of that, until it expires.
+func (s *SessionState) Destroy() {
+	s.Clear()
+	s.content.Created = time.Now().Unix()
+	s.destroyed = true
+}
+
+// New reports whether the client came without a session.
+func (s *SessionState) New() bool { return s.record.Version == 0 }
+
+func (s *SessionState) change(key string) {
+	if s.changed == nil {
+		s.changed = make(map[string]bool)
+	}
+	s.changed[key] = true
+}
+
+type sessionManager struct {
+	SessionOptions
+	sealer *sessionSealer // for sessions in cookies; nil with a Store
+	cookie filo.Cookie
+}
+
+var errSessionTooLarge = errors.New("middleware: the session's values are more than MaxBytes, or than a cookie has room for")
+
+func newSessionManager(o SessionOptions) *sessionManager {
+	if (o.Store == nil) == (len(o.Keys) == 0) {
+		panic("middleware: Session needs either a Store or Keys")
+	}
+	if o.IdleTimeout < 0 || o.Lifetime < 0 || o.MaxBytes < 0 {
+		panic("middleware: Session with a negative IdleTimeout, Lifetime or MaxBytes")
+	}
+	if o.CookieName == "" {
+		o.CookieName = "__Host-session"
+		if o.Insecure {
+			o.CookieName = "session"
+		}
+	}
+	if o.SameSite == 0 {
+		o.SameSite = filo.SameSiteLax
+	}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = 2 * time.Hour
+	}
+	if o.Lifetime == 0 {
+		o.Lifetime = 7 * 24 * time.Hour
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 16 << 10
+	}
+	m := &sessionManager{SessionOptions: o, cookie: filo.Cookie{
+		Name: o.CookieName, Value: "x", Path: "/", Domain: o.Domain, Secure: !o.Insecure, HttpOnly: true, SameSite: o.SameSite,
+	}}
+	if err := m.cookie.Valid(); err != nil {
+		panic(fmt.Sprintf("middleware: Session with options that make no valid cookie: %v", err))
+	}
+	if o.Store == nil {
+		m.sealer = newSessionSealer(o.Keys, o.CookieName)
+	}
+	return m
+}
+
+// open makes the state of a request's session. An id, or a content, that isn't known is as good as none.
+func (m *sessionManager) open(c *filo.Ctx) (*SessionState, error) {
+	s := &SessionState{manager: m, ctx: c}
+	now := time.Now()
+	s.content.Created = now.Unix()
+	// What is made of the session is for this client alone.
+	c.Response.Header.Add("Vary", "Cookie")
+	value := c.Request.Cookie(m.CookieName)
+	if value == "" {
+		return s, nil
+	}
+	if m.sealer != nil {
+		data, current, ok := m.sealer.open(value)
+		s.stale = ok && !current
+		if ok {
+			s.record = SessionRecord{Data: data, Version: 1}
+		}
+	} else {
+		record, err := m.Store.Load(c, storedID(value))
+		if err != nil {
+			return nil, fmt.Errorf("loading a session: %w", err)
+		}
+		s.record, s.id = record, value
+	}
+	if !s.read(now) {
+		s.id, s.record, s.stale = "", SessionRecord{}, false
+		s.content = sessionContent{Created: now.Unix()}
+	}
+	return s, nil
+}
+
+// read takes the content from the record, if that is one that is alive.
+func (s *SessionState) read(now time.Time) bool {
+	var content sessionContent
+	if s.record.Version == 0 || json.Unmarshal(s.record.Data, &content) != nil || content.Expires <= now.Unix() {
+		return false
+	}
+	s.content = content
+	// A session in use is saved, to live on, when a tenth of the time has passed that it could go unused.
+	if left := time.Unix(content.Expires, 0).Sub(now); left < s.manager.IdleTimeout*9/10 && s.expires(now).Unix() > content.Expires {
+		s.stale = true
+	}
+	return true
+}
+
+// expires returns until when the session lives if it isn't used again.
+func (s *SessionState) expires(now time.Time) time.Time {
+	end := time.Unix(s.content.Created, 0).Add(s.manager.Lifetime)
+	if idle := now.Add(s.manager.IdleTimeout); idle.Before(end) {
+		return idle
+	}
+	return end
+}
+
+// beforeHead saves the session before a streamed answer begins. It wraps nothing.
+func (s *SessionState) beforeHead(*filo.Ctx, io.Writer, int64) io.WriteCloser {
+	s.log(s.save())
+	return nil
+}
+
+// log logs an error of save that can't be the request's.
+func (s *SessionState) log(err error) {
+	if err != nil {
+		s.ctx.Logger().Error("a session can't be saved", "error", err)
+	}
+}
+
+// save writes what the request has changed to the store, and sets the cookie where that must change.
+func (s *SessionState) save() error {
+	known := s.record.Version > 0
+	switch {
+	case s.over:
+		return nil
+	case s.destroyed && known:
+		return s.remove()
+	case s.destroyed:
+		return nil
+	case len(s.changed) == 0 && !s.stale && !(known && (s.renewed || s.cleared)):
+		return nil
+	case s.ctx.Committed() && (s.manager.sealer != nil || s.id == "" || s.renewed):
+		return fmt.Errorf("a session's cookie can't be set: %w", filo.ErrHeadSent)
+	}
+	var err error
+	if s.manager.sealer != nil {
+		err = s.saveCookie(time.Now())
+	} else {
+		err = s.saveStore(time.Now())
+	}
+	clear(s.changed)
+	s.cleared, s.renewed, s.stale = false, false, false
+	return err
+}
+
+func (s *SessionState) remove() error {
+	cookie := s.manager.cookie
+	cookie.Value, cookie.MaxAge = "", -1
+	err := s.setCookie(&cookie)
+	if s.manager.Store != nil {
+		err = errors.Join(s.manager.Store.Delete(s.ctx, storedID(s.id)), err)
+	}
+	s.record, s.id, s.destroyed, s.renewed, s.cleared = SessionRecord{}, "", false, false, false
+	s.content = sessionContent{Created: time.Now().Unix()}
+	return err
+}
+
+// encode returns the content as it is kept.
+func (s *SessionState) encode(now time.Time) (data []byte, expires time.Time, err error) {
+	expires = s.expires(now)
+	s.content.Expires = expires.Unix()
+	data, err = json.Marshal(s.content)
+	if err == nil && len(data) > s.manager.MaxBytes {
+		err = errSessionTooLarge
+	}
+	return data, expires, err
+}
+
+func (s *SessionState) saveCookie(now time.Time) error {
+	data, expires, err := s.encode(now)
+	if err != nil {
+		return err
+	}
+	s.record.Version = 1
+	return s.setCookieValue(s.manager.sealer.seal(data), expires, now)
+}
+
+// saveTries is how often a session is saved that others change at the same time.
+const saveTries = 20
+
+// saveStore adds the request's changes to what is in the store by now.
+func (s *SessionState) saveStore(now time.Time) error {
+	m := s.manager
+	old := ""
+	if s.renewed {
+		old, s.id, s.record.Version = s.id, "", 0
+	}
+	isNew := s.id == ""
+	if isNew {
+		s.id = rand.Text()
+	}
+	for range saveTries {
+		data, expires, err := s.encode(now)
+		if err != nil {
+			return err
+		}
+		saved, err := m.Store.Save(s.ctx, storedID(s.id), SessionRecord{Data: data, Version: s.record.Version, Expires: expires})
+		if err != nil {
+			return fmt.Errorf("saving a session: %w", err)
+		}
+		if saved {
+			s.record.Version++
+			if old != "" {
+				if err := m.Store.Delete(s.ctx, storedID(old)); err != nil {
+					return fmt.Errorf("deleting the session that was renewed: %w", err)
+				}
+			}
+			return s.setCookieValue(s.id, expires, now)
+		}
+		gone, err := s.merge(now)
+		if err != nil || gone {
+			return err
+		}
+	}
+	return errors.New("middleware: a session was changed by too many requests at once")
+}
+
+// merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
+// session: then there is nothing to save.
+func (s *SessionState) merge(now time.Time) (gone bool, err error) {
+	mine := s.content.Values
+	record, err := s.manager.Store.Load(s.ctx, storedID(s.id))
+	if err != nil {
+		return false, fmt.Errorf("loading a session: %w", err)
+	}
+	s.record = record
+	if !s.read(now) {
+		return true, nil
+	}
+	theirs := s.content.Values
+	if s.cleared || theirs == nil {
+		theirs = make(map[string]string)
+	}
+	for key := range s.changed {
+		if value, ok := mine[key]; ok {
+			theirs[key] = value
+		} else {
+			delete(theirs, key)
+		}
+	}
+	s.content.Values = maps.Clone(theirs)
+	return false, nil
+}
+
+func (s *SessionState) setCookieValue(value string, expires, now time.Time) error {
+	cookie := s.manager.cookie
+	cookie.Value = value
+	cookie.MaxAge = max(int(expires.Sub(now)/time.Second), 1)
+	return s.setCookie(&cookie)
+}
+
+// setCookie adds the cookie to the response, which then isn't for shared caches.
+func (s *SessionState) setCookie(cookie *filo.Cookie) error {
+	if s.ctx.Committed() {
+		return nil // the client has the id; it only isn't told that it lives longer, or not any more
+	}
+	if cookie.Valid() != nil {
+		return errSessionTooLarge
+	}
+	if !s.ctx.Response.Header.Has("Cache-Control") {
+		s.ctx.Response.Header.Set("Cache-Control", "private")
+	}
+	return s.ctx.Response.SetCookie(cookie)
+}
+
+// storedID returns the id under which a session is stored.
+func storedID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}

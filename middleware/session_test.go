@@ -1,0 +1,436 @@
+package middleware_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+var sessionSecret = bytes.Repeat([]byte("k"), 32)
+
+// browser sends requests with the cookie that it got last.
+type browser struct {
+	t      testing.TB
+	s      *servertest.Server
+	cookie string // "name=value"
+	set    string // the last answer's Set-Cookie
+}
+
+func (b *browser) get(path string) answer {
+	b.t.Helper()
+	var fields []string
+	if b.cookie != "" {
+		fields = []string{"Cookie: other=x; " + b.cookie}
+	}
+	got := doTo(b.t, b.s, "GET "+path, "", fields...)
+	b.set = got.header.Get("Set-Cookie")
+	if len(got.header.Values("Set-Cookie")) > 1 {
+		b.t.Errorf("%s: more than one cookie: %v", path, got.header)
+	}
+	if b.set != "" {
+		b.cookie, _, _ = strings.Cut(b.set, ";")
+		if strings.Contains(b.set, "Max-Age=0") {
+			b.cookie = ""
+		}
+	}
+	return got
+}
+
+// sessionHandler does what the path says to the session: "/set/key/value", "/get/key" and so on.
+func sessionHandler(c *filo.Ctx) error {
+	parts := strings.Split(c.Path(), "/")
+	if parts[1] == "none" {
+		return c.Text(200, "")
+	}
+	s, err := middleware.CurrentSession(c)
+	if err != nil {
+		return err
+	}
+	switch parts[1] {
+	case "set":
+		s.Set(parts[2], parts[3])
+	case "delete":
+		s.Delete(parts[2])
+	case "clear":
+		s.Clear()
+	case "renew":
+		s.Renew()
+	case "destroy":
+		s.Destroy()
+	case "destroyset":
+		s.Destroy()
+		s.Set("new", "1")
+	case "fail":
+		s.Set("failed", "yes")
+		return filo.Error(400, "")
+	case "panic":
+		s.Set("panicked", "yes")
+		panic("in the handler")
+	case "stream":
+		s.Set("streamed", "yes")
+		w := c.Stream()
+		io.WriteString(w, "streamed")
+		return w.Flush()
+	case "late":
+		w := c.Stream()
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		s.Set("late", "yes")
+		return nil
+	case "large":
+		s.Set("large", strings.Repeat("x", 20_000))
+	}
+	return c.Text(200, s.Get(parts[len(parts)-1])+fmt.Sprint(s.New()))
+}
+
+// eachStore runs f with sessions in a store and in cookies.
+func eachStore(t *testing.T, f func(t *testing.T, options middleware.SessionOptions)) {
+	t.Run("store", func(t *testing.T) {
+		f(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+	})
+	t.Run("cookie", func(t *testing.T) {
+		f(t, middleware.SessionOptions{Keys: [][]byte{sessionSecret}})
+	})
+}
+
+func newBrowser(t testing.TB, options middleware.SessionOptions) *browser {
+	return &browser{t: t, s: servertest.New(t, middleware.Session(options)(sessionHandler))}
+}
+
+func TestSession(t *testing.T) {
+	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+		b := newBrowser(t, options)
+		for i, step := range []struct {
+			why, path, want string
+			sets            bool
+		}{
+			{"a request that doesn't ask for the session costs no cookie", "/none", "", false},
+			{"nor one that only reads it", "/get/a", "true", false},
+			{"nor one that deletes what isn't there", "/delete/a", "true", false},
+			{"nor one that renews or clears nothing", "/renew", "true", false},
+			{"nor one that ends none", "/destroy", "true", false},
+			{"a value makes a session", "/set/a/1", "true", true},
+			{"the next request has it, and nothing is sent", "/get/a", "1false", false},
+			{"a request that doesn't ask leaves the cookie", "/none", "", false},
+			{"a second value", "/set/b/2", "false", true},
+			{"both are there", "/get/a", "1false", false},
+			{"both are there", "/get/b", "2false", false},
+			{"a value is deleted", "/delete/a", "false", true},
+			{"it isn't there any more", "/get/a", "false", false},
+			{"the session is renewed", "/renew", "false", true},
+			{"with its values", "/get/b", "2false", false},
+			{"an error keeps what was set", "/fail", "Bad Request\n", true},
+			{"it is there", "/get/failed", "yesfalse", false},
+			{"a panic doesn't", "/panic", "Internal Server Error\n", false},
+			{"it isn't there", "/get/panicked", "false", false},
+			{"a streamed answer has the cookie", "/stream", "streamed", true},
+			{"and the value is there", "/get/streamed", "yesfalse", false},
+			{"the values are cleared", "/clear", "false", true},
+			{"none is left", "/get/b", "false", false},
+			{"too large a value is an error", "/large", "Internal Server Error\n", false},
+			{"the session ends", "/destroy", "true", true},
+			{"and is gone", "/get/b", "true", false},
+			{"a new one", "/set/a/9", "true", true},
+			{"one that ends and begins again", "/destroyset", "", true},
+			{"has only what was set since", "/get/a", "false", false},
+			{"namely this", "/get/new", "1false", false},
+		} {
+			before := b.cookie
+			got := b.get(step.path)
+			if step.want != "" && got.body != step.want && step.path != "/destroy" {
+				t.Errorf("%d %s: %q, want %q", i, step.why, got.body, step.want)
+			}
+			if (b.set != "") != step.sets {
+				t.Errorf("%d %s: Set-Cookie: %q", i, step.why, b.set)
+			}
+			if (step.path == "/renew" || step.path == "/destroyset") && step.sets && before == b.cookie {
+				t.Errorf("%d %s: the cookie is the same", i, step.why)
+			}
+			if asked := step.path != "/none"; asked != (got.header.Get("Vary") == "Cookie") && got.status == 200 {
+				t.Errorf("%d %s: Vary: %q", i, step.why, got.header.Get("Vary"))
+			}
+			if step.sets && got.header.Get("Cache-Control") != "private" {
+				t.Errorf("%d %s: Cache-Control: %q", i, step.why, got.header.Get("Cache-Control"))
+			}
+		}
+	})
+}
+
+func TestSessionCookie(t *testing.T) {
+	for _, test := range []struct {
+		why     string
+		options middleware.SessionOptions
+		want    string
+	}{
+		{"the defaults are safe", middleware.SessionOptions{}, "__Host-session=X; Path=/; Max-Age=7200; HttpOnly; Secure; SameSite=Lax"},
+		{"for development", middleware.SessionOptions{Insecure: true}, "session=X; Path=/; Max-Age=7200; HttpOnly; SameSite=Lax"},
+		{"for subdomains", middleware.SessionOptions{CookieName: "id", Domain: "example.com", SameSite: filo.SameSiteStrict, IdleTimeout: time.Minute},
+			"id=X; Path=/; Domain=example.com; Max-Age=60; HttpOnly; Secure; SameSite=Strict"},
+		{"Lifetime goes before IdleTimeout", middleware.SessionOptions{Lifetime: time.Hour}, "__Host-session=X; Path=/; Max-Age=3600; HttpOnly; Secure; SameSite=Lax"},
+	} {
+		test.options.Keys = [][]byte{sessionSecret}
+		synctest.Test(t, func(t *testing.T) {
+			b := newBrowser(t, test.options)
+			b.get("/set/a/1")
+			name, rest, _ := strings.Cut(b.set, "=")
+			_, rest, _ = strings.Cut(rest, ";")
+			got := strings.Split(name+"=X;"+rest, "; ")
+			for _, attribute := range strings.Split(test.want, "; ") {
+				found := false
+				for _, a := range got {
+					found = found || a == attribute
+				}
+				if !found || len(got) != len(strings.Split(test.want, "; ")) {
+					t.Errorf("%s: %q, want %q", test.why, got, test.want)
+				}
+			}
+		})
+	}
+}
+
+func TestSessionExpiry(t *testing.T) {
+	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+		options.IdleTimeout, options.Lifetime = 10*time.Minute, time.Hour
+		synctest.Test(t, func(t *testing.T) {
+			b := newBrowser(t, options)
+			b.get("/set/a/1")
+			time.Sleep(30 * time.Second)
+			if got := b.get("/get/a"); got.body != "1false" || b.set != "" {
+				t.Errorf("soon after: %v, want no new cookie", got)
+			}
+			for range 10 { // in use, it lives on
+				time.Sleep(5 * time.Minute)
+				if got := b.get("/get/a"); got.body != "1false" || b.set == "" {
+					t.Errorf("in use: %v, want a new cookie", got)
+				}
+			}
+			time.Sleep(10 * time.Minute)
+			if got := b.get("/get/a"); got.body != "true" {
+				t.Errorf("after its whole life: %v", got)
+			}
+			b.get("/set/a/1")
+			stolen := b.cookie
+			time.Sleep(10 * time.Minute)
+			b.cookie = stolen // browsers drop it by themselves
+			if got := b.get("/get/a"); got.body != "true" {
+				t.Errorf("unused: %v", got)
+			}
+		})
+	})
+}
+
+// Nothing that a client makes up, or changes, is a session.
+func TestSessionForged(t *testing.T) {
+	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+		b := newBrowser(t, options)
+		b.get("/set/a/1")
+		good := b.cookie
+		for why, cookie := range map[string]string{
+			"no value":            "__Host-session=",
+			"not base64":          "__Host-session=...",
+			"made up":             "__Host-session=AAAAAAAAAAAAAAAAAAAAAAAAAA",
+			"another name":        strings.Replace(good, "__Host-session", "session", 1),
+			"changed":             good[:len(good)-4] + "AAAA",
+			"cut off":             good[:len(good)-3],
+			"longer":              good + "AAAA",
+			"the key of a value":  "__Host-session=a",
+			"as long as a header": "__Host-session=" + strings.Repeat("A", 8000),
+		} {
+			b.cookie = cookie
+			if got := b.get("/get/a"); got.body != "true" || got.status != 200 {
+				t.Errorf("%s: %v", why, got)
+			}
+			// An id that a client has brought is never adopted.
+			if b.get("/set/x/1"); b.cookie == cookie {
+				t.Errorf("%s: the session has the client's id", why)
+			}
+		}
+	})
+}
+
+// Of what many requests of one session set at the same time nothing is lost, and nothing races.
+func TestSessionConcurrent(t *testing.T) {
+	const n = 10
+	b := newBrowser(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+	b.get("/set/first/1")
+	client := b.s.Client()
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() {
+			request := newRequest(t, fmt.Sprintf("%s/set/key%d/%d", b.s.URL, i, i), "Cookie: "+b.cookie)
+			response, err := client.Do(request)
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Error(response, err)
+				return
+			}
+			response.Body.Close()
+		})
+	}
+	wait.Wait()
+	for i := range n {
+		if got := b.get(fmt.Sprintf("/get/key%d", i)); got.body != fmt.Sprintf("%dfalse", i) {
+			t.Errorf("the value of request %d: %q", i, got.body)
+		}
+	}
+}
+
+// A session that a request has ended isn't brought back by one that had begun before.
+func TestSessionNotBroughtBack(t *testing.T) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	options := middleware.SessionOptions{Store: middleware.NewSessionMemory(0)}
+	b := &browser{t: t}
+	b.s = servertest.New(t, middleware.Session(options)(func(c *filo.Ctx) error {
+		if c.Path() != "/slow" {
+			return sessionHandler(c)
+		}
+		s, err := middleware.CurrentSession(c)
+		close(begun)
+		<-goOn
+		s.Set("slow", "1")
+		return errors.Join(err, c.NoContent())
+	}))
+	b.get("/set/a/1")
+	cookie := b.cookie
+	slow := b.s.Dial(t)
+	io.WriteString(slow, requestText("GET /slow", "", "Cookie: "+cookie, "Connection: close"))
+	<-begun
+	b.get("/destroy")
+	close(goOn)
+	if raw, err := io.ReadAll(slow); err != nil || !strings.Contains(string(raw), " 204 ") {
+		t.Fatalf("%q, %v", raw, err)
+	}
+	if b.cookie = cookie; b.get("/get/slow").body != "true" {
+		t.Error("the session is there again")
+	}
+}
+
+// What is set when the head is on its way is kept only if the client has the session already, and else logged.
+func TestSessionLate(t *testing.T) {
+	b := newBrowser(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+	b.get("/late")
+	if got := b.get("/get/late"); got.body != "true" {
+		t.Errorf("without a session: %v", got)
+	}
+	b.get("/set/a/1")
+	b.get("/late")
+	if got := b.get("/get/late"); got.body != "yesfalse" {
+		t.Errorf("with one: %v", got)
+	}
+}
+
+// brokenStore fails where it is told to.
+type brokenStore struct {
+	middleware.SessionStore
+	load, save error
+}
+
+func (s brokenStore) Load(c *filo.Ctx, id string) (middleware.SessionRecord, error) {
+	if s.load != nil {
+		return middleware.SessionRecord{}, s.load
+	}
+	return s.SessionStore.Load(c, id)
+}
+
+func (s brokenStore) Save(c *filo.Ctx, id string, record middleware.SessionRecord) (bool, error) {
+	return false, s.save
+}
+
+func TestSessionStoreErrors(t *testing.T) {
+	failed := errors.New("failed")
+	for why, store := range map[string]brokenStore{
+		"load":                          {middleware.NewSessionMemory(0), failed, nil},
+		"save":                          {middleware.NewSessionMemory(0), nil, failed},
+		"a session that always changes": {middleware.NewSessionMemory(0), nil, nil},
+	} {
+		var got error
+		outside := func(next filo.Handler) filo.Handler {
+			return func(c *filo.Ctx) error { got = next(c); return c.NoContent() }
+		}
+		h := wrap(sessionHandler, outside, middleware.Session(middleware.SessionOptions{Store: store}))
+		answer := do(t, h, "GET /set/a/1", "Cookie: __Host-session=x")
+		if why != "a session that always changes" && !errors.Is(got, failed) || answer.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %v, %v", why, got, answer.header)
+		}
+	}
+}
+
+func TestSessionOptions(t *testing.T) {
+	keys := [][]byte{sessionSecret}
+	mustPanic(t, map[string]func(){
+		"neither Store nor Keys": func() { middleware.Session(middleware.SessionOptions{}) },
+		"both": func() {
+			middleware.Session(middleware.SessionOptions{Keys: keys, Store: middleware.NewSessionMemory(0)})
+		},
+		"a short key":            func() { middleware.Session(middleware.SessionOptions{Keys: [][]byte{sessionSecret, make([]byte, 31)}}) },
+		"a bad name":             func() { middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "a b"}) },
+		"a new line in the name": func() { middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "a\r\nb"}) },
+		"a new line in Domain":   func() { middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "a", Domain: "a\r\nb"}) },
+		"__Host- with a Domain":  func() { middleware.Session(middleware.SessionOptions{Keys: keys, Domain: "example.com"}) },
+		"__Host- and Insecure": func() {
+			middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "__Host-a", Insecure: true})
+		},
+		"SameSite=None, insecure": func() {
+			middleware.Session(middleware.SessionOptions{Keys: keys, SameSite: filo.SameSiteNone, Insecure: true})
+		},
+		"a negative IdleTimeout": func() { middleware.Session(middleware.SessionOptions{Keys: keys, IdleTimeout: -1}) },
+		"a negative Lifetime":    func() { middleware.Session(middleware.SessionOptions{Keys: keys, Lifetime: -1}) },
+		"negative MaxBytes":      func() { middleware.Session(middleware.SessionOptions{Keys: keys, MaxBytes: -1}) },
+		"a negative memory":      func() { middleware.NewSessionMemory(-1) },
+	})
+	inHandler(t, "GET /", nil, func(c *filo.Ctx) {
+		if message := panicOf(func() { middleware.CurrentSession(c) }); !strings.Contains(message, "Session") {
+			t.Errorf("without Session: %q", message)
+		}
+	})
+}
+
+func ExampleSession() {
+	sessions := middleware.Session(middleware.SessionOptions{Store: middleware.NewSessionMemory(64 << 20)})
+	login := sessions(func(c *filo.Ctx) error {
+		session, err := middleware.CurrentSession(c)
+		if err != nil {
+			return err
+		}
+		session.Renew() // whenever somebody logs in
+		session.Set("user", "gopher")
+		return c.Text(200, "hello, "+session.Get("user"))
+	})
+	show(login, nil, "POST /login")
+	// Output:
+	// 200 hello, gopher
+}
+
+func BenchmarkSession(b *testing.B) {
+	for name, options := range map[string]middleware.SessionOptions{
+		"store":  {Store: middleware.NewSessionMemory(0)},
+		"cookie": {Keys: [][]byte{sessionSecret}},
+	} {
+		session := middleware.Session(options)
+		browser := &browser{t: b, s: servertest.New(b, session(sessionHandler))}
+		browser.get("/set/user/gopher")
+		b.Run(name+"/unused", func(b *testing.B) {
+			benchmark(b, session(hello), "GET /", "Cookie: "+browser.cookie)
+		})
+		b.Run(name+"/read", func(b *testing.B) {
+			benchmarkServer(b, session(func(c *filo.Ctx) error {
+				s, err := middleware.CurrentSession(c)
+				if err != nil {
+					return err
+				}
+				return c.Text(200, s.Get("user"))
+			}), "GET /", "", "Cookie: "+browser.cookie)
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package middleware_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+// A cookie of an older key is taken, and replaced by one of the newest; one of a key that is gone isn't.
+func TestSessionKeyRotation(t *testing.T) {
+	newer, newest := bytes.Repeat([]byte("n"), 32), bytes.Repeat([]byte("m"), 40)
+	b := newBrowser(t, middleware.SessionOptions{Keys: [][]byte{sessionSecret}})
+	b.get("/set/a/1")
+	old := b.cookie
+	b.s = servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newer, sessionSecret}})(sessionHandler))
+	if got := b.get("/get/a"); got.body != "1false" || b.set == "" {
+		t.Errorf("an older key: %v, want a new cookie", got)
+	}
+	if got := b.get("/get/a"); got.body != "1false" || b.set != "" {
+		t.Errorf("the newest key: %v", got)
+	}
+	b.s = servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newest, newer}})(sessionHandler))
+	if got := b.get("/get/a"); got.body != "1false" {
+		t.Errorf("a key that was in front before: %v", got)
+	}
+	if b.cookie = old; b.get("/get/a").body != "true" {
+		t.Error("a key that is gone")
+	}
+	other := servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newest}, CookieName: "__Host-other"})(sessionHandler))
+	if got := doTo(t, other, "GET /get/a", "", "Cookie: "+strings.Replace(b.cookie, "__Host-session", "__Host-other", 1)); got.body != "true" {
+		t.Errorf("the value of another cookie: %v", got)
+	}
+}
+
+// The store takes no more memory than it may, and saves nothing over what it wasn't made of.
+func TestSessionMemory(t *testing.T) {
+	store := middleware.NewSessionMemory(1000)
+	expires := time.Now().Add(time.Hour)
+	for i := range 100 {
+		if saved, err := store.Save(nil, fmt.Sprint(i), middleware.SessionRecord{Data: make([]byte, 100), Expires: expires}); !saved || err != nil {
+			t.Fatal(saved, err)
+		}
+	}
+	left := 0
+	for i := range 100 {
+		record, err := store.Load(nil, fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left += int(record.Version)
+	}
+	if left == 0 || left > 10 {
+		t.Errorf("%d sessions of 100 bytes in 1000", left)
+	}
+	if saved, _ := store.Save(nil, "99", middleware.SessionRecord{Version: 7, Expires: expires}); saved {
+		t.Error("a record was saved over one of another version")
+	}
+}
+
+// No cookie that wasn't sealed here is a session.
+func FuzzSessionCookie(f *testing.F) {
+	f.Add("AAAA")
+	f.Add(strings.Repeat("A", 64))
+	h := middleware.Session(middleware.SessionOptions{Keys: [][]byte{sessionSecret}})(func(c *filo.Ctx) error {
+		s, err := middleware.CurrentSession(c)
+		if err == nil && !s.New() {
+			panic("a session was made up")
+		}
+		return errors.Join(err, c.NoContent())
+	})
+	f.Fuzz(func(t *testing.T, value string) {
+		inHandler(t, "GET /", nil, func(c *filo.Ctx) {
+			c.Request.Header.Set("Cookie", "__Host-session="+value)
+			if err := h(c); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+func ExampleNewSessionMemory() {
+	store := middleware.NewSessionMemory(1 << 20)
+	record := middleware.SessionRecord{Data: []byte("data"), Expires: time.Now().Add(time.Hour)}
+	fmt.Println(store.Save(nil, "id", record))
+	fmt.Println(store.Save(nil, "id", record)) // there is a later version by now
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+func BenchmarkSessionMemory(b *testing.B) {
+	b.ReportAllocs()
+	store := middleware.NewSessionMemory(0)
+	record := middleware.SessionRecord{Data: make([]byte, 100), Expires: time.Now().Add(time.Hour)}
+	if _, err := store.Save(nil, "id", record); err != nil {
+		b.Fatal(err)
+	}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if loaded, err := store.Load(nil, "id"); err != nil || loaded.Version != 1 {
+				b.Error(loaded, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+// A handler that sleeps over its time is answered for at the deadline, and its context is done; what it does later is lost.
+func TestTimeoutSleeping(t *testing.T) {
+	for _, test := range []struct {
+		why     string
+		options middleware.TimeoutOptions
+		sleep   time.Duration
+		status  string
+		after   time.Duration
+		want    string
+	}{
+		{"in time", middleware.TimeoutOptions{Timeout: time.Second}, 0, "200", 0, "hello"},
+		{"too late", middleware.TimeoutOptions{Timeout: time.Second}, 3 * time.Second, "503", time.Second, "Connection: close\r\n"},
+		{"too late, with an error of its own", middleware.TimeoutOptions{Timeout: time.Second, Error: filo.Error(504, "no answer")}, 3 * time.Second, "504", time.Second, "no answer"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var cause error
+			var committed bool
+			ended := make(chan struct{})
+			s := servertest.New(t, middleware.Timeout(test.options)(func(c *filo.Ctx) error {
+				defer close(ended)
+				ctx := c.Context()
+				time.Sleep(test.sleep)
+				cause, committed = ctx.Err(), c.Committed()
+				return hello(c)
+			}))
+			start := time.Now()
+			c := begin(t, s)
+			if _, err := c.Read(make([]byte, 1)); err != nil || time.Since(start) != test.after {
+				t.Errorf("%s: an answer after %v, %v, want it after %v", test.why, time.Since(start), err, test.after)
+			}
+			rest, err := io.ReadAll(c)
+			text := string(rest)
+			if err != nil || !strings.HasPrefix(text, "TTP/1.1 "+test.status) || !strings.Contains(text, test.want) || strings.Count(text, "Content-Length") != 1 {
+				t.Errorf("%s: %q, %v, want %s", test.why, text, err, test.status)
+			}
+			<-ended
+			if late := test.sleep > 0; errors.Is(cause, context.DeadlineExceeded) != late || committed && !late {
+				t.Errorf("%s: the context's error is %v", test.why, cause)
+			}
+		})
+	}
+}
+
+// What a handler streams after its time fails with ErrHandlerTimeout if nothing was sent before.
+func TestTimeoutStreaming(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var late error
+		ended := make(chan struct{})
+		s := servertest.New(t, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second})(func(c *filo.Ctx) error {
+			defer close(ended)
+			w := c.Stream()
+			io.WriteString(w, "some")
+			time.Sleep(2 * time.Second)
+			_, err := w.Write([]byte("thing"))
+			late = errors.Join(err, w.Flush())
+			return late
+		}))
+		if status, text := statusOf(t, begin(t, s)); status != "503" || strings.Contains(text, "some") {
+			t.Errorf("%q, want a 503 of its own", text)
+		}
+		if <-ended; !errors.Is(late, filo.ErrHandlerTimeout) {
+			t.Errorf("a late write: %v, want ErrHandlerTimeout", late)
+		}
+	})
+}
+
+// An answer that has begun goes on: only the context ends.
+func TestTimeoutBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second})(func(c *filo.Ctx) error {
+			w, ctx := c.Stream(), c.Context()
+			io.WriteString(w, "some")
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			_, err := io.WriteString(w, "thing")
+			return err
+		}))
+		if status, text := statusOf(t, begin(t, s)); status != "200" || !strings.Contains(text, "some") || !strings.Contains(text, "thing") {
+			t.Errorf("%q, want all of it", text)
+		}
+	})
+}
+
+func TestTimeoutOptions(t *testing.T) {
+	mustPanic(t, map[string]func(){
+		"no Timeout":          func() { middleware.Timeout(middleware.TimeoutOptions{}) },
+		"a negative Timeout":  func() { middleware.Timeout(middleware.TimeoutOptions{Timeout: -1}) },
+		"an error of success": func() { middleware.Timeout(middleware.TimeoutOptions{Timeout: 1, Error: filo.Error(200, "")}) },
+	})
+}
+
+func ExampleTimeout() {
+	timeout := middleware.Timeout(middleware.TimeoutOptions{Timeout: 5 * time.Millisecond})
+	show(timeout(func(c *filo.Ctx) error {
+		w := c.Stream()
+		for range time.Tick(time.Millisecond) { // a report that takes long
+			if _, err := io.WriteString(w, "."); err != nil {
+				return err // filo.ErrHandlerTimeout
+			}
+		}
+		return nil
+	}), nil, "GET /")
+	// Output:
+	// 503 Service Unavailable: the handler took too long
+}
+
+// BenchmarkTimeout is whole requests; BenchmarkTimeoutNone is them without a time-out.
+func BenchmarkTimeout(b *testing.B) {
+	benchmarkServer(b, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Minute})(hello), "GET /", "")
+}
+
+func BenchmarkTimeoutNone(b *testing.B) { benchmarkServer(b, hello, "GET /", "") }

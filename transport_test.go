@@ -1,0 +1,320 @@
+package filo_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// pipeTransport brings what was written to the other end of a pipe.
+type pipeTransport struct {
+	*servertest.Conn
+	ctx      context.Context
+	hijacked bool
+}
+
+func (p *pipeTransport) Flush() error              { return nil }
+func (p *pipeTransport) Context() context.Context  { return p.ctx }
+func (p *pipeTransport) TLS() *tls.ConnectionState { return nil }
+
+func (p *pipeTransport) Hijack() (net.Conn, error) {
+	p.hijacked = true
+	return p.Conn, nil
+}
+
+// serveTransport runs h on a request, and returns what was answered and what ServeTransport returned.
+func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Handler) (string, error) {
+	t.Helper()
+	client, server := servertest.Pipe()
+	defer client.Close()
+	client.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(client, request); err != nil {
+		t.Fatal(err)
+	}
+	client.CloseWrite()
+	transport := &pipeTransport{Conn: server, ctx: ctx}
+	s := &filo.Server{Name: "-", Logger: slog.New(slog.DiscardHandler)}
+	err := s.ServeTransport(transport, h)
+	server.Close()
+	got, readErr := io.ReadAll(client)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return string(got), err
+}
+
+type transportKey struct{}
+
+// A handler on a Transport answers as on a connection.
+func TestServeTransport(t *testing.T) {
+	for _, test := range []struct {
+		name, request string
+		handler       filo.Handler
+		want          string // how the answer begins
+		end           string
+		err           error
+	}{
+		{"a whole answer", answerGet, func(c *filo.Ctx) error { return c.Text(200, "hello") }, "HTTP/1.1 200 OK\r\n", "\r\n\r\nhello", nil},
+		{"a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", func(c *filo.Ctx) error {
+			body, err := c.Body()
+			return errors.Join(err, c.Bytes(200, "x/y", body))
+		}, "HTTP/1.1 200 OK\r\n", "\r\n\r\nbody", nil},
+		{"a body that is missing", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\nbody", func(c *filo.Ctx) error {
+			_, err := c.Body()
+			return err
+		}, "HTTP/1.1 400 ", "", nil},
+		{"a stream", answerGet, func(c *filo.Ctx) error {
+			w := c.Stream()
+			w.WriteString("piece")
+			return w.Flush()
+		}, "HTTP/1.1 200 OK\r\n", "5\r\npiece\r\n0\r\n\r\n", nil},
+		{"an error", answerGet, func(c *filo.Ctx) error { return filo.Error(404, "") }, "HTTP/1.1 404 ", "Not Found\n", nil},
+		{"an abort", answerGet, func(c *filo.Ctx) error { return filo.ErrAbort }, "", "", filo.ErrAbort},
+		{"a stream that is broken off", answerGet, func(c *filo.Ctx) error {
+			c.Stream().Flush()
+			return errors.New("broken")
+		}, "HTTP/1.1 200 OK\r\n", "chunked\r\n\r\n", filo.ErrAbort},
+		{"no request", "GET / HTTP/1.1\r\n\r\n", func(c *filo.Ctx) error { t.Error("the handler was called"); return nil },
+			"HTTP/1.1 400 ", "missing Host\n", nil},
+		{"OPTIONS * is the handler's", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", func(c *filo.Ctx) error { return c.Text(200, c.Path()) },
+			"HTTP/1.1 200 OK\r\n", "*", nil},
+		{"a connection that is taken over", answerGet + "more", func(c *filo.Ctx) error {
+			conn, received, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			_, err = conn.Write(received)
+			return err
+		}, "more", "more", nil},
+		{"the context's values", answerGet, func(c *filo.Ctx) error {
+			value, _ := c.Context().Value(transportKey{}).(string)
+			return c.Text(200, value)
+		}, "HTTP/1.1 200 OK\r\n", "\r\n\r\nvalue", nil},
+		{"a connection that can't be parked", answerGet, func(c *filo.Ctx) error {
+			_, err := c.Park("", func(*filo.ParkedConn, filo.Wake) error { return nil })
+			return err
+		}, "HTTP/1.1 500 ", "", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := serveTransport(t, context.WithValue(context.Background(), transportKey{}, "value"), test.request, test.handler)
+			if !strings.HasPrefix(got, test.want) || !strings.HasSuffix(got, test.end) || test.want == "" && got != "" {
+				t.Errorf("got %q", got)
+			}
+			if !errors.Is(err, test.err) {
+				t.Errorf("ServeTransport returned %v, want %v", err, test.err)
+			}
+		})
+	}
+}
+
+// Nothing at all isn't a request, and there is nothing to answer.
+func TestServeTransportNothing(t *testing.T) {
+	if got, err := serveTransport(t, context.Background(), "", func(*filo.Ctx) error { return nil }); got != "" || err == nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// The context of a request ends with the transport's, and its deadline is that one's.
+func TestServeTransportContext(t *testing.T) {
+	parent, cancel := context.WithCancel(context.Background())
+	serveTransport(t, parent, answerGet, func(c *filo.Ctx) error {
+		ctx := c.Context()
+		cancel()
+		<-ctx.Done()
+		if cause := context.Cause(ctx); cause != filo.ErrClientGone {
+			t.Errorf("the cause is %v", cause)
+		}
+		return nil
+	})
+	soon, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	serveTransport(t, soon, answerGet, func(c *filo.Ctx) error {
+		ctx := c.Context()
+		<-ctx.Done()
+		if ctx.Err() != context.DeadlineExceeded {
+			t.Errorf("at the deadline: %v", ctx.Err())
+		}
+		return nil
+	})
+}
+
+// A panic is the caller's, and doesn't disturb what comes after.
+func TestServeTransportPanic(t *testing.T) {
+	func() {
+		defer func() {
+			if value := recover(); value != "oh" {
+				t.Errorf("recovered %v", value)
+			}
+		}()
+		serveTransport(t, context.Background(), answerGet, func(c *filo.Ctx) error { c.SetTimeout(time.Hour, nil); panic("oh") })
+	}()
+	if got, err := serveTransport(t, context.Background(), answerGet, func(c *filo.Ctx) error { return c.Text(200, "next") }); !strings.HasSuffix(got, "next") || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// What a Ctx inherits stays when the other one is over.
+func TestInherit(t *testing.T) {
+	key := filo.NewKey[string]("key")
+	serveTransport(t, context.Background(), answerGet, func(outer *filo.Ctx) error {
+		id := []byte("7")
+		outer.Params().SetNames([]string{"id"})
+		outer.Params().Append(id)
+		outer.SetRoute("GET /{id}")
+		key.Set(outer, "outer")
+		serveTransport(t, context.Background(), answerGet, func(inner *filo.Ctx) error {
+			inner.Inherit(outer)
+			id[0] = '8'
+			value, _ := key.Get(inner)
+			if inner.Param("id") != "7" || inner.Route() != "GET /{id}" || value != "outer" {
+				t.Errorf("inherited %q, %q, %q", inner.Param("id"), inner.Route(), value)
+			}
+			key.Set(inner, "inner")
+			return nil
+		})
+		if value, _ := key.Get(outer); value != "outer" {
+			t.Errorf("the value is shared: %q", value)
+		}
+		return nil
+	})
+}
+
+// Informational answers come before the final one, with the fields there are.
+func TestInformational(t *testing.T) {
+	h := func(c *filo.Ctx) error {
+		c.Response.Header.Set("X-A", "1")
+		for _, status := range []int{102, 103} {
+			if err := c.Informational(status); err != nil {
+				t.Errorf("%d: %v", status, err)
+			}
+		}
+		for _, status := range []int{99, 101, 200} {
+			if err := c.Informational(status); err == nil {
+				t.Errorf("%d isn't refused", status)
+			}
+		}
+		if err := c.Stream().Flush(); err != nil {
+			return err
+		}
+		if err := c.Informational(103); err != filo.ErrHeadSent {
+			t.Errorf("after the head: %v", err)
+		}
+		return nil
+	}
+	const before = "HTTP/1.1 102 Processing\r\nX-A: 1\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-A: 1\r\n\r\n"
+	s := servertest.New(t, h)
+	if got := s.Raw(t, answerGet); !strings.HasPrefix(got, before+"HTTP/1.1 200 OK\r\nX-A: 1\r\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// 100 is sent once, by the handler or by the first read.
+func TestInformationalContinue(t *testing.T) {
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		if err := c.Informational(100); err != nil {
+			return err
+		}
+		_, err := c.Body()
+		return err
+	})
+	got := s.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody")
+	if strings.Count(got, "100 Continue") != 1 || !strings.Contains(got, "HTTP/1.1 200 OK") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A stream takes files and parts of files, in any order with other writes.
+func TestStreamReadFrom(t *testing.T) {
+	content := strings.Repeat("0123456789", 30000)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		length string // Content-Length; "" is none
+		write  func(w *filo.StreamWriter, file *os.File) error
+		want   string
+	}{
+		{"a whole file", "300000", func(w *filo.StreamWriter, file *os.File) error {
+			n, err := io.Copy(w, file)
+			if n != 300000 {
+				t.Errorf("copied %d", n)
+			}
+			return err
+		}, content},
+		{"a whole file in chunks", "", func(w *filo.StreamWriter, file *os.File) error {
+			_, err := io.Copy(w, file)
+			return err
+		}, content},
+		{"a part between other writes", "100010", func(w *filo.StreamWriter, file *os.File) error {
+			w.WriteString("begin")
+			file.Seek(100, io.SeekStart)
+			limited := &io.LimitedReader{R: file, N: 100000}
+			n, err := w.ReadFrom(limited)
+			if n != 100000 || limited.N != 0 {
+				t.Errorf("copied %d, %d are left", n, limited.N)
+			}
+			w.WriteString("ended")
+			return err
+		}, "begin" + content[100:100100] + "ended"},
+		{"more than there is", "300000", func(w *filo.StreamWriter, file *os.File) error {
+			limited := &io.LimitedReader{R: file, N: 1 << 40}
+			n, err := w.ReadFrom(limited)
+			if n != 300000 || limited.N != 1<<40-300000 {
+				t.Errorf("copied %d, %d are left", n, limited.N)
+			}
+			return err
+		}, content},
+		{"what is no file", "5", func(w *filo.StreamWriter, file *os.File) error {
+			_, err := w.ReadFrom(io.LimitReader(strings.NewReader("hello world"), 5))
+			return err
+		}, "hello"},
+		{"more than was announced", "10", func(w *filo.StreamWriter, file *os.File) error {
+			if _, err := w.ReadFrom(file); !errors.Is(err, filo.ErrContentLength) {
+				t.Errorf("too much: %v", err)
+			}
+			_, err := w.WriteString(content[:10])
+			return err
+		}, content[:10]},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answerEach(t, func() *filo.Server {
+				return &filo.Server{Handler: func(c *filo.Ctx) error {
+					file, err := os.Open(path)
+					if err != nil {
+						return err
+					}
+					defer file.Close()
+					if test.length != "" {
+						c.Response.Header.Set("Content-Length", test.length)
+					}
+					return test.write(c.Stream(), file)
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(h.raw(t, answerGet))), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				body, err := io.ReadAll(response.Body)
+				if string(body) != test.want || err != nil {
+					t.Errorf("got %d bytes, %v; want %d", len(body), err, len(test.want))
+				}
+			})
+		})
+	}
+}
