@@ -26,8 +26,10 @@ type Case struct {
 
 	HalfClose bool // the client closes its writing half after Raw
 	May100    bool // a 100 may come or not: it depends on how the bytes arrive
-	Want      []Answer
-	Then      Then
+	// Late says that the client sends more behind a request that closes: what comes after the end is answered by a reset.
+	Late bool
+	Want []Answer
+	Then Then
 }
 
 // An Answer is what is expected of one final response.

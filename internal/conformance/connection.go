@@ -8,6 +8,12 @@ const (
 )
 
 // closing is the group of requests that are answered and after which the connection closes.
+// late is a case whose client goes on sending behind a request that closes.
+func late(c Case) Case {
+	c.Late = true
+	return c
+}
+
 func closing(name, rfc, sentence string, want Answer) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: answers(saying(want, "Connection", "close")), Then: Closes}
 }
@@ -47,7 +53,6 @@ var connectionCases = slices.Concat(
 		{"with a 404", "GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"},
 	}),
 	each(closing("Connection: close", "9112 9.6", "The server MUST NOT process any further requests received on that connection.", hello()), []request{
-		{"with a request behind", get + "Connection: close\r\n\r\n" + get200},
 		{"with garbage behind", get + "Connection: close\r\n\r\n\x00\x01\x02"},
 	}),
 	each(accepted("Connection", "9110 7.6.1", "The Connection field lists options for this connection; one that isn't known means nothing.", hello()), []request{
@@ -74,6 +79,11 @@ var connectionCases = slices.Concat(
 		{"unknown option", "GET /hello HTTP/1.0\r\nConnection: x\r\n\r\n"},
 		{"keep-alive as a part of a word", "GET /hello HTTP/1.0\r\nConnection: keep-alived\r\n\r\n"},
 		{"Keep-Alive field alone", "GET /hello HTTP/1.0\r\nKeep-Alive: timeout=5\r\n\r\n"},
+	}),
+	each(late(closing("Connection: close", "9112 9.6", mustClose, hello())), []request{
+		{"with a request behind", get + "Connection: close\r\n\r\n" + get200},
+	}),
+	each(late(closing("HTTP/1.0", "9112 9.3", http10, hello())), []request{
 		{"with a request behind", "GET /hello HTTP/1.0\r\n\r\n" + get200},
 	}),
 	each(closing("HTTP/1.0", "9112 9.3", http10, echo("hello")), []request{
