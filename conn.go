@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync/atomic"
 )
@@ -53,6 +54,8 @@ type looped interface {
 	setApart(bool)
 	// sendApart sends what the client takes at once. The owner sends the rest when the handler has returned.
 	sendApart(p []byte) error
+	// remote returns the address of the client, not valid if it has none of IP.
+	remote() netip.AddrPort
 	// prepareParked makes the connection ready for Ctx.Park. The loop is another worker's afterwards, or the error errBusy.
 	prepareParked() error
 	// hijack takes the connection out of its loop.

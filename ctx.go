@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -100,6 +101,24 @@ func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = n }
 
 // RemoteAddr returns the address of the connection's other end.
 func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.conn.netConn.RemoteAddr() }
+
+// RemoteAddrPort returns the address and port of the connection's other end, an IPv4 one always as such. It isn't valid if the
+// connection isn't an IP one. It allocates nothing, which RemoteAddr does.
+func (c *Ctx) RemoteAddrPort() netip.AddrPort {
+	c.check()
+	if looped := c.conn.looped; looped != nil {
+		return looped.remote()
+	}
+	return addrPortOf(c.conn.netConn.RemoteAddr())
+}
+
+func addrPortOf(address net.Addr) netip.AddrPort {
+	if ip, ok := address.(interface{ AddrPort() netip.AddrPort }); ok {
+		address := ip.AddrPort()
+		return netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
+	}
+	return netip.AddrPort{}
+}
 
 // LocalAddr returns the address of the connection's end here.
 func (c *Ctx) LocalAddr() net.Addr { c.check(); return c.conn.netConn.LocalAddr() }

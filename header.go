@@ -203,10 +203,12 @@ func listHasToken(list []byte, token string) bool {
 // setID is Set with the canonical name of a known field.
 func (h *Header) setID(id fieldID, value string) { setField(h, fieldNames[id], id, value) }
 
+var plainTextField = NewField(fieldNames[fieldContentType], textPlain)
+
 // setPlainText sets Content-Type to textPlain: the commonest field of all, so without the looking and cleaning.
 func (h *Header) setPlainText() {
 	if len(h.fields) > 0 || h.borrowed {
-		h.setID(fieldContentType, textPlain)
+		h.SetField(&plainTextField)
 		return
 	}
 	const line = "Content-Type: " + textPlain + "\r\n"

@@ -545,6 +545,8 @@ func (lc *loopConn) RemoteAddr() net.Addr {
 	return &net.UnixAddr{Net: "unix"}
 }
 
+func (lc *loopConn) remote() netip.AddrPort { return lc.peer.addrPort() }
+
 // addrPort takes the address apart; it isn't valid if it is none of IP.
 func (a *sockaddr) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(a[2:])

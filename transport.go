@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 )
 
@@ -131,6 +132,9 @@ func (c *transportConn) sendApart(p []byte) error {
 	}
 	return err
 }
+
+// remote implements looped.
+func (c *transportConn) remote() netip.AddrPort { return addrPortOf(c.transport.RemoteAddr()) }
 
 // prepareParked implements looped.
 func (c *transportConn) prepareParked() error { return errNoParking }

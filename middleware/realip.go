@@ -121,14 +121,17 @@ func hostBytes(c *filo.Ctx) []byte {
 // request if a trusted proxy is at that end.
 func peer(c *filo.Ctx) (address netip.Addr, trusted *realIP) {
 	r, _ := c.Get(realIPKey{}).(*realIP)
-	remote := c.RemoteAddr()
-	if ip, ok := remote.(interface{ AddrPort() netip.AddrPort }); ok {
-		address = ip.AddrPort().Addr().Unmap().WithZone("")
-		if r != nil && r.trusts(address) {
+	address = c.RemoteAddrPort().Addr().WithZone("")
+	switch {
+	case r == nil:
+	case address.IsValid():
+		if r.trusts(address) {
 			trusted = r
 		}
-	} else if r != nil && r.options.TrustUnixSocket && remote != nil && remote.Network() == "unix" {
-		trusted = r
+	case r.options.TrustUnixSocket:
+		if remote := c.RemoteAddr(); remote != nil && remote.Network() == "unix" {
+			trusted = r
+		}
 	}
 	return address, trusted
 }

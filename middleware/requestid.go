@@ -27,16 +27,10 @@ type RequestIDOptions struct {
 // maxRequestID is how long an id may be.
 const maxRequestID = 127
 
-// requestID is a request's id: one allocation, with the text in it.
-type requestID struct {
-	length uint8
-	text   [maxRequestID]byte // never changed once RequestIDOf can see it
-}
+// generatedID is a random id, the text of which is its only allocation. It is never changed once RequestIDOf can see it.
+type generatedID [generatedIDBytes]byte
 
-func (id *requestID) bytes() []byte { return id.text[:id.length:id.length] }
-
-// set makes s the id and reports true, if it is a valid one.
-func (id *requestID) set(s []byte) bool {
+func validRequestID(s []byte) bool {
 	if len(s) == 0 || len(s) > maxRequestID {
 		return false
 	}
@@ -45,7 +39,6 @@ func (id *requestID) set(s []byte) bool {
 			return false
 		}
 	}
-	id.length = uint8(copy(id.text[:], s))
 	return true
 }
 
@@ -67,15 +60,13 @@ var idGenerators = sync.Pool{New: func() any {
 // generatedIDBytes is the length of a random id: 4 bits in each byte.
 const generatedIDBytes = 32
 
-// generate makes id a random one.
-func (id *requestID) generate() {
+func (id *generatedID) generate() {
 	generator := idGenerators.Get().(*rand.ChaCha8)
 	a, b := generator.Uint64(), generator.Uint64()
 	idGenerators.Put(generator)
 	for i, bits := range [...]uint64{a >> 32, a & 0xffffffff, b >> 32, b & 0xffffffff} {
-		binary.LittleEndian.PutUint64(id.text[8*i:], hexDigits(bits))
+		binary.LittleEndian.PutUint64(id[8*i:], hexDigits(bits))
 	}
-	id.length = generatedIDBytes
 }
 
 // hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It makes them all at once: one by one, reading
@@ -93,11 +84,13 @@ type requestIDKey struct{}
 
 // RequestIDOf returns the id that RequestID has given to the request, "" if it hasn't.
 func RequestIDOf(c *filo.Ctx) string {
-	id, ok := c.Get(requestIDKey{}).(*requestID)
-	if !ok {
-		return ""
+	switch id := c.Get(requestIDKey{}).(type) {
+	case *generatedID:
+		return unsafe.String(&id[0], len(id)) // it lives as long as it is referred to
+	case string:
+		return id
 	}
-	return unsafe.String(&id.text[0], id.length) // it is never changed any more, and lives as long as it is referred to
+	return ""
 }
 
 // RequestID gives each request an id, for logs and for whoever reports a problem: RequestIDOf returns it, and the response has
@@ -109,20 +102,31 @@ func RequestID(options RequestIDOptions) filo.Middleware {
 	checkFieldName("RequestIDOptions.Header", options.Header)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			id := new(requestID)
-			options.fill(id, c)
+			if id, ok := options.given(c); ok {
+				c.Set(requestIDKey{}, id)
+				c.Response.Header.Set(options.Header, id)
+				return next(c)
+			}
+			id := new(generatedID)
+			id.generate()
 			c.Set(requestIDKey{}, id)
-			c.Response.Header.SetBytes(options.Header, id.bytes())
+			c.Response.Header.SetBytes(options.Header, id[:])
 			return next(c)
 		}
 	}
 }
 
-func (options *RequestIDOptions) fill(id *requestID, c *filo.Ctx) {
-	if options.TrustIncoming && id.set(c.Request.Header.GetBytes(options.Header)) {
-		return
+// given returns the id that the request came with, or that Generate has made.
+func (options *RequestIDOptions) given(c *filo.Ctx) (string, bool) {
+	if options.TrustIncoming {
+		if incoming := c.Request.Header.GetBytes(options.Header); validRequestID(incoming) {
+			return string(incoming), true
+		}
 	}
-	if options.Generate == nil || !id.set([]byte(options.Generate())) {
-		id.generate()
+	if options.Generate != nil {
+		if made := options.Generate(); validRequestID([]byte(made)) {
+			return made, true
+		}
 	}
+	return "", false
 }
