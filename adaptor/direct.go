@@ -1,0 +1,90 @@
+package adaptor
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/filohttp/filo"
+)
+
+// snapshot is what a middleware might change of a request, as it was.
+type snapshot struct {
+	method, host, remote string
+	url                  url.URL
+	header               http.Header
+	body                 io.ReadCloser
+	length               int64
+}
+
+func newSnapshot(r *http.Request) *snapshot {
+	return &snapshot{r.Method, r.Host, r.RemoteAddr, *r.URL, r.Header.Clone(), r.Body, r.ContentLength}
+}
+
+// is reports whether a request is still that one. Its context may be another.
+func (s *snapshot) is(r *http.Request) bool {
+	return r.Method == s.method && r.Host == s.host && r.RemoteAddr == s.remote && *r.URL == s.url && r.Body == s.body &&
+		r.ContentLength == s.length && maps.EqualFunc(r.Header, s.header, slices.Equal)
+}
+
+// serveDirect runs next with the middleware's own Ctx, and reports false if that can't be because the middleware has changed
+// more than the context and the header of the answer. Meanwhile nothing else of the exchange uses the Ctx.
+func (e *exchange) serveDirect(r *http.Request, next filo.Handler) bool {
+	if !e.beginDirect(r) {
+		return false
+	}
+	c, before := e.ctx, e.context.resolve()
+	returned := false
+	defer func() { e.endDirect(c, before, returned) }()
+	c.SetContext(r.Context())
+	e.returned = c.RenderError(next(c))
+	returned = true
+	return true
+}
+
+// beginDirect makes the Ctx next's alone, if that may be.
+func (e *exchange) beginDirect(r *http.Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := &e.writer
+	if e.ended || e.running != nil || w.wrote || w.hijacked || !e.sent.is(r) {
+		return false
+	}
+	e.context.resolveLocked()
+	if e.local == nil {
+		e.local = e.ctx.LocalAddr()
+	}
+	w.copyHeader()
+	w.wrote, w.direct = true, true
+	e.running = make(chan struct{})
+	return true
+}
+
+// endDirect gives the Ctx back. If next has panicked, and sent nothing, the answer is the middleware's again.
+func (e *exchange) endDirect(c *filo.Ctx, before context.Context, returned bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.SetContext(before)
+	w := &e.writer
+	if returned || c.Committed() {
+		w.header = nil // what Header returns from now on is next's
+	} else {
+		w.wrote, w.direct = false, false
+	}
+	close(e.running)
+	e.running = nil
+}
+
+// lockIdle locks the exchange when next doesn't run.
+func (e *exchange) lockIdle() {
+	e.mu.Lock()
+	for e.running != nil {
+		running := e.running
+		e.mu.Unlock()
+		<-running
+		e.mu.Lock()
+	}
+}

@@ -1,0 +1,133 @@
+package adaptor
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/filohttp/filo"
+)
+
+// exchange is one request that a handler of net/http answers. Handlers may keep it, and use it from several goroutines, so it
+// is used for one request only, and lets go of the Ctx when its handler returns.
+type exchange struct {
+	// mu guards the Ctx, which belongs to one goroutine at a time.
+	mu    sync.Mutex
+	ctx   *filo.Ctx // guarded by mu; nil when ended
+	ended bool      // the handler has returned; guarded by mu
+	// server is the one that the request came to.
+	server *filo.Server
+	local  net.Addr // nil until asked for; guarded by mu
+	// returned is what the rest of filo's chain has returned, if Middleware runs it, or what Fail was given; guarded by mu.
+	returned error
+	failed   bool // by Fail; guarded by mu
+	// sent is the request as a middleware has got it; nil for a handler.
+	sent *snapshot
+	// running is closed when next, which has the Ctx for itself, has returned; nil if it doesn't run. Guarded by mu.
+	running chan struct{}
+
+	context requestContext
+	body    requestBody
+	writer  responseWriter
+}
+
+// FromHTTP returns a handler that runs one of net/http. Path parameters are the request's PathValues, and the route is its
+// Pattern.
+func FromHTTP(h http.Handler) filo.Handler {
+	if h == nil {
+		panic("adaptor: FromHTTP with a nil handler")
+	}
+	return func(c *filo.Ctx) error { return serve(c, h) }
+}
+
+// serve runs h on the request of c.
+func serve(c *filo.Ctx, h http.Handler) error {
+	e := newExchange(c)
+	r, err := newRequest(c, e)
+	if err != nil {
+		return err
+	}
+	return e.run(h, r)
+}
+
+func newExchange(c *filo.Ctx) *exchange {
+	e := &exchange{ctx: c, server: c.Server()}
+	e.context.exchange = e
+	e.writer.exchange = e
+	e.writer.length = noLength
+	return e
+}
+
+// run calls the handler and completes its answer.
+func (e *exchange) run(h http.Handler, r *http.Request) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		e.end(r)
+		value := recover()
+		if problem, ok := value.(error); ok && errors.Is(problem, http.ErrAbortHandler) {
+			err = filo.ErrAbort
+		} else if value != nil {
+			panic(value)
+		}
+	}()
+	h.ServeHTTP(&e.writer, r)
+	err = e.finish()
+	returned = true
+	e.end(r)
+	return err
+}
+
+// finish completes the answer, and is the last to use the Ctx.
+func (e *exchange) finish() error {
+	e.lockIdle()
+	defer e.mu.Unlock()
+	if e.failed {
+		return e.returned
+	}
+	return e.writer.finishLocked()
+}
+
+// Fail makes err what the handler of r returns, as if it were one of filo's: unless a part of the answer was sent, the server's
+// ErrorHandler turns err into one, and what was written is dropped. It reports false if r isn't a request that FromHTTP
+// has made, or its handler has returned.
+func Fail(r *http.Request, err error) bool {
+	e, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return false
+	}
+	e.failed, e.returned = true, err
+	return true
+}
+
+// end lets go of the Ctx. It waits until nobody uses it.
+func (e *exchange) end(r *http.Request) {
+	e.lockIdle()
+	e.ended, e.ctx = true, nil
+	e.writer.release()
+	e.mu.Unlock()
+	if r.MultipartForm != nil {
+		r.MultipartForm.RemoveAll()
+	}
+}
+
+// localAddr returns the address of the connection's end here, nil if nobody had asked for it before the handler returned.
+func (e *exchange) localAddr() any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.local == nil {
+		if e.ended {
+			return nil
+		}
+		e.local = e.ctx.LocalAddr()
+	}
+	return e.local
+}

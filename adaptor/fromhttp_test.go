@@ -1,0 +1,538 @@
+package adaptor_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
+)
+
+// on runs a test on every side, and on net/http itself: what it asks for is what net/http does.
+func on(t *testing.T, h http.Handler, test func(t *testing.T, dial func() (net.Conn, error))) {
+	t.Helper()
+	for _, side := range append([]side{reference}, sides...) {
+		t.Run(side.name, func(t *testing.T) { test(t, side.start(t, h)) })
+	}
+}
+
+// client returns a connection with a time limit, and what reads it.
+func client(t *testing.T, dial func() (net.Conn, error), request string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+// expect reads exactly that.
+func expect(t *testing.T, r io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(r, got)
+	if string(got[:n]) != want {
+		t.Fatalf("got %q (%v), want %q", got[:n], err, want)
+	}
+}
+
+// Hijack hands the connection over, with what was received behind the head, and further use of the ResponseWriter is
+// refused.
+func TestHijack(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Errorf("Hijack: %v", err)
+			return
+		}
+		defer conn.Close()
+		if _, err := w.Write([]byte("x")); err != http.ErrHijacked {
+			t.Errorf("Write after Hijack: %v", err)
+		}
+		w.WriteHeader(500)
+		if _, _, err := w.(http.Hijacker).Hijack(); err != http.ErrHijacked {
+			t.Errorf("second Hijack: %v", err)
+		}
+		line, err := rw.ReadString('\n')
+		fmt.Fprintf(rw, "raw %q %v\n", line, err)
+		rw.Flush()
+		line, err = rw.ReadString('\n')
+		fmt.Fprintf(conn, "raw %q %v\n", line, err)
+	})
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		conn, r := client(t, dial, "GET / HTTP/1.1\r\nHost: a\r\n\r\nbehind the head\n")
+		expect(t, r, "raw \"behind the head\\n\" <nil>\n")
+		io.WriteString(conn, "more\n")
+		expect(t, r, "raw \"more\\n\" <nil>\n")
+		if rest, err := io.ReadAll(r); len(rest) > 0 || err != nil {
+			t.Errorf("at the end %q, %v", rest, err)
+		}
+	})
+}
+
+// A protocol is switched by WriteHeader(101) and Hijack, as WebSocket libraries do.
+func TestSwitchProtocols(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
+		w.Header().Set("Connection", "Upgrade")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Errorf("Hijack: %v", err)
+			return
+		}
+		defer conn.Close()
+		io.CopyN(conn, rw, 5)
+	})
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		conn, r := client(t, dial, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		response, err := http.ReadResponse(r, nil)
+		if err != nil || response.StatusCode != 101 || response.Header.Get("Upgrade") != "echo" {
+			t.Fatalf("got %v, %v", response, err)
+		}
+		io.WriteString(conn, "hello")
+		expect(t, r, "hello")
+	})
+}
+
+// 100 (Continue) is sent when the body is first read, and not before.
+func TestExpectContinue(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuse" {
+			w.WriteHeader(403)
+			return
+		}
+		io.Copy(w, r.Body)
+	})
+	const headers = " HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		conn, r := client(t, dial, "POST /read"+headers)
+		expect(t, r, "HTTP/1.1 100 Continue\r\n\r\n")
+		io.WriteString(conn, "hello")
+		response, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, response.Body, "hello")
+
+		_, r = client(t, dial, "POST /refuse"+headers)
+		if response, err = http.ReadResponse(r, nil); err != nil || response.StatusCode != 403 || !response.Close {
+			t.Fatalf("got %v, %v", response, err)
+		}
+	})
+}
+
+// A handler answers piece by piece what comes piece by piece.
+func TestFullDuplex(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if err := control.EnableFullDuplex(); err != nil {
+			t.Errorf("EnableFullDuplex: %v", err)
+		}
+		control.Flush()
+		lines := bufio.NewReader(r.Body)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			io.WriteString(w, strings.ToUpper(line))
+			if err := control.Flush(); err != nil {
+				t.Errorf("Flush: %v", err)
+			}
+		}
+	})
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		// The loop driver waits for the first 16 KB of a body before it runs a handler.
+		first := strings.Repeat("first", 5000)
+		conn, r := client(t, dial, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\n\r\n", len(first)+1, first))
+		response, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, response.Body, strings.ToUpper(first)+"\n")
+		for _, word := range []string{"one", "two", "three"} {
+			fmt.Fprintf(conn, "%x\r\n%s\n\r\n", len(word)+1, word)
+			expect(t, response.Body, strings.ToUpper(word)+"\n")
+		}
+		io.WriteString(conn, "0\r\n\r\n")
+		if rest, err := io.ReadAll(response.Body); len(rest) > 0 || err != nil {
+			t.Errorf("at the end %q, %v", rest, err)
+		}
+	})
+}
+
+// The context ends when the client leaves, and when the handler has returned.
+func TestContextEnds(t *testing.T) {
+	ended := make(chan error, 1)
+	kept := make(chan context.Context, 1)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keep" {
+			kept <- r.Context()
+			return
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			ended <- r.Context().Err()
+		case <-time.After(10 * time.Second):
+			ended <- errors.New("the context hasn't ended")
+		}
+	})
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		conn, r := client(t, dial, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, err := http.ReadResponse(r, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // filo takes an end that comes at once for a half-close
+		conn.Close()
+		if err := <-ended; err != context.Canceled {
+			t.Errorf("client left: %v", err)
+		}
+		client(t, dial, "GET /keep HTTP/1.1\r\nHost: a\r\n\r\n")
+		ctx := <-kept
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second):
+			t.Error("the context outlives the handler")
+		}
+		if ctx.Err() != context.Canceled {
+			t.Errorf("after the handler: %v", ctx.Err())
+		}
+		ctx.Value("anything")
+		ctx.Deadline()
+	})
+}
+
+// What a handler keeps of a request stays as it was, and what it could still do with it is refused.
+func TestRequestIsKept(t *testing.T) {
+	type kept struct {
+		w http.ResponseWriter
+		r *http.Request
+	}
+	requests := make(chan kept, 8)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests <- kept{w, r} })
+	s := servertest.New(t, adaptor.FromHTTP(h))
+	s.Raw(t, "POST /first?a=1 HTTP/1.1\r\nHost: one\r\nX-A: first\r\nContent-Length: 3\r\n\r\nabc"+
+		"POST /other?b=2 HTTP/1.1\r\nHost: two\r\nX-A: other\r\nContent-Length: 3\r\n\r\nxyz")
+	first := <-requests
+	r := first.r
+	if r.URL.String() != "/first?a=1" || r.Host != "one" || r.Header.Get("X-A") != "first" || r.RequestURI != "/first?a=1" || r.Method != "POST" {
+		t.Errorf("kept %v %v %v", r.URL, r.Host, r.Header)
+	}
+	if _, err := r.Body.Read(make([]byte, 1)); err != http.ErrBodyReadAfterClose {
+		t.Errorf("body: %v", err)
+	}
+	if _, err := first.w.Write([]byte("x")); err == nil {
+		t.Error("a write after the handler has returned isn't refused")
+	}
+	first.w.WriteHeader(500)
+	first.w.Header().Set("X", "y")
+	if err := http.NewResponseController(first.w).Flush(); err == nil {
+		t.Error("a flush after the handler has returned isn't refused")
+	}
+	if _, _, err := http.NewResponseController(first.w).Hijack(); err == nil {
+		t.Error("a hijack after the handler has returned isn't refused")
+	}
+}
+
+// A panic is the ErrorHandler's to answer, and middleware around sees it.
+func TestPanic(t *testing.T) {
+	s := servertest.NewServer(t, &filo.Server{Logger: quiet, Handler: adaptor.FromHTTP(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "half of an answer")
+			panic("wrong")
+		}))})
+	got := s.Raw(t, get)
+	if !strings.HasPrefix(got, "HTTP/1.1 500 ") || strings.Contains(got, "half") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Path parameters and the pattern of filo's router are the request's, and so is the context that middleware has set.
+func TestRouterParameters(t *testing.T) {
+	type key struct{}
+	r := router.New()
+	r.Use(func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			c.SetContext(context.WithValue(c.Context(), key{}, "value"))
+			c.Response.Header.Set("X-Before", "kept")
+			c.Response.Header.Set("X-Gone", "1")
+			return next(c)
+		}
+	})
+	r.GET("/users/{id}/{rest...}", adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Del("X-Gone")
+		fmt.Fprint(w, r.PathValue("id"), " ", r.PathValue("rest"), " ", r.Pattern, " ", r.Context().Value(key{}))
+	})))
+	s := servertest.New(t, r.Serve)
+	response, err := s.Client().Get(s.URL + "/users/a%20b/c/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(response.Body)
+	response.Body.Close()
+	if want := "a b c/d GET /users/{id}/{rest...} value"; string(body) != want {
+		t.Errorf("got %q, want %q", body, want)
+	}
+	if response.Header.Get("X-Before") != "kept" || response.Header.Get("X-Gone") != "" {
+		t.Errorf("fields %v", response.Header)
+	}
+}
+
+// A file goes out whole, in parts and conditionally, by FileServer and ServeContent, as under net/http.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	content := bytes.Repeat([]byte("filo serves files\n"), 20000)
+	if err := os.WriteFile(filepath.Join(dir, "large.txt"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "small.html"), []byte("<p>small"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /files/", http.StripPrefix("/files", http.FileServer(http.Dir(dir))))
+	mux.HandleFunc("/typeless", func(w http.ResponseWriter, r *http.Request) {
+		file, err := os.Open(filepath.Join(dir, "large.txt"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer file.Close()
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		w.Write(content[:100])
+		file.Seek(100, io.SeekStart)
+		if n, err := io.Copy(w, file); n != int64(len(content)-100) || err != nil {
+			t.Errorf("copied %d, %v", n, err)
+		}
+	})
+	for _, request := range []string{
+		"GET /files/large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"HEAD /files/large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"GET /files/large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\nRange: bytes=100000-300000\r\n\r\n",
+		"GET /files/large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\nRange: bytes=999999999-\r\n\r\n",
+		"GET /files/large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIf-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n\r\n",
+		"GET /files/small.html HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"GET /files/none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"POST /files/small.html HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"GET /files HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"GET /typeless HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+	} {
+		t.Run(strings.SplitN(request, " HTTP", 2)[0], func(t *testing.T) { compare(t, mux, request) })
+	}
+	for _, side := range sides {
+		t.Run("whole on "+side.name, func(t *testing.T) {
+			got := exchangeRaw(t, side.start(t, mux), "GET /files/large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			if !bytes.HasSuffix(got, content) {
+				t.Errorf("%d bytes, which don't end with the file", len(got))
+			}
+		})
+	}
+}
+
+// TimeoutHandler answers in time, though the handler, and what it reads, goes on.
+func TestTimeoutHandler(t *testing.T) {
+	answered, returned := make(chan struct{}), make(chan struct{})
+	h := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		<-answered
+		io.ReadAll(r.Body)
+		if _, err := io.WriteString(w, "late"); err != http.ErrHandlerTimeout {
+			t.Errorf("a late write: %v", err)
+		}
+		returned <- struct{}{}
+	}), 20*time.Millisecond, "too late")
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		got := string(exchangeRaw(t, dial, post))
+		if !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.HasSuffix(got, "too late") {
+			t.Errorf("got %q", got)
+		}
+		answered <- struct{}{}
+		<-returned
+	})
+}
+
+// A body over the server's limit is an error that both sides know.
+func TestServerLimit(t *testing.T) {
+	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 3, Logger: quiet, Handler: adaptor.FromHTTP(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			var limit *http.MaxBytesError
+			fmt.Fprint(w, errors.As(err, &limit) && limit.Limit == 3, errors.Is(err, filo.ErrBodyTooLarge))
+		}))})
+	if got := s.Raw(t, post); !strings.HasSuffix(got, "true true") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A body that ends early is io.ErrUnexpectedEOF, as in net/http.
+func TestTruncatedBody(t *testing.T) {
+	errs := make(chan error, 1)
+	s := servertest.New(t, adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		errs <- err
+	})))
+	s.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\nhello")
+	if err := <-errs; err != io.ErrUnexpectedEOF {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a handler does wrong is logged with the place where it does so.
+func TestComplaints(t *testing.T) {
+	var log bytes.Buffer
+	var mu sync.Mutex
+	s := servertest.NewServer(t, &filo.Server{
+		Logger: slog.New(slog.NewTextHandler(&lockedWriter{&mu, &log}, nil)),
+		Handler: adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "many")
+			w.WriteHeader(200)
+			w.WriteHeader(500)
+		}))})
+	s.Raw(t, get)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"superfluous WriteHeader", "invalid Content-Length", "fromhttp_test.go:"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log %q has no %q", log.String(), want)
+		}
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Write(p)
+}
+
+// Invalid statuses panic as in net/http.
+func TestInvalidStatus(t *testing.T) {
+	values := make(chan any, 1)
+	s := servertest.New(t, adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { values <- recover() }()
+		w.WriteHeader(42)
+	})))
+	s.Raw(t, get)
+	if value := <-values; value == nil {
+		t.Error("WriteHeader(42) doesn't panic")
+	}
+}
+
+// Goroutines of a handler may read, write, flush and look at the context at the same time.
+func TestConcurrentUse(t *testing.T) {
+	body := strings.Repeat("x", 100<<10)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var all sync.WaitGroup
+		w.Header().Set("X-Set", "before")
+		w.WriteHeader(200)
+		all.Go(func() { io.Copy(io.Discard, r.Body) })
+		all.Go(func() {
+			for range 100 {
+				io.WriteString(w, "0123456789")
+				w.(http.Flusher).Flush()
+			}
+		})
+		all.Go(func() {
+			for range 100 {
+				r.Context().Err()
+				r.Context().Value("x")
+			}
+		})
+		go r.Context().Value("after the handler has returned, perhaps")
+		all.Wait()
+	})
+	for _, side := range sides {
+		t.Run(side.name, func(t *testing.T) {
+			dial := side.start(t, h)
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					got := exchangeRaw(t, dial, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+					if n := strings.Count(string(got), "0123456789"); n != 100 {
+						t.Errorf("%d pieces of 100: %q", n, got)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// The deadlines of http.ResponseController end what waits for the client.
+func TestDeadlines(t *testing.T) {
+	errs := make(chan error, 1)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		soon := time.Now().Add(20 * time.Millisecond)
+		if r.URL.Path == "/read" {
+			if err := control.SetReadDeadline(soon); err != nil {
+				t.Errorf("SetReadDeadline: %v", err)
+			}
+			_, err := io.ReadAll(r.Body)
+			errs <- err
+			return
+		}
+		if err := control.SetWriteDeadline(soon); err != nil {
+			t.Errorf("SetWriteDeadline: %v", err)
+		}
+		var err error
+		for piece := strings.Repeat("x", 1<<20); err == nil; {
+			_, err = io.WriteString(w, piece)
+		}
+		errs <- err
+	})
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		client(t, dial, "POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\npart")
+		if err := <-errs; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read: %v", err)
+		}
+		client(t, dial, "GET /write HTTP/1.1\r\nHost: a\r\n\r\n")
+		if err := <-errs; err == nil {
+			t.Error("write: no error")
+		}
+	})
+}
+
+// A missing handler is a mistake that shows at once.
+func TestNil(t *testing.T) {
+	for name, f := range map[string]func(){
+		"FromHTTP":     func() { adaptor.FromHTTP(nil) },
+		"ToHTTP":       func() { adaptor.ToHTTP(nil) },
+		"ToHTTPServer": func() { adaptor.ToHTTPServer(&filo.Server{}) },
+		"Middleware":   func() { adaptor.Middleware(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if value, _ := recover().(string); !strings.HasPrefix(value, "adaptor: ") {
+					t.Errorf("panic %q", value)
+				}
+			}()
+			f()
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package adaptor
+
+import (
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// baseRequest is copied by each WithContext, the only way to a request with a context.
+var baseRequest http.Request
+
+// newRequest makes a request of net/http that owns all it holds.
+func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
+	in := &c.Request
+	method, target := c.Method(), in.Target()
+	at, err := parseTarget(method, target)
+	if err != nil {
+		return nil, &filo.HTTPError{Status: 400, Detail: "invalid request target", Err: err}
+	}
+	r := baseRequest.WithContext(&e.context)
+	r.Method, r.URL, r.RequestURI, r.Host = method, at, target, c.Host()
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	if in.ProtoMinor() == 0 {
+		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
+	}
+	r.Header = newHeader(&in.Header)
+	r.ContentLength, r.Close, r.TLS = in.ContentLength(), in.Close(), c.TLS()
+	r.RemoteAddr = addressText(c.RemoteAddr())
+	r.Body = http.NoBody
+	if r.ContentLength != 0 {
+		r.Body = &e.body
+		e.body.exchange = e
+	}
+	if r.ContentLength < 0 {
+		r.TransferEncoding = []string{"chunked"}
+		r.Trailer = announcedTrailer(r.Header)
+		e.body.trailer = &r.Trailer
+	}
+	params := c.Params()
+	for i := range params.Len() {
+		name, value := params.At(i)
+		r.SetPathValue(name, string(value))
+	}
+	r.Pattern = c.Route()
+	return r, nil
+}
+
+// parseTarget makes a URL of a request target. That of CONNECT, but for net/rpc's, is a host alone.
+func parseTarget(method, target string) (*url.URL, error) {
+	if method != "CONNECT" || strings.HasPrefix(target, "/") {
+		return url.ParseRequestURI(target)
+	}
+	at, err := url.ParseRequestURI("http://" + target)
+	if err == nil {
+		at.Scheme = ""
+	}
+	return at, err
+}
+
+// addressText is an address's String, without what that allocates on the way.
+func addressText(address net.Addr) string {
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP != nil {
+		return tcp.AddrPort().String()
+	}
+	return address.String()
+}
+
+// newHeader copies the fields of a request. Names and values share one string, and the values one slice.
+func newHeader(in *filo.Header) http.Header {
+	size := 0
+	for name, value := range in.All() {
+		size += len(name) + len(value)
+	}
+	var text strings.Builder
+	text.Grow(size)
+	for name, value := range in.All() {
+		text.Write(name)
+		text.Write(value)
+	}
+	rest, values := text.String(), make([]string, 0, in.Len())
+	header := make(http.Header, in.Len())
+	for name, value := range in.All() {
+		key := textproto.CanonicalMIMEHeaderKey(rest[:len(name)])
+		one := rest[len(name) : len(name)+len(value)]
+		rest = rest[len(name)+len(value):]
+		switch key {
+		case "Host", "Transfer-Encoding": // they are fields of the request
+			continue
+		}
+		if before, ok := header[key]; ok {
+			header[key] = append(before, one)
+			continue
+		}
+		values = append(values, one)
+		header[key] = values[len(values)-1 : len(values) : len(values)]
+	}
+	// RFC 9111, section 5.4, and net/http: to HTTP/1.0's field for it.
+	if pragma := header["Pragma"]; len(pragma) > 0 && pragma[0] == "no-cache" && header["Cache-Control"] == nil {
+		header["Cache-Control"] = []string{"no-cache"}
+	}
+	return header
+}
+
+// announcedTrailer takes the names of trailer fields out of a header. Their values come behind the body.
+func announcedTrailer(header http.Header) http.Header {
+	lists, ok := header["Trailer"]
+	if !ok {
+		return nil
+	}
+	delete(header, "Trailer")
+	trailer := make(http.Header)
+	for _, list := range lists {
+		for name := range strings.SplitSeq(list, ",") {
+			switch name = http.CanonicalHeaderKey(textproto.TrimString(name)); name {
+			case "", "Transfer-Encoding", "Trailer", "Content-Length":
+			default:
+				trailer[name] = nil
+			}
+		}
+	}
+	return trailer
+}

@@ -1,0 +1,104 @@
+package adaptor
+
+import (
+	"net/http"
+
+	"github.com/filohttp/filo"
+)
+
+// ToHTTP returns a handler of net/http that runs one of filo, with the default settings of a filo.Server: see ToHTTPServer.
+func ToHTTP(h filo.Handler) http.Handler {
+	if h == nil {
+		panic("adaptor: ToHTTP with a nil handler")
+	}
+	return ToHTTPServer(&filo.Server{Handler: h})
+}
+
+// ToHTTPServer returns a handler of net/http that runs the server's Handler, with the server's ErrorHandler, its logger and its
+// limits for sizes. Time-outs and limits for connections are up to net/http's server. The server needn't serve, and
+// its fields must not be changed any more.
+func ToHTTPServer(s *filo.Server) http.Handler {
+	if s.Handler == nil {
+		panic("adaptor: ToHTTPServer with a server that has no handler")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t := newCarrier(w, r)
+		t.serve(s, func(c *filo.Ctx) error {
+			t.lendHeader(c)
+			return s.Handler(c)
+		})
+	})
+}
+
+// Middleware makes a middleware of net/http one of filo. What it has changed of the request shows in the Ctx of next: method,
+// path, query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that it has passed on, and the
+// path parameters, the route and the values of the request are the same on both sides. An error of next is rendered before
+// it sees the answer, and returned when it returns.
+func Middleware(middleware func(http.Handler) http.Handler) filo.Middleware {
+	if middleware == nil {
+		panic("adaptor: Middleware with a nil middleware")
+	}
+	return func(next filo.Handler) filo.Handler {
+		h := middleware(&rest{next: next})
+		return func(c *filo.Ctx) error {
+			e := newExchange(c)
+			r, err := newRequest(c, e)
+			if err != nil {
+				return err
+			}
+			e.sent = newSnapshot(r)
+			if err = e.run(h, r); err == nil {
+				err = e.returned
+			}
+			return err
+		}
+	}
+}
+
+// rest is what of filo's chain is behind a middleware of net/http.
+type rest struct{ next filo.Handler }
+
+// exchangeKey is the context's key of the exchange in which a middleware runs.
+type exchangeKey struct{}
+
+// orphans is the server for requests whose middleware has given them another context.
+var orphans filo.Server
+
+// ServeHTTP implements http.Handler.
+func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		e = &exchange{ended: true, server: &orphans}
+	}
+	if w == http.ResponseWriter(&e.writer) && e.serveDirect(r, h.next) {
+		return
+	}
+	t := newCarrier(w, r)
+	t.serve(e.server, func(c *filo.Ctx) error {
+		t.lendHeader(c)
+		e.lend(c)
+		err := c.RenderError(h.next(c))
+		e.takeBack(c, err)
+		return err
+	})
+}
+
+// lend gives c what the middleware's Ctx has.
+func (e *exchange) lend(c *filo.Ctx) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.ended {
+		c.Inherit(e.ctx)
+	}
+}
+
+// takeBack gives the middleware's Ctx what c has, and notes what the rest of the chain has returned. A middleware may have given
+// up before.
+func (e *exchange) takeBack(c *filo.Ctx, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.ended {
+		e.ctx.Inherit(c)
+		e.returned = err
+	}
+}

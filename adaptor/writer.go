@@ -1,0 +1,463 @@
+package adaptor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/textproto"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	// gatherSize is how much of a body gathers before the answer becomes a stream: up to there it goes out with its
+	// length. It is net/http's.
+	gatherSize = 2048
+	// sniffSize is how much of a body http.DetectContentType looks at.
+	sniffSize = 512
+	// noLength is the length of a body that wasn't announced.
+	noLength = -1
+)
+
+// errEnded is what a ResponseWriter returns once its handler has.
+var errEnded = errors.New("adaptor: the handler has returned")
+
+// gathered holds the buffers for what is gathered.
+var gathered = sync.Pool{New: func() any { return new([gatherSize]byte) }}
+
+// responseWriter is an http.ResponseWriter. Its fields are guarded by the exchange, but for the header, which is the
+// handler's alone as it is in net/http.
+type responseWriter struct {
+	exchange *exchange
+	header   http.Header // nil until asked for
+
+	wrote    bool // WriteHeader was called with a final status
+	hijacked bool
+	direct   bool // the rest of filo's chain has answered, by the Ctx itself
+	sniff    bool // the type is to be told from the body
+	status   int
+	length   int64 // announced by Content-Length, or noLength
+	written  int64
+	trailers []string // announced, in canonical form
+
+	room   *[gatherSize]byte // what buffer is a part of; from gathered
+	buffer []byte            // gathered, while stream is nil
+	stream *filo.StreamWriter
+}
+
+// Header implements http.ResponseWriter. What filo's middleware has set before is in there.
+func (w *responseWriter) Header() http.Header {
+	if w.header == nil {
+		e := w.exchange
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		w.header = make(http.Header)
+		if !e.ended && e.running == nil {
+			for name, value := range e.ctx.Response.Header.All() {
+				w.header.Add(string(name), string(value))
+			}
+		}
+	}
+	return w.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *responseWriter) WriteHeader(status int) {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	switch {
+	case w.exchange.ended:
+	case w.hijacked:
+		w.complain("WriteHeader on a hijacked connection")
+	case w.wrote:
+		w.complain("superfluous WriteHeader call")
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		w.exchange.context.resolveLocked()
+		w.copyHeader()
+		w.exchange.ctx.Informational(status)
+	default:
+		w.writeHeaderLocked(status)
+	}
+}
+
+// writeHeaderLocked makes status and header those of the answer. What the handler does to the header afterwards shows in
+// trailer fields only.
+func (w *responseWriter) writeHeaderLocked(status int) {
+	w.wrote, w.status = true, status
+	w.copyHeader()
+	c := w.exchange.ctx
+	h := &c.Response.Header
+	c.Response.SetStatus(status)
+	switch {
+	case !bodyAllowed(status):
+		h.Del("Content-Length")
+		if status == http.StatusNotModified {
+			h.Del("Content-Type")
+		}
+		return
+	case h.Has("Content-Length"):
+		n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+		if err != nil || n < 0 {
+			w.complain("invalid Content-Length")
+			h.Del("Content-Length")
+			break
+		}
+		w.length = n
+	}
+	_, typed := w.header["Content-Type"] // even without a value, which means that there is to be none
+	w.sniff = !typed && !h.Has("Content-Type") && h.Get("Content-Encoding") == "" && !h.Has("Transfer-Encoding")
+}
+
+// copyHeader makes the header, in alphabetical order, that of the answer. Trailer fields are only announced.
+func (w *responseWriter) copyHeader() {
+	if w.header == nil {
+		return // nobody has asked for it, so what was there before stays
+	}
+	response := &w.exchange.ctx.Response
+	response.Header.Reset()
+	var few [16]string
+	names := few[:0]
+	for name := range w.header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, http.TrailerPrefix):
+		case name == "Trailer" && w.wrote:
+			w.announce(w.header[name])
+		default:
+			for _, value := range w.header[name] {
+				response.Header.Add(name, value)
+			}
+		}
+	}
+}
+
+// announce notes the names of trailer fields, and has them announced.
+func (w *responseWriter) announce(lists []string) {
+	for _, list := range lists {
+		for name := range strings.SplitSeq(list, ",") {
+			if name = http.CanonicalHeaderKey(textproto.TrimString(name)); name != "" {
+				w.trailers = append(w.trailers, name)
+				w.exchange.ctx.Response.Trailer.Add(name, "")
+			}
+		}
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	if err := w.admitLocked(len(p)); err != nil || len(p) == 0 {
+		return 0, err
+	}
+	if w.stream == nil {
+		if len(w.buffer)+len(p) <= gatherSize {
+			w.buffer = append(w.gather(), p...)
+			return len(p), nil
+		}
+		if err := w.beginLocked(p); err != nil {
+			return 0, err
+		}
+	}
+	return w.stream.Write(p)
+}
+
+// WriteString implements io.StringWriter.
+func (w *responseWriter) WriteString(s string) (int, error) {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	if err := w.admitLocked(len(s)); err != nil || len(s) == 0 {
+		return 0, err
+	}
+	if w.stream == nil {
+		if len(w.buffer)+len(s) <= gatherSize {
+			w.buffer = append(w.gather(), s...)
+			return len(s), nil
+		}
+		if err := w.beginLocked([]byte(s[:min(len(s), sniffSize)])); err != nil {
+			return 0, err
+		}
+	}
+	return w.stream.WriteString(s)
+}
+
+// admitLocked decides whether size more bytes may be written, and counts them.
+func (w *responseWriter) admitLocked(size int) error {
+	switch {
+	case w.exchange.ended:
+		return errEnded
+	case w.hijacked:
+		if size > 0 {
+			w.complain("Write on a hijacked connection")
+		}
+		return http.ErrHijacked
+	case w.direct && size > 0:
+		return http.ErrContentLength // the answer is complete
+	case !w.wrote:
+		w.writeHeaderLocked(http.StatusOK)
+	}
+	switch {
+	case size == 0:
+	case !bodyAllowed(w.status):
+		return http.ErrBodyNotAllowed
+	}
+	w.written += int64(size) // also what is refused: it is missing
+	if w.length >= 0 && w.written > w.length && size > 0 {
+		return http.ErrContentLength
+	}
+	return nil
+}
+
+// gather returns where to append to what has gathered.
+func (w *responseWriter) gather() []byte {
+	if w.room == nil {
+		w.room = gathered.Get().(*[gatherSize]byte)
+		w.buffer = w.room[:0]
+	}
+	return w.buffer
+}
+
+// beginLocked makes the answer a stream, of which next comes behind what has gathered.
+func (w *responseWriter) beginLocked(next []byte) error {
+	w.exchange.context.resolveLocked()
+	w.sniffType(next)
+	w.stream = w.exchange.ctx.Stream()
+	if len(w.buffer) == 0 {
+		return nil
+	}
+	_, err := w.stream.Write(w.buffer)
+	w.release()
+	return err
+}
+
+// sniffType tells the type of the body from its beginning, if nobody has said what it is.
+func (w *responseWriter) sniffType(next []byte) {
+	if !w.sniff || len(w.buffer)+len(next) == 0 {
+		return
+	}
+	w.sniff = false
+	begin := w.buffer
+	if len(begin) == 0 {
+		begin = next
+	} else if len(begin) < sniffSize {
+		begin = append(begin, next[:min(len(next), sniffSize-len(begin))]...) // behind what has gathered, where there is room
+	}
+	w.exchange.ctx.Response.Header.Set("Content-Type", http.DetectContentType(begin))
+}
+
+// release gives the buffer back.
+func (w *responseWriter) release() {
+	if w.room != nil {
+		gathered.Put(w.room)
+		w.room, w.buffer = nil, nil
+	}
+}
+
+// Flush implements http.Flusher.
+func (w *responseWriter) Flush() { w.FlushError() }
+
+// FlushError sends what was written, for http.ResponseController.
+func (w *responseWriter) FlushError() error {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	if err := w.admitLocked(0); err != nil || w.direct {
+		return err
+	}
+	if w.stream == nil {
+		if err := w.beginLocked(nil); err != nil {
+			return err
+		}
+	}
+	w.exchange.context.resolveLocked()
+	return w.stream.Flush()
+}
+
+// copyBuffers are for ReadFrom.
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// ReadFrom implements io.ReaderFrom. A file goes out by sendfile where the connection can, if its length was announced.
+func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
+	if file := fileOf(src); file != nil {
+		// A file that is all in the buffer needn't be sent by itself, and its type may have to be told.
+		n, err = io.CopyN(struct{ io.Writer }{w}, src, gatherSize)
+		if err == io.EOF {
+			return n, nil
+		}
+		if err == nil && w.sendsFile() {
+			m, err := w.sendFile(src)
+			return n + m, err
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	// The exchange isn't locked here: src may be its request's body.
+	buffer := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buffer)
+	m, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{src}, buffer[:])
+	return n + m, err
+}
+
+// fileOf returns the file that src, or a part of which src, is; nil if that is none.
+func fileOf(src io.Reader) *os.File {
+	if limited, ok := src.(*io.LimitedReader); ok {
+		src = limited.R
+	}
+	file, _ := src.(*os.File)
+	return file
+}
+
+// sendsFile reports whether what comes may be sent right from a file.
+func (w *responseWriter) sendsFile() bool {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	return !w.exchange.ended && !w.hijacked && !w.direct && w.length > w.written && string(w.exchange.ctx.Request.MethodBytes()) != "HEAD"
+}
+
+// sendFile sends a file, or a part of one, up to the announced length.
+func (w *responseWriter) sendFile(src io.Reader) (int64, error) {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	if err := w.admitLocked(0); err != nil {
+		return 0, err
+	}
+	if w.stream == nil {
+		if err := w.beginLocked(nil); err != nil {
+			return 0, err
+		}
+	}
+	limited, ok := src.(*io.LimitedReader)
+	if !ok {
+		limited = &io.LimitedReader{R: src, N: w.length - w.written}
+	}
+	left := limited.N - (w.length - w.written)
+	limited.N = min(limited.N, w.length-w.written)
+	n, err := w.stream.ReadFrom(limited)
+	w.written += n
+	if left > 0 {
+		limited.N += left
+	}
+	return n, err
+}
+
+// finishLocked completes the answer when the handler has returned.
+func (w *responseWriter) finishLocked() error {
+	if w.hijacked || w.direct {
+		return nil
+	}
+	c := w.exchange.ctx
+	if !w.wrote {
+		w.writeHeaderLocked(http.StatusOK)
+	}
+	head := string(c.Request.MethodBytes()) == "HEAD"
+	short := w.length >= 0 && w.length != w.written && bodyAllowed(w.status) && !head
+	// What a handler for HEAD hasn't written says nothing about the length.
+	silent := head && len(w.buffer) == 0 && w.length < 0 && bodyAllowed(w.status)
+	unannounced := w.hasUnannounced()
+	if w.stream == nil {
+		if !short && !silent && !unannounced && len(w.trailers) == 0 {
+			w.sniffType(nil)
+			c.Response.SetBody(w.buffer)
+			return nil
+		}
+		if err := w.beginLocked(nil); err != nil {
+			return err
+		}
+	}
+	if short || silent || unannounced {
+		// So that it is sent as what it is: a part of what was announced, or a body that trailer fields follow.
+		if err := w.stream.Flush(); err != nil {
+			return err
+		}
+	}
+	w.setTrailer()
+	return nil
+}
+
+// hasUnannounced reports whether there are trailer fields behind http.TrailerPrefix.
+func (w *responseWriter) hasUnannounced() bool {
+	for name := range w.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// setTrailer makes trailer fields of those of the header that are meant to be ones.
+func (w *responseWriter) setTrailer() {
+	trailer := &w.exchange.ctx.Response.Trailer
+	trailer.Reset()
+	for _, name := range w.trailers {
+		for _, value := range w.header[name] {
+			trailer.Add(name, value)
+		}
+	}
+	for key, values := range w.header {
+		if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok {
+			for _, value := range values {
+				trailer.Add(name, value)
+			}
+		}
+	}
+}
+
+// SetReadDeadline sets until when the request's body may be read, for http.ResponseController. It doesn't end a read that
+// waits.
+func (w *responseWriter) SetReadDeadline(t time.Time) error {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	if w.exchange.ended || w.direct {
+		return errEnded
+	}
+	return w.exchange.ctx.SetReadDeadline(t)
+}
+
+// SetWriteDeadline sets until when the answer may be sent, for http.ResponseController.
+func (w *responseWriter) SetWriteDeadline(t time.Time) error {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	if w.exchange.ended || w.direct {
+		return errEnded
+	}
+	return w.exchange.ctx.SetWriteDeadline(t)
+}
+
+// EnableFullDuplex implements that of http.ResponseController. A handler may always read while it writes.
+func (w *responseWriter) EnableFullDuplex() error { return nil }
+
+// bodyAllowed reports whether an answer with the status has a body.
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// complain logs what a handler does wrong, and where.
+func (w *responseWriter) complain(what string) {
+	var callers [16]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	frame, more := frames.Next()
+	for more && (strings.HasPrefix(frame.Function, "net/http.") || strings.Contains(frame.Function, "/adaptor.(*responseWriter)")) {
+		frame, more = frames.Next()
+	}
+	logger := w.exchange.server.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.Warn("http: "+what, "caller", frame.Function,
+		"at", path.Base(frame.File)+":"+strconv.Itoa(frame.Line))
+}

@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+var errNoUpstream = filo.Error(503, "no upstream server is available")
+
+// upstream is one of the servers that requests go to.
+type upstream struct {
+	url    *url.URL
+	active atomic.Int64 // requests that are under way
+	sick   atomic.Bool  // by the last health check
+
+	mu       sync.Mutex
+	failures int       // in a row; guarded by mu
+	until    time.Time // it is left alone; guarded by mu
+}
+
+// resting reports whether the upstream is left alone because it has failed.
+func (u *upstream) resting(now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return now.Before(u.until)
+}
+
+// note takes note of how an attempt ended, and reports whether the upstream is left alone from now on.
+func (u *upstream) note(failed bool, options *Options) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !failed {
+		u.failures, u.until = 0, time.Time{}
+		return false
+	}
+	if u.failures++; options.MaxFailures == 0 || u.failures < options.MaxFailures {
+		return false
+	}
+	u.failures = 0
+	u.until = time.Now().Add(options.FailTime)
+	return true
+}
+
+// pick returns the upstream for an attempt, nil if there is none: one that wasn't tried before if there is one, and one that
+// rests only if there is no other.
+func (p *Proxy) pick(tried map[*upstream]bool) *upstream {
+	now := time.Now()
+	turn := int(p.turn.Add(1) - 1)
+	var best *upstream
+	bestRank := 0
+	for i := range p.upstreams {
+		u := p.upstreams[(turn+i)%len(p.upstreams)]
+		if u.sick.Load() {
+			continue
+		}
+		rank := 1
+		if !u.resting(now) {
+			rank += 2
+		}
+		if !tried[u] {
+			rank++
+		}
+		better := rank > bestRank
+		if rank == bestRank && p.options.Balance == LeastConnections {
+			better = u.active.Load() < best.active.Load()
+		}
+		if better {
+			best, bestRank = u, rank
+		}
+	}
+	return best
+}
+
+// balancer is the http.RoundTripper of a Proxy.
+type balancer Proxy
+
+// RoundTrip implements http.RoundTripper.
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	p := (*Proxy)(b)
+	body, err := p.replayable(r)
+	if err != nil {
+		return nil, err
+	}
+	var tried map[*upstream]bool
+	for attempt := 0; ; attempt++ {
+		u := p.pick(tried)
+		if u == nil {
+			return nil, errNoUpstream
+		}
+		response, err := p.attempt(r, u, body)
+		if err == nil {
+			return response, nil
+		}
+		if attempt >= p.options.Retries || !mayRepeat(r, body, err) {
+			return nil, err
+		}
+		if tried == nil {
+			tried = make(map[*upstream]bool)
+		}
+		tried[u] = true
+	}
+}
+
+// replayable reads the request's body, if it is small enough to be kept. Then it is non-nil, and so is an empty one.
+func (p *Proxy) replayable(r *http.Request) ([]byte, error) {
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
+		return []byte{}, nil
+	case p.options.Retries == 0 || r.ContentLength < 0 || r.ContentLength > p.options.MaxReplayBytes, r.Header.Get("Expect") != "":
+		return nil, nil
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
+}
+
+// attempt sends the request to an upstream.
+func (p *Proxy) attempt(r *http.Request, u *upstream, body []byte) (*http.Response, error) {
+	out, at := r.WithContext(r.Context()), *r.URL
+	at.Scheme, at.Host = u.url.Scheme, u.url.Host
+	at.Path, at.RawPath = joinPath(u.url, r.URL)
+	out.URL = &at
+	if len(body) > 0 {
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		out.Body, _ = out.GetBody()
+	}
+	u.active.Add(1)
+	response, err := p.transport.RoundTrip(out)
+	if err != nil {
+		u.active.Add(-1)
+		if isUpstreams(r.Context(), err) && u.note(true, &p.options) {
+			p.options.Logger.Warn("proxy: an upstream is left alone for a while", "upstream", u.url.Redacted(),
+				"time", p.options.FailTime, "error", err)
+		}
+		return nil, err
+	}
+	u.note(false, &p.options)
+	response.Body = u.counted(response.Body)
+	return response, nil
+}
+
+// joinPath returns the path of a request at an upstream.
+func joinPath(base, at *url.URL) (path, rawPath string) {
+	if base.Path == "" || base.Path == "/" {
+		return at.Path, at.RawPath
+	}
+	path = strings.TrimSuffix(base.Path, "/") + at.Path
+	if base.RawPath == "" && at.RawPath == "" {
+		return path, ""
+	}
+	return path, strings.TrimSuffix(base.EscapedPath(), "/") + at.EscapedPath()
+}
+
+// mayRepeat reports whether a request whose attempt failed may be sent again.
+func mayRepeat(r *http.Request, body []byte, err error) bool {
+	if body == nil || r.Context().Err() != nil {
+		return false
+	}
+	if isDialError(err) {
+		return true // nothing of it was sent
+	}
+	var timeout net.Error
+	return isIdempotent(r) && !(errors.As(err, &timeout) && timeout.Timeout())
+}
+
+// isIdempotent reports whether sending a request twice means the same as once (RFC 9110, section 9.2.2).
+func isIdempotent(r *http.Request) bool {
+	switch r.Method {
+	case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
+		return true
+	}
+	return r.Header.Get("Idempotency-Key") != ""
+}
+
+// isUpstreams reports whether an error is the upstream's, and not that of the client or its request.
+func isUpstreams(ctx context.Context, err error) bool {
+	var known *filo.HTTPError
+	return ctx.Err() == nil && !errors.As(err, &known)
+}
+
+// isDialError reports whether no connection was made.
+func isDialError(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// counted returns a body whose Close ends the upstream's work for the request. That of an answer of 101 can be written to.
+func (u *upstream) counted(body io.ReadCloser) io.ReadCloser {
+	if conn, ok := body.(io.ReadWriteCloser); ok {
+		return &countedConn{ReadWriteCloser: conn, upstream: u}
+	}
+	return &countedBody{ReadCloser: body, upstream: u}
+}
+
+type countedBody struct {
+	io.ReadCloser
+	upstream *upstream
+	once     sync.Once
+}
+
+// Close implements io.Closer.
+func (b *countedBody) Close() error {
+	b.once.Do(func() { b.upstream.active.Add(-1) })
+	return b.ReadCloser.Close()
+}
+
+type countedConn struct {
+	io.ReadWriteCloser
+	upstream *upstream
+	once     sync.Once
+}
+
+// Close implements io.Closer.
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.upstream.active.Add(-1) })
+	return c.ReadWriteCloser.Close()
+}

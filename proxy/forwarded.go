@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"net"
+	"net/http/httputil"
+	"net/netip"
+	"strings"
+)
+
+// claims are the fields, beside those that ReverseProxy drops, by which servers are told who a client is.
+var claims = [...]string{
+	"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For",
+	"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+}
+
+// passedOn are the fields of trusted proxies that stay as they are.
+var passedOn = [...]string{"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix"}
+
+// rewrite makes the request for an upstream.
+func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
+	for _, name := range claims {
+		r.Out.Header.Del(name)
+	}
+	remote, _, err := net.SplitHostPort(r.In.RemoteAddr)
+	if err != nil {
+		remote = r.In.RemoteAddr
+	}
+	trusted := p.trusts(remote)
+	if trusted {
+		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+	}
+	r.SetXForwarded()
+	if trusted {
+		for _, name := range passedOn {
+			if values := r.In.Header[name]; len(values) > 0 {
+				r.Out.Header[name] = values
+			}
+		}
+	}
+	if p.options.Forwarded {
+		p.setForwarded(r, remote, trusted)
+	}
+	if !p.options.PreserveHost {
+		r.Out.Host = ""
+	}
+	if p.options.Rewrite != nil {
+		p.options.Rewrite(r)
+	}
+}
+
+// trusts reports whether an address is that of a trusted proxy.
+func (p *Proxy) trusts(remote string) bool {
+	if len(p.options.TrustedProxies) == 0 {
+		return false
+	}
+	address, err := netip.ParseAddr(remote)
+	if err != nil {
+		return false
+	}
+	address = address.Unmap().WithZone("")
+	for _, prefix := range p.options.TrustedProxies {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// setForwarded adds an element to Forwarded (RFC 7239, section 4).
+func (p *Proxy) setForwarded(r *httputil.ProxyRequest, remote string, trusted bool) {
+	if strings.Contains(remote, ":") {
+		remote = "[" + remote + "]"
+	}
+	scheme := "http"
+	if r.In.TLS != nil {
+		scheme = "https"
+	}
+	element := "for=" + quoted(remote) + ";host=" + quoted(r.In.Host) + ";proto=" + scheme
+	if before := r.In.Header["Forwarded"]; trusted && len(before) > 0 {
+		element = strings.Join(before, ", ") + ", " + element
+	}
+	r.Out.Header.Set("Forwarded", element)
+}
+
+// quoted returns a value as a quoted-string if it isn't a token (RFC 9110, section 5.6.4).
+func quoted(value string) string {
+	for i := range len(value) {
+		switch c := value[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '-', c == '_':
+		default:
+			return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+		}
+	}
+	return value
+}

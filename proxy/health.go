@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// HealthCheck is how upstreams are asked how they are: by GET, to which a healthy one answers with a status of 200 to 399. One
+// that isn't healthy gets no requests.
+type HealthCheck struct {
+	// Path is what is asked for, behind the upstream's own path. Default "/".
+	Path string
+	// Interval is how long after one check the next one comes. Default 10 s.
+	Interval time.Duration
+	// Timeout is how long an upstream may take. Default 2 s.
+	Timeout time.Duration
+}
+
+func (h *HealthCheck) setDefaults() {
+	if h.Path == "" {
+		h.Path = "/"
+	}
+	if !strings.HasPrefix(h.Path, "/") {
+		panic("proxy: the path of a health check must begin with a slash: " + h.Path)
+	}
+	if h.Interval <= 0 {
+		h.Interval = 10 * time.Second
+	}
+	if h.Timeout <= 0 {
+		h.Timeout = 2 * time.Second
+	}
+}
+
+// startChecks makes a goroutine for each upstream, until Close.
+func (p *Proxy) startChecks() {
+	for _, u := range p.upstreams {
+		p.checks.Go(func() {
+			ticker := time.NewTicker(p.options.HealthCheck.Interval)
+			defer ticker.Stop()
+			for {
+				p.check(u)
+				select {
+				case <-ticker.C:
+				case <-p.closing.Done():
+					return
+				}
+			}
+		})
+	}
+}
+
+// check asks an upstream how it is.
+func (p *Proxy) check(u *upstream) {
+	err := p.ask(u)
+	if p.closing.Err() != nil {
+		return
+	}
+	if sick := err != nil; u.sick.Swap(sick) != sick {
+		if sick {
+			p.options.Logger.Warn("proxy: an upstream isn't healthy", "upstream", u.url.Redacted(), "error", err)
+		} else {
+			u.note(false, &p.options)
+			p.options.Logger.Info("proxy: an upstream is healthy again", "upstream", u.url.Redacted())
+		}
+	}
+}
+
+func (p *Proxy) ask(u *upstream) error {
+	ctx, cancel := context.WithTimeout(p.closing, p.options.HealthCheck.Timeout)
+	defer cancel()
+	at := strings.TrimSuffix(u.url.String(), "/") + p.options.HealthCheck.Path
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("User-Agent", "filo-proxy-health")
+	response, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	io.CopyN(io.Discard, response.Body, 64<<10)
+	if response.StatusCode < 200 || response.StatusCode > 399 {
+		return fmt.Errorf("proxy: the health check was answered with status %d", response.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,530 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/proxy"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// front is a filo server on TCP that passes all on.
+type front struct {
+	t      *testing.T
+	server *filo.Server
+	proxy  *proxy.Proxy
+	addr   string
+	url    string
+}
+
+func newFront(t *testing.T, options proxy.Options) *front {
+	t.Helper()
+	if options.Logger == nil {
+		options.Logger = quiet
+	}
+	p := proxy.New(options)
+	s := &filo.Server{Handler: p.Serve, Logger: quiet}
+	ln, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+			s.Close()
+		}
+		<-served
+		p.Close()
+	})
+	return &front{t, s, p, ln.Addr().String(), "http://" + ln.Addr().String()}
+}
+
+// do sends a request, and returns the answer with its body.
+func (f *front) do(method, path, body string, fields ...string) (*http.Response, string) {
+	f.t.Helper()
+	r, err := http.NewRequest(method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		r.Header.Add(fields[i], fields[i+1])
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response, string(text)
+}
+
+func backend(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// dead returns the URL of a server that isn't there.
+func dead(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return "http://" + ln.Addr().String()
+}
+
+// echo shows the request that it gets.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%s %s %q %d %v\n", r.Method, r.RequestURI, body, r.ContentLength, err)
+}
+
+// Requests arrive as they were sent, and answers as well.
+func TestPassesOn(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Upstream", "yes")
+		w.Header().Set("Connection", "X-Hop")
+		w.Header().Set("X-Hop", "gone")
+		w.Header().Set("Trailer", "X-Sum")
+		w.WriteHeader(201)
+		echo(w, r)
+		w.Header().Set("X-Sum", "7")
+	})}})
+	for _, test := range []struct{ method, path, body, want string }{
+		{"GET", "/a%20b/%2F?x=1&y=%20", "", `GET /a%20b/%2F?x=1&y=%20 "" 0 <nil>` + "\n"},
+		{"POST", "/", "hello", `POST / "hello" 5 <nil>` + "\n"},
+		{"PURGE", "/p", "", `PURGE /p "" 0 <nil>` + "\n"},
+	} {
+		response, body := f.do(test.method, test.path, test.body)
+		if response.StatusCode != 201 || body != test.want || response.Header.Get("X-Upstream") != "yes" || response.Trailer.Get("X-Sum") != "7" {
+			t.Errorf("%s %s: %d %q %v %v", test.method, test.path, response.StatusCode, body, response.Header, response.Trailer)
+		}
+		if response.Header.Get("X-Hop") != "" {
+			t.Error("a field of the connection was passed on")
+		}
+	}
+	large := strings.Repeat("x", 300<<10)
+	if _, body := f.do("POST", "/large", large); !strings.Contains(body, large) {
+		t.Errorf("a large body doesn't arrive: %d bytes", len(body))
+	}
+}
+
+// What a client claims of itself isn't passed on, unless it is a trusted proxy.
+func TestForwarded(t *testing.T) {
+	show := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "Forwarded", "X-Real-Ip"} {
+			fmt.Fprintf(w, "%q ", r.Header[name])
+		}
+		fmt.Fprint(w, r.Host)
+	})
+	forged := []string{"X-Forwarded-For", "6.6.6.6", "x-forwarded-host", "evil", "X-Forwarded-Proto", "https", "X-Forwarded-Port", "666",
+		"Forwarded", "for=6.6.6.6", "X-Real-IP", "6.6.6.6", "X-Forwarded-For", "7.7.7.7"}
+	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	for _, test := range []struct {
+		name    string
+		options proxy.Options
+		want    string // HOST is that of the front, BACK that of the backend
+	}{
+		{"nothing is believed", proxy.Options{}, `["127.0.0.1"] ["HOST"] ["http"] [] [] [] BACK`},
+		{"nothing is believed of others than the trusted", proxy.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+			`["127.0.0.1"] ["HOST"] ["http"] [] [] [] BACK`},
+		{"trusted proxies are", proxy.Options{TrustedProxies: local}, `["6.6.6.6, 7.7.7.7, 127.0.0.1"] ["evil"] ["https"] ["666"] [] [] BACK`},
+		{"Forwarded is made", proxy.Options{Forwarded: true, PreserveHost: true},
+			`["127.0.0.1"] ["HOST"] ["http"] [] ["for=127.0.0.1;host=\"HOST\";proto=http"] [] HOST`},
+		{"Forwarded is added to", proxy.Options{Forwarded: true, TrustedProxies: local},
+			`["6.6.6.6, 7.7.7.7, 127.0.0.1"] ["evil"] ["https"] ["666"] ["for=6.6.6.6, for=127.0.0.1;host=\"HOST\";proto=http"] [] BACK`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.options.Upstreams = []string{show}
+			f := newFront(t, test.options)
+			_, body := f.do("GET", "/", "", forged...)
+			want := strings.NewReplacer("HOST", f.addr, "BACK", strings.TrimPrefix(show, "http://")).Replace(test.want)
+			if body != want {
+				t.Errorf("got  %s\nwant %s", body, want)
+			}
+		})
+	}
+}
+
+// A client that isn't there is 502, one that is slow 504, and if all are sick it is 503; the client isn't told more.
+func TestErrors(t *testing.T) {
+	hang := backend(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	reset := backend(t, func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
+	garbage, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer garbage.Close()
+	go func() {
+		for {
+			conn, err := garbage.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(conn, "garbage\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	fine := backend(t, echo)
+	for _, test := range []struct {
+		name, method string
+		options      proxy.Options
+		status       int
+		want         string
+	}{
+		{"not there", "GET", proxy.Options{Upstreams: []string{dead(t)}}, 502, "Bad Gateway: the upstream server can't be reached\n"},
+		{"not there, for HEAD", "HEAD", proxy.Options{Upstreams: []string{dead(t)}}, 502, ""},
+		{"slow", "GET", proxy.Options{Upstreams: []string{hang}, ResponseTimeout: 20 * time.Millisecond}, 504, "Gateway Timeout: the upstream server took too long\n"},
+		{"breaks off", "GET", proxy.Options{Upstreams: []string{reset}}, 502, "Bad Gateway: the upstream server gave no valid answer\n"},
+		{"speaks no HTTP", "GET", proxy.Options{Upstreams: []string{"http://" + garbage.Addr().String()}}, 502, "Bad Gateway: the upstream server gave no valid answer\n"},
+		{"answer refused", "GET", proxy.Options{Upstreams: []string{fine}, ModifyResponse: func(*http.Response) error { return errors.New("secret") }},
+			502, "Bad Gateway: the upstream server gave no valid answer\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			response, body := newFront(t, test.options).do(test.method, "/", "")
+			if response.StatusCode != test.status || body != test.want {
+				t.Errorf("got %d %q, want %d %q", response.StatusCode, body, test.status, test.want)
+			}
+		})
+	}
+}
+
+// A request whose connection failed is sent to another upstream if it may be repeated, with its body.
+func TestRetries(t *testing.T) {
+	var attempts atomic.Int32
+	drop := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		attempts.Add(1)
+		io.ReadAll(r.Body)
+		panic(http.ErrAbortHandler)
+	})
+	fine := backend(t, func(w http.ResponseWriter, r *http.Request) { attempts.Add(1); echo(w, r) })
+	large := strings.Repeat("x", 100<<10)
+	for _, test := range []struct {
+		name, method, body string
+		first              string
+		retries            int
+		fields             []string
+		status             int
+		attempts           int32
+	}{
+		{"GET", "GET", "", drop, 0, nil, 200, 2},
+		{"PUT with a small body", "PUT", "hello", drop, 0, nil, 200, 2},
+		{"PUT with a large body isn't", "PUT", large, drop, 0, nil, 502, 1},
+		{"POST isn't", "POST", "hello", drop, 0, nil, 502, 1},
+		{"POST with a key is", "POST", "hello", drop, 0, []string{"Idempotency-Key", "1"}, 200, 2},
+		{"POST is if there was no connection", "POST", "hello", "", 0, nil, 200, 1},
+		{"no retries", "GET", "", drop, -1, nil, 502, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			attempts.Store(0)
+			if test.first == "" {
+				test.first = dead(t)
+			}
+			f := newFront(t, proxy.Options{Upstreams: []string{test.first, fine}, Retries: test.retries})
+			response, body := f.do(test.method, "/", test.body, test.fields...)
+			if response.StatusCode != test.status || test.status == 200 && !strings.Contains(body, fmt.Sprintf("%q", test.body)) {
+				t.Errorf("got %d %q, want %d", response.StatusCode, body, test.status)
+			}
+			if got := attempts.Load(); got != test.attempts {
+				t.Errorf("%d attempts have arrived, want %d", got, test.attempts)
+			}
+		})
+	}
+}
+
+// An upstream that fails several times in a row is left alone for a while.
+func TestPassiveHealth(t *testing.T) {
+	var asked atomic.Int32
+	bad := backend(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); panic(http.ErrAbortHandler) })
+	fine := backend(t, echo)
+	f := newFront(t, proxy.Options{Upstreams: []string{bad, fine}, MaxFailures: 2, FailTime: time.Hour})
+	for range 12 {
+		if response, _ := f.do("GET", "/", ""); response.StatusCode != 200 {
+			t.Errorf("got %d", response.StatusCode)
+		}
+	}
+	if got := asked.Load(); got != 2 {
+		t.Errorf("the bad upstream was asked %d times, want 2", got)
+	}
+	alone := newFront(t, proxy.Options{Upstreams: []string{bad}, MaxFailures: 1, FailTime: time.Hour, Retries: -1})
+	for range 3 {
+		if response, _ := alone.do("GET", "/", ""); response.StatusCode != 502 {
+			t.Errorf("got %d", response.StatusCode)
+		}
+	}
+	if got := asked.Load(); got != 5 {
+		t.Errorf("the only upstream was asked %d times, want 3", got-2)
+	}
+}
+
+// until polls.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in time: " + what)
+		}
+	}
+}
+
+// An upstream that a check finds sick gets no requests until one finds it healthy.
+func TestActiveHealth(t *testing.T) {
+	var sick atomic.Bool
+	var got atomic.Int32
+	h := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/base/health" {
+			if sick.Load() {
+				w.WriteHeader(500)
+			}
+			return
+		}
+		got.Add(1)
+	}
+	f := newFront(t, proxy.Options{
+		Upstreams:   []string{backend(t, h) + "/base"},
+		HealthCheck: &proxy.HealthCheck{Path: "/health", Interval: 2 * time.Millisecond},
+	})
+	status := func() int { response, _ := f.do("GET", "/", ""); return response.StatusCode }
+	if got := status(); got != 200 {
+		t.Errorf("got %d", got)
+	}
+	sick.Store(true)
+	until(t, "503", func() bool { return status() == 503 })
+	before := got.Load()
+	if status(); got.Load() != before {
+		t.Error("a sick upstream has got a request")
+	}
+	sick.Store(false)
+	until(t, "200", func() bool { return status() == 200 })
+}
+
+// Requests are spread over the upstreams: in turn, or to those that have the fewest.
+func TestBalance(t *testing.T) {
+	release := make(chan struct{})
+	var counts [3]atomic.Int32
+	var upstreams []string
+	for i := range counts {
+		upstreams = append(upstreams, backend(t, func(w http.ResponseWriter, r *http.Request) {
+			counts[i].Add(1)
+			if r.URL.Path == "/hold" {
+				w.(http.Flusher).Flush()
+				<-release
+			}
+		}))
+	}
+	f := newFront(t, proxy.Options{Upstreams: upstreams})
+	for range 9 {
+		f.do("GET", "/", "")
+	}
+	for i := range counts {
+		if n := counts[i].Swap(0); n != 3 {
+			t.Errorf("upstream %d has got %d of 9", i, n)
+		}
+	}
+	f = newFront(t, proxy.Options{Upstreams: upstreams, Balance: proxy.LeastConnections})
+	var held sync.WaitGroup
+	for range 2 {
+		response, err := http.Get(f.url + "/hold")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held.Go(func() { io.Copy(io.Discard, response.Body); response.Body.Close() })
+	}
+	free := -1
+	for i := range counts {
+		if counts[i].Swap(0) == 0 {
+			free = i
+		}
+	}
+	for range 6 {
+		f.do("GET", "/", "")
+	}
+	if free < 0 || counts[free].Load() != 6 {
+		t.Errorf("the free upstream %d has got %d of 6", free, counts[max(free, 0)].Load())
+	}
+	close(release)
+	held.Wait()
+}
+
+// A stream comes through as it is made, and its upstream gets to know when the client leaves.
+func TestStreams(t *testing.T) {
+	next, left := make(chan struct{}), make(chan struct{})
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			w.(http.Flusher).Flush()
+			<-next
+		}
+		<-r.Context().Done()
+		close(left)
+	})}})
+	ctx, cancel := context.WithCancel(context.Background())
+	r, _ := http.NewRequestWithContext(ctx, "GET", f.url, nil)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(response.Body)
+	for i := range 3 {
+		if line, err := lines.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("got %q, %v", line, err)
+		}
+		lines.ReadString('\n')
+		next <- struct{}{}
+	}
+	time.Sleep(50 * time.Millisecond) // filo takes an end that comes at once for a half-close
+	cancel()
+	select {
+	case <-left:
+	case <-time.After(10 * time.Second):
+		t.Error("the upstream wasn't told that the client has left")
+	}
+}
+
+// An upstream that breaks off in the middle has the client's connection broken off.
+func TestBreaksOff(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, strings.Repeat("x", 10<<10))
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})}})
+	response, err := http.Get(f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.ReadAll(response.Body); err == nil {
+		t.Error("a part of an answer was taken for the whole")
+	}
+}
+
+// upgrade opens a connection through a front, to a backend that echoes lines.
+func upgrade(t *testing.T, f *front) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n")
+	r := bufio.NewReader(conn)
+	response, err := http.ReadResponse(r, nil)
+	if err != nil || response.StatusCode != 101 || response.Header.Get("Upgrade") != "lines" {
+		t.Fatalf("got %v, %v", response, err)
+	}
+	return conn, r
+}
+
+// A connection is upgraded through the proxy, and ends with the server, or the proxy.
+func TestUpgrade(t *testing.T) {
+	lines := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
+		w.WriteHeader(101)
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.Copy(conn, rw)
+	})
+	for name, end := range map[string]func(f *front){
+		"the server ends": func(f *front) { f.server.Shutdown(context.Background()) },
+		"the proxy ends":  func(f *front) { f.proxy.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t, proxy.Options{Upstreams: []string{lines}})
+			conn, r := upgrade(t, f)
+			for _, line := range []string{"one\n", "two\n"} {
+				io.WriteString(conn, line)
+				if got, err := r.ReadString('\n'); got != line {
+					t.Fatalf("got %q, %v", got, err)
+				}
+			}
+			end(f)
+			if rest, err := io.ReadAll(r); len(rest) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("at the end %q, %v", rest, err)
+			}
+		})
+	}
+}
+
+// Many requests at once get each its own answer.
+func TestConcurrent(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, echo), backend(t, echo)}, Balance: proxy.LeastConnections})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 20 {
+				body := fmt.Sprintf("body %d %d", i, j)
+				if _, got := f.do("POST", "/", body); !strings.Contains(got, body) {
+					t.Errorf("got %q for %q", got, body)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Rewrite has the last word on the request.
+func TestRewrite(t *testing.T) {
+	f := newFront(t, proxy.Options{
+		Upstreams: []string{backend(t, echo) + "/base/"},
+		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Path = strings.TrimPrefix(r.Out.URL.Path, "/api") },
+	})
+	if _, body := f.do("GET", "/api/users?q=1", ""); !strings.HasPrefix(body, "GET /base/users?q=1 ") {
+		t.Errorf("got %q", body)
+	}
+}
+
+// Wrong options show at once.
+func TestOptions(t *testing.T) {
+	for name, options := range map[string]proxy.Options{
+		"no upstreams":    {},
+		"no scheme":       {Upstreams: []string{"10.0.0.1:80"}},
+		"another scheme":  {Upstreams: []string{"ftp://10.0.0.1"}},
+		"no host":         {Upstreams: []string{"http://"}},
+		"a query":         {Upstreams: []string{"http://a/?b"}},
+		"unknown balance": {Upstreams: []string{"http://a"}, Balance: 7},
+		"health path":     {Upstreams: []string{"http://a"}, HealthCheck: &proxy.HealthCheck{Path: "x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if value, _ := recover().(string); !strings.HasPrefix(value, "proxy: ") {
+					t.Errorf("panic %q", value)
+				}
+			}()
+			proxy.New(options).Close()
+		})
+	}
+}
