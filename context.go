@@ -127,12 +127,15 @@ func (r *requestContext) run(netConn net.Conn, space []byte) {
 	}
 }
 
-// stopWatch ends the context, and the watch.
+// stopWatch ends the context, and the watch, if there is one.
 func (c *Ctx) stopWatch() {
-	r := c.context
-	if r == nil {
-		return
+	if c.context != nil {
+		c.endContext()
 	}
+}
+
+func (c *Ctx) endContext() {
+	r := c.context
 	c.endWatch()
 	c.clientGone = context.Cause(r) == ErrClientGone
 	c.context = nil

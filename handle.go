@@ -76,7 +76,7 @@ func (c *conn) panicked(value any) error {
 // finish completes the answer after the handler has returned with err.
 func (c *conn) finish(ctx *Ctx, err error) {
 	ctx.stopWatch()
-	if c.endTimeout(ctx, err) {
+	if ctx.timeout != nil && c.endTimeout(ctx, err) {
 		c.finishTimedOut(ctx, err)
 		return
 	}

@@ -182,7 +182,7 @@ func (c *Ctx) releaseAnswer() {
 // when the time is over is that of the time-out, whether or not the timer has fired.
 func (c *conn) endTimeout(ctx *Ctx, err error) bool {
 	t := ctx.timeout
-	if t == nil || !t.armed {
+	if !t.armed {
 		return false
 	}
 	t.mu.Lock()

@@ -21,6 +21,8 @@ type Request struct {
 	targetStart, targetEnd int
 	framing                framing
 	minor                  uint8
+	// changed says that there is something in change or replaced: to look there takes time for every request.
+	changed bool
 
 	body     body
 	replaced *replacedBody // nil: nothing replaces body
@@ -69,17 +71,22 @@ func (r *Request) end() {
 		r.uri.reset()
 		r.uriParsed = false
 	}
-	if len(r.change.memory) > 0 {
-		r.change.end()
-	}
-	if r.replaced != nil {
-		r.replaced.end()
-		r.replaced = nil
+	if r.changed {
+		r.endChanges()
 	}
 	if r.body.large != nil {
 		r.ctx.conn.releaseBody(&r.body)
 	}
 	r.body.end()
+}
+
+func (r *Request) endChanges() {
+	r.changed = false
+	r.change.end()
+	if r.replaced != nil {
+		r.replaced.end()
+		r.replaced = nil
+	}
 }
 
 // methodNames saves an allocation for the methods that are in use.
@@ -98,7 +105,7 @@ func (r *Request) Method() string {
 
 // MethodBytes returns the method, borrowed.
 func (r *Request) MethodBytes() []byte {
-	if r.change.method != nil {
+	if r.changed && r.change.method != nil {
 		return r.change.method
 	}
 	return r.head[r.methodStart:r.methodEnd:r.methodEnd]
@@ -113,7 +120,7 @@ func (r *Request) Target() string { return string(r.TargetBytes()) }
 
 // TargetBytes is Target, borrowed.
 func (r *Request) TargetBytes() []byte {
-	if r.change.target != nil {
+	if r.changed && r.change.target != nil {
 		return r.change.target
 	}
 	return r.head[r.targetStart:r.targetEnd:r.targetEnd]

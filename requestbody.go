@@ -31,6 +31,7 @@ func (r *Request) SetBodyReader(reader io.Reader) {
 	if reader == nil {
 		panic("filo: SetBodyReader with a nil reader")
 	}
+	r.changed = true
 	r.replaced = &replacedBody{ctx: r.ctx, reader: reader, before: r.replaced}
 }
 

@@ -34,7 +34,7 @@ func (r *Request) SetMethod(method string) error {
 	}
 	start := len(r.change.memory)
 	r.change.memory = append(r.change.memory, method...)
-	r.change.method = r.change.since(start)
+	r.change.method, r.changed = r.change.since(start), true
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (r *Request) setTarget(start int) error {
 	uri.split()
 	hasPath := uri.form == targetOrigin || uri.form == targetAbsolute
 	if hasPath && validOriginTarget(target) {
-		r.change.target = target
+		r.change.target, r.changed = target, true
 		uri.setTarget(target)
 		return nil
 	}

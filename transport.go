@@ -43,7 +43,9 @@ func (s *Server) ServeTransport(t Transport, h Handler) error {
 	returned := false
 	defer func() {
 		if !returned {
-			c.endTimeout(c.worker.ctx, nil)
+			if ctx := c.worker.ctx; ctx.timeout != nil {
+				c.endTimeout(ctx, nil)
+			}
 			c.detach() // h has panicked
 		}
 	}()

@@ -1,0 +1,15 @@
+// Package docs holds the documents of the repository to what they say: its tests compile every snippet of Go in README.md,
+// docs/GUIDE.md and docs/MIGRATING.md, look up the names in inline code, and follow the links.
+//
+// A snippet is a block that begins with ```go. One with a package clause is compiled as it is. Any other is completed first:
+//
+//   - Declarations (func, type, var, const at the beginning of a line) are put into a file of their own, and the statements
+//     between them into a function with the parameters that snippet_test.go calls given.
+//   - What is imported follows from the names that are used, by the table known; what documents take for granted, such as a
+//     type User, is declared by the table assumed.
+//
+// Snippets for other frameworks begin with ```go other, and aren't compiled.
+//
+// Run the tests with -count=1, as make does: the go command doesn't notice changes of files outside of the module, and would show
+// an old result.
+package docs

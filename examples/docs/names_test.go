@@ -1,0 +1,114 @@
+package docs
+
+import (
+	"fmt"
+	"go/types"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// givenTypes are the types of what inline code may begin with, besides packages.
+var givenTypes = map[string]string{"c": "filo.Ctx", "r": "router.Router", "s": "filo.Server"}
+
+var (
+	span  = regexp.MustCompile("`([^`]+)`")
+	chain = regexp.MustCompile(`\b([a-z]+)((?:\.[A-Z]\w*)+)`)
+	call  = regexp.MustCompile(`\([^()]*\)`)
+)
+
+// names returns the names in the inline code of a text, such as c.Request.Query.Int. Calls are left out.
+func names(text string) []string {
+	var found []string
+	for _, match := range span.FindAllStringSubmatch(text, -1) {
+		for _, name := range chain.FindAllString(call.ReplaceAllString(match[1], ""), -1) {
+			base, _, _ := strings.Cut(name, ".")
+			if known[base] != "" || givenTypes[base] != "" {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+// Names in inline code are those of packages, functions, methods and fields that there are. Of tables that compare, this holds
+// for the last column.
+func TestNames(t *testing.T) {
+	c, err := newCompiler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range documents {
+		text := fenced.ReplaceAllStringFunc(read(t, document), func(block string) string {
+			return strings.Repeat("\n", strings.Count(block, "\n")) // lines keep their numbers
+		})
+		found := 0
+		for i, line := range strings.Split(text, "\n") {
+			if document == "docs/MIGRATING.md" {
+				cells := strings.Split(strings.TrimSuffix(line, " |"), " | ")
+				line = cells[len(cells)-1]
+				if len(cells) < 2 {
+					continue
+				}
+			}
+			for _, name := range names(line) {
+				found++
+				if err := c.lookUp(name); err != nil {
+					t.Errorf("%s:%d: %v", document, i+1, err)
+				}
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s has no names in inline code", document)
+		}
+	}
+	for name, want := range map[string]string{
+		"c.Request.Query.Int":        "",
+		"filo.Server.Renderer":       "",
+		"middleware.RealIPOptions":   "",
+		"c.Qery":                     "c.Qery: there is no Qery",
+		"c.Response.Header.Sett":     "c.Response.Header.Sett: there is no Sett",
+		"middleware.RealIp":          "middleware.RealIp: there is no RealIp",
+		"filo.Server.Concurrency.To": "filo.Server.Concurrency.To: there is no To",
+	} {
+		got := ""
+		if err := c.lookUp(name); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// lookUp finds what a name such as c.Request.Query.Int stands for. What a method returns first is what the next name is
+// looked for in.
+func (c *compiler) lookUp(name string) error {
+	base, rest, _ := strings.Cut(name, ".")
+	if of := givenTypes[base]; of != "" {
+		var typeName string
+		base, typeName, _ = strings.Cut(of, ".")
+		rest = typeName + "." + rest
+	}
+	pkg, err := c.importer.Import(known[base])
+	if err != nil {
+		return err
+	}
+	var in types.Type // nil in the package
+	for part := range strings.SplitSeq(rest, ".") {
+		var object types.Object
+		if in == nil {
+			object = pkg.Scope().Lookup(part)
+		} else {
+			object, _, _ = types.LookupFieldOrMethod(in, true, pkg, part)
+		}
+		if object == nil {
+			return fmt.Errorf("%s: there is no %s", name, part)
+		}
+		in = object.Type()
+		if signature, ok := in.(*types.Signature); ok && signature.Results().Len() > 0 {
+			in = signature.Results().At(0).Type()
+		}
+	}
+	return nil
+}
