@@ -2,6 +2,7 @@ package filo_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -294,4 +295,58 @@ func TestWholeBody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// contextReader reads as long as its context isn't done, and tells what became of that at the end.
+type contextReader struct {
+	ctx   context.Context
+	left  int
+	ended chan error
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	switch {
+	case r.ctx.Err() != nil:
+		return 0, context.Cause(r.ctx)
+	case r.left == 0:
+		return 0, io.EOF
+	}
+	n := min(len(p), r.left)
+	clear(p[:n])
+	r.left -= n
+	return n, nil
+}
+
+func (r *contextReader) Close() error {
+	go func() {
+		<-r.ctx.Done()
+		r.ended <- context.Cause(r.ctx)
+	}()
+	return nil
+}
+
+// "when the handler has returned and what Response.SetBodyStream was given has been sent": another server's answer that is
+// relayed is bound to the context that it was asked for with. A client that leaves ends it.
+func TestContextLastsForBodyStream(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		ended := make(chan error, 2)
+		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			size := 100 << 10
+			if c.Path() == "/endless" {
+				size = 1 << 40
+			}
+			return c.Reader(200, "a/b", &contextReader{c.Context(), size, ended}, int64(size))
+		}})
+		for range 2 {
+			client.get("/")
+			client.want(200, string(make([]byte, 100<<10)), false)
+			if err := lifeRecv(t, ended, "the context to end"); err != context.Canceled {
+				t.Errorf("the context ended by %v", err)
+			}
+		}
+		client.get("/endless")
+		io.ReadFull(client.reader, make([]byte, 1000))
+		client.Close()
+		lifeRecv(t, ended, "the context to end")
+	})
 }

@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -268,10 +267,11 @@ func (c *conn) begin() *HTTPError {
 const maxAwaitedBody = 16 << 10
 
 // lacksBody reports whether a request whose head is complete has a small body that hasn't all come. To wait for that takes
-// no worker; for a larger one the handler's waits.
+// no worker; for a larger one the handler's waits. That of a chunked one does, too: nobody knows how large it will be, and its
+// client may want to be answered while it sends.
 func (c *conn) lacksBody() bool {
 	p := c.parser
-	if p.first[fieldContentLength]|p.first[fieldTransferEncoding] == 0 || c.inputError != nil {
+	if p.first[fieldContentLength] == 0 || c.inputError != nil {
 		return false
 	}
 	unread := c.in.unread()
@@ -284,51 +284,13 @@ func (c *conn) lacksBody() bool {
 	if err != nil || f.expectContinue || limit >= 0 && f.length > limit {
 		return false
 	}
-	if f.length >= 0 {
-		if f.length > maxAwaitedBody || int64(len(unread)-p.pos) >= f.length {
-			return false
-		}
-	} else if !p.lacksChunks(unread[p.pos:]) {
+	if f.length < 0 || f.length > maxAwaitedBody || int64(len(unread)-p.pos) >= f.length {
 		return false
 	}
 	if !c.awaitsBody {
 		c.awaitsBody, c.headSince, c.readPace = true, 0, pace{}
 	}
 	return true
-}
-
-// lacksChunks is lacksBody for a chunked body, of which the given bytes have come. Those that it has seen before it doesn't
-// look at again.
-func (p *headParser) lacksChunks(body []byte) bool {
-	for p.scanned < len(body) && p.scan.state != chunkTrailer {
-		_, n, err := p.scan.decode(body[p.scanned:])
-		if err != nil {
-			return false // for the handler to see
-		}
-		p.scanned += n
-	}
-	if len(body) >= maxAwaitedBody {
-		return false
-	}
-	if p.scan.state != chunkTrailer {
-		return true
-	}
-	return lacksTrailer(body[p.scanned:])
-}
-
-// lacksTrailer reports whether the end of a trailer section, which is an empty line, is still to come. It isn't waited for
-// behind a line that ends otherwise than by CRLF, which is for the handler to see.
-func lacksTrailer(trailer []byte) bool {
-	for {
-		end := bytes.IndexAny(trailer, "\r\n")
-		if end < 0 || end == len(trailer)-1 && trailer[end] == '\r' {
-			return true
-		}
-		if trailer[end] == '\n' || trailer[end+1] != '\n' || end == 0 {
-			return false
-		}
-		trailer = trailer[end+2:]
-	}
 }
 
 // end makes the connection ready for the next request, once the answer to the current one is in out or written.

@@ -30,8 +30,8 @@ type requestContext struct {
 
 // Context returns the request's context. It is done when the client has closed the connection (the cause is
 // ErrClientGone), when the deadline of SetDeadline has passed, when Close ended the server or Shutdown gave up waiting
-// (ErrServerClosed), and when the handler has returned. It is made when first asked for, and from then on a goroutine
-// watches the connection, from when the body has been read.
+// (ErrServerClosed), and when the handler has returned and what Response.SetBodyStream was given has been sent. It is made
+// when first asked for, and from then on a goroutine watches the connection, from when the body has been read.
 //
 // A client that had closed its sending side by the time that it was asked for is not gone: it may wait for the answer.
 func (c *Ctx) Context() context.Context {

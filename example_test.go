@@ -287,7 +287,6 @@ func ExampleCtx_Context() {
 	// found
 }
 
-// After Upgrade the connection speaks another protocol; what had come behind the request is read first.
 // The answer doesn't wait for the work, and Shutdown does.
 func ExampleCtx_Go() {
 	listener := servertest.NewListener()
@@ -314,6 +313,7 @@ func ExampleCtx_Go() {
 	// 202 Accepted
 }
 
+// After Upgrade the connection speaks another protocol; what had come behind the request is read first.
 func ExampleCtx_Upgrade() {
 	handler := func(c *filo.Ctx) error {
 		conn, buffered, err := c.Upgrade("echo")

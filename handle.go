@@ -75,8 +75,11 @@ func (c *conn) panicked(value any) error {
 
 // finish completes the answer after the handler has returned with err.
 func (c *conn) finish(ctx *Ctx, err error) {
-	ctx.stopWatch()
+	if err != nil || ctx.Response.source != bodyStream {
+		ctx.stopWatch() // what is left to be read for the answer may depend on the context
+	}
 	if ctx.timeout != nil && c.endTimeout(ctx, err) {
+		ctx.stopWatch()
 		c.finishTimedOut(ctx, err)
 		return
 	}
@@ -90,6 +93,7 @@ func (c *conn) finishAnswer(ctx *Ctx, err error) {
 		return
 	}
 	err = c.complete(ctx)
+	ctx.stopWatch()
 	if err != nil && c.renderError(ctx, err) {
 		err = c.complete(ctx) // of the ErrorHandler's answer
 	}

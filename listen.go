@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -106,6 +107,8 @@ func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 		}
 		config.Certificates = append(config.Certificates, certificate)
 	}
+	// A client that was told of h2 would speak it.
+	config.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(protocol string) bool { return protocol == "h2" })
 	if len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"http/1.1"}
 	}

@@ -54,10 +54,6 @@ type headParser struct {
 	first    [fieldFraming]uint16
 	repeated uint16
 
-	// scan follows a chunked body that is waited for, of which scanned bytes were looked at: see lacksChunks.
-	scan    chunkDecoder
-	scanned int
-
 	// host is the last valid Host: on one connection it is mostly the same, and needn't be checked again.
 	host       [64]byte
 	hostLength uint8
@@ -70,7 +66,6 @@ func (p *headParser) reset() {
 	p.methodEnd = 0 // refuse asks whether there was a method
 	p.fields = p.fields[:0]
 	p.first, p.repeated = [fieldFraming]uint16{}, 0
-	p.scan, p.scanned = chunkDecoder{}, 0
 }
 
 // resetTrailer makes the parser ready for a trailer section.

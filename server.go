@@ -123,7 +123,8 @@ type Server struct {
 	// Renderer makes the documents of Ctx.Render. Package templates has one for html/template.
 	Renderer Renderer
 
-	// TLSConfig is used by ListenAndServeTLS. It is cloned.
+	// TLSConfig is used by ListenAndServeTLS and ServeTLS. It is cloned, and "h2", which the server doesn't speak, taken out
+	// of its NextProtos.
 	TLSConfig *tls.Config
 
 	// Logger gets the server's log records. The default is slog.Default.

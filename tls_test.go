@@ -125,6 +125,24 @@ func lifeCertificateFiles(t *testing.T) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
+// "h2", which the server doesn't speak, is taken out of its NextProtos; the user's configuration stays as it was.
+func TestNoHTTP2OverTLS(t *testing.T) {
+	config := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: []string{"h2", "http/1.1", "acme-tls/1"}}
+	s := &filo.Server{TLSConfig: config, Handler: newLifeGate().handle}
+	address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
+	defer s.Close()
+	client := lifeClientTLS()
+	client.NextProtos = []string{"h2", "http/1.1"}
+	conn, err := tls.Dial("tcp", address, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if protocol := conn.ConnectionState().NegotiatedProtocol; protocol != "http/1.1" || config.NextProtos[0] != "h2" {
+		t.Errorf("negotiated %q, the configuration has %q", protocol, config.NextProtos)
+	}
+}
+
 // "ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
 // certificates"; it "is cloned".
 func TestListenAndServeTLS(t *testing.T) {
