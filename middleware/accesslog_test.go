@@ -108,7 +108,7 @@ func TestAccessLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(c, requestText(test.request, "", append(fields, "Connection: close")...))
+		io.WriteString(c, servertest.Request(test.request, "", append(fields, "Connection: close")...))
 		io.Copy(io.Discard, c)
 		c.Close()
 		for _, each := range []struct{ got, want string }{{record.String(), test.record}, {combined.String(), test.combined}} {
@@ -132,8 +132,8 @@ func TestAccessLogOptions(t *testing.T) {
 		},
 	})(hello)
 	s := servertest.New(t, h)
-	doTo(t, s, "GET /health", "")
-	doTo(t, s, "GET /a", "", "Tenant: red")
+	s.Do(t, "GET /health")
+	s.Do(t, "GET /a", "Tenant: red")
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "tenant=red\n") {
 		t.Errorf("logged %q", got)
 	}
@@ -151,7 +151,7 @@ func TestAccessLogByServersLogger(t *testing.T) {
 		Handler: middleware.AccessLog(middleware.AccessLogOptions{})(hello),
 		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	doTo(t, s, "GET /a", "")
+	s.Do(t, "GET /a")
 	if got := log.String(); !strings.Contains(got, "msg=request method=GET path=/a status=200") {
 		t.Errorf("logged %q", got)
 	}

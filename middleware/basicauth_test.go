@@ -69,12 +69,12 @@ func TestBasicAuth(t *testing.T) {
 				continue
 			}
 			got := do(t, middleware.BasicAuth(options)(tellUser), "GET /", test.field)
-			if got.status != test.status || test.body != "" && got.body != test.body || strings.Contains(got.body, "user") != (test.status == 200) {
-				t.Errorf("%s, %s: %d %q", test.sentence, name, got.status, got.body)
+			if got.Status != test.status || test.body != "" && got.Body != test.body || strings.Contains(got.Body, "user") != (test.status == 200) {
+				t.Errorf("%s, %s: %d %q", test.sentence, name, got.Status, got.Body)
 			}
 			const challenge = `Basic realm="Restricted", charset="UTF-8"`
-			if (got.header.Get("WWW-Authenticate") == challenge) != (test.status == 401) {
-				t.Errorf("%s, %s: %v", test.sentence, name, got.header)
+			if (got.Header.Get("WWW-Authenticate") == challenge) != (test.status == 401) {
+				t.Errorf("%s, %s: %v", test.sentence, name, got.Header)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func TestBasicAuthOptions(t *testing.T) {
 		"a realm with lines": with(middleware.BasicAuthOptions{Users: users, Realm: "a\r\nX: y"}),
 	})
 	h := middleware.BasicAuth(middleware.BasicAuthOptions{Users: users, Realm: `a "b" \`})(hello)
-	if got := do(t, h, "GET /").header.Get("WWW-Authenticate"); got != `Basic realm="a \"b\" \\", charset="UTF-8"` {
+	if got := do(t, h, "GET /").Header.Get("WWW-Authenticate"); got != `Basic realm="a \"b\" \\", charset="UTF-8"` {
 		t.Errorf("quotes in a realm: %s", got)
 	}
 }
@@ -110,7 +110,7 @@ func TestBasicAuthUserIsTheRequests(t *testing.T) {
 		}
 		return auth(hello)(c)
 	})
-	raw := s.Raw(t, requestText("GET /", "", basic("a:b"))+requestText("GET /open", ""))
+	raw := s.Raw(t, servertest.Request("GET /", "", basic("a:b"))+servertest.Request("GET /open", ""))
 	if !strings.HasSuffix(raw, "user <>") {
 		t.Errorf("%q", raw)
 	}

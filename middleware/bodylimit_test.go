@@ -45,9 +45,9 @@ func TestBodyLimit(t *testing.T) {
 			_, err := io.Copy(io.Discard, c.BodyReader())
 			return err
 		}, outside, middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 5}))
-		got := doTo(t, servertest.New(t, h), "POST /", test.body, test.field)
-		if got.status != test.status || called != test.called || errors.Is(limitErr, filo.ErrBodyTooLarge) != (test.status == 413) {
-			t.Errorf("%s: %d, called %v, error %v", test.sentence, got.status, called, limitErr)
+		got := servertest.New(t, h).DoBody(t, "POST /", test.body, test.field)
+		if got.Status != test.status || called != test.called || errors.Is(limitErr, filo.ErrBodyTooLarge) != (test.status == 413) {
+			t.Errorf("%s: %d, called %v, error %v", test.sentence, got.Status, called, limitErr)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestBodyLimitRaises(t *testing.T) {
 		return read(c)
 	}})
 	body := strings.Repeat("a", 50)
-	raw := s.Raw(t, requestText("POST /upload", body)+requestText("POST /", body))
+	raw := s.Raw(t, servertest.Request("POST /upload", body)+servertest.Request("POST /", body))
 	if !strings.HasPrefix(raw, "HTTP/1.1 200") || strings.Count(raw, "HTTP/1.1 413") != 1 {
 		t.Errorf("%q", raw)
 	}

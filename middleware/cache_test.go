@@ -73,13 +73,13 @@ func TestCacheStores(t *testing.T) {
 	} {
 		h := &countingHandler{status: test.status, fields: test.fields}
 		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{})(h.serve))
-		first := doTo(t, s, "GET /", "", test.request...)
-		second := doTo(t, s, "GET /", "", test.request...)
-		if kept := second.body == first.body; kept != test.kept || kept != (second.header.Get("Age") != "" && len(second.header.Values("Age")) == 1 && first.header.Get("Age") != second.header.Get("Age") || kept && second.header.Get("Age") == "30") {
+		first := s.Do(t, "GET /", test.request...)
+		second := s.Do(t, "GET /", test.request...)
+		if kept := second.Body == first.Body; kept != test.kept || kept != (second.Header.Get("Age") != "" && len(second.Header.Values("Age")) == 1 && first.Header.Get("Age") != second.Header.Get("Age") || kept && second.Header.Get("Age") == "30") {
 			t.Errorf("%s: %v and %v, want it kept: %t", test.why, first, second, test.kept)
 		}
-		if second.status != first.status {
-			t.Errorf("%s: %d, then %d", test.why, first.status, second.status)
+		if second.Status != first.Status {
+			t.Errorf("%s: %d, then %d", test.why, first.Status, second.Status)
 		}
 	}
 }
@@ -128,10 +128,10 @@ func TestCacheAnswers(t *testing.T) {
 			if len(test.fields) > 0 && strings.HasPrefix(test.fields[0], "Vary") {
 				accept = []string{"Accept: a"}
 			}
-			doTo(t, s, "GET /", "", accept...)
+			s.Do(t, "GET /", accept...)
 			time.Sleep(10 * time.Second)
-			got := doTo(t, s, test.request, "", test.asks...)
-			if hit := got.header.Get("Age") == "10" || got.status == 412; hit != test.hit || got.status != test.status {
+			got := s.Do(t, test.request, test.asks...)
+			if hit := got.Header.Get("Age") == "10" || got.Status == 412; hit != test.hit || got.Status != test.status {
 				t.Errorf("%s: %v, want %d from the cache: %t", test.why, got, test.status, test.hit)
 			}
 			if test.hit && h.calls.Load() != 1 {
@@ -145,21 +145,21 @@ func TestCacheExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingHandler{}
 		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(h.serve))
-		first := doTo(t, s, "GET /", "")
+		first := s.Do(t, "GET /")
 		time.Sleep(59 * time.Second)
-		if got := doTo(t, s, "GET /", ""); got.body != "1" || got.header.Get("Age") != "59" || got.header.Get("Date") != first.header.Get("Date") {
+		if got := s.Do(t, "GET /"); got.Body != "1" || got.Header.Get("Age") != "59" || got.Header.Get("Date") != first.Header.Get("Date") {
 			t.Errorf("within its TTL: %v", got)
 		}
 		time.Sleep(time.Second)
-		if got := doTo(t, s, "GET /", ""); got.body != "2" || got.header.Get("Age") != "" {
+		if got := s.Do(t, "GET /"); got.Body != "2" || got.Header.Get("Age") != "" {
 			t.Errorf("stale: %v", got)
 		}
-		if got := doTo(t, s, "GET /?q", ""); got.body != "3" {
+		if got := s.Do(t, "GET /?q"); got.Body != "3" {
 			t.Errorf("another target: %v", got)
 		}
 		h.status = 503
-		doTo(t, s, "GET /error", "")
-		if got := doTo(t, s, "GET /error", ""); got.body != "5" {
+		s.Do(t, "GET /error")
+		if got := s.Do(t, "GET /error"); got.Body != "5" {
 			t.Errorf("TTL isn't for every status: %v", got)
 		}
 	})
@@ -190,8 +190,8 @@ func TestCacheVary(t *testing.T) {
 		{"Accept-Language", []string{"Accept-Language: de"}, "6 de"},
 	} {
 		vary = step.vary
-		if got := doTo(t, s, "GET /", "", step.fields...); strings.Join(strings.Fields(got.body), " ") != strings.TrimSpace(step.want) {
-			t.Errorf("%d: %q, want %q", i, got.body, step.want)
+		if got := s.Do(t, "GET /", step.fields...); strings.Join(strings.Fields(got.Body), " ") != strings.TrimSpace(step.want) {
+			t.Errorf("%d: %q, want %q", i, got.Body, step.want)
 		}
 	}
 }
@@ -209,9 +209,9 @@ func TestCacheInvalidation(t *testing.T) {
 			}
 			return h.serve(c)
 		}))
-		doTo(t, s, "GET /", "")
-		doTo(t, s, test.request, "")
-		if got := doTo(t, s, "GET /", ""); (got.body == "1") != test.kept {
+		s.Do(t, "GET /")
+		s.Do(t, test.request)
+		if got := s.Do(t, "GET /"); (got.Body == "1") != test.kept {
 			t.Errorf("%s: %v, want it kept: %t", test.request, got, test.kept)
 		}
 	}
@@ -238,13 +238,13 @@ func TestCacheOuterFields(t *testing.T) {
 		return hello(c)
 	}, outside, middleware.Cache(middleware.CacheOptions{})))
 	for i := range 3 {
-		got := doTo(t, s, "GET /", "")
-		if got.header.Get("X-Request-Id") != fmt.Sprint(i+1) || strings.Join(got.header.Values("Vary"), ",") != "Origin,Accept" ||
-			strings.Join(got.header.Values("Cache-Control"), ",") != "max-age=60" || strings.Join(got.header.Values("Link"), ",") != "<a>,<b>" {
-			t.Errorf("%d: %v", i, got.header)
+		got := s.Do(t, "GET /")
+		if got.Header.Get("X-Request-Id") != fmt.Sprint(i+1) || strings.Join(got.Header.Values("Vary"), ",") != "Origin,Accept" ||
+			strings.Join(got.Header.Values("Cache-Control"), ",") != "max-age=60" || strings.Join(got.Header.Values("Link"), ",") != "<a>,<b>" {
+			t.Errorf("%d: %v", i, got.Header)
 		}
-		if i > 0 && (got.header.Get("Age") != "0" || got.header.Get("Connection") != "") {
-			t.Errorf("%d: %v, want it from the cache", i, got.header)
+		if i > 0 && (got.Header.Get("Age") != "0" || got.Header.Get("Connection") != "") {
+			t.Errorf("%d: %v, want it from the cache", i, got.Header)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func TestCacheSingleFlight(t *testing.T) {
 			var wait sync.WaitGroup
 			for range 20 {
 				wait.Go(func() {
-					if got := doTo(t, s, "GET /", ""); got.status != 200 && test.fail == "" {
+					if got := s.Do(t, "GET /"); got.Status != 200 && test.fail == "" {
 						t.Errorf("%s: %v", test.why, got)
 					}
 				})
@@ -312,17 +312,17 @@ func TestCacheLimits(t *testing.T) {
 	}))
 	for _, path := range []string{"/large", "/stream"} {
 		for range 2 {
-			if got := doTo(t, s, "GET "+path, ""); got.header.Get("Age") != "" {
+			if got := s.Do(t, "GET "+path); got.Header.Get("Age") != "" {
 				t.Errorf("%s was kept", path)
 			}
 		}
 	}
 	for i := range 100 {
-		doTo(t, s, fmt.Sprintf("GET /%d", i), "")
+		s.DoBody(t, fmt.Sprintf("GET /%d", i), "")
 	}
 	kept := 0
 	for i := range 100 {
-		if doTo(t, s, fmt.Sprintf("GET /%d", 99-i), "", "Cache-Control: only-if-cached").status == 200 {
+		if s.DoBody(t, fmt.Sprintf("GET /%d", 99-i), "", "Cache-Control: only-if-cached").Status == 200 {
 			kept++
 		}
 	}

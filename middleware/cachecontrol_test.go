@@ -43,7 +43,7 @@ func TestCacheControl(t *testing.T) {
 		{"a redirect is kept", hour, func(c *filo.Ctx) error { return c.Redirect(301, "/") }, "public, max-age=3600"},
 		{"a stream", hour, func(c *filo.Ctx) error { return c.Stream().Flush() }, "public, max-age=3600"},
 	} {
-		if got := do(t, middleware.CacheControl(test.options)(test.handler), "GET /").header.Get("Cache-Control"); got != test.want {
+		if got := do(t, middleware.CacheControl(test.options)(test.handler), "GET /").Header.Get("Cache-Control"); got != test.want {
 			t.Errorf("%s: %q, want %q", test.sentence, got, test.want)
 		}
 	}

@@ -119,18 +119,18 @@ func TestOrder(t *testing.T) {
 		{"OPTIONS /page", []string{secure, "Origin: https://app.example.com", "Access-Control-Request-Method: GET"}, 204, "Access-Control-Allow-Methods: GET"},
 		{"GET /page", []string{secure, "Origin: https://app.example.com"}, 401, "Access-Control-Allow-Origin: https://app.example.com"},
 	} {
-		got := doFrom(t, s, "192.0.2.1:1", test.request, test.fields...)
+		got := s.DoFrom(t, tcpAddress("192.0.2.1:1"), test.request, test.fields...)
 		var all strings.Builder
-		got.header.Write(&all)
-		all.WriteString(got.body)
-		if got.status != test.status || !strings.Contains(all.String(), test.want) {
-			t.Errorf("%s %q: %d %s, want %d %s", test.request, test.fields, got.status, all.String(), test.status, test.want)
+		got.Header.Write(&all)
+		all.WriteString(got.Body)
+		if got.Status != test.status || !strings.Contains(all.String(), test.want) {
+			t.Errorf("%s %q: %d %s, want %d %s", test.request, test.fields, got.Status, all.String(), test.status, test.want)
 		}
 		logged := log.String()
 		log.buffer.Reset()
-		if strings.Count(logged, "\n") != 1 || !strings.Contains(logged, " status="+statusText(test.status)) || got.header.Get("X-Frame-Options") == "" ||
-			!strings.Contains(logged, " id="+got.header.Get("X-Request-ID")) {
-			t.Errorf("%s %q: logged %s, fields %v", test.request, test.fields, logged, got.header)
+		if strings.Count(logged, "\n") != 1 || !strings.Contains(logged, " status="+statusText(test.status)) || got.Header.Get("X-Frame-Options") == "" ||
+			!strings.Contains(logged, " id="+got.Header.Get("X-Request-ID")) {
+			t.Errorf("%s %q: logged %s, fields %v", test.request, test.fields, logged, got.Header)
 		}
 	}
 }

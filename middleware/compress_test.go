@@ -90,22 +90,22 @@ func TestCompressNegotiation(t *testing.T) {
 		",,gzip,":                       "gzip",
 		strings.Repeat("a,", 1000) + "": "",
 	} {
-		got := doTo(t, s, "GET /", "", "Accept-Encoding: "+accept)
-		coding := got.header.Get("Content-Encoding")
-		if got.status == 406 {
+		got := s.Do(t, "GET /", "Accept-Encoding: "+accept)
+		coding := got.Header.Get("Content-Encoding")
+		if got.Status == 406 {
 			coding = "406"
-		} else if decoded(t, coding, got.body) != longText {
-			t.Errorf("%.80q: %.80q", accept, got.body)
+		} else if decoded(t, coding, got.Body) != longText {
+			t.Errorf("%.80q: %.80q", accept, got.Body)
 		}
-		if coding != want || got.header.Get("Vary") != "Accept-Encoding" {
-			t.Errorf("%.80q: %s, %v, want %s", accept, coding, got.header, want)
+		if coding != want || got.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%.80q: %s, %v, want %s", accept, coding, got.Header, want)
 		}
 	}
-	if got := doTo(t, s, "GET /", ""); got.header.Get("Content-Encoding") != "" || got.header.Get("Vary") != "Accept-Encoding" {
-		t.Errorf("no Accept-Encoding: %v", got.header)
+	if got := s.Do(t, "GET /"); got.Header.Get("Content-Encoding") != "" || got.Header.Get("Vary") != "Accept-Encoding" {
+		t.Errorf("no Accept-Encoding: %v", got.Header)
 	}
-	if got := doTo(t, s, "GET /", "", "Accept-Encoding: zstd;q=0", "Accept-Encoding: gzip"); got.header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("a list in two fields: %v", got.header)
+	if got := s.Do(t, "GET /", "Accept-Encoding: zstd;q=0", "Accept-Encoding: gzip"); got.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("a list in two fields: %v", got.Header)
 	}
 }
 
@@ -192,26 +192,26 @@ func TestCompressWhat(t *testing.T) {
 	for _, test := range tests {
 		plain := do(t, test.handler, "GET /")
 		s := servertest.New(t, compress(test.handler))
-		got := doTo(t, s, "GET /", "", "Accept-Encoding: gzip")
-		body := got.body
+		got := s.Do(t, "GET /", "Accept-Encoding: gzip")
+		body := got.Body
 		if test.coding != "br" {
-			body = decoded(t, test.coding, got.body)
+			body = decoded(t, test.coding, got.Body)
 		}
-		if got.header.Get("Content-Encoding") != test.coding || strings.Join(got.header.Values("Vary"), ",") != test.vary {
-			t.Errorf("%s: %v, want %q varying by %q", test.why, got.header, test.coding, test.vary)
+		if got.Header.Get("Content-Encoding") != test.coding || strings.Join(got.Header.Values("Vary"), ",") != test.vary {
+			t.Errorf("%s: %v, want %q varying by %q", test.why, got.Header, test.coding, test.vary)
 		}
-		if got.status != plain.status || body != plain.body {
-			t.Errorf("%s: %d %.80q, want %d %.80q", test.why, got.status, body, plain.status, plain.body)
+		if got.Status != plain.Status || body != plain.Body {
+			t.Errorf("%s: %d %.80q, want %d %.80q", test.why, got.Status, body, plain.Status, plain.Body)
 		}
-		if length := got.header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got.body)) {
-			t.Errorf("%s: Content-Length %s of %d bytes", test.why, length, len(got.body))
+		if length := got.Header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got.Body)) {
+			t.Errorf("%s: Content-Length %s of %d bytes", test.why, length, len(got.Body))
 		}
-		identity := doTo(t, s, "GET /", "")
-		if identity.body != plain.body || strings.Join(identity.header.Values("Vary"), ",") != test.vary {
-			t.Errorf("%s: uncompressed: %v %.80q, want %q", test.why, identity.header, identity.body, plain.body)
+		identity := s.Do(t, "GET /")
+		if identity.Body != plain.Body || strings.Join(identity.Header.Values("Vary"), ",") != test.vary {
+			t.Errorf("%s: uncompressed: %v %.80q, want %q", test.why, identity.Header, identity.Body, plain.Body)
 		}
-		head := doTo(t, s, "HEAD /", "", "Accept-Encoding: gzip")
-		if head.body != "" || strings.Join(head.header.Values("Vary"), ",") != test.vary {
+		head := s.Do(t, "HEAD /", "Accept-Encoding: gzip")
+		if head.Body != "" || strings.Join(head.Header.Values("Vary"), ",") != test.vary {
 			t.Errorf("%s: HEAD: %v", test.why, head)
 		}
 	}
@@ -222,7 +222,7 @@ func second(_ int, err error) error { return err }
 // A client that refuses uncompressed answers gets none, whatever their length.
 func TestCompressMust(t *testing.T) {
 	got := do(t, middleware.Compress(middleware.CompressOptions{})(hello), "GET /", "Accept-Encoding: identity;q=0, gzip")
-	if got.header.Get("Content-Encoding") != "gzip" || decoded(t, "gzip", got.body) != "hello" {
+	if got.Header.Get("Content-Encoding") != "gzip" || decoded(t, "gzip", got.Body) != "hello" {
 		t.Errorf("%v", got)
 	}
 }
@@ -230,7 +230,7 @@ func TestCompressMust(t *testing.T) {
 // An entity tag that is of the uncompressed bytes can't be strong any more, and a 304 has the same.
 func TestCompressETag(t *testing.T) {
 	s := servertest.New(t, wrap(text, middleware.Compress(middleware.CompressOptions{}), middleware.ETag(middleware.ETagOptions{})))
-	plain := doTo(t, s, "GET /", "").header.Get("ETag")
+	plain := s.Do(t, "GET /").Header.Get("ETag")
 	for _, test := range []struct {
 		why    string
 		fields []string
@@ -242,9 +242,9 @@ func TestCompressETag(t *testing.T) {
 		{"the client has it compressed", []string{"Accept-Encoding: gzip", "If-None-Match: W/" + plain}, 304, "W/" + plain},
 		{"the client has it uncompressed", []string{"Accept-Encoding: gzip", "If-None-Match: " + plain}, 304, plain},
 	} {
-		got := doTo(t, s, "GET /", "", test.fields...)
-		if got.status != test.status || got.header.Get("ETag") != test.etag || got.header.Get("Vary") != "Accept-Encoding" {
-			t.Errorf("%s: %d %v, want %d %s", test.why, got.status, got.header, test.status, test.etag)
+		got := s.Do(t, "GET /", test.fields...)
+		if got.Status != test.status || got.Header.Get("ETag") != test.etag || got.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %d %v, want %d %s", test.why, got.Status, got.Header, test.status, test.etag)
 		}
 	}
 }
@@ -306,8 +306,8 @@ func TestCompressFinal(t *testing.T) {
 		}
 	}
 	got := do(t, wrap(text, outside, middleware.Compress(middleware.CompressOptions{})), "GET /", "Accept-Encoding: deflate")
-	if size != len(got.body) || coding != "deflate" {
-		t.Errorf("%d bytes of %q were seen, %d of %v sent", size, coding, len(got.body), got.header)
+	if size != len(got.Body) || coding != "deflate" {
+		t.Errorf("%d bytes of %q were seen, %d of %v sent", size, coding, len(got.Body), got.Header)
 	}
 }
 
@@ -317,8 +317,8 @@ func TestCompressOptions(t *testing.T) {
 	})
 	for contentType, want := range map[string]string{"application/x": "deflate", "image/png": "deflate", "text/plain": ""} {
 		h := only(func(c *filo.Ctx) error { return c.Bytes(200, contentType, bytes.Repeat([]byte("x"), 100)) })
-		if got := do(t, h, "GET /", "Accept-Encoding: *"); got.header.Get("Content-Encoding") != want {
-			t.Errorf("%s: %v, want %s", contentType, got.header, want)
+		if got := do(t, h, "GET /", "Accept-Encoding: *"); got.Header.Get("Content-Encoding") != want {
+			t.Errorf("%s: %v, want %s", contentType, got.Header, want)
 		}
 	}
 	mustPanic(t, map[string]func(){
@@ -359,7 +359,7 @@ func FuzzAcceptEncoding(f *testing.F) {
 			t.Skip("not a field's value")
 		}
 		got := do(t, h, "GET /", "Accept-Encoding: "+accept)
-		if got.status != 406 && decoded(t, got.header.Get("Content-Encoding"), got.body) != longText {
+		if got.Status != 406 && decoded(t, got.Header.Get("Content-Encoding"), got.Body) != longText {
 			t.Errorf("%v", got)
 		}
 	})

@@ -27,7 +27,7 @@ func (g *gate) serve(c *filo.Ctx) error {
 func begin(t testing.TB, s *servertest.Server) *servertest.Conn {
 	t.Helper()
 	c := s.Dial(t)
-	if _, err := io.WriteString(c, requestText("GET /", "", "Connection: close")); err != nil {
+	if _, err := io.WriteString(c, servertest.Request("GET /", "", "Connection: close")); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -96,8 +96,8 @@ func TestConcurrencyLimitFrees(t *testing.T) {
 		panic("in the handler")
 	}))
 	for _, want := range []int{500, 400, 500, 400} {
-		if got := doTo(t, s, "GET /", ""); got.status != want {
-			t.Errorf("%d, want %d", got.status, want)
+		if got := s.Do(t, "GET /"); got.Status != want {
+			t.Errorf("%d, want %d", got.Status, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
 )
 
 func ExampleCORS() {
@@ -32,14 +33,14 @@ func ExampleCORS() {
 }
 
 // corsAnswer says which fields of CORS an answer has, such as "204 vary=Origin origin=*".
-func corsAnswer(got answer) string {
+func corsAnswer(got servertest.Answer) string {
 	var b strings.Builder
 	for _, each := range []struct{ short, name string }{
 		{"vary", "Vary"}, {"origin", "Access-Control-Allow-Origin"}, {"credentials", "Access-Control-Allow-Credentials"},
 		{"methods", "Access-Control-Allow-Methods"}, {"headers", "Access-Control-Allow-Headers"}, {"expose", "Access-Control-Expose-Headers"},
 		{"age", "Access-Control-Max-Age"}, {"private", "Access-Control-Allow-Private-Network"},
 	} {
-		if values := got.header.Values(each.name); len(values) > 0 {
+		if values := got.Header.Values(each.name); len(values) > 0 {
 			b.WriteString(" " + each.short + "=" + strings.ReplaceAll(strings.Join(values, "|"), ", ", ","))
 		}
 	}
@@ -109,8 +110,8 @@ func TestCORS(t *testing.T) {
 	} {
 		got := do(t, middleware.CORS(test.options)(hello), test.request, test.fields...)
 		preflight := strings.HasPrefix(test.request, "OPTIONS")
-		if text := corsAnswer(got); text != test.want || (got.status == 204) != preflight || (got.body == "hello") == preflight {
-			t.Errorf("%s: %q %q: %d %s\nwant %s", test.sentence, test.request, test.fields, got.status, text, test.want)
+		if text := corsAnswer(got); text != test.want || (got.Status == 204) != preflight || (got.Body == "hello") == preflight {
+			t.Errorf("%s: %q %q: %d %s\nwant %s", test.sentence, test.request, test.fields, got.Status, text, test.want)
 		}
 	}
 }
@@ -126,8 +127,8 @@ func TestCORSIsNoPreflight(t *testing.T) {
 		{"OPTIONS /", []string{"Access-Control-Request-Method: PUT"}},
 		{"GET /", []string{"Origin: https://a.test", "Access-Control-Request-Method: PUT"}},
 	} {
-		if got := do(t, h, test.request, test.fields...); got.body != "hello" {
-			t.Errorf("%s %q: %d", test.request, test.fields, got.status)
+		if got := do(t, h, test.request, test.fields...); got.Body != "hello" {
+			t.Errorf("%s %q: %d", test.request, test.fields, got.Status)
 		}
 	}
 }

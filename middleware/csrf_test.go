@@ -46,8 +46,8 @@ func TestCSRF(t *testing.T) {
 		{"the scheme counts for trust", "POST /", []string{"Origin: http://trusted.test"}, 403},
 		{"a route that isn't covered", "POST /hook", []string{"Sec-Fetch-Site: cross-site"}, 200},
 	} {
-		if got := doTo(t, s, test.request, "", test.fields...); got.status != test.status {
-			t.Errorf("%s: %d, want %d", test.why, got.status, test.status)
+		if got := s.Do(t, test.request, test.fields...); got.Status != test.status {
+			t.Errorf("%s: %d, want %d", test.why, got.Status, test.status)
 		}
 	}
 }

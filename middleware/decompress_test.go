@@ -102,11 +102,11 @@ func TestDecompress(t *testing.T) {
 			fields = append(fields, "Content-Encoding: "+test.coding)
 		}
 		for range 2 { // decoders are used again
-			got := doTo(t, s, "POST /", test.body, fields...)
-			if got.status != test.status || test.status == 200 && got.body != test.want || !strings.Contains(got.body, test.want) {
-				t.Errorf("%s: %d %.80q, want %d %.80q", test.why, got.status, got.body, test.status, test.want)
+			got := s.DoBody(t, "POST /", test.body, fields...)
+			if got.Status != test.status || test.status == 200 && got.Body != test.want || !strings.Contains(got.Body, test.want) {
+				t.Errorf("%s: %d %.80q, want %d %.80q", test.why, got.Status, got.Body, test.status, test.want)
 			}
-			if accept := got.header.Get("Accept-Encoding"); (accept == "gzip, deflate, zstd") != (test.status == 415) {
+			if accept := got.Header.Get("Accept-Encoding"); (accept == "gzip, deflate, zstd") != (test.status == 415) {
 				t.Errorf("%s: Accept-Encoding: %q", test.why, accept)
 			}
 		}
@@ -117,8 +117,8 @@ func TestDecompress(t *testing.T) {
 func TestDecompressWindow(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 64 << 20, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
 	body := encoded(t, "zstd with a large window", strings.Repeat("0123456789", 2<<20))
-	if got := doTo(t, s, "POST /", body, "Content-Encoding: zstd"); got.status != 413 || !strings.Contains(got.body, "memory") {
-		t.Errorf("%d %.80q, want 413", got.status, got.body)
+	if got := s.DoBody(t, "POST /", body, "Content-Encoding: zstd"); got.Status != 413 || !strings.Contains(got.Body, "memory") {
+		t.Errorf("%d %.80q, want 413", got.Status, got.Body)
 	}
 }
 
@@ -126,9 +126,9 @@ func TestDecompressWindow(t *testing.T) {
 func TestDecompressLimitAndReuse(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 1000, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
 	bomb, small := encoded(t, "gzip", strings.Repeat("x", 1001)), encoded(t, "gzip", "hello")
-	raw := s.Raw(t, requestText("POST /", bomb, "Content-Encoding: gzip")+
-		requestText("POST /", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(small), small), "Content-Encoding: gzip", "Transfer-Encoding: chunked")+
-		requestText("POST /", "plain"))
+	raw := s.Raw(t, servertest.Request("POST /", bomb, "Content-Encoding: gzip")+
+		servertest.Request("POST /", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(small), small), "Content-Encoding: gzip", "Transfer-Encoding: chunked")+
+		servertest.Request("POST /", "plain"))
 	if strings.Count(raw, "HTTP/1.1 413") != 1 || strings.Count(raw, "HTTP/1.1 200") != 2 || !strings.Contains(raw, "hello") || !strings.HasSuffix(raw, "plain") {
 		t.Errorf("%q, want 413, 200 and 200", raw)
 	}
@@ -156,8 +156,8 @@ func FuzzDecompress(f *testing.F) {
 		default:
 			t.Skip("no coding")
 		}
-		got := doTo(t, servertest.New(t, h), "POST /", string(body), "Content-Encoding: "+coding)
-		if got.status != 204 && got.status != 400 && got.status != 413 {
+		got := servertest.New(t, h).DoBody(t, "POST /", string(body), "Content-Encoding: "+coding)
+		if got.Status != 204 && got.Status != 400 && got.Status != 413 {
 			t.Errorf("%v", got)
 		}
 	})
@@ -165,7 +165,7 @@ func FuzzDecompress(f *testing.F) {
 
 func TestDecompressOptions(t *testing.T) {
 	s := servertest.New(t, middleware.Decompress(middleware.DecompressOptions{Encodings: []string{"zstd"}})(echo))
-	if got := doTo(t, s, "POST /", "x", "Content-Encoding: gzip"); got.status != 415 || got.header.Get("Accept-Encoding") != "zstd" {
+	if got := s.DoBody(t, "POST /", "x", "Content-Encoding: gzip"); got.Status != 415 || got.Header.Get("Accept-Encoding") != "zstd" {
 		t.Errorf("a coding that isn't wanted: %v", got)
 	}
 	mustPanic(t, map[string]func(){

@@ -140,16 +140,16 @@ func TestETag(t *testing.T) {
 		{"and is sent when it is newer", "GET /file", []string{"If-Modified-Since: " + soonDate}, 200, "", "content"},
 		{"an empty answer to HEAD may be any", "HEAD /empty", nil, 200, "", ""},
 	} {
-		got := doTo(t, s, test.request, "", test.fields...)
-		if got.status != test.status || got.header.Get("ETag") != test.etag || got.body != test.body {
+		got := s.Do(t, test.request, test.fields...)
+		if got.Status != test.status || got.Header.Get("ETag") != test.etag || got.Body != test.body {
 			t.Errorf("%s: %v, want %d %s", test.why, got, test.status, test.etag)
 		}
-		if test.status == 304 && (got.header.Get("Content-Type") != "" || got.header.Get("Content-Length") != "" || (test.etag == "") != (got.header.Get("Last-Modified") != "")) {
-			t.Errorf("%s: %v, want no fields of a body", test.why, got.header)
+		if test.status == 304 && (got.Header.Get("Content-Type") != "" || got.Header.Get("Content-Length") != "" || (test.etag == "") != (got.Header.Get("Last-Modified") != "")) {
+			t.Errorf("%s: %v, want no fields of a body", test.why, got.Header)
 		}
 	}
 	weak := do(t, middleware.ETag(middleware.ETagOptions{Weak: true})(hello), "GET /")
-	if got := weak.header.Get("ETag"); got != "W/"+tag {
+	if got := weak.Header.Get("ETag"); got != "W/"+tag {
 		t.Errorf("weak: %s", got)
 	}
 	mustPanic(t, map[string]func(){"negative MaxBytes": func() { middleware.ETag(middleware.ETagOptions{MaxBytes: -1}) }})

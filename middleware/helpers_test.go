@@ -17,82 +17,15 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answer is what a request got.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
 // do sends a request, such as "GET /path" or "GET http://host/path", with fields such as "Name: value", to a server of its
 // own with h as its handler.
-func do(t testing.TB, h filo.Handler, request string, fields ...string) answer {
+func do(t testing.TB, h filo.Handler, request string, fields ...string) servertest.Answer {
 	t.Helper()
-	return doTo(t, servertest.New(t, h), request, "", fields...)
-}
-
-// doTo is do for a server that is there, and with a body; "" is none. Content-Length is set unless there is a
-// Transfer-Encoding among the fields.
-func doTo(t testing.TB, s *servertest.Server, request, body string, fields ...string) answer {
-	t.Helper()
-	raw := s.Raw(t, requestText(request, body, fields...))
-	method, _, _ := strings.Cut(request, " ")
-	return parseAnswer(t, method, raw)
-}
-
-func parseAnswer(t testing.TB, method, raw string) answer {
-	t.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(raw)), &http.Request{Method: method})
-	if err != nil {
-		t.Fatalf("%s: %v in %q", method, err, raw)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatalf("%s: %v in %q", method, err, raw)
-	}
-	return answer{response.StatusCode, response.Header, string(content)}
-}
-
-// doFrom is doTo for a client with the given address, such as "192.0.2.1:1234".
-func doFrom(t testing.TB, s *servertest.Server, address, request string, fields ...string) answer {
-	t.Helper()
-	c, err := s.Listener.DialFrom(tcpAddress(address))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := io.WriteString(c, requestText(request, "", append(fields, "Connection: close")...)); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	method, _, _ := strings.Cut(request, " ")
-	return parseAnswer(t, method, string(raw))
+	return servertest.New(t, h).Do(t, request, fields...)
 }
 
 func tcpAddress(address string) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))
-}
-
-// requestText returns a request as it is sent.
-func requestText(request, body string, fields ...string) string {
-	method, target, _ := strings.Cut(request, " ")
-	host := "filo.test"
-	if rest, ok := strings.CutPrefix(target, "http://"); ok {
-		i := strings.IndexByte(rest, '/')
-		host, target = rest[:i], rest[i:]
-	}
-	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n", method, target, host)
-	for _, field := range fields {
-		head += field + "\r\n"
-	}
-	if body != "" && !strings.Contains(head, "Transfer-Encoding") {
-		head += fmt.Sprintf("Content-Length: %d\r\n", len(body))
-	}
-	return head + "\r\n" + body
 }
 
 // inHandler runs f in the handler of a request from 192.0.2.1. What f leaves as the response isn't looked at.
@@ -105,7 +38,7 @@ func inHandler(t testing.TB, request string, fields []string, f func(*filo.Ctx))
 		c.Response.Header.Reset()
 		return c.NoContent()
 	})
-	doFrom(t, s, "192.0.2.1:1234", request, fields...)
+	s.DoFrom(t, tcpAddress("192.0.2.1:1234"), request, fields...)
 	if !ran {
 		t.Fatalf("%s: the handler didn't run", request)
 	}
@@ -157,7 +90,7 @@ func benchmarkServer(b *testing.B, h filo.Handler, request, body string, fields 
 	b.ReportAllocs()
 	s := servertest.New(b, h)
 	c := s.Dial(b)
-	in, out := []byte(requestText(request, body, fields...)), make([]byte, 64<<10)
+	in, out := []byte(servertest.Request(request, body, fields...)), make([]byte, 64<<10)
 	if _, err := c.Write(in); err != nil {
 		b.Fatal(err)
 	}
@@ -234,7 +167,7 @@ func show(h filo.Handler, names []string, request string, fields ...string) {
 		return
 	}
 	defer c.Close()
-	io.WriteString(c, requestText(request, "", append(fields, "Connection: close")...))
+	io.WriteString(c, servertest.Request(request, "", append(fields, "Connection: close")...))
 	method, _, _ := strings.Cut(request, " ")
 	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
 	if err != nil {

@@ -23,8 +23,8 @@ func TestHostCheck(t *testing.T) {
 		"a.test": 200, "A.TEST:8080": 200, "x.y.b.test": 200, "127.0.0.1:80": 200, "[::1]:80": 200, "a.test.": 200,
 		"b.test": 421, "evil.test": 421, "a.test.evil.test": 421, "xa.test": 421, "127.0.0.2": 421, "[::2]": 421,
 	} {
-		if got := doTo(t, s, "GET http://"+host+"/", ""); got.status != want {
-			t.Errorf("%s: %d, want %d", host, got.status, want)
+		if got := s.Do(t, "GET http://"+host+"/"); got.Status != want {
+			t.Errorf("%s: %d, want %d", host, got.Status, want)
 		}
 	}
 	for raw, want := range map[string]string{
@@ -50,9 +50,9 @@ func TestHostCheckBehindProxy(t *testing.T) {
 		{"192.0.2.1:1", "a.test", "evil.test", 421},
 		{"192.0.2.2:1", "backend", "a.test", 421},
 	} {
-		got := doFrom(t, s, test.from, "GET http://"+test.host+"/", "X-Forwarded-Host: "+test.forwarded)
-		if got.status != test.status {
-			t.Errorf("%+v: %d", test, got.status)
+		got := s.DoFrom(t, tcpAddress(test.from), "GET http://"+test.host+"/", "X-Forwarded-Host: "+test.forwarded)
+		if got.Status != test.status {
+			t.Errorf("%+v: %d", test, got.Status)
 		}
 	}
 }

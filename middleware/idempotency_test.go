@@ -93,18 +93,18 @@ func TestIdempotency(t *testing.T) {
 			}
 		}
 		s := servertest.New(t, wrap(o.serve, outside, middleware.Idempotency(test.options)))
-		first := doTo(t, s, test.first.line, test.first.body, test.first.fields...)
-		got := doTo(t, s, test.second.line, test.second.body, test.second.fields...)
-		replayed := got.header.Get("Idempotency-Replayed") == "true"
-		if got.status != test.status || !strings.Contains(got.body, test.body) || replayed != test.replayed || o.count != test.count {
+		first := s.DoBody(t, test.first.line, test.first.body, test.first.fields...)
+		got := s.DoBody(t, test.second.line, test.second.body, test.second.fields...)
+		replayed := got.Header.Get("Idempotency-Replayed") == "true"
+		if got.Status != test.status || !strings.Contains(got.Body, test.body) || replayed != test.replayed || o.count != test.count {
 			t.Errorf("%s: %v after %d calls, want %d %s after %d", test.why, got, o.count, test.status, test.body, test.count)
 		}
-		if replayed && (got.header.Get("Location") != first.header.Get("Location") || strings.Join(got.header.Values("Link"), ",") != strings.Join(first.header.Values("Link"), ",") ||
-			got.header.Get("Content-Type") != first.header.Get("Content-Type")) {
-			t.Errorf("%s: %v, want the fields of %v", test.why, got.header, first.header)
+		if replayed && (got.Header.Get("Location") != first.Header.Get("Location") || strings.Join(got.Header.Values("Link"), ",") != strings.Join(first.Header.Values("Link"), ",") ||
+			got.Header.Get("Content-Type") != first.Header.Get("Content-Type")) {
+			t.Errorf("%s: %v, want the fields of %v", test.why, got.Header, first.Header)
 		}
-		if first.header.Get("X-Request-Id") != "1" || got.header.Get("X-Request-Id") != "2" {
-			t.Errorf("%s: %v, want the request's own id", test.why, got.header)
+		if first.Header.Get("X-Request-Id") != "1" || got.Header.Get("X-Request-Id") != "2" {
+			t.Errorf("%s: %v, want the request's own id", test.why, got.Header)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		{"not ASCII", []string{"Idempotency-Key: \"é\""}, 400},
 	} {
 		h := middleware.Idempotency(middleware.IdempotencyOptions{Required: true})(new(order).serve)
-		if got := do(t, h, "POST /", test.fields...); got.status != test.status {
+		if got := do(t, h, "POST /", test.fields...); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
 	}
@@ -149,7 +149,7 @@ func TestIdempotencyConcurrent(t *testing.T) {
 		}))
 		statuses := make(chan int, 10)
 		for range 10 {
-			go func() { statuses <- doTo(t, s, "POST /", "a", "Idempotency-Key: a").status }()
+			go func() { statuses <- s.DoBody(t, "POST /", "a", "Idempotency-Key: a").Status }()
 		}
 		counts := make(map[int]int)
 		for range 10 {
@@ -158,7 +158,7 @@ func TestIdempotencyConcurrent(t *testing.T) {
 		if counts[201] != 1 || counts[409] != 9 || o.count != 1 {
 			t.Errorf("%v, and %d were done, want one 201 and nine 409", counts, o.count)
 		}
-		if got := doTo(t, s, "POST /", "a", "Idempotency-Key: a"); got.status != 201 {
+		if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Status != 201 {
 			t.Errorf("afterwards: %v", got)
 		}
 	})
@@ -169,7 +169,7 @@ func TestIdempotencyAbort(t *testing.T) {
 	o := new(order)
 	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{})(o.serve))
 	for range 2 {
-		if got := s.Raw(t, requestText("POST /abort", "a", "Idempotency-Key: a")); got != "" {
+		if got := s.Raw(t, servertest.Request("POST /abort", "a", "Idempotency-Key: a")); got != "" {
 			t.Errorf("%q, want no answer", got)
 		}
 	}
@@ -187,7 +187,7 @@ func TestIdempotencyExpiry(t *testing.T) {
 			want  string
 		}{{0, "order 1"}, {time.Hour - 1, "order 1"}, {1, "order 2"}} {
 			time.Sleep(step.sleep)
-			if got := doTo(t, s, "POST /", "a", "Idempotency-Key: a"); got.body != step.want {
+			if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Body != step.want {
 				t.Errorf("%v later: %v, want %s", step.sleep, got, step.want)
 			}
 		}
@@ -199,12 +199,12 @@ func TestIdempotencyMemory(t *testing.T) {
 	o := new(order)
 	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{MaxBytes: 5000})(o.serve))
 	for i := range 100 {
-		doTo(t, s, "POST /", "a", fmt.Sprint("Idempotency-Key: ", i))
+		s.DoBody(t, "POST /", "a", fmt.Sprint("Idempotency-Key: ", i))
 	}
-	if got := doTo(t, s, "POST /", "a", "Idempotency-Key: 99"); got.body != "order 100" {
+	if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: 99"); got.Body != "order 100" {
 		t.Errorf("the last one: %v", got)
 	}
-	if got := doTo(t, s, "POST /", "a", "Idempotency-Key: 0"); got.body != "order 101" {
+	if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: 0"); got.Body != "order 101" {
 		t.Errorf("the first one: %v", got)
 	}
 }
@@ -243,7 +243,7 @@ func TestIdempotencyStoreErrors(t *testing.T) {
 		{"one with more fields than bytes", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte{200, 1, 0xFF, 0xFF, 0x7F}}}, "/", 500},
 	} {
 		h := middleware.Idempotency(middleware.IdempotencyOptions{Store: test.store})(new(order).serve)
-		if got := do(t, h, "POST "+test.path, "Idempotency-Key: a"); got.status != test.status {
+		if got := do(t, h, "POST "+test.path, "Idempotency-Key: a"); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
 	}

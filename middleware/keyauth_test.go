@@ -81,8 +81,8 @@ func TestKeyAuth(t *testing.T) {
 		{"a scheme of one's own", middleware.KeyAuthOptions{Keys: keys, Scheme: "Token"}, "GET /", "Authorization: Bearer first", 401, `Token realm="Restricted"`},
 	} {
 		got := do(t, middleware.KeyAuth(test.options)(hello), test.request, test.field)
-		if got.status != test.status || got.header.Get("WWW-Authenticate") != test.challenge || (got.body == "hello") != (test.status == 200) {
-			t.Errorf("%s: %q: %d %v %q", test.sentence, test.field, got.status, got.header, got.body)
+		if got.Status != test.status || got.Header.Get("WWW-Authenticate") != test.challenge || (got.Body == "hello") != (test.status == 200) {
+			t.Errorf("%s: %q: %d %v %q", test.sentence, test.field, got.Status, got.Header, got.Body)
 		}
 	}
 }

@@ -52,9 +52,9 @@ func TestMethodOverride(t *testing.T) {
 		{"too large a form", byForm, "POST", form, "_method=PUT&a=" + strings.Repeat("a", 5<<20), "413 "},
 	} {
 		s := servertest.New(t, middleware.MethodOverride(test.options)(tellMethod))
-		got := doTo(t, s, test.method+" /", test.body, test.field)
-		if text := strings.TrimSpace(got.body); !strings.HasPrefix(statusText(got.status)+" "+text, test.want) {
-			t.Errorf("%s: %d %s, want %s", test.sentence, got.status, text, test.want)
+		got := s.DoBody(t, test.method+" /", test.body, test.field)
+		if text := strings.TrimSpace(got.Body); !strings.HasPrefix(statusText(got.Status)+" "+text, test.want) {
+			t.Errorf("%s: %d %s, want %s", test.sentence, got.Status, text, test.want)
 		}
 	}
 }

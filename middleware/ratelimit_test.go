@@ -38,10 +38,10 @@ func TestRateLimit(t *testing.T) {
 			{"an IPv4 address in IPv6 is the IPv4 address", 0, "[::ffff:192.0.2.1]:1", 200, `"api";r=0;t=20`, ""},
 		} {
 			time.Sleep(step.sleep)
-			got := doFrom(t, s, step.from, "GET /")
-			if got.status != step.status || got.header.Get("RateLimit") != step.limit || got.header.Get("Retry-After") != step.retryAfter ||
-				got.header.Get("RateLimit-Policy") != `"api";q=6;w=60` {
-				t.Errorf("%d %s: %d %v, want %d %s, retry after %q", i, step.why, got.status, got.header, step.status, step.limit, step.retryAfter)
+			got := s.DoFrom(t, tcpAddress(step.from), "GET /")
+			if got.Status != step.status || got.Header.Get("RateLimit") != step.limit || got.Header.Get("Retry-After") != step.retryAfter ||
+				got.Header.Get("RateLimit-Policy") != `"api";q=6;w=60` {
+				t.Errorf("%d %s: %d %v, want %d %s, retry after %q", i, step.why, got.Status, got.Header, step.status, step.limit, step.retryAfter)
 			}
 		}
 	})
@@ -50,10 +50,10 @@ func TestRateLimit(t *testing.T) {
 // The refusal is a problem that says which policy was violated.
 func TestRateLimitProblem(t *testing.T) {
 	s := servertest.New(t, wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 1})))
-	doTo(t, s, "GET /", "")
-	got := doTo(t, s, "GET /", "", "Accept: application/json")
+	s.Do(t, "GET /")
+	got := s.Do(t, "GET /", "Accept: application/json")
 	for _, want := range []string{"quota-exceeded", `"violated-policies":["default"]`, `"status":429`} {
-		if !strings.Contains(got.body, want) || got.header.Get("Content-Type") != "application/problem+json" {
+		if !strings.Contains(got.Body, want) || got.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%v, want %s in it", got, want)
 		}
 	}
@@ -68,8 +68,8 @@ func TestRateLimitKey(t *testing.T) {
 		key    string
 		status int
 	}{{"a", 200}, {"b", 200}, {"a", 429}, {"", 200}, {"", 200}, {"b", 429}} {
-		got := doTo(t, s, "GET /", "", "X-Key: "+step.key)
-		if got.status != step.status || got.header.Get("RateLimit") != "" || got.header.Get("RateLimit-Policy") != "" {
+		got := s.Do(t, "GET /", "X-Key: "+step.key)
+		if got.Status != step.status || got.Header.Get("RateLimit") != "" || got.Header.Get("RateLimit-Policy") != "" {
 			t.Errorf("%d %q: %v, want %d", i, step.key, got, step.status)
 		}
 	}
@@ -80,7 +80,7 @@ func TestRateLimitTwice(t *testing.T) {
 	h := wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 10, Name: "second", Window: time.Second}),
 		middleware.RateLimit(middleware.RateLimitOptions{Limit: 100, Name: "hour", Window: time.Hour}))
 	got := do(t, h, "GET /")
-	if values := got.header.Values("RateLimit"); len(values) != 2 || values[0] != `"second";r=9;t=1` || values[1] != `"hour";r=99;t=36` {
+	if values := got.Header.Values("RateLimit"); len(values) != 2 || values[0] != `"second";r=9;t=1` || values[1] != `"hour";r=99;t=36` {
 		t.Errorf("%q", values)
 	}
 }
@@ -117,15 +117,15 @@ func TestRateLimitStore(t *testing.T) {
 	} {
 		store := &rateStore{state: test.state, err: test.err}
 		s := servertest.New(t, wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 5, Store: store, FailOpen: test.failOpen})))
-		got := doFrom(t, s, "192.0.2.1:1", "GET /")
-		if got.status != test.status || got.header.Get("RateLimit") != test.fields {
+		got := s.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /")
+		if got.Status != test.status || got.Header.Get("RateLimit") != test.fields {
 			t.Errorf("%s: %v, want %d %s", test.why, got, test.status, test.fields)
 		}
 		if len(store.keys) != 1 || !strings.HasSuffix(store.keys[0], "\xC0\x00\x02\x01") || store.quota != (middleware.RateLimitQuota{Limit: 5, Burst: 5, Window: time.Minute}) {
 			t.Errorf("%s: asked for %q of %v", test.why, store.keys, store.quota)
 		}
-		if test.status == 429 && got.header.Get("Retry-After") != "1" {
-			t.Errorf("%s: retry after %q, want a second at least", test.why, got.header.Get("Retry-After"))
+		if test.status == 429 && got.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: retry after %q, want a second at least", test.why, got.Header.Get("Retry-After"))
 		}
 	}
 }

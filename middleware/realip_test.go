@@ -106,11 +106,11 @@ func TestRealIP(t *testing.T) {
 		{"scheme and host are forged unless an option says that they aren't", proxy, standardFor, []string{`Forwarded: for=203.0.113.7;proto=https;host=evil.test`}, "203.0.113.7 http filo.test"},
 	} {
 		s := servertest.New(t, middleware.RealIP(test.options)(tellClient))
-		if got := doFrom(t, s, test.from, "GET /", test.fields...).body; got != test.want {
+		if got := s.DoFrom(t, tcpAddress(test.from), "GET /", test.fields...).Body; got != test.want {
 			t.Errorf("%s: %q from %s: %s, want %s", test.sentence, test.fields, test.from, got, test.want)
 		}
 	}
-	if got := doFrom(t, servertest.New(t, tellClient), proxy, "GET /", "X-Forwarded-For: 1.1.1.1").body; got != "192.0.2.1 http filo.test" {
+	if got := servertest.New(t, tellClient).DoFrom(t, tcpAddress(proxy), "GET /", "X-Forwarded-For: 1.1.1.1").Body; got != "192.0.2.1 http filo.test" {
 		t.Errorf("without the middleware: %s", got)
 	}
 }
@@ -131,7 +131,7 @@ func TestRealIPUnixSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		fmt.Fprint(c, requestText("GET /", "", "X-Forwarded-For: 203.0.113.7"))
+		fmt.Fprint(c, servertest.Request("GET /", "", "X-Forwarded-For: 203.0.113.7"))
 		answer := make([]byte, 1000)
 		n, _ := c.Read(answer)
 		if !strings.HasSuffix(string(answer[:n]), "\r\n\r\n"+test.want) {
@@ -158,11 +158,11 @@ func TestSchemeOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := tls.Client(plain, &tls.Config{InsecureSkipVerify: true})
-		io.WriteString(c, requestText("GET /", "", "X-Forwarded-Proto: http", "Connection: close"))
+		io.WriteString(c, servertest.Request("GET /", "", "X-Forwarded-Proto: http", "Connection: close"))
 		raw, _ := io.ReadAll(c)
 		c.Close()
-		if got := parseAnswer(t, "GET", string(raw)).body; got != want {
-			t.Errorf("from %s: %s, want %s", from, got, want)
+		if !strings.HasSuffix(string(raw), "\r\n\r\n"+want) {
+			t.Errorf("from %s: %s, want %s", from, raw, want)
 		}
 	}
 	if err := s.Shutdown(t.Context()); err != nil {
@@ -196,12 +196,12 @@ func FuzzRealIP(f *testing.F) {
 		if strings.ContainsFunc(forged, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) || len(forged) > 1000 {
 			return
 		}
-		got := doFrom(t, x, "192.0.2.1:1", "GET /", "X-Forwarded-For: "+forged+", 203.0.113.7", "X-Forwarded-Proto: "+forged+",http", "X-Forwarded-Host: "+forged+", a")
-		if got.body != "203.0.113.7 http a" {
+		got := x.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /", "X-Forwarded-For: "+forged+", 203.0.113.7", "X-Forwarded-Proto: "+forged+",http", "X-Forwarded-Host: "+forged+", a")
+		if got.Body != "203.0.113.7 http a" {
 			t.Errorf("X-Forwarded-For: %q", got)
 		}
-		got = doFrom(t, standard, "192.0.2.1:1", "GET /", "Forwarded: "+forged+",for=203.0.113.7;proto=http;host=a")
-		if got.body != "203.0.113.7 http a" {
+		got = standard.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /", "Forwarded: "+forged+",for=203.0.113.7;proto=http;host=a")
+		if got.Body != "203.0.113.7 http a" {
 			t.Errorf("Forwarded: %q", got)
 		}
 	})

@@ -71,7 +71,7 @@ func TestRecover(t *testing.T) {
 			Handler: wrap(test.handler, outside, middleware.Recover(middleware.RecoverOptions{})),
 			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		raw := s.Raw(t, requestText("GET /", ""))
+		raw := s.Raw(t, servertest.Request("GET /", ""))
 		if !test.is(err) || test.status != 0 && status != test.status || test.status == 0 && raw != "" {
 			t.Errorf("%s: status %d, error %v, answer %q", test.sentence, status, err, raw)
 		}
@@ -92,7 +92,7 @@ func TestRecoverLogger(t *testing.T) {
 			func(*filo.Ctx) error { panic("lost") }),
 		Logger: slog.New(slog.NewTextHandler(&server, nil)),
 	})
-	doTo(t, s, "GET /path", "")
+	s.Do(t, "GET /path")
 	if !strings.Contains(own.String(), "value=lost method=GET path=/path") || server.Len() > 0 {
 		t.Errorf("own: %s server: %s", &own, &server)
 	}

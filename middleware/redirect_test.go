@@ -70,9 +70,9 @@ func TestRedirect(t *testing.T) {
 	} {
 		realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.1/32"), TrustProto: true})
 		s := servertest.New(t, wrap(hello, realIP, middleware.Redirect(test.options)))
-		got := doFrom(t, s, "192.0.2.1:1", test.request, "X-Forwarded-Proto: "+test.proto)
-		if got.status != test.status || got.header.Get("Location") != test.location {
-			t.Errorf("%s: %s: %d %s, want %d %s", test.sentence, test.request, got.status, got.header.Get("Location"), test.status, test.location)
+		got := s.DoFrom(t, tcpAddress("192.0.2.1:1"), test.request, "X-Forwarded-Proto: "+test.proto)
+		if got.Status != test.status || got.Header.Get("Location") != test.location {
+			t.Errorf("%s: %s: %d %s, want %d %s", test.sentence, test.request, got.Status, got.Header.Get("Location"), test.status, test.location)
 		}
 	}
 }
@@ -81,8 +81,8 @@ func TestRedirect(t *testing.T) {
 func TestRedirectIsntFooled(t *testing.T) {
 	h := middleware.Redirect(middleware.RedirectOptions{HTTPS: true})(hello)
 	s := servertest.New(t, h)
-	if got := doTo(t, s, "GET /", "", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.test"); got.header.Get("Location") != "https://filo.test/" {
-		t.Errorf("%d %v", got.status, got.header)
+	if got := s.Do(t, "GET /", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.test"); got.Header.Get("Location") != "https://filo.test/" {
+		t.Errorf("%d %v", got.Status, got.Header)
 	}
 	if raw := s.Raw(t, "GET https://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n"); !strings.Contains(raw, "Location: https://a.test/\r\n") {
 		t.Errorf("an absolute-form that says https: %q", raw)
@@ -125,13 +125,13 @@ func FuzzRedirect(f *testing.F) {
 		if !strings.HasPrefix(target, "/") || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) || len(target) > 1000 {
 			return
 		}
-		got := doTo(t, s, "GET "+target, "")
-		if got.status == 400 {
+		got := s.Do(t, "GET "+target)
+		if got.Status == 400 {
 			return // percent-encoding that isn't well-formed
 		}
-		location, err := url.Parse(got.header.Get("Location"))
-		if got.status != 301 || err != nil || location.Host != "filo.test" || location.Scheme != "https" || got.header.Get("Location") != "https://filo.test"+target {
-			t.Errorf("%q: %d %q, %v", target, got.status, got.header.Get("Location"), err)
+		location, err := url.Parse(got.Header.Get("Location"))
+		if got.Status != 301 || err != nil || location.Host != "filo.test" || location.Scheme != "https" || got.Header.Get("Location") != "https://filo.test"+target {
+			t.Errorf("%q: %d %q, %v", target, got.Status, got.Header.Get("Location"), err)
 		}
 	})
 }

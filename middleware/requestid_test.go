@@ -57,11 +57,11 @@ func TestRequestID(t *testing.T) {
 			fields = []string{test.field}
 		}
 		got := do(t, middleware.RequestID(test.options)(tellID), "GET /", fields...)
-		if !regexp.MustCompile(test.want).MatchString(got.body) || got.header.Get(name) != got.body || got.header.Get("X") != "" {
-			t.Errorf("%s: %q, %v", test.sentence, got.body, got.header)
+		if !regexp.MustCompile(test.want).MatchString(got.Body) || got.Header.Get(name) != got.Body || got.Header.Get("X") != "" {
+			t.Errorf("%s: %q, %v", test.sentence, got.Body, got.Header)
 		}
 	}
-	if id := do(t, tellID, "GET /").body; id != "" {
+	if id := do(t, tellID, "GET /").Body; id != "" {
 		t.Errorf("without the middleware the id is %q", id)
 	}
 	mustPanic(t, map[string]func(){

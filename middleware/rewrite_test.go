@@ -62,9 +62,9 @@ func TestRewrite(t *testing.T) {
 		{"what becomes no path is an error", "/cut/%20", "400"},
 		{"longer than the memory for it", "/old/" + strings.Repeat("a", 3000), "/new/" + strings.Repeat("a", 3000)},
 	} {
-		got := doTo(t, s, "GET "+test.target, "")
-		if got.body != test.want && statusText(got.status) != test.want {
-			t.Errorf("%s: %s became %d %s, want %s", test.sentence, test.target, got.status, got.body, test.want)
+		got := s.Do(t, "GET "+test.target)
+		if got.Body != test.want && statusText(got.Status) != test.want {
+			t.Errorf("%s: %s became %d %s, want %s", test.sentence, test.target, got.Status, got.Body, test.want)
 		}
 	}
 	if raw := s.Raw(t, "GET http://b.test/old HTTP/1.1\r\nHost: a.test\r\n\r\n"); !strings.HasSuffix(raw, "\r\n\r\n/new") {
@@ -79,7 +79,7 @@ func TestRewrite(t *testing.T) {
 func TestRewriteIsTheRequests(t *testing.T) {
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/new"}}})
 	s := servertest.New(t, rewrite(func(c *filo.Ctx) error { return c.Text(200, "<"+c.Path()+">") }))
-	raw := s.Raw(t, requestText("GET /old", "")+requestText("GET /a", "")+requestText("GET /old/b", ""))
+	raw := s.Raw(t, servertest.Request("GET /old", "")+servertest.Request("GET /a", "")+servertest.Request("GET /old/b", ""))
 	for _, want := range []string{"</new>", "</a>", "</new/b>"} {
 		if !strings.Contains(raw, want) {
 			t.Errorf("no %s in %q", want, raw)

@@ -63,7 +63,7 @@ func TestSecure(t *testing.T) {
 	} {
 		realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.1/32"), TrustProto: true})
 		s := servertest.New(t, wrap(hello, realIP, middleware.Secure(test.options)))
-		if got := secureAnswer(doFrom(t, s, "192.0.2.1:1", "GET /", "X-Forwarded-Proto: "+test.proto).header); got != test.want {
+		if got := secureAnswer(s.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /", "X-Forwarded-Proto: "+test.proto).Header); got != test.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", test.sentence, got, test.want)
 		}
 	}
@@ -72,16 +72,16 @@ func TestSecure(t *testing.T) {
 // An error has the fields, too, and a handler can set them otherwise.
 func TestSecureAndHandlers(t *testing.T) {
 	secure := middleware.Secure(middleware.SecureOptions{})
-	if got := do(t, secure(func(*filo.Ctx) error { return filo.Error(404, "") }), "GET /"); got.header.Get("X-Frame-Options") == "" {
-		t.Errorf("an error has %v", got.header)
+	if got := do(t, secure(func(*filo.Ctx) error { return filo.Error(404, "") }), "GET /"); got.Header.Get("X-Frame-Options") == "" {
+		t.Errorf("an error has %v", got.Header)
 	}
 	got := do(t, secure(func(c *filo.Ctx) error {
 		c.Response.Header.Set("X-Frame-Options", "DENY")
 		c.Response.Header.Del("Referrer-Policy")
 		return nil
 	}), "GET /")
-	if values := got.header.Values("X-Frame-Options"); len(values) != 1 || values[0] != "DENY" || got.header.Get("Referrer-Policy") != "" {
-		t.Errorf("got %v", got.header)
+	if values := got.Header.Values("X-Frame-Options"); len(values) != 1 || values[0] != "DENY" || got.Header.Get("Referrer-Policy") != "" {
+		t.Errorf("got %v", got.Header)
 	}
 }
 

@@ -27,16 +27,16 @@ type browser struct {
 	set    string // the last answer's Set-Cookie
 }
 
-func (b *browser) get(path string) answer {
+func (b *browser) get(path string) servertest.Answer {
 	b.t.Helper()
 	var fields []string
 	if b.cookie != "" {
 		fields = []string{"Cookie: other=x; " + b.cookie}
 	}
-	got := doTo(b.t, b.s, "GET "+path, "", fields...)
-	b.set = got.header.Get("Set-Cookie")
-	if len(got.header.Values("Set-Cookie")) > 1 {
-		b.t.Errorf("%s: more than one cookie: %v", path, got.header)
+	got := b.s.Do(b.t, "GET "+path, fields...)
+	b.set = got.Header.Get("Set-Cookie")
+	if len(got.Header.Values("Set-Cookie")) > 1 {
+		b.t.Errorf("%s: more than one cookie: %v", path, got.Header)
 	}
 	if b.set != "" {
 		b.cookie, _, _ = strings.Cut(b.set, ";")
@@ -149,8 +149,8 @@ func TestSession(t *testing.T) {
 		} {
 			before := b.cookie
 			got := b.get(step.path)
-			if step.want != "" && got.body != step.want && step.path != "/destroy" {
-				t.Errorf("%d %s: %q, want %q", i, step.why, got.body, step.want)
+			if step.want != "" && got.Body != step.want && step.path != "/destroy" {
+				t.Errorf("%d %s: %q, want %q", i, step.why, got.Body, step.want)
 			}
 			if (b.set != "") != step.sets {
 				t.Errorf("%d %s: Set-Cookie: %q", i, step.why, b.set)
@@ -158,11 +158,11 @@ func TestSession(t *testing.T) {
 			if (step.path == "/renew" || step.path == "/destroyset") && step.sets && before == b.cookie {
 				t.Errorf("%d %s: the cookie is the same", i, step.why)
 			}
-			if asked := step.path != "/none"; asked != (got.header.Get("Vary") == "Cookie") && got.status == 200 {
-				t.Errorf("%d %s: Vary: %q", i, step.why, got.header.Get("Vary"))
+			if asked := step.path != "/none"; asked != (got.Header.Get("Vary") == "Cookie") && got.Status == 200 {
+				t.Errorf("%d %s: Vary: %q", i, step.why, got.Header.Get("Vary"))
 			}
-			if step.sets && got.header.Get("Cache-Control") != "private" {
-				t.Errorf("%d %s: Cache-Control: %q", i, step.why, got.header.Get("Cache-Control"))
+			if step.sets && got.Header.Get("Cache-Control") != "private" {
+				t.Errorf("%d %s: Cache-Control: %q", i, step.why, got.Header.Get("Cache-Control"))
 			}
 		}
 	})
@@ -207,24 +207,24 @@ func TestSessionExpiry(t *testing.T) {
 			b := newBrowser(t, options)
 			b.get("/set/a/1")
 			time.Sleep(30 * time.Second)
-			if got := b.get("/get/a"); got.body != "1false" || b.set != "" {
+			if got := b.get("/get/a"); got.Body != "1false" || b.set != "" {
 				t.Errorf("soon after: %v, want no new cookie", got)
 			}
 			for range 10 { // in use, it lives on
 				time.Sleep(5 * time.Minute)
-				if got := b.get("/get/a"); got.body != "1false" || b.set == "" {
+				if got := b.get("/get/a"); got.Body != "1false" || b.set == "" {
 					t.Errorf("in use: %v, want a new cookie", got)
 				}
 			}
 			time.Sleep(10 * time.Minute)
-			if got := b.get("/get/a"); got.body != "true" {
+			if got := b.get("/get/a"); got.Body != "true" {
 				t.Errorf("after its whole life: %v", got)
 			}
 			b.get("/set/a/1")
 			stolen := b.cookie
 			time.Sleep(10 * time.Minute)
 			b.cookie = stolen // browsers drop it by themselves
-			if got := b.get("/get/a"); got.body != "true" {
+			if got := b.get("/get/a"); got.Body != "true" {
 				t.Errorf("unused: %v", got)
 			}
 		})
@@ -249,7 +249,7 @@ func TestSessionForged(t *testing.T) {
 			"as long as a header": "__Host-session=" + strings.Repeat("A", 8000),
 		} {
 			b.cookie = cookie
-			if got := b.get("/get/a"); got.body != "true" || got.status != 200 {
+			if got := b.get("/get/a"); got.Body != "true" || got.Status != 200 {
 				t.Errorf("%s: %v", why, got)
 			}
 			// An id that a client has brought is never adopted.
@@ -280,8 +280,8 @@ func TestSessionConcurrent(t *testing.T) {
 	}
 	wait.Wait()
 	for i := range n {
-		if got := b.get(fmt.Sprintf("/get/key%d", i)); got.body != fmt.Sprintf("%dfalse", i) {
-			t.Errorf("the value of request %d: %q", i, got.body)
+		if got := b.get(fmt.Sprintf("/get/key%d", i)); got.Body != fmt.Sprintf("%dfalse", i) {
+			t.Errorf("the value of request %d: %q", i, got.Body)
 		}
 	}
 }
@@ -304,14 +304,14 @@ func TestSessionNotBroughtBack(t *testing.T) {
 	b.get("/set/a/1")
 	cookie := b.cookie
 	slow := b.s.Dial(t)
-	io.WriteString(slow, requestText("GET /slow", "", "Cookie: "+cookie, "Connection: close"))
+	io.WriteString(slow, servertest.Request("GET /slow", "", "Cookie: "+cookie, "Connection: close"))
 	<-begun
 	b.get("/destroy")
 	close(goOn)
 	if raw, err := io.ReadAll(slow); err != nil || !strings.Contains(string(raw), " 204 ") {
 		t.Fatalf("%q, %v", raw, err)
 	}
-	if b.cookie = cookie; b.get("/get/slow").body != "true" {
+	if b.cookie = cookie; b.get("/get/slow").Body != "true" {
 		t.Error("the session is there again")
 	}
 }
@@ -320,12 +320,12 @@ func TestSessionNotBroughtBack(t *testing.T) {
 func TestSessionLate(t *testing.T) {
 	b := newBrowser(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
 	b.get("/late")
-	if got := b.get("/get/late"); got.body != "true" {
+	if got := b.get("/get/late"); got.Body != "true" {
 		t.Errorf("without a session: %v", got)
 	}
 	b.get("/set/a/1")
 	b.get("/late")
-	if got := b.get("/get/late"); got.body != "yesfalse" {
+	if got := b.get("/get/late"); got.Body != "yesfalse" {
 		t.Errorf("with one: %v", got)
 	}
 }
@@ -360,8 +360,8 @@ func TestSessionStoreErrors(t *testing.T) {
 		}
 		h := wrap(sessionHandler, outside, middleware.Session(middleware.SessionOptions{Store: store}))
 		answer := do(t, h, "GET /set/a/1", "Cookie: __Host-session=x")
-		if why != "a session that always changes" && !errors.Is(got, failed) || answer.header.Get("Set-Cookie") != "" {
-			t.Errorf("%s: %v, %v", why, got, answer.header)
+		if why != "a session that always changes" && !errors.Is(got, failed) || answer.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %v, %v", why, got, answer.Header)
 		}
 	}
 }

@@ -20,21 +20,21 @@ func TestSessionKeyRotation(t *testing.T) {
 	b.get("/set/a/1")
 	old := b.cookie
 	b.s = servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newer, sessionSecret}})(sessionHandler))
-	if got := b.get("/get/a"); got.body != "1false" || b.set == "" {
+	if got := b.get("/get/a"); got.Body != "1false" || b.set == "" {
 		t.Errorf("an older key: %v, want a new cookie", got)
 	}
-	if got := b.get("/get/a"); got.body != "1false" || b.set != "" {
+	if got := b.get("/get/a"); got.Body != "1false" || b.set != "" {
 		t.Errorf("the newest key: %v", got)
 	}
 	b.s = servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newest, newer}})(sessionHandler))
-	if got := b.get("/get/a"); got.body != "1false" {
+	if got := b.get("/get/a"); got.Body != "1false" {
 		t.Errorf("a key that was in front before: %v", got)
 	}
-	if b.cookie = old; b.get("/get/a").body != "true" {
+	if b.cookie = old; b.get("/get/a").Body != "true" {
 		t.Error("a key that is gone")
 	}
 	other := servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newest}, CookieName: "__Host-other"})(sessionHandler))
-	if got := doTo(t, other, "GET /get/a", "", "Cookie: "+strings.Replace(b.cookie, "__Host-session", "__Host-other", 1)); got.body != "true" {
+	if got := other.Do(t, "GET /get/a", "Cookie: "+strings.Replace(b.cookie, "__Host-session", "__Host-other", 1)); got.Body != "true" {
 		t.Errorf("the value of another cookie: %v", got)
 	}
 }

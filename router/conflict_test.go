@@ -184,7 +184,7 @@ func TestManyRoutes(t *testing.T) {
 			t.Errorf("%s found %s", c.Path(), c.Route())
 		}
 	})
-	if got := do(t, r, fmt.Sprintf("GET /api/v1/literal%d/settings", n)); got.status != 404 {
+	if got := do(t, r, fmt.Sprintf("GET /api/v1/literal%d/settings", n)); got.Status != 404 {
 		t.Errorf("one too many: %v", got)
 	}
 }

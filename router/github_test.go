@@ -50,12 +50,12 @@ func TestGitHub(t *testing.T) {
 	s := servertest.New(t, with(patterns...).Serve)
 	for i, route := range githubapi.Routes() {
 		request, want := requests[i], patterns[i]
-		got := doTo(t, s, request)
+		got := s.Do(t, request)
 		for _, name := range route.Wildcards() {
 			want += fmt.Sprintf(" %s=%s", name, name)
 		}
-		if got.header.Get("Route") != want {
-			t.Errorf("%s: %d %s, want %s", request, got.status, got.body, want)
+		if got.Header.Get("Route") != want {
+			t.Errorf("%s: %d %s, want %s", request, got.Status, got.Body, want)
 		}
 	}
 }

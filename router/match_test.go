@@ -169,14 +169,14 @@ func TestMatch(t *testing.T) {
 		t.Run(group.why, func(t *testing.T) {
 			s := servertest.New(t, with(group.patterns...).Serve)
 			for request, want := range group.want {
-				got := doTo(t, s, request)
-				text := got.header.Get("Route")
-				if got.status != 200 {
-					text = strings.TrimSpace(strings.Join([]string{strconv.Itoa(got.status), got.header.Get("Location")}, " "))
+				got := s.Do(t, request)
+				text := got.Header.Get("Route")
+				if got.Status != 200 {
+					text = strings.TrimSpace(strings.Join([]string{strconv.Itoa(got.Status), got.Header.Get("Location")}, " "))
 				}
 				// A field's value can't have control characters: the body tells them.
-				if got.status == 200 && !strings.HasPrefix(request, "HEAD") {
-					text = got.body
+				if got.Status == 200 && !strings.HasPrefix(request, "HEAD") {
+					text = got.Body
 				}
 				if text != want {
 					t.Errorf("%.100s: %q, want %q", request, text, want)

@@ -25,7 +25,7 @@ func trace(name string) filo.Middleware {
 	}
 }
 
-func traceOf(a answer) string { return strings.Join(a.header.Values("Trace"), " ") }
+func traceOf(a servertest.Answer) string { return strings.Join(a.Header.Values("Trace"), " ") }
 
 // Router, outer groups, inner groups and the route follow each other, whatever was registered first.
 func TestMiddlewareOrder(t *testing.T) {
@@ -46,7 +46,7 @@ func TestMiddlewareOrder(t *testing.T) {
 		"GET /o/i":       "Not Found\n: r1 r2 r2404 r1404",
 	} {
 		got := do(t, r, request)
-		if text := got.body + ": " + traceOf(got); text != want {
+		if text := got.Body + ": " + traceOf(got); text != want {
 			t.Errorf("%s: %q, want %q", request, text, want)
 		}
 	}
@@ -73,8 +73,8 @@ func TestUseCoversTheRoutersAnswers(t *testing.T) {
 		{"POST /x//y", "r r308", "", "/x/y"},
 	} {
 		got := do(t, r, c.request)
-		if traceOf(got) != c.trace || got.header.Get("Allow") != c.allow || got.header.Get("Location") != c.location {
-			t.Errorf("%s: %d %v", c.request, got.status, got.header)
+		if traceOf(got) != c.trace || got.Header.Get("Allow") != c.allow || got.Header.Get("Location") != c.location {
+			t.Errorf("%s: %d %v", c.request, got.Status, got.Header)
 		}
 	}
 }
@@ -100,8 +100,8 @@ func TestErrorsAreRenderedInside(t *testing.T) {
 		return func(*filo.Ctx) error { return teapot }
 	})
 	for _, request := range []string{"GET /handler", "GET /middleware"} {
-		if got := do(t, r, request); got.status != 418 || !strings.Contains(got.body, "short and stout") {
-			t.Errorf("%s: %d %q", request, got.status, got.body)
+		if got := do(t, r, request); got.Status != 418 || !strings.Contains(got.Body, "short and stout") {
+			t.Errorf("%s: %d %q", request, got.Status, got.Body)
 		}
 	}
 	if !slices.Equal(status, []int{418, 418}) || !errors.Is(seen[0], teapot) || !errors.Is(seen[1], teapot) {
@@ -148,18 +148,18 @@ func TestPreflight(t *testing.T) {
 			fields = []string{"Origin: http://a.test", "Access-Control-Request-Method: " + c.method}
 		}
 		got := do(t, r, c.request, fields...)
-		if got.status != c.status || traceOf(got) != c.trace {
-			t.Errorf("%s: %d %s, want %d %s", c.why, got.status, traceOf(got), c.status, c.trace)
+		if got.Status != c.status || traceOf(got) != c.trace {
+			t.Errorf("%s: %d %s, want %d %s", c.why, got.Status, traceOf(got), c.status, c.trace)
 		}
-		if got.status == 204 && got.header.Get("Allow") == "" {
+		if got.Status == 204 && got.Header.Get("Allow") == "" {
 			t.Errorf("%s: no Allow", c.why)
 		}
 	}
 	r = router.New()
 	r.DisableOptions = true
 	r.PUT("/a", show, trace("put"))
-	if got := do(t, r, "OPTIONS /a", "Access-Control-Request-Method: PUT"); got.status != 405 || got.header.Get("Allow") != "PUT" {
-		t.Errorf("with DisableOptions: %d %v", got.status, got.header)
+	if got := do(t, r, "OPTIONS /a", "Access-Control-Request-Method: PUT"); got.Status != 405 || got.Header.Get("Allow") != "PUT" {
+		t.Errorf("with DisableOptions: %d %v", got.Status, got.Header)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestFreeze(t *testing.T) {
 	r := router.New()
 	g := r.Group("/g")
 	route := r.GET("/a", show)
-	if got := do(t, r, "GET /a"); got.status != 200 {
+	if got := do(t, r, "GET /a"); got.Status != 200 {
 		t.Fatal(got)
 	}
 	for name, f := range map[string]func(){
@@ -211,15 +211,15 @@ func TestNotFoundAndMethodNotAllowed(t *testing.T) {
 	r := with("POST /a")
 	r.NotFound(func(c *filo.Ctx) error { return c.Text(404, "nothing here") })
 	r.MethodNotAllowed(func(c *filo.Ctx) error { return filo.Error(405, "try another") })
-	if got := do(t, r, "GET /b"); got.status != 404 || got.body != "nothing here" {
+	if got := do(t, r, "GET /b"); got.Status != 404 || got.Body != "nothing here" {
 		t.Error(got)
 	}
-	if got := do(t, r, "GET /a"); got.status != 405 || !strings.Contains(got.body, "try another") || got.header.Get("Allow") != "OPTIONS, POST" {
+	if got := do(t, r, "GET /a"); got.Status != 405 || !strings.Contains(got.Body, "try another") || got.Header.Get("Allow") != "OPTIONS, POST" {
 		t.Error(got)
 	}
 	r = with("POST /a", "/t/")
 	r.DisableMethodNotAllowed = true
-	if got := do(t, r, "GET /a"); got.status != 404 || got.header.Get("Allow") != "" {
+	if got := do(t, r, "GET /a"); got.Status != 404 || got.Header.Get("Allow") != "" {
 		t.Error(got)
 	}
 }
@@ -236,8 +236,8 @@ func TestRedirectsCanBeDisabled(t *testing.T) {
 		"GET //a/":    "/{rest...} rest=/a/",
 		"GET /f/%2e/": "/{rest...} rest=f/./",
 	} {
-		if got := do(t, r, request); got.body != want {
-			t.Errorf("%s: %d %q, want %q", request, got.status, got.body, want)
+		if got := do(t, r, request); got.Body != want {
+			t.Errorf("%s: %d %q, want %q", request, got.Status, got.Body, want)
 		}
 	}
 }
@@ -245,10 +245,10 @@ func TestRedirectsCanBeDisabled(t *testing.T) {
 // CONNECT is matched by its host, and never redirected; a handler for every method doesn't get it.
 func TestConnect(t *testing.T) {
 	r := with("CONNECT proxy.test/", "/")
-	if got := do(t, r, "CONNECT proxy.test:443"); got.status != 200 || got.header.Get("Route") != "CONNECT proxy.test/" {
+	if got := do(t, r, "CONNECT proxy.test:443"); got.Status != 200 || got.Header.Get("Route") != "CONNECT proxy.test/" {
 		t.Error(got)
 	}
-	if got := do(t, r, "CONNECT other.test:443"); got.status != 404 {
+	if got := do(t, r, "CONNECT other.test:443"); got.Status != 404 {
 		t.Error(got)
 	}
 }
@@ -279,8 +279,8 @@ func TestOverlongPaths(t *testing.T) {
 		strings.Repeat("/", 6000):           301,
 		strings.Repeat("/a", 3000):          404,
 	} {
-		if got := do(t, r, "GET "+path); got.status != status {
-			t.Errorf("%.20s…: %d, want %d", path, got.status, status)
+		if got := do(t, r, "GET "+path); got.Status != status {
+			t.Errorf("%.20s…: %d, want %d", path, got.Status, status)
 		}
 	}
 }
@@ -300,8 +300,8 @@ func TestGroups(t *testing.T) {
 		"POST http://api.test/v1": "POST api.test/v1",
 		"GET http://h.test/h/x":   "GET h.test/h/x",
 	} {
-		if got := do(t, r, request); got.body != want {
-			t.Errorf("%s: %d %q, want %q", request, got.status, got.body, want)
+		if got := do(t, r, request); got.Body != want {
+			t.Errorf("%s: %d %q, want %q", request, got.Status, got.Body, want)
 		}
 	}
 }
@@ -343,11 +343,11 @@ func TestMount(t *testing.T) {
 	} {
 		for range 2 { // the second time with what was learned
 			got := do(t, r, c.request)
-			if got.status == 301 {
-				got.body = "301 " + got.header.Get("Location")
+			if got.Status == 301 {
+				got.Body = "301 " + got.Header.Get("Location")
 			}
-			if got.body != c.want || traceOf(got) != c.trace {
-				t.Errorf("%s: %d %q %s, want %q %s", c.request, got.status, got.body, traceOf(got), c.want, c.trace)
+			if got.Body != c.want || traceOf(got) != c.trace {
+				t.Errorf("%s: %d %q %s, want %q %s", c.request, got.Status, got.Body, traceOf(got), c.want, c.trace)
 			}
 		}
 	}
@@ -361,7 +361,7 @@ func TestClasses(t *testing.T) {
 	s := servertest.New(t, r.Serve)
 	for range 3 {
 		for _, request := range []string{"GET /a/1", "GET /m/x", "GET /none"} {
-			doTo(t, s, request)
+			s.Do(t, request)
 		}
 	}
 	var names []string
@@ -410,7 +410,7 @@ func TestURL(t *testing.T) {
 	if message := panicOf(func() { route.Name("tag") }); strings.Count(message, "router_test.go:") != 2 {
 		t.Errorf("a name that is taken: %q", message)
 	}
-	if got := do(t, r, "GET /tags/a%2Fb/"); got.body != "GET /tags/{tag}/{$} tag=a/b" {
+	if got := do(t, r, "GET /tags/a%2Fb/"); got.Body != "GET /tags/{tag}/{$} tag=a/b" {
 		t.Error(got)
 	}
 }
