@@ -30,6 +30,18 @@ const maxRequestID = 127
 // generatedID is a random id, the text of which is its only allocation. It is never changed once RequestIDOf can see it.
 type generatedID [generatedIDBytes]byte
 
+// givenID is any other id, likewise.
+type givenID struct {
+	length uint8
+	text   [maxRequestID]byte
+}
+
+func newGivenID(text []byte) *givenID {
+	id := new(givenID)
+	id.length = uint8(copy(id.text[:], text))
+	return id
+}
+
 func validRequestID(s []byte) bool {
 	if len(s) == 0 || len(s) > maxRequestID {
 		return false
@@ -87,8 +99,8 @@ func RequestIDOf(c *filo.Ctx) string {
 	switch id := c.Get(requestIDKey{}).(type) {
 	case *generatedID:
 		return unsafe.String(&id[0], len(id)) // it lives as long as it is referred to
-	case string:
-		return id
+	case *givenID:
+		return unsafe.String(&id.text[0], id.length)
 	}
 	return ""
 }
@@ -102,9 +114,9 @@ func RequestID(options RequestIDOptions) filo.Middleware {
 	checkFieldName("RequestIDOptions.Header", options.Header)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			if id, ok := options.given(c); ok {
+			if id := options.given(c); id != nil {
 				c.Set(requestIDKey{}, id)
-				c.Response.Header.Set(options.Header, id)
+				c.Response.Header.SetBytes(options.Header, id.text[:id.length])
 				return next(c)
 			}
 			id := new(generatedID)
@@ -116,17 +128,17 @@ func RequestID(options RequestIDOptions) filo.Middleware {
 	}
 }
 
-// given returns the id that the request came with, or that Generate has made.
-func (options *RequestIDOptions) given(c *filo.Ctx) (string, bool) {
+// given returns the id that the request came with, or that Generate has made; nil if there is none.
+func (options *RequestIDOptions) given(c *filo.Ctx) *givenID {
 	if options.TrustIncoming {
 		if incoming := c.Request.Header.GetBytes(options.Header); validRequestID(incoming) {
-			return string(incoming), true
+			return newGivenID(incoming)
 		}
 	}
 	if options.Generate != nil {
-		if made := options.Generate(); validRequestID([]byte(made)) {
-			return made, true
+		if made := []byte(options.Generate()); validRequestID(made) {
+			return newGivenID(made)
 		}
 	}
-	return "", false
+	return nil
 }
