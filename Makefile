@@ -38,8 +38,8 @@ test: ## build, vet and test every module, with the race detector and in random 
 	@$(call in-modules,go build ./... && go vet ./... && go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...)
 	@# Once more with the blocking driver, which serves sockets only when it is told to.
 	FILO_DRIVER=blocking go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) .
-	@# And without the race detector, which the raw system calls make way for.
-	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./internal/conformance ./internal/soak
+	@# And without the race detector, which the raw system calls and the counts of allocations make way for.
+	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./bind ./middleware ./pool ./router ./internal/conformance ./internal/soak
 	cd examples && go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./hello
 
 ants: ## run the tests that ants has for its users against pool/, COUNT times
