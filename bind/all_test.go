@@ -114,7 +114,7 @@ func TestValidator(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, ""},
-		{"any error", errors.New("must be in future"), "422 : must be in future"},
+		{"any other error", errors.New("the database is away"), "the database is away"},
 		{"an HTTPError", fmt.Errorf("wrapped: %w", teapot), "wrapped: 409 Conflict: no coffee"},
 		{"fields", &bind.Error{Fields: []bind.FieldError{
 			{Field: "Shop", Detail: "a"}, {Field: "Dry", Detail: "b"}, {Field: "Key", Detail: "c"}, {Field: "Note", Detail: "d"},

@@ -114,13 +114,7 @@ func (b *binding) finish(v any) error {
 	if errors.As(err, &invalid) {
 		return b.located(invalid, reflect.TypeOf(v).Elem())
 	}
-	var httpError *filo.HTTPError
-	if errors.As(err, &httpError) {
-		return err
-	}
-	b.problems.add(422, FieldError{Detail: err.Error()})
-	b.problems.Err = err
-	return b.problems.err()
+	return err
 }
 
 // located returns a validator's error with the place in the request for each Go field.

@@ -15,7 +15,7 @@ func Strict() Option { return Option{strict: true} }
 // Validator checks what was bound.
 //
 // Its error becomes the answer: an *Error, whose FieldErrors need nothing but Field and Detail, or an *filo.HTTPError, as they
-// are; any other as a 422 with its text, which the client is shown.
+// are. Any other is the server's own trouble, and so a 500 whose text the client doesn't see.
 type Validator interface {
 	Validate(v any) error
 }

@@ -87,6 +87,9 @@ func New[C any, P interface {
 	check := options.Check
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
+			if v.cookie != "" {
+				c.Response.Header.AddField(&varyCookie) // or else a cache would take the answer for everybody's
+			}
 			token, err := v.find(c)
 			if err != nil {
 				return v.refuse(c, err)

@@ -177,6 +177,9 @@ func TestWhereTheTokenIs(t *testing.T) {
 			if private := got.header.Get("Cache-Control") == "private"; got.status == 200 && private != strings.Contains(tc.target, "access_token") {
 				t.Errorf("Cache-Control is %q", got.header.Get("Cache-Control"))
 			}
+			if varies := got.header.Get("Vary") == "Cookie"; varies != (tc.options.Cookie != "") {
+				t.Errorf("Vary is %q", got.header.Get("Vary"))
+			}
 		})
 	}
 }

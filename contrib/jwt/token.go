@@ -92,3 +92,5 @@ func isToken(b []byte) bool {
 	}
 	return len(b) > 0
 }
+
+var varyCookie = filo.NewField("Vary", "Cookie")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bind"
+	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
 )
 
@@ -23,6 +24,8 @@ const (
 // newHandler returns the whole application.
 func newHandler(todos *store) (filo.Handler, error) {
 	r := router.New()
+	// Pages of other sites mustn't change the todos of who visits them.
+	r.Use(middleware.Secure(middleware.SecureOptions{}), middleware.CSRF(middleware.CSRFOptions{}))
 	addAPI(r, todos)
 	return r.Serve, errors.Join(addDocument(r), addPage(r))
 }

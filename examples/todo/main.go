@@ -56,7 +56,7 @@ func main() {
 // behind them. It returns nil after a complete shutdown.
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("todo", flag.ContinueOnError)
-	addr := flags.String("addr", ":8080", "TCP `address` to listen on")
+	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
 	db := flags.String("db", "todo.db", "SQLite `file` with the todos; made if it isn't there")
 	if err := flags.Parse(args); err != nil {
 		return err
