@@ -40,27 +40,27 @@ func (c *Ctx) WholeBody() ([]byte, bool) {
 func (c *Ctx) endStream() {
 	c.stream.open = false
 	c.Response.buffer = append(c.Response.buffer[:0], c.stream.buffer...)
+	c.stream.buffer, c.stream.written = c.stream.buffer[:0], 0
 }
 
 // wrap calls the functions of WrapBody for a body that streams. It reports whether one of them has wrapped it.
 func (w *StreamWriter) wrap() bool {
 	if r := &w.ctx.Response; len(w.ctx.wraps) > 0 && bodyAllowed(r.status) {
 		w.wrapped = true
-		w.layers = w.ctx.wrapped(w.layers, bodySink{w}, max(w.length, -1))
+		w.addLayers(bodySink{w}, max(w.length, -1))
 	}
 	return len(w.layers) > 0
 }
 
-// wrapped appends the writers around sink to layers, and forgets the functions that made them.
-func (c *Ctx) wrapped(layers []io.WriteCloser, sink io.Writer, size int64) []io.WriteCloser {
-	defer c.forgetWraps()
-	for _, wrap := range c.wraps {
-		if layer := wrap(c, sink, size); layer != nil {
-			layers = append(layers, layer)
+// addLayers calls the functions of WrapBody, and forgets them.
+func (w *StreamWriter) addLayers(sink io.Writer, size int64) {
+	defer w.ctx.forgetWraps()
+	for _, wrap := range w.ctx.wraps {
+		if layer := wrap(w.ctx, sink, size); layer != nil {
+			w.layers = append(w.layers, layer) // now, since another one may panic
 			sink = layer
 		}
 	}
-	return layers
 }
 
 func (c *Ctx) forgetWraps() {
@@ -117,8 +117,8 @@ func (w *StreamWriter) closeLayers() error {
 
 // layered makes the error of a layer that of the stream: what is behind it can't be made any more.
 func (w *StreamWriter) layered(err error) error {
-	if w.err == nil {
-		w.err = err
+	if w.err == nil && err != nil {
+		w.err, w.ours = err, true
 	}
 	return err
 }
@@ -133,13 +133,16 @@ func (c *Ctx) dropLayers(layers []io.WriteCloser) {
 // wrapWhole sends a body that is in memory through the functions of WrapBody.
 func (c *Ctx) wrapWhole() error {
 	w, r := &c.stream, &c.Response
-	if len(c.wraps) == 0 || !bodyAllowed(r.status) {
+	body := r.bodyBytes()
+	switch {
+	case len(c.wraps) == 0 || !bodyAllowed(r.status):
 		return nil
+	case len(body) == 0 && c.Request.isHead() && r.declaredLength() >= 0:
+		return nil // the handler has said how long GET's body is without making it
 	}
 	var wrapped bytes.Buffer
-	body := r.bodyBytes()
 	w.ctx, w.used = c, true
-	w.layers = c.wrapped(w.layers, &wrapped, int64(len(body)))
+	w.addLayers(&wrapped, int64(len(body)))
 	if len(w.layers) == 0 {
 		return nil
 	}

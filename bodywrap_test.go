@@ -350,3 +350,120 @@ func TestContextLastsForBodyStream(t *testing.T) {
 		lifeRecv(t, ended, "the context to end")
 	})
 }
+
+// A body whose end is that of the connection mustn't end as if it were whole, though its handler has announced a length.
+func TestWrappedBodyThatBreaksOff(t *testing.T) {
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		var closed atomic.Int32
+		c.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
+			return &bracket{w: w, signs: "[]", closed: &closed}
+		})
+		c.Response.Header.Set("Content-Length", "100")
+		c.Stream().WriteString("half")
+		return errors.Join(c.Stream().Flush(), errors.New("no more"))
+	}})
+	client := s.dial(t)
+	client.send("GET / HTTP/1.0\r\n\r\n")
+	if answer, err := io.ReadAll(client.reader); err == nil {
+		t.Errorf("the connection ends as if that were all: %q", answer)
+	}
+}
+
+// "Close is called once, also for a body that was broken off": also where another function panics.
+func TestWrapBodyFunctionPanics(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		var closed atomic.Int32
+		s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/sound" {
+				return nil
+			}
+			c.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
+				c.Response.Header.Set("Content-Encoding", "brackets")
+				return &bracket{w: w, signs: "[]", closed: &closed}
+			})
+			c.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { panic("the function") })
+			if stream {
+				c.Stream().WriteString("hi")
+				return c.Stream().Flush()
+			}
+			return c.Text(200, "hi")
+		}, ErrorHandler: func(c *filo.Ctx, err error) { c.Text(500, "an error page") }})
+		client := s.dial(t)
+		client.get("/")
+		if response, body := client.answer(); response.StatusCode != 500 || body != "an error page" || response.Header.Get("Content-Encoding") != "" {
+			t.Errorf("stream %v: %d %q %v", stream, response.StatusCode, body, response.Header)
+		}
+		client.get("/sound")
+		client.want(200, "", false)
+		if closed.Load() != 1 {
+			t.Errorf("stream %v: closed %d times", stream, closed.Load())
+		}
+	}
+}
+
+// A handler that answers HEAD by the length that GET's body would have is believed.
+func TestWrapBodyAndAnnouncedHead(t *testing.T) {
+	s := servertest.New(t, wrapping(new(atomic.Int32), "[]")(func(c *filo.Ctx) error {
+		c.Response.Header.Set("Content-Length", "5000")
+		return nil
+	}))
+	if got := s.Do(t, "HEAD /"); got.Header.Get("Content-Length") != "5000" {
+		t.Errorf("got %v", got.Header)
+	}
+}
+
+// An error of a layer is the server's, and so logged.
+func TestErrorOfALayerIsLogged(t *testing.T) {
+	var log lifeLog
+	s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+		c.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
+			return &bracket{w: w, signs: "[]", closed: new(atomic.Int32), fail: errors.New("the encoder is broken")}
+		})
+		c.Stream().WriteString("hi")
+		return c.Stream().Flush()
+	}})
+	client := s.dial(t)
+	client.get("/")
+	client.tryAnswer()
+	lifeAwait(t, "the log", func() bool { return len(log.lines("the encoder is broken")) == 1 })
+}
+
+// "can look at the body, and set another": also by a stream.
+func TestStreamAfterWholeBody(t *testing.T) {
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		c.Stream().WriteString("old")
+		if body, ok := c.WholeBody(); !ok || string(body) != "old" {
+			t.Errorf("%q, %v", body, ok)
+		}
+		_, err := c.Stream().WriteString("new")
+		return err
+	})
+	if got := s.Do(t, "GET /"); got.Body != "new" {
+		t.Errorf("got %q", got.Body)
+	}
+}
+
+// closingBody asks for the request's context when it is closed, which is after the answer.
+type closingBody struct {
+	io.Reader
+	c *filo.Ctx
+}
+
+func (b closingBody) Close() error {
+	b.c.Context()
+	return nil
+}
+
+// What is closed at the end of a request must leave nothing to the next one.
+func TestContextAskedForAtTheEnd(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Request.SetBodyReader(closingBody{strings.NewReader("x"), c})
+			return c.Text(200, c.Path())
+		}})
+		for range 20 {
+			client.get("/a")
+			client.want(200, "/a", false)
+		}
+	})
+}

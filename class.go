@@ -105,11 +105,14 @@ func (c *Ctx) Enter(class *Class) error {
 		}
 	}
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if conn.before > 0 && !inline && !class.quick() && !c.stream.sent {
+	if !inline && !class.quick() && !c.stream.sent {
 		if err := c.holdAnswer(); err != nil {
 			return err
 		}
-		err := conn.flush()
+		var err error
+		if conn.before > 0 {
+			err = conn.flush()
+		}
 		c.releaseAnswer()
 		if err != nil {
 			return err

@@ -86,7 +86,7 @@ func (c *coarseClock) at(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return max(c.exact()+int64(time.Until(t)), 1)
+	return max(c.exact()+int64(time.Until(t)), 1<<stateBits)
 }
 
 // exact returns the time in nanoseconds on the scale of now, at the price of the system's clock. It is never before a

@@ -55,6 +55,8 @@ type looped interface {
 	sendApart(p []byte) error
 	// remote returns the address of the client, not valid if it has none of IP.
 	remote() netip.AddrPort
+	// leaveLoop makes the loop another worker's, so that the connection can be taken over. The error is errBusy.
+	leaveLoop() error
 	// prepareParked makes the connection ready for Ctx.Park. The loop is another worker's afterwards, or the error errBusy.
 	prepareParked() error
 	// hijack takes the connection out of its loop.

@@ -48,12 +48,18 @@ func (c *Ctx) Context() context.Context {
 
 func (c *Ctx) newContext() *requestContext {
 	r := &requestContext{}
-	parent := c.conn.server.baseContext()
+	parent, deadline := c.conn.server.baseContext(), c.deadline
 	if carried, ok := c.conn.looped.(*transportConn); ok {
 		parent = carried.values()
+		if end, ok := carried.transport.Context().Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
+			deadline = end
+		}
 	}
-	if !c.deadline.IsZero() {
-		parent, r.stopTimer = context.WithDeadline(parent, c.deadline)
+	if t := c.timeout; t != nil && !t.deadline.IsZero() && (deadline.IsZero() || t.deadline.Before(deadline)) {
+		deadline = t.deadline
+	}
+	if !deadline.IsZero() {
+		parent, r.stopTimer = context.WithDeadline(parent, deadline)
 	}
 	r.Context, r.cancel = context.WithCancelCause(parent)
 	return r

@@ -36,6 +36,7 @@ type Ctx struct {
 	// clientGone says that the context, which is over, ended because of the client.
 	clientGone bool
 	released   bool
+	claimed    bool // the answer is on its way, or the handler has returned: no time-out is set any more
 	rendered   bool // an error was turned into the response, which is final
 
 	params   Params
@@ -59,9 +60,13 @@ func (c *Ctx) end() {
 	if c.stream.used {
 		c.stream.reset()
 	}
-	c.deadline, c.clientGone = time.Time{}, false
+	c.stopWatch() // once more: what was closed is the user's code
+	c.deadline, c.clientGone, c.claimed = time.Time{}, false, false
 	c.readUntil, c.writeUntil = 0, 0
 	c.rendered, c.route, c.override = false, "", nil
+	if c.timeout != nil {
+		c.timeout.forget()
+	}
 	if len(c.params.values) > 0 {
 		c.params.reset()
 	}

@@ -2,8 +2,11 @@ package filo_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +68,55 @@ func TestSetWriteDeadline(t *testing.T) {
 			client.get("/")
 			if err := lifeRecv(t, wrote, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%v: %v", ahead, err)
+			}
+		})
+	}
+}
+
+// "What is left to be sent when the handler has returned has the server's limits."
+func TestWriteDeadlineOfTheHandlerAlone(t *testing.T) {
+	for _, size := range []int{10, 20_000, 300_000} {
+		eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+			_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+				c.SetWriteDeadline(time.Unix(1, 0))
+				return c.Text(200, strings.Repeat("x", size))
+			}})
+			client.get("/")
+			client.want(200, strings.Repeat("x", size), false)
+		})
+	}
+}
+
+// A deadline in the distant past is one.
+func TestWriteDeadlineLongPast(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(file, make([]byte, 16<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, copy := range map[string]func(io.Writer, *os.File) (int64, error){
+		"CopyN": func(w io.Writer, file *os.File) (int64, error) { return io.CopyN(w, file, 16<<20) },
+		"Copy":  func(w io.Writer, file *os.File) (int64, error) { return io.Copy(w, file) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			copied := make(chan error, 1)
+			s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				c.Response.Header.Set("Content-Length", fmt.Sprint(16<<20))
+				if err := c.Stream().Flush(); err != nil {
+					return err
+				}
+				c.SetWriteDeadline(time.Unix(1, 0))
+				content, err := os.Open(file)
+				if err != nil {
+					return err
+				}
+				defer content.Close()
+				_, err = copy(c.Stream(), content)
+				copied <- err
+				return err
+			}})
+			s.dial(t).get("/")
+			if err := lifeRecv(t, copied, "the copy to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the copy ended by %v", err)
 			}
 		})
 	}

@@ -75,6 +75,8 @@ func (c *conn) panicked(value any) error {
 
 // finish completes the answer after the handler has returned with err.
 func (c *conn) finish(ctx *Ctx, err error) {
+	ctx.claimed = true
+	ctx.readUntil, ctx.writeUntil = 0, 0
 	if err != nil || ctx.Response.source != bodyStream {
 		ctx.stopWatch() // what is left to be read for the answer may depend on the context
 	}
@@ -137,7 +139,7 @@ func (c *conn) skipReceived(b *body) {
 func (c *conn) abortNow(ctx *Ctx) {
 	c.out, c.outBody = c.out[:c.before], nil
 	c.reading, c.linger, c.aborted = readingNothing, false, true
-	c.broken = ctx.stream.sent && !ctx.stream.chunked && ctx.stream.length < 0
+	c.broken = ctx.stream.sent && ctx.stream.toEnd
 	ctx.Response.resetBody()
 }
 
@@ -152,6 +154,7 @@ func (c *conn) renderError(ctx *Ctx, err error) bool {
 		return false
 	}
 	ctx.stream.reset()
+	ctx.Response.Header.Del(fieldNames[fieldContentEncoding]) // that of a body which isn't sent
 	ok := c.server.renderError(ctx, err)
 	// Only the ErrorHandler knows what an error of the program's own means.
 	c.logError(ctx, err, ctx.Response.status)
@@ -162,7 +165,7 @@ func (c *conn) renderError(ctx *Ctx, err error) bool {
 // goroutine, has been logged.
 func (c *conn) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
-	clients := status < 500 || errors.Is(err, ErrClientGone) || c.failed || ctx.stream.err != nil ||
+	clients := status < 500 || errors.Is(err, ErrClientGone) || c.failed || ctx.stream.err != nil && !ctx.stream.ours ||
 		ctx.clientGone && errors.Is(err, context.Canceled)
 	if errors.As(err, &panicError) || err == errGoexit || clients && !c.server.LogAllErrors {
 		return

@@ -15,10 +15,13 @@ type handlerTimeout struct {
 
 	mu sync.Mutex
 	// armed is changed by the handler's goroutine alone, which so may read it without mu.
-	armed    bool
-	fired    bool
-	failed   bool // the answer couldn't be sent
-	conn     *conn
+	armed  bool
+	fired  bool
+	failed bool // the answer couldn't be sent
+	// contextOnly says that the answer is the handler's, and the timer ends the context all the same.
+	contextOnly bool
+	conn        *conn
+	// deadline is the zero time if there is none for the request. As armed it is changed by the handler's goroutine alone.
 	deadline time.Time
 	answer   *HTTPError
 	head     bool            // it is one to HEAD
@@ -30,10 +33,11 @@ type handlerTimeout struct {
 // and what it streams is ErrHandlerTimeout. If nil, e is a 503.
 //
 // Nothing ends the handler but that: it runs on, with its Ctx and its worker, and counts against Concurrency until it
-// returns. So it should look at its context. Another call replaces the time and e; a d of 0 or less ends the time-out.
+// returns. So it should look at its context. Another call replaces the time and e, but can't put off a
+// context that has been asked for; a d of 0 or less ends the time-out. Once the head is on its way it does nothing.
 func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 	c.check()
-	if c.conn.hijacked || c.stream.sent {
+	if c.conn.hijacked || c.claimed {
 		return
 	}
 	if c.timeout == nil {
@@ -48,7 +52,7 @@ func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 	if t.armed {
 		t.disarm()
 	}
-	c.deadline = time.Time{}
+	t.deadline = time.Time{}
 	if d > 0 {
 		t.arm(c, d, e)
 	}
@@ -59,10 +63,10 @@ func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
 	if e == nil {
 		e = errHandlerTimeout
 	}
+	e = statusOf(e) // of an HTTPError it is that, with a status that is one
 	t.armed, t.fired, t.failed = true, false, false
 	t.conn, t.answer, t.head, t.context = c.conn, e, c.Request.isHead(), c.context
 	t.deadline = time.Now().Add(d)
-	c.deadline = t.deadline
 	if c.conn.looped != nil {
 		c.conn.looped.setApart(true)
 	}
@@ -79,7 +83,17 @@ func (t *handlerTimeout) disarm() {
 	if c := t.conn; c.looped != nil {
 		c.looped.setApart(false)
 	}
-	t.armed, t.conn, t.context = false, nil, nil
+	t.armed, t.contextOnly, t.conn, t.context = false, false, nil, nil
+}
+
+// forget ends what is left of a request's time-out.
+func (t *handlerTimeout) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.armed || t.contextOnly {
+		t.disarm()
+	}
+	t.deadline = time.Time{}
 }
 
 var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too long", Err: ErrHandlerTimeout}
@@ -88,7 +102,11 @@ var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too lo
 func (t *handlerTimeout) fire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.armed && t.isOver() {
+	switch {
+	case !t.armed && !t.contextOnly || !t.isOver():
+	case t.contextOnly:
+		t.context.cancel(context.DeadlineExceeded)
+	default:
 		t.answerNow()
 	}
 }
@@ -136,16 +154,24 @@ func (c *Ctx) timedOut() bool {
 
 // claimAnswer makes the answer the handler's: no time-out comes any more. The error is ErrHandlerTimeout if one has come.
 func (c *Ctx) claimAnswer() error {
+	c.claimed = true
 	t := c.timeout
 	if t == nil || !t.armed {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.fired {
+	switch {
+	case t.fired:
 		return ErrHandlerTimeout
+	case t.context == nil:
+		t.disarm()
+		return nil
 	}
-	t.disarm()
+	t.armed, t.contextOnly = false, true
+	if looped := t.conn.looped; looped != nil {
+		looped.setApart(false)
+	}
 	return nil
 }
 
@@ -182,11 +208,15 @@ func (c *Ctx) releaseAnswer() {
 // when the time is over is that of the time-out, whether or not the timer has fired.
 func (c *conn) endTimeout(ctx *Ctx, err error) bool {
 	t := ctx.timeout
-	if !t.armed {
+	if !t.armed && !t.contextOnly {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.contextOnly {
+		t.disarm()
+		return false
+	}
 	if err != nil && t.isOver() {
 		t.answerNow()
 	}
@@ -203,7 +233,7 @@ func (c *conn) endTimeout(ctx *Ctx, err error) bool {
 func (c *conn) finishTimedOut(ctx *Ctx, err error) {
 	ended := errors.Is(err, ErrHandlerTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if err != nil && !ended && !errors.Is(err, ErrAbort) {
-		c.logError(ctx, err, ctx.Response.status)
+		c.logError(ctx, err, statusOf(err).Status)
 	}
 	c.count(ctx.Response.status)
 }

@@ -329,3 +329,106 @@ func TestTimeoutRaces(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// What a handler has left running when it has returned is none of the next request's: a time-out that the ErrorHandler sets
+// isn't one, and the connection lives on.
+func TestTimeoutAfterTheHandler(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		_, client := serve(&filo.Server{
+			ErrorHandler: func(c *filo.Ctx, err error) {
+				c.SetTimeout(time.Millisecond, nil)
+				c.Text(404, "no such page")
+			},
+			Handler: func(c *filo.Ctx) error {
+				if c.Path() == "/none" {
+					return filo.Error(404, "")
+				}
+				time.Sleep(5 * time.Millisecond)
+				return c.Text(200, "slow")
+			},
+		})
+		for range 3 {
+			client.get("/none")
+			client.want(404, "no such page", false)
+			time.Sleep(3 * time.Millisecond)
+			client.get("/slow")
+			client.want(200, "slow", false)
+		}
+	})
+}
+
+// A status that is none of an error is 500, as elsewhere.
+func TestTimeoutStatus(t *testing.T) {
+	for _, status := range []int{-1, 0, 200, 600, 1 << 20} {
+		s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+			c.SetTimeout(time.Microsecond, filo.Error(status, "x"))
+			<-c.Context().Done()
+			return c.Context().Err()
+		}})
+		client := s.dial(t)
+		client.get("/")
+		if response, _ := client.answer(); response.StatusCode != 500 {
+			t.Errorf("%d became %d", status, response.StatusCode)
+		}
+	}
+}
+
+// "After that its context is done": also one that was asked for before, and of a handler that streams. An earlier deadline stays.
+func TestTimeoutAndContext(t *testing.T) {
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/stream":
+			ctx := c.Context()
+			c.SetTimeout(time.Millisecond, nil)
+			if err := c.Stream().Flush(); err != nil {
+				return nil // it has come already
+			}
+			<-ctx.Done()
+			_, err := c.Stream().WriteString(context.Cause(ctx).Error())
+			return err
+		case "/deadline":
+			c.SetDeadline(time.Now().Add(time.Minute))
+			c.SetTimeout(time.Hour, nil)
+		case "/timeout":
+			c.SetDeadline(time.Now().Add(time.Hour))
+			c.SetTimeout(time.Minute, nil)
+		case "/none":
+			c.SetDeadline(time.Now().Add(time.Minute))
+			c.SetTimeout(time.Second, nil)
+			c.SetTimeout(0, nil)
+		}
+		deadline, _ := c.Context().Deadline()
+		return c.Text(200, time.Until(deadline).Round(time.Minute).String())
+	}})
+	client := s.dial(t)
+	for _, path := range []string{"/deadline", "/timeout", "/none"} {
+		client.get(path)
+		client.want(200, "1m0s", false)
+	}
+	for range 20 {
+		client = s.dial(t)
+		client.get("/stream")
+		if response, body := client.answer(); response.StatusCode == 200 && body != context.DeadlineExceeded.Error() {
+			t.Errorf("got %q", body)
+		}
+	}
+}
+
+// A handler that enters its class late finds that its time is over.
+func TestTimeoutBeforeEnter(t *testing.T) {
+	var class filo.Class
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/quick" {
+			return c.Text(200, "quick")
+		}
+		c.SetTimeout(time.Millisecond, nil)
+		time.Sleep(5 * time.Millisecond)
+		return c.Enter(&class)
+	}})
+	for range 10 {
+		client := s.dial(t)
+		client.send("GET /quick HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		client.want(200, "quick", false)
+		client.want(503, timedOutBody, true)
+	}
+}

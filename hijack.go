@@ -54,6 +54,11 @@ func (c *Ctx) switchProtocols(protocol string) error {
 	if c.Request.minor == 0 || !request.hasToken(fieldConnection, "upgrade") || !request.hasToken(fieldUpgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)
 	}
+	if looped := c.conn.looped; looped != nil {
+		if err := looped.leaveLoop(); err != nil {
+			return err // before the 101, behind which there could be no other answer
+		}
+	}
 	if err := c.claimAnswer(); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ const (
 
 // loopConn is a connection in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
 // Close claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
-// writes and closes the socket.
+// writes and closes the socket, but for sendApart.
 //
 // As a net.Conn it serves its owner, who may wait in Read and Write when no other worker depends on it: the loop's own
 // events wake it. It isn't registered with the runtime's poller. Deadlines and Close are for everybody.
@@ -335,9 +335,9 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 // ReadFrom sends a file by sendfile.
 func (lc *loopConn) ReadFrom(r io.Reader) (sent int64, err error) {
 	limited, ok := r.(*io.LimitedReader)
-	var file *os.File
+	var file regularFile
 	if ok {
-		file, ok = limited.R.(*os.File)
+		file, ok = limited.R.(regularFile)
 	}
 	if !ok || lc.taken() != nil {
 		return io.Copy(struct{ io.Writer }{lc}, r)
@@ -544,6 +544,8 @@ func (lc *loopConn) RemoteAddr() net.Addr {
 	}
 	return &net.UnixAddr{Net: "unix"}
 }
+
+func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.class) }
 
 func (lc *loopConn) remote() netip.AddrPort { return lc.peer.addrPort() }
 

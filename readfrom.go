@@ -1,22 +1,19 @@
 package filo
 
-import (
-	"io"
-	"os"
-)
+import "io"
 
 // ReadFrom adds what r has to read to the body, for io.Copy and io.CopyN. If the body's length was announced, a file, or an
 // io.LimitedReader of one, goes out by sendfile where the connection can.
 func (w *StreamWriter) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
-		file, ok := r.(*os.File)
+		file, ok := r.(regularFile)
 		if !ok {
 			return w.copyFrom(r)
 		}
 		return w.readFile(file, r, 1<<63-1)
 	}
-	file, ok := limited.R.(*os.File)
+	file, ok := limited.R.(regularFile)
 	if !ok {
 		return w.copyFrom(r)
 	}
@@ -34,7 +31,7 @@ func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
 }
 
 // readFile sends at most size bytes of the file, which is what r reads.
-func (w *StreamWriter) readFile(file *os.File, r io.Reader, size int64) (int64, error) {
+func (w *StreamWriter) readFile(file regularFile, r io.Reader, size int64) (int64, error) {
 	if err := w.admit(0); err != nil {
 		return 0, err
 	}

@@ -25,7 +25,8 @@ type replacedBody struct {
 //
 // It is read when the body is asked for, and closed at the request's end if it is an io.Closer. The limit for bodies holds
 // for what it returns as it does for what the client sends. What it leaves unread of that is skipped, as for any other
-// request. ContentLength is -1 from then on; the header fields are up to the caller.
+// request. ContentLength is -1 from then on; the header fields are up to the caller. Call it before the body was asked for:
+// what Form or MultipartForm have returned they return again.
 func (r *Request) SetBodyReader(reader io.Reader) {
 	r.ctx.check()
 	if reader == nil {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 )
 
 const (
@@ -23,11 +25,13 @@ type StreamWriter struct {
 	open    bool
 	sent    bool  // the head is on its way
 	chunked bool  // the body goes in chunks
+	toEnd   bool  // the end of the connection is that of the body
 	discard bool  // the response has no body: an answer to HEAD, 204, 304
 	length  int64 // announced, noLength if it wasn't
 	written int64
 	buffer  []byte
 	err     error            // of the connection, or of a layer
+	ours    bool             // err is a layer's
 	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Ctx.WrapBody
 	wrapped bool             // layers may write
 }
@@ -174,6 +178,7 @@ func (w *StreamWriter) begin() {
 		f.chunked = true
 	}
 	w.chunked, w.sent = f.chunked, true
+	w.toEnd = !w.discard && !f.chunked && f.length < 0
 	c.settle(w.ctx, &f)
 	c.out = r.appendHead(c.out, c.server, f)
 }
@@ -304,9 +309,17 @@ func (c *Ctx) copyBody() error {
 	return err
 }
 
+// regularFile is an *os.File, or what io.Copy makes of one: that without its method WriteTo.
+type regularFile interface {
+	io.Reader
+	io.Seeker
+	syscall.Conn
+	Stat() (fs.FileInfo, error)
+}
+
 // sendFile sends size bytes of a file through the connection's ReadFrom, which on a plain TCP or Unix socket is
 // sendfile. It reports false if the connection has none, or the body is wrapped.
-func (c *Ctx) sendFile(file *os.File, size int64) (bool, error) {
+func (c *Ctx) sendFile(file regularFile, size int64) (bool, error) {
 	conn, w := c.conn, &c.stream
 	target, ok := conn.netConn.(io.ReaderFrom)
 	if !ok {

@@ -85,7 +85,6 @@ func (c *transportConn) run(h Handler) error {
 	}
 	c.looped, c.before = c, 0
 	ctx := c.worker.ctx
-	ctx.deadline, _ = c.transport.Context().Deadline()
 	c.worker.class = &c.server.class
 	err := h(ctx)
 	if c.hijacked {
@@ -138,6 +137,9 @@ func (c *transportConn) sendApart(p []byte) error {
 // remote implements looped.
 func (c *transportConn) remote() netip.AddrPort { return addrPortOf(c.transport.RemoteAddr()) }
 
+// leaveLoop implements looped.
+func (c *transportConn) leaveLoop() error { return nil }
+
 // prepareParked implements looped.
 func (c *transportConn) prepareParked() error { return errNoParking }
 
@@ -150,8 +152,10 @@ func (c *transportConn) Close() error { return c.transport.Close() }
 // values returns the values of the transport's context. That ends by watch, which says why.
 func (c *transportConn) values() context.Context { return context.WithoutCancel(c.transport.Context()) }
 
-// Inherit gives the request the path parameters, the route and the values of another one, and takes over from it whether an
-// error was rendered. It is for adaptors that run a part of a chain of handlers with a Ctx of its own.
+// Inherit gives the request the path parameters, the route, the values and the limit for bodies of another one, and takes over
+// from it whether an error was rendered. It is for adaptors that run a part of a chain of handlers with a Ctx of its own, and
+// afterwards let the outer one inherit from that in turn. The inner one is over then, and is used for another request: no value
+// that was stored by Set may hold a Ctx.
 func (c *Ctx) Inherit(from *Ctx) {
 	c.check()
 	c.params.names = from.params.names
@@ -160,6 +164,7 @@ func (c *Ctx) Inherit(from *Ctx) {
 		c.params.values = append(c.params.values, append([]byte(nil), value...))
 	}
 	c.route, c.rendered = from.route, from.rendered
+	c.Request.body.limit = from.Request.body.limit
 	clear(c.values)
 	c.values = append(c.values[:0], from.values...)
 }

@@ -192,6 +192,25 @@ func TestInherit(t *testing.T) {
 	})
 }
 
+// A Ctx that inherits has the other one's limit for bodies.
+func TestInheritLimit(t *testing.T) {
+	const request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+	for limit, want := range map[int64]error{3: filo.ErrBodyTooLarge, 4: nil, -1: nil} {
+		serveTransport(t, context.Background(), request, func(outer *filo.Ctx) error {
+			outer.SetMaxBodyBytes(limit)
+			serveTransport(t, context.Background(), request, func(inner *filo.Ctx) error {
+				inner.SetMaxBodyBytes(3)
+				inner.Inherit(outer)
+				if _, err := inner.Body(); !errors.Is(err, want) {
+					t.Errorf("limit %d: %v, want %v", limit, err, want)
+				}
+				return nil
+			})
+			return nil
+		})
+	}
+}
+
 // Informational answers come before the final one, with the fields there are.
 func TestInformational(t *testing.T) {
 	h := func(c *filo.Ctx) error {
@@ -316,5 +335,24 @@ func TestStreamReadFrom(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// "That of the Ctx ... ends with it": whatever deadline the handler sets besides.
+func TestTransportDeadline(t *testing.T) {
+	for name, set := range map[string]func(*filo.Ctx){
+		"SetTimeout":  func(c *filo.Ctx) { c.SetTimeout(time.Hour, nil) },
+		"SetDeadline": func(c *filo.Ctx) { c.SetDeadline(time.Now().Add(time.Hour)) },
+		"nothing":     func(c *filo.Ctx) {},
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		serveTransport(t, ctx, answerGet, func(c *filo.Ctx) error {
+			set(c)
+			if deadline, ok := c.Context().Deadline(); !ok || time.Until(deadline) > time.Minute {
+				t.Errorf("%s: the context's deadline is %v, %v", name, deadline, ok)
+			}
+			return nil
+		})
+		cancel()
 	}
 }
