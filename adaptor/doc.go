@@ -33,4 +33,7 @@
 // all of the answer. That costs about as much as parsing another request: prefer filo's own middleware where there is one.
 // A middleware that wraps nothing, and changes no more than the context and fields of the answer, costs less: next then has
 // the same Ctx, and with it Ctx.Park.
+//
+// A Ctx of next's own is over when next returns, while the values that were stored in it live on outside: none of them may hold
+// the Ctx. It has the limit for bodies that was set outside by Ctx.SetMaxBodyBytes, and can make it lower, but not higher.
 package adaptor

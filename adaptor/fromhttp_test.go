@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -382,6 +384,25 @@ func TestServerLimit(t *testing.T) {
 		}))})
 	if got := s.Raw(t, post); !strings.HasSuffix(got, "true true") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// What is no name of a field isn't announced as one of the trailer: no client could send the request on.
+func TestAnnouncedTrailer(t *testing.T) {
+	names := make(chan string, 1)
+	s := servertest.New(t, adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		names <- fmt.Sprint(slices.Sorted(maps.Keys(r.Trailer)))
+	})))
+	for list, want := range map[string]string{
+		"X-Sum, x-other":         "[X-Other X-Sum]",
+		"a b, X-Sum,, \x80, (x)": "[X-Sum]",
+		"a b":                    "[]",
+		"content-length, Trailer, Transfer-Encoding,": "[]",
+	} {
+		s.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: "+list+"\r\n\r\n0\r\n\r\n")
+		if got := <-names; got != want {
+			t.Errorf("%q: announced %s, want %s", list, got, want)
+		}
 	}
 }
 

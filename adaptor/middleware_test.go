@@ -145,6 +145,38 @@ func TestMiddlewareWrapsAnswer(t *testing.T) {
 	}
 }
 
+// The limit for bodies that was set outside of a middleware holds inside, higher or lower than the server's, whatever the
+// middleware wraps.
+func TestMiddlewareBodyLimit(t *testing.T) {
+	wrap := adaptor.Middleware(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&upperWriter{ResponseWriter: w}, r) })
+	})
+	same := adaptor.Middleware(func(next http.Handler) http.Handler { return next })
+	for _, test := range []struct {
+		limit  int64
+		size   int
+		status int
+	}{{20, 20, 200}, {20, 21, 413}, {5, 5, 200}, {5, 6, 413}, {-1, 100, 200}} {
+		for name, middleware := range map[string]filo.Middleware{"wraps": wrap, "doesn't wrap": same} {
+			h := middleware(func(c *filo.Ctx) error {
+				body, err := c.Body()
+				if err != nil {
+					return err
+				}
+				return c.Text(200, fmt.Sprint(len(body)))
+			})
+			s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 10, Logger: quiet, Handler: func(c *filo.Ctx) error {
+				c.SetMaxBodyBytes(test.limit)
+				return h(c)
+			}})
+			got := s.Raw(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", test.size, strings.Repeat("x", test.size)))
+			if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", test.status)) {
+				t.Errorf("%s: %d bytes, limit %d: %q", name, test.size, test.limit, got)
+			}
+		}
+	}
+}
+
 // A middleware that answers by itself is the end of the chain, and one that recovers gets the panic of a handler.
 func TestMiddlewareAnswers(t *testing.T) {
 	guard := adaptor.Middleware(func(next http.Handler) http.Handler {

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/filohttp/filo"
 )
 
@@ -116,9 +118,11 @@ func announcedTrailer(header http.Header) http.Header {
 	for _, list := range lists {
 		for name := range strings.SplitSeq(list, ",") {
 			switch name = http.CanonicalHeaderKey(textproto.TrimString(name)); name {
-			case "", "Transfer-Encoding", "Trailer", "Content-Length":
+			case "Transfer-Encoding", "Trailer", "Content-Length":
 			default:
-				trailer[name] = nil
+				if httpguts.ValidHeaderFieldName(name) { // http.Transport refuses requests with others
+					trailer[name] = nil
+				}
 			}
 		}
 	}

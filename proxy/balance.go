@@ -56,11 +56,11 @@ func (u *upstream) note(failed bool, options *Options) bool {
 // rests only if there is no other.
 func (p *Proxy) pick(tried map[*upstream]bool) *upstream {
 	now := time.Now()
-	turn := int(p.turn.Add(1) - 1)
+	first := int((p.turn.Add(1) - 1) % uint32(len(p.upstreams)))
 	var best *upstream
 	bestRank := 0
 	for i := range p.upstreams {
-		u := p.upstreams[(turn+i)%len(p.upstreams)]
+		u := p.upstreams[(first+i)%len(p.upstreams)]
 		if u.sick.Load() {
 			continue
 		}
@@ -88,9 +88,13 @@ type balancer Proxy
 // RoundTrip implements http.RoundTripper.
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := (*Proxy)(b)
+	if r.Body != nil && r.Body != http.NoBody {
+		r = r.WithContext(r.Context()) // the caller's must stay as it is
+		r.Body = &clientBody{ReadCloser: r.Body}
+	}
 	body, err := p.replayable(r)
 	if err != nil {
-		return nil, err
+		return nil, clientsOr(r, err)
 	}
 	var tried map[*upstream]bool
 	for attempt := 0; ; attempt++ {
@@ -139,6 +143,7 @@ func (p *Proxy) attempt(r *http.Request, u *upstream, body []byte) (*http.Respon
 	response, err := p.transport.RoundTrip(out)
 	if err != nil {
 		u.active.Add(-1)
+		err = clientsOr(r, err)
 		if isUpstreams(r.Context(), err) && u.note(true, &p.options) {
 			p.options.Logger.Warn("proxy: an upstream is left alone for a while", "upstream", u.url.Redacted(),
 				"time", p.options.FailTime, "error", err)

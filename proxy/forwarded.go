@@ -2,15 +2,37 @@ package proxy
 
 import (
 	"net"
+	"net/http"
 	"net/http/httputil"
 	"net/netip"
 	"strings"
 )
 
-// claims are the fields, beside those that ReverseProxy drops, by which servers are told who a client is.
-var claims = [...]string{
-	"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For",
-	"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+// claims are the fields by which servers are told who a client is, and what it has asked a proxy for.
+var claims = map[string]bool{
+	"Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true,
+	"X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
+	"X-Real-Ip": true, "X-Client-Ip": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true,
+	"X-Original-Forwarded-For": true, "X-Original-Url": true, "X-Rewrite-Url": true,
+}
+
+// plainName returns the field that a server takes a name for which makes a variable of it: in CGI, and what comes from there,
+// X_Real_IP and X-Real-IP are the same one.
+func plainName(name string) string {
+	if !strings.ContainsFunc(name, isSign) {
+		return name
+	}
+	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
+		if isSign(r) {
+			return '-'
+		}
+		return r
+	}, name))
+}
+
+// isSign reports whether r is neither a letter nor a digit nor a dash.
+func isSign(r rune) bool {
+	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
 // passedOn are the fields of trusted proxies that stay as they are.
@@ -18,8 +40,10 @@ var passedOn = [...]string{"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded
 
 // rewrite makes the request for an upstream.
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
-	for _, name := range claims {
-		r.Out.Header.Del(name)
+	for name := range r.Out.Header {
+		if claims[plainName(name)] {
+			delete(r.Out.Header, name)
+		}
 	}
 	remote, _, err := net.SplitHostPort(r.In.RemoteAddr)
 	if err != nil {

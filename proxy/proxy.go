@@ -9,16 +9,21 @@
 //
 // # What upstreams are told
 //
-// The fields by which clients could claim to be somebody else, Forwarded, X-Forwarded-* and X-Real-IP among them, are dropped
-// unless they come from one of TrustedProxies. The upstream gets X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto of the
-// proxy's own making.
+// The fields by which clients could claim to be somebody else, or to want something else, Forwarded, X-Forwarded-*, X-Real-IP
+// and X-Original-URL among them, are dropped, also where X_Real_IP is written for X-Real-IP. Of one of TrustedProxies
+// X-Forwarded-For, -Host, -Proto, -Port and -Prefix are kept, and Forwarded if that is sent at all. The upstream gets
+// X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto of the proxy's own making.
+//
+// The path is passed on as it is, percent-encoding included, behind that of the upstream's URL. One with a dot segment, in any
+// encoding that an upstream might undo, is refused with 400: it would reach what the routes in front of the proxy, or the path of
+// the upstream's URL, don't let through. No tunnels are made: CONNECT is 501, and a connection is upgraded only to one of Upgrades.
 //
 // # What clients are told
 //
-// An upstream that can't be reached, or whose answer makes no sense, is a 502 error, one that takes too long a 504, and
-// if none is left a 503. They are *filo.HTTPError, for the server's ErrorHandler; the cause is logged and not shown. An
-// upstream that fails in the middle of its answer has the client's connection broken off, so that nobody takes the part for
-// the whole.
+// An upstream that can't be reached, or whose answer makes no sense, is a 502 error, one that takes too long a 504, and if none
+// is left a 503; a request whose body ends early is a 400, and not held against the upstream. They are *filo.HTTPError, for the
+// server's ErrorHandler; the cause is logged and not shown. An upstream that fails in the middle of its answer has the client's
+// connection broken off, so that nobody takes the part for the whole.
 package proxy
 
 import (
@@ -32,9 +37,12 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
@@ -53,7 +61,7 @@ const (
 // Options are how a Proxy works. For those with a default, zero is the default and a negative value is none.
 type Options struct {
 	// Upstreams are the servers that requests go to, as URLs of scheme http or https, with a path to put before the
-	// requests' own if there is one. Required.
+	// requests' own if there is one, and without user information. Required.
 	Upstreams []string
 
 	// Balance is how an upstream is chosen. Default RoundRobin.
@@ -68,6 +76,10 @@ type Options struct {
 
 	// Forwarded sends a Forwarded field (RFC 7239) besides X-Forwarded-*.
 	Forwarded bool
+
+	// Upgrades are the protocols, names of RFC 9110, section 7.8, that a client and an upstream may switch a connection to. What
+	// goes through it then passes by routes and middleware. Default "websocket" if nil; an empty one is none.
+	Upgrades []string
 
 	// DialTimeout is how long connecting may take, TLS handshake aside. Default 5 s.
 	DialTimeout time.Duration
@@ -144,20 +156,23 @@ func New(options Options) *Proxy {
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.RawQuery != "" || at.Fragment != "" {
 			panic("proxy: an upstream must be a URL such as http://10.0.0.1:8080, without a query: " + text)
 		}
+		if at.User != nil {
+			panic("proxy: an upstream's URL can't have user information, Rewrite can set Authorization: " + at.Redacted())
+		}
 		p.upstreams = append(p.upstreams, &upstream{url: at})
 	}
 	p.closing, p.close = context.WithCancel(context.Background())
 	if p.transport = options.Transport; p.transport == nil {
 		p.transport = newTransport(&options)
 	}
-	p.handler = filo.Blocking(adaptor.FromHTTP(&httputil.ReverseProxy{
+	p.handler = filo.Blocking(adaptor.FromHTTP(upgrades{options.Upgrades, &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      (*balancer)(p),
 		ModifyResponse: options.ModifyResponse,
 		ErrorHandler:   p.fail,
 		ErrorLog:       log.New(io.Discard, "", 0), // what it says comes to fail as well, or is a client that has left
 		BufferPool:     &copyBuffers,
-	}))
+	}}))
 	if options.HealthCheck != nil {
 		p.startChecks()
 	}
@@ -171,6 +186,15 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxReplayBytes, DefaultMaxReplayBytes)
 	setDefault(&o.MaxFailures, DefaultMaxFailures)
 	setDefault(&o.FailTime, DefaultFailTime)
+	if o.Upgrades == nil {
+		o.Upgrades = []string{"websocket"}
+	}
+	for _, protocol := range o.Upgrades {
+		name, version, versioned := strings.Cut(protocol, "/")
+		if !httpguts.ValidHeaderFieldName(name) || versioned && !httpguts.ValidHeaderFieldName(version) {
+			panic("proxy: an upgrade must be to a protocol such as websocket: " + protocol)
+		}
+	}
 	if o.HealthCheck != nil {
 		check := *o.HealthCheck
 		check.setDefaults()
@@ -206,6 +230,12 @@ func newTransport(o *Options) *http.Transport {
 
 // Serve passes a request on. It is a filo.Handler.
 func (p *Proxy) Serve(c *filo.Ctx) error {
+	switch {
+	case c.Method() == "CONNECT":
+		return errTunnel
+	case hasDotSegment(c.PathBytes()):
+		return errDotSegment
+	}
 	if len(c.Request.Header.GetBytes("Upgrade")) > 0 {
 		// The connection may be taken over: it ends when the server, or the proxy, does.
 		ctx, cancel := context.WithCancel(c.Context())

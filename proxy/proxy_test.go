@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,14 +29,14 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // front is a filo server on TCP that passes all on.
 type front struct {
-	t      *testing.T
+	t      testing.TB
 	server *filo.Server
 	proxy  *proxy.Proxy
 	addr   string
 	url    string
 }
 
-func newFront(t *testing.T, options proxy.Options) *front {
+func newFront(t testing.TB, options proxy.Options) *front {
 	t.Helper()
 	if options.Logger == nil {
 		options.Logger = quiet
@@ -82,7 +84,25 @@ func (f *front) do(method, path, body string, fields ...string) (*http.Response,
 	return response, string(text)
 }
 
-func backend(t *testing.T, h http.HandlerFunc) string {
+// raw sends what a client of net/http wouldn't, and returns all that is answered.
+func (f *front) raw(text string) string {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(conn, text)
+	conn.(*net.TCPConn).CloseWrite()
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(answer)
+}
+
+func backend(t testing.TB, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
@@ -170,6 +190,29 @@ func TestForwarded(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", body, want)
 			}
 		})
+	}
+}
+
+// A claim isn't passed on in another spelling either, which an upstream might take for the same; other fields are.
+func TestClaims(t *testing.T) {
+	names := make(chan []string, 1)
+	f := newFront(t, proxy.Options{
+		Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) { names <- slices.Sorted(maps.Keys(r.Header)) })},
+		// What a trusted proxy has to say, it says in the common spelling.
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	})
+	for _, test := range []struct {
+		name string
+		want bool // it is passed on
+	}{
+		{"X_Forwarded_For", false}, {"x_forwarded-host", false}, {"X.Forwarded.Proto", false}, {"X_Real_IP", false}, {"X-Real-IP", false},
+		{"X-Original-URL", false}, {"X_ORIGINAL_URL", false}, {"X-Rewrite-Url", false}, {"CF_Connecting_IP", false},
+		{"X_Request_Id", true}, {"X-Forwarded", true}, {"X_Real", true},
+	} {
+		f.do("GET", "/", "", test.name, "6.6.6.6")
+		if got := <-names; slices.Contains(got, http.CanonicalHeaderKey(test.name)) != test.want {
+			t.Errorf("%s: the upstream has got %q", test.name, got)
+		}
 	}
 }
 
@@ -348,6 +391,17 @@ func TestBalance(t *testing.T) {
 			t.Errorf("upstream %d has got %d of 9", i, n)
 		}
 	}
+	for _, turn := range []uint32{1<<31 - 2, 1<<32 - 4} { // where it no longer fits an int of 32 bits, and up to its end
+		f.proxy.SetTurn(turn)
+		for range 3 {
+			f.do("GET", "/", "")
+		}
+		for i := range counts {
+			if n := counts[i].Swap(0); n != 1 {
+				t.Errorf("after %d turns upstream %d has got %d of 3", turn, i, n)
+			}
+		}
+	}
 	f = newFront(t, proxy.Options{Upstreams: upstreams, Balance: proxy.LeastConnections})
 	var held sync.WaitGroup
 	for range 2 {
@@ -463,7 +517,7 @@ func TestUpgrade(t *testing.T) {
 		"the proxy ends":  func(f *front) { f.proxy.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, proxy.Options{Upstreams: []string{lines}})
+			f := newFront(t, proxy.Options{Upstreams: []string{lines}, Upgrades: []string{"Lines"}})
 			conn, r := upgrade(t, f)
 			for _, line := range []string{"one\n", "two\n"} {
 				io.WriteString(conn, line)
@@ -515,12 +569,16 @@ func TestOptions(t *testing.T) {
 		"another scheme":  {Upstreams: []string{"ftp://10.0.0.1"}},
 		"no host":         {Upstreams: []string{"http://"}},
 		"a query":         {Upstreams: []string{"http://a/?b"}},
+		"a user":          {Upstreams: []string{"http://user:secret@a/"}},
+		"a protocol":      {Upstreams: []string{"http://a"}, Upgrades: []string{"websocket, h2c"}},
+		"no protocol":     {Upstreams: []string{"http://a"}, Upgrades: []string{""}},
+		"no version":      {Upstreams: []string{"http://a"}, Upgrades: []string{"lines/"}},
 		"unknown balance": {Upstreams: []string{"http://a"}, Balance: 7},
 		"health path":     {Upstreams: []string{"http://a"}, HealthCheck: &proxy.HealthCheck{Path: "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if value, _ := recover().(string); !strings.HasPrefix(value, "proxy: ") {
+				if value, _ := recover().(string); !strings.HasPrefix(value, "proxy: ") || strings.Contains(value, "secret") {
 					t.Errorf("panic %q", value)
 				}
 			}()

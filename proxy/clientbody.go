@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/filohttp/filo"
+)
+
+// clientBody is the body of a request for an upstream. It remembers the error by which reading it has failed: a transport's error
+// doesn't tell that from one of the upstream's.
+type clientBody struct {
+	io.ReadCloser
+	mu     sync.Mutex
+	closed bool  // guarded by mu
+	err    error // guarded by mu
+}
+
+// Read implements io.Reader.
+func (b *clientBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.closed { // an error of reading on behind Close is the transport's own
+			b.err = err
+		}
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *clientBody) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	return b.ReadCloser.Close()
+}
+
+// clientsOr returns the error of the client's by which an attempt to send r has failed, or else err.
+func clientsOr(r *http.Request, err error) error {
+	b, ok := r.Body.(*clientBody)
+	if !ok || r.Context().Err() != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var known *filo.HTTPError
+	switch {
+	case b.err == nil:
+		return err
+	case errors.As(b.err, &known):
+		return known
+	}
+	return &filo.HTTPError{Status: 400, Detail: "the connection ended inside the request", Err: b.err}
+}

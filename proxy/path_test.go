@@ -1,0 +1,56 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo/proxy"
+)
+
+// A path that an upstream could resolve to one outside what it was let through for isn't passed on; all else is, as it was sent.
+func TestPaths(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.RequestURI)
+	}) + "/app"}})
+	for _, test := range []struct{ target, want string }{ // "" is refused
+		{"/api/../secret", ""},
+		{"/api/..", ""},
+		{"/api/./x", ""},
+		{"/api/%2e%2e/%2E%2e/secret", ""},
+		{"/api/.%2e/x", ""},
+		{"/api/..%2f..%2fsecret", ""},
+		{"/api/%2e%2e%5csecret", ""},
+		{"/api/a\\..\\secret", ""},
+		{"/api/..;/secret", ""},
+		{"/api/..;a=b%2Fsecret", ""},
+		{"/api/%2e%2e%3b/secret", ""},
+		{"http://a/api/../x", ""},
+		{"/", "/app/"},
+		{"/api/...", "/app/api/..."},
+		{"/api/..x/x../.x/x.", "/app/api/..x/x../.x/x."},
+		{"/api//a%2Fb;c=%20", "/app/api//a%2Fb;c=%20"},
+		{"/api/%252e%252e/x", "/app/api/%252e%252e/x"},
+		{"/api/x?file=../x", "/app/api/x?file=../x"},
+	} {
+		got := f.raw("GET " + test.target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		_, body, _ := strings.Cut(got, "\r\n\r\n")
+		switch {
+		case test.want == "" && !strings.HasPrefix(got, "HTTP/1.1 400 "):
+			t.Errorf("%s isn't refused: %q", test.target, got)
+		case test.want != "" && body != test.want:
+			t.Errorf("%s has arrived as %q, want %q", test.target, body, test.want)
+		}
+	}
+}
+
+// No tunnel is made, whatever an upstream would say.
+func TestConnect(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the upstream was sent %s %s", r.Method, r.RequestURI)
+	}) + "/app"}})
+	if got := f.raw("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 501 ") {
+		t.Errorf("answered %q", got)
+	}
+}

@@ -1,0 +1,66 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo/proxy"
+)
+
+// An upstream is asked for an upgrade to a protocol of Upgrades, one alone, and to no other.
+func TestUpgrades(t *testing.T) {
+	show := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q %q %q", r.Header["Upgrade"], r.Header["Connection"], r.Header["Http2-Settings"])
+	})
+	const none = `[] [] []`
+	for _, test := range []struct {
+		name     string
+		upgrades []string
+		fields   string
+		want     string
+	}{
+		{"websocket", nil, "Connection: Upgrade\r\nUpgrade: WebSocket\r\n", `["WebSocket"] ["Upgrade"] []`},
+		{"h2c would pass by all routes", nil, "Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n", none},
+		{"h2c with all of its fields listed", nil, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n", none},
+		{"one of a list", nil, "Connection: upgrade\r\nUpgrade: h2c, websocket\r\n", `["websocket"] ["Upgrade"] []`},
+		{"one of several fields", nil, "Connection: upgrade\r\nUpgrade: h2c\r\nUpgrade: websocket\r\n", `["websocket"] ["Upgrade"] []`},
+		{"one that Connection doesn't list", nil, "Upgrade: websocket\r\n", none},
+		{"another one", nil, "Connection: Upgrade\r\nUpgrade: lines\r\n", none},
+		{"no token", nil, "Connection: Upgrade\r\nUpgrade: \x80\r\n", none},
+		{"one that begins like it", nil, "Connection: Upgrade\r\nUpgrade: websocket2\r\n", none},
+		{"the client's preference", []string{"lines", "words/2"}, "Connection: Upgrade\r\nUpgrade: words/2, lines\r\n", `["words/2"] ["Upgrade"] []`},
+		{"not the default besides others", []string{"lines"}, "Connection: Upgrade\r\nUpgrade: websocket\r\n", none},
+		{"none", []string{}, "Connection: Upgrade\r\nUpgrade: websocket\r\n", none},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFront(t, proxy.Options{Upstreams: []string{show}, Upgrades: test.upgrades})
+			got := f.raw("GET / HTTP/1.1\r\nHost: a\r\n" + test.fields + "\r\n")
+			if !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, "\r\n\r\n"+test.want) {
+				t.Errorf("got %q, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// An upstream that switches protocols without being asked to gets no tunnel.
+func TestUpgradeUnasked(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\ntunnel"))
+	})}})
+	for _, protocol := range []string{"h2c", "websocket"} {
+		got := f.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(got)), nil)
+		if err != nil || response.StatusCode != 502 || strings.Contains(got, "tunnel") {
+			t.Errorf("asked for %s: %q", protocol, got)
+		}
+	}
+}
