@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,10 +21,13 @@ type CacheOptions struct {
 	MaxBytes int
 	// MaxBodyBytes is how large the body of a response may be to be kept, 1 MB if 0.
 	MaxBodyBytes int
-	// TTL is how long a response is fresh that doesn't say so itself. If 0 it isn't kept.
+	// TTL is how long a response is fresh that doesn't say so itself. If 0 it isn't kept. It doesn't count for requests with
+	// cookies: an answer that says nothing of itself may well be made for one of them alone. They share only what says that it
+	// is public, how long it is fresh, or that it varies by Cookie.
 	TTL time.Duration
-	// IgnoreRequestDirectives answers requests from the cache even if their Cache-Control or Pragma says that they'd rather
-	// have a new answer, so that clients can't put load on the handler that way.
+	// IgnoreRequestDirectives answers requests from the cache, and keeps the answers to them, even if their Cache-Control or
+	// Pragma says that they'd rather have a new one, or one that isn't kept, so that clients can't put load on the handler that
+	// way. For the same reason a Range gets all of an answer that is there.
 	IgnoreRequestDirectives bool
 }
 
@@ -31,11 +35,11 @@ type CacheOptions struct {
 // target from there as long as they are fresh. It is a shared cache by RFC 9111: what is kept and for how long is said by
 // Cache-Control (s-maxage, max-age, no-store, no-cache, private, public, must-revalidate), Expires and Vary of the answer,
 // which mostly has a Cache-Control of "max-age=…" for that. An answer isn't kept if it says nothing (but see TTL), sets a
-// cookie, streams or is partial, nor is one to a request with Authorization unless it says that it may be. Stale answers are
-// never given.
+// cookie or changes a Session, streams or is partial, nor is one to a request with Authorization unless it says that it may be.
+// Stale answers are never given.
 //
-// Requests that come for the same while the handler runs wait for its answer, unless that turns out not to be kept. A
-// request with a method that may change something, when it succeeds, removes the answer for its target.
+// Requests that come for the same while the handler runs wait for its answer, for at most 5 seconds and unless that turns out
+// not to be kept. A request with a method that may change something, when it succeeds, removes the answer for its target.
 //
 // Fields that middleware outside of it has set, such as request ids, are no part of what is kept. It belongs outside of
 // Compress and ETag, and inside of everything that decides whether a client may have the answer at all.
@@ -52,7 +56,7 @@ type responseCache struct {
 	rules   atomic.Uint64 // numbers the varyRules
 
 	mu      sync.Mutex
-	flights map[string]chan struct{} // by key, closed when the handler is done; guarded by mu
+	flights map[string]*flight // by key; guarded by mu
 }
 
 // cacheEntry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
@@ -62,8 +66,17 @@ type cacheEntry struct {
 	age      time.Duration // that it had when it was stored
 	expires  time.Time
 	shared   bool // may answer a request with Authorization
+	cookies  bool // may answer one with cookies
 
 	vary *varyRule
+}
+
+// flight is a request that others for the same wait for. But for done it belongs to the request's goroutine.
+type flight struct {
+	cache *responseCache
+	key   string
+	done  chan struct{} // closed when it is over
+	over  bool
 }
 
 // varyRule is the names of the request fields that choose one of several responses. Its number keeps responses that were
@@ -76,6 +89,8 @@ type varyRule struct {
 const (
 	// passTime is how long requests for a target whose response isn't kept don't wait for each other.
 	passTime = 10 * time.Second
+	// flightTime is how long a request waits for another one at most, whose handler may never end.
+	flightTime = 5 * time.Second
 	// entryCost is about how much memory an entry takes but for its response and its key.
 	entryCost = 256
 )
@@ -92,7 +107,7 @@ func newResponseCache(o CacheOptions) *responseCache {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 1 << 20
 	}
-	return &responseCache{CacheOptions: o, entries: lru[cacheEntry]{capacity: o.MaxBytes}, flights: make(map[string]chan struct{})}
+	return &responseCache{CacheOptions: o, entries: lru[cacheEntry]{capacity: o.MaxBytes}, flights: make(map[string]*flight)}
 }
 
 func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
@@ -106,7 +121,8 @@ func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
 		return err
 	}
 	h := &c.Request.Header
-	if h.Has("Range") || h.Has("Upgrade") || c.Request.ContentLength() != 0 || hasDirective(h, "no-store") {
+	if h.Has("Upgrade") || c.Request.ContentLength() != 0 ||
+		!m.IgnoreRequestDirectives && (h.Has("Range") || hasDirective(h, "no-store")) {
 		return next(c)
 	}
 	for try := 0; ; try++ {
@@ -119,16 +135,20 @@ func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
 		}
 		// Others don't wait for the answer to a request that may get one of its own, nor if there is none to be expected.
 		if found || try == 2 || special(c) {
-			return m.fetch(c, next, key)
+			return m.fetch(c, next, key, full)
 		}
-		done, first := m.join(full)
+		f, first := m.join(full)
 		if first {
-			defer m.leave(string(full))
-			return m.fetch(c, next, key)
+			defer f.end()
+			c.WrapBody(f.beforeHead)
+			return m.fetch(c, next, key, full)
 		}
 		ctx := c.Context()
 		select {
-		case <-done:
+		case <-f.done:
+		case <-time.After(flightTime):
+			m.pass(f.key)
+			return m.fetch(c, next, key, full)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -140,7 +160,7 @@ func special(c *filo.Ctx) bool {
 	if string(c.Request.MethodBytes()) != "GET" {
 		return true
 	}
-	for _, name := range [...]string{"Authorization", "If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
+	for _, name := range [...]string{"Authorization", "Range", "If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
 		if c.Request.Header.Has(name) {
 			return true
 		}
@@ -191,7 +211,7 @@ func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
 // mayAnswer reports whether an entry is an answer that the request would have (RFC 9111, sections 3.5, 4 and 5.2.1).
 func (m *responseCache) mayAnswer(c *filo.Ctx, entry *cacheEntry) bool {
 	h := &c.Request.Header
-	if h.Has("Authorization") && !entry.shared {
+	if h.Has("Authorization") && !entry.shared || h.Has("Cookie") && !entry.cookies {
 		return false
 	}
 	if m.IgnoreRequestDirectives {
@@ -222,34 +242,50 @@ func (m *responseCache) answer(c *filo.Ctx, entry *cacheEntry) error {
 	return answerCondition(c)
 }
 
-// join returns the channel of the request that is under way for a key. If there is none, the caller's is the first.
-func (m *responseCache) join(key []byte) (done <-chan struct{}, first bool) {
+// join returns the flight for a key. If there is none, it begins with the caller's request, which is the first then.
+func (m *responseCache) join(key []byte) (f *flight, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if done, ok := m.flights[string(key)]; ok {
-		return done, false
+	if f, ok := m.flights[string(key)]; ok {
+		return f, false
 	}
-	m.flights[string(key)] = make(chan struct{})
-	return nil, true
+	f = &flight{cache: m, key: string(key), done: make(chan struct{})}
+	m.flights[f.key] = f
+	return f, true
 }
 
-func (m *responseCache) leave(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	close(m.flights[key])
-	delete(m.flights, key)
+// end lets the requests go on that wait, and has none wait any more.
+func (f *flight) end() {
+	if f.over {
+		return
+	}
+	f.over = true
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	close(f.done)
+	delete(f.cache.flights, f.key)
 }
 
-// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted.
-func (m *responseCache) fetch(c *filo.Ctx, next filo.Handler, key []byte) error {
-	key = slices.Clone(key)
+// beforeHead ends the flight when an answer begins to stream, for however long: it isn't kept. It wraps nothing.
+func (f *flight) beforeHead(*filo.Ctx, io.Writer, int64) io.WriteCloser {
+	if !f.over {
+		f.cache.pass(f.key)
+		f.end()
+	}
+	return nil
+}
+
+// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The
+// key is that of the target, and full the one that find has returned.
+func (m *responseCache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) error {
+	key = slices.Clone(key) // what is appended to it is not to change full
 	if string(c.Request.MethodBytes()) != "GET" {
 		return next(c)
 	}
 	kept := false
 	defer func() {
 		if !kept {
-			m.pass(string(key))
+			m.pass(string(full))
 		}
 	}()
 	outer := fieldsOf(c)
@@ -278,6 +314,9 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 	if !ok || len(body) > m.MaxBodyBytes {
 		return false
 	}
+	if session, ok := c.Get(sessionKey{}).(*SessionState); ok && session.unsaved() {
+		return false // the cookie comes when all of this has returned
+	}
 	h := &c.Response.Header
 	if age, ok := seconds(h.GetBytes("Age")); ok {
 		entry.age = age
@@ -285,7 +324,10 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 	if lifetime <= entry.age {
 		return false
 	}
-	entry.shared = mayAnswerAuthorized(h)
+	entry.shared, entry.cookies = mayAnswerAuthorized(h), mayAnswerCookies(h)
+	if c.Request.Header.Has("Cookie") && !entry.cookies {
+		return false
+	}
 	entry.expires = now.Add(lifetime - entry.age)
 	if entry.response, ok = record(c, outer); !ok {
 		return false
@@ -348,6 +390,12 @@ func (m *responseCache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, boo
 // mayAnswerAuthorized is RFC 9111, section 3.5.
 func mayAnswerAuthorized(h *filo.Header) bool {
 	return hasDirective(h, "public") || hasDirective(h, "s-maxage") || hasDirective(h, "must-revalidate")
+}
+
+// mayAnswerCookies reports whether a response says itself who may have it, and for how long.
+func mayAnswerCookies(h *filo.Header) bool {
+	return hasDirective(h, "public") || hasDirective(h, "s-maxage") || hasDirective(h, "max-age") || h.Has("Expires") ||
+		hasToken(h, "Vary", "cookie")
 }
 
 // keptByDefault reports whether responses with a status may be kept that don't say for how long (RFC 9110, section 15.1).

@@ -296,6 +296,157 @@ func TestCacheSingleFlight(t *testing.T) {
 	}
 }
 
+// An answer that streams isn't kept: who waits for it goes on when it begins, since it may never end.
+func TestCacheStream(t *testing.T) {
+	for _, vary := range []string{"", "Accept"} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			begin, end := make(chan struct{}), make(chan struct{})
+			s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+				c.Response.Header.Set("Vary", vary)
+				if c.Request.Header.Get("Accept") == "other" || calls.Add(1) > 1 {
+					return hello(c)
+				}
+				<-begin
+				err := c.Stream().Flush()
+				<-end
+				return err
+			}))
+			s.Do(t, "GET /", "Accept: other") // so that there is what it varies by
+			if vary == "" {
+				s.Do(t, "POST /", "Accept: other")
+			}
+			first := make(chan servertest.Answer)
+			go func() { first <- s.Do(t, "GET /") }()
+			synctest.Wait()
+			var wait sync.WaitGroup
+			start := time.Now()
+			for range 10 {
+				wait.Go(func() {
+					if got := s.Do(t, "GET /"); got.Body != "hello" {
+						t.Errorf("who has waited: %v", got)
+					}
+				})
+			}
+			synctest.Wait()
+			close(begin)
+			wait.Wait()
+			if got := s.Do(t, "GET /"); got.Body != "hello" || time.Since(start) > 0 {
+				t.Errorf("who comes later: %v, after %v", got, time.Since(start))
+			}
+			close(end)
+			<-first
+		})
+	}
+}
+
+// Nobody waits for longer than 5 seconds, and nobody else waits when that was in vain.
+func TestCacheWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		end := make(chan struct{})
+		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+			if calls.Add(1) == 1 {
+				<-end
+			}
+			return c.Text(200, fmt.Sprint(calls.Load()))
+		}))
+		first := make(chan servertest.Answer)
+		go func() { first <- s.Do(t, "GET /") }()
+		synctest.Wait()
+		start := time.Now()
+		if got := s.Do(t, "GET /"); got.Body != "2" || time.Since(start) != 5*time.Second {
+			t.Errorf("%v after %v, want it after 5 seconds", got, time.Since(start))
+		}
+		if got := s.Do(t, "GET /"); got.Header.Get("Age") != "0" || time.Since(start) != 5*time.Second {
+			t.Errorf("%v after %v, want it from the cache", got, time.Since(start))
+		}
+		close(end)
+		<-first
+	})
+}
+
+// What a session's cookie is to be set for isn't anybody else's, though the cookie comes after all that Cache sees.
+func TestCacheSession(t *testing.T) {
+	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+		options.IdleTimeout = time.Hour
+		synctest.Test(t, func(t *testing.T) {
+			b := &browser{t: t, s: servertest.New(t, wrap(func(c *filo.Ctx) error {
+				c.Response.Header.Set("Cache-Control", "max-age=10")
+				return sessionHandler(c)
+			}, middleware.Session(options), middleware.Cache(middleware.CacheOptions{})))}
+			for _, step := range []struct {
+				why, path string
+				sleep     time.Duration
+				kept      bool
+			}{
+				{"no session", "/get/a", 0, true},
+				{"one that begins", "/set/a/1", 0, false},
+				{"one that is only read", "/get/a", 0, true},
+				{"one that lives on", "/get/a", 30 * time.Minute, false},
+				{"one that is renewed", "/renew", 0, false},
+				{"one that is cleared", "/clear", 0, false},
+				{"one that ends", "/destroy", 0, false},
+			} {
+				time.Sleep(step.sleep)
+				before := b.cookie
+				b.get(step.path)
+				after := b.cookie
+				b.cookie = before
+				got := b.get(step.path)
+				if kept := got.Header.Get("Age") != ""; kept != step.kept {
+					t.Errorf("%s: %v, want it kept: %t", step.why, got, step.kept)
+				}
+				if b.cookie == before {
+					b.cookie = after
+				}
+			}
+		})
+	})
+}
+
+// TTL is for answers that say nothing of themselves: they may be made for somebody's cookies.
+func TestCacheCookies(t *testing.T) {
+	for _, test := range []struct {
+		why           string
+		fields        []string
+		first, second []string
+		hit           bool
+	}{
+		{"no cookies", nil, nil, nil, true},
+		{"the first has some", nil, []string{"Cookie: a=1"}, nil, false},
+		{"the second has some", nil, nil, []string{"Cookie: a=1"}, false},
+		{"both have the same", nil, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, false},
+		{"it varies by them", []string{"Vary: Accept, Cookie"}, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, true},
+		{"and they are others", []string{"Vary: Accept, Cookie"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, false},
+		{"it varies by something else", []string{"Vary: Accept"}, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, false},
+		{"it is public", []string{"Cache-Control: public"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, true},
+		{"it has a max-age", []string{"Cache-Control: max-age=9"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, true},
+		{"it has an s-maxage", []string{"Cache-Control: s-maxage=9"}, nil, []string{"Cookie: a=2"}, true},
+		{"it expires", []string{"Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, []string{"Cookie: a=1"}, nil, true},
+	} {
+		h := &countingHandler{fields: test.fields}
+		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(h.serve))
+		s.Do(t, "GET /", test.first...)
+		if got := s.Do(t, "GET /", test.second...); (got.Header.Get("Age") != "") != test.hit {
+			t.Errorf("%s: %v, want it from the cache: %t", test.why, got, test.hit)
+		}
+	}
+}
+
+// Whatever a client asks for, the handler has no more to do than for other clients.
+func TestCacheIgnoresDirectives(t *testing.T) {
+	for _, field := range []string{"Cache-Control: no-store", "Cache-Control: no-cache", "Cache-Control: max-age=0", "Pragma: no-cache", "Range: bytes=0-0"} {
+		h := new(countingHandler)
+		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute, IgnoreRequestDirectives: true})(h.serve))
+		for range 3 {
+			if got := s.Do(t, "GET /", field); got.Status != 200 || got.Body != "1" {
+				t.Errorf("%s: %v", field, got)
+			}
+		}
+	}
+}
+
 func TestCacheLimits(t *testing.T) {
 	h := &countingHandler{}
 	s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute, MaxBytes: 20_000, MaxBodyBytes: 1000})(func(c *filo.Ctx) error {

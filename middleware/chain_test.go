@@ -82,7 +82,7 @@ func TestOrder(t *testing.T) {
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 10}),
 		middleware.Decompress(middleware.DecompressOptions{}),
 		middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"key"}}),
-		middleware.Idempotency(middleware.IdempotencyOptions{}),
+		middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope}),
 		middleware.Cache(middleware.CacheOptions{}),
 		middleware.Compress(middleware.CompressOptions{}),
 		middleware.ETag(middleware.ETagOptions{}),

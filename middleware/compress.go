@@ -18,7 +18,9 @@ type CompressOptions struct {
 	// preferred among those that a client likes as much; all, in that order, if nil.
 	Encodings []string
 	// Types are the media types to compress, such as "application/json", or "text/*" for all that begin so. If nil they are
-	// text/* and the usual ones of text under other names: JSON, XML, JavaScript, SVG, WebAssembly and fonts.
+	// text/* and the usual ones of text under other names: JSON, XML, JavaScript, SVG, WebAssembly and fonts; but not
+	// text/event-stream, which has to be named, or be one of a text/* of one's own: an encoder takes some 1 to 1.5 MB of memory
+	// for as long as a stream is open.
 	Types []string
 	// MinBytes is how long a body must be to be compressed, 1,024 bytes if 0.
 	MinBytes int
@@ -52,6 +54,7 @@ type compressor struct {
 	codings  []*coding
 	types    map[string]bool // whole media types
 	prefixes []string        // of others
+	noEvents bool            // text/event-stream isn't one of them
 	minBytes int
 }
 
@@ -90,7 +93,7 @@ func newCompressor(o CompressOptions) *compressor {
 		m.minBytes = 1024
 	}
 	if o.Types == nil {
-		o.Types = defaultTypes
+		o.Types, m.noEvents = defaultTypes, true
 	}
 	for _, mediaType := range o.Types {
 		kind, rest, ok := strings.Cut(mediaType, "/")
@@ -284,7 +287,7 @@ func (m *compressor) compressible(contentType []byte) bool {
 	contentType = bytes.TrimSpace(contentType)
 	for _, prefix := range m.prefixes {
 		if len(contentType) > len(prefix) && equalFold(contentType[:len(prefix)], prefix) {
-			return true
+			return !m.noEvents || !equalFold(contentType, "text/event-stream")
 		}
 	}
 	if m.types[string(contentType)] {

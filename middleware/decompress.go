@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -29,6 +30,9 @@ type DecompressOptions struct {
 // A body in another coding, or in more than one, is refused with 415 (Unsupported Media Type) and an Accept-Encoding that
 // tells what would do. Reading one that is broken is an error of 400, one that is larger than MaxBytes of 413.
 //
+// A zstd body may need a window of 8 MB, more is 413. If it needs more than 1 MB, nothing is decoded before 1 MB of the body,
+// or all of it, has come. In a body of several frames it is the first that says so.
+//
 // It belongs in front of what reads bodies.
 func Decompress(options DecompressOptions) filo.Middleware {
 	m := newDecompressor(options)
@@ -48,8 +52,12 @@ type decompressor struct {
 	accept    string // what a refusal says
 }
 
-// maxWindow is how much of a zstd body a decoder may have to remember: RFC 9659 lets nobody ask for more.
-const maxWindow = 8 << 20
+const (
+	// maxWindow is how much of a zstd body a decoder may have to remember: RFC 9659 lets nobody ask for more.
+	maxWindow = 8 << 20
+	// smallWindow is what a decoder takes at once, on the word of a few bytes.
+	smallWindow = 1 << 20
+)
 
 var (
 	errCoding   = filo.Error(415, "Content-Encoding isn't one of Accept-Encoding")
@@ -233,18 +241,53 @@ func (d *zlibDecoder) start(source *bufio.Reader) (err error) {
 
 func (d *zlibDecoder) stop() {}
 
-type zstdDecoder struct{ *zstd.Decoder }
+// zstdDecoder allocates the window that a body declares before it decodes a byte, and encoders that don't know the size of a
+// body often declare 2 to 8 MB. So that nobody gets as much for ten bytes, and keeps it by sending no more, a window that is
+// larger than smallWindow has to wait for as many bytes of the body as that, or all of it.
+type zstdDecoder struct {
+	*zstd.Decoder
+	header zstd.Header
+	large  bool // for windows up to maxWindow
+}
 
-func (d *zstdDecoder) start(source *bufio.Reader) (err error) {
+func (d *zstdDecoder) start(source *bufio.Reader) error {
+	d.large = d.declaresLarge(source)
+	if !d.large {
+		return d.decode(source, smallWindow)
+	}
+	var arrived bytes.Buffer
+	if _, err := io.CopyN(&arrived, source, smallWindow); err != nil && err != io.EOF {
+		return err
+	}
+	d.Decoder = nil
+	return d.decode(io.MultiReader(&arrived, source), maxWindow)
+}
+
+// declaresLarge reports whether the first frame needs a large window, or is one to be skipped. What isn't a frame doesn't.
+func (d *zstdDecoder) declaresLarge(source *bufio.Reader) bool {
+	for _, size := range [...]int{6, zstd.HeaderMaxSize} { // the first 6 tell the window of a body that streams: it needn't wait
+		start, _ := source.Peek(size)
+		if d.header.Decode(start) == nil {
+			return d.header.Skippable || d.header.WindowSize > smallWindow ||
+				d.header.SingleSegment && d.header.FrameContentSize > smallWindow
+		}
+	}
+	return false
+}
+
+func (d *zstdDecoder) decode(source io.Reader, window uint64) (err error) {
 	if d.Decoder == nil {
 		d.Decoder, err = zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(maxWindow))
+			zstd.WithDecoderMaxWindow(window))
 		return err
 	}
 	return d.Decoder.Reset(source)
 }
 
 func (d *zstdDecoder) stop() {
+	if d.large {
+		d.Decoder = nil // the next body may well be small
+	}
 	if d.Decoder != nil {
 		_ = d.Decoder.Reset(nil) // which lets go of the source and doesn't fail
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/middleware"
@@ -119,6 +121,55 @@ func TestDecompressWindow(t *testing.T) {
 	body := encoded(t, "zstd with a large window", strings.Repeat("0123456789", 2<<20))
 	if got := s.DoBody(t, "POST /", body, "Content-Encoding: zstd"); got.Status != 413 || !strings.Contains(got.Body, "memory") {
 		t.Errorf("%d %.80q, want 413", got.Status, got.Body)
+	}
+}
+
+// A window of zstd is allocated as soon as the decoder has seen it: a large one isn't before there is a body for it.
+func TestDecompressWindowWaits(t *testing.T) {
+	frame := func(exponent byte) string { // a window of 2^(10+exponent) bytes, and a block that isn't the last: "x"
+		return "\x28\xb5\x2f\xfd\x00" + string([]byte{exponent << 3, 1 << 3, 0, 0, 'x'})
+	}
+	const last = "\x01\x00\x00" // an empty block
+	for _, test := range []struct {
+		why, begin, rest string
+		status           int
+		waits            bool
+	}{
+		{"a window of 1 MB", frame(10), last, 200, false},
+		{"one of 8 MB", frame(13), last, 200, true},
+		{"one of 8 MB, and 1 MB of body", frame(13) + strings.Repeat("\x08\x00\x00x", 1<<18), last, 200, false},
+		{"a frame to be skipped before it", "\x50\x2a\x4d\x18\x00\x00\x00\x00" + frame(13), last, 200, true},
+		{"a second frame", frame(10) + last + frame(13), last, 413, false},
+		{"16 MB", frame(14), last, 413, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			read := make(chan error, 1)
+			s := servertest.New(t, middleware.Decompress(middleware.DecompressOptions{})(func(c *filo.Ctx) error {
+				_, err := io.ReadFull(c.BodyReader(), make([]byte, 1))
+				read <- err
+				if err == nil {
+					_, err = io.Copy(io.Discard, c.BodyReader())
+				}
+				return err
+			}))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			client := s.Dial(t)
+			fmt.Fprintf(client, "POST / HTTP/1.1\r\nHost: filo.test\r\nConnection: close\r\nContent-Encoding: zstd\r\nContent-Length: %d\r\n\r\n%s",
+				len(test.begin)+len(test.rest), test.begin)
+			synctest.Wait()
+			runtime.ReadMemStats(&after)
+			if waits := len(read) == 0; waits != test.waits {
+				t.Errorf("%s: waits for the body: %t, want %t", test.why, waits, test.waits)
+			}
+			if grown := after.TotalAlloc - before.TotalAlloc; test.waits && grown > 4<<20 {
+				t.Errorf("%s: it has taken %d bytes", test.why, grown)
+			}
+			io.WriteString(client, test.rest)
+			if raw, err := io.ReadAll(client); err != nil || !strings.HasPrefix(string(raw), fmt.Sprint("HTTP/1.1 ", test.status)) {
+				t.Errorf("%s: %q, %v, want %d", test.why, raw, err, test.status)
+			}
+		})
 	}
 }
 

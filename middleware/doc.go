@@ -1,5 +1,5 @@
-// Package middleware has the middleware that most servers need. Each is a function of its options, whose zero value is safe;
-// wrong options panic when the middleware is made.
+// Package middleware has the middleware that most servers need. Each is a function of its options, whose zero value is safe, or
+// lacks what must be said; that, and wrong options, panic when the middleware is made.
 //
 //	r := router.New()
 //	r.Use(
@@ -29,7 +29,7 @@
 //	Session
 //	BasicAuth, KeyAuth        inside nothing runs for whom it isn't
 //	RateLimit                 once more, by user, with a Key
-//	Idempotency               what it repeats is the user's, and the whole answer
+//	Idempotency               what it repeats is the user's, by its Scope, and the whole answer
 //	Cache                     what it keeps is for all who have got as far as this
 //	Compress                  inside of Cache, so that an answer is compressed once
 //	ETag                      inside of Compress: the tag is that of the content, and a 304 needs no compressing

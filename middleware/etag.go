@@ -73,7 +73,7 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 // answerCondition turns a response of 200 into what the request's conditions make of it.
 func answerCondition(c *filo.Ctx) error {
 	h := &c.Response.Header
-	switch precondition(c, h.GetBytes("ETag"), h.GetBytes("Last-Modified")) {
+	switch precondition(c, true, h.GetBytes("ETag"), h.GetBytes("Last-Modified")) {
 	case 304:
 		notModified(c)
 	case 412:
@@ -108,19 +108,20 @@ func Precondition(c *filo.Ctx, etag string, modified time.Time) (status int) {
 	if !modified.IsZero() {
 		date = modified.UTC().AppendFormat(make([]byte, 0, len(httpTime)), httpTime)
 	}
-	return precondition(c, []byte(etag), date)
+	return precondition(c, etag != "", []byte(etag), date)
 }
 
 // httpTime is IMF-fixdate (RFC 9110, section 5.6.7).
 const httpTime = "Mon, 02 Jan 2006 15:04:05 GMT"
 
-// precondition is Precondition for the values of the fields ETag and Last-Modified; nil is none.
-func precondition(c *filo.Ctx, etag, modified []byte) (status int) {
+// precondition is Precondition for the values of the fields ETag and Last-Modified; nil is none, which a resource that exists
+// may well have.
+func precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) {
 	h := &c.Request.Header
 	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and so for the others
 	// (RFC 9110, sections 13.1.3 and 13.1.4).
 	if h.Has("If-Match") {
-		if !matches(h, "If-Match", etag, false) {
+		if !matches(h, "If-Match", exists, etag, false) {
 			return 412
 		}
 	} else if since, ok := dateOf(h.GetBytes("If-Unmodified-Since")); ok {
@@ -129,7 +130,7 @@ func precondition(c *filo.Ctx, etag, modified []byte) (status int) {
 		}
 	}
 	if h.Has("If-None-Match") {
-		if !matches(h, "If-None-Match", etag, true) {
+		if !matches(h, "If-None-Match", exists, etag, true) {
 			return 0
 		}
 		if readsOnly(c) {
@@ -158,10 +159,11 @@ func dateOf(value []byte) (t time.Time, ok bool) {
 	return t, false
 }
 
-// matches reports whether a list of entity tags has the given one. "*" is any there is. By weak comparison W/"a" and "a"
+// matches reports whether a list of entity tags has that of a resource that exists. "*" is any resource, also one that has no
+// entity tag (RFC 9110, sections 13.1.1 and 13.1.2). By weak comparison W/"a" and "a"
 // are the same; by strong comparison W/"a" isn't even the same as itself (RFC 9110, section 8.8.3.2).
-func matches(h *filo.Header, name string, etag []byte, weak bool) bool {
-	if len(etag) == 0 {
+func matches(h *filo.Header, name string, exists bool, etag []byte, weak bool) bool {
+	if !exists {
 		return false
 	}
 	opaque, isWeak := opaqueTag(etag)

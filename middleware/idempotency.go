@@ -19,14 +19,14 @@ type IdempotencyOptions struct {
 	// Required refuses requests of those methods that have no key.
 	Required bool
 	// Scope returns, borrowed, whose keys a request's are, such as the name of an account: the same key of two scopes is two
-	// keys. If nil it is the value of Authorization.
+	// keys, while clients of one scope can get each other's answers. It must be set; AuthorizationScope is one.
 	Scope func(c *filo.Ctx) []byte
 	// Store keeps the answers, for several servers together. If nil it is a store in memory of MaxBytes.
 	Store IdempotencyStore
 	// TTL is how long an answer is kept, a day if 0.
 	TTL time.Duration
-	// MaxRun is how long a request may run before its key is free again, 5 minutes if 0: it counts when a server is gone that
-	// shares the Store.
+	// MaxRun is how long a request may run before a Store gives its key to another one, 5 minutes if 0: for when a server is
+	// gone that shares it. No handler may take longer. In memory a key is never free while its request runs.
 	MaxRun time.Duration
 	// MaxBodyBytes is how large the body of an answer may be to be kept, 1 MB if 0.
 	MaxBodyBytes int
@@ -64,10 +64,12 @@ type IdempotencyRecord struct {
 // request, be it for another target or with another body, with 422 (Unprocessable Content), a malformed key, or one that is
 // missing and Required, with 400.
 //
-// All answers are kept, but 429 and 503, which say that nothing was done. When a handler panics the key is free again. Of an
-// answer that streams, or is too large, only that it was given is kept, and a repetition gets 409.
+// All answers are kept, but a handler's 429 and 503, which say that nothing was done and let the key be used again. Of an
+// answer that streams, or is too large, only that it was given is kept, and a repetition gets 409. So it does behind a handler
+// that panicked, returned filo.ErrAbort or took longer than its Timeout: nobody knows what that has done.
 //
-// It reads the whole request body, and belongs inside of what says who the client is, of BodyLimit and of Decompress.
+// It reads the whole request body, and belongs inside of what says who the client is, of BodyLimit and of Decompress. It panics
+// without a Scope.
 func Idempotency(options IdempotencyOptions) filo.Middleware {
 	m := newIdempotency(options)
 	return func(next filo.Handler) filo.Handler {
@@ -79,6 +81,10 @@ func Idempotency(options IdempotencyOptions) filo.Middleware {
 		}
 	}
 }
+
+// AuthorizationScope is a Scope for clients that say who they are by Authorization, and by nothing else: those with cookies, or
+// keys in other fields, would all share one.
+func AuthorizationScope(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("Authorization") }
 
 type idempotency struct{ IdempotencyOptions }
 
@@ -99,9 +105,7 @@ func newIdempotency(o IdempotencyOptions) *idempotency {
 		o.Methods = []string{"POST", "PATCH"}
 	}
 	checkMethods("Idempotency: Methods", o.Methods)
-	if o.Scope == nil {
-		o.Scope = func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("Authorization") }
-	}
+	check(o.Scope != nil, "Idempotency: Scope is required: it says whose keys a request's are")
 	if o.TTL == 0 {
 		o.TTL = 24 * time.Hour
 	}
@@ -163,13 +167,11 @@ func replayAnswer(c *filo.Ctx, response []byte) error {
 
 // run has the request done, and keeps its answer.
 func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, fingerprint [32]byte) error {
-	kept := false
-	defer func() {
-		if kept {
-			return
-		}
-		if err := m.Store.Release(c, key); err != nil {
-			c.Logger().Error("Idempotency can't release a key", "error", err)
+	undone, answer := false, []byte{}
+	defer func() { // behind a panic, too
+		if err := m.settle(c, key, undone, IdempotencyRecord{fingerprint, answer, time.Now().Add(m.TTL)}); err != nil {
+			// The request was done: that its answer can't be repeated is no reason to keep it from the client.
+			c.Logger().Error("Idempotency can't keep an answer, or release a key", "error", err)
 		}
 	}()
 	outer := fieldsOf(c)
@@ -177,25 +179,32 @@ func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, fingerprin
 	if err != nil {
 		err = c.RenderError(err) // the answer to be kept
 	}
-	if errors.Is(err, filo.ErrAbort) || c.Status() == 429 || c.Status() == 503 {
+	if errors.Is(err, filo.ErrAbort) {
 		return err
 	}
-	done := IdempotencyRecord{Fingerprint: fingerprint, Response: []byte{}, Expires: time.Now().Add(m.TTL)}
-	if body, ok := c.WholeBody(); ok && len(body) <= m.MaxBodyBytes {
-		if answer, ok := record(c, outer); ok {
-			done.Response = answer.appendTo(nil)
-		}
+	// A time-out has committed its answer, whatever the handler says since.
+	if status := c.Status(); (status == 429 || status == 503) && !c.Committed() {
+		undone = true
+		return err
 	}
-	kept = true
-	if failed := m.Store.Complete(c, key, done); failed != nil {
-		// The request was done: that its answer can't be repeated is no reason to keep it from the client.
-		c.Logger().Error("Idempotency can't keep an answer", "error", failed)
+	if body, ok := c.WholeBody(); ok && len(body) <= m.MaxBodyBytes {
+		if recorded, ok := record(c, outer); ok {
+			answer = recorded.appendTo(nil)
+		}
 	}
 	return err
 }
 
+// settle ends the claim of a key.
+func (m *idempotency) settle(c *filo.Ctx, key string, undone bool, done IdempotencyRecord) error {
+	if undone {
+		return m.Store.Release(c, key)
+	}
+	return m.Store.Complete(c, key, done)
+}
+
 // key returns under what the answer to a request is kept, "" if it has no key. It is a hash, so that a store doesn't learn
-// what Authorization says.
+// what Scope says.
 func (m *idempotency) key(c *filo.Ctx) (string, error) {
 	var key []byte
 	count := 0
@@ -262,7 +271,8 @@ func hashOf(parts ...[]byte) (sum [32]byte) {
 // maxRunningKeys is how many requests with keys the store in memory lets run at once.
 const maxRunningKeys = 10_000
 
-// idempotencyMemory is the store in memory. A request that runs is never forgotten to make room for answers.
+// idempotencyMemory is the store in memory. A request that runs is never forgotten, neither to make room for answers nor after
+// MaxRun: its key is always settled, and by nobody else.
 type idempotencyMemory struct {
 	mu      sync.Mutex
 	running map[string]IdempotencyRecord // guarded by mu
@@ -273,7 +283,7 @@ func (m *idempotencyMemory) Claim(_ *filo.Ctx, key string, record IdempotencyRec
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if running, ok := m.running[key]; ok && now.Before(running.Expires) {
+	if running, ok := m.running[key]; ok {
 		return running, false, nil
 	}
 	if done, ok := m.done.peek(key, now); ok {

@@ -78,11 +78,14 @@ func TestIdempotency(t *testing.T) {
 		{"even one of the server", middleware.IdempotencyOptions{}, request{"POST /broken", "a", []string{key}}, request{"POST /broken", "a", []string{key}}, 500, "Internal", true, 1},
 		{"but not 503", middleware.IdempotencyOptions{}, request{"POST /busy", "a", []string{key}}, request{"POST /busy", "a", []string{key}}, 503, "", false, 2},
 		{"nor 429", middleware.IdempotencyOptions{}, request{"POST /limited", "a", []string{key}}, request{"POST /limited", "a", []string{key}}, 429, "", false, 2},
-		{"nor a panic", middleware.IdempotencyOptions{}, request{"POST /panic", "a", []string{key}}, request{"POST /panic", "a", []string{key}}, 500, "", false, 2},
+		{"what a panic leaves isn't known", middleware.IdempotencyOptions{}, request{"POST /panic", "a", []string{key}}, request{"POST /panic", "a", []string{key}}, 409, "wasn't kept", false, 1},
 		{"a stream isn't kept, and isn't done twice", middleware.IdempotencyOptions{}, request{"POST /stream", "a", []string{key}}, request{"POST /stream", "a", []string{key}}, 409, "wasn't kept", false, 1},
 		{"nor is a large body", middleware.IdempotencyOptions{MaxBodyBytes: 100}, request{"POST /large", "a", []string{key}}, request{"POST /large", "a", []string{key}}, 409, "wasn't kept", false, 1},
 		{"the scope is an option", middleware.IdempotencyOptions{Scope: func(c *filo.Ctx) []byte { return nil }}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 1", true, 1},
 	} {
+		if test.options.Scope == nil {
+			test.options.Scope = middleware.AuthorizationScope
+		}
 		o := new(order)
 		id := 0
 		outside := func(next filo.Handler) filo.Handler {
@@ -129,7 +132,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		{"a space", []string{`Idempotency-Key: a b`}, 400},
 		{"not ASCII", []string{"Idempotency-Key: \"é\""}, 400},
 	} {
-		h := middleware.Idempotency(middleware.IdempotencyOptions{Required: true})(new(order).serve)
+		h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Required: true})(new(order).serve)
 		if got := do(t, h, "POST /", test.fields...); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
@@ -141,7 +144,7 @@ func TestIdempotencyConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
 		var mu sync.Mutex
-		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{})(func(c *filo.Ctx) error {
+		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(func(c *filo.Ctx) error {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -164,24 +167,79 @@ func TestIdempotencyConcurrent(t *testing.T) {
 	})
 }
 
-// The key of a request that was broken off is free again.
+// What a handler that broke off has done nobody knows: it isn't done again.
 func TestIdempotencyAbort(t *testing.T) {
 	o := new(order)
-	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{})(o.serve))
-	for range 2 {
-		if got := s.Raw(t, servertest.Request("POST /abort", "a", "Idempotency-Key: a")); got != "" {
-			t.Errorf("%q, want no answer", got)
+	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(o.serve))
+	if got := s.Raw(t, servertest.Request("POST /abort", "a", "Idempotency-Key: a")); got != "" {
+		t.Errorf("%q, want no answer", got)
+	}
+	if got := s.DoBody(t, "POST /abort", "a", "Idempotency-Key: a"); got.Status != 409 || o.count != 1 {
+		t.Errorf("%v, and it was done %d times, want 409 and once", got, o.count)
+	}
+}
+
+// After a time-out the handler has run, and may have done everything: a repetition doesn't run it again.
+func TestIdempotencyTimeout(t *testing.T) {
+	for _, test := range []struct {
+		why    string
+		answer filo.Handler
+	}{
+		{"an answer that comes too late", hello},
+		{"the handler's own 503", func(*filo.Ctx) error { return filo.Error(503, "") }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			s := servertest.New(t, wrap(func(c *filo.Ctx) error {
+				calls++
+				<-c.Context().Done()
+				time.Sleep(time.Second)
+				return test.answer(c)
+			}, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope}),
+				middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second})))
+			for _, want := range []int{503, 409} {
+				if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Status != want {
+					t.Errorf("%s: %v, want %d", test.why, got, want)
+				}
+				time.Sleep(2 * time.Second)
+			}
+			if calls != 1 {
+				t.Errorf("%s: the handler ran %d times", test.why, calls)
+			}
+		})
+	}
+}
+
+// In memory a key isn't free while its request runs, however long that takes.
+func TestIdempotencyRunsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{
+			Scope: middleware.AuthorizationScope, MaxRun: time.Second,
+		})(func(c *filo.Ctx) error {
+			calls++
+			time.Sleep(3 * time.Second)
+			return hello(c)
+		}))
+		first := make(chan int)
+		go func() { first <- s.DoBody(t, "POST /", "a", "Idempotency-Key: a").Status }()
+		time.Sleep(2 * time.Second)
+		if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Status != 409 {
+			t.Errorf("while it runs: %v", got)
 		}
-	}
-	if o.count != 2 {
-		t.Errorf("done %d times, want 2", o.count)
-	}
+		if status := <-first; status != 200 {
+			t.Errorf("the first one: %d", status)
+		}
+		if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Header.Get("Idempotency-Replayed") != "true" || calls != 1 {
+			t.Errorf("afterwards: %v, and the handler ran %d times", got, calls)
+		}
+	})
 }
 
 func TestIdempotencyExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
-		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{TTL: time.Hour})(o.serve))
+		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, TTL: time.Hour})(o.serve))
 		for _, step := range []struct {
 			sleep time.Duration
 			want  string
@@ -197,7 +255,7 @@ func TestIdempotencyExpiry(t *testing.T) {
 // When the store in memory is full, the answers that were kept first are forgotten.
 func TestIdempotencyMemory(t *testing.T) {
 	o := new(order)
-	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{MaxBytes: 5000})(o.serve))
+	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBytes: 5000})(o.serve))
 	for i := range 100 {
 		s.DoBody(t, "POST /", "a", fmt.Sprint("Idempotency-Key: ", i))
 	}
@@ -242,7 +300,7 @@ func TestIdempotencyStoreErrors(t *testing.T) {
 		{"an answer that is cut off", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte{200, 1, 1, 50}}}, "/", 500},
 		{"one with more fields than bytes", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte{200, 1, 0xFF, 0xFF, 0x7F}}}, "/", 500},
 	} {
-		h := middleware.Idempotency(middleware.IdempotencyOptions{Store: test.store})(new(order).serve)
+		h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Store: test.store})(new(order).serve)
 		if got := do(t, h, "POST "+test.path, "Idempotency-Key: a"); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
@@ -254,7 +312,7 @@ func FuzzIdempotencyRecord(f *testing.F) {
 	f.Add([]byte{200, 1, 0})
 	f.Fuzz(func(t *testing.T, response []byte) {
 		store := &failingKeys{found: &middleware.IdempotencyRecord{Response: response}}
-		h := middleware.Idempotency(middleware.IdempotencyOptions{Store: store})(hello)
+		h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Store: store})(hello)
 		if response == nil {
 			t.Skip("a request that runs")
 		}
@@ -268,18 +326,31 @@ func FuzzIdempotencyRecord(f *testing.F) {
 
 func TestIdempotencyOptions(t *testing.T) {
 	mustPanic(t, map[string]func(){
-		"a negative TTL":           func() { middleware.Idempotency(middleware.IdempotencyOptions{TTL: -1}) },
-		"a negative MaxRun":        func() { middleware.Idempotency(middleware.IdempotencyOptions{MaxRun: -1}) },
-		"negative MaxBodyBytes":    func() { middleware.Idempotency(middleware.IdempotencyOptions{MaxBodyBytes: -1}) },
-		"negative MaxBytes":        func() { middleware.Idempotency(middleware.IdempotencyOptions{MaxBytes: -1}) },
-		"a method that isn't one":  func() { middleware.Idempotency(middleware.IdempotencyOptions{Methods: []string{"PO ST"}}) },
-		"a new line in the method": func() { middleware.Idempotency(middleware.IdempotencyOptions{Methods: []string{"A\r\nB"}}) },
+		"no Scope": func() { middleware.Idempotency(middleware.IdempotencyOptions{}) },
+		"a negative TTL": func() {
+			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, TTL: -1})
+		},
+		"a negative MaxRun": func() {
+			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxRun: -1})
+		},
+		"negative MaxBodyBytes": func() {
+			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBodyBytes: -1})
+		},
+		"negative MaxBytes": func() {
+			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBytes: -1})
+		},
+		"a method that isn't one": func() {
+			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Methods: []string{"PO ST"}})
+		},
+		"a new line in the method": func() {
+			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Methods: []string{"A\r\nB"}})
+		},
 	})
 }
 
 func ExampleIdempotency() {
 	orders := 0
-	h := middleware.Idempotency(middleware.IdempotencyOptions{})(func(c *filo.Ctx) error {
+	h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(func(c *filo.Ctx) error {
 		orders++
 		return c.Text(201, fmt.Sprint("order ", orders))
 	})
@@ -292,7 +363,7 @@ func ExampleIdempotency() {
 }
 
 func BenchmarkIdempotency(b *testing.B) {
-	h := middleware.Idempotency(middleware.IdempotencyOptions{})(hello)
+	h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(hello)
 	b.Run("none", func(b *testing.B) { benchmark(b, h, "POST /") })
 	b.Run("replayed", func(b *testing.B) { benchmark(b, h, "POST /", "Idempotency-Key: a") })
 }

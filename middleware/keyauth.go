@@ -28,12 +28,16 @@ type KeyAuthOptions struct {
 // maxKey is how long a key may be.
 const maxKey = 4 << 10
 
-// KeyAuth lets requests through that have a valid key; others get 401. Its place is that of BasicAuth.
+// KeyAuth lets requests through that have a valid key; others get 401. With Header or Cookie the answers get a Vary, so that
+// caches give nobody the answer to another's key; of Authorization they know by themselves. Its place is that of BasicAuth.
 func KeyAuth(options KeyAuthOptions) filo.Middleware {
 	check((len(options.Keys) > 0) != (options.Check != nil), "KeyAuth: either Keys or Check is required")
 	k := newKeyAuth(&options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
+			if k.vary != nil {
+				c.Response.Header.AddField(k.vary)
+			}
 			key := k.key(c)
 			if len(key) == 0 || len(key) > maxKey {
 				setPrepared(c, k.missing)
@@ -58,6 +62,7 @@ type keyAuth struct {
 	header, query, cookie string   // one of them isn't empty
 	scheme                string
 	missing, invalid      *filo.Field // the challenges for requests without a key and with a wrong one
+	vary                  *filo.Field // for caches; nil if they know by themselves
 }
 
 func newKeyAuth(options *KeyAuthOptions) *keyAuth {
@@ -77,6 +82,12 @@ func newKeyAuth(options *KeyAuthOptions) *keyAuth {
 	}
 	if k.header != "" {
 		checkFieldName("KeyAuthOptions.Header", k.header)
+	}
+	switch {
+	case k.cookie != "":
+		k.vary = prepare("Vary", "Cookie")
+	case k.header != "" && !equalToken([]byte(k.header), "Authorization"): // RFC 9111, section 3.5
+		k.vary = prepare("Vary", k.header)
 	}
 	check(k.scheme == "" || k.header != "", "KeyAuth: a Scheme is for a Header")
 	for _, key := range options.Keys {

@@ -2,11 +2,14 @@ package middleware_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
 )
 
 func ExampleKeyAuth() {
@@ -87,6 +90,35 @@ func TestKeyAuth(t *testing.T) {
 	}
 }
 
+// Caches, those of others included, give nobody the answer to another's key.
+func TestKeyAuthVary(t *testing.T) {
+	keys := []string{"alice", "bob"}
+	for _, test := range []struct {
+		options middleware.KeyAuthOptions
+		request string // with %s for the key
+		field   string
+		vary    string
+	}{
+		{middleware.KeyAuthOptions{Keys: keys}, "GET /", "Authorization: Bearer %s", ""},
+		{middleware.KeyAuthOptions{Keys: keys, Header: "authorization"}, "GET /", "Authorization: Bearer %s", ""},
+		{middleware.KeyAuthOptions{Keys: keys, Header: "X-API-Key"}, "GET /", "X-API-Key: %s", "X-API-Key"},
+		{middleware.KeyAuthOptions{Keys: keys, Cookie: "key"}, "GET /", "Cookie: key=%s", "Cookie"},
+		{middleware.KeyAuthOptions{Keys: keys, Query: "key"}, "GET /?key=%s", "X: %s", ""},
+	} {
+		h := new(countingHandler)
+		s := servertest.New(t, wrap(h.serve, middleware.KeyAuth(test.options), middleware.Cache(middleware.CacheOptions{TTL: time.Minute})))
+		for i, key := range keys {
+			got := s.Do(t, strings.Replace(test.request, "%s", key, 1), strings.Replace(test.field, "%s", key, 1))
+			if got.Status != 200 || got.Body != fmt.Sprint(i+1) || got.Header.Get("Vary") != test.vary {
+				t.Errorf("%s of %s: %v, want an answer of its own", test.field, key, got)
+			}
+		}
+		if got := s.Do(t, test.request, test.field); got.Status != 401 || got.Header.Get("Vary") != test.vary {
+			t.Errorf("%s: %v, want 401", test.field, got)
+		}
+	}
+}
+
 func TestKeyAuthOptions(t *testing.T) {
 	keys := []string{"a"}
 	with := func(options middleware.KeyAuthOptions) func() {
@@ -119,6 +151,13 @@ func TestEqualSecret(t *testing.T) {
 func BenchmarkKeyAuth(b *testing.B) {
 	auth := middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"c2FtcGxlLWtleS1vbmU", "c2FtcGxlLWtleS10d28"}})
 	benchmark(b, auth(hello), "GET /", "Authorization: Bearer c2FtcGxlLWtleS10d28")
+}
+
+func TestKeyAuthAllocations(t *testing.T) {
+	auth := middleware.KeyAuth(middleware.KeyAuthOptions{Header: "X-API-Key", Keys: []string{"c2FtcGxlLWtleS10d28"}})
+	if n := allocations(t, auth(hello), "GET /", "X-API-Key: c2FtcGxlLWtleS10d28"); n != 0 {
+		t.Errorf("%v allocations for a request", n)
+	}
 }
 
 func BenchmarkEqualSecret(b *testing.B) {

@@ -83,11 +83,11 @@ func Session(options SessionOptions) filo.Middleware {
 			err := next(c)
 			returned = true
 			if state, ok := c.Get(sessionKey{}).(*SessionState); ok {
-				failed := state.save()
+				failed := state.save(c)
 				if failed != nil && err == nil && !c.Committed() {
 					return failed
 				}
-				state.log(failed)
+				logUnsaved(c, failed)
 			}
 			return err
 		}
@@ -117,7 +117,6 @@ func CurrentSession(c *filo.Ctx) (*SessionState, error) {
 // SessionState is the session of a request. It belongs to the goroutine that runs the handler, until that returns.
 type SessionState struct {
 	manager *sessionManager
-	ctx     *filo.Ctx
 	id      string // as in the cookie; "" without a Store, and of a session that is new
 	record  SessionRecord
 	content sessionContent
@@ -170,13 +169,14 @@ func (s *SessionState) Clear() {
 	clear(s.changed)
 }
 
-// Renew gives the session a new id, and makes the old one useless. Call it whenever somebody logs in, or gets other rights: who
-// has slipped an id to them before doesn't share their session then.
+// Renew gives the session a new id. Call it whenever somebody logs in, or gets other rights: who has slipped an id to them
+// before doesn't share their session then. With a Store the old id is useless from then on; a session in a cookie has no id,
+// and who has a copy of the old cookie has the session as it was, until that expires.
 func (s *SessionState) Renew() { s.renewed = true }
 
 // Destroy ends the session: its values, its record in the Store and its cookie are removed. What is set after that is of a new
-// one. A session in a cookie can't be
-// taken back from who has a copy of that, until it expires.
+// one. A session in a cookie can't be taken back from who has a copy of that, until it expires, nor from its browser once the
+// head of an answer is on its way: that is logged as an error.
 func (s *SessionState) Destroy() {
 	s.Clear()
 	s.content.Created = time.Now().Unix()
@@ -240,7 +240,7 @@ func newSessionManager(o SessionOptions) *sessionManager {
 
 // open makes the state of a request's session. An id, or a content, that isn't known is as good as none.
 func (m *sessionManager) open(c *filo.Ctx) (*SessionState, error) {
-	s := &SessionState{manager: m, ctx: c}
+	s := &SessionState{manager: m}
 	now := time.Now()
 	s.content.Created = now.Unix()
 	// What is made of the session is for this client alone.
@@ -293,50 +293,57 @@ func (s *SessionState) expires(now time.Time) time.Time {
 }
 
 // beforeHead saves the session before a streamed answer begins. It wraps nothing.
-func (s *SessionState) beforeHead(*filo.Ctx, io.Writer, int64) io.WriteCloser {
-	s.log(s.save())
+func (s *SessionState) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
+	logUnsaved(c, s.save(c))
 	return nil
 }
 
-// log logs an error of save that can't be the request's.
-func (s *SessionState) log(err error) {
+// logUnsaved logs an error of save that can't be the request's.
+func logUnsaved(c *filo.Ctx, err error) {
 	if err != nil {
-		s.ctx.Logger().Error("a session can't be saved", "error", err)
+		c.Logger().Error("a session can't be saved", "error", err)
 	}
 }
 
-// save writes what the request has changed to the store, and sets the cookie where that must change.
-func (s *SessionState) save() error {
+// unsaved reports whether there is something that save has to do.
+func (s *SessionState) unsaved() bool {
 	known := s.record.Version > 0
 	switch {
 	case s.over:
-		return nil
-	case s.destroyed && known:
-		return s.remove()
+		return false
 	case s.destroyed:
-		return nil
-	case len(s.changed) == 0 && !s.stale && !(known && (s.renewed || s.cleared)):
-		return nil
-	case s.ctx.Committed() && (s.manager.sealer != nil || s.id == "" || s.renewed):
-		return fmt.Errorf("a session's cookie can't be set: %w", filo.ErrHeadSent)
+		return known
 	}
-	var err error
-	if s.manager.sealer != nil {
-		err = s.saveCookie(time.Now())
-	} else {
-		err = s.saveStore(time.Now())
+	return len(s.changed) > 0 || s.stale || known && (s.renewed || s.cleared)
+}
+
+// save writes what the request has changed to the store, and sets the cookie where that must change. The Ctx is that of whoever
+// calls it, and the session keeps none: an adaptor may have run the handler with one that is over by now.
+func (s *SessionState) save(c *filo.Ctx) (err error) {
+	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed)
+	switch {
+	case !s.unsaved():
+		return nil
+	case needsCookie && c.Committed():
+		return fmt.Errorf("a session's cookie can't be set: %w", filo.ErrHeadSent)
+	case s.destroyed:
+		return s.remove(c)
+	case s.manager.sealer != nil:
+		err = s.saveCookie(c, time.Now())
+	default:
+		err = s.saveStore(c, time.Now())
 	}
 	clear(s.changed)
 	s.cleared, s.renewed, s.stale = false, false, false
 	return err
 }
 
-func (s *SessionState) remove() error {
+func (s *SessionState) remove(c *filo.Ctx) error {
 	cookie := s.manager.cookie
 	cookie.Value, cookie.MaxAge = "", -1
-	err := s.setCookie(&cookie)
+	err := s.setCookie(c, &cookie)
 	if s.manager.Store != nil {
-		err = errors.Join(s.manager.Store.Delete(s.ctx, storedID(s.id)), err)
+		err = errors.Join(s.manager.Store.Delete(c, storedID(s.id)), err)
 	}
 	s.record, s.id, s.destroyed, s.renewed, s.cleared = SessionRecord{}, "", false, false, false
 	s.content = sessionContent{Created: time.Now().Unix()}
@@ -354,20 +361,20 @@ func (s *SessionState) encode(now time.Time) (data []byte, expires time.Time, er
 	return data, expires, err
 }
 
-func (s *SessionState) saveCookie(now time.Time) error {
+func (s *SessionState) saveCookie(c *filo.Ctx, now time.Time) error {
 	data, expires, err := s.encode(now)
 	if err != nil {
 		return err
 	}
 	s.record.Version = 1
-	return s.setCookieValue(s.manager.sealer.seal(data), expires, now)
+	return s.setCookieValue(c, s.manager.sealer.seal(data), expires, now)
 }
 
 // saveTries is how often a session is saved that others change at the same time.
 const saveTries = 20
 
 // saveStore adds the request's changes to what is in the store by now.
-func (s *SessionState) saveStore(now time.Time) error {
+func (s *SessionState) saveStore(c *filo.Ctx, now time.Time) error {
 	m := s.manager
 	old := ""
 	if s.renewed {
@@ -382,20 +389,20 @@ func (s *SessionState) saveStore(now time.Time) error {
 		if err != nil {
 			return err
 		}
-		saved, err := m.Store.Save(s.ctx, storedID(s.id), SessionRecord{Data: data, Version: s.record.Version, Expires: expires})
+		saved, err := m.Store.Save(c, storedID(s.id), SessionRecord{Data: data, Version: s.record.Version, Expires: expires})
 		if err != nil {
 			return fmt.Errorf("saving a session: %w", err)
 		}
 		if saved {
 			s.record.Version++
 			if old != "" {
-				if err := m.Store.Delete(s.ctx, storedID(old)); err != nil {
+				if err := m.Store.Delete(c, storedID(old)); err != nil {
 					return fmt.Errorf("deleting the session that was renewed: %w", err)
 				}
 			}
-			return s.setCookieValue(s.id, expires, now)
+			return s.setCookieValue(c, s.id, expires, now)
 		}
-		gone, err := s.merge(now)
+		gone, err := s.merge(c, now)
 		if err != nil || gone {
 			return err
 		}
@@ -405,9 +412,9 @@ func (s *SessionState) saveStore(now time.Time) error {
 
 // merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
 // session: then there is nothing to save.
-func (s *SessionState) merge(now time.Time) (gone bool, err error) {
+func (s *SessionState) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	mine := s.content.Values
-	record, err := s.manager.Store.Load(s.ctx, storedID(s.id))
+	record, err := s.manager.Store.Load(c, storedID(s.id))
 	if err != nil {
 		return false, fmt.Errorf("loading a session: %w", err)
 	}
@@ -430,25 +437,25 @@ func (s *SessionState) merge(now time.Time) (gone bool, err error) {
 	return false, nil
 }
 
-func (s *SessionState) setCookieValue(value string, expires, now time.Time) error {
+func (s *SessionState) setCookieValue(c *filo.Ctx, value string, expires, now time.Time) error {
 	cookie := s.manager.cookie
 	cookie.Value = value
 	cookie.MaxAge = max(int(expires.Sub(now)/time.Second), 1)
-	return s.setCookie(&cookie)
+	return s.setCookie(c, &cookie)
 }
 
 // setCookie adds the cookie to the response, which then isn't for shared caches.
-func (s *SessionState) setCookie(cookie *filo.Cookie) error {
-	if s.ctx.Committed() {
+func (s *SessionState) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
+	if c.Committed() {
 		return nil // the client has the id; it only isn't told that it lives longer, or not any more
 	}
 	if cookie.Valid() != nil {
 		return errSessionTooLarge
 	}
-	if !s.ctx.Response.Header.Has("Cache-Control") {
-		s.ctx.Response.Header.Set("Cache-Control", "private")
+	if h := &c.Response.Header; !hasDirective(h, "private") && !hasDirective(h, "no-store") {
+		h.Add("Cache-Control", "private") // of directives that conflict the most restrictive counts (RFC 9111, section 4.2.1)
 	}
-	return s.ctx.Response.SetCookie(cookie)
+	return c.Response.SetCookie(cookie)
 }
 
 // storedID returns the id under which a session is stored.

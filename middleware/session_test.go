@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -88,6 +90,13 @@ func sessionHandler(c *filo.Ctx) error {
 			return err
 		}
 		s.Set("late", "yes")
+		return nil
+	case "latedestroy":
+		w := c.Stream()
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		s.Destroy()
 		return nil
 	case "large":
 		s.Set("large", strings.Repeat("x", 20_000))
@@ -327,6 +336,78 @@ func TestSessionLate(t *testing.T) {
 	b.get("/late")
 	if got := b.get("/get/late"); got.Body != "yesfalse" {
 		t.Errorf("with one: %v", got)
+	}
+}
+
+// A session in a cookie can't be ended when the head is on its way: that is no success, and logged.
+func TestSessionDestroyedLate(t *testing.T) {
+	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+		var log strings.Builder
+		b := &browser{t: t, s: servertest.NewServer(t, &filo.Server{
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+			Handler: middleware.Session(options)(sessionHandler),
+		})}
+		b.get("/set/a/1")
+		if got := b.get("/latedestroy"); got.Status != 200 {
+			t.Fatal(got)
+		}
+		ended := b.get("/get/a").Body == "true"
+		if logged := strings.Contains(log.String(), "can't be s"); ended == logged || ended != (options.Store != nil) {
+			t.Errorf("ended: %t, logged: %q", ended, log.String())
+		}
+	})
+}
+
+// passedOn is a ResponseWriter of one's own, so that an adaptor runs the rest of the chain with another Ctx.
+type passedOn struct{ http.ResponseWriter }
+
+// The cookie is part of the answer to its own request, also if the handler had the Ctx of an adaptor, which is over when the
+// session is saved; and so of no other one.
+func TestSessionInAdaptor(t *testing.T) {
+	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+		passOn := adaptor.Middleware(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(passedOn{w}, r) })
+		})
+		for path, status := range map[string]int{"/204": 204, "/304": 304, "/200": 200, "/stream": 200} {
+			b := &browser{t: t, s: servertest.New(t, wrap(func(c *filo.Ctx) error {
+				if path == "/stream" {
+					return sessionHandler(c)
+				}
+				s, err := middleware.CurrentSession(c)
+				if err != nil {
+					return err
+				}
+				s.Set("user", "alice")
+				c.Response.SetStatus(status)
+				return nil
+			}, middleware.Session(options), passOn))}
+			if got := b.get(path); got.Status != status || b.set == "" || got.Header.Get("Vary") != "Cookie" {
+				t.Errorf("%s: %v, want a cookie", path, got)
+			}
+		}
+	})
+}
+
+// An answer with a session's cookie is for nobody else, whatever the handler says of caches.
+func TestSessionPrivate(t *testing.T) {
+	for says, want := range map[string]string{
+		"":                        "private",
+		"public, max-age=60":      "public, max-age=60,private",
+		"no-cache":                "no-cache,private",
+		"no-store":                "no-store",
+		"max-age=60, Private":     "max-age=60, Private",
+		"s-maxage=60, no-private": "s-maxage=60, no-private,private",
+	} {
+		h := wrap(func(c *filo.Ctx) error {
+			if says != "" {
+				c.Response.Header.Set("Cache-Control", says)
+			}
+			return sessionHandler(c)
+		}, middleware.Session(middleware.SessionOptions{Keys: [][]byte{sessionSecret}}))
+		got := do(t, h, "GET /set/a/1")
+		if control := strings.Join(got.Header.Values("Cache-Control"), ","); control != want || got.Header.Get("Set-Cookie") == "" {
+			t.Errorf("%q becomes %q, want %q", says, control, want)
+		}
 	}
 }
 
