@@ -63,7 +63,9 @@ func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
 	if e == nil {
 		e = errHandlerTimeout
 	}
-	e = statusOf(e) // of an HTTPError it is that, with a status that is one
+	if e.Status < 400 || e.Status > 599 {
+		e = statusOf(e) // 500, as elsewhere
+	}
 	t.armed, t.fired, t.failed = true, false, false
 	t.conn, t.answer, t.head, t.context = c.conn, e, c.Request.isHead(), c.context
 	t.deadline = time.Now().Add(d)
