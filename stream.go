@@ -300,9 +300,7 @@ func (c *Ctx) copyBody() error {
 			return err
 		}
 	}
-	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
-	defer copyBuffers.Put(buffer)
-	_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{stream}, buffer[:])
+	_, err := w.copyFrom(stream)
 	if err == nil && size >= 0 && w.written < size {
 		err = io.ErrUnexpectedEOF
 	}
