@@ -98,9 +98,7 @@ const (
 var errOnlyIfCached = filo.Error(504, "there is no stored answer")
 
 func newResponseCache(o CacheOptions) *responseCache {
-	if o.MaxBytes < 0 || o.MaxBodyBytes < 0 || o.TTL < 0 {
-		panic("middleware: Cache with negative MaxBytes, MaxBodyBytes or TTL")
-	}
+	check(o.MaxBytes >= 0 && o.MaxBodyBytes >= 0 && o.TTL >= 0, "Cache with negative MaxBytes, MaxBodyBytes or TTL")
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
 	}

@@ -56,12 +56,8 @@ func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	if o.RetryAfter == 0 {
 		o.RetryAfter = time.Second
 	}
-	switch {
-	case o.Limit <= 0:
-		panic("middleware: ConcurrencyLimit needs a Limit over 0")
-	case o.Queue < 0 || o.MaxWait < 0 || o.RetryAfter < 0:
-		panic("middleware: ConcurrencyLimit with a negative Queue, MaxWait or RetryAfter")
-	}
+	check(o.Limit > 0, "ConcurrencyLimit needs a Limit over 0")
+	check(o.Queue >= 0 && o.MaxWait >= 0 && o.RetryAfter >= 0, "ConcurrencyLimit with a negative Queue, MaxWait or RetryAfter")
 	return &concurrencyLimiter{
 		places: make(chan struct{}, o.Limit), maxWaiting: int64(o.Queue), maxWait: o.MaxWait,
 		retryAfter: strconv.FormatInt(wholeSeconds(o.RetryAfter), 10),

@@ -25,9 +25,7 @@ type ETagOptions struct {
 // It belongs inside of Compress and of Cache. For methods that change something a handler asks Precondition itself, before
 // it does so.
 func ETag(options ETagOptions) filo.Middleware {
-	if options.MaxBytes < 0 {
-		panic("middleware: ETag with negative MaxBytes")
-	}
+	check(options.MaxBytes >= 0, "ETag with negative MaxBytes")
 	if options.MaxBytes == 0 {
 		options.MaxBytes = 4 << 20
 	}

@@ -98,9 +98,8 @@ var (
 )
 
 func newIdempotency(o IdempotencyOptions) *idempotency {
-	if o.TTL < 0 || o.MaxRun < 0 || o.MaxBodyBytes < 0 || o.MaxBytes < 0 {
-		panic("middleware: Idempotency with a negative TTL, MaxRun, MaxBodyBytes or MaxBytes")
-	}
+	check(o.TTL >= 0 && o.MaxRun >= 0 && o.MaxBodyBytes >= 0 && o.MaxBytes >= 0,
+		"Idempotency with a negative TTL, MaxRun, MaxBodyBytes or MaxBytes")
 	if o.Methods == nil {
 		o.Methods = []string{"POST", "PATCH"}
 	}

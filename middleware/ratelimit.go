@@ -104,21 +104,7 @@ func newRateLimiter(options RateLimitOptions) *rateLimiter {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = 1 << 16
 	}
-	switch {
-	case o.Limit <= 0:
-		panic("middleware: RateLimit needs a Limit over 0")
-	case o.Burst < 0 || o.MaxKeys < 0:
-		panic("middleware: RateLimit needs a Burst and MaxKeys over 0")
-	case o.Window < time.Second || o.Window%time.Second != 0:
-		panic("middleware: RateLimit needs a Window of whole seconds")
-	case o.Window/time.Duration(o.Limit) == 0 || int64(o.Burst) > math.MaxInt64/4/int64(o.Window/time.Duration(o.Limit)+1):
-		panic("middleware: RateLimit with a Limit or Burst out of all proportion to its Window")
-	}
-	for i := 0; i < len(o.Name); i++ {
-		if b := o.Name[i]; b <= ' ' || b >= 0x7F || b == '"' || b == '\\' {
-			panic(fmt.Sprintf("middleware: RateLimit with the Name %q: it must be visible ASCII without quotes and backslashes", o.Name))
-		}
-	}
+	o.check()
 	l := &rateLimiter{
 		RateLimitOptions: o,
 		quota:            RateLimitQuota{Limit: o.Limit, Burst: o.Burst, Window: o.Window},
@@ -135,6 +121,21 @@ func newRateLimiter(options RateLimitOptions) *rateLimiter {
 		l.memory = newRateTable(o.MaxKeys, l.quota)
 	}
 	return l
+}
+
+// check panics unless the options, with their defaults, make a limit.
+func (o *RateLimitOptions) check() {
+	check(o.Limit > 0, "RateLimit needs a Limit over 0")
+	check(o.Burst >= 0 && o.MaxKeys >= 0, "RateLimit needs a Burst and MaxKeys over 0")
+	check(o.Window >= time.Second && o.Window%time.Second == 0, "RateLimit needs a Window of whole seconds")
+	interval := o.Window / time.Duration(o.Limit)
+	check(interval > 0 && int64(o.Burst) <= math.MaxInt64/4/int64(interval+1),
+		"RateLimit with a Limit or Burst out of all proportion to its Window")
+	for i := 0; i < len(o.Name); i++ {
+		b := o.Name[i]
+		check(b > ' ' && b < 0x7F && b != '"' && b != '\\',
+			"RateLimit with the Name %q: it must be visible ASCII without quotes and backslashes", o.Name)
+	}
 }
 
 // admit takes a request from the limit of its key, and returns the refusal if that isn't possible.

@@ -202,12 +202,8 @@ type sessionManager struct {
 var errSessionTooLarge = errors.New("middleware: the session's values are more than MaxBytes, or than a cookie has room for")
 
 func newSessionManager(o SessionOptions) *sessionManager {
-	if (o.Store == nil) == (len(o.Keys) == 0) {
-		panic("middleware: Session needs either a Store or Keys")
-	}
-	if o.IdleTimeout < 0 || o.Lifetime < 0 || o.MaxBytes < 0 {
-		panic("middleware: Session with a negative IdleTimeout, Lifetime or MaxBytes")
-	}
+	check((o.Store == nil) != (len(o.Keys) == 0), "Session needs either a Store or Keys")
+	check(o.IdleTimeout >= 0 && o.Lifetime >= 0 && o.MaxBytes >= 0, "Session with a negative IdleTimeout, Lifetime or MaxBytes")
 	if o.CookieName == "" {
 		o.CookieName = "__Host-session"
 		if o.Insecure {

@@ -21,9 +21,7 @@ type sessionSealer struct {
 func newSessionSealer(secrets [][]byte, name string) *sessionSealer {
 	s := &sessionSealer{name: []byte(name)}
 	for _, secret := range secrets {
-		if len(secret) < 32 {
-			panic("middleware: Session needs Keys of at least 32 bytes each")
-		}
+		check(len(secret) >= 32, "Session needs Keys of at least 32 bytes each")
 		key, err := hkdf.Key(sha256.New, secret, nil, "filo session cookie", 32)
 		if err != nil {
 			panic("middleware: Session: " + err.Error())
@@ -62,9 +60,7 @@ func (s *sessionSealer) open(value string) (data []byte, current, ok bool) {
 // NewSessionMemory returns a store of sessions in memory that takes maxBytes at most, 64 MB if that is 0. When it is full, the
 // sessions that were not used for longest are forgotten. They don't survive the process.
 func NewSessionMemory(maxBytes int) SessionStore {
-	if maxBytes < 0 {
-		panic("middleware: NewSessionMemory with a negative size")
-	}
+	check(maxBytes >= 0, "NewSessionMemory with a negative size")
 	if maxBytes == 0 {
 		maxBytes = 64 << 20
 	}
