@@ -3,7 +3,6 @@ package adaptor_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -80,24 +80,8 @@ func startTCP(t testing.TB, s *filo.Server) func() (net.Conn, error) {
 	if s.Logger == nil {
 		s.Logger = quiet
 	}
-	ln, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
-			s.Close()
-		}
-		if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-			t.Errorf("Serve returned %v", err)
-		}
-	})
-	return func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	address := tcptest.Serve(t, s)
+	return func() (net.Conn, error) { return net.Dial("tcp", address) }
 }
 
 // exchangeRaw sends a request, and returns all that comes until the end of the connection.

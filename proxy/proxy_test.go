@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/proxy"
 )
 
@@ -43,23 +44,9 @@ func newFront(t testing.TB, options proxy.Options) *front {
 	}
 	p := proxy.New(options)
 	s := &filo.Server{Handler: p.Serve, Logger: quiet}
-	ln, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
-			s.Close()
-		}
-		<-served
-		p.Close()
-	})
-	return &front{t, s, p, ln.Addr().String(), "http://" + ln.Addr().String()}
+	t.Cleanup(func() { p.Close() }) // after the server
+	address := tcptest.Serve(t, s)
+	return &front{t, s, p, address, "http://" + address}
 }
 
 // do sends a request, and returns the answer with its body.

@@ -24,29 +24,14 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/router"
 )
 
 // start serves h on TCP until the test ends, and returns its URL.
 func start(t *testing.T, h filo.Handler) string {
 	t.Helper()
-	s := &filo.Server{Handler: h, Logger: slog.New(slog.DiscardHandler)}
-	ln, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
-			s.Close()
-		}
-		<-served
-	})
-	return "http://" + ln.Addr().String()
+	return "http://" + tcptest.Serve(t, &filo.Server{Handler: h, Logger: slog.New(slog.DiscardHandler)})
 }
 
 func get(t *testing.T, url string, fields ...string) (*http.Response, string) {

@@ -1,0 +1,37 @@
+// Package tcptest serves on sockets in tests: servertest has no sockets.
+package tcptest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// shutdownTime is how long running handlers get when the test is over.
+const shutdownTime = 10 * time.Second
+
+// Serve serves on a TCP address of the loopback interface until the test ends, and returns the address.
+func Serve(t testing.TB, s *filo.Server) (address string) {
+	t.Helper()
+	ln, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+			s.Close()
+		}
+		if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
+			t.Errorf("Serve returned %v", err)
+		}
+	})
+	return ln.Addr().String()
+}
