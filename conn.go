@@ -59,6 +59,8 @@ type looped interface {
 	leaveLoop() error
 	// prepareParked makes the connection ready for Ctx.Park. The loop is another worker's afterwards, or the error errBusy.
 	prepareParked() error
+	// setParked makes the connection the parked one that it has become.
+	setParked()
 	// hijack takes the connection out of its loop.
 	hijack() (net.Conn, error)
 	// Close makes the owner close the connection. Anybody may call it, unlike that of a TLS connection around.

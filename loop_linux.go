@@ -4,6 +4,7 @@ package filo
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -535,6 +536,9 @@ func (l *loop) remove(lc *loopConn) {
 func (l *loop) removeLocked(lc *loopConn) {
 	if lc.fd < 0 {
 		return
+	}
+	if lc.poll.Load()&pollShared != 0 {
+		lc.parked.out.fail(net.ErrClosed) // nobody writes to what the number stands for then
 	}
 	sysClose(int(lc.fd))
 	l.forgetLocked(lc)

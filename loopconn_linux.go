@@ -27,7 +27,7 @@ const (
 	pollWriteParked
 	pollReadExpired // the deadline has passed
 	pollWriteExpired
-	pollShared // several goroutines write, so that pollWriteExpired is for them and not for the owner
+	pollShared // it is parked: several goroutines write, by its outbox
 )
 
 // loopConn is a connection in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
@@ -105,6 +105,9 @@ func (lc *loopConn) event(events uint32) (claimed bool) {
 	}
 	if events&(syscall.EPOLLOUT|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		set |= pollWritable
+	}
+	if set&pollWritable != 0 && lc.poll.Load()&pollShared != 0 {
+		lc.parked.out.pump()
 	}
 	old, claimed := lc.set(set)
 	if !claimed && set&pollHup != 0 && old&pollBusy != 0 {
@@ -245,6 +248,9 @@ func (lc *loopConn) beforeWait() error {
 func (lc *loopConn) Write(p []byte) (int, error) {
 	if taken := lc.taken(); taken != nil {
 		return taken.Write(p)
+	}
+	if lc.poll.Load()&pollShared != 0 {
+		return len(p), lc.parked.out.put(p) // by TLS
 	}
 	if lc.noWaitWrite {
 		return len(p), lc.queue(p, nil)
@@ -388,6 +394,9 @@ func (lc *loopConn) ReadFrom(r io.Reader) (sent int64, err error) {
 func (lc *loopConn) Close() error {
 	if taken := lc.taken(); taken != nil {
 		return taken.Close()
+	}
+	if lc.poll.Load()&pollShared != 0 {
+		lc.parked.out.fail(net.ErrClosed) // from here on nobody writes
 	}
 	lc.loop.mu.Lock()
 	if lc.fd < 0 {

@@ -5,10 +5,12 @@ package filo
 import (
 	"bytes"
 	"errors"
+	"os"
+	"syscall"
 	"time"
 )
 
-// prepareParked makes the connection one that several goroutines use.
+// prepareParked leaves the loop, and sends what waits to be sent.
 func (lc *loopConn) prepareParked() error {
 	if err := lc.leave(lc.worker.class); err != nil {
 		return err
@@ -19,24 +21,55 @@ func (lc *loopConn) prepareParked() error {
 	return err
 }
 
+// setParked makes the connection one that several goroutines use.
+func (lc *loopConn) setParked() { lc.poll.Or(pollShared) }
+
+// writeNow implements nower.
+func (lc *loopConn) writeNow(first, second []byte) (n int, err error) {
+	var errno syscall.Errno
+	if len(second) == 0 {
+		n, errno = sysWrite(int(lc.fd), first)
+	} else {
+		n, errno = sysWritev(int(lc.fd), first, second)
+	}
+	switch {
+	case errno == syscall.EAGAIN:
+		lc.watchWritable()
+		return 0, nil
+	case errno != 0:
+		return 0, lc.opError("write", os.NewSyscallError("write", errno))
+	}
+	return n, nil
+}
+
+// pumpLater implements nower.
+func (lc *loopConn) pumpLater() {
+	lc.watchOut = false
+	lc.watchWritable()
+}
+
 // parkedTurn serves a connection that was taken over and parked: it calls its function if there is a reason to, and lets it
 // wait again.
 func (lc *loopConn) parkedTurn() {
 	s, w, p := lc.server, lc.worker, lc.parked
 	lc.end101(w)
-	for {
+	for !p.ending {
 		why, ok := lc.parkedReason(w)
 		if ok {
 			if lc.leaveParked(w) != nil {
 				return // it comes back in a moment
 			}
 			lc.setState(stateHandler)
-			if !p.call(why) {
+			if p.call(why) {
+				p.received = bytes.Clone(p.received) // which was the worker's buffer
+				continue
+			}
+			p.received = nil // likewise
+			if !p.ending || p.finish() {
 				lc.endParked()
 				return
 			}
-			p.received = bytes.Clone(p.received) // which was the worker's buffer
-			continue
+			break
 		}
 		if lc.poll.Load()&pollClosing != 0 {
 			lc.endParked()
@@ -50,6 +83,21 @@ func (lc *loopConn) parkedTurn() {
 		lc.clear(pollReadable)
 		lc.endIdle()
 	}
+	lc.endingTurn()
+}
+
+// endingTurn closes a parked connection whose function is done, or lets it wait until all that is queued has left.
+func (lc *loopConn) endingTurn() {
+	for lc.poll.Load()&(pollClosing|pollGone) == 0 && !lc.parked.out.empty() {
+		lc.deadline, lc.since = 0, lc.server.clock.now()
+		lc.setWait(stateParked, 0)
+		if lc.release(true) {
+			return
+		}
+		lc.clear(pollWritable)
+		lc.endIdle()
+	}
+	lc.endParked()
 }
 
 // end101 ends the request that was answered by parking the connection, if this is its turn, and takes the worker's buffers
@@ -57,7 +105,6 @@ func (lc *loopConn) parkedTurn() {
 func (lc *loopConn) end101(w *scratch) {
 	if lc.requests > 0 && !lc.parkedOnce {
 		lc.parkedOnce = true
-		lc.poll.Or(pollShared)
 		lc.detach()
 		return
 	}

@@ -3,6 +3,7 @@ package filo
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"runtime/debug"
@@ -23,22 +24,31 @@ const (
 )
 
 // ParkedConn is a connection that a handler has taken over, and that waits without a worker until something comes: see
-// Ctx.Park. Write may be called at any time and by several goroutines; Read belongs to the connection's function.
+// Ctx.Park and Ctx.ParkStream. Write, Queue and Close may be called at any time and by several goroutines; Read belongs to the
+// connection's function.
 type ParkedConn struct {
 	conn     *conn
 	netConn  net.Conn
 	serve    func(*ParkedConn, Wake) error
 	received []byte // to be read first
 	wait     time.Time
-	closed   bool // guarded by writing
+	chunked  bool // what is written is a body in chunks; immutable
+	ending   bool // its function isn't called any more, and it is closed when all has left; the owner's
+	out      outbox
+	sealing  sync.Mutex // orders what is written through TLS in the loop driver; before out.mu
 
-	writing sync.Mutex
+	ends struct {
+		sync.Mutex
+		over bool
+		call func() // see OnClose
+	}
 }
 
 // Park takes the connection over from the server like Hijack, for those that mostly wait, such as WebSockets: once the
 // handler has returned it waits without a worker, in its loop without a goroutine or a buffer either, and serve is called
-// on a worker when something comes. It reads what it wants, at least something, and waits again by returning nil; an error
-// closes the connection. It is called by one goroutine at a time, and by none before the handler has returned.
+// on a worker when something comes. It reads what it wants, at least something, and waits again by returning nil. To return
+// io.EOF ends the connection when what is queued has been sent, another error at once. It is called by one goroutine at a
+// time, and by none before the handler has returned.
 //
 // With a protocol, such as "websocket", the answer is 101 (Switching Protocols), as for Upgrade; with "" there is none.
 //
@@ -60,6 +70,43 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	if err := c.claimAnswer(); err != nil {
 		return nil, err
 	}
+	return c.park(serve, false)
+}
+
+// ParkStream answers with the response's status and fields, and parks the connection as Park does: what is written or queued
+// there is the body. It is for bodies that mostly wait, such as those of event streams. An HTTP/1.1 client gets each Write and
+// each Message as a chunk, another one as it is. The function may read, to know when the client has left; when it returns
+// io.EOF, and after WakeShutdown, the body ends as it should, and with another error it is broken off.
+//
+// The connection carries no further request. Ctx.WrapBody doesn't apply. A response that can have no body, as one to HEAD, is
+// ErrBodyNotAllowed.
+func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
+	c.check()
+	r := &c.Response
+	switch {
+	case c.conn.hijacked:
+		return nil, ErrHijacked
+	case c.stream.sent:
+		return nil, ErrHeadSent
+	case c.Request.isHead(), !bodyAllowed(r.status):
+		return nil, ErrBodyNotAllowed
+	}
+	if looped := c.conn.looped; looped != nil {
+		if err := looped.leaveLoop(); err != nil {
+			return nil, err // before the head, behind which there could be no other answer
+		}
+	}
+	if err := c.claimAnswer(); err != nil {
+		return nil, err
+	}
+	f := headFraming{length: noLength, chunked: c.Request.minor > 0, close: true}
+	c.conn.out = r.appendHead(c.conn.out, c.conn.server, f)
+	c.conn.count(r.status)
+	return c.park(serve, f.chunked)
+}
+
+// park takes the connection over. What it answers has been rendered.
+func (c *Ctx) park(serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedConn, error) {
 	owner := c.conn
 	c.endWatch()
 	if owner.looped != nil {
@@ -70,11 +117,15 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	if err := owner.flush(); err != nil {
 		return nil, err
 	}
-	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve}
+	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
+	p.out.open(owner)
 	p.received = append(p.received, owner.in.unread()...)
 	owner.in.advance(len(p.received))
 	c.Request.body.hijacked()
 	owner.hijacked, owner.parked = true, p
+	if owner.looped != nil {
+		owner.looped.setParked()
+	}
 	owner.server.changed(owner, StateHijacked)
 	return p, nil
 }
@@ -89,14 +140,98 @@ func (p *ParkedConn) Read(b []byte) (int, error) {
 	return p.netConn.Read(b)
 }
 
-// Write sends all of b, waiting for the client if it must.
+// Write sends all of b, waiting for the client if it must. Of a body in chunks it is one.
 func (p *ParkedConn) Write(b []byte) (int, error) {
-	p.writing.Lock()
-	defer p.writing.Unlock()
-	if p.closed {
-		return 0, net.ErrClosed
+	if len(b) == 0 {
+		return 0, nil
 	}
-	return p.netConn.Write(b)
+	frame := b
+	if p.chunked {
+		frame = appendChunk(make([]byte, 0, len(b)+chunkOverhead), b)
+	}
+	n, err := p.writeFrame(frame)
+	if err == nil {
+		return len(b), nil
+	}
+	if p.chunked {
+		n = 0 // a chunk in part is nothing
+	}
+	return n, err
+}
+
+func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
+	if !p.sealed() {
+		return p.out.write(frame)
+	}
+	p.sealing.Lock()
+	err := p.seal(frame, 0)
+	p.sealing.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return 0, p.out.awaitSent()
+}
+
+// sealed reports whether what is sent goes through TLS to the outbox, and not the other way round.
+func (p *ParkedConn) sealed() bool { return p.out.now != nil && p.conn.tlsState != nil }
+
+// seal puts b into the outbox, through TLS. The caller holds sealing.
+func (p *ParkedConn) seal(b []byte, counted int) error {
+	if err := p.out.admit(counted); err != nil {
+		return err
+	}
+	_, err := p.netConn.Write(b)
+	return err
+}
+
+// Queue sends a message without ever waiting for the client: what that doesn't take at once waits, as a reference to m, and is
+// sent when it does. Messages and writes are sent in the order in which they were given.
+//
+// The error is ErrQueueFull if what waits would get more than SetQueueLimit allows, and nothing of m is sent then; a single
+// message always may wait. After the connection's end it is net.ErrClosed, or what went wrong.
+//
+// A client that takes nothing of what waits for WriteTimeout, or less than MinTransferRate on average after that, is
+// disconnected.
+func (p *ParkedConn) Queue(m *Message) error {
+	b := m.bytes(p.chunked)
+	if !p.sealed() {
+		return p.out.queue(b)
+	}
+	p.sealing.Lock()
+	defer p.sealing.Unlock()
+	return p.seal(b, len(b))
+}
+
+// SetQueueLimit sets how many bytes of messages may wait for the client. Default 256 KB. Where TLS is in between they wait as
+// TLS sends them, a copy for each connection.
+func (p *ParkedConn) SetQueueLimit(n int) { p.out.setLimit(n) }
+
+// Queued returns how many bytes wait for the client.
+func (p *ParkedConn) Queued() int { return p.out.size() }
+
+// OnClose sets a function to be called once when the connection is over, whoever has ended it, or now if it is. It must be
+// quick.
+func (p *ParkedConn) OnClose(f func()) {
+	p.ends.Lock()
+	over := p.ends.over
+	p.ends.call = f
+	p.ends.Unlock()
+	if over {
+		f()
+	}
+}
+
+// over calls it.
+func (p *ParkedConn) over() {
+	p.ends.Lock()
+	f, again := p.ends.call, p.ends.over
+	p.ends.over = true
+	p.ends.Unlock()
+	if f == nil || again {
+		return
+	}
+	defer p.recoverPanic()
+	f()
 }
 
 // SetWait sets until when the connection waits the next time that its function returns; the function is called then, with
@@ -106,6 +241,7 @@ func (p *ParkedConn) SetWait(until time.Time) { p.wait = until }
 
 // Close ends the connection, at any time. Its function isn't called any more.
 func (p *ParkedConn) Close() error {
+	p.out.fail(net.ErrClosed)
 	if p.conn.looped != nil {
 		return p.conn.looped.Close()
 	}
@@ -119,30 +255,55 @@ func (p *ParkedConn) LocalAddr() net.Addr { return p.netConn.LocalAddr() }
 func (p *ParkedConn) RemoteAddr() net.Addr { return p.netConn.RemoteAddr() }
 
 // SetDeadline sets until when Read and Write wait, as a net.Conn's does. SetWait is for the time in between.
-func (p *ParkedConn) SetDeadline(t time.Time) error { return p.netConn.SetDeadline(t) }
+func (p *ParkedConn) SetDeadline(t time.Time) error {
+	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
+}
 
 // SetReadDeadline sets until when Read waits.
 func (p *ParkedConn) SetReadDeadline(t time.Time) error { return p.netConn.SetReadDeadline(t) }
 
 // SetWriteDeadline sets until when Write waits.
-func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.netConn.SetWriteDeadline(t) }
+func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.setDeadline(t) }
 
-// call calls the function and reports whether the connection goes on.
+// call calls the function and reports whether the connection goes on. If not, and it is to be ended as it should, it is ending.
 func (p *ParkedConn) call(why Wake) (again bool) {
 	s := p.conn.server
-	defer func() {
-		if value := recover(); value != nil {
-			again = false
-			s.logger().Error("panic in the function of a parked connection", "value", fmt.Sprint(value),
-				"remote", p.RemoteAddr(), "stack", string(debug.Stack()))
-		}
-	}()
+	defer p.recoverPanic()
 	p.wait = time.Time{}
 	err := p.serve(p, why)
-	if err != nil && s.LogAllErrors {
+	if err == nil && why != WakeShutdown {
+		return true
+	}
+	p.ending = err == nil || errors.Is(err, io.EOF)
+	if !p.ending && s.LogAllErrors {
 		s.logger().Warn("a parked connection ends", "error", err, "remote", p.RemoteAddr())
 	}
-	return err == nil && why != WakeShutdown
+	return false
+}
+
+// recoverPanic is deferred around what is the user's.
+func (p *ParkedConn) recoverPanic() {
+	if value := recover(); value != nil {
+		p.conn.server.logger().Error("panic in the function of a parked connection", "value", fmt.Sprint(value),
+			"remote", p.RemoteAddr(), "stack", string(debug.Stack()))
+	}
+}
+
+// finish ends what is sent, and reports whether all of it has left.
+func (p *ParkedConn) finish() bool {
+	last := ""
+	if p.chunked {
+		last = "0\r\n\r\n"
+	}
+	if !p.sealed() {
+		return p.out.finish([]byte(last))
+	}
+	p.sealing.Lock()
+	defer p.sealing.Unlock()
+	if last != "" {
+		p.seal([]byte(last), 0)
+	}
+	return p.out.finish(nil)
 }
 
 // deadline returns until when the connection waits, on the coarse clock's scale.
@@ -153,12 +314,11 @@ func (p *ParkedConn) deadline() int64 {
 	return max(p.conn.server.clock.exact()+int64(time.Until(p.wait)), 1<<stateBits)
 }
 
-// close closes the connection when nobody writes any more.
+// close closes the connection. What hasn't left is lost.
 func (p *ParkedConn) close() {
-	p.writing.Lock()
-	defer p.writing.Unlock()
-	p.closed = true
-	p.netConn.Close()
+	p.netConn.Close() // TLS says goodbye
+	p.out.fail(net.ErrClosed)
+	p.over()
 }
 
 // parkedBuffer is how much a waiting goroutine of the blocking driver reads at first.
@@ -181,9 +341,13 @@ func (p *ParkedConn) run() {
 			why = p.await(buffer)
 		}
 		c.setState(stateHandler)
-		if !p.call(why) {
-			return
+		if p.call(why) {
+			continue
 		}
+		if p.ending && !p.finish() {
+			p.out.awaitEmpty()
+		}
+		return
 	}
 }
 

@@ -166,6 +166,7 @@ type Server struct {
 	accepting    int                     // accept loops, of which two may share a listener; guarded by mu
 	notAccepting chan struct{}           // closed when it drains and no listener is left; guarded by mu
 	stopAccept   chan struct{}           // closed when draining begins; guarded by mu
+	onShutdown   []func()                // guarded by mu
 	base         context.Context         // parent of the requests' contexts; guarded by mu
 	cancelBase   context.CancelCauseFunc // guarded by mu
 }

@@ -26,6 +26,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
+// RegisterOnShutdown has f called, on a goroutine of its own, when Shutdown or Close is called for the first time; at once if
+// that has happened. Neither waits for it.
+func (s *Server) RegisterOnShutdown(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		go f()
+		return
+	}
+	s.onShutdown = append(s.onShutdown, f)
+}
+
 func (s *Server) shutdown(ctx context.Context) error {
 	s.stopAccepting(false)
 	select {
@@ -120,6 +132,9 @@ func (s *Server) stopAccepting(now bool) {
 	if first {
 		close(s.stopAccept)
 		s.signalNotAcceptingLocked()
+		for _, f := range s.onShutdown {
+			go f()
+		}
 	}
 	for listener := range s.listeners {
 		patient, ok := listener.(interface{ SetDeadline(time.Time) error })

@@ -143,6 +143,9 @@ func (c *transportConn) leaveLoop() error { return nil }
 // prepareParked implements looped.
 func (c *transportConn) prepareParked() error { return errNoParking }
 
+// setParked implements looped.
+func (c *transportConn) setParked() {}
+
 // hijack implements looped.
 func (c *transportConn) hijack() (net.Conn, error) { return c.transport.Hijack() }
 

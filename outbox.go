@@ -1,0 +1,490 @@
+package filo
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// ErrQueueFull is returned by ParkedConn.Queue for a client that doesn't take what is queued.
+var ErrQueueFull = errors.New("filo: too much waits to be sent on a parked connection")
+
+const (
+	// defaultQueueLimit is how much may wait in a parked connection's queue unless SetQueueLimit says otherwise.
+	defaultQueueLimit = 256 << 10
+	// maxPump is how much of a queue is sent at a time: a leader does it for one connection of many.
+	maxPump = 256 << 10
+)
+
+// Message is what is sent to many parked connections. It is made once, and kept once, however many connections it waits in:
+// see ParkedConn.Queue. It never changes.
+type Message struct {
+	frame []byte // as a chunk of a body
+	start int    // of what the frame is around
+}
+
+// NewMessage makes a message of a copy of b.
+func NewMessage(b []byte) *Message {
+	frame := appendChunk(make([]byte, 0, len(b)+chunkOverhead), b)
+	return &Message{frame: frame, start: len(frame) - len("\r\n") - len(b)}
+}
+
+// Len returns the size of what the message was made of, in bytes.
+func (m *Message) Len() int { return len(m.frame) - len("\r\n") - m.start }
+
+// bytes returns the message, as a chunk if it is to be one.
+func (m *Message) bytes(chunked bool) []byte {
+	if chunked && m.Len() > 0 {
+		return m.frame
+	}
+	return m.frame[m.start : len(m.frame)-len("\r\n")]
+}
+
+// chunkOverhead is more than a chunk is larger than its content.
+const chunkOverhead = 24
+
+// appendChunk appends b as a chunk. An empty one would be the last.
+func appendChunk(dst, b []byte) []byte {
+	dst = strconv.AppendUint(dst, uint64(len(b)), 16)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, b...)
+	return append(dst, "\r\n"...)
+}
+
+// outbox is what is to be sent on a parked connection: by several goroutines that may wait for it, and by Queue, which never
+// does. In the loop driver whoever has the lock writes what the socket takes, and the loop goes on with the rest when that
+// takes more; in the blocking driver one goroutine at a time writes, and for what is queued it is started for that.
+type outbox struct {
+	conn *conn // immutable
+	now  nower // nil in the blocking driver; immutable
+
+	mu       sync.Mutex
+	progress sync.Cond  // of mu: a piece has left, or there is an error
+	pieces   []outPiece // what waits, in order; guarded by mu
+	waiting  int        // their bytes; guarded by mu
+	limit    int        // of waiting, for Queue; guarded by mu
+	err      error      // nothing can be sent any more; guarded by mu
+	ending   bool       // nothing more is taken; guarded by mu
+	sending  bool       // a goroutine of the blocking driver writes; guarded by mu
+	direct   bool       // it is one that Write has; guarded by mu
+
+	deadline time.Time   // of Write; guarded by mu
+	waiters  int         // in Write; guarded by mu
+	timer    *time.Timer // wakes them at the deadline; guarded by mu
+
+	stall      *time.Timer // looks at the pace of a client that has something to take; guarded by mu
+	stalled    int64       // since when, on the coarse clock's scale; guarded by mu
+	pace       pace        // since then; guarded by mu
+	stallMoved int64       // by the last look; guarded by mu
+}
+
+// nower writes what a socket takes without waiting for more.
+type nower interface {
+	// writeNow writes what the socket takes of the two with one call, 0 for nothing: then the outbox is pumped when it takes
+	// more.
+	writeNow(first, second []byte) (n int, err error)
+	// pumpLater has the outbox pumped once the socket takes more, or now if it does.
+	pumpLater()
+}
+
+// outPiece is a part of what is sent.
+type outPiece struct {
+	b    []byte
+	wait *outWait // of the goroutine that waits for it; nil if none does
+}
+
+type outWait struct{ done bool }
+
+func (o *outbox) open(c *conn) {
+	o.conn, o.limit = c, defaultQueueLimit
+	o.now, _ = c.looped.(nower)
+	o.progress.L = &o.mu
+}
+
+// unusableLocked says why nothing can be sent any more; nil if it can.
+func (o *outbox) unusableLocked() error {
+	if o.err == nil && o.ending {
+		return net.ErrClosed
+	}
+	return o.err
+}
+
+// admitLocked reports whether size more bytes may wait. One message always may.
+func (o *outbox) admitLocked(size int) error {
+	if err := o.unusableLocked(); err != nil {
+		return err
+	}
+	if o.waiting > 0 && o.waiting+size > o.limit {
+		return ErrQueueFull
+	}
+	return nil
+}
+
+// putLocked sends b as far as it goes at once, and makes the rest wait. If keep is set, b isn't the caller's afterwards; or else
+// it is the outbox's only until wait is done, and copied if there is none.
+func (o *outbox) putLocked(b []byte, wait *outWait, keep bool) {
+	for o.now != nil && len(o.pieces) == 0 {
+		if len(b) == 0 {
+			if wait != nil {
+				wait.done = true
+			}
+			return
+		}
+		n, err := o.now.writeNow(b, nil)
+		if err != nil {
+			o.failLocked(err)
+			return
+		}
+		if b = b[n:]; n == 0 {
+			break
+		}
+	}
+	if !keep && wait == nil {
+		b = append([]byte(nil), b...)
+	}
+	o.pieces = append(o.pieces, outPiece{b, wait})
+	o.waiting += len(b)
+	if o.now == nil && !o.sending {
+		o.sending = true
+		go o.send()
+	}
+	o.watchPaceLocked()
+}
+
+// pump goes on with what waits.
+func (o *outbox) pump() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for sent := 0; len(o.pieces) > 0 && o.err == nil; {
+		if len(o.pieces[0].b) == 0 {
+			o.consumeLocked(0) // a mark behind what a goroutine waits for
+			continue
+		}
+		var second []byte
+		if len(o.pieces) > 1 {
+			second = o.pieces[1].b
+		}
+		n, err := o.now.writeNow(o.pieces[0].b, second)
+		if err != nil {
+			o.failLocked(err)
+			return
+		}
+		if o.consumeLocked(n); n == 0 {
+			return
+		}
+		if sent += n; sent >= maxPump {
+			o.now.pumpLater()
+			return
+		}
+	}
+}
+
+// consumeLocked takes n bytes that were sent out of what waits, and the marks behind them.
+func (o *outbox) consumeLocked(n int) {
+	o.waiting -= n
+	o.pace.moved += int64(n)
+	done := false
+	for len(o.pieces) > 0 {
+		first := &o.pieces[0]
+		k := min(n, len(first.b))
+		if first.b = first.b[k:]; len(first.b) > 0 {
+			break
+		}
+		n -= k
+		if first.wait != nil {
+			first.wait.done, done = true, true
+		}
+		*first = outPiece{}
+		o.pieces = o.pieces[1:]
+	}
+	if len(o.pieces) == 0 {
+		o.pieces = nil
+		o.endPaceLocked()
+	}
+	if done {
+		o.progress.Broadcast()
+	}
+}
+
+// send is a goroutine of the blocking driver.
+func (o *outbox) send() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.conn.netConn.SetWriteDeadline(time.Time{})
+	for len(o.pieces) > 0 && o.err == nil {
+		piece := o.pieces[0].b
+		o.mu.Unlock()
+		n, err := o.conn.netConn.Write(piece[:min(len(piece), maxPump)])
+		o.mu.Lock()
+		if o.err != nil {
+			break
+		}
+		if o.consumeLocked(n); err != nil {
+			o.failLocked(err)
+		}
+	}
+	o.sending = false
+	o.progress.Broadcast()
+}
+
+// queue sends b, which is never changed, without waiting.
+func (o *outbox) queue(b []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.admitLocked(len(b)); err != nil {
+		return err
+	}
+	o.putLocked(b, nil, true)
+	return o.err
+}
+
+// admit reports whether a message of this size may be queued.
+func (o *outbox) admit(size int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.admitLocked(size)
+}
+
+// put sends a copy of b without waiting, whatever waits already.
+func (o *outbox) put(b []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.putLocked(b, nil, false)
+	}
+	return o.err
+}
+
+// write sends b and waits until it has left.
+func (o *outbox) write(b []byte) (int, error) {
+	if o.now == nil {
+		return o.writeBlocking(b)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch err := o.unusableLocked(); {
+	case err != nil:
+		return 0, err
+	case o.expiredLocked():
+		return 0, os.ErrDeadlineExceeded
+	}
+	wait := new(outWait)
+	o.putLocked(b, wait, false)
+	if o.awaitLocked(func() bool { return wait.done }) {
+		return len(b), nil
+	}
+	if o.err != nil {
+		return 0, o.err
+	}
+	return len(b) - o.withdrawLocked(wait), os.ErrDeadlineExceeded
+}
+
+// awaitSent waits until all that was put has left. It can't be taken back: when the deadline has passed, all is over.
+func (o *outbox) awaitSent() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	wait := &outWait{done: len(o.pieces) == 0}
+	if !wait.done {
+		o.pieces = append(o.pieces, outPiece{wait: wait})
+	}
+	if !o.awaitLocked(func() bool { return wait.done }) {
+		o.failLocked(os.ErrDeadlineExceeded)
+	}
+	return o.err
+}
+
+// writeBlocking is write in the blocking driver.
+func (o *outbox) writeBlocking(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	free := o.awaitLocked(func() bool { return !o.sending })
+	switch err := o.unusableLocked(); {
+	case err != nil:
+		return 0, err
+	case !free:
+		return 0, os.ErrDeadlineExceeded
+	}
+	o.sending, o.direct = true, true
+	o.conn.netConn.SetWriteDeadline(o.deadline)
+	o.mu.Unlock()
+	n, err := o.conn.netConn.Write(b)
+	o.mu.Lock()
+	o.sending, o.direct = false, false
+	if len(o.pieces) > 0 && o.err == nil {
+		o.sending = true
+		go o.send()
+	}
+	o.progress.Broadcast()
+	return n, err
+}
+
+// awaitLocked waits until something is so. It returns false if it can't be any more, or the deadline has passed.
+func (o *outbox) awaitLocked(so func() bool) bool {
+	o.waiters++
+	for !so() && o.err == nil && !o.expiredLocked() {
+		o.setTimerLocked()
+		o.progress.Wait()
+	}
+	o.waiters--
+	if o.waiters == 0 && o.timer != nil {
+		o.timer.Stop()
+		o.timer = nil
+	}
+	return so()
+}
+
+// withdrawLocked takes out what a goroutine doesn't wait for any more, and returns how much of it hasn't left.
+func (o *outbox) withdrawLocked(wait *outWait) (rest int) {
+	for i := range o.pieces {
+		if o.pieces[i].wait != wait {
+			continue
+		}
+		rest = len(o.pieces[i].b)
+		o.waiting -= rest
+		o.pieces = append(o.pieces[:i], o.pieces[i+1:]...)
+		if len(o.pieces) == 0 {
+			o.endPaceLocked()
+		}
+		break
+	}
+	return rest
+}
+
+func (o *outbox) expiredLocked() bool {
+	return !o.deadline.IsZero() && !time.Now().Before(o.deadline)
+}
+
+// setTimerLocked makes the goroutines that wait look at the deadline when it has come.
+func (o *outbox) setTimerLocked() {
+	if o.timer != nil || o.deadline.IsZero() {
+		return
+	}
+	o.timer = time.AfterFunc(time.Until(o.deadline), func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.progress.Broadcast()
+	})
+}
+
+func (o *outbox) setDeadline(t time.Time) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.deadline = t
+	if o.timer != nil {
+		o.timer.Stop()
+		o.timer = nil
+	}
+	if o.waiters > 0 {
+		o.progress.Broadcast() // they set the timer
+	}
+	if o.direct {
+		return o.conn.netConn.SetWriteDeadline(t)
+	}
+	return nil
+}
+
+// finish takes nothing more but last, and reports whether all has left. If not, the connection is woken when it has.
+func (o *outbox) finish(last []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil && !o.ending && len(last) > 0 {
+		o.putLocked(last, nil, true)
+	}
+	o.ending = true
+	return o.emptyLocked()
+}
+
+// empty reports whether nothing waits to be sent, or nothing can be.
+func (o *outbox) empty() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.emptyLocked()
+}
+
+// awaitEmpty waits for that, as long as the client may take its time.
+func (o *outbox) awaitEmpty() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.emptyLocked() {
+		o.progress.Wait()
+	}
+}
+
+func (o *outbox) emptyLocked() bool { return o.err != nil || len(o.pieces) == 0 && !o.sending }
+
+func (o *outbox) setLimit(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.limit = n
+}
+
+// size returns how many bytes wait.
+func (o *outbox) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waiting
+}
+
+// fail lets nothing be sent any more: the caller is going to close the socket.
+func (o *outbox) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failLocked(err)
+}
+
+func (o *outbox) failLocked(err error) {
+	if o.err != nil {
+		return
+	}
+	o.err = err
+	o.waiting, o.pieces = 0, nil
+	o.endPaceLocked()
+	o.progress.Broadcast()
+}
+
+// watchPaceLocked has a client that doesn't take what waits watched. What a socket's buffers take at once may have earned it much
+// time, so it must take something in each of the time-outs as well.
+func (o *outbox) watchPaceLocked() {
+	config := &o.conn.server.config
+	if o.stall != nil || config.writeTimeout < 0 || o.err != nil {
+		return
+	}
+	o.pace, o.stallMoved = pace{}, 0
+	o.stalled = o.conn.server.clock.exact()
+	o.stall = time.AfterFunc(config.writeTimeout, o.checkPace)
+}
+
+func (o *outbox) endPaceLocked() {
+	if o.stall != nil {
+		o.stall.Stop()
+		o.stall = nil
+	}
+}
+
+// checkPace closes the connection of a client that is too slow.
+func (o *outbox) checkPace() {
+	if o.tooSlow() {
+		o.conn.parked.Close()
+	}
+}
+
+func (o *outbox) tooSlow() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stall == nil || o.err != nil {
+		return false
+	}
+	config, now := &o.conn.server.config, o.conn.server.clock.exact()
+	o.pace.waited = time.Duration(now - o.stalled)
+	late := o.pace.moved == o.stallMoved || config.minRate > 0 && o.pace.late(config.writeTimeout, config.minRate)
+	if late {
+		o.failLocked(os.ErrDeadlineExceeded)
+		return true
+	}
+	o.stallMoved = o.pace.moved
+	o.stall.Reset(config.writeTimeout)
+	return false
+}

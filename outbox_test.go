@@ -1,0 +1,414 @@
+package filo_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// parkedServer parks each connection, with ParkStream for "/stream", and hands it out. What the client sends is read and forgotten;
+// its end ends the connection, as io.EOF if it asked for that with "end".
+func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
+	return func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			serve := func(p *filo.ParkedConn, why filo.Wake) error {
+				if why != filo.WakeData {
+					return nil
+				}
+				b := make([]byte, 100)
+				n, err := p.Read(b)
+				switch {
+				case err != nil:
+					return fmt.Errorf("broken off: %v", err)
+				case string(b[:n]) == "end":
+					return io.EOF
+				}
+				return nil
+			}
+			var p *filo.ParkedConn
+			var err error
+			if c.Path() == "/stream" {
+				c.Response.Header.Set("X-Field", "kept")
+				p, err = c.ParkStream(serve)
+			} else {
+				p, err = c.Park("", serve)
+			}
+			if err == nil {
+				parked <- p
+			}
+			return err
+		}}
+	}
+}
+
+func parkOne(t *testing.T, h *answerHost, parked <-chan *filo.ParkedConn, request string) (*answerClient, *filo.ParkedConn) {
+	t.Helper()
+	c := h.connect(t)
+	c.send(t, request)
+	return c, answerWait(t, parked, "the connection to be parked")
+}
+
+const parkRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+// What is queued and written by one goroutine comes in that order, and what several queue comes whole.
+func TestQueueKeepsOrder(t *testing.T) {
+	const messages = 2000
+	parked := make(chan *filo.ParkedConn, 1)
+	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+		c, p := parkOne(t, h, parked, parkRequest)
+		p.SetQueueLimit(64 << 20)
+		padding := strings.Repeat(".", 3000)
+		var group sync.WaitGroup
+		for writer := range 4 {
+			group.Go(func() {
+				for i := range messages {
+					line := fmt.Appendf(nil, "%d %d %s\n", writer, i, padding)
+					var err error
+					if i%10 == writer {
+						_, err = p.Write(line)
+					} else {
+						err = p.Queue(filo.NewMessage(line))
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		var next [4]int
+		for range 4 * messages {
+			line, err := c.in.ReadString('\n')
+			var writer, i int
+			if _, scanErr := fmt.Sscanf(line, "%d %d", &writer, &i); err != nil || scanErr != nil || i != next[writer] {
+				t.Fatalf("got %.20q, %v, want number %d", line, err, next[writer])
+			}
+			next[writer]++
+		}
+		group.Wait()
+		answerPoll(t, "nothing to wait", func() bool { return p.Queued() == 0 })
+	})
+}
+
+// A client that doesn't read gets ErrQueueFull for the messages that are too many, and misses no other one.
+func TestQueueLimit(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+		c, p := parkOne(t, h, parked, parkRequest)
+		const limit = 100 << 10
+		p.SetQueueLimit(limit)
+		taken, refused := 0, 0
+		for refused < 10 {
+			line := fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))
+			switch err := p.Queue(filo.NewMessage(line)); {
+			case errors.Is(err, filo.ErrQueueFull):
+				refused++
+			case err != nil:
+				t.Fatal(err)
+			default:
+				taken++
+			}
+			if n := p.Queued(); n > limit {
+				t.Fatalf("%d bytes wait", n)
+			}
+		}
+		if p.Queued() < limit/2 {
+			t.Errorf("refused with %d bytes of %d waiting", p.Queued(), limit)
+		}
+		for i := range taken {
+			line, err := c.in.ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, fmt.Sprintf("%08d", i)) {
+				t.Fatalf("message %d: got %.20q, %v", i, line, err)
+			}
+		}
+		// There is room again, and one message may be larger than the limit.
+		answerPoll(t, "nothing to wait", func() bool { return p.Queued() == 0 })
+		large := strings.Repeat("x", 3*limit) + "\n"
+		if err := p.Queue(filo.NewMessage([]byte(large))); err != nil {
+			t.Fatal(err)
+		}
+		c.wantText(t, large)
+	})
+}
+
+// Every end of a parked connection is told once, and lets nobody send.
+func TestParkedEndIsTold(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	for _, test := range []struct {
+		name string
+		end  func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn)
+	}{
+		{"the client leaves", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.Close() }},
+		{"the client sends its end", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.CloseWrite() }},
+		{"the function ends it", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.send(t, "end") }},
+		{"Close", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { p.Close() }},
+		{"the server's Close", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { h.config.Close() }},
+		{"a shutdown", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) {
+			if err := h.config.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+				c, p := parkOne(t, h, parked, parkRequest)
+				var calls atomic.Int32
+				p.OnClose(func() { calls.Add(1) })
+				test.end(t, h, c, p)
+				answerPoll(t, "the end to be told", func() bool { return calls.Load() == 1 })
+				if err := p.Queue(filo.NewMessage([]byte("x"))); err == nil {
+					t.Error("a message was queued after the end")
+				}
+				if _, err := p.Write([]byte("x")); err == nil {
+					t.Error("a write after the end succeeded")
+				}
+				late := make(chan struct{})
+				p.OnClose(func() { close(late) })
+				answerWait(t, late, "a function that was set after the end")
+				answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+			})
+		})
+	}
+}
+
+// A client that takes nothing of what waits for it is disconnected in the server's time, as one that doesn't take an answer is.
+func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
+	for _, rate := range []int{0, -1} {
+		parked := make(chan *filo.ParkedConn, 1)
+		answerEach(t, func() *filo.Server {
+			s := parkedServer(parked)()
+			s.WriteTimeout, s.MinTransferRate = 50*time.Millisecond, rate
+			return s
+		}, func(t *testing.T, h *answerHost) {
+			_, p := parkOne(t, h, parked, parkRequest)
+			closed := make(chan struct{})
+			p.OnClose(func() { close(closed) })
+			m := filo.NewMessage(make([]byte, 16<<20))
+			if err := p.Queue(m); err != nil {
+				t.Fatal(err)
+			}
+			answerWait(t, closed, "the connection to be closed")
+			if err := p.Queue(m); err == nil {
+				t.Error("a message was queued after the end")
+			}
+		})
+	}
+}
+
+// ParkStream answers as Stream does, and what is sent is the body. It ends as it should when the function says io.EOF, after
+// all that was queued, and is broken off by another error.
+func TestParkStream(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+		const get = "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n"
+		c, p := parkOne(t, h, parked, get)
+		write := func(text string) {
+			t.Helper()
+			if n, err := io.WriteString(p, text); n != len(text) || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		p.SetQueueLimit(2 << 20)
+		write("written ")
+		write("")
+		for _, text := range []string{"queued ", "", strings.Repeat("z", 1<<20)} {
+			if err := p.Queue(filo.NewMessage([]byte(text))); err != nil {
+				t.Error(err)
+			}
+		}
+		c.send(t, "end")
+		m := c.receive(t, "GET")
+		if want := "written queued " + strings.Repeat("z", 1<<20); m.status != 200 || m.body != want {
+			t.Errorf("got %d with %d bytes, %.40q", m.status, len(m.body), m.body)
+		}
+		if m.get("X-Field") != "kept" || m.get("Transfer-Encoding") != "chunked" || m.get("Connection") != "close" || m.get("Date") == "" {
+			t.Errorf("the fields are %q", m.fields)
+		}
+		c.wantEnd(t)
+
+		// An older client gets no chunks.
+		c, p = parkOne(t, h, parked, "GET /stream HTTP/1.0\r\n\r\n")
+		write("written ")
+		if err := p.Queue(filo.NewMessage([]byte("queued"))); err != nil {
+			t.Error(err)
+		}
+		c.send(t, "end")
+		if m := c.receive(t, "GET"); m.body != "written queued" || m.get("Transfer-Encoding") != "" {
+			t.Errorf("got %q with %q", m.body, m.fields)
+		}
+		c.wantEnd(t)
+
+		// A body that is broken off doesn't look like a whole one.
+		c, p = parkOne(t, h, parked, get)
+		write("half")
+		c.CloseWrite()
+		all, _ := io.ReadAll(c.in)
+		if !strings.HasSuffix(string(all), "\r\n\r\n4\r\nhalf\r\n") {
+			t.Errorf("got %q", all)
+		}
+
+		// A shutdown ends it as it should.
+		c, p = parkOne(t, h, parked, get)
+		write("until the end")
+		if err := h.config.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if m := c.receive(t, "GET"); m.body != "until the end" {
+			t.Errorf("got %q", m.body)
+		}
+	})
+}
+
+// A client that takes its time gets all that was queued before the end, and needs no worker meanwhile.
+func TestParkStreamEndsSlowly(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+		c, p := parkOne(t, h, parked, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+		body := strings.Repeat("y", 24<<20)
+		if err := p.Queue(filo.NewMessage([]byte(body))); err != nil {
+			t.Fatal(err)
+		}
+		c.send(t, "end")
+		answerPoll(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
+		if err := p.Queue(filo.NewMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
+			answerPoll(t, "nothing to be taken any more", func() bool {
+				return errors.Is(p.Queue(filo.NewMessage(nil)), net.ErrClosed)
+			})
+		}
+		c.SetDeadline(time.Now().Add(answerTimeout))
+		if m := c.receive(t, "GET"); !strings.HasPrefix(m.body, body) {
+			t.Errorf("got %d bytes", len(m.body))
+		}
+		c.wantEnd(t)
+		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+	})
+}
+
+func TestParkStreamRefuses(t *testing.T) {
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/none" {
+				c.Response.SetStatus(204)
+			}
+			if _, err := c.ParkStream(parkedEcho); !errors.Is(err, filo.ErrBodyNotAllowed) {
+				t.Errorf("%s %s: %v", c.Method(), c.Path(), err)
+			}
+			return c.Text(200, "an answer all the same")
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n")
+		for _, method := range []string{"HEAD", "GET"} {
+			if m := c.receive(t, method); m.status != 200 {
+				t.Errorf("%s: %d", method, m.status)
+			}
+		}
+	})
+}
+
+// A deadline for writes ends those that wait at that time, and those that come after it, and none before it.
+func TestParkedWriteDeadline(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+		_, p := parkOne(t, h, parked, parkRequest)
+		if err := p.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			n, err := p.Write(make([]byte, 24<<20))
+			if n == 24<<20 {
+				t.Error("all was written")
+			}
+			ended <- err
+		}()
+		if err := p.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if err := answerWait(t, ended, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+		if _, err := p.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// TLS is sent in order as well, and a queue behind it has its limit.
+func TestQueueTLS(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	s := lifeListenTLS(t, parkedServer(parked)())
+	c := s.dialTLS(t)
+	c.get("/stream")
+	p := lifeRecv(t, parked, "the connection to be parked")
+	taken := 0
+	for {
+		err := p.Queue(filo.NewMessage(fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))))
+		if errors.Is(err, filo.ErrQueueFull) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken++
+	}
+	written := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(p, "last\n")
+		written <- err
+	}()
+	// The body goes on: io.EOF ends it once the client has read so far.
+	response, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(response.Body)
+	for i := range taken {
+		if line, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, fmt.Sprintf("%08d", i)) {
+			t.Fatalf("message %d: got %.20q, %v", i, line, err)
+		}
+	}
+	if line, err := lines.ReadString('\n'); err != nil || line != "last\n" {
+		t.Errorf("got %q, %v", line, err)
+	}
+	if err := lifeRecv(t, written, "the write"); err != nil {
+		t.Error(err)
+	}
+	c.send("end")
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("the body ends with %q, %v", rest, err)
+	}
+}
+
+func TestRegisterOnShutdown(t *testing.T) {
+	answerEach(t, func() *filo.Server { return &filo.Server{Handler: answerParked, Logger: answerQuiet} }, func(t *testing.T, h *answerHost) {
+		called := make(chan string, 3)
+		h.config.RegisterOnShutdown(func() { called <- "before" })
+		for range 2 {
+			if err := h.config.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := answerWait(t, called, "the function"); got != "before" {
+			t.Error(got)
+		}
+		h.config.RegisterOnShutdown(func() { called <- "after" })
+		if got := answerWait(t, called, "the function that came late"); got != "after" {
+			t.Error(got)
+		}
+		if len(called) > 0 {
+			t.Error("called more than once")
+		}
+	})
+}
