@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,8 @@ type Class struct {
 	retakes   atomic.Uint64
 	// server is the one that knows the class for its Stats.
 	server atomic.Pointer[Server]
+	// parked is that of the functions of the connections that the handler has parked.
+	parked atomic.Pointer[Class]
 
 	mu      sync.Mutex
 	since   uint64        // of inlined, when the first of the recent retakes was; guarded by mu
@@ -131,6 +134,19 @@ func (s *Server) knowClass(class *Class) {
 	}
 	s.classes[class] = true
 	class.server.Store(s)
+}
+
+// parkedClass returns the class of the functions of the connections that handlers of the class park.
+func (s *Server) parkedClass(class *Class) *Class {
+	if parked := class.parked.Load(); parked != nil {
+		return parked
+	}
+	parked := &Class{Name: strings.TrimSpace(class.Name + " (parked)")}
+	if !class.parked.CompareAndSwap(nil, parked) {
+		return class.parked.Load()
+	}
+	s.knowClass(parked)
+	return parked
 }
 
 // quick reports whether the handler is known to be quick.

@@ -237,8 +237,13 @@ func (lc *loopConn) Read(p []byte) (int, error) {
 // beforeWait makes sure that nobody waits for the goroutine that is going to wait.
 func (lc *loopConn) beforeWait() error {
 	lc.makeWaiters()
-	// Several goroutines may wait for a parked connection, and none of them leads.
-	if lc.parked != nil || lc.worker == nil {
+	if p := lc.parked; p != nil {
+		if p.serving != nil {
+			return p.serving.leave(p.class)
+		}
+		return nil
+	}
+	if lc.worker == nil {
 		return nil
 	}
 	return lc.leave(lc.worker.class)

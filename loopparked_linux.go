@@ -48,42 +48,70 @@ func (lc *loopConn) pumpLater() {
 	lc.watchWritable()
 }
 
+// turnCalls is how many times the function of a parked connection is called in a row before others have their turn.
+const turnCalls = 32
+
 // parkedTurn serves a connection that was taken over and parked: it calls its function if there is a reason to, and lets it
-// wait again.
-func (lc *loopConn) parkedTurn() {
-	s, w, p := lc.server, lc.worker, lc.parked
+// wait again. The result is turn's.
+func (lc *loopConn) parkedTurn() (again bool) {
+	w, p := lc.worker, lc.parked
 	lc.end101(w)
-	for !p.ending {
+	for budget := turnCalls; !p.ending; budget-- {
+		if budget <= 0 && w.worker.loop != nil {
+			p.received = bytes.Clone(p.received) // which is the worker's buffer
+			return true
+		}
 		why, ok := lc.parkedReason(w)
-		if ok {
-			if lc.leaveParked(w) != nil {
-				return // it comes back in a moment
-			}
-			lc.setState(stateHandler)
-			if p.call(why) {
-				p.received = bytes.Clone(p.received) // which was the worker's buffer
-				continue
-			}
-			p.received = nil // likewise
-			if !p.ending || p.finish() {
-				lc.endParked()
-				return
-			}
-			break
-		}
-		if lc.poll.Load()&pollClosing != 0 {
+		switch {
+		case ok && !lc.callParked(w, why):
+			return false
+		case ok:
+		case lc.poll.Load()&pollClosing != 0:
 			lc.endParked()
-			return
+			return false
+		case lc.waitParked():
+			return false
 		}
-		lc.deadline, lc.since = p.deadline(), s.clock.now()
-		lc.setWait(stateParked, lc.deadline)
-		if lc.release(false) {
-			return
-		}
-		lc.clear(pollReadable)
-		lc.endIdle()
 	}
 	lc.endingTurn()
+	return false
+}
+
+// callParked calls the function, here if it is known to be quick, or else after having left the loop to another worker. It
+// reports false if the connection isn't to be served any more, or not now.
+func (lc *loopConn) callParked(w *scratch, why Wake) bool {
+	p := lc.parked
+	if !lc.enterParked(w) {
+		return false
+	}
+	lc.setState(stateHandler)
+	p.serving, w.class, w.timedSince = w, p.class, 0
+	w.time(p.class)
+	again := p.call(why)
+	w.timed()
+	p.serving = nil
+	if again {
+		return true
+	}
+	if p.received = nil; p.ending && !p.finish() {
+		return true
+	}
+	lc.endParked()
+	return false
+}
+
+// waitParked makes the connection wait for the client. It reports false if there is something to do after all.
+func (lc *loopConn) waitParked() bool {
+	p := lc.parked
+	p.received = nil
+	lc.deadline, lc.since = p.deadline(), lc.server.clock.now()
+	lc.setWait(stateParked, lc.deadline)
+	if lc.release(false) {
+		return true
+	}
+	lc.clear(pollReadable)
+	lc.endIdle()
+	return false
 }
 
 // endingTurn closes a parked connection whose function is done, or lets it wait until all that is queued has left.
@@ -136,15 +164,16 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	return 0, false
 }
 
-// leaveParked leaves the loop to another worker. If there is none, the connection gets another turn after a while.
-func (lc *loopConn) leaveParked(w *scratch) error {
-	worker := w.worker
-	if worker.loop != nil && worker.loop.handOff(worker, false) || worker.loop == nil && worker.pool.occupy(worker) {
-		return nil
+// enterParked has the function called by this worker, as its leader or not. It reports false if there is no place for that:
+// then the connection gets another turn after a while.
+func (lc *loopConn) enterParked(w *scratch) bool {
+	inline, err := w.enter(lc.parked.class)
+	if err == nil && (inline || w.worker.pool.occupy(w.worker)) {
+		return true
 	}
 	lc.parked.received = bytes.Clone(lc.parked.received)
 	time.AfterFunc(overloadedWait, func() { lc.loop.post(lc) })
-	return errBusy
+	return false
 }
 
 // overloadedWait is how long a parked connection waits for a worker before it asks again.

@@ -26,8 +26,7 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 	lc.attachTurn(w)
 	lc.endIdle()
 	if lc.parked != nil {
-		lc.parkedTurn()
-		return false
+		return lc.parkedTurn()
 	}
 	if lc.tlsState == nil && !lc.handshakeTurn() {
 		return false
@@ -69,10 +68,9 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			}
 		case stepGone:
 			if lc.parked != nil {
-				lc.parkedTurn()
-			} else {
-				lc.detach()
+				return lc.parkedTurn()
 			}
+			lc.detach()
 			return false
 		}
 	}
@@ -308,16 +306,17 @@ func (lc *loopConn) answerTurn() {
 	lc.afterAnswer()
 }
 
+func (lc *loopConn) enter(class *Class) (inline bool, err error) { return lc.worker.enter(class) }
+
 // enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
 // so afterwards.
-func (lc *loopConn) enter(class *Class) (inline bool, err error) {
-	w := lc.worker
+func (w *scratch) enter(class *Class) (inline bool, err error) {
 	if w.worker.loop == nil {
 		return false, nil
 	}
 	if class.inline() {
 		median := time.Duration(class.median.Load())
-		if w.spent <= maxBatchTime || median <= shortHandler || lc.leave(class) != nil {
+		if w.spent <= maxBatchTime || median <= shortHandler || w.leave(class) != nil {
 			w.spent += median
 			if running := &w.worker.running; running.Load() != class {
 				running.Store(class) // which costs as much as a short handler, so it stays for the next pipelined request
@@ -326,7 +325,7 @@ func (lc *loopConn) enter(class *Class) (inline bool, err error) {
 		}
 		return false, nil
 	}
-	if err := lc.leave(class); err != nil {
+	if err := w.leave(class); err != nil {
 		return false, err
 	}
 	if !w.worker.pool.occupy(w.worker) {
@@ -340,12 +339,16 @@ func (lc *loopConn) leave(class *Class) error {
 	if lc.worker == nil {
 		return nil // it isn't served any more
 	}
-	w := lc.worker.worker
-	if w.loop == nil {
+	return lc.worker.leave(class)
+}
+
+func (w *scratch) leave(class *Class) error {
+	worker := w.worker
+	if worker.loop == nil {
 		return nil
 	}
-	w.endClass()
-	if !w.loop.handOff(w, false) {
+	worker.endClass()
+	if !worker.loop.handOff(worker, false) {
 		return errBusy
 	}
 	class.handoffs.Add(1)

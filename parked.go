@@ -32,8 +32,10 @@ type ParkedConn struct {
 	serve    func(*ParkedConn, Wake) error
 	received []byte // to be read first
 	wait     time.Time
-	chunked  bool // what is written is a body in chunks; immutable
-	ending   bool // its function isn't called any more, and it is closed when all has left; the owner's
+	chunked  bool     // what is written is a body in chunks; immutable
+	class    *Class   // of the function; immutable
+	serving  *scratch // who calls the function in the loop driver; the owner's
+	ending   bool     // its function isn't called any more, and it is closed when all has left; the owner's
 	out      outbox
 	sealing  sync.Mutex // orders what is written through TLS in the loop driver; before out.mu
 
@@ -46,7 +48,7 @@ type ParkedConn struct {
 
 // Park takes the connection over from the server like Hijack, for those that mostly wait, such as WebSockets: once the
 // handler has returned it waits without a worker, in its loop without a goroutine or a buffer either, and serve is called
-// on a worker when something comes. It reads what it wants, at least something, and waits again by returning nil. To return
+// when something comes: on a worker, or as a quick handler is where the loop runs, if it is known to be quick. It reads what it wants, at least something, and waits again by returning nil. To return
 // io.EOF ends the connection when what is queued has been sent, another error at once. It is called by one goroutine at a
 // time, and by none before the handler has returned.
 //
@@ -118,6 +120,7 @@ func (c *Ctx) park(serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedCo
 		return nil, err
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
+	p.class = owner.server.parkedClass(owner.worker.class)
 	p.out.open(owner)
 	p.received = append(p.received, owner.in.unread()...)
 	owner.in.advance(len(p.received))

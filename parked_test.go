@@ -257,3 +257,139 @@ func statusOf(err error) int {
 	}
 	return 0
 }
+
+// A function that is known to be quick is called where the loop runs, and the loop goes on without it when it isn't so for
+// once: when it waits in Read or in Write, panics, or ends its goroutine.
+func TestParkedQuick(t *testing.T) {
+	lifeLooped(t)
+	s := lifeServe(t, &filo.Server{Loops: 1, Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+		if c.Path() != "/park" {
+			return c.Text(200, "fine")
+		}
+		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
+			b := make([]byte, 64)
+			n, err := p.Read(b)
+			if err != nil {
+				return err
+			}
+			switch text := string(b[:n]); text {
+			case "read":
+				if _, err = p.Read(b); err == nil {
+					_, err = p.Write([]byte("."))
+				}
+			case "write":
+				_, err = p.Write(make([]byte, 32<<20))
+			case "panic":
+				panic("parked")
+			case "goexit":
+				runtime.Goexit()
+			default:
+				_, err = p.Write([]byte("."))
+			}
+			return err
+		})
+		return err
+	}})
+	class := func() filo.ClassStats {
+		for _, class := range s.Stats().Classes {
+			if class.Name == "(parked)" {
+				return class
+			}
+		}
+		return filo.ClassStats{}
+	}
+	train := func() {
+		t.Helper()
+		c := s.dial(t)
+		c.get("/park")
+		echo := func(n int) {
+			for range n {
+				c.send("x")
+				if b, err := c.reader.ReadByte(); err != nil || b != '.' {
+					t.Fatalf("got %q, %v", b, err)
+				}
+			}
+		}
+		// On a busy machine even a quick function may seem slow for a while.
+		lifeAwait(t, "the function to count as quick", func() bool {
+			echo(200)
+			return class().Kind == "quick"
+		})
+		before := class()
+		lifeAwait(t, "calls where the loop runs", func() bool {
+			echo(500)
+			return class().Inline > before.Inline
+		})
+		c.Close()
+	}
+	for _, text := range []string{"read", "write", "panic", "goexit"} {
+		t.Run(text, func(t *testing.T) {
+			train()
+			c := s.dial(t)
+			c.get("/park")
+			c.send(text)
+			for range 20 {
+				other := s.dial(t)
+				other.get("/")
+				other.want(200, "fine", false)
+				other.Close()
+			}
+			switch text {
+			case "read":
+				c.send("x")
+				if b, err := c.reader.ReadByte(); err != nil || b != '.' {
+					t.Errorf("got %q, %v", b, err)
+				}
+			case "write":
+				if _, err := io.CopyN(io.Discard, c.reader, 32<<20); err != nil {
+					t.Error(err)
+				}
+			default:
+				c.wantEnd()
+				return
+			}
+			c.send("x")
+			if b, err := c.reader.ReadByte(); err != nil || b != '.' {
+				t.Errorf("got %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// A client that never stops sending keeps its loop from nobody.
+func TestParkedFlood(t *testing.T) {
+	lifeLooped(t)
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() != "/park" {
+			return c.Text(200, "fine")
+		}
+		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
+			b := make([]byte, 16)
+			_, err := p.Read(b)
+			return err
+		})
+		return err
+	}})
+	flood := s.dial(t)
+	flood.get("/park")
+	stop := make(chan struct{})
+	s.run(func() {
+		b := make([]byte, 64<<10)
+		for {
+			select {
+			case <-stop:
+				flood.Close()
+				return
+			default:
+				flood.Conn.Write(b)
+			}
+		}
+	})
+	for range 200 {
+		c := s.dial(t)
+		c.get("/")
+		c.want(200, "fine", false)
+		c.Close()
+	}
+	close(stop)
+}
