@@ -40,10 +40,58 @@ func (c *Ctx) Context() context.Context {
 		c.context = c.newContext()
 	}
 	c.watch()
+	if c.override == nil && c.carried != nil {
+		c.override = valuesContext{c.context, c.carried}
+	}
 	if c.override != nil {
 		return c.override
 	}
 	return c.context
+}
+
+// ContextValues returns a context with the values that the request's has, which never ends: to add to them by SetContextValues.
+// Unlike Context it starts no watch for the client.
+func (c *Ctx) ContextValues() context.Context {
+	c.check()
+	switch {
+	case c.override != nil:
+		return context.WithoutCancel(c.override)
+	case c.carried != nil:
+		return c.carried
+	}
+	if carried, ok := c.conn.looped.(*transportConn); ok {
+		return carried.values()
+	}
+	return context.Background()
+}
+
+// SetContextValues makes the values of ctx, which is made from what ContextValues returned, those of the context that Context
+// returns. That ends as it would without. It is for middleware that adds values: with SetContext it would have to ask for the
+// request's context first, whether a handler needs that or not.
+func (c *Ctx) SetContextValues(ctx context.Context) {
+	c.check()
+	if ctx == nil {
+		panic("filo: SetContextValues with a nil context")
+	}
+	c.carried = ctx
+	if c.override != nil {
+		c.override = valuesContext{c.override, ctx}
+	}
+}
+
+// valuesContext is a context that has another one's values besides.
+type valuesContext struct {
+	context.Context
+	values context.Context
+}
+
+// Value asks the values first: they were set later. What they were made of doesn't end, so that contexts made from this one
+// still find out when it does.
+func (c valuesContext) Value(key any) any {
+	if value := c.values.Value(key); value != nil {
+		return value
+	}
+	return c.Context.Value(key)
 }
 
 func (c *Ctx) newContext() *requestContext {

@@ -606,3 +606,83 @@ func TestContextDeadlineInThePast(t *testing.T) {
 		t.Errorf("got %q", m.body)
 	}
 }
+
+// Values that middleware adds are those of every context that is asked for afterwards, the last one of a key counts, and adding
+// them makes no context.
+func TestContextValues(t *testing.T) {
+	type key string
+	with := func(c *filo.Ctx, name, value string) {
+		c.SetContextValues(context.WithValue(c.ContextValues(), key(name), value))
+	}
+	value := func(ctx context.Context, name string) string {
+		text, _ := ctx.Value(key(name)).(string)
+		return text
+	}
+	task := make(chan string, 1)
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			if c.ContextValues().Done() != nil {
+				t.Error("the values end")
+			}
+			with(c, "a", "1")
+			with(c, "b", "1")
+			with(c, "b", "2")
+			first := c.Context()
+			child, cancel := context.WithCancel(first)
+			defer cancel()
+			with(c, "c", "3") // once it was asked for
+			with(c, "a", "4")
+			c.SetContext(context.WithValue(c.Context(), key("d"), "5"))
+			with(c, "d", "6")
+			last := c.Context()
+			if err := c.Go(func(ctx context.Context) { task <- value(ctx, "a") + value(ctx, "d") }); err != nil {
+				t.Error(err)
+			}
+			text := fmt.Sprint(value(child, "a"), value(child, "b"), value(child, "c"), " ",
+				value(last, "a"), value(last, "b"), value(last, "c"), value(last, "d"))
+			if c.Path() == "/wait" {
+				<-last.Done()
+				<-child.Done()
+				text = context.Cause(last).Error() + context.Cause(child).Error()
+				task <- text
+			}
+			return c.Text(200, text)
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, answerGet+answerGet) // nothing is left for the next request
+		for range 2 {
+			if m := c.receive(t, "GET"); m.body != "12 4236" {
+				t.Errorf("got %q", m.body)
+			}
+			if got := answerWait(t, task, "the task"); got != "46" {
+				t.Errorf("the task has %q", got)
+			}
+		}
+		c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+		answerWait(t, task, "the task")
+		time.Sleep(50 * time.Millisecond) // or else the end counts as one that came with the request
+		c.Close()
+		if got, want := answerWait(t, task, "the contexts to end"), filo.ErrClientGone.Error(); got != want+want {
+			t.Errorf("they ended with %q", got)
+		}
+	})
+}
+
+// Middleware sees that a connection has switched to another protocol.
+func TestStatusAfterUpgrade(t *testing.T) {
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			err := answerParked(c)
+			if want := map[string]int{"/park": 101, "/": 200}[c.Path()]; c.Status() != want {
+				t.Errorf("%s: %d, want %d", c.Path(), c.Status(), want)
+			}
+			return err
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, answerGet+answerPark)
+		c.receive(t, "GET")
+		c.receive(t, "GET")
+	})
+}

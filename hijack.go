@@ -71,6 +71,7 @@ func (c *Ctx) switchProtocols(protocol string) error {
 		}
 	}
 	c.conn.out = append(out, "\r\n"...)
+	c.Response.status = 101 // for middleware
 	c.conn.count(101)
 	return nil
 }

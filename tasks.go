@@ -42,14 +42,7 @@ func (c *Ctx) Go(task func(context.Context)) error {
 	if task == nil {
 		return pool.ErrNilTask
 	}
-	values := context.Background()
-	switch {
-	case c.override != nil:
-		values = context.WithoutCancel(c.override)
-	case c.context != nil:
-		values = context.WithoutCancel(c.context)
-	}
-	err := c.conn.server.startTask(values, task)
+	err := c.conn.server.startTask(c.ContextValues(), task)
 	if err != nil {
 		c.Response.Header.Set("Retry-After", retryAfterSeconds)
 	}
