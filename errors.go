@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,12 +156,21 @@ func statusOf(err error) *HTTPError {
 
 // DefaultErrorHandler answers with the error's status, 500 if it has none, as problem details (RFC 9457) where the
 // client's Accept prefers JSON and else as a line of text. What was in the response before is dropped, but header
-// fields that the handler set stay, except those that describe the body.
+// fields that the handler set stay, except those that describe the body and, with a 5xx, those that let it be cached.
 func DefaultErrorHandler(c *Ctx, err error) {
 	problem := statusOf(err)
 	c.Response.resetBody()
-	for _, id := range [...]fieldID{fieldContentLength, fieldContentType, fieldContentEncoding, fieldContentRange, fieldETag, fieldLastModified} {
+	for _, id := range [...]fieldID{fieldContentLength, fieldContentType, fieldContentEncoding, fieldETag, fieldLastModified} {
 		c.Response.Header.Del(fieldNames[id])
+	}
+	if problem.Status != 416 { // RFC 9110, section 14.4: that says how long the whole is
+		c.Response.Header.Del(fieldNames[fieldContentRange])
+	}
+	if problem.Status >= 500 {
+		// What was said of the answer mustn't keep a failure.
+		if value := c.Response.Header.getID(fieldCacheControl); bytes.Contains(value, []byte("max-age=")) || listHasToken(value, "public") {
+			c.Response.Header.Del(fieldNames[fieldCacheControl])
+		}
 	}
 	c.Response.SetStatus(problem.Status)
 	if prefersJSON(&c.Request.Header) {

@@ -475,3 +475,30 @@ func TestErrorsOfAClientThatIsGone(t *testing.T) {
 		})
 	}
 }
+
+// What a handler has said of the answer that it meant to give isn't said of a failure; how long the whole is, of which a range was
+// asked for, is.
+func TestErrorKeepsNoPromises(t *testing.T) {
+	for _, test := range []struct {
+		status      int
+		name, value string
+		want        string
+	}{
+		{500, "Cache-Control", "public", ""},
+		{503, "Cache-Control", "private, max-age=60", ""},
+		{500, "Cache-Control", "no-store", "no-store"},
+		{404, "Cache-Control", "max-age=5", "max-age=5"},
+		{416, "Content-Range", "bytes */10", "bytes */10"},
+		{500, "Content-Range", "bytes 0-1/10", ""},
+	} {
+		h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set(test.name, test.value)
+			return filo.Error(test.status, "")
+		}})
+		c := h.connect(t)
+		c.send(t, answerGet)
+		if m := c.receive(t, "GET"); m.status != test.status || m.get(test.name) != test.want {
+			t.Errorf("%d with %s %q: %q", m.status, test.name, test.value, m.get(test.name))
+		}
+	}
+}
