@@ -37,6 +37,8 @@ type scratch struct {
 const (
 	// maxWrite is how much is written at a time: what a slow client has taken shows after each of them.
 	maxWrite = 256 << 10
+	// maxSendfile is that for files, of which the system has the bytes already.
+	maxSendfile = 4 << 20
 	// maxTLSWrite is that for TLS, where it must be known how long a write may take before it begins: a record.
 	maxTLSWrite = 16 << 10
 )

@@ -372,7 +372,7 @@ func (lc *loopConn) ReadFrom(r io.Reader) (sent int64, err error) {
 		}
 		n, sendErr := 0, error(nil)
 		if err := raw.Control(func(fd uintptr) {
-			n, sendErr = syscall.Sendfile(int(lc.fd), int(fd), nil, int(min(limited.N, maxWrite)))
+			n, sendErr = syscall.Sendfile(int(lc.fd), int(fd), nil, int(min(limited.N, maxSendfile)))
 		}); err != nil {
 			return sent, err
 		}

@@ -281,11 +281,12 @@ func (c answerSender) ReadFrom(r io.Reader) (int64, error) {
 func TestFileBySendfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.txt")
 	for size, want := range map[int]string{
-		10:                 "read /1 write 1 end close",
-		copiedBody - 1:     "read /1 write 1 end close",
-		copiedBody + 1:     fmt.Sprintf("read /1 write 1 send %d end close", copiedBody+1),
-		2*maxWrite + 1:     fmt.Sprintf("read /1 write 1 send %d send %d send 1 end close", maxWrite, maxWrite),
-		2*maxWrite + 1<<10: fmt.Sprintf("read /1 write 1 send %d send %d send 1024 end close", maxWrite, maxWrite),
+		10:                    "read /1 write 1 end close",
+		copiedBody - 1:        "read /1 write 1 end close",
+		copiedBody + 1:        fmt.Sprintf("read /1 write 1 send %d end close", copiedBody+1),
+		maxWrite + 1:          fmt.Sprintf("read /1 write 1 send %d end close", maxWrite+1),
+		2*maxSendfile + 1:     fmt.Sprintf("read /1 write 1 send %d send %d send 1 end close", maxSendfile, maxSendfile),
+		2*maxSendfile + 1<<10: fmt.Sprintf("read /1 write 1 send %d send %d send 1024 end close", maxSendfile, maxSendfile),
 	} {
 		content := strings.Repeat("0123456789abcdef", size/16+1)[:size]
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {

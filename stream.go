@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -295,7 +294,7 @@ func (c *Ctx) copyBody() error {
 	if size >= 0 {
 		stream = io.LimitReader(stream, size)
 	}
-	if file, ok := r.stream.(*os.File); ok && size > copiedBody {
+	if file, ok := r.stream.(regularFile); ok && size > copiedBody {
 		if done, err := c.sendFile(file, size); done || err != nil {
 			return err
 		}
@@ -332,8 +331,8 @@ func (c *Ctx) sendFile(file regularFile, size int64) (bool, error) {
 		return err != nil, err
 	}
 	for w.written < size {
-		deadline, start := conn.beforeWrite(maxWrite)
-		n, err := target.ReadFrom(&io.LimitedReader{R: file, N: min(size-w.written, maxWrite)})
+		deadline, start := conn.beforeWrite(maxSendfile)
+		n, err := target.ReadFrom(&io.LimitedReader{R: file, N: min(size-w.written, maxSendfile)})
 		w.written += n
 		failed, ended := err != nil, err == nil && n == 0
 		err = conn.afterWrite(int(n), err, deadline, start)
