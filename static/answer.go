@@ -1,0 +1,171 @@
+package static
+
+import (
+	"io"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+)
+
+// answer answers with a file.
+func (f *Files) answer(c *filo.Ctx, e *entry) error {
+	r := e.representations[0]
+	if len(e.representations) > 1 {
+		c.Response.Header.AddField(&vary)
+		if r = e.choose(&c.Request.Header); r == nil {
+			return errEncoding
+		}
+	}
+	if r.body == nil {
+		return f.answerFromDisk(c, e, r)
+	}
+	return r.answer(c, e, nil)
+}
+
+// answerFromDisk answers with a representation that isn't in memory.
+func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
+	if err := enterBlocking(c); err != nil {
+		return err
+	}
+	file, info, err := openRegular(f.source, r.file)
+	if err != nil && r.encoding != nil {
+		// An encoding that isn't there any more is no reason not to answer.
+		r = e.representations[0]
+		file, info, err = openRegular(f.source, r.file)
+	}
+	if err != nil {
+		f.memory.drop(e)
+		return f.source.httpError(err)
+	}
+	if !f.options.Frozen {
+		r = r.asOf(e, info, time.Now())
+	}
+	return r.answer(c, e, file)
+}
+
+// answer answers with a representation: with its file, which it closes, or if that is nil with what is in memory.
+func (r *representation) answer(c *filo.Ctx, e *entry, file fs.File) error {
+	var buffer [maxRanges]byteRange
+	ranges, err := r.evaluate(c, e, buffer[:0])
+	switch {
+	case err != nil || len(ranges) == 0:
+		if file != nil {
+			file.Close()
+		}
+		return err
+	case len(ranges) > 1 && file != nil:
+		defer file.Close()
+		return r.partsOf(c, ranges).stream(c, file)
+	case len(ranges) > 1:
+		c.Response.SetBodyRef(r.partsOf(c, ranges).body(r.body))
+		return nil
+	case file == nil:
+		c.Response.SetBodyRef(r.body[ranges[0].begin:][:ranges[0].length])
+		return nil
+	}
+	if begin := ranges[0].begin; begin > 0 {
+		if _, err := file.(io.Seeker).Seek(begin, io.SeekStart); err != nil {
+			file.Close()
+			return err
+		}
+	}
+	c.Response.SetBodyStream(file, ranges[0].length)
+	return nil
+}
+
+// evaluate sets status and fields of the answer, and appends to dst what of the representation it has: mostly all, and nothing
+// if the client has that already.
+func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byteRange) ([]byteRange, error) {
+	h := &c.Response.Header
+	ranges, verdict := dst, rangesIgnored
+	// RFC 9110, section 13.2.1: conditions are ignored where the answer would be another one than 200; and so are ranges.
+	if c.Response.Status() == 200 {
+		// Section 13.2.2 has If-Range, and so the ranges, come last.
+		switch r.precondition(c) {
+		case 304:
+			c.Response.SetStatus(304)
+			setFields(h, r.kept)
+			return nil, nil
+		case 412:
+			return nil, errPrecondition
+		}
+		ranges, verdict = r.ranges(c, dst)
+	}
+	if verdict == rangesUnsatisfiable {
+		// An ErrorHandler drops what describes a body, and so this field.
+		err := c.RenderError(errRange)
+		h.Set("Content-Range", "bytes */"+strconv.FormatInt(r.stamp.size, 10))
+		return nil, err
+	}
+	setFields(h, r.kept)
+	setFields(h, r.content)
+	if !h.Has("Content-Type") {
+		h.AddField(&e.contentType)
+	}
+	if verdict == rangesIgnored {
+		return append(dst, byteRange{0, r.stamp.size}), nil
+	}
+	c.Response.SetStatus(206)
+	if len(ranges) == 1 {
+		var value [64]byte
+		h.SetBytes("Content-Range", ranges[0].appendContentRange(value[:0], r.stamp.size))
+	}
+	return ranges, nil
+}
+
+func setFields(h *filo.Header, fields []filo.Field) {
+	for i := range fields {
+		h.SetField(&fields[i])
+	}
+}
+
+// noTag is for what exists and has no entity tag.
+const noTag = `W/""`
+
+// precondition returns what the request's conditions, other than If-Range, make of it: 304, 412, or 0 to go on.
+func (r *representation) precondition(c *filo.Ctx) int {
+	h := &c.Request.Header
+	if !h.Has("If-None-Match") && !h.Has("If-Modified-Since") && !h.Has("If-Match") && !h.Has("If-Unmodified-Since") {
+		return 0
+	}
+	if r.etag == "" {
+		return middleware.Precondition(c, noTag, r.modified)
+	}
+	return middleware.Precondition(c, r.etag, r.modified)
+}
+
+// ranges appends the ranges that a request is for. RFC 9110, section 14.2: GET is the only method that has some.
+func (r *representation) ranges(c *filo.Ctx, dst []byteRange) ([]byteRange, rangeVerdict) {
+	value := c.Request.Header.GetBytes("Range")
+	if value == nil || !r.seekable || string(c.Request.MethodBytes()) != "GET" || !r.ifRange(&c.Request.Header) {
+		return dst, rangesIgnored
+	}
+	return parseRanges(dst, value, r.stamp.size)
+}
+
+// ifRange reports whether a request's If-Range is true, or there is none (RFC 9110, section 13.1.5): an entity tag must be the
+// same by the strong comparison, and a date exactly that of Last-Modified, if the file can't change in that second once more.
+func (r *representation) ifRange(h *filo.Header) bool {
+	value := h.GetBytes("If-Range")
+	switch {
+	case value == nil:
+		return true
+	case len(value) > 0 && value[0] == '"':
+		return string(value) == r.etag // which begins otherwise if it is weak
+	case !r.dated:
+		return false
+	}
+	var date [len(httpTime)]byte
+	return string(value) == string(r.modified.UTC().AppendFormat(date[:0], httpTime))
+}
+
+// partsOf makes the response one of several ranges.
+func (r *representation) partsOf(c *filo.Ctx, ranges []byteRange) *multipart {
+	h := &c.Response.Header
+	m := newMultipart(h.Get("Content-Type"), ranges, r.stamp.size)
+	h.Set("Content-Type", "multipart/byteranges; boundary="+m.boundary)
+	return m
+}

@@ -1,0 +1,171 @@
+package static
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo"
+	"golang.org/x/net/http/httpguts"
+)
+
+// entry is what is known of one file and of its encodings. But for the atomic fields, and what memory's lock guards, nothing
+// in it changes.
+type entry struct {
+	name         string
+	hidden       bool
+	contentType  filo.Field
+	cacheControl *filo.Field // nil: none
+	// representations are the file itself and what of its encodings there is, in the order of preference.
+	representations []*representation
+	stamps          [1 + len(encodings)]stamp // of the same; zero for an encoding that there isn't
+	// unsettled says that a stamp isn't settled, so that a content in memory may not be the file's, and an entity tag is weak.
+	unsettled bool
+
+	checked atomic.Int64 // by sinceStart, when the files were looked at
+	used    atomic.Bool  // since the cache's hand has passed
+	slot    int          // in memory.ring; guarded by its lock
+}
+
+// entryBytes is about what an entry takes without contents.
+const entryBytes = 1 << 10
+
+func (e *entry) cost() int64 {
+	cost := int64(entryBytes * len(e.representations))
+	for _, r := range e.representations {
+		cost += int64(len(r.body))
+	}
+	return cost
+}
+
+// fresh returns what is in memory under a name, nil if there is nothing or it is the caller's turn to look at the file.
+func (f *Files) fresh(name []byte) *entry {
+	e := f.memory.get(name)
+	if e == nil || f.options.Frozen {
+		return e
+	}
+	if f.options.CacheCheck < 0 {
+		return nil
+	}
+	now, checked := sinceStart(), e.checked.Load()
+	if now-checked >= int64(f.options.CacheCheck) && e.checked.CompareAndSwap(checked, now) {
+		return nil
+	}
+	return e
+}
+
+var start = time.Now()
+
+// sinceStart returns the monotonic time.
+func sinceStart() int64 { return int64(time.Since(start)) }
+
+// entry returns what there is to know of a file, as it is now. It reads from the disk, once for all who ask meanwhile.
+func (f *Files) entry(name string) (*entry, error) {
+	return f.loading.do(name, func() (*entry, error) {
+		known := f.memory.get([]byte(name))
+		if known != nil && (f.options.Frozen || f.unchanged(known)) {
+			known.checked.Store(sinceStart())
+			return known, nil
+		}
+		now := sinceStart()
+		e, err := f.load(name)
+		if err != nil {
+			f.memory.drop(known)
+			return nil, err
+		}
+		e.checked.Store(now)
+		f.memory.put(e)
+		return e, nil
+	})
+}
+
+// unchanged reports whether the files of an entry are as they were.
+func (f *Files) unchanged(e *entry) bool {
+	if e.unsettled {
+		return false
+	}
+	for i := range e.stamps {
+		name := e.name
+		if i > 0 {
+			if !f.options.Precompressed {
+				break
+			}
+			name += encodings[i-1].suffix
+		}
+		now := stamp{}
+		if info, err := f.source.stat(name); err == nil && info.Mode().IsRegular() {
+			now = stampOf(info)
+		}
+		if i > 0 && now.outdated(&e.stamps[0]) {
+			now = stamp{}
+		}
+		if now != e.stamps[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// load reads a file and its encodings.
+func (f *Files) load(name string) (*entry, error) {
+	e := &entry{name: name, hidden: hidden(name)}
+	if err := f.setCacheControl(e); err != nil {
+		return nil, err
+	}
+	plain, err := f.loadRepresentation(e, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.setContentType(e, plain); err != nil {
+		return nil, err
+	}
+	e.representations = append(e.representations, plain)
+	e.stamps[0] = plain.stamp
+	if f.options.Precompressed {
+		for i := range encodings {
+			r, err := f.loadRepresentation(e, &encodings[i])
+			if err != nil || r.stamp.outdated(&plain.stamp) {
+				continue // there is none, or one that can't be used
+			}
+			e.representations = append(e.representations, r)
+			e.stamps[1+i] = r.stamp
+		}
+	}
+	for _, r := range e.representations {
+		e.unsettled = e.unsettled || !r.settled && (r.body != nil || r.stamp.modified != 0)
+		r.describe(e)
+	}
+	return e, nil
+}
+
+func (f *Files) setCacheControl(e *entry) error {
+	if f.options.CacheControl == nil {
+		return nil
+	}
+	value := f.options.CacheControl(e.name)
+	if !httpguts.ValidHeaderFieldValue(value) {
+		return fmt.Errorf("static: Options.CacheControl of %q returned %q, which is no value of a field", e.name, value)
+	}
+	if value != "" {
+		field := filo.NewField("Cache-Control", value)
+		e.cacheControl = &field
+	}
+	return nil
+}
+
+// setContentType tells the media type by the name, or else by the content.
+func (f *Files) setContentType(e *entry, plain *representation) error {
+	mediaType := typeByName(e.name)
+	if mediaType == "" {
+		begin, err := plain.body, error(nil)
+		if begin == nil {
+			begin, err = f.readBegin(plain.file)
+		}
+		if err != nil {
+			return err
+		}
+		mediaType = typeByContent(begin[:min(len(begin), sniffedBytes)])
+	}
+	e.contentType = filo.NewField("Content-Type", mediaType)
+	return nil
+}

@@ -1,0 +1,75 @@
+package static
+
+import "sync"
+
+// memory keeps entries up to a limit in bytes. To make room it drops, by the CLOCK algorithm, one that wasn't used
+// since the hand has last passed: finding one takes no more than a lock for readers.
+type memory struct {
+	limit int64
+
+	mu      sync.RWMutex
+	entries map[string]*entry // guarded by mu
+	ring    []*entry          // the same, each at its slot; guarded by mu
+	hand    int               // guarded by mu
+	bytes   int64             // the costs of entries together; guarded by mu
+}
+
+// get returns the entry of a name, nil if there is none.
+func (m *memory) get(name []byte) *entry {
+	m.mu.RLock()
+	e := m.entries[string(name)]
+	m.mu.RUnlock()
+	if e != nil && !e.used.Load() {
+		e.used.Store(true)
+	}
+	return e
+}
+
+// put keeps an entry instead of the one of the same name, unless it is larger than all that may be kept.
+func (m *memory) put(e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old := m.entries[e.name]; old != nil {
+		m.dropLocked(old)
+	}
+	cost := e.cost()
+	if cost > m.limit {
+		return
+	}
+	for m.bytes+cost > m.limit {
+		if m.hand >= len(m.ring) {
+			m.hand = 0
+		}
+		if candidate := m.ring[m.hand]; candidate.used.Swap(false) {
+			m.hand++
+		} else {
+			m.dropLocked(candidate)
+		}
+	}
+	if m.entries == nil {
+		m.entries = make(map[string]*entry)
+	}
+	e.slot = len(m.ring)
+	m.ring = append(m.ring, e)
+	m.entries[e.name] = e
+	m.bytes += cost
+}
+
+// drop removes an entry, if it is still there; nil is none.
+func (m *memory) drop(e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e != nil && m.entries[e.name] == e {
+		m.dropLocked(e)
+	}
+}
+
+func (m *memory) dropLocked(e *entry) {
+	delete(m.entries, e.name)
+	last := len(m.ring) - 1
+	m.ring[e.slot] = m.ring[last]
+	m.ring[e.slot].slot = e.slot
+	m.ring[last] = nil
+	m.ring = m.ring[:last]
+	m.bytes -= e.cost()
+}

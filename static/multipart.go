@@ -1,0 +1,88 @@
+package static
+
+import (
+	"crypto/rand"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"github.com/filohttp/filo"
+)
+
+// multipart is a body of the type multipart/byteranges (RFC 9110, section 14.6).
+type multipart struct {
+	boundary    string
+	contentType string // of the file
+	ranges      []byteRange
+	size        int64 // of the file
+}
+
+func newMultipart(contentType string, ranges []byteRange, size int64) *multipart {
+	return &multipart{boundary: rand.Text(), contentType: contentType, ranges: slices.Clone(ranges), size: size}
+}
+
+// length returns the length of the body.
+func (m *multipart) length() int64 {
+	var length int64
+	var buffer [512]byte
+	for i, r := range m.ranges {
+		length += int64(len(m.appendHead(buffer[:0], i))) + r.length
+	}
+	return length + int64(len(m.appendEnd(buffer[:0])))
+}
+
+// appendHead appends what is in front of the bytes of a part.
+func (m *multipart) appendHead(dst []byte, part int) []byte {
+	if part > 0 {
+		dst = append(dst, "\r\n"...)
+	}
+	dst = append(dst, "--"...)
+	dst = append(dst, m.boundary...)
+	dst = append(dst, "\r\nContent-Range: "...)
+	dst = m.ranges[part].appendContentRange(dst, m.size)
+	dst = append(dst, "\r\nContent-Type: "...)
+	dst = append(dst, m.contentType...)
+	return append(dst, "\r\n\r\n"...)
+}
+
+// appendEnd appends what is behind the last part.
+func (m *multipart) appendEnd(dst []byte) []byte {
+	dst = append(dst, "\r\n--"...)
+	dst = append(dst, m.boundary...)
+	return append(dst, "--\r\n"...)
+}
+
+// body returns the body, with the ranges of content.
+func (m *multipart) body(content []byte) []byte {
+	body := make([]byte, 0, m.length())
+	for i, r := range m.ranges {
+		body = append(m.appendHead(body, i), content[r.begin:][:r.length]...)
+	}
+	return m.appendEnd(body)
+}
+
+// stream sends the body, with the ranges of a file, each of which goes out by sendfile where the connection can.
+func (m *multipart) stream(c *filo.Ctx, file fs.File) error {
+	c.Response.Header.Set("Content-Length", strconv.FormatInt(m.length(), 10))
+	w := c.Stream()
+	var buffer [512]byte
+	limited := io.LimitedReader{R: file}
+	for i, r := range m.ranges {
+		if _, err := w.Write(m.appendHead(buffer[:0], i)); err != nil {
+			return err
+		}
+		if _, err := file.(io.Seeker).Seek(r.begin, io.SeekStart); err != nil {
+			return err
+		}
+		limited.N = r.length
+		switch n, err := w.ReadFrom(&limited); {
+		case err != nil:
+			return err
+		case n < r.length:
+			return io.ErrUnexpectedEOF
+		}
+	}
+	_, err := w.Write(m.appendEnd(buffer[:0]))
+	return err
+}

@@ -1,0 +1,81 @@
+package static
+
+import (
+	"bytes"
+	"io/fs"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// requestName returns the part of the path that names a file, decoded, without a slash in front. It reports false if that
+// has an encoded slash. The rest is checked by validName when it isn't the name of a file that is known.
+func requestName(c *filo.Ctx) (name []byte, ok bool) {
+	uri := c.Request.URI()
+	rest := uri.RawPathBytes()
+	for range prefixSegments(c.Route()) {
+		i := bytes.IndexByte(rest[min(1, len(rest)):], '/')
+		if i < 0 {
+			return nil, true
+		}
+		rest = rest[1+i:]
+	}
+	rest = bytes.TrimPrefix(rest, slash)
+	encoded := 0
+	for i, b := range rest {
+		if b != '%' {
+			continue
+		}
+		if len(rest)-i > 2 && rest[i+1] == '2' && rest[i+2]|0x20 == 'f' {
+			return nil, false
+		}
+		encoded++
+	}
+	path := uri.PathBytes()
+	size := len(rest) - 2*encoded
+	if size < 0 || size > len(path) {
+		return nil, false
+	}
+	return path[len(path)-size:], true
+}
+
+var slash = []byte("/")
+
+// prefixSegments returns how many segments of a path belong to what a router's pattern has before {name...}, or the slash, at
+// its end. Other patterns have no such part.
+func prefixSegments(pattern string) int {
+	if !strings.HasSuffix(pattern, "/") && !strings.HasSuffix(pattern, "...}") {
+		return 0
+	}
+	slashes, depth := 0, 0
+	for i := range len(pattern) {
+		switch pattern[i] {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		case '/':
+			if depth == 0 {
+				slashes++
+			}
+		}
+	}
+	return max(slashes-1, 0)
+}
+
+// namesDirectory reports whether a request's name is one of a directory.
+func namesDirectory(name []byte) bool { return len(name) == 0 || name[len(name)-1] == '/' }
+
+// validName reports whether a name leads to something in the tree, and no other name leads to the same.
+func validName(name string) bool {
+	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "\\\x00")
+}
+
+// hidden reports whether a part of the name begins with a dot, other than .well-known in front.
+func hidden(name string) bool {
+	if name == ".well-known" {
+		return false
+	}
+	name = strings.TrimPrefix(name, ".well-known/")
+	return name[0] == '.' || strings.Contains(name, "/.")
+}

@@ -1,0 +1,112 @@
+package static
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// maxRanges is how many ranges of a file a request may ask for. Programs that have use for several ask for a few; each
+// part costs the server more than it does the client.
+const maxRanges = 32
+
+// byteRange is a part of a file that isn't empty.
+type byteRange struct{ begin, length int64 }
+
+// rangeVerdict is what a Range field makes of a request.
+type rangeVerdict int
+
+const (
+	rangesIgnored       rangeVerdict = iota // the file is sent as a whole
+	rangesGood                              // the ranges are sent
+	rangesUnsatisfiable                     // 416
+)
+
+// parseRanges appends the ranges that are in a file of the given size to dst. They are as they were asked for, in order, and may
+// overlap, but are together no larger than the file.
+func parseRanges(dst []byteRange, value []byte, size int64) ([]byteRange, rangeVerdict) {
+	// RFC 9110, section 14.2: a unit that isn't known must be ignored; 14.1: "Range units are ... case-insensitive".
+	unit, set, ok := bytes.Cut(value, []byte{'='})
+	if !ok || !equalFold(unit, "bytes") || size == 0 {
+		return dst, rangesIgnored
+	}
+	asked, left, tooMuch := 0, size, false
+	for len(set) > 0 {
+		var spec []byte
+		spec, set, _ = bytes.Cut(set, []byte{','})
+		if spec = bytes.Trim(spec, " \t"); len(spec) == 0 {
+			continue
+		}
+		if asked++; asked > maxRanges {
+			return dst, rangesIgnored
+		}
+		r, ok := parseRange(spec, size)
+		if !ok {
+			return dst, rangesUnsatisfiable
+		}
+		if r.length == 0 {
+			continue
+		}
+		dst = append(dst, r)
+		tooMuch = tooMuch || r.length > left // what is behind may be malformed
+		left -= r.length
+	}
+	switch {
+	case asked == 0 || tooMuch:
+		return dst, rangesIgnored
+	case len(dst) == 0:
+		return dst, rangesUnsatisfiable
+	}
+	return dst, rangesGood
+}
+
+// parseRange reads an int-range or a suffix-range (RFC 9110, section 14.1.1): an empty one if nothing of it is in the file.
+func parseRange(spec []byte, size int64) (r byteRange, ok bool) {
+	first, last, ok := bytes.Cut(spec, []byte{'-'})
+	if !ok {
+		return r, false
+	}
+	end, ok := parsePosition(last)
+	if len(first) == 0 {
+		length := min(end, size)
+		return byteRange{size - length, length}, ok
+	}
+	if len(last) == 0 {
+		end, ok = maxPosition, true
+	}
+	begin, beginOK := parsePosition(first)
+	if !ok || !beginOK || end < begin {
+		return r, false
+	}
+	if begin >= size {
+		return r, true
+	}
+	return byteRange{begin, min(end, size-1) - begin + 1}, true
+}
+
+// maxPosition stands for all that are larger.
+const maxPosition = 1<<63 - 1
+
+// parsePosition reads 1*DIGIT.
+func parsePosition(b []byte) (n int64, ok bool) {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if digit := int64(c - '0'); n <= (maxPosition-digit)/10 {
+			n = n*10 + digit
+		} else {
+			n = maxPosition
+		}
+	}
+	return n, len(b) > 0
+}
+
+// appendContentRange appends the value of a Content-Range field.
+func (r byteRange) appendContentRange(dst []byte, size int64) []byte {
+	dst = append(dst, "bytes "...)
+	dst = strconv.AppendInt(dst, r.begin, 10)
+	dst = append(dst, '-')
+	dst = strconv.AppendInt(dst, r.begin+r.length-1, 10)
+	dst = append(dst, '/')
+	return strconv.AppendInt(dst, size, 10)
+}

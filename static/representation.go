@@ -1,0 +1,162 @@
+package static
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// representation is a file's content in one encoding (RFC 9110, section 3.2).
+type representation struct {
+	file     string // the name of the file that has it
+	encoding *encoding
+	body     []byte // nil if it isn't in memory
+	seekable bool
+	description
+}
+
+// description is what an answer's header says of a representation.
+type description struct {
+	stamp    stamp
+	settled  bool
+	etag     string // "" for none
+	modified time.Time
+	dated    bool         // modified is a strong validator
+	kept     []filo.Field // of 200, 206 and 304
+	content  []filo.Field // of 200 and 206, but for Content-Type
+}
+
+// loadRepresentation reads a file of an entry: that of an encoding, or itself if there is none.
+func (f *Files) loadRepresentation(e *entry, encoding *encoding) (*representation, error) {
+	r := &representation{file: e.name, encoding: encoding}
+	if encoding != nil {
+		r.file += encoding.suffix
+	}
+	file, info, err := openRegular(f.source, r.file)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	_, r.seekable = file.(io.Seeker)
+	r.see(info, time.Now())
+	if r.stamp.size <= f.fileSize {
+		if r.body, err = readWhole(file, r.stamp); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case r.body != nil:
+		r.etag, r.seekable = contentTag(r.body), true
+	case f.options.Frozen:
+		if r.etag, err = f.hashFile(r.file); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// readWhole reads a file if it can do so while that is as its stamp says. If not, that isn't an error: the content is nil.
+func readWhole(file fs.File, s stamp) ([]byte, error) {
+	body := make([]byte, s.size+1) // one more, to see whether the file ends there
+	n, err := io.ReadFull(file, body)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil || int64(n) != s.size || stampOf(info) != s {
+		return nil, err
+	}
+	return body[:n:n], nil
+}
+
+// readBegin reads what tells the media type.
+func (f *Files) readBegin(name string) ([]byte, error) {
+	file, _, err := openRegular(f.source, name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	begin := make([]byte, sniffedBytes)
+	n, err := io.ReadFull(file, begin)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return begin[:n], err
+}
+
+// hashFile returns the entity tag of a file's content.
+func (f *Files) hashFile(name string) (string, error) {
+	file, _, err := openRegular(f.source, name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return hashTag([sha256.Size]byte(hash.Sum(nil))), nil
+}
+
+// see takes note of what the file system says.
+func (r *representation) see(info fs.FileInfo, now time.Time) {
+	r.stamp = stampOf(info)
+	r.settled = r.stamp.settled(now)
+	r.modified, r.dated = time.Time{}, false
+	// RFC 9110, section 8.8.2.1: a server must not send a time in the future.
+	if t := info.ModTime(); known(t) && !t.After(now) {
+		r.modified, r.dated = t, now.Sub(t) >= settleTime
+	}
+}
+
+// describe makes the fields of answers with a representation, and its entity tag unless it has that of its content. It is called
+// once.
+func (r *representation) describe(e *entry) {
+	if r.etag == "" {
+		r.etag = r.stamp.tag(r.settled)
+	}
+	if r.etag != "" && r.encoding != nil {
+		// Two encodings of a file are never the same, not even if both are empty (RFC 9110, section 8.8.3.3).
+		r.etag = r.etag[:len(r.etag)-1] + r.encoding.suffix + `"`
+	}
+	r.content = []filo.Field{noSniff}
+	if r.etag != "" {
+		r.kept = append(r.kept, filo.NewField("ETag", r.etag))
+	}
+	if e.cacheControl != nil {
+		r.kept = append(r.kept, *e.cacheControl)
+	}
+	if r.seekable {
+		r.content = append(r.content, acceptRanges)
+	}
+	if r.encoding != nil {
+		r.content = append(r.content, r.encoding.field)
+	}
+	if !r.modified.IsZero() {
+		r.content = append(r.content, filo.NewField("Last-Modified", r.modified.UTC().Format(httpTime)))
+	}
+}
+
+// asOf returns the representation as its file, which has been opened, is now.
+func (r *representation) asOf(e *entry, info fs.FileInfo, now time.Time) *representation {
+	if stampOf(info) == r.stamp && (r.settled || !r.stamp.settled(now)) {
+		return r
+	}
+	found := &representation{file: r.file, encoding: r.encoding, seekable: r.seekable}
+	found.see(info, now)
+	found.describe(e)
+	return found
+}
+
+// httpTime is IMF-fixdate (RFC 9110, section 5.6.7).
+const httpTime = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+var (
+	noSniff      = filo.NewField("X-Content-Type-Options", "nosniff")
+	acceptRanges = filo.NewField("Accept-Ranges", "bytes")
+	vary         = filo.NewField("Vary", "Accept-Encoding")
+)

@@ -1,0 +1,258 @@
+//go:build linux || darwin
+
+package static_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/tcptest"
+	"github.com/filohttp/filo/static"
+)
+
+// drivers runs a test on a socket in each of the drivers that there are here.
+func drivers(t *testing.T, test func(t *testing.T, driver filo.Driver)) {
+	t.Run("blocking", func(t *testing.T) { test(t, filo.DriverBlocking) })
+	t.Run("loop", func(t *testing.T) {
+		if runtime.GOOS != "linux" {
+			t.Skip("the loop driver is for Linux")
+		}
+		test(t, filo.DriverLoop)
+	})
+}
+
+// request asks on a connection of its own. The client hasn't read more than the head of the answer.
+func request(t *testing.T, address, path string, fields ...string) *http.Response {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, strings.Join(append(fields, ""), "\r\n"))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+// drain reads the rest of an answer.
+func drain(response *http.Response) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, response.Body, make([]byte, 1<<20))
+}
+
+// All of a file, and parts of it, come through a socket as they are on the disk.
+func TestFromTheDisk(t *testing.T) {
+	content := noise(3<<20 + 17)
+	dir := tree(t, map[string]string{"file.bin": string(content)})
+	drivers(t, func(t *testing.T, driver filo.Driver) {
+		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, static.Options{}).Serve, Driver: driver})
+		for _, tc := range []struct {
+			field string
+			want  []byte
+		}{
+			{"X: y", content},
+			{"Range: bytes=0-0", content[:1]},
+			{"Range: bytes=1000000-", content[1000000:]},
+			{"Range: bytes=5-2999999", content[5:3000000]},
+			{"Range: bytes=-20000", content[len(content)-20000:]},
+		} {
+			response := request(t, address, "/file.bin", tc.field)
+			got, err := io.ReadAll(response.Body)
+			if err != nil || !bytes.Equal(got, tc.want) {
+				t.Errorf("%s: %d bytes, want %d; %v", tc.field, len(got), len(tc.want), err)
+			}
+		}
+		response := request(t, address, "/file.bin", "Range: bytes=2000000-2999999, 7-9,-1000")
+		body, err := io.ReadAll(response.Body)
+		if err != nil || int64(len(body)) != response.ContentLength {
+			t.Fatalf("several ranges: %d bytes of %d; %v", len(body), response.ContentLength, err)
+		}
+		got := parts(t, response.Header.Get("Content-Type"), string(body))
+		size, mediaType := len(content), "application/octet-stream "
+		for i, want := range []string{
+			fmt.Sprintf("bytes 2000000-2999999/%d ", size) + mediaType + string(content[2000000:3000000]),
+			fmt.Sprintf("bytes 7-9/%d ", size) + mediaType + string(content[7:10]),
+			fmt.Sprintf("bytes %d-%d/%d ", size-1000, size-1, size) + mediaType + string(content[size-1000:]),
+		} {
+			if len(got) != 3 || got[i] != want {
+				t.Errorf("several ranges: part %d of %d isn't as it should be", i, len(got))
+			}
+		}
+	})
+}
+
+// sparse makes a file of a size that no socket's buffers hold.
+func sparse(t *testing.T, dir string, size int64) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, "sparse.bin")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A file that shrinks while it is sent breaks the connection off.
+func TestShrinks(t *testing.T) {
+	const size = 64 << 20
+	drivers(t, func(t *testing.T, driver filo.Driver) {
+		for _, field := range []string{"X: y", "Range: bytes=1000-", "Range: bytes=0-9,1000-60000000"} {
+			dir := t.TempDir()
+			path := sparse(t, dir, size)
+			address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, static.Options{}).Serve, Driver: driver})
+			response := request(t, address, "/sparse.bin", field)
+			if response.StatusCode/100 != 2 || response.ContentLength < size/2 {
+				t.Fatalf("%s: %d, %d bytes", field, response.StatusCode, response.ContentLength)
+			}
+			if err := os.Truncate(path, 5000); err != nil {
+				t.Fatal(err)
+			}
+			n, err := drain(response)
+			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) || n >= response.ContentLength {
+				t.Errorf("%s: %d of %d bytes came, and then %v", field, n, response.ContentLength, err)
+			}
+		}
+	})
+}
+
+// A file that is removed, or replaced by another one, while it is sent is sent to its end.
+func TestVanishes(t *testing.T) {
+	const size = 64 << 20
+	drivers(t, func(t *testing.T, driver filo.Driver) {
+		dir := t.TempDir()
+		path := sparse(t, dir, size)
+		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, static.Options{CacheCheck: -1}).Serve, Driver: driver})
+		response := request(t, address, "/sparse.bin")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := drain(response); n != size || err != nil {
+			t.Errorf("%d bytes came; %v", n, err)
+		}
+		if response := request(t, address, "/sparse.bin"); response.StatusCode != 404 {
+			t.Errorf("what is gone is still %d", response.StatusCode)
+		}
+	})
+}
+
+// Many clients ask for files of all kinds while those change: each answer is a whole one of some time.
+func TestManyClientsOfChangingFiles(t *testing.T) {
+	dir := tree(t, map[string]string{"still.txt": strings.Repeat("s", 1000), "changing.txt": "a", "changing.bin": strings.Repeat("a", 400<<10)})
+	drivers(t, func(t *testing.T, driver filo.Driver) {
+		options := static.Options{CacheCheck: -1, CacheBytes: 64 << 10, CacheFileBytes: 8 << 10}
+		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, options).Serve, Driver: driver})
+		transport := &http.Transport{}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+		get := func(path string) (string, error) {
+			response, err := client.Get("http://" + address + path)
+			if err != nil {
+				return "", err
+			}
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			if err == nil && response.StatusCode != 200 {
+				err = fmt.Errorf("%s: %d", path, response.StatusCode)
+			}
+			return string(body), err
+		}
+		var clients sync.WaitGroup
+		for range 4 {
+			clients.Go(func() {
+				for range 20 {
+					for _, path := range []string{"/still.txt", "/changing.txt", "/changing.bin"} {
+						body, err := get(path)
+						if err != nil || len(body) == 0 || strings.Trim(body, body[:1]) != "" {
+							t.Errorf("%s: %d bytes of different files; %v", path, len(body), err)
+							return
+						}
+					}
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { clients.Wait(); close(done) }()
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			letter := string(rune('a' + i%26))
+			replace(t, dir, "changing.txt", strings.Repeat(letter, 1+i%5000))
+			replace(t, dir, "changing.bin", strings.Repeat(letter, 300<<10+i%5000))
+		}
+	})
+}
+
+// replace puts a new file in the place of another one, as those should who change files that are served.
+func replace(t *testing.T, dir, name, content string) {
+	t.Helper()
+	write(t, dir, ".new", content)
+	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, name)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A file in memory is sent where its request was read. One on the disk never is.
+func TestClasses(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the loop driver is for Linux")
+	}
+	dir := tree(t, map[string]string{"small.txt": "small", "large.bin": string(noise(300 << 10))})
+	server := &filo.Server{Handler: open(t, dir, static.Options{CacheCheck: time.Hour}).Serve, Driver: filo.DriverLoop, Loops: 1}
+	address := tcptest.Serve(t, server)
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	reader := bufio.NewReader(conn)
+	ask := func(path string, times int) (handoffs uint64) {
+		t.Helper()
+		before := server.Stats().Handoffs
+		for range times {
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path)
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, response.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return server.Stats().Handoffs - before
+	}
+	ask("/small.txt", 1)
+	if n := ask("/small.txt", 1000); n > 100 {
+		t.Errorf("%d of 1000 requests for a file in memory were handed off", n)
+	}
+	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
+	for _, path := range []string{"/large.bin", "/none"} {
+		for deadline := time.Now().Add(10 * time.Second); ask(path, 20) == 0; {
+			if time.Now().After(deadline) {
+				t.Fatalf("no request for %s was handed off", path)
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package static
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/filohttp/filo"
+)
+
+// source is where files come from.
+type source interface {
+	// open opens a file or a directory. It never waits for what is neither.
+	open(name string) (fs.File, error)
+	stat(name string) (fs.FileInfo, error)
+	// httpError returns an error that open or stat has returned as one for the client.
+	httpError(err error) error
+	close() error
+}
+
+// anyFS is an fs.FS.
+type anyFS struct{ fs fs.FS }
+
+// open looks before it opens: opening a FIFO of an os.DirFS would wait for somebody to write to it.
+func (s anyFS) open(name string) (fs.File, error) {
+	info, err := fs.Stat(s.fs, name)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode(); !mode.IsRegular() && !mode.IsDir() {
+		return nil, fs.ErrNotExist
+	}
+	return s.fs.Open(name)
+}
+
+func (s anyFS) stat(name string) (fs.FileInfo, error) { return fs.Stat(s.fs, name) }
+func (s anyFS) httpError(err error) error             { return httpError(err) }
+func (s anyFS) close() error                          { return nil }
+
+// rootDir is a directory that nothing leads out of.
+type rootDir struct {
+	root *os.Root
+	// escapes is the error of os.Root for what leads out of it, which has no name there.
+	escapes error
+}
+
+func newRootDir(root *os.Root) *rootDir {
+	s := &rootDir{root: root}
+	var e *fs.PathError
+	if _, err := root.Lstat(".."); errors.As(err, &e) {
+		s.escapes = e.Err
+	}
+	return s
+}
+
+func (s *rootDir) open(name string) (fs.File, error) { return s.root.OpenFile(name, openFlags, 0) }
+
+func (s *rootDir) stat(name string) (fs.FileInfo, error) { return s.root.Stat(name) }
+
+func (s *rootDir) httpError(err error) error {
+	if s.escapes != nil && errors.Is(err, s.escapes) {
+		return &filo.HTTPError{Status: 404, Err: err}
+	}
+	return httpError(err)
+}
+
+func (s *rootDir) close() error { return s.root.Close() }
+
+// errDirectory is the error of a directory where a file was wanted.
+var errDirectory = errors.New("static: is a directory")
+
+// openRegular opens a regular file.
+func openRegular(s source, name string) (fs.File, fs.FileInfo, error) {
+	file, err := s.open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		if err = fs.ErrNotExist; info.IsDir() {
+			err = errDirectory
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, info, nil
+}
+
+// httpError returns the error of a file as one for the client. One that has a status already, and one that is the server's own
+// trouble, which is a 500, stay as they are.
+func httpError(err error) error {
+	var e *filo.HTTPError
+	switch {
+	case errors.As(err, &e):
+		return err
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrInvalid), errors.Is(err, errDirectory),
+		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP),
+		errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENXIO): // the last is a socket's
+		return &filo.HTTPError{Status: 404, Err: err}
+	case errors.Is(err, fs.ErrPermission):
+		return &filo.HTTPError{Status: 403, Err: err}
+	}
+	return err
+}

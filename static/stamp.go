@@ -1,0 +1,74 @@
+package static
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"io/fs"
+	"time"
+)
+
+// stamp is what a file system knows of a file's content without reading it. Two contents of the same stamp are possible, but
+// for settled ones only if somebody goes to great lengths.
+type stamp struct {
+	size          int64
+	modified      int64 // in nanoseconds since 1970; 0 is unknown
+	changed       int64 // the same, of the last change of anything: nobody can set it. 0 is unknown
+	device, inode uint64
+}
+
+// settleTime is how old the last change must be for the next one to get another time: file systems count in as much as
+// two seconds.
+const settleTime = 2 * time.Second
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size()}
+	if t := info.ModTime(); known(t) {
+		s.modified = t.UnixNano()
+	}
+	s.addSystem(info)
+	return s
+}
+
+// known reports whether a time of modification is one. Both zeros stand for none.
+func known(t time.Time) bool { return !t.IsZero() && !t.Equal(time.Unix(0, 0)) }
+
+// settled reports whether every other content that the file gets will have another stamp.
+func (s *stamp) settled(now time.Time) bool {
+	last := s.changed
+	if last == 0 {
+		last = s.modified
+	}
+	return s.modified != 0 && last <= now.Add(-settleTime).UnixNano()
+}
+
+// outdated reports whether the file is older than the one that it is an encoding of, by whole seconds, as some programs set it.
+func (s *stamp) outdated(plain *stamp) bool {
+	return s.modified/int64(time.Second) < plain.modified/int64(time.Second)
+}
+
+// tag returns an entity tag made of the stamp, "" if too little is known for one. It is a weak one unless the stamp is settled
+// and has more than a file's owner can set.
+func (s *stamp) tag(settled bool) string {
+	if s.modified == 0 {
+		return ""
+	}
+	var b [5 * 8]byte
+	for i, v := range [...]uint64{uint64(s.size), uint64(s.modified), uint64(s.changed), s.device, s.inode} {
+		binary.LittleEndian.PutUint64(b[8*i:], v)
+	}
+	// What it is made of is nobody's business: an inode tells about the file system.
+	tag := hashTag(sha256.Sum256(b[:]))
+	if s.changed == 0 || !settled {
+		return "W/" + tag
+	}
+	return tag
+}
+
+// contentTag returns the entity tag of a content.
+func contentTag(body []byte) string { return hashTag(sha256.Sum256(body)) }
+
+// hashTag is how package middleware makes entity tags, too.
+func hashTag(sum [sha256.Size]byte) string {
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
+}
