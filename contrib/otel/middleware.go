@@ -1,0 +1,253 @@
+package otel
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	api "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+)
+
+// scope is what the spans and metrics say they come from.
+const scope = "github.com/filohttp/filo/contrib/otel"
+
+// defaultMethods are those that the conventions know: RFC 9110's, PATCH (RFC 5789) and QUERY.
+var defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
+
+// Options are options of Middleware.
+type Options struct {
+	// TracerProvider, MeterProvider and Propagators say where spans and metrics go, and how the client's trace and baggage
+	// are found in its request. The defaults are OpenTelemetry's global ones at the time of the call, which do nothing
+	// unless they were set.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	Propagators    propagation.TextMapPropagator
+
+	// Public is for servers whose clients may be anybody: the span begins a trace of its own, with a link to the client's.
+	// Otherwise a client can have any of its requests recorded, by saying that its trace is. Baggage is taken all the same.
+	Public bool
+	// Filter, if set, is asked first: a request that it returns false for gets neither a span nor is it measured.
+	Filter func(c *filo.Ctx) bool
+	// Attributes, if set, appends attributes of a span to those that are known when the request has been answered, and
+	// returns them all. It isn't asked if the span isn't recorded, and must not keep the slice.
+	Attributes func(c *filo.Ctx, attributes []attribute.KeyValue) []attribute.KeyValue
+
+	// Query records the request's query, url.query. The values of parameters that mostly are secrets (access_token,
+	// AWSAccessKeyId, sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature, X-Goog-Signature, in any
+	// case) and of those in Redact become "REDACTED".
+	Query bool
+	// Redact are names of further parameters whose values aren't recorded.
+	Redact []string
+	// Methods are those that are known, case-sensitive; others are "_OTHER". Default those of RFC 9110, PATCH and QUERY.
+	Methods []string
+}
+
+// Middleware gives each request a span, and measures it.
+//
+// The span is called "{method} {route}", or by the method alone if there is no route, and has the attributes of the
+// conventions, that are required or recommended, and user_agent.original. Its status is an error for an answer of 5xx and
+// one that was prevented or broken off, not for 4xx. An error that was answered with 5xx, and a panic, are exception events.
+// The metrics are http.server.request.duration, http.server.active_requests, http.server.request.body.size and
+// http.server.response.body.size.
+//
+// A request is over when its handler has returned. A body that Response.SetBodyStream or Ctx.File will send comes after
+// that, and isn't measured, nor is a chunked request's body; a connection that was hijacked or parked goes on without.
+//
+// Its place is outside of all that may answer a request, but inside of RealIP, whose findings it records; with Router.Use,
+// or around the server's handler. An error that nobody has turned into the response yet, it has turned into it: see
+// filo.Ctx.RenderError. A panic goes on.
+//
+// It panics if the options are wrong.
+func Middleware(options Options) filo.Middleware {
+	t := newTelemetry(&options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if t.options.Filter != nil && !t.options.Filter(c) {
+				return next(c)
+			}
+			return t.serve(c, next)
+		}
+	}
+}
+
+// telemetry is what the requests of a Middleware share.
+type telemetry struct {
+	options     Options
+	tracer      trace.Tracer
+	instruments instruments
+	routes      routes
+	secret      map[string]bool // parameters, in lower case
+
+	methods      map[string]int // the indexes of methodLabels, but for the last one's
+	methodLabels []string       // the last one is that of other methods
+}
+
+func newTelemetry(options *Options) *telemetry {
+	t := &telemetry{options: *options, methods: make(map[string]int)}
+	o := &t.options
+	if o.TracerProvider == nil {
+		o.TracerProvider = api.GetTracerProvider()
+	}
+	if o.MeterProvider == nil {
+		o.MeterProvider = api.GetMeterProvider()
+	}
+	if o.Propagators == nil {
+		o.Propagators = api.GetTextMapPropagator()
+	}
+	if o.Methods == nil {
+		o.Methods = defaultMethods
+	}
+	for i, method := range o.Methods {
+		if method == "" || valid(method) != method || slices.Contains(o.Methods[:i], method) {
+			panic(fmt.Sprintf("otel: Methods: %q is no method, or there twice", method))
+		}
+		t.methods[method] = i
+	}
+	t.methodLabels = append(slices.Clone(o.Methods), semconv.HTTPRequestMethodOther.Value.AsString())
+	t.secret = secretParameters(o.Redact)
+	t.tracer = o.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
+	t.instruments = newInstruments(o.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), t.methodLabels)
+	t.routes.init()
+	return t
+}
+
+// exchange is what is known of a request and its answer.
+type exchange struct {
+	start  time.Time
+	method int   // an index of telemetry.methodLabels
+	https  bool  // the client's scheme
+	size   int64 // of the request's body, -1 if that isn't known
+	result result
+	status int // 0 is no answer
+	// cause is the error or panic that led to the result, nil if none; stack is the panic's.
+	cause any
+	stack []byte
+}
+
+// result is how a request ended, apart from its status.
+type result uint8
+
+const (
+	resultAnswered  result = iota
+	resultBrokenOff        // the answer was on its way when the handler failed
+	resultAborted          // there is no answer
+)
+
+// errorTypes are the values of error.type for them. An answer of 5xx has its status.
+var errorTypes = [...]string{resultBrokenOff: "broken_off", resultAborted: "aborted"}
+
+// serve runs the handler within a span, also if that panics or ends its goroutine.
+func (t *telemetry) serve(c *filo.Ctx, next filo.Handler) (err error) {
+	x := exchange{
+		start: time.Now(), method: t.method(c.Request.MethodBytes()), https: middleware.Scheme(c) == "https",
+		size: c.Request.ContentLength(),
+	}
+	ctx, span := t.begin(c, &x)
+	t.instruments.begin(ctx, &x)
+	returned := false
+	defer func() {
+		if returned {
+			x.returned(c, err)
+			t.end(ctx, c, span, &x)
+			return
+		}
+		value := recover()
+		x.panicked(c, value)
+		t.end(ctx, c, span, &x)
+		if value != nil {
+			panic(value) // the stack that the server logs goes on having what is below this call
+		}
+	}()
+	err = c.RenderError(next(c))
+	returned = true
+	return err
+}
+
+func (t *telemetry) method(method []byte) int {
+	if i, ok := t.methods[string(method)]; ok {
+		return i
+	}
+	return len(t.methods)
+}
+
+// returned takes note of what became of a request whose handler has returned, with an error that is rendered by now if it
+// can be.
+func (x *exchange) returned(c *filo.Ctx, err error) {
+	x.status = c.Status()
+	switch {
+	case err == nil:
+		if switchedProtocols(c) {
+			x.status = 101
+		}
+		return
+	case errors.Is(err, filo.ErrAbort):
+		x.prevented(c)
+		return
+	case !c.ErrorRendered() && c.Committed() && x.status < 500:
+		x.result = resultBrokenOff
+	case x.status < 500:
+		return // the client's error
+	}
+	x.cause = err
+	var panicError *filo.PanicError
+	if errors.As(err, &panicError) {
+		x.cause, x.stack = panicError.Value, panicError.Stack
+	}
+}
+
+// panicked takes note of a panic that goes on to the server, which answers it with 500 if it can; without a value the
+// handler has ended its goroutine, which is answered as well.
+func (x *exchange) panicked(c *filo.Ctx, value any) {
+	if isAbort(value) {
+		x.prevented(c)
+		return
+	}
+	x.cause, x.status = value, 500
+	if c.Committed() {
+		x.result, x.status = resultBrokenOff, c.Status()
+	}
+	if value != nil {
+		x.stack = debug.Stack()
+	}
+}
+
+// prevented takes note that there is no answer, or no whole one.
+func (x *exchange) prevented(c *filo.Ctx) {
+	if c.Committed() {
+		x.result, x.status = resultBrokenOff, c.Status()
+		return
+	}
+	x.result, x.status = resultAborted, 0
+}
+
+// isAbort reports whether a panic means filo.ErrAbort.
+func isAbort(value any) bool {
+	err, ok := value.(error)
+	return ok && errors.Is(err, filo.ErrAbort)
+}
+
+// switchedProtocols reports whether the handler has answered with 101, which isn't the response's status: that is what there
+// would have been otherwise.
+func switchedProtocols(c *filo.Ctx) bool {
+	return c.BytesWritten() == 0 && c.Status() == 200 && c.Response.Header.Has("Upgrade") && c.Request.Header.Has("Upgrade")
+}
+
+// end completes the metrics and the span.
+func (t *telemetry) end(ctx requestContext, c *filo.Ctx, span trace.Span, x *exchange) {
+	route := t.routes.find(c.Route(), t.methodLabels)
+	t.instruments.end(ctx, c, route, x)
+	if span.IsRecording() {
+		t.complete(c, span, route, x)
+	}
+	span.End()
+}

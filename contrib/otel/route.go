@@ -1,0 +1,87 @@
+package otel
+
+import (
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+)
+
+// MaxRoutes is how many routes a Middleware tells apart; further ones are as none. A router has a fixed number of them, but
+// Ctx.SetRoute takes any text.
+const MaxRoutes = 1000
+
+// route is what is made once for all requests of a route.
+type route struct {
+	path  string   // http.route: the pattern without method and host, "" if there is none
+	names []string // of spans, by method
+	// sets has the attributes of the metrics, as they come up. It is replaced by a copy with one more, under routes.mu.
+	sets atomic.Pointer[map[setKey]*measurement]
+}
+
+// routes finds them. Looking one up takes no lock.
+type routes struct {
+	mu sync.Mutex // held while a map is replaced by a copy with one more
+	// known is by what Ctx.Route returns.
+	known atomic.Pointer[map[string]*route]
+}
+
+func (r *routes) init() { r.known.Store(&map[string]*route{}) }
+
+// find returns the route for a pattern as Ctx.Route returns it. What is beyond the limit is taken for what has none.
+func (r *routes) find(pattern string, methods []string) *route {
+	if found := (*r.known.Load())[pattern]; found != nil {
+		return found
+	}
+	return r.add(pattern, methods)
+}
+
+func (r *routes) add(pattern string, methods []string) *route {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := *r.known.Load()
+	if len(known) >= MaxRoutes {
+		pattern = ""
+	}
+	if found := known[pattern]; found != nil {
+		return found
+	}
+	known = maps.Clone(known)
+	added := newRoute(pattern, methods)
+	known[strings.Clone(pattern)] = added
+	r.known.Store(&known)
+	return added
+}
+
+func newRoute(pattern string, methods []string) *route {
+	added := &route{path: routePath(pattern)}
+	added.sets.Store(&map[setKey]*measurement{})
+	for _, method := range methods {
+		added.names = append(added.names, spanName(method, added.path))
+	}
+	return added
+}
+
+// spanName returns the name that the conventions give a span. Methods that aren't known have a name in common.
+func spanName(method, path string) string {
+	if method == semconv.HTTPRequestMethodOther.Value.AsString() {
+		method = "HTTP"
+	}
+	if path == "" {
+		return method
+	}
+	return method + " " + path
+}
+
+// routePath returns the path of a pattern such as "GET example.com/users/{id}".
+func routePath(pattern string) string {
+	if i := strings.IndexByte(pattern, '/'); i >= 0 {
+		pattern = pattern[i:]
+	}
+	return valid(pattern)
+}
+
+// valid returns a text that is UTF-8: another one would make the exporter drop all that goes with it.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,177 @@
+package otel
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+)
+
+// serverSpan is the kind of all spans, as an option.
+var serverSpan = trace.WithSpanKind(trace.SpanKindServer)
+
+// memory is for the attributes of a span, which the tracer copies.
+type memory struct {
+	attributes []attribute.KeyValue
+	options    []trace.SpanStartOption
+}
+
+var memories = sync.Pool{New: func() any {
+	return &memory{make([]attribute.KeyValue, 0, 16), make([]trace.SpanStartOption, 0, 4)}
+}}
+
+func (m *memory) release() {
+	clear(m.attributes)
+	clear(m.options)
+	m.attributes, m.options = m.attributes[:0], m.options[:0]
+	memories.Put(m)
+}
+
+// begin starts a request's span. What is known of the request goes with it, since the sampler may decide by that.
+func (t *telemetry) begin(c *filo.Ctx, x *exchange) (requestContext, trace.Span) {
+	ctx := t.options.Propagators.Extract(valuesOf(c), (*carrier)(&c.Request.Header))
+	m := memories.Get().(*memory)
+	defer m.release()
+	m.attributes = t.appendRequest(m.attributes, c, x)
+	m.options = append(m.options, serverSpan, trace.WithAttributes(m.attributes...))
+	if t.options.Public {
+		m.options = append(m.options, trace.WithNewRoot())
+		if client := trace.SpanContextFromContext(ctx); client.IsValid() && client.IsRemote() {
+			m.options = append(m.options, trace.WithLinks(trace.Link{SpanContext: client}))
+		}
+	}
+	ctx, span := t.tracer.Start(ctx, spanName(t.methodLabels[x.method], ""), m.options...)
+	carry(c, ctx, span)
+	return ctx, span
+}
+
+// appendRequest appends the attributes of the request. Their texts are borrowed from the connection, so they are copied, all
+// at once.
+func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exchange) []attribute.KeyValue {
+	var buffer [512]byte
+	uri, peer, client := c.Request.URI(), c.RemoteAddrPort(), middleware.ClientIP(c)
+	text := append(buffer[:0], uri.RawPathBytes()...)
+	path := len(text)
+	if t.options.Query {
+		text = t.appendRedacted(text, uri.RawQueryBytes())
+	}
+	query := len(text)
+	text = append(text, c.Request.Header.GetBytes("User-Agent")...)
+	agent := len(text)
+	text = appendAddress(text, client)
+	address := len(text)
+	if peer.Addr() != client {
+		text = appendAddress(text, peer.Addr())
+	}
+	all := string(text)
+	peerText := all[address:]
+	if peer.Addr() == client {
+		peerText = all[agent:address]
+	}
+
+	list = append(list,
+		semconv.HTTPRequestMethodKey.String(t.methodLabels[x.method]),
+		semconv.URLScheme(scheme(x.https)),
+		semconv.NetworkProtocolVersion(protocolVersion(c.Request.ProtoMinor() == 0)),
+	)
+	if x.method == len(t.methods) {
+		list = append(list, semconv.HTTPRequestMethodOriginal(c.Method()))
+	}
+	list = appendText(list, semconv.URLPathKey, all[:path])
+	list = appendText(list, semconv.URLQueryKey, all[path:query])
+	list = appendText(list, semconv.UserAgentOriginalKey, all[query:agent])
+	list = appendText(list, semconv.ClientAddressKey, all[agent:address])
+	if peer.IsValid() {
+		list = append(list, semconv.NetworkPeerAddress(peerText), semconv.NetworkPeerPort(int(peer.Port())))
+	}
+	return appendServer(list, middleware.Host(c))
+}
+
+func appendAddress(text []byte, address netip.Addr) []byte {
+	if !address.IsValid() {
+		return text
+	}
+	return address.AppendTo(text)
+}
+
+func appendText(list []attribute.KeyValue, key attribute.Key, value string) []attribute.KeyValue {
+	switch {
+	case value == "":
+		return list
+	case !utf8.ValidString(value):
+		value = valid(value)
+	}
+	return append(list, key.String(value))
+}
+
+// appendServer appends what the client takes for the server's name and port.
+func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[i:], "]") {
+		name, port = host[:i], host[i+1:]
+	}
+	if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") {
+		name = name[1 : len(name)-1]
+	}
+	list = appendText(list, semconv.ServerAddressKey, name)
+	if port == "" || name == "" {
+		return list
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		list = append(list, semconv.ServerPort(int(n)))
+	}
+	return list
+}
+
+// complete gives a span what is known when the request has been answered.
+func (t *telemetry) complete(c *filo.Ctx, span trace.Span, r *route, x *exchange) {
+	m := memories.Get().(*memory)
+	defer m.release()
+	list := m.attributes
+	if r.path != "" {
+		span.SetName(r.names[x.method])
+		list = append(list, semconv.HTTPRoute(r.path))
+	}
+	if x.status != 0 {
+		list = append(list, semconv.HTTPResponseStatusCode(x.status))
+	}
+	if errorType := errorType(x.result, x.status); errorType != "" {
+		list = append(list, semconv.ErrorTypeKey.String(errorType))
+		// What the status says needs no description.
+		description := ""
+		if x.result != resultAnswered && x.cause != nil {
+			description = valid(fmt.Sprint(x.cause))
+		}
+		span.SetStatus(codes.Error, description)
+	}
+	if t.options.Attributes != nil {
+		list = t.options.Attributes(c, list)
+	}
+	span.SetAttributes(list...)
+	if x.cause != nil {
+		span.AddEvent(semconv.ExceptionEventName, trace.WithAttributes(exception(x)...))
+	}
+	m.attributes = list
+}
+
+// exception returns the attributes of an exception event.
+func exception(x *exchange) []attribute.KeyValue {
+	list := []attribute.KeyValue{
+		semconv.ExceptionType(fmt.Sprintf("%T", x.cause)),
+		semconv.ExceptionMessage(valid(fmt.Sprint(x.cause))),
+	}
+	if x.stack != nil {
+		list = append(list, semconv.ExceptionStacktrace(valid(string(x.stack))))
+	}
+	return list
+}

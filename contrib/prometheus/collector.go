@@ -1,0 +1,175 @@
+package prometheus
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	client "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/filohttp/filo"
+)
+
+// MaxClasses is how many classes of handlers a Collector tells apart; further ones are together in "_OTHER".
+const MaxClasses = 1000
+
+const (
+	// other is the label of what is beyond a limit, or not known.
+	other = "_OTHER"
+	// serverClass is the label of the server's handler, whose class has no name.
+	serverClass = "_SERVER"
+)
+
+// What the server counts. Descriptions belong to the process, as the names do.
+var (
+	connections = describe("filo_connections",
+		"Open connections: idle ones wait for a request, active ones have one, parked ones were taken over by a handler and wait.",
+		"state")
+	accepted = describe("filo_connections_accepted_total", "Connections that were accepted, refused ones included.")
+	refused  = describe("filo_connections_refused_total",
+		"Connections that were accepted, and answered with 503 or 429 or not at all since a limit was reached.")
+
+	answered = describe("filo_requests_total", "Requests that were answered, by class of status.", "status")
+	overload = describe("filo_requests_refused_total",
+		"Requests that were answered with 503 since the limit for concurrent ones was reached.")
+
+	workers = describe("filo_workers",
+		"Workers: running ones serve a connection, ready ones wait for one, leading ones lead a loop.", "state")
+	spawned = describe("filo_workers_spawned_total", "Workers that were started.")
+	retired = describe("filo_workers_retired_total", "Workers that have ended after waiting in vain.")
+	tasks   = describe("filo_tasks", "Tasks that handlers have left behind, and that run or wait to.")
+
+	handoffs = describe("filo_handoffs_total", "Times that a worker gave its loop to another one because a handler might block.")
+	retakes  = describe("filo_retakes_total", "Times that a loop was taken from a worker whose handler took too long.")
+	steals   = describe("filo_steals_total", "Times that an idle loop's leader served connections of one that didn't keep up.")
+	hosted   = describe("filo_loops_hosted", "Loops that are left to the leader of another one.")
+
+	classKind = describe("filo_class_kind",
+		"1 for what a class of handlers was found to be (quick, slow, unknown) or said to be (inline, blocking).", "class", "kind")
+	classMedian = describe("filo_class_median_seconds",
+		"About how long a call of a class of handlers takes, the median. Not there while it isn't known.", "class")
+	classInline = describe("filo_class_inline_total",
+		"About how many calls of a class of handlers were run where their request was read.", "class")
+	classHandoffs = describe("filo_class_handoffs_total", "Calls of a class of handlers that gave their loop away.", "class")
+	classRetakes  = describe("filo_class_retakes_total",
+		"Calls of a class of handlers whose loop was taken away since they took too long.", "class")
+)
+
+func describe(name, help string, labels ...string) *client.Desc {
+	return client.NewDesc(name, help, labels, nil)
+}
+
+// Collector returns a collector of what server.Stats knows. It may be registered before the server serves.
+//
+// The class of the server's handler, which is in force until a router finds another one, is "_SERVER". Classes of the same
+// name are added up.
+func Collector(server *filo.Server) client.Collector {
+	if server == nil {
+		panic("prometheus: Collector without a server")
+	}
+	return &collector{server: server, known: make(map[string]bool)}
+}
+
+type collector struct {
+	server *filo.Server
+
+	mu sync.Mutex
+	// known has the classes that have a label of their own. They keep it, so that no counter ever goes back. Guarded by mu.
+	known map[string]bool
+}
+
+// Describe implements prometheus.Collector.
+func (k *collector) Describe(ch chan<- *client.Desc) {
+	for _, desc := range [...]*client.Desc{
+		connections, accepted, refused, answered, overload, workers, spawned, retired, tasks, handoffs, retakes, steals,
+		hosted, classKind, classMedian, classInline, classHandoffs, classRetakes,
+	} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (k *collector) Collect(ch chan<- client.Metric) {
+	stats := k.server.Stats()
+	gauge := func(desc *client.Desc, value int, labels ...string) {
+		ch <- client.MustNewConstMetric(desc, client.GaugeValue, float64(value), labels...)
+	}
+	counter := func(desc *client.Desc, value uint64, labels ...string) {
+		ch <- client.MustNewConstMetric(desc, client.CounterValue, float64(value), labels...)
+	}
+	gauge(connections, stats.ConnsIdle, "idle")
+	gauge(connections, stats.ConnsActive, "active")
+	gauge(connections, stats.ConnsParked, "parked")
+	counter(accepted, stats.ConnsAccepted)
+	counter(refused, stats.ConnsRefused)
+	for class := 1; class < len(stats.Requests); class++ {
+		counter(answered, stats.Requests[class], statusLabels[class])
+	}
+	counter(overload, stats.RequestsRefused)
+	gauge(workers, stats.WorkersRunning, "running")
+	gauge(workers, stats.WorkersReady, "ready")
+	gauge(workers, stats.WorkersLeading, "leading")
+	counter(spawned, stats.WorkersSpawned)
+	counter(retired, stats.WorkersRetired)
+	gauge(tasks, stats.TasksRunning)
+	counter(handoffs, stats.Handoffs)
+	counter(retakes, stats.Retakes)
+	counter(steals, stats.Steals)
+	gauge(hosted, stats.LoopsHosted)
+
+	for _, class := range k.classes(stats.Classes) {
+		if class.Kind != "" {
+			gauge(classKind, 1, class.Name, class.Kind)
+		}
+		if class.Median > 0 {
+			ch <- client.MustNewConstMetric(classMedian, client.GaugeValue, class.Median.Seconds(), class.Name)
+		}
+		counter(classInline, class.Inline, class.Name)
+		counter(classHandoffs, class.Handoffs, class.Name)
+		counter(classRetakes, class.Retakes, class.Name)
+	}
+}
+
+// classes returns one entry for each label. An entry of several classes has their sums, and the kind and the median of the
+// slowest; that of those beyond the limit has neither.
+func (k *collector) classes(stats []filo.ClassStats) []filo.ClassStats {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	merged := make([]filo.ClassStats, 0, len(stats))
+	for i, class := range stats {
+		if class.Name = k.label(i, class.Name); class.Name == other {
+			class.Kind, class.Median = "", 0
+		}
+		at := slices.IndexFunc(merged, func(m filo.ClassStats) bool { return m.Name == class.Name })
+		if at < 0 {
+			merged = append(merged, class)
+			continue
+		}
+		m := &merged[at]
+		m.Inline += class.Inline
+		m.Handoffs += class.Handoffs
+		m.Retakes += class.Retakes
+		if class.Median > m.Median {
+			m.Kind, m.Median = class.Kind, class.Median
+		}
+	}
+	return merged
+}
+
+// label returns the label of the class at an index: the first one is the server's.
+func (k *collector) label(index int, name string) string {
+	if index == 0 {
+		return serverClass
+	}
+	name = labelValue(name)
+	if !k.known[name] {
+		if len(k.known) >= MaxClasses {
+			return other
+		}
+		k.known[name] = true
+	}
+	return name
+}
+
+// labelValue returns a text of the program's as a label: one that isn't UTF-8 would fail the whole scrape.
+func labelValue(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,112 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	client "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/contrib/prometheus"
+	"github.com/filohttp/filo/servertest"
+)
+
+func TestCollector(t *testing.T) {
+	s := servertest.NewServer(t, &filo.Server{Handler: routes().Serve, Logger: quiet})
+	registry := client.NewPedanticRegistry()
+	registry.MustRegister(prometheus.Collector(s.Config))
+	for _, request := range []string{"GET /users/7", "GET /users/8", "GET /nowhere", "GET /failing", "GET /slash"} {
+		s.Do(t, request)
+	}
+	waiting := s.Dial(t)
+	if _, err := io.WriteString(waiting, servertest.Request("GET /any", "")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := waiting.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	for range 1000 { // until the worker of the connection that waits has come to do so
+		if text = exposed(t, registry); strings.Contains(text, `filo_connections{state="idle"} 1.0`) {
+			break
+		}
+	}
+	wantLines(t, "what the server has done", text,
+		`filo_connections{state="idle"} 1.0`, `filo_connections{state="active"} 0.0`, `filo_connections{state="parked"} 0.0`,
+		"filo_connections_accepted_total 6.0", "filo_connections_refused_total 0.0",
+		`filo_requests_total{status="1xx"} 0.0`, `filo_requests_total{status="2xx"} 3.0`, `filo_requests_total{status="3xx"} 1.0`,
+		`filo_requests_total{status="4xx"} 1.0`, `filo_requests_total{status="5xx"} 1.0`,
+		"filo_requests_refused_total 0.0", "filo_tasks 0.0", "filo_handoffs_total 0.0", "filo_retakes_total 0.0",
+		"filo_steals_total 0.0", "filo_loops_hosted 0.0", `filo_workers{state="leading"} 0.0`,
+		`filo_class_kind{class="_SERVER",kind="unknown"} 1.0`,
+		`filo_class_handoffs_total{class="GET /users/{id}"} 0.0`, `filo_class_retakes_total{class="GET /users/{id}"} 0.0`,
+		`filo_class_inline_total{class="GET /users/{id}"} 0.0`)
+	for _, name := range []string{`filo_workers{state="running"} `, `filo_workers{state="ready"} `, "filo_workers_spawned_total ",
+		"filo_workers_retired_total ", `filo_class_median_seconds{class="GET /users/{id}"} `, `filo_class_kind{class="GET /users/{id}",kind=`} {
+		if !strings.Contains(text, "\n"+name) {
+			t.Errorf("no %s in\n%s", name, text)
+		}
+	}
+	if strings.Contains(text, `filo_class_median_seconds{class="_SERVER"}`) {
+		t.Error("a median that isn't known")
+	}
+	lint(t, registry)
+}
+
+// A collector may be registered for a server that doesn't serve yet, and several servers be told apart.
+func TestCollectorOfIdleServers(t *testing.T) {
+	registry := client.NewPedanticRegistry()
+	for _, name := range []string{"public", "admin"} {
+		client.WrapRegistererWith(client.Labels{"server": name}, registry).MustRegister(prometheus.Collector(&filo.Server{}))
+	}
+	wantLines(t, "servers that don't serve", exposed(t, registry), `filo_connections_accepted_total{server="public"} 0.0`,
+		`filo_connections_accepted_total{server="admin"} 0.0`)
+}
+
+func TestCollectorWithoutServer(t *testing.T) {
+	defer func() {
+		if message, _ := recover().(string); !strings.HasPrefix(message, "prometheus: ") {
+			t.Errorf("panics with %q", message)
+		}
+	}()
+	prometheus.Collector(nil)
+}
+
+// Classes are made by the program, but nothing keeps it from making one for each request.
+func TestCollectorClasses(t *testing.T) {
+	const more = 50
+	var n int
+	s := servertest.NewServer(t, &filo.Server{Logger: quiet, Handler: func(c *filo.Ctx) error {
+		name := fmt.Sprintf("class %04d", n)
+		if n%2 == 0 { // every second one shares its name with others
+			name = "shared\xff"
+		}
+		n++
+		if err := c.Enter(&filo.Class{Name: name}); err != nil {
+			return err
+		}
+		return c.NoContent()
+	}})
+	registry := client.NewPedanticRegistry()
+	registry.MustRegister(prometheus.Collector(s.Config))
+	send := func(requests int) {
+		c := s.Dial(t)
+		go io.WriteString(c, strings.Repeat(servertest.Request("GET /", ""), requests-1)+servertest.Request("GET /", "", "Connection: close"))
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(100)
+	if classes := labelValues(exposed(t, registry), "class"); len(classes) != 52 || !classes["shared\uFFFD"] || !classes["_SERVER"] {
+		t.Errorf("%d classes: %v", len(classes), classes)
+	}
+	send(2 * (prometheus.MaxClasses + more))
+	for range 2 { // the second time as the first one
+		classes := labelValues(exposed(t, registry), "class")
+		if len(classes) != prometheus.MaxClasses+2 || !classes["_OTHER"] || !classes["_SERVER"] || !classes["class 0099"] {
+			t.Errorf("%d classes", len(classes))
+		}
+	}
+}

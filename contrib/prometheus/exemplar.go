@@ -1,0 +1,110 @@
+package prometheus
+
+import (
+	"sort"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+
+	"github.com/filohttp/filo"
+)
+
+// exemplarEvery is how often a bucket gets a new exemplar at most. One is as good as another, and each takes memory.
+const exemplarEvery = time.Second
+
+// durations is the histogram of a series, and when its buckets got their exemplars.
+type durations struct {
+	observer client.Observer
+	bounds   []float64      // of the buckets, in seconds
+	last     []atomic.Int64 // for each bucket, on the scale of metrics.since, 0 if never
+}
+
+// observe observes how long a request took that was answered at now, on the scale of metrics.since. labels is called if it
+// may have an exemplar.
+func (d *durations) observe(c *filo.Ctx, took time.Duration, now int64, labels func(*filo.Ctx) client.Labels) {
+	seconds := took.Seconds()
+	last := &d.last[sort.SearchFloat64s(d.bounds, seconds)]
+	if before := last.Load(); before == 0 || now-before >= int64(exemplarEvery) {
+		if exemplar := exemplarOf(c, labels); len(exemplar) > 0 {
+			last.Store(now)
+			d.observer.(client.ExemplarObserver).ObserveWithExemplar(seconds, exemplar)
+			return
+		}
+	}
+	d.observer.Observe(seconds)
+}
+
+// exemplarOf returns the labels for a request, nil for none. client_golang panics at labels that aren't allowed.
+func exemplarOf(c *filo.Ctx, labelsOf func(*filo.Ctx) client.Labels) client.Labels {
+	labels := labelsOf(c)
+	size := 0
+	for name, value := range labels {
+		// The names are checked by the narrow rule, which every format has a place for.
+		if !model.LegacyValidation.IsValidLabelName(name) || value == "" || !utf8.ValidString(value) {
+			return nil
+		}
+		size += utf8.RuneCountInString(name) + utf8.RuneCountInString(value)
+	}
+	if size > client.ExemplarMaxRunes {
+		return nil
+	}
+	return labels
+}
+
+// traceparentExemplar is the default of Options.Exemplars.
+func traceparentExemplar(c *filo.Ctx) client.Labels {
+	if id := sampledTrace(c.Request.Header.GetBytes("Traceparent")); id != nil {
+		return client.Labels{"trace_id": string(id)}
+	}
+	return nil
+}
+
+// sampledTrace returns the trace id in a traceparent (W3C Trace Context, section 3.2), nil if that is malformed or says that
+// the trace isn't recorded.
+func sampledTrace(value []byte) []byte {
+	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if len(value) < size || value[2] != '-' || value[35] != '-' || value[52] != '-' {
+		return nil
+	}
+	version, trace, parent, flags := value[:2], value[3:35], value[36:52], value[53:55]
+	// "ff" is no version. Those to come may have more behind the flags, version 00 doesn't.
+	if !isHex(version) || string(version) == "ff" || len(value) > size && (string(version) == "00" || value[size] != '-') {
+		return nil
+	}
+	if !isHex(trace) || !isHex(parent) || !isHex(flags) || isZero(trace) || isZero(parent) {
+		return nil
+	}
+	if sampled := hexDigit(flags[1]) & 1; sampled == 0 {
+		return nil
+	}
+	return trace
+}
+
+// isHex reports whether all of b are hexadecimal digits, which are in lower case here.
+func isHex(b []byte) bool {
+	for _, c := range b {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+func isZero(b []byte) bool {
+	for _, c := range b {
+		if c != '0' {
+			return false
+		}
+	}
+	return true
+}
+
+func hexDigit(c byte) byte {
+	if c >= 'a' {
+		return c - 'a' + 10
+	}
+	return c - '0'
+}

@@ -1,0 +1,160 @@
+package prometheus_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/contrib/prometheus"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
+)
+
+// exposed returns what a registry has, as OpenMetrics.
+func exposed(t testing.TB, registry client.Gatherer) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	format, err := expfmt.NewOpenMetricsFormat("1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoder := expfmt.NewEncoder(&text, format)
+	for _, family := range families {
+		if err := encoder.Encode(family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}
+
+// settled returns what a registry has once the handlers that have answered have returned, and been measured.
+func settled(t testing.TB, registry client.Gatherer) string {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		if strings.Contains(exposed(t, registry), "http_requests_in_flight 0.0\n") {
+			return exposed(t, registry) // once more: that wasn't all of one moment
+		}
+	}
+	t.Fatalf("requests stay in flight:\n%s", exposed(t, registry))
+	return ""
+}
+
+// wantLines checks that each of the lines is in a text.
+func wantLines(t testing.TB, sentence, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains("\n"+text, "\n"+line+"\n") {
+			t.Errorf("%s: no line %s in\n%s", sentence, line, text)
+		}
+	}
+}
+
+// lint checks names, units and help texts by Prometheus's rules.
+func lint(t testing.TB, registry client.Gatherer) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v %v", problems, err)
+	}
+}
+
+// labelValues returns the values that a label has in a text.
+func labelValues(text, label string) map[string]bool {
+	values := make(map[string]bool)
+	for _, match := range regexp.MustCompile(`[{,]`+label+`="((?:[^"\\]|\\.)*)"`).FindAllStringSubmatch(text, -1) {
+		values[match[1]] = true
+	}
+	return values
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// routes is a router with what the tests ask for.
+func routes(use ...filo.Middleware) *router.Router {
+	r := router.New()
+	r.Use(use...)
+	r.GET("/users/{id}", func(c *filo.Ctx) error { return c.Text(200, "hello") })
+	r.POST("/upload", func(c *filo.Ctx) error {
+		if _, err := c.Body(); err != nil {
+			return err
+		}
+		return c.NoContent()
+	})
+	r.GET("example.com/hosted", func(c *filo.Ctx) error { return c.NoContent() })
+	r.GET("/slash/", func(c *filo.Ctx) error { return c.NoContent() })
+	r.Any("/any", func(c *filo.Ctx) error { return c.NoContent() })
+	r.GET("/missing", func(c *filo.Ctx) error { return filo.Error(404, "") })
+	r.GET("/failing", func(c *filo.Ctx) error { return errors.New("no database") })
+	r.GET("/panicking", func(c *filo.Ctx) error { panic("ouch") })
+	r.GET("/aborting", func(c *filo.Ctx) error { return filo.ErrAbort })
+	r.GET("/panicabort", func(c *filo.Ctx) error { panic(filo.ErrAbort) })
+	r.GET("/breaking", func(c *filo.Ctx) error {
+		c.Stream().WriteString("half")
+		if err := c.Stream().Flush(); err != nil {
+			return err
+		}
+		return errors.New("and no more")
+	})
+	r.GET("/halfpanic", func(c *filo.Ctx) error {
+		c.Stream().WriteString("half")
+		if err := c.Stream().Flush(); err != nil {
+			return err
+		}
+		panic("and no more")
+	})
+	r.GET("/reader", func(c *filo.Ctx) error { return c.Reader(200, "text/plain", strings.NewReader("read"), 4) })
+	r.GET("/upgrade", func(c *filo.Ctx) error {
+		conn, _, err := c.Upgrade("echo")
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	return r
+}
+
+// serve starts a server that a middleware with a registry of its own is part of.
+func serve(t testing.TB, wrap func(filo.Middleware) filo.Handler, change ...func(*prometheus.Options)) (*servertest.Server, *client.Registry) {
+	t.Helper()
+	registry := client.NewRegistry()
+	options := prometheus.Options{Registerer: registry}
+	for _, f := range change {
+		f(&options)
+	}
+	h := wrap(prometheus.Middleware(options))
+	return servertest.NewServer(t, &filo.Server{Handler: h, Logger: quiet}), registry
+}
+
+func within(m filo.Middleware) filo.Handler { return routes(m).Serve }
+func around(m filo.Middleware) filo.Handler { return m(routes().Serve) }
+
+// ask sends a request and reads all that comes back, which may be nothing.
+func ask(t testing.TB, s *servertest.Server, request, body string, fields ...string) string {
+	t.Helper()
+	c := s.Dial(t)
+	defer c.Close()
+	if _, err := io.WriteString(c, servertest.Request(request, body, append(fields, "Connection: close")...)); err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := io.ReadAll(c) // a reset is what some of them are to get
+	return string(raw)
+}

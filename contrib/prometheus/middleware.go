@@ -1,0 +1,224 @@
+package prometheus
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/filohttp/filo"
+)
+
+// MaxRoutes is how many routes a Middleware tells apart; further ones are together in "_OTHER". A router has a fixed number
+// of them, but Ctx.SetRoute takes any text.
+const MaxRoutes = 1000
+
+// unmatched is the label of requests that no route was found for.
+const unmatched = "_UNMATCHED"
+
+var (
+	defaultBuckets     = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	defaultSizeBuckets = []float64{256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+	// defaultMethods are those of RFC 9110, PATCH (RFC 5789) and QUERY, which OpenTelemetry's conventions know as well.
+	defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
+)
+
+// Options are options of Middleware.
+type Options struct {
+	// Registerer gets the metrics. Default client_golang's DefaultRegisterer.
+	Registerer client.Registerer
+	// Buckets are the upper bounds of durations, in seconds, in increasing order. Default 1 ms to 10 s. An empty slice that
+	// isn't nil is none, which is for NativeHistograms only.
+	Buckets []float64
+	// SizeBuckets are the upper bounds of the sizes of bodies, in bytes. Default 256 B to 64 MB, each four times the one
+	// before. An empty slice that isn't nil leaves the histograms of sizes out.
+	SizeBuckets []float64
+	// NativeHistograms makes the histogram of durations a native one as well, with buckets that fit themselves to what is
+	// observed, for a Prometheus that scrapes those. What doesn't goes on seeing Buckets.
+	NativeHistograms bool
+	// Methods are those that have a label of their own; others are "_OTHER". Default those of RFC 9110, PATCH and QUERY.
+	Methods []string
+	// Exemplars returns the labels of an exemplar for a request that was answered, which leads from a bucket to one of its
+	// traces: nil for none. Each bucket of a series gets one a second at most. Labels that Prometheus doesn't allow, such as
+	// those of over 128 characters together, or with an empty value, are dropped. The default has a "trace_id" of the
+	// client's traceparent (W3C Trace Context), if that says that the trace is recorded. For traces that begin here it is to
+	// ask the tracer: package contrib/otel has a TraceID for that.
+	Exemplars func(c *filo.Ctx) client.Labels
+	// Skip, if set, is asked when a request has been answered, and leaves it out if it returns true: one of Prometheus's
+	// own, for example. It is in flight all the same.
+	Skip func(c *filo.Ctx) bool
+}
+
+// Middleware measures requests:
+//
+//   - http_request_duration_seconds, by method, route and status ("2xx", or "none" if there was no answer), from when the
+//     middleware was called until the handler has returned.
+//   - http_requests_in_flight, of handlers that run.
+//   - http_request_size_bytes and http_response_size_bytes, by method and route: the bodies, if their size is known by
+//     then. That of a chunked request isn't, nor that of a body that Response.SetBodyStream or Ctx.File will send.
+//   - http_request_panics_total and http_request_errors_total, by method and route. Errors are those of a handler that were
+//     answered with 5xx, or couldn't be since the answer was on its way already, filo.ErrAbort, and panics.
+//
+// Its place is outside of all that may answer a request: with Router.Use or, so that it also sees what middleware around the
+// router answers, around the server's handler. Inside of a compressing middleware sizes are those of the plain bodies. An
+// error that nobody has turned into the response yet, it has turned into it: see filo.Ctx.RenderError. A panic goes on. A
+// handler that switches protocols is measured as one with the status "1xx".
+//
+// It panics if the options are wrong, or the Registerer has metrics of these names already.
+func Middleware(options Options) filo.Middleware {
+	m := newMetrics(&options)
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error { return m.serve(c, next) }
+	}
+}
+
+func (o *Options) complete() {
+	if o.Registerer == nil {
+		o.Registerer = client.DefaultRegisterer
+	}
+	if o.Buckets == nil {
+		o.Buckets = defaultBuckets
+	}
+	if o.SizeBuckets == nil {
+		o.SizeBuckets = defaultSizeBuckets
+	}
+	if o.Methods == nil {
+		o.Methods = defaultMethods
+	}
+	if o.Exemplars == nil {
+		o.Exemplars = traceparentExemplar
+	}
+	checkBuckets("Buckets", o.Buckets)
+	checkBuckets("SizeBuckets", o.SizeBuckets)
+	if len(o.Buckets) == 0 && !o.NativeHistograms {
+		panic("prometheus: Buckets: there must be some, unless there are NativeHistograms")
+	}
+	for i, method := range o.Methods {
+		if method == "" || labelValue(method) != method || slices.Contains(o.Methods[:i], method) {
+			panic(fmt.Sprintf("prometheus: Methods: %q is no method, or there twice", method))
+		}
+	}
+}
+
+func checkBuckets(option string, buckets []float64) {
+	for i, bound := range buckets {
+		if math.IsNaN(bound) || i > 0 && bound <= buckets[i-1] {
+			panic(fmt.Sprintf("prometheus: %s: the bounds must increase, which %v doesn't", option, bound))
+		}
+	}
+}
+
+// serve runs the handler and measures it, also if that panics or ends its goroutine.
+func (m *metrics) serve(c *filo.Ctx, next filo.Handler) (err error) {
+	r := measured{start: time.Now(), method: m.method(c.Request.MethodBytes()), size: c.Request.ContentLength()}
+	m.inFlight.Inc()
+	defer m.inFlight.Dec() // behind the rest
+	returned := false
+	defer func() {
+		if returned {
+			m.answered(c, &r, err)
+			return
+		}
+		value := recover()
+		r.aborted = isAbort(value)
+		r.panicked = !r.aborted && value != nil
+		r.failed = true
+		m.observe(c, &r)
+		if value != nil {
+			panic(value) // the stack that the server logs goes on having what is below this call
+		}
+	}()
+	err = c.RenderError(next(c))
+	returned = true
+	return err
+}
+
+// isAbort reports whether a panic means filo.ErrAbort.
+func isAbort(value any) bool {
+	err, ok := value.(error)
+	return ok && errors.Is(err, filo.ErrAbort)
+}
+
+// measured is what is known of a request.
+type measured struct {
+	start  time.Time
+	method int   // an index of metrics.methodLabels
+	size   int64 // of the request's body, -1 if that isn't known
+
+	panicked bool
+	failed   bool
+	aborted  bool // there is no answer, or no whole one
+}
+
+// answered measures a request whose handler has returned, with an error that is rendered by now if it can be.
+func (m *metrics) answered(c *filo.Ctx, r *measured, err error) {
+	if err != nil {
+		var panicError *filo.PanicError
+		r.panicked = errors.As(err, &panicError)
+		r.aborted = errors.Is(err, filo.ErrAbort)
+		brokenOff := !c.ErrorRendered() && c.Committed()
+		r.failed = r.panicked || r.aborted || brokenOff || c.Status() >= 500
+	}
+	if m.skip == nil || !m.skip(c) {
+		m.observe(c, r)
+	}
+}
+
+func (m *metrics) observe(c *filo.Ctx, r *measured) {
+	now := time.Now()
+	s := m.route(c.Route()).series(m, r.method)
+	s.duration(m, statusClass(c, r)).observe(c, now.Sub(r.start), m.since(now), m.exemplars)
+	if m.requestSize != nil {
+		if r.size >= 0 {
+			s.requestSize.Observe(float64(r.size))
+		}
+		if size := responseSize(c); size >= 0 && !r.aborted {
+			s.responseSize.Observe(float64(size))
+		}
+	}
+	if r.panicked {
+		s.panics.Inc()
+	}
+	if r.failed {
+		s.errors.Inc()
+	}
+}
+
+// statusClass returns the index of a status's label; 0 is no answer.
+func statusClass(c *filo.Ctx, r *measured) int {
+	switch {
+	case c.Committed():
+		return c.Status() / 100
+	case r.aborted:
+		return 0
+	case r.failed && c.Status() < 500:
+		return 5 // what the server makes of a panic
+	case switchedProtocols(c):
+		return 1
+	}
+	return c.Status() / 100
+}
+
+// switchedProtocols reports whether the handler has answered with 101, which isn't the response's status: that is what there
+// would have been otherwise.
+func switchedProtocols(c *filo.Ctx) bool {
+	return c.BytesWritten() == 0 && c.Status() == 200 && c.Response.Header.Has("Upgrade") && c.Request.Header.Has("Upgrade")
+}
+
+// responseSize returns the size of the response's body as sent, -1 if that isn't known yet.
+func responseSize(c *filo.Ctx) int64 {
+	size := c.BytesWritten()
+	switch {
+	case string(c.Request.MethodBytes()) == "HEAD":
+		return 0
+	case size > 0 || c.Committed():
+		return size
+	}
+	if _, whole := c.WholeBody(); !whole {
+		return -1
+	}
+	return 0
+}
