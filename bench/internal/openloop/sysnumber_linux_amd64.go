@@ -1,0 +1,4 @@
+package openloop
+
+// sysSchedSetattr is sched_setattr, which package syscall hasn't.
+const sysSchedSetattr = 314
