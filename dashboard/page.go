@@ -1,0 +1,54 @@
+package dashboard
+
+import (
+	"embed"
+	"io/fs"
+	"path"
+
+	"github.com/filohttp/filo"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// contentPolicy has the page load what is served beside it, and nothing else, run no script that isn't a file of its own, and be
+// shown in no other page. Trusted types keep its scripts from making HTML out of text.
+var contentPolicy = filo.NewField("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; "+
+	"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "+
+	"require-trusted-types-for 'script'; trusted-types 'none'")
+
+// contentTypes has those of all files that there are: what the system says of extensions makes no difference.
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// routes registers what is served, relative to where the page is.
+func (d *Dashboard) routes() {
+	files, err := fs.ReadDir(assets, "assets")
+	must(err == nil, "%v", err)
+	for _, file := range files {
+		body, err := assets.ReadFile("assets/" + file.Name())
+		must(err == nil, "%v", err)
+		contentType := contentTypes[path.Ext(file.Name())]
+		must(contentType != "", "no type for %s", file.Name())
+		pattern := "/" + file.Name()
+		if file.Name() == "index.html" {
+			pattern = "/{$}"
+		}
+		d.router.GET(pattern, func(c *filo.Ctx) error {
+			c.Response.Header.SetField(&contentPolicy)
+			return c.BytesRef(200, contentType, body)
+		})
+	}
+	d.router.GET("/history", filo.Blocking(d.history))
+	d.router.GET("/events", d.events)
+	for _, route := range d.router.Routes() {
+		if route.Path != "/{$}" {
+			d.own[route.Pattern] = true
+			d.own[route.Pattern+" (parked)"] = true
+		}
+	}
+}

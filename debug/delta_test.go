@@ -1,0 +1,194 @@
+package debug
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func take(t testing.TB, profile *pprof.Profile) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := profile.WriteTo(&b, 0); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// functionsOf returns the names of the functions in a sample's stack, and its labels' texts.
+func (p *profile) functionsOf(t *testing.T, s *sample) (names []string) {
+	t.Helper()
+	text := func(f protoField) { names = append(names, p.strings[f.value]) }
+	each := func(message []byte, number uint64, f func(protoField)) {
+		if err := eachField(message, func(field protoField) error {
+			if field.number == number {
+				f(field)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range s.locations {
+		if _, ok := p.locations[id]; !ok {
+			t.Fatalf("a sample refers to location %d, and there is none", id)
+		}
+		each(p.locations[id].bytes, locationLine, func(line protoField) {
+			each(line.bytes, lineFunction, func(function protoField) {
+				if _, ok := p.functions[function.value]; !ok {
+					t.Fatalf("a line refers to function %d, and there is none", function.value)
+				}
+				each(p.functions[function.value].bytes, functionName, text)
+			})
+		})
+	}
+	for _, label := range s.labels {
+		each(label, labelString, text)
+	}
+	return names
+}
+
+// sum returns the first value of all samples in whose stack, or labels, a name is that ends in suffix.
+func (p *profile) sum(t *testing.T, suffix string) (sum int64) {
+	t.Helper()
+	for i := range p.samples {
+		for _, name := range p.functionsOf(t, &p.samples[i]) {
+			if strings.HasSuffix(name, suffix) {
+				sum += int64(p.samples[i].values[0])
+				break
+			}
+		}
+	}
+	return sum
+}
+
+func park(started *sync.WaitGroup, until chan struct{})      { started.Done(); <-until }
+func parkOther(started *sync.WaitGroup, until chan struct{}) { started.Done(); <-until }
+
+// A difference has what came with its sign, what went with a negative one, and nothing of what stayed.
+func TestSubtract(t *testing.T) {
+	goroutines := pprof.Lookup("goroutine")
+	first, second, third := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	defer close(third)
+	var started, firstEnded sync.WaitGroup
+	start := func(n int, label string, f func(*sync.WaitGroup, chan struct{}), until chan struct{}) {
+		started.Add(n)
+		for range n {
+			firstEnded.Add(1)
+			go pprof.Do(context.Background(), pprof.Labels("kind", label), func(context.Context) {
+				defer firstEnded.Done()
+				f(&started, until)
+			})
+		}
+		started.Wait()
+	}
+	start(3, "goes", parkOther, first)
+	before := take(t, goroutines)
+	close(first)
+	firstEnded.Wait()
+	start(5, "comes", park, second)
+	defer close(second)
+	start(2, "stays", park, third)
+	middle := take(t, goroutines)
+
+	difference, err := subtract(before, middle, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := decodeProfile(difference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int64{"comes": 5, "stays": 2, "goes": -3, "debug.park": 7, "debug.parkOther": -3, "debug.TestSubtract": 0} {
+		if got := p.sum(t, name); got != want {
+			t.Errorf("%s: %d goroutines, want %d", name, got, want)
+		}
+	}
+	for _, s := range p.samples {
+		if !slices.ContainsFunc(s.values, func(v uint64) bool { return v != 0 }) {
+			t.Error("a sample of nothing was kept")
+		}
+	}
+
+	// And of nothing but itself nothing is left.
+	difference, err = subtract(middle, middle, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = decodeProfile(difference); err != nil || len(p.samples) > 0 {
+		t.Errorf("a profile less itself has %d samples, %v", len(p.samples), err)
+	}
+}
+
+var kept [][]byte
+
+func allocate(n int) {
+	for range n {
+		kept = append(kept, make([]byte, 1<<20))
+	}
+}
+
+// Allocations before the first profile don't count, and those of one size are told from those of another by a label.
+func TestSubtractAllocations(t *testing.T) {
+	collect := func() { // what was allocated is in the profile when two collections are over
+		runtime.GC()
+		runtime.GC()
+	}
+	allocate(7)
+	collect()
+	before := take(t, pprof.Lookup("allocs"))
+	allocate(20)
+	collect()
+	after := take(t, pprof.Lookup("allocs"))
+	kept = nil
+	difference, err := subtract(before, after, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := decodeProfile(difference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The profile is a sample of one in 512 KB, so each megabyte is in it nearly always, as what it stands for.
+	if got := p.sum(t, "debug.allocate"); got < 15 || got > 30 {
+		t.Errorf("%d allocations, want about 20", got)
+	}
+}
+
+// What isn't a profile is an error, wherever it ends, and never a panic.
+func FuzzSubtract(f *testing.F) {
+	profile := take(f, pprof.Lookup("threadcreate"))
+	reader, err := gzip.NewReader(bytes.NewReader(profile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	message, err := io.ReadAll(reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(message)
+	f.Add(message[:len(message)/2])
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var b bytes.Buffer
+		writer, _ := gzip.NewWriterLevel(&b, gzip.NoCompression)
+		writer.Write(message)
+		writer.Close()
+		for _, pair := range [][2][]byte{{profile, b.Bytes()}, {b.Bytes(), profile}} {
+			difference, err := subtract(pair[0], pair[1], time.Second)
+			if err != nil {
+				continue
+			}
+			if _, err := decodeProfile(difference); err != nil {
+				t.Errorf("the difference: %v", err)
+			}
+		}
+	})
+}

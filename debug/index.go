@@ -1,0 +1,85 @@
+package debug
+
+import (
+	"bytes"
+	_ "embed"
+	"html/template"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+var (
+	//go:embed index.html
+	indexText     string
+	indexTemplate = template.Must(template.New("index").Parse(indexText))
+
+	//go:embed style.css
+	style []byte
+)
+
+var (
+	cssType = filo.NewField("Content-Type", "text/css; charset=utf-8")
+	// contentPolicy lets the page have its style sheet, and nothing else.
+	contentPolicy = filo.NewField("Content-Security-Policy",
+		"default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+)
+
+var processStart = time.Now()
+
+// descriptions say what the runtime's own profiles are of.
+var descriptions = map[string]string{
+	"allocs":        "all memory that was ever allocated, by where",
+	"block":         "where goroutines have waited for channels and locks, if runtime.SetBlockProfileRate was called",
+	"goroutine":     "the stacks of all goroutines",
+	"goroutineleak": "goroutines that wait for what can't come any more",
+	"heap":          "memory in use, by where it was allocated",
+	"mutex":         "what held locks that others waited for, if runtime.SetMutexProfileFraction was called",
+	"threadcreate":  "what has made the system's threads",
+}
+
+type indexPage struct {
+	// Up leads from the page to the mount's root.
+	Up       string
+	Program  string
+	Facts    []string
+	Profiles []profileLine
+	Vars     bool
+}
+
+type profileLine struct {
+	Name, Description string
+	Count             int
+}
+
+// index answers with a page of links, relative ones, since the path that it is mounted at isn't known.
+func (h *handler) index(c *filo.Ctx) error {
+	page := indexPage{Program: filepath.Base(os.Args[0]), Vars: h.vars}
+	if strings.HasSuffix(c.Route(), "/pprof/{$}") {
+		page.Up = "../"
+	}
+	page.Facts = []string{
+		"up " + time.Since(processStart).Round(time.Second).String(),
+		runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	for _, profile := range pprof.Profiles() {
+		page.Profiles = append(page.Profiles, profileLine{profile.Name(), descriptions[profile.Name()], profile.Count()})
+	}
+	var b bytes.Buffer
+	if err := indexTemplate.Execute(&b, page); err != nil {
+		return err
+	}
+	c.Response.Header.SetField(&contentPolicy)
+	return c.HTML(200, b.String())
+}
+
+func serveStyle(c *filo.Ctx) error {
+	c.Response.Header.SetField(&cssType)
+	c.Response.SetBodyRef(style)
+	return nil
+}

@@ -1,0 +1,239 @@
+package health
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// Live answers whether the process works: 200, or 503 if a check with Check.Live fails that isn't optional. It says nothing
+// of SetReady and of shutting down, since a process that shuts down isn't to be killed for it.
+func (h *Health) Live(c *filo.Ctx) error {
+	h.note()
+	if !fresh(h.live) {
+		if err := h.waitLive(c); err != nil {
+			return err // the 503 of an overloaded server
+		}
+	}
+	return h.answer(c, judge(h.live), h.live)
+}
+
+// Ready answers whether the server is to be sent requests: 200, or 503 if a check fails that isn't optional, after
+// SetReady(false), and when it shuts down.
+func (h *Health) Ready(c *filo.Ctx) error {
+	h.note()
+	if v := h.told(); v != nil {
+		return h.answer(c, v, h.checks)
+	}
+	if !fresh(h.checks) {
+		if err := h.wait(c); err != nil {
+			return err
+		}
+	}
+	v := h.told() // which may have changed meanwhile
+	if v == nil {
+		v = judge(h.checks)
+	}
+	return h.answer(c, v, h.checks)
+}
+
+// verdict is what an answer says.
+type verdict struct {
+	status int
+	text   string
+	json   string
+	line   []byte // the text as a body
+	object []byte // the JSON as a body
+}
+
+var (
+	passes       = newVerdict(200, "ok", "pass")
+	degraded     = newVerdict(200, "ok, but degraded", "warn")
+	fails        = newVerdict(503, "failed", "fail")
+	notReady     = newVerdict(503, "not ready", "fail")
+	shuttingDown = newVerdict(503, "shutting down", "fail")
+)
+
+func newVerdict(status int, text, json string) *verdict {
+	return &verdict{status, text, json, []byte(text + "\n"), []byte(`{"status":"` + json + "\"}\n")}
+}
+
+// told returns why the server isn't ready whatever its checks say, nil if it depends on those.
+func (h *Health) told() *verdict {
+	switch {
+	case h.ending.Load():
+		return shuttingDown
+	case !h.ready.Load():
+		return notReady
+	}
+	return nil
+}
+
+// judge returns what the last results of checks come to.
+func judge(checks []*check) *verdict {
+	v := passes
+	for _, each := range checks {
+		if each.state().err == nil {
+			continue
+		}
+		if !each.options.Optional {
+			return fails
+		}
+		v = degraded
+	}
+	return v
+}
+
+// fresh reports whether each of the checks has a result that can be told.
+func fresh(checks []*check) bool {
+	for _, each := range checks {
+		if !each.fresh() {
+			return false
+		}
+	}
+	return true
+}
+
+// awaitAll waits until each of the checks has a result that can be told.
+func awaitAll(c *filo.Ctx, checks []*check) error {
+	coming := make([]<-chan struct{}, 0, len(checks))
+	for _, each := range checks {
+		if !each.fresh() {
+			coming = append(coming, each.refresh())
+		}
+	}
+	over := c.ShuttingDown()
+	for _, each := range coming {
+		select {
+		case <-each:
+		case <-over: // what isn't known by now has failed, which is what a client may know of a server that ends
+			return nil
+		}
+	}
+	return nil
+}
+
+const (
+	textPlain  = "text/plain"
+	healthJSON = "application/health+json"
+	plainJSON  = "application/json"
+)
+
+var (
+	noStore         = filo.NewField("Cache-Control", "no-store")
+	textContentType = filo.NewField("Content-Type", "text/plain; charset=utf-8")
+	jsonContentType = filo.NewField("Content-Type", healthJSON)
+	appContentType  = filo.NewField("Content-Type", plainJSON)
+)
+
+// answer sends the verdict, with the checks if the client asks for them.
+func (h *Health) answer(c *filo.Ctx, v *verdict, checks []*check) error {
+	response := &c.Response
+	response.SetStatus(v.status)
+	response.Header.SetField(&noStore)
+	if v.status == 503 && h.retryAfter != nil {
+		response.Header.SetField(h.retryAfter)
+	}
+	verbose := false
+	if len(c.Request.URI().RawQueryBytes()) > 0 {
+		verbose = c.Request.Query().Has("verbose")
+	}
+	details := verbose && h.options.Details != nil && h.options.Details(c)
+	contentType := &textContentType
+	switch c.Negotiate(textPlain, healthJSON, plainJSON) {
+	case healthJSON:
+		contentType = &jsonContentType
+	case plainJSON:
+		contentType = &appContentType
+	}
+	response.Header.SetField(contentType)
+	switch {
+	case contentType == &textContentType && verbose:
+		response.SetBodyString(report(v, checks, details))
+	case contentType == &textContentType:
+		response.SetBodyRef(v.line)
+	case verbose:
+		body, err := json.Marshal(document(v, checks, details))
+		if err != nil {
+			return err
+		}
+		response.SetBodyRef(append(body, '\n'))
+	default:
+		response.SetBodyRef(v.object)
+	}
+	return nil
+}
+
+// report returns the checks line by line, such as "[-] cache failed (optional): connection refused", and the verdict.
+func report(v *verdict, checks []*check, details bool) string {
+	var b strings.Builder
+	for _, each := range checks {
+		last, mark, word := each.state(), "+", "ok"
+		if last.err != nil {
+			mark, word = "-", "failed"
+		}
+		fmt.Fprintf(&b, "[%s] %s %s", mark, each.name, word)
+		if each.options.Optional {
+			b.WriteString(" (optional)")
+		}
+		if last.err != nil && details {
+			fmt.Fprintf(&b, ": %s", oneLine(last.err))
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString(v.text + "\n")
+	return b.String()
+}
+
+// oneLine returns the text of an error without control characters: a line of its own could pass for another check.
+func oneLine(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, err.Error())
+}
+
+// healthDocument is the object of draft-inadarei-api-health-check-06, as far as there is something to say.
+type healthDocument struct {
+	Status string                     `json:"status"`
+	Output string                     `json:"output,omitempty"`
+	Checks map[string][]checkDocument `json:"checks,omitempty"`
+}
+
+type checkDocument struct {
+	Status string `json:"status"`
+	// Value is how long the check took.
+	Value  float64 `json:"observedValue"`
+	Unit   string  `json:"observedUnit"`
+	Time   string  `json:"time,omitempty"`
+	Output string  `json:"output,omitempty"`
+}
+
+func document(v *verdict, checks []*check, details bool) healthDocument {
+	d := healthDocument{Status: v.json, Checks: make(map[string][]checkDocument, len(checks))}
+	if v.status != 200 {
+		d.Output = v.text
+	}
+	for _, each := range checks {
+		last := each.state()
+		one := checkDocument{Status: "pass", Value: float64(last.took.Microseconds()) / 1000, Unit: "ms"}
+		if !last.date.IsZero() {
+			one.Time = last.date.UTC().Format(time.RFC3339)
+		}
+		if last.err != nil {
+			if one.Status = "fail"; each.options.Optional {
+				one.Status = "warn"
+			}
+			if details {
+				one.Output = last.err.Error()
+			}
+		}
+		d.Checks[each.name] = []checkDocument{one}
+	}
+	return d
+}

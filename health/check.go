@@ -1,0 +1,132 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// check is a check and what is known by it.
+type check struct {
+	health  *Health
+	name    string
+	run     func(context.Context) error
+	options Check
+
+	// last is the last result, nil before the first one.
+	last atomic.Pointer[result]
+
+	mu sync.Mutex
+	// coming is closed when the result comes that is being worked out; nil if there is none. Guarded by mu.
+	coming chan struct{}
+	// hangs says that the function has outlived its time-out and hasn't returned yet. Guarded by mu.
+	hangs bool
+}
+
+// result is what a run of a check has come to.
+type result struct {
+	err  error
+	at   int64 // as what clock returned
+	date time.Time
+	took time.Duration
+}
+
+// fresh reports whether the last result can be told. The next one is there a Period after it and the time that the run takes;
+// another Period is for the places to wait for.
+func (k *check) fresh() bool {
+	last := k.last.Load()
+	return last != nil && k.health.clock()-last.at <= int64(2*k.options.Period+k.options.Timeout)
+}
+
+// refresh begins to work out a result unless that is being done, and returns what is closed when it is there.
+func (k *check) refresh() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.coming == nil {
+		k.coming = make(chan struct{})
+		go k.work()
+	}
+	return k.coming
+}
+
+// work gets a result.
+func (k *check) work() {
+	k.health.places <- struct{}{}
+	start := k.health.clock()
+	err := k.call()
+	<-k.health.places
+	k.record(&result{err: err, at: k.health.clock(), date: time.Now(), took: time.Duration(k.health.clock() - start)})
+	if k.health.wanted() {
+		time.AfterFunc(k.options.Period, func() {
+			if k.health.wanted() {
+				k.refresh()
+			}
+		})
+	}
+}
+
+// call calls the function and waits for its time-out at most.
+func (k *check) call() error {
+	k.mu.Lock()
+	hung := k.hangs
+	k.hangs = true // until it has returned
+	k.mu.Unlock()
+	if hung {
+		return fmt.Errorf("a run that began before hasn't returned, long after its time-out of %v", k.options.Timeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), k.options.Timeout)
+	defer cancel()
+	returned := make(chan error, 1)
+	go func() {
+		err := k.protected(ctx)
+		k.mu.Lock()
+		k.hangs = false
+		k.mu.Unlock()
+		returned <- err
+	}()
+	select {
+	case err := <-returned:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("it took longer than %v", k.options.Timeout)
+	}
+}
+
+// protected calls the function and makes an error of a panic.
+func (k *check) protected(ctx context.Context) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("panic: %v", value)
+			k.health.logger().Error("health: check panicked", "check", k.name, "panic", value, "stack", string(debug.Stack()))
+		}
+	}()
+	return k.run(ctx)
+}
+
+// record makes r the last result, lets those go who wait for it, and logs a change.
+func (k *check) record(r *result) {
+	before := k.last.Swap(r)
+	k.mu.Lock()
+	close(k.coming)
+	k.coming = nil
+	k.mu.Unlock()
+	failed := before != nil && before.err != nil
+	switch {
+	case r.err != nil && !failed:
+		k.health.logger().Warn("health: check fails", slog.String("check", k.name), slog.Any("error", r.err))
+	case r.err == nil && failed:
+		k.health.logger().Info("health: check passes again", slog.String("check", k.name))
+	}
+}
+
+// state returns the last result, or one that says that there is none.
+func (k *check) state() *result {
+	if last := k.last.Load(); last != nil {
+		return last
+	}
+	return &result{err: errUnknown}
+}

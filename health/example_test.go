@@ -1,0 +1,80 @@
+package health_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/health"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
+)
+
+func ExampleNew() {
+	h := health.New(health.Options{Logger: slog.New(slog.DiscardHandler)})
+	// In a program a check is a method such as that of a *sql.DB: h.Add("database", db.PingContext, health.Check{}).
+	h.Add("database", func(context.Context) error { return nil }, health.Check{})
+	h.Add("mail", func(context.Context) error { return errors.New("no route to host") }, health.Check{Optional: true})
+
+	r := router.New()
+	r.GET("/livez", h.Live)
+	r.GET("/readyz", h.Ready)
+	server := &filo.Server{Handler: r.Serve}
+	h.Attach(server)
+
+	ln := servertest.NewListener() // net.Listen in a program
+	go server.Serve(ln)
+	defer server.Shutdown(context.Background())
+	show(ln, "GET /livez")
+	show(ln, "GET /readyz?verbose")
+	h.SetReady(false)
+	show(ln, "GET /readyz")
+	// Output:
+	// 200 ok
+	// 200 [+] database ok
+	// [-] mail failed (optional)
+	// ok, but degraded
+	// 503 not ready
+}
+
+// A program that is told to end turns red first, so that its balancer sends it nothing more, and shuts down then.
+func ExampleHealth_Drain() {
+	h := health.New(health.Options{})
+	server := &filo.Server{Handler: h.Ready}
+	ln := servertest.NewListener()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	show(ln, "GET /readyz")
+
+	// The balancer asks every 5 s and gives up at the second 503: 12 s. An example can't wait for as long.
+	const delay = 0
+	// <-ctx.Done(), of signal.NotifyContext(context.Background(), syscall.SIGTERM), in a program
+	fmt.Println(h.Drain(context.Background(), server, delay))
+	fmt.Println(<-served)
+	// Output:
+	// 200 ok
+	// <nil>
+	// filo: server closed
+}
+
+func show(ln *servertest.Listener, request string) {
+	c, err := ln.Dial()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	io.WriteString(c, servertest.Request(request, "", "Connection: close"))
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	body, _ := io.ReadAll(response.Body)
+	fmt.Printf("%d %s", response.StatusCode, body)
+}

@@ -1,0 +1,256 @@
+package guard_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/guard"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
+)
+
+const secret = "correct-horse-battery"
+
+func basic(user, password string) string {
+	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func from(address string) net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 1234))
+}
+
+func guarded(options guard.Options) filo.Handler {
+	return guard.New("test", options)(func(c *filo.Ctx) error { return c.Text(200, "inside") })
+}
+
+// What nobody has set up lets in who is on the same machine, and nobody else: each case is a way around it, or somebody who
+// must not be kept out.
+func TestLocal(t *testing.T) {
+	s := servertest.New(t, guarded(guard.Options{Hosts: []string{"box.example"}}))
+	for _, test := range []struct {
+		says   string
+		client string
+		host   string
+		fields []string
+		status int
+	}{
+		{"a client on this machine", "127.0.0.1", "localhost", nil, 200},
+		{"all of 127.0.0.0/8 is this machine", "127.9.8.7", "127.0.0.1:8080", nil, 200},
+		{"by IPv6", "::1", "[::1]:8080", nil, 200},
+		{"by IPv6 without a port", "::1", "[::1]", nil, 200},
+		{"an IPv4 address that came as an IPv6 one", "::ffff:127.0.0.1", "localhost", nil, 200},
+		{"case and the last dot don't count", "127.0.0.1", "LOCALHOST.:80", nil, 200},
+		{"names below localhost are this machine", "127.0.0.1", "app.localhost:80", nil, 200},
+		{"a host that was named", "127.0.0.1", "Box.Example:80", nil, 200},
+
+		{"another machine", "192.0.2.1", "localhost", nil, 404},
+		{"one of a private network", "10.0.0.1", "localhost", nil, 404},
+		{"one with a link-local address", "fe80::1", "localhost", nil, 404},
+		{"the address that stands for all", "0.0.0.0", "localhost", nil, 404},
+
+		{"a name whose owner gave it 127.0.0.1", "127.0.0.1", "evil.test", nil, 404},
+		{"a name that begins as this machine", "127.0.0.1", "localhost.evil.test", nil, 404},
+		{"a name that ends as this machine", "127.0.0.1", "evillocalhost", nil, 404},
+		{"a name that begins as an address", "127.0.0.1", "127.0.0.1.evil.test", nil, 404},
+		{"an empty label before localhost", "127.0.0.1", ".localhost", nil, 404},
+		{"below a host that was named", "127.0.0.1", "a.box.example", nil, 404},
+		{"an address of another machine", "127.0.0.1", "192.0.2.1", nil, 404},
+		{"the address that stands for all", "127.0.0.1", "0.0.0.0", nil, 404},
+		{"a name so long that it is none", "127.0.0.1", strings.Repeat("a", 300) + ".localhost", nil, 404},
+
+		{"a proxy that says for whom", "127.0.0.1", "localhost", []string{"X-Forwarded-For: 127.0.0.1"}, 404},
+		{"in any case", "127.0.0.1", "localhost", []string{"x-FORWARDED-for: 127.0.0.1"}, 404},
+		{"an empty one", "127.0.0.1", "localhost", []string{"X-Forwarded-For:"}, 404},
+		{"a kind of its own", "127.0.0.1", "localhost", []string{"X-Forwarded-Something: a"}, 404},
+		{"RFC 7239", "127.0.0.1", "localhost", []string{"Forwarded: for=127.0.0.1"}, 404},
+		{"RFC 9110, section 7.6.3", "127.0.0.1", "localhost", []string{"Via: 1.1 proxy"}, 404},
+		{"as nginx is often set up", "127.0.0.1", "localhost", []string{"X-Real-IP: 127.0.0.1"}, 404},
+		{"a content network", "127.0.0.1", "localhost", []string{"CF-Connecting-IP: 127.0.0.1"}, 404},
+		{"a sidecar", "127.0.0.1", "localhost", []string{"X-Envoy-External-Address: 127.0.0.1"}, 404},
+		{"behind others", "127.0.0.1", "localhost", []string{"Accept: */*", "Accept: a/b", "True-Client-IP: ::1"}, 404},
+		{"a long field that begins as one", "127.0.0.1", "localhost", []string{"X-Forwarded-" + strings.Repeat("a", 100) + ": a"}, 404},
+		{"fields that say nothing of proxies", "127.0.0.1", "localhost", []string{"User-Agent: curl", "X-Request-ID: 1", "Vian: a"}, 200},
+
+		{"a page of another site", "127.0.0.1", "localhost", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: image"}, 404},
+		{"a script of another port", "127.0.0.1", "localhost", []string{"Sec-Fetch-Site: same-site", "Sec-Fetch-Dest: empty"}, 404},
+		{"shown in another site's page", "127.0.0.1", "localhost", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: iframe"}, 404},
+		{"a link that was followed", "127.0.0.1", "localhost", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: document"}, 200},
+		{"the page itself", "127.0.0.1", "localhost", []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: empty"}, 200},
+		{"typed in", "127.0.0.1", "localhost", []string{"Sec-Fetch-Site: none", "Sec-Fetch-Dest: document"}, 200},
+	} {
+		if got := s.DoFrom(t, from(test.client), "GET http://"+test.host+"/", test.fields...); got.Status != test.status {
+			t.Errorf("%s: %s asks %s with %q: %d, want %d", test.says, test.client, test.host, test.fields, got.Status, test.status)
+		}
+	}
+}
+
+// Requests that servertest can't make by their parts: an old version, and two hosts.
+func TestLocalRaw(t *testing.T) {
+	s := servertest.New(t, guarded(guard.Options{}))
+	for request, want := range map[string]string{
+		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":                    "200",
+		"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n":                                         "404", // a proxy's version
+		"GET / HTTP/1.0\r\n\r\n":                                                            "404",
+		"GET http://evil.test/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":    "404", // the target's host counts
+		"GET / HTTP/1.1\r\nHost: localhost:80:80\r\nConnection: close\r\n\r\n":              "400",
+		"GET / HTTP/1.1\r\nHost: ::1\r\nConnection: close\r\n\r\n":                          "4",
+		"GET / HTTP/1.1\r\nHost: [127.0.0.1]\r\nConnection: close\r\n\r\n":                  "4",
+		"GET / HTTP/1.1\r\nHost: localhost@evil.test\r\nConnection: close\r\n\r\n":          "4",
+		"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n": "400",
+	} {
+		c, err := s.Listener.DialFrom(from("127.0.0.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(c, request)
+		answer := make([]byte, 12)
+		if _, err := c.Read(answer); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(answer[9:]); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: %s, want %s", request, got, want)
+		}
+		c.Close()
+	}
+}
+
+// A peer that has no IP address, as one of a Unix socket, where mostly a proxy asks, isn't taken for local.
+func TestLocalWithoutAddress(t *testing.T) {
+	if got := servertest.New(t, guarded(guard.Options{})).Do(t, "GET http://localhost/"); got.Status != 404 {
+		t.Errorf("%d", got.Status)
+	}
+}
+
+// Who isn't let in can't tell the handler from none at all, whatever it asks for.
+func TestHidden(t *testing.T) {
+	without, with := router.New(), router.New()
+	with.Handle("/page", guarded(guard.Options{}))
+	for _, accept := range []string{"", "Accept: application/json", "Accept: text/html"} {
+		want := servertest.New(t, without.Serve).DoFrom(t, from("192.0.2.1"), "GET http://localhost/page", accept+"\r\nA: b")
+		got := servertest.New(t, with.Serve).DoFrom(t, from("192.0.2.1"), "GET http://localhost/page", accept+"\r\nA: b")
+		got.Header.Del("Date")
+		want.Header.Del("Date")
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q: %v, want %v", accept, got, want)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	s := servertest.New(t, guarded(guard.Options{Token: secret}))
+	for _, test := range []struct {
+		says   string
+		fields []string
+		status int
+	}{
+		{"without", nil, 401},
+		{"the token", []string{"Authorization: Bearer " + secret}, 200},
+		{"a scheme is compared without case", []string{"authorization: bEARER   " + secret}, 200},
+		{"as a password", []string{basic("anybody", secret)}, 200},
+		{"as a password without a user", []string{basic("", secret)}, 200},
+		{"a proxy may be in front", []string{basic("", secret), "X-Forwarded-For: 192.0.2.1"}, 200},
+		{"as a user", []string{basic(secret, "")}, 401},
+		{"another one", []string{"Authorization: Bearer wrong-horse-battery"}, 401},
+		{"its beginning", []string{"Authorization: Bearer " + secret[:len(secret)-1]}, 401},
+		{"with more behind it", []string{"Authorization: Bearer " + secret + "s"}, 401},
+		{"twice", []string{basic("a", secret+":"+secret)}, 401},
+		{"an empty one", []string{"Authorization: Bearer "}, 401},
+		{"an unknown scheme", []string{"Authorization: Digest " + secret}, 401},
+		{"no scheme", []string{"Authorization: " + secret}, 401},
+		{"no base64", []string{"Authorization: Basic !"}, 401},
+		{"no colon", []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(secret))}, 401},
+		{"a password beyond all measure", []string{basic("a", strings.Repeat("a", 8000))}, 401},
+		{"in the wrong field", []string{"Proxy-Authorization: Bearer " + secret}, 401},
+		{"by a page of another site, whose browser knows it", []string{basic("a", secret), "Sec-Fetch-Site: cross-site"}, 404},
+	} {
+		got := s.Do(t, "GET /", test.fields...)
+		if got.Status != test.status {
+			t.Errorf("%s: %d, want %d", test.says, got.Status, test.status)
+		}
+		if challenge := got.Header.Get("WWW-Authenticate"); (got.Status == 401) != (challenge != "") {
+			t.Errorf("%s: %d with WWW-Authenticate %q", test.says, got.Status, challenge)
+		}
+		if strings.Contains(fmt.Sprint(got), secret) {
+			t.Errorf("%s: the token is in the answer: %v", test.says, got)
+		}
+	}
+	if got := s.Do(t, "GET /?token="+secret); got.Status != 401 {
+		t.Errorf("in the query, which is logged everywhere: %d", got.Status)
+	}
+}
+
+func TestAllow(t *testing.T) {
+	s := servertest.New(t, guarded(guard.Options{Allow: func(c *filo.Ctx) bool { return c.Query("let") == "in" }}))
+	if got := s.Do(t, "GET /?let=in"); got.Status != 200 {
+		t.Errorf("allowed: %d", got.Status)
+	}
+	if got := s.DoFrom(t, from("127.0.0.1"), "GET http://localhost/"); got.Status != 404 {
+		t.Errorf("Allow decides alone, for this machine too: %d", got.Status)
+	}
+}
+
+// What is let through stays with whom it was meant for.
+func TestFields(t *testing.T) {
+	got := servertest.New(t, guarded(guard.Options{Token: secret})).Do(t, "GET /", "Authorization: Bearer "+secret)
+	for name, want := range map[string]string{
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
+	} {
+		if value := got.Header.Get(name); value != want {
+			t.Errorf("%s: %q, want %q", name, value, want)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	always := func(*filo.Ctx) bool { return true }
+	for name, options := range map[string]guard.Options{
+		"both":                      {Allow: always, Token: secret},
+		"a short token":             {Token: "short"},
+		"a long token":              {Token: strings.Repeat("a", 513)},
+		"a token with a space":      {Token: secret + " a"},
+		"a token with a line break": {Token: secret + "\r\nA: b"},
+		"a token that isn't ASCII":  {Token: secret + "é"},
+		"hosts for a token":         {Token: secret, Hosts: []string{"a.test"}},
+		"hosts for Allow":           {Allow: always, Hosts: []string{"a.test"}},
+		"an empty host":             {Hosts: []string{""}},
+		"a host with a port":        {Hosts: []string{"a.test:80"}},
+		"a pattern":                 {Hosts: []string{"*.a.test"}},
+		"a URL":                     {Hosts: []string{"http://a.test"}},
+		"a host with a line break":  {Hosts: []string{"a.test\r\n"}},
+	} {
+		message := func() (message string) {
+			defer func() { message = fmt.Sprint(recover()) }()
+			guard.New("test", options)
+			return ""
+		}()
+		if !strings.HasPrefix(message, "test: ") {
+			t.Errorf("%s: panics with %q", name, message)
+		}
+	}
+}
+
+func BenchmarkLocal(b *testing.B) { benchmark(b, guard.Options{}) }
+func BenchmarkToken(b *testing.B) {
+	benchmark(b, guard.Options{Token: secret}, "Authorization: Bearer "+secret)
+}
+
+func benchmark(b *testing.B, options guard.Options, fields ...string) {
+	b.ReportAllocs()
+	pass := guard.New("test", options)(func(*filo.Ctx) error { return nil })
+	s := servertest.New(b, func(c *filo.Ctx) error {
+		for b.Loop() {
+			c.Response.Header.Reset()
+			if err := pass(c); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return nil
+	})
+	s.DoFrom(b, from("127.0.0.1"), "GET http://localhost:8080/", append(fields, "Accept: */*", "User-Agent: curl/8")...)
+}
