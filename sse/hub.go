@@ -1,0 +1,230 @@
+package sse
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/valyala/bytebufferpool"
+)
+
+var (
+	// ErrHubClosed is returned by Publish after Close.
+	ErrHubClosed = errors.New("sse: hub closed")
+	// ErrEventTooLarge is wrapped by the error of an event over HubOptions.MaxEventBytes.
+	ErrEventTooLarge = errors.New("sse: event over its limit")
+)
+
+// maxBacklog is how many events may wait for one shard. Publish waits then: not for clients, but until the processor has
+// caught up.
+const maxBacklog = 256
+
+// Hub sends the events of topics to all their subscribers: see Publish and Serve. Its methods may be called by several
+// goroutines.
+//
+// An event is rendered once. The subscribers are spread over shards, and each shard queues the events for its subscribers in
+// the order of their IDs, on a goroutine that there is while there is something to do. So no client waits for another one, and
+// Publish for none: what a client doesn't take at once waits in its connection, up to HubOptions.MaxQueueBytes.
+//
+// Heartbeats go the same way, all at once: a timer for each subscriber would wake a worker each time, and couldn't be put off
+// by events.
+type Hub struct {
+	options HubOptions
+	epoch   string // immutable
+	shards  []*shard
+	waiting atomic.Int32 // in Publish
+
+	mu          sync.Mutex // before that of a shard
+	room        sync.Cond  // of mu: a shard has caught up, or the hub is closed
+	closed      bool       // guarded by mu, as all that follows
+	topics      map[string]*topic
+	kept        list.List // of the *topic that have a history, that which has got an event last at the end
+	keptBytes   int
+	forgotten   uint64 // no event up to this one is missing from the history of a topic that isn't there
+	last        uint64 // event
+	subscribers int
+	next        int // shard
+	published   uint64
+	dropped     uint64
+	timer       *time.Timer
+	ticking     bool
+}
+
+// HubStats is what a Hub has done and is doing.
+type HubStats struct {
+	// Subscribers is how many there are, and Topics how many have subscribers or a history.
+	Subscribers, Topics int
+	// HistoryBytes is the size of all histories.
+	HistoryBytes int
+	// Events is how many were published since the start, and Dropped how many subscribers were disconnected because more than
+	// MaxQueueBytes waited for them.
+	Events, Dropped uint64
+}
+
+// NewHub makes a hub. It panics if the options are wrong. A hub that isn't used any more needn't be closed: it holds no goroutine.
+func NewHub(options HubOptions) *Hub {
+	options.check()
+	h := &Hub{options: options, epoch: newEpoch(), topics: make(map[string]*topic)}
+	h.room.L = &h.mu
+	// Half of the processors are left to serve requests while an event goes out to very many.
+	for range max(1, runtime.GOMAXPROCS(0)/2) {
+		h.shards = append(h.shards, newShard(h))
+	}
+	return h
+}
+
+// Publish sends an event to the subscribers of a topic. It returns the ID that the event has got, which mustn't have one.
+// IDs only mean something to the hub. What is published to a topic by one goroutine after the other arrives in that order, and
+// each subscriber gets the events of all of its topics in the order of their IDs.
+//
+// It doesn't wait for clients; when Publish returns, the event may still be on its way to them. The error wraps
+// ErrInvalidEvent or ErrEventTooLarge, or is ErrHubClosed.
+func (h *Hub) Publish(topic string, e Event) (id string, err error) {
+	if len(e.Data) > h.options.MaxEventBytes {
+		return "", fmt.Errorf("%w: %d bytes of data, %d are allowed", ErrEventTooLarge, len(e.Data), h.options.MaxEventBytes)
+	}
+	buffer := bytebufferpool.Get()
+	defer bytebufferpool.Put(buffer)
+	if buffer.B, err = e.appendForHub(buffer.B); err != nil {
+		return "", err
+	}
+	if size := len(buffer.B); size > h.options.MaxEventBytes {
+		return "", fmt.Errorf("%w: %d bytes, %d are allowed", ErrEventTooLarge, size, h.options.MaxEventBytes)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t, err := h.publishableLocked(topic)
+	if err != nil {
+		return "", err
+	}
+	h.last++
+	h.published++
+	id = h.id(h.last)
+	if t == nil {
+		h.forgotten = h.last
+		return id, nil
+	}
+	buffer.B = appendField(buffer.B, "id", id)
+	buffer.B = append(buffer.B, '\n')
+	message := filo.NewMessage(buffer.B)
+	h.rememberLocked(t, message)
+	for _, r := range t.rosters {
+		r.shard.post(task{do: (*shard).deliver, roster: r, message: message})
+	}
+	h.tickLocked()
+	return id, nil
+}
+
+// publishableLocked returns the topic when there is room for one more event. It is nil if nobody wants it and it isn't to be
+// kept.
+func (h *Hub) publishableLocked(name string) (*topic, error) {
+	for {
+		if h.closed {
+			return nil, ErrHubClosed
+		}
+		t := h.topics[name]
+		if t == nil && h.options.HistoryEvents > 0 && len(h.topics) < h.options.MaxTopics {
+			t = h.addTopicLocked(name)
+		}
+		if t == nil || !h.crowdedLocked(t) {
+			return t, nil
+		}
+	}
+}
+
+// crowdedLocked reports whether a shard that the topic's events go to has too much to do, and waits for it then.
+func (h *Hub) crowdedLocked(t *topic) bool {
+	h.waiting.Add(1) // before the shards are looked at: see shard.run
+	defer h.waiting.Add(-1)
+	for _, r := range t.rosters {
+		if r.shard.backlog.Load() >= maxBacklog {
+			h.room.Wait()
+			return true
+		}
+	}
+	return false
+}
+
+// caughtUp wakes who waits in Publish.
+func (h *Hub) caughtUp() {
+	if h.waiting.Load() > 0 {
+		h.mu.Lock()
+		h.room.Broadcast()
+		h.mu.Unlock()
+	}
+}
+
+// LastEventID returns the ID of the last event of all topics. A client that shows a state of this moment or later, and
+// subscribes with this ID as its Last-Event-ID, misses nothing that came since.
+func (h *Hub) LastEventID() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.id(h.last)
+}
+
+// Stats returns the hub's counters.
+func (h *Hub) Stats() HubStats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return HubStats{
+		Subscribers: h.subscribers, Topics: len(h.topics), HistoryBytes: h.keptBytes, Events: h.published, Dropped: h.dropped,
+	}
+}
+
+// Close disconnects all subscribers and forgets all events. From then on Serve is a 503, and Publish ErrHubClosed. At the
+// server's Shutdown it isn't needed: subscribers are disconnected then, and hub and server may be shut down in any order.
+func (h *Hub) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.topics, h.keptBytes = nil, 0
+	h.kept.Init()
+	for _, s := range h.shards {
+		s.post(task{do: (*shard).close})
+	}
+	h.room.Broadcast()
+	return nil
+}
+
+// tickLocked has the timer run, if there is something for it to do.
+func (h *Hub) tickLocked() {
+	if h.ticking || h.closed || h.subscribers == 0 && h.kept.Len() == 0 {
+		return
+	}
+	h.ticking = true
+	if h.timer == nil {
+		h.timer = time.AfterFunc(h.options.tick(), h.tick)
+	} else {
+		h.timer.Reset(h.options.tick())
+	}
+}
+
+// tick has heartbeats sent, and forgets what is too old.
+func (h *Hub) tick() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ticking = false
+	if h.closed {
+		return
+	}
+	h.expireLocked(time.Now().Add(-h.options.HistoryTime))
+	if h.options.Heartbeat > 0 && h.subscribers > 0 {
+		for _, s := range h.shards {
+			s.post(task{do: (*shard).beat, message: heartbeatMessage})
+		}
+	}
+	h.tickLocked()
+}
+
+var heartbeatMessage = filo.NewMessage([]byte(heartbeat))

@@ -1,0 +1,36 @@
+package sse
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// An ID that a hub gives to an event is the hub's epoch, a hyphen, and which of the hub's events it is, counted from 1. IDs of
+// a hub from before a restart, or of one in another process, have another epoch.
+
+// newEpoch returns 40 random bits in base 32.
+func newEpoch() string { return strings.ToLower(rand.Text()[:8]) }
+
+func (h *Hub) id(number uint64) string {
+	return string(strconv.AppendUint(append(append(make([]byte, 0, 32), h.epoch...), '-'), number, 10))
+}
+
+// parseID returns which of the hub's events an ID is that a client has sent. It reports false if it can't be one of this hub.
+func (h *Hub) parseID(id string) (number uint64, ok bool) {
+	epoch, digits, _ := strings.Cut(id, "-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, err == nil && epoch == h.epoch
+}
+
+// appendForHub appends the event without an ID and the empty line at its end. An event that has an ID isn't valid.
+func (e *Event) appendForHub(dst []byte) ([]byte, error) {
+	switch {
+	case *e == (Event{}):
+		return dst, fmt.Errorf("%w: it is empty", ErrInvalidEvent)
+	case e.ID != "":
+		return dst, fmt.Errorf("%w: it has an ID, which is the hub's to give", ErrInvalidEvent)
+	}
+	return e.appendRest(dst)
+}

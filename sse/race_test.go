@@ -1,0 +1,6 @@
+//go:build race
+
+package sse_test
+
+// raceEnabled says that all is several times slower.
+const raceEnabled = true

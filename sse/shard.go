@@ -1,0 +1,190 @@
+package sse
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/filohttp/filo"
+)
+
+// shard has a part of a hub's subscribers. What is to be done with them is posted, under Hub.mu where its order matters, and
+// done by one goroutine, in that order: an event that was published before a subscriber came isn't for it, and all later ones
+// are.
+type shard struct {
+	hub     *Hub
+	backlog atomic.Int32 // events that were posted and aren't delivered yet
+
+	mu      sync.Mutex
+	posted  []task // guarded by mu
+	running bool   // a goroutine is at it; guarded by mu
+
+	// What follows is the goroutine's.
+	all   roster
+	beats uint32 // heartbeats so far
+	done  []task // for reuse
+}
+
+// roster is a list of subscribers: of those that a topic has in a shard, or of all in the shard.
+type roster struct {
+	shard   *shard
+	count   int     // of subscribers that have it; guarded by Hub.mu
+	members []*seat // those that have joined and not left; the shard's goroutine's
+}
+
+// seat is a subscriber's place in a roster.
+type seat struct {
+	subscriber *subscriber
+	topic      *topic
+	roster     *roster
+	index      int // in the roster's members, -1 if it isn't there; the shard's goroutine's
+}
+
+// task is something for the shard's goroutine to do, with what it needs.
+type task struct {
+	do         func(*shard, *task)
+	roster     *roster
+	message    *filo.Message
+	subscriber *subscriber
+	missed     []*filo.Message
+	finished   chan<- struct{}
+}
+
+// maxKeptTasks is how long a slice of tasks is kept.
+const maxKeptTasks = 2 * maxBacklog
+
+func newShard(h *Hub) *shard {
+	s := &shard{hub: h}
+	s.all.shard = s
+	return s
+}
+
+func (s *shard) post(t task) {
+	if t.roster != nil {
+		s.backlog.Add(1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.posted = append(s.posted, t)
+	if !s.running {
+		s.running = true
+		go s.run()
+	}
+}
+
+// run does what was posted until nothing is left.
+func (s *shard) run() {
+	for tasks := s.take(); len(tasks) > 0; tasks = s.take() {
+		for i := range tasks {
+			t := &tasks[i]
+			t.do(s, t)
+			if t.roster != nil && s.backlog.Add(-1) == maxBacklog/2 {
+				s.hub.caughtUp()
+			}
+			*t = task{}
+		}
+		s.hub.caughtUp()
+		if s.done = tasks[:0]; cap(tasks) > maxKeptTasks {
+			s.done = nil
+		}
+	}
+}
+
+// take returns what was posted. If that is nothing, the goroutine is over.
+func (s *shard) take() []task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.posted) == 0 {
+		s.running = false
+		return nil
+	}
+	tasks := s.posted
+	s.posted, s.done = s.done, nil
+	return tasks
+}
+
+// deliver queues a message for the members of a roster.
+func (s *shard) deliver(t *task) {
+	members := t.roster.members
+	// Backwards, since who is dropped is replaced by the last one.
+	for i := len(members) - 1; i >= 0; i-- {
+		s.queue(members[i].subscriber, t.message)
+	}
+}
+
+// beat queues a heartbeat for those who got nothing since the last one.
+func (s *shard) beat(t *task) {
+	for i := len(s.all.members) - 1; i >= 0; i-- {
+		if subscriber := s.all.members[i].subscriber; subscriber.heard != s.beats {
+			s.queue(subscriber, t.message)
+		}
+	}
+	s.beats++
+}
+
+// queue queues a message for a subscriber. One that has no room for it is dropped; another one that can't be sent anything is
+// about to leave.
+func (s *shard) queue(to *subscriber, message *filo.Message) {
+	to.heard = s.beats
+	err := to.conn.Queue(message)
+	if err == nil {
+		return
+	}
+	s.remove(to)
+	if errors.Is(err, filo.ErrQueueFull) {
+		go to.drop()
+	}
+}
+
+// join adds a subscriber, and queues what it has missed.
+func (s *shard) join(t *task) {
+	for i := range t.subscriber.seats {
+		t.subscriber.seats[i].sit()
+	}
+	t.subscriber.place.sit()
+	for _, message := range t.missed {
+		if t.subscriber.place.index < 0 {
+			return
+		}
+		s.queue(t.subscriber, message)
+	}
+}
+
+// leave removes a subscriber that has left.
+func (s *shard) leave(t *task) { s.remove(t.subscriber) }
+
+func (s *shard) remove(subscriber *subscriber) {
+	for i := range subscriber.seats {
+		subscriber.seats[i].rise()
+	}
+	subscriber.place.rise()
+}
+
+// close disconnects all subscribers.
+func (s *shard) close(*task) {
+	for _, place := range s.all.members {
+		place.subscriber.conn.Close()
+	}
+}
+
+// finish says that all that was posted before is done.
+func (s *shard) finish(t *task) { close(t.finished) }
+
+func (s *seat) sit() {
+	s.index = len(s.roster.members)
+	s.roster.members = append(s.roster.members, s)
+}
+
+// rise takes the seat out of its roster, if it is there, and puts the last one in its place.
+func (s *seat) rise() {
+	if s.index < 0 {
+		return
+	}
+	members := s.roster.members
+	last := len(members) - 1
+	members[s.index] = members[last]
+	members[s.index].index = s.index
+	members[last] = nil
+	s.roster.members = members[:last]
+	s.index = -1
+}

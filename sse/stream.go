@@ -1,0 +1,203 @@
+package sse
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// DefaultHeartbeat is after how long without an event a client is sent a comment, unless options say otherwise.
+const DefaultHeartbeat = 15 * time.Second
+
+// heartbeat is an empty comment. The empty line behind it is for clients that cut the stream at empty lines.
+const heartbeat = ":\n\n"
+
+// maxKeptBuffer is how large a buffer for events is kept between two of them.
+const maxKeptBuffer = 64 << 10
+
+// Options are the options of a Stream.
+type Options struct {
+	// Heartbeat is how often the client is sent a comment if there was no event since the last time. It keeps proxies from
+	// ending the connection, and shows that a client has left. DefaultHeartbeat if 0; negative: never.
+	Heartbeat time.Duration
+	// Retry is after how long the client connects again when the stream has ended. If 0 it is up to the client, mostly
+	// some seconds.
+	Retry time.Duration
+}
+
+// Stream sends events to one client while its handler runs: see Open. Its methods may be called by several goroutines.
+type Stream struct {
+	lastEventID string
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	ended       chan struct{} // closed when run has returned
+
+	mu     sync.Mutex
+	writer *filo.StreamWriter // guarded by mu
+	buffer []byte             // guarded by mu
+	sent   bool               // something, since the last heartbeat was due; guarded by mu
+	err    error              // why nothing can be sent any more; guarded by mu
+}
+
+// errHead is the error of sending to a client that has asked for the head alone. There is nothing to log about it.
+var errHead = fmt.Errorf("sse: the request is a HEAD: %w (%w)", filo.ErrBodyNotAllowed, filo.ErrAbort)
+
+// errStreamClosed is the error of sending after Close.
+var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedPipe)
+
+// Open answers the request with a stream of events, and sends its head. The handler must call Close before it returns, mostly
+// by defer, and return nil when the stream's Context is done.
+//
+// The response has the status and the fields that the handler and its middleware have set. Whether the client's Accept field
+// names text/event-stream makes no difference: there is no other representation. Use Ctx.Negotiate where there is.
+//
+// The error is that of sending the head, or says that one was sent already.
+func Open(c *filo.Ctx, options Options) (*Stream, error) {
+	if options.Retry < 0 {
+		return nil, fmt.Errorf("sse: Options.Retry is negative: %v", options.Retry)
+	}
+	if c.Committed() {
+		return nil, filo.ErrHeadSent
+	}
+	// From here on another goroutine writes as well, which must find no loop that waits for it.
+	if err := enterBlocking(c); err != nil {
+		return nil, err
+	}
+	setFields(c)
+	s := &Stream{lastEventID: lastEventID(c), writer: c.Stream(), ended: make(chan struct{})}
+	if options.Retry > 0 {
+		s.buffer = append(appendRetry(s.buffer, options.Retry), '\n')
+	}
+	s.ctx, s.cancel = context.WithCancelCause(c.Context())
+	if err := s.write(s.buffer); err != nil {
+		s.cancel(err)
+		return nil, err
+	}
+	if c.Method() == "HEAD" {
+		s.err = errHead
+		s.cancel(errHead)
+		close(s.ended)
+		return s, nil
+	}
+	go s.run(c.ShuttingDown(), options.Heartbeat)
+	return s, nil
+}
+
+var enterBlocking = filo.Blocking(func(*filo.Ctx) error { return nil })
+
+var (
+	contentType  = filo.NewField("Content-Type", "text/event-stream")
+	cacheControl = filo.NewField("Cache-Control", "no-store")
+	noBuffering  = filo.NewField("X-Accel-Buffering", "no")
+)
+
+func setFields(c *filo.Ctx) {
+	h := &c.Response.Header
+	h.SetField(&contentType)
+	h.SetField(&noBuffering)
+	if !h.Has("Cache-Control") {
+		h.SetField(&cacheControl)
+	}
+}
+
+// lastEventID returns the id of the last event that the client says it has got.
+func lastEventID(c *filo.Ctx) string { return c.Request.Header.Get("Last-Event-ID") }
+
+// LastEventID returns the id of the last event that the client has got of an earlier stream, as it says: any text. It is ""
+// when it connects for the first time.
+func (s *Stream) LastEventID() string { return s.lastEventID }
+
+// Context returns a context that is done when the handler should return: when the request's context is, as the client has
+// left; when the server begins to shut down, which the cause filo.ErrServerClosed tells, and from where the handler may still
+// send a last event; when the client doesn't take what it is sent; when the request is a HEAD; and after Close.
+func (s *Stream) Context() context.Context { return s.ctx }
+
+// Send sends an event, now. It waits while the client doesn't take it, within the server's WriteTimeout and MinTransferRate.
+// The error wraps ErrInvalidEvent for an event that can't be sent; any other one says that the client won't get more, and is
+// for the handler to return.
+func (s *Stream) Send(e Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	var err error
+	if s.buffer, err = e.AppendTo(s.buffer[:0]); err != nil {
+		return err
+	}
+	s.sent = true
+	err = s.write(s.buffer)
+	if cap(s.buffer) > maxKeptBuffer {
+		s.buffer = nil
+	}
+	return s.fail(err)
+}
+
+// Close ends the stream, and waits until nothing uses the request any more. Further calls do nothing.
+func (s *Stream) Close() error {
+	s.cancel(errStreamClosed)
+	<-s.ended
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = errStreamClosed
+	}
+	return nil
+}
+
+func (s *Stream) write(b []byte) error {
+	if _, err := s.writer.Write(b); err != nil {
+		return err
+	}
+	return s.writer.Flush()
+}
+
+// fail takes note of an error of the connection. The caller holds mu.
+func (s *Stream) fail(err error) error {
+	if err != nil {
+		s.err = err
+		s.cancel(err)
+	}
+	return err
+}
+
+// run sends heartbeats, and ends the stream's context when the server shuts down.
+func (s *Stream) run(shuttingDown <-chan struct{}, interval time.Duration) {
+	defer close(s.ended)
+	if interval == 0 {
+		interval = DefaultHeartbeat
+	}
+	var due <-chan time.Time
+	if interval > 0 {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		due = ticker.C
+	}
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-shuttingDown:
+			s.cancel(filo.ErrServerClosed)
+			return
+		case <-due:
+			s.beat()
+		}
+	}
+}
+
+// beat sends a heartbeat, unless there was an event since the last one was due, or one is being sent.
+func (s *Stream) beat() {
+	if !s.mu.TryLock() {
+		return
+	}
+	defer s.mu.Unlock()
+	if s.err == nil && !s.sent {
+		s.fail(s.write([]byte(heartbeat)))
+	}
+	s.sent = false
+}

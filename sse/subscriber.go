@@ -1,0 +1,222 @@
+package sse
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/filohttp/filo"
+)
+
+// subscriber is a client of a hub.
+type subscriber struct {
+	hub   *Hub
+	shard *shard
+	conn  *filo.ParkedConn // nil until it is parked
+	seats []seat           // one for each topic
+	place seat             // in the roster of all
+	from  uint64           // the last event before it was admitted; immutable
+
+	heard    uint32 // how many heartbeats there had been when it got something; the shard's goroutine's
+	received int    // bytes that the client has sent; the connection's function's
+}
+
+// maxReceived is how much a client may send while it is served events. It should send nothing, and what it sends is thrown
+// away; but each time a worker has to look at it.
+const maxReceived = 4 << 10
+
+// chunkFraming is at least what a message grows by as a chunk.
+const chunkFraming = 16
+
+// Serve answers the request with the events of the topics, from now on or, with a Last-Event-ID field that the hub knows, from
+// where the client had got to. The handler returns what Serve returns, which does so at once: the connection is parked (see
+// filo.Ctx.ParkStream), and the client gets what is published until it leaves, is too slow, or the server shuts down. A
+// topic that is named twice counts once.
+//
+// The response has the status and the fields that the handler and its middleware have set. The client is first sent an ID to
+// come back with, so that it misses nothing even if it got no event. A request with the method HEAD gets the head alone.
+//
+// The errors are HTTPErrors: 400 for no topic or too many of them, or one with more than 1,024 bytes, and 503 when there are
+// too many subscribers or topics, or after Close; and those of ParkStream.
+func (h *Hub) Serve(c *filo.Ctx, topics ...string) error {
+	if c.Method() == "HEAD" {
+		setFields(c)
+		return c.Stream().Flush()
+	}
+	if err := h.checkTopics(topics); err != nil {
+		return err
+	}
+	s, err := h.admit(topics)
+	if err != nil {
+		return err
+	}
+	setFields(c)
+	since := lastEventID(c)
+	conn, err := c.ParkStream(s.wake)
+	if err != nil {
+		h.leave(s)
+		return err
+	}
+	h.begin(s, conn, since)
+	conn.OnClose(s.gone)
+	return nil
+}
+
+func (h *Hub) checkTopics(topics []string) error {
+	switch {
+	case len(topics) == 0:
+		return filo.Error(400, "no topic is asked for")
+	case len(topics) > h.options.MaxTopicsPerSubscriber:
+		return filo.Error(400, fmt.Sprintf("%d topics are asked for, %d are allowed", len(topics), h.options.MaxTopicsPerSubscriber))
+	}
+	for _, topic := range topics {
+		if len(topic) > maxTopicBytes {
+			return filo.Error(400, fmt.Sprintf("a topic has more than %d bytes", maxTopicBytes))
+		}
+	}
+	return nil
+}
+
+// admit makes a subscriber that has its places and gets nothing yet.
+func (h *Hub) admit(topics []string) (*subscriber, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return nil, filo.Error(503, "there are no events any more")
+	case h.subscribers >= h.options.MaxSubscribers:
+		return nil, filo.Error(503, "there are too many subscribers")
+	}
+	s := &subscriber{hub: h, shard: h.shards[h.next], seats: make([]seat, 0, len(topics)), from: h.last}
+	h.next = (h.next + 1) % len(h.shards)
+	s.place = seat{subscriber: s, roster: &s.shard.all, index: -1}
+	h.subscribers++
+	for _, name := range topics {
+		t := h.topics[name]
+		switch {
+		case t != nil && slices.ContainsFunc(s.seats, func(taken seat) bool { return taken.topic == t }):
+			continue
+		case t == nil && len(h.topics) >= h.options.MaxTopics:
+			h.leaveLocked(s)
+			return nil, filo.Error(503, "there are too many topics")
+		case t == nil:
+			t = h.addTopicLocked(name)
+		}
+		t.subscribers++
+		s.seats = append(s.seats, seat{subscriber: s, topic: t, roster: t.rosterIn(s.shard), index: -1})
+	}
+	return s, nil
+}
+
+// rosterIn returns the roster of the topic's subscribers in a shard, with one more to come.
+func (t *topic) rosterIn(s *shard) *roster {
+	i := slices.IndexFunc(t.rosters, func(r *roster) bool { return r.shard == s })
+	if i < 0 {
+		i = len(t.rosters)
+		t.rosters = append(t.rosters, &roster{shard: s})
+	}
+	t.rosters[i].count++
+	return t.rosters[i]
+}
+
+// begin lets the subscriber have events. Those that were published since it was admitted come from the history: by then the
+// client may have seen the head, and expect them.
+func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.conn = conn
+	messages, limit := h.greetLocked(s, lastEventID), h.options.MaxQueueBytes
+	for _, message := range messages {
+		limit += message.Len() + chunkFraming
+	}
+	conn.SetQueueLimit(limit)
+	s.shard.post(task{do: (*shard).join, subscriber: s, missed: messages})
+	if h.closed { // since it was admitted
+		s.shard.post(task{do: (*shard).close})
+	}
+	h.tickLocked()
+}
+
+// greetLocked returns what the client gets first.
+func (h *Hub) greetLocked(s *subscriber, lastEventID string) []*filo.Message {
+	var greeting []byte
+	if h.options.Retry > 0 {
+		greeting = appendRetry(greeting, h.options.Retry)
+	}
+	var missed []*filo.Message
+	number, known := s.from, lastEventID == ""
+	if !known {
+		number, known = h.parseID(lastEventID)
+	}
+	if known {
+		missed, known = h.missedLocked(s, number)
+	}
+	switch {
+	case !known:
+		greeting, _ = h.options.Gap.appendForHub(greeting) // NewHub has checked it
+		greeting = appendField(greeting, "id", h.id(h.last))
+	case lastEventID == "":
+		greeting = appendField(greeting, "id", h.id(number))
+	}
+	if len(greeting) == 0 {
+		return missed
+	}
+	return append([]*filo.Message{filo.NewMessage(append(greeting, '\n'))}, missed...)
+}
+
+// wake is called when the client sends something, or nothing any more, and when the server shuts down.
+func (s *subscriber) wake(conn *filo.ParkedConn, why filo.Wake) error {
+	if why == filo.WakeShutdown {
+		// What was published before is for this client too.
+		finished := make(chan struct{})
+		s.shard.post(task{do: (*shard).finish, finished: finished})
+		<-finished
+		return nil
+	}
+	var buffer [512]byte
+	n, err := conn.Read(buffer[:])
+	if s.received += n; s.received > maxReceived {
+		return fmt.Errorf("sse: a client has sent over %d bytes while it gets events", maxReceived)
+	}
+	return err
+}
+
+// gone is called when the connection is over.
+func (s *subscriber) gone() { s.hub.leave(s) }
+
+// leave gives the subscriber's places to others. It is called once for each.
+func (h *Hub) leave(s *subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leaveLocked(s)
+}
+
+func (h *Hub) leaveLocked(s *subscriber) {
+	h.subscribers--
+	for i := range s.seats {
+		t, r := s.seats[i].topic, s.seats[i].roster
+		if r.count--; r.count == 0 {
+			t.rosters = slices.DeleteFunc(t.rosters, func(other *roster) bool { return other == r })
+		}
+		t.subscribers--
+		h.vanishLocked(t)
+	}
+	s.shard.post(task{do: (*shard).leave, subscriber: s})
+}
+
+// drop disconnects the client because it is too slow.
+func (s *subscriber) drop() {
+	h := s.hub
+	h.mu.Lock()
+	h.dropped++
+	h.mu.Unlock()
+	client := s.conn.RemoteAddr()
+	s.conn.Close()
+	if h.options.OnDrop == nil {
+		return
+	}
+	topics := make([]string, len(s.seats))
+	for i := range s.seats {
+		topics[i] = s.seats[i].topic.name
+	}
+	h.options.OnDrop(client, topics)
+}

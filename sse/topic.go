@@ -1,0 +1,115 @@
+package sse
+
+import (
+	"cmp"
+	"container/list"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// topic is there while it has subscribers or a history. It is guarded by Hub.mu.
+type topic struct {
+	name        string
+	subscribers int
+	rosters     []*roster // those shards' that have subscribers
+	history     []past    // the oldest first
+	bytes       int       // of history
+	lost        uint64    // all events of the topic behind this one are in history
+	lastEvent   time.Time
+	place       *list.Element // in Hub.kept; nil without a history
+}
+
+// past is an event that was published.
+type past struct {
+	number  uint64
+	message *filo.Message
+}
+
+func (h *Hub) addTopicLocked(name string) *topic {
+	t := &topic{name: name, lost: h.forgotten}
+	h.topics[name] = t
+	return t
+}
+
+// rememberLocked adds the hub's last event to the topic's history, and drops from there what is too much: maybe that one.
+func (h *Hub) rememberLocked(t *topic, message *filo.Message) {
+	t.history = append(t.history, past{h.last, message})
+	t.bytes += message.Len()
+	h.keptBytes += message.Len()
+	t.lastEvent = time.Now()
+	if t.place == nil {
+		t.place = h.kept.PushBack(t)
+	} else {
+		h.kept.MoveToBack(t.place)
+	}
+	for len(t.history) > h.options.HistoryEvents || t.bytes > h.options.HistoryBytes {
+		h.forgetLocked(t)
+	}
+	for h.keptBytes > h.options.MaxHistoryBytes {
+		h.forgetLocked(h.kept.Front().Value.(*topic))
+	}
+}
+
+// forgetLocked drops the oldest event of the topic's history. It must have one.
+func (h *Hub) forgetLocked(t *topic) {
+	oldest := &t.history[0]
+	size := oldest.message.Len()
+	t.bytes -= size
+	h.keptBytes -= size
+	t.lost = oldest.number
+	*oldest = past{}
+	if t.history = t.history[1:]; len(t.history) > 0 {
+		return
+	}
+	t.history = nil
+	h.kept.Remove(t.place)
+	t.place = nil
+	h.vanishLocked(t)
+}
+
+// vanishLocked removes the topic if nothing is left of it.
+func (h *Hub) vanishLocked(t *topic) {
+	if t.subscribers == 0 && len(t.history) == 0 && h.topics[t.name] == t {
+		delete(h.topics, t.name)
+		h.forgotten = max(h.forgotten, t.lost)
+	}
+}
+
+// expireLocked forgets the histories of topics that had no event since a time.
+func (h *Hub) expireLocked(since time.Time) {
+	for h.kept.Len() > 0 {
+		t := h.kept.Front().Value.(*topic)
+		if t.lastEvent.After(since) {
+			return
+		}
+		for len(t.history) > 0 {
+			h.forgetLocked(t)
+		}
+	}
+}
+
+// missedLocked returns the messages of the subscriber's topics behind an event, in order. It reports false if one of them isn't
+// known any more, or the event hasn't been yet.
+func (h *Hub) missedLocked(s *subscriber, number uint64) ([]*filo.Message, bool) {
+	if number > h.last {
+		return nil, false
+	}
+	var missed []past
+	for _, seat := range s.seats {
+		if seat.topic.lost > number {
+			return nil, false
+		}
+		history := seat.topic.history
+		first := sort.Search(len(history), func(i int) bool { return history[i].number > number })
+		missed = append(missed, history[first:]...)
+	}
+	slices.SortFunc(missed, func(a, b past) int { return cmp.Compare(a.number, b.number) })
+	messages := make([]*filo.Message, len(missed))
+	for i := range missed {
+		messages[i] = missed[i].message
+	}
+	return messages, true
+}
