@@ -61,6 +61,10 @@ func (lc *loopConn) parkedTurn() (again bool) {
 			p.received = bytes.Clone(p.received) // which is the worker's buffer
 			return true
 		}
+		if p.asked.Load() {
+			p.ending = true
+			break
+		}
 		why, ok := lc.parkedReason(w)
 		switch {
 		case ok && !lc.callParked(w, why):

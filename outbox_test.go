@@ -152,6 +152,7 @@ func TestParkedEndIsTold(t *testing.T) {
 		{"the client leaves", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.Close() }},
 		{"the client sends its end", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.CloseWrite() }},
 		{"the function ends it", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.send(t, "end") }},
+		{"End", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { p.End() }},
 		{"Close", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { p.Close() }},
 		{"the server's Close", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { h.config.Close() }},
 		{"a shutdown", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) {
@@ -288,6 +289,28 @@ func TestParkStreamEndsSlowly(t *testing.T) {
 		}
 		c.SetDeadline(time.Now().Add(answerTimeout))
 		if m := c.receive(t, "GET"); !strings.HasPrefix(m.body, body) {
+			t.Errorf("got %d bytes", len(m.body))
+		}
+		c.wantEnd(t)
+		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+	})
+}
+
+// End ends it in the same way, at any time.
+func TestParkedConnEnd(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+		c, p := parkOne(t, h, parked, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+		body := strings.Repeat("y", 24<<20)
+		if err := p.Queue(filo.NewMessage([]byte(body))); err != nil {
+			t.Fatal(err)
+		}
+		p.End()
+		p.End()
+		if err := p.Queue(filo.NewMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if m := c.receive(t, "GET"); m.body != body {
 			t.Errorf("got %d bytes", len(m.body))
 		}
 		c.wantEnd(t)

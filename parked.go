@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,10 +33,11 @@ type ParkedConn struct {
 	serve    func(*ParkedConn, Wake) error
 	received []byte // to be read first
 	wait     time.Time
-	chunked  bool     // what is written is a body in chunks; immutable
-	class    *Class   // of the function; immutable
-	serving  *scratch // who calls the function in the loop driver; the owner's
-	ending   bool     // its function isn't called any more, and it is closed when all has left; the owner's
+	chunked  bool        // what is written is a body in chunks; immutable
+	class    *Class      // of the function; immutable
+	serving  *scratch    // who calls the function in the loop driver; the owner's
+	ending   bool        // its function isn't called any more, and it is closed when all has left; the owner's
+	asked    atomic.Bool // to end
 	out      outbox
 	sealing  sync.Mutex // orders what is written through TLS in the loop driver; before out.mu
 
@@ -251,6 +253,14 @@ func (p *ParkedConn) Close() error {
 	return p.netConn.Close()
 }
 
+// End ends the connection, at any time, as if its function had returned io.EOF: nothing more is taken, and it is closed when what
+// is queued has been sent. A call of the function that is under way may go on; there is no further one.
+func (p *ParkedConn) End() {
+	p.finish()
+	p.asked.Store(true)
+	p.netConn.SetReadDeadline(longAgo) // wakes whoever waits
+}
+
 // LocalAddr returns the address of this end.
 func (p *ParkedConn) LocalAddr() net.Addr { return p.netConn.LocalAddr() }
 
@@ -344,7 +354,9 @@ func (p *ParkedConn) run() {
 			why = p.await(buffer)
 		}
 		c.setState(stateHandler)
-		if p.call(why) {
+		if p.asked.Load() {
+			p.ending = true
+		} else if p.call(why) {
 			continue
 		}
 		if p.ending && !p.finish() {
@@ -359,7 +371,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
 	deadline := p.deadline()
 	c.setWait(stateParked, deadline)
-	for !s.draining.Load() {
+	for !s.draining.Load() && !p.asked.Load() {
 		n, err := p.netConn.Read(buffer)
 		p.received = buffer[:n]
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
