@@ -176,8 +176,9 @@ func (h *Hub) Stats() HubStats {
 	}
 }
 
-// Close disconnects all subscribers and forgets all events. From then on Serve is a 503, and Publish ErrHubClosed. At the
-// server's Shutdown it isn't needed: subscribers are disconnected then, and hub and server may be shut down in any order.
+// Close ends the streams of all subscribers, when what waits for them has been sent, and forgets all events. From then on Serve
+// is a 503, and Publish ErrHubClosed. At the server's Shutdown it isn't needed: subscribers are disconnected then, and hub and
+// server may be shut down in any order.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -491,9 +491,7 @@ func TestHubClose(t *testing.T) {
 			t.Error(err)
 		}
 		for _, c := range []*client{a, b} {
-			if got, err := c.next(); err == nil {
-				t.Errorf("got %q", got)
-			}
+			c.wantEnd(t, false)
 		}
 		if _, err := hub.Publish("a", sse.Event{Data: "x"}); !errors.Is(err, sse.ErrHubClosed) {
 			t.Errorf("Publish returned %v", err)

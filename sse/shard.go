@@ -163,7 +163,7 @@ func (s *shard) remove(subscriber *subscriber) {
 // close disconnects all subscribers.
 func (s *shard) close(*task) {
 	for _, place := range s.all.members {
-		place.subscriber.conn.Close()
+		place.subscriber.conn.End()
 	}
 }
 
