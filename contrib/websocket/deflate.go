@@ -1,0 +1,110 @@
+package websocket
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+)
+
+const (
+	// maxWindow is how far back DEFLATE refers.
+	maxWindow = 32 << 10
+	// deflateDictionary is how much of what was sent before the compressor makes use of.
+	deflateDictionary = 8 << 10
+)
+
+// syncTail is what a compressed message ends with, and what isn't sent of it (RFC 7692, section 7.2.1).
+const syncTail = "\x00\x00\xff\xff"
+
+// inflateTail is appended to a compressed message: what its sender has left out, and a block that says that it was the last.
+const inflateTail = syncTail + "\x01\x00\x00\xff\xff"
+
+// maxFinals is how many blocks that are the last one a message may have before its end: each takes some time.
+const maxFinals = 16
+
+var errInflate = failure(StatusInvalidPayload, "a compressed message is malformed")
+
+// contexts are what messages refer to of those before them, where that was negotiated.
+type contexts struct {
+	sent, received []byte
+}
+
+// remember makes b the latest of what is kept of a context.
+func remember(kept, b []byte, size int) []byte {
+	if len(b) >= size {
+		return append(kept[:0], b[len(b)-size:]...)
+	}
+	if over := len(kept) + len(b) - size; over > 0 {
+		kept = kept[:copy(kept, kept[over:])]
+	}
+	return append(kept, b...)
+}
+
+// appendDeflated appends b, compressed as a message. The compressor keeps nothing: all that it knows of messages before is
+// the dictionary.
+func appendDeflated(dst *buffer, b, dictionary []byte) {
+	flate.StatelessDeflate(dst, b, false, dictionary) // which fails only as dst does
+	dst.b = dst.b[:len(dst.b)-len(syncTail)]
+}
+
+// inflater decompresses.
+type inflater struct {
+	source bytes.Reader
+	flate  io.ReadCloser
+}
+
+var inflaters = sync.Pool{New: func() any {
+	i := new(inflater)
+	i.flate = flate.NewReader(&i.source)
+	return i
+}}
+
+// inflate appends what the message in b was before it was compressed to dst, at most limit bytes unless that is negative. b is
+// appended to.
+func inflate(dst, b *buffer, dictionary []byte, limit int64) error {
+	i := inflaters.Get().(*inflater)
+	defer func() {
+		i.source.Reset(nil)
+		inflaters.Put(i)
+	}()
+	b.b = append(b.b, inflateTail...)
+	i.source.Reset(b.b)
+	window := dictionary
+	for finals := 0; i.source.Len() > 0; finals++ { // a block that is the last one may come before the end (section 7.2.3.4)
+		if finals > maxFinals {
+			return errInflate
+		}
+		if err := i.flate.(flate.Resetter).Reset(&i.source, window); err != nil {
+			return errInflate
+		}
+		if err := i.copyTo(dst, limit); err != nil {
+			return err
+		}
+		if i.source.Len() > 0 {
+			window = remember(bytes.Clone(dictionary), dst.b, maxWindow)
+		}
+	}
+	return nil
+}
+
+// copyTo appends what there is up to the last block.
+func (i *inflater) copyTo(dst *buffer, limit int64) error {
+	for {
+		if cap(dst.b)-len(dst.b) < bytes.MinRead {
+			dst.b = append(make([]byte, 0, 2*cap(dst.b)+bytes.MinRead), dst.b...)
+		}
+		n, err := i.flate.Read(dst.b[len(dst.b):cap(dst.b)])
+		dst.b = dst.b[:len(dst.b)+n]
+		switch {
+		case limit >= 0 && int64(len(dst.b)) > limit:
+			return errTooBig
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return errInflate
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package websocket
+
+import (
+	"strconv"
+
+	"github.com/filohttp/filo"
+)
+
+const extensionName = "permessage-deflate"
+
+// deflateTerms are what was agreed about compression (RFC 7692, section 7.1).
+type deflateTerms struct {
+	on bool
+	// sendContext and receiveContext say that messages of this side, and of the client's, may refer to those before.
+	sendContext, receiveContext bool
+	// bits is what the client wants the server's window to be limited to; 0 if it didn't say.
+	bits uint8
+}
+
+// longest returns how long a message may be to be compressed. The compressor knows no window but the largest; a message that
+// is no longer than the client's can't refer beyond it.
+func (d deflateTerms) longest() int {
+	if d.bits == 0 || d.bits == 15 {
+		return int(^uint(0) >> 1)
+	}
+	return 1 << d.bits
+}
+
+// answer returns the value of the response's field.
+func (d deflateTerms) answer() string {
+	s := extensionName
+	if !d.sendContext {
+		s += "; server_no_context_takeover"
+	}
+	if !d.receiveContext {
+		s += "; client_no_context_takeover"
+	}
+	if d.bits != 0 {
+		s += "; server_max_window_bits=" + strconv.Itoa(int(d.bits))
+	}
+	return s
+}
+
+// offer is what a client has said about permessage-deflate in one of its offers.
+type offer struct {
+	serverAlone, clientAlone bool // …_no_context_takeover
+	serverBits, clientBits   uint8
+}
+
+// negotiate takes the first of the client's offers that is valid. One with a parameter that is unknown, doubled or has no
+// valid value is declined (section 7.1), as are other extensions.
+func negotiate(request *filo.Header, compression Compression) (terms deflateTerms, err error) {
+	for value := range request.Values(fieldExtensions) {
+		valid := eachExtension(string(value), func(e extension) {
+			if terms.on || compression == CompressionOff || e.name != extensionName {
+				return
+			}
+			var o offer
+			for _, p := range e.params {
+				if !o.set(p) {
+					return
+				}
+			}
+			terms = o.accept(compression)
+		})
+		if !valid {
+			return deflateTerms{}, errExtensions
+		}
+	}
+	return terms, nil
+}
+
+// set takes a parameter of the offer. It reports whether that is valid.
+func (o *offer) set(p param) bool {
+	switch {
+	case p.name == "server_no_context_takeover" && !o.serverAlone && !p.hasValue:
+		o.serverAlone = true
+	case p.name == "client_no_context_takeover" && !o.clientAlone && !p.hasValue:
+		o.clientAlone = true
+	case p.name == "server_max_window_bits" && o.serverBits == 0:
+		o.serverBits = windowBits(p.value)
+		return o.serverBits != 0
+	case p.name == "client_max_window_bits" && o.clientBits == 0:
+		// The inflater has the largest window, whatever the client's.
+		if o.clientBits = 15; p.hasValue {
+			o.clientBits = windowBits(p.value)
+		}
+		return o.clientBits != 0
+	default:
+		return false
+	}
+	return true
+}
+
+// windowBits parses a window size, a number from 8 to 15 without leading zeros (section 7.1.2). 0 is none.
+func windowBits(value string) uint8 {
+	switch {
+	case len(value) == 1 && (value[0] == '8' || value[0] == '9'):
+		return value[0] - '0'
+	case len(value) == 2 && value[0] == '1' && value[1] >= '0' && value[1] <= '5':
+		return 10 + value[1] - '0'
+	}
+	return 0
+}
+
+// accept returns the terms under which the offer is accepted.
+func (o *offer) accept(compression Compression) deflateTerms {
+	context := compression == CompressionContext
+	return deflateTerms{
+		on:             true,
+		sendContext:    context && !o.serverAlone && (o.serverBits == 0 || o.serverBits == 15),
+		receiveContext: context && !o.clientAlone,
+		bits:           o.serverBits,
+	}
+}

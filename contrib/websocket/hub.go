@@ -1,0 +1,166 @@
+package websocket
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/filohttp/filo"
+)
+
+// Hub sends messages to the connections that have joined a topic, such as a room of a chat. The zero value is ready for use. It
+// must not be copied.
+//
+// A message is rendered once, and compressed once, for all connections. Sending never waits for a client: one that doesn't take
+// what it is sent is disconnected when more than MaxQueuedBytes wait for it, and the others don't notice.
+type Hub struct {
+	mu     sync.Mutex // before topic.mu
+	topics map[string]*topic
+}
+
+// topic is the connections that have joined.
+type topic struct {
+	hub  *Hub
+	name string
+
+	sending sync.Mutex // orders the messages; before Hub.mu
+
+	mu      sync.Mutex
+	members map[*Conn]struct{} // guarded by mu
+}
+
+// Join makes the connection, one of Serve, a member of the topic, until it leaves or is over. To join again does nothing. The
+// error says that it is over.
+func (h *Hub) Join(name string, c *Conn) error {
+	if c.parked == nil {
+		return errAccepted
+	}
+	h.mu.Lock()
+	t := h.topics[name]
+	if t == nil {
+		t = &topic{hub: h, name: name, members: make(map[*Conn]struct{})}
+		if h.topics == nil {
+			h.topics = make(map[string]*topic)
+		}
+		h.topics[name] = t
+	}
+	t.mu.Lock()
+	_, member := t.members[c]
+	t.members[c] = struct{}{}
+	t.mu.Unlock()
+	h.mu.Unlock()
+	if !member && !c.joined(t) {
+		t.remove(c)
+		return c.closedError()
+	}
+	return nil
+}
+
+// Leave undoes Join.
+func (h *Hub) Leave(name string, c *Conn) {
+	if t := h.topic(name); t != nil {
+		c.left(t)
+		t.remove(c)
+	}
+}
+
+// Len returns how many connections are members of the topic.
+func (h *Hub) Len(name string) int {
+	t := h.topic(name)
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.members)
+}
+
+// Broadcast sends a message to the members of a topic. All of them get the messages of a topic in the same order. It returns
+// how many it was sent to, or waits for, and an error only for a message that is none: a text that isn't UTF-8.
+func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int, err error) {
+	t := h.topic(name)
+	if t == nil {
+		return 0, checkMessage(kind, message)
+	}
+	m, err := Prepare(kind, message)
+	if err != nil {
+		return 0, err
+	}
+	return t.send(m), nil
+}
+
+// Close closes the connections that are members of a topic: see Conn.Close.
+func (h *Hub) Close(name string, code StatusCode, reason string) error {
+	if !code.sendable() {
+		return fmt.Errorf("websocket: a close frame can't have status %d", code)
+	}
+	if t := h.topic(name); t != nil {
+		for _, c := range t.snapshot() {
+			c.Close(code, reason)
+		}
+	}
+	return nil
+}
+
+func (h *Hub) topic(name string) *topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.topics[name]
+}
+
+// send sends the message to all members.
+func (t *topic) send(m *Prepared) (sent int) {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	for _, c := range t.snapshot() {
+		switch err := c.Send(m); {
+		case err == nil:
+			sent++
+		case errors.Is(err, filo.ErrQueueFull):
+			c.over(fmt.Errorf("websocket: a client is behind: %w", err))
+		}
+	}
+	return sent
+}
+
+// snapshot returns the members.
+func (t *topic) snapshot() []*Conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.AppendSeq(make([]*Conn, 0, len(t.members)), maps.Keys(t.members))
+}
+
+// remove takes a connection out, and the topic if that was the last one.
+func (t *topic) remove(c *Conn) {
+	h := t.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.members, c)
+	if len(t.members) == 0 && h.topics[t.name] == t {
+		delete(h.topics, t.name)
+	}
+}
+
+// joined notes that the connection is in the topic. It reports false if the connection is over.
+func (c *Conn) joined(t *topic) bool {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	if c.told {
+		return false
+	}
+	c.topics = append(c.topics, t)
+	return true
+}
+
+// left undoes joined.
+func (c *Conn) left(t *topic) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	if i := slices.Index(c.topics, t); i >= 0 {
+		c.topics = slices.Delete(c.topics, i, i+1)
+	}
+}

@@ -1,0 +1,80 @@
+package websocket
+
+import (
+	"sync"
+	"time"
+)
+
+var errBadText = failure(StatusInvalidPayload, "a text isn't UTF-8")
+
+// incoming is what has come of a message that isn't complete. A connection of Serve has one only meanwhile.
+type incoming struct {
+	decoder
+	text     utf8Check
+	data     *buffer       // the payload; nil while there is none
+	inflated *buffer       // what was made of it
+	since    time.Duration // when the first byte came
+}
+
+var incomings = sync.Pool{New: func() any { return new(incoming) }}
+
+// reset makes it ready for a connection.
+func (in *incoming) reset(c *Conn) {
+	in.decoder.reset(c.deflate.on, c.options.MaxMessageBytes)
+	in.text, in.since = utf8Check{}, now()
+}
+
+// gather takes a piece of a message. It returns the message when that was the last one: it is lent until release is called.
+func (in *incoming) gather(c *Conn, e event, piece []byte) (message []byte, complete bool, err error) {
+	complete = e == eventEnd
+	if in.kind == Text && !in.compressed {
+		if !in.text.valid(piece) || complete && !in.text.complete() {
+			return nil, false, errBadText
+		}
+	}
+	if complete && in.data == nil && !in.compressed {
+		return piece, true, nil
+	}
+	if in.data == nil {
+		in.data = getBuffer()
+	}
+	in.data.b = append(in.data.b, piece...)
+	switch {
+	case !complete:
+		return nil, false, nil
+	case !in.compressed:
+		return in.data.b, true, nil
+	}
+	in.inflated = getBuffer()
+	if err := c.inflate(in.inflated, in.data); err != nil {
+		return nil, false, err
+	}
+	if message = in.inflated.b; in.kind == Text && !in.text.valid(message) || !in.text.complete() {
+		return nil, false, errBadText
+	}
+	return message, true, nil
+}
+
+// inflate decompresses a client's message.
+func (c *Conn) inflate(dst, b *buffer) error {
+	if !c.deflate.receiveContext {
+		return inflate(dst, b, nil, c.options.MaxMessageBytes)
+	}
+	if err := inflate(dst, b, c.contexts.received, c.options.MaxMessageBytes); err != nil {
+		return err
+	}
+	c.contexts.received = remember(c.contexts.received, dst.b, maxWindow)
+	return nil
+}
+
+// release ends a message, and what was kept of it.
+func (in *incoming) release() {
+	for _, b := range [...]**buffer{&in.data, &in.inflated} {
+		if *b != nil {
+			putBuffer(*b)
+			*b = nil
+		}
+	}
+	in.text = utf8Check{}
+	in.endMessage()
+}

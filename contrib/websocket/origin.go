@@ -1,0 +1,75 @@
+package websocket
+
+import (
+	"fmt"
+	"strings"
+)
+
+// originPattern is an origin that is allowed, or all the subdomains of one.
+type originPattern struct {
+	scheme, host string // host without the "*", in lower case
+	wild         bool
+}
+
+// originCheck decides which pages may connect. Browsers let every page open a WebSocket to every server, with the cookies
+// that the server has set; only the server can refuse it (RFC 6455, section 10.2).
+type originCheck struct {
+	any      bool
+	patterns []originPattern
+}
+
+func newOriginCheck(patterns []string) (check originCheck) {
+	for _, pattern := range patterns {
+		if pattern == "*" {
+			check.any = true
+			continue
+		}
+		scheme, host, ok := splitOrigin(pattern)
+		host, wild := strings.CutPrefix(host, "*")
+		if !ok || strings.Contains(host, "*") || wild && (len(host) < 2 || host[0] != '.') {
+			panic(fmt.Sprintf("websocket: an origin is \"https://host\", \"https://*.host\" or \"*\", and not %q", pattern))
+		}
+		check.patterns = append(check.patterns, originPattern{scheme, host, wild})
+	}
+	return check
+}
+
+// allows reports whether a page of the origin may connect to the host.
+func (o *originCheck) allows(origin, host string, tls bool) bool {
+	if o.any {
+		return true
+	}
+	scheme, page, ok := splitOrigin(origin)
+	if !ok {
+		return false
+	}
+	// What comes without TLS may have come to a proxy with it.
+	if page == trimPort(strings.ToLower(host), scheme) && (scheme == "https" || !tls) {
+		return true
+	}
+	for _, p := range o.patterns {
+		if p.scheme != scheme {
+			continue
+		}
+		if p.host == page && !p.wild || p.wild && len(page) > len(p.host) && strings.HasSuffix(page, p.host) {
+			return true
+		}
+	}
+	return false
+}
+
+// splitOrigin takes a serialized origin (RFC 6454, section 6.2) apart, in lower case and without the scheme's own port.
+func splitOrigin(origin string) (scheme, host string, ok bool) {
+	scheme, host, ok = strings.Cut(strings.ToLower(origin), "://")
+	if !ok || scheme != "http" && scheme != "https" || host == "" || strings.ContainsAny(host, "/?#@\\ \t,") {
+		return "", "", false
+	}
+	return scheme, trimPort(host, scheme), true
+}
+
+func trimPort(host, scheme string) string {
+	if scheme == "https" {
+		return strings.TrimSuffix(host, ":443")
+	}
+	return strings.TrimSuffix(host, ":80")
+}

@@ -1,0 +1,126 @@
+package websocket
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/filohttp/filo"
+)
+
+var errAccepted = errors.New("websocket: only connections of Serve have a queue")
+
+// Prepared is a message that is sent to many clients. It is rendered once, and compressed once if one of them wants that. It
+// never changes, and may be used by many goroutines.
+type Prepared struct {
+	kind    MessageType
+	payload []byte // a part of what plain was made of
+	plain   rendered
+	deflate sync.Once
+	shorter rendered // the compressed one; empty if that isn't shorter
+}
+
+// rendered is a frame, by itself and to be queued.
+type rendered struct {
+	frame  []byte
+	queued *filo.Message
+}
+
+func newRendered(frame []byte) rendered { return rendered{frame, filo.NewMessage(frame)} }
+
+// Prepare makes a Prepared of a copy of the message. A text must be UTF-8.
+func Prepare(kind MessageType, message []byte) (*Prepared, error) {
+	if err := checkMessage(kind, message); err != nil {
+		return nil, err
+	}
+	frame := appendHeader(make([]byte, 0, maxServerHeader+len(message)), bitFin|byte(kind), len(message))
+	frame = append(frame, message...)
+	return &Prepared{kind: kind, plain: newRendered(frame), payload: frame[len(frame)-len(message):]}, nil
+}
+
+// compressed returns the message compressed, for itself.
+func (m *Prepared) compressed() (r *rendered, ok bool) {
+	m.deflate.Do(func() {
+		b := getBuffer()
+		defer putBuffer(b)
+		if frame, ok := appendDeflatedFrame(b, m.kind, m.payload, nil); ok {
+			m.shorter = newRendered(append([]byte(nil), frame...))
+		}
+	})
+	return &m.shorter, m.shorter.queued != nil
+}
+
+// Send sends a message without waiting for the client: what that doesn't take at once waits in the connection, as a reference
+// to the message. It is for connections of Serve. The error is filo.ErrQueueFull, and nothing is sent, if more than
+// MaxQueuedBytes would wait; the caller decides whether to try again later or to close the connection.
+func (c *Conn) Send(m *Prepared) error {
+	if c.parked == nil {
+		return errAccepted
+	}
+	for !c.mu.TryLock() {
+		switch c.busy.Load() {
+		case busyFrame:
+			return c.sendBeside(m)
+		case busyBehind:
+			return filo.ErrQueueFull
+		}
+		runtime.Gosched() // somebody writes, and doesn't wait
+	}
+	defer c.mu.Unlock()
+	if err := c.closedError(); err != nil {
+		return err
+	}
+	r, deflated := m.form(c)
+	if err := c.queueLocked(r); err != nil {
+		return err
+	}
+	if deflated {
+		c.sentDeflatedLocked(m.payload)
+	}
+	return nil
+}
+
+// queueLocked sends a frame without waiting.
+func (c *Conn) queueLocked(r *rendered) error {
+	if c.out != nil && len(c.out.b)+len(r.frame) <= corkSize {
+		c.out.b = append(c.out.b, r.frame...)
+		return nil
+	}
+	if c.out != nil {
+		if err := c.parked.Queue(filo.NewMessage(c.out.b)); err != nil {
+			return err
+		}
+		c.emptyLocked()
+	}
+	return c.parked.Queue(r.queued)
+}
+
+// sendBeside sends a message while a goroutine waits for the client to take a frame that is ahead of it. mu is that one's, so
+// the message must be in a form that later ones never refer to.
+func (c *Conn) sendBeside(m *Prepared) error {
+	r := &m.plain
+	if !c.deflate.sendContext {
+		r, _ = m.form(c)
+	}
+	c.gate.Lock()
+	open := c.current() == stateOpen
+	var err error
+	if open {
+		err = c.parked.Queue(r.queued) // before a close frame, for which the gate is needed
+	}
+	c.gate.Unlock()
+	if !open {
+		return c.closedError()
+	}
+	return err
+}
+
+// form returns the form of the message that suits the connection.
+func (m *Prepared) form(c *Conn) (r *rendered, deflated bool) {
+	if c.deflate.on && len(m.payload) >= c.options.CompressionMinimum && len(m.payload) <= c.deflate.longest() {
+		if r, ok := m.compressed(); ok {
+			return r, true
+		}
+	}
+	return &m.plain, false
+}

@@ -1,0 +1,272 @@
+package websocket
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+var (
+	errFunction  = failure(StatusInternalError, "")
+	errPanic     = error(failure(StatusInternalError, "one of the functions has panicked"))
+	errGoingAway = failure(StatusGoingAway, "the server shuts down")
+)
+
+// pingMessage is what silent clients are sent.
+var pingMessage = filo.NewMessage([]byte{bitFin | opPing, 0})
+
+// opened begins the life of a connection of Serve, in the handler of its request.
+func (c *Conn) opened(request *filo.Ctx) {
+	defer c.parked.OnClose(c.ended)
+	returned := false
+	defer func() {
+		if !returned {
+			c.over(errPanic) // OnOpen has panicked
+		}
+	}()
+	if open := c.options.OnOpen; open != nil {
+		if err := open(request, c); err != nil {
+			c.closeFor(err)
+		}
+	}
+	returned = true
+	c.parked.SetWait(c.nextLook())
+}
+
+// serve is called when something has come, or it is time for something.
+func (c *Conn) serve(p *filo.ParkedConn, why filo.Wake) (err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.sendClose(errFunction, errPanic, stateOver) // OnMessage has panicked, and the connection ends with it
+		}
+	}()
+	switch why {
+	case filo.WakeData:
+		err = c.receive()
+	case filo.WakeDeadline:
+		err = c.look()
+	case filo.WakeShutdown:
+		err = c.goAway()
+	}
+	returned = true
+	if err == nil {
+		p.SetWait(c.nextLook())
+		return nil
+	}
+	if tell := c.leave(err); tell != nil {
+		tell()
+	}
+	if why == filo.WakeShutdown || CloseStatus(err) != StatusAbnormalClosure {
+		return io.EOF // when the close frame has left
+	}
+	return err
+}
+
+// receive reads what has come, and deals with all of it.
+func (c *Conn) receive() error {
+	input := inputs.Get().(*[readSize]byte)
+	defer inputs.Put(input)
+	n, err := c.parked.Read(input[:])
+	if n == 0 {
+		return endError(err)
+	}
+	if c.current() == stateFailed {
+		return nil
+	}
+	c.heard, c.pinged = now(), 0
+	return c.take(input[:n])
+}
+
+// endError returns the error of a connection that nothing more comes on.
+func endError(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	return err
+}
+
+// take deals with what has come. Its error ends the connection.
+func (c *Conn) take(b []byte) error {
+	in := c.in
+	if in == nil {
+		in = incomings.Get().(*incoming)
+		in.reset(c)
+		c.in = in
+	}
+	defer c.uncork()
+	for c.current() < stateFailed {
+		used, e, payload, err := in.next(b)
+		if b = b[used:]; err == nil {
+			if len(b) > 0 {
+				c.cork()
+			}
+			err = c.handle(in, e, payload)
+		}
+		if err != nil {
+			return c.fail(err)
+		}
+		if e == eventNone {
+			break
+		}
+	}
+	if in.atRest() {
+		c.in = nil
+		incomings.Put(in)
+	}
+	return nil
+}
+
+// fail ends the connection because of an error, if it is one of the client's after a while.
+func (c *Conn) fail(err error) error {
+	var failed *CloseError
+	if !errors.As(err, &failed) || !failed.Local {
+		return err // its own close frame
+	}
+	c.in.release()
+	incomings.Put(c.in)
+	c.in = nil
+	if !c.sendClose(failed, failed, stateFailed) {
+		return err // it has been sent one, and has answered with this
+	}
+	return nil
+}
+
+// handle deals with an event.
+func (c *Conn) handle(in *incoming, e event, payload []byte) error {
+	switch e {
+	case eventData, eventEnd:
+		message, complete, err := in.gather(c, e, payload)
+		if err != nil || !complete {
+			return err
+		}
+		if c.current() == stateOpen {
+			if err := c.options.OnMessage(c, in.kind, message); err != nil {
+				c.closeFor(err)
+			}
+		}
+		in.release()
+		in.since = now()
+	case eventNone:
+	default:
+		if err := c.control(e, payload); err != nil {
+			return err
+		}
+		if in.atRest() {
+			in.since = now()
+		}
+	}
+	return nil
+}
+
+// control deals with a control frame. The error of a close frame is a *CloseError: the client's, or this side's if what it
+// answers to was that.
+func (c *Conn) control(e event, payload []byte) error {
+	switch e {
+	case eventPing:
+		if err := c.sendControl(opPong, payload); err != nil && !errors.Is(err, ErrClosed) {
+			return err
+		}
+	case eventClose:
+		closed, wrong := parseClose(payload)
+		if wrong != nil {
+			return wrong
+		}
+		// Section 5.5.1: a close frame is answered with one, mostly of the same status.
+		c.sendClose(closed, closed, stateOver)
+		return closed
+	}
+	return nil
+}
+
+// closeFor closes the connection for an error of the user's.
+func (c *Conn) closeFor(err error) {
+	frame := errFunction
+	var asked *CloseError
+	if errors.As(err, &asked) && asked.Code.sendable() {
+		frame = failure(asked.Code, closeReason(asked.Reason))
+	}
+	c.sendClose(frame, err, stateClosing)
+}
+
+// look finds out what it is time for.
+func (c *Conn) look() error {
+	at := now()
+	if in := c.in; in != nil && c.options.ReadTimeout > 0 && at >= in.since+c.options.ReadTimeout {
+		return c.fail(errSlow)
+	}
+	return c.lookSilence(at)
+}
+
+// lookSilence sends a client that is silent a ping, and gives up one that doesn't answer.
+func (c *Conn) lookSilence(at time.Duration) error {
+	o := c.options
+	switch {
+	case c.current() != stateOpen:
+	case c.pinged != 0 && o.PongTimeout > 0:
+		if at >= c.pinged+o.PongTimeout {
+			return errNoPong
+		}
+	case o.PingInterval > 0 && at >= max(c.heard, c.pinged)+o.PingInterval:
+		c.pinged = at
+		c.sendPing()
+	}
+	return nil
+}
+
+// sendPing sends a ping unless it would have to wait: a client that is behind has something to show that it is there.
+func (c *Conn) sendPing() {
+	if c.stream != nil {
+		c.Ping()
+		return
+	}
+	if c.mu.TryLock() {
+		defer c.mu.Unlock()
+		if c.closedError() == nil {
+			c.parked.Queue(pingMessage)
+		}
+	}
+}
+
+// nextLook returns when the connection is to be looked at if nothing comes.
+func (c *Conn) nextLook() time.Time {
+	var at time.Duration
+	if c.in != nil && c.options.ReadTimeout > 0 {
+		at = c.in.since + c.options.ReadTimeout
+	}
+	if silence := c.nextSilence(); silence != 0 && (at == 0 || silence < at) {
+		at = silence
+	}
+	if at == 0 {
+		return time.Time{}
+	}
+	return epoch.Add(at)
+}
+
+// nextSilence returns when the client will have been silent for long enough; 0 is never.
+func (c *Conn) nextSilence() time.Duration {
+	switch o := c.options; {
+	case c.current() != stateOpen:
+	case c.pinged != 0 && o.PongTimeout > 0:
+		return c.pinged + o.PongTimeout
+	case o.PingInterval > 0:
+		return max(c.heard, c.pinged) + o.PingInterval
+	}
+	return 0
+}
+
+// goodbyeTime is how long the client's answer to a close frame is waited for when the server shuts down.
+const goodbyeTime = 100 * time.Millisecond
+
+// goAway says goodbye, since the server shuts down.
+func (c *Conn) goAway() error {
+	c.sendClose(errGoingAway, errGoingAway, stateClosing)
+	c.parked.SetReadDeadline(time.Now().Add(goodbyeTime))
+	for {
+		if err := c.receive(); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package websocket
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// streamBuffer is what a connection of Accept reads into at first, and streamBufferMax when much comes.
+	streamBuffer    = 4 << 10
+	streamBufferMax = 32 << 10
+)
+
+var errServed = errors.New("websocket: connections of Serve are read by OnMessage")
+
+// stream is what a connection of Accept has besides.
+type stream struct {
+	conn    *Conn
+	forget  func()     // takes it out of the open ones
+	writing sync.Mutex // held for a whole message; before Conn.mu
+
+	reading sync.Mutex     // guards the rest
+	in      incoming       // of the message under way
+	buffer  []byte         // what was read, and hasn't been looked at: buffer[r:w]
+	r, w    int            //
+	until   time.Duration  // until when a read waits; 0 is for ever
+	message *messageReader // of Reader; nil if there is none, or it is at its end
+	err     error          // why nothing more comes
+}
+
+// newStream makes it, with what had been received behind the handshake.
+func newStream(c *Conn, received []byte) *stream {
+	s := &stream{conn: c, buffer: make([]byte, max(streamBuffer, len(received)))}
+	s.w = copy(s.buffer, received)
+	s.in.reset(c)
+	return s
+}
+
+// Read returns the next message, which is the caller's. It answers pings and the client's close frame, so a connection of
+// Accept is to be read all the time. The error is a *CloseError when one of the sides has closed the connection, and then the
+// same each time.
+func (c *Conn) Read() (kind MessageType, message []byte, err error) {
+	s := c.stream
+	if s == nil {
+		return 0, nil, errServed
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if err := s.skipRest(); err != nil {
+		return 0, nil, err
+	}
+	for {
+		e, piece, err := s.next()
+		if err != nil {
+			return 0, nil, err
+		}
+		message, complete, err := s.in.gather(c, e, piece)
+		if err != nil {
+			return 0, nil, s.fail(err)
+		}
+		if complete {
+			kind, message = s.in.kind, bytes.Clone(message)
+			s.endMessage()
+			return kind, message, nil
+		}
+	}
+}
+
+// endMessage ends the message under way.
+func (s *stream) endMessage() {
+	s.in.release()
+	s.in.since = now()
+	s.message = nil
+}
+
+// skipRest throws away what is left of a message that Reader has begun. A compressed one is read all the same: later ones may
+// refer to it.
+func (s *stream) skipRest() error {
+	var scratch [512]byte
+	for s.message != nil && s.err == nil {
+		if inflate := s.message.inflate; inflate != nil {
+			inflate.readLocked(scratch[:])
+		} else {
+			s.message.readLocked(scratch[:])
+		}
+	}
+	return s.err
+}
+
+// next returns the next piece of a message, which is lent until the next call. It deals with control frames.
+func (s *stream) next() (event, []byte, error) {
+	c := s.conn
+	for s.err == nil {
+		used, e, payload, err := s.in.next(s.buffer[s.r:s.w])
+		s.r += used
+		switch {
+		case err != nil:
+		case e == eventNone:
+			err = s.fill()
+		case e == eventData || e == eventEnd:
+			if c.current() == stateOpen {
+				return e, payload, nil
+			}
+			if e == eventEnd {
+				s.endMessage()
+			}
+		default:
+			err = c.control(e, payload)
+		}
+		if err != nil {
+			return eventNone, nil, s.fail(err)
+		}
+	}
+	return eventNone, nil, s.err
+}
+
+// fail ends the connection: at once, or if that is the client's fault when it has had the time to read why.
+func (s *stream) fail(err error) error {
+	c := s.conn
+	var failed *CloseError
+	if errors.As(err, &failed) && failed.Local && c.sendClose(failed, failed, stateFailed) {
+		s.linger()
+	}
+	c.over(err)
+	s.in.release()
+	s.err = c.cause // which doesn't change any more
+	return s.err
+}
+
+// linger tells the client that nothing more comes, and waits until it has read that.
+func (s *stream) linger() {
+	if half, ok := s.conn.net.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+	}
+	s.conn.net.SetReadDeadline(time.Now().Add(lingerTime))
+	for err := error(nil); err == nil; {
+		_, err = s.conn.net.Read(s.buffer)
+	}
+}
+
+// fill reads more. Everything before was used.
+func (s *stream) fill() error {
+	c := s.conn
+	s.r, s.w = 0, 0
+	for {
+		if s.in.atRest() {
+			s.in.since = 0
+		}
+		s.setDeadline()
+		n, err := c.net.Read(s.buffer)
+		switch {
+		case n > 0:
+			s.w = n
+			c.heard, c.pinged = now(), 0
+			if s.in.since == 0 {
+				s.in.since = c.heard
+			}
+			if n == len(s.buffer) && n < streamBufferMax {
+				s.buffer = append(s.buffer, make([]byte, n)...)
+			}
+			return nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return endError(err)
+		}
+		s.until = -1 // it has to be set again
+		at := now()
+		if s.in.since != 0 && c.options.ReadTimeout > 0 && at >= s.in.since+c.options.ReadTimeout {
+			return errSlow
+		}
+		if err := c.lookSilence(at); err != nil {
+			return err
+		}
+	}
+}
+
+// setDeadline sets until when to wait. A deadline that is too early is left, since to look costs less than to set it each
+// time.
+func (s *stream) setDeadline() {
+	c := s.conn
+	at := c.nextSilence()
+	if s.in.since != 0 && c.options.ReadTimeout > 0 {
+		if slow := s.in.since + c.options.ReadTimeout; at == 0 || slow < at {
+			at = slow
+		}
+	}
+	if at == s.until || s.until > 0 && s.until < at {
+		return
+	}
+	if s.until = at; at == 0 {
+		c.net.SetReadDeadline(time.Time{})
+	} else {
+		c.net.SetReadDeadline(epoch.Add(at))
+	}
+}
+
+// awaitClose reads until the client has answered a close frame, or doesn't: then the connection is closed by a timer.
+func (s *stream) awaitClose() error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	for s.err == nil {
+		s.next()
+	}
+	s.conn.over(s.err)
+	var closed *CloseError
+	if errors.As(s.err, &closed) {
+		return nil
+	}
+	return s.err
+}
+
+// Reader returns the next message as it comes, for one that is too large for memory. It is to be read to its end, io.EOF, or
+// left: then the next call of Read or Reader skips what is left. Options.MaxMessageBytes applies.
+func (c *Conn) Reader() (MessageType, io.Reader, error) {
+	s := c.stream
+	if s == nil {
+		return 0, nil, errServed
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if err := s.skipRest(); err != nil {
+		return 0, nil, err
+	}
+	e, piece, err := s.next()
+	if err != nil {
+		return 0, nil, err
+	}
+	m := &messageReader{stream: s, piece: piece, last: e == eventEnd}
+	s.message = m
+	if s.in.compressed {
+		m.inflate = newInflateReader(m)
+		return s.in.kind, m.inflate, nil
+	}
+	return s.in.kind, m, nil
+}
+
+// messageReader reads the payload of a message. Its fields are guarded by stream.reading.
+type messageReader struct {
+	stream  *stream
+	piece   []byte
+	last    bool           // no piece comes behind this one
+	inflate *inflateReader // what decompresses it; nil if nothing does
+	failed  error
+}
+
+// atEnd reports whether nothing is left.
+func (m *messageReader) atEnd() bool { return m.last && len(m.piece) == 0 }
+
+// Read implements io.Reader.
+func (m *messageReader) Read(p []byte) (int, error) {
+	m.stream.reading.Lock()
+	defer m.stream.reading.Unlock()
+	return m.readLocked(p)
+}
+
+func (m *messageReader) readLocked(p []byte) (n int, err error) {
+	s := m.stream
+	if s.message != m {
+		return 0, m.endLocked()
+	}
+	for len(m.piece) == 0 && !m.last {
+		e, piece, err := s.next()
+		if err != nil {
+			m.failed = err
+			return 0, err
+		}
+		m.piece, m.last = piece, e == eventEnd
+	}
+	n = copy(p, m.piece)
+	m.piece = m.piece[n:]
+	if s.in.compressed {
+		if n == 0 && len(p) > 0 {
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+	if s.in.kind == Text && (!s.in.text.valid(p[:n]) || m.atEnd() && !s.in.text.complete()) {
+		m.failed = s.fail(errBadText)
+		return 0, m.failed
+	}
+	if m.atEnd() {
+		s.endMessage()
+		if n == 0 {
+			return 0, io.EOF
+		}
+	}
+	return n, nil
+}
+
+// endLocked returns the error of a message that isn't the current one any more.
+func (m *messageReader) endLocked() error {
+	if m.failed != nil {
+		return m.failed
+	}
+	return io.EOF
+}

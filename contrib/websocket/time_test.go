@@ -1,0 +1,175 @@
+package websocket_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/contrib/websocket"
+)
+
+// A message that trickles has ReadTimeout from its first byte to its last, whatever comes in between.
+func TestSlowMessage(t *testing.T) {
+	for _, start := range []string{"\x81", frame(fin|text, "abc")[:7], frame(text, "abc"), frame(fin|ping, "abc")[:8]} {
+		inModes(t, websocket.Options{ReadTimeout: 50 * time.Millisecond}, func(t *testing.T, address string) {
+			c := open(t, address)
+			c.send(frame(fin|text, "first"))
+			c.want(fin|text, "first")
+			c.send(start)
+			c.wantClose(1008)
+			c.wantEnd()
+		})
+	}
+	inModes(t, websocket.Options{ReadTimeout: 50 * time.Millisecond}, func(t *testing.T, address string) {
+		c := open(t, address)
+		c.send(frame(text, "a"))
+		for { // pings and fragments earn it no time
+			io.WriteString(c, frame(fin|ping, "p")+frame(continuation, "b"))
+			first, payload, err := c.receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == fin|closeOp {
+				if payload[:2] != closePayload(1008, "") {
+					t.Errorf("got %q", payload)
+				}
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// A silent client is sent a ping. It stays as long as it answers, by whatever it sends, and goes when it doesn't.
+func TestKeepAlive(t *testing.T) {
+	options := websocket.Options{PingInterval: 20 * time.Millisecond, PongTimeout: 60 * time.Millisecond}
+	inModes(t, options, func(t *testing.T, address string) {
+		c := open(t, address)
+		for i := range 4 {
+			c.want(fin|ping, "")
+			if i%2 == 0 {
+				c.send(frame(fin|pong, ""))
+			} else {
+				c.send(frame(fin|text, "hello"))
+				c.want(fin|text, "hello")
+			}
+		}
+		c.want(fin|ping, "")
+		c.wantEnd()
+	})
+}
+
+// Without PongTimeout a client is sent pings, and may be as silent as it likes.
+func TestPingsOnly(t *testing.T) {
+	options := websocket.Options{PingInterval: 10 * time.Millisecond, PongTimeout: -1}
+	inModes(t, options, func(t *testing.T, address string) {
+		c := open(t, address)
+		for range 5 {
+			c.want(fin|ping, "")
+		}
+	})
+}
+
+// Nothing is sent to a client that is silent if PingInterval is negative.
+func TestNoPings(t *testing.T) {
+	inModes(t, websocket.Options{PingInterval: -1, ReadTimeout: -1, WriteTimeout: -1}, func(t *testing.T, address string) {
+		c := open(t, address)
+		c.send(frame(fin|text, "hello")[:8])
+		c.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+		if _, err := c.in.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A client that sends and doesn't read is given up after WriteTimeout: a Write that waits for it fails.
+func TestClientStopsReading(t *testing.T) {
+	big := strings.Repeat("x", 60_000)
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			options, ended := closes()
+			options.WriteTimeout = 100 * time.Millisecond
+			m.small = true
+			if handler := m.handler; strings.HasPrefix(m.name, "Accept") {
+				errs := make(chan error, 10)
+				ended = errs
+				m.handler = func(u *websocket.Upgrader) filo.Handler {
+					h := handler(u)
+					return func(c *filo.Ctx) error {
+						errs <- h(c)
+						return nil
+					}
+				}
+			}
+			address := m.serve(t, options)
+			c := open(t, address)
+			go func() {
+				for {
+					if _, err := io.WriteString(c, frame(fin|binaryOp, big)); err != nil {
+						return
+					}
+				}
+			}()
+			if err := await(t, ended, "the end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			// Others are served as before.
+			other := open(t, address)
+			other.send(frame(fin|text, "fine"))
+			other.want(fin|text, "fine")
+		})
+	}
+}
+
+// Answers to messages that have come together are sent together, but not much later: the function may take long.
+func TestAnswersDontWait(t *testing.T) {
+	for _, m := range modes[:2] {
+		released := make(chan bool)
+		address := m.serve(t, websocket.Options{OnMessage: func(c *websocket.Conn, kind websocket.MessageType, b []byte) error {
+			err := c.Write(kind, b)
+			if string(b) == "wait" {
+				<-released
+			}
+			return err
+		}})
+		c := open(t, address)
+		c.send(frame(fin|text, "1") + frame(fin|text, "wait") + frame(fin|text, "2"))
+		c.want(fin|text, "1")
+		c.want(fin|text, "wait")
+		close(released)
+		c.want(fin|text, "2")
+	}
+}
+
+// Handlers find what OnOpen has taken from the request, and messages don't come before it has returned.
+func TestOnOpen(t *testing.T) {
+	for _, m := range modes[:2] {
+		address := m.serve(t, websocket.Options{
+			Subprotocols: []string{"chat"},
+			OnOpen: func(r *filo.Ctx, c *websocket.Conn) error {
+				if r.Query("who") == "nobody" {
+					return &websocket.CloseError{Code: websocket.StatusPolicyViolation, Reason: "who are you?"}
+				}
+				c.SetValue(r.Query("who"))
+				return c.Write(websocket.Text, []byte("welcome to "+c.Subprotocol()))
+			},
+			OnMessage: func(c *websocket.Conn, kind websocket.MessageType, _ []byte) error {
+				return c.Write(kind, []byte(c.Value().(string)))
+			}})
+		c := connect(t, address)
+		c.send(request("GET /ws?who=gopher HTTP/1.1", "+Sec-WebSocket-Protocol: chat") + frame(fin|text, ""))
+		c.head()
+		c.want(fin|text, "welcome to chat")
+		c.want(fin|text, "gopher")
+		c = connect(t, address)
+		c.send(request("GET /ws?who=nobody HTTP/1.1"))
+		c.head()
+		c.wantClose(1008)
+		c.send(closeFrame(1008, ""))
+		c.wantEnd()
+	}
+}

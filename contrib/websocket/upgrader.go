@@ -1,0 +1,77 @@
+package websocket
+
+import (
+	"github.com/filohttp/filo"
+)
+
+// Upgrader accepts WebSockets under the same options. It may be used by many requests at once.
+type Upgrader struct {
+	options Options
+	origins originCheck
+	open    openConns // of Accept
+}
+
+// New makes an Upgrader. It panics if an option is wrong.
+func New(options Options) *Upgrader {
+	return &Upgrader{options: options.withDefaults(), origins: newOriginCheck(options.Origins)}
+}
+
+// Serve is a handler that accepts a WebSocket and lets it wait in its loop: it keeps no goroutine and no buffer while nothing
+// comes, and Options.OnMessage is called on a worker when a message has. It is for many connections, of which most wait.
+//
+// The error is a *filo.HTTPError: 426 if the client didn't ask for a WebSocket, or for another version of the protocol, 403 if
+// its page's origin may not connect, 400 if its handshake is malformed, and 405 for a method other than GET.
+//
+// The connections count against Server.MaxConns, and against Server.Concurrency only while one of the functions runs. At
+// Shutdown their clients are told StatusGoingAway.
+func (u *Upgrader) Serve(c *filo.Ctx) error {
+	if u.options.OnMessage == nil {
+		panic("websocket: Serve needs Options.OnMessage")
+	}
+	conn, err := u.upgrade(c, func(conn *Conn) (err error) {
+		conn.parked, err = c.Park(protocol, conn.serve)
+		conn.net = conn.parked
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	conn.parked.SetQueueLimit(u.options.MaxQueuedBytes)
+	conn.opened(c)
+	return nil
+}
+
+// Accept accepts a WebSocket for a goroutine that reads and writes it, which may be the handler's or another one. The caller
+// must read it until an error, and end it by Close or CloseNow. The errors are those of Serve.
+//
+// At Shutdown the client is told StatusGoingAway, but nobody waits for the connection to end.
+func (u *Upgrader) Accept(c *filo.Ctx) (*Conn, error) {
+	var received []byte
+	conn, err := u.upgrade(c, func(conn *Conn) (err error) {
+		conn.net, received, err = c.Upgrade(protocol)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	conn.stream = newStream(conn, received)
+	u.open.add(conn, c.Server())
+	return conn, nil
+}
+
+// upgrade makes the handshake. takeOver takes the connection over, with the answer.
+func (u *Upgrader) upgrade(c *filo.Ctx, takeOver func(*Conn) error) (*Conn, error) {
+	agreed, err := u.shake(c)
+	if err != nil {
+		return nil, err
+	}
+	conn := &Conn{options: &u.options, subprotocol: agreed.subprotocol, deflate: agreed.deflate, heard: now()}
+	if agreed.deflate.sendContext || agreed.deflate.receiveContext {
+		conn.contexts = new(contexts)
+	}
+	if err := takeOver(conn); err != nil {
+		withdraw(&c.Response.Header)
+		return nil, err
+	}
+	return conn, nil
+}

@@ -1,0 +1,44 @@
+package websocket
+
+import "unicode/utf8"
+
+// utf8Check validates text that comes in pieces, each as soon as it is there (RFC 6455, section 8.1). The zero value is ready.
+type utf8Check struct {
+	part [utf8.UTFMax]byte // a rune that hasn't all come
+	have int
+}
+
+// valid reports whether the text can be UTF-8 up to the end of this piece.
+func (u *utf8Check) valid(piece []byte) bool {
+	for u.have > 0 && len(piece) > 0 {
+		u.part[u.have] = piece[0]
+		u.have++
+		piece = piece[1:]
+		if !utf8.FullRune(u.part[:u.have]) {
+			continue
+		}
+		if r, size := utf8.DecodeRune(u.part[:u.have]); r == utf8.RuneError && size == 1 {
+			return false
+		}
+		u.have = 0
+	}
+	whole := wholeRunes(piece)
+	u.have += copy(u.part[u.have:], piece[whole:])
+	return utf8.Valid(piece[:whole])
+}
+
+// complete reports whether the text ends here as it may.
+func (u *utf8Check) complete() bool { return u.have == 0 }
+
+// wholeRunes returns how much of b there is before a rune at its end that hasn't all come.
+func wholeRunes(b []byte) int {
+	for i := len(b) - 1; i >= 0 && i > len(b)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			if utf8.FullRune(b[i:]) {
+				break
+			}
+			return i
+		}
+	}
+	return len(b)
+}

@@ -1,0 +1,244 @@
+package websocket
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+	"unicode/utf8"
+
+	"github.com/filohttp/filo"
+)
+
+var (
+	errType = errors.New("websocket: a message is Text or Binary")
+	errText = errors.New("websocket: a text isn't UTF-8")
+)
+
+const (
+	// corkSize is how much is gathered before it is sent.
+	corkSize = 16 << 10
+	// corkTime is how long what was gathered waits at most, while a function runs that takes long.
+	corkTime = time.Millisecond
+	// copySize is how long a message may be to be copied behind its header, where it needn't.
+	copySize = 16 << 10
+)
+
+// Values of Conn.busy: who holds mu may do so for long.
+const (
+	notBusy    = iota
+	busyFrame  // waits for the client to take a frame; all that was written before is on its way
+	busyBehind // waits for the client to take what was written before, since the queue is full
+)
+
+// Write sends a message, and waits while the client is behind with taking what was sent: WriteTimeout at most, and then the
+// connection is given up. On a connection of Serve what the client has room for may wait instead: see MaxQueuedBytes. When
+// several messages have come together, the answers to them are sent together, a millisecond later at most.
+//
+// A text must be UTF-8. The message is the caller's again when Write returns.
+func (c *Conn) Write(kind MessageType, message []byte) error {
+	if err := checkMessage(kind, message); err != nil {
+		return err
+	}
+	if c.stream != nil {
+		c.stream.writing.Lock()
+		defer c.stream.writing.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.closedError(); err != nil {
+		return err
+	}
+	frame := getBuffer()
+	defer putBuffer(frame)
+	deflated, ok := c.deflateLocked(frame, kind, message)
+	switch {
+	case ok:
+		return c.sendLocked(deflated)
+	case c.stream != nil && len(message) > copySize:
+		return c.sendApartLocked(appendHeader(frame.b, bitFin|byte(kind), len(message)), message)
+	}
+	frame.b = append(appendHeader(frame.b, bitFin|byte(kind), len(message)), message...)
+	return c.sendLocked(frame.b)
+}
+
+func checkMessage(kind MessageType, message []byte) error {
+	switch {
+	case kind != Text && kind != Binary:
+		return errType
+	case kind == Text && !utf8.Valid(message):
+		return errText
+	}
+	return nil
+}
+
+// deflateLocked renders the frame of a message that is worth being compressed.
+func (c *Conn) deflateLocked(dst *buffer, kind MessageType, message []byte) (frame []byte, ok bool) {
+	if !c.deflate.on || len(message) < c.options.CompressionMinimum || len(message) > c.deflate.longest() {
+		return nil, false
+	}
+	var dictionary []byte
+	if c.deflate.sendContext {
+		dictionary = c.contexts.sent
+	}
+	if frame, ok = appendDeflatedFrame(dst, kind, message, dictionary); ok {
+		c.sentDeflatedLocked(message)
+	}
+	return frame, ok
+}
+
+// sentDeflatedLocked makes a message that is sent compressed one that later ones refer to.
+func (c *Conn) sentDeflatedLocked(message []byte) {
+	if c.deflate.sendContext {
+		c.contexts.sent = remember(c.contexts.sent, message, deflateDictionary)
+	}
+}
+
+// appendDeflatedFrame renders the frame of a message, compressed. It reports false, and leaves dst empty, if it isn't shorter by
+// that.
+func appendDeflatedFrame(dst *buffer, kind MessageType, message, dictionary []byte) (frame []byte, ok bool) {
+	var room [maxServerHeader]byte
+	dst.b = append(dst.b[:0], room[:]...)
+	appendDeflated(dst, message, dictionary)
+	length := len(dst.b) - len(room)
+	if length >= len(message) {
+		dst.b = dst.b[:0]
+		return nil, false
+	}
+	header := appendHeader(room[:0], bitFin|bitRSV1|byte(kind), length)
+	frame = dst.b[maxServerHeader-len(header):]
+	copy(frame, header)
+	return frame, true
+}
+
+// Ping sends a ping. Clients are sent one by themselves: see PingInterval.
+func (c *Conn) Ping() error { return c.sendControl(opPing, nil) }
+
+// sendControl sends a control frame.
+func (c *Conn) sendControl(opcode byte, payload []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.closedError(); err != nil {
+		return err
+	}
+	var room [2 + maxControl]byte
+	return c.sendLocked(append(appendHeader(room[:0], bitFin|opcode, len(payload)), payload...))
+}
+
+// sendLocked sends frames.
+func (c *Conn) sendLocked(b []byte) error {
+	switch {
+	case c.stream != nil:
+		c.setWriteDeadline()
+		_, err := c.net.Write(b)
+		return c.sentLocked(err)
+	case !c.corked:
+		return c.writeLocked(b, busyFrame)
+	}
+	if c.out == nil {
+		c.out = getBuffer()
+		c.late = time.AfterFunc(corkTime, c.flush)
+	}
+	if c.out.b = append(c.out.b, b...); len(c.out.b) < corkSize {
+		return nil
+	}
+	return c.flushLocked()
+}
+
+// sendApartLocked sends a frame of a connection of Accept without copying its payload.
+func (c *Conn) sendApartLocked(header, payload []byte) error {
+	c.setWriteDeadline()
+	buffers := net.Buffers{header, payload}
+	_, err := buffers.WriteTo(c.net)
+	return c.sentLocked(err)
+}
+
+// sendLastLocked sends a close frame. On a connection of Serve it waits for the client only if that connection is closed
+// behind it.
+func (c *Conn) sendLastLocked(b []byte, wait bool) {
+	if c.stream != nil {
+		c.sendLocked(b)
+		return
+	}
+	if c.out != nil {
+		b = append(c.out.b, b...)
+	}
+	if wait {
+		c.writeLocked(b, busyBehind)
+	} else {
+		c.parked.Queue(filo.NewMessage(b)) // a client that has no room for it doesn't get it
+	}
+	c.emptyLocked()
+}
+
+// writeLocked sends on a connection of Serve, and waits for the client if it must.
+func (c *Conn) writeLocked(b []byte, busy int32) error {
+	c.setWriteDeadline()
+	c.busy.Store(busy)
+	_, err := c.parked.Write(b)
+	c.busy.Store(notBusy)
+	return c.sentLocked(err)
+}
+
+func (c *Conn) setWriteDeadline() {
+	if timeout := c.options.WriteTimeout; timeout > 0 {
+		c.net.SetWriteDeadline(time.Now().Add(timeout))
+	}
+}
+
+// sentLocked gives the connection up if a write has failed: nobody knows how much of the frame was sent.
+func (c *Conn) sentLocked(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("websocket: writing: %w", err)
+	c.over(err)
+	return err
+}
+
+// cork makes what is written wait for more: further messages have come already.
+func (c *Conn) cork() {
+	if !c.corked { // only its owner changes it
+		c.mu.Lock()
+		c.corked = true
+		c.mu.Unlock()
+	}
+}
+
+// uncork ends that.
+func (c *Conn) uncork() {
+	if c.corked {
+		c.mu.Lock()
+		c.corked = false
+		c.flushLocked()
+		c.mu.Unlock()
+	}
+}
+
+// flush sends what was gathered.
+func (c *Conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flushLocked()
+}
+
+func (c *Conn) flushLocked() error {
+	if c.out == nil {
+		return nil
+	}
+	err := c.parked.Queue(filo.NewMessage(c.out.b))
+	if errors.Is(err, filo.ErrQueueFull) {
+		err = c.writeLocked(c.out.b, busyBehind)
+	}
+	c.emptyLocked()
+	return err
+}
+
+// emptyLocked gives the buffer back.
+func (c *Conn) emptyLocked() {
+	if c.out != nil {
+		c.late.Stop()
+		putBuffer(c.out)
+		c.out, c.late = nil, nil
+	}
+}
