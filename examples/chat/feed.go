@@ -1,0 +1,44 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/filohttp/filo"
+)
+
+// serveFeed answers with what happens in rooms from now on, as server-sent events: messages, and changes of who is there, of type
+// "people". After an event of type "reset" some may be missing, and a page looks at the messages again.
+func (c *chat) serveFeed(request *filo.Ctx) error {
+	var rooms []string
+	for name := range request.Request.Query().Values("room") {
+		if err := checkRoom(string(name)); err != nil {
+			return err
+		}
+		rooms = append(rooms, string(name))
+	}
+	return c.feed.Serve(request, rooms...)
+}
+
+// messages is what a page that watches a room begins with. It asks for it when its feed is open, so that it misses nothing; a
+// message that comes in both has one ID.
+type messages struct {
+	Messages []message `json:"messages"`
+	Gap      bool      `json:"gap"` // see welcome
+	People   int       `json:"people"`
+}
+
+// serveMessages answers with the last messages of a room.
+func (c *chat) serveMessages(request *filo.Ctx) error {
+	name := request.Param("room")
+	if err := checkRoom(name); err != nil {
+		return err
+	}
+	after, err := afterOf(request)
+	if err != nil {
+		return err
+	}
+	var answer messages
+	answer.Messages, answer.Gap, answer.People = c.look(name, after)
+	request.Response.Header.Set("Cache-Control", "no-store")
+	return request.JSON(http.StatusOK, answer)
+}

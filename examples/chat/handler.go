@@ -1,0 +1,44 @@
+package main
+
+import (
+	"embed"
+	"io/fs"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/static"
+)
+
+// files is the page. It has no build step.
+//
+//go:embed page
+var files embed.FS
+
+// policy lets the page load what is served here, connect to here, and nothing else. That covers the WebSocket: 'self' stands for
+// the same host by ws and wss, too.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// newHandler returns the whole application.
+func newHandler(c *chat) filo.Handler {
+	r := router.New()
+	r.Use(middleware.Secure(middleware.SecureOptions{
+		ContentSecurityPolicy: policy,
+		FrameOptions:          "DENY",
+		ReferrerPolicy:        "no-referrer",
+		PermissionsPolicy:     "camera=(), geolocation=(), microphone=()",
+	}))
+	r.GET("/rooms/{room}/socket", newSocket(c))
+	r.GET("/rooms/{room}/messages", c.serveMessages)
+	r.GET("/feed", c.serveFeed)
+
+	page, err := fs.Sub(files, "page")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	// A browser asks each time whether it has the newest.
+	assets := static.New(page, static.Options{CacheControl: func(string) string { return "no-cache" }})
+	r.GET("/{path...}", assets.Serve)
+	return r.Serve
+}

@@ -1,0 +1,89 @@
+// Command chat is a chat with rooms: a page that talks by WebSocket, and watches by server-sent events.
+//
+//	go run ./chat                            # http://localhost:8080
+//	go run ./chat -addr :9000
+//	curl -N 'localhost:8080/feed?room=lobby' # what is said there, live
+//	curl localhost:8080/rooms/lobby/messages
+//
+// WebSockets are those of contrib/websocket, and events those of package sse: waiting for somebody to say something takes no
+// goroutine. It shuts down gracefully on SIGINT and SIGTERM, and the pages come back when it does. It has no accounts, and keeps
+// nothing: whoever reaches the address can read and write in every room, and what was said is gone when the program ends.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	// shutdownGrace is how long connections may take to say goodbye after the first signal before they are cut off.
+	shutdownGrace = 10 * time.Second
+	// maxConns is how many connections there may be, WebSockets and feeds included.
+	maxConns = 20_000
+)
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
+		signal.Stop(signals)
+		cancel()
+	}()
+
+	err := run(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "chat:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends and then shuts down: WebSockets are told that the server goes away, and feeds end. It returns nil
+// after a complete shutdown.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("chat", flag.ContinueOnError)
+	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
+	}
+	server := &filo.Server{Handler: newHandler(newChat(time.Now)), MaxConns: maxConns}
+	ln, err := server.Listen(*addr)
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
+
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
+	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(limit); err != nil {
+		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
+	}
+	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"github.com/filohttp/filo/examples/internal/browser"
+)
+
+// tab is the page in a browser.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func (p tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, steps...); err != nil {
+		p.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// open opens the page, in a room.
+func (p tab) open(base, room string) {
+	p.t.Helper()
+	p.do("opening", chromedp.Navigate(base+"/#"+room))
+}
+
+// room goes to another room, as a link does.
+func (p tab) room(room string) {
+	p.t.Helper()
+	p.script(`location.hash = ` + quote(room))
+}
+
+// join gives the visitor a name.
+func (p tab) join(name string) {
+	p.t.Helper()
+	p.script(`document.querySelector("#name").value = ""`) // the one of another tab is suggested
+	p.do("joining", chromedp.SendKeys(chromedp.CSS("#name"), name+"\r"))
+	p.waitFor("the connection", `document.querySelector("#status").textContent === "Connected"`)
+}
+
+// say types a message, and sends it.
+func (p tab) say(text string) {
+	p.t.Helper()
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			p.do("beginning a line", chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierShift)))
+		}
+		p.do("typing", chromedp.SendKeys(chromedp.CSS("#text"), line))
+	}
+	p.do("sending", chromedp.SendKeys(chromedp.CSS("#text"), "\r"))
+}
+
+// script runs JavaScript.
+func (p tab) script(code string) {
+	p.t.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](code+"; true")); err != nil {
+		p.t.Fatalf("%s: %v", code, err)
+	}
+}
+
+// text returns the value of an expression of JavaScript.
+func (p tab) text(expression string) string {
+	p.t.Helper()
+	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](expression))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return text
+}
+
+// shown is the messages of the page, one a line: who says what, > in front of one's own, ~ of those that are on their way, and --
+// for a gap.
+const shown = `[...document.querySelectorAll("#messages > li")].map(li => li.className === "gap" ? "--" :
+	(li.classList.contains("own") ? ">" : "") + (li.classList.contains("waits") ? "~" : "") +
+	li.querySelector("bdi").textContent + ": " + li.querySelector(".text").textContent).join("\n")`
+
+// sees waits until these are all messages of the page.
+func (p tab) sees(messages ...string) {
+	p.t.Helper()
+	p.waitFor("the messages "+strings.Join(messages, ", "), shown+" === "+quote(strings.Join(messages, "\n")))
+}
+
+// waitFor waits until an expression of JavaScript is true.
+func (p tab) waitFor(what, expression string) {
+	p.t.Helper()
+	// A timer of the page's works in windows behind others, too.
+	poll := chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience))
+	if _, err := chromedp.Run(p.ctx, poll); err != nil {
+		p.t.Fatalf("there isn't %s (%v); status %q, notice %q, messages\n%s", what, err,
+			p.text(`document.querySelector("#status").textContent`), p.text(`document.querySelector("#notice").textContent`), p.text(shown))
+	}
+}
+
+// status waits for how the page says that its connection is.
+func (p tab) status(words string) {
+	p.t.Helper()
+	p.waitFor("the status "+words, `document.querySelector("#status").textContent === `+quote(words))
+}
+
+func quote(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// Two visitors talk, each in a tab.
+func TestTwoPages(t *testing.T) {
+	base := start(t)
+	ctx := browser.Tab(t)
+	ada, ben := tab{t, ctx}, tab{t, browser.Another(t, ctx)}
+	ada.open(base, "")
+	ada.waitFor("the lobby", `location.hash === "#lobby" && document.querySelector("#room").textContent === "lobby"`)
+	ada.join("Ada")
+	ben.open(base, "lobby")
+	ben.status("Watching")
+	ben.join("Ben")
+	people := `[...document.querySelectorAll("#people li")].map(li => li.lastChild.textContent + "|" + li.querySelector("bdi").textContent).join(", ")`
+	ada.waitFor("both people", people+` === "you|Ada, Ben|Ben" && document.querySelector("#count").textContent === "2"`)
+	ben.waitFor("both people", people+` === "Ada|Ada, you|Ben"`)
+
+	ada.say("Good morning! Did you see the heron by the pond?")
+	ben.sees("Ada: Good morning! Did you see the heron by the pond?")
+	ben.say("Just now. It didn’t even mind the dog.")
+	said := []string{"Ada: Good morning! Did you see the heron by the pond?", "Ben: Just now. It didn’t even mind the dog."}
+	ada.sees(">"+said[0], said[1])
+	ben.sees(said[0], ">"+said[1])
+
+	// What looks like markup is text.
+	markup := `Does <b>bold</b> work here? <img src=x onerror="document.title='bad'">`
+	ben.say(markup)
+	said = append(said, "Ben: "+markup)
+	ada.sees(">"+said[0], said[1], said[2])
+	if got := ada.text(`document.querySelectorAll("main img, main b").length + document.title`); got != "0lobby – Chat" {
+		t.Errorf("markup became %s", got)
+	}
+
+	// Rooms are apart.
+	ben.room("Über uns!")
+	ben.waitFor("the room", `location.hash === "#uber-uns"`)
+	ben.status("Connected")
+	ben.sees()
+	ben.say("Quiet here.")
+	ben.sees(">Ben: Quiet here.")
+	ada.waitFor("one person", people+` === "you|Ada"`)
+	ada.say("No, markup is only text here.\nThat’s safer, isn’t it?")
+	said = append(said, "Ada: No, markup is only text here.\nThat’s safer, isn’t it?")
+	ada.sees(">"+said[0], said[1], said[2], ">"+said[3])
+	ben.sees(">Ben: Quiet here.")
+
+	// The history is there when one comes back, or the page does, and whose it is.
+	ben.room("lobby")
+	ben.sees(said[0], ">"+said[1], ">"+said[2], said[3])
+	ada.do("loading again", chromedp.Reload())
+	ada.status("Connected")
+	ada.sees(">"+said[0], said[1], said[2], ">"+said[3])
+	cleo := enter(t, base, "lobby", "Cleo", 0)
+	cleo.say("Morning, both. Who has the key to the boathouse?", "k")
+	ada.sees(">"+said[0], said[1], said[2], ">"+said[3], "Cleo: Morning, both. Who has the key to the boathouse?")
+	ada.do("looking at it", chromedp.EmulateViewport(1040, 640))
+	browser.Screenshot(t, ada.ctx, "docs/chat.png")
+}
+
+// Of rooms that aren't looked at a page knows how much is new.
+func TestNews(t *testing.T) {
+	base := start(t)
+	p := tab{t, browser.Tab(t)}
+	p.before(`window.EventSource = class extends EventSource { constructor(url) { super(url); this.addEventListener("open", () => { window.opened = url }) } }`)
+	p.open(base, "garden")
+	p.join("Ada")
+	p.room("lobby")
+	p.status("Connected")
+	ben := enter(t, base, "garden", "Ben", 0)
+	// The feed is that of the rooms which the socket isn't for.
+	p.waitFor("the feed", `window.opened === "/feed?room=garden"`)
+	ben.say("One", "k1")
+	ben.say("Two", "k2")
+	const badge = `document.querySelector('#rooms a[href="#garden"] .badge')`
+	p.waitFor("the news", badge+`?.textContent === "2"`)
+	p.sees()
+	p.room("garden")
+	p.waitFor("no news of what is seen", badge+` === null`)
+	p.sees("Ben: One", "Ben: Two")
+}
+
+// A server that is started again is found again by both pages, and what was typed meanwhile is said.
+func TestServerRestarts(t *testing.T) {
+	base, stop := startAt(t, "127.0.0.1:0")
+	ctx := browser.Tab(t)
+	browser.Allow(ctx, "ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE")
+	ada, ben := tab{t, ctx}, tab{t, browser.Another(t, ctx)}
+	ada.open(base, "lobby")
+	ada.join("Ada")
+	ben.open(base, "lobby")
+	ben.join("Ben")
+	ada.say("One")
+	ben.sees("Ada: One")
+
+	stop()
+	for _, p := range []tab{ada, ben} {
+		p.status("Disconnected – trying again")
+	}
+	ben.say("Two")
+	ben.sees("Ada: One", ">~Ben: Two")
+	startAt(t, strings.TrimPrefix(base, "http://"))
+	for _, p := range []tab{ada, ben} {
+		p.status("Connected")
+	}
+	// Something may have been said that the new server doesn't know of.
+	ben.sees("Ada: One", "--", ">Ben: Two")
+	ada.sees(">Ada: One", "--", "Ben: Two")
+	ada.say("Three")
+	ben.sees("Ada: One", "--", ">Ben: Two", "Ada: Three")
+}
+
+// Connections that break are made again, and nothing that was said meanwhile is missing.
+func TestConnectionBreaks(t *testing.T) {
+	base := start(t)
+	p := tab{t, browser.Tab(t)}
+	// What the page opens can be broken.
+	p.before(`window.sockets = []; window.WebSocket = class extends WebSocket { constructor(url) { super(url); sockets.push(this) } }`)
+	p.open(base, "lobby")
+	p.join("Ada")
+	ben := enter(t, base, "lobby", "Ben", 0)
+	ben.say("One", "k1")
+	p.sees("Ben: One")
+	p.script(`window.blocked = WebSocket; window.WebSocket = class { constructor() { setTimeout(() => this.onclose({ code: 1006, reason: "" })) } close() {} }; sockets.at(-1).close()`)
+	ben.say("Two", "k2")
+	ben.say("Three", "k3")
+	// Without WebSockets it reads by events.
+	p.status("Reading only")
+	p.sees("Ben: One", "Ben: Two", "Ben: Three")
+	ben.say("Four", "k4")
+	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four")
+	p.say("Do you hear me?")
+	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four", ">~Ada: Do you hear me?")
+	p.script(`window.WebSocket = blocked`)
+	p.status("Connected")
+	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four", ">Ada: Do you hear me?")
+
+	// A connection that answers nothing is called slow, and then given up.
+	p.script(`sockets.at(-1).onmessage = null`)
+	p.say("And now?")
+	p.status("The connection is slow")
+	p.status("Connected")
+	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four", ">Ada: Do you hear me?", ">Ada: And now?")
+}
+
+// Who has no name watches, and sees who is there by number.
+func TestWatching(t *testing.T) {
+	base := start(t)
+	ben := enter(t, base, "lobby", "Ben", 0)
+	ben.say("Before", "k0")
+	ben.next("message")
+	p := tab{t, browser.Tab(t)}
+	p.open(base, "lobby")
+	p.status("Watching")
+	p.sees("Ben: Before")
+	ben.say("After", "k1")
+	p.sees("Ben: Before", "Ben: After")
+	p.waitFor("one person", `document.querySelector("#count").textContent === "1"`)
+	enter(t, base, "lobby", "<i>Cleo</i>", 0)
+	p.waitFor("two people", `document.querySelector("#count").textContent === "2"`)
+	p.waitFor("no field for messages", `document.querySelector("#say").hidden && !document.querySelector("#join").hidden`)
+	p.join("Dora")
+	p.sees("Ben: Before", "Ben: After")
+	p.waitFor("a name as it is", `[...document.querySelectorAll("#people bdi")].map(e => e.textContent).sort().join() === "<i>Cleo</i>,Ben,Dora"`)
+
+	// What is refused comes back to be changed.
+	for i := range 3 * burst {
+		p.script(fmt.Sprintf(`document.querySelector("#text").value = "%d"; document.querySelector("#say").requestSubmit()`, i))
+	}
+	p.waitFor("a notice", `document.querySelector("#notice").textContent.includes("faster than the others")`)
+	p.waitFor("the text", fmt.Sprintf(`document.querySelector("#text").value.split("\n").includes("%d")`, 3*burst-1))
+	p.waitFor("no message that waits", `!document.querySelector(".waits")`)
+}
+
+// before runs JavaScript before that of each page.
+func (p tab) before(code string) {
+	p.t.Helper()
+	p.do("preparing", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: code})
+		return err
+	}))
+}
+
+// On a narrow and dark screen all is in reach, and nothing is wider than it.
+func TestNarrowPage(t *testing.T) {
+	base := start(t)
+	ben := enter(t, base, "lobby", strings.Repeat("W", maxName), 0)
+	ben.say(strings.Repeat("W", maxText), "k0")
+	p := tab{t, browser.Tab(t)}
+	p.do("being a phone", chromedp.EmulateViewport(360, 640), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
+		})
+		return err
+	}))
+	p.open(base, "lobby")
+	p.join("Ada")
+	p.say("Hello from a phone")
+	p.waitFor("the message", shown+`.endsWith(">Ada: Hello from a phone")`)
+	p.waitFor("no wider page", `document.documentElement.scrollWidth <= 360 && document.querySelector("#scroll").scrollWidth <= 360`)
+	p.waitFor("a dark page", `getComputedStyle(document.body).backgroundColor === "rgb(20, 19, 28)"`)
+	p.waitFor("the end", `(e => e.scrollHeight - e.scrollTop - e.clientHeight < 2)(document.querySelector("#scroll"))`)
+	p.do("opening the list", chromedp.Click(chromedp.CSS("#menu")))
+	p.waitFor("the list", `document.activeElement.closest("#rooms") !== null`)
+	p.do("going elsewhere", chromedp.SendKeys(chromedp.CSS("#another"), "Garden\r"))
+	p.waitFor("the room", `document.querySelector("#room").textContent === "garden" && getComputedStyle(document.querySelector("#side")).visibility === "hidden"`)
+}

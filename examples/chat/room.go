@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// maxHistory is how many messages of a room are kept for who comes, or comes back.
+const maxHistory = 100
+
+// person is somebody in a room.
+type person struct {
+	// ID is made of a secret of the visitor's page, so that it stays the same when that connects again, and nobody else can
+	// have it.
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// message is what somebody has said.
+type message struct {
+	Room string `json:"room"`
+	// ID is greater than that of every message before it, those of an earlier run of the program included.
+	ID int64 `json:"id"`
+	// At is when it was said, in milliseconds of Unix time.
+	At   int64  `json:"at"`
+	From person `json:"from"`
+	Text string `json:"text"`
+	// Key is the page's own, by which it knows its message again.
+	Key string `json:"key"`
+}
+
+// room is where people talk. It is guarded by the lock of its chat.
+type room struct {
+	name    string
+	people  map[string]*presence // by person.ID
+	history []message            // the last ones, in the order of their IDs
+	// forgotten is an ID: there may have been messages up to it that aren't in the history any more.
+	forgotten int64
+	left      time.Time // when the last one did
+}
+
+// presence is a person with one connection or several: it connects again before the old one is known to be dead.
+type presence struct {
+	person
+	conns int
+}
+
+// enter adds a connection of a person. It reports whether the others see a difference.
+func (r *room) enter(p person) (news bool) {
+	there := r.people[p.ID]
+	if there == nil {
+		there = new(presence)
+		r.people[p.ID] = there
+	}
+	news = there.person != p
+	there.person = p
+	there.conns++
+	return news
+}
+
+// leave takes a connection of a person out. It reports whether that was the last one.
+func (r *room) leave(id string) (gone bool) {
+	there := r.people[id]
+	there.conns--
+	if there.conns > 0 {
+		return false
+	}
+	delete(r.people, id)
+	return true
+}
+
+// present returns who is there, by name.
+func (r *room) present() []person {
+	people := make([]person, 0, len(r.people))
+	for _, p := range r.people {
+		people = append(people, p.person)
+	}
+	slices.SortFunc(people, func(a, b person) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return people
+}
+
+// add adds a message to the history.
+func (r *room) add(m message) {
+	if len(r.history) == maxHistory {
+		r.forgotten = r.history[0].ID
+		r.history = slices.Delete(r.history, 0, 1)
+	}
+	r.history = append(r.history, m)
+}
+
+// has reports whether a person's message is in the history, by the key that the page has given it.
+func (r *room) has(from, key string) bool {
+	return slices.ContainsFunc(r.history, func(m message) bool { return m.From.ID == from && m.Key == key })
+}
+
+// since returns a copy of the messages after the one with the ID, all if that is 0. If others after it may be missing, gap is
+// set, and the messages are all.
+func (r *room) since(id int64) (messages []message, gap bool) {
+	messages = r.history
+	if gap = id != 0 && (id < r.forgotten || id > r.newest()); !gap {
+		i, _ := slices.BinarySearchFunc(messages, id+1, func(m message, id int64) int { return cmp.Compare(m.ID, id) })
+		messages = messages[i:]
+	}
+	return append([]message{}, messages...), gap
+}
+
+// newest returns the ID of the last message.
+func (r *room) newest() int64 {
+	if len(r.history) == 0 {
+		return r.forgotten
+	}
+	return r.history[len(r.history)-1].ID
+}

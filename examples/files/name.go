@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	// maxName is how many bytes a name has at most, within what common file systems take (255 bytes).
+	maxName = 200
+	// maxExtension is how many bytes of it, with the dot, are kept when a name is cut.
+	maxExtension = 20
+)
+
+// checkName says what is wrong with the name of a file. A name is kept as it is or refused, so that what is listed is what was
+// sent. Nothing hidden is allowed: neither a leading dot, which has unfinished uploads out of the way of all names, nor invisible
+// characters, by which "exe.jpg" could be read for "gpj.exe".
+func checkName(name string) error {
+	var wrong string
+	switch {
+	case name == "" || len(name) > maxName:
+		wrong = fmt.Sprintf("a file's name has 1 to %d bytes", maxName)
+	case !utf8.ValidString(name):
+		wrong = "a file's name is text in UTF-8"
+	case name[0] == '.':
+		wrong = "a file's name doesn't begin with a dot"
+	case strings.ContainsAny(name, `/\`):
+		wrong = "a file's name has no slashes and backslashes"
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		wrong = "a file's name has only visible characters and spaces"
+	default:
+		return nil
+	}
+	return filo.Error(400, wrong)
+}
+
+// freeName returns name, or if there is such a file the first of "name (2)", "name (3)" that isn't there, with the number in front
+// of the extension.
+func freeName(root *os.Root, name string) (string, error) {
+	ext := path.Ext(name)
+	if len(ext) > maxExtension {
+		ext = ""
+	}
+	base := strings.TrimSuffix(name, ext)
+	candidate := name
+	for n := 2; ; n++ {
+		switch _, err := root.Lstat(candidate); {
+		case errors.Is(err, fs.ErrNotExist):
+			return candidate, nil
+		case err != nil:
+			return "", err
+		}
+		suffix := fmt.Sprintf(" (%d)%s", n, ext)
+		for len(base)+len(suffix) > maxName {
+			_, size := utf8.DecodeLastRuneInString(base)
+			base = base[:len(base)-size]
+		}
+		candidate = base + suffix
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+	"net/http"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/sse"
+	"github.com/filohttp/filo/static"
+)
+
+//go:embed page
+var pages embed.FS
+
+const (
+	// pagePolicy lets the page load what is served here, and nothing from elsewhere.
+	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// filePolicy has a browser show pictures, films and text, and run nothing: anybody may have uploaded a page with scripts.
+	filePolicy = "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
+)
+
+// site is all that is served.
+type site struct {
+	handler filo.Handler
+	files   *store
+	content *static.Files // of the files
+	hub     *sse.Hub      // tells the pages of changes
+}
+
+// newSite returns the site of files, which are in dir.
+func newSite(files *store, dir string) (*site, error) {
+	page, err := fs.Sub(pages, "page")
+	if err != nil {
+		return nil, err
+	}
+	// A file that was deleted and has come anew is another one at once, so each request looks at the disk.
+	content, err := static.Dir(dir, static.Options{Index: "-", Listing: true, CacheCheck: -1, CacheControl: always})
+	if err != nil {
+		return nil, err
+	}
+	s := &site{files: files, content: content, hub: sse.NewHub(sse.HubOptions{})}
+	files.changed = func() { s.hub.Publish("files", sse.Event{Data: "changed"}) }
+
+	r := router.New()
+	// Pages of other sites mustn't change the files of who visits them.
+	r.Use(middleware.CSRF(middleware.CSRFOptions{}))
+	addTus(r, files)
+	r.GET("/api/files", s.list)
+	r.GET("/api/events", func(c *filo.Ctx) error { return s.hub.Serve(c, "files") })
+	r.DELETE("/files/{name}", s.remove)
+	r.GET("/files/{path...}", content.Serve, middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: filePolicy}))
+	r.GET("/{path...}", static.New(page, static.Options{Frozen: true, CacheControl: always}).Serve,
+		middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy, ReferrerPolicy: "no-referrer"}))
+	// The protocol has clients that can't send PATCH say so in a field.
+	s.handler = middleware.MethodOverride(middleware.MethodOverrideOptions{})(r.Serve)
+	return s, nil
+}
+
+// always has a browser ask each time whether it has the newest.
+func always(string) string { return "no-cache" }
+
+func (s *site) close() error { return errors.Join(s.hub.Close(), s.content.Close()) }
+
+func (s *site) list(c *filo.Ctx) error {
+	files, err := s.files.list()
+	if err != nil {
+		return err
+	}
+	c.Response.Header.Set("Cache-Control", "no-store")
+	return c.JSON(http.StatusOK, files)
+}
+
+func (s *site) remove(c *filo.Ctx) error {
+	if err := s.files.remove(c.Param("name")); err != nil {
+		return err
+	}
+	return c.NoContent()
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// upload is a file that comes in pieces. Its bytes are in a file of its own, which is renamed when it is whole, and its record is in
+// another one beside it. So an upload outlives the process: how much has come is the size of the first.
+type upload struct {
+	record
+	id string
+
+	// The store's mu guards what follows; but who has acquired the upload reads and changes offset alone.
+	busy   bool
+	offset int64
+	active time.Time // when something came for the last time
+}
+
+// record is what is written down of an upload.
+type record struct {
+	Name     string `json:"name"`
+	Length   int64  `json:"length"`
+	Metadata string `json:"metadata,omitempty"` // as the client sent it
+	Stored   string `json:"stored,omitempty"`   // the name of the whole file
+}
+
+// whole reports whether all has come and the file has its name. It is still known for a while, since its client may not have got the
+// answer that said so.
+func (u *upload) whole() bool { return u.Stored != "" }
+
+func (u *upload) bytesPath() string  { return path.Join(partsDir, u.id+".part") }
+func (u *upload) recordPath() string { return path.Join(partsDir, u.id+".json") }
+
+var (
+	errUnknown = filo.Error(404, "there is no such upload; it may have expired")
+	errBusy    = filo.Error(423, "the upload is being sent on another connection")
+)
+
+// create makes an upload of nothing so far.
+func (s *store) create(r record) (*upload, error) {
+	if err := checkName(r.Name); err != nil {
+		return nil, err
+	}
+	if r.Length > s.limits.fileBytes {
+		return nil, filo.Error(413, fmt.Sprintf("a file may have %d bytes", s.limits.fileBytes))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.place(r.Length); err != nil {
+		return nil, err
+	}
+	u := &upload{record: r, id: rand.Text(), active: time.Now()}
+	f, err := s.root.OpenFile(u.bytesPath(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = s.writeRecord(u)
+	}
+	if err == nil && u.Length == 0 {
+		err = s.finish(u)
+	}
+	if err != nil {
+		s.forget(u)
+		return nil, diskError(err)
+	}
+	s.uploads[u.id] = u
+	return u, nil
+}
+
+// place makes a place for one more upload, or says why there is none. The caller holds mu.
+func (s *store) place(size int64) error {
+	unfinished := 0
+	var oldest *upload // of those that are only remembered
+	for _, u := range s.uploads {
+		switch {
+		case !u.whole():
+			unfinished++
+		case oldest == nil || u.active.Before(oldest.active):
+			oldest = u
+		}
+	}
+	if unfinished >= maxUnfinished {
+		return filo.Error(503, fmt.Sprintf("there are %d unfinished uploads already, which is the limit", unfinished))
+	}
+	if len(s.uploads) >= maxUploads {
+		s.forget(oldest)
+	}
+	return s.room(size)
+}
+
+// acquire returns an upload for the caller alone, until that calls release.
+func (s *store) acquire(id string) (*upload, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.uploads[id]
+	switch {
+	case u == nil:
+		return nil, errUnknown
+	case u.busy:
+		return nil, errBusy
+	}
+	u.busy = true
+	return u, nil
+}
+
+func (s *store) release(u *upload) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.busy = false
+}
+
+// abandon removes an upload. The file that has become of it stays.
+func (s *store) abandon(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.uploads[id]
+	switch {
+	case u == nil:
+		return errUnknown
+	case u.busy:
+		return errBusy
+	}
+	s.forget(u)
+	return nil
+}
+
+// forget removes what there is of an upload. The caller holds mu.
+func (s *store) forget(u *upload) {
+	delete(s.uploads, u.id)
+	s.root.Remove(u.bytesPath())
+	s.root.Remove(u.recordPath())
+}
+
+// expire removes the uploads for which nothing has come for too long.
+func (s *store) expire(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.uploads {
+		if !u.busy && now.Sub(u.active) > s.limits.expiry {
+			s.forget(u)
+		}
+	}
+}
+
+// add appends what body has to an acquired upload. What has come before an error counts, unless it is more than was announced:
+// then nothing does. The buffer that io.Copy makes is all the memory that it takes.
+func (s *store) add(u *upload, body io.Reader) (err error) {
+	f, err := s.root.OpenFile(u.bytesPath(), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, f.Close()) }()
+	if _, err := f.Seek(u.offset, io.SeekStart); err != nil {
+		return err
+	}
+	n, err := io.Copy(f, body)
+	if errors.Is(err, filo.ErrBodyTooLarge) {
+		return errors.Join(err, f.Truncate(u.offset))
+	}
+	all := u.offset+n == u.Length
+	if err == nil && all {
+		err = f.Sync() // what has a name is on the disk, also after a power failure
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.active = time.Now()
+	if err == nil && all {
+		err = s.finish(u)
+	}
+	// A client takes an upload that has its length for whole, so the last piece counts only with a name.
+	if !all || u.whole() {
+		u.offset += n
+	}
+	return diskError(err)
+}
+
+// finish gives an upload of which all has come its name. The caller holds mu, so the name stays free.
+func (s *store) finish(u *upload) error {
+	name, err := freeName(s.root, u.Name)
+	if err != nil {
+		return err
+	}
+	u.Stored = name
+	err = s.writeRecord(u)
+	if err == nil {
+		err = s.root.Rename(u.bytesPath(), name)
+	}
+	if err != nil {
+		u.Stored = ""
+		return fmt.Errorf("name a whole upload: %w", err)
+	}
+	s.changed()
+	return nil
+}
+
+func (s *store) writeRecord(u *upload) error {
+	text, err := json.Marshal(u.record)
+	if err != nil {
+		return err
+	}
+	return s.root.WriteFile(u.recordPath(), text, 0o644)
+}
+
+// load takes up what an earlier process knew. What makes no sense, after a crash for example, is removed.
+func (s *store) load() error {
+	if err := s.root.Mkdir(partsDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	entries, err := fs.ReadDir(s.root.FS(), partsDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if id, isRecord := strings.CutSuffix(e.Name(), ".json"); isRecord {
+			if err := s.loadUpload(id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range entries {
+		if s.uploads[strings.TrimSuffix(e.Name(), path.Ext(e.Name()))] == nil {
+			if err := s.root.RemoveAll(path.Join(partsDir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *store) loadUpload(id string) error {
+	u := &upload{id: id}
+	text, err := s.root.ReadFile(u.recordPath())
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(text, &u.record) != nil || checkName(u.Name) != nil {
+		return nil
+	}
+	info, err := s.root.Lstat(u.bytesPath())
+	switch {
+	case err == nil && info.Size() <= u.Length:
+		u.Stored = "" // it would have no bytes left here if it had got its name
+		u.offset = info.Size()
+	case errors.Is(err, fs.ErrNotExist) && u.whole():
+		u.offset = u.Length
+		info, err = s.root.Lstat(u.recordPath())
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	u.active = info.ModTime()
+	s.uploads[id] = u
+	if u.offset == u.Length && !u.whole() {
+		return s.finish(u)
+	}
+	return nil
+}

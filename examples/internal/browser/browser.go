@@ -1,0 +1,124 @@
+// Package browser has the headless Chromium with which the tests of the examples look at their pages.
+//
+//	base := start(t)        // first the server, so that it ends after the browser
+//	tab := browser.Tab(t)
+//	if err := chromedp.Do(tab, chromedp.Navigate(base)); err != nil {
+//		t.Fatal(err)
+//	}
+//
+// What goes wrong in a page fails the test: errors that nobody catches, and those that it or the browser writes to the console.
+package browser
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// limit is how long a tab lives at most. A machine that does much else takes its time to start a browser.
+const limit = 4 * time.Minute
+
+// Tab returns a tab of a browser of its own, which ends with the test; to be used with chromedp. It needs chromium,
+// chromium-browser or google-chrome in PATH: without one the test skips, and under FILO_CI, where it is promised, it fails.
+func Tab(t testing.TB) context.Context {
+	t.Helper()
+	path := find(t)
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.WindowSize(1200, 800),
+		chromedp.DisableGPU,
+		// Nothing that a test looks for is still on its way.
+		chromedp.Flag("force-prefers-reduced-motion", true),
+		chromedp.Flag("no-sandbox", os.Geteuid() == 0),
+	)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop) // waits for the browser's end
+	console := newConsole(t)
+	return open(t, context.WithValue(ctx, consoleKey{}, console), chromedp.WithLogf(console.logf), chromedp.WithErrorf(console.logf))
+}
+
+// Another returns a second tab of the same browser, with the same cookies and storage. It is in a window of its own, so that both
+// are visible.
+func Another(t testing.TB, tab context.Context) context.Context {
+	t.Helper()
+	return open(t, tab)
+}
+
+// open opens a tab, as the first one starting the browser.
+func open(t testing.TB, parent context.Context, options ...chromedp.ContextOption) context.Context {
+	t.Helper()
+	console := consoleOf(parent)
+	tab, closeTab := chromedp.NewContext(parent, append(options, chromedp.WithListener(console.listen))...)
+	t.Cleanup(func() {
+		console.complete(tab)
+		closeTab()
+	})
+	// A page behaves as if it were looked at, also when another one has the focus.
+	focus := func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+		return err
+	}
+	if err := chromedp.Do(tab, chromedp.Func(focus)); err != nil {
+		t.Fatalf("opening a tab: %v", err)
+	}
+	return tab
+}
+
+// find returns the browser's path.
+func find(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("FILO_CI") != "" {
+		t.Fatal("there is no chromium; `make deps` installs it")
+	}
+	t.Skip("there is no chromium; `make deps` installs it")
+	return ""
+}
+
+// Screenshot writes what the tab shows to a PNG file, if the environment variable FILO_SCREENSHOTS is 1. The path is relative to
+// the repository's root.
+func Screenshot(t testing.TB, tab context.Context, path string) {
+	t.Helper()
+	if os.Getenv("FILO_SCREENSHOTS") != "1" {
+		return
+	}
+	png, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatalf("taking a screenshot: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(root(t), path), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// root returns the repository's root: the outermost folder around the test that has a go.mod.
+func root(t testing.TB) (found string) {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			found = dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return found
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"embed"
+	"expvar"
+	"io"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/contrib/otel"
+	"github.com/filohttp/filo/contrib/prometheus"
+	"github.com/filohttp/filo/dashboard"
+	"github.com/filohttp/filo/debug"
+	"github.com/filohttp/filo/health"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/static"
+	"github.com/filohttp/filo/templates"
+)
+
+//go:embed page views
+var files embed.FS
+
+// pagePolicy lets a page load what is served here, and nothing from elsewhere.
+const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// spanDelay is how long a span waits for others to be collected with.
+const spanDelay = 100 * time.Millisecond
+
+// app is the server with all that looks into it.
+type app struct {
+	server  *filo.Server
+	health  *health.Health
+	traces  *collector
+	log     *tail
+	spans   sdktrace.SpanProcessor // whose spans go to traces
+	tracers *sdktrace.TracerProvider
+	backend *backend
+}
+
+// newApp returns what serves. Its log goes to records, too.
+func newApp(records io.Writer) (*app, error) {
+	r := router.New()
+	a := &app{traces: newCollector(), log: newTail(records)}
+	a.server = &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewJSONHandler(a.log, nil))}
+	a.spans = sdktrace.NewBatchSpanProcessor(a.traces, sdktrace.WithBatchTimeout(spanDelay))
+	a.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(a.spans))
+	a.backend = &backend{a.tracers.Tracer("backend")}
+
+	measured := dashboard.New(a.server, dashboard.Options{Title: "observed"})
+	registry := client.NewRegistry()
+	registry.MustRegister(prometheus.Collector(a.server), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.Use(measured.Middleware(), prometheus.Middleware(prometheus.Options{Registerer: registry, Exemplars: exemplar}))
+	a.addWork(r.Group("",
+		otel.Middleware(otel.Options{TracerProvider: a.tracers, Propagators: propagation.TraceContext{}}),
+		middleware.AccessLog(middleware.AccessLogOptions{Logger: a.server.Logger, Attributes: otel.LogAttributes, Skip: unremarkable})))
+
+	a.health = health.New(health.Options{Logger: a.server.Logger})
+	a.health.Add("backend", a.backend.ping, health.Check{})
+	a.health.Attach(a.server)
+	r.GET("/livez", a.health.Live)
+	r.GET("/readyz", a.health.Ready)
+	r.GET("/metrics", prometheus.Handler(registry))
+	r.Mount("/dashboard", measured.Serve)
+	r.Mount("/debug", debug.Handler(debug.Options{Vars: adaptor.FromHTTP(expvar.Handler())}))
+	r.GET("/log", a.log.serve)
+	return a, a.addPages(r)
+}
+
+// addPages adds what is for browsers.
+func (a *app) addPages(r *router.Router) error {
+	page, err := fs.Sub(files, "page")
+	if err != nil {
+		return err
+	}
+	views, err := fs.Sub(files, "views")
+	if err != nil {
+		return err
+	}
+	a.server.Renderer, err = templates.New(views, templates.Options{})
+	g := r.Group("", middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy}))
+	content := static.New(page, static.Options{Frozen: true})
+	g.GET("/{$}", content.Serve)
+	g.GET("/{file}", content.Serve)
+	g.GET("/traces", a.showTraces)
+	g.GET("/traces/{id}", a.showTraces)
+	return err
+}
+
+// exemplar leads from a bucket of a metric to one of its traces.
+func exemplar(c *filo.Ctx) client.Labels {
+	if id := otel.TraceID(c); id != "" {
+		return client.Labels{"trace_id": id}
+	}
+	return nil
+}
+
+// unremarkable leaves requests out of the log that went well and whose traces aren't recorded: most of the load's.
+func unremarkable(c *filo.Ctx) bool { return c.Status() < 500 && otel.TraceID(c) == "" }

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// start runs the example on a port of its own. It ends with the test, or when stop is called: stop doesn't wait, ended does.
+func start(t *testing.T, args ...string) (base string, stop func(), ended <-chan struct{}) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stdout, out := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := run(ctx, append([]string{"-addr", "127.0.0.1:0", "-drain", "1ms"}, args...), out)
+		out.CloseWithError(err)
+		if err != nil {
+			t.Errorf("run returned %v", err)
+		}
+	}()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("run ended before it listened: %v", err)
+	}
+	go io.Copy(io.Discard, stdout)
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		<-done
+	})
+	return strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), cancel, done
+}
+
+// get asks for a URL, with fields as pairs of name and value.
+func get(t *testing.T, url string, fields ...string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(fields); i += 2 {
+		request.Header.Set(fields[i], fields[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(content)
+}
+
+// getUntil asks until the answer is as wanted, and returns it.
+func getUntil(t *testing.T, url string, ok func(status int, body string) bool, fields ...string) string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		status, body := get(t, url, fields...)
+		if ok(status, body) {
+			return body
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s stays %d %q", url, status, body)
+		}
+	}
+}
+
+func has(text string) func(int, string) bool {
+	return func(_ int, body string) bool { return strings.Contains(body, text) }
+}
+
+func TestPages(t *testing.T) {
+	base, _, _ := start(t, "-load", "0")
+	for path, want := range map[string]string{
+		"/":                             "From a terminal",
+		"/observed.css":                 "--accent",
+		"/dashboard/":                   "<title>",
+		"/traces":                       "There is none yet",
+		"/debug/":                       "pprof",
+		"/debug/vars":                   `"load_sent"`,
+		"/debug/stats":                  "WorkersRunning",
+		"/debug/pprof/cmdline":          "observed",
+		"/livez":                        "ok",
+		"/readyz?verbose":               "backend ok",
+		"/quick":                        "hello",
+		"/users/7":                      `{"user":"7"}`,
+		"/orders/12":                    `{"order":12,"total":84}`,
+		"/export":                       "4,16",
+		"/metrics?name[]=go_goroutines": "go_goroutines",
+	} {
+		if status, body := get(t, base+path); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: got %d %q, want 200 and %q", path, status, body, want)
+		}
+	}
+	for path, want := range map[string]int{"/orders/10": 500, "/orders/7": 404, "/users/x": 404, "/other": 404, "/traces/xyz": 404} {
+		if status, body := get(t, base+path); status != want {
+			t.Errorf("%s: got %d %q, want %d", path, status, body, want)
+		}
+	}
+}
+
+// Metrics have routes and never paths for labels, and lead to traces.
+func TestMetrics(t *testing.T) {
+	base, _, _ := start(t, "-load", "0")
+	for i := range 50 {
+		get(t, fmt.Sprintf("%s/users/%d", base, 1000+i))
+		get(t, fmt.Sprintf("%s/nowhere/%d", base, 1000+i))
+	}
+	get(t, base+"/orders/10")
+	_, body := get(t, base+"/metrics", "Accept", "application/openmetrics-text; version=1.0.0")
+	for _, want := range []string{
+		`http_request_duration_seconds_count{method="GET",route="/users/{id:int}",status="2xx"} 50`,
+		`http_request_duration_seconds_count{method="GET",route="_UNMATCHED",status="4xx"} 50`,
+		`http_request_errors_total{method="GET",route="/orders/{id:int}"} 1`,
+		`filo_connections`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if path := regexp.MustCompile(`(users|nowhere)/1\d*`).FindString(body); path != "" {
+		t.Errorf("a path became a label: %s", path)
+	}
+	exemplar := regexp.MustCompile(`route="/users/{id:int}",status="2xx",le="[^"]*"} \d+ # {trace_id="([0-9a-f]{32})"}`).FindStringSubmatch(body)
+	if exemplar == nil {
+		t.Fatalf("no bucket leads to a trace:\n%s", body)
+	}
+	getUntil(t, base+"/traces/"+exemplar[1], has("GET /users/{id:int}"))
+}
+
+// A trace goes on where the client began it, and has what was done and logged meanwhile.
+func TestTraceOfAClient(t *testing.T) {
+	base, _, _ := start(t, "-load", "0")
+	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	get(t, base+"/orders/10", "traceparent", "00-"+id+"-"+parent+"-01")
+	page := getUntil(t, base+"/traces/"+id, has("GET /orders/{id:int}"))
+	for _, want := range []string{"find order", "find prices", "add up prices", "order 10 has no prices", "http.response.status_code", `class="reason"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the trace's page doesn't show %q", want)
+		}
+	}
+	_, log := get(t, base+"/log?trace="+id)
+	var record struct {
+		Trace  string `json:"trace_id"`
+		Route  string `json:"route"`
+		Status int    `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(log), &record); err != nil {
+		t.Fatalf("the log %q: %v", log, err)
+	}
+	if record.Trace != id || record.Status != 500 || record.Route != "GET /orders/{id:int}" {
+		t.Errorf("the log has %+v", record)
+	}
+
+	// One that the client doesn't record isn't recorded here.
+	const silent = "4bf92f3577b34da6a3ce929d0e0e4737"
+	get(t, base+"/orders/12", "traceparent", "00-"+silent+"-"+parent+"-00")
+	get(t, base+"/orders/13", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4738-"+parent+"-01")
+	getUntil(t, base+"/traces/4bf92f3577b34da6a3ce929d0e0e4738", func(status int, _ string) bool { return status == 200 })
+	if status, _ := get(t, base+"/traces/"+silent); status != 404 {
+		t.Errorf("a trace that isn't to be recorded: %d, want 404", status)
+	}
+}
+
+// The load's traces begin with the client: its span is the parent of the server's, and that of the backend's.
+func TestTraceOfTheLoad(t *testing.T) {
+	base, _, _ := start(t, "-load", "100")
+	page := getUntil(t, base+"/traces", has("get user"))
+	id := regexp.MustCompile(`/traces/([0-9a-f]{32})[^\n]*\n[^\n]*\n<span class="name">get user`).FindStringSubmatch(page)
+	if id == nil {
+		t.Fatalf("no trace is a user's:\n%s", page)
+	}
+	page = getUntil(t, base+"/traces/"+id[1], has("find user"))
+	names := regexp.MustCompile(`<span class="name (d\d)" title="([^"]*)"`).FindAllStringSubmatch(page, -1)
+	var rows []string
+	for _, name := range names {
+		rows = append(rows, name[1]+" "+name[2])
+	}
+	if got, want := strings.Join(rows, ", "), "d0 get user, d1 GET /users/{id:int}, d2 find user"; got != want {
+		t.Errorf("the trace has %s, want %s", got, want)
+	}
+	for _, order := range []string{"slowest", "failed"} {
+		if status, body := get(t, base+"/traces?order="+order); status != 200 {
+			t.Errorf("%s traces: %d %q", order, status, body)
+		}
+	}
+}
+
+// counted returns what the load has counted, in all tests.
+func counted(t *testing.T, base string) (sent, failed int) {
+	t.Helper()
+	var vars struct {
+		Sent   int `json:"load_sent"`
+		Failed int `json:"load_failed"`
+	}
+	_, body := get(t, base+"/debug/vars")
+	if err := json.Unmarshal([]byte(body), &vars); err != nil {
+		t.Fatal(err)
+	}
+	return vars.Sent, vars.Failed
+}
+
+// A profile is taken while the server works, and the variables count.
+func TestProfile(t *testing.T) {
+	base, _, _ := start(t, "-load", "200")
+	sentBefore, failedBefore := counted(t, base)
+	status, profile := get(t, base+"/debug/pprof/profile?seconds=1")
+	reader, err := gzip.NewReader(strings.NewReader(profile))
+	if err != nil {
+		t.Fatalf("%d %q: %v", status, profile, err)
+	}
+	if content, err := io.ReadAll(reader); err != nil || !bytes.Contains(content, []byte("runtime.")) {
+		t.Errorf("the profile has %d bytes and no function of the runtime, %v", len(content), err)
+	}
+	sent, failed := counted(t, base)
+	if sent, failed = sent-sentBefore, failed-failedBefore; sent < 50 || failed != 0 {
+		t.Errorf("in a second the load has sent %d requests, and %d failed", sent, failed)
+	}
+}
+
+// At the end it says that it isn't ready, and serves on until a balancer has seen it.
+func TestShutdownIsSeen(t *testing.T) {
+	base, stop, ended := start(t, "-load", "0", "-drain", "2s")
+	getUntil(t, base+"/readyz", func(status int, _ string) bool { return status == 200 })
+	stop()
+	body := getUntil(t, base+"/readyz", func(status int, _ string) bool { return status == 503 })
+	if !strings.Contains(body, "shutting down") && !strings.Contains(body, "not ready") {
+		t.Errorf("it says %q", body)
+	}
+	for _, path := range []string{"/quick", "/livez"} {
+		if status, body := get(t, base+path); status != 200 {
+			t.Errorf("%s meanwhile: %d %q", path, status, body)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	<-ended
+	if _, err := http.Get(base + "/quick"); err == nil {
+		t.Error("it still serves after its end")
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{{"-load", "-1"}, {"-load", "Inf"}, {"-load", "NaN"}, {"more"}, {"-addr", "nowhere:-1"}} {
+		if err := run(t.Context(), args, io.Discard); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+}
+
+// The last traces, and the last lines, are kept, whatever comes.
+func TestLimits(t *testing.T) {
+	end := newTail(io.Discard)
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := range maxLines {
+				fmt.Fprintf(end, "%d-%d\n", w, i)
+			}
+		})
+	}
+	writers.Wait()
+	fmt.Fprintln(end, "last")
+	if lines := end.with(""); len(lines) != maxLines || lines[maxLines-1] != "last\n" {
+		t.Errorf("%d lines are kept, and the last one is %q", len(lines), lines[len(lines)-1])
+	}
+	if lines := end.with("3-" + strconv.Itoa(maxLines)); lines != nil {
+		t.Errorf("found %q", lines)
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/filohttp/filo/examples/internal/browser"
+)
+
+func do(t *testing.T, tab context.Context, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(tab, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// js returns the value of an expression.
+func js[T any](t *testing.T, tab context.Context, expression string) T {
+	t.Helper()
+	value, err := chromedp.Run(tab, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// wait waits until an expression is true.
+func wait(t *testing.T, tab context.Context, expression string) {
+	t.Helper()
+	if _, err := chromedp.Run(tab, chromedp.Poll[chromedp.Void](expression)); err != nil {
+		t.Fatalf("%s: %v\n%s", expression, err, js[string](t, tab, `document.body.innerText`))
+	}
+}
+
+// follow clicks on a link, and waits for the page that it leads to.
+func follow(t *testing.T, tab context.Context, link string) {
+	t.Helper()
+	if _, err := chromedp.RunResponse(tab, chromedp.Click(chromedp.CSS(link))); err != nil {
+		t.Fatalf("%s: %v", link, err)
+	}
+}
+
+// choose follows the link to a trace of a name that didn't fail, which must be in the list.
+func choose(t *testing.T, tab context.Context, name string) {
+	t.Helper()
+	js[any](t, tab, fmt.Sprintf(`[...document.querySelectorAll(".list a")].find((a) => a.textContent.includes(%q) && !a.querySelector(".failed")).id = "wanted"`, name))
+	follow(t, tab, "#wanted")
+	if got := js[string](t, tab, `document.querySelector("#chosen-name").textContent`); got != name {
+		t.Fatalf("the page shows %q, want %q", got, name)
+	}
+}
+
+// look takes a screenshot if it has a path, and holds the page to what it may be wide.
+func look(t *testing.T, tab context.Context, width, height int64, scheme, path string) {
+	t.Helper()
+	do(t, tab, chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+	if got := js[int64](t, tab, `document.documentElement.scrollWidth`); got > width {
+		t.Errorf("the page is %d pixels wide, and the window %d", got, width)
+	}
+	if path != "" {
+		browser.Screenshot(t, tab, path)
+	}
+}
+
+// drawn says how many colours the picture of the stack has.
+const drawn = `(() => {
+	const canvas = document.querySelector("#stack");
+	const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+	return new Set(pixels).size;
+})()`
+
+// Under the load the dashboard's figures move, and the stack of workers is drawn.
+func TestDashboardMoves(t *testing.T) {
+	base, _, _ := start(t, "-load", "150")
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.EmulateViewport(1440, 1000), chromedp.Navigate(base+"/dashboard/"))
+	wait(t, tab, `parseFloat(document.querySelector("#rate").textContent) > 20`)
+	first := js[string](t, tab, `document.querySelector("#rate").textContent`)
+	wait(t, tab, fmt.Sprintf(`document.querySelector("#rate").textContent !== %q`, first))
+	wait(t, tab, drawn+" > 3")
+	for _, route := range []string{"/quick", "/users/{id:int}", "/orders/{id:int}", "/export"} {
+		wait(t, tab, fmt.Sprintf(`document.querySelector("#routes").textContent.includes(%q)`, route))
+	}
+	latency := js[string](t, tab, `document.querySelector("#median").textContent`)
+	wait(t, tab, fmt.Sprintf(`document.querySelector("#median").textContent !== %q`, latency))
+}
+
+// hasOrder says whether a list of traces has that of an order that didn't fail.
+func hasOrder(_ int, body string) bool {
+	return regexp.MustCompile(`aria-label="succeeded"></span>\n<span class="name">get order`).MatchString(body)
+}
+
+// A trace is found, looked at, and one of its spans opened.
+func TestTracesInTheBrowser(t *testing.T) {
+	base, _, _ := start(t, "-load", "100")
+	getUntil(t, base+"/traces", hasOrder)
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.Navigate(base))
+	follow(t, tab, `a[href="/traces"]`)
+	choose(t, tab, "get order")
+	wait(t, tab, `document.querySelectorAll("rect").length >= 4`)
+	// A span that is part of another one doesn't begin before it.
+	if !js[bool](t, tab, `(() => {
+		const [client, server] = [...document.querySelectorAll("rect")].map((r) => r.getBoundingClientRect());
+		return client.width > 0 && client.left <= server.left && server.right <= client.right + 1;
+	})()`) {
+		t.Error("the server's span isn't drawn within the client's")
+	}
+	do(t, tab, chromedp.Click(chromedp.CSS("details:nth-of-type(2) summary")))
+	wait(t, tab, `document.querySelector("details[open] dl").innerText.includes("http.route")`)
+}
