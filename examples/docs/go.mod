@@ -3,22 +3,29 @@ module github.com/filohttp/filo/examples/docs
 go 1.26.0
 
 require (
-	github.com/coder/websocket v1.8.15
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/filohttp/filo v0.0.0
 	github.com/filohttp/filo/contrib/huma v0.0.0
 	github.com/filohttp/filo/contrib/jwt v0.0.0
+	github.com/filohttp/filo/contrib/otel v0.0.0
+	github.com/filohttp/filo/contrib/prometheus v0.0.0
 	github.com/filohttp/filo/contrib/validate v0.0.0
+	github.com/filohttp/filo/contrib/websocket v0.0.0
 	github.com/prometheus/client_golang v1.25.0
+	go.opentelemetry.io/otel v1.47.0
 )
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/gabriel-vasile/mimetype v1.4.13 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-playground/locales v0.14.1 // indirect
 	github.com/go-playground/universal-translator v0.18.1 // indirect
 	github.com/go-playground/validator/v10 v10.30.1 // indirect
+	github.com/gobwas/httphead v0.1.0 // indirect
+	github.com/gobwas/ws v1.5.0 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/leodido/go-urn v1.4.0 // indirect
@@ -27,6 +34,10 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel/log v1.47.0 // indirect
+	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
@@ -38,5 +49,8 @@ replace (
 	github.com/filohttp/filo => ../..
 	github.com/filohttp/filo/contrib/huma => ../../contrib/huma
 	github.com/filohttp/filo/contrib/jwt => ../../contrib/jwt
+	github.com/filohttp/filo/contrib/otel => ../../contrib/otel
+	github.com/filohttp/filo/contrib/prometheus => ../../contrib/prometheus
 	github.com/filohttp/filo/contrib/validate => ../../contrib/validate
+	github.com/filohttp/filo/contrib/websocket => ../../contrib/websocket
 )
