@@ -12,6 +12,7 @@ COUNT     ?= 1
 TIMEOUT   ?= 14m
 FUZZTIME  ?= 1m
 SOAKTIME  ?= 10m
+BASE      ?= main
 BENCH     ?= .
 BENCHTIME ?= 1s
 
@@ -25,7 +26,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test ants race fuzz soak bench bench-go lint tidy cover deps staticcheck
+.PHONY: help run test ants race fuzz soak bench-quick bench bench-all bench-compare bench-go lint tidy cover deps staticcheck
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -60,8 +61,17 @@ soak: ## run mixed work against a server for SOAKTIME (default 10m), check every
 	@go build -o .bin/soak ./internal/soak
 	@exec .bin/soak -duration '$(SOAKTIME)' $(ARGS)
 
-bench: ## compare filo, fasthttp and net/http as real processes under wrk; options in ARGS
+bench-quick: ## compare filo, fasthttp and net/http in five rows: three minutes once built; options in ARGS
+	@cd bench && go run ./cmd/compare -size quick $(ARGS)
+
+bench: ## compare them in every row, and the others in five: about 35 minutes; writes docs/BENCHMARKS.md
 	@cd bench && go run ./cmd/compare $(ARGS)
+
+bench-all: ## compare all of them in every row; goes on where it was interrupted
+	@cd bench && go run ./cmd/compare -size all $(ARGS)
+
+bench-compare: ## compare this revision of filo with BASE
+	@cd bench && go run ./cmd/compare -base '$(BASE)' $(ARGS)
 
 bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one's time
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ static void make_answer(void) {
 	answer_second = now;
 	char date[64];
 	strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", gmtime(&now));
-	const char *form = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nServer: limit\r\nDate: %s\r\n"
+	const char *form = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nServer: bench\r\nDate: %s\r\n"
 		"Content-Length: 13\r\n%s\r\nHello, World!";
 	answer_size = snprintf(answer, sizeof answer, form, date, "");
 	last_size = snprintf(last, sizeof last, form, date, "Connection: close\r\n");
@@ -81,6 +82,10 @@ int main(int argc, char **argv) {
 	printf("listening on http://%s:%d\n", host, ntohs(bound.sin_port));
 	fflush(stdout);
 
+	struct rlimit files;
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
 	int set = epoll_create1(0);
 	struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[EVENTS];
 	epoll_ctl(set, EPOLL_CTL_ADD, listener, &event);

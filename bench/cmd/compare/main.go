@@ -1,9 +1,14 @@
-// Command compare measures filo beside fasthttp and net/http as real processes under wrk, and prints
-// requests per second, CPU time per request, p99 latency and peak memory side by side.
+// Command compare measures filo beside other servers as real processes: requests per second, CPU time per request, latencies
+// at constant rates, memory, allocations and system calls.
 //
-// All answer the same request with the same body and equivalent headers, which is checked first. The runs
-// are interleaved (filo, fasthttp, net/http, filo, ...), each in a fresh process, and what is printed is
-// the median of each figure. A run in which wrk met an error counts for nothing.
+//	go run ./cmd/compare -size quick      # three servers in five rows: three minutes
+//	go run ./cmd/compare                  # those in every row, others in five: about 35 minutes; writes the report
+//	go run ./cmd/compare -size all        # everything: hours. It can be interrupted and goes on where it was
+//	go run ./cmd/compare -base main       # filo as it is and as it was at a revision
+//
+// All answer the same requests alike, which is checked first. Runs are interleaved (filo, fasthttp, net/http, filo, ...), each
+// in a fresh process after a warm-up, and what is printed are medians with the least and the largest figure. A run with errors
+// counts for nothing.
 package main
 
 import (
@@ -15,14 +20,24 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/bench/internal/load"
+	"github.com/filohttp/filo/bench/internal/measure"
+	"github.com/filohttp/filo/bench/internal/peer"
+	"github.com/filohttp/filo/bench/internal/plan"
+	"github.com/filohttp/filo/bench/internal/proc"
+	"github.com/filohttp/filo/bench/internal/report"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	load.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
@@ -33,61 +48,6 @@ func main() {
 	}
 }
 
-// options is what the flags say.
-type options struct {
-	connections []int
-	duration    time.Duration
-	warmup      time.Duration
-	rounds      int
-	peers       []string
-	path        string
-	header      string // one field for every request, "" for none
-	pipeline    int    // requests that are sent at once
-	perConn     int    // requests after which a connection is closed, on average; 0 is never
-	examples    string
-}
-
-func parseFlags(args []string) (*options, error) {
-	o := &options{}
-	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	connections := flags.String("connections", "64", "numbers of keep-alive connections, as in 1,64,512")
-	peers := flags.String("peers", "filo,fasthttp,nethttp",
-		"who is measured, the first being what the others are compared with; limit is a bare epoll loop in C, NAME=FILE is a program that "+
-			"takes -addr and prints \"listening on http://...\", such as another build of examples/hello")
-	flags.DurationVar(&o.duration, "duration", 5*time.Second, "length of a run, whole seconds")
-	flags.DurationVar(&o.warmup, "warmup", time.Second, "load before each run, whole seconds; 0 for none")
-	flags.IntVar(&o.rounds, "rounds", 5, "runs of each peer at each number of connections")
-	flags.StringVar(&o.path, "path", "/hello", "what is asked for")
-	flags.StringVar(&o.header, "header", "", "a `field` for every request; \"Connection: close\" makes each need a new connection")
-	flags.IntVar(&o.pipeline, "pipeline", 1, "how many requests are sent at once on each connection")
-	flags.IntVar(&o.perConn, "per-conn", 0, "one in so many requests has \"Connection: close\"; 0 for none")
-	flags.StringVar(&o.examples, "examples", "../examples", "`directory` of the examples' module")
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
-	}
-	o.peers = strings.Split(*peers, ",")
-	for s := range strings.SplitSeq(*connections, ",") {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-connections: %q is not a number of connections", s)
-		}
-		o.connections = append(o.connections, n)
-	}
-	if o.duration < time.Second || o.duration%time.Second != 0 || o.warmup < 0 || o.warmup%time.Second != 0 {
-		return nil, errors.New("-duration and -warmup are whole seconds, as wrk has it")
-	}
-	if o.pipeline < 1 || o.perConn < 0 {
-		return nil, errors.New("-pipeline is at least 1, and -per-conn not negative")
-	}
-	if o.rounds < 1 {
-		return nil, errors.New("-rounds is at least 1")
-	}
-	return o, nil
-}
-
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	o, err := parseFlags(args)
 	if err != nil {
@@ -96,109 +56,108 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if runtime.GOOS != "linux" {
 		return errors.New("CPU time and memory are read from Linux's /proc: this runs on Linux only")
 	}
-	if _, err := exec.LookPath("wrk"); err != nil {
-		return errors.New("wrk isn't installed; `make deps` in the repository's root installs it")
-	}
-	dir, err := os.MkdirTemp("", "filo-compare")
+	groups, err := plan.Make(o.size, o.choice)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	peers, err := buildPeers(ctx, o, dir)
+	if o.base != "" {
+		groups = filoTwice(groups)
+	}
+	store, err := measure.Open(o.results, !o.resume)
 	if err != nil {
 		return err
 	}
-	if err := checkAlike(ctx, peers, o); err != nil {
+	defer store.Close()
+	folder, err := os.MkdirTemp("", "filo-compare")
+	if err != nil {
 		return err
 	}
-	withField := ""
-	if o.header != "" {
-		withField = fmt.Sprintf(" with %q", o.header)
+	defer os.RemoveAll(folder)
+	begin := time.Now()
+	peers, err := build(ctx, o, groups, folder, stdout)
+	if err != nil {
+		return err
 	}
-	if o.pipeline > 1 {
-		withField += fmt.Sprintf(", %d at once", o.pipeline)
+	runs, estimate := plan.Estimate(groups, o.warmup)
+	fmt.Fprintf(stdout, "built in %v; %d runs, about %v if none has been measured yet\n",
+		time.Since(begin).Round(time.Second), runs, estimate.Round(time.Minute/2))
+	site, err := measure.NewSite(folder)
+	if err != nil {
+		return err
 	}
-	if o.perConn > 0 {
-		withField += fmt.Sprintf(", %d per connection", o.perConn)
+	executor := &plan.Executor{
+		Runner: &measure.Runner{Site: site, Warmup: o.warmup, MaxLateness: o.lateness}, Peers: peers, Store: store, Log: stdout,
 	}
-	fmt.Fprintf(stdout, "%s, %d cores, Linux %s, wrk with one thread, GET %s%s, %d rounds of %v after %v of warm-up\n",
-		runtime.Version(), runtime.NumCPU(), kernel(), o.path, withField, o.rounds, o.duration, o.warmup)
-
-	var failed error
-	for _, connections := range o.connections {
-		table, err := measureAll(ctx, peers, connections, o, stdout)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		failed = errors.Join(failed, err)
-		table.print(stdout)
+	begin = time.Now()
+	failed := executor.Execute(ctx, groups)
+	if ctx.Err() != nil || store.Empty() {
+		return errors.Join(failed, context.Cause(ctx))
 	}
-	return failed
+	fmt.Fprintf(stdout, "measured in %v\n\n", time.Since(begin).Round(time.Second))
+	r := &report.Report{
+		Groups: groups, Peers: peers, Store: store, Machine: proc.ThisMachine(), Tools: tools(), Warmup: o.warmup,
+		Command: strings.TrimSpace("go run ./cmd/compare " + strings.Join(args, " ")), Time: time.Now(), Failed: failed,
+	}
+	if r.Causes, err = report.ReadCauses("causes.txt"); err != nil {
+		return errors.Join(failed, err)
+	}
+	r.Print(stdout)
+	if o.report == "" {
+		return failed
+	}
+	return errors.Join(failed, r.Write(o.report))
 }
 
-func kernel() string {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return "?"
-	}
-	return strings.TrimSpace(string(release))
-}
-
-// measureAll runs all rounds at one number of connections. The error names the runs that don't count.
-func measureAll(ctx context.Context, peers []*peer, connections int, o *options, stdout io.Writer) (*table, error) {
-	t := newTable(peers, connections, o.rounds)
-	var failed error
-	for round := 1; round <= o.rounds; round++ {
-		for i, p := range peers {
-			f, err := measure(ctx, p, connections, o)
-			if ctx.Err() != nil {
-				return t, ctx.Err()
-			}
-			if err != nil {
-				err = fmt.Errorf("%d connections, round %d, %s: %w", connections, round, p.name, err)
-				fmt.Fprintln(stdout, "  doesn't count:", err)
-				failed = errors.Join(failed, err)
+// build builds the peers of the groups. Who isn't installed is left out.
+func build(ctx context.Context, o *options, groups []plan.Group, folder string, stdout io.Writer) (map[string]*peer.Peer, error) {
+	b := &peer.Builder{Module: ".", Out: folder}
+	peers := map[string]*peer.Peer{}
+	for _, g := range groups {
+		for _, name := range g.Peers {
+			if _, known := peers[name]; known {
 				continue
 			}
-			fmt.Fprintf(stdout, "  %d connections, round %d, %-10s %s\n", connections, round, p.name, f)
-			t.runs[i] = append(t.runs[i], f)
+			p, err := buildOne(ctx, b, name, o)
+			var missing *peer.MissingError
+			if errors.As(err, &missing) {
+				fmt.Fprintln(stdout, "left out:", missing)
+			} else if err != nil {
+				return nil, err
+			}
+			peers[name] = p
 		}
 	}
-	return t, failed
+	return peers, nil
 }
 
-// measure is one run: a fresh server, a warm-up, and the measured load.
-func measure(ctx context.Context, p *peer, connections int, o *options) (figures, error) {
-	s, err := p.start(ctx)
-	if err != nil {
-		return figures{}, err
+func buildOne(ctx context.Context, b *peer.Builder, name string, o *options) (*peer.Peer, error) {
+	if name == baseName {
+		return b.BuildRevision(ctx, name, o.base)
 	}
-	defer s.stop()
-	if o.warmup > 0 {
-		if _, err := runWrk(ctx, s.base, connections, o.warmup, o); err != nil {
-			return figures{}, fmt.Errorf("warm-up: %w", err)
+	return b.Build(ctx, name)
+}
+
+// baseName is filo at another revision.
+const baseName = "filo-base"
+
+// filoTwice has the base and filo as it is as the only peers. The base is first, which ratios are to.
+func filoTwice(groups []plan.Group) (left []plan.Group) {
+	for _, g := range groups {
+		if slices.Contains(g.Peers, "filo") {
+			g.Peers = []string{baseName, "filo"}
+			left = append(left, g)
 		}
 	}
-	before, err := cpuTime(s.proc())
-	if err != nil {
-		return figures{}, err
+	return left
+}
+
+// tools are the versions of what is used besides.
+func tools() map[string]string {
+	versions := map[string]string{}
+	for name, argument := range map[string]string{"wrk": "-v", "strace": "-V", "cc": "--version"} {
+		if file, err := exec.LookPath(name); err == nil {
+			versions[filepath.Base(file)] = proc.Version(file, argument)
+		}
 	}
-	w, err := runWrk(ctx, s.base, connections, o.duration, o)
-	if err != nil {
-		return figures{}, err
-	}
-	after, err := cpuTime(s.proc())
-	if err != nil {
-		return figures{}, err
-	}
-	peak, err := peakMemory(s.proc())
-	if err != nil {
-		return figures{}, err
-	}
-	return figures{
-		perSecond: w.perSecond,
-		cpu:       (after - before).Seconds() * 1e6 / float64(w.requests),
-		p99:       float64(w.p99) / float64(time.Millisecond),
-		memory:    float64(peak) / (1 << 20),
-	}, nil
+	return versions
 }

@@ -27,3 +27,11 @@ func GeometricMean(values []float64) float64 {
 	}
 	return math.Exp(sum / float64(len(values)))
 }
+
+// Range returns the least and the largest one; NaN for none.
+func Range(values []float64) (least, largest float64) {
+	if len(values) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	return slices.Min(values), slices.Max(values)
+}

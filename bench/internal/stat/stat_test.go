@@ -36,3 +36,12 @@ func TestGeometricMean(t *testing.T) {
 		t.Errorf("geometric mean of nothing is %v", got)
 	}
 }
+
+func TestRange(t *testing.T) {
+	if least, largest := Range([]float64{3, 1, 2}); least != 1 || largest != 3 {
+		t.Errorf("range is %v to %v, want 1 to 3", least, largest)
+	}
+	if least, largest := Range(nil); !math.IsNaN(least) || !math.IsNaN(largest) {
+		t.Errorf("range of nothing is %v to %v", least, largest)
+	}
+}

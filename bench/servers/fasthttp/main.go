@@ -1,36 +1,131 @@
-// Command fasthttp is examples/hello's GET /hello on fasthttp, for cmd/compare.
+// Command fasthttp serves the resources of package site by fasthttp.
 package main
 
 import (
-	"flag"
-	"fmt"
+	"io"
 	"log"
-	"net"
+	"time"
 
+	"github.com/fasthttp/router"
+	"github.com/fasthttp/websocket"
+	"github.com/filohttp/filo/bench/internal/site"
 	"github.com/valyala/fasthttp"
 )
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:0", "TCP `address` to listen on")
-	flag.Parse()
-	ln, err := net.Listen("tcp", *addr)
-	if err != nil {
-		log.Fatal(err)
+	flags := site.Parse()
+	s := &fasthttp.Server{
+		Handler: newHandler(flags), Name: site.Server, MaxRequestBodySize: site.MaxBody, StreamRequestBody: flags.Stream,
 	}
-	fmt.Printf("listening on http://%s\n", ln.Addr())
-	log.Fatal((&fasthttp.Server{Handler: handle, Name: "fasthttp"}).Serve(ln))
+	log.Fatal(s.Serve(flags.Listen()))
 }
 
-func handle(ctx *fasthttp.RequestCtx) {
-	if string(ctx.Path()) != "/hello" {
-		ctx.Error("not found", fasthttp.StatusNotFound)
+// newHandler finds the resources that need no router by a switch. The router has the others.
+func newHandler(flags *site.Flags) fasthttp.RequestHandler {
+	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
+	stacked := stack(greetUser)
+	limited := limit(flags.Limit)
+	routes := newRouter(flags).Handler
+	return func(ctx *fasthttp.RequestCtx) {
+		switch string(ctx.Path()) {
+		case "/":
+			greet(ctx)
+		case "/json":
+			answerJSON(ctx, site.SmallJSON())
+		case "/json20k":
+			compressed(ctx)
+		case "/echo-length":
+			answerLength(ctx, int64(len(ctx.PostBody())))
+		case "/upload":
+			upload(ctx)
+		case "/middleware":
+			stacked(ctx)
+		case "/sleep":
+			sleep(ctx)
+		case "/limited":
+			limited(ctx)
+		default:
+			routes(ctx)
+		}
+	}
+}
+
+func newRouter(flags *site.Flags) *router.Router {
+	r := router.New()
+	r.GET("/mixed/quick", greet)
+	r.GET("/mixed/sleep", sleep)
+	r.ServeFilesCustom("/files/{filepath:*}", &fasthttp.FS{
+		Root: flags.Files, PathRewrite: fasthttp.NewPathSlashesStripper(1), AcceptByteRange: true,
+	})
+	upgrader := &websocket.FastHTTPUpgrader{}
+	r.GET("/websocket", func(ctx *fasthttp.RequestCtx) {
+		// An error has been answered by the upgrader.
+		upgrader.Upgrade(ctx, echo)
+	})
+	for _, route := range flags.GitHub(false) {
+		names := site.Wildcards(route.Path)
+		r.Handle(route.Method, route.Path, func(ctx *fasthttp.RequestCtx) {
+			for _, name := range names {
+				if value, _ := ctx.UserValue(name).(string); value == "" {
+					ctx.Error("a parameter is empty", 400)
+					return
+				}
+			}
+			greet(ctx)
+		})
+	}
+	return r
+}
+
+func greet(ctx *fasthttp.RequestCtx) {
+	ctx.SetContentType(site.TextType)
+	ctx.SetBodyString(site.Greeting)
+}
+
+func answerJSON(ctx *fasthttp.RequestCtx, body []byte) {
+	ctx.SetContentType(site.JSONType)
+	ctx.Response.SetBodyRaw(body)
+}
+
+func answerLength(ctx *fasthttp.RequestCtx, n int64) {
+	ctx.SetContentType(site.TextType)
+	ctx.Response.SetBodyRaw(fasthttp.AppendUint(nil, int(n)))
+}
+
+func upload(ctx *fasthttp.RequestCtx) {
+	n, err := io.Copy(io.Discard, ctx.RequestBodyStream())
+	if err != nil {
+		ctx.Error(err.Error(), 400)
 		return
 	}
-	if !ctx.IsGet() && !ctx.IsHead() {
-		ctx.Response.Header.Set("Allow", "GET, HEAD")
-		ctx.Error("allowed here: GET, HEAD", fasthttp.StatusMethodNotAllowed)
-		return
+	answerLength(ctx, n)
+}
+
+func sleep(ctx *fasthttp.RequestCtx) {
+	time.Sleep(site.Wait)
+	greet(ctx)
+}
+
+func limit(n int) fasthttp.RequestHandler {
+	limiter := make(site.Limiter, n)
+	return func(ctx *fasthttp.RequestCtx) {
+		if !limiter.Enter() {
+			ctx.Error("Service Unavailable", 503)
+			return
+		}
+		defer limiter.Leave()
+		sleep(ctx)
 	}
-	ctx.SetContentType("text/plain; charset=utf-8")
-	ctx.SetBodyString("Hello, World!")
+}
+
+func echo(conn *websocket.Conn) {
+	for {
+		kind, message, err := conn.ReadMessage()
+		if err != nil {
+			return
+		}
+		if err := conn.WriteMessage(kind, message); err != nil {
+			return
+		}
+	}
 }

@@ -1,43 +1,149 @@
-// Command nethttp is examples/hello's GET /hello on net/http, for cmd/compare.
+// Command nethttp serves the resources of package site by net/http.
 package main
 
 import (
-	"flag"
-	"fmt"
+	"io"
 	"log"
-	"net"
 	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/filohttp/filo/bench/internal/site"
+	"github.com/klauspost/compress/gzhttp"
 )
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:0", "TCP `address` to listen on")
-	flag.Parse()
-	ln, err := net.Listen("tcp", *addr)
+	flags := site.Parse()
+	s := &http.Server{Handler: newHandler(flags)}
+	log.Fatal(s.Serve(flags.Listen()))
+}
+
+// newHandler finds the resources that need no router by a switch. The mux has the others.
+func newHandler(flags *site.Flags) http.Handler {
+	compress, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(site.GzipLevel), gzhttp.EnableZstd(false))
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("listening on http://%s\n", ln.Addr())
-	log.Fatal((&http.Server{Handler: http.HandlerFunc(handle)}).Serve(ln))
+	compressed := compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer(w, jsonType, site.LargeJSON())
+	}))
+	stacked := stack(http.HandlerFunc(greetUser))
+	limited := limit(flags.Limit)
+	mux := newMux(flags)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			greet(w)
+		case "/json":
+			answer(w, jsonType, site.SmallJSON())
+		case "/json20k":
+			compressed.ServeHTTP(w, r)
+		case "/echo-length":
+			length(w, r)
+		case "/upload":
+			upload(w, r)
+		case "/middleware":
+			stacked.ServeHTTP(w, r)
+		case "/sleep":
+			sleep(w)
+		case "/limited":
+			limited(w)
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	})
 }
 
+func newMux(flags *site.Flags) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /mixed/quick", func(w http.ResponseWriter, r *http.Request) { greet(w) })
+	mux.HandleFunc("GET /mixed/sleep", func(w http.ResponseWriter, r *http.Request) { sleep(w) })
+	files := http.StripPrefix("/files", http.FileServer(http.Dir(flags.Files)))
+	mux.HandleFunc("GET /files/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Server"] = server
+		files.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /websocket", webSocket)
+	for _, route := range flags.GitHub(false) {
+		names := site.Wildcards(route.Path)
+		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
+			for _, name := range names {
+				if r.PathValue(name) == "" {
+					http.Error(w, "a parameter is empty", http.StatusBadRequest)
+					return
+				}
+			}
+			greet(w)
+		})
+	}
+	return mux
+}
+
+// Values that are set as they are, which spares Header.Set's work.
 var (
-	body   = []byte("Hello, World!")
-	server = []string{"net/http"}
-	plain  = []string{"text/plain; charset=utf-8"}
+	server   = []string{site.Server}
+	textType = []string{site.TextType}
+	jsonType = []string{site.JSONType}
 )
 
-func handle(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/hello" {
-		http.NotFound(w, r)
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "allowed here: GET, HEAD", http.StatusMethodNotAllowed)
-		return
-	}
+func answer(w http.ResponseWriter, contentType []string, body []byte) {
 	header := w.Header()
 	header["Server"] = server
-	header["Content-Type"] = plain
+	header["Content-Type"] = contentType
 	w.Write(body)
+}
+
+func greet(w http.ResponseWriter) { answer(w, textType, site.GreetingBytes) }
+
+func sleep(w http.ResponseWriter) {
+	time.Sleep(site.Wait)
+	greet(w)
+}
+
+func limit(n int) func(http.ResponseWriter) {
+	limiter := make(site.Limiter, n)
+	return func(w http.ResponseWriter) {
+		if !limiter.Enter() {
+			http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
+			return
+		}
+		defer limiter.Leave()
+		sleep(w)
+	}
+}
+
+func length(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, site.MaxBody))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer(w, textType, strconv.AppendInt(nil, int64(len(body)), 10))
+}
+
+func upload(w http.ResponseWriter, r *http.Request) {
+	n, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, site.MaxBody))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer(w, textType, strconv.AppendInt(nil, n, 10))
+}
+
+func webSocket(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer conn.CloseNow()
+	for {
+		kind, message, err := conn.Read(r.Context())
+		if err != nil {
+			return
+		}
+		if err := conn.Write(r.Context(), kind, message); err != nil {
+			return
+		}
+	}
 }

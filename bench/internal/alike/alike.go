@@ -1,0 +1,128 @@
+// Package alike checks that servers answer alike, so that none is measured at less work.
+package alike
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo/bench/internal/openloop"
+	"github.com/filohttp/filo/bench/internal/row"
+)
+
+// Answer is what of a response must not differ between servers.
+type Answer struct {
+	Status int
+	Body   []byte // without its coding
+	Header http.Header
+}
+
+// Fetch sends each request of the row over one connection to the server at base and returns the answers.
+func Fetch(base string, r *row.Row) ([]Answer, error) {
+	scheme, address, _ := strings.Cut(base, "://")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return nil, err
+	}
+	if scheme == "https" {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	reader := bufio.NewReader(conn)
+	var answers []Answer
+	for i := range r.Requests {
+		a, err := exchange(conn, reader, &r.Requests[i], address)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", r.Requests[i].Method, r.Requests[i].Target, err)
+		}
+		answers = append(answers, a)
+	}
+	return answers, nil
+}
+
+func exchange(conn net.Conn, reader *bufio.Reader, request *openloop.Request, host string) (a Answer, err error) {
+	method := request.Method
+	if method == "" {
+		method = "GET"
+	}
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n", method, request.Target, host)
+	for _, field := range request.Header {
+		head += field + "\r\n"
+	}
+	if request.Body != nil {
+		head += fmt.Sprintf("Content-Length: %d\r\n", len(request.Body))
+	}
+	if _, err := conn.Write(append([]byte(head+"\r\n"), request.Body...)); err != nil {
+		return a, err
+	}
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		return a, err
+	}
+	defer resp.Body.Close()
+	a.Status, a.Header = resp.StatusCode, resp.Header
+	if length := resp.ContentLength; length >= 0 {
+		a.Header.Set("Content-Length", fmt.Sprint(length))
+	}
+	var body io.Reader = resp.Body
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			return a, err
+		}
+	}
+	if a.Body, err = io.ReadAll(body); err != nil {
+		return a, err
+	}
+	if a.Status != http.StatusOK {
+		return a, fmt.Errorf("the status is %d: %.200q", a.Status, a.Body)
+	}
+	if want := request.Want.Body; want != nil && !bytes.Equal(a.Body, want) {
+		return a, fmt.Errorf("the body is %.200q, and not %.200q", a.Body, want)
+	}
+	return a, nil
+}
+
+// Compare tells in what the answers of two servers to a row's requests differ. The Date's value passes, and what the row's
+// Varies and may name.
+func Compare(r *row.Row, a, b []Answer, may ...string) error {
+	may = append(may, r.Varies...)
+	for i := range r.Requests {
+		if err := a[i].compare(&b[i], may); err != nil {
+			return fmt.Errorf("%s: %w", r.Requests[i].Target, err)
+		}
+	}
+	return nil
+}
+
+func (a *Answer) compare(b *Answer, may []string) error {
+	if a.Status != b.Status || !bytes.Equal(a.Body, b.Body) {
+		return fmt.Errorf("%d %.200q and %d %.200q", a.Status, a.Body, b.Status, b.Body)
+	}
+	names, others := a.names(may), b.names(may)
+	if !slices.Equal(names, others) {
+		return fmt.Errorf("the fields are %q and %q", names, others)
+	}
+	for _, name := range names {
+		if name != "Date" && !slices.Equal(a.Header[name], b.Header[name]) {
+			return fmt.Errorf("%s is %q and %q", name, a.Header[name], b.Header[name])
+		}
+	}
+	return nil
+}
+
+// names are those of the fields, without those that may differ.
+func (a *Answer) names(may []string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(a.Header)), func(name string) bool { return slices.Contains(may, name) })
+}

@@ -1,0 +1,176 @@
+// Package measure takes the figures of the comparison, one run of one server after the other, and keeps them.
+package measure
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/filohttp/filo/bench/internal/stat"
+)
+
+// Kind is what is measured.
+type Kind string
+
+// The kinds.
+const (
+	Peak       Kind = "peak"     // a closed loop, or what the row's own kind has instead
+	Rate       Kind = "rate"     // an open loop at a part of the slowest server's peak
+	Syscalls   Kind = "syscalls" // a closed loop under strace
+	CrossCheck Kind = "wrk"      // a closed loop by wrk
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{Peak, Rate, Syscalls, CrossCheck}
+
+// Cell is one place of the comparison: who is measured, at what and how.
+type Cell struct {
+	Kind    Kind    `json:"kind"`
+	Row     string  `json:"row"`
+	Peer    string  `json:"peer"`
+	Hash    string  `json:"hash"`              // of the peer
+	Pinned  bool    `json:"pinned,omitempty"`  // server and generator have a processor each
+	Procs   int     `json:"procs,omitempty"`   // GOMAXPROCS; 0 is the server's own default
+	Percent int     `json:"percent,omitempty"` // of the slowest server's peak
+	Seconds float64 `json:"seconds"`
+}
+
+// Record is what one run has found.
+type Record struct {
+	Cell
+	Round   int                `json:"round"`
+	Figures map[string]float64 `json:"figures"`
+	// Curve are points of a curve: latencies in ms over percentiles, or memory in bytes over idle connections.
+	Curve [][2]float64 `json:"curve,omitempty"`
+}
+
+// The names of figures. A Record has those that its run could tell.
+const (
+	Throughput  = "requests/s"
+	CPU         = "cpu-µs/request"
+	P50         = "p50-ms"
+	P99         = "p99-ms"
+	P999        = "p99.9-ms"
+	Offered     = "offered/s"
+	Lateness    = "generator-late-p99-ms"
+	PeakMemory  = "peak-MB"
+	Objects     = "allocs/request"
+	Bytes       = "allocated-B/request"
+	Voluntary   = "voluntary-switches/request"
+	Involuntary = "involuntary-switches/request"
+	Calls       = "syscalls/request"
+	IdleMemory  = "KB/idle-connection"
+	BurstTime   = "burst-ms"
+	Refused     = "refused/s"
+	RefusedP50  = "refused-p50-ms"
+	RefusedP99  = "refused-p99-ms"
+)
+
+// Store keeps records in a file of JSON lines, and in memory.
+type Store struct {
+	file    *os.File // nil keeps nothing
+	records map[Cell][]Record
+}
+
+// Open reads the records of a file, which is made if there is none. An empty name keeps them in memory only. With fresh the
+// file is emptied. A last line that was cut off is dropped.
+func Open(name string, fresh bool) (*Store, error) {
+	s := &Store{records: map[Cell][]Record{}}
+	if name == "" {
+		return s, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	var err error
+	if s.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, err
+	}
+	if err := s.read(); err != nil {
+		s.file.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return s, nil
+}
+
+// read leaves the file at the end of its last whole line.
+func (s *Store) read() error {
+	lines, size := bufio.NewReader(s.file), int64(0)
+	for number := 1; ; number++ {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		s.records[r.Cell] = append(s.records[r.Cell], r)
+		size += int64(len(line))
+	}
+	if err := s.file.Truncate(size); err != nil {
+		return err
+	}
+	_, err := s.file.Seek(size, 0)
+	return err
+}
+
+// Add keeps a record.
+func (s *Store) Add(r Record) error {
+	s.records[r.Cell] = append(s.records[r.Cell], r)
+	if s.file == nil {
+		return nil
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = s.file.Write(append(line, '\n'))
+	return err
+}
+
+// Empty reports whether there are no records.
+func (s *Store) Empty() bool { return len(s.records) == 0 }
+
+// Records are those of a cell, in the order in which they were added. They must not be changed.
+func (s *Store) Records(c Cell) []Record { return s.records[c] }
+
+// Values are a figure of the cell's records.
+func (s *Store) Values(c Cell, figure string) (values []float64) {
+	for _, r := range s.records[c] {
+		if v, ok := r.Figures[figure]; ok {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// Spread is the median of a figure, and the least and largest one.
+type Spread struct{ Median, Min, Max float64 }
+
+// Spread returns that of a figure of a cell, if there is one.
+func (s *Store) Spread(c Cell, figure string) (Spread, bool) {
+	values := s.Values(c, figure)
+	if len(values) == 0 {
+		return Spread{}, false
+	}
+	least, largest := stat.Range(values)
+	return Spread{stat.Median(values), least, largest}, true
+}
+
+// Close closes the file.
+func (s *Store) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

@@ -1,0 +1,183 @@
+// Package peer builds, starts and stops the servers that are compared.
+package peer
+
+import (
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/filohttp/filo/bench/internal/proc"
+)
+
+// Kind is how a peer is built and started.
+type Kind int
+
+// The kinds.
+const (
+	Go        Kind = iota // a program in servers/, which takes site.Flags
+	C                     // limit/epoll.c
+	Installed             // a program of the system, with a configuration of ours
+)
+
+// Peer is one of those who are compared.
+type Peer struct {
+	Name string
+	Kind Kind
+
+	folder string   // of its program in servers/
+	module string   // whose version is the peer's
+	args   []string // its own, in front of the row's
+
+	// Program is the file that is run, and Version and Hash are known once it is built. Hash is that of the program and of
+	// all else that makes it what it is: figures of another one aren't its own.
+	Program, Version, Hash string
+}
+
+// all are the peers that there are, in the order in which they are shown.
+var all = []Peer{
+	{Name: "filo", folder: "filo"},
+	{Name: "filo-blocking", folder: "filo", args: []string{"-blocking"}},
+	{Name: "fasthttp", folder: "fasthttp", module: "github.com/valyala/fasthttp"},
+	{Name: "nethttp", folder: "nethttp"},
+	{Name: "fiber", folder: "fiber", module: "github.com/gofiber/fiber/v3"},
+	{Name: "hertz", folder: "hertz", module: "github.com/cloudwego/hertz"},
+	{Name: "gin", folder: "gin", module: "github.com/gin-gonic/gin"},
+	{Name: "echo", folder: "echo", module: "github.com/labstack/echo/v5"},
+	{Name: "nginx", Kind: Installed},
+	{Name: "haproxy", Kind: Installed},
+	{Name: "limit", Kind: C},
+}
+
+// Names of the peers, in the order in which they are shown.
+func Names() []string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return names
+}
+
+// IsGo reports whether the peer is a Go program, and not there for reference.
+func (p *Peer) IsGo() bool { return p.Kind == Go }
+
+// Builder builds peers.
+type Builder struct {
+	Module string // the folder of the bench module
+	Out    string // where programs go
+}
+
+// MissingError says that an installed program isn't there.
+type MissingError struct{ Name string }
+
+// Error says so.
+func (e *MissingError) Error() string {
+	return e.Name + " is neither in PATH nor in /usr/sbin: `apt-get install " + e.Name + "` on Debian"
+}
+
+// Build builds the peer called name. If it is a program that isn't installed, the error is a *MissingError.
+func (b *Builder) Build(ctx context.Context, name string) (*Peer, error) {
+	p, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	switch p.Kind {
+	case Go:
+		p.Program = filepath.Join(b.Out, p.folder)
+		err = b.goBuild(ctx, p)
+	case C:
+		p.Program = filepath.Join(b.Out, p.Name)
+		err = run(ctx, b.Module, "cc", "-O2", "-Wall", "-o", p.Program, "limit/epoll.c")
+		p.Version = "C"
+	case Installed:
+		err = p.locate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.Hash, err = p.fingerprint()
+	return p, err
+}
+
+func find(name string) (*Peer, error) {
+	for _, p := range all {
+		if p.Name == name {
+			return &p, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no peer %q, only %s", name, strings.Join(Names(), ", "))
+}
+
+// goBuild builds without paths and the state of the repository, so that the same source gives the same program.
+func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
+	err := run(ctx, b.Module, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder)
+	if err != nil {
+		return err
+	}
+	info, err := buildinfo.ReadFile(p.Program)
+	if err != nil {
+		return err
+	}
+	switch p.folder {
+	case "filo":
+		p.Version = Revision(ctx, b.Module)
+	case "nethttp":
+		p.Version = info.GoVersion
+	default:
+		for _, dep := range info.Deps {
+			if dep.Path == p.module {
+				p.Version = dep.Version
+			}
+		}
+	}
+	return nil
+}
+
+// Revision names the commit that a folder of a repository is at, with "+" for one that has been changed since.
+func Revision(ctx context.Context, folder string) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", folder, "describe", "--always", "--dirty=+").Output()
+	if err != nil {
+		return "?"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// locate finds an installed program.
+func (p *Peer) locate() error {
+	file, err := exec.LookPath(p.Name)
+	if err != nil {
+		file = filepath.Join("/usr/sbin", p.Name)
+	}
+	if _, err := os.Stat(file); err != nil {
+		return &MissingError{p.Name}
+	}
+	p.Program = file
+	p.Version = proc.Version(file, "-v")
+	return nil
+}
+
+// fingerprint hashes the program, its arguments and its configuration.
+func (p *Peer) fingerprint() (string, error) {
+	program, err := os.ReadFile(p.Program)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	h.Write(program)
+	fmt.Fprintf(h, "%q %s", p.args, configurations[p.Name])
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+func run(ctx context.Context, folder, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return nil
+}

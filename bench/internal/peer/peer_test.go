@@ -1,0 +1,61 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseAllocated(t *testing.T) {
+	got, err := parseAllocated("allocated 7 objects 800 bytes 2 collections")
+	if want := (Allocated{7, 800, 2}); err != nil || got != want {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+	for _, bad := range []string{"", "allocated x objects", "listening on http://127.0.0.1:1"} {
+		if got, err := parseAllocated(bad); err == nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	b := &Builder{Module: "../..", Out: t.TempDir()}
+	if _, err := b.Build(context.Background(), "apache"); err == nil || !strings.Contains(err.Error(), "fasthttp") {
+		t.Errorf("a peer that there isn't: %v", err)
+	}
+	p := &Peer{Name: "no-such-program", Kind: Installed}
+	var missing *MissingError
+	if err := p.locate(); !errors.As(err, &missing) || missing.Name != p.Name {
+		t.Errorf("a program that isn't installed: %v", err)
+	}
+}
+
+// The configurations hold what they are given.
+func TestInstalledArgs(t *testing.T) {
+	for _, name := range []string{"nginx", "haproxy"} {
+		p, err := find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := t.TempDir()
+		args, err := p.installedArgs(folder, "127.0.0.1:8080", &Options{Procs: 3, Files: "/some/files"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(folder, name+".conf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"127.0.0.1:8080", " 3", "Hello, World!"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: %q isn't in %s", name, want, text)
+			}
+		}
+		if args[len(args)-1] != filepath.Join(folder, name+".conf") {
+			t.Errorf("%s: the arguments are %q", name, args)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/filohttp/filo/bench/internal/proc"
+)
+
+// Options say how a server is started.
+type Options struct {
+	Args  []string // flags of package site that the row needs
+	Files string   // the folder of the files that it serves
+	CPUs  []int    // the processors that it is bound to, none for all
+	Procs int      // GOMAXPROCS, or how many workers; 0 for the processors that it has
+}
+
+func (o *Options) threads() int {
+	switch {
+	case o.Procs > 0:
+		return o.Procs
+	case len(o.CPUs) > 0:
+		return len(o.CPUs)
+	}
+	return runtime.NumCPU()
+}
+
+// Server is a running peer.
+type Server struct {
+	// Base is where it listens, as in "http://127.0.0.1:8080".
+	Base string
+
+	peer   *Peer
+	cmd    *exec.Cmd
+	folder string        // its own, removed at the end
+	lines  chan string   // what it says
+	gone   chan struct{} // closed when it has ended
+}
+
+// Peculiarities are the names of the fields in which the peer's answers differ from the others' whatever its configuration.
+func (p *Peer) Peculiarities() []string {
+	if p.Name == "nginx" {
+		return []string{"Server", "Connection"}
+	}
+	return nil
+}
+
+// Start runs the peer's program on a free port and waits until it listens.
+func (p *Peer) Start(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{peer: p, lines: make(chan string, 16), gone: make(chan struct{})}
+	var err error
+	if s.folder, err = os.MkdirTemp("", "filo-"+p.Name); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, &o); err != nil {
+		os.RemoveAll(s.folder)
+		return nil, fmt.Errorf("%s doesn't start: %w", p.Name, err)
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, o *Options) error {
+	p := s.peer
+	address := "127.0.0.1:0"
+	args := []string{"-addr", address}
+	switch p.Kind {
+	case Go:
+		args = slices.Concat(args, p.args, o.Args, []string{"-files", o.Files})
+	case Installed:
+		var err error
+		if address, err = freeAddress(); err != nil {
+			return err
+		}
+		if args, err = p.installedArgs(s.folder, address, o); err != nil {
+			return err
+		}
+	}
+	s.cmd = exec.CommandContext(ctx, p.Program, args...)
+	s.cmd.Stderr = os.Stderr
+	// nginx ends its workers itself, if it is asked to.
+	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
+	s.cmd.WaitDelay = 3 * time.Second
+	if o.Procs > 0 {
+		s.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", o.Procs))
+	}
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := proc.Start(s.cmd, o.CPUs); err != nil {
+		return err
+	}
+	go func() {
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			select {
+			case s.lines <- lines.Text():
+			default: // nobody asks
+			}
+		}
+		s.cmd.Wait()
+		close(s.gone)
+	}()
+	if p.Kind == Installed {
+		err, s.Base = waitForPort(address, s.gone), "http://"+address
+	} else {
+		err = s.announced()
+	}
+	if err != nil {
+		s.end()
+	}
+	return err
+}
+
+// announced waits for the line that says where the server listens.
+func (s *Server) announced() error {
+	line, err := s.line(10 * time.Second)
+	if err != nil {
+		return err
+	}
+	var listens bool
+	if s.Base, listens = strings.CutPrefix(line, "listening on "); !listens {
+		return fmt.Errorf("its first line is %q", line)
+	}
+	return nil
+}
+
+func (s *Server) line(patience time.Duration) (string, error) {
+	select {
+	case line := <-s.lines:
+		return line, nil
+	case <-s.gone:
+		return "", errors.New("it has ended")
+	case <-time.After(patience):
+		return "", errors.New("it says nothing")
+	}
+}
+
+// Processes are those of the server.
+func (s *Server) Processes() []int {
+	return proc.Tree(s.cmd.Process.Pid)
+}
+
+// Allocated is what a Go program has allocated since it began.
+type Allocated struct{ Objects, Bytes, Collections int64 }
+
+// Minus returns what was allocated since an earlier reading.
+func (a Allocated) Minus(before Allocated) Allocated {
+	return Allocated{a.Objects - before.Objects, a.Bytes - before.Bytes, a.Collections - before.Collections}
+}
+
+// Allocated asks a Go program what it has allocated. Of others it is nothing.
+func (s *Server) Allocated() (a Allocated, err error) {
+	if s.peer.Kind != Go {
+		return a, nil
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		return a, err
+	}
+	line, err := s.line(5 * time.Second)
+	if err != nil {
+		return a, err
+	}
+	return parseAllocated(line)
+}
+
+func parseAllocated(line string) (a Allocated, err error) {
+	_, err = fmt.Sscanf(line, "allocated %d objects %d bytes %d collections", &a.Objects, &a.Bytes, &a.Collections)
+	if err != nil {
+		err = fmt.Errorf("what it has allocated: %q: %w", line, err)
+	}
+	return a, err
+}
+
+// Stop ends the server.
+func (s *Server) Stop() {
+	s.end()
+	os.RemoveAll(s.folder)
+}
+
+// end ends the process. An installed one is asked to, since it ends its workers itself; others, which may have ideas of how to
+// end well, aren't.
+func (s *Server) end() {
+	pids := s.Processes()
+	if s.peer.Kind == Installed {
+		s.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-s.gone:
+			return
+		case <-time.After(3 * time.Second):
+		}
+	}
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	<-s.gone
+}

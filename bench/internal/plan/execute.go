@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/filohttp/filo/bench/internal/alike"
+	"github.com/filohttp/filo/bench/internal/measure"
+	"github.com/filohttp/filo/bench/internal/peer"
+	"github.com/filohttp/filo/bench/internal/row"
+)
+
+// Executor measures groups.
+type Executor struct {
+	Runner *measure.Runner
+	Peers  map[string]*peer.Peer // by name; who isn't there isn't measured
+	Store  *measure.Store
+	Log    io.Writer
+
+	checked map[string]bool // rows whose answers are alike
+}
+
+// Execute checks that the peers answer alike, and measures what the store doesn't have yet: the rounds of a group in turns.
+// A run with errors counts for nothing, and is made once more. The error names what couldn't be measured.
+func (e *Executor) Execute(ctx context.Context, groups []Group) error {
+	e.checked = map[string]bool{}
+	for i := range groups {
+		if err := e.check(ctx, &groups[i]); err != nil {
+			return err
+		}
+	}
+	var failed error
+	for i := range groups {
+		if err := e.measure(ctx, &groups[i]); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// present are the group's peers that there are.
+func (e *Executor) present(g *Group) (peers []*peer.Peer) {
+	for _, name := range g.Peers {
+		if p := e.Peers[name]; p != nil {
+			peers = append(peers, p)
+		}
+	}
+	return peers
+}
+
+// check compares the answers of all peers of a row's group, unless nothing is left to measure. The generator looks at the
+// answers of WebSockets itself.
+func (e *Executor) check(ctx context.Context, g *Group) error {
+	peers := e.present(g)
+	left := slices.ContainsFunc(peers, func(p *peer.Peer) bool { return len(e.Store.Records(g.Of(p))) < g.Rounds })
+	if e.checked[g.Row.ID] || g.Row.Message > 0 || !left {
+		return nil
+	}
+	e.checked[g.Row.ID] = true
+	var first []alike.Answer
+	for _, p := range peers {
+		answers, err := e.answers(ctx, p, &g.Row)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", g.Row.ID, p.Name, err)
+		}
+		if first == nil {
+			first = answers
+			continue
+		}
+		if err := alike.Compare(&g.Row, first, answers, p.Peculiarities()...); err != nil {
+			return fmt.Errorf("%s: %s and %s don't answer alike: %w", g.Row.ID, peers[0].Name, p.Name, err)
+		}
+	}
+	return nil
+}
+
+func (e *Executor) answers(ctx context.Context, p *peer.Peer, r *row.Row) ([]alike.Answer, error) {
+	s, err := p.Start(ctx, e.Runner.Options(r))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Stop()
+	return alike.Fetch(s.Base, r)
+}
+
+// Of is the group's cell for one peer.
+func (g *Group) Of(p *peer.Peer) measure.Cell {
+	c := g.Cell
+	c.Peer, c.Hash = p.Name, p.Hash
+	return c
+}
+
+// measure runs the rounds that are missing.
+func (e *Executor) measure(ctx context.Context, g *Group) error {
+	rate := 0.0
+	if g.Cell.Kind == measure.Rate {
+		if rate = e.slowest(g) * float64(g.Cell.Percent) / 100; rate == 0 {
+			return fmt.Errorf("%s at %d %%: there is no peak of all servers", g.Cell.Row, g.Cell.Percent)
+		}
+	}
+	var failed error
+	for round := range g.Rounds {
+		for _, p := range e.present(g) {
+			if len(e.Store.Records(g.Of(p))) > round {
+				continue
+			}
+			err := e.once(ctx, g, p, round, rate)
+			if err != nil && ctx.Err() == nil {
+				err = e.once(ctx, g, p, round, rate)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			// That a server can't keep a rate is a result.
+			if err != nil && g.Cell.Kind != measure.Rate {
+				failed = errors.Join(failed, err)
+			}
+		}
+	}
+	return failed
+}
+
+func (e *Executor) once(ctx context.Context, g *Group, p *peer.Peer, round int, rate float64) error {
+	record, err := e.Runner.Run(ctx, p, &g.Row, g.Of(p), rate)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	name := fmt.Sprintf("%-30s round %d  %-13s", g.Name(), round+1, p.Name)
+	if err != nil {
+		fmt.Fprintf(e.Log, "%s doesn't count: %v\n", name, err)
+		return fmt.Errorf("%s, round %d, %s: %w", g.Name(), round+1, p.Name, err)
+	}
+	record.Round = round
+	fmt.Fprintf(e.Log, "%s %s\n", name, summary(record.Figures))
+	return e.Store.Add(record)
+}
+
+// summary has the figures that a reader of the log looks for.
+func summary(f map[string]float64) string {
+	text := ""
+	for _, figure := range []struct{ name, format string }{
+		{measure.Throughput, "%9.0f/s"}, {measure.CPU, "%9.2f µs"}, {measure.P99, "  p99 %.3f ms"}, {measure.PeakMemory, "  %.0f MB"},
+		{measure.Calls, "%6.2f system calls"}, {measure.RefusedP99, "  p99 of refusals %.3f ms"},
+	} {
+		if v, ok := f[figure.name]; ok {
+			text += fmt.Sprintf(figure.format, v)
+		}
+	}
+	return text
+}
+
+// Name says what the group measures.
+func (g *Group) Name() string {
+	name := g.Cell.Row
+	switch {
+	case g.Cell.Kind == measure.Rate:
+		name += fmt.Sprintf(" at %d %%", g.Cell.Percent)
+	case g.Cell.Kind == measure.Syscalls:
+		name += " under strace"
+	case g.Cell.Kind == measure.CrossCheck:
+		name += " by wrk"
+	case g.Cell.Pinned:
+		name += ", pinned"
+	case g.Cell.Procs > 0:
+		name += fmt.Sprintf(", GOMAXPROCS=%d", g.Cell.Procs)
+	}
+	return name
+}
+
+// slowest is the least median of the peers' peaks, 0 if one has none.
+func (e *Executor) slowest(g *Group) float64 {
+	least := math.Inf(1)
+	for _, p := range e.present(g) {
+		c := g.Of(p)
+		c.Kind, c.Percent = measure.Peak, 0
+		spread, ok := e.Store.Spread(c, measure.Throughput)
+		if !ok {
+			return 0
+		}
+		least = min(least, spread.Median)
+	}
+	return least
+}

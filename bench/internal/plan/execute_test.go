@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo/bench/internal/load"
+	"github.com/filohttp/filo/bench/internal/measure"
+	"github.com/filohttp/filo/bench/internal/peer"
+	"github.com/filohttp/filo/bench/internal/row"
+)
+
+// programs are where servers are built: once for all tests.
+var programs string
+
+func TestMain(m *testing.M) {
+	load.Main()
+	os.Exit(inFolder(m.Run))
+}
+
+func inFolder(run func() int) int {
+	var err error
+	if programs, err = os.MkdirTemp("", "filo-plan"); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(programs)
+	return run()
+}
+
+var build = sync.OnceValues(func() (map[string]*peer.Peer, error) {
+	peers := map[string]*peer.Peer{}
+	b := &peer.Builder{Module: "../..", Out: programs}
+	for _, name := range peer.Names() {
+		p, err := b.Build(context.Background(), name)
+		var missing *peer.MissingError
+		if err != nil && !errors.As(err, &missing) {
+			return nil, err
+		}
+		peers[name] = p
+	}
+	return peers, nil
+})
+
+// newExecutor has all peers that can be built here.
+func newExecutor(t *testing.T) *Executor {
+	if testing.Short() {
+		t.Skip("it builds all servers")
+	}
+	site, err := measure.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := measure.Open("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Executor{
+		Runner: &measure.Runner{Site: site, Warmup: 20 * time.Millisecond, MaxLateness: time.Second},
+		Peers:  peers, Store: store, Log: t.Output(), checked: map[string]bool{},
+	}
+}
+
+// Every server answers every request of its rows as filo does.
+func TestAllAnswerAlike(t *testing.T) {
+	e := newExecutor(t)
+	for _, r := range row.All() {
+		g := Group{Cell: measure.Cell{Kind: measure.Peak, Row: r.ID}, Row: r, Peers: slices.Concat(r.Peers, r.More), Rounds: 1}
+		if err := e.check(t.Context(), &g); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A small run of each kind has the figures that the report shows. What was measured isn't measured again.
+func TestExecute(t *testing.T) {
+	e := newExecutor(t)
+	var groups []Group
+	for _, id := range []string{"json", "websocket", "mixed", "overload", "tls-handshake"} {
+		r, err := row.Find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Connections = min(r.Connections, 8)
+		if r.Kind == row.Overload {
+			r.Connections = 64
+		}
+		cell := measure.Cell{Kind: measure.Peak, Row: id, Seconds: 0.1}
+		groups = append(groups, Group{Cell: cell, Row: r, Peers: []string{"filo", "fasthttp"}, Rounds: 2})
+	}
+	// On a busy machine a generator is late, or a server doesn't keep a rate.
+	err := e.Execute(t.Context(), groups)
+	for try := 0; err != nil && try < 10; try++ {
+		err = e.Execute(t.Context(), groups)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range groups {
+		for _, name := range groups[i].Peers {
+			p := e.Peers[name]
+			cell := groups[i].Of(p)
+			if n := len(e.Store.Records(cell)); n != 2 {
+				t.Errorf("%s has %d records of %s", p.Name, n, groups[i].Name())
+			}
+			for _, figure := range []string{measure.Throughput, measure.CPU, measure.P99, measure.PeakMemory} {
+				if s, ok := e.Store.Spread(cell, figure); !ok || s.Median <= 0 || s.Min > s.Max {
+					t.Errorf("%s, %s: %s is %+v, %t", groups[i].Name(), p.Name, figure, s, ok)
+				}
+			}
+		}
+	}
+	var again strings.Builder
+	if e.Log = &again; e.Execute(t.Context(), groups) != nil || again.Len() > 0 {
+		t.Errorf("what was measured is measured again: %s", again.String())
+	}
+}
+
+// A rate needs the peaks of all, and an interrupted run says why it ended.
+func TestExecuteFails(t *testing.T) {
+	e := &Executor{Peers: map[string]*peer.Peer{"filo": {Name: "filo"}}, Store: &measure.Store{}, Log: t.Output()}
+	r, err := row.Find("websocket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := []Group{{Cell: measure.Cell{Kind: measure.Rate, Row: r.ID, Percent: 50}, Row: r, Peers: []string{"filo"}, Rounds: 1}}
+	if err := e.Execute(t.Context(), groups); err == nil || !strings.Contains(err.Error(), "no peak") {
+		t.Errorf("without a peak: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	cancel(cause)
+	if err := e.Execute(ctx, groups); !errors.Is(err, cause) {
+		t.Errorf("interrupted: %v", err)
+	}
+}

@@ -1,0 +1,237 @@
+// Package plan says what is measured in which order, and does it.
+package plan
+
+import (
+	"os/exec"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/filohttp/filo/bench/internal/measure"
+	"github.com/filohttp/filo/bench/internal/row"
+)
+
+// Size is how much is measured.
+type Size struct {
+	Name    string
+	Rows    []string // IDs; nil is all
+	Rounds  int
+	Seconds float64 // of one run; a row may have more
+	// RateRounds is how many rounds latencies at constant rates have, 0 for none.
+	RateRounds int
+	// All measures everybody in every row that they can, and not only where a row says so.
+	All bool
+	// Beyond is set if there is more than the unpinned rows: pinned ones, several values of GOMAXPROCS, and system calls.
+	Beyond bool
+}
+
+// Sizes are the sizes that there are.
+var Sizes = []Size{
+	{Name: "quick", Rows: row.Quick, Rounds: 11, Seconds: 0.6},
+	{Name: "default", Rounds: 5, Seconds: 1, RateRounds: 3, Beyond: true},
+	{Name: "all", Rounds: 9, Seconds: 2, RateRounds: 5, All: true, Beyond: true},
+}
+
+// Percents are the parts of the slowest server's peak at which latencies are measured.
+var Percents = []int{50, 70, 90}
+
+// Group is cells that are measured in turns: the same thing of several peers.
+type Group struct {
+	Cell   measure.Cell // without a peer
+	Row    row.Row
+	Peers  []string
+	Rounds int
+}
+
+// Choice narrows a size down. What is nil isn't narrowed.
+type Choice struct {
+	Rows, Peers []string
+	Kinds       []measure.Kind
+	Pinned      bool  // only pinned runs
+	Procs       []int // only with these values of GOMAXPROCS
+	Rounds      int
+	Seconds     float64
+}
+
+// Make returns the groups of a size in the order in which they are measured.
+func Make(size Size, c Choice) ([]Group, error) {
+	if c.Rounds > 0 {
+		size.Rounds = c.Rounds
+		size.RateRounds = min(size.RateRounds, c.Rounds)
+	}
+	if c.Seconds > 0 {
+		size.Seconds = c.Seconds
+	}
+	if c.Rows != nil {
+		size.Rows = c.Rows
+	}
+	rows, err := chooseRows(size.Rows)
+	if err != nil {
+		return nil, err
+	}
+	var groups []Group
+	switch {
+	case slices.Equal(c.Kinds, []measure.Kind{measure.CrossCheck}):
+		groups = crossChecks(rows, size)
+	case c.Pinned:
+		groups = pinned(rows, size)
+	case c.Procs != nil:
+		groups = procs(rows, size, c.Procs)
+	default:
+		groups = unpinned(rows, size)
+		if size.Beyond && c.Rows == nil {
+			groups = append(groups, crossChecks(rows, size)...)
+			groups = append(groups, pinned(quickRows(rows, size), size)...)
+			groups = append(groups, procs(keepAlive(rows), size, doublings(runtime.NumCPU()))...)
+		}
+	}
+	return narrow(groups, c), nil
+}
+
+func chooseRows(ids []string) ([]row.Row, error) {
+	if ids == nil {
+		return row.All(), nil
+	}
+	var rows []row.Row
+	for _, id := range ids {
+		r, err := row.Find(id)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// narrow drops the peers and the kinds that weren't chosen.
+func narrow(groups []Group, c Choice) []Group {
+	var left []Group
+	for _, g := range groups {
+		if c.Kinds != nil && !slices.Contains(c.Kinds, g.Cell.Kind) {
+			continue
+		}
+		if c.Peers != nil {
+			g.Peers = slices.DeleteFunc(slices.Clone(g.Peers), func(name string) bool { return !slices.Contains(c.Peers, name) })
+		}
+		if len(g.Peers) > 0 {
+			left = append(left, g)
+		}
+	}
+	return left
+}
+
+// group makes one of a row.
+func group(r row.Row, size Size, kind measure.Kind, peers []string, rounds int) Group {
+	cell := measure.Cell{Kind: kind, Row: r.ID, Seconds: size.Seconds * float64(r.Seconds)}
+	return Group{Cell: cell, Row: r, Peers: peers, Rounds: rounds}
+}
+
+// unpinned are the rows, their latencies, and their system calls.
+func unpinned(rows []row.Row, size Size) (groups []Group) {
+	for _, r := range rows {
+		peers, rounds := r.Peers, size.Rounds
+		if size.All {
+			peers = append(slices.Clone(peers), r.More...)
+		}
+		if size.Name == "quick" {
+			peers = row.Core()
+		}
+		if r.Kind == row.Idle {
+			rounds = min(rounds, 3) // each takes long
+		}
+		groups = append(groups, group(r, size, measure.Peak, peers, rounds))
+	}
+	for _, r := range rows {
+		if !r.Latency || size.RateRounds == 0 {
+			continue
+		}
+		for _, percent := range Percents {
+			g := group(r, size, measure.Rate, row.Core(), size.RateRounds)
+			g.Cell.Percent = percent
+			groups = append(groups, g)
+		}
+	}
+	for _, r := range rows {
+		if size.Beyond && r.Kind == row.Closed && measure.HasStrace() {
+			g := group(r, size, measure.Syscalls, row.Core(), 1)
+			g.Cell.Seconds *= 2 // being traced is slow
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// quickRows are those of the quick size, or all of the whole one.
+func quickRows(rows []row.Row, size Size) (left []row.Row) {
+	for _, r := range rows {
+		if r.Kind == row.Closed && (size.All || slices.Contains(row.Quick, r.ID)) {
+			left = append(left, r)
+		}
+	}
+	return left
+}
+
+// crossChecks have wrk in place of the generator here.
+func crossChecks(rows []row.Row, size Size) (groups []Group) {
+	if _, err := exec.LookPath("wrk"); err != nil {
+		return nil
+	}
+	for _, r := range keepAlive(rows) {
+		groups = append(groups, group(r, size, measure.CrossCheck, row.Core(), size.RateRounds))
+	}
+	return groups
+}
+
+// pinned has a processor for the server and one for the generator.
+func pinned(rows []row.Row, size Size) (groups []Group) {
+	if runtime.NumCPU() < 2 {
+		return nil
+	}
+	for _, r := range rows {
+		g := group(r, size, measure.Peak, row.Core(), size.Rounds)
+		g.Cell.Pinned = true
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// keepAlive is the row over which GOMAXPROCS grows.
+func keepAlive(rows []row.Row) []row.Row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row.Row) bool { return r.ID != "keepalive-64" })
+}
+
+func procs(rows []row.Row, size Size, values []int) (groups []Group) {
+	for _, r := range rows {
+		for _, n := range values {
+			g := group(r, size, measure.Peak, row.Core(), size.Rounds)
+			g.Cell.Procs = n
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// doublings are 1, 2, 4 and so on, and n.
+func doublings(n int) (values []int) {
+	for i := 1; i < n; i *= 2 {
+		values = append(values, i)
+	}
+	return append(values, n)
+}
+
+// Estimate is about how long the groups take, without what has been measured before.
+func Estimate(groups []Group, warmup time.Duration) (runs int, took time.Duration) {
+	const overhead = 150 * time.Millisecond // starting and ending server and generator
+	for _, g := range groups {
+		one := time.Duration(g.Cell.Seconds*float64(time.Second)) + warmup + overhead
+		switch g.Row.Kind {
+		case row.Idle:
+			one = 4 * time.Second
+		case row.Mixed:
+			one += time.Second / 2
+		}
+		runs += len(g.Peers) * g.Rounds
+		took += one * time.Duration(len(g.Peers)*g.Rounds)
+	}
+	return runs, took
+}

@@ -1,0 +1,138 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseStat(t *testing.T) {
+	const stat = "4242 (a) b (c) S 1 4242 4242 0 -1 4194304 900 0 0 0 123 45 7 8 20 0 9 0 5000 1 2 3\n"
+	got, err := parseStat(stat)
+	if want := 1680 * time.Millisecond; err != nil || got != want {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	for _, bad := range []string{"", "4242 (hello) S 1 2 3", "no parenthesis", "1 (x) S 1 4242 4242 0 -1 4194304 900 0 0 0 a b 7 8"} {
+		if got, err := parseStat(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}
+
+func TestParseSchedstat(t *testing.T) {
+	if got, err := parseSchedstat("8994718 365901 19\n"); err != nil || got != 8994718 {
+		t.Errorf("got %d, %v", got, err)
+	}
+	for _, bad := range []string{"", "1 2", "x 2 3"} {
+		if got, err := parseSchedstat(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}
+
+func TestStatusNumber(t *testing.T) {
+	const status = "Name:\tfilo\nVmHWM:\t   12345 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t8\n"
+	for name, want := range map[string]int64{"VmHWM:": 12345, "voluntary_ctxt_switches:": 7, "nonvoluntary_ctxt_switches:": 8} {
+		if got, err := statusNumber(status, name); err != nil || got != want {
+			t.Errorf("%s is %d, %v; want %d", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"VmRSS:", "ctxt_switches:", "Name:"} {
+		if got, err := statusNumber(status, name); err == nil {
+			t.Errorf("%s is read as %d", name, got)
+		}
+	}
+}
+
+// What a shell's child uses is the shell's usage as well, and what it has beyond the shell's is memory of both.
+func TestTree(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sleep 60 & wait")
+	if err := Start(cmd, nil); err != nil {
+		t.Fatal(err)
+	}
+	pids := []int{}
+	defer func() {
+		for _, pid := range pids {
+			if p, err := os.FindProcess(pid); err == nil {
+				p.Kill()
+			}
+		}
+		cmd.Wait()
+	}()
+	for deadline := time.Now().Add(10 * time.Second); len(pids) < 2 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		pids = Tree(cmd.Process.Pid)
+	}
+	if len(pids) != 2 || pids[0] != cmd.Process.Pid {
+		t.Fatalf("the tree is %v", pids)
+	}
+	one, err := ReadMemory(pids[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := ReadMemory(pids)
+	if err != nil || both.Peak <= one.Peak || both.Resident <= one.Resident || both.Anonymous > both.Resident {
+		t.Errorf("one has %+v, both %+v, %v", one, both, err)
+	}
+	if u, err := ReadUsage(pids); err != nil || u.Voluntary == 0 {
+		t.Errorf("the usage is %+v, %v", u, err)
+	}
+	if _, err := ReadUsage([]int{1 << 30}); err == nil {
+		t.Error("a process that doesn't exist has a usage")
+	}
+}
+
+// This process uses CPU time while it counts, and about as much as passes.
+func TestUsageCounts(t *testing.T) {
+	pids := []int{os.Getpid()}
+	before, err := ReadUsage(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	for time.Since(begin) < 100*time.Millisecond {
+	}
+	after, err := ReadUsage(pids)
+	if used := after.Minus(before); err != nil || used.CPU < 10*time.Millisecond || used.CPU > 10*time.Second {
+		t.Errorf("used %+v, %v", used, err)
+	}
+}
+
+// A command that is bound to a processor says so itself, and this process stays where it was.
+func TestStartBinds(t *testing.T) {
+	before := CPUs()
+	if len(before) == 0 {
+		t.Fatal("there are no processors")
+	}
+	last := before[len(before)-1]
+	cmd := exec.Command("grep", "Cpus_allowed_list", "/proc/self/status")
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := Start(cmd, []int{last}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Fields(out.String()); len(fields) != 2 || fields[1] != strconv.Itoa(last) {
+		t.Errorf("bound to %d it says %q", last, out.String())
+	}
+	if after := CPUs(); !slices.Equal(after, before) {
+		t.Errorf("this process had %v, and has %v", before, after)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	if m := ThisMachine(); m.Cores < 1 || m.Kernel == "?" || !strings.HasPrefix(m.Go, "go") {
+		t.Errorf("the machine is %+v", m)
+	}
+	if v := Version("go", "version"); v == "?" {
+		t.Error("go has no version")
+	}
+	if v := Version("/does/not/exist"); v != "?" {
+		t.Errorf("a program that doesn't exist has version %s", v)
+	}
+}

@@ -1,0 +1,319 @@
+// Package report shows what was measured: as text, as docs/BENCHMARKS.md with plots, and in Go's benchmark format.
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/filohttp/filo/bench/internal/measure"
+	"github.com/filohttp/filo/bench/internal/peer"
+	"github.com/filohttp/filo/bench/internal/plan"
+	"github.com/filohttp/filo/bench/internal/proc"
+	"github.com/filohttp/filo/bench/internal/row"
+	"github.com/filohttp/filo/bench/internal/stat"
+)
+
+// Report is what is shown.
+type Report struct {
+	Groups  []plan.Group
+	Peers   map[string]*peer.Peer // by name; nil for one that isn't installed
+	Store   *measure.Store
+	Machine proc.Machine
+	Tools   map[string]string // versions of what was used besides
+	Warmup  time.Duration
+	Command string // what has made the report
+	Time    time.Time
+	Causes  map[string]string // why filo isn't first, by row: see ReadCauses
+	Failed  error             // what couldn't be measured
+}
+
+// home is whose report it is.
+const home = "filo"
+
+// figure is how a figure is shown.
+type figure struct {
+	name, title, format string
+	more                bool // is better
+}
+
+var (
+	throughput = figure{measure.Throughput, "Requests per second", "%.0f", true}
+	cpu        = figure{measure.CPU, "Server CPU time per request, µs", "%.2f", false}
+	closedP99  = figure{measure.P99, "p99 in the closed loop, ms", "%.2f", false}
+	openP99    = figure{measure.P99, "p99 at a constant rate, ms", "%.2f", false}
+	peakMemory = figure{measure.PeakMemory, "Peak memory, MB", "%.0f", false}
+	objects    = figure{measure.Objects, "Allocations per request", "%.1f", false}
+	allocated  = figure{measure.Bytes, "Bytes allocated per request", "%.0f", false}
+	calls      = figure{measure.Calls, "System calls per request", "%.2f", false}
+	idleMemory = figure{measure.IdleMemory, "Memory per idle connection, KB", "%.2f", false}
+	burstTime  = figure{measure.BurstTime, "Time until 9,000 idle connections have an answer, ms", "%.0f", false}
+	refused    = figure{measure.Refused, "503 per second", "%.0f", false}
+	refusedP50 = figure{measure.RefusedP50, "p50 of a 503, ms", "%.3f", false}
+	refusedP99 = figure{measure.RefusedP99, "p99 of a 503, ms", "%.3f", false}
+)
+
+// The groups of peers that stand beside each other in a table.
+var (
+	three      = []string{"filo-base", "filo", "fasthttp", "nethttp"}
+	frameworks = []string{"filo", "filo-blocking", "fiber", "hertz", "gin", "echo"}
+	references = []string{"filo", "nginx", "haproxy", "limit"}
+)
+
+// spread returns a peer's figure in a group.
+func (r *Report) spread(g *plan.Group, name, figure string) (measure.Spread, bool) {
+	p := r.Peers[name]
+	if p == nil || !slices.Contains(g.Peers, name) {
+		return measure.Spread{}, false
+	}
+	return r.Store.Spread(g.Of(p), figure)
+}
+
+// groups are those of a kind which the filter, if there is one, lets through.
+func (r *Report) groups(kind measure.Kind, filter func(*plan.Group) bool) (groups []*plan.Group) {
+	for i := range r.Groups {
+		if g := &r.Groups[i]; g.Cell.Kind == kind && (filter == nil || filter(g)) {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+func isPlain(g *plan.Group) bool  { return !g.Cell.Pinned && g.Cell.Procs == 0 }
+func isPinned(g *plan.Group) bool { return g.Cell.Pinned }
+func isGrown(g *plan.Group) bool  { return g.Cell.Procs > 0 }
+
+// is lets a kind of row through, unpinned.
+func is(kind row.Kind) func(*plan.Group) bool {
+	return func(g *plan.Group) bool { return isPlain(g) && g.Row.Kind == kind }
+}
+
+// table is one in text or Markdown.
+type table struct {
+	title, command string
+	header         []string
+	rows           [][]string
+}
+
+// of makes a table of a figure: a column for each peer, and a row for each group that any but the first of them is in, or
+// the first if there is no other.
+func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) table {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.Peers[name] == nil })
+	t := table{title: f.title, command: command, header: []string{""}}
+	present := map[string]bool{}
+	for _, g := range groups {
+		line, others := []string{label(g)}, 0
+		for i, name := range names {
+			s, ok := r.spread(g, name, f.name)
+			text := "–"
+			if ok {
+				text, present[name] = f.text(s), true
+			}
+			if ok && i > 0 {
+				text += r.ratio(g, f, name, names[0])
+				others++
+			}
+			line = append(line, text)
+		}
+		if others > 0 || len(names) == 1 && line[1] != "–" {
+			t.rows = append(t.rows, line)
+		}
+	}
+	t.header = append(t.header, names...)
+	return t.without(func(column int) bool { return column > 0 && !present[names[column-1]] })
+}
+
+// without drops columns.
+func (t table) without(drop func(column int) bool) table {
+	cut := func(line []string) (left []string) {
+		for i, text := range line {
+			if !drop(i) {
+				left = append(left, text)
+			}
+		}
+		return left
+	}
+	t.header = cut(t.header)
+	for i := range t.rows {
+		t.rows[i] = cut(t.rows[i])
+	}
+	return t
+}
+
+// label says what a row of a table is.
+func label(g *plan.Group) string {
+	name := g.Row.Title
+	if g.Cell.Procs > 0 {
+		name += fmt.Sprintf(", GOMAXPROCS=%d", g.Cell.Procs)
+	}
+	if g.Cell.Percent > 0 {
+		name += fmt.Sprintf(", at %d %%", g.Cell.Percent)
+	}
+	return name
+}
+
+// ratio is that of a peer's figure to another one's, "" if that has none or it shows as 0. It is the median of the ratios in each
+// round, whose runs were made one after the other: a machine that becomes slower or faster meanwhile does so for both.
+func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
+	base, ok := r.spread(g, to, f.name)
+	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
+		return ""
+	}
+	bases := map[int]float64{}
+	for _, record := range r.Store.Records(g.Of(r.Peers[to])) {
+		bases[record.Round] = record.Figures[f.name]
+	}
+	var ratios []float64
+	for _, record := range r.Store.Records(g.Of(r.Peers[name])) {
+		if base := bases[record.Round]; base > 0 {
+			ratios = append(ratios, record.Figures[f.name]/base)
+		}
+	}
+	if len(ratios) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" ×%.2f", stat.Median(ratios))
+}
+
+// text is the median and the range.
+func (f figure) text(s measure.Spread) string {
+	text := f.number(s.Median)
+	if s.Min != s.Max {
+		text += " [" + f.number(s.Min) + "–" + f.number(s.Max) + "]"
+	}
+	return text
+}
+
+// number puts commas between thousands.
+func (f figure) number(v float64) string {
+	text := fmt.Sprintf(f.format, v)
+	whole, fraction, dotted := strings.Cut(text, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if dotted {
+		whole += "." + fraction
+	}
+	return whole
+}
+
+// tables are all that have rows, in the order in which they are shown.
+func (r *Report) tables() []table {
+	plain := r.groups(measure.Peak, isPlain)
+	closed := slices.DeleteFunc(slices.Clone(plain), func(g *plan.Group) bool { return g.Row.Kind == row.Idle })
+	rates := r.groups(measure.Rate, nil)
+	idle, overload := r.groups(measure.Peak, is(row.Idle)), r.groups(measure.Peak, is(row.Overload))
+	pinned, grown := r.groups(measure.Peak, isPinned), r.groups(measure.Peak, isGrown)
+	const peak = "-kinds peak"
+	tables := []table{
+		r.of(throughput, three, closed, peak), r.of(cpu, three, closed, peak), r.of(closedP99, three, closed, peak),
+	}
+	for _, percent := range plan.Percents {
+		at := slices.DeleteFunc(slices.Clone(rates), func(g *plan.Group) bool { return g.Cell.Percent != percent })
+		tables = append(tables, r.percentiles(at, percent))
+	}
+	tables = append(tables,
+		r.beside(throughput, frameworks, closed, "frameworks"), r.beside(cpu, frameworks, closed, "frameworks"),
+		r.beside(throughput, references, closed, "references"), r.beside(cpu, references, closed, "references"),
+		r.of(idleMemory, peer.Names(), idle, "-rows idle-burst"), r.of(burstTime, peer.Names(), idle, "-rows idle-burst"),
+		r.of(peakMemory, three, closed, peak), r.of(objects, three, closed, peak), r.of(allocated, three, closed, peak),
+		r.of(calls, three, r.groups(measure.Syscalls, nil), "-kinds syscalls"), r.switches(closed),
+		titled(r.of(refused, three, overload, "-rows overload"), "overload"),
+		titled(r.of(refusedP50, three, overload, "-rows overload"), "overload"),
+		titled(r.of(refusedP99, three, overload, "-rows overload"), "overload"),
+		titled(r.of(throughput, three, pinned, "-pinned"), "a processor each for server and generator"),
+		titled(r.of(cpu, three, pinned, "-pinned"), "a processor each for server and generator"),
+		r.crossCheck(throughput), r.crossCheck(cpu),
+		titled(r.of(throughput, three, grown, "-procs 1,2,4"), "growth"), titled(r.of(cpu, three, grown, "-procs 1,2,4"), "growth"),
+	)
+	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
+}
+
+// crossCheck has what wrk finds.
+func (r *Report) crossCheck(f figure) table {
+	return titled(r.of(f, three, r.groups(measure.CrossCheck, nil), "-kinds wrk"), "loaded by wrk, as a check of the generator here")
+}
+
+// beside has filo beside others than the usual ones.
+func (r *Report) beside(f figure, names []string, groups []*plan.Group, of string) table {
+	t := titled(r.of(f, names, groups, "-kinds peak -rows ROW -peers "+strings.Join(names, ",")), of)
+	if len(t.header) < 3 {
+		t.rows = nil
+	}
+	return t
+}
+
+func titled(t table, of string) table {
+	t.title += ": " + of
+	return t
+}
+
+// percentiles has three of them in each field, and how late the generator was.
+func (r *Report) percentiles(groups []*plan.Group, percent int) table {
+	t := table{
+		title:   fmt.Sprintf("p50 / p99 / p99.9 in ms at %d %% of the slowest server's peak", percent),
+		command: "-kinds peak,rate", header: append([]string{"", "requests/s"}, three...),
+	}
+	for _, g := range groups {
+		line, rate := []string{g.Row.Title, "–"}, false
+		for _, name := range three {
+			text := "not kept"
+			p50, ok := r.spread(g, name, measure.P50)
+			if ok {
+				p99, _ := r.spread(g, name, measure.P99)
+				p999, _ := r.spread(g, name, measure.P999)
+				text = fmt.Sprintf("%.2f / %.2f / %.2f", p50.Median, p99.Median, p999.Median)
+				offered, _ := r.spread(g, name, measure.Offered)
+				line[1], rate = throughput.number(offered.Median), true
+			}
+			line = append(line, text)
+		}
+		if rate {
+			t.rows = append(t.rows, line)
+		}
+	}
+	return t.without(func(column int) bool { return column > 1 && r.Peers[t.header[column]] == nil })
+}
+
+// switches are voluntary and involuntary ones.
+func (r *Report) switches(groups []*plan.Group) table {
+	t := table{title: "Context switches per request, voluntary + involuntary", command: "-kinds peak",
+		header: append([]string{""}, three...)}
+	for _, g := range groups {
+		line, any := []string{g.Row.Title}, false
+		for _, name := range three {
+			voluntary, ok := r.spread(g, name, measure.Voluntary)
+			text := "–"
+			if ok {
+				involuntary, _ := r.spread(g, name, measure.Involuntary)
+				text, any = fmt.Sprintf("%.3f + %.3f", voluntary.Median, involuntary.Median), true
+			}
+			line = append(line, text)
+		}
+		if any {
+			t.rows = append(t.rows, line)
+		}
+	}
+	return t.without(func(column int) bool { return column > 0 && r.Peers[t.header[column]] == nil })
+}
+
+// Print writes the tables as text.
+func (r *Report) Print(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, t := range r.tables() {
+		fmt.Fprintf(w, "%s\n", t.title)
+		fmt.Fprintln(w, strings.Join(t.header, "\t"))
+		for _, line := range t.rows {
+			fmt.Fprintln(w, strings.Join(line, "\t"))
+		}
+		fmt.Fprintln(w)
+		w.Flush()
+	}
+	for _, line := range r.losses() {
+		fmt.Fprintln(out, "not first:", line.plain())
+	}
+}

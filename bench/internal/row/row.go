@@ -1,0 +1,274 @@
+// Package row has the rows of the comparison: what is asked for, over how many connections, and of whom.
+package row
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/filohttp/filo/bench/internal/openloop"
+	"github.com/filohttp/filo/bench/internal/site"
+	"github.com/filohttp/filo/internal/githubapi"
+)
+
+// Kind is how a row is measured.
+type Kind int
+
+// The kinds.
+const (
+	Closed   Kind = iota // each connection sends its next request when it has the answer
+	Mixed                // that, while other connections ask for what blocks, at a constant rate
+	Idle                 // many idle connections, and then a request on each at once
+	Overload             // a constant rate that is twice what the server may serve
+)
+
+// Row is one row.
+type Row struct {
+	// ID names the row in flags and results, Title in tables. About says what a reader has to know.
+	ID, Title, About string
+
+	Kind Kind
+	Args []string // flags of package site
+	TLS  bool
+
+	Requests      []openloop.Request // one after the other
+	Connections   int
+	Pipeline      int // requests that are on their way at once on each connection; 0 is one
+	PerConnection int // requests after which a connection is closed; 0 is never
+	Message       int // of WebSocket messages, in bytes; 0 is no WebSocket
+
+	// Seconds is how many times as long as others the row is measured, since little happens in a second; 0 is once.
+	Seconds int
+	// Latency is set if latencies at constant rates are measured.
+	Latency bool
+
+	// Varies are the fields in which answers may differ.
+	Varies []string
+	// Peers are measured in the default size, More besides in the whole one.
+	Peers, More []string
+}
+
+// The groups of peers.
+var (
+	core       = []string{"filo", "fasthttp", "nethttp"}
+	others     = []string{"filo-blocking", "fiber", "hertz", "gin", "echo"}
+	references = []string{"nginx", "haproxy", "limit"}
+	blocking   = []string{"filo-blocking"}
+)
+
+// Core are the peers that are in every row.
+func Core() []string { return slices.Clone(core) }
+
+// Quick are the rows of the quick size.
+var Quick = []string{"keepalive-64", "keepalive-512", "conn-10", "json", "post-1k"}
+
+// Connections are the rows over which the number of connections grows, and how many those are.
+var Connections = []struct {
+	ID    string
+	Count int
+}{{"keepalive-1", 1}, {"keepalive-8", 8}, {"keepalive-64", 64}, {"keepalive-512", 512}, {"keepalive-4096", 4096}}
+
+// Sizes of bodies and files.
+const (
+	KB = 1 << 10
+	MB = 1 << 20
+)
+
+// Files are the names and sizes of those that servers have at /files.
+var Files = map[string]int{"1k.bin": KB, "1m.bin": MB, "100m.bin": 100 * MB}
+
+// IdleConnections is how many of them the row of that kind has, and IdleSteps at which numbers memory is measured.
+const IdleConnections = 9000
+
+// IdleSteps ascend, up to IdleConnections.
+var IdleSteps = []int{0, 1000, 3000, 6000, IdleConnections}
+
+// OverloadLimit is how many requests the servers of that row serve at once, and OverloadRate how many come per second: twice
+// what that limit and site.Wait let through.
+const OverloadLimit = 16
+
+// OverloadRate is in requests per second.
+var OverloadRate = 2 * OverloadLimit / site.Wait.Seconds()
+
+// MixedRate is how many blocking requests per second are in the background of the Mixed row, and MixedConnections over how
+// many connections they come.
+const (
+	MixedRate        = 2000
+	MixedConnections = 64
+)
+
+// All returns the rows.
+func All() []Row {
+	rows := slices.Concat(plaintext(), documents(), bodies(), files(), structure(), waiting(), encrypted())
+	for i := range rows {
+		r := &rows[i]
+		if r.Peers == nil {
+			r.Peers = core
+		}
+		if r.Connections == 0 {
+			r.Connections = 64
+		}
+		r.Seconds = max(r.Seconds, 1)
+	}
+	return rows
+}
+
+// Find returns the row with the ID.
+func Find(id string) (Row, error) {
+	rows := All()
+	for _, r := range rows {
+		if r.ID == id {
+			return r, nil
+		}
+	}
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	return Row{}, fmt.Errorf("there is no row %q, only %q", id, ids)
+}
+
+// get is a request for a path whose answer is checked.
+func get(path string, want openloop.Want, header ...string) []openloop.Request {
+	return []openloop.Request{{Target: path, Header: header, Want: want}}
+}
+
+var greeting = openloop.Want{Body: site.GreetingBytes}
+
+func plaintext() (rows []Row) {
+	for _, c := range Connections {
+		r := Row{
+			ID: c.ID, Title: fmt.Sprintf("13 bytes, keep-alive, %d connections", c.Count), Connections: c.Count,
+			Requests: get("/", greeting), Latency: c.Count > 1, Peers: slices.Concat(core, references), More: others,
+		}
+		if c.Count == 1 {
+			r.Title = "13 bytes, keep-alive, 1 connection"
+		}
+		if c.Count == 64 {
+			r.Peers, r.More = slices.Concat(core, others, references), nil
+		}
+		rows = append(rows, r)
+	}
+	return append(rows,
+		Row{ID: "pipeline-16", Title: "13 bytes, pipelined ×16", Requests: get("/", greeting), Pipeline: 16,
+			Peers: slices.Concat(core, references), More: others},
+		Row{ID: "conn-10", Title: "10 requests per connection", Requests: get("/", greeting), PerConnection: 10, Latency: true,
+			About: "The tenth request has Connection: close. A latency has the connection's establishment in it.",
+			Peers: slices.Concat(core, references), More: others},
+		Row{ID: "conn-1", Title: "one request per connection", Requests: get("/", greeting), PerConnection: 1, Latency: true,
+			About: "Every request has Connection: close. A latency has the connection's establishment in it.",
+			Peers: slices.Concat(core, references), More: others},
+	)
+}
+
+func documents() []Row {
+	return []Row{
+		{ID: "json", Title: "JSON, small", Requests: get("/json", openloop.Want{Body: site.SmallJSON()}), Latency: true,
+			About: "All encode by encoding/json.", Peers: slices.Concat(core, others)},
+		{ID: "json20k", Title: "JSON, 20 KB, gzip", Requests: get("/json20k", openloop.Want{}, "Accept-Encoding: gzip"), Latency: true,
+			About: fmt.Sprintf("Encoded by encoding/json for each request and compressed at level %d by klauspost/compress: filo's "+
+				"middleware.Compress, fasthttp's CompressHandlerLevel, and gzhttp for net/http.", site.GzipLevel),
+			Varies: []string{"Content-Length", "Transfer-Encoding", "Vary"}, More: blocking},
+	}
+}
+
+// body is n bytes that aren't all the same.
+func body(n int) []byte {
+	b := make([]byte, n)
+	filled := min(n, 4*KB)
+	for i := range filled {
+		b[i] = byte(i * 131 >> 3)
+	}
+	for filled < n {
+		filled += copy(b[filled:], b[:filled])
+	}
+	return b
+}
+
+func post(path string, size int) []openloop.Request {
+	return []openloop.Request{{Method: "POST", Target: path, Body: body(size), Want: openloop.Want{Body: fmt.Append(nil, size)}}}
+}
+
+func bodies() []Row {
+	return []Row{
+		{ID: "post-1k", Title: "POST 1 KB", Requests: post("/echo-length", KB), Latency: true,
+			About: "The handler reads the body as a whole.", Peers: slices.Concat(core, others)},
+		{ID: "post-1m", Title: "POST 1 MB", Requests: post("/echo-length", MB), Connections: 32, Latency: true,
+			About: "The handler reads the body as a whole.", More: others},
+		{ID: "upload-20m", Title: "upload of 20 MB", Requests: post("/upload", 20*MB), Connections: 16, Args: []string{"-stream"},
+			Seconds: 2, About: "Counted as it comes: filo's BodyReader, Request.Body of net/http, and fasthttp's RequestBodyStream with " +
+				"StreamRequestBody set.", More: blocking},
+	}
+}
+
+func files() (rows []Row) {
+	const about = "filo's package static, fasthttp.FS, http.FileServer and nginx's sendfile, all by their defaults: the first two keep " +
+		"small files in memory, and filo looks once a second whether they have changed. Fields such as Last-Modified and ETag differ."
+	for _, f := range []struct {
+		id, title, name      string
+		connections, seconds int
+	}{
+		{"file-1k", "static file, 1 KB", "1k.bin", 64, 1}, {"file-1m", "static file, 1 MB", "1m.bin", 32, 1},
+		{"file-100m", "static file, 100 MB", "100m.bin", 4, 2},
+	} {
+		rows = append(rows, Row{
+			ID: f.id, Title: f.title, Requests: get("/files/"+f.name, openloop.Want{Length: int64(Files[f.name])}), About: about,
+			Connections: f.connections, Seconds: f.seconds, Latency: f.seconds == 1,
+			Varies: []string{"Accept-Ranges", "Content-Type", "Etag", "Last-Modified", "Server", "X-Content-Type-Options"},
+			Peers:  append(Core(), "nginx"), More: blocking,
+		})
+	}
+	return rows
+}
+
+func structure() []Row {
+	return []Row{
+		{ID: "router-203", Title: "router, 203 routes", Requests: github(), Args: []string{"-routes"}, Latency: true,
+			About: "GitHub's API, each route in turn; the handler looks at all parameters. net/http has ServeMux, fasthttp fasthttp/router, " +
+				"the others their own.", Peers: slices.Concat(core, others)},
+		{ID: "middleware-10", Title: "ten middlewares", Latency: true, Requests: get("/middleware", greeting, "X-Forwarded-For: 192.0.2.1",
+			"Authorization: "+site.Authorization, site.RequestID+": 0123456789abcdef"),
+			About: "Recovery, request id, counter, timer, three header fields, two checks of fields, and a value for the request, written " +
+				"alike for each.", Peers: slices.Concat(core, others)},
+	}
+}
+
+// github asks for each route of GitHub's API.
+func github() (requests []openloop.Request) {
+	for _, route := range githubapi.Routes() {
+		r := openloop.Request{Method: route.Method, Target: route.Request(), Want: greeting}
+		if r.Method != "GET" {
+			r.Body = []byte{}
+		}
+		requests = append(requests, r)
+	}
+	return requests
+}
+
+func waiting() []Row {
+	return []Row{
+		{ID: "blocking-5ms", Title: "handler that sleeps 5 ms", Requests: get("/sleep", greeting), Connections: 128, Latency: true,
+			About: "128 connections can't get more than 25,600 answers per second.", More: blocking},
+		{ID: "mixed", Title: "quick beside blocking handlers", Kind: Mixed, Requests: get("/mixed/quick", greeting),
+			About: fmt.Sprintf("64 connections ask for 13 bytes, while %d requests per second on 64 others wait for a handler that sleeps "+
+				"5 ms. CPU time is divided by all requests, the rest is the quick ones' own.", MixedRate), More: blocking},
+		{ID: "idle-burst", Title: "9,000 idle connections, then a burst", Kind: Idle, Requests: get("/", greeting),
+			Connections: IdleConnections, About: "Each connection has one request answered, waits, and then all send one at once.",
+			Peers: slices.Concat(core, references), More: others},
+		{ID: "overload", Title: "overload, twice the capacity", Kind: Overload, Connections: 256,
+			Requests: get("/limited", openloop.Want{}), Args: []string{"-limit", fmt.Sprint(OverloadLimit)},
+			About: fmt.Sprintf("%d handlers at once that sleep 5 ms can serve %.0f requests per second; %.0f come. filo refuses by its own "+
+				"Concurrency, the others by a channel in front of the handler.", OverloadLimit, OverloadRate/2, OverloadRate), More: blocking},
+		{ID: "websocket", Title: "WebSocket echo", Requests: get("/websocket", openloop.Want{}), Message: 125, Latency: true,
+			About: "Binary messages of 125 bytes. filo's contrib/websocket, coder/websocket on net/http, fasthttp/websocket on fasthttp. " +
+				"Requests are messages.", More: blocking},
+	}
+}
+
+func encrypted() []Row {
+	return []Row{
+		{ID: "tls-keepalive", Title: "TLS, keep-alive", Requests: get("/", greeting), TLS: true, Latency: true,
+			About: "TLS 1.3, an ECDSA certificate on P-256; crypto/tls in all.", More: blocking},
+		{ID: "tls-handshake", Title: "TLS, one handshake per request", Requests: get("/", greeting), TLS: true, PerConnection: 1,
+			About: "Without session tickets: every handshake is a whole one.", More: blocking},
+	}
+}

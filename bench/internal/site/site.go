@@ -1,0 +1,244 @@
+// Package site is what the servers of the comparison have in common: their flags, what they answer, and how they tell what
+// they allocate. Nothing of it runs while a request is being served, but for encoding JSON, which all do alike.
+//
+// These are the resources:
+//
+//	GET  /                 Greeting
+//	GET  /json             Message as JSON
+//	GET  /json20k          Items as JSON, compressed by gzip at GzipLevel for those that ask for it
+//	POST /echo-length      reads the body as a whole and answers with its length
+//	POST /upload           counts the body, as a stream where the server has them, and answers with its length
+//	GET  /files/NAME       a file of Flags.Files
+//	GET  /middleware       Greeting, behind ten middlewares: see Stack
+//	GET  /sleep            Greeting, after Wait
+//	GET  /mixed/quick      Greeting, found by the server's router
+//	GET  /mixed/sleep      the same after Wait
+//	GET  /limited          Greeting after Wait, for at most Flags.Limit requests at once; others get 503
+//	GET  /websocket        echoes messages
+//	     GitHub's routes   Greeting, if Flags.Routes is set and all parameters have values
+package site
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/githubapi"
+)
+
+const (
+	// Greeting is the 13-byte answer.
+	Greeting = "Hello, World!"
+	// TextType is its type, and JSONType that of the JSON documents.
+	TextType = "text/plain; charset=utf-8"
+	JSONType = "application/json"
+	// Server is the Server field of all answers.
+	Server = "bench"
+	// Wait is how long handlers sleep.
+	Wait = 5 * time.Millisecond
+	// GzipLevel is how hard all compress, filo's default. They use the same implementation, that of klauspost/compress.
+	GzipLevel = 5
+	// MaxBody is how large a body may be.
+	MaxBody = 64 << 20
+)
+
+// GreetingBytes is Greeting, never changed.
+var GreetingBytes = []byte(Greeting)
+
+// Flags are what a server is told on its command line.
+type Flags struct {
+	// Addr is the TCP address to listen on.
+	Addr string
+	// Cert and Key are PEM files; with them the server speaks TLS.
+	Cert, Key string
+	// Files is the folder of /files.
+	Files string
+	// Routes adds GitHub's routes to the server's router.
+	Routes bool
+	// Stream lets the server read bodies as streams, where it has to be told.
+	Stream bool
+	// Limit is how many requests /limited serves at once. For a server whose own setting it is, it may hold for all
+	// resources; such a server has no limit if it is 0.
+	Limit int
+}
+
+// Parse reads the command line.
+func Parse() *Flags {
+	f := &Flags{}
+	flag.StringVar(&f.Addr, "addr", "127.0.0.1:0", "TCP `address` to listen on")
+	flag.StringVar(&f.Cert, "cert", "", "certificate, a PEM `file`; with it the server speaks TLS")
+	flag.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `file`")
+	flag.StringVar(&f.Files, "files", ".", "`folder` of the files at /files")
+	flag.BoolVar(&f.Routes, "routes", false, "add GitHub's 203 routes")
+	flag.BoolVar(&f.Stream, "stream", false, "read bodies as streams")
+	flag.IntVar(&f.Limit, "limit", 0, "requests that /limited serves at once")
+	flag.Parse()
+	reportOnSignal()
+	return f
+}
+
+// Listen listens on the address and announces it. The connections speak TLS if there is a certificate.
+func (f *Flags) Listen() net.Listener {
+	listener, err := net.Listen("tcp", f.Addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	f.Announce(listener.Addr())
+	if config := f.TLS(); config != nil {
+		return tls.NewListener(listener, config)
+	}
+	return listener
+}
+
+// Announce says where the server listens: cmd/compare waits for that line.
+func (f *Flags) Announce(addr net.Addr) {
+	scheme := "http"
+	if f.Cert != "" {
+		scheme = "https"
+	}
+	fmt.Printf("listening on %s://%s\n", scheme, addr)
+}
+
+// TLS returns the configuration of TLS, nil without a certificate. There are no session tickets, so that every handshake is a
+// whole one.
+func (f *Flags) TLS() *tls.Config {
+	if f.Cert == "" {
+		return nil
+	}
+	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"}}
+}
+
+// GitHub returns the routes of GitHub's API if they were asked for. Colons begins their wildcards with a colon instead of
+// putting them in braces.
+func (f *Flags) GitHub(colons bool) []githubapi.Route {
+	if !f.Routes {
+		return nil
+	}
+	routes := githubapi.Routes()
+	if colons {
+		for i, route := range routes {
+			routes[i].Path = route.Replace(":$1")
+		}
+	}
+	return routes
+}
+
+// Wildcards returns the names of a path's wildcards, however they are written.
+func Wildcards(path string) (names []string) {
+	for segment := range strings.SplitSeq(path, "/") {
+		if name := strings.Trim(segment, ":{}"); name != segment {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Message is the small document.
+type Message struct {
+	Message string `json:"message"`
+}
+
+// Item is one of the large one.
+type Item struct {
+	ID       int      `json:"id"`
+	Name     string   `json:"name"`
+	Category string   `json:"category"`
+	Price    float64  `json:"price"`
+	Tags     []string `json:"tags"`
+	InStock  bool     `json:"in_stock"`
+}
+
+// Items are the large document, 20 KB as JSON.
+var Items = makeItems(150)
+
+func makeItems(n int) []Item {
+	categories := []string{"tools", "garden", "kitchen", "office", "travel"}
+	items := make([]Item, n)
+	for i := range items {
+		items[i] = Item{
+			ID: 1000 + i, Name: fmt.Sprintf("Item number %d of the catalogue", i), Category: categories[i%len(categories)],
+			Price: float64(i*37%1000) + 0.25, Tags: []string{fmt.Sprintf("tag-%d", i*i%97), "common", "new"}, InStock: i%3 != 0,
+		}
+	}
+	return items
+}
+
+// SmallJSON and LargeJSON encode the documents by encoding/json, anew for each request.
+func SmallJSON() []byte { return encode(Message{Greeting}) }
+
+// LargeJSON is SmallJSON for the large one.
+func LargeJSON() []byte { return encode(Items) }
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// Stack is what the ten middlewares of /middleware do, the outermost first. Each server has them as functions of its own kind:
+//
+//  1. recovers from panics
+//  2. copies X-Request-Id from the request to the answer, "none" if it has none
+//  3. counts requests (Requests)
+//  4. adds up their time (Nanoseconds)
+//  5. sets X-Content-Type-Options
+//  6. sets X-Frame-Options
+//  7. sets Referrer-Policy
+//  8. refuses a request with an Authorization that isn't "Bearer good"
+//  9. refuses a request with more than 10 entries in X-Forwarded-For
+//  10. stores a value for the request (UserKey, User), which the handler reads
+var Stack struct{ Requests, Nanoseconds atomic.Int64 }
+
+// Names and values of the middlewares.
+const (
+	RequestID     = "X-Request-Id"
+	NoRequestID   = "none"
+	Authorization = "Bearer good"
+	MaxForwarded  = 10
+	UserKey       = "user"
+	User          = "anonymous"
+)
+
+// SecurityFields are the three that are set.
+var SecurityFields = [3][2]string{
+	{"X-Content-Type-Options", "nosniff"}, {"X-Frame-Options", "DENY"}, {"Referrer-Policy", "no-referrer"},
+}
+
+// TooMany reports whether a list has more than MaxForwarded entries.
+func TooMany[T string | []byte](list T) bool {
+	commas := 0
+	for i := range len(list) {
+		if list[i] == ',' {
+			commas++
+		}
+	}
+	return commas >= MaxForwarded
+}
+
+// Limiter lets at most so many in at once, for the servers that have no limit of their own.
+type Limiter chan struct{}
+
+// Enter reports whether there is room. If so, Leave has to be called.
+func (l Limiter) Enter() bool {
+	select {
+	case l <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Leave makes room.
+func (l Limiter) Leave() { <-l }

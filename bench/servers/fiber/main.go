@@ -1,0 +1,47 @@
+// Command fiber serves some of the resources of package site by fiber.
+package main
+
+import (
+	"log"
+	"strconv"
+
+	"github.com/filohttp/filo/bench/internal/site"
+	"github.com/gofiber/fiber/v3"
+)
+
+func main() {
+	flags := site.Parse()
+	app := fiber.New(fiber.Config{ServerHeader: site.Server, BodyLimit: site.MaxBody})
+	app.Get("/", greet)
+	app.Get("/json", func(c fiber.Ctx) error {
+		c.Set(fiber.HeaderContentType, site.JSONType)
+		return c.Send(site.SmallJSON())
+	})
+	app.Post("/echo-length", length)
+	stacked := app.Group("/middleware", recovered, requestID, counted, timed,
+		field(site.SecurityFields[0]), field(site.SecurityFields[1]), field(site.SecurityFields[2]),
+		authorized, forwarded, withUser)
+	stacked.Get("/", greetUser)
+	for _, route := range flags.GitHub(true) {
+		names := site.Wildcards(route.Path)
+		app.Add([]string{route.Method}, route.Path, func(c fiber.Ctx) error {
+			for _, name := range names {
+				if c.Params(name) == "" {
+					return fiber.ErrBadRequest
+				}
+			}
+			return greet(c)
+		})
+	}
+	log.Fatal(app.Listener(flags.Listen(), fiber.ListenConfig{DisableStartupMessage: true}))
+}
+
+func greet(c fiber.Ctx) error {
+	c.Set(fiber.HeaderContentType, site.TextType)
+	return c.SendString(site.Greeting)
+}
+
+func length(c fiber.Ctx) error {
+	c.Set(fiber.HeaderContentType, site.TextType)
+	return c.SendString(strconv.Itoa(len(c.Body())))
+}

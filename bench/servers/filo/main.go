@@ -1,0 +1,120 @@
+// Command filo serves the resources of package site by filo, in the loop driver or, with -blocking, in the blocking one.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"strconv"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/bench/internal/site"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/static"
+)
+
+func main() {
+	blocking := flag.Bool("blocking", false, "use the blocking driver")
+	loops := flag.Int("loops", 0, "number of loops, GOMAXPROCS if 0")
+	flags := site.Parse()
+	s := &filo.Server{Name: site.Server, MaxBodyBytes: site.MaxBody, Loops: *loops}
+	s.Handler = newHandler(flags, *blocking)
+	if *blocking {
+		s.Driver = filo.DriverBlocking
+	} else {
+		s.Concurrency = flags.Limit
+	}
+	listener, err := s.Listen(flags.Addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	flags.Announce(listener.Addr())
+	if s.TLSConfig = flags.TLS(); s.TLSConfig != nil {
+		log.Fatal(s.ServeTLS(listener, "", ""))
+	}
+	log.Fatal(s.Serve(listener))
+}
+
+// newHandler finds the resources that need no router by a switch. The router has the others.
+func newHandler(flags *site.Flags, blocking bool) filo.Handler {
+	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
+	compressed := compress(func(c *filo.Ctx) error { return c.BytesRef(200, site.JSONType, site.LargeJSON()) })
+	stacked := stack(greetUser)
+	limited := sleep
+	if blocking && flags.Limit > 0 {
+		// In the blocking driver Server.Concurrency bounds connections, so the limit is a middleware there.
+		limited = middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: flags.Limit})(sleep)
+	}
+	routes := newRouter(flags)
+	return func(c *filo.Ctx) error {
+		switch string(c.PathBytes()) {
+		case "/":
+			return greet(c)
+		case "/json":
+			return c.BytesRef(200, site.JSONType, site.SmallJSON())
+		case "/json20k":
+			return compressed(c)
+		case "/echo-length":
+			return length(c)
+		case "/upload":
+			return upload(c)
+		case "/middleware":
+			return stacked(c)
+		case "/sleep":
+			return sleep(c)
+		case "/limited":
+			return limited(c)
+		}
+		return routes.Serve(c)
+	}
+}
+
+func newRouter(flags *site.Flags) *router.Router {
+	r := router.New()
+	r.GET("/mixed/quick", greet)
+	r.GET("/mixed/sleep", sleep)
+	files, err := static.Dir(flags.Files, static.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	r.GET("/files/{path...}", files.Serve)
+	r.GET("/websocket", webSocket)
+	for _, route := range flags.GitHub(false) {
+		names := site.Wildcards(route.Path)
+		r.Handle(route.Method+" "+route.Path, func(c *filo.Ctx) error {
+			for _, name := range names {
+				if len(c.ParamBytes(name)) == 0 {
+					return filo.Error(400, "a parameter is empty")
+				}
+			}
+			return greet(c)
+		})
+	}
+	return r
+}
+
+func greet(c *filo.Ctx) error { return c.Text(200, site.Greeting) }
+
+func sleep(c *filo.Ctx) error {
+	time.Sleep(site.Wait)
+	return greet(c)
+}
+
+func length(c *filo.Ctx) error {
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	return c.Text(200, strconv.Itoa(len(body)))
+}
+
+func upload(c *filo.Ctx) error {
+	n, err := io.Copy(io.Discard, c.BodyReader())
+	if err != nil {
+		return err
+	}
+	return c.Text(200, fmt.Sprint(n))
+}

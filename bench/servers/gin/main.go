@@ -1,0 +1,55 @@
+// Command gin serves some of the resources of package site by gin on net/http.
+package main
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"strconv"
+
+	"github.com/filohttp/filo/bench/internal/site"
+	"github.com/gin-gonic/gin"
+)
+
+func main() {
+	flags := site.Parse()
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.GET("/", greet)
+	r.GET("/json", func(c *gin.Context) { answer(c, site.JSONType, site.SmallJSON()) })
+	r.POST("/echo-length", length)
+	r.GET("/middleware", recovered, requestID, counted, timed,
+		field(site.SecurityFields[0]), field(site.SecurityFields[1]), field(site.SecurityFields[2]),
+		authorized, forwarded, withUser, greetUser)
+	for _, route := range flags.GitHub(true) {
+		names := site.Wildcards(route.Path)
+		r.Handle(route.Method, route.Path, func(c *gin.Context) {
+			for _, name := range names {
+				if c.Param(name) == "" {
+					c.AbortWithStatus(http.StatusBadRequest)
+					return
+				}
+			}
+			greet(c)
+		})
+	}
+	log.Fatal((&http.Server{Handler: r}).Serve(flags.Listen()))
+}
+
+var server = []string{site.Server}
+
+func answer(c *gin.Context, contentType string, body []byte) {
+	c.Writer.Header()["Server"] = server
+	c.Data(http.StatusOK, contentType, body)
+}
+
+func greet(c *gin.Context) { answer(c, site.TextType, site.GreetingBytes) }
+
+func length(c *gin.Context) {
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, site.MaxBody))
+	if err != nil {
+		c.AbortWithStatus(http.StatusBadRequest)
+		return
+	}
+	answer(c, site.TextType, strconv.AppendInt(nil, int64(len(body)), 10))
+}

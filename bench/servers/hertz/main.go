@@ -1,0 +1,51 @@
+// Command hertz serves some of the resources of package site by hertz, over netpoll as is its default on Linux.
+package main
+
+import (
+	"context"
+	"net"
+	"strconv"
+
+	"github.com/cloudwego/hertz/pkg/app"
+	"github.com/cloudwego/hertz/pkg/app/server"
+	"github.com/cloudwego/hertz/pkg/common/hlog"
+	"github.com/filohttp/filo/bench/internal/site"
+)
+
+func main() {
+	flags := site.Parse()
+	hlog.SetLevel(hlog.LevelError)
+	h := server.New(server.WithListener(listen(flags)), server.WithMaxRequestBodySize(site.MaxBody), server.WithDisablePrintRoute(true))
+	h.Name = site.Server
+	h.GET("/", greet)
+	h.GET("/json", func(_ context.Context, c *app.RequestContext) { c.Data(200, site.JSONType, site.SmallJSON()) })
+	h.POST("/echo-length", length)
+	h.GET("/middleware", recovered, requestID, counted, timed,
+		field(site.SecurityFields[0]), field(site.SecurityFields[1]), field(site.SecurityFields[2]),
+		authorized, forwarded, withUser, greetUser)
+	for _, route := range flags.GitHub(true) {
+		names := site.Wildcards(route.Path)
+		h.Handle(route.Method, route.Path, func(ctx context.Context, c *app.RequestContext) {
+			for _, name := range names {
+				if c.Param(name) == "" {
+					c.AbortWithStatus(400)
+					return
+				}
+			}
+			greet(ctx, c)
+		})
+	}
+	h.Spin()
+}
+
+// listen returns a plain listener: netpoll takes it over, which it can't with one of TLS.
+func listen(flags *site.Flags) net.Listener {
+	flags.Cert = ""
+	return flags.Listen()
+}
+
+func greet(_ context.Context, c *app.RequestContext) { c.Data(200, site.TextType, site.GreetingBytes) }
+
+func length(_ context.Context, c *app.RequestContext) {
+	c.Data(200, site.TextType, strconv.AppendInt(nil, int64(len(c.Request.Body())), 10))
+}
