@@ -29,7 +29,7 @@ endef
 .PHONY: help run test ants race fuzz soak bench-quick bench bench-all bench-compare bench-go lint tidy cover deps staticcheck
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 run: ## start examples/hello on ADDR (default :8080); more flags in ARGS
 	@cd examples && go build -o ../.bin/hello ./hello
