@@ -343,55 +343,28 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	return int64(n), err
 }
 
-// ReadFrom sends a file by sendfile.
-func (lc *loopConn) ReadFrom(r io.Reader) (sent int64, err error) {
-	limited, ok := r.(*io.LimitedReader)
-	var file regularFile
-	if ok {
-		file, ok = limited.R.(regularFile)
-	}
-	if !ok || lc.taken() != nil {
-		return io.Copy(struct{ io.Writer }{lc}, r)
-	}
+// sendFile sends a part of a file by sendfile.
+func (lc *loopConn) sendFile(part *sendfilePart) error {
 	if lc.worker != nil {
 		// The file may have to be read from a disk.
 		if err := lc.leave(lc.worker.class); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if _, err := lc.Write(nil); err != nil {
-		return 0, err
+		return err
 	}
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	for limited.N > 0 {
+	for {
 		if word := lc.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
-			return sent, lc.waitError("write", word&pollClosing != 0)
+			return lc.waitError("write", word&pollClosing != 0)
 		}
-		n, sendErr := 0, error(nil)
-		if err := raw.Control(func(fd uintptr) {
-			n, sendErr = syscall.Sendfile(int(lc.fd), int(fd), nil, int(min(limited.N, maxSendfile)))
-		}); err != nil {
-			return sent, err
+		if part.sendTo(uintptr(lc.fd)) {
+			return nil
 		}
-		switch {
-		case sendErr == syscall.EINTR:
-		case sendErr == syscall.EAGAIN:
-			if err := lc.awaitWritable(); err != nil {
-				return sent, err
-			}
-		case sendErr != nil:
-			return sent, lc.opError("write", os.NewSyscallError("sendfile", sendErr))
-		case n == 0:
-			return sent, nil
-		default:
-			sent += int64(n)
-			limited.N -= int64(n)
+		if err := lc.awaitWritable(); err != nil {
+			return err
 		}
 	}
-	return sent, nil
 }
 
 // Close ends the connection. Its owner, if it is being served, notices and closes the socket; until then the client

@@ -2,23 +2,15 @@ package filo
 
 import "io"
 
-// ReadFrom adds what r has to read to the body, for io.Copy and io.CopyN. If the body's length was announced, a file, or an
-// io.LimitedReader of one, goes out by sendfile where the connection can.
+// ReadFrom adds what r has to read to the body, for io.Copy and io.CopyN. If the body's length was announced, a file, an
+// io.SectionReader of one, or an io.LimitedReader of either, goes out by sendfile where the connection can.
 func (w *StreamWriter) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
-		file, ok := r.(regularFile)
-		if !ok {
-			return w.copyFrom(r)
-		}
-		return w.readFile(file, r, 1<<63-1)
-	}
-	file, ok := limited.R.(regularFile)
-	if !ok {
-		return w.copyFrom(r)
+		return w.readFile(r, r, 1<<63-1)
 	}
 	before := limited.N
-	n, err := w.readFile(file, r, before)
+	n, err := w.readFile(limited.R, r, before)
 	limited.N = before - n
 	return n, err
 }
@@ -30,8 +22,12 @@ func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer[:])
 }
 
-// readFile sends at most size bytes of the file, which is what r reads.
-func (w *StreamWriter) readFile(file regularFile, r io.Reader, size int64) (int64, error) {
+// readFile sends at most size bytes of what may be a file, or a part of one, and is what r reads.
+func (w *StreamWriter) readFile(file, r io.Reader, size int64) (int64, error) {
+	part, ok := filePartOf(file)
+	if !ok {
+		return w.copyFrom(r)
+	}
 	if err := w.admit(0); err != nil {
 		return 0, err
 	}
@@ -41,15 +37,11 @@ func (w *StreamWriter) readFile(file regularFile, r io.Reader, size int64) (int6
 	if err := w.emitGathered(true); err != nil {
 		return 0, err
 	}
-	info, err := file.Stat()
-	if err != nil || !info.Mode().IsRegular() || w.discard || w.chunked || len(w.layers) > 0 {
+	available, ok := part.regularSize()
+	if !ok || w.discard || w.chunked || len(w.layers) > 0 {
 		return w.copyFrom(r)
 	}
-	at, err := file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return w.copyFrom(r)
-	}
-	size = min(size, info.Size()-at)
+	size = min(size, available)
 	if size > w.length-w.written {
 		return 0, ErrContentLength
 	}
@@ -57,9 +49,13 @@ func (w *StreamWriter) readFile(file regularFile, r io.Reader, size int64) (int6
 		return 0, nil
 	}
 	before := w.written
-	done, err := w.ctx.sendFile(file, before+size)
+	done, err := w.ctx.sendFile(part, size)
 	if !done && err == nil {
 		return w.copyFrom(r)
 	}
-	return w.written - before, err
+	sent := w.written - before
+	if _, seekErr := part.reader.Seek(part.at+sent, io.SeekStart); err == nil {
+		err = seekErr
+	}
+	return sent, err
 }

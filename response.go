@@ -118,8 +118,9 @@ func (r *Response) SetBodyRef(b []byte) {
 }
 
 // SetBodyStream sets the body to what stream has to read: size bytes, or until io.EOF if size is negative. It is read
-// when the handler has returned, and closed afterwards if it is an io.Closer. A file goes out by sendfile where the
-// connection can.
+// when the handler has returned, and closed afterwards if it is an io.Closer. A file, or an io.SectionReader of
+// one, goes out by sendfile where the connection can; so does what has a method FileSection() *io.SectionReader, which returns
+// what it reads.
 func (r *Response) SetBodyStream(stream io.Reader, size int64) {
 	r.resetBody()
 	r.source, r.stream, r.streamSize = bodyStream, stream, size

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"sync"
-	"syscall"
 )
 
 const (
@@ -291,62 +289,19 @@ func (c *Ctx) copyBody() error {
 	if c.Request.isHead() || !bodyAllowed(r.status) {
 		return w.emit(nil, false)
 	}
+	if size > copiedBody {
+		if part, ok := filePartOf(r.stream); ok && size <= part.size {
+			if done, err := c.sendFile(part, size); done || err != nil {
+				return err
+			}
+		}
+	}
 	if size >= 0 {
 		stream = io.LimitReader(stream, size)
-	}
-	if file, ok := r.stream.(regularFile); ok && size > copiedBody {
-		if done, err := c.sendFile(file, size); done || err != nil {
-			return err
-		}
 	}
 	_, err := w.copyFrom(stream)
 	if err == nil && size >= 0 && w.written < size {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// regularFile is an *os.File, or what io.Copy makes of one: that without its method WriteTo.
-type regularFile interface {
-	io.Reader
-	io.Seeker
-	syscall.Conn
-	Stat() (fs.FileInfo, error)
-}
-
-// sendFile sends size bytes of a file through the connection's ReadFrom, which on a plain TCP or Unix socket is
-// sendfile. It reports false if the connection has none, or the body is wrapped.
-func (c *Ctx) sendFile(file regularFile, size int64) (bool, error) {
-	conn, w := c.conn, &c.stream
-	target, ok := conn.netConn.(io.ReaderFrom)
-	if !ok {
-		return false, nil
-	}
-	begin, err := file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return false, nil // not a regular file
-	}
-	begin -= w.written // what was written before came from elsewhere
-	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
-		return err != nil, err
-	}
-	for w.written < size {
-		deadline, start := conn.beforeWrite(maxSendfile)
-		n, err := target.ReadFrom(&io.LimitedReader{R: file, N: min(size-w.written, maxSendfile)})
-		w.written += n
-		failed, ended := err != nil, err == nil && n == 0
-		err = conn.afterWrite(int(n), err, deadline, start)
-		switch {
-		case err == nil && ended:
-			err = io.ErrUnexpectedEOF
-		case err == nil && failed:
-			// A time-out that wasn't one. ReadFrom may have read what it then couldn't write.
-			_, err = file.Seek(begin+w.written, io.SeekStart)
-		}
-		if err != nil {
-			w.err = err
-			return true, err
-		}
-	}
-	return true, nil
 }

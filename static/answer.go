@@ -1,9 +1,8 @@
 package static
 
 import (
-	"io"
-	"io/fs"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -30,24 +29,59 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	if err := enterBlocking(c); err != nil {
 		return err
 	}
-	file, info, err := openRegular(f.source, r.file)
+	head := string(c.Request.MethodBytes()) == "HEAD"
+	file, found, err := f.lookAt(e, r, head)
 	if err != nil && r.encoding != nil {
 		// An encoding that isn't there any more is no reason not to answer.
-		r = e.representations[0]
-		file, info, err = openRegular(f.source, r.file)
+		file, found, err = f.lookAt(e, e.representations[0], head)
 	}
 	if err != nil {
 		f.memory.drop(e)
 		return f.source.httpError(err)
 	}
-	if !f.options.Frozen {
-		r = r.asOf(e, info, time.Now())
-	}
-	return r.answer(c, e, file)
+	return found.answer(c, e, file)
 }
 
-// answer answers with a representation: with its file, which it closes, or if that is nil with what is in memory.
-func (r *representation) answer(c *filo.Ctx, e *entry, file fs.File) error {
+// lookAt returns a representation's file, held by the caller, and the representation as it is now. For the head of an answer it
+// opens no file.
+func (f *Files) lookAt(e *entry, r *representation, head bool) (*openFile, *representation, error) {
+	if head {
+		if f.options.Frozen {
+			return nil, r, nil
+		}
+		info, err := statRegular(f.source, r.file)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nil, r.asOf(e, info, time.Now()), nil
+	}
+	if o := f.open.get(r); o != nil {
+		if f.options.Frozen || o.is(&r.stamp) {
+			return o, r, nil
+		}
+		o.Close()
+		f.open.drop(r)
+	}
+	file, info, err := openRegular(f.source, r.file)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, found := newOpenFile(file), r
+	if !f.options.Frozen {
+		found = r.asOf(e, info, time.Now())
+	}
+	if found == r && (r.settled || f.options.Frozen) {
+		f.open.put(r, o)
+	}
+	return o, found, nil
+}
+
+// noBody is the body of answers to HEAD. It isn't read.
+var noBody = strings.NewReader("")
+
+// answer answers with a representation: with its file, which it closes, or if that is nil with what is in memory; or, to HEAD,
+// with neither.
+func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 	var buffer [maxRanges]byteRange
 	ranges, err := r.evaluate(c, e, buffer[:0])
 	switch {
@@ -62,18 +96,18 @@ func (r *representation) answer(c *filo.Ctx, e *entry, file fs.File) error {
 	case len(ranges) > 1:
 		c.Response.SetBodyRef(r.partsOf(c, ranges).body(r.body))
 		return nil
+	case file == nil && r.body == nil:
+		c.Response.SetBodyStream(noBody, ranges[0].length)
+		return nil
 	case file == nil:
 		c.Response.SetBodyRef(r.body[ranges[0].begin:][:ranges[0].length])
 		return nil
 	}
-	if begin := ranges[0].begin; begin > 0 {
-		if _, err := file.(io.Seeker).Seek(begin, io.SeekStart); err != nil {
-			file.Close()
-			return err
-		}
+	body, err := file.body(ranges[0])
+	if err == nil {
+		c.Response.SetBodyStream(body, ranges[0].length)
 	}
-	c.Response.SetBodyStream(file, ranges[0].length)
-	return nil
+	return err
 }
 
 // evaluate sets status and fields of the answer, and appends to dst what of the representation it has: mostly all, and nothing

@@ -67,6 +67,9 @@ func (f *Files) entry(name string) (*entry, error) {
 			known.checked.Store(sinceStart())
 			return known, nil
 		}
+		if known != nil {
+			f.open.drop(known.representations...)
+		}
 		now := sinceStart()
 		e, err := f.load(name)
 		if err != nil {

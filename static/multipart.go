@@ -3,7 +3,6 @@ package static
 import (
 	"crypto/rand"
 	"io"
-	"io/fs"
 	"slices"
 	"strconv"
 
@@ -63,20 +62,19 @@ func (m *multipart) body(content []byte) []byte {
 }
 
 // stream sends the body, with the ranges of a file, each of which goes out by sendfile where the connection can.
-func (m *multipart) stream(c *filo.Ctx, file fs.File) error {
+func (m *multipart) stream(c *filo.Ctx, file *openFile) error {
 	c.Response.Header.Set("Content-Length", strconv.FormatInt(m.length(), 10))
 	w := c.Stream()
 	var buffer [512]byte
-	limited := io.LimitedReader{R: file}
 	for i, r := range m.ranges {
 		if _, err := w.Write(m.appendHead(buffer[:0], i)); err != nil {
 			return err
 		}
-		if _, err := file.(io.Seeker).Seek(r.begin, io.SeekStart); err != nil {
+		part, err := file.reader(r)
+		if err != nil {
 			return err
 		}
-		limited.N = r.length
-		switch n, err := w.ReadFrom(&limited); {
+		switch n, err := w.ReadFrom(part); {
 		case err != nil:
 			return err
 		case n < r.length:

@@ -16,6 +16,7 @@ type representation struct {
 	encoding *encoding
 	body     []byte // nil if it isn't in memory
 	seekable bool
+	open     *openFile // kept for the next answer; nil if none is; guarded by the openFiles' lock
 	description
 }
 

@@ -76,17 +76,27 @@ func openRegular(s source, name string) (fs.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		if err = fs.ErrNotExist; info.IsDir() {
-			err = errDirectory
-		}
-	}
+	info, err := regular(file.Stat())
 	if err != nil {
 		file.Close()
 		return nil, nil, err
 	}
 	return file, info, nil
+}
+
+// statRegular returns what is known of a regular file.
+func statRegular(s source, name string) (fs.FileInfo, error) {
+	return regular(s.stat(name))
+}
+
+// regular adds an error if what is known isn't of a regular file.
+func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
+	if err == nil && !info.Mode().IsRegular() {
+		if err = fs.ErrNotExist; info.IsDir() {
+			err = errDirectory
+		}
+	}
+	return info, err
 }
 
 // httpError returns the error of a file as one for the client. One that has a status already, and one that is the server's own

@@ -1,0 +1,137 @@
+package filo
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"reflect"
+	"syscall"
+)
+
+// filePart is what a reader has yet to read of a file.
+type filePart struct {
+	file   openFile
+	offset int64         // in the file, where it begins
+	size   int64         // without regard to where the file ends
+	reader io.ReadSeeker // who has it
+	at     int64         // the reader's position
+	whole  regularFile   // reader, if that is the file itself; nil for a section of one, which mustn't move the file's position
+}
+
+// openFile is what of an *os.File has no position.
+type openFile interface {
+	syscall.Conn
+	Stat() (fs.FileInfo, error)
+}
+
+// regularFile is an *os.File, or what io.Copy makes of one: that without its method WriteTo.
+type regularFile interface {
+	openFile
+	io.ReadSeeker
+}
+
+// fileSection is what says that it reads a part of a file, as that is.
+type fileSection interface{ FileSection() *io.SectionReader }
+
+// filePartOf returns what a reader has of a file; ok is false if it hasn't anything of one, or can't say from where on. What
+// merely embeds a file may have a Read of its own, which would not be called.
+func filePartOf(r io.Reader) (p filePart, ok bool) {
+	if section, ok := r.(fileSection); ok {
+		r = section.FileSection()
+	}
+	switch r := r.(type) {
+	case *io.SectionReader:
+		outer, offset, size := r.Outer()
+		file, ok := outer.(*os.File)
+		if !ok {
+			return p, false
+		}
+		at, err := r.Seek(0, io.SeekCurrent)
+		return filePart{file: file, offset: offset + at, size: size - at, reader: r, at: at}, err == nil
+	case regularFile:
+		// An *os.File, or what its WriteTo makes of it.
+		if _, ok := r.(*os.File); !ok && reflect.TypeOf(r).PkgPath() != "os" {
+			return p, false
+		}
+		at, err := r.Seek(0, io.SeekCurrent)
+		return filePart{file: r, offset: at, size: 1<<63 - 1 - at, reader: r, at: at, whole: r}, err == nil
+	}
+	return p, false
+}
+
+// regularSize returns how much of the part there is; ok is false if the file isn't a regular one.
+func (p *filePart) regularSize() (size int64, ok bool) {
+	info, err := p.file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	return min(p.size, max(info.Size()-p.offset, 0)), true
+}
+
+// fileSender sends a file on a connection.
+type fileSender interface {
+	// sendFile sends at most size bytes from the offset on: nothing, and no error, if the file ends there; less, and why, if it
+	// failed. errNoSendfile says that this file can't be sent so, and nothing was.
+	sendFile(offset int64, size int) (sent int, err error)
+}
+
+var errNoSendfile = errors.New("filo: the system can't send such a file by itself")
+
+// sender returns what sends the part on a connection; nil is nothing.
+func (p *filePart) sender(conn net.Conn) fileSender {
+	if s := p.systemSender(conn); s != nil {
+		return s
+	}
+	if target, ok := conn.(io.ReaderFrom); ok && p.whole != nil {
+		return &readFromSender{target, p.whole}
+	}
+	return nil
+}
+
+// readFromSender leaves it to the connection's ReadFrom, which reads a file from its own position on.
+type readFromSender struct {
+	target io.ReaderFrom
+	file   regularFile
+}
+
+func (s *readFromSender) sendFile(offset int64, size int) (int, error) {
+	// ReadFrom may have read what it then couldn't write, before a time-out.
+	if _, err := s.file.Seek(offset, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := s.target.ReadFrom(&io.LimitedReader{R: s.file, N: int64(size)})
+	return int(n), err
+}
+
+// sendFile sends size bytes of a file, which on a plain TCP or Unix socket the system does (sendfile). It reports false, and
+// has sent nothing, if the connection has no way to do so, or the body is wrapped.
+func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
+	conn, w := c.conn, &c.stream
+	sender := p.sender(conn.netConn)
+	if sender == nil {
+		return false, nil
+	}
+	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
+		return err != nil, err
+	}
+	for sent := int64(0); sent < size; {
+		deadline, start := conn.beforeWrite(maxSendfile)
+		n, err := sender.sendFile(p.offset+sent, int(min(size-sent, maxSendfile)))
+		sent += int64(n)
+		w.written += int64(n)
+		ended := err == nil && n == 0
+		if err = conn.afterWrite(n, err, deadline, start); errors.Is(err, errNoSendfile) && sent == 0 {
+			return false, nil
+		}
+		if err == nil && ended {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			w.err = err
+			return true, err
+		}
+	}
+	return true, nil
+}
