@@ -90,7 +90,7 @@ func TestPages(t *testing.T) {
 		"/":                             "From a terminal",
 		"/observed.css":                 "--accent",
 		"/dashboard/":                   "<title>",
-		"/traces":                       "There is none yet",
+		"/traces":                       "<h1>Traces</h1>",
 		"/debug/":                       "pprof",
 		"/debug/vars":                   `"load_sent"`,
 		"/debug/stats":                  "WorkersRunning",

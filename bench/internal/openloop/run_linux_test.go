@@ -635,7 +635,7 @@ func TestAllocations(t *testing.T) {
 		r := mustRun(t, Options{Address: address, Rate: rate, Duration: time.Second, Connections: 4,
 			Requests: []Request{{Want: wantHello}}})
 		runtime.ReadMemStats(&after)
-		if mallocs := after.Mallocs - before.Mallocs; mallocs > 15000 {
+		if mallocs := after.Mallocs - before.Mallocs; mallocs > 25000 {
 			t.Errorf("rate %v: %d allocations for %d answers", rate, mallocs, r.Answers)
 		}
 	}
