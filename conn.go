@@ -361,7 +361,7 @@ func (c *conn) skipRest() {
 // refuse answers a request that isn't one. What follows it can't be understood, so the connection ends.
 func (c *conn) refuse(err *HTTPError) {
 	if c.server.LogAllErrors {
-		c.server.logger().Warn("request refused", "error", err, "remote", c.netConn.RemoteAddr())
+		c.server.logger().Warn("request refused", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 	}
 	p := c.parser
 	head := p.methodEnd > 0 && string(c.in.unread()[p.methodStart:p.methodEnd]) == "HEAD"

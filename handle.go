@@ -69,7 +69,7 @@ func (c *conn) panicked(value any) error {
 	err := &PanicError{Value: value, Stack: debug.Stack()}
 	request := &c.worker.ctx.Request
 	c.server.logger().Error("panic in handler", "value", fmt.Sprint(value), "method", request.Method(),
-		"path", request.URI().Path(), "remote", c.netConn.RemoteAddr(), "stack", string(err.Stack))
+		"path", request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()), "stack", string(err.Stack))
 	return err
 }
 
@@ -171,7 +171,7 @@ func (c *conn) logError(ctx *Ctx, err error, status int) {
 		return
 	}
 	c.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
-		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", c.netConn.RemoteAddr())
+		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 }
 
 // renderError calls the ErrorHandler; one that panics must not take the connection's worker with it. It reports false if

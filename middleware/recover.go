@@ -46,6 +46,6 @@ func recovered(c *filo.Ctx, logger *slog.Logger, value any) error {
 		logger = c.Logger()
 	}
 	logger.Error("panic in handler", "value", fmt.Sprint(value), "method", c.Method(), "path", c.Path(), "route", c.Route(),
-		"remote", c.RemoteAddr(), "stack", string(err.Stack))
+		"remote", fmt.Sprint(c.RemoteAddr()), "stack", string(err.Stack))
 	return c.RenderError(err)
 }
