@@ -74,8 +74,12 @@ func (c *Ctx) SetContextValues(ctx context.Context) {
 		panic("filo: SetContextValues with a nil context")
 	}
 	c.carried = ctx
-	if c.override != nil {
-		c.override = valuesContext{c.override, ctx}
+	switch override := c.override.(type) {
+	case nil:
+	case valuesContext:
+		c.override = valuesContext{override.Context, ctx} // ctx has the older values, too
+	default:
+		c.override = valuesContext{override, ctx}
 	}
 }
 

@@ -154,6 +154,18 @@ func statusOf(err error) *HTTPError {
 	return Error(500, "")
 }
 
+// keepNoPromises drops what was said of an answer's being cached, which mustn't keep a failure.
+func (h *Header) keepNoPromises() {
+	h.Del("Expires")
+	for value := range h.Values("Cache-Control") {
+		value = bytes.ToLower(value)
+		if bytes.Contains(value, []byte("max-age=")) || bytes.Contains(value, []byte("s-maxage=")) || listHasToken(value, "public") {
+			h.Del("Cache-Control")
+			return
+		}
+	}
+}
+
 // DefaultErrorHandler answers with the error's status, 500 if it has none, as problem details (RFC 9457) where the
 // client's Accept prefers JSON and else as a line of text. What was in the response before is dropped, but header
 // fields that the handler set stay, except those that describe the body and, with a 5xx, those that let it be cached.
@@ -167,10 +179,7 @@ func DefaultErrorHandler(c *Ctx, err error) {
 		c.Response.Header.Del(fieldNames[fieldContentRange])
 	}
 	if problem.Status >= 500 {
-		// What was said of the answer mustn't keep a failure.
-		if value := c.Response.Header.getID(fieldCacheControl); bytes.Contains(value, []byte("max-age=")) || listHasToken(value, "public") {
-			c.Response.Header.Del(fieldNames[fieldCacheControl])
-		}
+		c.Response.Header.keepNoPromises()
 	}
 	c.Response.SetStatus(problem.Status)
 	if prefersJSON(&c.Request.Header) {

@@ -486,13 +486,21 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 	}{
 		{500, "Cache-Control", "public", ""},
 		{503, "Cache-Control", "private, max-age=60", ""},
+		{500, "Cache-Control", "PUBLIC", ""},
+		{500, "Cache-Control", "Max-Age=60", ""},
+		{500, "Cache-Control", "s-maxage=60", ""},
+		{500, "Cache-Control", "no-transform\nmax-age=60", ""},
+		{500, "Expires", "Fri, 01 Jan 2100 00:00:00 GMT", ""},
+		{404, "Expires", "Fri, 01 Jan 2100 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"},
 		{500, "Cache-Control", "no-store", "no-store"},
 		{404, "Cache-Control", "max-age=5", "max-age=5"},
 		{416, "Content-Range", "bytes */10", "bytes */10"},
 		{500, "Content-Range", "bytes 0-1/10", ""},
 	} {
 		h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
-			c.Response.Header.Set(test.name, test.value)
+			for value := range strings.SplitSeq(test.value, "\n") {
+				c.Response.Header.Add(test.name, value)
+			}
 			return filo.Error(test.status, "")
 		}})
 		c := h.connect(t)
