@@ -255,7 +255,7 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 		return taken.Write(p)
 	}
 	if lc.poll.Load()&pollShared != 0 {
-		return len(p), lc.parked.out.put(p) // by TLS
+		return lc.parked.out.put(p) // by TLS
 	}
 	if lc.noWaitWrite {
 		return len(p), lc.queue(p, nil)

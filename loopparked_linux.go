@@ -5,6 +5,7 @@ package filo
 import (
 	"bytes"
 	"errors"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -16,9 +17,7 @@ func (lc *loopConn) prepareParked() error {
 		return err
 	}
 	lc.makeWaiters()
-	_, err := lc.write(lc.unsent)
-	lc.unsent = nil
-	return err
+	return lc.finishUnsent()
 }
 
 // setParked makes the connection one that several goroutines use.
@@ -50,6 +49,13 @@ func (lc *loopConn) pumpLater() {
 
 // turnCalls is how many times the function of a parked connection is called in a row before others have their turn.
 const turnCalls = 32
+
+// wakeOwner implements nower.
+func (lc *loopConn) wakeOwner() {
+	if _, claimed := lc.set(pollWritable); claimed {
+		lc.loop.post(lc)
+	}
+}
 
 // parkedTurn serves a connection that was taken over and parked: it calls its function if there is a reason to, and lets it
 // wait again. The result is turn's.
@@ -97,6 +103,7 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	if again {
 		return true
 	}
+	p.unread = p.unread || len(p.received) > 0
 	if p.received = nil; p.ending && !p.finish() {
 		return true
 	}
@@ -120,9 +127,12 @@ func (lc *loopConn) waitParked() bool {
 
 // endingTurn closes a parked connection whose function is done, or lets it wait until all that is queued has left.
 func (lc *loopConn) endingTurn() {
-	for lc.poll.Load()&(pollClosing|pollGone) == 0 && !lc.parked.out.empty() {
+	p := lc.parked
+	p.unread = p.unread || len(p.received) > 0
+	p.received = nil
+	for lc.poll.Load()&(pollClosing|pollGone) == 0 && !p.out.empty() {
 		lc.deadline, lc.since = 0, lc.server.clock.now()
-		lc.setWait(stateParked, 0)
+		lc.setWait(stateWrite, 0)
 		if lc.release(true) {
 			return
 		}
@@ -138,6 +148,7 @@ func (lc *loopConn) end101(w *scratch) {
 	if lc.requests > 0 && !lc.parkedOnce {
 		lc.parkedOnce = true
 		lc.detach()
+		lc.pending = nil
 		return
 	}
 	lc.detachTurn()
@@ -176,21 +187,66 @@ func (lc *loopConn) enterParked(w *scratch) bool {
 		return true
 	}
 	lc.parked.received = bytes.Clone(lc.parked.received)
-	time.AfterFunc(overloadedWait, func() { lc.loop.post(lc) })
+	waiting := &lc.server.parkedWaiting
+	wait := overloadedWait * time.Duration(1+waiting.Add(1)/overloadedCrowd)
+	time.AfterFunc(wait, func() {
+		waiting.Add(-1)
+		lc.loop.post(lc)
+	})
 	return false
 }
 
-// overloadedWait is how long a parked connection waits for a worker before it asks again.
-const overloadedWait = 5 * time.Millisecond
+const (
+	// overloadedWait is how long a parked connection waits for a worker before it asks again, and as long again for each
+	// overloadedCrowd that wait already: to ask must not be what the processors do.
+	overloadedWait  = 5 * time.Millisecond
+	overloadedCrowd = 64
+)
 
-// endParked closes a parked connection.
+// endParked closes a parked connection, or leaves that to the lingerer if its client is still sending.
 func (lc *loopConn) endParked() {
-	lc.set(pollClosing) // who is waiting in Write needn't
-	lc.loop.mu.Lock()
-	lc.ended = true
-	lc.loop.mu.Unlock()
+	p := lc.parked
+	p.received = nil // which may be a worker's buffer
+	linger := p.ending && lc.poll.Load()&(pollGone|pollClosing) == 0 && (p.unread || lc.hasInput())
+	if !linger {
+		lc.letClose()
+	}
 	lc.setState(stateClosed)
 	lc.server.conns.remove(&lc.conn)
 	lc.server.changed(&lc.conn, StateClosed)
-	lc.parked.close()
+	if linger && lc.server.lingerer.takeOver(lingeringParked{lc.netConn, lc}, nil) {
+		p.over()
+		return
+	}
+	lc.letClose()
+	p.close()
+}
+
+// letClose makes Close close the socket, whoever calls it.
+func (lc *loopConn) letClose() {
+	lc.loop.mu.Lock()
+	lc.ended = true
+	lc.loop.mu.Unlock()
+}
+
+// lingeringParked is a parked connection that only the lingerer may close: others may still try to.
+type lingeringParked struct {
+	net.Conn
+	lc *loopConn
+}
+
+func (l lingeringParked) CloseWrite() error {
+	return l.Conn.(interface{ CloseWrite() error }).CloseWrite()
+}
+
+func (l lingeringParked) Close() error {
+	l.lc.letClose()
+	return l.Conn.Close()
+}
+
+// hasInput reports whether there is something to be read.
+func (lc *loopConn) hasInput() bool {
+	var b [1]byte
+	n, errno := sysPeek(int(lc.fd), b[:])
+	return n > 0 && errno == 0
 }

@@ -448,6 +448,21 @@ func (lc *loopConn) sendUnsent() bool {
 	return true
 }
 
+// finishUnsent sends what the client hasn't taken, waiting for it as for an answer.
+func (lc *loopConn) finishUnsent() error {
+	for len(lc.unsent) > 0 {
+		deadline, start := lc.beforeWrite(0)
+		n, err := lc.write(lc.unsent)
+		lc.unsent = lc.unsent[n:]
+		if err = lc.afterWrite(n, err, deadline, start); err != nil {
+			lc.failed, lc.reading = true, readingNothing
+			return err
+		}
+	}
+	lc.unsent = nil
+	return nil
+}
+
 // tooSlow reports whether a client that has just taken sent bytes, after its time was up, has no more of it.
 func (lc *loopConn) tooSlow(sent int) bool {
 	config := &lc.server.config
@@ -556,7 +571,7 @@ func (lc *loopConn) hijack() (net.Conn, error) {
 	if err := lc.leave(lc.worker.class); err != nil {
 		return nil, err
 	}
-	if _, err := lc.Write(nil); err != nil { // what is unsent
+	if err := lc.finishUnsent(); err != nil {
 		return nil, err
 	}
 	lc.makeWaiters()

@@ -1,9 +1,11 @@
 package filo
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,6 +19,10 @@ const (
 	defaultQueueLimit = 256 << 10
 	// maxPump is how much of a queue is sent at a time: a leader does it for one connection of many.
 	maxPump = 256 << 10
+	// maxPaced is that in the blocking driver, where it must show that a slow client has taken something.
+	maxPaced = 16 << 10
+	// maxOwnRecords is how much more may wait of what TLS has to say by itself.
+	maxOwnRecords = 64 << 10
 )
 
 // Message is what is sent to many parked connections. It is made once, and kept once, however many connections it waits in:
@@ -58,27 +64,32 @@ func appendChunk(dst, b []byte) []byte {
 // does. In the loop driver whoever has the lock writes what the socket takes, and the loop goes on with the rest when that
 // takes more; in the blocking driver one goroutine at a time writes, and for what is queued it is started for that.
 type outbox struct {
-	conn *conn // immutable
-	now  nower // nil in the blocking driver; immutable
+	conn    *conn // immutable
+	now     nower // nil in the blocking driver; immutable
+	chunked bool  // what is sent is chunks; immutable
 
 	mu       sync.Mutex
 	progress sync.Cond  // of mu: a piece has left, or there is an error
 	pieces   []outPiece // what waits, in order; guarded by mu
 	waiting  int        // their bytes; guarded by mu
-	limit    int        // of waiting, for Queue; guarded by mu
+	queued   int        // those of messages; guarded by mu
+	limit    int        // of queued; guarded by mu
 	err      error      // nothing can be sent any more; guarded by mu
 	ending   bool       // nothing more is taken; guarded by mu
 	sending  bool       // a goroutine of the blocking driver writes; guarded by mu
 	direct   bool       // it is one that Write has; guarded by mu
+	sealing  bool       // what TLS sends is what a goroutine of the program sends; guarded by mu
+	message  bool       // which is a message, or is to be counted as one; guarded by mu
 
 	deadline time.Time   // of Write; guarded by mu
 	waiters  int         // in Write; guarded by mu
 	timer    *time.Timer // wakes them at the deadline; guarded by mu
 
-	stall      *time.Timer // looks at the pace of a client that has something to take; guarded by mu
-	stalled    int64       // since when, on the coarse clock's scale; guarded by mu
-	pace       pace        // since then; guarded by mu
-	stallMoved int64       // by the last look; guarded by mu
+	stall   *time.Timer // looks at the pace of a client that has something to take; guarded by mu
+	stalled int64       // since when, on the coarse clock's scale; guarded by mu
+	pace    pace        // since then; guarded by mu
+	looked  int64       // when the last look was; guarded by mu
+	moved   int64       // by then; guarded by mu
 }
 
 // nower writes what a socket takes without waiting for more.
@@ -88,18 +99,21 @@ type nower interface {
 	writeNow(first, second []byte) (n int, err error)
 	// pumpLater has the outbox pumped once the socket takes more, or now if it does.
 	pumpLater()
+	// wakeOwner has the connection's owner look at the outbox. It mustn't be called with the outbox's lock held.
+	wakeOwner()
 }
 
 // outPiece is a part of what is sent.
 type outPiece struct {
-	b    []byte
-	wait *outWait // of the goroutine that waits for it; nil if none does
+	b      []byte
+	wait   *outWait // of the goroutine that waits for it; nil if none does
+	queued bool     // it counts against the limit
 }
 
 type outWait struct{ done bool }
 
-func (o *outbox) open(c *conn) {
-	o.conn, o.limit = c, defaultQueueLimit
+func (o *outbox) open(c *conn, chunked bool) {
+	o.conn, o.chunked, o.limit = c, chunked, defaultQueueLimit
 	o.now, _ = c.looped.(nower)
 	o.progress.L = &o.mu
 }
@@ -112,21 +126,21 @@ func (o *outbox) unusableLocked() error {
 	return o.err
 }
 
-// admitLocked reports whether size more bytes may wait. One message always may.
+// admitLocked reports whether size more bytes may wait, of a message. One always may.
 func (o *outbox) admitLocked(size int) error {
 	if err := o.unusableLocked(); err != nil {
 		return err
 	}
-	if o.waiting > 0 && o.waiting+size > o.limit {
+	if o.queued > 0 && o.queued+size > o.limit {
 		return ErrQueueFull
 	}
 	return nil
 }
 
-// putLocked sends b as far as it goes at once, and makes the rest wait. If keep is set, b isn't the caller's afterwards; or else
-// it is the outbox's only until wait is done, and copied if there is none.
-func (o *outbox) putLocked(b []byte, wait *outWait, keep bool) {
-	for o.now != nil && len(o.pieces) == 0 {
+// putLocked sends b as far as it goes at once, and makes the rest wait. What a goroutine waits for is the outbox's only until
+// wait is done; what isn't a message is copied otherwise, since it isn't the outbox's at all.
+func (o *outbox) putLocked(b []byte, wait *outWait, message, copied bool) {
+	for sent := 0; o.now != nil && len(o.pieces) == 0; {
 		if len(b) == 0 {
 			if wait != nil {
 				wait.done = true
@@ -141,12 +155,18 @@ func (o *outbox) putLocked(b []byte, wait *outWait, keep bool) {
 		if b = b[n:]; n == 0 {
 			break
 		}
+		if sent += n; sent >= maxPump && len(b) > 0 {
+			o.now.pumpLater()
+			break
+		}
 	}
-	if !keep && wait == nil {
-		b = append([]byte(nil), b...)
+	if copied {
+		b = bytes.Clone(b)
 	}
-	o.pieces = append(o.pieces, outPiece{b, wait})
-	o.waiting += len(b)
+	o.pieces = append(o.pieces, outPiece{b, wait, message})
+	if o.waiting += len(b); message {
+		o.queued += len(b)
+	}
 	if o.now == nil && !o.sending {
 		o.sending = true
 		go o.send()
@@ -190,6 +210,9 @@ func (o *outbox) consumeLocked(n int) {
 	for len(o.pieces) > 0 {
 		first := &o.pieces[0]
 		k := min(n, len(first.b))
+		if first.queued {
+			o.queued -= k
+		}
 		if first.b = first.b[k:]; len(first.b) > 0 {
 			break
 		}
@@ -217,7 +240,7 @@ func (o *outbox) send() {
 	for len(o.pieces) > 0 && o.err == nil {
 		piece := o.pieces[0].b
 		o.mu.Unlock()
-		n, err := o.conn.netConn.Write(piece[:min(len(piece), maxPump)])
+		n, err := o.conn.netConn.Write(piece[:min(len(piece), maxPaced)])
 		o.mu.Lock()
 		if o.err != nil {
 			break
@@ -237,25 +260,42 @@ func (o *outbox) queue(b []byte) error {
 	if err := o.admitLocked(len(b)); err != nil {
 		return err
 	}
-	o.putLocked(b, nil, true)
+	o.putLocked(b, nil, true, false)
 	return o.err
 }
 
-// admit reports whether a message of this size may be queued.
-func (o *outbox) admit(size int) error {
+// beginSeal lets through TLS what Write or, with its size, Queue is to send.
+func (o *outbox) beginSeal(message bool, size int) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.admitLocked(size)
-}
-
-// put sends a copy of b without waiting, whatever waits already.
-func (o *outbox) put(b []byte) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err == nil {
-		o.putLocked(b, nil, false)
+	if message {
+		err = o.admitLocked(size)
+	} else {
+		err = o.unusableLocked()
 	}
-	return o.err
+	o.sealing, o.message = err == nil, message
+	return err
+}
+
+func (o *outbox) endSeal() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sealing = false
+}
+
+// put sends a copy of b, which comes from TLS, without waiting. What TLS has to say by itself, since the client asks for it, is
+// bounded all the same.
+func (o *outbox) put(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.sealing && o.queued > o.limit+maxOwnRecords {
+		o.failLocked(ErrQueueFull)
+	}
+	if o.err != nil {
+		return 0, o.err
+	}
+	o.putLocked(b, nil, !o.sealing || o.message, true)
+	return len(b), o.err
 }
 
 // write sends b and waits until it has left.
@@ -272,14 +312,23 @@ func (o *outbox) write(b []byte) (int, error) {
 		return 0, os.ErrDeadlineExceeded
 	}
 	wait := new(outWait)
-	o.putLocked(b, wait, false)
+	o.putLocked(b, wait, false, false)
 	if o.awaitLocked(func() bool { return wait.done }) {
 		return len(b), nil
 	}
 	if o.err != nil {
 		return 0, o.err
 	}
-	return len(b) - o.withdrawLocked(wait), os.ErrDeadlineExceeded
+	n := len(b) - o.withdrawLocked(wait)
+	o.brokenLocked(n)
+	return n, os.ErrDeadlineExceeded
+}
+
+// brokenLocked takes note that n bytes of something have left and the rest won't: nothing can come behind a part of a chunk.
+func (o *outbox) brokenLocked(n int) {
+	if n > 0 && o.chunked {
+		o.failLocked(os.ErrDeadlineExceeded)
+	}
 }
 
 // awaitSent waits until all that was put has left. It can't be taken back: when the deadline has passed, all is over.
@@ -309,13 +358,25 @@ func (o *outbox) writeBlocking(b []byte) (int, error) {
 	}
 	o.sending, o.direct = true, true
 	o.conn.netConn.SetWriteDeadline(o.deadline)
-	o.mu.Unlock()
-	n, err := o.conn.netConn.Write(b)
-	o.mu.Lock()
+	o.watchPaceLocked()
+	n, err := 0, error(nil)
+	for n < len(b) && err == nil {
+		o.mu.Unlock()
+		var moved int
+		moved, err = o.conn.netConn.Write(b[n:min(len(b), n+maxPaced)])
+		o.mu.Lock()
+		n += moved
+		o.pace.moved += int64(moved)
+	}
 	o.sending, o.direct = false, false
+	if err != nil {
+		o.brokenLocked(n)
+	}
 	if len(o.pieces) > 0 && o.err == nil {
 		o.sending = true
 		go o.send()
+	} else {
+		o.endPaceLocked()
 	}
 	o.progress.Broadcast()
 	return n, err
@@ -344,13 +405,27 @@ func (o *outbox) withdrawLocked(wait *outWait) (rest int) {
 		}
 		rest = len(o.pieces[i].b)
 		o.waiting -= rest
-		o.pieces = append(o.pieces[:i], o.pieces[i+1:]...)
+		o.pieces = slices.Delete(o.pieces, i, i+1)
 		if len(o.pieces) == 0 {
 			o.endPaceLocked()
+			o.tellOwnerLocked()
 		}
 		break
 	}
 	return rest
+}
+
+// tellOwnerLocked tells an owner who waits for that, to close the connection, that nothing is left to be sent.
+func (o *outbox) tellOwnerLocked() {
+	if o.ending && o.now != nil {
+		go o.now.wakeOwner()
+	}
+}
+
+func (o *outbox) expired() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.expiredLocked()
 }
 
 func (o *outbox) expiredLocked() bool {
@@ -365,6 +440,7 @@ func (o *outbox) setTimerLocked() {
 	o.timer = time.AfterFunc(time.Until(o.deadline), func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
+		o.timer = nil
 		o.progress.Broadcast()
 	})
 }
@@ -391,7 +467,7 @@ func (o *outbox) finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil && !o.ending && len(last) > 0 {
-		o.putLocked(last, nil, true)
+		o.putLocked(last, nil, false, false)
 	}
 	o.ending = true
 	return o.emptyLocked()
@@ -440,7 +516,10 @@ func (o *outbox) failLocked(err error) {
 		return
 	}
 	o.err = err
-	o.waiting, o.pieces = 0, nil
+	if len(o.pieces) > 0 {
+		o.tellOwnerLocked()
+	}
+	o.waiting, o.queued, o.pieces = 0, 0, nil
 	o.endPaceLocked()
 	o.progress.Broadcast()
 }
@@ -452,8 +531,9 @@ func (o *outbox) watchPaceLocked() {
 	if o.stall != nil || config.writeTimeout < 0 || o.err != nil {
 		return
 	}
-	o.pace, o.stallMoved = pace{}, 0
+	o.pace, o.moved = pace{}, 0
 	o.stalled = o.conn.server.clock.exact()
+	o.looked = o.stalled
 	o.stall = time.AfterFunc(config.writeTimeout, o.checkPace)
 }
 
@@ -478,13 +558,16 @@ func (o *outbox) tooSlow() bool {
 		return false
 	}
 	config, now := &o.conn.server.config, o.conn.server.clock.exact()
+	if now-o.looked < int64(config.writeTimeout) {
+		return false // the timer of a wait that is over
+	}
 	o.pace.waited = time.Duration(now - o.stalled)
-	late := o.pace.moved == o.stallMoved || config.minRate > 0 && o.pace.late(config.writeTimeout, config.minRate)
+	late := o.pace.moved == o.moved || config.minRate > 0 && o.pace.late(config.writeTimeout, config.minRate)
 	if late {
 		o.failLocked(os.ErrDeadlineExceeded)
 		return true
 	}
-	o.stallMoved = o.pace.moved
+	o.moved, o.looked = o.pace.moved, now
 	o.stall.Reset(config.writeTimeout)
 	return false
 }

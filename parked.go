@@ -38,6 +38,7 @@ type ParkedConn struct {
 	serving  *scratch    // who calls the function in the loop driver; the owner's
 	ending   bool        // its function isn't called any more, and it is closed when all has left; the owner's
 	asked    atomic.Bool // to end
+	unread   bool        // the client may still be sending what nobody reads; the owner's
 	out      outbox
 	sealing  sync.Mutex // orders what is written through TLS in the loop driver; before out.mu
 
@@ -50,9 +51,9 @@ type ParkedConn struct {
 
 // Park takes the connection over from the server like Hijack, for those that mostly wait, such as WebSockets: once the
 // handler has returned it waits without a worker, in its loop without a goroutine or a buffer either, and serve is called
-// when something comes: on a worker, or as a quick handler is where the loop runs, if it is known to be quick. It reads what it wants, at least something, and waits again by returning nil. To return
-// io.EOF ends the connection when what is queued has been sent, another error at once. It is called by one goroutine at a
-// time, and by none before the handler has returned.
+// when something comes: on a worker, or as a quick handler is where the loop runs, if it is known to be quick. It reads what
+// it wants, at least something, and waits again by returning nil. To return io.EOF ends the connection when what is queued has
+// been sent, another error at once. It is called by one goroutine at a time, and by none before the handler has returned.
 //
 // With a protocol, such as "websocket", the answer is 101 (Switching Protocols), as for Upgrade; with "" there is none.
 //
@@ -65,6 +66,9 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 		return nil, ErrHijacked
 	case c.stream.sent:
 		return nil, ErrHeadSent
+	}
+	if err := c.prepareParked(); err != nil {
+		return nil, err
 	}
 	if protocol != "" {
 		if err := c.switchProtocols(protocol); err != nil {
@@ -95,10 +99,8 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	case c.Request.isHead(), !bodyAllowed(r.status):
 		return nil, ErrBodyNotAllowed
 	}
-	if looped := c.conn.looped; looped != nil {
-		if err := looped.leaveLoop(); err != nil {
-			return nil, err // before the head, behind which there could be no other answer
-		}
+	if err := c.prepareParked(); err != nil {
+		return nil, err // before the head, behind which there could be no other answer
 	}
 	if err := c.claimAnswer(); err != nil {
 		return nil, err
@@ -109,23 +111,27 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	return c.park(serve, f.chunked)
 }
 
+// prepareParked makes sure that the connection can be parked.
+func (c *Ctx) prepareParked() error {
+	if c.conn.looped == nil {
+		return nil
+	}
+	return c.conn.looped.prepareParked()
+}
+
 // park takes the connection over. What it answers has been rendered.
 func (c *Ctx) park(serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedConn, error) {
 	owner := c.conn
 	c.endWatch()
-	if owner.looped != nil {
-		if err := owner.looped.prepareParked(); err != nil {
-			return nil, err
-		}
-	}
 	if err := owner.flush(); err != nil {
 		return nil, err
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
 	p.class = owner.server.parkedClass(owner.worker.class)
-	p.out.open(owner)
+	p.out.open(owner, chunked)
 	p.received = append(p.received, owner.in.unread()...)
 	owner.in.advance(len(p.received))
+	p.unread = !c.Request.body.complete()
 	c.Request.body.hijacked()
 	owner.hijacked, owner.parked = true, p
 	if owner.looped != nil {
@@ -168,8 +174,11 @@ func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 	if !p.sealed() {
 		return p.out.write(frame)
 	}
+	if p.out.expired() {
+		return 0, os.ErrDeadlineExceeded // and nothing is sealed, which could not be taken back
+	}
 	p.sealing.Lock()
-	err := p.seal(frame, 0)
+	err := p.seal(frame, false)
 	p.sealing.Unlock()
 	if err != nil {
 		return 0, err
@@ -180,11 +189,12 @@ func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 // sealed reports whether what is sent goes through TLS to the outbox, and not the other way round.
 func (p *ParkedConn) sealed() bool { return p.out.now != nil && p.conn.tlsState != nil }
 
-// seal puts b into the outbox, through TLS. The caller holds sealing.
-func (p *ParkedConn) seal(b []byte, counted int) error {
-	if err := p.out.admit(counted); err != nil {
+// seal puts b, which is a message or what else is sent, into the outbox through TLS. The caller holds sealing.
+func (p *ParkedConn) seal(b []byte, message bool) error {
+	if err := p.out.beginSeal(message, len(b)); err != nil {
 		return err
 	}
+	defer p.out.endSeal()
 	_, err := p.netConn.Write(b)
 	return err
 }
@@ -204,7 +214,7 @@ func (p *ParkedConn) Queue(m *Message) error {
 	}
 	p.sealing.Lock()
 	defer p.sealing.Unlock()
-	return p.seal(b, len(b))
+	return p.seal(b, true)
 }
 
 // SetQueueLimit sets how many bytes of messages may wait for the client. Default 256 KB. Where TLS is in between they wait as
@@ -256,8 +266,8 @@ func (p *ParkedConn) Close() error {
 // End ends the connection, at any time, as if its function had returned io.EOF: nothing more is taken, and it is closed when what
 // is queued has been sent. A call of the function that is under way may go on; there is no further one.
 func (p *ParkedConn) End() {
-	p.finish()
 	p.asked.Store(true)
+	p.finish()
 	p.netConn.SetReadDeadline(longAgo) // wakes whoever waits
 }
 
@@ -287,9 +297,9 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 	if err == nil && why != WakeShutdown {
 		return true
 	}
-	p.ending = err == nil || errors.Is(err, io.EOF)
+	p.ending = err == nil || errors.Is(err, io.EOF) || p.asked.Load()
 	if !p.ending && s.LogAllErrors {
-		s.logger().Warn("a parked connection ends", "error", err, "remote", p.RemoteAddr())
+		s.logger().Warn("a parked connection ends", "error", err, "remote", fmt.Sprint(p.RemoteAddr()))
 	}
 	return false
 }
@@ -298,7 +308,7 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 func (p *ParkedConn) recoverPanic() {
 	if value := recover(); value != nil {
 		p.conn.server.logger().Error("panic in the function of a parked connection", "value", fmt.Sprint(value),
-			"remote", p.RemoteAddr(), "stack", string(debug.Stack()))
+			"remote", fmt.Sprint(p.RemoteAddr()), "stack", string(debug.Stack()))
 	}
 }
 
@@ -314,7 +324,7 @@ func (p *ParkedConn) finish() bool {
 	p.sealing.Lock()
 	defer p.sealing.Unlock()
 	if last != "" {
-		p.seal([]byte(last), 0)
+		p.seal([]byte(last), false)
 	}
 	return p.out.finish(nil)
 }
@@ -342,7 +352,12 @@ func (p *ParkedConn) run() {
 	c, s := p.conn, p.conn.server
 	buffer := make([]byte, parkedBuffer)
 	end := func() {
-		p.close()
+		// Nobody knows here whether there is something to be read.
+		if p.ending && s.lingerer.takeOver(p.netConn, nil) {
+			p.over()
+		} else {
+			p.close()
+		}
 		c.setState(stateClosed)
 		s.conns.remove(c)
 		s.changed(c, StateClosed)

@@ -11,6 +11,7 @@ package filo
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"runtime"
@@ -148,9 +149,11 @@ type Server struct {
 	hosting    hosting
 	handshakes handshakeQueue
 	overloads  atomic.Uint64 // requests that were refused
-	class      Class         // of Handler, until it enters another one
-	entered    atomic.Bool   // Handler has called Ctx.Enter
-	draining   atomic.Bool   // Shutdown or Close was called
+	// parkedWaiting is how many parked connections wait for a worker to be free.
+	parkedWaiting atomic.Int32
+	class         Class       // of Handler, until it enters another one
+	entered       atomic.Bool // Handler has called Ctx.Enter
+	draining      atomic.Bool // Shutdown or Close was called
 
 	tasks      serverTasks
 	configOnce sync.Once
@@ -413,7 +416,7 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 	}
 	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		if s.LogAllErrors {
-			s.logger().Warn("TLS handshake failed", "error", err, "remote", c.netConn.RemoteAddr())
+			s.logger().Warn("TLS handshake failed", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 		}
 		return false
 	}

@@ -25,7 +25,7 @@ type Transport interface {
 }
 
 var (
-	errNoParking = errors.New("filo: the connection of another server can't be parked")
+	errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: the connection of another server can't be parked")}
 	errNoRequest = errors.New("filo: the transport brought no request that can be understood")
 )
 

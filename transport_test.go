@@ -106,7 +106,7 @@ func TestServeTransport(t *testing.T) {
 		{"a connection that can't be parked", answerGet, func(c *filo.Ctx) error {
 			_, err := c.Park("", func(*filo.ParkedConn, filo.Wake) error { return nil })
 			return err
-		}, "HTTP/1.1 500 ", "", nil},
+		}, "HTTP/1.1 501 ", "", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := serveTransport(t, context.WithValue(context.Background(), transportKey{}, "value"), test.request, test.handler)

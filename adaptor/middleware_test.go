@@ -341,7 +341,7 @@ func TestToHTTP(t *testing.T) {
 		{"another method", "DELETE", "/api/echo", "", 405, "Method Not Allowed\n"},
 		{"HEAD", "HEAD", "/api/users/7", "", 200, ""},
 		{"a time-out", "GET", "/api/slow", "", 503, "Service Unavailable: the handler took too long\n"},
-		{"a connection isn't parked", "GET", "/api/park", "", 500, "Internal Server Error\n"},
+		{"a connection isn't parked", "GET", "/api/park", "", 501, "Not Implemented\n"},
 		{"the connection", "GET", "/api/where", "", 200, "true https tcp tcp"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
