@@ -24,8 +24,8 @@ type subscriber struct {
 // away; but each time a worker has to look at it.
 const maxReceived = 4 << 10
 
-// chunkFraming is at least what a message grows by as a chunk.
-const chunkFraming = 16
+// chunkFraming is at least what a message grows by as a chunk, and as a record of TLS.
+const chunkFraming = 64
 
 // Serve answers the request with the events of the topics, from now on or, with a Last-Event-ID field that the hub knows, from
 // where the client had got to. The handler returns what Serve returns, which does so at once: the connection is parked (see
@@ -38,12 +38,12 @@ const chunkFraming = 16
 // The errors are HTTPErrors: 400 for no topic or too many of them, or one with more than 1,024 bytes, and 503 when there are
 // too many subscribers or topics, or after Close; and those of ParkStream.
 func (h *Hub) Serve(c *filo.Ctx, topics ...string) error {
+	if err := h.checkTopics(topics); err != nil {
+		return err
+	}
 	if c.Method() == "HEAD" {
 		setFields(c)
 		return c.Stream().Flush()
-	}
-	if err := h.checkTopics(topics); err != nil {
-		return err
 	}
 	s, err := h.admit(topics)
 	if err != nil {
