@@ -1,0 +1,429 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// endsSize is more than a connection takes whose client reads nothing.
+const endsSize = 6 << 20
+
+var (
+	endsBody    = bytes.Repeat([]byte("y"), endsSize)
+	endsMessage = filo.NewMessage(endsBody)
+)
+
+// endsPark connects over each transport and asks for path, which parks the connection.
+func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-chan *filo.ParkedConn,
+	test func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn)) {
+	t.Helper()
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		s, c := serve(config())
+		c.get(path)
+		test(t, s, c, lifeRecv(t, parked, "the connection to be parked"))
+	})
+}
+
+// endsQueue queues more than the connection takes as long as the client doesn't read.
+func endsQueue(t *testing.T, p *filo.ParkedConn) {
+	t.Helper()
+	if err := p.Queue(endsMessage); err != nil {
+		t.Fatal(err)
+	}
+	if p.Queued() == 0 {
+		t.Fatal("nothing waits")
+	}
+}
+
+// endsWrite writes that much on another goroutine.
+func endsWrite(p *filo.ParkedConn) <-chan endsWritten {
+	result := make(chan endsWritten, 1)
+	go func() {
+		n, err := p.Write(endsBody)
+		result <- endsWritten{n, err}
+	}()
+	return result
+}
+
+// endsWritten is what a Write has returned.
+type endsWritten struct {
+	n   int
+	err error
+}
+
+// response reads the head of an answer.
+func (c *lifeClient) response() *http.Response {
+	c.t.Helper()
+	response, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return response
+}
+
+// endsWantWhole checks that the body has what was queued, want behind it, and an end.
+func endsWantWhole(t *testing.T, body io.Reader, want string) {
+	t.Helper()
+	var got bytes.Buffer
+	got.Grow(endsSize + 64<<10) // at once: to read piece by piece takes long
+	_, err := got.ReadFrom(body)
+	if rest, ok := bytes.CutPrefix(got.Bytes(), endsBody); !ok || string(rest) != want || err != nil {
+		t.Errorf("got %d bytes, %v; want %d and %q", got.Len(), err, endsSize, want)
+	}
+}
+
+// End is an end as it should be, whatever a call of the function that is under way comes to: that can't read any more, nor write,
+// and what was queued before is sent all the same.
+func TestEndDuringACall(t *testing.T) {
+	for name, fails := range map[string]func(p *filo.ParkedConn, ended <-chan struct{}) error{
+		"it waits in Read": func(p *filo.ParkedConn, ended <-chan struct{}) error {
+			_, err := p.Read(make([]byte, 1))
+			return err
+		},
+		"it writes afterwards": func(p *filo.ParkedConn, ended <-chan struct{}) error {
+			<-ended
+			_, err := p.Write([]byte("too late"))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+				parked, called := make(chan *filo.ParkedConn, 1), make(chan struct{})
+				ended := make(chan struct{})
+				failed := make(chan error, 1)
+				s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+					p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+						if _, err := p.Read(make([]byte, 1)); err != nil {
+							return err
+						}
+						close(called)
+						err := fails(p, ended)
+						failed <- err
+						return err
+					})
+					parked <- p
+					return err
+				}})
+				c.get("/")
+				p := lifeRecv(t, parked, "the connection to be parked")
+				endsQueue(t, p)
+				c.send("x")
+				lifeRecv(t, called, "the function to be called")
+				p.End()
+				close(ended)
+				endsWantWhole(t, c.response().Body, "")
+				if err := lifeRecv(t, failed, "the function to return"); err == nil {
+					t.Error("it didn't fail")
+				}
+				lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+			})
+		})
+	}
+}
+
+// An end waits for what is queued, and so for the writes before it. One that is given up at its deadline leaves nothing to wait
+// for, and the connection goes.
+func TestEndOutlivesNoWrite(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	endsPark(t, "/", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+		result := endsWrite(p)
+		if _, err := c.reader.Peek(1); err != nil {
+			t.Fatal(err)
+		}
+		p.End()
+		lifeAwait(t, "the connection to wait for its end", func() bool {
+			stats := s.Stats()
+			return stats.ConnsOpen == 1 && stats.ConnsParked == 0 && stats.WorkersRunning == 0
+		})
+		p.SetWriteDeadline(time.Now())
+		if got := lifeRecv(t, result, "the write to end"); !errors.Is(got.err, os.ErrDeadlineExceeded) {
+			t.Errorf("the write returned %v", got.err)
+		}
+		lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+		if n := p.Queued(); n != 0 {
+			t.Errorf("%d bytes wait", n)
+		}
+	})
+}
+
+// A part of a chunk is the last thing that a client gets: what comes behind it would be taken for the rest of it.
+func TestNothingBehindAPartOfAChunk(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+		result := endsWrite(p)
+		body := c.response().Body
+		if _, err := io.ReadFull(body, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		p.SetWriteDeadline(time.Now())
+		if got := lifeRecv(t, result, "the write to end"); got.n != 0 || !errors.Is(got.err, os.ErrDeadlineExceeded) {
+			t.Errorf("the write returned %d, %v", got.n, got.err)
+		}
+		p.SetWriteDeadline(time.Time{})
+		if err := p.Queue(filo.NewMessage([]byte("another message"))); err == nil {
+			t.Error("a message was queued")
+		}
+		if n, err := p.Write([]byte("another write")); n != 0 || err == nil {
+			t.Errorf("another write returned %d, %v", n, err)
+		}
+		p.End()
+		got, err := io.ReadAll(body)
+		if other := bytes.TrimLeft(got, "y"); len(other) > 0 || len(got) >= endsSize || err == nil {
+			t.Errorf("the client got %d bytes, then %.60q, %v", len(got)-len(other), other, err)
+		}
+	})
+}
+
+// A write whose deadline has passed sends nothing, and disturbs nothing that waits.
+func TestWriteAfterItsDeadline(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+		endsQueue(t, p)
+		p.SetWriteDeadline(time.Now().Add(-time.Second))
+		if n, err := p.Write([]byte("late")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the write returned %d, %v", n, err)
+		}
+		p.SetWriteDeadline(time.Time{})
+		p.SetQueueLimit(2 * endsSize)
+		if err := p.Queue(filo.NewMessage([]byte("in time"))); err != nil {
+			t.Error(err)
+		}
+		p.End()
+		endsWantWhole(t, c.response().Body, "in time")
+	})
+}
+
+// The limit is for messages: a Write behind more of them than it allows waits its turn.
+func TestQueueLimitIsNotForWrites(t *testing.T) {
+	parked := make(chan *filo.ParkedConn, 1)
+	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+		endsQueue(t, p)
+		began, result := make(chan struct{}), make(chan error, 1)
+		go func() {
+			close(began)
+			_, err := io.WriteString(p, "written")
+			if err != nil {
+				p.Close() // or else the client waits for it
+			}
+			result <- err
+		}()
+		lifeRecv(t, began, "the write to begin")
+		body := c.response().Body
+		endsWantWhole(t, io.LimitReader(body, endsSize+int64(len("written"))), "written")
+		if err := lifeRecv(t, result, "the write"); err != nil {
+			t.Error(err)
+		}
+		p.End()
+		if rest, err := io.ReadAll(body); len(rest) > 0 || err != nil {
+			t.Errorf("the body ends with %q, %v", rest, err)
+		}
+	})
+}
+
+// A message that waits behind a long Write gives its client no less time: that takes something all the while.
+func TestQueueBehindALongWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parked := make(chan *filo.ParkedConn, 1)
+		config := parkedServer(parked)()
+		config.WriteTimeout = 5 * time.Second
+		c := servertest.NewServer(t, config).Dial(t)
+		if _, err := io.WriteString(c, parkRequest); err != nil {
+			t.Fatal(err)
+		}
+		p := <-parked
+		const size = 1 << 20
+		result := make(chan error, 1)
+		go func() {
+			_, err := p.Write(make([]byte, size))
+			result <- err
+		}()
+		synctest.Wait() // for the client
+		if err := p.Queue(filo.NewMessage([]byte("behind"))); err != nil {
+			t.Fatal(err)
+		}
+		for taken := 0; taken < size; taken += 16 << 10 {
+			time.Sleep(time.Second)
+			if n, err := io.CopyN(io.Discard, c, 16<<10); err != nil {
+				t.Fatalf("after %d bytes: %v", taken+int(n), err)
+			}
+		}
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		behind := make([]byte, len("behind"))
+		if _, err := io.ReadFull(c, behind); string(behind) != "behind" || err != nil {
+			t.Errorf("got %q, %v", behind, err)
+		}
+	})
+}
+
+// A client that has sent what nobody has read gets everything before the end: to close at once would be a reset, which destroys
+// what is on its way (RFC 9112, section 9.6).
+func TestEndWithUnreadInput(t *testing.T) {
+	const size = 1 << 20 // which the system takes at once, and the client doesn't
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		parked := make(chan *filo.ParkedConn, 1)
+		called, unread := make(chan struct{}), make(chan struct{})
+		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+				close(called)
+				<-unread
+				return io.EOF
+			})
+			parked <- p
+			return err
+		}})
+		c.get("/")
+		p := lifeRecv(t, parked, "the connection to be parked")
+		if err := p.Queue(filo.NewMessage(endsBody[:size])); err != nil {
+			t.Fatal(err)
+		}
+		c.send("x")
+		lifeRecv(t, called, "the function to be called")
+		c.send(strings.Repeat("z", 2000))
+		close(unread)
+		lifeAwait(t, "the connection to be closed, or left to be", func() bool {
+			stats := s.Stats()
+			return stats.ConnsParked == 0 && stats.WorkersRunning == 0
+		})
+		if n, err := io.Copy(io.Discard, c.response().Body); n != size || err != nil {
+			t.Errorf("got %d bytes of %d, %v", n, size, err)
+		}
+	})
+}
+
+// A parked connection keeps nothing of its request, in however many pieces that came.
+func TestParkedKeepsNoRequest(t *testing.T) {
+	lifeLooped(t)
+	const conns, headSize, bound = 200, 12 << 10, 8 << 10
+	parked := make(chan *filo.ParkedConn, conns+1)
+	s := lifeServe(t, parkedServer(parked)())
+	s.dial(t).get("/stream") // what is there once
+	lifeRecv(t, parked, "the first connection to be parked")
+	before := lifeHeap()
+	head := "GET /stream HTTP/1.1\r\nHost: a\r\nCookie: " + strings.Repeat("c", headSize)
+	clients := make([]net.Conn, conns)
+	sendAll := func(text string) {
+		t.Helper()
+		for _, c := range clients {
+			if _, err := io.WriteString(c, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range clients {
+		clients[i] = s.dial(t).Conn
+	}
+	sendAll(head)
+	lifeAwait(t, "the first pieces to be read", func() bool {
+		stats := s.Stats()
+		return stats.ConnsActive == conns && stats.WorkersRunning == 0
+	})
+	sendAll("\r\n\r\n")
+	lifeAwait(t, "the connections to be parked", func() bool { return s.Stats().ConnsParked == conns+1 })
+	lifeAwait(t, "the requests to be forgotten", func() bool { return lifeHeap() < before+conns*bound })
+}
+
+// A handler that parks a connection behind answers that its client doesn't take waits no longer for it than an answer does.
+func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
+	const clients = 60
+	var begun atomic.Int32
+	config := &filo.Server{
+		WriteTimeout:    50 * time.Millisecond,
+		MinTransferRate: -1,
+		SocketOptions:   filo.SocketOptions{WriteBuffer: 4 << 10},
+		Handler: func(c *filo.Ctx) error {
+			time.Sleep(100 * time.Microsecond) // so that it isn't quick, and what is before its answer is sent first
+			if c.Path() != "/stream" {
+				return c.Text(200, strings.Repeat("b", 1000))
+			}
+			begun.Add(1)
+			_, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+				_, err := p.Read(make([]byte, 100))
+				return err
+			})
+			return err
+		},
+	}
+	underTest(config)
+	listener, err := config.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := lifeServe(t, config, listener)
+	// One of them has the socket full just when its connection is to be parked.
+	for n := range clients {
+		c := s.dial(t)
+		if err := c.Conn.(*net.TCPConn).SetReadBuffer(1); err != nil {
+			t.Fatal(err)
+		}
+		c.send(strings.Repeat("GET /answer HTTP/1.1\r\nHost: a\r\n\r\n", n) + "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	lifeAwait(t, "each connection to be parked or gone, and the workers to be free", func() bool {
+		stats := s.Stats()
+		return stats.ConnsAccepted == clients && stats.ConnsOpen == stats.ConnsParked && stats.WorkersRunning == 0
+	})
+	if begun.Load() == 0 {
+		t.Error("none was to be parked")
+	}
+}
+
+// countedValues counts how many contexts of its kind are asked for a value.
+type countedValues struct {
+	context.Context
+	asked *int
+}
+
+func (c countedValues) Value(key any) any {
+	*c.asked++
+	return c.Context.Value(key)
+}
+
+// A value is looked for once in each context that middleware has added, whether or not the request's was asked for in between.
+func TestContextValuesAreAskedOnce(t *testing.T) {
+	type key int
+	const added = 16
+	for _, asks := range []bool{false, true} {
+		t.Run(fmt.Sprint("asked for in between: ", asks), func(t *testing.T) {
+			s := servertest.New(t, func(c *filo.Ctx) error {
+				asked := 0
+				for i := range added {
+					if asks {
+						c.Context()
+					}
+					c.SetContextValues(countedValues{context.WithValue(c.ContextValues(), key(i), i), &asked})
+				}
+				ctx := c.Context()
+				for i := range added {
+					if got := ctx.Value(key(i)); got != i {
+						t.Errorf("value %d is %v", i, got)
+					}
+				}
+				asked = 0
+				if got := ctx.Value(key(added)); got != nil || asked != added {
+					t.Errorf("%d contexts were asked, of %d, for %v", asked, added, got)
+				}
+				return c.NoContent()
+			})
+			response, err := s.Client().Get(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+		})
+	}
+}
