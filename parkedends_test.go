@@ -347,7 +347,9 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 		MinTransferRate: -1,
 		SocketOptions:   filo.SocketOptions{WriteBuffer: 4 << 10},
 		Handler: func(c *filo.Ctx) error {
-			time.Sleep(100 * time.Microsecond) // so that it isn't quick, and what is before its answer is sent first
+			for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
+				// It isn't quick, and so what is to be sent before its answer is sent first.
+			}
 			if c.Path() != "/stream" {
 				return c.Text(200, strings.Repeat("b", 1000))
 			}
