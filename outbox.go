@@ -349,7 +349,7 @@ func (o *outbox) awaitSent() error {
 func (o *outbox) writeBlocking(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	free := o.awaitLocked(func() bool { return !o.sending })
+	free := o.awaitLocked(func() bool { return !o.sending || o.ending })
 	switch err := o.unusableLocked(); {
 	case err != nil:
 		return 0, err
@@ -470,6 +470,7 @@ func (o *outbox) finish(last []byte) bool {
 		o.putLocked(last, nil, false, false)
 	}
 	o.ending = true
+	o.progress.Broadcast() // a Write that waits for its turn in the blocking driver hasn't one any more
 	return o.emptyLocked()
 }
 

@@ -86,8 +86,8 @@ func endsWantWhole(t *testing.T, body io.Reader, want string) {
 	}
 }
 
-// End is an end as it should be, whatever a call of the function that is under way comes to: that can't read any more, nor write,
-// and what was queued before is sent all the same.
+// End is an end as it should be, whatever a call of the function that is under way comes to: that can neither read nor write any
+// more, and what was queued before is sent all the same.
 func TestEndDuringACall(t *testing.T) {
 	for name, fails := range map[string]func(p *filo.ParkedConn, ended <-chan struct{}) error{
 		"it waits in Read": func(p *filo.ParkedConn, ended <-chan struct{}) error {
@@ -125,10 +125,10 @@ func TestEndDuringACall(t *testing.T) {
 				lifeRecv(t, called, "the function to be called")
 				p.End()
 				close(ended)
-				endsWantWhole(t, c.response().Body, "")
 				if err := lifeRecv(t, failed, "the function to return"); err == nil {
 					t.Error("it didn't fail")
 				}
+				endsWantWhole(t, c.response().Body, "")
 				lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
 			})
 		})
