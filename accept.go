@@ -3,6 +3,8 @@ package filo
 import (
 	"bytes"
 	"strings"
+
+	"github.com/filohttp/filo/internal/fieldvalue"
 )
 
 // Negotiate returns which of the offers, media types such as "application/json", the client likes best by its Accept field:
@@ -29,9 +31,6 @@ func prefersJSON(h *Header) bool {
 	return problem > acceptQuality(h, "text/plain")
 }
 
-// maxQuality is the weight 1: a qvalue has at most three digits behind the point (RFC 9110, section 12.4.2).
-const maxQuality = 1000
-
 // acceptQuality returns the weight, in thousandths, of the most specific media range in Accept that an offer matches (RFC 9110,
 // section 12.5.1: "the most specific reference has precedence").
 func acceptQuality(h *Header, offer string) int {
@@ -54,7 +53,7 @@ func acceptQuality(h *Header, offer string) int {
 		}
 	}
 	if !any {
-		return maxQuality
+		return fieldvalue.MaxQuality
 	}
 	return quality
 }
@@ -71,30 +70,11 @@ func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 		before := len(rest)
 		parameter, rest = cutQuoted(rest, ';')
 		if parameter = trimSpace(parameter); position > 0 && len(parameter) > 1 && parameter[0]|0x20 == 'q' && parameter[1] == '=' {
-			return trimSpace(mediaRange[:position-1]), parseQuality(parameter[2:]), true
+			return trimSpace(mediaRange[:position-1]), fieldvalue.Quality(parameter[2:]), true
 		}
 		position += before - len(rest)
 	}
-	return mediaRange, maxQuality, true
-}
-
-// parseQuality: qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] ). What isn't one is 0.
-func parseQuality(q []byte) int {
-	if len(q) == 0 || len(q) > 5 || q[0] != '0' && q[0] != '1' || len(q) > 1 && q[1] != '.' {
-		return 0
-	}
-	quality, unit := int(q[0]-'0')*maxQuality, maxQuality/10
-	for _, digit := range q[min(2, len(q)):] {
-		if digit < '0' || digit > '9' {
-			return 0
-		}
-		quality += int(digit-'0') * unit
-		unit /= 10
-	}
-	if quality > maxQuality {
-		return 0
-	}
-	return quality
+	return mediaRange, fieldvalue.MaxQuality, true
 }
 
 // matchPrecision returns how precisely a media range describes an offer: 0 if it doesn't. A parameter that the offer says

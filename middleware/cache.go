@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/fieldvalue"
 )
 
 // CacheOptions are the options of Cache.
@@ -425,7 +426,7 @@ func hasToken(h *filo.Header, name, token string) bool {
 		for len(list) > 0 {
 			var element []byte
 			element, list, _ = bytes.Cut(list, []byte{','})
-			if equalFold(bytes.TrimSpace(element), token) {
+			if fieldvalue.EqualFold(bytes.TrimSpace(element), token) {
 				return true
 			}
 		}
@@ -441,7 +442,7 @@ func directive(h *filo.Header, name string) (argument []byte, ok bool) {
 			var element []byte
 			element, list, _ = bytes.Cut(list, []byte{','})
 			directive, argument, _ := bytes.Cut(element, []byte{'='})
-			if equalFold(bytes.TrimSpace(directive), name) {
+			if fieldvalue.EqualFold(bytes.TrimSpace(directive), name) {
 				return bytes.Trim(argument, " \t\""), true
 			}
 		}
@@ -475,20 +476,4 @@ func seconds(value []byte) (time.Duration, bool) {
 		n = min(10*n+int(b-'0'), 1<<31)
 	}
 	return time.Duration(n) * time.Second, true
-}
-
-// equalFold is bytes.EqualFold for a lower-case ASCII name.
-func equalFold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, x := range b {
-		if 'A' <= x && x <= 'Z' {
-			x += 'a' - 'A'
-		}
-		if x != lower[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/fieldvalue"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
@@ -286,8 +287,8 @@ func (m *compressor) compressible(contentType []byte) bool {
 	}
 	contentType = bytes.TrimSpace(contentType)
 	for _, prefix := range m.prefixes {
-		if len(contentType) > len(prefix) && equalFold(contentType[:len(prefix)], prefix) {
-			return !m.noEvents || !equalFold(contentType, "text/event-stream")
+		if len(contentType) > len(prefix) && fieldvalue.EqualFold(contentType[:len(prefix)], prefix) {
+			return !m.noEvents || !fieldvalue.EqualFold(contentType, "text/event-stream")
 		}
 	}
 	if m.types[string(contentType)] {
@@ -311,11 +312,11 @@ var codingNames = [codings]string{"zstd", "gzip", "deflate", "identity", "*"}
 // codingNumber returns the number of a coding's name, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
 func codingNumber(name []byte) int {
 	for i, known := range codingNames {
-		if equalFold(name, known) {
+		if fieldvalue.EqualFold(name, known) {
 			return i
 		}
 	}
-	if equalFold(name, "x-gzip") {
+	if fieldvalue.EqualFold(name, "x-gzip") {
 		return codingGzip
 	}
 	return -1
@@ -331,7 +332,7 @@ func (m *compressor) negotiate(h *filo.Header) (best *coding, identity bool) {
 			element, list, _ = bytes.Cut(list, []byte{','})
 			name, weight, _ := bytes.Cut(element, []byte{';'})
 			if i := codingNumber(bytes.TrimSpace(name)); i >= 0 && qualities[i] < 0 {
-				qualities[i] = parseQuality(bytes.TrimSpace(weight))
+				qualities[i] = fieldvalue.Weight(bytes.TrimSpace(weight))
 			}
 		}
 	}
@@ -351,28 +352,4 @@ func (m *compressor) negotiate(h *filo.Header) (best *coding, identity bool) {
 	}
 	// Uncompressed is "acceptable by default unless specifically excluded".
 	return best, named > 0 || named < 0 && qualities[codingAny] != 0
-}
-
-// parseQuality reads a weight (RFC 9110, section 12.4.2), such as "q=0.5", in thousandths. Without one it is 1, and one that
-// is malformed is 0.
-func parseQuality(weight []byte) int {
-	if len(weight) == 0 {
-		return 1000
-	}
-	name, value, _ := bytes.Cut(weight, []byte{'='})
-	if !equalFold(name, "q") || len(value) == 0 || len(value) > 5 || value[0] != '0' && value[0] != '1' || len(value) > 1 && value[1] != '.' {
-		return 0
-	}
-	quality, digit := int(value[0]-'0')*1000, 100
-	for _, b := range value[min(2, len(value)):] {
-		if b < '0' || b > '9' {
-			return 0
-		}
-		quality += int(b-'0') * digit
-		digit /= 10
-	}
-	if quality > 1000 {
-		return 0
-	}
-	return quality
 }

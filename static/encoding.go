@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/fieldvalue"
 )
 
 // encoding is a content coding that a file may have been compressed in.
@@ -31,9 +32,6 @@ const (
 
 // qualities are the weights of codings, in thousandths, and -1 of those that Accept-Encoding doesn't name.
 type qualities [codings]int
-
-// maxQuality is the weight 1.
-const maxQuality = 1000
 
 // choose returns the representation that Accept-Encoding (RFC 9110, section 12.5.3) likes best, nil if it refuses all.
 func (e *entry) choose(h *filo.Header) *representation {
@@ -66,7 +64,7 @@ func acceptedCodings(h *filo.Header) qualities {
 			element, list, _ = bytes.Cut(list, comma)
 			name, weight, _ := bytes.Cut(element, semicolon)
 			if i := codingNumber(bytes.TrimSpace(name)); i >= 0 && named[i] < 0 {
-				named[i] = parseQuality(bytes.TrimSpace(weight))
+				named[i] = fieldvalue.Weight(bytes.TrimSpace(weight))
 			}
 		}
 	}
@@ -78,57 +76,17 @@ var comma, semicolon = []byte{','}, []byte{';'}
 // codingNumber returns the number of a coding, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
 func codingNumber(name []byte) int {
 	for i := range encodings {
-		if equalFold(name, encodings[i].name) {
+		if fieldvalue.EqualFold(name, encodings[i].name) {
 			return i
 		}
 	}
 	switch {
-	case equalFold(name, "x-gzip"):
+	case fieldvalue.EqualFold(name, "x-gzip"):
 		return codingGzip
-	case equalFold(name, "identity"):
+	case fieldvalue.EqualFold(name, "identity"):
 		return codingIdentity
 	case string(name) == "*":
 		return codingAny
 	}
 	return -1
-}
-
-// parseQuality reads a weight (RFC 9110, section 12.4.2), such as "q=0.5". Without one it is 1, and one that is malformed is 0.
-func parseQuality(weight []byte) int {
-	if len(weight) == 0 {
-		return maxQuality
-	}
-	name, value, _ := bytes.Cut(weight, []byte{'='})
-	if !equalFold(name, "q") || len(value) == 0 || len(value) > 5 || value[0] != '0' && value[0] != '1' ||
-		len(value) > 1 && value[1] != '.' {
-		return 0
-	}
-	quality, unit := int(value[0]-'0')*maxQuality, maxQuality/10
-	for _, digit := range value[min(2, len(value)):] {
-		if digit < '0' || digit > '9' {
-			return 0
-		}
-		quality += int(digit-'0') * unit
-		unit /= 10
-	}
-	if quality > maxQuality {
-		return 0
-	}
-	return quality
-}
-
-// equalFold compares ASCII without regard to case. s is in lower case.
-func equalFold(b []byte, s string) bool {
-	if len(b) != len(s) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != s[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -3,6 +3,8 @@ package static
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/filohttp/filo/internal/fieldvalue"
 )
 
 // maxRanges is how many ranges of a file a request may ask for. Programs that have use for several ask for a few; each
@@ -26,7 +28,7 @@ const (
 func parseRanges(dst []byteRange, value []byte, size int64) ([]byteRange, rangeVerdict) {
 	// RFC 9110, section 14.2: a unit that isn't known must be ignored; 14.1: "Range units are ... case-insensitive".
 	unit, set, ok := bytes.Cut(value, []byte{'='})
-	if !ok || !equalFold(unit, "bytes") || size == 0 {
+	if !ok || !fieldvalue.EqualFold(unit, "bytes") || size == 0 {
 		return dst, rangesIgnored
 	}
 	asked, left, tooMuch := 0, size, false
