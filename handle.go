@@ -167,7 +167,8 @@ func (c *conn) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || c.failed || ctx.stream.err != nil && !ctx.stream.ours ||
 		ctx.clientGone && errors.Is(err, context.Canceled)
-	if errors.As(err, &panicError) || err == errGoexit || clients && !c.server.LogAllErrors {
+	busy := errors.Is(err, errBusy) // Stats counts them; under overload a line for each is the last thing to write
+	if errors.As(err, &panicError) || err == errGoexit || (clients || busy) && !c.server.LogAllErrors {
 		return
 	}
 	c.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,

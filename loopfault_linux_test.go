@@ -5,6 +5,7 @@ package filo_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -104,6 +105,45 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 	}
 }
 
+// A request of a handler that isn't known to be quick is refused before it, by the ErrorHandler, and its connection stays.
+func TestPlaceTakenByTheHandler(t *testing.T) {
+	lifeLooped(t)
+	gate := newLifeGate()
+	s := lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+		var e *filo.HTTPError
+		if errors.As(err, &e) {
+			c.Text(e.Status, "refused")
+		}
+	}})
+	t.Cleanup(gate.open)
+	holder := s.dial(t)
+	gate.hold(t, holder)
+	c := s.dial(t)
+	c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 3) + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+	for range 3 {
+		response, body := c.answer()
+		if response.StatusCode != 503 || body != "refused" || response.Header.Get("Retry-After") != "1" || response.Close {
+			t.Errorf("got %d %q, %v, close %v", response.StatusCode, body, response.Header, response.Close)
+		}
+	}
+	if head, err := http.ReadResponse(c.reader, &http.Request{Method: "HEAD"}); err != nil || head.StatusCode != 503 || head.ContentLength != 7 {
+		t.Errorf("HEAD: got %+v, %v", head, err)
+	}
+	if n := s.Stats().RequestsRefused; n != 4 {
+		t.Errorf("%d requests were refused", n)
+	}
+	gate.open()
+	holder.want(200, "held", false)
+	lifeAwait(t, "the place to be free", func() bool {
+		c.get("/")
+		response, _ := c.answer()
+		return response.StatusCode == 200
+	})
+	c.Close()
+	holder.Close()
+	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+}
+
 // With a blocking handler in every place others get a whole 503 that says when to come again, quick ones are answered, and
 // afterwards all is as before.
 func TestEveryPlaceTaken(t *testing.T) {
@@ -116,9 +156,18 @@ func TestEveryPlaceTaken(t *testing.T) {
 		c.want(200, "quick", false)
 		c.get("/blocking")
 		response, _ := c.answer()
-		if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
-			t.Errorf("got %d, Retry-After %q", response.StatusCode, response.Header.Get("Retry-After"))
+		if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" || response.Close {
+			t.Errorf("got %d, Retry-After %q, close %v", response.StatusCode, response.Header.Get("Retry-After"), response.Close)
 		}
+		// What belongs to the refused request is skipped, and its connection goes on.
+		c.send("POST /blocking HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
+		c.want(503, "Service Unavailable: too many requests at once\n", false)
+		c.send("lo\r\n0\r\n\r\n")
+		c.get("/")
+		c.want(200, "quick", false)
+		// Nobody need send what won't be read.
+		c.send("POST /blocking HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
+		c.want(503, "Service Unavailable: too many requests at once\n", true)
 		c.Close()
 		// One that is never complete doesn't need the place.
 		half := s.dial(t)

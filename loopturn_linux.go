@@ -281,20 +281,24 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 // worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
+	var refused error
 	if !s.entered.Load() {
-		inline, err := lc.enter(&s.class)
-		if err != nil {
-			lc.refuseOverload()
-			return
-		}
-		if !inline && len(lc.out) > 0 && !s.class.quick() {
+		var inline bool
+		inline, refused = lc.enter(&s.class)
+		if refused == nil && !inline && len(lc.out) > 0 && !s.class.quick() {
 			lc.flushAnswers()
 		}
 	}
 	if lc.failed {
 		return
 	}
-	lc.handle()
+	if refused != nil {
+		lc.before = len(lc.out)
+		w.ctx.refuseBusy()
+		lc.finish(w.ctx, refused)
+	} else {
+		lc.handle()
+	}
 	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
 		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free. What
 		// the worker still has to do for this request doesn't wait.
@@ -353,16 +357,6 @@ func (w *scratch) leave(class *Class) error {
 	}
 	class.handoffs.Add(1)
 	return nil
-}
-
-// refuseOverload answers a request that there is no worker for.
-func (lc *loopConn) refuseOverload() {
-	s, request := lc.server, &lc.worker.ctx.Request
-	s.overloads.Add(1)
-	lc.out = s.appendRefusal(lc.out, errBusy, retryAfter, request.isHead())
-	lc.count(errBusy.Status)
-	lc.linger = lc.in.len() > 0 || !request.body.complete()
-	lc.reading = readingNothing
 }
 
 // flushAnswers writes the answers that are complete. What the client doesn't take at once waits in the connection, unless
