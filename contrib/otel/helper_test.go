@@ -123,7 +123,7 @@ func (o observed) ask(t testing.TB, request, body string, fields ...string) stri
 // spans returns the spans once there are n, all of which have ended.
 func (o observed) spans(t testing.TB, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if len(o.recorder.Ended()) >= n {
 			break
 		}

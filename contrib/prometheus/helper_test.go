@@ -45,7 +45,7 @@ func exposed(t testing.TB, registry client.Gatherer) string {
 // settled returns what a registry has once the handlers that have answered have returned, and been measured.
 func settled(t testing.TB, registry client.Gatherer) string {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if strings.Contains(exposed(t, registry), "http_requests_in_flight 0.0\n") {
 			return exposed(t, registry) // once more: that wasn't all of one moment
 		}

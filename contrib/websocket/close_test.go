@@ -125,7 +125,8 @@ func TestCloseTimeout(t *testing.T) {
 // A client that was told that it has failed, and does nothing, is disconnected after a moment. What it sends meanwhile doesn't
 // make the system reset the connection, so it can read why.
 func TestFailedClientLingers(t *testing.T) {
-	inModes(t, websocket.Options{MaxMessageBytes: 1000}, func(t *testing.T, address string) {
+	inModes(t, websocket.Options{MaxMessageBytes: 1000, CloseTimeout: 2 * time.Second}, func(t *testing.T, address string) {
+		t.Parallel()
 		c := open(t, address)
 		c.send(frame(fin|binaryOp, strings.Repeat("x", 300_000)))
 		c.wantClose(1009)
@@ -199,6 +200,7 @@ func TestWriteRefuses(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
 			options, ended := closes()
 			address, shutdown := serveUntil(t, m.driver, m.handler(websocket.New(options)))
 			var clients []*client

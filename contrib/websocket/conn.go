@@ -176,7 +176,7 @@ func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool)
 
 // lingerTime is how long a client whose connection has failed may go on sending. If it was closed at once, what is on its way
 // here would make the system reset it, and the client might lose the close frame.
-const lingerTime = 500 * time.Millisecond
+var lingerTime = 500 * time.Millisecond // changed by tests
 
 // over ends the connection, because of the error if there was no other reason before.
 func (c *Conn) over(cause error) {

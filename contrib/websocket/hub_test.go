@@ -168,7 +168,8 @@ func TestConcurrentUse(t *testing.T) {
 	for _, m := range modes[:2] {
 		t.Run(m.name, func(t *testing.T) {
 			opened := make(chan *websocket.Conn, 1)
-			options := websocket.Options{OnMessage: echo, Compression: websocket.CompressionContext, CompressionMinimum: 1, MaxQueuedBytes: 32 << 20}
+			options := websocket.Options{OnMessage: echo, Compression: websocket.CompressionContext, CompressionMinimum: 1,
+				MaxQueuedBytes: 32 << 20, WriteTimeout: testTimeout}
 			options.OnOpen = func(_ *filo.Ctx, c *websocket.Conn) error {
 				opened <- c
 				return nil
@@ -209,8 +210,9 @@ func TestConcurrentUse(t *testing.T) {
 					t.Fatal(err)
 				}
 				if first&rsv1 != 0 {
-					payload = inflated(t, payload, context[max(0, len(context)-32<<10):])
+					payload = inflated(t, payload, context)
 					context += payload
+					context = context[max(0, len(context)-32<<10):]
 				}
 				var who, n int
 				switch fmt.Sscanf(payload, "%d %d", &who, &n); {

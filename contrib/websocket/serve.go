@@ -258,7 +258,7 @@ func (c *Conn) nextSilence() time.Duration {
 }
 
 // goodbyeTime is how long the client's answer to a close frame is waited for when the server shuts down.
-const goodbyeTime = 100 * time.Millisecond
+var goodbyeTime = 100 * time.Millisecond // changed by tests
 
 // goAway says goodbye, since the server shuts down.
 func (c *Conn) goAway() error {

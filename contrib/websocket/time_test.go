@@ -21,6 +21,7 @@ func TestSlowMessage(t *testing.T) {
 			c.want(fin|text, "first")
 			c.send(start)
 			c.wantClose(1008)
+			c.closeWrite()
 			c.wantEnd()
 		})
 	}
@@ -46,27 +47,48 @@ func TestSlowMessage(t *testing.T) {
 
 // A silent client is sent a ping. It stays as long as it answers, by whatever it sends, and goes when it doesn't.
 func TestKeepAlive(t *testing.T) {
-	options := websocket.Options{PingInterval: 20 * time.Millisecond, PongTimeout: 60 * time.Millisecond}
-	inModes(t, options, func(t *testing.T, address string) {
-		c := open(t, address)
-		for i := range 4 {
-			c.want(fin|ping, "")
-			if i%2 == 0 {
-				c.send(frame(fin|pong, ""))
-			} else {
-				c.send(frame(fin|text, "hello"))
-				c.want(fin|text, "hello")
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel() // connections of Serve are looked at once a second
+			// A machine may stand still for longer than a short PongTimeout. Then a longer one shows whether who answers stays.
+			for timeout := 60 * time.Millisecond; ; timeout *= 6 {
+				c := open(t, m.serve(t, websocket.Options{OnMessage: echo, PingInterval: timeout / 3, PongTimeout: timeout}))
+				err := answerPings(c, 4)
+				if err == nil {
+					c.wantEnd()
+					return
+				}
+				if timeout > 10*time.Second {
+					t.Fatalf("a client that answers each ping: %v", err)
+				}
 			}
+		})
+	}
+}
+
+// answerPings answers n pings, in one way and another, and returns when a further one has come. The error says that it hasn't.
+func answerPings(c *client, n int) error {
+	for i := range n {
+		if err := c.check(fin|ping, ""); err != nil {
+			return err
 		}
-		c.want(fin|ping, "")
-		c.wantEnd()
-	})
+		if i%2 == 0 {
+			io.WriteString(c, frame(fin|pong, ""))
+			continue
+		}
+		io.WriteString(c, frame(fin|text, "hello"))
+		if err := c.check(fin|text, "hello"); err != nil {
+			return err
+		}
+	}
+	return c.check(fin|ping, "")
 }
 
 // Without PongTimeout a client is sent pings, and may be as silent as it likes.
 func TestPingsOnly(t *testing.T) {
 	options := websocket.Options{PingInterval: 10 * time.Millisecond, PongTimeout: -1}
 	inModes(t, options, func(t *testing.T, address string) {
+		t.Parallel()
 		c := open(t, address)
 		for range 5 {
 			c.want(fin|ping, "")

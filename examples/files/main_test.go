@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// longest is how long anything may take that a test waits for, on a machine that does much else.
+const longest = time.Minute
+
 // start runs the example on a port of its own, with its files in dir. It ends with the test, or when stop is called.
 func start(t *testing.T, dir string, args ...string) (base string, stop func()) {
 	t.Helper()
@@ -178,7 +181,7 @@ func offset(t *testing.T, url string) int {
 
 func eventually(t *testing.T, complaint string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(complaint)
 		}

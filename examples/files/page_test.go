@@ -46,7 +46,8 @@ func js[T any](t *testing.T, tab context.Context, expression string) T {
 // wait waits until an expression is true.
 func wait(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
-	if _, err := chromedp.Run(tab, chromedp.Poll[chromedp.Void](expression)); err != nil {
+	poll := chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(longest))
+	if _, err := chromedp.Run(tab, poll); err != nil {
 		t.Fatalf("%s: %v\n%s", expression, err, js[string](t, tab, `document.querySelector("main").innerText`))
 	}
 }
@@ -77,13 +78,13 @@ const progress = `document.querySelector(".upload progress").value`
 func TestUploadInTheBrowser(t *testing.T) {
 	base := startNew(t)
 	tab := newTab(t, base)
-	throttle(t, tab, 1<<20)
+	throttle(t, tab, 1<<19) // so that it is under way for long enough
 	content := noise(8 << 20)
 	path := filepath.Join(t.TempDir(), "A film.mp4")
 	choose(t, tab, path, content)
-	wait(t, tab, progress+` > 0.05`)
+	wait(t, tab, progress+` > 0.02`)
 	before := js[float64](t, tab, progress)
-	wait(t, tab, fmt.Sprintf("%s > %v", progress, before+0.05))
+	wait(t, tab, fmt.Sprintf("%s > %v", progress, before+0.02))
 	wait(t, tab, `/B\/s, .* left/.test(document.querySelector(".rate").textContent)`)
 
 	do(t, tab, chromedp.Click(chromedp.CSS(".toggle")))
@@ -96,7 +97,7 @@ func TestUploadInTheBrowser(t *testing.T) {
 
 	js[any](t, tab, recordOffsets)
 	do(t, tab, chromedp.Click(chromedp.CSS(".toggle")))
-	wait(t, tab, fmt.Sprintf(`%s > %v`, progress, float64(paused)/float64(len(content))+0.05))
+	wait(t, tab, fmt.Sprintf(`%s > %v`, progress, float64(paused)/float64(len(content))+0.02))
 	if got := js[[]string](t, tab, `offsets`); len(got) != 1 || got[0] != fmt.Sprint(paused) {
 		t.Errorf("it goes on at %v, want %d", got, paused)
 	}
@@ -183,12 +184,12 @@ func TestLooks(t *testing.T) {
 	dir := t.TempDir()
 	choose(t, tab, filepath.Join(dir, "interview.flac"), noise(5<<20))
 	wait(t, tab, `document.querySelectorAll("[data-state=done]").length === 1`)
-	throttle(t, tab, 2<<20)
+	throttle(t, tab, 1<<20)
 	choose(t, tab, filepath.Join(dir, "lecture.mp4"), noise(12<<20))
-	wait(t, tab, `document.querySelectorAll(".upload progress")[1].value > 0.3`)
+	wait(t, tab, `document.querySelectorAll(".upload progress")[1].value > 0.2`)
 	js[any](t, tab, `document.querySelectorAll(".toggle")[1].click(), null`)
 	choose(t, tab, filepath.Join(dir, "disk image.iso"), noise(24<<20))
-	wait(t, tab, `document.querySelectorAll(".upload progress")[2].value > 0.4`)
+	wait(t, tab, `document.querySelectorAll(".upload progress")[2].value > 0.2`)
 	look(t, tab, 1200, 900, "light", "docs/files.png")
 	look(t, tab, 1200, 900, "dark", "")
 	look(t, tab, 390, 900, "light", "")

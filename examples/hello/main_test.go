@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// patience is how long anything may take that a test waits for, on a machine that does much else.
+const patience = time.Minute
+
 // running is the example under test, listening on a port of its own.
 type running struct {
 	base string // "http://127.0.0.1:port"
@@ -74,7 +77,7 @@ func (r *running) exchange(t *testing.T, request string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +237,7 @@ func TestEchoAsksForAnExpectedBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		conn.SetDeadline(time.Now().Add(patience))
 		fmt.Fprintf(conn, "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", size)
 		in := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(in, nil)
@@ -317,7 +320,7 @@ func TestTLS(t *testing.T) {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: patience}
 	resp, err := client.Get(r.base + "/hello")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo"
 )
 
 // These tests are what a person would type. `make deps` installs the tools.
@@ -61,7 +63,7 @@ func TestCurl(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			args := append([]string{"-sS", "-m", "10", "-w", " %{http_code}"}, tc.args...)
+			args := append([]string{"-sS", "-m", "60", "-w", " %{http_code}"}, tc.args...)
 			if got := output(t, tool(t, "curl", args...), tc.stdin); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
@@ -90,7 +92,7 @@ func TestCurlEchoesAFile(t *testing.T) {
 		"HTTP/1.0":  {"-T", sent, "--http1.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append([]string{"-sS", "-m", "60", "--fail", "-X", "POST", "-o", back, r.base + "/echo"}, args...)
+			args := append([]string{"-sS", "-m", "300", "--fail", "-X", "POST", "-o", back, r.base + "/echo"}, args...)
 			output(t, tool(t, "curl", args...), "")
 			if out, err := tool(t, "cmp", sent, back).CombinedOutput(); err != nil {
 				t.Errorf("what came back differs: %s", out)
@@ -114,7 +116,8 @@ func TestNetcatHalfCloses(t *testing.T) {
 			if !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(got, "\r\n\r\nHello, World!") {
 				t.Errorf("got %q", got)
 			}
-			if took := time.Since(started); took > 2*time.Second {
+			// The shortest that a server waits in vain for a client is DefaultReadTimeout.
+			if took := time.Since(started); took > filo.DefaultReadTimeout*2/3 {
 				t.Errorf("the connection was closed after %v, not at once", took)
 			}
 		})
@@ -127,13 +130,13 @@ func TestLoadTools(t *testing.T) {
 		args         []string
 		want, forbid string // regular expressions
 	}{
-		{[]string{"ab", "-q", "-k", "-n", "2000", "-c", "16", r.base + "/hello"},
+		{[]string{"ab", "-s", "60", "-q", "-k", "-n", "2000", "-c", "16", r.base + "/hello"},
 			`Complete requests: +2000\nFailed requests: +0\nKeep-Alive requests: +2000\n`, `Non-2xx`},
-		{[]string{"ab", "-q", "-n", "500", "-c", "16", r.base + "/hello"},
+		{[]string{"ab", "-s", "60", "-q", "-n", "500", "-c", "16", r.base + "/hello"},
 			`Complete requests: +500\nFailed requests: +0\n`, `Non-2xx`},
-		{[]string{"wrk", "-t", "1", "-c", "16", "-d", "1s", r.base + "/hello"},
+		{[]string{"wrk", "-t", "1", "-c", "16", "-d", "1s", "--timeout", "60s", r.base + "/hello"},
 			`Requests/sec: +[1-9]`, `Socket errors|Non-2xx`},
-		{[]string{"wrk", "-t", "1", "-c", "16", "-d", "1s", "-H", "Connection: close", r.base + "/hello"},
+		{[]string{"wrk", "-t", "1", "-c", "16", "-d", "1s", "--timeout", "60s", "-H", "Connection: close", r.base + "/hello"},
 			`Requests/sec: +[1-9]`, `Socket errors|Non-2xx`},
 	} {
 		t.Run(strings.Join(tc.args[:len(tc.args)-1], " "), func(t *testing.T) {

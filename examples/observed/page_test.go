@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -33,7 +34,8 @@ func js[T any](t *testing.T, tab context.Context, expression string) T {
 // wait waits until an expression is true.
 func wait(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
-	if _, err := chromedp.Run(tab, chromedp.Poll[chromedp.Void](expression)); err != nil {
+	poll := chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(longest))
+	if _, err := chromedp.Run(tab, poll); err != nil {
 		t.Fatalf("%s: %v\n%s", expression, err, js[string](t, tab, `document.body.innerText`))
 	}
 }
@@ -46,10 +48,19 @@ func follow(t *testing.T, tab context.Context, link string) {
 	}
 }
 
-// choose follows the link to a trace of a name that didn't fail, which must be in the list.
+// choose follows the link to a trace of a name that didn't fail, as soon as one is in the list: it isn't of all traces.
 func choose(t *testing.T, tab context.Context, name string) {
 	t.Helper()
-	js[any](t, tab, fmt.Sprintf(`[...document.querySelectorAll(".list a")].find((a) => a.textContent.includes(%q) && !a.querySelector(".failed")).id = "wanted"`, name))
+	mark := fmt.Sprintf(`(() => {
+		const link = [...document.querySelectorAll(".list a")].find((a) => a.textContent.includes(%q) && !a.querySelector(".failed"));
+		if (link) link.id = "wanted";
+		return Boolean(link);
+	})()`, name)
+	for deadline := time.Now().Add(longest); !js[bool](t, tab, mark); do(t, tab, chromedp.Reload()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no %s in the list", name)
+		}
+	}
 	follow(t, tab, "#wanted")
 	if got := js[string](t, tab, `document.querySelector("#chosen-name").textContent`); got != name {
 		t.Fatalf("the page shows %q, want %q", got, name)

@@ -85,9 +85,9 @@ func (r *result) acts(ctx context.Context, addr string, cfg config) {
 }
 
 // afterwards asks once more, as a new client. The crowd's last connections may need a moment to be seen as
-// closed, so a refusal within the first second is asked again.
+// closed, so after a refusal it asks again, for as long as its patience lasts.
 func (r *result) afterwards(addr string) {
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		c := &client{addr: addr}
 		got := c.get()
 		c.close()

@@ -19,6 +19,9 @@ import (
 	"time"
 )
 
+// patience is how long anything may take that a test waits for, on a machine that does much else.
+const patience = time.Minute
+
 // start runs the example on a port of its own, with its files in dir, until the test ends.
 func start(t *testing.T, dir string, args ...string) (base string) {
 	t.Helper()
@@ -144,7 +147,7 @@ func TestRefuses(t *testing.T) {
 // expectEmpty waits until nothing is in dir, hidden files included.
 func expectEmpty(t *testing.T, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +183,7 @@ func TestRemovesABrokenUpload(t *testing.T) {
 
 func waitForEntry(t *testing.T, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if entries, _ := os.ReadDir(dir); len(entries) > 0 {
 			return
 		}

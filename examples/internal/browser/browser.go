@@ -34,6 +34,7 @@ func Tab(t testing.TB) context.Context {
 		chromedp.ExecPath(path),
 		chromedp.WindowSize(1200, 800),
 		chromedp.DisableGPU,
+		chromedp.WSURLReadTimeout(limit),
 		// Nothing that a test looks for is still on its way.
 		chromedp.Flag("force-prefers-reduced-motion", true),
 		chromedp.Flag("no-sandbox", os.Geteuid() == 0),
