@@ -69,6 +69,7 @@ func (lc *loopConn) parkedTurn() (again bool) {
 		}
 		if p.asked.Load() {
 			p.ending = true
+			p.finish() // who asked may not have come as far as that
 			break
 		}
 		why, ok := lc.parkedReason(w)
