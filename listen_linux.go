@@ -277,8 +277,7 @@ func (s *Server) startLoops() error {
 		l, err := newLoop(s, i)
 		if err != nil {
 			for _, l := range loops {
-				l.parker.close()
-				sysClose(l.epfd)
+				l.closeFiles()
 			}
 			return fmt.Errorf("filo: starting the loops: %w", err)
 		}

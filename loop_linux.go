@@ -32,9 +32,6 @@ const (
 	// clock every turnRounds batches.
 	maxTurn    = 500 * time.Microsecond
 	turnRounds = 4
-	// breath is how long it sleeps for that. The time must not be over by when the scheduler looks for it first, or else
-	// that comes back at once and has asked nobody.
-	breath = 2 * time.Microsecond
 
 	// claimedEvent stands for the events of a connection that was claimed before it was put into the batch.
 	claimedEvent = 1 << 26
@@ -67,6 +64,7 @@ type loop struct {
 	resting  atomic.Bool // the leader waits; unlike sleeping it says so until the leader goes on
 	backlog  atomic.Bool // the last batch was a large one
 	parker   parker
+	breather breather
 
 	// batch is what is to be served, from the cursor on: its low half says the next one and how many there are, its high one
 	// counts batches. Leaders who have nothing to do take from it too.
@@ -167,7 +165,19 @@ func newLoop(s *Server, index int) (*loop, error) {
 		sysClose(epfd)
 		return nil, err
 	}
+	if err := l.breather.open(); err != nil {
+		l.parker.close()
+		sysClose(epfd)
+		return nil, err
+	}
 	return l, nil
+}
+
+// closeFiles closes the loop's own descriptors.
+func (l *loop) closeFiles() {
+	l.breather.close()
+	l.parker.close()
+	sysClose(l.epfd)
 }
 
 // lead serves the loop until w has given it away, or it is over.
@@ -223,8 +233,7 @@ func (l *loop) serve(w *workerChan, e loopEvent) {
 	}
 }
 
-// breathe lets the runtime's scheduler look after other goroutines, timers and its own poller now and then. Yielding isn't
-// enough: the poller is only asked by a processor that has nothing else to do.
+// breathe lets the runtime's scheduler look after other goroutines, timers and its own poller now and then.
 func (l *loop) breathe() {
 	if l.rounds++; l.rounds%turnRounds != 0 {
 		return
@@ -237,8 +246,8 @@ func (l *loop) breathe() {
 	case now-l.busySince > int64(maxTurn):
 		l.share.end()
 		l.shareProcessors()
-		time.Sleep(breath)
-		// Who sleeps comes back before those who were waiting, who yields comes back after them.
+		l.breather.breathe()
+		// Who waits may come back before those who were found with it, who yields comes back after them.
 		runtime.Gosched()
 		l.server.monitor.wakeUp() // it may have taken a leader that waited for a processor for one that rests
 		l.busySince = nanotime()
@@ -573,8 +582,7 @@ func (l *loop) end() {
 	// The last one closes all: the others may have been looking at the descriptors.
 	close(s.monitor.quit)
 	for _, each := range s.loops {
-		each.parker.close()
-		sysClose(each.epfd)
+		each.closeFiles()
 		close(each.ended)
 	}
 }

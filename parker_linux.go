@@ -3,7 +3,6 @@
 package filo
 
 import (
-	"encoding/binary"
 	"os"
 	"syscall"
 )
@@ -26,14 +25,13 @@ func (p *parker) open(epfd int) error {
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	bell, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if errno != 0 {
+	bell, err := newEventFD()
+	if err != nil {
 		sysClose(fd)
-		return os.NewSyscallError("eventfd2", errno)
+		return err
 	}
-	p.epfd, p.fd, p.bell = epfd, fd, int(bell)
+	p.epfd, p.fd, p.bell = epfd, fd, bell
 	epollControl(fd, syscall.EPOLL_CTL_ADD, epfd, 0, 0, 0)
-	// Edge-triggered, so that nobody has to read it.
 	epollControl(epfd, syscall.EPOLL_CTL_ADD, p.bell, syscall.EPOLLIN|epollET, bellSlot, 0)
 	syscall.SetNonblock(fd, true) // or else os.NewFile doesn't register it
 	p.outer = os.NewFile(uintptr(fd), "loop")
@@ -50,11 +48,7 @@ func (p *parker) close() {
 }
 
 // ring ends a wait.
-func (p *parker) ring() {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	sysWrite(p.bell, one[:])
-}
+func (p *parker) ring() { ringEventFD(p.bell) }
 
 // wait returns when the loop has news.
 func (p *parker) wait(l *loop) {

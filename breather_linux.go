@@ -1,0 +1,65 @@
+//go:build !386
+
+package filo
+
+import (
+	"encoding/binary"
+	"os"
+	"syscall"
+)
+
+// breather lets a busy leader give way to all else that there is: what can run, and what waits in the runtime's poller, which
+// is only asked by a processor that has nothing else to do. So the leader waits in the poller itself, for something that has
+// happened: whoever asks for it finds all the rest, too. A sleep would do the same, but with a single processor the poller
+// waits for whole milliseconds.
+type breather struct {
+	file *os.File // an eventfd
+	raw  syscall.RawConn
+	rung bool
+	wait func(fd uintptr) bool
+}
+
+func (b *breather) open() error {
+	fd, err := newEventFD()
+	if err != nil {
+		return err
+	}
+	b.file = os.NewFile(uintptr(fd), "breather")
+	if b.raw, err = b.file.SyscallConn(); err != nil {
+		b.file.Close()
+		return err
+	}
+	b.wait = func(fd uintptr) (rung bool) {
+		if !b.rung {
+			ringEventFD(int(fd))
+			b.rung = true
+			return false
+		}
+		return true
+	}
+	return nil
+}
+
+func (b *breather) close() { b.file.Close() }
+
+// breathe returns when what else there is had its turn.
+func (b *breather) breathe() {
+	b.rung = false
+	b.raw.Read(b.wait)
+}
+
+// newEventFD returns a descriptor for an edge-triggered poller, so that nobody has to read it.
+func newEventFD() (int, error) {
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("eventfd2", errno)
+	}
+	return int(fd), nil
+}
+
+// ringEventFD makes its pollers report the descriptor.
+func ringEventFD(fd int) {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	sysWrite(fd, one[:])
+}
