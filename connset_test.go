@@ -191,7 +191,7 @@ func (l *lifeFirst) Accept() (net.Conn, error) {
 
 // lifeLateServer asks a connection for its address before it is on the books.
 func lifeLateServer(h Handler) *Server {
-	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // A connection that was accepted before a shutdown, and is slow to get on the books, still has the time-outs: "slow
@@ -525,7 +525,7 @@ func TestWaitEndsAfterItsPoke(t *testing.T) {
 	client, server := net.Pipe()
 	client.SetDeadline(time.Now().Add(lifeBound))
 	poked := &lifePoked{Conn: server, begun: make(chan struct{})}
-	s := &Server{Logger: slog.New(slog.DiscardHandler), WriteTimeout: 50 * time.Millisecond, MinTransferRate: -1, Handler: func(c *Ctx) error {
+	s := &Server{Logger: slog.New(slog.DiscardHandler), WriteTimeout: time.Second, MinTransferRate: -1, Handler: func(c *Ctx) error {
 		for _, text := range []string{"first ", "second ", "third"} {
 			c.Stream().WriteString(text)
 			if err := c.Stream().Flush(); err != nil {

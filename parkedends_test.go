@@ -3,6 +3,7 @@ package filo_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// endsSize is more than a connection takes whose client reads nothing.
+// endsSize is more than a connection of endsPark takes whose client reads nothing.
 const endsSize = 6 << 20
 
 var (
@@ -33,6 +34,16 @@ func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-ch
 	t.Helper()
 	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
 		s, c := serve(config())
+		netConn := c.Conn
+		if secure, ok := netConn.(*tls.Conn); ok {
+			netConn = secure.NetConn()
+		}
+		// Or else the system lets it grow, as far as it is set up to: to 32 MB on some machines.
+		if socket, ok := netConn.(*net.TCPConn); ok {
+			if err := socket.SetReadBuffer(128 << 10); err != nil {
+				t.Fatal(err)
+			}
+		}
 		c.get(path)
 		test(t, s, c, lifeRecv(t, parked, "the connection to be parked"))
 	})

@@ -193,9 +193,10 @@ func TestContextEnds(t *testing.T) {
 			kept <- r.Context()
 			return
 		}
+		done := r.Context().Done() // before the client knows: it is watched from now on
 		w.(http.Flusher).Flush()
 		select {
-		case <-r.Context().Done():
+		case <-done:
 			ended <- r.Context().Err()
 		case <-time.After(10 * time.Second):
 			ended <- errors.New("the context hasn't ended")
@@ -206,7 +207,7 @@ func TestContextEnds(t *testing.T) {
 		if _, err := http.ReadResponse(r, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond) // filo takes an end that comes at once for a half-close
+		time.Sleep(100 * time.Millisecond) // filo takes an end that comes at once for a half-close
 		conn.Close()
 		if err := <-ended; err != context.Canceled {
 			t.Errorf("client left: %v", err)

@@ -217,12 +217,13 @@ func TestMiddlewareStreams(t *testing.T) {
 	ended := make(chan error, 1)
 	same := adaptor.Middleware(func(next http.Handler) http.Handler { return next })
 	dial := startTCP(t, &filo.Server{Handler: same(same(func(c *filo.Ctx) error {
+		ctx := c.Context() // before the client knows: it is watched from now on
 		w := c.Stream()
 		w.WriteString("first")
 		w.Flush()
 		select {
-		case <-c.Context().Done():
-			ended <- context.Cause(c.Context())
+		case <-ctx.Done():
+			ended <- context.Cause(ctx)
 		case <-time.After(10 * time.Second):
 			ended <- nil
 		}
@@ -234,7 +235,7 @@ func TestMiddlewareStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, response.Body, "first")
-	time.Sleep(50 * time.Millisecond) // filo takes an end that comes at once for a half-close
+	time.Sleep(100 * time.Millisecond) // filo takes an end that comes at once for a half-close
 	conn.Close()
 	if err := <-ended; err != filo.ErrClientGone {
 		t.Errorf("the context ended with %v", err)

@@ -26,6 +26,9 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
+// patience is how long a test waits for something that must happen.
+const patience = 60 * time.Second
+
 var quiet = slog.New(slog.DiscardHandler)
 
 // front is a filo server on TCP that passes all on.
@@ -79,7 +82,7 @@ func (f *front) raw(text string) string {
 		f.t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	io.WriteString(conn, text)
 	conn.(*net.TCPConn).CloseWrite()
 	answer, err := io.ReadAll(conn)
@@ -317,7 +320,7 @@ func TestPassiveHealth(t *testing.T) {
 // until polls.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not in time: " + what)
 		}
@@ -339,7 +342,7 @@ func TestActiveHealth(t *testing.T) {
 	}
 	f := newFront(t, proxy.Options{
 		Upstreams:   []string{backend(t, h) + "/base"},
-		HealthCheck: &proxy.HealthCheck{Path: "/health", Interval: 2 * time.Millisecond},
+		HealthCheck: &proxy.HealthCheck{Path: "/health", Interval: 2 * time.Millisecond, Timeout: patience},
 	})
 	status := func() int { response, _ := f.do("GET", "/", ""); return response.StatusCode }
 	if got := status(); got != 200 {
@@ -441,11 +444,11 @@ func TestStreams(t *testing.T) {
 		lines.ReadString('\n')
 		next <- struct{}{}
 	}
-	time.Sleep(50 * time.Millisecond) // filo takes an end that comes at once for a half-close
+	time.Sleep(100 * time.Millisecond) // filo takes an end that comes at once for a half-close
 	cancel()
 	select {
 	case <-left:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the upstream wasn't told that the client has left")
 	}
 }
@@ -475,7 +478,7 @@ func upgrade(t *testing.T, f *front) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n")
 	r := bufio.NewReader(conn)
 	response, err := http.ReadResponse(r, nil)

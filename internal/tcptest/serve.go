@@ -11,7 +11,7 @@ import (
 )
 
 // shutdownTime is how long running handlers get when the test is over.
-const shutdownTime = 10 * time.Second
+const shutdownTime = 60 * time.Second
 
 // Serve serves on a TCP address of the loopback interface until the test ends, and returns the address.
 func Serve(t testing.TB, s *filo.Server) (address string) {
