@@ -16,7 +16,7 @@ import (
 
 const (
 	// timeout bounds one connection. No answer in the table takes the server any time.
-	timeout = 10 * time.Second
+	timeout = time.Minute
 
 	// cutAll is the length up to which a request is cut at every byte. Longer ones, which are long only
 	// to meet a limit, are cut at every byte near their ends and at some between.
