@@ -290,7 +290,7 @@ func (s *Server) startLoops() error {
 		if l.pool = s.pools[l.index]; l.index > 0 {
 			l.pool.Start()
 		}
-		l.pool.Lead(l)
+		l.pool.Lead(&l.leadership)
 	}
 	return nil
 }

@@ -57,8 +57,9 @@ type loop struct {
 	// word says how the leader is doing: a term, which each change of the leader ends, in the high half, and in the low one
 	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
 	word atomic.Uint64
-	// leader is who leads, for the monitor.
-	leader atomic.Pointer[workerChan]
+	// leadership is what its workers hand over; leader is who leads, for the monitor.
+	leadership leadership
+	leader     atomic.Pointer[workerChan]
 	// sleeping says that the leader waits, or is about to: who has something for it rings the bell.
 	sleeping atomic.Bool
 	resting  atomic.Bool // the leader waits; unlike sleeping it says so until the leader goes on
@@ -161,6 +162,7 @@ func newLoop(s *Server, index int) (*loop, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	l := &loop{server: s, index: index, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
+	l.leadership.lead = l.lead
 	if err := l.parker.open(epfd); err != nil {
 		sysClose(epfd)
 		return nil, err
@@ -429,7 +431,7 @@ func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
 	l.endTurn(w)
 	if value == nil && w.loop == l {
 		// The goroutine is about to end.
-		l.pool.handOver(w, l, true)
+		l.pool.handOver(w, &l.leadership, true)
 	} else if value != nil {
 		w.scratch = &scratch{worker: w}
 	}
@@ -456,7 +458,7 @@ func (l *loop) handOff(w *workerChan, must bool) bool {
 		w.retaken()
 		return true
 	}
-	if !l.pool.handOver(w, l, must) {
+	if !l.pool.handOver(w, &l.leadership, must) {
 		w.word += 2
 		l.word.Store(w.word)
 		return false
@@ -475,7 +477,7 @@ func (l *loop) retake(word uint64) {
 	if class := leader.running.Load(); class != nil {
 		class.retaken()
 	}
-	l.pool.retake(leader, l)
+	l.pool.retake(leader, &l.leadership)
 }
 
 // rest waits until there is something to do.

@@ -10,8 +10,8 @@ import (
 type workerChan struct {
 	// pool is whose stack the worker comes back to. Immutable.
 	pool *workerPool
-	// ch takes a connection, or nil to retire the worker. Only who has taken the worker off the stack (or has just
-	// spawned it) sends, and only once, so there is never more than one value on its way.
+	// ch takes a connection, appointed, or nil to retire the worker. Only who has taken the worker off the stack (or has
+	// just spawned it) sends, and only once, so there is never more than one value on its way.
 	ch chan net.Conn
 	// lastUse is when the worker was released last, on the clock's scale. It is guarded by the pool's mutex.
 	lastUse int64
@@ -27,8 +27,8 @@ type workerChan struct {
 	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
-	// lead is the loop that the nil on its way in ch stands for, if it isn't the retirement. Only who sends it stores it.
-	lead leadable
+	// leads is what appointed on its way in ch is for. Who takes it out, this worker or another one, leads.
+	leads atomic.Pointer[leadership]
 	// loop is the loop that the worker leads, and word what that loop's word was set to when the turn began. They belong to
 	// the worker's goroutine.
 	loop *loop
@@ -39,12 +39,17 @@ type workerChan struct {
 	place workerPlace
 }
 
-// leadable is what a worker can lead: a loop.
-type leadable interface {
-	// lead returns when the worker has given it away, and has then served a connection (w.place is placeServing), or when
+// leadership is what a worker can lead: a loop.
+type leadership struct {
+	// lead returns when the worker has given it away, and has then served a connection (w.place isn't placeLeading), or when
 	// it is over.
-	lead(w *workerChan)
+	lead func(w *workerChan)
 }
+
+// appointed is sent to a worker that is to lead.
+var appointed net.Conn = new(appointment)
+
+type appointment struct{ net.Conn }
 
 // workerPlace is what a worker counts as.
 type workerPlace uint8

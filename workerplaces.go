@@ -7,6 +7,8 @@ import "sync/atomic"
 type workerPlaces struct {
 	taken atomic.Int64  // by workers that are ready or serving; beyond MaxWorkersCount only by those of retakes
 	pools []*workerPool // that share it, if these are several; immutable
+
+	appointed atomic.Pointer[workerChan] // the last worker that was appointed to lead; it may have come by now
 }
 
 // take takes a place, if there is one.

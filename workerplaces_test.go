@@ -149,9 +149,11 @@ type testLead struct {
 	leave chan struct{}
 }
 
-func (l *testLead) lead(w *workerChan) {
-	l.leads <- w
-	<-l.leave
+func (l *testLead) leadership() *leadership {
+	return &leadership{func(w *workerChan) {
+		l.leads <- w
+		<-l.leave
+	}}
 }
 
 // A leader's place passes between pools: who hands over is an ordinary worker of its own pool, with the place of the one
@@ -162,13 +164,14 @@ func TestWorkerPlacesLeaders(t *testing.T) {
 		a, b := pools[0], pools[1]
 		c, lent := a.serve(t)
 		a.finish(c, outcomeClose) // the only place is that of a ready worker of a's
-		lead := &testLead{leads: make(chan *workerChan), leave: make(chan struct{})}
+		test := &testLead{leads: make(chan *workerChan), leave: make(chan struct{})}
+		lead := test.leadership()
 		b.Lead(lead)
-		leader := <-lead.leads
+		leader := <-test.leads
 		if !b.handOver(leader, lead, false) {
 			t.Fatal("the other pool's worker must lead")
 		}
-		if next := <-lead.leads; next != lent {
+		if next := <-test.leads; next != lent {
 			t.Fatal("not the worker that was ready")
 		} else if b.handOver(next, lead, false) {
 			t.Fatal("the place is taken")
@@ -177,17 +180,73 @@ func TestWorkerPlacesLeaders(t *testing.T) {
 			t.Errorf("%d places are taken, %d and %d lead", taken, a.leading, b.leading)
 		}
 		b.retake(lent, lead) // beyond the cap
-		last := <-lead.leads
+		last := <-test.leads
 		if last.pool != &b.workerPool || a.places.taken.Load() != 2 {
 			t.Errorf("%d places are taken", a.places.taken.Load())
 		}
 		if lent.place = placeServing; b.occupy(leader) {
 			t.Error("both have a place, though there is only one")
 		}
-		close(lead.leave)
+		close(test.leave)
 		synctest.Wait()
 		if taken := a.places.taken.Load(); taken != 2 || len(a.ready) != 1 || len(b.ready) != 1 || a.leading+b.leading != 0 {
 			t.Errorf("%d places are taken, %d and %d are ready, %d lead", taken, len(a.ready), len(b.ready), a.leading+b.leading)
+		}
+	})
+}
+
+// Who would be released leads in the stead of a worker that was appointed and hasn't come, and that one gets its place.
+func TestTakeOver(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		for pools := range 2 {
+			for _, vacated := range []bool{false, true} {
+				tests := newPoolTests(t, 1+pools, 1, time.Hour)
+				a, b := tests[0], tests[pools]
+				test := &testLead{leads: make(chan *workerChan), leave: make(chan struct{})}
+				lead := test.leadership()
+				a.Lead(lead)
+				w := <-test.leads
+				// As handOver does, with a worker of b's that has no processor.
+				late := &workerChan{pool: &b.workerPool, ch: make(chan net.Conn, 1)}
+				b.mu.Lock()
+				if !b.maySpawnLocked() {
+					t.Fatal("no place")
+				}
+				b.mu.Unlock()
+				a.countLeaders(-1)
+				b.countLeaders(+1)
+				w.place = placeServing
+				late.appoint(lead)
+				if vacated {
+					a.vacate(w, 1)
+				}
+				test.leave <- struct{}{}
+				if <-test.leads != w {
+					t.Fatal("another worker leads")
+				}
+				if taken := a.places.taken.Load(); taken != 0 || a.leading != 1 || a.goroutines != 1+1-pools || b.closing != 1 {
+					t.Errorf("%d places are taken, %d lead, %d goroutines, %d closing", taken, a.leading, a.goroutines, b.closing)
+				}
+				go b.run(late)
+				synctest.Wait()
+				if taken := a.places.taken.Load(); taken != 1 || b.closing != 0 || len(b.ready) != 1 || b.goroutines != 2 {
+					t.Errorf("%d places are taken, %d closing, %d ready, %d goroutines", taken, b.closing, len(b.ready), b.goroutines)
+				}
+				// One that has come isn't taken for late.
+				next := &testLead{leads: make(chan *workerChan), leave: make(chan struct{})}
+				if !a.handOver(w, next.leadership(), false) {
+					t.Fatal("not handed over")
+				}
+				if <-next.leads != late {
+					t.Fatal("not the ready worker")
+				}
+				test.leave <- struct{}{}
+				synctest.Wait()
+				if taken := a.places.taken.Load(); taken != 1 || b.leading != 1 || len(a.ready) != 1 {
+					t.Errorf("%d places are taken, %d lead, %d ready", taken, b.leading, len(a.ready))
+				}
+				close(next.leave)
+			}
 		}
 	})
 }

@@ -202,7 +202,7 @@ func (wp *workerPool) spawn() *workerChan {
 }
 
 // Lead makes a worker lead what nobody leads yet. Leaders don't count against MaxWorkersCount, nor does done wait for them.
-func (wp *workerPool) Lead(l leadable) {
+func (wp *workerPool) Lead(l *leadership) {
 	wp.mu.Lock()
 	wp.spawned++
 	wp.leading++
@@ -212,7 +212,7 @@ func (wp *workerPool) Lead(l leadable) {
 
 // handOver makes another worker lead what w does, and w an ordinary worker, which counts. It reports false if there may be
 // no more of those, unless it must.
-func (wp *workerPool) handOver(w *workerChan, l leadable, must bool) bool {
+func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
 	next := wp.successor(w, must)
 	if next == nil {
 		return false
@@ -224,7 +224,7 @@ func (wp *workerPool) handOver(w *workerChan, l leadable, must bool) bool {
 
 // retake makes another worker lead what w does, which may never come back. That is an ordinary worker from then on, in
 // addition to MaxWorkersCount if need be, and gets to know when it does come back.
-func (wp *workerPool) retake(w *workerChan, l leadable) { wp.successor(w, true).appoint(l) }
+func (wp *workerPool) retake(w *workerChan, l *leadership) { wp.successor(w, true).appoint(l) }
 
 // successor returns the worker that is to lead in w's stead, and leaves the place of an ordinary one, which that had, to w.
 func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
@@ -263,10 +263,63 @@ func (wp *workerPool) countLeaders(n int) {
 	wp.signalEndLocked()
 }
 
-// appoint makes a worker that was taken off its stack lead.
-func (w *workerChan) appoint(l leadable) {
-	w.lead = l
-	w.ch <- nil
+// appoint makes a worker that was taken off its stack lead, unless another one does so before it comes.
+func (w *workerChan) appoint(l *leadership) {
+	w.leads.Store(l)
+	w.pool.places.appointed.Store(w)
+	w.ch <- appointed
+}
+
+// lead makes w lead what it was appointed for, and then what it finds without a leader. It reports whether the worker goes on.
+func (wp *workerPool) lead(w *workerChan) (again bool) {
+	l := w.leads.Swap(nil)
+	if l == nil {
+		w.place = placeClosing // that of the worker which leads
+	}
+	for l != nil {
+		w.place = placeLeading
+		l.lead(w)
+		if w.forgotten {
+			wp.remember(w)
+		}
+		if w.place == placeLeading {
+			return false
+		}
+		l = wp.takeOver(w)
+	}
+	return wp.release(w)
+}
+
+// takeOver returns what w, which would be released now, is to lead in the stead of a worker that was appointed and hasn't come.
+// That one waits for a processor, while w has one, and the scheduler would let w's rest for a while before it gave it to the
+// other.
+func (wp *workerPool) takeOver(w *workerChan) *leadership {
+	late := wp.places.appointed.Load()
+	if late == nil || !wp.places.appointed.CompareAndSwap(late, nil) {
+		return nil
+	}
+	late.pool.mu.Lock()
+	l := late.leads.Swap(nil)
+	if l != nil {
+		late.pool.leading--
+		late.pool.goroutines++
+		late.pool.closing++
+	}
+	late.pool.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	if w.place == placeServing {
+		wp.places.taken.Add(-1)
+	} else {
+		wp.closing--
+	}
+	wp.leading++
+	wp.goroutines--
+	wp.signalEndLocked()
+	return l
 }
 
 // run is a worker's goroutine.
@@ -274,17 +327,11 @@ func (wp *workerPool) run(w *workerChan) {
 	defer wp.end(w)
 	for {
 		c := <-w.ch
-		if c == nil {
-			if w.lead == nil {
-				return // who sent it has done the counting
-			}
-			lead := w.lead
-			w.lead, w.place = nil, placeLeading
-			lead.lead(w)
-			if w.forgotten {
-				wp.remember(w)
-			}
-			if w.place == placeLeading || !wp.release(w) {
+		switch c {
+		case nil:
+			return // who sent it has done the counting
+		case appointed:
+			if !wp.lead(w) {
 				return
 			}
 			continue
