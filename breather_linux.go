@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"syscall"
+	"time"
 )
 
 // breather lets a busy leader give way to all else that there is: what can run, and what waits in the runtime's poller, which
@@ -19,13 +20,19 @@ type breather struct {
 	wait func(fd uintptr) bool
 }
 
+const longestBreath = time.Millisecond
+
 func (b *breather) open() error {
 	fd, err := newEventFD()
 	if err != nil {
 		return err
 	}
 	b.file = os.NewFile(uintptr(fd), "breather")
-	if b.raw, err = b.file.SyscallConn(); err != nil {
+	b.raw, err = b.file.SyscallConn()
+	if err == nil {
+		err = b.file.SetReadDeadline(time.Time{}) // which tells whether the poller has it
+	}
+	if err != nil {
 		b.file.Close()
 		return err
 	}
@@ -42,9 +49,11 @@ func (b *breather) open() error {
 
 func (b *breather) close() { b.file.Close() }
 
-// breathe returns when what else there is had its turn.
+// breathe returns when what else there is had its turn, or after longestBreath: the poller is asked by nobody while there is always
+// something else that can run.
 func (b *breather) breathe() {
 	b.rung = false
+	b.file.SetReadDeadline(time.Now().Add(longestBreath))
 	b.raw.Read(b.wait)
 }
 

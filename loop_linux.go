@@ -189,6 +189,10 @@ func (l *loop) lead(w *workerChan) {
 	if w.scratch == nil {
 		w.scratch = &scratch{worker: w}
 	}
+	w.scratch.spent = 0
+	if l.isBreathless() {
+		l.catchBreath() // a loop that goes from hand to hand may not come to the end of its batch for long
+	}
 	for w.loop == l && !l.stopped {
 		if !l.step(w) {
 			l.rest(w)
@@ -235,26 +239,36 @@ func (l *loop) serve(w *workerChan, e loopEvent) {
 	}
 }
 
-// breathe lets the runtime's scheduler look after other goroutines, timers and its own poller now and then.
+// breathe is called between batches, and now and then does what a leader does that has been busy for long.
 func (l *loop) breathe() {
 	if l.rounds++; l.rounds%turnRounds != 0 {
 		return
 	}
-	now := nanotime()
 	switch {
 	case l.busySince == 0:
-		l.busySince = now
-		l.share.begin()
-	case now-l.busySince > int64(maxTurn):
-		l.share.end()
-		l.shareProcessors()
-		l.breather.breathe()
-		// Who waits may come back before those who were found with it, who yields comes back after them.
-		runtime.Gosched()
-		l.server.monitor.wakeUp() // it may have taken a leader that waited for a processor for one that rests
 		l.busySince = nanotime()
 		l.share.begin()
+	case l.isBreathless():
+		l.share.end()
+		l.shareProcessors()
+		l.catchBreath()
 	}
+}
+
+// isBreathless reports whether the loop has been served for so long that other things should have their turn.
+func (l *loop) isBreathless() bool {
+	return l.busySince != 0 && nanotime()-l.busySince > int64(maxTurn)
+}
+
+// catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller.
+func (l *loop) catchBreath() {
+	l.share.end()
+	l.breather.breathe()
+	// Who waits may come back before those who were found with it, who yields comes back after them.
+	runtime.Gosched()
+	l.server.monitor.wakeUp() // it may have taken a leader that waited for a processor for one that rests
+	l.busySince = nanotime()
+	l.share.begin()
 }
 
 // poll takes the events of a loop's epoll set, which may be another's. It reports whether there were any.

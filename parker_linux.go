@@ -5,6 +5,7 @@ package filo
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 // parker lets a leader wait without holding a thread: by the runtime's poller. An epoll set that the runtime's poller
@@ -35,11 +36,13 @@ func (p *parker) open(epfd int) error {
 	epollControl(epfd, syscall.EPOLL_CTL_ADD, p.bell, syscall.EPOLLIN|epollET, bellSlot, 0)
 	syscall.SetNonblock(fd, true) // or else os.NewFile doesn't register it
 	p.outer = os.NewFile(uintptr(fd), "loop")
-	if p.raw, err = p.outer.SyscallConn(); err != nil {
-		p.close()
-		return err
+	if p.raw, err = p.outer.SyscallConn(); err == nil {
+		err = p.outer.SetReadDeadline(time.Time{}) // which tells whether the poller has it
 	}
-	return nil
+	if err != nil {
+		p.close()
+	}
+	return err
 }
 
 func (p *parker) close() {

@@ -61,7 +61,8 @@ const (
 	placeServing
 	// placeLeading leads a loop, which doesn't count.
 	placeLeading
-	// placeClosing has given that up, and only has its connection to close, or the answer to write.
+	// placeClosing has given that up, and only has its connection to close, or the answer to write, or nothing: another worker
+	// leads in its stead.
 	placeClosing
 )
 

@@ -294,6 +294,9 @@ func (wp *workerPool) lead(w *workerChan) (again bool) {
 // That one waits for a processor, while w has one, and the scheduler would let w's rest for a while before it gave it to the
 // other.
 func (wp *workerPool) takeOver(w *workerChan) *leadership {
+	if w.forgotten {
+		return nil // the pool was stopped meanwhile, and done doesn't wait for w
+	}
 	late := wp.places.appointed.Load()
 	if late == nil || !wp.places.appointed.CompareAndSwap(late, nil) {
 		return nil
