@@ -100,7 +100,6 @@ func (c *Ctx) Enter(class *Class) error {
 	if conn.looped != nil {
 		var err error
 		if inline, err = conn.looped.enter(class); err != nil {
-			c.refuseBusy()
 			return err
 		}
 	}
@@ -120,13 +119,6 @@ func (c *Ctx) Enter(class *Class) error {
 	}
 	w.time(class)
 	return nil
-}
-
-// refuseBusy prepares the answer to a request that there is no worker for; the rest of it is the ErrorHandler's. The
-// connection goes on: to come again over a new one would cost both sides more than the answer does.
-func (c *Ctx) refuseBusy() {
-	c.Response.Header.Set("Retry-After", retryAfterSeconds)
-	c.conn.server.overloads.Add(1)
 }
 
 // knowClass makes Stats list the class.

@@ -155,6 +155,11 @@ func (c *conn) renderError(ctx *Ctx, err error) bool {
 	}
 	ctx.stream.reset()
 	ctx.Response.Header.Del(fieldNames[fieldContentEncoding]) // that of a body which isn't sent
+	if errors.Is(err, errBusy) {
+		// The connection goes on: to come again over a new one would cost both sides more than the answer does.
+		c.server.overloads.Add(1)
+		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
+	}
 	ok := c.server.renderError(ctx, err)
 	// Only the ErrorHandler knows what an error of the program's own means.
 	c.logError(ctx, err, ctx.Response.status)

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -142,6 +144,70 @@ func TestPlaceTakenByTheHandler(t *testing.T) {
 	c.Close()
 	holder.Close()
 	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+}
+
+// A quick handler that turns out to need a worker of its own, when there is none, is refused as others are.
+func TestNoPlaceToWaitIn(t *testing.T) {
+	lifeLooped(t)
+	gate, file := newLifeGate(), filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, make([]byte, 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hold := filo.Blocking(gate.handle)
+	quick := filo.Inline(func(c *filo.Ctx) error {
+		if c.Path() == "/file" {
+			return c.File(file)
+		}
+		_, err := c.Body()
+		return err
+	})
+	s := lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/hold" {
+			return hold(c)
+		}
+		return quick(c)
+	}})
+	t.Cleanup(gate.open)
+	holder := s.dial(t)
+	gate.hold(t, holder)
+	for i, request := range []string{
+		"GET /file HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nthe beginning",
+	} {
+		c := s.dial(t)
+		c.send(request)
+		response, body := c.answer()
+		if response.StatusCode != 503 || response.Header.Get("Retry-After") != "1" || body != "Service Unavailable: too many requests at once\n" {
+			t.Errorf("%q: got %d %q, %v", request, response.StatusCode, body, response.Header)
+		}
+		if n := s.Stats().RequestsRefused; n != uint64(i+1) {
+			t.Errorf("%d requests were refused, want %d", n, i+1)
+		}
+		c.Close()
+	}
+}
+
+// An ErrorHandler that waits for the rest of a refused request's body gives the loop away, if there is a place by then.
+func TestRefusedBodyIsRead(t *testing.T) {
+	lifeLooped(t)
+	gate, refused := newLifeGate(), make(chan struct{})
+	var s *lifeServer
+	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+		close(refused)
+		lifeAwait(t, "the place to be free", func() bool { return s.Stats().Requests[2] == 1 })
+		body, err := c.Body()
+		c.Text(503, fmt.Sprint(len(body), err))
+	}})
+	t.Cleanup(gate.open)
+	holder := s.dial(t)
+	gate.hold(t, holder)
+	c := s.dial(t)
+	c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
+	<-refused
+	gate.open()
+	holder.want(200, "held", false)
+	time.AfterFunc(20*time.Millisecond, func() { c.send("lo\r\n0\r\n\r\n") })
+	c.want(503, "5 <nil>", false)
 }
 
 // With a blocking handler in every place others get a whole 503 that says when to come again, quick ones are answered, and

@@ -294,7 +294,7 @@ func (lc *loopConn) answerTurn() {
 	}
 	if refused != nil {
 		lc.before = len(lc.out)
-		w.ctx.refuseBusy()
+		w.class, w.timedSince = &s.class, 0
 		lc.finish(w.ctx, refused)
 	} else {
 		lc.handle()

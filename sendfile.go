@@ -113,6 +113,11 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	if sender == nil {
 		return false, nil
 	}
+	if conn.looped != nil && !w.sent {
+		if err := conn.looped.leaveLoop(); err != nil {
+			return true, err // before the head, behind which there could be no other answer
+		}
+	}
 	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
 		return err != nil, err
 	}

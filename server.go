@@ -43,8 +43,8 @@ type Server struct {
 	// Handler answers the requests, but for OPTIONS *, which the server answers itself. Required.
 	Handler Handler
 
-	// ErrorHandler turns an error that Handler returned, or its panic (a *PanicError), into a response. The default is
-	// DefaultErrorHandler.
+	// ErrorHandler turns an error that Handler returned, its panic (a *PanicError), or the refusal of a request that there is no
+	// place for in Handler (a 503), into a response. It is to be quick. The default is DefaultErrorHandler.
 	ErrorHandler func(c *Ctx, err error)
 
 	// Name is the Server field of the answers, "filo" by default; "-" sends none.
