@@ -215,9 +215,11 @@ func (lc *loopConn) endParked() {
 	lc.setState(stateClosed)
 	lc.server.conns.remove(&lc.conn)
 	lc.server.changed(&lc.conn, StateClosed)
-	if linger && lc.server.lingerer.takeOver(lingeringParked{lc.netConn, lc}, nil) {
+	if linger {
 		p.over()
-		return
+		if lc.server.lingerer.takeOver(lingeringParked{lc.netConn, lc}, nil) {
+			return
+		}
 	}
 	lc.letClose()
 	p.close()

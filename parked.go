@@ -268,7 +268,11 @@ func (p *ParkedConn) Close() error {
 func (p *ParkedConn) End() {
 	p.asked.Store(true)
 	p.finish()
-	p.netConn.SetReadDeadline(longAgo) // wakes whoever waits
+	p.ends.Lock()
+	defer p.ends.Unlock()
+	if !p.ends.over { // or else the lingerer may be reading
+		p.netConn.SetReadDeadline(longAgo) // wakes whoever waits
+	}
 }
 
 // LocalAddr returns the address of this end.
@@ -353,9 +357,10 @@ func (p *ParkedConn) run() {
 	buffer := make([]byte, parkedBuffer)
 	end := func() {
 		// Nobody knows here whether there is something to be read.
-		if p.ending && s.lingerer.takeOver(p.netConn, nil) {
+		if p.ending {
 			p.over()
-		} else {
+		}
+		if !p.ending || !s.lingerer.takeOver(p.netConn, nil) {
 			p.close()
 		}
 		c.setState(stateClosed)
