@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fmt.Fprintf(stdout, "measured in %v\n\n", time.Since(begin).Round(time.Second))
 	r := &report.Report{
 		Groups: groups, Peers: peers, Store: store, Machine: proc.ThisMachine(), Tools: tools(), Warmup: o.warmup,
-		Command: strings.TrimSpace("go run ./cmd/compare " + strings.Join(args, " ")), Time: time.Now(), Failed: failed,
+		Command: command(args), Time: time.Now(), Failed: failed,
 	}
 	if r.Causes, err = report.ReadCauses("causes.txt"); err != nil {
 		return errors.Join(failed, err)
@@ -160,4 +160,13 @@ func tools() map[string]string {
 		}
 	}
 	return versions
+}
+
+// command is what measures once more what a run with these arguments has: one that was resumed is measured from the beginning.
+func command(args []string) string {
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return strings.HasPrefix(arg, "-") && name == "resume"
+	})
+	return strings.Join(append([]string{"go run ./cmd/compare"}, args...), " ")
 }
