@@ -292,6 +292,11 @@ func (l *loop) poll(of *loop) bool {
 		}
 	}
 	of.mu.Unlock()
+	if of == l && n == len(l.events) && len(l.guests) > 0 {
+		// In the queue of a loop that doesn't keep up a guest has a single place, however much waits in it.
+		first := l.rounds % len(l.guests)
+		guests = append(append(guests[:0], l.guests[first:]...), l.guests[:first]...)
+	}
 	l.ready = guests
 	switch {
 	case rung && own:

@@ -18,10 +18,7 @@ func hostLoops(t *testing.T, percent ...int32) (loops []*loop) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			l.parker.close()
-			sysClose(l.epfd)
-		})
+		t.Cleanup(l.closeFiles)
 		l.load.percent.Store(load)
 		l.guestSince = time.Now().Add(-time.Hour)
 		loops = append(loops, l)
@@ -214,5 +211,40 @@ func TestTooManyGuests(t *testing.T) {
 	closed.epfd = real
 	if len(host.guests) != 0 || host.hosted != 0 {
 		t.Errorf("%d guests, %d counted", len(host.guests), host.hosted)
+	}
+}
+
+// A guest's connections are served as often as those of a host that doesn't keep up.
+func TestGuestOfABusyHost(t *testing.T) {
+	loops := hostLoops(t, 100, 100)
+	guest, host := loops[0], loops[1]
+	ready := func(l *loop, n int) {
+		for slot := range n {
+			fd, err := newEventFD()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { sysClose(fd) })
+			ringEventFD(fd)
+			l.slots = append(l.slots, &loopConn{loop: l, generation: 1})
+			if errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|epollET, uint32(slot), 1); errno != 0 {
+				t.Fatal(errno)
+			}
+		}
+	}
+	ready(host, 10*maxEvents)
+	ready(guest, 2*maxEvents)
+	guest.host.Store(host)
+	host.receiveGuests([]*loop{guest})
+	for range 2 {
+		host.poll(host)
+		host.publish()
+		served := map[*loop]int{}
+		for e, ok := host.take(); ok; e, ok = host.take() {
+			served[e.conn.loop]++
+		}
+		if served[host] != maxEvents || served[guest] != maxEvents {
+			t.Errorf("%d of the host's and %d of the guest's, want %d of each", served[host], served[guest], maxEvents)
+		}
 	}
 }
