@@ -192,7 +192,7 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	lifeLooped(t)
 	gate, refused := newLifeGate(), make(chan struct{})
 	var s *lifeServer
-	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, _ error) {
 		close(refused)
 		lifeAwait(t, "the place to be free", func() bool { return s.Stats().Requests[2] == 1 })
 		body, err := c.Body()
