@@ -191,6 +191,7 @@ func (l *loop) lead(w *workerChan) {
 	}
 	w.scratch.spent = 0
 	if l.isBreathless() {
+		l.share.end()
 		l.catchBreath() // a loop that goes from hand to hand may not come to the end of its batch for long
 	}
 	for w.loop == l && !l.stopped {
@@ -260,9 +261,9 @@ func (l *loop) isBreathless() bool {
 	return l.busySince != 0 && nanotime()-l.busySince > int64(maxTurn)
 }
 
-// catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller.
+// catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller. The share isn't measured
+// meanwhile: the caller has ended that.
 func (l *loop) catchBreath() {
-	l.share.end()
 	l.breather.breathe()
 	// Who waits may come back before those who were found with it, who yields comes back after them.
 	runtime.Gosched()

@@ -56,12 +56,16 @@ func (o *openFile) reader(r byteRange) (io.Reader, error) {
 	if o.shared != nil {
 		return io.NewSectionReader(o.shared, r.begin, r.length), nil
 	}
-	if r.begin > 0 {
-		if _, err := o.File.(io.Seeker).Seek(r.begin, io.SeekStart); err != nil {
-			return nil, err
-		}
+	return &io.LimitedReader{R: o.File, N: r.length}, o.seek(r)
+}
+
+// seek moves a file that isn't shared to the beginning of a range.
+func (o *openFile) seek(r byteRange) error {
+	if r.begin == 0 {
+		return nil
 	}
-	return &io.LimitedReader{R: o.File, N: r.length}, nil
+	_, err := o.File.(io.Seeker).Seek(r.begin, io.SeekStart)
+	return err
 }
 
 // body returns the body of an answer that is a range. It holds the file, which was the caller's, until it is closed. An error
@@ -70,11 +74,9 @@ func (o *openFile) body(r byteRange) (io.ReadCloser, error) {
 	if o.shared != nil {
 		return &sharedBody{*io.NewSectionReader(o.shared, r.begin, r.length), o}, nil
 	}
-	if r.begin > 0 {
-		if _, err := o.File.(io.Seeker).Seek(r.begin, io.SeekStart); err != nil {
-			o.Close()
-			return nil, err
-		}
+	if err := o.seek(r); err != nil {
+		o.Close()
+		return nil, err
 	}
 	return o.File, nil // which goes out by sendfile as it is
 }
