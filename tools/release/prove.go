@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	modpath "golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+// prove makes the release in a clone of what is committed, serves its tags by a module proxy of files, and uses each module for
+// users alone, from a program of its own outside of the repository: it runs the examples of the module's documentation.
+func prove(dir, version string) error {
+	source, err := open(dir)
+	if err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp("", "filo-release-test-")
+	if err != nil {
+		return err
+	}
+	defer removeModules(temporary)
+	clone := &repository{filepath.Join(temporary, "clone")}
+	if err := run(temporary, nil, "git", "clone", "--quiet", source.root, clone.root); err != nil {
+		return err
+	}
+	for _, setting := range []string{"user.name=release test", "user.email=release@test.invalid", "commit.gpgsign=false", "tag.gpgsign=false"} {
+		name, value, _ := strings.Cut(setting, "=")
+		if err := clone.git("config", name, value); err != nil {
+			return err
+		}
+	}
+	if err := release(clone.root, version); err != nil {
+		return err
+	}
+	modules, err := clone.modules()
+	if err != nil {
+		return err
+	}
+	proxy := filepath.Join(temporary, "proxy")
+	for _, m := range modules {
+		if m.published() {
+			if err := clone.publish(m, version, proxy); err != nil {
+				return err
+			}
+		}
+	}
+	settings, err := outside(temporary, proxy)
+	if err != nil {
+		return err
+	}
+	for _, m := range modules {
+		if !m.published() {
+			continue
+		}
+		began := time.Now()
+		if err := clone.use(m, version, temporary, settings); err != nil {
+			return fmt.Errorf("%s %s from outside: %w", m.path, version, err)
+		}
+		fmt.Printf("ok: go get %s@%s, and its examples run (%.1f s)\n", m.path, version, time.Since(began).Seconds())
+	}
+	return nil
+}
+
+// publish puts a tagged module into the proxy: see https://go.dev/ref/mod#goproxy-protocol.
+func (r *repository) publish(m module, version, proxy string) error {
+	escaped, err := modpath.EscapePath(m.path)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(proxy, filepath.FromSlash(escaped), "@v")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	subdir := m.dir
+	if subdir == "." {
+		subdir = ""
+	}
+	file, err := os.Create(filepath.Join(dir, version+".zip"))
+	if err != nil {
+		return err
+	}
+	err = zip.CreateFromVCS(file, modpath.Version{Path: m.path, Version: version}, r.root, m.tag(version), subdir)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	required, err := os.ReadFile(filepath.Join(r.join(m.dir), "go.mod"))
+	if err != nil {
+		return err
+	}
+	info, err := json.Marshal(struct {
+		Version string
+		Time    time.Time
+	}{version, time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{"list": []byte(version + "\n"), version + ".mod": required, version + ".info": info} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outside returns the environment of a user's go command: it has a module cache of its own, and finds filo in the proxy alone.
+// Other modules come from what this machine has downloaded already, or else from where it downloads.
+func outside(temporary, proxy string) ([]string, error) {
+	printed, err := output(temporary, "go", "env", "-json", "GOMODCACHE", "GOPROXY")
+	if err != nil {
+		return nil, err
+	}
+	var now struct{ GOMODCACHE, GOPROXY string }
+	if err := json.Unmarshal([]byte(printed), &now); err != nil {
+		return nil, err
+	}
+	cached := filepath.ToSlash(filepath.Join(now.GOMODCACHE, "cache", "download"))
+	return []string{
+		"GOPROXY=file://" + filepath.ToSlash(proxy) + ",file://" + cached + "," + now.GOPROXY,
+		"GOMODCACHE=" + filepath.Join(temporary, "modules"),
+		"GONOSUMDB=github.com/filohttp/*", "GOWORK=off",
+		"GOFLAGS=-trimpath", // so that what is compiled once serves all of them
+	}, nil
+}
+
+// use gets the module as a user does, into a module that has nothing else, and runs the examples of its documentation there.
+func (r *repository) use(m module, version, temporary string, settings []string) error {
+	dir := filepath.Join(temporary, "user", filepath.FromSlash(m.dir))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	examples, err := os.ReadFile(filepath.Join(r.join(m.dir), "example_test.go"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "example_test.go"), examples, 0o644); err != nil {
+		return err
+	}
+	for _, command := range []string{
+		"go mod init example.test/user",
+		"go get " + m.path + "@" + version,
+		"go get -t .", // what the examples use besides
+		"go test -vet=off -count=1 .",
+	} {
+		words := strings.Fields(command)
+		if err := run(dir, settings, words[0], words[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeModules removes a directory with a module cache in it, which is read-only.
+func removeModules(dir string) {
+	filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			os.Chmod(name, 0o755)
+		}
+		return nil
+	})
+	os.RemoveAll(dir)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// newRepository makes a repository of a module with one function, and of one in contrib that uses it.
+func newRepository(t *testing.T) *repository {
+	t.Helper()
+	r := &repository{t.TempDir()}
+	git(t, r, "init", "--quiet", "--initial-branch=main")
+	for _, setting := range [][2]string{{"user.name", "test"}, {"user.email", "test@test.invalid"}, {"commit.gpgsign", "false"}, {"tag.gpgsign", "false"}} {
+		git(t, r, "config", setting[0], setting[1])
+	}
+	write(t, r, "go.mod", "module example.test/a\n\ngo 1.25.0\n")
+	write(t, r, "a.go", "package a\n\nfunc A() {}\n")
+	write(t, r, "contrib/b/go.mod", "module example.test/a/contrib/b\n\ngo 1.25.0\n\nrequire example.test/a v0.0.0\n\nreplace example.test/a => ../..\n")
+	write(t, r, "contrib/b/b.go", "package b\n\nimport \"example.test/a\"\n\nfunc B() { a.A() }\n")
+	write(t, r, "tools/go.mod", "module example.test/a/tools\n\ngo 1.25.0\n")
+	write(t, r, "CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n- All of it.\n")
+	commit(t, r)
+	return r
+}
+
+func git(t *testing.T, r *repository, arguments ...string) {
+	t.Helper()
+	if err := r.git(arguments...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, r *repository, name, text string) {
+	t.Helper()
+	name = r.join(name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func commit(t *testing.T, r *repository) {
+	t.Helper()
+	git(t, r, "add", "--all")
+	git(t, r, "commit", "--quiet", "--message", "Change")
+}
+
+// change adds a line to the changelog, and commits it with what the caller has written.
+func change(t *testing.T, r *repository) {
+	t.Helper()
+	text := read(t, r, "CHANGELOG.md")
+	write(t, r, "CHANGELOG.md", strings.Replace(text, "[Unreleased]\n", "[Unreleased]\n\n- A change.\n", 1))
+	commit(t, r)
+}
+
+func read(t *testing.T, r *repository, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(r.join(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestRelease(t *testing.T) {
+	if toolDir == "" {
+		toolDir = t.TempDir()
+		t.Cleanup(func() { toolDir = "" })
+	}
+	if err := run(".", nil, "go", "build", "-o", toolDir+string(filepath.Separator), "golang.org/x/exp/cmd/apidiff"); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("sets versions and tags each module for users", func(t *testing.T) {
+		r := newRepository(t)
+		if err := release(r.root, "v0.1.0"); err != nil {
+			t.Fatal(err)
+		}
+		tags, err := output(r.root, "git", "tag", "--points-at", "HEAD")
+		if err != nil || tags != "contrib/b/v0.1.0\nv0.1.0" {
+			t.Errorf("tags %q, %v", tags, err)
+		}
+		if text := read(t, r, "contrib/b/go.mod"); !strings.Contains(text, "require example.test/a v0.1.0\n") {
+			t.Errorf("contrib/b requires no released version:\n%s", text)
+		}
+		if text := read(t, r, "CHANGELOG.md"); !strings.Contains(text, "## [Unreleased]\n\n## [0.1.0] - 2") {
+			t.Errorf("changelog:\n%s", text)
+		}
+	})
+
+	for _, refused := range []struct {
+		name, version, says string
+		prepare             func(t *testing.T, r *repository)
+	}{
+		{"a version that isn't one", "0.1.0", "isn't a version", func(*testing.T, *repository) {}},
+		{"what isn't committed", "v0.2.0", "aren't committed", func(t *testing.T, r *repository) { write(t, r, "a.go", "package a\n") }},
+		{"an old version", "v0.1.0", "doesn't come after v0.1.0", change},
+		{"no word of what has changed", "v0.2.0", "nothing under", func(*testing.T, *repository) {}},
+		{"a patch that breaks users", "v0.1.1", "v0.1.1 breaks users of example.test/a", func(t *testing.T, r *repository) {
+			write(t, r, "a.go", "package a\n\nfunc A(...int) {}\n")
+			change(t, r)
+		}},
+	} {
+		t.Run("refuses "+refused.name, func(t *testing.T) {
+			r := newRepository(t)
+			if err := release(r.root, "v0.1.0"); err != nil {
+				t.Fatal(err)
+			}
+			refused.prepare(t, r)
+			if err := release(r.root, refused.version); err == nil || !strings.Contains(err.Error(), refused.says) {
+				t.Errorf("error %v, not one that says %q", err, refused.says)
+			}
+			if tags, err := output(r.root, "git", "tag", "--list", refused.version); err != nil || refused.version != "v0.1.0" && tags != "" {
+				t.Errorf("it was tagged all the same: %q, %v", tags, err)
+			}
+		})
+	}
+
+	t.Run("a minor version before 1.0 may break users", func(t *testing.T) {
+		r := newRepository(t)
+		if err := release(r.root, "v0.1.0"); err != nil {
+			t.Fatal(err)
+		}
+		write(t, r, "a.go", "package a\n\nfunc A(...int) {}\n")
+		change(t, r)
+		if err := release(r.root, "v0.2.0"); err != nil {
+			t.Error(err)
+		}
+	})
+}
