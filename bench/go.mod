@@ -10,8 +10,8 @@ require (
 	github.com/coder/websocket v1.8.15
 	github.com/fasthttp/router v1.5.4
 	github.com/fasthttp/websocket v1.5.12
-	github.com/filohttp/filo v0.0.0
-	github.com/filohttp/filo/contrib/websocket v0.0.0
+	github.com/filohttp/filo v0.1.0
+	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/gammazero/workerpool v1.3.0
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0

@@ -7,11 +7,11 @@ require (
 	github.com/chromedp/chromedp v0.23.0
 	github.com/coder/websocket v1.8.15
 	github.com/danielgtaylor/huma/v2 v2.37.2
-	github.com/filohttp/filo v0.0.0
-	github.com/filohttp/filo/contrib/huma v0.0.0
-	github.com/filohttp/filo/contrib/otel v0.0.0
-	github.com/filohttp/filo/contrib/prometheus v0.0.0
-	github.com/filohttp/filo/contrib/websocket v0.0.0
+	github.com/filohttp/filo v0.1.0
+	github.com/filohttp/filo/contrib/huma v0.1.0
+	github.com/filohttp/filo/contrib/otel v0.1.0
+	github.com/filohttp/filo/contrib/prometheus v0.1.0
+	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0

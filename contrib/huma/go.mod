@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
-	github.com/filohttp/filo v0.0.0
+	github.com/filohttp/filo v0.1.0
 )
 
 require (

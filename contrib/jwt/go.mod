@@ -3,7 +3,7 @@ module github.com/filohttp/filo/contrib/jwt
 go 1.25.0
 
 require (
-	github.com/filohttp/filo v0.0.0
+	github.com/filohttp/filo v0.1.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
 )
 

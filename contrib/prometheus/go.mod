@@ -3,7 +3,7 @@ module github.com/filohttp/filo/contrib/prometheus
 go 1.26.0
 
 require (
-	github.com/filohttp/filo v0.0.0
+	github.com/filohttp/filo v0.1.0
 	github.com/klauspost/compress v1.20.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/coder/websocket v1.8.15
-	github.com/filohttp/filo v0.0.0
+	github.com/filohttp/filo v0.1.0
 	github.com/gobwas/ws v1.5.0
 	github.com/klauspost/compress v1.20.3
 )

@@ -4,13 +4,14 @@ go 1.26.0
 
 require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
-	github.com/filohttp/filo v0.0.0
-	github.com/filohttp/filo/contrib/huma v0.0.0
-	github.com/filohttp/filo/contrib/jwt v0.0.0
-	github.com/filohttp/filo/contrib/otel v0.0.0
-	github.com/filohttp/filo/contrib/prometheus v0.0.0
-	github.com/filohttp/filo/contrib/validate v0.0.0
-	github.com/filohttp/filo/contrib/websocket v0.0.0
+	github.com/filohttp/filo v0.1.0
+	github.com/filohttp/filo/contrib/huma v0.1.0
+	github.com/filohttp/filo/contrib/jwt v0.1.0
+	github.com/filohttp/filo/contrib/otel v0.1.0
+	github.com/filohttp/filo/contrib/prometheus v0.1.0
+	github.com/filohttp/filo/contrib/validate v0.1.0
+	github.com/filohttp/filo/contrib/websocket v0.1.0
+	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/prometheus/client_golang v1.25.0
 	go.opentelemetry.io/otel v1.47.0
 )
@@ -26,7 +27,6 @@ require (
 	github.com/go-playground/validator/v10 v10.30.1 // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/gobwas/ws v1.5.0 // indirect
-	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/leodido/go-urn v1.4.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
