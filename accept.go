@@ -25,10 +25,19 @@ func (c *Ctx) Negotiate(offers ...string) string {
 	return best
 }
 
-// prefersJSON reports whether a client would rather have an error as JSON than as text. Without a preference it is text.
-func prefersJSON(h *Header) bool {
+// prefersJSON reports whether a client would rather have an error as JSON than as text. If it likes both alike, or says nothing,
+// whoever has sent JSON can read it, and byDefault decides for others.
+func prefersJSON(h *Header, byDefault bool) bool {
 	problem := max(acceptQuality(h, "application/problem+json"), acceptQuality(h, "application/json"))
-	return problem > acceptQuality(h, "text/plain")
+	text := acceptQuality(h, "text/plain")
+	return problem > text || problem == text && (byDefault || isJSON(h.getID(fieldContentType)))
+}
+
+// isJSON reports whether a Content-Type is one of JSON (RFC 6839, section 3.1).
+func isJSON(contentType []byte) bool {
+	mediaType, _ := cutQuoted(contentType, ';')
+	mediaType = trimSpace(mediaType)
+	return equalFold(mediaType, "application/json") || len(mediaType) > len("+json") && equalFold(mediaType[len(mediaType)-len("+json"):], "+json")
 }
 
 // acceptQuality returns the weight, in thousandths, of the most specific media range in Accept that an offer matches (RFC 9110,

@@ -58,7 +58,7 @@ func TestPrefersJSON(t *testing.T) {
 				h.Add("accept", value)
 			}
 		}
-		if got := prefersJSON(&h); got != test.want {
+		if got := prefersJSON(&h, false); got != test.want {
 			t.Errorf("%s: %q gives %t", test.rule, test.accept, got)
 		}
 	}

@@ -20,7 +20,9 @@ type scratch struct {
 	socket socket
 	ctx    *Ctx
 	calls  uint32 // of quick handlers; see time
+	begun  uint32 // those of the server's class, likewise
 	class  *Class // of the running handler
+	outer  bool   // it is the server's, the worker led its loop when the handler began, and the monitor can't blame it
 	// timedSince is when the call began that is being timed, in nanotime; 0 is none.
 	timedSince int64
 	spent      time.Duration // in inline handlers, in this batch; an estimate
@@ -70,7 +72,7 @@ func (c *conn) serve() {
 // answer runs the handler, and writes what can't wait until the input is used up. It reports false if the client is gone.
 func (c *conn) answer() bool {
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if len(c.out) > 0 && !c.server.entered.Load() && !c.server.class.quick() && c.flush() != nil {
+	if len(c.out) > 0 && !c.server.class.quick() && c.flush() != nil {
 		return false
 	}
 	c.handle()
@@ -97,7 +99,9 @@ func (c *conn) readHead() {
 // inputState says what the next bytes belong to.
 func (c *conn) inputState() waitState {
 	switch {
-	case c.reading == readingRest || c.awaitsBody:
+	case c.reading == readingRest:
+		return stateRest
+	case c.awaitsBody:
 		return stateBody
 	case c.in.len() > 0 || c.parser.started():
 		if c.headSince == 0 {
@@ -128,12 +132,12 @@ func (c *conn) readDeadline(state waitState, now int64) int64 {
 		if c.headSince != 0 {
 			now = c.headSince // of a TLS handshake
 		}
-		return after(now, config.readHeaderTimeout)
+		return after(now, c.headTimeout())
 	case stateIdle:
 		return after(now, config.idleTimeout)
 	case stateHead:
-		return after(c.headSince, config.readHeaderTimeout)
-	case stateBody:
+		return after(c.headSince, c.headTimeout())
+	case stateBody, stateRest:
 		if until := c.worker.ctx.readUntil; until != 0 {
 			return until
 		}
@@ -141,6 +145,18 @@ func (c *conn) readDeadline(state waitState, now int64) int64 {
 	}
 	return 0
 }
+
+// headTimeout returns how long a head may take. For a place that is kept others queue.
+func (c *conn) headTimeout() time.Duration {
+	timeout := c.server.config.readHeaderTimeout
+	if c.worker.kept() && (timeout < 0 || timeout > keptTime) {
+		return keptTime
+	}
+	return timeout
+}
+
+// keptTime is how long a connection may take for a head that has one of the places which are kept.
+const keptTime = time.Second
 
 func after(now int64, timeout time.Duration) int64 {
 	if timeout < 0 {
@@ -154,8 +170,11 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if c.inputError != nil {
 		return 0, c.inputError
 	}
-	if state == stateBody && c.passed(c.worker.ctx.readUntil) {
+	if state.body() && c.passed(c.worker.ctx.readUntil) {
 		return 0, errDeadline
+	}
+	if state.body() && c.looped == nil && !c.worker.mayRun() {
+		return 0, errBusy
 	}
 	start := c.server.clock.now()
 	deadline := c.readDeadline(state, start)
@@ -168,12 +187,12 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 // await is receive's wait.
 func (c *conn) await(p []byte, state waitState, deadline, start int64) (int, error) {
 	if state <= stateIdle && c.server.draining.Load() {
-		return c.lastRead(p, start)
+		return c.lastRead(p, state, start)
 	}
 	for {
 		n, err := c.stream.Read(p)
 		if n > 0 {
-			if state == stateBody {
+			if state.body() {
 				c.readPace.add(n, c.server.clock.now()-start)
 			}
 			return n, nil
@@ -190,28 +209,19 @@ func (c *conn) await(p []byte, state waitState, deadline, start int64) (int, err
 			return 0, errDeadline
 		}
 		if state <= stateIdle && c.server.draining.Load() {
-			return c.lastRead(p, start)
+			return c.lastRead(p, state, start)
+		}
+		if state == stateRest && c.server.endsRest(c.server.clock.exact) {
+			return 0, errDraining
 		}
 		c.setWait(state, deadline)
 	}
 }
 
-const (
-	// lastReadTime is how long a connection that waits for a request at shutdown is asked for one that is on its way.
-	lastReadTime = 2 * time.Millisecond
-	// lastReadTimeBusy is that time for a connection that has been waiting for less than busyTime: its client is
-	// probably about to send the next request, and gets to know with the answer that it was the last.
-	lastReadTimeBusy = 100 * time.Millisecond
-	busyTime         = time.Second
-)
-
 // lastRead takes what an idle connection, which has been so since the given time, has sent by the time that the server
 // shuts down. A deadline in the past would hide bytes that are there, so it gets short ones of its own.
-func (c *conn) lastRead(p []byte, since int64) (int, error) {
-	wait := lastReadTime
-	if c.server.clock.now()-since < int64(busyTime) {
-		wait = lastReadTimeBusy
-	}
+func (c *conn) lastRead(p []byte, state waitState, since int64) (int, error) {
+	wait := lastReadTime(state, c.server.clock.now()-since)
 	c.setState(stateLast)
 	end := time.Now().Add(wait)
 	for looks := 0; looks < lastLooks || time.Now().Before(end); looks++ {
@@ -237,7 +247,7 @@ func (c *conn) endWait(deadline int64, writing bool) {
 	if deadline == 0 || old&^stateMask != 0 {
 		return
 	}
-	c.server.conns.awaitSweep()
+	c.server.conns.awaitWakeUp()
 	if writing {
 		c.netConn.SetWriteDeadline(time.Time{})
 	} else {
@@ -250,15 +260,24 @@ func (c *conn) flush() error {
 	if len(c.out) == 0 && c.outBody == nil {
 		return nil
 	}
-	err := errDeadline
-	if !c.passed(c.worker.ctx.writeUntil) {
+	err, ctx := errDeadline, c.worker.ctx
+	if !c.passed(ctx.writeUntil) {
 		err = c.writeQueued()
 	}
 	c.out, c.outBody, c.before = c.out[:0], nil, 0
-	if err != nil {
-		c.failed, c.reading = true, readingNothing
+	switch {
+	case err != nil:
+		c.writeFailed()
+	case ctx.context != nil:
+		ctx.context.writes.Add(1)
 	}
 	return err
+}
+
+// writeFailed ends the connection, since nothing more can be written.
+func (c *conn) writeFailed() {
+	c.failed, c.reading = true, readingNothing
+	c.loseClient()
 }
 
 func (c *conn) writeQueued() error {

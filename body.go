@@ -8,8 +8,11 @@ import (
 const (
 	// directRead is how large a handler's buffer must be for the connection to read into it without a copy.
 	directRead = 2 << 10
-	// maxDrain is how much of a body that its handler didn't read is thrown away to keep the connection.
+	// maxDrain is how much of a body that its handler didn't read may be known to be left for the connection to be kept.
 	maxDrain = 256 << 10
+	// maxSkip is how much is thrown away of a body behind an answer that hasn't announced the connection's end. A client that
+	// hasn't ended its body by then most likely never does.
+	maxSkip = 16 << 20
 	// firstBodyBuffer is what a body that doesn't fit the read buffer gets to begin with.
 	firstBodyBuffer = 16 << 10
 )
@@ -235,7 +238,7 @@ func (c *conn) readDirect(b *body, p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	return 0, b.fail(bodyError(err))
+	return 0, c.bodyFailed(b, err)
 }
 
 // waitBody reads more of the connection's input into the read buffer.
@@ -244,9 +247,18 @@ func (c *conn) waitBody(b *body) error {
 		return err
 	}
 	if err := c.fill(stateBody); err != nil {
-		return b.fail(bodyError(err))
+		return c.bodyFailed(b, err)
 	}
 	return nil
+}
+
+// bodyFailed makes what a read of the connection failed with the answer to every further read of the body.
+func (c *conn) bodyFailed(b *body, err error) error {
+	var problem *HTTPError // of the server's own
+	if !errors.As(err, &problem) && !errors.Is(err, errDeadline) {
+		c.loseClient()
+	}
+	return b.fail(bodyError(err))
 }
 
 // beforeWait sends what the client may be waiting for before it sends the body.

@@ -3,6 +3,7 @@ package filo
 import (
 	"bytes"
 	"io"
+	"runtime/debug"
 )
 
 // WrapBody puts a writer around the one that the response's body goes to, for middleware that compresses bodies, counts them, or
@@ -153,16 +154,30 @@ func (c *Ctx) wrapWhole() error {
 		return err
 	}
 	r.Header.Del(fieldNames[fieldContentLength])
-	r.SetBodyRef(wrapped.Bytes())
+	r.resetBody()
+	r.buffer = wrapped.Bytes() // made for this client, as what was copied is
 	return nil
 }
 
 // guard calls a function of the user's that may panic, where that must not go further.
-func (c *conn) guard(f func() error) (err error) {
+func (c *conn) guard(f func() error) error {
+	panicked, err := protect(f)
+	if panicked != nil {
+		return c.panicked(panicked)
+	}
+	return err
+}
+
+// protect calls f and returns its panic, if it ends so. Only Goexit isn't returned from: recover can't tell that from a panic(nil)
+// with GODEBUG=panicnil=1.
+func protect(f func() error) (panicked *PanicError, err error) {
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
-			err = c.panicked(value)
+		if !returned {
+			panicked = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
 	}()
-	return f()
+	err = f()
+	returned = true
+	return nil, err
 }

@@ -300,7 +300,7 @@ func TestWholeBody(t *testing.T) {
 // contextReader reads as long as its context isn't done, and tells what became of that at the end.
 type contextReader struct {
 	ctx   context.Context
-	left  int
+	left  int64
 	ended chan error
 }
 
@@ -311,10 +311,10 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	case r.left == 0:
 		return 0, io.EOF
 	}
-	n := min(len(p), r.left)
+	n := min(int64(len(p)), r.left)
 	clear(p[:n])
 	r.left -= n
-	return n, nil
+	return int(n), nil
 }
 
 func (r *contextReader) Close() error {
@@ -331,11 +331,11 @@ func TestContextLastsForBodyStream(t *testing.T) {
 	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
 		ended := make(chan error, 2)
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
-			size := 100 << 10
+			size := int64(100 << 10)
 			if c.Path() == "/endless" {
 				size = 1 << 40
 			}
-			return c.Reader(200, "a/b", &contextReader{c.Context(), size, ended}, int64(size))
+			return c.Reader(200, "a/b", &contextReader{c.Context(), size, ended}, size)
 		}})
 		for range 2 {
 			client.get("/")

@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,8 @@ type Class struct {
 
 	fixed  fixedClass
 	median atomic.Int64 // in nanoseconds; 0 while nothing is known
+	// trusted says that the calls enter another class soon, and count as quick until they have been timed.
+	trusted atomic.Bool
 	// slowUntil is until when, in nanotime, the class is slow because its calls have held up loops; 0 is never.
 	slowUntil atomic.Int64
 	inlined   atomic.Uint64 // timed inline calls
@@ -65,24 +68,51 @@ var (
 
 // Inline returns a handler that is run where its request was read, whatever was learned about it. It must neither block nor
 // take more than some 10 µs: meanwhile the other connections of its loop wait.
-func Inline(h Handler) Handler { return inClass(&inlineClass, h) }
-
-// Blocking returns a handler that is never run where its request was read, as one is that mostly waits for something.
-func Blocking(h Handler) Handler { return inClass(&blockingClass, h) }
-
-func inClass(class *Class, h Handler) Handler {
+//
+//go:noinline
+func Inline(h Handler) Handler {
 	return func(c *Ctx) error {
-		if err := c.Enter(class); err != nil {
+		if err := c.Enter(&inlineClass); err != nil {
 			return err
 		}
 		return h(c)
 	}
 }
 
+// Blocking returns a handler that is never run where its request was read, as one is that mostly waits for something.
+//
+//go:noinline
+func Blocking(h Handler) Handler {
+	return func(c *Ctx) error {
+		if err := c.Enter(&blockingClass); err != nil {
+			return err
+		}
+		return h(c)
+	}
+}
+
+// All handlers that Inline has made have the same code, and those of Blocking another one, since neither is inlined.
+var inlineCode, blockingCode = codeOf(Inline(nil)), codeOf(Blocking(nil))
+
+func codeOf(h Handler) uintptr { return reflect.ValueOf(h).Pointer() }
+
+// SetHandler says which handler the calls of the class come to in the end. It must be called before the class is in use, if at
+// all. The calls of one that Blocking has made never run where their request was read, those of one that Inline has made do so
+// from the first on, unless what runs before it turns out to be slow.
+func (k *Class) SetHandler(h Handler) {
+	switch codeOf(h) {
+	case inlineCode:
+		k.trusted.Store(true)
+	case blockingCode:
+		k.fixed = classBlocking
+	}
+}
+
 // Enter says which class the rest of the handler belongs to. If that class may block, and the handler runs where its
 // request was read, the loop driver gives the loop to another worker first. A router calls it with the class of the route
-// that it has found, before the route's first middleware. A server whose handler has called Enter once expects it to go on
-// doing so, and to be quick until then.
+// that it has found, before the route's first middleware. What has run before belongs to the class that was entered before, or
+// to the server's own: a server whose handler has called Enter once expects it to go on doing so, and to be quick until then
+// as long as it is when it is timed.
 //
 // The error is a 503 for the handler to return: Concurrency has been reached.
 func (c *Ctx) Enter(class *Class) error {
@@ -92,33 +122,42 @@ func (c *Ctx) Enter(class *Class) error {
 	if class.server.Load() != s {
 		s.knowClass(class)
 	}
-	if !s.entered.Load() {
-		s.entered.Store(true)
+	if !s.class.trusted.Load() {
+		s.class.trusted.Store(true)
+		w.timedSince = 0 // the first call may have made what the later ones find, such as a router's tables
 	}
-	w.class, w.timedSince = class, 0
+	w.endOuter()
+	w.class = class
 	inline := class.inline()
 	if conn.looped != nil {
 		var err error
 		if inline, err = conn.looped.enter(class); err != nil {
 			return err
 		}
+	} else if !inline && !w.mayRun() {
+		return errBusy
 	}
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
 	if !inline && !class.quick() && !c.stream.sent {
-		if err := c.holdAnswer(); err != nil {
-			return err
-		}
-		var err error
-		if conn.before > 0 {
-			err = conn.flush()
-		}
-		c.releaseAnswer()
-		if err != nil {
+		if err := c.flushBefore(); err != nil {
 			return err
 		}
 	}
-	w.time(class)
+	w.time(class, &w.calls)
 	return nil
+}
+
+// flushBefore writes the answers to earlier requests. The time-out has to wait for that, and go on though a connection of the
+// user's panics.
+func (c *Ctx) flushBefore() error {
+	if err := c.holdAnswer(); err != nil {
+		return err
+	}
+	defer c.releaseAnswer()
+	if c.conn.before == 0 {
+		return nil
+	}
+	return c.conn.flush()
 }
 
 // knowClass makes Stats list the class.
@@ -145,13 +184,22 @@ func (s *Server) parkedClass(class *Class) *Class {
 	return parked
 }
 
-// quick reports whether the handler is known to be quick.
+// quick reports whether the handler is known, or trusted, to be quick.
 func (k *Class) quick() bool {
 	if k.fixed != classLearned {
 		return k.fixed == classInline
 	}
 	median := k.median.Load()
-	return 0 < median && median <= int64(quickHandler)
+	return median <= int64(quickHandler) && (median > 0 || k.trusted.Load())
+}
+
+// known reports whether the handler is quick, and nothing is to be learned about it that can't wait for one of the next calls.
+func (k *Class) known() bool {
+	if k.fixed != classLearned {
+		return k.fixed == classInline
+	}
+	median := k.median.Load()
+	return 0 < median && median < int64(quickHandler)
 }
 
 // inline reports whether the handler may be run where its request was read.
@@ -196,6 +244,9 @@ func (k *Class) add(took time.Duration) {
 	switch {
 	case median == 0:
 		median = max(int64(took), 1)
+		if k.trusted.Load() {
+			median = min(median, int64(quickHandler)) // one call, perhaps on a busy machine, isn't enough to end the trust
+		}
 	case int64(took) > median:
 		median += step
 	default:
@@ -204,11 +255,11 @@ func (k *Class) add(took time.Duration) {
 	k.median.Store(median)
 }
 
-// time begins to time a call, if it is this one's turn. Of a quick class one call in timedCalls is timed, of others each:
-// what they do otherwise costs more.
-func (w *scratch) time(class *Class) {
-	if class.quick() {
-		if w.calls++; w.calls%timedCalls != 0 {
+// time begins to time a call, if it is this one's turn. Of a quick class one call in timedCalls is timed, as a counter of the
+// worker's says, of others each: what they do otherwise costs more.
+func (w *scratch) time(class *Class, calls *uint32) {
+	if class.known() {
+		if *calls++; *calls%timedCalls != 0 {
 			return
 		}
 		if w.worker != nil && w.worker.loop != nil {
@@ -229,12 +280,32 @@ func (w *scratch) timed() {
 // call runs the handler, in the server's class until it enters another one.
 func (c *conn) call(ctx *Ctx) error {
 	s, w := c.server, c.worker
-	if w.class = &s.class; !s.entered.Load() {
-		w.time(w.class)
-	}
+	w.class, w.timedSince = &s.class, 0
+	// A class that the monitor knows of is blamed by that.
+	w.outer = w.worker != nil && w.worker.holdsLoop() && w.worker.running.Load() != w.class
+	w.time(w.class, &w.begun)
 	err := s.Handler(ctx)
 	w.timed()
+	w.endOuter()
 	return err
+}
+
+// mayRun reports whether a handler that may take its time may be run. What isn't a worker's, or in its place, may.
+func (w *scratch) mayRun() bool { return w.worker == nil || w.worker.mayRun() }
+
+// kept reports whether the worker has one of the places that are kept for quick handlers.
+func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.kept }
+
+// endOuter ends what belongs to a class when the handler enters another one, or returns. What runs in the server's own class is
+// so short mostly that to say so to the monitor would take as long: it is found out here whether it has cost the loop its leader.
+func (w *scratch) endOuter() {
+	w.timed()
+	if w.outer {
+		w.outer = false
+		if w.worker.overtaken() {
+			w.class.retaken()
+		}
+	}
 }
 
 // processStart is the origin of nanotime.

@@ -79,6 +79,31 @@ func TestHandlerTimingQuick(t *testing.T) {
 	}
 }
 
+// A class that is trusted is quick until it was timed, and one slow call doesn't end that, but more do; each call is timed
+// until it is decided.
+func TestTrustedClass(t *testing.T) {
+	var k Class
+	if k.SetHandler(func(*Ctx) error { return nil }); k.quick() {
+		t.Error("a class that nothing is known of is quick")
+	}
+	k.SetHandler(Inline(func(*Ctx) error { return nil }))
+	for i, test := range []struct {
+		took         time.Duration
+		quick, known bool
+	}{{0, true, false}, {time.Second, true, false}, {time.Microsecond, true, true}, {time.Second, true, true}, {time.Second, false, false}} {
+		if test.took > 0 {
+			k.add(test.took)
+		}
+		if k.quick() != test.quick || k.known() != test.known {
+			t.Errorf("after %d calls: quick %v, known %v, at %v", i, k.quick(), k.known(), time.Duration(k.median.Load()))
+		}
+	}
+	var blocking Class
+	if blocking.SetHandler(Blocking(nil)); blocking.stats().Kind != "blocking" {
+		t.Errorf("the class of what Blocking has made is %+v", blocking.stats())
+	}
+}
+
 // Each call of a class that isn't quick is timed, the first among them, and one in timedCalls of a quick one; each is made,
 // and its error comes back.
 func TestClassTimes(t *testing.T) {

@@ -81,12 +81,16 @@ func (c *coarseClock) stop() {
 	}
 }
 
-// at returns a time on the clock's scale, 0 for the zero time.
+// at returns a time on the clock's scale, 0 for the zero time. One that is too far away for the scale is the end of that.
 func (c *coarseClock) at(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return max(c.exact()+int64(time.Until(t)), 1<<stateBits)
+	ahead := time.Until(t)
+	if ahead > 0 {
+		return addTime(c.exact(), ahead)
+	}
+	return max(c.exact()+int64(ahead), 1<<stateBits)
 }
 
 // exact returns the time in nanoseconds on the scale of now, at the price of the system's clock. It is never before a

@@ -42,6 +42,30 @@ func TestClockTick(t *testing.T) {
 	}
 }
 
+// A time is put on the clock's scale however far it is from now.
+func TestClockAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock coarseClock
+		now, exact := time.Now(), clock.exact()
+		for _, at := range []time.Time{now.AddDate(200, 0, 0), now.AddDate(500, 0, 0), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
+			if got := clock.at(at); time.Duration(got-exact) < 100*365*24*time.Hour {
+				t.Errorf("%v is in %v", at, time.Duration(got-exact))
+			}
+		}
+		for _, at := range []time.Time{now.Add(-time.Hour), time.Unix(1, 0), time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)} {
+			if got := clock.at(at); got <= stateMask || got > exact {
+				t.Errorf("%v is in %v", at, time.Duration(got-exact))
+			}
+		}
+		if at := clock.at(now.Add(time.Minute)); at != exact+int64(time.Minute) {
+			t.Errorf("a minute from now is in %v", time.Duration(at-exact))
+		}
+		if at := clock.at(time.Time{}); at != 0 {
+			t.Errorf("the zero time is %d", at)
+		}
+	})
+}
+
 // A clock that doesn't run is exact: before the start, after the stop.
 func TestClockNotRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -23,14 +24,19 @@ const (
 	stateWrite                    // waiting for the client to take an answer
 	stateLast                     // waiting a last moment for the next request, since the server is shutting down
 	stateClosed
-	stateParked // taken over by a handler, and waiting
+	stateParked    // taken over by a handler, and waiting
+	stateHandshake // in a TLS handshake of the blocking driver, which doesn't survive a wake-up
+	stateRest      // waiting for a body that nobody reads, behind its answer
 
 	stateBits = 4
 	stateMask = 1<<stateBits - 1
 )
 
 // idle reports whether the owner waits for a request of which no byte has come.
-func (s waitState) idle() bool { return s <= stateIdle || s == stateLast }
+func (s waitState) idle() bool { return s <= stateIdle || s == stateLast || s == stateHandshake }
+
+// body reports whether the owner waits for a body.
+func (s waitState) body() bool { return s == stateBody || s == stateRest }
 
 // reading is where in the input a connection is.
 type reading uint8
@@ -57,14 +63,15 @@ type looped interface {
 	remote() netip.AddrPort
 	// leaveLoop makes the loop another worker's, so that the connection can be taken over. The error is errBusy.
 	leaveLoop() error
-	// prepareParked makes the connection ready for Ctx.Park. The loop is another worker's afterwards, or the error errBusy.
+	// prepareParked makes the connection ready for Ctx.Park, when it has left its loop.
 	prepareParked() error
 	// setParked makes the connection the parked one that it has become.
 	setParked()
+	// prepareHijack makes the loop another worker's, and opens the socket once more for hijack. The connection stays what it is:
+	// what fails for want of a worker or of descriptors fails here.
+	prepareHijack() (net.Conn, error)
 	// hijack takes the connection out of its loop.
-	hijack() (net.Conn, error)
-	// Close makes the owner close the connection. Anybody may call it, unlike that of a TLS connection around.
-	Close() error
+	hijack(prepared net.Conn) (net.Conn, error)
 }
 
 // step is what the protocol wants its driver to do next.
@@ -107,14 +114,17 @@ type conn struct {
 	failed  bool // a write has failed: nothing more is written
 	aborted bool // the current answer won't be completed
 	broken  bool // an answer was broken off: close by a reset
+	lost    bool // the client of the current request can't be reached any more
 	// pipelined says that the client has sent a request before it had the answer to the one before: it may be sending others.
 	pipelined bool
 	hijacked  bool
+	unserved  bool // nothing came in the time for which it had one of the places that are kept: it is to be refused
 	// awaitsBody says that the current request's head is complete, and its small body is waited for before the handler runs.
 	awaitsBody bool
 	counted    bool        // against MaxConnsPerIP; guarded by the server's connSet
 	parked     *ParkedConn // what it was taken over as, if that is one; set once
 	requests   int
+	context    context.Context // of Server.ConnContext; nil until it is needed
 	// inputError is what the watch for a context read behind the input that it received.
 	inputError error
 	headSince  int64 // when the first byte of the head came, on the coarse clock; 0: it hasn't
@@ -124,12 +134,12 @@ type conn struct {
 	// word holds the owner's waitState in its low bits and above them the deadline of its wait, in nanoseconds on the
 	// coarse clock's scale, 0 for none. The owner stores it; the sweep takes an expired deadline out and wakes the owner.
 	word atomic.Int64
-	// answered counts the answers by status class: its own in the blocking driver, its loop's in the other.
+	// answered counts the answers by status class: one of its server's in the blocking driver, its loop's in the other.
 	answered *answerCounts
 
 	// Guarded by the server's connSet.
-	member              bool
-	previous, following *conn
+	member bool
+	index  int
 }
 
 // lent is what of a worker's scratch is so much a connection's that it goes by the same names.
@@ -184,7 +194,6 @@ func (c *conn) detach() {
 	w.ctx.Response.reset()
 	w.ctx.conn = nil
 	if raceEnabled {
-		w.ctx.released = true
 		w.ctx = nil
 	}
 	w.stream, w.outBody = nil, nil
@@ -258,11 +267,11 @@ func (c *conn) begin() *HTTPError {
 	c.in.advance(p.pos)
 	c.in.pin()
 	c.requests++
-	c.headSince = 0
+	c.headSince, c.lost = 0, false
 	c.readPace, c.writePace = pace{}, pace{}
 	ctx.Request.begin(ctx, p, head, f)
 	ctx.Request.body.limit = c.server.config.maxBody
-	ctx.Response.server = c.server
+	ctx.Response.ctx = ctx
 	ctx.Response.reset()
 	return nil
 }
@@ -318,7 +327,7 @@ func (c *conn) retireCtx() {
 	c.poisonRequest()
 	old := c.worker.ctx
 	c.worker.ctx = &Ctx{conn: c}
-	*old = Ctx{released: true}
+	*old = Ctx{}
 }
 
 // poisonRequest overwrites all memory that was lent to the handler.
@@ -342,8 +351,12 @@ func (c *conn) poisonRequest() {
 // skipRest throws away what is left of the last request's body, so that it is never taken for a request.
 func (c *conn) skipRest() {
 	b := c.rest
+	if c.server.endsRest(c.server.clock.exact) {
+		c.reading, c.linger = readingNothing, true
+		return
+	}
 	for {
-		piece, err := c.take(b, maxDrain)
+		piece, err := c.take(b, c.in.len())
 		switch {
 		case err != nil:
 			c.reading, c.linger = readingNothing, true
@@ -383,6 +396,7 @@ func (c *conn) inputEnded(err error) {
 			c.linger = false
 		}
 	}
+	c.unserved = !started && c.requests == 0 && c.worker.kept()
 	c.reading = readingNothing
 }
 

@@ -1,9 +1,9 @@
 package filo
 
 import (
-	"math"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,22 +16,37 @@ type connSet struct {
 	perAddress int // 0: no limit; immutable
 
 	mu        sync.Mutex
-	first     *conn              // guarded by mu
-	count     int                // guarded by mu
+	conns     connList           // guarded by mu
 	addresses map[netip.Addr]int // connections by client, if perAddress is set; guarded by mu
-	answered  [6]uint64          // by the connections that are gone; guarded by mu
-	sweeping  bool               // a sweep is due, since there are connections; guarded by mu
+	sweeping  bool               // a sweep is due or under way, since there are connections; guarded by mu
+	underway  bool               // a sweep is; guarded by mu
 	empty     chan struct{}      // closed when the last connection goes; nil if nobody waits; guarded by mu
 	closed    bool               // Close has begun: no connection is added; guarded by mu
 
+	// waking is held while an owner is woken: one whose deadline was taken out waits for it, so that the wake-up can't hit a
+	// later wait. What wakes may be the user's, and so mu isn't held for it.
+	waking sync.Mutex
+
+	// answered counts the answers of the blocking driver, of all connections that ever were, by status class. Each connection
+	// has one of them, so that few processors share one.
+	answered []sharedCounts // set once, by configure, under the server's mu
+	counting int            // the one that the next connection gets; guarded by mu
+
 	// due is when the next sweep is, on the clock's scale: at the earliest deadline that the last one saw, and no later than
-	// a wait that began after it could end. Who sets an earlier deadline moves it. It is the largest value during a sweep.
+	// a wait that began after it could end. Who sets an earlier deadline moves it. During a sweep it is what it will be at the
+	// latest.
 	due      atomic.Int64
 	clock    *coarseClock
 	timer    *time.Timer   // guarded by mu
 	interval time.Duration // the least between two sweeps
 	shortest time.Duration // of the time-outs
-	swept    int64         // when the last sweep was; guarded by mu
+	swept    int64         // when the last sweep ended; guarded by mu
+}
+
+// sharedCounts is answerCounts in cache lines of their own.
+type sharedCounts struct {
+	answerCounts
+	_ [128 - 6*8]byte
 }
 
 // add puts a connection into the set, or says why not.
@@ -43,7 +58,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed, s.max > 0 && s.count >= s.max:
+	case s.closed, s.max > 0 && s.conns.count >= s.max:
 		return errOverload
 	case address.IsValid():
 		if s.addresses[address] >= s.perAddress {
@@ -55,11 +70,12 @@ func (s *connSet) add(c *conn) *HTTPError {
 		s.addresses[address]++
 		c.counted = true
 	}
-	if c.following = s.first; s.first != nil {
-		s.first.previous = c
+	s.conns.add(c)
+	c.member = true
+	if c.answered == nil {
+		c.answered = &s.answered[s.counting%len(s.answered)].answerCounts
+		s.counting++
 	}
-	s.first, c.member = c, true
-	s.count++
 	if !s.sweeping && s.timer != nil {
 		s.sweeping = true
 		s.due.Store(s.clock.now() + int64(s.interval))
@@ -70,33 +86,24 @@ func (s *connSet) add(c *conn) *HTTPError {
 
 // remove takes a connection out of the set, if it is in it.
 func (s *connSet) remove(c *conn) {
+	var address netip.Addr
+	if s.perAddress > 0 {
+		address = limitAddress(c.netConn.RemoteAddr())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.member {
 		return
 	}
 	c.member = false
-	if c.previous != nil {
-		c.previous.following = c.following
-	} else {
-		s.first = c.following
-	}
-	if c.following != nil {
-		c.following.previous = c.previous
-	}
-	c.previous, c.following = nil, nil
-	s.count--
+	s.conns.remove(c)
 	if c.counted {
 		c.counted = false
-		address := limitAddress(c.netConn.RemoteAddr())
 		if s.addresses[address]--; s.addresses[address] == 0 {
 			delete(s.addresses, address)
 		}
 	}
-	if c.looped == nil {
-		c.answered.addTo(&s.answered)
-	}
-	if s.count == 0 && s.empty != nil {
+	if s.conns.count == 0 && s.empty != nil {
 		close(s.empty)
 		s.empty = nil
 	}
@@ -129,7 +136,7 @@ func (s *connSet) startSweep(server *Server) {
 	defer s.mu.Unlock()
 	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
 	s.interval = max(min(time.Second, s.shortest/4), time.Millisecond)
-	s.sweeping = s.count > 0
+	s.sweeping = s.conns.count > 0
 	s.due.Store(s.clock.now() + int64(s.interval))
 	s.timer = time.AfterFunc(s.interval, s.sweep)
 	if !s.sweeping {
@@ -146,46 +153,99 @@ func (s *connSet) stopSweep() {
 	}
 }
 
+// walk calls visit, without the lock, for the connections that there are when it begins, but for those that are gone before
+// their turn. One may go just before visit is called. However many there are, the lock is held for a page at a time.
+func (s *connSet) walk(visit func(c *conn)) {
+	s.mu.Lock()
+	w := s.conns.begin()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.conns.end(w)
+	}()
+	var batch [connPage]*conn
+	for n := s.take(w, &batch); n > 0; n = s.take(w, &batch) {
+		for _, c := range batch[:n] {
+			visit(c)
+		}
+		runtime.Gosched() // other goroutines come first, as often as they like
+	}
+}
+
+// take takes a page of connections out of a walk.
+func (s *connSet) take(w *connWalk, batch *[connPage]*conn) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns.take(w, batch)
+}
+
 // sweep wakes the owners whose deadline has passed.
 func (s *connSet) sweep() {
+	now, ok := s.beginSweep()
+	if !ok {
+		return
+	}
+	due := now + int64(s.shortest)
+	s.walk(func(c *conn) {
+		switch deadline := c.word.Load() &^ stateMask; {
+		case deadline > now:
+			due = min(due, deadline)
+		case deadline != 0:
+			s.expire(c, now)
+		}
+	})
+	s.endSweep(due)
+}
+
+// beginSweep returns the time of a sweep that begins now, or false if there is to be none any more. From here on a wait that
+// begins, and ends before the next sweep would be at the latest, moves that.
+func (s *connSet) beginSweep() (now int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {
-		return
+		return 0, false
 	}
-	// From here on every wait that begins asks for the lock, and so finds out when it is due after this sweep.
-	s.due.Store(math.MaxInt64)
-	now := s.clock.exact()
-	due := now + int64(s.shortest)
-	for c := s.first; c != nil; c = c.following {
-		word := c.word.Load()
-		if deadline := word &^ stateMask; deadline == 0 || deadline > now {
-			if deadline != 0 {
-				due = min(due, deadline)
-			}
-			continue
-		}
-		// The owner may have gone on since: then the exchange fails. If it goes on just after it, it finds a wake-up
-		// that isn't for it, looks at the clock, and waits on.
-		if !c.word.CompareAndSwap(word, word&stateMask) {
-			continue
-		}
-		if waitState(word&stateMask) == stateWrite {
-			c.netConn.SetWriteDeadline(longAgo)
-		} else {
-			c.netConn.SetReadDeadline(longAgo)
-		}
-	}
-	if s.sweeping = s.count > 0; s.sweeping {
-		s.swept = now
-		s.setDueLocked(now, max(due, now+int64(s.interval)))
+	now = s.clock.exact()
+	s.underway = true
+	s.due.Store(now + int64(s.shortest))
+	return now, true
+}
+
+// endSweep sets when the next one is, for the earliest of the deadlines that it has seen.
+func (s *connSet) endSweep(due int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underway = false
+	if s.sweeping = s.conns.count > 0; s.sweeping && s.timer != nil {
+		s.swept = s.clock.exact()
+		s.setDueLocked(s.swept, max(min(due, s.due.Load()), s.swept+int64(s.interval)))
 	}
 }
 
 // setDueLocked sets when the next sweep is.
 func (s *connSet) setDueLocked(now, due int64) {
 	s.due.Store(due)
-	s.timer.Reset(time.Duration(due - now))
+	if !s.underway {
+		s.timer.Reset(time.Duration(due - now))
+	}
+}
+
+// expire wakes the owner of a connection whose deadline has passed.
+func (s *connSet) expire(c *conn, now int64) {
+	s.waking.Lock()
+	defer s.waking.Unlock()
+	// The owner may have gone on since, or do so before the exchange, which fails then. If it goes on just after it, it finds
+	// a wake-up that isn't for it, looks at the clock, and waits on.
+	word := c.word.Load()
+	if deadline := word &^ stateMask; deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
+		return
+	}
+	if waitState(word&stateMask) == stateWrite {
+		c.netConn.SetWriteDeadline(longAgo)
+	} else {
+		c.netConn.SetReadDeadline(longAgo)
+	}
 }
 
 // hasten makes the next sweep come in time for a deadline.
@@ -199,50 +259,59 @@ func (s *connSet) hasten(deadline int64) {
 	}
 }
 
-// awaitSweep returns when a sweep that is under way has ended.
-func (s *connSet) awaitSweep() {
-	s.mu.Lock()
+// awaitWakeUp returns when a wake-up that is under way has arrived.
+func (s *connSet) awaitWakeUp() {
+	s.waking.Lock()
 	//lint:ignore SA2001 having had the lock is all it takes
-	s.mu.Unlock()
+	s.waking.Unlock()
 }
 
 // wakeIdle makes the connections that wait for a request notice that the server is draining.
-func (s *connSet) wakeIdle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := s.first; c != nil; c = c.following {
-		word := c.word.Load()
-		state := waitState(word & stateMask)
-		if state > stateIdle && state != stateParked && (state != stateLast || c.looped == nil) {
-			continue
+func (s *connSet) wakeIdle(now int64) {
+	s.walk(func(c *conn) {
+		if c.isToldOfDraining(c.word.Load(), now) {
+			s.tellOfDraining(c, now)
 		}
-		// As in a sweep: the owner of a connection in a loop may have gone on since, and a TLS handshake must not be told.
-		if c.looped != nil && !c.word.CompareAndSwap(word, word&stateMask) {
-			continue
-		}
-		c.netConn.SetReadDeadline(longAgo)
+	})
+}
+
+// isToldOfDraining reports whether the owner of a connection, whose word is given, is to be woken since the server is draining.
+func (c *conn) isToldOfDraining(word, now int64) bool {
+	switch state := waitState(word & stateMask); state {
+	case stateNew, stateIdle, stateParked:
+		return true
+	case stateRest:
+		return c.server.endsRest(func() int64 { return now })
+	case stateLast:
+		return c.looped != nil && word&^stateMask <= now // the sweep may come much later
 	}
+	return false
+}
+
+func (s *connSet) tellOfDraining(c *conn, now int64) {
+	s.waking.Lock()
+	defer s.waking.Unlock()
+	word := c.word.Load()
+	// As in a sweep: the owner of a connection in a loop may have gone on since, and a TLS handshake must not be told.
+	if !c.isToldOfDraining(word, now) || c.looped != nil && !c.word.CompareAndSwap(word, word&stateMask) {
+		return
+	}
+	c.netConn.SetReadDeadline(longAgo)
 }
 
 // closeAll closes every connection, and keeps new ones out.
 func (s *connSet) closeAll() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
-	for c := s.first; c != nil; c = c.following {
-		if c.looped != nil {
-			c.looped.Close()
-		} else {
-			c.netConn.Close()
-		}
-	}
+	s.mu.Unlock()
+	s.walk(func(c *conn) { cutConn(c.netConn) })
 }
 
 // seal keeps new connections out if there are none now, and reports whether it did.
 func (s *connSet) seal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = s.closed || s.count == 0
+	s.closed = s.closed || s.conns.count == 0
 	return s.closed
 }
 
@@ -250,7 +319,7 @@ func (s *connSet) seal() bool {
 func (s *connSet) whenEmpty() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.count == 0 {
+	if s.conns.count == 0 {
 		done := make(chan struct{})
 		close(done)
 		return done

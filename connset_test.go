@@ -10,14 +10,18 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,12 +93,10 @@ func TestConnSetCounts(t *testing.T) {
 				per[limitAddress(addr)]++
 			}
 		}
-		linked := 0
-		for c := set.first; c != nil; c = c.following {
-			linked++
-		}
-		if set.count != len(conns) || linked != len(conns) {
-			t.Fatalf("%d connections counted, %d linked, want %d", set.count, linked, len(conns))
+		listed := 0
+		set.walk(func(*conn) { listed++ })
+		if set.conns.count != len(conns) || listed != len(conns) {
+			t.Fatalf("%d connections counted, %d listed, want %d", set.conns.count, listed, len(conns))
 		}
 	}
 	for _, c := range conns {
@@ -110,13 +112,198 @@ func TestConnSetCounts(t *testing.T) {
 	}
 }
 
+// lifeSweptConn is a connection that calls when a sweep wakes its owner.
+type lifeSweptConn struct {
+	net.Conn
+	woken func()
+}
+
+func (c *lifeSweptConn) SetReadDeadline(time.Time) error {
+	c.woken()
+	return nil
+}
+
+// While a sweep is under way connections come, go and wait; what wakes an owner, which may be the user's, runs without the
+// lock.
+func TestSweepLetsOthersIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{}
+		s.configure()
+		s.conns.startSweep(s)
+		defer s.conns.stopSweep()
+		var conns []*conn
+		var woken atomic.Int64
+		for range 1000 {
+			c := &conn{server: s, answered: new(answerCounts)}
+			c.netConn = &lifeSweptConn{woken: func() {
+				first := woken.Add(1) == 1
+				if !s.conns.mu.TryLock() {
+					t.Fatal("the sweep holds the lock while it wakes an owner")
+				}
+				s.conns.mu.Unlock()
+				if !first {
+					return
+				}
+				s.conns.remove(conns[0]) // which would come last
+				s.conns.add(&conn{server: s, answered: new(answerCounts)})
+				c.setWait(stateHead, s.clock.exact()+int64(2*time.Second)) // whose turn has been
+			}}
+			s.conns.add(c)
+			c.word.Store(1<<stateBits | int64(stateIdle))
+			conns = append(conns, c)
+		}
+		s.conns.sweep()
+		synctest.Wait()
+		if n := woken.Load(); n != int64(len(conns)-1) {
+			t.Errorf("%d of %d owners were woken", n, len(conns)-1)
+		}
+		time.Sleep(2*time.Second + s.conns.interval)
+		synctest.Wait()
+		if woken.Load() != int64(len(conns)) {
+			t.Error("a wait that began during the sweep wasn't ended in its time")
+		}
+	})
+}
+
+// BenchmarkSweep is a sweep of idle connections. Meanwhile another one waits to be added and removed, again and again: the
+// figure besides is the longest such wait of a sweep, in the median of all sweeps.
+func BenchmarkSweep(b *testing.B) {
+	for _, n := range []int{10_000, 100_000, 500_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			s := &Server{IdleTimeout: time.Hour, ReadHeaderTimeout: time.Hour, ReadTimeout: time.Hour, WriteTimeout: time.Hour}
+			s.configure()
+			s.conns.startSweep(s)
+			defer s.conns.stopSweep()
+			for range n {
+				c := &conn{server: s, answered: new(answerCounts)}
+				s.conns.add(c)
+				c.setWait(stateIdle, int64(time.Hour))
+			}
+			lifeShuffle(&s.conns)
+			var longest atomic.Int64
+			stop := make(chan struct{})
+			var others sync.WaitGroup
+			others.Go(func() {
+				for other := (&conn{server: s, answered: new(answerCounts)}); ; runtime.Gosched() {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					start := time.Now()
+					s.conns.add(other)
+					s.conns.remove(other)
+					longest.Store(max(longest.Load(), int64(time.Since(start))))
+				}
+			})
+			var each []int64
+			for b.Loop() {
+				longest.Store(0)
+				s.conns.sweep()
+				each = append(each, longest.Load())
+			}
+			close(stop)
+			others.Wait()
+			slices.Sort(each)
+			b.ReportMetric(float64(each[len(each)/2])/1000, "µs-wait")
+		})
+	}
+}
+
+// BenchmarkRequestsBesideSweeps is a sweep of 100,000 idle connections in memory, while requests are made on connections that
+// come and go: the figure besides is how long the longest one of these took during a sweep, in the median of all sweeps. For
+// comparison there is as much time without a sweep.
+func BenchmarkRequestsBesideSweeps(b *testing.B) {
+	const idle = 100_000
+	s := &Server{Handler: benchHello, IdleTimeout: time.Hour, ReadHeaderTimeout: time.Hour, ReadTimeout: time.Hour, WriteTimeout: time.Hour}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	go s.Serve(listener)
+	for range idle {
+		client, server := net.Pipe()
+		defer client.Close()
+		go s.ServeConn(server)
+	}
+	for s.Stats().ConnsIdle < idle {
+		time.Sleep(10 * time.Millisecond)
+	}
+	lifeShuffle(&s.conns)
+	for _, run := range []struct {
+		name string
+		f    func()
+	}{{"sweep", s.conns.sweep}, {"none", func() { time.Sleep(25 * time.Millisecond) }}} {
+		b.Run(run.name, func(b *testing.B) {
+			var longest, made atomic.Int64
+			stop := make(chan struct{})
+			var client sync.WaitGroup
+			client.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					start := time.Now()
+					if err := lifeRequestAlone(listener.Addr().String()); err != nil {
+						b.Error(err)
+					}
+					longest.Store(max(longest.Load(), int64(time.Since(start))))
+					made.Add(1)
+				}
+			})
+			var each []int64
+			for b.Loop() {
+				for seen := made.Load(); made.Load() < seen+20; time.Sleep(time.Millisecond) {
+				}
+				longest.Store(0)
+				run.f()
+				for seen := made.Load(); made.Load() == seen; runtime.Gosched() { // one that has waited may just go on
+				}
+				each = append(each, longest.Load())
+			}
+			close(stop)
+			client.Wait()
+			slices.Sort(each)
+			b.ReportMetric(float64(each[len(each)/2])/1000, "µs-longest")
+		})
+	}
+}
+
+// lifeShuffle makes connections lie in memory as after hours of work.
+func lifeShuffle(set *connSet) {
+	var conns []*conn
+	set.walk(func(c *conn) { conns = append(conns, c) })
+	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
+	for _, c := range conns {
+		set.remove(c)
+		set.add(c)
+	}
+}
+
+// lifeRequestAlone makes a request on a connection of its own.
+func lifeRequestAlone(address string) error {
+	netConn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer netConn.Close()
+	io.WriteString(netConn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if answer, err := io.ReadAll(netConn); err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) {
+		return fmt.Errorf("got %q, %w", answer, err)
+	}
+	return nil
+}
+
 // lifeConn is a connection whose methods a test can replace.
 type lifeConn struct {
 	net.Conn
-	remote      net.Addr
-	remoteAddr  func() // called by RemoteAddr
-	setDeadline func(time.Time)
-	readFrom    func(io.Reader) (int64, error)
+	remote     net.Addr
+	remoteAddr func() // called by RemoteAddr
+	write      func() // called by Write
+	readFrom   func(io.Reader) (int64, error)
 }
 
 func (c *lifeConn) RemoteAddr() net.Addr {
@@ -129,11 +316,11 @@ func (c *lifeConn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
-func (c *lifeConn) SetDeadline(at time.Time) error {
-	if c.setDeadline != nil {
-		c.setDeadline(at)
+func (c *lifeConn) Write(p []byte) (int, error) {
+	if c.write != nil {
+		c.write()
 	}
-	return c.Conn.SetDeadline(at)
+	return c.Conn.Write(p)
 }
 
 // lifeFileConn can be read from as a socket that has sendfile.
@@ -266,12 +453,10 @@ func lifePoke(s *Server, stop <-chan struct{}) {
 			return
 		case <-time.After(50 * time.Microsecond):
 		}
-		s.conns.mu.Lock()
-		for c := s.conns.first; c != nil; c = c.following {
+		s.conns.walk(func(c *conn) {
 			c.netConn.SetReadDeadline(longAgo)
 			c.netConn.SetWriteDeadline(longAgo)
-		}
-		s.conns.mu.Unlock()
+		})
 	}
 }
 
@@ -409,9 +594,8 @@ func TestCloseWhileLingeringBegins(t *testing.T) {
 				client, server := net.Pipe()
 				defer client.Close()
 				var l lingerer
-				var once sync.Once
 				begun := make(chan struct{})
-				stub := &lifeConn{Conn: server, setDeadline: func(time.Time) { once.Do(func() { close(begun) }) }}
+				stub := &lifeConn{Conn: server, write: func() { close(begun) }}
 				if !l.takeOver(stub, []byte("nobody reads this")) {
 					t.Fatal("nothing lingers")
 				}

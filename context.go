@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +16,8 @@ type requestContext struct {
 	cancel context.CancelCauseFunc
 	// stopTimer releases the deadline's timer, if there is one.
 	stopTimer context.CancelFunc
+	// leaveConn lets go of the context of Server.ConnContext, if that can end.
+	leaveConn func() bool
 	// watching is closed when the goroutine has ended; nil if there is none.
 	watching chan struct{}
 	stopping chan struct{}
@@ -21,19 +25,28 @@ type requestContext struct {
 	received int
 	err      error
 
-	// looped says that the connection's loop watches the client, since when (in nanotime), and whether that had ended its
-	// side by then.
-	looped       bool
+	// halfClosed says that the client had ended its side before the goroutine began. Immutable since then.
+	halfClosed bool
+	// watchedSince is when the connection's loop began to watch the client, in nanotime. Immutable since then.
 	watchedSince int64
-	halfClosed   bool
+
+	// writes counts what was sent while the context was watched: see clientEnded.
+	writes atomic.Uint32
+
+	mu      sync.Mutex
+	watched bool        // the client is watched; guarded by mu
+	leaving *time.Timer // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
 }
 
 // Context returns the request's context. It is done when the client has closed the connection (the cause is
 // ErrClientGone), when the deadline of SetDeadline has passed, when Close ended the server or Shutdown gave up waiting
 // (ErrServerClosed), and when the handler has returned and what Response.SetBodyStream was given has been sent. It is made
-// when first asked for, and from then on a goroutine watches the connection, from when the body has been read.
+// when first asked for, and from then on the connection is watched, from when the body has come; one of unknown length must
+// have been read.
 //
-// A client that had closed its sending side by the time that it was asked for is not gone: it may wait for the answer.
+// A client that ends its sending side behind its request, as printf | nc -N does, can't be told from one that leaves: so the
+// context of a client that has done so by the time that it was asked for, or soon after, goes on for 5 seconds more, and
+// longer if the client takes a part of the answer meanwhile. What the handler answers is sent in any case.
 func (c *Ctx) Context() context.Context {
 	c.check()
 	if c.context == nil {
@@ -59,10 +72,31 @@ func (c *Ctx) ContextValues() context.Context {
 	case c.carried != nil:
 		return c.carried
 	}
-	if carried, ok := c.conn.looped.(*transportConn); ok {
+	return c.conn.contextValues()
+}
+
+// contextValues returns a context with the values of the connection's requests, which never ends.
+func (c *conn) contextValues() context.Context {
+	if carried, ok := c.looped.(*transportConn); ok {
 		return carried.values()
 	}
+	if outer := c.outerContext(); outer != nil {
+		return context.WithoutCancel(outer)
+	}
 	return context.Background()
+}
+
+// outerContext returns what Server.ConnContext does; nil if there is none.
+func (c *conn) outerContext() context.Context {
+	if c.context == nil && c.server.ConnContext != nil {
+		if _, carried := c.looped.(*transportConn); carried {
+			return nil
+		}
+		if c.context = c.server.ConnContext((*observedConn)(c)); c.context == nil {
+			panic("filo: Server.ConnContext has returned nil")
+		}
+	}
+	return c.context
 }
 
 // SetContextValues makes the values of ctx, which is made from what ContextValues returned, those of the context that Context
@@ -107,6 +141,13 @@ func (c *Ctx) newContext() *requestContext {
 			deadline = end
 		}
 	}
+	outer := c.conn.outerContext()
+	if outer != nil {
+		if end, ok := outer.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
+			deadline = end
+		}
+		parent = valuesContext{parent, context.WithoutCancel(outer)} // its end comes by leaveConn, which says why
+	}
 	if t := c.timeout; t != nil && !t.deadline.IsZero() && (deadline.IsZero() || t.deadline.Before(deadline)) {
 		deadline = t.deadline
 	}
@@ -114,6 +155,13 @@ func (c *Ctx) newContext() *requestContext {
 		parent, r.stopTimer = context.WithDeadline(parent, deadline)
 	}
 	r.Context, r.cancel = context.WithCancelCause(parent)
+	if outer != nil && outer.Done() != nil {
+		r.leaveConn = context.AfterFunc(outer, func() {
+			if !errors.Is(outer.Err(), context.DeadlineExceeded) { // of that the request's own knows
+				r.cancel(context.Cause(outer))
+			}
+		})
+	}
 	return r
 }
 
@@ -126,62 +174,160 @@ func (c *Ctx) SetDeadline(t time.Time) {
 // watch starts to watch the client, once nothing else reads the connection: when the whole body has come.
 func (c *Ctx) watch() {
 	r, conn := c.context, c.conn
-	if r != nil && conn.looped != nil {
-		if !r.looped && c.Request.body.complete() && !conn.hijacked {
-			r.looped = true
-			conn.looped.watch(r)
-		}
+	if r == nil || conn.hijacked || r.isWatched() {
 		return
 	}
-	if r == nil || r.watching != nil || !c.Request.body.complete() || conn.hijacked ||
-		conn.in.len() >= readBufferSize {
+	if conn.lost {
+		r.cancel(ErrClientGone)
+		return
+	}
+	_, carried := conn.looped.(*transportConn) // whose other server watches the client
+	if !carried && !conn.hasWhole(&c.Request.body) {
+		return
+	}
+	r.setWatched(true)
+	if conn.looped != nil {
+		conn.looped.watch(r)
 		return
 	}
 	if socket := &conn.worker.socket; socket.attached() {
-		ended, gone := socket.ended()
-		if gone {
+		gone := false
+		if r.halfClosed, gone = socket.ended(); gone {
 			r.cancel(ErrClientGone)
-		}
-		if ended || gone {
 			return
 		}
 	}
-	// What the watch receives is the beginning of the next request. It reads no more than fits here, so a client that
-	// pipelines much isn't watched.
-	conn.in.pin()
-	space := conn.in.space()
+	// What the watch receives is the beginning of the next request. It reads no more than fits here.
+	var space []byte
+	if conn.in.len() < readBufferSize {
+		conn.in.pin()
+		space = conn.in.space()
+	}
 	r.watching, r.stopping = make(chan struct{}), make(chan struct{})
 	go r.run(conn.netConn, space)
 }
 
-// halfCloseTime is how soon after the watch began an end of input counts as one that came with the request, though in a
-// packet of its own. A client that leaves within that time isn't noticed by it.
-const halfCloseTime = 20 * time.Millisecond
+// hasWhole reports whether the whole body has come, though the handler may still have to read it.
+func (c *conn) hasWhole(b *body) bool {
+	return b.complete() || b.err == nil && !b.chunked && b.remaining <= int64(c.in.len())
+}
 
+// loseClient takes note that the client can't be reached any more, since a read or a write has failed.
+func (c *conn) loseClient() {
+	if _, carried := c.looped.(*transportConn); carried {
+		return // whose context says so; what has failed may be something around the connection
+	}
+	c.lost = true
+	if r := c.worker.ctx.context; r != nil {
+		r.cancel(ErrClientGone)
+	}
+}
+
+const (
+	// halfCloseTime is how soon after the watch began an end of input counts as one that came with the request, though in
+	// a packet of its own.
+	halfCloseTime = 20 * time.Millisecond
+	// halfCloseGrace is how long the context goes on after such an end. Of a client that waits for its answer nothing else
+	// is ever heard, and of one that has left neither, until something is sent to it.
+	halfCloseGrace = 5 * time.Second
+)
+
+// clientEnded takes note that the client sends nothing more: it has left, or, if that is early, it may wait for its answer.
+// Then the context ends when the time of grace is over. But if something was sent to the client meanwhile it goes on, since
+// a client that has left answers by a reset.
+func (r *requestContext) clientEnded(early bool) {
+	r.mu.Lock()
+	if !r.watched || r.leaving != nil {
+		r.mu.Unlock()
+		return
+	}
+	if early {
+		written := r.writes.Load()
+		var timer *time.Timer
+		timer = time.AfterFunc(halfCloseGrace, func() {
+			r.mu.Lock()
+			left := r.leaving == timer && r.writes.Load() == written
+			r.mu.Unlock()
+			if left {
+				r.cancel(ErrClientGone)
+			}
+		})
+		r.leaving = timer
+	}
+	r.mu.Unlock()
+	if !early {
+		r.cancel(ErrClientGone)
+	}
+}
+
+func (r *requestContext) isWatched() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.watched
+}
+
+func (r *requestContext) setWatched(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watched = on
+	if !on && r.leaving != nil {
+		r.leaving.Stop()
+		r.leaving = nil
+	}
+}
+
+// run is the goroutine that watches the client. It reads what fits into space.
 func (r *requestContext) run(netConn net.Conn, space []byte) {
 	defer close(r.watching)
 	start := time.Now()
-	for r.received < len(space) {
-		n, err := netConn.Read(space[r.received:])
-		r.received += n
-		if err == nil {
-			continue
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// Clear the deadline first and look then: a stop that comes in between sets it again.
-			netConn.SetReadDeadline(time.Time{})
-			select {
-			case <-r.stopping:
-				return
-			default:
-				continue
+	err, stopped := r.await(netConn, func() error {
+		for r.received < len(space) {
+			n, err := netConn.Read(space[r.received:])
+			if r.received += n; err != nil {
+				return err
 			}
 		}
-		r.err = err
-		if !isEOF(err) || time.Since(start) > halfCloseTime {
-			r.cancel(ErrClientGone)
-		}
+		return nil
+	})
+	if stopped {
 		return
+	}
+	r.err = err
+	if err == nil {
+		// The end comes behind what isn't read here.
+		if err, stopped = r.await(netConn, func() error { return awaitPeer(netConn, false) }); stopped {
+			return
+		}
+	}
+	switch {
+	case err == errCannotTell:
+		return
+	case !isEOF(err):
+		r.cancel(ErrClientGone)
+		return
+	}
+	r.clientEnded(r.halfClosed || time.Since(start) <= halfCloseTime)
+	if err, stopped = r.await(netConn, func() error { return awaitPeer(netConn, true) }); !stopped && err != errCannotTell {
+		r.cancel(ErrClientGone)
+	}
+}
+
+// errCannotTell is awaitPeer's error for a connection that isn't a socket.
+var errCannotTell = errors.New("filo: the connection isn't a socket that can be watched")
+
+// await calls wait again while it ends by a deadline, until the watch is to stop.
+func (r *requestContext) await(netConn net.Conn, wait func() error) (err error, stopped bool) {
+	for {
+		if err = wait(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err, false
+		}
+		// Clear the deadline first and look then: a stop that comes in between sets it again.
+		netConn.SetReadDeadline(time.Time{})
+		select {
+		case <-r.stopping:
+			return nil, true
+		default:
+		}
 	}
 }
 
@@ -201,18 +347,28 @@ func (c *Ctx) endContext() {
 	if r.stopTimer != nil {
 		r.stopTimer()
 	}
+	if r.leaveConn != nil {
+		r.leaveConn()
+	}
 }
 
 // endWatch makes the connection's input its owner's again. The context goes on without.
 func (c *Ctx) endWatch() {
 	r := c.context
-	if r != nil && r.looped {
-		c.conn.looped.unwatch()
-		r.looped = false
-	}
-	if r == nil || r.watching == nil {
+	if r == nil || !r.isWatched() {
 		return
 	}
+	if looped := c.conn.looped; looped != nil {
+		looped.unwatch()
+	}
+	if r.watching != nil {
+		c.endWatching(r)
+	}
+	r.setWatched(false)
+}
+
+// endWatching ends the goroutine.
+func (c *Ctx) endWatching(r *requestContext) {
 	close(r.stopping)
 	c.conn.netConn.SetReadDeadline(longAgo)
 	<-r.watching

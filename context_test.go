@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,9 +66,10 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// "A client that had closed its sending side by the time that it was asked for is not gone: it may wait for the
-// answer." So printf | nc -N gets its answer from a handler that watches its context.
-func TestContextOutlivesAnEarlyHalfClose(t *testing.T) {
+// A client that ends its sending side behind its request may wait for the answer, or have left. "The context of a client that has
+// done so by the time that it was asked for, or soon after, goes on for 5 seconds more, and longer if the client takes a
+// part of the answer meanwhile. What the handler answers is sent in any case." So printf | nc -N gets its answer.
+func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 	const second = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 	for _, test := range []struct {
 		name, request string
@@ -82,25 +84,70 @@ func TestContextOutlivesAnEarlyHalfClose(t *testing.T) {
 			return ctx
 		}},
 		{"body not read", second, (*filo.Ctx).Context},
+		{"pipelined", answerGet + "GET / HTTP/1.1\r\nHost: a\r\nX: y", (*filo.Ctx).Context},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := servertest.New(t, func(c *filo.Ctx) error {
-					if cause := answerCause(test.ask(c)); cause != errAnswerNotDone {
-						t.Errorf("cause %v of a client that waits for its answer", cause)
-					}
-					return c.Text(200, "answered")
-				})
+		for _, writes := range []bool{false, true} {
+			t.Run(fmt.Sprint(test.name, ", writes ", writes), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := servertest.New(t, func(c *filo.Ctx) error {
+						ctx := test.ask(c)
+						time.Sleep(3 * time.Second)
+						if cause := context.Cause(ctx); cause != nil {
+							t.Errorf("cause %v of a client that waits for its answer", cause)
+						}
+						if !writes {
+							if cause := answerCause(ctx); !errors.Is(cause, filo.ErrClientGone) {
+								t.Errorf("cause %v of a client of which nothing is heard, want ErrClientGone", cause)
+							}
+							return c.Text(200, "answered")
+						}
+						w := c.Stream()
+						w.WriteString("ans")
+						w.Flush()
+						if cause := answerCause(ctx); cause != errAnswerNotDone {
+							t.Errorf("cause %v of a client that takes its answer", cause)
+						}
+						_, err := w.WriteString("wered")
+						return err
+					})
 
-				c := s.Dial(t)
-				io.WriteString(c, test.request)
-				c.CloseWrite()
-				if all, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(all), "answered") {
-					t.Errorf("got %q, %v", all, err)
-				}
+					c := answerClientOf(s.Dial(t))
+					c.send(t, test.request)
+					c.CloseWrite()
+					if m := c.receive(t, test.request[:4]); m.body != "answered" {
+						t.Errorf("got %q", m.body)
+					}
+				})
 			})
-		})
+		}
 	}
+}
+
+// What a client that has ended its side early writes to nobody is over with its request: the timer must not end another one's
+// context, nor that of a connection that was taken over.
+func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *filo.Ctx) error {
+			ctx := c.Context()
+			time.Sleep(time.Second)
+			conn, _, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if cause := answerCause(ctx); cause != errAnswerNotDone {
+				t.Errorf("cause %v: the connection is the handler's own", cause)
+			}
+			_, err = io.WriteString(conn, "taken")
+			return err
+		})
+		c := s.Dial(t)
+		io.WriteString(c, answerGet)
+		c.CloseWrite()
+		if all, err := io.ReadAll(c); string(all) != "taken" {
+			t.Errorf("got %q, %v", all, err)
+		}
+	})
 }
 
 // The same over a socket, where request and FIN are one segment or two.
@@ -693,4 +740,109 @@ func TestStatusAfterUpgrade(t *testing.T) {
 		c.receive(t, "GET")
 		c.receive(t, "GET")
 	})
+}
+
+// "ConnContext returns the context that those of a connection's requests have their values from, and end with. It is called when
+// the first of them is asked for, once for each connection."
+func TestConnContext(t *testing.T) {
+	type key struct{}
+	errOver := errors.New("over")
+	var calls atomic.Int32
+	task := make(chan any, 1)
+	end, causes := make(chan context.CancelCauseFunc, 1), make(chan error, 1)
+	answerEach(t, func() *filo.Server {
+		calls.Store(0)
+		return &filo.Server{
+			Logger: answerQuiet,
+			ConnContext: func(conn net.Conn) context.Context {
+				ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), key{}, calls.Add(1)))
+				ctx, stop := context.WithTimeout(ctx, time.Hour)
+				context.AfterFunc(ctx, stop)
+				select {
+				case end <- cancel:
+				default:
+				}
+				if conn.RemoteAddr() == nil {
+					t.Error("the connection has no address")
+				}
+				return ctx
+			},
+			Handler: func(c *filo.Ctx) error {
+				switch c.Path() {
+				case "/nothing":
+					return c.Text(200, "")
+				case "/wait":
+					ctx := c.Context()
+					task <- nil
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+				}
+				c.SetContextValues(context.WithValue(c.ContextValues(), answerKey{}, "more"))
+				ctx := c.Context()
+				if _, ok := ctx.Deadline(); !ok {
+					t.Error("the deadline is lost")
+				}
+				if err := c.Go(func(ctx context.Context) { task <- ctx.Value(key{}) }); err != nil {
+					t.Error(err)
+				}
+				return c.Text(200, fmt.Sprint(ctx.Value(key{}), ctx.Value(answerKey{}), ctx.Err()))
+			},
+		}
+	}, func(t *testing.T, h *answerHost) {
+		for i := range int32(2) {
+			c := h.connect(t)
+			c.send(t, "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n")
+			c.receive(t, "GET")
+			if n := calls.Load(); n != i {
+				t.Errorf("%d calls, though nobody has asked on connection %d", n, i)
+			}
+			for range 2 {
+				c.send(t, answerGet)
+				if m := c.receive(t, "GET"); m.body != fmt.Sprint(i+1, "more", nil) {
+					t.Errorf("connection %d: got %q", i, m.body)
+				}
+				if value := answerWait(t, task, "the task"); value != i+1 {
+					t.Errorf("connection %d: the task has %v", i, value)
+				}
+			}
+			if i == 0 {
+				c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+				answerWait(t, task, "the handler")
+				(<-end)(errOver)
+				if cause := answerWait(t, causes, "the end"); cause != errOver {
+					t.Errorf("cause %v, want the connection's", cause)
+				}
+				answerWait(t, task, "the task")
+			}
+			c.Close()
+		}
+		<-end
+	})
+}
+
+type answerKey struct{}
+
+// An end of the server counts with a ConnContext, too, and no context at all is a mistake that is named.
+func TestConnContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 1)
+		s := servertest.NewServer(t, &filo.Server{
+			ConnContext: func(net.Conn) context.Context { return t.Context() },
+			Handler:     func(c *filo.Ctx) error { causes <- answerCause(c.Context()); return nil },
+		})
+		io.WriteString(s.Dial(t), answerGet)
+		synctest.Wait()
+		s.Config.Close()
+		if cause := <-causes; !errors.Is(cause, filo.ErrServerClosed) {
+			t.Errorf("cause %v, want ErrServerClosed", cause)
+		}
+	})
+	var log answerLog
+	h := answerMemory(t, &filo.Server{Logger: log.logger(), ConnContext: func(net.Conn) context.Context { return nil },
+		Handler: func(c *filo.Ctx) error { c.Context(); return nil }})
+	c := h.connect(t)
+	c.send(t, answerGet)
+	if m := c.receive(t, "GET"); m.status != 500 || !strings.Contains(strings.Join(log.all(), ""), "ConnContext has returned nil") {
+		t.Errorf("got %d, logged %q", m.status, log.all())
+	}
 }

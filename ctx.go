@@ -13,13 +13,17 @@ import (
 // Handler answers a request. It may block. An error that it returns is turned into a response by the server's
 // ErrorHandler. The Ctx, and every []byte that came from it, is lent until the handler returns; a string is the
 // handler's own.
+//
+// It runs on a goroutine that serves other requests afterwards: one that calls runtime.LockOSThread must undo that before it
+// returns, or each of those is slowed down by switches of threads; if the thread can't be used any more, end the goroutine by
+// runtime.Goexit.
 type Handler func(*Ctx) error
 
 // Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
 // Ctx is one request and its response. It belongs to the goroutine that runs the handler, and is used for another
-// request after the handler has returned: builds with the race detector panic when one is kept too long.
+// request after the handler has returned: one that is kept too long panics, in builds with the race detector always.
 type Ctx struct {
 	// Request is what the client sent.
 	Request Request
@@ -35,7 +39,6 @@ type Ctx struct {
 	readUntil, writeUntil int64
 	// clientGone says that the context, which is over, ended because of the client.
 	clientGone bool
-	released   bool
 	claimed    bool // the answer is on its way, or the handler has returned: no time-out is set any more
 	rendered   bool // an error was turned into the response, which is final
 
@@ -47,10 +50,14 @@ type Ctx struct {
 	wraps    []func(*Ctx, io.Writer, int64) io.WriteCloser
 }
 
-// check panics if the handler has returned, in builds with the race detector.
+// released is what the use of a Ctx panics with when its handler has returned.
+const released = "filo: Ctx used after its handler returned: copy what is needed later before it returns (see Ctx.Go for work that is left to be done)"
+
+// check panics if the Ctx is of no request: in builds with the race detector as soon as its handler has returned, in others when
+// the connection has nothing more to handle.
 func (c *Ctx) check() {
-	if raceEnabled && c.released {
-		panic("filo: Ctx used after its handler returned")
+	if c.conn == nil {
+		panic(released)
 	}
 }
 
@@ -96,10 +103,10 @@ func (c *Ctx) Host() string { c.check(); return c.Request.Host() }
 func (c *Ctx) HostBytes() []byte { c.check(); return c.Request.HostBytes() }
 
 // Body reads the whole request body: see Request.Body.
-func (c *Ctx) Body() ([]byte, error) { c.check(); return c.Request.Body() }
+func (c *Ctx) Body() ([]byte, error) { return c.Request.Body() }
 
 // BodyReader returns a reader of the request body: see Request.BodyReader.
-func (c *Ctx) BodyReader() io.Reader { c.check(); return c.Request.BodyReader() }
+func (c *Ctx) BodyReader() io.Reader { return c.Request.BodyReader() }
 
 // SetMaxBodyBytes changes the server's MaxBodyBytes for this request; negative is no limit. Call it before the body
 // is read.

@@ -81,8 +81,14 @@ func answerSocket(t *testing.T, config *filo.Server) *answerHost {
 func answerServeOn(t *testing.T, config *filo.Server, listener net.Listener) {
 	t.Helper()
 	underTest(config)
+	answerServeBy(t, config, func() error { return config.Serve(listener) })
+}
+
+// answerServeBy calls serve, and shuts the server down when the test ends.
+func answerServeBy(t *testing.T, config *filo.Server, serve func() error) {
+	t.Helper()
 	served := make(chan error, 1)
-	go func() { served <- config.Serve(listener) }()
+	go func() { served <- serve() }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		defer cancel()
@@ -518,7 +524,7 @@ var answerExchanges = []struct {
 		name: "HEAD with an error", rule: "no body in an error's answer either (RFC 9110, section 9.3.2)",
 		handler: func(c *filo.Ctx) error { return filo.Error(404, "x") },
 		request: "HEAD / HTTP/1.1\nHost: a\n\n",
-		want:    "HTTP/1.1 404 Not Found\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 13\n\n",
+		want:    "HTTP/1.1 404 Not Found\nX-Content-Type-Options: nosniff\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 13\n\n",
 	},
 	{
 		name: "wrong Content-Length", rule: "the body's own length goes out, since another one would break the framing",
@@ -701,6 +707,22 @@ func TestStatusLines(t *testing.T) {
 		c.send(t, fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", sent))
 		if m := c.receive(t, "GET"); m.line != "HTTP/1.1 "+want {
 			t.Errorf("SetStatus(%d): got %q, want %q", sent, m.line, want)
+		}
+	}
+}
+
+// A status that can't be sent is logged with the route whose handler has set it.
+func TestWrongStatusIsLogged(t *testing.T) {
+	for _, status := range []int{0, 99, 150, 600, 1000} {
+		log := &lifeLog{}
+		h := answerMemory(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+			c.SetRoute("GET /{id}")
+			return c.Text(status, "")
+		}})
+		h.raw(t, "GET /7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		want := fmt.Sprintf(`msg="the status of an answer must be 200 to 599: it becomes 500" status=%d route="GET /{id}" method=GET path=/7`, status)
+		if got := log.lines(""); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%d: logged %q", status, got)
 		}
 	}
 }

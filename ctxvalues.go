@@ -84,7 +84,7 @@ func (c *Ctx) BytesWritten() int64 {
 // err, for the handler to return. ErrAbort, and an error behind a head that was sent, are left to the server.
 func (c *Ctx) RenderError(err error) error {
 	c.check()
-	if err == nil || c.rendered || c.conn.hijacked || c.timedOut() {
+	if err == nil || c.rendered || c.stream.sent || c.conn.hijacked || c.timedOut() {
 		return err
 	}
 	c.rendered = c.conn.renderError(c, err)

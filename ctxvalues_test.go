@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/filohttp/filo"
@@ -97,16 +98,17 @@ func TestRenderError(t *testing.T) {
 	}
 }
 
-// ErrAbort, and what comes behind a head that was sent, can't be rendered.
+// ErrAbort, and what comes behind a head that was sent, can't be rendered. The server logs it once, however many have tried.
 func TestRenderErrorTooLate(t *testing.T) {
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	log := &answerLog{}
+	s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/abort" {
 			return c.RenderError(filo.ErrAbort)
 		}
 		w := c.Stream()
 		w.Write([]byte("begun"))
 		w.Flush()
-		err := c.RenderError(filo.Error(404, "nothing here"))
+		err := c.RenderError(c.RenderError(filo.Error(500, "the rest isn't there")))
 		if c.ErrorRendered() || !c.Committed() || c.BytesWritten() != 5 {
 			t.Errorf("rendered %v, committed %v, %d bytes", c.ErrorRendered(), c.Committed(), c.BytesWritten())
 		}
@@ -118,5 +120,8 @@ func TestRenderErrorTooLate(t *testing.T) {
 		if _, _, err := client.tryAnswer(); err == nil {
 			t.Errorf("%s is answered as if all was well", path)
 		}
+	}
+	if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "the rest isn't there") {
+		t.Errorf("logged %q, want one record", got)
 	}
 }

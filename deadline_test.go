@@ -48,6 +48,44 @@ func TestSetReadDeadline(t *testing.T) {
 	}
 }
 
+// A deadline in the year 9999 is none for today.
+func TestFarDeadlines(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		far, wakes := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), make(chan filo.Wake, 100)
+		_, client := serve(&filo.Server{ReadTimeout: 40 * time.Millisecond, Handler: func(c *filo.Ctx) error {
+			if err := errors.Join(c.SetReadDeadline(far), c.SetWriteDeadline(far)); err != nil {
+				return err
+			}
+			if c.Path() == "/park" {
+				p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+					wakes <- why
+					if why == filo.WakeData {
+						return io.EOF
+					}
+					p.SetWait(far)
+					return nil
+				})
+				if err == nil {
+					p.SetWait(far)
+				}
+				return err
+			}
+			body, err := c.Body()
+			return errors.Join(err, c.Text(200, fmt.Sprint(len(body))))
+		}})
+		client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+		client.send(string(make([]byte, 100000)))
+		client.want(200, "100000", false)
+		client.get("/park")
+		time.Sleep(100 * time.Millisecond) // for a sweep or more, each 10 ms
+		client.send("x")
+		client.want(200, "", true)
+		if why := lifeRecv(t, wakes, "the function to be called"); why != filo.WakeData {
+			t.Errorf("the first call was for %v", why)
+		}
+	})
+}
+
 // A client that takes nothing holds up a handler that streams until its deadline.
 func TestSetWriteDeadline(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {

@@ -24,13 +24,16 @@ var (
 	// ErrHeadSent is returned by methods that would have to change an answer whose head is on its way.
 	ErrHeadSent = errors.New("filo: the response head has been sent")
 	// ErrBodyNotAllowed is returned by a write to a response that has no body: one to HEAD, 1xx, 204 or 304.
-	ErrBodyNotAllowed = errors.New("filo: the response can have no body")
+	ErrBodyNotAllowed = errors.New("filo: a response to HEAD, or with the status 1xx, 204 or 304, can have no body")
 	// ErrContentLength is returned by a write beyond the Content-Length that the handler had set.
 	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
 	// ErrHandlerTimeout is returned by writes to a response whose handler's time-out has answered: see Ctx.SetTimeout.
 	ErrHandlerTimeout = errors.New("filo: the handler's time-out has answered")
 	// ErrBodyTooLarge is wrapped by the 413 error of a request body that is over its limit.
-	ErrBodyTooLarge = errors.New("filo: request body over its limit")
+	ErrBodyTooLarge = errors.New("filo: request body over its limit, which Server.MaxBodyBytes and Ctx.SetMaxBodyBytes set")
+	// ErrBusy is wrapped by the 503 error of a request that was refused because too many were there, for Concurrency or by
+	// middleware. The server doesn't log such an error unless LogAllErrors is set: under overload that would be one more load.
+	ErrBusy = errors.New("filo: too much to do at once")
 )
 
 // HTTPError is an error with a status, which the server's ErrorHandler turns into a response. A handler returns one;
@@ -141,7 +144,7 @@ var (
 	errSlowBody            = &HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: errDeadline}
 	errTooLarge            = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
 	errOverload            = Error(503, "too many connections")
-	errBusy                = Error(503, "too many requests at once")
+	errBusy                = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}
 	errConnsPerIP          = Error(429, "too many connections from this address")
 )
 
@@ -154,22 +157,36 @@ func statusOf(err error) *HTTPError {
 	return Error(500, "")
 }
 
-// keepNoPromises drops what was said of an answer's being cached, which mustn't keep a failure.
+var (
+	fieldNoStore = NewField("Cache-Control", "no-store")
+	fieldNoSniff = NewField("X-Content-Type-Options", "nosniff")
+)
+
+// keepNoPromises takes back what was said of an answer's being cached, which mustn't keep a failure. The rest of what was said
+// with it, such as private, is covered by no-store.
 func (h *Header) keepNoPromises() {
+	promised := h.Has("Expires")
 	h.Del("Expires")
 	for value := range h.Values("Cache-Control") {
 		value = bytes.ToLower(value)
-		if bytes.Contains(value, []byte("max-age=")) || bytes.Contains(value, []byte("s-maxage=")) || listHasToken(value, "public") {
-			h.Del("Cache-Control")
-			return
-		}
+		promised = promised || bytes.Contains(value, []byte("max-age")) || bytes.Contains(value, []byte("s-maxage")) || listHasToken(value, "public")
+	}
+	if promised {
+		h.SetField(&fieldNoStore)
 	}
 }
 
 // DefaultErrorHandler answers with the error's status, 500 if it has none, as problem details (RFC 9457) where the
-// client's Accept prefers JSON and else as a line of text. What was in the response before is dropped, but header
-// fields that the handler set stay, except those that describe the body and, with a 5xx, those that let it be cached.
-func DefaultErrorHandler(c *Ctx, err error) {
+// client's Accept prefers JSON, or has no preference and the request's body was JSON, and else as a line of text. What was in the
+// response before is dropped, but header fields that the handler set stay, except those that describe the body and, with a
+// 5xx, those that let it be cached.
+func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
+
+// ProblemErrorHandler is DefaultErrorHandler for an API: problem details are for all clients whose Accept doesn't prefer text.
+func ProblemErrorHandler(c *Ctx, err error) { answerError(c, err, true) }
+
+// answerError answers with an error, by default as JSON or as text.
+func answerError(c *Ctx, err error, asJSON bool) {
 	problem := statusOf(err)
 	c.Response.resetBody()
 	for _, id := range [...]fieldID{fieldContentLength, fieldContentType, fieldContentEncoding, fieldETag, fieldLastModified} {
@@ -178,11 +195,10 @@ func DefaultErrorHandler(c *Ctx, err error) {
 	if problem.Status != 416 { // RFC 9110, section 14.4: that says how long the whole is
 		c.Response.Header.Del(fieldNames[fieldContentRange])
 	}
-	if problem.Status >= 500 {
-		c.Response.Header.keepNoPromises()
-	}
+	c.Response.Header.keepNoPromises()
+	c.Response.Header.SetField(&fieldNoSniff)
 	c.Response.SetStatus(problem.Status)
-	if prefersJSON(&c.Request.Header) {
+	if prefersJSON(&c.Request.Header, asJSON) {
 		buffer := bytebufferpool.Get()
 		defer bytebufferpool.Put(buffer)
 		if json.NewEncoder(buffer).Encode(problem) == nil {

@@ -148,6 +148,60 @@ func TestErrorByAccept(t *testing.T) {
 	}
 }
 
+// Who has no preference gets what the request's body was, or else what the server's ErrorHandler has as its default.
+func TestErrorWithoutPreference(t *testing.T) {
+	const axios = "Accept: application/json, text/plain, */*"
+	for _, test := range []struct {
+		name, fields   string
+		json, problems bool // by DefaultErrorHandler, and by ProblemErrorHandler
+	}{
+		{"no Accept", "", false, true},
+		{"*/*", "Accept: */*", false, true},
+		{"axios", axios, false, true},
+		{"a browser", "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false, true},
+		{"text", "Accept: text/plain", false, false},
+		{"text rather than JSON", "Accept: application/json;q=0.5, text/*", false, false},
+		{"JSON was sent", "Content-Type: application/json", true, true},
+		{"JSON was sent, with a parameter", "Content-Type: Application/JSON; charset=utf-8", true, true},
+		{"a JSON type was sent", "Content-Type: application/merge-patch+json", true, true},
+		{"curl", "Accept: */*\r\nContent-Type: application/json", true, true},
+		{"axios with a body", axios + "\r\nContent-Type: application/json", true, true},
+		{"JSON was sent, and text is wanted", "Accept: text/plain\r\nContent-Type: application/json", false, false},
+		{"a form", "Accept: */*\r\nContent-Type: application/x-www-form-urlencoded", false, true},
+		{"a type that ends alike", "Content-Type: application/xjson", false, true},
+		{"no type", "Content-Type: +json", false, true},
+	} {
+		request := "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n" + strings.TrimPrefix(test.fields+"\r\n", "\r\n") + "\r\n{}"
+		for _, handler := range []struct {
+			name string
+			f    func(*filo.Ctx, error)
+			json bool
+		}{{"none", nil, test.json}, {"DefaultErrorHandler", filo.DefaultErrorHandler, test.json}, {"ProblemErrorHandler", filo.ProblemErrorHandler, test.problems}} {
+			h := answerMemory(t, &filo.Server{ErrorHandler: handler.f, Handler: func(*filo.Ctx) error { return filo.Error(422, "x") }})
+			c := h.connect(t)
+			c.send(t, request)
+			m := c.receive(t, "POST")
+			if got := m.get("Content-Type") == "application/problem+json"; got != handler.json || m.status != 422 {
+				t.Errorf("%s, %s: %d %q %q", test.name, handler.name, m.status, m.get("Content-Type"), m.body)
+			}
+		}
+	}
+}
+
+// An HTTPError whose status isn't that of an error is a 500, and the log says why.
+func TestHTTPErrorWithoutErrorStatus(t *testing.T) {
+	for _, status := range []int{0, 200, 302, 600} {
+		log := &answerLog{}
+		h := answerMemory(t, &filo.Server{Logger: log.logger(), Handler: func(*filo.Ctx) error { return filo.Error(status, "done") }})
+		if got := h.raw(t, answerGet); !strings.HasPrefix(got, "HTTP/1.1 500 ") {
+			t.Errorf("%d: %q", status, got)
+		}
+		if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "an HTTPError must have a status of 400 to 599, and is answered with 500: ") {
+			t.Errorf("%d: logged %q", status, got)
+		}
+	}
+}
+
 // RFC 9457, section 3.1 and 3.2: the members.
 func TestProblemDetails(t *testing.T) {
 	for _, test := range []struct {
@@ -305,9 +359,11 @@ func TestPanicsAndGoexit(t *testing.T) {
 	}{
 		{"panic", func() { panic("boom") }, true, "panic in handler value=boom method=GET path=/fail"},
 		{"panic with a runtime error", func() { zero := len(os.Args) * 0; zero /= zero }, true, "panic in handler value=runtime error: integer divide by zero"},
+		{"panic(nil), which package runtime lets through", func() { panic(nil) }, true, "panic in handler value=<nil> method=GET path=/fail"},
 		{"Goexit", answerGoexit, false, "the handler ended its goroutine method=GET path=/fail"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("GODEBUG", "panicnil=1")
 			log := &answerLog{}
 			answerEach(t, func() *filo.Server {
 				return &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
@@ -477,25 +533,31 @@ func TestErrorsOfAClientThatIsGone(t *testing.T) {
 }
 
 // What a handler has said of the answer that it meant to give isn't said of a failure; how long the whole is, of which a range was
-// asked for, is.
+// asked for, is. What forbids a cache to keep it stays, in substance: a failure may be of somebody's own.
 func TestErrorKeepsNoPromises(t *testing.T) {
 	for _, test := range []struct {
 		status      int
 		name, value string
-		want        string
+		want        string // of Cache-Control
 	}{
-		{500, "Cache-Control", "public", ""},
-		{503, "Cache-Control", "private, max-age=60", ""},
-		{500, "Cache-Control", "PUBLIC", ""},
-		{500, "Cache-Control", "Max-Age=60", ""},
-		{500, "Cache-Control", "s-maxage=60", ""},
-		{500, "Cache-Control", "no-transform\nmax-age=60", ""},
-		{500, "Expires", "Fri, 01 Jan 2100 00:00:00 GMT", ""},
-		{404, "Expires", "Fri, 01 Jan 2100 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"},
+		{500, "Cache-Control", "public", "no-store"},
+		{503, "Cache-Control", "private, max-age=60", "no-store"},
+		{400, "Cache-Control", "private, max-age=60", "no-store"},
+		{500, "Cache-Control", "PUBLIC", "no-store"},
+		{412, "Cache-Control", "public", "no-store"},
+		{500, "Cache-Control", "Max-Age=60", "no-store"},
+		{500, "Cache-Control", "s-maxage=60", "no-store"},
+		{400, "Cache-Control", "s-maxage=60", "no-store"},
+		{500, "Cache-Control", "no-transform\nmax-age=60", "no-store"},
+		{404, "Cache-Control", "no-store, max-age=0", "no-store"},
+		{500, "Expires", "Fri, 01 Jan 2100 00:00:00 GMT", "no-store"},
+		{404, "Expires", "Fri, 01 Jan 2100 00:00:00 GMT", "no-store"},
+		{404, "Expires", "0", "no-store"},
 		{500, "Cache-Control", "no-store", "no-store"},
-		{404, "Cache-Control", "max-age=5", "max-age=5"},
-		{416, "Content-Range", "bytes */10", "bytes */10"},
-		{500, "Content-Range", "bytes 0-1/10", ""},
+		{404, "Cache-Control", "private", "private"},
+		{404, "Cache-Control", "no-cache", "no-cache"},
+		{404, "Cache-Control", "max-age=5", "no-store"},
+		{404, "X-Other", "max-age=5", ""},
 	} {
 		h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
 			for value := range strings.SplitSeq(test.value, "\n") {
@@ -505,8 +567,41 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 		}})
 		c := h.connect(t)
 		c.send(t, answerGet)
+		m := c.receive(t, "GET")
+		if m.status != test.status || m.get("Cache-Control") != test.want || m.get("Expires") != "" {
+			t.Errorf("%d with %s %q: Cache-Control %q, Expires %q", m.status, test.name, test.value, m.get("Cache-Control"), m.get("Expires"))
+		}
+	}
+	for _, test := range []struct {
+		status      int
+		name, value string
+		want        string
+	}{
+		{416, "Content-Range", "bytes */10", "bytes */10"},
+		{500, "Content-Range", "bytes 0-1/10", ""},
+	} {
+		h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set(test.name, test.value)
+			return filo.Error(test.status, "")
+		}})
+		c := h.connect(t)
+		c.send(t, answerGet)
 		if m := c.receive(t, "GET"); m.status != test.status || m.get(test.name) != test.want {
 			t.Errorf("%d with %s %q: %q", m.status, test.name, test.value, m.get(test.name))
+		}
+	}
+}
+
+// A browser doesn't take a failure, whose text may have come from a request, for a page or a script.
+func TestErrorNoSniff(t *testing.T) {
+	for _, accept := range []string{"*/*", "application/json"} {
+		for _, status := range []int{400, 404, 500} {
+			h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error { return filo.Error(status, "<script>") }})
+			c := h.connect(t)
+			c.send(t, "GET / HTTP/1.1\r\nHost: a\r\nAccept: "+accept+"\r\n\r\n")
+			if m := c.receive(t, "GET"); m.status != status || m.get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%d for %s: %q", status, accept, m.fields)
+			}
 		}
 	}
 }

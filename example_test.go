@@ -59,6 +59,7 @@ func ExampleHandler() {
 	// Content-Length: 14
 	//
 	// Hello, Gopher!HTTP/1.1 404 Not Found
+	// X-Content-Type-Options: nosniff
 	// Content-Type: text/plain; charset=utf-8
 	// Server: filo
 	// Content-Length: 35
@@ -137,6 +138,22 @@ func ExampleServer_Shutdown() {
 	}
 	fmt.Println("shut down:", <-ended)
 	// Output: shut down: <nil>
+}
+
+// A program that ends with its server. Behind the first signal a second one ends the process at once.
+func ExampleServer_Run() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // and syscall.SIGTERM
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	// Here somebody presses Ctrl-C at once.
+	if process, err := os.FindProcess(os.Getpid()); err == nil {
+		process.Signal(os.Interrupt)
+	}
+
+	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "Hello, World!") }}
+	fmt.Println("ended:", s.Run(ctx, "127.0.0.1:0"))
+	// Output: ended: <nil>
 }
 
 func ExampleServer_Stats() {
@@ -394,12 +411,14 @@ func ExampleHTTPError() {
 		"GET / HTTP/1.1\nHost: example.com\nAccept: application/json\n\n")
 	// Output:
 	// HTTP/1.1 403 Forbidden
+	// X-Content-Type-Options: nosniff
 	// Content-Type: text/plain; charset=utf-8
 	// Server: filo
 	// Content-Length: 44
 	//
 	// Forbidden: the balance is 30, that costs 50
 	// HTTP/1.1 403 Forbidden
+	// X-Content-Type-Options: nosniff
 	// Content-Type: application/problem+json
 	// Server: filo
 	// Content-Length: 92
@@ -458,6 +477,7 @@ func ExampleRequest_Form() {
 	//
 	// hello go, page 2
 	// HTTP/1.1 400 Bad Request
+	// X-Content-Type-Options: nosniff
 	// Content-Type: text/plain; charset=utf-8
 	// Server: filo
 	// Content-Length: 49

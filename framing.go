@@ -31,10 +31,15 @@ func (p *headParser) frame(b []byte, h *Header) (framing, *HTTPError) {
 	}
 	// RFC 9110, section 10.1.1: a server ignores an Expect that comes with HTTP/1.0.
 	if p.first[fieldExpect] != 0 && p.minor > 0 {
-		if p.repeated&(1<<fieldExpect) != 0 || !equalFold(p.framingValue(h, fieldExpect), "100-continue") {
+		switch value := p.framingValue(h, fieldExpect); {
+		case p.repeated&(1<<fieldExpect) != 0:
 			return f, errExpectation
+		case len(value) == 0: // a list without a member
+		case !equalFold(value, "100-continue"):
+			return f, errExpectation
+		default:
+			f.expectContinue = f.length != 0
 		}
-		f.expectContinue = f.length != 0
 	}
 	return f, nil
 }

@@ -107,7 +107,7 @@ var wireFrames = []struct {
 	{"another expectation MAY be answered with 417 (RFC 9110, section 10.1.1)", wirePOST + "Expect: x\r\n\r\n", framing{}, errExpectation},
 	{"two expectations", wirePOST + "Expect: 100-continue\r\nExpect: 100-continue\r\n\r\n", framing{}, errExpectation},
 	{"a list of expectations", wirePOST + "Expect: 100-continue, x\r\n\r\n", framing{}, errExpectation},
-	{"an empty expectation", wirePOST + "Expect:\r\n\r\n", framing{}, errExpectation},
+	{"an empty list expects nothing (RFC 9110, sections 5.6.1.2 and 10.1.1)", wirePOST + "Expect:\r\nContent-Length: 1\r\n\r\n", framing{length: 1}, nil},
 	{"an expectation in HTTP/1.0 MUST be ignored (RFC 9110, section 10.1.1)",
 		"POST / HTTP/1.0\r\nExpect: x\r\nContent-Length: 1\r\n\r\n", framing{length: 1, close: true}, nil},
 }

@@ -41,10 +41,6 @@ func (c *conn) invoke(ctx *Ctx) (err error) {
 		if returned {
 			return
 		}
-		if value := recover(); value != nil {
-			err = c.panicked(value)
-			return
-		}
 		c.server.logger().Error("the handler ended its goroutine", "method", ctx.Request.Method(), "path", ctx.Request.URI().Path())
 		if !c.hijacked {
 			ctx.Response.close = true
@@ -54,21 +50,23 @@ func (c *conn) invoke(ctx *Ctx) (err error) {
 			}
 		}
 	}()
-	err = c.call(ctx)
+	panicked, err := protect(func() error { return c.call(ctx) })
 	returned = true
+	if panicked != nil {
+		return c.panicked(panicked)
+	}
 	return err
 }
 
 // errGoexit is the error of a handler that ended its goroutine.
 var errGoexit = errors.New("filo: the handler ended its goroutine")
 
-func (c *conn) panicked(value any) error {
-	if err, ok := value.(error); ok && errors.Is(err, ErrAbort) {
+func (c *conn) panicked(err *PanicError) error {
+	if errors.Is(err, ErrAbort) {
 		return ErrAbort
 	}
-	err := &PanicError{Value: value, Stack: debug.Stack()}
 	request := &c.worker.ctx.Request
-	c.server.logger().Error("panic in handler", "value", fmt.Sprint(value), "method", request.Method(),
+	c.server.logger().Error("panic in handler", "value", fmt.Sprint(err.Value), "method", request.Method(),
 		"path", request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()), "stack", string(err.Stack))
 	return err
 }
@@ -125,12 +123,12 @@ func (c *conn) complete(ctx *Ctx) error {
 // skipReceived throws away what has been received of a body that its handler didn't read: what is behind it decides
 // whether the connection goes on.
 func (c *conn) skipReceived(b *body) {
-	if b.err != nil || b.cannotSkip() {
+	if b.err != nil || b.endsConnection() || b.isMuch() {
 		return
 	}
-	b.limit = b.received + maxDrain
+	b.limit = -1
 	for piece := []byte{0}; piece != nil; {
-		piece, _ = c.take(b, maxDrain)
+		piece, _ = c.take(b, c.in.len())
 	}
 }
 
@@ -172,9 +170,13 @@ func (c *conn) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || c.failed || ctx.stream.err != nil && !ctx.stream.ours ||
 		ctx.clientGone && errors.Is(err, context.Canceled)
-	busy := errors.Is(err, errBusy) // Stats counts them; under overload a line for each is the last thing to write
+	busy := errors.Is(err, ErrBusy) // Stats counts the server's own; under overload a line for each is the last thing to write
 	if errors.As(err, &panicError) || err == errGoexit || (clients || busy) && !c.server.LogAllErrors {
 		return
+	}
+	var httpError *HTTPError
+	if errors.As(err, &httpError) && (httpError.Status < 400 || httpError.Status > 599) {
+		err = fmt.Errorf("filo: an HTTPError must have a status of 400 to 599, and is answered with %d: %w", status, err)
 	}
 	c.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
 		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()))
@@ -237,10 +239,8 @@ func (c *conn) render(ctx *Ctx) {
 // settle decides whether the connection goes on after the answer, and says so in f.
 func (c *conn) settle(ctx *Ctx, f *headFraming) {
 	request, b := &ctx.Request, &ctx.Request.body
-	// A handler that streams its answer may still read the body while it writes.
-	unread := !b.complete() && !ctx.stream.open
 	switch {
-	case unread && b.cannotSkip():
+	case !b.complete() && (b.endsConnection() || b.isMuch() && !ctx.stream.open): // who streams may still read
 		f.close = true
 	case request.framing.close, ctx.Response.wantsClose():
 		f.close = true
@@ -248,6 +248,8 @@ func (c *conn) settle(ctx *Ctx, f *headFraming) {
 		f.close = true
 	case c.in.len() == 0 && c.server.draining.Load():
 		f.close = true
+	case c.looped == nil && c.worker.kept():
+		f.close = true // others want the place
 	}
 	f.keepAlive = !f.close && request.minor == 0
 	if f.close {
@@ -255,9 +257,12 @@ func (c *conn) settle(ctx *Ctx, f *headFraming) {
 	}
 }
 
-// cannotSkip reports whether throwing away the rest of the body, to keep the connection, isn't possible or too much.
-func (b *body) cannotSkip() bool {
-	return b.closeEnd || b.expect || !b.chunked && b.remaining > maxDrain || b.chunked && b.decoder.remaining > maxDrain
+// endsConnection reports whether nothing can be understood behind the body.
+func (b *body) endsConnection() bool { return b.closeEnd || b.expect }
+
+// isMuch reports whether so much of the body is known to be left that the connection isn't worth it.
+func (b *body) isMuch() bool {
+	return !b.chunked && b.remaining > maxDrain || b.chunked && b.decoder.remaining > maxDrain
 }
 
 // afterAnswer goes on to the next request, or to the rest of this one's body.
@@ -266,13 +271,15 @@ func (c *conn) afterAnswer() {
 	c.pipelined = c.pipelined || c.in.len() > 0
 	switch {
 	case c.hijacked || c.failed || c.aborted:
-	case !b.complete() && (c.reading == readingNothing || b.cannotSkip()):
+	case !b.complete() && (c.reading == readingNothing || b.endsConnection()):
 		c.reading, c.linger = readingNothing, true
 	case c.reading == readingNothing:
 		c.linger = c.pipelined
 	case !b.complete():
+		// Much more than an answer that announces the end leaves unread: the client has been told that the connection goes on,
+		// and might have sent the next request by the time that it is closed.
 		c.reading, c.rest = readingRest, b
-		b.limit = b.received + maxDrain
+		b.limit = b.received + maxSkip
 		// The bytes lent to the handler aren't needed any more, so skipping needs no more room than there is.
 		if raceEnabled {
 			c.poisonRequest()

@@ -184,6 +184,9 @@ func (c *Ctx) holdAnswer() error {
 	if t == nil || !t.armed {
 		return nil
 	}
+	if c.timedOut() {
+		return ErrHandlerTimeout
+	}
 	t.mu.Lock()
 	if t.fired {
 		t.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -431,5 +432,79 @@ func TestTimeoutBeforeEnter(t *testing.T) {
 		client.send("GET /quick HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		client.want(200, "quick", false)
 		client.want(503, timedOutBody, true)
+	}
+}
+
+// A handler that parks its connection when its time is over, or nearly so, gets the connection or the time-out, and the client
+// one whole answer. (That the two don't touch the connection at once the race detector sees.)
+func TestTimeoutAgainstPark(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		for _, path := range []string{"/park", "/stream"} {
+			for spin := range 6 {
+				parked := make(chan error, 1)
+				_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+					start := time.Now()
+					c.SetTimeout(time.Millisecond, nil)
+					for time.Since(start) < time.Duration(spin)*time.Millisecond/2 {
+					}
+					end := func(*filo.ParkedConn, filo.Wake) error { return io.EOF }
+					park := func() (*filo.ParkedConn, error) { return c.Park("echo", end) }
+					if path == "/stream" {
+						park = func() (*filo.ParkedConn, error) { return c.ParkStream(end) }
+					}
+					p, err := park()
+					if err == nil {
+						p.End()
+					}
+					parked <- err
+					return err
+				}})
+				client.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+				answer, err := io.ReadAll(client.reader)
+				if err != nil {
+					t.Errorf("reading: %v", err)
+				}
+				want := "503"
+				if err := lifeRecv(t, parked, "the handler to return"); err == nil {
+					want = map[string]string{"/park": "101", "/stream": "200"}[path]
+				} else if !errors.Is(err, filo.ErrHandlerTimeout) {
+					t.Errorf("%s: %v", path, err)
+				}
+				if got := lifeStatuses(string(answer)); got != want {
+					t.Errorf("%s: got %q, want %s", path, answer, want)
+				}
+			}
+		}
+	})
+}
+
+// panickyConn is a connection of the user's whose writes panic.
+type panickyConn struct{ net.Conn }
+
+func (panickyConn) Write([]byte) (int, error) { panic("a write") }
+
+// A connection that panics when the answers before it are to be written costs itself: who serves it gets the panic, and isn't
+// left waiting for a time-out's lock.
+func TestEnterWithAWriteThatPanics(t *testing.T) {
+	var class filo.Class
+	quick := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })
+	s := &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/quick" {
+			return quick(c) // so that the answer waits for Enter
+		}
+		c.SetTimeout(time.Hour, nil)
+		return c.Enter(&class)
+	}}
+	defer s.Close()
+	client, conn := net.Pipe()
+	defer client.Close()
+	served := make(chan any, 1)
+	go func() {
+		defer func() { served <- recover() }()
+		s.ServeConn(panickyConn{conn})
+	}()
+	io.WriteString(client, "GET /quick HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if value := lifeRecv(t, served, "ServeConn to end"); value != "a write" {
+		t.Errorf("ServeConn panics with %v", value)
 	}
 }

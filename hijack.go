@@ -21,10 +21,11 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	if c.stream.sent {
 		return nil, nil, ErrHeadSent
 	}
-	if err := c.claimAnswer(); err != nil {
+	prepared, err := c.prepareHijack()
+	if err != nil {
 		return nil, nil, err
 	}
-	return c.hijack()
+	return c.hijack(prepared)
 }
 
 // Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the
@@ -38,14 +39,19 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	case c.stream.sent:
 		return nil, nil, ErrHeadSent
 	}
-	if err := c.switchProtocols(protocol); err != nil {
+	if err := c.agreeOn(protocol); err != nil {
 		return nil, nil, err
 	}
-	return c.hijack()
+	prepared, err := c.prepareHijack() // before the 101, behind which there could be no other answer
+	if err != nil {
+		return nil, nil, err
+	}
+	c.switchProtocols()
+	return c.hijack(prepared)
 }
 
-// switchProtocols renders the 101.
-func (c *Ctx) switchProtocols(protocol string) error {
+// agreeOn makes sure that the client has asked for the protocol.
+func (c *Ctx) agreeOn(protocol string) error {
 	h := &c.Response.Header
 	h.setID(fieldUpgrade, protocol)
 	h.setID(fieldConnection, "Upgrade")
@@ -54,14 +60,12 @@ func (c *Ctx) switchProtocols(protocol string) error {
 	if c.Request.minor == 0 || !request.hasToken(fieldConnection, "upgrade") || !request.hasToken(fieldUpgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)
 	}
-	if looped := c.conn.looped; looped != nil {
-		if err := looped.leaveLoop(); err != nil {
-			return err // before the 101, behind which there could be no other answer
-		}
-	}
-	if err := c.claimAnswer(); err != nil {
-		return err
-	}
+	return nil
+}
+
+// switchProtocols renders the 101.
+func (c *Ctx) switchProtocols() {
+	h := &c.Response.Header
 	out := appendStatusLine(c.conn.out, 101)
 	for i := range h.fields {
 		switch h.fields[i].id {
@@ -73,21 +77,42 @@ func (c *Ctx) switchProtocols(protocol string) error {
 	c.conn.out = append(out, "\r\n"...)
 	c.Response.status = 101 // for middleware
 	c.conn.count(101)
-	return nil
 }
 
-func (c *Ctx) hijack() (net.Conn, []byte, error) {
+// prepareHijack makes sure that the connection can be taken over, and claims the answer. If it can't, the request can still be
+// answered.
+func (c *Ctx) prepareHijack() (prepared net.Conn, err error) {
+	if looped := c.conn.looped; looped != nil {
+		if prepared, err = looped.prepareHijack(); err != nil {
+			return nil, err
+		}
+	} else if !c.conn.worker.mayRun() {
+		return nil, errBusy
+	}
+	if err := c.claimAnswer(); err != nil {
+		closePrepared(prepared)
+		return nil, err
+	}
+	return prepared, nil
+}
+
+// closePrepared closes what prepareHijack has made of a connection that isn't taken over after all.
+func closePrepared(prepared net.Conn) {
+	if prepared != nil {
+		prepared.Close()
+	}
+}
+
+func (c *Ctx) hijack(prepared net.Conn) (net.Conn, []byte, error) {
 	owner := c.conn
 	c.endWatch()
-	if err := owner.flush(); err != nil {
-		return nil, nil, err
+	taken, err := owner.netConn, owner.flush()
+	if err == nil && owner.looped != nil {
+		taken, err = owner.looped.hijack(prepared)
 	}
-	taken := owner.netConn
-	if owner.looped != nil {
-		var err error
-		if taken, err = owner.looped.hijack(); err != nil {
-			return nil, nil, err
-		}
+	if err != nil {
+		closePrepared(prepared)
+		return nil, nil, err
 	}
 	buffered := bytes.Clone(owner.in.unread())
 	owner.in.advance(len(buffered))

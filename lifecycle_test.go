@@ -686,6 +686,45 @@ func TestClose(t *testing.T) {
 	s.wantNoGoroutine(t)
 }
 
+// lifeCurious is a listener that asks the server something when it is to be closed.
+type lifeCurious struct {
+	net.Listener
+	s *filo.Server
+}
+
+func (l lifeCurious) Close() error {
+	l.s.Stats()
+	return l.Listener.Close()
+}
+
+func (l lifeCurious) SetDeadline(time.Time) error {
+	l.s.Stats()
+	return errors.ErrUnsupported
+}
+
+// A listener of the user's own is called with no lock held.
+func TestListenerMayAskTheServer(t *testing.T) {
+	for name, end := range map[string]func(*lifeServer) error{
+		"Shutdown": (*lifeServer).shutdown,
+		"Close":    func(s *lifeServer) error { return s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &filo.Server{Handler: newLifeGate().handle}
+			s := lifeServe(t, config, lifeCurious{lifeListen(t, "tcp", "127.0.0.1:0"), config})
+			c := s.dial(t) // it serves
+			c.get("/")
+			c.want(200, "quick", false)
+			ended := make(chan error, 1)
+			s.run(func() { ended <- end(s) })
+			if err := lifeRecv(t, ended, name+" to return"); err != nil {
+				t.Error(err)
+			}
+			s.wantServed(t, filo.ErrServerClosed)
+			s.wantNoGoroutine(t)
+		})
+	}
+}
+
 // "Serve returns ErrServerClosed after Shutdown or Close", whatever comes first and how often.
 func TestLifecycleOrders(t *testing.T) {
 	shutdown := func(t *testing.T, s *lifeServer) {

@@ -3,7 +3,9 @@ package filo
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,27 +29,27 @@ const (
 // It also writes the answers to refused connections, so that a client that doesn't read holds up nobody.
 type lingerer struct {
 	mu      sync.Mutex
-	conns   map[net.Conn]bool // guarded by mu
-	secure  int               // TLS connections among those with an answer to write; guarded by mu
-	closed  bool              // no more is taken over; guarded by mu
-	closing bool              // close was called; guarded by mu
+	conns   map[*net.Conn]bool // which need not be comparable themselves; guarded by mu
+	secure  int                // TLS connections among those with an answer to write; guarded by mu
+	closed  bool               // no more is taken over; guarded by mu
 	running sync.WaitGroup
 }
 
 // takeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many linger:
-// then nothing was done.
+// then it is the caller's to close.
 func (l *lingerer) takeOver(netConn net.Conn, answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
+	netConn.SetDeadline(time.Time{}) // one that has woken the owner, as ParkedConn.End does, would end the lingering at once
 	l.mu.Lock()
 	if l.closed || len(l.conns) >= maxLingering || secure && l.secure >= maxLingeringTLS {
 		l.mu.Unlock()
 		return false
 	}
 	if l.conns == nil {
-		l.conns = make(map[net.Conn]bool)
+		l.conns = make(map[*net.Conn]bool)
 	}
-	l.conns[netConn] = true
+	l.conns[&netConn] = true
 	if secure {
 		l.secure++
 	}
@@ -55,21 +57,51 @@ func (l *lingerer) takeOver(netConn net.Conn, answer []byte) bool {
 	l.mu.Unlock()
 	go func() {
 		defer l.running.Done()
-		l.mu.Lock()
-		if !l.closing {
-			netConn.SetDeadline(time.Now().Add(lingerTime))
-		}
-		l.mu.Unlock()
+		end := time.AfterFunc(lingerTime, func() { endWaits(netConn) })
+		defer end.Stop()
 		linger(netConn, answer)
 		l.mu.Lock()
-		delete(l.conns, netConn)
+		delete(l.conns, &netConn)
 		if secure {
 			l.secure--
 		}
 		l.mu.Unlock()
-		netConn.Close()
+		closeConn(netConn)
 	}()
 	return true
+}
+
+// closeConn closes a connection for its owner. TLS alone would wait five seconds to say goodbye to a client that doesn't read.
+func closeConn(netConn net.Conn) error {
+	tlsConn, secure := netConn.(*tls.Conn)
+	if !secure {
+		return closeTransport(netConn)
+	}
+	end := time.AfterFunc(lingerTime, func() { endWaits(netConn) })
+	defer end.Stop()
+	err := netConn.Close()
+	closeTransport(tlsConn.NetConn())
+	return err
+}
+
+// closeTransport closes what carries a connection, for the owner: the Close of one in a loop is for everybody, and leaves the
+// descriptor open.
+func closeTransport(netConn net.Conn) error {
+	if looped, ok := netConn.(interface{ closeSocket() }); ok {
+		looped.closeSocket()
+		return nil
+	}
+	return netConn.Close()
+}
+
+// endWaits makes the reads and writes of a connection that ends fail, from another goroutine. A deadline isn't enough for TLS,
+// which sets one of its own to say goodbye.
+func endWaits(netConn net.Conn) {
+	if _, secure := netConn.(*tls.Conn); secure {
+		cutConn(netConn)
+		return
+	}
+	netConn.SetDeadline(longAgo)
 }
 
 func linger(netConn net.Conn, answer []byte) {
@@ -77,6 +109,8 @@ func linger(netConn net.Conn, answer []byte) {
 		if _, err := netConn.Write(answer); err != nil {
 			return
 		}
+	} else if tlsConn, ok := netConn.(*tls.Conn); ok && !tlsConn.ConnectionState().HandshakeComplete {
+		netConn = tlsConn.NetConn() // it was answered in plain text
 	}
 	half, ok := netConn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -98,7 +132,7 @@ func linger(netConn net.Conn, answer []byte) {
 func resetOnClose(netConn net.Conn) {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
-		defer netConn.Close() // without TLS's own goodbye
+		defer closeTransport(netConn) // without TLS's own goodbye
 	}
 	if tcp, ok := netConn.(interface{ SetLinger(seconds int) error }); ok {
 		tcp.SetLinger(0)
@@ -125,10 +159,11 @@ func (l *lingerer) wait(ctx context.Context) {
 // close ends the lingering and waits until that is done.
 func (l *lingerer) close() {
 	l.mu.Lock()
-	l.closed, l.closing = true, true
-	for netConn := range l.conns {
-		netConn.SetDeadline(longAgo)
-	}
+	l.closed = true
+	lingering := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
+	for _, netConn := range lingering {
+		endWaits(*netConn)
+	}
 	l.running.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,4 +250,56 @@ func TestNoLingeringAfterEOF(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(start), stats)
 		}
 	})
+}
+
+// stallingListener accepts connections whose CloseWrite waits for stall.
+type stallingListener struct {
+	*servertest.Listener
+	stall func()
+}
+
+func (l *stallingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return stallingConn{conn, l.stall}, nil
+}
+
+type stallingConn struct {
+	net.Conn
+	stall func()
+}
+
+func (c stallingConn) CloseWrite() error {
+	c.stall()
+	return c.Conn.(*servertest.Conn).CloseWrite()
+}
+
+// A connection of the user's own that takes its time with ending its side holds up none of the others that linger. It may be of a type
+// that can't be compared.
+func TestLingerStallingConn(t *testing.T) {
+	listener, goOn := servertest.NewListener(), make(chan struct{})
+	var stalled atomic.Int32
+	s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle, MaxConns: 1}, &stallingListener{listener, func() {
+		if stalled.Add(1) == 1 {
+			<-goOn
+		}
+	}})
+	dial := func() *lifeClient {
+		conn, err := listener.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newLifeClient(t, conn)
+	}
+	client := dial()
+	client.get("/")
+	client.want(200, "quick", false)
+	first := dial()
+	lifeAwait(t, "the first to linger", func() bool { return stalled.Load() == 1 })
+	dial().wantRefusal(503)
+	close(goOn)
+	first.wantRefusal(503)
+	lifeAwait(t, "both to be counted", func() bool { return s.Stats().ConnsRefused == 2 })
 }

@@ -7,14 +7,13 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 )
 
-var errNoHandler = errors.New("filo: Server.Handler is nil")
+var errNoHandler = errors.New("filo: Server.Handler is nil: set it, to the Serve of a router for example")
 
 // ListenAndServe serves h on the TCP address, such as ":8080", with the default settings. It returns only with an
 // error.
@@ -52,7 +51,8 @@ func ServeConn(netConn net.Conn, h Handler) error {
 	return s.ServeConn(netConn)
 }
 
-// ListenAndServe listens on the TCP address and serves. It returns ErrServerClosed after Shutdown or Close.
+// ListenAndServe listens on the TCP address and serves. It returns ErrServerClosed as soon as Shutdown or Close is called, while
+// Shutdown still waits for running requests: Run is for programs that end with the server.
 func (s *Server) ListenAndServe(addr string) error {
 	listener, err := s.Listen(addr)
 	if err != nil {
@@ -94,42 +94,29 @@ func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error
 	return s.serveListener(listener, config)
 }
 
-// tlsConfig returns the server's configuration for TLS, with the certificate of the files.
-func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
-	config := s.TLSConfig.Clone()
-	if config == nil {
-		config = new(tls.Config)
-	}
-	if certFile != "" || keyFile != "" || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
-		certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return nil, err
-		}
-		config.Certificates = append(config.Certificates, certificate)
-	}
-	// A client that was told of h2 would speak it.
-	config.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(protocol string) bool { return protocol == "h2" })
-	if len(config.NextProtos) == 0 {
-		config.NextProtos = []string{"http/1.1"}
-	}
-	return config, nil
-}
-
 // ListenAndServeUnix listens on a Unix socket and serves. A socket file that nobody listens on any more is replaced;
 // the file is removed at the end.
 func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
-	if err := removeStaleSocket(path); err != nil {
-		return err
-	}
-	listener, err := net.Listen("unix", path)
+	listener, err := listenUnix(path, mode)
 	if err != nil {
 		return err
 	}
+	return s.Serve(listener)
+}
+
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	if err := removeStaleSocket(path); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.Chmod(path, mode); err != nil {
 		listener.Close()
-		return err
+		return nil, err
 	}
-	return s.Serve(listener)
+	return listener, nil
 }
 
 // removeStaleSocket removes a socket file that nobody listens on any more. Anything else stays: a socket that can't be
@@ -158,7 +145,8 @@ func (s *Server) Serve(listener net.Listener) error {
 
 // serveListener is Serve, over TLS if there is a configuration for it.
 func (s *Server) serveListener(listener net.Listener, config *tls.Config) error {
-	defer listener.Close()
+	once := &onceListener{Listener: listener}
+	defer once.Close()
 	if err := s.start(); err != nil {
 		return err
 	}
@@ -178,10 +166,11 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 	if config != nil {
 		wrap = func(netConn net.Conn) net.Conn { return tls.Server(netConn, config) }
 	}
-	if !s.track(listener) {
+	listener = once
+	if !s.track(&listener) {
 		return ErrServerClosed
 	}
-	defer s.untrack(listener)
+	defer s.untrack(&listener)
 	err := s.acceptLoop(listener, wrap)
 	if s.draining.Load() {
 		s.acceptLast(listener, wrap)
@@ -190,23 +179,42 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 	return err
 }
 
-func (s *Server) track(listener net.Listener) bool {
+// onceListener closes its listener once. A user's own may not bear a second time.
+type onceListener struct {
+	net.Listener
+	once sync.Once
+	err  error // of Close
+}
+
+// Close closes the listener when it is called first.
+func (l *onceListener) Close() error {
+	l.once.Do(func() { l.err = l.Listener.Close() })
+	return l.err
+}
+
+// SetDeadline fails if the listener has no deadlines.
+func (l *onceListener) SetDeadline(at time.Time) error {
+	if patient, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+		return patient.SetDeadline(at)
+	}
+	return errors.ErrUnsupported
+}
+
+func (s *Server) track(listener *net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining.Load() {
 		return false
 	}
 	s.listeners[listener] = true
-	s.accepting++
 	return true
 }
 
-func (s *Server) untrack(listener net.Listener) {
-	listener.Close()
+func (s *Server) untrack(listener *net.Listener) {
+	(*listener).Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, listener)
-	s.accepting--
 	s.signalNotAcceptingLocked()
 }
 
@@ -274,7 +282,9 @@ func temporary(err error) bool {
 // admit passes a connection to a worker, or refuses it. It never waits for the client.
 func (s *Server) admit(netConn net.Conn) {
 	s.accepted.Add(1)
-	if !s.pools[0].Serve(netConn) {
+	pool := s.pools[0]
+	// A handler that enters classes may run something quick, such as a probe's: a place is kept to find that out.
+	if !pool.Serve(netConn) && !(s.class.trusted.Load() && pool.serveKept(netConn)) {
 		s.refuseConn(netConn, errOverload)
 	}
 }
@@ -294,7 +304,7 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 	if !s.serveConn(w, netConn) || w.linger && s.lingerer.takeOver(netConn, nil) {
 		return nil
 	}
-	return netConn.Close()
+	return closeConn(netConn)
 }
 
 // scratches are the buffers for ServeConn, which has no worker.
@@ -312,7 +322,7 @@ func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.refusals[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, retryAfter, false)
 	if !s.lingerer.takeOver(netConn, answer) {
-		netConn.Close()
+		closeConn(netConn)
 	}
 }
 

@@ -3,6 +3,7 @@
 package filo
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,36 +18,40 @@ import (
 // maxAccepts is how many connections a leader accepts in one turn.
 const maxAccepts = 16
 
-// loopListener is a listening socket, or one for each loop, that the loops accept from.
+// loopListener is a listening socket for each loop, or one for all of them.
 type loopListener struct {
 	server *Server
 	tls    *tls.Config // nil for plain connections
 	// user is the listener that the sockets come from, if it is the user's; it is closed at the end.
 	user    net.Listener
+	userRaw syscall.RawConn // user's
 	address net.Addr
 
 	open    atomic.Int32     // entries that aren't closed
-	entries []*listenerEntry // by loop; immutable
+	entries []*listenerEntry // immutable
+	turn    atomic.Uint32    // whose the next connection of a socket for all loops is
 
 	mu      sync.Mutex
 	err     error         // what accepting failed with for good; guarded by mu
-	delay   time.Duration // after an accept that failed for the moment; guarded by mu
-	logged  time.Time     // when such a failure was logged; guarded by mu
-	failing atomic.Bool   // and it was; stored under mu
+	logged  time.Time     // when it was logged that accepting fails for the moment; guarded by mu
+	failing atomic.Bool   // and not yet that it works again
 	done    chan struct{} // closed when all entries are
 }
 
 // listenerEntry is a listening socket in a loop.
 type listenerEntry struct {
 	*loopListener
-	loop  *loop        // immutable
-	slot  uint32       // immutable
-	burst atomic.Int32 // how many connections to accept in the next turn
+	loop   *loop        // immutable
+	slot   uint32       // immutable
+	shared bool         // the socket is that of all loops; immutable
+	burst  atomic.Int32 // how many connections to accept in the next turn
 
 	closing atomic.Bool // the next turn accepts all that there are, and closes the socket
 
-	mu sync.Mutex
-	fd int // -1 once it is closed; guarded by mu
+	mu      sync.Mutex
+	fd      int           // -1 once it is closed; guarded by mu
+	watched bool          // it is in the loop's epoll set; guarded by mu
+	delay   time.Duration // after the last accept, if that failed for the moment; guarded by mu
 }
 
 // Accept is net.Listener's. The loops accept by themselves.
@@ -106,19 +111,29 @@ func (e *listenerEntry) close() {
 // serveLoops is Serve by the loops. The user's listener is closed at the end; nil is none.
 func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
 	ll := &loopListener{server: s, tls: config, user: user, address: address, done: make(chan struct{})}
+	if user != nil {
+		raw, err := user.(syscall.Conn).SyscallConn()
+		if err != nil {
+			closeSockets(fds)
+			return err
+		}
+		ll.userRaw = raw
+	}
 	ll.open.Store(int32(len(fds)))
-	for i, l := range s.loops {
+	for i, fd := range fds {
+		l := s.loops[i]
 		l.mu.Lock()
-		e := &listenerEntry{loopListener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fds[i]}
+		e := &listenerEntry{loopListener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd, shared: len(fds) < len(s.loops)}
 		l.listeners = append(l.listeners, e)
 		l.mu.Unlock()
 		ll.entries = append(ll.entries, e)
 	}
-	if !s.track(ll) {
+	listener := net.Listener(ll)
+	if !s.track(&listener) {
 		ll.Close()
 		return ErrServerClosed
 	}
-	defer s.untrack(ll)
+	defer s.untrack(&listener)
 	if user != nil {
 		go ll.watchUser()
 	}
@@ -137,31 +152,47 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 	return ll.err
 }
 
-// listen makes a loop watch its socket, until it is closed. Of the loops that share a socket one is woken at a time.
+// listen makes a loop watch its socket, until it is closed.
 func (e *listenerEntry) listen() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fd < 0 {
-		return
-	}
-	errno := epollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN|epollExclusive, e.slot, 0)
-	if errno != 0 { // the system bounds how many epoll sets may lead to one socket
+	if errno := e.watch(); errno != 0 { // the system bounds how many epoll sets may lead to one socket
 		e.server.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", os.NewSyscallError("epoll_ctl", errno))
 	}
 }
 
-// userPoll is how often it is looked whether the listener that the sockets come from was closed: nothing says so.
-const userPoll = 100 * time.Millisecond
+func (e *listenerEntry) watch() syscall.Errno {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fd < 0 || e.watched {
+		return 0
+	}
+	errno := epollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN, e.slot, 0)
+	e.watched = errno == 0
+	return errno
+}
 
-// watchUser closes the sockets when the listener that they come from is closed.
-func (ll *loopListener) watchUser() {
-	raw, err := ll.user.(syscall.Conn).SyscallConn()
-	if err != nil {
+// pause takes the socket out of the epoll set for a while, longer each time. If the loop was taken from a leader that accepts,
+// two of them may find that accepting fails.
+func (e *listenerEntry) pause() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fd < 0 || !e.watched {
 		return
 	}
+	e.watched = false
+	epollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+	e.delay = min(max(2*e.delay, minAcceptDelay), maxAcceptDelay)
+	time.AfterFunc(e.delay, e.listen)
+}
+
+// userPoll is how often it is looked whether the listener that the socket comes from was closed: nothing says so. It is looked
+// before something is accepted, too.
+const userPoll = 100 * time.Millisecond
+
+// watchUser closes the socket when the listener that it comes from is closed.
+func (ll *loopListener) watchUser() {
 	ticker := time.NewTicker(userPoll)
 	defer ticker.Stop()
-	for raw.Control(func(uintptr) {}) == nil {
+	for !ll.userClosed() {
 		select {
 		case <-ticker.C:
 		case <-ll.done:
@@ -171,12 +202,21 @@ func (ll *loopListener) watchUser() {
 	ll.closeEntries()
 }
 
+// userClosed reports whether the socket comes from a listener that was closed.
+func (ll *loopListener) userClosed() bool {
+	return ll.userRaw != nil && ll.userRaw.Control(func(uintptr) {}) != nil
+}
+
 // accept accepts connections and lets each wait for its first request. It runs in a turn of the leader's.
 func (l *loop) accept(e *listenerEntry) {
 	if e.closing.Load() {
 		defer e.close() // though a ConnState may panic
 		for l.acceptOne(e) {
 		}
+		return
+	}
+	if e.userClosed() {
+		e.closeEntries()
 		return
 	}
 	burst := e.burst.Load()
@@ -199,6 +239,9 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 	if e.fd >= 0 {
 		fd, errno = sysAccept(e.fd, &lc.peer)
 	}
+	if errno == 0 {
+		e.delay = 0
+	}
 	e.mu.Unlock()
 	if errno != 0 {
 		if errno != syscall.EAGAIN {
@@ -215,9 +258,14 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 	if e.tls != nil {
 		lc.netConn = tls.Server(lc, e.tls)
 	}
-	// A guest's connections are its own: it takes them with it.
-	lc.answered = &e.loop.answered
-	if err := e.loop.add(lc); err != nil {
+	// A guest's connections are its own: it takes them with it. Those of a socket for all loops go to each of these in turn. (If
+	// all of them watched that, each connection would wake them all: EPOLLEXCLUSIVE does nothing where a set is nested in another.)
+	of := e.loop
+	if e.shared {
+		of = s.loops[int(e.turn.Add(1))%len(s.loops)]
+	}
+	lc.answered = &of.answered
+	if err := of.add(lc); err != nil {
 		s.logger().Error("an accepted connection is lost", "error", err)
 		return true
 	}
@@ -236,27 +284,27 @@ func (e *listenerEntry) failed(err error) {
 		ll.closeEntries()
 		return
 	}
-	ll.mu.Lock()
-	defer ll.mu.Unlock()
-	if time.Since(ll.logged) > acceptLogInterval {
-		ll.logged = time.Now()
+	e.pause() // first: while the logger is at it the loop may be given to another leader, which would find the same
+	if ll.shallLog() {
 		ll.server.logger().Error("accepting connections fails; trying again", "error", err)
 	}
-	ll.failing.Store(true)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fd >= 0 {
-		epollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
-		ll.delay = min(max(2*ll.delay, minAcceptDelay), maxAcceptDelay)
-		time.AfterFunc(ll.delay, e.listen)
+}
+
+// shallLog reports whether it is to be logged that accepting fails.
+func (ll *loopListener) shallLog() bool {
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	if time.Since(ll.logged) <= acceptLogInterval {
+		return false
 	}
+	ll.logged = time.Now()
+	ll.failing.Store(true)
+	return true
 }
 
 // recovered takes note that accepting works again.
 func (ll *loopListener) recovered() {
-	ll.mu.Lock()
-	defer ll.mu.Unlock()
-	if ll.delay = 0; ll.failing.Swap(false) {
+	if ll.failing.Swap(false) {
 		ll.server.logger().Info("accepting connections again")
 	}
 }
@@ -303,15 +351,21 @@ func (s *Server) stopLoops() {
 	}
 }
 
-// awaitLoops returns when the loops have ended.
-func (s *Server) awaitLoops() {
+// awaitLoops returns when the loops have ended, or ctx has.
+func (s *Server) awaitLoops(ctx context.Context) error {
 	loops := s.runningLoops()
+	if loops == nil {
+		return nil
+	}
 	for _, l := range loops {
-		<-l.ended
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	if loops != nil {
-		<-s.monitor.ended
-	}
+	<-s.monitor.ended // which the last loop has told to
+	return nil
 }
 
 func (s *Server) runningLoops() []*loop {
@@ -392,24 +446,18 @@ func (o *SocketOptions) siblings(listener *net.TCPListener, n int) (fds []int, e
 	return fds, nil
 }
 
-// sharedSocket returns that many descriptors of the one socket that a listener has.
+// sharedSocket returns a descriptor of the socket that a listener has.
 func (s *Server) sharedSocket(listener net.Listener) (fds []int, err error) {
 	err = controlSocket(listener, func(fd int) error {
 		if listener.Addr().Network() != "unix" {
 			s.SocketOptions.setInherited(fd)
 		}
-		for range s.config.loops {
-			dup, err := duplicate(fd)
-			if err != nil {
-				return err
-			}
+		dup, err := duplicate(fd)
+		if err == nil {
 			fds = append(fds, dup)
 		}
-		return nil
+		return err
 	})
-	if err != nil {
-		closeSockets(fds)
-	}
 	return fds, err
 }
 

@@ -2,6 +2,7 @@ package filo_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,14 +17,24 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// lifeChild names the environment variable that makes the test binary the server of TestOutOfDescriptors.
+// lifeChild names the environment variable that makes the test binary the server of TestOutOfDescriptors and its neighbours.
 const lifeChild = "FILO_TEST_OUT_OF_DESCRIPTORS"
 
-// A server that runs out of descriptors says so once, goes on serving those that it has, and accepts again when some
-// are free.
-func TestOutOfDescriptors(t *testing.T) {
+// lifeOutOfDescriptors is a server in a process of its own, which has few descriptors.
+type lifeOutOfDescriptors struct {
+	*lifeServer
+	t     *testing.T
+	stdin io.WriteCloser
+	lines chan string // of its log
+	child *exec.Cmd
+}
+
+// lifeDescriptors is more than the child has for connections.
+const lifeDescriptors = 60
+
+func newLifeOutOfDescriptors(t *testing.T, mode string) *lifeOutOfDescriptors {
 	child := exec.Command(os.Args[0], "-test.run=^TestOutOfDescriptorsChild$", "-test.count=1")
-	child.Env = append(os.Environ(), lifeChild+"=1")
+	child.Env = append(os.Environ(), lifeChild+"="+mode)
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
 	if err != nil {
@@ -33,7 +44,10 @@ func TestOutOfDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
+	switch err := child.Start(); {
+	case errors.Is(err, syscall.ENOEXEC):
+		t.Skip("the system can't start this binary: it runs in an emulator")
+	case err != nil:
 		t.Fatal(err)
 	}
 	lines := make(chan string, 1000)
@@ -43,50 +57,167 @@ func TestOutOfDescriptors(t *testing.T) {
 			lines <- scanner.Text()
 		}
 	}()
-	until := func(text string) (line string) {
-		for !strings.Contains(line, text) {
-			line = lifeRecv(t, lines, "the child to say "+text)
-		}
-		return line
-	}
-	defer child.Wait()
-	defer stdin.Close()
-	s := &lifeServer{addr: strings.TrimPrefix(until("listening on "), "listening on ")}
+	c := &lifeOutOfDescriptors{t: t, stdin: stdin, lines: lines, child: child}
+	t.Cleanup(func() {
+		stdin.Close()
+		child.Wait()
+	})
+	c.lifeServer = &lifeServer{addr: strings.TrimPrefix(c.until("listening on "), "listening on ")}
+	return c
+}
 
-	const some = 60 // more than the child has descriptors for
-	var clients []*lifeClient
-	for range some {
-		c := s.dial(t)
-		c.get("/")
-		clients = append(clients, c)
+// until returns the next line that the child says with the text.
+func (c *lifeOutOfDescriptors) until(text string) (line string) {
+	c.t.Helper()
+	for !strings.Contains(line, text) {
+		line = lifeRecv(c.t, c.lines, "the child to say "+text)
 	}
-	until("accepting connections fails")
+	return line
+}
+
+// overfill makes more connections with a request each than the child has descriptors for.
+func (c *lifeOutOfDescriptors) overfill() (clients []*lifeClient) {
+	for range lifeDescriptors {
+		client := c.dial(c.t)
+		client.get("/")
+		clients = append(clients, client)
+	}
+	return clients
+}
+
+// end ends the child, and returns what it has said since.
+func (c *lifeOutOfDescriptors) end() (rest []string) {
+	c.stdin.Close()
+	for line := range c.lines {
+		rest = append(rest, line)
+	}
+	if err := c.child.Wait(); err != nil {
+		c.t.Errorf("the child: %v", err)
+	}
+	return rest
+}
+
+// A server that runs out of descriptors says so once, goes on serving those that it has, and accepts again when some
+// are free. A connection that can't be taken over without one is answered, and goes on.
+func TestOutOfDescriptors(t *testing.T) {
+	s := newLifeOutOfDescriptors(t, "1")
+	clients := s.overfill()
+	s.until("accepting connections fails")
 	clients[0].want(200, "quick", false) // the first of the backlog
 	for range 10 {
 		clients[0].get("/")
 		clients[0].want(200, "quick", false)
 	}
-	for _, c := range clients[:some*2/3] {
+	for _, path := range []string{"/hijack", "/upgrade"} {
+		clients[0].send("GET " + path + takeOverRest)
+		if response, body := clients[0].answer(); response.StatusCode != 500 || response.Close {
+			t.Errorf("%s: got %d %q, close %v", path, response.StatusCode, body, response.Close)
+		}
+		clients[0].get("/")
+		clients[0].want(200, "quick", false)
+	}
+	for _, c := range clients[:lifeDescriptors*2/3] {
 		c.Close()
 	}
-	for _, c := range clients[some*2/3:] {
+	for i, c := range clients[lifeDescriptors*2/3:] {
 		c.want(200, "quick", false)
+		if i > 0 {
+			continue
+		}
+		for { // until enough descriptors are free
+			c.send("GET /upgrade" + takeOverRest)
+			if response, _ := c.answer(); response.StatusCode == 101 {
+				break
+			}
+		}
+		if rest, err := io.ReadAll(c.reader); string(rest) != "taken" || err != nil {
+			t.Errorf("behind the 101 comes %q, %v", rest, err)
+		}
 	}
-	until("accepting connections again")
-	stdin.Close()
-	for line := range lines {
+	s.until("accepting connections again")
+	for _, line := range s.end() {
 		if strings.Contains(line, "accepting connections fails") {
 			t.Errorf("said again: %s", line)
 		}
 	}
-	if err := child.Wait(); err != nil {
-		t.Errorf("the child: %v", err)
+}
+
+// Descriptors that run short again and again, as where connections are refused for MaxConns and linger, are worth a record at
+// the beginning and one when accepting works again, and nothing else goes wrong.
+func TestOutOfDescriptorsAgain(t *testing.T) {
+	s := newLifeOutOfDescriptors(t, "max")
+	for range 10 {
+		clients := s.overfill()
+		for i := len(clients) - 1; i >= 0; i-- {
+			clients[i].Close()
+		}
+		lifeAwait(t, "a connection to be served", func() bool {
+			c := s.dial(t)
+			defer c.Close()
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it may be refused and gone by now
+			response, _, err := c.tryAnswer()
+			return err == nil && response.StatusCode == 200
+		})
+	}
+	var fails, again int
+	for _, line := range s.end() {
+		switch {
+		case strings.Contains(line, "accepting connections fails"):
+			fails++
+		case strings.Contains(line, "accepting connections again"):
+			again++
+		case strings.Contains(line, "level="):
+			t.Errorf("said: %s", line)
+		}
+	}
+	if fails == 0 || again > fails { // once a minute
+		t.Errorf("said %d times that accepting fails, and %d times that it works again", fails, again)
 	}
 }
 
-// TestOutOfDescriptorsChild is the server of TestOutOfDescriptors. It serves until its standard input ends.
+// A logger that doesn't return when descriptors have run out keeps one worker, and the loops from nothing.
+func TestOutOfDescriptorsLoggerWaits(t *testing.T) {
+	lifeLooped(t)
+	s := newLifeOutOfDescriptors(t, "logger")
+	clients := s.overfill()
+	s.until("the logger waits")
+	clients[0].want(200, "quick", false)
+	for range 500 {
+		clients[0].get("/")
+		clients[0].want(200, "quick", false)
+	}
+	io.WriteString(s.stdin, "how many workers run?\n")
+	running := 0
+	if _, err := fmt.Sscanf(s.until("workers run"), "%d workers run", &running); err != nil || running > 10 {
+		t.Errorf("%d workers run, %v; want the one that logs, and few that a busy machine holds up", running, err)
+	}
+	for _, c := range clients[:lifeDescriptors*2/3] {
+		c.Close()
+	}
+	for _, c := range clients[lifeDescriptors*2/3:] {
+		c.want(200, "quick", false)
+	}
+	s.end()
+}
+
+// lifeWaitingLog is a log handler that doesn't return from a record of failing accepts until it is released.
+type lifeWaitingLog struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (h lifeWaitingLog) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "accepting connections fails") {
+		fmt.Println("the logger waits")
+		<-h.release
+	}
+	return nil
+}
+
+// TestOutOfDescriptorsChild is the server of TestOutOfDescriptors and its neighbours. It serves until its standard input ends.
 func TestOutOfDescriptorsChild(t *testing.T) {
-	if os.Getenv(lifeChild) == "" {
+	mode := os.Getenv(lifeChild)
+	if mode == "" {
 		t.Skip("it is a part of TestOutOfDescriptors")
 	}
 	listener := lifeListen(t, "tcp", "127.0.0.1:0")
@@ -99,15 +230,46 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	s := &filo.Server{Handler: newLifeGate().handle, Loops: 2, Logger: slog.New(slog.NewTextHandler(os.Stdout, nil))}
+	log := lifeWaitingLog{slog.NewTextHandler(os.Stdout, nil), make(chan struct{})}
+	s := &filo.Server{Handler: takenOver, Loops: 2, Logger: slog.New(log.Handler)}
+	switch mode {
+	case "max":
+		s.MaxConns = 10
+	case "logger":
+		s.Logger = slog.New(log)
+	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	fmt.Printf("listening on %s\n", listener.Addr())
-	io.Copy(io.Discard, os.Stdin)
+	for questions := bufio.NewScanner(os.Stdin); questions.Scan(); {
+		fmt.Printf("%d workers run\n", s.Stats().WorkersRunning)
+	}
+	close(log.release)
 	s.Close()
 	if err := <-served; err != filo.ErrServerClosed {
 		t.Errorf("Serve returned %v", err)
 	}
+}
+
+const takeOverRest = " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+
+// takenOver is a handler that takes connections over when it is asked to.
+func takenOver(c *filo.Ctx) error {
+	take := func() (net.Conn, []byte, error) { return c.Upgrade("echo") }
+	switch c.Path() {
+	case "/hijack":
+		take = c.Hijack
+	case "/upgrade":
+	default:
+		return c.Text(200, "quick")
+	}
+	conn, _, err := take()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = io.WriteString(conn, "taken")
+	return err
 }
 
 // A socket that somebody listens on stays theirs when its backlog is full, too.

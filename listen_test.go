@@ -208,6 +208,17 @@ func TestListenErrors(t *testing.T) {
 	}
 }
 
+// An address that isn't one is told from one that is taken, with what it should be.
+func TestListenSaysWhatAnAddressIs(t *testing.T) {
+	for _, address := range []string{"8080", "localhost", "http://localhost:8080", "::1:80:"} {
+		err := filo.ListenAndServe(address, newLifeGate().handle)
+		var wrong *net.AddrError
+		if !errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), `filo: an address is a host, which may be empty, and a port, such as ":8080"`) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 func lifeClosedListener(t *testing.T) net.Listener {
 	listener := lifeListen(t, "tcp", "127.0.0.1:0")
 	listener.Close()

@@ -74,7 +74,8 @@ type loop struct {
 
 	events    [maxEvents]syscall.EpollEvent
 	filled    int         // of batch, before the cursor says so
-	queue     []*loopConn // connections that were claimed and are to be served
+	queue     []*loopConn // connections that were claimed and are to be served, from queued on
+	queued    int
 	rounds    int
 	busySince int64       // in nanotime; 0 when it is to be set anew
 	taken     []*loopConn // from the inbox
@@ -267,7 +268,6 @@ func (l *loop) catchBreath() {
 	l.breather.breathe()
 	// Who waits may come back before those who were found with it, who yields comes back after them.
 	runtime.Gosched()
-	l.server.monitor.wakeUp() // it may have taken a leader that waited for a processor for one that rests
 	l.busySince = nanotime()
 	l.share.begin()
 }
@@ -375,13 +375,16 @@ func (l *loop) requeue() {
 	if len(l.queue) == 0 {
 		return
 	}
-	n := 0
-	for ; n < len(l.queue) && l.filled < len(l.batch); n++ {
-		l.put(loopEvent{conn: l.queue[n], events: claimedEvent})
+	for ; l.queued < len(l.queue) && l.filled < len(l.batch); l.queued++ {
+		l.put(loopEvent{conn: l.queue[l.queued], events: claimedEvent})
+		l.queue[l.queued] = nil
 	}
-	rest := copy(l.queue, l.queue[n:])
-	clear(l.queue[rest:])
-	l.queue = l.queue[:rest]
+	// What is left is moved to the front when it is the smaller part, so that a long queue isn't moved each time.
+	if rest := len(l.queue) - l.queued; rest <= l.queued {
+		copy(l.queue, l.queue[l.queued:])
+		clear(l.queue[rest:])
+		l.queue, l.queued = l.queue[:rest], 0
+	}
 }
 
 // steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may wait for
@@ -464,6 +467,12 @@ func (w *workerChan) endClass() {
 	}
 }
 
+// holdsLoop reports whether w leads a loop that hasn't been taken away.
+func (w *workerChan) holdsLoop() bool { return w.loop != nil && w.loop.word.Load() == w.word }
+
+// overtaken reports whether the monitor has given w's loop to another worker, and w hasn't seen it yet.
+func (w *workerChan) overtaken() bool { return w.loop != nil && w.loop.word.Load() != w.word }
+
 // retaken makes w the ordinary worker that it is since the monitor gave its loop to another one.
 func (w *workerChan) retaken() {
 	w.loop = nil
@@ -473,12 +482,22 @@ func (w *workerChan) retaken() {
 // handOff gives the loop to another worker, in a turn of w's. It reports false if Concurrency has been reached, unless it
 // must.
 func (l *loop) handOff(w *workerChan, must bool) bool {
+	return l.giveAway(w, func() bool { return l.pool.handOver(w, &l.leadership, must) })
+}
+
+// handOffKept is handOff for a worker that gets one of the places that are kept, though Concurrency has been reached.
+func (l *loop) handOffKept(w *workerChan) bool {
+	return l.giveAway(w, func() bool { return l.pool.handOverKept(w, &l.leadership) })
+}
+
+// giveAway gives the loop away by handOver, unless the monitor has done so.
+func (l *loop) giveAway(w *workerChan, handOver func() bool) bool {
 	// From here on the monitor has nothing to take.
 	if !l.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 		return true
 	}
-	if !l.pool.handOver(w, &l.leadership, must) {
+	if !handOver() {
 		w.word += 2
 		l.word.Store(w.word)
 		return false
@@ -578,6 +597,7 @@ func (l *loop) removeLocked(lc *loopConn) {
 // forgetLocked forgets a connection whose socket is closed, or somebody else's.
 func (l *loop) forgetLocked(lc *loopConn) {
 	lc.fd = -1
+	lc.dropHeld()
 	l.slots[lc.slot] = nil
 	l.free = append(l.free, lc.slot)
 	if l.stopping && len(l.free) == len(l.slots) {

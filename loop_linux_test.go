@@ -4,11 +4,13 @@ package filo
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -268,11 +270,105 @@ func TestBatchTakenOnce(t *testing.T) {
 	}
 }
 
+// The queue keeps its order, and what waits in a long one isn't moved each time that some are taken.
+func TestRequeue(t *testing.T) {
+	const conns = 100_000
+	l, last := new(loop), uint32(0)
+	push := func() {
+		lc := new(loopConn)
+		lc.generation = last
+		last++
+		l.queue = append(l.queue, lc)
+	}
+	for range conns {
+		push()
+	}
+	moves, next := 0, uint32(0)
+	for len(l.queue) > 0 {
+		before := len(l.queue)
+		if l.requeue(); len(l.queue) < before {
+			moves++
+		}
+		for i := range l.batch[:l.filled] {
+			if id := l.batch[i].conn.Load().generation; id != next {
+				t.Fatalf("%d comes when it is %d's turn", id, next)
+			}
+			if next++; next%10 == 0 {
+				push() // others come behind
+			}
+		}
+		l.filled = 0
+		if len(l.queue) < 100 {
+			l.requeue() // those that came last
+			next += uint32(l.filled)
+			l.filled = 0
+		}
+	}
+	if moves > 100 {
+		t.Errorf("what is left was moved %d times", moves)
+	}
+	if next != last || l.queued > 0 {
+		t.Errorf("%d of %d were served, and %d are left", next, last, l.queued)
+	}
+	if i := slices.IndexFunc(l.queue[:cap(l.queue)], func(lc *loopConn) bool { return lc != nil }); i >= 0 {
+		t.Errorf("the queue still holds a connection at %d", i)
+	}
+}
+
 // connsOf returns how many connections a loop has.
 func connsOf(l *loop) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.slots) - len(l.free)
+}
+
+// A listener of the user's is accepted from by one loop, which gives each its share; once it is closed, nobody is served by what
+// was accepted behind that.
+func TestOneListenerForAllLoops(t *testing.T) {
+	if os.Getenv("FILO_DRIVER") == "blocking" {
+		t.Skip("the blocking driver is under test")
+	}
+	const loops, each = 4, 5
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Loops: loops, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error { return c.Text(200, "served") })}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	ask := func() (net.Conn, string, error) {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			return nil, "", err
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(time.Minute))
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return c, "", err
+		}
+		body, err := io.ReadAll(response.Body)
+		return c, string(body), err
+	}
+	for range loops * each {
+		if _, body, err := ask(); err != nil || body != "served" {
+			t.Fatalf("got %q, %v", body, err)
+		}
+	}
+	for _, l := range s.runningLoops() {
+		if n := connsOf(l); n != each {
+			t.Errorf("a loop has %d connections, want %d", n, each)
+		}
+	}
+	listener.Close()
+	if _, body, err := ask(); err == nil {
+		t.Errorf("got %q from a listener that is closed", body)
+	}
+	if err := <-served; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve returned %v", err)
+	}
+	s.Close()
 }
 
 // When all connections are in one loop and keep it busy, another loop's leader helps, and every connection gets on.
@@ -372,4 +468,38 @@ func TestOneBusyLoop(t *testing.T) {
 		t.Errorf("Serve returned %v", err)
 	}
 	await("the loops to end", func() bool { return s.Stats().WorkersLeading == 0 })
+}
+
+// crypto/tls may close the connection of a handshake whose time is over when the owner has long ended it: that must not close
+// the descriptor, whose number the owner or the lingerer still has in hand.
+func TestLateCloseOfAHandshake(t *testing.T) {
+	if os.Getenv("FILO_DRIVER") == "blocking" {
+		t.Skip("of the loop driver")
+	}
+	ended := make(chan bool, 1)
+	s := &Server{Loops: 1, Handler: func(c *Ctx) error {
+		c.Response.Header.Set("Connection", "close")
+		return c.NoContent()
+	}, ConnState: func(observed net.Conn, state ConnState) {
+		if state == StateClosed { // called by the owner, before the connection is closed
+			lc := observed.(*observedConn).looped.(*loopConn)
+			lc.Close()
+			ended <- lc.whileOpen(func(int) {})
+		}
+	}}
+	listener, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(listener)
+	defer s.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if open := <-ended; !open {
+		t.Error("who doesn't own the connection has closed its descriptor")
+	}
 }

@@ -3,6 +3,7 @@
 package filo
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 )
@@ -17,9 +18,12 @@ type hosting struct{}
 
 type handshakeQueue struct{}
 
-func (s *Server) startLoops() error { return nil }
-func (s *Server) stopLoops()        {}
-func (s *Server) awaitLoops()       {}
+func (w *workerChan) holdsLoop() bool { return false }
+func (w *workerChan) overtaken() bool { return false }
+
+func (s *Server) startLoops() error                { return nil }
+func (s *Server) stopLoops()                       {}
+func (s *Server) awaitLoops(context.Context) error { return nil }
 
 func (s *Server) loopStats(*Stats) {}
 

@@ -20,7 +20,7 @@ const (
 	pollWaitsWrite             // it isn't busy, and waits to be writable rather than readable
 	pollHup                    // the client sends nothing more: there is an end to be read
 	pollGone                   // the connection is broken, or both sides have ended it
-	pollClosing                // Close was called: the owner is to end it
+	pollClosing                // cut was called: the owner is to end it
 	pollReadable               // an event came that nobody has looked into
 	pollWritable
 	pollReadParked // the owner's goroutine waits for an event
@@ -31,11 +31,16 @@ const (
 )
 
 // loopConn is a connection in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
-// Close claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
-// writes and closes the socket, but for sendApart.
+// cut claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
+// writes and closes the socket, but for sendApart. The lingerer is the owner of what it has taken over.
 //
 // As a net.Conn it serves its owner, who may wait in Read and Write when no other worker depends on it: the loop's own
-// events wake it. It isn't registered with the runtime's poller. Deadlines and Close are for everybody.
+// events wake it. It isn't registered with the runtime's poller. Deadlines and cut are for everybody.
+//
+// The descriptor is the owner's to close, since the number may be another connection's at once, and whoever had it in his
+// hands would then read and write that. So fd becomes -1 only by the owner (removeLocked, or forgetLocked when it is
+// hijacked) and under loop.mu. Others reach the descriptor only by cut and LocalAddr, which hold that lock and look at fd;
+// and by the outbox of a parked connection, which the owner fails before.
 type loopConn struct {
 	conn
 	loop        *loop // whose epoll set it is in
@@ -45,7 +50,7 @@ type loopConn struct {
 	noWaitRead  bool // Read returns errNotYet instead of waiting
 	noWaitWrite bool // Write leaves in unsent what can't be written at once
 	watchOut    bool // the epoll set reports when the socket takes more
-	ended       bool // the connection isn't served any more: Close closes it; guarded by loop.mu
+	ended       bool // the connection isn't served any more: the owner is about to close it, or leaves that to the lingerer
 	drained     bool // the last read took all there was
 	expired     bool // the deadline of the wait before this turn has passed
 	parkedOnce  bool // the request that parked it is over
@@ -53,11 +58,12 @@ type loopConn struct {
 
 	poll atomic.Uint32
 	// deadline is until when an idle connection may wait, and since is when it began to, both on the coarse clock's scale.
+	// since is 0 from when something has come.
 	deadline, since int64
 	lastUntil       int64 // until when it may wait for a last request, once the server shuts down; 0: not decided
 	// pending is what has come of a request that isn't complete.
 	pending *pendingInput
-	// unsent is what the client hasn't taken yet of complete answers.
+	// unsent is what the client hasn't taken yet of complete answers; a held body comes behind it.
 	unsent []byte
 	// waiters is where the owner waits; made by it when it first does.
 	waiters atomic.Pointer[connWaiters]
@@ -80,6 +86,7 @@ type connWaiters struct {
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
 	taken                   atomic.Pointer[net.Conn] // to which a hijacked connection's calls go
+	held                    *heldBody                // the owner's. Unless it is being sent, something is in unsent before it
 }
 
 // errNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
@@ -367,34 +374,56 @@ func (lc *loopConn) sendFile(part *sendfilePart) error {
 	}
 }
 
-// Close ends the connection. Its owner, if it is being served, notices and closes the socket; until then the client
-// already sees the end.
+// Close is net.Conn's, for crypto/tls above all: that calls it when it has said goodbye, for the owner, and when a handshake's time
+// is over, on a goroutine of its own and perhaps long after the handshake has returned. So it only cuts; the owner, who ends the
+// connection by closeConn, closes the socket.
 func (lc *loopConn) Close() error {
 	if taken := lc.taken(); taken != nil {
 		return taken.Close()
 	}
+	return lc.cut()
+}
+
+// closeSocket closes the socket, for the owner.
+func (lc *loopConn) closeSocket() { lc.loop.remove(lc) }
+
+// cut makes the owner end the connection. Anybody may call it, at any time. The error is net.ErrClosed if that has happened.
+//
+// One that nobody owns is claimed, so that its loop ends it in a moment, and then not by a reset. If it is owned, the owner
+// can't let go of it any more, since release fails from here on, and what it waits for is over; and the client sees the end
+// at once, whatever the owner is doing. Unless the owner has closed it by then: the lock settles which of the two it is.
+func (lc *loopConn) cut() error {
 	if lc.poll.Load()&pollShared != 0 {
 		lc.parked.out.fail(net.ErrClosed) // from here on nobody writes
 	}
-	lc.loop.mu.Lock()
-	if lc.fd < 0 {
-		lc.loop.mu.Unlock()
-		return net.ErrClosed
+	if !lc.whileOpen(func(int) {}) {
+		return lc.closeTaken()
 	}
-	if lc.ended {
-		lc.loop.removeLocked(lc)
-		lc.loop.mu.Unlock()
-		return nil
-	}
-	// Not for a connection that nobody owns: its loop closes it in a moment, and then not by a reset.
-	if lc.poll.Load()&pollBusy != 0 {
-		sysShutdown(int(lc.fd), syscall.SHUT_RDWR)
-	}
-	lc.loop.mu.Unlock()
 	if _, claimed := lc.set(pollClosing); claimed {
 		lc.loop.post(lc)
+	} else if !lc.whileOpen(func(fd int) { sysShutdown(fd, syscall.SHUT_RDWR) }) {
+		lc.closeTaken() // or the owner has just ended it, perhaps because it found pollClosing
 	}
 	return nil
+}
+
+// whileOpen calls f with the descriptor, which the owner can't close meanwhile. It reports false if that has happened.
+func (lc *loopConn) whileOpen(f func(fd int)) bool {
+	lc.loop.mu.Lock()
+	defer lc.loop.mu.Unlock()
+	if lc.fd < 0 {
+		return false
+	}
+	f(int(lc.fd))
+	return true
+}
+
+// closeTaken closes what a connection whose socket isn't the loop's any more was hijacked as.
+func (lc *loopConn) closeTaken() error {
+	if taken := lc.taken(); taken != nil {
+		return taken.Close()
+	}
+	return net.ErrClosed
 }
 
 // CloseWrite says to the client that nothing more comes.
@@ -506,20 +535,21 @@ func (lc *loopConn) taken() net.Conn {
 
 // LocalAddr returns the address of this end.
 func (lc *loopConn) LocalAddr() net.Addr {
-	if taken := lc.taken(); taken != nil {
-		return taken.LocalAddr()
-	}
 	lc.loop.mu.Lock()
 	defer lc.loop.mu.Unlock()
-	if lc.fd >= 0 {
-		switch address, _ := syscall.Getsockname(int(lc.fd)); address := address.(type) {
-		case *syscall.SockaddrInet4:
-			return &net.TCPAddr{IP: net.IP(address.Addr[:]), Port: address.Port}
-		case *syscall.SockaddrInet6:
-			return net.TCPAddrFromAddrPort(addrPort6(address.Addr, address.ZoneId, uint16(address.Port)))
-		case *syscall.SockaddrUnix:
-			return &net.UnixAddr{Name: address.Name, Net: "unix"}
+	if lc.fd < 0 {
+		if taken := lc.taken(); taken != nil {
+			return taken.LocalAddr()
 		}
+		return &net.TCPAddr{}
+	}
+	switch address, _ := syscall.Getsockname(int(lc.fd)); address := address.(type) {
+	case *syscall.SockaddrInet4:
+		return &net.TCPAddr{IP: net.IP(address.Addr[:]), Port: address.Port}
+	case *syscall.SockaddrInet6:
+		return net.TCPAddrFromAddrPort(addrPort6(address.Addr, address.ZoneId, uint16(address.Port)))
+	case *syscall.SockaddrUnix:
+		return &net.UnixAddr{Name: address.Name, Net: "unix"}
 	}
 	return &net.TCPAddr{}
 }

@@ -106,6 +106,66 @@ func TestClasses(t *testing.T) {
 	lifeAwait(t, "a slow call to be handed off", func() bool { return ask("/slow", 20) > 0 })
 }
 
+// What a handler does before it enters a class is in the server's own: it is left to another worker when it waits mostly, and
+// when it has held up the loop now and then.
+func TestClassBeforeEnter(t *testing.T) {
+	lifeLooped(t)
+	learned := filo.Class{Name: "learned"}
+	calls := 0 // of one client
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		calls++
+		if c.Path() == "/slow" || c.Path() == "/sometimes" && calls%10 == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if err := c.Enter(&learned); err != nil {
+			return err
+		}
+		return c.Text(200, "fine")
+	}})
+	c := s.dial(t)
+	ask := func(path string, n int) filo.ClassStats {
+		for range n {
+			c.get(path)
+			c.want(200, "fine", false)
+		}
+		return classOf(s.Server, "")
+	}
+	lifeAwait(t, "the beginning to be quick", func() bool { return ask("/", 50).Kind == "quick" })
+	lifeAwait(t, "a beginning that waits to be slow", func() bool { return ask("/slow", 10).Kind == "slow" })
+	handoffs := classOf(s.Server, "").Handoffs
+	lifeAwait(t, "it to be handed off", func() bool { return ask("/slow", 10).Handoffs > handoffs })
+	lifeAwait(t, "the beginning to be quick again", func() bool { return ask("/", 50).Kind == "quick" })
+	retakes := classOf(s.Server, "").Retakes
+	lifeAwait(t, "a beginning that waits at times to be blamed", func() bool { return ask("/sometimes", 10).Retakes > retakes+2 })
+}
+
+// A retake is blamed once on the server's own class, whether or not the handler has ever entered another one.
+func TestRetakeIsBlamedOnce(t *testing.T) {
+	lifeLooped(t)
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/slow" {
+			time.Sleep(20 * time.Millisecond)
+		}
+		return c.Text(200, "fine")
+	}})
+	c := s.dial(t)
+	ask := func(path string, n int) {
+		for range n {
+			c.get(path)
+			c.want(200, "fine", false)
+		}
+	}
+	lifeAwait(t, "the handler to hold up its loop", func() bool {
+		ask("/", 100)
+		ask("/slow", 1)
+		return s.Stats().Retakes > 0
+	})
+	blamed := classOf(s.Server, "").Retakes
+	if retakes := s.Stats().Retakes; blamed > retakes {
+		t.Errorf("the class is blamed for %d retakes of %d", blamed, retakes)
+	}
+}
+
 // A handler that never returns, though it was quick until then, costs nobody but its client anything.
 func TestHandlerThatNeverReturns(t *testing.T) {
 	lifeLooped(t)

@@ -4,6 +4,7 @@ package filo_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -224,25 +225,40 @@ func TestEveryPlaceTaken(t *testing.T) {
 	s, gate := faultGate(t, &filo.Server{Loops: 2, Concurrency: 1})
 	holder := s.dial(t)
 	gate.hold(t, holder)
-	for range 16 { // so that both loops get some
+	const overload = "Service Unavailable: too many requests at once\n"
+	// refused asks for what there is no place for. It reports false if the leader was away for so long that it has lost its loop:
+	// then it has a place beyond the limit, and may answer.
+	refused := func(c *lifeClient, request string, closes bool) bool {
+		retakes := s.Stats().Retakes
+		c.send(request)
+		response, body := c.answer()
+		if response.StatusCode == 200 && s.Stats().Retakes > retakes {
+			return false
+		}
+		if response.StatusCode != 503 || body != overload || response.Header.Get("Retry-After") == "" || response.Close != closes {
+			t.Errorf("%.40q: got %d %q, Retry-After %q, close %v", request, response.StatusCode, body, response.Header.Get("Retry-After"), response.Close)
+		}
+		return true
+	}
+	for rounds := 0; rounds < 16; { // so that both loops get some
 		c := s.dial(t)
 		c.get("/")
 		c.want(200, "quick", false)
-		c.get("/blocking")
-		response, _ := c.answer()
-		if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" || response.Close {
-			t.Errorf("got %d, Retry-After %q, close %v", response.StatusCode, response.Header.Get("Retry-After"), response.Close)
+		if !refused(c, "GET /blocking HTTP/1.1\r\nHost: a\r\n\r\n", false) {
+			c.Close()
+			continue
 		}
 		// What belongs to the refused request is skipped, and its connection goes on.
-		c.send("POST /blocking HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
-		c.want(503, "Service Unavailable: too many requests at once\n", false)
+		whole := refused(c, "POST /blocking HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
 		c.send("lo\r\n0\r\n\r\n")
 		c.get("/")
 		c.want(200, "quick", false)
 		// Nobody need send what won't be read.
-		c.send("POST /blocking HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
-		c.want(503, "Service Unavailable: too many requests at once\n", true)
+		whole = whole && refused(c, "POST /blocking HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
 		c.Close()
+		if whole {
+			rounds++
+		}
 		// One that is never complete doesn't need the place.
 		half := s.dial(t)
 		half.send("GET /blocking HTTP/1.1\r\n")
@@ -337,6 +353,116 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 		if _, body, err := c.tryAnswer(); err != nil || body != large {
 			t.Fatalf("the large answer: %d bytes, %v", len(body), err)
 		}
+	}
+}
+
+// heldSize is how large a body is that clients don't take.
+const heldSize = 12 << 20
+
+// heldServer serves, over TLS or not, with its only worker's place taken: answers of its quick handler can't be waited with.
+func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClient) {
+	lifeLooped(t)
+	gate, body := newLifeGate(), bytes.Repeat([]byte("0123456789abcdef"), heldSize/16)
+	hold := filo.Blocking(gate.handle)
+	quick := filo.Inline(func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/shared":
+			return c.BytesRef(200, "text/plain", body)
+		case "/own":
+			return c.Bytes(200, "text/plain", body)
+		}
+		return c.Text(200, "quick")
+	})
+	config := &filo.Server{Loops: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/hold" {
+			return hold(c)
+		}
+		return quick(c)
+	}}
+	if secure {
+		s = lifeListenTLS(t, config)
+		dial = func() *lifeClient { return s.dialTLS(t) }
+	} else {
+		s = lifeServe(t, config)
+		dial = func() *lifeClient { return s.dial(t) }
+	}
+	t.Cleanup(gate.open)
+	gate.hold(t, dial())
+	return s, dial
+}
+
+// heldAnswer reads the answer of a client that hasn't taken it so far.
+func heldAnswer(t *testing.T, c *lifeClient) (status int) {
+	response, body := c.answer()
+	if response.StatusCode == 200 && (len(body) != heldSize || strings.Trim(body, "0123456789abcdef") != "" || body[:16] != body[heldSize-16:]) {
+		t.Errorf("a body of %d bytes isn't that of the handler", len(body))
+	}
+	return response.StatusCode
+}
+
+// Large bodies that deaf clients don't take, while there is no worker to wait with them, wait as what the handler gave, and not
+// as copies: they come whole in the end.
+func TestDeafClientsCostNoCopies(t *testing.T) {
+	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			s, dial := heldServer(t, secure)
+			var clients []*lifeClient
+			for range 6 {
+				clients = append(clients, dial())
+			}
+			before := heapInUse()
+			for _, c := range clients {
+				c.send("GET /shared HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			}
+			lifeAwait(t, "the answers", func() bool { return s.Stats().Requests[2] == uint64(len(clients)) })
+			if grown := int64(heapInUse()) - int64(before); grown > 2*heldSize {
+				t.Errorf("%d clients cost %d KB", len(clients), grown>>10)
+			}
+			for _, c := range clients {
+				if status := heldAnswer(t, c); status != 200 {
+					t.Errorf("got %d", status)
+				}
+				c.want(200, "quick", false)
+				c.Close()
+			}
+		})
+	}
+}
+
+// heapInUse returns how much memory is in use.
+func heapInUse() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// Those that were made for one client each are limited: beyond that it is a whole 503. What clients take, or leave behind, is
+// free for others.
+func TestDeafClientsAreLimited(t *testing.T) {
+	s, dial := heldServer(t, false)
+	for range 2 {
+		var clients []*lifeClient
+		for range 10 {
+			c := dial()
+			c.get("/own")
+			c.reader.Peek(1)
+			clients = append(clients, c)
+		}
+		statuses := make(map[int]int)
+		for i, c := range clients {
+			if i == 0 {
+				c.reset() // and never takes it
+				continue
+			}
+			statuses[heldAnswer(t, c)]++
+			c.Close()
+		}
+		// A leader that loses its loop while it copies may find a place to wait in.
+		if statuses[200] < 4 || statuses[503] < 2 || statuses[200]+statuses[503] != 9 {
+			t.Errorf("got %v, want about 4 of 200 and 5 of 503", statuses)
+		}
+		lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 1 })
 	}
 }
 
@@ -631,6 +757,8 @@ func TestPanicsOfALeader(t *testing.T) {
 				other := s.dial(t)
 				other.get("/")
 				other.want(200, "fine", false)
+				// Its ConnState is told that it is idle behind the answer, and must not be what fails.
+				lifeAwait(t, "the other connection to rest", func() bool { return s.Stats().ConnsIdle == 1 })
 				for range 20 {
 					c := s.dial(t)
 					armed.Store(true)

@@ -32,11 +32,11 @@ func (lc *loopConn) handshakeTurn() bool {
 		}
 		defer s.handshakes.done()
 		if lc.leaveWithoutPlace(); s.handshake(&lc.conn, crowded) {
-			lc.headSince = 0
+			lc.headSince, lc.since = 0, 0
 			return true
 		}
 	}
-	lc.failed = true
+	lc.failed = !lc.linger // unless it was answered in plain text
 	lc.noWaitWrite = true
 	lc.end()
 	s.handshakes.goOn() // its turn may have been that of the next one in the queue

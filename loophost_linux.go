@@ -26,7 +26,7 @@ const (
 	maxGuestTime = 10 * time.Second
 
 	// maxGuests is how many guests a loop has at most. The system bounds how many paths there may be from a socket through
-	// epoll sets that are nested so deep, 50, and a listening socket may be in all of them.
+	// epoll sets that are nested so deep: 50.
 	maxGuests = 32
 
 	// loadTime is how long a leader that isn't always busy watches how much it is.
@@ -143,8 +143,8 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 	l.hosted = 0
 	l.mu.Lock()
 	l.host.Store(host) // from here on what is posted goes there
-	conns, guests := append(l.inbox, l.queue...), append(l.arrivals, l.guests...)
-	l.inbox, l.queue, l.arrivals, l.guests = nil, nil, nil, nil
+	conns, guests := append(l.inbox, l.queue[l.queued:]...), append(l.arrivals, l.guests...)
+	l.inbox, l.queue, l.queued, l.arrivals, l.guests = nil, nil, 0, nil, nil
 	l.mu.Unlock()
 	for _, guest := range guests {
 		guest.mu.Lock()

@@ -5,17 +5,13 @@ package filo
 import (
 	"bytes"
 	"errors"
-	"net"
 	"os"
 	"syscall"
 	"time"
 )
 
-// prepareParked leaves the loop, and sends what waits to be sent.
+// prepareParked sends what waits to be sent.
 func (lc *loopConn) prepareParked() error {
-	if err := lc.leave(lc.worker.class); err != nil {
-		return err
-	}
 	lc.makeWaiters()
 	return lc.finishUnsent()
 }
@@ -97,7 +93,7 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	}
 	lc.setState(stateHandler)
 	p.serving, w.class, w.timedSince = w, p.class, 0
-	w.time(p.class)
+	w.time(p.class, &w.calls)
 	again := p.call(why)
 	w.timed()
 	p.serving = nil
@@ -209,42 +205,17 @@ func (lc *loopConn) endParked() {
 	p := lc.parked
 	p.received = nil // which may be a worker's buffer
 	linger := p.ending && lc.poll.Load()&(pollGone|pollClosing) == 0 && (p.unread || lc.hasInput())
-	if !linger {
-		lc.letClose()
-	}
+	lc.ended = true
 	lc.setState(stateClosed)
 	lc.server.conns.remove(&lc.conn)
 	lc.server.changed(&lc.conn, StateClosed)
 	if linger {
 		p.over()
-		if lc.server.lingerer.takeOver(lingeringParked{lc.netConn, lc}, nil) {
+		if lc.server.lingerer.takeOver(lc.netConn, nil) {
 			return
 		}
 	}
-	lc.letClose()
 	p.close()
-}
-
-// letClose makes Close close the socket, whoever calls it.
-func (lc *loopConn) letClose() {
-	lc.loop.mu.Lock()
-	lc.ended = true
-	lc.loop.mu.Unlock()
-}
-
-// lingeringParked is a parked connection that only the lingerer may close: others may still try to.
-type lingeringParked struct {
-	net.Conn
-	lc *loopConn
-}
-
-func (l lingeringParked) CloseWrite() error {
-	return l.Conn.(interface{ CloseWrite() error }).CloseWrite()
-}
-
-func (l lingeringParked) Close() error {
-	l.lc.letClose()
-	return l.Conn.Close()
 }
 
 // hasInput reports whether there is something to be read.

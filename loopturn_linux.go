@@ -5,6 +5,7 @@ package filo
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -14,11 +15,16 @@ import (
 )
 
 const (
-	// turnRequests is how many pipelined requests a connection gets answered before others have their turn.
+	// turnRequests is how many pipelined requests a connection gets answered before others have their turn, and how many reads
+	// of a body that nobody wants.
 	turnRequests = 128
 	// maxUnsent is how much of an answer that the client doesn't take waits in the connection; a worker waits with more.
 	maxUnsent = 256 << 10
 )
+
+// maxHeld is how many bytes of larger bodies, made for a single client each, may wait in connections because there is no worker
+// to wait with them.
+const maxHeld = 64 << 20
 
 // turn serves a connection that the caller has claimed as far as that goes without waiting for the client. Then it is idle,
 // or gone; or, if it is still to be served, though others come first, it stays the caller's and the result is true.
@@ -39,7 +45,8 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			}
 			continue
 		}
-		if lc.in.len() > 0 && !lc.failed && (w.worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
+		late := budget <= 0 && lc.reading == readingRest
+		if late || lc.in.len() > 0 && !lc.failed && (w.worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
 			if lc.flushAnswers(); len(lc.unsent) == 0 && !lc.failed {
 				lc.save()
 				lc.detachTurn()
@@ -54,6 +61,9 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			}
 			if state := lc.inputState(); !lc.receiveNow(state) && lc.idle(state) {
 				return false
+			}
+			if lc.reading == readingRest {
+				budget-- // what nobody wants may come without an end
 			}
 		case stepHandle:
 			budget--
@@ -145,12 +155,12 @@ func (lc *loopConn) save() {
 // endIdle ends the wait that the connection was claimed from.
 func (lc *loopConn) endIdle() {
 	old := lc.word.Swap(int64(stateHandler))
-	if lc.deadline != 0 && old&^stateMask == 0 {
-		lc.server.conns.awaitSweep() // see endWait
+	if old&^stateMask == 0 && (lc.deadline != 0 || lc.server.draining.Load()) {
+		lc.server.conns.awaitWakeUp() // see endWait
 	}
 	lc.drained, lc.expired = false, false
 	switch waited := lc.server.clock.now() - lc.since; waitState(old & stateMask) {
-	case stateBody:
+	case stateBody, stateRest:
 		lc.readPace.add(0, waited)
 	case stateWrite:
 		lc.writePace.add(0, waited)
@@ -160,6 +170,7 @@ func (lc *loopConn) endIdle() {
 		lc.failed, lc.reading = true, readingNothing
 		if lc.parked == nil {
 			lc.unsent = nil
+			lc.dropHeld()
 		}
 	case word&(pollReadExpired|pollWriteExpired) != 0:
 		expired := uint32(pollReadExpired | pollWriteExpired)
@@ -180,7 +191,7 @@ func (lc *loopConn) idle(state waitState) bool {
 	case state == stateWrite:
 		deadline = lc.writeDeadline(now, 0)
 	case state <= stateIdle && s.draining.Load():
-		if deadline = lc.lastLook(now); deadline == 0 {
+		if deadline = lc.lastLook(state, now); deadline == 0 {
 			lc.inputEnded(errDraining)
 			return false
 		}
@@ -207,13 +218,13 @@ func (lc *loopConn) idle(state waitState) bool {
 
 // lastLook returns until when a connection between two requests may wait for another one, though the server is shutting
 // down; 0 is not at all.
-func (lc *loopConn) lastLook(now int64) int64 {
+func (lc *loopConn) lastLook(state waitState, now int64) int64 {
 	if lc.lastUntil == 0 {
-		wait := int64(lastReadTime)
-		if lc.since != 0 && now-lc.since < int64(busyTime) {
-			wait = int64(lastReadTimeBusy)
+		waited := int64(0)
+		if lc.since != 0 {
+			waited = now - lc.since
 		}
-		lc.lastUntil = lc.server.clock.exact() + wait
+		lc.lastUntil = lc.server.clock.exact() + int64(lastReadTime(state, waited))
 	} else if lc.server.clock.exact() >= lc.lastUntil {
 		return 0
 	}
@@ -229,11 +240,12 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 	n, err := lc.readNow(space)
 	if n > 0 {
 		lc.in.received(n)
+		lc.since = 0
 		// What comes behind a short read is another event, but for an end that came with it.
 		lc.drained = n < len(space) && lc.tlsState == nil && lc.poll.Load()&pollHup == 0
 		lc.expired = false
 		switch {
-		case state == stateBody:
+		case state.body():
 			lc.readPace.add(n, 0)
 		case lc.toldIdle || state == stateNew:
 			lc.toldIdle = false
@@ -282,9 +294,12 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
-	if !s.entered.Load() {
+	if !s.class.trusted.Load() || !s.class.inline() {
 		var inline bool
 		inline, refused = lc.enter(&s.class)
+		if refused != nil && s.class.trusted.Load() && w.leaveKept() {
+			refused = nil // what is entered then may be quick
+		}
 		if refused == nil && !inline && len(lc.out) > 0 && !s.class.quick() {
 			lc.flushAnswers()
 		}
@@ -299,6 +314,7 @@ func (lc *loopConn) answerTurn() {
 	} else {
 		lc.handle()
 	}
+	w.worker.endKept()
 	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
 		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free. What
 		// the worker still has to do for this request doesn't wait.
@@ -316,6 +332,9 @@ func (lc *loopConn) enter(class *Class) (inline bool, err error) { return lc.wor
 // so afterwards.
 func (w *scratch) enter(class *Class) (inline bool, err error) {
 	if w.worker.loop == nil {
+		if !class.inline() && !w.mayRun() {
+			return false, errBusy
+		}
 		return false, nil
 	}
 	if class.inline() {
@@ -348,6 +367,9 @@ func (lc *loopConn) leave(class *Class) error {
 
 func (w *scratch) leave(class *Class) error {
 	worker := w.worker
+	if worker.loop == nil && !w.mayRun() {
+		return errBusy
+	}
 	if worker.loop == nil {
 		return nil
 	}
@@ -359,6 +381,16 @@ func (w *scratch) leave(class *Class) error {
 	return nil
 }
 
+// leaveKept is leave for a worker that goes on in one of the places that are kept.
+func (w *scratch) leaveKept() bool {
+	worker := w.worker
+	if worker.loop != nil {
+		worker.endClass()
+		return worker.loop.handOffKept(worker)
+	}
+	return worker.pool.exchangeForKept(worker) // the loop was taken away before
+}
+
 // flushAnswers writes the answers that are complete. What the client doesn't take at once waits in the connection, unless
 // it is much.
 func (lc *loopConn) flushAnswers() {
@@ -367,10 +399,13 @@ func (lc *loopConn) flushAnswers() {
 		return
 	}
 	lc.worker.worker.endClass()
-	// If there is no other worker for the loop, all of it waits.
-	if size > maxUnsent && lc.leave(lc.worker.class) == nil {
-		lc.flush()
-		return
+	if size > maxUnsent {
+		// A worker whose loop was taken away may have no place.
+		if w := lc.worker; w.leave(w.class) == nil && w.worker.pool.occupy(w.worker) {
+			lc.flush()
+			return
+		}
+		lc.holdBody()
 	}
 	var err error
 	switch {
@@ -385,9 +420,76 @@ func (lc *loopConn) flushAnswers() {
 		lc.noWaitWrite = false
 	}
 	lc.out, lc.outBody, lc.before = lc.out[:0], nil, 0
-	if err != nil {
+	if err == nil && lc.heldBody() != nil {
+		err = lc.sendNow()
+	}
+	if err != nil && err != errNotYet {
 		lc.failed, lc.reading = true, readingNothing
 	}
+}
+
+// heldBody is a large body that no worker waits with, as far as it isn't in unsent.
+type heldBody struct {
+	rest    []byte // borrowed from the response, which doesn't use so large a buffer again
+	counted int64  // against maxHeld
+}
+
+// holdBody makes a body wait in the connection, as a reference: else clients that take nothing of a few answers would have the
+// memory filled with copies. There is a limit for those that were made for one client, as there is one for workers; beyond it
+// the client gets a 503 instead.
+func (lc *loopConn) holdBody() {
+	if len(lc.outBody) <= maxKeptBody {
+		return // it is copied, since its buffer is used again
+	}
+	held := &heldBody{rest: lc.outBody}
+	if lc.worker.ctx.Response.source == bodyBuffer {
+		held.counted = int64(len(held.rest))
+	}
+	lc.outBody = nil
+	if held.counted > 0 && lc.server.held.Add(held.counted) > maxHeld {
+		lc.server.held.Add(-held.counted)
+		lc.server.overloads.Add(1)
+		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errBusy, retryAfter, false)
+		lc.reading = readingNothing
+		return
+	}
+	lc.makeWaiters()
+	lc.waiters.Load().held = held
+}
+
+func (lc *loopConn) heldBody() *heldBody {
+	if w := lc.waiters.Load(); w != nil {
+		return w.held
+	}
+	return nil
+}
+
+// dropHeld forgets the held body, if there is one.
+func (lc *loopConn) dropHeld() {
+	if held := lc.heldBody(); held != nil {
+		lc.server.held.Add(-held.counted)
+		lc.waiters.Load().held = nil
+	}
+}
+
+// takeHeld puts the next piece of the held body into unsent, which is empty. TLS sends it, and leaves there what the client
+// doesn't take.
+func (lc *loopConn) takeHeld(held *heldBody) error {
+	n := min(len(held.rest), maxUnsent)
+	piece := held.rest[:n:n]
+	if held.rest = held.rest[n:]; n == 0 {
+		lc.dropHeld()
+		return nil
+	}
+	if lc.tlsState == nil {
+		lc.unsent = piece
+		return nil
+	}
+	lc.noWaitWrite = true
+	_, err := lc.netConn.Write(piece)
+	lc.noWaitWrite = false
+	lc.writePace.add(max(0, n-len(lc.unsent)), 0)
+	return err
 }
 
 // queue sends what the socket takes of the two at once. The rest it keeps.
@@ -420,26 +522,44 @@ func (lc *loopConn) sendUnsent() bool {
 	if len(lc.unsent) == 0 {
 		return true
 	}
-	sent, errno := 0, syscall.Errno(0)
-	for sent < len(lc.unsent) && errno == 0 {
-		var n int
-		if n, errno = sysWrite(int(lc.fd), lc.unsent[sent:]); errno == 0 {
-			sent += n
-		}
-	}
-	lc.writePace.add(sent, 0)
-	lc.unsent = lc.unsent[sent:]
-	switch {
-	case len(lc.unsent) == 0:
-		lc.unsent = nil
+	moved := lc.writePace.moved
+	switch err := lc.sendNow(); {
+	case err == nil:
 		return true
-	case errno == syscall.EAGAIN && !(lc.expired && lc.tooSlow(sent)):
+	case err == errNotYet && !(lc.expired && lc.tooSlow(int(lc.writePace.moved-moved))):
 		lc.expired = false
 		lc.watchWritable()
 		return false
 	}
 	lc.failed, lc.reading, lc.unsent = true, readingNothing, nil
+	lc.dropHeld()
 	return true
+}
+
+// sendNow sends what the socket takes at once of what the client hasn't taken. If that isn't all, the error is errNotYet, and
+// the next of it is in unsent.
+func (lc *loopConn) sendNow() error {
+	for {
+		for len(lc.unsent) > 0 {
+			n, errno := sysWrite(int(lc.fd), lc.unsent)
+			switch {
+			case errno == syscall.EAGAIN:
+				return errNotYet
+			case errno != 0:
+				return os.NewSyscallError("write", errno)
+			}
+			lc.writePace.add(n, 0)
+			lc.unsent = lc.unsent[n:]
+		}
+		lc.unsent = nil
+		held := lc.heldBody()
+		if held == nil {
+			return nil
+		}
+		if err := lc.takeHeld(held); err != nil {
+			return err
+		}
+	}
 }
 
 // finishUnsent sends what the client hasn't taken, waiting for it as for an answer.
@@ -449,7 +569,7 @@ func (lc *loopConn) finishUnsent() error {
 		n, err := lc.write(lc.unsent)
 		lc.unsent = lc.unsent[n:]
 		if err = lc.afterWrite(n, err, deadline, start); err != nil {
-			lc.failed, lc.reading = true, readingNothing
+			lc.writeFailed()
 			return err
 		}
 	}
@@ -469,17 +589,17 @@ func (lc *loopConn) tooSlow(sent int) bool {
 // end closes the connection, or leaves that to the lingerer.
 func (lc *loopConn) end() {
 	s, w := lc.server, lc.worker
-	w.linger = false
-	lc.loop.mu.Lock()
-	lc.ended = true
-	lc.loop.mu.Unlock()
+	w.linger, lc.ended = false, true
 	s.connEnded(&lc.conn)
 	lc.pending = nil
 	if w.linger && s.lingerer.takeOver(lc.netConn, nil) {
 		return
 	}
-	lc.noWaitWrite = true // TLS says goodbye
-	lc.netConn.Close()
+	if lc.netConn != net.Conn(lc) {
+		lc.noWaitWrite = true
+		lc.netConn.Close() // TLS says goodbye
+	}
+	lc.closeSocket()
 }
 
 // abandon closes a connection whose turn has failed, or whose goroutine is about to end. In the second case it has been
@@ -491,10 +611,8 @@ func (lc *loopConn) abandon(linger bool) {
 			lc.loop.remove(lc)
 		}
 	}()
-	lc.loop.mu.Lock()
 	over, ended := lc.fd < 0, lc.ended
 	lc.ended = true
-	lc.loop.mu.Unlock()
 	switch {
 	case !over && lc.parked != nil && ended:
 		lc.parked.close() // endParked has come as far as to tell ConnState
@@ -517,9 +635,7 @@ func (lc *loopConn) abandon(linger bool) {
 func (lc *loopConn) wait() bool {
 	s := lc.server
 	if reason := s.conns.add(&lc.conn); reason != nil {
-		lc.loop.mu.Lock()
 		lc.ended = true
-		lc.loop.mu.Unlock()
 		s.refuseConn(lc.netConn, reason)
 		return true
 	}
@@ -531,7 +647,8 @@ func (lc *loopConn) wait() bool {
 	}()
 	s.changed(&lc.conn, StateNew)
 	returned = true
-	lc.deadline = lc.readDeadline(stateNew, s.clock.now())
+	lc.since = s.clock.now()
+	lc.deadline = lc.readDeadline(stateNew, lc.since)
 	lc.setWait(stateNew, lc.deadline)
 	if !lc.release(false) {
 		lc.loop.post(lc)
@@ -539,50 +656,66 @@ func (lc *loopConn) wait() bool {
 	return true
 }
 
-// watch cancels the context when the client leaves. One that has ended its side by now may wait for the answer.
+// watch cancels the context when the client leaves.
 func (lc *loopConn) watch(r *requestContext) {
 	ended, gone := peekEnd(int(lc.fd))
-	r.halfClosed, r.watchedSince = ended, nanotime()
+	r.watchedSince = nanotime()
 	lc.watcher.Store(r)
-	if gone || lc.poll.Load()&pollGone != 0 {
-		lc.clientLeft(true)
+	switch word := lc.poll.Load(); {
+	case gone || word&pollGone != 0:
+		r.cancel(ErrClientGone)
+	case ended || word&pollHup != 0: // behind what hasn't been read, perhaps
+		r.clientEnded(true)
 	}
 }
 
 func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }
 
-// clientLeft cancels the context that is watched, if there is one. A client that has merely ended its side is taken for
-// gone unless that came with the request.
+// clientLeft tells the context that is watched, if there is one, that the client has ended its side, or is gone altogether.
 func (lc *loopConn) clientLeft(gone bool) {
-	r := lc.watcher.Load()
-	if r != nil && (gone || !r.halfClosed && nanotime()-r.watchedSince > int64(halfCloseTime)) {
+	switch r := lc.watcher.Load(); {
+	case r == nil:
+	case gone:
 		r.cancel(ErrClientGone)
+	default:
+		r.clientEnded(nanotime()-r.watchedSince <= int64(halfCloseTime))
 	}
 }
 
-// hijack takes the connection out of its loop: its socket becomes one of package net's.
-func (lc *loopConn) hijack() (net.Conn, error) {
+// prepareHijack leaves the loop and makes a net.Conn of another descriptor of the socket.
+func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	if err := lc.leave(lc.worker.class); err != nil {
 		return nil, err
 	}
+	dup, err := duplicate(int(lc.fd))
+	if err != nil {
+		return nil, fmt.Errorf("filo: taking a connection over: %w", err)
+	}
+	file := os.NewFile(uintptr(dup), "")
+	defer file.Close() // FileConn makes a descriptor of its own
+	prepared, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("filo: taking a connection over: %w", err)
+	}
+	return prepared, nil
+}
+
+// hijack takes the connection out of its loop: its socket is only that of the prepared one, which is package net's.
+func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 	if err := lc.finishUnsent(); err != nil {
 		return nil, err
 	}
 	lc.makeWaiters()
+	// Before fd is -1, so that who finds that knows where the connection is.
+	lc.waiters.Load().taken.Store(&prepared)
 	// A registration follows the open file, not its number.
 	epollControl(lc.loop.epfd, syscall.EPOLL_CTL_DEL, int(lc.fd), 0, 0, 0)
-	file := os.NewFile(uintptr(lc.fd), "")
-	real, err := net.FileConn(file)
 	lc.loop.mu.Lock()
-	file.Close()
+	sysClose(int(lc.fd))
 	lc.loop.forgetLocked(lc)
 	lc.loop.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	lc.waiters.Load().taken.Store(&real)
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
-		return tlsConn, nil // its calls go on to the real one
+		return tlsConn, nil // its calls go on to the prepared one
 	}
-	return real, nil
+	return prepared, nil
 }

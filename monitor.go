@@ -10,12 +10,12 @@ import (
 const (
 	// monitorTick is how long a leader may be in one turn, at least, until its loop is given to another worker.
 	monitorTick = time.Millisecond
-	// monitorRest is the number of ticks without any turn after which the monitor rests.
+	// monitorRest is the number of ticks during which all leaders have rested after which the monitor rests too.
 	monitorRest = 10
 )
 
 // monitor watches the loops' leaders, as the runtime's sysmon watches its processors: a leader that is in the same turn as
-// a tick ago loses its loop. No clock is read for each request. The monitor rests while nothing happens.
+// a tick ago loses its loop. No clock is read for each request. The monitor rests while all leaders do.
 type monitor struct {
 	server  *Server
 	resting atomic.Bool
@@ -42,20 +42,20 @@ func (m *monitor) run() {
 	ticker := time.NewTicker(monitorTick)
 	defer ticker.Stop()
 	seen := make([]uint64, len(m.server.loops))
-	for unchanged := 0; ; {
+	for quiet := 0; ; {
 		select {
 		case <-ticker.C:
 		case <-m.quit:
 			return
 		}
 		if m.look(seen) {
-			unchanged = 0
+			quiet = 0
 			continue
 		}
-		if unchanged++; unchanged < monitorRest {
+		if quiet++; quiet < monitorRest {
 			continue
 		}
-		unchanged = 0
+		quiet = 0
 		ticker.Stop()
 		m.resting.Store(true)
 		// One that began to work just before didn't see that it was to wake us.
@@ -73,26 +73,24 @@ func (m *monitor) run() {
 }
 
 // look compares the loops with what they were like at the last look, and retakes those that are in the same turn. It
-// reports whether anything has changed.
-func (m *monitor) look(seen []uint64) (changed bool) {
+// reports whether anything has changed, or may: a leader that doesn't rest may be waiting for a processor, and begin a turn
+// without waking the monitor.
+func (m *monitor) look(seen []uint64) (active bool) {
 	backlog := false
 	for i, l := range m.server.loops {
 		word := l.word.Load()
-		switch {
-		case word != seen[i]:
-			changed = true
-		case word&1 == 1:
-			changed = true
+		if word == seen[i] && word&1 == 1 {
 			l.retake(word)
 			word = l.word.Load()
 		}
+		active = active || word != seen[i] || word&1 == 1 || !l.resting.Load()
 		seen[i] = word
 		backlog = backlog || l.backlog.Load()
 	}
 	if backlog {
 		m.callHelp()
 	}
-	return changed
+	return active
 }
 
 // callHelp wakes a leader that waits, to help one that doesn't keep up.

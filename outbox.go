@@ -108,6 +108,8 @@ type outPiece struct {
 	b      []byte
 	wait   *outWait // of the goroutine that waits for it; nil if none does
 	queued bool     // it counts against the limit
+	// turn says, in the blocking driver, that wait is done when it is that goroutine's turn to send. The piece itself is empty.
+	turn bool
 }
 
 type outWait struct{ done bool }
@@ -163,7 +165,7 @@ func (o *outbox) putLocked(b []byte, wait *outWait, message, copied bool) {
 	if copied {
 		b = bytes.Clone(b)
 	}
-	o.pieces = append(o.pieces, outPiece{b, wait, message})
+	o.pieces = append(o.pieces, outPiece{b: b, wait: wait, queued: message})
 	if o.waiting += len(b); message {
 		o.queued += len(b)
 	}
@@ -207,7 +209,7 @@ func (o *outbox) consumeLocked(n int) {
 	o.waiting -= n
 	o.pace.moved += int64(n)
 	done := false
-	for len(o.pieces) > 0 {
+	for len(o.pieces) > 0 && !o.pieces[0].turn {
 		first := &o.pieces[0]
 		k := min(n, len(first.b))
 		if first.queued {
@@ -237,7 +239,7 @@ func (o *outbox) send() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.conn.netConn.SetWriteDeadline(time.Time{})
-	for len(o.pieces) > 0 && o.err == nil {
+	for len(o.pieces) > 0 && !o.pieces[0].turn && o.err == nil {
 		piece := o.pieces[0].b
 		o.mu.Unlock()
 		n, err := o.conn.netConn.Write(piece[:min(len(piece), maxPaced)])
@@ -249,8 +251,47 @@ func (o *outbox) send() {
 			o.failLocked(err)
 		}
 	}
-	o.sending = false
+	o.passOnLocked()
+}
+
+// passOnLocked ends the turn of a goroutine of the blocking driver that was sending: what comes next is sent by whoever waits
+// for his turn with it, or else by a goroutine that is started for that.
+func (o *outbox) passOnLocked() {
+	switch {
+	case o.err != nil || len(o.pieces) == 0:
+		o.sending = false
+		o.endPaceLocked()
+	case o.pieces[0].turn:
+		o.pieces[0].wait.done = true
+		o.pieces = o.pieces[1:]
+	default:
+		go o.send()
+	}
 	o.progress.Broadcast()
+}
+
+// takeTurnLocked waits in the blocking driver until all that was given before has left, and makes the caller the one that sends,
+// until passOnLocked.
+func (o *outbox) takeTurnLocked() error {
+	wait := &outWait{done: !o.sending}
+	if o.sending {
+		o.pieces = append(o.pieces, outPiece{wait: wait, turn: true})
+	}
+	o.sending = true
+	o.awaitLocked(func() bool { return wait.done || o.ending })
+	err := o.unusableLocked()
+	if err == nil && o.expiredLocked() {
+		err = os.ErrDeadlineExceeded
+	}
+	switch {
+	case err == nil:
+		return nil
+	case wait.done:
+		o.passOnLocked()
+	default:
+		o.pieces = slices.DeleteFunc(o.pieces, func(p outPiece) bool { return p.wait == wait })
+	}
+	return err
 }
 
 // queue sends b, which is never changed, without waiting.
@@ -288,7 +329,7 @@ func (o *outbox) endSeal() {
 func (o *outbox) put(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.sealing && o.queued > o.limit+maxOwnRecords {
+	if !o.sealing && o.queued-maxOwnRecords > o.limit {
 		o.failLocked(ErrQueueFull)
 	}
 	if o.err != nil {
@@ -349,14 +390,10 @@ func (o *outbox) awaitSent() error {
 func (o *outbox) writeBlocking(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	free := o.awaitLocked(func() bool { return !o.sending || o.ending })
-	switch err := o.unusableLocked(); {
-	case err != nil:
+	if err := o.takeTurnLocked(); err != nil {
 		return 0, err
-	case !free:
-		return 0, os.ErrDeadlineExceeded
 	}
-	o.sending, o.direct = true, true
+	o.direct = true
 	o.conn.netConn.SetWriteDeadline(o.deadline)
 	o.watchPaceLocked()
 	n, err := 0, error(nil)
@@ -368,17 +405,11 @@ func (o *outbox) writeBlocking(b []byte) (int, error) {
 		n += moved
 		o.pace.moved += int64(moved)
 	}
-	o.sending, o.direct = false, false
+	o.direct = false
 	if err != nil {
 		o.brokenLocked(n)
 	}
-	if len(o.pieces) > 0 && o.err == nil {
-		o.sending = true
-		go o.send()
-	} else {
-		o.endPaceLocked()
-	}
-	o.progress.Broadcast()
+	o.passOnLocked()
 	return n, err
 }
 

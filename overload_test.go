@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -227,6 +228,93 @@ func (l lifeListener) Close() error {
 }
 
 func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+
+// Some places are kept for quick handlers when all others are taken, in both drivers. They are few, given back however a handler
+// ends, and in the blocking driver no client that sends nothing has one for long.
+func TestKeptPlaces(t *testing.T) {
+	const kept = 32
+	gate := newLifeGate()
+	enters := filo.Class{Name: "may block"}
+	quick := filo.Inline(func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/exit":
+			runtime.Goexit()
+		case "/panic":
+			panic("no such record")
+		case "/body":
+			_, err := c.Body()
+			return err
+		case "/hijack":
+			conn, _, err := c.Hijack()
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		}
+		return c.Text(200, "quick")
+	})
+	for name, waits := range map[string]bool{"quick": false, "waits": true} {
+		t.Run(name, func(t *testing.T) {
+			s := lifeServe(t, &filo.Server{Concurrency: 1, ReadTimeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+				if waits {
+					time.Sleep(time.Millisecond) // what comes before Enter
+				}
+				if !strings.HasPrefix(c.Path(), "/hold") {
+					return quick(c)
+				}
+				if err := c.Enter(&enters); err != nil {
+					return err
+				}
+				return gate.handle(c)
+			}})
+			first := s.dial(t)
+			lifeAwait(t, "it to be known what the handler does", func() bool {
+				first.get("/")
+				first.want(200, "quick", false)
+				return !waits || classOf(s.Server, "").Kind == "slow"
+			})
+			gate.hold(t, first)
+			ask := func(path, more string) (status int) {
+				c := s.dial(t)
+				defer c.Close()
+				c.send("POST " + path + " HTTP/1.1\r\nHost: a\r\n" + more + "\r\n")
+				response, _, err := c.tryAnswer()
+				if err != nil {
+					return 0
+				}
+				return response.StatusCode
+			}
+			for range kept + 5 {
+				for _, test := range []struct {
+					path, more string
+					status     int
+				}{{"/", "", 200}, {"/exit", "", 500}, {"/panic", "", 500}, {"/hold", "", 503}, {"/hijack", "", 503}, {"/body", "Content-Length: 100000\r\n", 503}} {
+					// A leader whose thread doesn't get a processor for long loses its loop, and counts until it has one again.
+					if got := ask(test.path, test.more); got != test.status && (got == 0 && test.path != "/hijack" || s.Stats().Retakes == 0) {
+						t.Fatalf("%s: %d, want %d", test.path, got, test.status)
+					}
+				}
+			}
+			if blockingDriver() {
+				var silent []*lifeClient
+				for range kept + 8 {
+					silent = append(silent, s.dial(t))
+				}
+				for _, c := range silent {
+					c.wantRefusal(503)
+				}
+				if got := ask("/", ""); got != 200 {
+					t.Errorf("behind those who send nothing: %d", got)
+				}
+			}
+			gate.open()
+			first.want(200, "held", false)
+			first.Close()
+			lifeAwait(t, "the place to be free", func() bool { return ask("/hold", "") == 200 })
+		})
+		gate = newLifeGate()
+	}
+}
 
 // "MaxConns is how many connections may be open at once, hijacked ones aside; further ones get 503."
 func TestMaxConns(t *testing.T) {

@@ -42,6 +42,14 @@ type ParkedConn struct {
 	out      outbox
 	sealing  sync.Mutex // orders what is written through TLS in the loop driver; before out.mu
 
+	// reads is the deadline for Read. While the connection waits, the deadline of netConn is the server's, to wake it; it is this
+	// one only during a Read, and none of the two once the connection is asked to end.
+	reads struct {
+		sync.Mutex
+		until   time.Time
+		waiting bool // in a Read
+	}
+
 	ends struct {
 		sync.Mutex
 		over bool
@@ -67,16 +75,16 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	case c.stream.sent:
 		return nil, ErrHeadSent
 	}
-	if err := c.prepareParked(); err != nil {
-		return nil, err
-	}
 	if protocol != "" {
-		if err := c.switchProtocols(protocol); err != nil {
+		if err := c.agreeOn(protocol); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.claimAnswer(); err != nil {
-		return nil, err
+	if err := c.prepareParked(); err != nil {
+		return nil, err // before the 101, behind which there could be no other answer
+	}
+	if protocol != "" {
+		c.switchProtocols()
 	}
 	return c.park(serve, false)
 }
@@ -102,21 +110,26 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	if err := c.prepareParked(); err != nil {
 		return nil, err // before the head, behind which there could be no other answer
 	}
-	if err := c.claimAnswer(); err != nil {
-		return nil, err
-	}
 	f := headFraming{length: noLength, chunked: c.Request.minor > 0, close: true}
 	c.conn.out = r.appendHead(c.conn.out, c.conn.server, f)
 	c.conn.count(r.status)
 	return c.park(serve, f.chunked)
 }
 
-// prepareParked makes sure that the connection can be parked.
+// prepareParked makes sure that the connection can be parked, and claims the answer. Until that is done a time-out may be
+// writing, and what the client hasn't taken mustn't be touched.
 func (c *Ctx) prepareParked() error {
-	if c.conn.looped == nil {
-		return nil
+	looped := c.conn.looped
+	if looped == nil {
+		return c.claimAnswer()
 	}
-	return c.conn.looped.prepareParked()
+	if err := looped.leaveLoop(); err != nil {
+		return err
+	}
+	if err := c.claimAnswer(); err != nil {
+		return err
+	}
+	return looped.prepareParked()
 }
 
 // park takes the connection over. What it answers has been rendered.
@@ -148,10 +161,42 @@ func (p *ParkedConn) Read(b []byte) (int, error) {
 		p.received = p.received[n:]
 		return n, nil
 	}
+	if err := p.beginRead(); err != nil {
+		return 0, err
+	}
+	defer p.endRead()
 	return p.netConn.Read(b)
 }
 
+func (p *ParkedConn) beginRead() error {
+	p.reads.Lock()
+	defer p.reads.Unlock()
+	switch until := p.reads.until; {
+	case p.asked.Load():
+		return os.ErrDeadlineExceeded
+	case until.IsZero():
+	case !time.Now().Before(until):
+		return os.ErrDeadlineExceeded
+	default:
+		p.netConn.SetReadDeadline(until)
+	}
+	p.reads.waiting = true
+	return nil
+}
+
+func (p *ParkedConn) endRead() {
+	p.reads.Lock()
+	defer p.reads.Unlock()
+	p.reads.waiting = false
+	if !p.reads.until.IsZero() && !p.asked.Load() {
+		p.netConn.SetReadDeadline(time.Time{})
+	}
+}
+
 // Write sends all of b, waiting for the client if it must. Of a body in chunks it is one.
+//
+// Anybody may call it, so a Write that waits in the connection's function, where that runs in a loop because it is known to be
+// quick, can't give the loop away: the others in it wait for a millisecond or two, until the loop is taken away. Queue never waits.
 func (p *ParkedConn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -257,10 +302,7 @@ func (p *ParkedConn) SetWait(until time.Time) { p.wait = until }
 // Close ends the connection, at any time. Its function isn't called any more.
 func (p *ParkedConn) Close() error {
 	p.out.fail(net.ErrClosed)
-	if p.conn.looped != nil {
-		return p.conn.looped.Close()
-	}
-	return p.netConn.Close()
+	return cutConn(p.netConn)
 }
 
 // End ends the connection, at any time, as if its function had returned io.EOF: nothing more is taken, and it is closed when what
@@ -271,6 +313,8 @@ func (p *ParkedConn) End() {
 	p.ends.Lock()
 	defer p.ends.Unlock()
 	if !p.ends.over { // or else the lingerer may be reading
+		p.reads.Lock()
+		defer p.reads.Unlock()
 		p.netConn.SetReadDeadline(longAgo) // wakes whoever waits
 	}
 }
@@ -286,8 +330,16 @@ func (p *ParkedConn) SetDeadline(t time.Time) error {
 	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
 }
 
-// SetReadDeadline sets until when Read waits.
-func (p *ParkedConn) SetReadDeadline(t time.Time) error { return p.netConn.SetReadDeadline(t) }
+// SetReadDeadline sets until when Read waits: the one that is under way, and those to come.
+func (p *ParkedConn) SetReadDeadline(t time.Time) error {
+	p.reads.Lock()
+	defer p.reads.Unlock()
+	p.reads.until = t
+	if p.reads.waiting && !p.asked.Load() {
+		return p.netConn.SetReadDeadline(t)
+	}
+	return nil
+}
 
 // SetWriteDeadline sets until when Write waits.
 func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.setDeadline(t) }
@@ -335,15 +387,12 @@ func (p *ParkedConn) finish() bool {
 
 // deadline returns until when the connection waits, on the coarse clock's scale.
 func (p *ParkedConn) deadline() int64 {
-	if p.wait.IsZero() {
-		return 0
-	}
-	return max(p.conn.server.clock.exact()+int64(time.Until(p.wait)), 1<<stateBits)
+	return p.conn.server.clock.at(p.wait)
 }
 
 // close closes the connection. What hasn't left is lost.
 func (p *ParkedConn) close() {
-	p.netConn.Close() // TLS says goodbye
+	closeConn(p.netConn) // TLS says goodbye
 	p.out.fail(net.ErrClosed)
 	p.over()
 }

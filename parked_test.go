@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -402,4 +403,78 @@ func TestParkedFlood(t *testing.T) {
 		c.Close()
 	}
 	close(stop)
+}
+
+// The deadline for reads is the program's: it is for Read, now and later, wakes nobody while the connection waits, and stays until
+// another one is set, whatever the server's own deadlines do meanwhile.
+func TestParkedReadDeadline(t *testing.T) {
+	type call struct {
+		why  filo.Wake
+		text string
+		err  error
+	}
+	parked, calls, set := make(chan *filo.ParkedConn, 1), make(chan call, 10), make(chan time.Time, 10)
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Handler: func(c *filo.Ctx) error {
+			p, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
+				var text [100]byte
+				n, err := 0, error(nil)
+				if why == filo.WakeData {
+					if n, err = p.Read(text[:]); err == nil && string(text[:n]) == "again" {
+						n, err = p.Read(text[:])
+					}
+				}
+				calls <- call{why, string(text[:n]), err}
+				if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+					return err
+				}
+				if until := <-set; !until.IsZero() {
+					p.SetWait(until)
+				}
+				return nil
+			})
+			parked <- p
+			return err
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c, p := parkOne(t, h, parked, parkRequest)
+		want := func(want call) {
+			t.Helper()
+			got := answerWait(t, calls, "a call")
+			if got.why != want.why || got.text != want.text || !errors.Is(got.err, want.err) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		}
+		past := time.Now().Add(-time.Second)
+		p.SetReadDeadline(past)
+		c.send(t, "again")
+		want(call{err: os.ErrDeadlineExceeded})
+		set <- time.Now() // the server's own wakes the connection
+		want(call{why: filo.WakeDeadline})
+		set <- time.Time{}
+		c.send(t, "again")
+		want(call{err: os.ErrDeadlineExceeded})
+		set <- time.Time{}
+		// One that is set meanwhile is for a Read that waits.
+		p.SetReadDeadline(time.Time{})
+		c.send(t, "again")
+		select {
+		case got := <-calls:
+			t.Errorf("got %+v without a deadline", got)
+		case <-time.After(20 * time.Millisecond):
+		}
+		p.SetReadDeadline(past)
+		want(call{err: os.ErrDeadlineExceeded})
+		set <- time.Time{}
+		p.SetReadDeadline(time.Time{})
+		c.send(t, "again")
+		c.send(t, "text")
+		got := answerWait(t, calls, "a call")
+		if got.text != "text" && got.text != "againtext" || got.err != nil {
+			t.Errorf("got %+v", got)
+		}
+		set <- time.Time{}
+		p.End()
+		c.wantEnd(t)
+	})
 }

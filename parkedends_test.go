@@ -285,36 +285,47 @@ func TestQueueBehindALongWrite(t *testing.T) {
 // A client that has sent what nobody has read gets everything before the end: to close at once would be a reset, which destroys
 // what is on its way (RFC 9112, section 9.6).
 func TestEndWithUnreadInput(t *testing.T) {
-	const size = 1 << 20 // which the system takes at once, and the client doesn't
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
-		parked := make(chan *filo.ParkedConn, 1)
-		called, unread := make(chan struct{}), make(chan struct{})
-		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
-			p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
-				close(called)
-				<-unread
-				return io.EOF
+	for name, end := range map[string]func(p *filo.ParkedConn) error{
+		"EOF": func(*filo.ParkedConn) error { return io.EOF },
+		"End": func(p *filo.ParkedConn) error { p.End(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+				endWithUnreadInput(t, serve, end)
 			})
-			parked <- p
-			return err
-		}})
-		c.get("/")
-		p := lifeRecv(t, parked, "the connection to be parked")
-		if err := p.Queue(filo.NewMessage(endsBody[:size])); err != nil {
-			t.Fatal(err)
-		}
-		c.send("x")
-		lifeRecv(t, called, "the function to be called")
-		c.send(strings.Repeat("z", 2000))
-		close(unread)
-		lifeAwait(t, "the connection to be closed, or left to be", func() bool {
-			stats := s.Stats()
-			return stats.ConnsParked == 0 && stats.WorkersRunning == 0
 		})
-		if n, err := io.Copy(io.Discard, c.response().Body); n != size || err != nil {
-			t.Errorf("got %d bytes of %d, %v", n, size, err)
-		}
+	}
+}
+
+func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient), end func(p *filo.ParkedConn) error) {
+	const size = 1 << 20 // which the system takes at once, and the client doesn't
+	parked := make(chan *filo.ParkedConn, 1)
+	called, unread := make(chan struct{}), make(chan struct{})
+	s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+		p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+			close(called)
+			<-unread
+			return end(p)
+		})
+		parked <- p
+		return err
+	}})
+	c.get("/")
+	p := lifeRecv(t, parked, "the connection to be parked")
+	if err := p.Queue(filo.NewMessage(endsBody[:size])); err != nil {
+		t.Fatal(err)
+	}
+	c.send("x")
+	lifeRecv(t, called, "the function to be called")
+	c.send(strings.Repeat("z", 2000))
+	close(unread)
+	lifeAwait(t, "the connection to be closed, or left to be", func() bool {
+		stats := s.Stats()
+		return stats.ConnsParked == 0 && stats.WorkersRunning == 0
 	})
+	if n, err := io.Copy(io.Discard, c.response().Body); n != size || err != nil {
+		t.Errorf("got %d bytes of %d, %v", n, size, err)
+	}
 }
 
 // A parked connection keeps nothing of its request, in however many pieces that came.

@@ -132,6 +132,7 @@ func (r *Request) ProtoMinor() int { return int(r.minor) }
 // URI returns the parts of the target, which are worked out when first asked for.
 func (r *Request) URI() *URI {
 	if !r.uriParsed {
+		r.check()
 		r.uri.parse(r.TargetBytes(), r.host, r.ctx.TLS() != nil)
 		r.uriParsed = true
 	}
@@ -195,10 +196,18 @@ func (r *Request) Cookies() func(yield func(name, value []byte) bool) {
 	}
 }
 
+// check is Ctx.check for what reads the body.
+func (r *Request) check() {
+	if r.ctx == nil || r.ctx.conn == nil {
+		panic(released)
+	}
+}
+
 // Body reads the whole body and returns it, borrowed. It waits for bytes that haven't come yet. A body over the limit
 // is an HTTPError of 413, one that comes too slowly of 408, one that ends early or is malformed of 400; what had come
 // by then is never returned. Calls after the first one return the same.
 func (r *Request) Body() ([]byte, error) {
+	r.check()
 	if r.replaced != nil {
 		return r.replaced.readWhole()
 	}
@@ -208,6 +217,7 @@ func (r *Request) Body() ([]byte, error) {
 // BodyReader returns a reader of the body as it comes, with the same errors as Body. It reads what Body would, so
 // use one of the two.
 func (r *Request) BodyReader() io.Reader {
+	r.check()
 	if r.replaced != nil {
 		return r.replaced
 	}
@@ -249,6 +259,7 @@ func (r *Request) Form() (*Args, error) {
 // MultipartForm reads a multipart/form-data body within the server's MultipartLimits, and its limit for bodies. Files
 // over the memory limit go to temporary files, which are removed when the handler returns.
 func (r *Request) MultipartForm() (*multipart.Form, error) {
+	r.check()
 	if !r.multipartRead {
 		r.multipartRead = true
 		r.multipart, r.multipartErr = readMultipartForm(r.BodyReader(), r.ContentType(), r.ctx.conn.server.MultipartLimits)

@@ -3,11 +3,13 @@ package filo_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/servertest"
@@ -291,4 +293,115 @@ func BenchmarkSetBodyReader(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A connection whose answer hasn't announced its end goes on, however much of the body nobody has read: a client that has been
+// answered may have sent the next request before it can see that the connection is closed.
+func TestUnreadBodyKeepsTheConnection(t *testing.T) {
+	handlers := map[string]filo.Handler{
+		"whole": func(c *filo.Ctx) error { return c.Text(200, "whole") },
+		"error": func(c *filo.Ctx) error { return filo.Error(401, "") },
+		"partly": func(c *filo.Ctx) error {
+			_, err := io.ReadFull(c.BodyReader(), make([]byte, 1000))
+			return errors.Join(err, c.Text(200, "partly"))
+		},
+		"stream": func(c *filo.Ctx) error { w := c.Stream(); w.WriteString("stream"); return w.Flush() },
+	}
+	announced := func(name, framing string, size int) bool {
+		return name != "stream" && size > 256<<10 && framing != "small chunks"
+	}
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Handler: func(c *filo.Ctx) error {
+			if handler := handlers[c.Path()[1:]]; handler != nil {
+				return handler(c)
+			}
+			return c.Text(200, "next")
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		for name := range handlers {
+			for _, size := range []int{100_000, 300_000, 3_000_000} {
+				chunk := func(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat("x", size)) }
+				for framing, body := range map[string]string{
+					"length":       fmt.Sprintf("Content-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size)),
+					"small chunks": "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk(10_000), size/10_000) + "0\r\n\r\n",
+					"one chunk":    "Transfer-Encoding: chunked\r\n\r\n" + chunk(size) + "0\r\n\r\n",
+				} {
+					c := h.connect(t)
+					sent := make(chan error, 1)
+					go func() {
+						_, err := io.WriteString(c, "POST /"+name+" HTTP/1.1\r\nHost: a\r\n"+body)
+						sent <- err
+					}()
+					m := c.receive(t, "POST")
+					closes := m.get("Connection") == "close"
+					if closes != announced(name, framing, size) {
+						t.Errorf("%s, %s, %d bytes: closes %v", name, framing, size, closes)
+					}
+					if !closes {
+						if err := <-sent; err != nil {
+							t.Errorf("%s, %s, %d bytes: %v", name, framing, size, err)
+							continue
+						}
+						c.send(t, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+						if m := c.receive(t, "GET"); m.body != "next" {
+							t.Errorf("%s, %s, %d bytes: got %q", name, framing, size, m.body)
+						}
+					}
+					c.Close()
+				}
+			}
+		}
+	})
+}
+
+// Shutdown doesn't wait for the end of a body that nobody reads, whether its client sends or not.
+func TestShutdownEndsUnreadBodies(t *testing.T) {
+	for _, sends := range []bool{true, false} {
+		answerEach(t, func() *filo.Server {
+			return &filo.Server{ReadTimeout: time.Hour, Handler: func(c *filo.Ctx) error { return c.Text(200, "answered") }}
+		}, func(t *testing.T, h *answerHost) {
+			c := h.connect(t)
+			defer c.Close()
+			c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+			if m := c.receive(t, "POST"); m.body != "answered" {
+				t.Fatalf("got %q", m.body)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			over := make(chan error, 1)
+			go func() { over <- h.config.Shutdown(ctx) }()
+			for sends {
+				if _, err := c.Write([]byte("1\r\nx\r\n")); err != nil {
+					break
+				}
+				time.Sleep(time.Millisecond) // a client that is slow, and faster than the lowest rate
+			}
+			if err := <-over; err != nil {
+				t.Errorf("a client that sends: %v: %v", sends, err)
+			}
+		})
+	}
+}
+
+// A body that nobody reads and that doesn't end keeps no connection for ever.
+func TestUnreadBodyWithoutAnEnd(t *testing.T) {
+	// More than the server skips, reads while the connection lingers, and what is on its way.
+	const maxSent = 128 << 20
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "answered") }}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		defer c.Close()
+		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		if m := c.receive(t, "POST"); m.body != "answered" {
+			t.Fatalf("got %q", m.body)
+		}
+		chunk := []byte("10000\r\n" + strings.Repeat("x", 64<<10) + "\r\n")
+		for sent := 0; sent < maxSent; sent += len(chunk) {
+			if _, err := c.Write(chunk); err != nil {
+				return
+			}
+		}
+		t.Error("the connection takes any number of chunks")
+	})
 }

@@ -30,7 +30,7 @@ const (
 // its head before. It belongs to its Ctx and is valid until the handler returns.
 //
 // The server adds Date, Server, Content-Length and Connection; a Transfer-Encoding that a handler sets is dropped.
-// Connection: close in Header closes the connection after the answer.
+// Connection: close in Header closes the connection after the answer, and an empty Date is left out.
 type Response struct {
 	// Header holds the header fields.
 	Header Header
@@ -38,7 +38,7 @@ type Response struct {
 	// Those that are there when the head is sent are announced by a Trailer field; to an HTTP/1.0 client none are sent.
 	Trailer Header
 
-	server     *Server // whose answer it is
+	ctx        *Ctx // whose answer it is
 	status     int
 	source     bodySource
 	close      bool
@@ -77,7 +77,7 @@ func (r *Response) closeStream() {
 	r.stream = nil
 	defer func() {
 		if value := recover(); value != nil {
-			r.server.logger().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			r.ctx.conn.server.logger().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
 		}
 	}()
 	if closer, ok := stream.(io.Closer); ok {
@@ -85,12 +85,21 @@ func (r *Response) closeStream() {
 	}
 }
 
-// SetStatus sets the status, 200 to 599; another one becomes 500. The default is 200.
+// SetStatus sets the status, 200 to 599; another one becomes 500, which is logged. The default is 200.
 func (r *Response) SetStatus(status int) {
 	if status < 200 || status > 599 {
+		r.logStatus(status)
 		status = 500
 	}
 	r.status = status
+}
+
+// logStatus logs a status that can't be that of an answer.
+func (r *Response) logStatus(status int) {
+	if c := r.ctx; c != nil && c.conn != nil {
+		c.conn.server.logger().Error("the status of an answer must be 200 to 599: it becomes 500", "status", status, "route", c.route,
+			"method", c.Request.Method(), "path", c.Request.URI().Path())
+	}
 }
 
 // Status returns the status.
@@ -231,7 +240,9 @@ func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
 		case fieldServer:
 			server = true
 		case fieldDate:
-			date = true
+			if date = true; len(h.valueOf(i)) == 0 {
+				continue
+			}
 		}
 		dst = h.appendLine(dst, i)
 	}

@@ -52,8 +52,8 @@ type Server struct {
 
 	// Concurrency is how many requests are being handled at once; further ones get 503 at once. Those of quick handlers,
 	// which the loop driver runs where they are read, don't count and are answered all the same. In the blocking driver a
-	// worker serves one connection for as long as that lives, so there it bounds connections, idle ones included. Default
-	// 262,144; there is always a limit.
+	// worker serves one connection for as long as that lives, so there it bounds connections, idle ones included; if Handler is a
+	// router, 32 more may send a request, which is answered if its handler is quick. Default 262,144; there is always a limit.
 	Concurrency int
 
 	// Driver is how connections are served: see Driver. The default is the loop driver where it is possible.
@@ -98,6 +98,10 @@ type Server struct {
 	// and browsers keep one.
 	IdleTimeout time.Duration
 
+	// GracePeriod is how long Run and its relatives let running requests and the tasks of Ctx.Go take once they shut the server
+	// down; what isn't finished by then is cut off. Default 20 s.
+	GracePeriod time.Duration
+
 	// MinTransferRate is how many bytes a second, on average, a client must send of a body or take of an answer once the
 	// time-outs above are used up. Default 500, slower than any modem; negative: each single wait may last the time-out.
 	MinTransferRate int
@@ -124,8 +128,8 @@ type Server struct {
 	// Renderer makes the documents of Ctx.Render. Package templates has one for html/template.
 	Renderer Renderer
 
-	// TLSConfig is used by ListenAndServeTLS and ServeTLS. It is cloned, and "h2", which the server doesn't speak, taken out
-	// of its NextProtos.
+	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS. It is cloned, and "h2", which the server doesn't
+	// speak, taken out of its NextProtos and those of what its GetConfigForClient returns.
 	TLSConfig *tls.Config
 
 	// Logger gets the server's log records. The default is slog.Default.
@@ -136,7 +140,15 @@ type Server struct {
 	LogAllErrors bool
 
 	// ConnState, if set, is called when a connection changes its state, by the goroutine that serves it: it must be quick.
+	// The net.Conn stands for the connection: it is the same one in each state, may be compared, kept, and be the key of a map.
+	// At any time, on any goroutine, it may be asked for its addresses and closed, which ends the connection at once. To read
+	// from it, to write to it and to set its deadlines are errors.
 	ConnState func(net.Conn, ConnState)
+
+	// ConnContext, if set, returns the context that those of a connection's requests have their values from, and end with. It is
+	// called when the first of them is asked for, once for each connection, and so does what BaseContext and ConnContext of
+	// net/http's server do. The net.Conn is the one that ConnState gets. It doesn't apply to ServeTransport.
+	ConnContext func(net.Conn) context.Context
 
 	config     serverConfig
 	clock      coarseClock
@@ -149,11 +161,12 @@ type Server struct {
 	hosting    hosting
 	handshakes handshakeQueue
 	overloads  atomic.Uint64 // requests that were refused
+	held       atomic.Int64  // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.
 	parkedWaiting atomic.Int32
-	class         Class       // of Handler, until it enters another one
-	entered       atomic.Bool // Handler has called Ctx.Enter
-	draining      atomic.Bool // Shutdown or Close was called
+	class         Class        // of Handler, until it enters another one; trusted when it has done so once
+	draining      atomic.Bool  // Shutdown or Close was called
+	restUntil     atomic.Int64 // until when it waits for bodies that nobody reads, on the coarse clock's scale; set before draining
 
 	tasks      serverTasks
 	configOnce sync.Once
@@ -165,13 +178,15 @@ type Server struct {
 	started      bool                    // the clock, the pool and the sweep run; guarded by mu
 	stopped      bool                    // guarded by mu
 	classes      map[*Class]bool         // that were entered; guarded by mu
-	listeners    map[net.Listener]bool   // guarded by mu
-	accepting    int                     // accept loops, of which two may share a listener; guarded by mu
+	listeners    map[*net.Listener]bool  // one for each call of Serve, which need not be comparable themselves; guarded by mu
 	notAccepting chan struct{}           // closed when it drains and no listener is left; guarded by mu
 	stopAccept   chan struct{}           // closed when draining begins; guarded by mu
 	onShutdown   []func()                // guarded by mu
 	base         context.Context         // parent of the requests' contexts; guarded by mu
 	cancelBase   context.CancelCauseFunc // guarded by mu
+	// handshaking is the parent of the contexts of TLS handshakes, and ends before base when the server shuts down.
+	handshaking      context.Context         // guarded by mu
+	cancelHandshakes context.CancelCauseFunc // guarded by mu
 }
 
 // Driver is a way to serve connections. Handlers can't tell one from another.
@@ -246,8 +261,9 @@ func (s *Server) configure() {
 		if c.loops = s.Loops; c.loops <= 0 {
 			c.loops = runtime.GOMAXPROCS(0)
 		}
+		s.class.SetHandler(s.Handler)
 		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
-		places := new(workerPlaces)
+		places := &workerPlaces{keptMost: keptPlaces}
 		for range c.loops {
 			places.pools = append(places.pools, &workerPool{
 				WorkerFunc:            s.serveWorker,
@@ -261,14 +277,16 @@ func (s *Server) configure() {
 		}
 		s.mu.Lock()
 		s.pools = places.pools
+		s.conns.answered = make([]sharedCounts, 4*c.loops)
 		s.mu.Unlock()
 		s.conns.perAddress = s.MaxConnsPerIP
 		s.conns.max = s.MaxConns
-		s.listeners = make(map[net.Listener]bool)
+		s.listeners = make(map[*net.Listener]bool)
 		s.stopAccept, s.notAccepting = make(chan struct{}), make(chan struct{})
 		s.tasks.pool = s.Tasks
 		s.tasks.ctx, s.tasks.cancel = context.WithCancelCause(context.Background())
 		s.base, s.cancelBase = context.WithCancelCause(context.Background())
+		s.handshaking, s.cancelHandshakes = context.WithCancelCause(s.base)
 	})
 }
 
@@ -339,6 +357,12 @@ func (s *Server) baseContext() context.Context {
 	return s.base
 }
 
+func (s *Server) handshakeContext() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handshaking
+}
+
 func (s *Server) shuttingDown() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -358,7 +382,10 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 // serveConn serves an admitted connection and reports whether it is to be closed, or left to the lingerer if w.linger is
 // set. It isn't once it was hijacked.
 func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
-	c := &conn{server: s, netConn: netConn, answered: new(answerCounts)}
+	c := &conn{server: s, netConn: netConn}
+	if _, ok := netConn.(*tls.Conn); ok {
+		c.setState(stateHandshake) // before a shutdown sees it
+	}
 	if reason := s.conns.add(c); reason != nil {
 		s.refuseConn(netConn, reason)
 		return false
@@ -366,7 +393,10 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	c.attach(w)
 	// Deferred, since a handler may end its goroutine: then nobody gets the result.
 	defer func() {
-		closeConn = s.connEnded(c)
+		if closeConn = s.connEnded(c); closeConn && c.unserved {
+			s.refuseConn(netConn, errOverload)
+			closeConn = false
+		}
 		w.handedOver = !closeConn
 	}()
 	s.changed(c, StateNew)
@@ -402,7 +432,7 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 	if !ok {
 		return true
 	}
-	ctx := s.baseContext()
+	ctx := s.handshakeContext()
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
 			timeout -= time.Duration(s.clock.now() - c.headSince) // the client's first byte came then
@@ -418,6 +448,7 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 		if s.LogAllErrors {
 			s.logger().Warn("TLS handshake failed", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 		}
+		s.answerPlainHTTP(c, err)
 		return false
 	}
 	state := tlsConn.ConnectionState()

@@ -3,8 +3,10 @@ package filo
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -13,7 +15,8 @@ import (
 const shutdownPoll = 5 * time.Millisecond
 
 // Shutdown ends the server without losing what was sent to it: it stops accepting, closes the connections that wait for
-// a request at once (after a last look for one that is on its way), lets running requests finish, tells their clients
+// a request at once (after a last look for one that is on its way; one that was opened less than a second ago has another
+// second for its first request, and for its TLS handshake), lets running requests finish, tells their clients
 // Connection: close, waits for the tasks of Ctx.Go, and returns nil when all are gone. If ctx is done before, it cancels the
 // contexts of the requests and tasks that are still running and returns ctx's error; it can then be called again, or Close.
 // Hijacked connections are not waited for.
@@ -48,6 +51,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 		// A listener of the user's own that doesn't notice its deadline.
 		s.stopAccepting(true)
 	}
+	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.cancelHandshakes(ErrServerClosed) })
+	defer handshakes.Stop()
 	for sealed := false; !sealed; sealed = s.conns.seal() {
 		if err := s.drain(ctx); err != nil {
 			return err
@@ -59,7 +64,9 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.lingerer.wait(ctx)
 	s.cancelBase(ErrServerClosed)
 	s.stopLoops()
-	s.awaitLoops()
+	if err := s.awaitLoops(ctx); err != nil {
+		return err
+	}
 	if err := s.awaitWorkers(ctx); err != nil { // those that were leaders when drain looked
 		return err
 	}
@@ -72,7 +79,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 func (s *Server) drain(ctx context.Context) error {
 	empty := s.conns.whenEmpty()
 	for waiting := true; waiting; {
-		s.conns.wakeIdle()
+		s.conns.wakeIdle(s.clock.exact())
 		select {
 		case <-empty:
 			waiting = false
@@ -111,6 +118,37 @@ func (s *Server) Close() error {
 	return nil
 }
 
+const (
+	// lastReadTimeIdle is how long a connection that waits for a request at shutdown is asked for one that is on its way.
+	lastReadTimeIdle = 2 * time.Millisecond
+	// lastReadTimeBusy is that time for a connection that has been waiting for less than busyTime: its client is
+	// probably about to send the next request, and gets to know with the answer that it was the last.
+	lastReadTimeBusy = 100 * time.Millisecond
+	// lastReadTimeNew is that time for a connection that was opened less than busyTime ago: nobody opens one for nothing. A
+	// TLS handshake that is under way has as long.
+	lastReadTimeNew = time.Second
+	busyTime        = time.Second
+	// lastRestTime is how long a body that nobody reads may still come once the server drains. It comes behind an answer that
+	// hasn't announced the end, so its client is about to send another request; but all others wait for that one.
+	lastRestTime = time.Second
+)
+
+// endsRest reports whether the connections end now whose answered request has a body that is still coming.
+func (s *Server) endsRest(now func() int64) bool {
+	return s.draining.Load() && now() >= s.restUntil.Load()
+}
+
+// lastReadTime returns for how long a connection that has waited for a request until now is asked for one at shutdown.
+func lastReadTime(state waitState, waited int64) time.Duration {
+	switch {
+	case waited >= int64(busyTime):
+		return lastReadTimeIdle
+	case state == stateNew:
+		return lastReadTimeNew
+	}
+	return lastReadTimeBusy
+}
+
 // lastLooks is how many times in a row a wait for a last request or connection must run out. On a busy machine one that
 // is short may be over before it begins, and then nobody has looked at what is there.
 const lastLooks = 3
@@ -118,6 +156,9 @@ const lastLooks = 3
 const (
 	// lastAcceptTime is how long a listener is asked for a last connection at shutdown, lastLooks times.
 	lastAcceptTime = 10 * time.Millisecond
+	// lastAcceptTimeLate is that time for a look that would be over if nobody had connected meanwhile: it takes what has come
+	// before, and hardly awaits who comes after that.
+	lastAcceptTimeLate = lastAcceptTime / 20
 	// lastAcceptLimit is when it is closed at the latest.
 	lastAcceptLimit = time.Second
 )
@@ -126,40 +167,48 @@ const (
 // look at what the system has accepted for them.
 func (s *Server) stopAccepting(now bool) {
 	s.configure()
+	listeners, first := s.beginDraining()
+	for _, listener := range listeners {
+		patient, ok := (*listener).(interface{ SetDeadline(time.Time) error })
+		// Only the first time: the deadline belongs to acceptLast then.
+		if now || first && (!ok || patient.SetDeadline(longAgo) != nil) {
+			(*listener).Close()
+		}
+	}
+}
+
+// beginDraining makes the server drain. It returns the listeners that are open, and whether the server didn't drain before.
+func (s *Server) beginDraining() (listeners []*net.Listener, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := !s.draining.Swap(true)
-	if first {
+	if !s.draining.Load() {
+		s.restUntil.Store(s.clock.exact() + int64(lastRestTime))
+	}
+	if first = !s.draining.Swap(true); first {
 		close(s.stopAccept)
 		s.signalNotAcceptingLocked()
 		for _, f := range s.onShutdown {
 			go f()
 		}
 	}
-	for listener := range s.listeners {
-		patient, ok := listener.(interface{ SetDeadline(time.Time) error })
-		// Only the first time: the deadline belongs to acceptLast then.
-		if now || first && (!ok || patient.SetDeadline(longAgo) != nil) {
-			listener.Close()
-		}
-	}
+	return slices.Collect(maps.Keys(s.listeners)), first
 }
 
 // acceptLast admits the connections that the system has accepted, once the server drains.
 func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn) {
 	patient, ok := listener.(interface{ SetDeadline(time.Time) error })
-	empty := 0 // looks in a row that have found nothing; see lastLooks
-	for end := time.Now().Add(lastAcceptLimit); ok && empty < lastLooks && time.Now().Before(end); {
-		if patient.SetDeadline(time.Now().Add(lastAcceptTime)) != nil {
+	looks, start := 0, time.Now() // looks are those that have run out; see lastLooks
+	for now := start; ok && looks < lastLooks && now.Sub(start) < lastAcceptLimit; now = time.Now() {
+		left := start.Add(time.Duration(looks+1) * lastAcceptTime).Sub(now)
+		if patient.SetDeadline(now.Add(max(left, lastAcceptTimeLate))) != nil {
 			return
 		}
 		netConn, err := listener.Accept()
 		switch {
 		case err == nil:
-			empty = 0
 			s.admit(wrap(netConn))
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			empty++
+			looks++
 		default:
 			return
 		}
@@ -174,7 +223,7 @@ func (s *Server) whenNotAccepting() <-chan struct{} {
 }
 
 func (s *Server) signalNotAcceptingLocked() {
-	if s.draining.Load() && s.accepting == 0 {
+	if s.draining.Load() && len(s.listeners) == 0 {
 		close(s.notAccepting)
 	}
 }

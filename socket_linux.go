@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -69,6 +70,44 @@ func peekEnd(fd int) (ended, gone bool) {
 	var next [1]byte
 	n, _, err := syscall.Recvfrom(fd, next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	return n == 0 && err == nil, err != nil && err != syscall.EAGAIN && err != syscall.EINTR
+}
+
+// awaitPeer waits until the client of a socket has ended its side, with io.EOF, or, if gone is set, until it is gone altogether.
+// It ends as a Read of the connection does otherwise.
+func awaitPeer(netConn net.Conn, gone bool) error {
+	if tlsConn, ok := netConn.(*tls.Conn); ok {
+		netConn = tlsConn.NetConn()
+	}
+	owner, ok := netConn.(syscall.Conn)
+	if !ok {
+		return errCannotTell
+	}
+	raw, err := owner.SyscallConn()
+	if err != nil {
+		return err
+	}
+	events := int16(pollRDHUP)
+	if gone {
+		events = 0
+	}
+	if err := raw.Read(func(fd uintptr) bool { return hasHappened(int(fd), events) }); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// pollRDHUP is POLLRDHUP, which package syscall hasn't.
+const pollRDHUP = 0x2000
+
+// hasHappened reports whether one of the events of poll(2) has, or the socket is broken or ended on both sides.
+func hasHappened(fd int, events int16) bool {
+	entry := struct {
+		fd              int32
+		events, revents int16
+	}{int32(fd), events, 0}
+	var now syscall.Timespec
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&entry)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return errno == 0 && n > 0
 }
 
 // Read is net.Conn's Read.

@@ -11,3 +11,5 @@ func (s *socket) attach(net.Conn)           {}
 func (s *socket) detach()                   {}
 func (s *socket) attached() bool            { return false }
 func (s *socket) ended() (ended, gone bool) { return false, false }
+
+func awaitPeer(net.Conn, bool) error { return errCannotTell }

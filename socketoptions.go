@@ -2,6 +2,8 @@ package filo
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"syscall"
 	"time"
@@ -71,6 +73,9 @@ func (o *SocketOptions) listen(addr string, shared bool) (net.Listener, error) {
 	// Multipath TCP would have every connection pay for what few clients use.
 	config.SetMultipathTCP(false)
 	listener, err := config.Listen(context.Background(), "tcp", addr)
+	if wrong := (*net.AddrError)(nil); errors.As(err, &wrong) {
+		return nil, fmt.Errorf("filo: an address is a host, which may be empty, and a port, such as \":8080\" or \"localhost:8080\": %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ type Stats struct {
 }
 
 // Stats returns the server's counters. It looks at every connection, so ask for it now and then, not for each request.
+// Connections that change their state meanwhile may be counted as they were or as they are.
 func (s *Server) Stats() Stats {
 	st := Stats{ConnsAccepted: s.accepted.Load(), ConnsRefused: s.refused.Load()}
 	s.loopStats(&st)
@@ -71,6 +72,7 @@ func (s *Server) Stats() Stats {
 	if len(s.pools) > 0 {
 		st.WorkersRunning = max(0, int(s.pools[0].places.taken.Load())-st.WorkersReady)
 	}
+	answered := s.conns.answered
 	for class := range s.classes {
 		st.Classes = append(st.Classes, class.stats())
 	}
@@ -79,24 +81,18 @@ func (s *Server) Stats() Stats {
 	for class := range s.refusals {
 		st.Requests[class] += s.refusals[class].Load()
 	}
-	set := &s.conns
-	set.mu.Lock()
-	defer set.mu.Unlock()
-	st.ConnsOpen = set.count
-	for class, n := range set.answered {
-		st.Requests[class] += n
+	for i := range answered {
+		answered[i].addTo(&st.Requests)
 	}
-	for c := set.first; c != nil; c = c.following {
+	s.conns.walk(func(c *conn) {
+		st.ConnsOpen++
 		switch state := c.state(); {
 		case state.idle():
 			st.ConnsIdle++
 		case state == stateParked:
 			st.ConnsParked++
 		}
-		if c.looped == nil {
-			c.answered.addTo(&st.Requests)
-		}
-	}
+	})
 	st.ConnsActive = st.ConnsOpen - st.ConnsIdle - st.ConnsParked
 	return st
 }
@@ -104,13 +100,14 @@ func (s *Server) Stats() Stats {
 // changed tells the user's ConnState, if there is one.
 func (s *Server) changed(c *conn, state ConnState) {
 	if s.ConnState != nil {
-		s.ConnState(c.netConn, state)
+		s.ConnState((*observedConn)(c), state)
 	}
 }
 
 // connHijacked takes a connection that a handler took over out of the books.
 func (s *Server) connHijacked(c *conn) {
 	s.conns.remove(c)
+	s.conns.awaitWakeUp() // which must not hit whoever took it
 	if worker := c.worker.worker; worker != nil {
 		worker.pool.forget(worker)
 	}

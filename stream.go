@@ -33,6 +33,9 @@ type StreamWriter struct {
 	wrapped bool             // layers may write
 }
 
+// errStreamOver is the error of a write behind the end.
+var errStreamOver = fmt.Errorf("filo: write to a response whose handler has returned: %w", io.ErrClosedPipe)
+
 // Stream returns a writer of the response body. The head is sent at the first Flush, or when 8 KB have gathered;
 // status and header fields can't be changed after that. A Content-Length that the handler has set is kept to; without
 // one the body is sent in chunks, or to an HTTP/1.0 client until the connection closes. If nothing was sent when the
@@ -126,7 +129,7 @@ func (w *StreamWriter) emitGathered(flush bool) error {
 func (w *StreamWriter) admit(size int) error {
 	switch {
 	case w.ctx == nil || w.ctx.conn == nil || !w.open:
-		return io.ErrClosedPipe
+		return errStreamOver
 	case w.err != nil:
 		return w.err
 	case w.ctx.conn.hijacked:

@@ -13,9 +13,8 @@ import (
 
 // Constants that package syscall hasn't for every architecture.
 const (
-	epollRDHUP     = 0x2000
-	epollExclusive = 1 << 28
-	epollET        = 1 << 31
+	epollRDHUP = 0x2000
+	epollET    = 1 << 31
 )
 
 // noBytes is what an empty buffer points to.

@@ -2,6 +2,7 @@ package filo_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,12 +13,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -143,6 +147,36 @@ func TestNoHTTP2OverTLS(t *testing.T) {
 	}
 }
 
+// "And those of what its GetConfigForClient returns": a client that speaks both gets HTTP/1.1, and an answer.
+func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
+	for _, protocols := range [][]string{{"h2", "http/1.1"}, {"http/1.1", "h2", "acme-tls/1"}, {"h2"}, {"http/1.1"}} {
+		chosen := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: slices.Clone(protocols)}
+		s := &filo.Server{Handler: newLifeGate().handle, TLSConfig: &tls.Config{
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil },
+		}}
+		underTest(s)
+		address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
+		client := lifeClientTLS()
+		client.NextProtos = []string{"h2", "http/1.1"}
+		conn, err := tls.Dial("tcp", address, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := conn.ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+			t.Errorf("%q: negotiated %q", protocols, got)
+		}
+		c := newLifeClient(t, conn)
+		c.get("/")
+		if response, body, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
+			t.Errorf("%q: got %q, %v", protocols, body, err)
+		}
+		if !slices.Equal(chosen.NextProtos, protocols) {
+			t.Errorf("the user's configuration was changed to %q", chosen.NextProtos)
+		}
+		s.Close()
+	}
+}
+
 // "ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
 // certificates"; it "is cloned".
 func TestListenAndServeTLS(t *testing.T) {
@@ -245,6 +279,73 @@ func TestTLSOtherInput(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A request without TLS is answered in plain text with net/http's words, which the client gets to read, however much it sends.
+func TestTLSPlainHTTP(t *testing.T) {
+	const words = "Client sent an HTTP request to an HTTPS server."
+	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+		s := serve(t, &filo.Server{Handler: newLifeGate().handle})
+		answered := s.Stats().Requests[4]
+		for name, request := range map[string]string{
+			"GET":              "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+			"DELETE":           "DELETE /a HTTP/1.1\r\nHost: a\r\n\r\n",
+			"no more of it":    "PUT /",
+			"HEAD":             "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n",
+			"POST with a body": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 1_000_000),
+		} {
+			method, _, _ := strings.Cut(request, " ")
+			c := s.dial(t)
+			c.send(request)
+			response, err := http.ReadResponse(c.reader, &http.Request{Method: method})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			body, err := io.ReadAll(response.Body)
+			if response.StatusCode != 400 || !response.Close || strings.Contains(string(body), words) == (method == "HEAD") || err != nil {
+				t.Errorf("%s: got %d %v %q, %v", name, response.StatusCode, response.Header, body, err)
+			}
+			c.wantEOF()
+			answered++
+		}
+		lifeAwait(t, "the answers to be counted", func() bool { return s.Stats().Requests[4] == answered })
+		for _, other := range []string{"SSH-2.0-x\r\n", "GETTY", "PRI * HTTP/2.0\r\n\r\n"} {
+			c := s.dial(t)
+			c.send(other)
+			if rest, err := io.ReadAll(c.reader); bytes.Contains(rest, []byte("HTTP/1.1")) || err != nil && !lifeReset(err) {
+				t.Errorf("%q: got %q, %v", other, rest, err)
+			}
+		}
+		s.wantServesTLS(t)
+	})
+}
+
+// What is wrong with a certificate is told with the name of what it was given by.
+func TestTLSCertificateErrors(t *testing.T) {
+	certFile, keyFile := lifeCertificateFiles(t)
+	missing := filepath.Join(t.TempDir(), "missing.pem")
+	for _, test := range []struct {
+		certFile, keyFile string
+		want              string
+		is                error
+	}{
+		{"", "", "neither certFile and keyFile are given, nor has Server.TLSConfig", nil},
+		{certFile, "", "keyFile is \"\"", nil},
+		{"", keyFile, "certFile is \"\"", nil},
+		{missing, keyFile, "certFile can't be read: open " + missing, fs.ErrNotExist},
+		{certFile, missing, "keyFile can't be read: open " + missing, fs.ErrNotExist},
+		{keyFile, certFile, "certFile " + keyFile + " with keyFile " + certFile + ": tls: ", nil},
+	} {
+		listener := lifeListen(t, "tcp", "127.0.0.1:0")
+		err := (&filo.Server{Handler: newLifeGate().handle}).ServeTLS(listener, test.certFile, test.keyFile)
+		if err == nil || !strings.HasPrefix(err.Error(), "filo: ") || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
+			t.Errorf("%q and %q: %v, want %q", test.certFile, test.keyFile, err, test.want)
+		}
+		if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the listener was left open: %v", err)
+		}
+	}
 }
 
 // "ReadHeaderTimeout is how long … a TLS handshake may take", and how long a connection may then stay silent.
@@ -460,4 +561,102 @@ func TestTLSWriteFailsForGood(t *testing.T) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	s.wantNoGoroutine(t)
+}
+
+// deafAnswer is a little more than what is on its way to a client that reads nothing.
+const deafAnswer = 66 << 10
+
+// A client that doesn't read keeps nobody waiting for long who says goodbye to it over TLS: not a worker, a shutdown, Close, nor
+// who closes its connection from elsewhere.
+func TestGoodbyeToDeafClients(t *testing.T) {
+	const get, post = "GET /full HTTP/1.1\r\nHost: a\r\n\r\n", "POST /full HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n"
+	for name, test := range map[string]struct {
+		request string
+		until   filo.ConnState // when the answer has been written
+		end     func(s *filo.Server, told net.Conn, parked *filo.ParkedConn)
+		most    time.Duration
+	}{
+		"after the last answer": {"GET /full HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", filo.StateClosed, nil, time.Second},
+		"lingering":             {post, filo.StateClosed, nil, time.Second},
+		"Shutdown":              {get, filo.StateIdle, nil, 2 * time.Second},
+		"Close":                 {get, filo.StateIdle, func(s *filo.Server, _ net.Conn, _ *filo.ParkedConn) { s.Close() }, 0},
+		"Close, lingering":      {post, filo.StateClosed, func(s *filo.Server, _ net.Conn, _ *filo.ParkedConn) { s.Close() }, 0},
+		"ConnState's Close":     {get, filo.StateIdle, func(_ *filo.Server, told net.Conn, _ *filo.ParkedConn) { told.Close() }, 0},
+		"ParkedConn's Close": {"GET /park HTTP/1.1\r\nHost: a\r\n\r\n", filo.StateHijacked,
+			func(_ *filo.Server, _ net.Conn, parked *filo.ParkedConn) { parked.Close() }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told net.Conn
+				var parked *filo.ParkedConn
+				written, full := make(chan bool, 1), strings.Repeat("x", deafAnswer)
+				s := &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) (err error) {
+					if c.Path() == "/full" {
+						return c.Text(200, full)
+					}
+					parked, err = c.Park("", func(*filo.ParkedConn, filo.Wake) error { return nil })
+					if err == nil {
+						_, err = io.WriteString(parked, full)
+					}
+					written <- true
+					return err
+				}}
+				s.ConnState = func(conn net.Conn, state filo.ConnState) {
+					if told = conn; state == test.until && state != filo.StateHijacked {
+						written <- true
+					}
+				}
+				listener, served := servertest.NewListener(), make(chan error, 1)
+				config := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+				go func() { served <- s.Serve(tls.NewListener(listener, config)) }()
+				conn, err := listener.Dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if _, err := io.WriteString(tls.Client(conn, lifeClientTLS()), test.request); err != nil {
+					t.Fatal(err)
+				}
+				// There is no room for an alert when the answer has just been written.
+				for synctest.Wait(); len(written) == 0; synctest.Wait() {
+					if _, err := io.ReadFull(conn, make([]byte, 8)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				start := time.Now()
+				if test.end != nil {
+					test.end(s, told, parked)
+				}
+				if took := time.Since(start); took > 0 {
+					t.Errorf("to end it took %v", took)
+				}
+				s.Shutdown(context.Background())
+				if took := time.Since(start); took > test.most {
+					t.Errorf("it was over after %v", took)
+				}
+				<-served
+			})
+		})
+	}
+}
+
+// An answer that was broken off ends with a reset over TLS, too, and not with an end that a careless client takes for its own.
+func TestBrokenOffOverTLS(t *testing.T) {
+	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+		s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Stream().WriteString("a part")
+			if err := c.Stream().Flush(); err != nil {
+				return err
+			}
+			return filo.ErrAbort
+		}})
+		for range 20 {
+			c := s.dialTLS(t)
+			c.send("GET / HTTP/1.0\r\n\r\n")
+			if answer, err := io.ReadAll(c); !lifeReset(err) {
+				t.Errorf("after %d bytes: %v", len(answer), err)
+			}
+			c.Close()
+		}
+	})
 }

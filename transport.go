@@ -146,11 +146,11 @@ func (c *transportConn) prepareParked() error { return errNoParking }
 // setParked implements looped.
 func (c *transportConn) setParked() {}
 
-// hijack implements looped.
-func (c *transportConn) hijack() (net.Conn, error) { return c.transport.Hijack() }
+// prepareHijack implements looped.
+func (c *transportConn) prepareHijack() (net.Conn, error) { return nil, nil }
 
-// Close implements looped.
-func (c *transportConn) Close() error { return c.transport.Close() }
+// hijack implements looped.
+func (c *transportConn) hijack(net.Conn) (net.Conn, error) { return c.transport.Hijack() }
 
 // values returns the values of the transport's context. That ends by watch, which says why.
 func (c *transportConn) values() context.Context { return context.WithoutCancel(c.transport.Context()) }

@@ -35,6 +35,9 @@ type workerChan struct {
 	word uint64
 	// running is the class of the handler that the worker runs as a leader; the monitor asks for it.
 	running atomic.Pointer[Class]
+	// kept says that the worker has one of the places that are kept for quick handlers, and so is placeClosing while it serves. It
+	// belongs to the worker's goroutine.
+	kept bool
 	// place is what the worker counts as while it is off the stack. It belongs to the worker's goroutine.
 	place workerPlace
 }

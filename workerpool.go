@@ -340,6 +340,9 @@ func (wp *workerPool) run(w *workerChan) {
 			continue
 		}
 		w.conn, w.place, w.handedOver, w.linger = c, placeServing, false, false
+		if w.kept {
+			w.place = placeClosing
+		}
 		closeConn := wp.serve(w, c)
 		if w.forgotten {
 			wp.remember(w)
@@ -368,9 +371,10 @@ func (wp *workerPool) end(w *workerChan) {
 		return
 	}
 	wp.mu.Lock()
-	serving := w.place == placeServing
+	serving := w.place == placeServing || w.kept
 	wp.leaveLocked(w)
 	wp.mu.Unlock()
+	w.endKept()
 	if serving && !w.handedOver && w.conn != nil {
 		wp.close(w.conn, w.linger)
 	}
@@ -405,24 +409,31 @@ func (wp *workerPool) remember(w *workerChan) {
 
 // serve calls WorkerFunc. A panic costs the connection, and not the worker.
 func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
+	returned := false
 	defer func() {
-		if value := recover(); value != nil {
-			w.scratch = nil // the buffers may be in any state
-			closeConn = !w.handedOver
+		if returned {
+			return
+		}
+		w.scratch = nil // the buffers may be in any state
+		closeConn = !w.handedOver
+		if value := recover(); value != nil { // or else it is a panic(nil) with GODEBUG=panicnil=1, or Goexit
 			wp.logPanic("panic in a worker", value)
 		}
 	}()
-	return wp.WorkerFunc(w, c)
+	closeConn = wp.WorkerFunc(w, c)
+	returned = true
+	return closeConn
 }
 
 // finish gives up the worker's place and closes the connection, in this order: a client that sees the close and comes
 // back must find the place free. It reports whether the worker goes on.
 //
 // A socket's close doesn't wait, so the worker is released, and may even be sent its next connection, before it closes
-// the last one. Others may take long (TLS gives its close_notify five seconds), and who is passed to a released worker
+// the last one. Others may take long (TLS gives its close_notify a second), and who is passed to a released worker
 // waits for it, as does the accept loop itself if the channel has no capacity. With those the worker gives up its place but
 // stays off the stack until it has closed.
 func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
+	w.endKept()
 	if closeConn && !closesAtOnce(c) {
 		// Clients that delay their close must not be able to pile up workers.
 		wp.vacate(w, wp.MaxWorkersCount)
@@ -456,7 +467,7 @@ func (wp *workerPool) close(c net.Conn, linger bool) {
 		}
 	}()
 	if !linger || wp.Linger == nil || !wp.Linger(c) {
-		c.Close()
+		closeConn(c)
 	}
 }
 
@@ -468,7 +479,7 @@ func (wp *workerPool) logPanic(message string, value any) {
 func (wp *workerPool) vacate(w *workerChan, most int) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	if wp.closing < most {
+	if w.place == placeServing && wp.closing < most {
 		wp.places.taken.Add(-1)
 		wp.closing++
 		w.place = placeClosing
@@ -493,17 +504,19 @@ func (wp *workerPool) occupy(w *workerChan) bool {
 		wp.closing--
 		wp.mu.Unlock()
 		w.place = placeServing
+		w.endKept()
 	}
 	return true
 }
 
 // release puts a worker that has finished on the stack. It reports false if the worker is to end: the pool was stopped,
-// or others have taken all places while the worker was closing.
+// others have taken all places while the worker was closing, or there are more workers than may be, since some were overtaken.
 func (wp *workerPool) release(w *workerChan) bool {
 	now := wp.clock.now()
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	if wp.stopped || w.place == placeClosing && !wp.places.take(wp.MaxWorkersCount) {
+	beyond := w.place == placeServing && wp.places.taken.Load() > int64(wp.MaxWorkersCount)
+	if wp.stopped || beyond || w.place == placeClosing && !wp.places.take(wp.MaxWorkersCount) {
 		wp.leaveLocked(w)
 		return false
 	}

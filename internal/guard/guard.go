@@ -1,4 +1,5 @@
-// Package guard lets only those at the pages about a server who may see them: the handlers of packages debug and dashboard.
+// Package guard lets only those at the pages about a server who may see them: the handlers of packages debug and dashboard, and
+// what is inside of middleware.Guard.
 package guard
 
 import (
@@ -28,7 +29,7 @@ const minToken, maxToken = 16, 512
 var (
 	noStore      = filo.NewField("Cache-Control", "no-store")
 	noSniff      = filo.NewField("X-Content-Type-Options", "nosniff")
-	noReferrer   = filo.NewField("Referrer-Policy", "no-referrer")
+	ownReferrer  = filo.NewField("Referrer-Policy", "same-origin") // with no-referrer, forms would have the origin null: see fromElsewhere
 	sameOrigin   = filo.NewField("Cross-Origin-Resource-Policy", "same-origin")
 	noFrames     = filo.NewField("X-Frame-Options", "DENY")
 	authenticate = filo.NewField("WWW-Authenticate", `Basic realm="filo", charset="UTF-8"`)
@@ -69,7 +70,7 @@ func New(pkg string, options Options) filo.Middleware {
 			header := &c.Response.Header
 			header.SetField(&noStore)
 			header.SetField(&noSniff)
-			header.SetField(&noReferrer)
+			header.SetField(&ownReferrer)
 			header.SetField(&sameOrigin)
 			header.SetField(&noFrames)
 			return next(c)
@@ -149,10 +150,38 @@ func (t *token) admit(c *filo.Ctx) error {
 }
 
 // crossSite reports whether a browser says that the page of another site, or one of another port, makes it ask. A link that
-// is followed, or typed in, is no such request, unless what it leads to is shown within a page. Browsers send these fields to
-// machines that they trust, such as themselves (Fetch Metadata, section 2).
+// is followed is no such request, unless what it leads to is shown within a page; a form that is sent is one.
 func crossSite(c *filo.Ctx) bool {
-	site := c.Request.Header.GetBytes("Sec-Fetch-Site")
-	return len(site) > 0 && string(site) != "same-origin" && string(site) != "none" &&
-		string(c.Request.Header.GetBytes("Sec-Fetch-Dest")) != "document"
+	method := c.Request.MethodBytes()
+	page := (string(method) == "GET" || string(method) == "HEAD") && string(c.Request.Header.GetBytes("Sec-Fetch-Dest")) == "document"
+	return fromElsewhere(c) && !page
+}
+
+// fromElsewhere reports whether a browser says that a page of another site, or of another port, has made it ask, be it by a link
+// that was followed; what is typed in isn't from elsewhere. Browsers send the field to machines that they trust, such as
+// themselves (Fetch Metadata, section 2). To others, asked by plain HTTP, they send no more than the Origin of forms and scripts.
+func fromElsewhere(c *filo.Ctx) bool {
+	if site := c.Request.Header.GetBytes("Sec-Fetch-Site"); len(site) > 0 {
+		return string(site) != "same-origin" && string(site) != "none"
+	}
+	for origin := range c.Request.Header.Values("Origin") {
+		// The scheme can't be compared, since a proxy may have taken TLS off.
+		if _, host, _ := bytes.Cut(origin, []byte("://")); !bytes.EqualFold(host, c.HostBytes()) {
+			return true
+		}
+	}
+	return false
+}
+
+var errElsewhere = filo.Error(403, "a page of another site leads here: open this from a page of this server, or type it in")
+
+// OwnPages keeps pages of other sites from leading a browser to what isn't only looked at, such as a profile that takes the
+// processor's time. It is for inside of New.
+func OwnPages(next filo.Handler) filo.Handler {
+	return func(c *filo.Ctx) error {
+		if fromElsewhere(c) {
+			return errElsewhere
+		}
+		return next(c)
+	}
 }

@@ -72,6 +72,8 @@ func TestLocal(t *testing.T) {
 		{"as nginx is often set up", "127.0.0.1", "localhost", []string{"X-Real-IP: 127.0.0.1"}, 404},
 		{"a content network", "127.0.0.1", "localhost", []string{"CF-Connecting-IP: 127.0.0.1"}, 404},
 		{"a sidecar", "127.0.0.1", "localhost", []string{"X-Envoy-External-Address: 127.0.0.1"}, 404},
+		{"one that knows the user", "127.0.0.1", "localhost", []string{"Remote-User: a"}, 404},
+		{"one that counts its hops", "127.0.0.1", "localhost", []string{"CDN-Loop: a"}, 404},
 		{"behind others", "127.0.0.1", "localhost", []string{"Accept: */*", "Accept: a/b", "True-Client-IP: ::1"}, 404},
 		{"a long field that begins as one", "127.0.0.1", "localhost", []string{"X-Forwarded-" + strings.Repeat("a", 100) + ": a"}, 404},
 		{"fields that say nothing of proxies", "127.0.0.1", "localhost", []string{"User-Agent: curl", "X-Request-ID: 1", "Vian: a"}, 200},
@@ -85,6 +87,48 @@ func TestLocal(t *testing.T) {
 	} {
 		if got := s.DoFrom(t, from(test.client), "GET http://"+test.host+"/", test.fields...); got.Status != test.status {
 			t.Errorf("%s: %s asks %s with %q: %d, want %d", test.says, test.client, test.host, test.fields, got.Status, test.status)
+		}
+	}
+}
+
+// A link of another site may lead to a page, and is no form that is sent by it.
+func TestLocalForm(t *testing.T) {
+	s := servertest.New(t, guarded(guard.Options{}))
+	document := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate"}
+	for method, status := range map[string]int{"GET": 200, "HEAD": 200, "POST": 404, "PUT": 404} {
+		if got := s.DoFrom(t, from("127.0.0.1"), method+" http://localhost/", document...); got.Status != status {
+			t.Errorf("%s: %d, want %d", method, got.Status, status)
+		}
+	}
+}
+
+// Browsers say nothing of sites to a machine that is asked by plain HTTP and another name than localhost. They do send the origin
+// with what a page of another site makes them post, or read by a script.
+func TestOriginWithoutSite(t *testing.T) {
+	s := servertest.New(t, guarded(guard.Options{Hosts: []string{"devbox"}}))
+	withToken := servertest.New(t, guarded(guard.Options{Token: secret}))
+	for _, test := range []struct {
+		says, method string
+		fields       []string
+		status       int
+	}{
+		{"a form of another site", "POST", []string{"Origin: http://evil.test"}, 404},
+		{"a form of another port", "POST", []string{"Origin: http://devbox"}, 404},
+		{"a form of nobody's", "POST", []string{"Origin: null"}, 404},
+		{"a script of another site", "GET", []string{"Origin: http://evil.test"}, 404},
+		{"two origins", "POST", []string{"Origin: http://devbox:8080", "Origin: http://evil.test"}, 404},
+		{"a form of its own", "POST", []string{"Origin: http://devbox:8080"}, 200},
+		{"behind a proxy that has taken TLS off", "POST", []string{"Origin: https://DEVBOX:8080"}, 200},
+		{"no browser", "POST", nil, 200},
+		{"a browser that says more", "POST", []string{"Origin: null", "Sec-Fetch-Site: same-origin"}, 200},
+	} {
+		target := test.method + " http://devbox:8080/"
+		if got := s.DoFrom(t, from("127.0.0.1"), target, test.fields...); got.Status != test.status {
+			t.Errorf("%s: %d, want %d", test.says, got.Status, test.status)
+		}
+		// A browser adds the password by itself.
+		if got := withToken.Do(t, target, append(test.fields, basic("a", secret))...); got.Status != test.status {
+			t.Errorf("%s, with a token: %d, want %d", test.says, got.Status, test.status)
 		}
 	}
 }
@@ -198,7 +242,7 @@ func TestAllow(t *testing.T) {
 func TestFields(t *testing.T) {
 	got := servertest.New(t, guarded(guard.Options{Token: secret})).Do(t, "GET /", "Authorization: Bearer "+secret)
 	for name, want := range map[string]string{
-		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
 		"Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
 	} {
 		if value := got.Header.Get(name); value != want {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/forwarding"
 )
 
 var (
@@ -102,34 +103,11 @@ func appendLower(dst, s []byte) []byte {
 	return dst
 }
 
-// forwardingFields are those, in lower case, by which proxies, balancers and content networks say for whom they ask, or that
-// they do; forwardingPrefixes are the beginnings of others.
-var (
-	forwardingFields = map[string]bool{
-		"forwarded": true, "via": true, "cdn-loop": true,
-		"x-real-ip": true, "x-client-ip": true, "client-ip": true, "true-client-ip": true, "x-cluster-client-ip": true,
-		"cf-connecting-ip": true, "cf-ray": true, "fastly-client-ip": true, "fly-client-ip": true,
-		"x-appengine-user-ip": true, "x-azure-clientip": true, "x-proxyuser-ip": true, "x-remote-ip": true, "x-remote-addr": true,
-		"x-host": true, "x-amzn-trace-id": true, "x-cloud-trace-context": true,
-	}
-	forwardingPrefixes = []string{"x-forwarded", "x-original-", "x-envoy-", "x-proxy-", "x-arr-"}
-)
-
 // forwarded reports whether the request has a field that a proxy adds.
 func forwarded(c *filo.Ctx) bool {
-	var memory [32]byte
 	for name := range c.Request.Header.All() {
-		if len(name) > len(memory) {
-			name = name[:len(memory)] // longer than any of the fields, and than the prefixes
-		}
-		lower := appendLower(memory[:0], name)
-		if forwardingFields[string(lower)] {
+		if forwarding.KindOf(name) != forwarding.None {
 			return true
-		}
-		for _, prefix := range forwardingPrefixes {
-			if len(lower) >= len(prefix) && string(lower[:len(prefix)]) == prefix {
-				return true
-			}
 		}
 	}
 	return false

@@ -1,0 +1,71 @@
+package filo
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// testWalk is a walk of a test's, and what it is held to.
+type testWalk struct {
+	*connWalk
+	expected map[*conn]bool // that were there when it began, haven't been visited and aren't gone
+}
+
+// A walk visits what was there when it began and still is, once, whatever comes and goes meanwhile, and however many other walks
+// there are.
+func TestConnListWalks(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var list connList
+	var conns []*conn
+	var walks []testWalk
+	for step := range 20_000 {
+		switch choice := random.IntN(100); {
+		case choice < 48 || len(conns) == 0:
+			c := new(conn)
+			list.add(c)
+			conns = append(conns, c)
+		case choice < 92:
+			i := random.IntN(len(conns))
+			c := conns[i]
+			list.remove(c)
+			conns[i] = conns[len(conns)-1]
+			conns = conns[:len(conns)-1]
+			for _, w := range walks {
+				delete(w.expected, c)
+			}
+		case choice < 95 && len(walks) < 4:
+			w := testWalk{list.begin(), make(map[*conn]bool)}
+			for _, c := range conns {
+				w.expected[c] = true
+			}
+			walks = append(walks, w)
+		case len(walks) > 0:
+			i := random.IntN(len(walks))
+			w := walks[i]
+			var batch [connPage]*conn
+			n := list.take(w.connWalk, &batch)
+			for _, c := range batch[:n] {
+				if !w.expected[c] {
+					t.Fatalf("step %d: a connection is visited twice, or came later, or is gone", step)
+				}
+				delete(w.expected, c)
+			}
+			if n == 0 {
+				if len(w.expected) > 0 {
+					t.Fatalf("step %d: %d connections weren't visited", step, len(w.expected))
+				}
+				list.end(w.connWalk)
+				walks = append(walks[:i], walks[i+1:]...)
+			}
+		}
+		if list.count != len(conns) || len(list.walks) != len(walks) {
+			t.Fatalf("step %d: %d connections and %d walks are counted, want %d and %d", step, list.count, len(list.walks), len(conns), len(walks))
+		}
+	}
+	for _, c := range conns {
+		list.remove(c)
+	}
+	if len(list.pages) > 1 {
+		t.Errorf("%d pages are kept for no connection", len(list.pages))
+	}
+}

@@ -1,0 +1,181 @@
+package filo_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// stateServers are the ways to serve a socket, and to be its client.
+var stateServers = map[string]struct {
+	serve func(*testing.T, *filo.Server) *lifeServer
+	dial  func(*lifeServer, *testing.T) *lifeClient
+}{
+	"plain":          {func(t *testing.T, config *filo.Server) *lifeServer { return lifeServe(t, config) }, func(s *lifeServer, t *testing.T) *lifeClient { return s.dial(t) }},
+	"listener's TLS": {lifeServeTLS, (*lifeServer).dialTLS},
+	"server's TLS":   {lifeListenTLS, (*lifeServer).dialTLS},
+}
+
+// stateConns passes on what ConnState is told.
+type stateConns struct {
+	conn  net.Conn
+	state filo.ConnState
+}
+
+// A connection is told of by the same net.Conn in all its states. That has its addresses, and refuses what only the server may do.
+func TestConnStateConn(t *testing.T) {
+	for name, server := range stateServers {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan stateConns, 100)
+			gate := newLifeGate()
+			s := server.serve(t, &filo.Server{Handler: gate.handle, ConnState: func(conn net.Conn, state filo.ConnState) {
+				told <- stateConns{conn, state}
+			}})
+			t.Cleanup(gate.open)
+			c := server.dial(s, t)
+			c.get("/")
+			c.want(200, "quick", false)
+			var conn net.Conn
+			for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // of a look whether it listens
+				conn = lifeRecv(t, told, "the new connection").conn
+			}
+			if got, want := conn.LocalAddr().String(), c.RemoteAddr().String(); got != want {
+				t.Errorf("LocalAddr is %s, want %s", got, want)
+			}
+			for what, err := range map[string]error{
+				"Read":             stateSecond(conn.Read(make([]byte, 1))),
+				"Write":            stateSecond(conn.Write([]byte("mine"))),
+				"SetDeadline":      conn.SetDeadline(time.Now().Add(-time.Hour)),
+				"SetReadDeadline":  conn.SetReadDeadline(time.Now().Add(-time.Hour)),
+				"SetWriteDeadline": conn.SetWriteDeadline(time.Now().Add(-time.Hour)),
+			} {
+				if err == nil || !strings.Contains(err.Error(), "Hijack") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			c.get("/")
+			c.want(200, "quick", false)
+			c.Close()
+			for state := filo.StateNew; state != filo.StateClosed; {
+				next := lifeRecv(t, told, "the connection to be closed")
+				if next.conn != conn {
+					t.Errorf("in state %v it is another connection", next.state)
+				}
+				state = next.state
+			}
+			lifeAwait(t, "its socket to be closed", func() bool { return conn.Close() != nil })
+			if got, want := conn.RemoteAddr().String(), c.LocalAddr().String(); got != want {
+				t.Errorf("at last RemoteAddr is %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func stateSecond(_ int, err error) error { return err }
+
+// To close it ends a connection at once, whatever the server is doing with it.
+func TestConnStateClose(t *testing.T) {
+	for name, server := range stateServers {
+		t.Run(name, func(t *testing.T) {
+			gate, news := newLifeGate(), make(chan net.Conn, 100)
+			s := server.serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				switch c.Path() {
+				case "/hijack":
+					conn, _, err := c.Hijack()
+					if err == nil {
+						fmt.Fprint(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+						io.Copy(io.Discard, conn)
+						conn.Close()
+					}
+					return err
+				case "/park":
+					_, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+					return err
+				case "/body":
+					_, err := c.Body()
+					return err
+				}
+				return gate.handle(c)
+			}, ConnState: func(conn net.Conn, state filo.ConnState) {
+				if state == filo.StateNew {
+					news <- conn
+				}
+			}})
+			t.Cleanup(gate.open)
+			for what, request := range map[string]string{
+				"idle":                  "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+				"hijacked":              "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n",
+				"parked":                "GET /park HTTP/1.1\r\nHost: a\r\n\r\n",
+				"in a handler":          "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n",
+				"waiting for a body":    "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nthe beginning",
+				"in the midst of heads": "GET / HTTP/1.1\r\nHo",
+			} {
+				c := server.dial(s, t)
+				c.send(request)
+				switch what {
+				case "in a handler":
+					lifeRecv(t, gate.entered, "the handler")
+				case "idle", "hijacked", "parked":
+					if response, err := c.reader.Peek(9); err != nil || string(response) != "HTTP/1.1 " {
+						t.Errorf("%s: got %q, %v", what, response, err)
+					}
+				}
+				var conn net.Conn
+				for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // of a look whether it listens
+					conn = lifeRecv(t, news, "the new connection")
+				}
+				if err := conn.Close(); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				if _, err := io.Copy(io.Discard, c.reader); err != nil && !lifeReset(err) && err != io.ErrUnexpectedEOF {
+					t.Errorf("%s: %v", what, err) // a deadline: it doesn't end
+				}
+				c.Close()
+			}
+			gate.open()
+			lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+		})
+	}
+}
+
+// The descriptor of a connection that others close is its owner's, or the lingerer's, until that one has done with it: the
+// number may be another connection's right after. (The race detector sees it if it isn't so.)
+func TestCloseWhileItLingers(t *testing.T) {
+	for name, server := range stateServers {
+		t.Run(name, func(t *testing.T) {
+			var clients sync.WaitGroup
+			over := make(chan net.Conn, 100)
+			s := server.serve(t, &filo.Server{Handler: lifeLingering, ConnState: func(conn net.Conn, state filo.ConnState) {
+				if state == filo.StateClosed {
+					over <- conn
+				}
+			}})
+			for len(over) > 0 {
+				<-over
+			}
+			for range 20 {
+				c := server.dial(s, t)
+				c.send("POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
+				clients.Go(func() {
+					for block := make([]byte, 32<<10); ; {
+						if _, err := c.Write(block); err != nil {
+							return
+						}
+					}
+				})
+				conn := lifeRecv(t, over, "the connection to linger")
+				for range 3 {
+					go conn.Close()
+				}
+				clients.Wait() // long before the lingering is over by itself
+				c.Close()
+			}
+		})
+	}
+}

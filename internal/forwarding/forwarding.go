@@ -1,0 +1,76 @@
+// Package forwarding knows the header fields by which proxies, balancers and content networks speak of the clients that they ask for.
+package forwarding
+
+import "strings"
+
+// Kind says what a field is to a server behind a proxy.
+type Kind uint8
+
+const (
+	// None is any other field.
+	None Kind = iota
+	// Trace shows that a request was forwarded, and claims nothing: loops are found by such fields, and requests followed.
+	Trace
+	// Claim says who a client is, how it has asked, or for what. A server that believes it must know that it is a proxy's.
+	Claim
+)
+
+// The names are in lower case, with dashes. None is longer than maxName.
+var (
+	fields = map[string]Kind{
+		"via": Trace, "cdn-loop": Trace, "cf-ray": Trace, "x-amzn-trace-id": Trace, "x-amz-cf-id": Trace, "x-cloud-trace-context": Trace,
+
+		"forwarded": Claim,
+		// The client's address.
+		"x-real-ip": Claim, "x-client-ip": Claim, "client-ip": Claim, "true-client-ip": Claim, "x-cluster-client-ip": Claim,
+		"proxy-client-ip": Claim, "wl-proxy-client-ip": Claim, "x-proxyuser-ip": Claim,
+		// What was asked for, and how.
+		"x-host": Claim, "x-rewrite-url": Claim, "x-scheme": Claim, "x-url-scheme": Claim, "front-end-https": Claim,
+		"x-http-host-override": Claim, "x-script-name": Claim,
+		// Cloudflare.
+		"cf-ipcountry": Claim, "cf-visitor": Claim, "cf-pseudo-ipv4": Claim,
+		// Who the client is.
+		"x-userinfo": Claim, "x-credential-identifier": Claim,
+	}
+
+	claims = [...]string{
+		"x-forwarded", "x-original-", "x-envoy-", "x-proxy-", "x-arr-",
+		// Addresses by content networks and clouds.
+		"cf-connecting-", "fastly-client", "fly-", "cloudfront-", "x-azure-", "x-appengine-",
+		// Client certificates: RFC 9440, and what servers that end TLS are commonly set up to send.
+		"client-cert", "x-client-cert", "x-client-dn", "x-client-verify", "ssl-client-", "x-ssl-", "x-amzn-mtls-",
+		// Users, by proxies that authenticate them.
+		"remote-", "x-remote-", "x-auth-request-", "x-authenticated-", "x-webauth-", "x-consumer-", "x-vouch-", "x-authentik-",
+		"x-pomerium-", "oidc-", "tailscale-", "cf-access-", "x-amzn-oidc-", "x-goog-authenticated-user-", "x-goog-iap-",
+		"x-ms-client-principal", "x-ms-token-",
+	}
+)
+
+const maxName = 32
+
+// KindOf returns what a field's name says. Case doesn't count, and every sign is taken for a dash: to a server that makes
+// variables of names, as in CGI and what comes from there, X_Real_IP and X-Real-IP are the same.
+func KindOf[T string | []byte](name T) Kind {
+	var memory [maxName + 1]byte // one that is longer than all of the fields keeps its beginning, and is none of them
+	n := min(len(name), len(memory))
+	for i := range n {
+		c := name[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case (c < 'a' || c > 'z') && (c < '0' || c > '9'):
+			c = '-'
+		}
+		memory[i] = c
+	}
+	plain := memory[:n]
+	if kind, found := fields[string(plain)]; found {
+		return kind
+	}
+	for _, prefix := range claims {
+		if strings.HasPrefix(string(plain), prefix) {
+			return Claim
+		}
+	}
+	return None
+}

@@ -1,0 +1,85 @@
+//go:build !race
+
+package filo_test
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// A Ctx that is used after its handler has returned, when its connection has ended, panics with a sentence that says so, or does
+// nothing: no method runs into a nil pointer. Builds with the race detector have TestKeptCtxPanics.
+func TestKeptCtxSaysSo(t *testing.T) {
+	for name, serve := range map[string]func(*testing.T, *filo.Server) *answerHost{"memory": answerMemory, "socket": answerSocket} {
+		t.Run(name, func(t *testing.T) {
+			kept := make(chan *filo.Ctx, 1)
+			h := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				kept <- c
+				return c.Text(200, "answer")
+			}})
+			client := h.connect(t)
+			client.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody")
+			client.receive(t, "POST")
+			client.wantEnd(t)
+			c := answerWait(t, kept, "the handler")
+			for deadline := time.Now().Add(time.Minute); releasedPanic(func() { c.Server() }) == nil; runtime.Gosched() {
+				if time.Now().After(deadline) {
+					t.Fatal("the Ctx of a connection that has ended is still in use")
+				}
+			}
+			said := 0
+			for _, receiver := range []any{c, &c.Request, &c.Response} {
+				said += callAll(t, receiver)
+			}
+			if said < 40 {
+				t.Errorf("%d methods say so, want 40 at least", said)
+			}
+			w := new(filo.StreamWriter)
+			if _, err := io.WriteString(w, "late"); err == nil || !strings.Contains(err.Error(), "handler has returned") {
+				t.Errorf("a late write: %v", err)
+			}
+		})
+	}
+}
+
+// callAll calls all methods of a receiver with zero values, and returns how many have said that it is used too late.
+func callAll(t *testing.T, receiver any) (said int) {
+	v := reflect.ValueOf(receiver)
+	for i := range v.NumMethod() {
+		method, name := v.Method(i), fmt.Sprintf("%T.%s", receiver, v.Type().Method(i).Name)
+		var arguments []reflect.Value
+		for in := range method.Type().NumIn() {
+			arguments = append(arguments, reflect.Zero(method.Type().In(in)))
+		}
+		value := releasedPanic(func() {
+			if method.Type().IsVariadic() {
+				method.CallSlice(arguments)
+			} else {
+				method.Call(arguments)
+			}
+		})
+		text := fmt.Sprint(value)
+		switch {
+		case strings.Contains(text, "used after its handler returned"):
+			said++
+		case value != nil:
+			if _, ok := value.(runtime.Error); ok {
+				t.Errorf("%s: %v", name, value)
+			}
+		}
+	}
+	return said
+}
+
+func releasedPanic(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
+}

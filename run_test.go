@@ -1,0 +1,381 @@
+package filo_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// runServer is a server that runs on a listener, until end.
+type runServer struct {
+	*lifeServer
+	gate   *lifeGate
+	end    context.CancelFunc // ends the context of Run
+	result chan error         // what Run returned
+}
+
+// runListener runs a server whose handler is a gate. At the end of the test no goroutine may be left.
+func runListener(t *testing.T, config *filo.Server, listener net.Listener) *runServer {
+	t.Helper()
+	gate := newLifeGate()
+	if config.Handler == nil {
+		config.Handler = gate.handle
+	}
+	s := &runServer{lifeServer: lifeNew(config, 1), gate: gate, result: make(chan error, 1)}
+	s.addr = listener.Addr().String()
+	var ctx context.Context
+	ctx, s.end = context.WithCancel(context.Background())
+	s.run(func() { s.result <- config.RunListener(ctx, listener) })
+	t.Cleanup(func() {
+		gate.open()
+		s.end()
+		s.Close()
+		s.wantNoGoroutine(t)
+	})
+	return s
+}
+
+func runTCP(t *testing.T, config *filo.Server) *runServer {
+	t.Helper()
+	return runListener(t, config, lifeListen(t, "tcp", "127.0.0.1:0"))
+}
+
+// wantRuns checks that Run hasn't returned.
+func (s *runServer) wantRuns(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-s.result:
+		t.Fatalf("Run has returned %v", err)
+	default:
+	}
+}
+
+func (s *runServer) wantResult(t *testing.T, want error) {
+	t.Helper()
+	if err := lifeRecv(t, s.result, "Run to return"); !errors.Is(err, want) {
+		t.Errorf("Run returned %v, want %v", err, want)
+	}
+}
+
+// "Run serves until ctx is done. Then it shuts the server down, and returns when all is over", whoever has begun with that.
+func TestRunReturnsAtTheEnd(t *testing.T) {
+	for name, begin := range map[string]func(*runServer) error{
+		"the context ends":    func(s *runServer) error { s.end(); return nil },
+		"somebody shuts down": func(s *runServer) error { return s.shutdown() },
+		"somebody gives up": func(s *runServer) error {
+			done, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := s.Shutdown(done); err != context.Canceled {
+				return err
+			}
+			return nil
+		},
+		"both": func(s *runServer) error { s.end(); return s.shutdown() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			taskRuns, endTask := make(chan struct{}), make(chan struct{})
+			config := &filo.Server{GracePeriod: lifeBound}
+			gate := newLifeGate()
+			config.Handler = func(c *filo.Ctx) error {
+				if c.Path() == "/task" {
+					if err := c.Go(func(context.Context) { close(taskRuns); <-endTask }); err != nil {
+						return err
+					}
+				}
+				return gate.handle(c)
+			}
+			s := runTCP(t, config)
+			called := make(chan struct{})
+			s.RegisterOnShutdown(func() { close(called) })
+			held, other := s.dial(t), s.dial(t)
+			other.get("/task")
+			other.want(200, "quick", false)
+			lifeRecv(t, taskRuns, "the task")
+			begun := gate.hold(t, held).ShuttingDown()
+			s.wantRuns(t)
+
+			begins := make(chan error, 1)
+			go func() { begins <- begin(s) }()
+			lifeRecv(t, begun, "the shutdown to begin")
+			lifeRecv(t, called, "the function of RegisterOnShutdown")
+			other.wantEOF()
+			s.wantRuns(t)
+			gate.open()
+			held.want(200, "held", true)
+			held.wantEOF()
+			s.wantRuns(t) // for the task
+			close(endTask)
+			s.wantResult(t, nil)
+			if err := lifeRecv(t, begins, "what has begun the shutdown"); err != nil {
+				t.Error(err)
+			}
+			s.wantNoGoroutine(t)
+			if conn, err := net.Dial("tcp", s.addr); err == nil {
+				conn.Close()
+				t.Error("the server still listens")
+			}
+		})
+	}
+}
+
+// "Or an *UnfinishedError if GracePeriod ended before."
+func TestRunCutsOff(t *testing.T) {
+	endTask := make(chan struct{})
+	gate := newLifeGate()
+	s := runTCP(t, &filo.Server{GracePeriod: time.Millisecond, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/task" {
+			if err := c.Go(func(context.Context) { <-endTask }); err != nil {
+				return err
+			}
+		}
+		return gate.handle(c)
+	}})
+	t.Cleanup(gate.open)
+	first, second, third := s.dial(t), s.dial(t), s.dial(t)
+	third.get("/task")
+	third.want(200, "quick", false)
+	ctx := gate.hold(t, first).Context()
+	gate.hold(t, second)
+	s.end()
+	err := lifeRecv(t, s.result, "Run to return")
+	var unfinished *filo.UnfinishedError
+	if !errors.As(err, &unfinished) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Run returned %v", err)
+	}
+	// The idle connection may be there still, after so short a time.
+	if unfinished.Conns < 2 || unfinished.Conns > 3 || unfinished.Tasks != 1 || unfinished.GracePeriod != time.Millisecond {
+		t.Errorf("Run returned %#v", unfinished)
+	}
+	first.wantEnd()
+	second.wantEnd()
+	lifeRecv(t, ctx.Done(), "the request's context to end")
+	close(endTask)
+}
+
+func TestUnfinishedError(t *testing.T) {
+	for want, e := range map[string]filo.UnfinishedError{
+		"filo: not finished within the grace period of 20s: 1 connection":                 {GracePeriod: 20 * time.Second, Conns: 1},
+		"filo: not finished within the grace period of 1m0s: 2 connections, 1 task":       {GracePeriod: time.Minute, Conns: 2, Tasks: 1},
+		"filo: not finished within the grace period of 1s: 3 tasks":                       {GracePeriod: time.Second, Tasks: 3},
+		"filo: not finished within the grace period of 1s: handlers without a connection": {GracePeriod: time.Second},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// Without a grace period Run waits for as long as it takes.
+func TestRunWithoutGracePeriod(t *testing.T) {
+	s := runTCP(t, &filo.Server{GracePeriod: -1})
+	held := s.gate.hold(t, s.dial(t))
+	s.end()
+	lifeRecv(t, held.ShuttingDown(), "the shutdown to begin")
+	s.gate.open()
+	s.wantResult(t, nil)
+}
+
+// Close of somebody else is no error of Run's.
+func TestRunClosed(t *testing.T) {
+	s := runTCP(t, &filo.Server{GracePeriod: lifeBound})
+	held := s.dial(t)
+	s.gate.hold(t, held)
+	s.Close()
+	held.wantEnd()
+	s.gate.open()
+	s.wantResult(t, nil)
+}
+
+// "ErrServerClosed if the server was shut down before": nothing is served, and the listener closed.
+func TestRunAfterTheEnd(t *testing.T) {
+	s := &filo.Server{Handler: newLifeGate().handle}
+	s.Close()
+	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	if err := s.RunListener(context.Background(), listener); err != filo.ErrServerClosed {
+		t.Errorf("RunListener returned %v", err)
+	}
+	if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener was left open: %v", err)
+	}
+	if err := s.Run(context.Background(), "127.0.0.1:0"); err != filo.ErrServerClosed {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// A context that is done ends a server that has hardly begun.
+func TestRunWithContextThatIsDone(t *testing.T) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 20 {
+		s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+		underTest(s)
+		if err := s.Run(done, "127.0.0.1:0"); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	}
+}
+
+// "Run returns an error at once if the address can't be listened on", and the server may be used for another one.
+func TestRunCannotListen(t *testing.T) {
+	taken := lifeListen(t, "tcp", "127.0.0.1:0")
+	defer taken.Close()
+	s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+	underTest(s)
+	ctx := context.Background()
+	if err := s.Run(ctx, taken.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("Run returned %v", err)
+	}
+	if err := s.RunTLS(ctx, taken.Addr().String(), "", ""); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("RunTLS returned %v", err)
+	}
+	if err := s.RunTLS(ctx, "127.0.0.1:0", filepath.Join(t.TempDir(), "none"), "none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("RunTLS without a certificate returned %v", err)
+	}
+	if err := s.RunUnix(ctx, filepath.Join(t.TempDir(), "none", "socket"), 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("RunUnix returned %v", err)
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := s.Run(done, "127.0.0.1:0"); err != nil {
+		t.Errorf("then Run returned %v", err)
+	}
+	if err := (&filo.Server{}).Run(ctx, "127.0.0.1:0"); err == nil || errors.Is(err, filo.ErrServerClosed) {
+		t.Errorf("without a handler Run returned %v", err)
+	}
+}
+
+// runFailing is a listener that fails for good when it is told to.
+type runFailing struct {
+	net.Listener
+	fail  atomic.Bool
+	cause error
+}
+
+func (l *runFailing) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if l.fail.Load() {
+		if conn != nil {
+			conn.Close()
+		}
+		return nil, l.cause
+	}
+	return conn, err
+}
+
+// "If accepting fails for good, the server is shut down likewise, and that error is returned."
+func TestRunCannotAccept(t *testing.T) {
+	listener := &runFailing{Listener: lifeListen(t, "tcp", "127.0.0.1:0"), cause: errors.New("no more")}
+	s := runListener(t, &filo.Server{GracePeriod: lifeBound}, listener)
+	held := s.dial(t)
+	begun := s.gate.hold(t, held).ShuttingDown()
+	listener.fail.Store(true)
+	s.dial(t)
+	lifeRecv(t, begun, "the shutdown to begin")
+	s.wantRuns(t)
+	s.gate.open()
+	held.want(200, "held", true)
+	s.wantResult(t, listener.cause)
+}
+
+// "A server may run on several addresses": all have the same protocol by the same rules, and end together.
+func TestRunEach(t *testing.T) {
+	certFile, keyFile := lifeCertificateFiles(t)
+	config := &filo.Server{Handler: newLifeGate().handle}
+	s := lifeNew(config, 0)
+	defer s.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	path := filepath.Join(t.TempDir(), "socket")
+	listeners := []net.Listener{lifeListen(t, "tcp", "127.0.0.1:0"), lifeListen(t, "tcp", "127.0.0.1:0")}
+	results := make(chan error, 8)
+	var calls sync.WaitGroup
+	start := func(run func() error) {
+		calls.Add(1)
+		s.run(func() { defer calls.Done(); results <- run() })
+	}
+	address := func(run func(address string) error) string {
+		return lifeListening(t, func(address string) error {
+			ended := make(chan error, 1)
+			start(func() error {
+				err := run(address)
+				ended <- err
+				if errors.Is(err, syscall.EADDRINUSE) {
+					return nil
+				}
+				return err
+			})
+			return <-ended
+		})
+	}
+	addresses := map[string]string{
+		"Run":    "http://" + address(func(address string) error { return config.Run(ctx, address) }),
+		"RunTLS": "https://" + address(func(address string) error { return config.RunTLS(ctx, address, certFile, keyFile) }),
+	}
+	start(func() error { return config.RunUnix(ctx, path, 0o600) })
+	start(func() error { return config.RunListener(ctx, listeners[0]) })
+	start(func() error { return config.RunListenerTLS(ctx, listeners[1], certFile, keyFile) })
+	addresses["RunListener"] = "http://" + listeners[0].Addr().String()
+	addresses["RunListenerTLS"] = "https://" + listeners[1].Addr().String()
+
+	transport := &http.Transport{TLSClientConfig: lifeClientTLS()}
+	defer transport.CloseIdleConnections()
+	for name, at := range addresses {
+		response, err := (&http.Client{Transport: transport}).Get(at)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if string(body) != "quick" || err != nil {
+			t.Errorf("%s: %q, %v", name, body, err)
+		}
+	}
+	lifeAwait(t, "the Unix socket", func() bool {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			return false
+		}
+		c := newLifeClient(t, conn)
+		c.get("/")
+		c.want(200, "quick", false)
+		return true
+	})
+	cancel()
+	calls.Wait()
+	close(results)
+	for err := range results {
+		if err != nil {
+			t.Errorf("a call returned %v", err)
+		}
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket's file is still there: %v", err)
+	}
+	s.wantNoGoroutine(t)
+}
+
+// RunListenerTLS closes its listener if there is no certificate.
+func TestRunListenerTLSWithoutCertificate(t *testing.T) {
+	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	s := &filo.Server{Handler: newLifeGate().handle, TLSConfig: &tls.Config{}}
+	if err := s.RunListenerTLS(context.Background(), listener, "none", "none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("returned %v", err)
+	}
+	if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener was left open: %v", err)
+	}
+}

@@ -1,0 +1,452 @@
+package filo_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// lateConn is a client that calls before each of its writes.
+type lateConn struct {
+	net.Conn
+	before func()
+}
+
+func (c *lateConn) Write(p []byte) (int, error) {
+	c.before()
+	return c.Conn.Write(p)
+}
+
+// promptly is how soon after the shutdown a new client of these tests must have sent its request, or else the machine is too
+// busy for the server to be blamed. The server gives it a second.
+const promptly = 700 * time.Millisecond
+
+// "A connection that was opened a moment before and has sent nothing yet, or is in its TLS handshake, has up to a second for
+// its first request."
+func TestShutdownAwaitsNewConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		secure  bool
+		prepare func(t *testing.T, client *tls.Conn) // before the shutdown
+		writes  int                                  // that come before it
+	}{
+		"plain":               {},
+		"TLS, silent":         {secure: true},
+		"TLS, hello sent":     {secure: true, writes: 1},
+		"TLS, handshake made": {secure: true, writes: 2},
+	} {
+		serves := map[string]func(*testing.T, *filo.Server) *lifeServer{"": func(t *testing.T, config *filo.Server) *lifeServer {
+			return lifeServe(t, config)
+		}}
+		if test.secure {
+			serves = map[string]func(*testing.T, *filo.Server) *lifeServer{", listener's": lifeServeTLS, ", server's": lifeListenTLS}
+		}
+		for suffix, serve := range serves {
+			t.Run(name+suffix, func(t *testing.T) {
+				for !shutdownAnswersNew(t, serve, test.secure, test.writes) {
+				}
+			})
+		}
+	}
+}
+
+// shutdownAnswersNew shuts a server down while a client has made some of its writes, and wants its request to be answered. It
+// reports false if the client wasn't prompt.
+func shutdownAnswersNew(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer, secure bool, writes int) (prompt bool) {
+	gate := newLifeGate()
+	s := serve(t, &filo.Server{Handler: gate.handle})
+	defer gate.open()
+	held := func() *lifeClient {
+		if secure {
+			return s.dialTLS(t)
+		}
+		return s.dial(t)
+	}()
+	begun := gate.hold(t, held).ShuttingDown()
+	reached, goOn, made := make(chan struct{}), make(chan struct{}), 0
+	conn := net.Conn(&lateConn{s.dial(t).Conn, func() {
+		if made == writes {
+			close(reached)
+			<-goOn
+		}
+		made++
+	}})
+	if secure {
+		conn = tls.Client(conn, lifeClientTLS())
+	}
+	sent, answered := make(chan time.Time, 1), make(chan string, 1)
+	client := newLifeClient(t, conn)
+	go func() {
+		io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		sent <- time.Now()
+		answer, _ := io.ReadAll(client)
+		answered <- string(answer)
+	}()
+	lifeRecv(t, reached, "the client to come so far")
+	lifeAwait(t, "the connection", func() bool { return s.Stats().ConnsOpen == 2 })
+	result := s.shutdownBegun(t, begun)
+	start := time.Now()
+	time.Sleep(200 * time.Millisecond) // as long as a client may take
+	close(goOn)
+	prompt = lifeRecv(t, sent, "the request to be sent").Sub(start) < promptly
+	answer := lifeRecv(t, answered, "the answer")
+	gate.open()
+	if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if prompt && lifeStatuses(answer) != "200" {
+		t.Errorf("got %q", answer)
+	}
+	return prompt
+}
+
+// Shutdown waits for a handshake that is under way, but not for one that doesn't go on, though nothing else bounds it.
+func TestShutdownEndsStalledHandshakes(t *testing.T) {
+	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+		s := serve(t, &filo.Server{Handler: newLifeGate().handle, ReadHeaderTimeout: -1})
+		silent := s.dial(t)
+		stalled, stall := make(chan struct{}), make(chan struct{})
+		defer close(stall)
+		writes := 0
+		client := newLifeClient(t, &lateConn{s.dial(t).Conn, func() {
+			if writes++; writes == 2 { // the hello has been answered
+				close(stalled)
+				<-stall
+			}
+		}})
+		go func() { tls.Client(client, lifeClientTLS()).Handshake() }()
+		lifeRecv(t, stalled, "the handshake to stall")
+		if err := s.shutdown(); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		silent.wantEnd()
+	})
+}
+
+// A program that is restarted hands its listening socket to the next one before it shuts down. No client that has just
+// connected, and hasn't sent anything yet, notices. FILO_RESTART is for how long each case goes on, with more clients then.
+func TestRollingRestart(t *testing.T) {
+	span, rate := 600*time.Millisecond, 200
+	if text := os.Getenv("FILO_RESTART"); text != "" {
+		longer, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		span, rate = longer, 500
+	}
+	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
+		for driver, kind := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
+			t.Run(name+", "+driver, func(t *testing.T) {
+				r := &restarts{t: t, secure: secure, driver: kind, listener: lifeListen(t, "tcp", "127.0.0.1:0").(*net.TCPListener)}
+				r.address = r.listener.Addr().String()
+				running := r.start()
+				var clients sync.WaitGroup
+				clients.Go(func() { r.connect(span, rate) })
+				lifetime := time.NewTicker(50 * time.Millisecond)
+				defer lifetime.Stop()
+				for end := time.Now().Add(span); time.Now().Before(end); <-lifetime.C {
+					next := r.start()
+					if err := running.shutdown(); err != nil {
+						t.Errorf("Shutdown: %v", err)
+					}
+					running = next
+					r.generations++
+				}
+				clients.Wait()
+				t.Logf("%d answers over %d restarts, %d lost; %d were too late", r.answered.Load(), r.generations, r.lost.Load(), r.late.Load())
+				if r.lost.Load() > 0 {
+					t.Errorf("lost requests, the first one by %v", *r.first.Load())
+				}
+			})
+		}
+	}
+}
+
+// restarts is a server that is started anew again and again, and its clients.
+type restarts struct {
+	t           *testing.T
+	secure      bool
+	driver      filo.Driver
+	listener    *net.TCPListener // of the last server
+	address     string
+	generations int
+
+	answered, lost, late atomic.Int64
+	first                atomic.Pointer[error] // that a request was lost by
+}
+
+// start starts a server with the socket of the one before.
+func (r *restarts) start() *lifeServer {
+	r.t.Helper()
+	file, err := r.listener.File()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer file.Close()
+	inherited, err := net.FileListener(file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config := &filo.Server{Driver: r.driver, Handler: func(c *filo.Ctx) error { return c.Text(200, "quick") }}
+	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+	s := lifeNew(config, 1)
+	s.run(func() {
+		if r.secure {
+			s.served <- config.ServeTLS(inherited, "", "")
+		} else {
+			s.served <- config.Serve(inherited)
+		}
+	})
+	s.closeAtEnd(r.t, 1)
+	return s
+}
+
+// connect lets that many clients a second come.
+func (r *restarts) connect(span time.Duration, rate int) {
+	var clients sync.WaitGroup
+	ticker := time.NewTicker(time.Second / time.Duration(rate))
+	defer ticker.Stop()
+	for end := time.Now().Add(span); time.Now().Before(end); <-ticker.C {
+		clients.Go(func() {
+			start := time.Now()
+			sent, err := r.request()
+			switch {
+			case err == nil:
+				r.answered.Add(1)
+			case sent.Sub(start) > promptly:
+				r.late.Add(1)
+			default:
+				r.lost.Add(1)
+				r.first.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// request makes one request on a connection of its own, and takes its time for that.
+func (r *restarts) request() (sent time.Time, err error) {
+	conn, err := net.Dial("tcp", r.address)
+	if err != nil {
+		return time.Now(), err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(lifeBound))
+	if r.secure {
+		conn = tls.Client(&lateConn{conn, func() { time.Sleep(20 * time.Millisecond) }}, lifeClientTLS())
+	} else {
+		conn = &lateConn{conn, func() { time.Sleep(50 * time.Millisecond) }}
+	}
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	sent = time.Now()
+	if err != nil {
+		return sent, err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return sent, err
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || string(body) != "quick" {
+		return sent, fmt.Errorf("got %d %q, %w", response.StatusCode, body, err)
+	}
+	return sent, nil
+}
+
+// "If ctx is done before, it … returns ctx's error", also while a function of the user's keeps a loop.
+func TestShutdownGivesUpOnALoop(t *testing.T) {
+	for range 10 {
+		closing, release := make(chan struct{}), make(chan struct{})
+		s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle, ConnState: func(_ net.Conn, state filo.ConnState) {
+			if state == filo.StateClosed {
+				close(closing)
+				<-release
+			}
+		}})
+		c := s.dial(t)
+		c.get("/")
+		c.want(200, "quick", false)
+		ctx, cancel := context.WithCancel(context.Background())
+		result := make(chan error, 1)
+		go func() { result <- s.Shutdown(ctx) }()
+		lifeRecv(t, closing, "ConnState to be called")
+		time.Sleep(20 * time.Millisecond) // for Shutdown to come to the loops; nothing depends on it
+		cancel()
+		if err := lifeRecv(t, result, "Shutdown to give up"); err != context.Canceled {
+			t.Errorf("Shutdown: %v", err)
+		}
+		close(release)
+		if err := s.shutdown(); err != nil {
+			t.Errorf("Shutdown once more: %v", err)
+		}
+	}
+}
+
+// steadyListener is a listener where somebody new connects every two milliseconds.
+type steadyListener struct {
+	net.Listener // never asked
+	accepted     atomic.Int64
+
+	mu       sync.Mutex
+	next     time.Time     // when the next one comes; guarded by mu
+	deadline time.Time     // guarded by mu
+	changed  chan struct{} // closed when the deadline is set; guarded by mu
+}
+
+func (l *steadyListener) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *steadyListener) Close() error   { return nil }
+
+func (l *steadyListener) SetDeadline(at time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = at
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return nil
+}
+
+func (l *steadyListener) Accept() (net.Conn, error) {
+	for {
+		l.mu.Lock()
+		deadline, changed, wait := l.deadline, l.changed, time.Until(l.next)
+		if wait <= 0 {
+			l.next = l.next.Add(2 * time.Millisecond)
+		}
+		l.mu.Unlock()
+		switch {
+		case !deadline.IsZero() && !time.Now().Before(deadline):
+			return nil, os.ErrDeadlineExceeded
+		case wait <= 0:
+			l.accepted.Add(1)
+			client, server := net.Pipe()
+			client.Close()
+			return server, nil
+		case !deadline.IsZero():
+			wait = min(wait, time.Until(deadline))
+		}
+		select {
+		case <-time.After(wait):
+		case <-changed:
+		}
+	}
+}
+
+// Who goes on connecting while a server shuts down doesn't keep it.
+func TestShutdownUnderSteadyDialling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := &steadyListener{next: time.Now(), changed: make(chan struct{})}
+		s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle}, listener)
+		time.Sleep(time.Second)
+		before := listener.accepted.Load()
+		if err := s.shutdown(); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if before < 400 {
+			t.Errorf("only %d connections came before", before)
+		}
+		if n := listener.accepted.Load() - before; n > 20 {
+			t.Errorf("%d connections were accepted after the shutdown had begun", n)
+		}
+	})
+}
+
+// unhashable is a listener, or a connection, that can't be compared, and so can't be the key of a map.
+type unhashable struct {
+	net.Listener
+	_ []byte
+}
+
+type unhashableConn struct {
+	net.Conn
+	_ []byte
+}
+
+func (l unhashable) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return unhashableConn{Conn: conn}, nil
+}
+
+// Listeners and connections may be of any type.
+func TestUnhashableListener(t *testing.T) {
+	s, gate := lifeNew(&filo.Server{Concurrency: 1}, 1), newLifeGate()
+	s.Handler = gate.handle
+	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	s.addr = listener.Addr().String()
+	s.run(func() { s.served <- s.Serve(unhashable{Listener: listener}) })
+	s.closeAtEnd(t, 1)
+	defer gate.open()
+	held := s.dial(t)
+	gate.hold(t, held)
+	s.dial(t).wantRefusal(503) // which lingers
+	gate.open()
+	held.want(200, "held", false)
+	if err := s.shutdown(); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// closedListener counts how often it is closed.
+type closedListener struct {
+	net.Listener
+	closed atomic.Int32
+}
+
+func (l *closedListener) Close() error {
+	l.closed.Add(1)
+	return l.Listener.Close()
+}
+
+// A listener is closed once, whatever ends its serving: a user's own may not bear more.
+func TestListenerIsClosedOnce(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(*filo.Server, net.Listener)
+	}{
+		{"Shutdown", func(s *filo.Server, _ net.Listener) { s.Shutdown(context.Background()) }},
+		{"Close", func(s *filo.Server, _ net.Listener) { s.Close() }},
+		{"Shutdown and Close", func(s *filo.Server, _ net.Listener) { s.Shutdown(context.Background()); s.Close() }},
+		{"a failing Accept", func(_ *filo.Server, inner net.Listener) { inner.Close() }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inner, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ln := &closedListener{Listener: inner}
+			s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }}
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ln) }()
+			conn, err := net.Dial("tcp", inner.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(conn); err != nil {
+				t.Fatal(err)
+			}
+			test.end(s, inner)
+			<-served
+			s.Close()
+			if n := ln.closed.Load(); n != 1 {
+				t.Errorf("closed %d times", n)
+			}
+		})
+	}
+}

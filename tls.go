@@ -1,0 +1,102 @@
+package filo
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+var (
+	errNoCertificate = errors.New("filo: TLS without a certificate: neither certFile and keyFile are given, " +
+		"nor has Server.TLSConfig Certificates, GetCertificate or GetConfigForClient")
+	// errPlainHTTP has net/http's words, by which those who meet it find help.
+	errPlainHTTP = Error(400, "Client sent an HTTP request to an HTTPS server.")
+)
+
+// tlsConfig returns the server's configuration for TLS, with the certificate of the files.
+func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
+	config := s.TLSConfig.Clone()
+	if config == nil {
+		config = new(tls.Config)
+	}
+	if certFile != "" || keyFile != "" {
+		certificate, err := loadCertificate(certFile, keyFile)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = append(config.Certificates, certificate)
+	}
+	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
+		return nil, errNoCertificate
+	}
+	config.NextProtos = withoutHTTP2(config.NextProtos)
+	if len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"http/1.1"}
+	}
+	if choose := config.GetConfigForClient; choose != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := choose(hello)
+			if err != nil || chosen == nil || !slices.Contains(chosen.NextProtos, "h2") {
+				return chosen, err
+			}
+			chosen = chosen.Clone() // it may serve another server, too
+			chosen.NextProtos = withoutHTTP2(chosen.NextProtos)
+			return chosen, nil
+		}
+	}
+	return config, nil
+}
+
+// loadCertificate reads a certificate and its key. An error says which of the two it is about.
+func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
+	if certFile == "" || keyFile == "" {
+		return tls.Certificate{}, fmt.Errorf("filo: certFile is %q and keyFile is %q: one needs the other", certFile, keyFile)
+	}
+	cert, err := os.ReadFile(certFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("filo: certFile can't be read: %w", err)
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("filo: keyFile can't be read: %w", err)
+	}
+	certificate, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("filo: certFile %s with keyFile %s: %w", certFile, keyFile, err)
+	}
+	return certificate, nil
+}
+
+// withoutHTTP2 returns the protocols that the server may choose from: a client that was told of h2 would speak it. Where
+// nothing else is left, there is HTTP/1.1.
+func withoutHTTP2(protocols []string) []string {
+	rest := slices.DeleteFunc(slices.Clone(protocols), func(protocol string) bool { return protocol == "h2" })
+	if len(rest) == 0 && len(protocols) > 0 {
+		return []string{"http/1.1"}
+	}
+	return rest
+}
+
+// answerPlainHTTP answers a client that has sent a request where a TLS handshake was due, if err, by which that has failed, says
+// so. Then the connection lingers, since the rest of the request may still come.
+func (s *Server) answerPlainHTTP(c *conn, err error) {
+	var record tls.RecordHeaderError
+	if !errors.As(err, &record) || record.Conn == nil {
+		return
+	}
+	begin := string(record.RecordHeader[:])
+	switch begin {
+	case "GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO", "CONNE", "TRACE":
+	default:
+		return
+	}
+	// A socket's buffer, where nothing is yet, takes it at once.
+	record.Conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	if _, err := record.Conn.Write(s.appendRefusal(nil, errPlainHTTP, "", begin == "HEAD ")); err == nil {
+		s.refusals[errPlainHTTP.Status/100].Add(1)
+		c.linger = true
+	}
+}
