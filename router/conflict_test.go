@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
 )
 
 // Two patterns conflict if both match some request, and neither is more specific: the order in which they are registered
@@ -137,7 +139,7 @@ func TestBadPatterns(t *testing.T) {
 		func() { router.New().Use(nil) },
 		func() { router.New().Group("/a", nil) },
 	} {
-		if message := panicOf(f); !strings.Contains(message, "nil middleware") {
+		if message := panicOf(f); !strings.Contains(message, "middleware 1 of 1 is nil") {
 			t.Errorf("nil middleware: %q", message)
 		}
 	}
@@ -155,6 +157,83 @@ func TestBadPatterns(t *testing.T) {
 		if panicOf(f) == "" {
 			t.Error("no panic for a host, or a path without a slash, behind a prefix")
 		}
+	}
+}
+
+// A pattern that is written as another framework has it panics, and says how to write it here.
+func TestForeignPatterns(t *testing.T) {
+	for _, c := range []struct {
+		call string // "" is Handle
+		text string
+		want string // in the panic's text; "" is none
+	}{
+		{"GET", "/users/:id", "write {id} "},
+		{"", "GET /users/:id", "write {id} "},
+		{"", "/users/:id/posts", "write {id} "},
+		{"", "/users/:id?", "write {id} "},
+		{"", "/users/:id<int>", "write {id} "},
+		{"", "/users/:", "write {name} "},
+		{"", "/users/%3Aid", ""},
+		{"", "/things:undelete", ""},
+		{"GET", "/files/*path", "write {path...},"},
+		{"GET", "/files/*", "write {name...},"},
+		{"GET", "/a/*b/c", "write {b}, or {b...} "},
+		{"", "/files/%2A", ""},
+		{"", "/a*b", ""},
+		{"", "/search?q=x", "Ctx.Query"},
+		{"", "/page#top", "fragment"},
+		{"", "/what%3F", ""},
+		{"", "/a ", "space"},
+		{"", "/a b", ""},
+		{"", "/{id:string}", "write {id}"},
+		{"", "/{id:int64}", "write {id:int}"},
+		{"", "/{version:v1}/users", "or {version:(v1)}"},
+		{"", "/{id:uint32}", "write {id:uint}"},
+		{"", "/{id:guid}", "write {id:uuid}"},
+		{"", "/{id:path}", "write {id...}"},
+		{"", "/{id:float}", "write {id:int}, {id:uint}, {id:uuid} or {id:alpha}"},
+		{"", "/{id:users|groups}", ""},
+		{"", "/{id:[0-9]+}", ""},
+		{"", "/{path:.*}", "write that, or {path...}"},
+		{"", "/{path:.+}", "write that, or {path...}"},
+		{"GET", "GET /x", `the method "GET" doesn't belong here`},
+		{"POST", "GET /x", `the method "GET" doesn't belong here`},
+		{"Any", "POST /x", `the method "POST" doesn't belong here`},
+		{"Mount", "POST /x", `the method "POST" doesn't belong here`},
+		{"", "GET POST /x", `not "POST /x"`},
+		{"", "get /users", `write "GET"`},
+		{"", "Post /users", `write "POST"`},
+		{"", "purge /users", ""},
+		{"", "GET/users", `write "GET /users"`},
+		{"", "get/users", ""}, // a host
+		{"GET", "users/{id}", `write "/users/{id}"`},
+		{"GET", "users", `write "/users"`},
+		{"Mount", "api", `write "/api/"`},
+		{"GET", "localhost/x", ""},
+		{"GET", "a.test/x", ""},
+		{"", "users/{id}", ""}, // a host
+		{"", "http://a.test/x", `write "a.test/x"`},
+		{"", "*.a.test/x", "no wildcard"},
+		{"", "*/x", "no wildcard"},
+		{"", "^/users", "no host"},
+	} {
+		r := router.New()
+		call := map[string]func(string, filo.Handler, ...filo.Middleware) *router.Route{
+			"": r.Handle, "GET": r.GET, "POST": r.POST, "Any": r.Any, "Mount": r.Mount,
+		}[c.call]
+		message := panicOf(func() { call(c.text, show) })
+		if (message == "") != (c.want == "") || !strings.Contains(message, c.want) {
+			t.Errorf("%s %q: %q, want it to say %q", c.call, c.text, message, c.want)
+		}
+		if c.want != "" && !strings.Contains(message, "conflict_test.go:") {
+			t.Errorf("%s %q: %q doesn't say where", c.call, c.text, message)
+		}
+	}
+	if message := panicOf(func() { router.New().Group("/api").GET("users", show) }); !strings.Contains(message, `write "/users"`) {
+		t.Errorf("no slash in a group: %q", message)
+	}
+	if message := panicOf(func() { router.New().Group("/users/:id") }); !strings.Contains(message, "write {id} ") {
+		t.Errorf("a group: %q", message)
 	}
 }
 
@@ -186,5 +265,19 @@ func TestManyRoutes(t *testing.T) {
 	})
 	if got := do(t, r, fmt.Sprintf("GET /api/v1/literal%d/settings", n)); got.Status != 404 {
 		t.Errorf("one too many: %v", got)
+	}
+}
+
+// What a panic tells people to write instead is taken.
+func TestInsteadOfMistakes(t *testing.T) {
+	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/api", To: "/"}}})
+	r := router.New()
+	r.Any("/api/{rest...}", rewrite(func(c *filo.Ctx) error { return c.Text(200, c.Path()) }))
+	r.GET("/{version:(v1)}/users", func(c *filo.Ctx) error { return c.Text(200, c.Param("version")) })
+	s := servertest.New(t, r.Serve)
+	for request, want := range map[string]string{"GET /api/a/b": "/a/b", "GET /v1/users": "v1"} {
+		if got := s.Do(t, request); got.Body != want {
+			t.Errorf("%s: %v, want %q", request, got, want)
+		}
 	}
 }

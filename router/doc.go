@@ -18,7 +18,10 @@
 //   - Segments are decoded one by one. "%2F" doesn't end one, and "%2E%2E" leads nowhere else: it is a value like others.
 //     Handlers that make file names of values must expect "/" and ".." in them.
 //
-// Patterns with empty segments or dots, which can never match, are refused, as is a host with a port. CONNECT, which has no
+// Patterns with empty segments or dots, which can never match, are refused, as is a host with a port. So are those that are
+// written as other frameworks have them and would match next to nothing here, such as "/users/:id", "/files/*path",
+// "/{id:int64}" and "get /users": the panic says what to write instead. A literal segment that begins with a colon or a star,
+// or has a question mark, is written percent-encoded: "/%3Aid". CONNECT, which has no
 // path, is matched as if its path were "/", and only by patterns that name it.
 //
 // # Constraints

@@ -2,66 +2,71 @@ package router
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/prerouting"
 )
 
 // Group is routes whose paths have a prefix, or whose handlers have middleware, in common. A Router is also its outermost
 // group.
-type Group struct {
+type Group struct{ group }
+
+// group is what Router and Group share. It isn't exported, so that go doc shows its methods as those of both.
+type group struct {
 	router     *Router
-	parent     *Group            // nil for the router's own
+	parent     *group            // nil for the router's own
 	host, path string            // the prefix, with those of the groups around
 	middleware []filo.Middleware // guarded by Router.mu
 }
 
 // Handle registers a handler for a pattern, with middleware of its own, the first one outermost. It panics if the pattern is
 // malformed, or conflicts with that of another route. In a group, the path may be empty: it is the prefix then.
-func (g *Group) Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add(pattern, h, middleware, nil)
+func (g *group) Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add(inText, pattern, h, middleware, nil)
 }
 
-// GET is Handle for GET, and so for HEAD.
-func (g *Group) GET(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add("GET "+path, h, middleware, nil)
+// GET is Handle for GET, and so for HEAD. Like the others below it takes a pattern without a method, mostly a path alone.
+func (g *group) GET(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("GET", path, h, middleware, nil)
 }
 
 // HEAD is Handle for HEAD, which GET's handler answers otherwise.
-func (g *Group) HEAD(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add("HEAD "+path, h, middleware, nil)
+func (g *group) HEAD(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("HEAD", path, h, middleware, nil)
 }
 
 // POST is Handle for POST.
-func (g *Group) POST(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add("POST "+path, h, middleware, nil)
+func (g *group) POST(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("POST", path, h, middleware, nil)
 }
 
 // PUT is Handle for PUT.
-func (g *Group) PUT(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add("PUT "+path, h, middleware, nil)
+func (g *group) PUT(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("PUT", path, h, middleware, nil)
 }
 
 // PATCH is Handle for PATCH.
-func (g *Group) PATCH(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add("PATCH "+path, h, middleware, nil)
+func (g *group) PATCH(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("PATCH", path, h, middleware, nil)
 }
 
 // DELETE is Handle for DELETE.
-func (g *Group) DELETE(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add("DELETE "+path, h, middleware, nil)
+func (g *group) DELETE(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("DELETE", path, h, middleware, nil)
 }
 
 // OPTIONS is Handle for OPTIONS, which the router answers otherwise.
-func (g *Group) OPTIONS(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add("OPTIONS "+path, h, middleware, nil)
+func (g *group) OPTIONS(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("OPTIONS", path, h, middleware, nil)
 }
 
 // Any is Handle for every method.
-func (g *Group) Any(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add(path, h, middleware, nil)
+func (g *group) Any(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("", path, h, middleware, nil)
 }
 
 // Use adds middleware to all routes of the group and of groups in it, those registered before as well, outside that of inner
@@ -70,8 +75,9 @@ func (g *Group) Any(path string, h filo.Handler, middleware ...filo.Middleware) 
 //
 // A middleware is called when the router begins to serve, once or more for each route: what its requests share must be made
 // before, not in that call.
-func (g *Group) Use(middleware ...filo.Middleware) {
+func (g *group) Use(middleware ...filo.Middleware) {
 	mustNotBeNil(middleware)
+	mustRunInside(middleware)
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
 	g.router.mustNotServe("Use")
@@ -80,9 +86,10 @@ func (g *Group) Use(middleware ...filo.Middleware) {
 
 // Group returns a group in g. Its prefix is put between g's and the paths of its routes. It may have wildcards, and a host in
 // front; "" is none.
-func (g *Group) Group(prefix string, middleware ...filo.Middleware) *Group {
+func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 	mustNotBeNil(middleware)
-	inner := &Group{router: g.router, parent: g, host: g.host, path: g.path, middleware: slices.Clone(middleware)}
+	mustRunInside(middleware)
+	inner := &Group{group{router: g.router, parent: g, host: g.host, path: g.path, middleware: slices.Clone(middleware)}}
 	if prefix = strings.TrimSuffix(prefix, "/"); prefix == "" {
 		return inner
 	}
@@ -102,22 +109,25 @@ func (g *Group) Group(prefix string, middleware ...filo.Middleware) *Group {
 // Mount hands all requests whose path begins with prefix and a slash over to h, whatever their method. If h is the Serve of
 // another Router, that one's patterns match what follows the prefix, and its routes are known by prefix and pattern together
 // in Ctx.Route and Ctx.Param; other handlers find the path as it was sent.
-func (g *Group) Mount(prefix string, h filo.Handler, middleware ...filo.Middleware) *Route {
-	return g.add(strings.TrimSuffix(prefix, "/")+"/", h, middleware, &mountPoint{})
+func (g *group) Mount(prefix string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("", strings.TrimSuffix(prefix, "/")+"/", h, middleware, &mountPoint{})
 }
 
-// add registers a route. It must be called by what the user has called, whose location it finds out.
-func (g *Group) add(text string, h filo.Handler, middleware []filo.Middleware, mount *mountPoint) *Route {
+// inText is given to add where a pattern's text may have a method.
+const inText = "?"
+
+// add registers a route for a method, "" for every one. It must be called by what the user has called, whose location it finds
+// out.
+func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middleware, mount *mountPoint) *Route {
 	location := "unknown location"
 	if _, file, line, ok := runtime.Caller(2); ok {
 		location = fmt.Sprintf("%s:%d", file, line)
 	}
 	mustNotBeNil(middleware)
-	full, err := g.prefixed(text)
-	var p *pattern
-	if err == nil {
-		p, err = parsePattern(full)
+	if mount == nil {
+		mustRunInside(middleware) // around a mounted router it runs before that one looks
 	}
+	p, err := g.pattern(method, text)
 	if err != nil {
 		panic(fmt.Sprintf("router: pattern %q (registered at %s): %v", text, location, err))
 	}
@@ -130,6 +140,7 @@ func (g *Group) add(text string, h filo.Handler, middleware []filo.Middleware, m
 		names: p.names, restNamed: p.last().kind == rest && p.last().text != "",
 	}
 	route.class.Name = p.text
+	route.class.SetHandler(h)
 	if mount != nil {
 		mount.become(p)
 		route.mount = mount
@@ -141,15 +152,41 @@ func (g *Group) add(text string, h filo.Handler, middleware []filo.Middleware, m
 
 // mustNotBeNil panics at the call that has left something out, instead of at the first request.
 func mustNotBeNil(middleware []filo.Middleware) {
-	for _, each := range middleware {
+	for i, each := range middleware {
 		if each == nil {
-			panic("router: nil middleware")
+			panic(fmt.Sprintf("router: middleware %d of %d is nil", i+1, len(middleware)))
 		}
 	}
 }
 
+// mustRunInside panics for middleware that changes method or path: inside of the router, the route has been chosen by then.
+func mustRunInside(middleware []filo.Middleware) {
+	for _, each := range middleware {
+		if name := prerouting.NameOf(each); name != "" {
+			panic(fmt.Sprintf("router: %s must run before the route is chosen, which in a router it can't: "+
+				"put it around what the server is given, as in &filo.Server{Handler: %s(options)(r.Serve)}, "+
+				"or around a handler that looks for itself, such as a proxy's", name, name))
+		}
+	}
+}
+
+// pattern parses a pattern of the group, for a method unless that is inText.
+func (g *group) pattern(method, text string) (*pattern, error) {
+	if method != inText {
+		if err := mistakenPath(text); err != nil {
+			return nil, err
+		}
+		text = strings.TrimLeft(method+" "+text, " ")
+	}
+	full, err := g.prefixed(text)
+	if err != nil {
+		return nil, err
+	}
+	return parsePattern(full)
+}
+
 // prefixed returns the text of a pattern with the group's prefix.
-func (g *Group) prefixed(text string) (string, error) {
+func (g *group) prefixed(text string) (string, error) {
 	if g.path == "" && g.host == "" {
 		return text, nil
 	}
@@ -171,19 +208,29 @@ func (g *Group) prefixed(text string) (string, error) {
 }
 
 // wrap puts the group's middleware, and that of the groups around it, around h.
-func (g *Group) wrap(h filo.Handler) filo.Handler {
+func (g *group) wrap(h filo.Handler) filo.Handler {
 	for ; g != nil; g = g.parent {
 		h = wrap(h, g.middleware)
 	}
 	return h
 }
 
-// wrap puts middleware around h, the first one outermost. The outermost handler isn't rendered.
+// wrap puts middleware around h, the first one outermost. The outermost handler isn't rendered. A middleware that returns no
+// handler panics here, where the chains are built: called, it would be a nil pointer in every request.
 func wrap(h filo.Handler, middleware []filo.Middleware) filo.Handler {
 	for _, each := range slices.Backward(middleware) {
-		h = each(rendered(h))
+		if h = each(rendered(h)); h == nil {
+			panic(fmt.Sprintf("router: the middleware %s returned no handler: it must return one, which calls next", codeOf(each)))
+		}
 	}
 	return h
+}
+
+// codeOf returns the function that a middleware is, and where it is written.
+func codeOf(middleware filo.Middleware) string {
+	code := runtime.FuncForPC(reflect.ValueOf(middleware).Pointer())
+	file, line := code.FileLine(code.Entry())
+	return fmt.Sprintf("%s (%s:%d)", code.Name(), file, line)
 }
 
 // rendered returns a handler that has turned h's error into the response when it returns, so that middleware around it finds

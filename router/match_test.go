@@ -153,14 +153,14 @@ func TestMatch(t *testing.T) {
 			"GET /x/a/c": "/x/{a:alpha}/c a=a",
 			"GET /x/1/c": "404",
 		}},
-		{"methods: GET is HEAD's too, others are compared as they are", []string{"GET /a", "HEAD /b", "GET /b", "/c", "PROPFIND /d", "get /e"}, map[string]string{
+		{"methods: GET is HEAD's too, others are compared as they are", []string{"GET /a", "HEAD /b", "GET /b", "/c", "PROPFIND /d", "purge /e"}, map[string]string{
 			"HEAD /a":     "GET /a",
 			"HEAD /b":     "HEAD /b",
 			"GET /b":      "GET /b",
 			"PROPFIND /c": "/c",
 			"PROPFIND /d": "PROPFIND /d",
-			"GET /e":      "405",
-			"get /e":      "get /e",
+			"PURGE /e":    "405",
+			"purge /e":    "purge /e",
 			"OPTIONS /c":  "/c",
 			"OPTIONS /a":  "204",
 			"OPTIONS /x":  "404",

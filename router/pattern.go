@@ -54,13 +54,16 @@ func parsePattern(text string) (*pattern, error) {
 		if !validMethod(p.method) {
 			return nil, fmt.Errorf("invalid method %q", p.method)
 		}
+		if err := mistakenMethod(p.method); err != nil {
+			return nil, err
+		}
 	}
 	slash := strings.IndexByte(target, '/')
 	if slash < 0 {
 		return nil, errors.New("there must be a path, which begins with a slash")
 	}
 	p.host, p.path = strings.ToLower(target[:slash]), target[slash:]
-	if err := checkHost(p.host); err != nil {
+	if err := checkHost(target[:slash], p.path); err != nil {
 		return nil, err
 	}
 	p.text = p.host + p.path
@@ -80,9 +83,9 @@ func validMethod(method string) bool {
 	return method != ""
 }
 
-func checkHost(host string) error {
-	if strings.ContainsAny(host, "{}") {
-		return errors.New("a host can have no wildcard; perhaps the slash before the path is missing")
+func checkHost(host, path string) error {
+	if err := mistakenHost(host, path); err != nil {
+		return err
 	}
 	if withoutPort(host) != host {
 		return errors.New("a host must have no port: that of a request is ignored")
@@ -99,7 +102,7 @@ func (p *pattern) parsePath() error {
 			return err
 		}
 		if left != "" && (s.kind == end || s.kind == rest) {
-			return errors.New("{$} and {name...} must be the last segment")
+			return errors.New("{$} and {name...} stand for all that is left, so they must be the last segment")
 		}
 		if s.kind == single || s.kind == rest && s.text != "" {
 			for _, name := range p.names {
@@ -131,7 +134,10 @@ func parseSegment(text string) (s segment, left string, err error) {
 	case raw == "" || raw == "." || raw == "..":
 		return s, "", errors.New("a path with empty segments or dots can never match: those of requests are cleaned")
 	case strings.IndexByte(raw, '{') >= 0:
-		return s, "", errors.New("a wildcard must be a whole segment")
+		return s, "", errors.New("a wildcard must be a whole segment: write that, and take the value apart in the handler")
+	}
+	if err := mistakenSegment(raw, left == ""); err != nil {
+		return s, "", err
 	}
 	decoded, err := url.PathUnescape(raw)
 	if err != nil {
@@ -147,7 +153,7 @@ func parseWildcard(text string) (s segment, left string, err error) {
 	}
 	inner, left := text[1:size-1], text[size:]
 	if left != "" && left[0] != '/' {
-		return s, "", errors.New("a wildcard must be a whole segment")
+		return s, "", errors.New("a wildcard must be a whole segment: write that, and take the value apart in the handler")
 	}
 	if inner == "$" {
 		return segment{kind: end}, left, nil
@@ -164,9 +170,13 @@ func parseWildcard(text string) (s segment, left string, err error) {
 	if constrained && multi {
 		return s, "", errors.New("a {name...} wildcard can have no constraint")
 	}
-	if constrained {
-		s.constraint, err = newConstraint(expression)
+	if !constrained {
+		return s, left, nil
 	}
+	if err := mistakenConstraint(name, expression); err != nil {
+		return s, "", err
+	}
+	s.constraint, err = newConstraint(expression)
 	return s, left, err
 }
 

@@ -22,7 +22,7 @@ type Route struct {
 	mount     *mountPoint // what the route hands over to; nil is none
 
 	pattern    *pattern
-	group      *Group
+	group      *group
 	given      filo.Handler
 	middleware []filo.Middleware
 	name       string // guarded by Router.mu

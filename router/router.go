@@ -12,7 +12,7 @@ import (
 // Router finds the handler for a request. Its routes are registered, and its fields set, before it serves: from then on it
 // can't be changed. It is also its outermost Group. New makes one.
 type Router struct {
-	outermost
+	group
 
 	// DisableSlashRedirect ends the redirects from a path that no route has to the same with a slash behind it.
 	DisableSlashRedirect bool
@@ -35,13 +35,10 @@ type Router struct {
 	table atomic.Pointer[table]
 }
 
-// outermost keeps the field of Router that has the methods of Group out of its users' sight.
-type outermost = Group
-
 // New returns a router without routes.
 func New() *Router {
 	r := &Router{named: make(map[string]*Route), index: make(map[string]*index)}
-	r.outermost.router = r
+	r.router = r
 	return r
 }
 
@@ -65,7 +62,7 @@ func (r *Router) MethodNotAllowed(h filo.Handler) {
 // mustNotServe panics if the router serves. The caller must hold mu.
 func (r *Router) mustNotServe(what string) {
 	if r.table.Load() != nil {
-		panic("router: " + what + " while the router serves: requests would find it half changed")
+		panic("router: " + what + " while the router serves: all of it must be there before the first request")
 	}
 }
 
@@ -96,6 +93,8 @@ type table struct {
 
 	unmatched                  filo.Handler // what has no route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
+	// class is that of what the router answers itself, or has NotFound and MethodNotAllowed answer: these may do anything.
+	class filo.Class
 }
 
 // freeze makes the table and the middleware chains.
@@ -106,17 +105,18 @@ func (r *Router) freeze() *table {
 		return t
 	}
 	t := &table{router: r, literals: new(literals), notFound: r.notFound, methodNotAllowed: r.methodNotAllowed}
-	t.unmatched = rendered(r.wrap(t.answer))
-	preflights := make(map[*Group]filo.Handler)
+	t.class.Name = "no route"
+	t.unmatched = t.entered(r.wrap(t.answer))
+	preflights := make(map[*group]filo.Handler)
 	for _, route := range r.routes {
 		g := route.group
 		route.handler = g.wrap(wrap(route.given, route.middleware))
 		if preflights[g] == nil {
-			preflights[g] = rendered(g.wrap(t.answer))
+			preflights[g] = t.entered(g.wrap(t.answer))
 		}
 		route.preflight = preflights[g]
 		if len(route.middleware) > 0 {
-			route.preflight = rendered(g.wrap(wrap(t.answer, route.middleware)))
+			route.preflight = t.entered(g.wrap(wrap(t.answer, route.middleware)))
 		}
 		t.methods(route.pattern.host).add(route)
 	}
@@ -128,6 +128,17 @@ func (r *Router) freeze() *table {
 	}
 	r.table.Store(t)
 	return t
+}
+
+// entered returns a handler of requests that no route answers, in their class.
+func (t *table) entered(h filo.Handler) filo.Handler {
+	h = rendered(h)
+	return func(c *filo.Ctx) error {
+		if err := c.Enter(&t.class); err != nil {
+			return err
+		}
+		return h(c)
+	}
 }
 
 // methods returns the trees of a host, making them if there are none.

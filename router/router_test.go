@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/router"
@@ -185,6 +186,27 @@ func TestFreeze(t *testing.T) {
 		}
 	}
 }
+
+// A middleware that returns no handler panics when the chains are built, whatever is asked for, and is named.
+func TestMiddlewareWithoutHandler(t *testing.T) {
+	for name, add := range map[string]func(*router.Router){
+		"Use":     func(r *router.Router) { r.Use(noHandler) },
+		"Group":   func(r *router.Router) { r.Group("/g", noHandler).GET("/b", show) },
+		"a route": func(r *router.Router) { r.GET("/b", show, noHandler) },
+	} {
+		r := with("/a")
+		add(r)
+		servertest.New(t, func(c *filo.Ctx) error {
+			message := panicOf(func() { r.Serve(c) })
+			if !strings.Contains(message, "router_test.noHandler (") || !strings.Contains(message, "returned no handler") {
+				t.Errorf("%s: %q", name, message)
+			}
+			return nil
+		}).Do(t, "GET /a")
+	}
+}
+
+func noHandler(filo.Handler) filo.Handler { return nil }
 
 // First requests that come at once find all chains made, each of them once for each route.
 func TestFreezeAtOnce(t *testing.T) {
@@ -368,9 +390,66 @@ func TestClasses(t *testing.T) {
 	for _, class := range s.Config.Stats().Classes {
 		names = append(names, class.Name)
 	}
-	for _, name := range []string{"GET /a/{b}", "GET /x"} {
+	for _, name := range []string{"GET /a/{b}", "GET /x", "no route"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("classes %q, want %q among them", names, name)
+		}
+	}
+}
+
+// What NotFound and MethodNotAllowed do is in a class of its own, and so are preflights, and what middleware does for them.
+func TestClassOfNoRoute(t *testing.T) {
+	waits := func(c *filo.Ctx) error {
+		time.Sleep(time.Millisecond)
+		return nil
+	}
+	for name, test := range map[string]struct {
+		request string
+		header  []string
+		prepare func(*router.Router)
+	}{
+		"404": {"GET /none", nil, func(r *router.Router) { r.NotFound(waits) }},
+		"405": {"POST /a", nil, func(r *router.Router) { r.MethodNotAllowed(waits) }},
+		"preflight": {"OPTIONS /a", []string{"Access-Control-Request-Method: GET"}, func(r *router.Router) {
+			r.Use(func(filo.Handler) filo.Handler { return waits })
+		}},
+	} {
+		r := with("GET /a")
+		test.prepare(r)
+		s := servertest.New(t, r.Serve)
+		for range 10 {
+			s.Do(t, test.request, test.header...)
+		}
+		found := false
+		for _, class := range s.Config.Stats().Classes {
+			found = found || class.Name == "no route" && class.Kind == "slow"
+		}
+		if !found {
+			t.Errorf("%s: %+v; want a slow class of no route", name, s.Config.Stats().Classes)
+		}
+	}
+}
+
+// A route whose handler filo.Inline or filo.Blocking has made is known by that from the first request on.
+func TestClassesOfInlineAndBlocking(t *testing.T) {
+	r := router.New()
+	r.GET("/inline", filo.Inline(show))
+	r.GET("/blocking", filo.Blocking(show))
+	s := servertest.New(t, r.Serve)
+	for range 100 {
+		s.Do(t, "GET /inline")
+	}
+	s.Do(t, "GET /blocking")
+	for _, class := range s.Config.Stats().Classes {
+		want := ""
+		switch class.Name {
+		case "blocking", "GET /blocking":
+			want = "blocking"
+		case "inline":
+			want = "inline"
+		}
+		if want != "" && class.Kind != want {
+			t.Errorf("the class %q is %s, want %s", class.Name, class.Kind, want)
 		}
 	}
 }

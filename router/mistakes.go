@@ -1,0 +1,115 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Some patterns are valid, and match nothing that anybody asks for: they are written as other frameworks have them. They are
+// refused here, each with what to write instead.
+
+// mistakenPath refuses what has a method where only Handle takes one, or no slash in front.
+func mistakenPath(text string) error {
+	if i := strings.IndexAny(text, " \t/"); i > 0 && text[i] != '/' && validMethod(text[:i]) {
+		return fmt.Errorf("the method %q doesn't belong here: it is Handle that takes one with the path", text[:i])
+	}
+	host, _, _ := strings.Cut(text, "/")
+	if host != "" && !strings.ContainsAny(host, ".:{}*") && !strings.EqualFold(host, "localhost") {
+		return fmt.Errorf("the path must begin with a slash: write %q (for a host called %q use Handle)", "/"+text, host)
+	}
+	return nil
+}
+
+// mistakenMethod refuses a known method in another case: methods are case-sensitive (RFC 9110, section 9.1).
+func mistakenMethod(method string) error {
+	upper := strings.ToUpper(method)
+	if method != upper && slices.Contains(knownMethods[:], upper) {
+		return fmt.Errorf("methods are case-sensitive, and clients send %s: write %q instead of %q", upper, upper, method)
+	}
+	return nil
+}
+
+// mistakenHost refuses what is before the first slash and can't be a host. path is what begins there.
+func mistakenHost(host, path string) error {
+	switch {
+	case strings.ContainsAny(host, " \t"):
+		return fmt.Errorf("a pattern has one method, or none for all of them, and behind it a path, or a host and a path: not %q", host+path)
+	case slices.Contains(knownMethods[:], host):
+		return fmt.Errorf("a space is missing between method and path: write %q", host+" "+path)
+	case strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//"):
+		return fmt.Errorf("a pattern has no scheme: write %q", path[len("//"):])
+	case strings.ContainsAny(host, "{}"):
+		return errors.New("a host can have no wildcard; perhaps the slash before the path is missing")
+	case strings.Contains(host, "*"):
+		return errors.New("a host can have no wildcard; a pattern without a host is for all of them")
+	case strings.ContainsAny(host, `^()|\"<>?#@,;`):
+		return fmt.Errorf("%q is no host; perhaps the slash before the path is missing", host)
+	}
+	return nil
+}
+
+// mistakenSegment refuses a literal that is a wildcard of other frameworks, or that has a query behind it. Whether it is the
+// last one decides what it would be here.
+func mistakenSegment(raw string, last bool) error {
+	switch name := wordIn(raw); {
+	case raw[0] == ':':
+		return fmt.Errorf("%q is no wildcard here: write {%s} (a literal colon in front is %%3A)", raw, name)
+	case raw[0] == '*' && last:
+		return fmt.Errorf("%q is no wildcard here: write {%s...}, which is all that is left of the path (a literal star in front is %%2A)", raw, name)
+	case raw[0] == '*':
+		return fmt.Errorf("%q is no wildcard here: write {%s}, or {%s...} as the last segment (a literal star in front is %%2A)", raw, name, name)
+	case strings.ContainsAny(raw, "?#"):
+		return fmt.Errorf("%q has a query or a fragment, which no path has: ask Ctx.Query in the handler (a literal ? is %%3F, a # %%23)", raw)
+	case strings.TrimSpace(raw) != raw:
+		return fmt.Errorf("%q begins or ends with a space (a literal one is %%20)", raw)
+	}
+	return nil
+}
+
+// wordIn returns the name behind the sign of another framework's wildcard, or one that can stand for it.
+func wordIn(raw string) string {
+	name := raw[1:]
+	for i := range name {
+		if !validName(name[:i+1]) {
+			name = name[:i]
+			break
+		}
+	}
+	if name == "" {
+		return "name"
+	}
+	return name
+}
+
+// mistakenConstraint refuses an expression that is another framework's type, or excludes nothing.
+func mistakenConstraint(name, expression string) error {
+	switch {
+	case expression == ".*" || expression == ".+":
+		return fmt.Errorf("{%s:%s} is one segment, as {%s} is: write that, or {%s...} at the end for all that is left of the path",
+			name, expression, name, name)
+	case expression == "" || types[expression] != nil || strings.Trim(expression, wordBytes) != "":
+		return nil
+	}
+	instead := fmt.Sprintf("{%s:int}, {%s:uint}, {%s:uuid} or {%s:alpha}, or {%s:(%s)} for this word alone",
+		name, name, name, name, name, expression)
+	switch known := strings.TrimRight(strings.ToLower(expression), "0123456789"); known {
+	case "int", "integer", "number", "num", "digits", "long":
+		instead = fmt.Sprintf("{%s:int}", name)
+	case "uint":
+		instead = fmt.Sprintf("{%s:uint}", name)
+	case "guid", "uuid", "uuidv":
+		instead = fmt.Sprintf("{%s:uuid}", name)
+	case "alpha", "letters":
+		instead = fmt.Sprintf("{%s:alpha}", name)
+	case "string", "str", "any":
+		instead = fmt.Sprintf("{%s}", name)
+	case "path":
+		instead = fmt.Sprintf("{%s...}", name)
+	}
+	return fmt.Errorf("%q is no type here, and as a regular expression it matches only itself: write %s", expression, instead)
+}
+
+// wordBytes are the bytes of expressions that match only themselves.
+const wordBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
