@@ -26,7 +26,13 @@ type AccessLogOptions struct {
 	Attributes func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr
 	// Combined, if set, gets lines in Apache's combined format, and Logger no records. Each line is one call of Write, and
 	// only one call is made at a time. An error of Write is logged to Logger, unless that of the line before was one, too.
+	//
+	// In the queries of the request and of Referer the values of parameters that mostly are secrets (access_token, AWSAccessKeyId,
+	// sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature, X-Goog-Signature, in any case) and of those in
+	// Redact become "REDACTED". Records for Logger have no query.
 	Combined io.Writer
+	// Redact are names of further parameters whose values aren't logged.
+	Redact []string
 }
 
 // AccessLog logs each request when it has been answered, with the time at which it came: method, path, route, status, size of
@@ -39,7 +45,7 @@ type AccessLogOptions struct {
 // Control bytes can't get into a log: a slog.Handler quotes them, and in the combined format they, quotes and backslashes are
 // escaped as "\x0a". The size is that of the body so far: what SetBodyStream is going to send isn't known yet.
 func AccessLog(options AccessLogOptions) filo.Middleware {
-	l := &accessLog{options: options}
+	l := &accessLog{options: options, secrets: redactedParameters(options.Redact)}
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			start := time.Now()
@@ -54,6 +60,7 @@ func AccessLog(options AccessLogOptions) filo.Middleware {
 
 type accessLog struct {
 	options AccessLogOptions
+	secrets []string // parameters, in lower case
 
 	mu     sync.Mutex // of Combined
 	failed bool       // the last Write did; guarded by mu
@@ -151,7 +158,7 @@ const maxKeptLine = 4 << 10
 
 func (l *accessLog) logCombined(c *filo.Ctx, start time.Time, err error) {
 	memory := lines.Get().(*[]byte)
-	line := appendCombined((*memory)[:0], c, start, err)
+	line := l.appendCombined((*memory)[:0], c, start, err)
 	l.mu.Lock()
 	_, writeErr := l.options.Combined.Write(line)
 	first := writeErr != nil && !l.failed
@@ -169,7 +176,7 @@ func (l *accessLog) logCombined(c *filo.Ctx, start time.Time, err error) {
 // appendCombined appends a line such as
 //
 //	203.0.113.7 - gopher [02/Jan/2026:15:04:05 +0000] "GET /a?b HTTP/1.1" 200 12 "http://referer/" "agent"
-func appendCombined(line []byte, c *filo.Ctx, start time.Time, err error) []byte {
+func (l *accessLog) appendCombined(line []byte, c *filo.Ctx, start time.Time, err error) []byte {
 	line = appendAddress(line, ClientIP(c))
 	line = append(line, " - "...)
 	if user := BasicAuthUser(c); user != "" {
@@ -181,7 +188,7 @@ func appendCombined(line []byte, c *filo.Ctx, start time.Time, err error) []byte
 	line = append(line, '"')
 	line = appendEscaped(line, c.Request.MethodBytes(), '"')
 	line = append(line, ' ')
-	line = appendEscaped(line, c.Request.TargetBytes(), '"')
+	line = appendURL(line, c.Request.TargetBytes(), l.secrets)
 	line = append(line, " HTTP/1."...)
 	line = append(line, byte('0'+c.Request.ProtoMinor()), '"', ' ')
 	if status := answeredStatus(c, err); status > 0 {
@@ -195,16 +202,19 @@ func appendCombined(line []byte, c *filo.Ctx, start time.Time, err error) []byte
 	} else {
 		line = append(line, '-')
 	}
-	for _, name := range [...]string{"Referer", "User-Agent"} {
-		line = append(line, ` "`...)
-		if value := c.Request.Header.GetBytes(name); len(value) > 0 {
-			line = appendEscaped(line, value, '"')
-		} else {
-			line = append(line, '-')
-		}
-		line = append(line, '"')
+	line = append(line, ` "`...)
+	if referer := c.Request.Header.GetBytes("Referer"); len(referer) > 0 {
+		line = appendURL(line, referer, l.secrets)
+	} else {
+		line = append(line, '-')
 	}
-	return append(line, '\n')
+	line = append(line, `" "`...)
+	if agent := c.Request.Header.GetBytes("User-Agent"); len(agent) > 0 {
+		line = appendEscaped(line, agent, '"')
+	} else {
+		line = append(line, '-')
+	}
+	return append(line, '"', '\n')
 }
 
 func appendAddress(line []byte, address netip.Addr) []byte {

@@ -88,6 +88,10 @@ func TestAccessLog(t *testing.T) {
 			c.SetRoute("GET /users/{id}")
 			return hello(c)
 		}, "GET /users/7", []string{"X-Request-ID: id-1"}, `route="GET /users/{id}" id=id-1$`, `GET /users/7`},
+		{"parameters that are secrets", hello, "GET /a?page=2&access_token=t1&s%69g=t2&X-Amz-Signature=t3&signed=4&Pin=t5", []string{"Referer: https://a.test/?sig=t6&b=\"c"},
+			`path=/a status=200`, `^[^t]* "GET /a\?page=2&access_token=REDACTED&s%69g=REDACTED&X-Amz-Signature=REDACTED&signed=4&Pin=REDACTED HTTP/1.1" 200 5 "https://a.test/\?sig=REDACTED&b=\\x22c" "-"`},
+		{"odd queries", hello, "GET /a?&&sig&sig=&=x&", nil, `path=/a status=200`, `"GET /a\?&&sig&sig=REDACTED&=x& HTTP/1.1"`},
+		{"no query", hello, "GET /a?", nil, `path=/a status=200`, `"GET /a\? HTTP/1.1"`},
 		{"a user", basic(hello), "GET /", []string{user}, `status=200`, `^192.0.2.7 - a\\x20"b" \[`},
 	} {
 		var record, combined synchronized
@@ -97,7 +101,7 @@ func TestAccessLog(t *testing.T) {
 			Handler: wrap(test.handler,
 				middleware.RequestID(middleware.RequestIDOptions{TrustIncoming: true}),
 				middleware.AccessLog(middleware.AccessLogOptions{Logger: logger}),
-				middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined})),
+				middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined, Redact: []string{"PIN"}})),
 		})
 		fields := test.fields
 		if !strings.Contains(strings.Join(fields, " "), "X-Request-ID") {

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -13,7 +14,14 @@ import (
 
 func ExampleBodyLimit() {
 	limit := middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 10})
-	show(limit(hello), nil, "POST /", "Content-Length: 1000000", "Expect: 100-continue")
+	h := limit(func(c *filo.Ctx) error {
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Text(200, string(body))
+	})
+	show(h, nil, "POST /", "Content-Length: 1000000", "Expect: 100-continue")
 	// Output:
 	// 413 Content Too Large: request body too large
 }
@@ -28,7 +36,7 @@ func TestBodyLimit(t *testing.T) {
 	}{
 		{"a body of the size", "12345", "A: b", 200, true},
 		{"no body", "", "A: b", 200, true},
-		{"a larger one is refused before the handler", "123456", "A: b", 413, false},
+		{"a larger one, when the handler would read it", "123456", "A: b", 413, true},
 		{"one that turns out to be larger, when it is read", "3\r\n123\r\n3\r\n456\r\n0\r\n\r\n", chunked, 413, true},
 		{"one in chunks of the size", "3\r\n123\r\n2\r\n45\r\n0\r\n\r\n", chunked, 200, true},
 	} {
@@ -48,6 +56,37 @@ func TestBodyLimit(t *testing.T) {
 		got := servertest.New(t, h).DoBody(t, "POST /", test.body, test.field)
 		if got.Status != test.status || called != test.called || errors.Is(limitErr, filo.ErrBodyTooLarge) != (test.status == 413) {
 			t.Errorf("%s: %d, called %v, error %v", test.sentence, got.Status, called, limitErr)
+		}
+	}
+}
+
+// What is nearest to the handler counts: it knows best how much it wants.
+func TestBodyLimitInner(t *testing.T) {
+	limit := func(n int64) filo.Middleware {
+		return middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: n})
+	}
+	read := func(c *filo.Ctx) error {
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprint(len(body)))
+	}
+	for _, test := range []struct {
+		why    string
+		h      filo.Handler
+		status int
+	}{
+		{"the handler's is larger", wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(100); return read(c) }, limit(10)), 200},
+		{"the handler has none", wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(-1); return read(c) }, limit(10)), 200},
+		{"the handler's is smaller", wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(10); return read(c) }, limit(100)), 413},
+		{"the route's is larger than the group's", wrap(read, limit(10), limit(100)), 200},
+		{"the route's is smaller", wrap(read, limit(100), limit(10)), 413},
+	} {
+		for field, body := range map[string]string{"A: b": strings.Repeat("x", 50), "Transfer-Encoding: chunked": "32\r\n" + strings.Repeat("x", 50) + "\r\n0\r\n\r\n"} {
+			if got := servertest.New(t, test.h).DoBody(t, "POST /", body, field); got.Status != test.status {
+				t.Errorf("%s: %v, want %d", test.why, got, test.status)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"io"
 	"slices"
@@ -18,7 +19,8 @@ import (
 
 // CacheOptions are the options of Cache.
 type CacheOptions struct {
-	// MaxBytes is how much memory the responses take together, 64 MB if 0. Those that were not used for longest make room.
+	// MaxBytes is how much memory the responses take together, 64 MB if 0. Those that were not used for longest make
+	// room, first those that were never asked for again.
 	MaxBytes int
 	// MaxBodyBytes is how large the body of a response may be to be kept, 1 MB if 0.
 	MaxBodyBytes int
@@ -37,7 +39,8 @@ type CacheOptions struct {
 // Cache-Control (s-maxage, max-age, no-store, no-cache, private, public, must-revalidate), Expires and Vary of the answer,
 // which mostly has a Cache-Control of "max-age=…" for that. An answer isn't kept if it says nothing (but see TTL), sets a
 // cookie or changes a Session, streams or is partial, nor is one to a request with Authorization unless it says that it may be.
-// Stale answers are never given.
+// Of failures only 404, 405, 410, 414 and 501 are ever kept, and none that a request with preconditions got, so that one client
+// can't make a failure of its own everybody's. Stale answers are never given.
 //
 // Requests that come for the same while the handler runs wait for its answer, for at most 5 seconds and unless that turns out
 // not to be kept. A request with a method that may change something, when it succeeds, removes the answer for its target.
@@ -142,6 +145,9 @@ func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
 			c.WrapBody(f.beforeHead)
 			return m.fetch(c, next, key, full)
 		}
+		if err := enterBlocking(c); err != nil {
+			return err
+		}
 		ctx := c.Context()
 		select {
 		case <-f.done:
@@ -159,8 +165,14 @@ func special(c *filo.Ctx) bool {
 	if string(c.Request.MethodBytes()) != "GET" {
 		return true
 	}
-	for _, name := range [...]string{"Authorization", "Range", "If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
-		if c.Request.Header.Has(name) {
+	h := &c.Request.Header
+	return h.Has("Authorization") || h.Has("Range") || conditional(h)
+}
+
+// conditional reports whether a request has preconditions.
+func conditional(h *filo.Header) bool {
+	for _, name := range [...]string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
+		if h.Has(name) {
 			return true
 		}
 	}
@@ -180,7 +192,21 @@ func appendCacheKey(dst []byte, c *filo.Ctx) []byte {
 		}
 	}
 	dst = append(dst, ' ')
-	return append(dst, c.Request.TargetBytes()...)
+	return shortKey(append(dst, c.Request.TargetBytes()...))
+}
+
+// maxCacheKey is how long a key may be before its hash stands for it.
+const maxCacheKey = 128
+
+// shortKey returns key, or what stands for it if it is long, so that a long target takes no more memory than others. That begins
+// with a zero, as no key does that isn't hashed. It is appended to key, whose bytes stay as they are.
+func shortKey(key []byte) []byte {
+	if len(key) <= maxCacheKey {
+		return key
+	}
+	sum := sha256.Sum256(key)
+	start := len(key)
+	return append(append(key, 0), sum[:]...)[start:]
 }
 
 // find returns the entry for a request, and the key under which it is or would be. That may have been appended to key.
@@ -204,7 +230,7 @@ func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
 		}
 		key = append(key, 0)
 	}
-	return key
+	return shortKey(key)
 }
 
 // mayAnswer reports whether an entry is an answer that the request would have (RFC 9111, sections 3.5, 4 and 5.2.1).
@@ -296,7 +322,7 @@ func (m *responseCache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) 
 // pass notes that the response for a key isn't kept, if there is none.
 func (m *responseCache) pass(key string) {
 	now := time.Now()
-	m.entries.update(key, now, func(_ cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
+	m.entries.update(key, rankNote, now, func(_ cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
 		return cacheEntry{}, entryCost + len(key), now.Add(passTime), !ok
 	})
 }
@@ -313,7 +339,7 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 	if !ok || len(body) > m.MaxBodyBytes {
 		return false
 	}
-	if session, ok := c.Get(sessionKey{}).(*SessionState); ok && session.unsaved() {
+	if sessionsUnsaved(c) {
 		return false // the cookie comes when all of this has returned
 	}
 	h := &c.Response.Header
@@ -334,16 +360,22 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 	if !h.Has("Date") {
 		entry.response.fields = append(entry.response.fields, recordedField{"Date", now.UTC().Format(httpTime)})
 	}
-	if names := varyNames(h); len(names) > 0 {
+	names := varyNames(h)
+	if c.ErrorRendered() {
+		names = append(names, "accept", "content-type") // by which the form of errors is chosen
+		slices.Sort(names)
+		names = slices.Compact(names)
+	}
+	if len(names) > 0 {
 		key = m.rule(string(key), names, entry.expires).appendKey(key, c)
 	}
-	m.entries.put(string(key), entry, entryCost+len(key)+entry.response.size(), entry.expires)
+	m.entries.put(string(key), rankNew, now, entry, entryCost+len(key)+entry.response.size(), entry.expires)
 	return true
 }
 
 // rule returns the rule by which a target's responses are told apart, which is a new one if they varied by other fields.
 func (m *responseCache) rule(key string, names []string, expires time.Time) (rule *varyRule) {
-	m.entries.update(key, time.Now(), func(old cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
+	m.entries.update(key, rankNew, time.Now(), func(old cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
 		if ok && old.vary != nil && slices.Equal(old.vary.names, names) {
 			rule = old.vary
 			if old.expires.After(expires) {
@@ -360,9 +392,13 @@ func (m *responseCache) rule(key string, names []string, expires time.Time) (rul
 // lifetime returns how long the response is fresh from when it was made, and whether it may be kept at all (RFC 9111,
 // sections 3 and 4.2.1).
 func (m *responseCache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
-	h := &c.Response.Header
+	h, status := &c.Response.Header, c.Status()
 	switch {
-	case c.Status() == 206, c.Status() == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), hasToken(h, "Vary", "*"):
+	case status >= 400 && !keptByDefault(status):
+		return 0, false // it may well be the fault of this request alone, whatever the handler has said before
+	case status >= 300 && conditional(&c.Request.Header):
+		return 0, false // perhaps a precondition was answered
+	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), hasToken(h, "Vary", "*"):
 		return 0, false
 	case hasDirective(h, "no-store"), hasDirective(h, "private"), hasDirective(h, "no-cache"):
 		return 0, false
@@ -383,7 +419,7 @@ func (m *responseCache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, boo
 		}
 		return expires.Sub(made), ok
 	}
-	return m.TTL, m.TTL > 0 && keptByDefault(c.Status())
+	return m.TTL, m.TTL > 0 && keptByDefault(status)
 }
 
 // mayAnswerAuthorized is RFC 9111, section 3.5.
@@ -468,12 +504,12 @@ func seconds(value []byte) (time.Duration, bool) {
 	if len(value) == 0 {
 		return 0, false
 	}
-	n := 0
+	n := int64(0)
 	for _, b := range value {
 		if b < '0' || b > '9' {
 			return 0, false
 		}
-		n = min(10*n+int(b-'0'), 1<<31)
+		n = min(10*n+int64(b-'0'), 1<<31)
 	}
 	return time.Duration(n) * time.Second, true
 }

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/bind"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -61,6 +63,7 @@ func TestCacheStores(t *testing.T) {
 		{"a cookie", 200, []string{"Cache-Control: max-age=60", "Set-Cookie: a=b"}, nil, false},
 		{"Vary: *", 200, []string{"Cache-Control: max-age=60", "Vary: Accept, *"}, nil, false},
 		{"an error that says so", 404, []string{"Cache-Control: max-age=60"}, nil, true},
+		{"an error that may not", 503, []string{"Cache-Control: max-age=60"}, nil, false},
 		{"a part", 206, []string{"Cache-Control: max-age=60", "Content-Range: bytes 0-0/1"}, nil, false},
 		{"it is as old as it may get", 200, []string{"Cache-Control: max-age=60", "Age: 60"}, nil, false},
 		{"it is nearly so", 200, []string{"Cache-Control: max-age=60", "Age: 30"}, nil, true},
@@ -81,6 +84,83 @@ func TestCacheStores(t *testing.T) {
 		if second.Status != first.Status {
 			t.Errorf("%s: %d, then %d", test.why, first.Status, second.Status)
 		}
+	}
+}
+
+// One client's request is no reason for a failure that others get: neither is it stored, nor does it replace what is stored.
+func TestCachePoisoning(t *testing.T) {
+	date := "Mon, 01 Feb 2021 03:04:05 GMT"
+	fresh := func(next filo.Handler) filo.Handler { // says so of whatever is answered
+		return func(c *filo.Ctx) error {
+			err := next(c)
+			if err != nil {
+				c.RenderError(err)
+			}
+			c.Response.Header.Set("Cache-Control", "max-age=60")
+			return nil
+		}
+	}
+	tagged := wrap(func(c *filo.Ctx) error {
+		c.Response.Header.Set("Last-Modified", someDate)
+		return hello(c)
+	}, middleware.ETag(middleware.ETagOptions{}))
+	for _, test := range []struct {
+		why      string
+		handler  filo.Handler
+		request  []string
+		poisoned int
+	}{
+		{"If-Match", tagged, []string{`If-Match: "x"`}, 412},
+		{"If-Unmodified-Since", tagged, []string{"If-Unmodified-Since: " + date}, 412},
+		{"If-None-Match: *", tagged, []string{"If-None-Match: *"}, 304},
+		{"If-Modified-Since", tagged, []string{"If-Modified-Since: " + someDate}, 304},
+		{"a precondition that is answered in another way", func(c *filo.Ctx) error {
+			if middleware.Precondition(c, `"a"`, time.Time{}) == 412 {
+				return filo.Error(404, "")
+			}
+			return hello(c)
+		}, []string{`If-Match: "x"`}, 404},
+		{"a field that can't be bound", func(c *filo.Ctx) error {
+			var v struct {
+				Page int `header:"X-Page"`
+			}
+			if err := bind.Header(c, &v); err != nil {
+				return err
+			}
+			return hello(c)
+		}, []string{"X-Page: x"}, 400},
+		{"a malformed field", refusing("X-Bad", 400), []string{"X-Bad: 1"}, 400},
+		{"a range", refusing("Range", 416), []string{"Range: bytes=9-"}, 416},
+		{"what isn't acceptable", refusing("X-Bad", 406), []string{"X-Bad: 1"}, 406},
+		{"too many requests", refusing("X-Bad", 429), []string{"X-Bad: 1"}, 429},
+		{"what is forbidden", refusing("X-Bad", 403), []string{"X-Bad: 1"}, 403},
+		{"a failure", refusing("X-Bad", 500), []string{"X-Bad: 1"}, 500},
+	} {
+		for _, options := range []middleware.CacheOptions{{}, {IgnoreRequestDirectives: true, TTL: time.Minute}} {
+			h := wrap(test.handler, middleware.Cache(options), fresh)
+			s := servertest.New(t, h)
+			if got := s.Do(t, "GET /first", test.request...); got.Status != test.poisoned {
+				t.Errorf("%s: %v, want %d", test.why, got, test.poisoned)
+			}
+			if got := s.Do(t, "GET /first"); got.Status != 200 || got.Body != "hello" {
+				t.Errorf("%s: another client gets %v", test.why, got)
+			}
+			s.Do(t, "GET /second")
+			s.Do(t, "GET /second", append(test.request, "Cache-Control: no-cache")...)
+			if got := s.Do(t, "GET /second"); got.Status != 200 || got.Header.Get("Age") == "" {
+				t.Errorf("%s: what was stored before is %v", test.why, got)
+			}
+		}
+	}
+}
+
+// refusing says hello, but to requests with the field, which it answers with the status.
+func refusing(field string, status int) filo.Handler {
+	return func(c *filo.Ctx) error {
+		if c.Request.Header.Has(field) {
+			return filo.Error(status, "")
+		}
+		return hello(c)
 	}
 }
 
@@ -192,6 +272,36 @@ func TestCacheVary(t *testing.T) {
 		vary = step.vary
 		if got := s.Do(t, "GET /", step.fields...); strings.Join(strings.Fields(got.Body), " ") != strings.TrimSpace(step.want) {
 			t.Errorf("%d: %q, want %q", i, got.Body, step.want)
+		}
+	}
+}
+
+// In which form an error is answered depends on the request: a client of an API doesn't choose it for others.
+func TestCacheErrorForm(t *testing.T) {
+	calls := 0
+	r := router.New()
+	r.Use(middleware.Cache(middleware.CacheOptions{TTL: time.Minute}))
+	r.GET("/", func(c *filo.Ctx) error {
+		calls++
+		c.Response.Header.Set("Vary", "X")
+		return filo.Error(404, "none")
+	})
+	s := servertest.New(t, r.Serve)
+	asJSON, sendsJSON := "Accept: application/json", "Content-Type: application/json"
+	for i, step := range []struct {
+		field, contentType string
+		calls              int
+	}{
+		{asJSON, "application/problem+json", 1},
+		{"Y: 1", "text/plain; charset=utf-8", 2},
+		{sendsJSON, "application/problem+json", 3},
+		{asJSON, "application/problem+json", 3},
+		{"Y: 2", "text/plain; charset=utf-8", 3},
+		{sendsJSON, "application/problem+json", 3},
+		{"X: 1", "text/plain; charset=utf-8", 4},
+	} {
+		if got := s.Do(t, "GET /", step.field); got.Header.Get("Content-Type") != step.contentType || calls != step.calls {
+			t.Errorf("%d: %s: %v by call %d, want %s by call %d", i, step.field, got, calls, step.contentType, step.calls)
 		}
 	}
 }
@@ -442,6 +552,70 @@ func TestCacheIgnoresDirectives(t *testing.T) {
 		for range 3 {
 			if got := s.Do(t, "GET /", field); got.Status != 200 || got.Body != "1" {
 				t.Errorf("%s: %v", field, got)
+			}
+		}
+	}
+}
+
+// Who asks for thousands of other targets, once each, doesn't push out what others ask for again and again.
+func TestCacheFlood(t *testing.T) {
+	for _, test := range []struct {
+		why  string
+		kept bool // the answers to the flood
+		long int  // bytes of its targets
+		n    int
+	}{
+		{"answers that aren't kept", false, 10, 2000},
+		{"targets that are long", false, 4000, 200},
+		{"answers that are", true, 10, 2000},
+		{"both", true, 4000, 200},
+	} {
+		calls := make(map[string]int)
+		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{MaxBytes: 100_000})(func(c *filo.Ctx) error {
+			calls[c.Path()]++
+			if test.kept || strings.HasPrefix(c.Path(), "/popular") {
+				c.Response.Header.Set("Cache-Control", "max-age=60")
+			}
+			return c.Text(200, strings.Repeat("x", 1000))
+		}))
+		popular := func() {
+			for i := range 20 {
+				s.Do(t, fmt.Sprintf("GET /popular%d", i))
+			}
+		}
+		popular()
+		popular()
+		tail := strings.Repeat("x", test.long)
+		for i := range test.n {
+			s.Do(t, fmt.Sprintf("GET /%d/%s", i, tail))
+		}
+		popular()
+		for i := range 20 {
+			if n := calls[fmt.Sprintf("/popular%d", i)]; n != 1 {
+				t.Errorf("%s: the handler was called %d times for /popular%d", test.why, n, i)
+			}
+		}
+		if last := fmt.Sprintf("GET /%d/%s", test.n-1, tail); test.kept && s.Do(t, last).Header.Get("Age") == "" {
+			t.Errorf("%s: the last answer wasn't kept", test.why)
+		}
+	}
+}
+
+// Long targets, and long values of fields that an answer varies by, are told apart, and take no more memory than short ones.
+func TestCacheLongKeys(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	h := &countingHandler{fields: []string{"Cache-Control: max-age=60", "Vary: X"}}
+	s := servertest.New(t, middleware.Cache(middleware.CacheOptions{MaxBytes: 20_000})(h.serve))
+	var requests [][2]string
+	for _, target := range []string{"/", "/" + long, "/" + long + "y"} {
+		for _, value := range []string{"", long, long + "y"} {
+			requests = append(requests, [2]string{target, value})
+		}
+	}
+	for range 2 {
+		for i, r := range requests {
+			if got := s.Do(t, "GET "+r[0], "X: "+r[1]); got.Body != fmt.Sprint(i+1) {
+				t.Errorf("request %d: %v", i, got)
 			}
 		}
 	}

@@ -38,8 +38,12 @@ func TestCacheControl(t *testing.T) {
 		{"nor one that the handler writes", hour, func(c *filo.Ctx) error { return c.Text(404, "") }, "no-store"},
 		{"unless it says so", hour, func(c *filo.Ctx) error {
 			c.Response.Header.Set("Cache-Control", "max-age=5")
-			return filo.Error(404, "")
+			return c.Text(404, "")
 		}, "max-age=5"},
+		{"what it has said before it fails doesn't count", hour, func(c *filo.Ctx) error {
+			c.Response.Header.Set("Cache-Control", "max-age=5")
+			return filo.Error(404, "")
+		}, "no-store"},
 		{"a redirect is kept", hour, func(c *filo.Ctx) error { return c.Redirect(301, "/") }, "public, max-age=3600"},
 		{"a stream", hour, func(c *filo.Ctx) error { return c.Stream().Flush() }, "public, max-age=3600"},
 	} {

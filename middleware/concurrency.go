@@ -23,7 +23,8 @@ type ConcurrencyLimitOptions struct {
 }
 
 // ConcurrencyLimit lets at most so many requests at once through to what needs it, such as a slow database, and answers the
-// others with 503 (Service Unavailable) and Retry-After. All routes of one ConcurrencyLimit share it.
+// others with 503 (Service Unavailable) and Retry-After. All routes of one ConcurrencyLimit share it. The server doesn't log each
+// of these (filo.ErrBusy); there is one record at once, and then one with their number every ten seconds, while there are any.
 //
 // It belongs right in front of what it protects. It panics without a Limit.
 func ConcurrencyLimit(options ConcurrencyLimitOptions) filo.Middleware {
@@ -45,9 +46,16 @@ type concurrencyLimiter struct {
 	maxWaiting int64
 	maxWait    time.Duration
 	retryAfter string
+
+	refused atomic.Int64 // requests since the last record of them
+	logged  atomic.Int64 // when that was made, in nanoseconds since 1970
 }
 
-var errConcurrency = filo.Error(503, "too many requests at once: see Retry-After")
+// refusalsEvery is how often there is a record of refused requests at most.
+const refusalsEvery = 10 * time.Second
+
+// errConcurrency is shared: nothing may change it.
+var errConcurrency = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
 
 func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	if o.MaxWait == 0 {
@@ -76,6 +84,9 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
 		return l.refuse(c)
 	}
 	defer l.waiting.Add(-1)
+	if err := enterBlocking(c); err != nil {
+		return err
+	}
 	timer := time.NewTimer(l.maxWait)
 	defer timer.Stop()
 	ctx := c.Context()
@@ -92,8 +103,16 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
 	}
 }
 
+// enterBlocking makes the rest of a handler one that waits: what it protects may have been quick so far.
+var enterBlocking = filo.Blocking(func(*filo.Ctx) error { return nil })
+
 func (l *concurrencyLimiter) refuse(c *filo.Ctx) error {
 	c.Response.Header.Set("Retry-After", l.retryAfter)
+	l.refused.Add(1)
+	now, last := time.Now().UnixNano(), l.logged.Load()
+	if now-last >= int64(refusalsEvery) && l.logged.CompareAndSwap(last, now) {
+		c.Logger().Warn("ConcurrencyLimit refuses requests", "refused", l.refused.Swap(0), "limit", cap(l.places))
+	}
 	return errConcurrency
 }
 

@@ -2,12 +2,17 @@ package middleware_test
 
 import (
 	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -42,6 +47,45 @@ func statusOf(t testing.TB, c *servertest.Conn) (status string, header string) {
 	}
 	text, _ := strings.CutPrefix(string(raw), "HTTP/1.1 ")
 	return text[:min(3, len(text))], text
+}
+
+// Refusals are logged by their number, the first one at once, and not one by one.
+func TestConcurrencyLimitLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		var log strings.Builder
+		s := servertest.NewServer(t, &filo.Server{
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+			Handler: middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1})(g.serve),
+		})
+		first := begin(t, s)
+		<-g.inside
+		for _, step := range []struct {
+			refuse int
+			sleep  time.Duration
+			want   string // the records so far, by their numbers
+		}{{1, 0, "1"}, {50, 0, "1"}, {1, 9 * time.Second, "1"}, {1, time.Second, "1 52"}, {1, time.Minute, "1 52 1"}} {
+			time.Sleep(step.sleep)
+			for range step.refuse {
+				if got := s.Do(t, "GET /"); got.Status != 503 {
+					t.Fatal(got)
+				}
+			}
+			var numbers []string
+			for line := range strings.Lines(log.String()) {
+				_, number, _ := strings.Cut(line, "refused=")
+				number, _, _ = strings.Cut(number, " ")
+				numbers = append(numbers, number)
+			}
+			if got := strings.Join(numbers, " "); got != step.want {
+				t.Fatalf("after %d more: %q, want %q\n%s", step.refuse, got, step.want, log.String())
+			}
+		}
+		close(g.leave)
+		if status, _ := statusOf(t, first); status != "204" {
+			t.Error(status)
+		}
+	})
 }
 
 func TestConcurrencyLimit(t *testing.T) {
@@ -123,4 +167,64 @@ func ExampleConcurrencyLimit() {
 
 func BenchmarkConcurrencyLimit(b *testing.B) {
 	benchmark(b, wrap(hello, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 100})), "GET /")
+}
+
+// Requests that wait for others, in ConcurrencyLimit's queue or for the answer that Cache is about to have, do so in another
+// worker than the one which serves their connections, however quick their handler is otherwise.
+func TestWaitingLeavesTheLoop(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no loops here")
+	}
+	for name, around := range map[string]filo.Middleware{
+		"ConcurrencyLimit": middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, Queue: 100, MaxWait: time.Minute}),
+		"Cache":            middleware.Cache(middleware.CacheOptions{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			const waiting = 20
+			release, calls := make(chan struct{}), make(chan struct{}, 1+waiting)
+			hold := filo.Blocking(func(c *filo.Ctx) error {
+				calls <- struct{}{}
+				<-release
+				c.Response.Header.Set("Cache-Control", "max-age=60")
+				return c.Text(200, "held")
+			})
+			s := &filo.Server{Loops: 1, Handler: filo.Inline(around(hold)), Logger: slog.New(slog.DiscardHandler)}
+			address := tcptest.Serve(t, s)
+			var clients sync.WaitGroup
+			get := func() {
+				response, err := http.Get("http://" + address)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				response.Body.Close()
+			}
+			handoffs := func() (n uint64) {
+				for _, class := range s.Stats().Classes {
+					if class.Name == "blocking" {
+						n += class.Handoffs
+					}
+				}
+				return n
+			}
+			clients.Go(get)
+			<-calls
+			before := handoffs()
+			for range waiting {
+				clients.Go(get)
+			}
+			// A busy machine may have the monitor take the loop away first.
+			for deadline := time.Now().Add(time.Minute); handoffs()-before+s.Stats().Retakes < waiting; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Error("some aren't waiting")
+					break
+				}
+			}
+			if n := handoffs() - before; n < waiting/2 {
+				t.Errorf("%d of %d left the loop to wait", n, waiting)
+			}
+			close(release)
+			clients.Wait()
+		})
+	}
 }

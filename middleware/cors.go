@@ -15,8 +15,8 @@ import (
 // CORSOptions are options of CORS. AllowOrigins or AllowOriginFunc is required.
 type CORSOptions struct {
 	// AllowOrigins are the origins whose scripts may read answers: "https://example.com", with a port if it isn't the scheme's
-	// own; "https://*.example.com" for all hosts below that one; or "*" for all there are, which can't be had with
-	// AllowCredentials.
+	// own; "https://*.example.com" for all hosts right below that one, such as a.example.com, but not a.b.example.com, which
+	// are often somebody else's; or "*" for all there are, which can't be had with AllowCredentials.
 	AllowOrigins []string
 	// AllowOriginFunc, if set, is asked about origins that AllowOrigins doesn't have. The bytes are as sent, and borrowed.
 	AllowOriginFunc func(c *filo.Ctx, origin []byte) bool
@@ -80,7 +80,7 @@ func (w originWildcard) match(origin []byte) bool {
 		return false
 	}
 	for _, b := range origin[len(w.prefix) : len(origin)-len(w.suffix)] {
-		if !isHostByte(b) {
+		if b == '.' || !isHostByte(b) {
 			return false
 		}
 	}

@@ -80,11 +80,7 @@ func newDecompressor(o DecompressOptions) *decompressor {
 // decode replaces the body of a request that has a Content-Encoding.
 func (m *decompressor) decode(c *filo.Ctx) error {
 	h := &c.Request.Header
-	coding, several := "", false
-	for value := range h.Values("Content-Encoding") {
-		several = several || coding != ""
-		coding = knownCoding(value)
-	}
+	coding, several := codingOf(h)
 	if coding == "" || coding == "identity" && !several {
 		return nil
 	}
@@ -105,16 +101,27 @@ func (m *decompressor) decode(c *filo.Ctx) error {
 	return errCoding
 }
 
-// knownCoding returns the name of a content coding as it is written here, "unknown" for others, and lists of them, and "" for
-// nothing.
-func knownCoding(value []byte) string {
-	if len(value) == 0 {
-		return ""
+// codingOf returns the name of a body's content coding as it is written here, "unknown" for others and "" for none, and whether
+// there are several.
+func codingOf(h *filo.Header) (coding string, several bool) {
+	for list := range h.Values("Content-Encoding") {
+		for len(list) > 0 {
+			var element []byte
+			element, list, _ = bytes.Cut(list, []byte{','})
+			if element = bytes.TrimSpace(element); len(element) == 0 {
+				continue // RFC 9110, section 5.6.1.2
+			}
+			several = coding != ""
+			coding = "unknown"
+			if i := codingNumber(element); i >= 0 {
+				coding = codingNames[i]
+			}
+			if several {
+				return coding, true
+			}
+		}
 	}
-	if i := codingNumber(value); i >= 0 {
-		return codingNames[i]
-	}
-	return "unknown"
+	return coding, false
 }
 
 // decodedBody is a request body that is decoded while it is read. It goes back to its pool when it is closed.

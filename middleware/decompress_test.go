@@ -115,6 +115,37 @@ func TestDecompress(t *testing.T) {
 	}
 }
 
+// The fields are one list, whose empty elements mean nothing (RFC 9110, sections 5.3 and 5.6.1.2).
+func TestDecompressLists(t *testing.T) {
+	s := servertest.New(t, middleware.Decompress(middleware.DecompressOptions{})(echo))
+	zipped := encoded(t, "gzip", "hello")
+	for _, test := range []struct {
+		codings []string
+		status  int
+	}{
+		{[]string{"gzip", ""}, 200},
+		{[]string{"", "gzip"}, 200},
+		{[]string{"gzip,"}, 200},
+		{[]string{" , gzip , "}, 200},
+		{[]string{"gzip", "gzip"}, 415},
+		{[]string{"gzip,gzip"}, 415},
+		{[]string{"identity", "gzip"}, 415},
+		{[]string{"gzip", "", "br"}, 415},
+		{[]string{"identity", "identity"}, 415},
+	} {
+		fields := []string{"Connection: close"}
+		for _, coding := range test.codings {
+			fields = append(fields, "Content-Encoding: "+coding)
+		}
+		if got := s.DoBody(t, "POST /", zipped, fields...); got.Status != test.status || got.Status == 200 && got.Body != "hello" {
+			t.Errorf("%q: %d %.80q, want %d", test.codings, got.Status, got.Body, test.status)
+		}
+	}
+	if got := s.DoBody(t, "POST /", "hello", "Content-Encoding: "); got.Status != 200 {
+		t.Errorf("an empty field: %v", got)
+	}
+}
+
 // The window of zstd is memory too.
 func TestDecompressWindow(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 64 << 20, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})

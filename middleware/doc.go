@@ -27,7 +27,7 @@
 //	BodyLimit                 before anything reads the body
 //	Decompress                inside of BodyLimit, which counts what is sent; it has a limit of its own for what becomes of that
 //	Session
-//	BasicAuth, KeyAuth        inside nothing runs for whom it isn't
+//	BasicAuth, KeyAuth, Guard inside nothing runs for whom it isn't
 //	RateLimit                 once more, by user, with a Key
 //	Idempotency               what it repeats is the user's, by its Scope, and the whole answer
 //	Cache                     what it keeps is for all who have got as far as this

@@ -1,12 +1,12 @@
 package middleware
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -30,30 +30,11 @@ type IdempotencyOptions struct {
 	MaxRun time.Duration
 	// MaxBodyBytes is how large the body of an answer may be to be kept, 1 MB if 0.
 	MaxBodyBytes int
-	// MaxBytes is how much memory the store in memory takes, 64 MB if 0. When that is full, the answers that were kept first
-	// are forgotten.
-	MaxBytes int
-}
-
-// IdempotencyStore keeps the answers to requests by their keys, until they expire. Its methods are called by many goroutines
-// at once; those that wait for something do so with the request's Context.
-type IdempotencyStore interface {
-	// Claim keeps record under the key if nothing is there. It returns what is there then, and whether it is record.
-	Claim(c *filo.Ctx, key string, record IdempotencyRecord) (IdempotencyRecord, bool, error)
-	// Complete replaces what Claim has kept.
-	Complete(c *filo.Ctx, key string, record IdempotencyRecord) error
-	// Release removes what Claim has kept.
-	Release(c *filo.Ctx, key string) error
-}
-
-// IdempotencyRecord is what is kept for a key.
-type IdempotencyRecord struct {
-	// Fingerprint is the hash of the request.
-	Fingerprint [32]byte
-	// Response is its answer, in a format of Idempotency's own; nil while the request runs.
-	Response []byte
-	// Expires is when the record is gone.
-	Expires time.Time
+	// MaxBytes is how much memory the store in memory takes, 64 MB if 0, and MaxScopeBytes how much of it the keys of one scope
+	// may take, a quarter of MaxBytes if 0, which is enough for some 30,000 keys. When that is full, the answers that were kept
+	// first go, and repetitions of their requests get 409. When there are none left, further keys are refused, with 429 those
+	// of a scope that takes all that it may, with 503 if it is all of them together, until older ones have expired.
+	MaxBytes, MaxScopeBytes int
 }
 
 // Idempotency lets a client repeat a request, of which it doesn't know whether it came through, without having it done
@@ -64,7 +45,7 @@ type IdempotencyRecord struct {
 // request, be it for another target or with another body, with 422 (Unprocessable Content), a malformed key, or one that is
 // missing and Required, with 400.
 //
-// All answers are kept, but a handler's 429 and 503, which say that nothing was done and let the key be used again. Of an
+// All answers are kept, but a handler's 401, 429 and 503, which say that nothing was done and let the key be used again. Of an
 // answer that streams, or is too large, only that it was given is kept, and a repetition gets 409. So it does behind a handler
 // that panicked, returned filo.ErrAbort or took longer than its Timeout: nobody knows what that has done.
 //
@@ -94,12 +75,13 @@ var (
 	errKeyRunning  = filo.Error(409, "a request with the same Idempotency-Key is being processed")
 	errKeyReused   = filo.Error(422, "the Idempotency-Key was used for another request")
 	errKeyNoAnswer = filo.Error(409, "the request was processed before, and its answer wasn't kept")
-	errKeysFull    = filo.Error(503, "too many requests with an Idempotency-Key at once")
+	errScopeFull   = filo.Error(429, "too many Idempotency-Keys of this client are kept")
+	errKeysFull    = filo.Error(503, "too many Idempotency-Keys are kept")
 )
 
 func newIdempotency(o IdempotencyOptions) *idempotency {
-	check(o.TTL >= 0 && o.MaxRun >= 0 && o.MaxBodyBytes >= 0 && o.MaxBytes >= 0,
-		"Idempotency with a negative TTL, MaxRun, MaxBodyBytes or MaxBytes")
+	check(o.TTL >= 0 && o.MaxRun >= 0 && o.MaxBodyBytes >= 0 && o.MaxBytes >= 0 && o.MaxScopeBytes >= 0,
+		"Idempotency with a negative TTL, MaxRun, MaxBodyBytes, MaxBytes or MaxScopeBytes")
 	if o.Methods == nil {
 		o.Methods = []string{"POST", "PATCH"}
 	}
@@ -117,31 +99,40 @@ func newIdempotency(o IdempotencyOptions) *idempotency {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
 	}
+	if o.MaxScopeBytes == 0 {
+		o.MaxScopeBytes = o.MaxBytes / 4
+	}
 	if o.Store == nil {
-		o.Store = &idempotencyMemory{running: make(map[string]IdempotencyRecord), done: lru[IdempotencyRecord]{capacity: o.MaxBytes}}
+		o.Store = newIdempotencyMemory(o.MaxBytes, o.MaxScopeBytes)
 	}
 	return &idempotency{o}
 }
 
 func (m *idempotency) serve(c *filo.Ctx, next filo.Handler) error {
-	key, err := m.key(c)
-	if err != nil || key == "" {
-		if err == nil {
-			return next(c)
-		}
+	name, err := m.key(c)
+	if err != nil {
 		return err
+	}
+	if name == nil {
+		return next(c)
 	}
 	fingerprint, err := fingerprintOf(c)
 	if err != nil {
 		return err
 	}
-	claim := IdempotencyRecord{Fingerprint: fingerprint, Expires: time.Now().Add(m.MaxRun)}
+	// The key is a hash, so that a store doesn't learn what Scope says.
+	scope := m.Scope(c)
+	sum := hashOf(scope, name)
+	key := base64.RawURLEncoding.EncodeToString(sum[:])
+	claim := IdempotencyRecord{
+		Fingerprint: fingerprint, Scope: hashOf(scope), Claim: rand.Text(), Expires: time.Now().Add(m.MaxRun),
+	}
 	found, first, err := m.Store.Claim(c, key, claim)
 	switch {
 	case err != nil:
 		return err
 	case first:
-		return m.run(c, next, key, fingerprint)
+		return m.run(c, next, key, claim)
 	case found.Fingerprint != fingerprint:
 		return errKeyReused
 	case found.Response == nil:
@@ -165,10 +156,12 @@ func replayAnswer(c *filo.Ctx, response []byte) error {
 }
 
 // run has the request done, and keeps its answer.
-func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, fingerprint [32]byte) error {
+func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, claim IdempotencyRecord) error {
 	undone, answer := false, []byte{}
 	defer func() { // behind a panic, too
-		if err := m.settle(c, key, undone, IdempotencyRecord{fingerprint, answer, time.Now().Add(m.TTL)}); err != nil {
+		done := claim
+		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
+		if err := m.settle(c, key, undone, done); err != nil {
 			// The request was done: that its answer can't be repeated is no reason to keep it from the client.
 			c.Logger().Error("Idempotency can't keep an answer, or release a key", "error", err)
 		}
@@ -182,7 +175,7 @@ func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, fingerprin
 		return err
 	}
 	// A time-out has committed its answer, whatever the handler says since.
-	if status := c.Status(); (status == 429 || status == 503) && !c.Committed() {
+	if status := c.Status(); (status == 401 || status == 429 || status == 503) && !c.Committed() {
 		undone = true
 		return err
 	}
@@ -194,17 +187,22 @@ func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, fingerprin
 	return err
 }
 
+var errKeyLost = errors.New("another request has claimed the key: this one took longer than MaxRun")
+
 // settle ends the claim of a key.
 func (m *idempotency) settle(c *filo.Ctx, key string, undone bool, done IdempotencyRecord) error {
 	if undone {
-		return m.Store.Release(c, key)
+		return m.Store.Release(c, key, done.Claim)
 	}
-	return m.Store.Complete(c, key, done)
+	kept, err := m.Store.Complete(c, key, done)
+	if err == nil && !kept {
+		return errKeyLost
+	}
+	return err
 }
 
-// key returns under what the answer to a request is kept, "" if it has no key. It is a hash, so that a store doesn't learn
-// what Scope says.
-func (m *idempotency) key(c *filo.Ctx) (string, error) {
+// key returns the key of a request, borrowed, nil if it has none.
+func (m *idempotency) key(c *filo.Ctx) ([]byte, error) {
 	var key []byte
 	count := 0
 	for value := range c.Request.Header.Values("Idempotency-Key") {
@@ -213,17 +211,16 @@ func (m *idempotency) key(c *filo.Ctx) (string, error) {
 	}
 	switch {
 	case count == 0 && m.Required:
-		return "", errKeyMissing
+		return nil, errKeyMissing
 	case count == 0:
-		return "", nil
+		return nil, nil
 	case count > 1 || !validIdempotencyKey(key):
-		return "", errKeyInvalid
+		return nil, errKeyInvalid
 	}
 	if key[0] == '"' {
 		key = key[1 : len(key)-1]
 	}
-	sum := hashOf(m.Scope(c), key)
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	return key, nil
 }
 
 // validIdempotencyKey accepts a string of structured fields (RFC 9651, section 3.3.3), without escapes, or what many
@@ -265,47 +262,4 @@ func hashOf(parts ...[]byte) (sum [32]byte) {
 	}
 	hash.Sum(sum[:0])
 	return sum
-}
-
-// maxRunningKeys is how many requests with keys the store in memory lets run at once.
-const maxRunningKeys = 10_000
-
-// idempotencyMemory is the store in memory. A request that runs is never forgotten, neither to make room for answers nor after
-// MaxRun: its key is always settled, and by nobody else.
-type idempotencyMemory struct {
-	mu      sync.Mutex
-	running map[string]IdempotencyRecord // guarded by mu
-	done    lru[IdempotencyRecord]
-}
-
-func (m *idempotencyMemory) Claim(_ *filo.Ctx, key string, record IdempotencyRecord) (IdempotencyRecord, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	if running, ok := m.running[key]; ok {
-		return running, false, nil
-	}
-	if done, ok := m.done.peek(key, now); ok {
-		return done, false, nil
-	}
-	if len(m.running) >= maxRunningKeys {
-		return IdempotencyRecord{}, false, errKeysFull
-	}
-	m.running[key] = record
-	return record, true, nil
-}
-
-func (m *idempotencyMemory) Complete(_ *filo.Ctx, key string, record IdempotencyRecord) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.running, key)
-	m.done.put(key, record, entryCost+len(key)+len(record.Response), record.Expires)
-	return nil
-}
-
-func (m *idempotencyMemory) Release(_ *filo.Ctx, key string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.running, key)
-	return nil
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,19 +254,116 @@ func TestIdempotencyExpiry(t *testing.T) {
 	})
 }
 
-// When the store in memory is full, the answers that were kept first are forgotten.
+// One client's answers cost another none of its own. Of its own the oldest answers go, and no request is done twice.
 func TestIdempotencyMemory(t *testing.T) {
-	o := new(order)
-	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBytes: 5000})(o.serve))
+	calls := make(map[string]int)
+	const body = 10_000
+	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{
+		Scope: middleware.AuthorizationScope, MaxBytes: 64 * body,
+	})(func(c *filo.Ctx) error {
+		calls[c.Path()]++
+		if c.Path() == "/huge" {
+			return c.Text(200, strings.Repeat("x", 17*body))
+		}
+		return c.Text(200, strings.Repeat("x", body))
+	}))
+	ask := func(client string, i int) servertest.Answer {
+		return s.DoBody(t, fmt.Sprintf("POST /%s/%d", client, i), "a", fmt.Sprint("Idempotency-Key: ", i), "Authorization: "+client)
+	}
+	victim := ask("victim", 0)
 	for i := range 100 {
-		s.DoBody(t, "POST /", "a", fmt.Sprint("Idempotency-Key: ", i))
+		if got := ask("other", i); got.Status != 200 {
+			t.Fatalf("request %d: %v", i, got.Status)
+		}
 	}
-	if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: 99"); got.Body != "order 100" {
-		t.Errorf("the last one: %v", got)
+	if got := ask("victim", 0); got.Header.Get("Idempotency-Replayed") != "true" || got.Body != victim.Body {
+		t.Errorf("another client's retry: %d %v", got.Status, got.Header)
 	}
-	if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: 0"); got.Body != "order 101" {
-		t.Errorf("the first one: %v", got)
+	replayed := 0
+	for i := range 100 {
+		got := ask("other", i)
+		switch {
+		case got.Header.Get("Idempotency-Replayed") == "true":
+			replayed++
+		case got.Status != 409 || !strings.Contains(got.Body, "wasn't kept"):
+			t.Errorf("retry %d: %d %v", i, got.Status, got.Header)
+		case i == 99:
+			t.Error("the last answer wasn't kept")
+		}
 	}
+	if replayed < 8 || replayed > 16 {
+		t.Errorf("%d answers of a 64th of MaxBytes were kept, want a quarter of that, less the keys", replayed)
+	}
+	if got := s.DoBody(t, "POST /x", "a", "Idempotency-Key: 0", "Authorization: other"); got.Status != 422 {
+		t.Errorf("another request with the key of one whose answer has gone: %v", got)
+	}
+	for range 2 {
+		s.DoBody(t, "POST /huge", "a", "Idempotency-Key: huge", "Authorization: other") // more than a scope may take
+	}
+	if got := ask("other", 99); got.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("what is too large to be kept at all has driven out others: %v", got.Status)
+	}
+	for path, n := range calls {
+		if n != 1 {
+			t.Errorf("%s was done %d times", path, n)
+		}
+	}
+}
+
+// When keys alone take all the memory, further ones are refused, first those of the scope that has too many, and none is forgotten
+// before it expires.
+func TestIdempotencyMemoryFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{
+			Scope: middleware.AuthorizationScope, MaxBytes: 40_000, MaxScopeBytes: 10_000, TTL: time.Hour,
+		})(func(c *filo.Ctx) error { calls++; return c.NoContent() }))
+		ask := func(client, key string) int {
+			return s.DoBody(t, "POST /", "a", "Idempotency-Key: "+key, "Authorization: "+client).Status
+		}
+		fill := func(client string, want int) (accepted int) {
+			for i := range 100 {
+				switch got := ask(client, fmt.Sprint(i)); got {
+				case 204:
+					accepted++
+				case want:
+					return accepted
+				default:
+					t.Fatalf("%s's key %d: %d, want %d", client, i, got, want)
+				}
+			}
+			t.Fatalf("nothing of %s's was refused", client)
+			return 0
+		}
+		total := fill("a", 429)
+		if total < 10 || total > 20 {
+			t.Errorf("%d keys in 10,000 bytes", total)
+		}
+		for _, client := range []string{"b", "c", "d"} {
+			total += fill(client, 429)
+		}
+		for i := range 100 { // what is left of the whole
+			if ask(fmt.Sprint("e", i), "0") == 503 {
+				break
+			}
+			total++
+		}
+		if got := ask("f", "0"); got != 503 {
+			t.Errorf("a key that there is no room for: %d", got)
+		}
+		for _, client := range []string{"a", "b", "c", "d"} {
+			if got := ask(client, "0"); got != 204 && got != 409 {
+				t.Errorf("a retry of %s: %d", client, got)
+			}
+		}
+		if calls != total {
+			t.Errorf("%d requests were done, and %d accepted", calls, total)
+		}
+		time.Sleep(time.Hour)
+		if again := fill("a", 429); again < 10 {
+			t.Errorf("%d keys after all have expired", again)
+		}
+	})
 }
 
 // failingKeys is a store that fails where it is told to, and gives back what it wasn't given.
@@ -280,10 +379,88 @@ func (s *failingKeys) Claim(_ *filo.Ctx, _ string, record middleware.Idempotency
 	}
 	return record, true, s.claim
 }
-func (s *failingKeys) Complete(*filo.Ctx, string, middleware.IdempotencyRecord) error {
-	return s.complete
+func (s *failingKeys) Complete(*filo.Ctx, string, middleware.IdempotencyRecord) (bool, error) {
+	return true, s.complete
 }
-func (s *failingKeys) Release(*filo.Ctx, string) error { return s.complete }
+func (s *failingKeys) Release(*filo.Ctx, string, string) error { return s.complete }
+
+// sharedKeys is a store that forgets claims when they expire, as one for several servers does.
+type sharedKeys struct {
+	mu      sync.Mutex
+	records map[string]middleware.IdempotencyRecord
+}
+
+func (s *sharedKeys) Claim(_ *filo.Ctx, key string, record middleware.IdempotencyRecord) (middleware.IdempotencyRecord, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found, ok := s.records[key]; ok && time.Now().Before(found.Expires) {
+		return found, false, nil
+	}
+	s.records[key] = record
+	return record, true, nil
+}
+
+func (s *sharedKeys) Complete(_ *filo.Ctx, key string, record middleware.IdempotencyRecord) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found, ok := s.records[key]; ok && found.Claim != record.Claim {
+		return false, nil
+	}
+	s.records[key] = record
+	return true, nil
+}
+
+func (s *sharedKeys) Release(_ *filo.Ctx, key, claim string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records[key].Claim == claim {
+		delete(s.records, key)
+	}
+	return nil
+}
+
+// A request that took longer than MaxRun settles its own claim of a key, and not that of the request which has the key now.
+func TestIdempotencyLate(t *testing.T) {
+	for _, first := range []int{200, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			log := new(strings.Builder)
+			store := &sharedKeys{records: make(map[string]middleware.IdempotencyRecord)}
+			s := servertest.NewServer(t, &filo.Server{
+				Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Handler: middleware.Idempotency(middleware.IdempotencyOptions{
+					Scope: middleware.AuthorizationScope, MaxRun: 2 * time.Second, Store: store,
+				})(func(c *filo.Ctx) error {
+					n := calls.Add(1)
+					if n == 1 {
+						time.Sleep(3 * time.Second) // until after the second one has claimed, and before it is done
+						return c.Text(first, "the first")
+					}
+					time.Sleep(1900 * time.Millisecond)
+					return c.Text(200, fmt.Sprint("call ", n))
+				}),
+			})
+			answers := make(chan servertest.Answer, 2)
+			ask := func() { answers <- s.DoBody(t, "POST /", "a", "Idempotency-Key: a") }
+			go ask()
+			time.Sleep(2500 * time.Millisecond)
+			go ask()
+			if got := <-answers; got.Status != first {
+				t.Errorf("the first one: %v", got)
+			}
+			if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Status != 409 || !strings.Contains(got.Body, "being processed") {
+				t.Errorf("while the second one runs: %v", got)
+			}
+			<-answers
+			if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Body != "call 2" || calls.Load() != 2 {
+				t.Errorf("afterwards: %v, and the handler ran %d times", got, calls.Load())
+			}
+			if told := strings.Contains(log.String(), "longer than MaxRun"); told != (first == 200) {
+				t.Errorf("the log: %s", log)
+			}
+		})
+	}
+}
 
 func TestIdempotencyStoreErrors(t *testing.T) {
 	failed := errors.New("failed")
@@ -339,6 +516,9 @@ func TestIdempotencyOptions(t *testing.T) {
 		"negative MaxBytes": func() {
 			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBytes: -1})
 		},
+		"negative MaxScopeBytes": func() {
+			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxScopeBytes: -1})
+		},
 		"a method that isn't one": func() {
 			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Methods: []string{"PO ST"}})
 		},
@@ -366,4 +546,23 @@ func BenchmarkIdempotency(b *testing.B) {
 	h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(hello)
 	b.Run("none", func(b *testing.B) { benchmark(b, h, "POST /") })
 	b.Run("replayed", func(b *testing.B) { benchmark(b, h, "POST /", "Idempotency-Key: a") })
+}
+
+// Who isn't known has done nothing, and a name that anybody can give keeps no key: a flood of such leaves room for the others.
+func TestIdempotencyUnauthorized(t *testing.T) {
+	m := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBytes: 64 << 10})
+	s := servertest.New(t, m(func(c *filo.Ctx) error {
+		if c.Request.Header.Get("Authorization") != "known" {
+			return filo.Error(401, "")
+		}
+		return hello(c)
+	}))
+	for i := range 300 {
+		if got := s.Do(t, "POST /", "Idempotency-Key: a", fmt.Sprintf("Authorization: %d", i)); got.Status != 401 {
+			t.Fatalf("request %d: %v", i, got)
+		}
+	}
+	if got := s.Do(t, "POST /", "Idempotency-Key: a", "Authorization: known"); got.Status != 200 {
+		t.Errorf("%v", got)
+	}
 }

@@ -5,22 +5,43 @@ import (
 	"time"
 )
 
-// lru is a map with a bound, in whatever unit its entries' costs are given: to make room for a new entry it drops those that
-// were not used for longest. An entry is gone when it has expired. The zero value with a capacity is ready to use.
+// lru is a map with a bound, in whatever unit its entries' costs are given: to make room for a new entry it drops others, of
+// each rank those that were not used for longest. An entry is gone when it has expired. The zero value with a capacity is ready
+// to use.
+//
+// Ranks decide who makes room, so that a flood of entries that nobody asks for again leaves alone those that are worth more.
 type lru[V any] struct {
 	capacity int
 
 	mu      sync.Mutex
-	entries map[string]*lruEntry[V] // guarded by mu
-	used    int                     // the costs of entries together, guarded by mu
-	// newest and oldest are the ends of the list of entries by their last use. Guarded by mu, as what they lead to.
+	entries map[string]*lruEntry[V] // guarded by mu, as all below
+	used    int                     // the costs of entries together
+	ranks   [rankCount]lruRank[V]
+}
+
+// The ranks of entries, from the one that matters least.
+const (
+	rankNote  = iota // a note that only saves work
+	rankNew          // what wasn't used since it was put
+	rankUsed         // what was put as rankNew and was used since
+	rankKept         // what was put as worth more than all others
+	rankCount        // not a rank
+)
+
+// rankShares are the shares of the capacity, in sixteenths, that ranks have for themselves. Each may take more while there is
+// room: it makes room first then, the lowest before the others.
+var rankShares = [rankCount]int{1, 3, 4, 8}
+
+// lruRank lists the entries of a rank by their last use.
+type lruRank[V any] struct {
+	used           int // the costs of its entries together
 	newest, oldest *lruEntry[V]
 }
 
 type lruEntry[V any] struct {
 	key          string
 	value        V
-	cost         int
+	cost, rank   int
 	expires      time.Time
 	newer, older *lruEntry[V]
 }
@@ -31,31 +52,25 @@ func (l *lru[V]) get(key []byte, now time.Time) (value V, ok bool) {
 	defer l.mu.Unlock()
 	if e := l.live(key, now); e != nil {
 		l.unlink(e)
+		if e.rank == rankNew {
+			e.rank = rankUsed
+		}
 		l.link(e)
 		return e.value, true
 	}
 	return value, false
 }
 
-// peek is get that doesn't count as a use: if that is all there is, what was kept first is dropped first.
-func (l *lru[V]) peek(key string, now time.Time) (value V, ok bool) {
+// put keeps value under key until it expires. What costs more than the capacity isn't kept. What replaces an entry has at least
+// its rank.
+func (l *lru[V]) put(key string, rank int, now time.Time, value V, cost int, expires time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.live([]byte(key), now); e != nil {
-		return e.value, true
-	}
-	return value, false
+	l.set(key, rank, now, value, cost, expires)
 }
 
-// put keeps value under key until it expires. What costs more than the capacity isn't kept.
-func (l *lru[V]) put(key string, value V, cost int, expires time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.set(key, value, cost, expires)
-}
-
-// update calls f with what is kept under key, and keeps what that returns if it says so. Nobody else changes it meanwhile.
-func (l *lru[V]) update(key string, now time.Time, f func(old V, ok bool) (value V, cost int, expires time.Time, keep bool)) {
+// update calls f with what is kept under key, and puts what that returns if it says so. Nobody else changes it meanwhile.
+func (l *lru[V]) update(key string, rank int, now time.Time, f func(old V, ok bool) (value V, cost int, expires time.Time, keep bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var old V
@@ -64,7 +79,7 @@ func (l *lru[V]) update(key string, now time.Time, f func(old V, ok bool) (value
 		old = e.value
 	}
 	if value, cost, expires, keep := f(old, e != nil); keep {
-		l.set(key, value, cost, expires)
+		l.set(key, rank, now, value, cost, expires)
 	}
 }
 
@@ -86,23 +101,50 @@ func (l *lru[V]) live(key []byte, now time.Time) *lruEntry[V] {
 	return e
 }
 
-func (l *lru[V]) set(key string, value V, cost int, expires time.Time) {
+func (l *lru[V]) set(key string, rank int, now time.Time, value V, cost int, expires time.Time) {
 	if e := l.entries[key]; e != nil {
+		rank = max(rank, e.rank)
 		l.drop(e)
 	}
 	if cost > l.capacity {
 		return
 	}
-	for l.used+cost > l.capacity {
-		l.drop(l.oldest)
-	}
 	if l.entries == nil {
 		l.entries = make(map[string]*lruEntry[V])
 	}
-	e := &lruEntry[V]{key: key, value: value, cost: cost, expires: expires}
+	e := &lruEntry[V]{key: key, value: value, cost: cost, rank: rank, expires: expires}
 	l.entries[key] = e
 	l.used += cost
 	l.link(e)
+	for l.used > l.capacity {
+		l.drop(l.victim(e, now))
+	}
+}
+
+// victim returns the entry that makes room for e: one that has expired, or one of the lowest rank that has more than its share.
+// If all of these have only e, it is one of the lowest rank that has others.
+func (l *lru[V]) victim(e *lruEntry[V], now time.Time) *lruEntry[V] {
+	var over, any *lruEntry[V]
+	for rank := range rankCount {
+		r := &l.ranks[rank]
+		oldest := r.oldest
+		if oldest == nil || oldest == e {
+			continue
+		}
+		if !now.Before(oldest.expires) {
+			return oldest
+		}
+		if any == nil {
+			any = oldest
+		}
+		if over == nil && r.used > l.capacity*rankShares[rank]/16 {
+			over = oldest
+		}
+	}
+	if over != nil {
+		return over
+	}
+	return any
 }
 
 func (l *lru[V]) drop(e *lruEntry[V]) {
@@ -111,26 +153,31 @@ func (l *lru[V]) drop(e *lruEntry[V]) {
 	l.unlink(e)
 }
 
+// link makes e the newest entry of its rank.
 func (l *lru[V]) link(e *lruEntry[V]) {
-	e.older = l.newest
-	if l.newest != nil {
-		l.newest.newer = e
+	r := &l.ranks[e.rank]
+	r.used += e.cost
+	e.older = r.newest
+	if r.newest != nil {
+		r.newest.newer = e
 	} else {
-		l.oldest = e
+		r.oldest = e
 	}
-	l.newest = e
+	r.newest = e
 }
 
 func (l *lru[V]) unlink(e *lruEntry[V]) {
+	r := &l.ranks[e.rank]
+	r.used -= e.cost
 	if e.newer != nil {
 		e.newer.older = e.older
 	} else {
-		l.newest = e.older
+		r.newest = e.older
 	}
 	if e.older != nil {
 		e.older.newer = e.newer
 	} else {
-		l.oldest = e.newer
+		r.oldest = e.newer
 	}
 	e.newer, e.older = nil, nil
 }

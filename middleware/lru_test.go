@@ -7,65 +7,142 @@ import (
 	"time"
 )
 
+// has reports whether there is an entry, without using it.
+func (l *lru[V]) has(key string) bool { _, ok := l.entries[key]; return ok }
+
 // What was not used for longest makes room, and costs are never more than the capacity.
 func TestLRU(t *testing.T) {
 	now := time.Now()
 	later := now.Add(time.Hour)
 	l := lru[int]{capacity: 3}
 	for i := range 3 {
-		l.put(fmt.Sprint(i), i, 1, later)
+		l.put(fmt.Sprint(i), rankUsed, now, i, 1, later)
 	}
 	l.get([]byte("0"), now) // 1 is the oldest now
-	l.put("3", 3, 1, later)
+	l.put("3", rankUsed, now, 3, 1, later)
 	for key, want := range map[string]bool{"0": true, "1": false, "2": true, "3": true} {
-		if _, ok := l.peek(key, now); ok != want {
-			t.Errorf("%s is there: %t, want %t", key, ok, want)
+		if l.has(key) != want {
+			t.Errorf("%s is there: %t, want %t", key, !want, want)
 		}
 	}
-	l.put("big", 4, 4, later)
-	if _, ok := l.peek("big", now); ok || len(l.entries) != 3 {
+	l.put("big", rankKept, now, 4, 4, later)
+	if l.has("big") || len(l.entries) != 3 {
 		t.Error("what doesn't fit at all was kept, or has driven others out")
 	}
-	l.put("0", 5, 2, later) // 2 makes room
-	if value, ok := l.peek("0", now); !ok || value != 5 || l.used != 3 {
+	l.put("0", rankUsed, now, 5, 2, later) // 2 makes room
+	if value, ok := l.get([]byte("0"), now); !ok || value != 5 || l.used != 3 {
 		t.Errorf("replaced: %d, %t, %d used", value, ok, l.used)
 	}
-	if _, ok := l.peek("0", later); ok || l.used != 1 {
+	if _, ok := l.get([]byte("0"), later); ok || l.used != 1 {
 		t.Error("an entry was there when it had expired")
 	}
 }
 
-// Whatever is done, the list, the map and the count of costs agree.
+// The lowest rank that has more than its share makes room; each may take all while nobody else needs it.
+func TestLRURanks(t *testing.T) {
+	now := time.Now()
+	later := now.Add(time.Hour)
+	type step struct {
+		rank, count int
+		use         bool
+	}
+	for _, test := range []struct {
+		why   string
+		steps []step
+		want  [rankCount]int // how many entries of 160 there are in the end
+	}{
+		{"notes alone take all", []step{{rankNote, 1000, true}}, [rankCount]int{160, 0, 0, 0}},
+		{"new entries alone take all", []step{{rankNew, 1000, false}}, [rankCount]int{0, 160, 0, 0}},
+		{"what is kept takes all", []step{{rankKept, 1000, false}}, [rankCount]int{0, 0, 0, 160}},
+		{"notes leave all others alone", []step{{rankNew, 20, false}, {rankNew, 60, true}, {rankKept, 60, false}, {rankNote, 1000, true}}, [rankCount]int{20, 20, 60, 60}},
+		{"new ones those that are used", []step{{rankNew, 60, true}, {rankKept, 60, false}, {rankNew, 1000, false}}, [rankCount]int{0, 40, 60, 60}},
+		{"used ones those that are kept", []step{{rankKept, 90, false}, {rankNew, 1000, true}}, [rankCount]int{0, 0, 70, 90}},
+		{"a share is left to each", []step{{rankNote, 1000, false}, {rankNew, 100, false}, {rankNew, 100, true}, {rankKept, 1000, false}}, [rankCount]int{10, 30, 40, 80}},
+		{"and there again for who comes later", []step{{rankKept, 1000, false}, {rankNew, 1000, true}, {rankNew, 1000, false}, {rankNote, 1000, false}}, [rankCount]int{10, 30, 40, 80}},
+	} {
+		l := lru[int]{capacity: 160}
+		n := 0
+		for _, step := range test.steps {
+			for range step.count {
+				n++
+				key := fmt.Sprint(n)
+				l.put(key, step.rank, now, n, 1, later)
+				if step.use {
+					l.get([]byte(key), now)
+				}
+			}
+		}
+		var got [rankCount]int
+		for _, e := range l.entries {
+			got[e.rank]++
+		}
+		if got != test.want {
+			t.Errorf("%s: %v, want %v", test.why, got, test.want)
+		}
+	}
+}
+
+// A new entry is kept that is more than its rank's share, what has expired makes room first, and an entry that is replaced keeps its
+// rank.
+func TestLRUVictims(t *testing.T) {
+	now := time.Now()
+	l := lru[int]{capacity: 16}
+	l.put("soon", rankKept, now, 1, 8, now.Add(time.Second))
+	l.put("later", rankKept, now, 1, 8, now.Add(time.Hour))
+	l.put("new", rankNew, now, 1, 8, now.Add(time.Hour))
+	if l.has("soon") || !l.has("later") || !l.has("new") {
+		t.Error("the oldest didn't make room for one of half the capacity")
+	}
+	l.get([]byte("new"), now)
+	l.put("new", rankNew, now, 2, 7, now.Add(time.Second))
+	if rank := l.entries["new"].rank; rank != rankUsed {
+		t.Errorf("replaced: rank %d", rank)
+	}
+	l.put("note", rankNote, now, 3, 1, now.Add(time.Hour))
+	l.put("other", rankNew, now.Add(time.Second), 3, 1, now.Add(time.Hour))
+	if l.has("new") || !l.has("note") || !l.has("later") || !l.has("other") {
+		t.Error("what had expired didn't make room")
+	}
+}
+
+// Whatever is done, the lists, the map and the counts of costs agree.
 func TestLRURandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	now := time.Now()
 	l := lru[int]{capacity: 50}
 	for range 20_000 {
-		key := fmt.Sprint(random.IntN(40))
+		key, rank := fmt.Sprint(random.IntN(40)), random.IntN(rankCount)
 		switch random.IntN(5) {
 		case 0:
-			l.put(key, 1, random.IntN(9), now.Add(time.Duration(random.IntN(100))))
+			l.put(key, rank, now, 1, random.IntN(9), now.Add(time.Duration(random.IntN(100))))
 		case 1:
 			l.get([]byte(key), now)
 		case 2:
 			l.remove([]byte(key))
 		case 3:
-			l.update(key, now, func(old int, ok bool) (int, int, time.Time, bool) {
-				return old + 1, random.IntN(9), now.Add(50), random.IntN(2) == 0
+			l.update(key, rank, now, func(old int, ok bool) (int, int, time.Time, bool) {
+				return old + 1, random.IntN(60), now.Add(50), random.IntN(2) == 0
 			})
 		case 4:
 			now = now.Add(time.Duration(random.IntN(3)))
 		}
 		used, count := 0, 0
-		for e := l.newest; e != nil; e = e.older {
-			if l.entries[e.key] != e || e.older == nil && l.oldest != e || e.older != nil && e.older.newer != e {
-				t.Fatal("the list is broken")
+		for rank := range l.ranks {
+			r, inRank := &l.ranks[rank], 0
+			for e := r.newest; e != nil; e = e.older {
+				if l.entries[e.key] != e || e.rank != rank || e.older == nil && r.oldest != e || e.older != nil && e.older.newer != e {
+					t.Fatal("the list is broken")
+				}
+				inRank += e.cost
+				count++
 			}
-			used += e.cost
-			count++
+			if inRank != r.used {
+				t.Fatalf("%d in the list of rank %d, which says %d", inRank, rank, r.used)
+			}
+			used += inRank
 		}
 		if used != l.used || count != len(l.entries) || used > l.capacity {
-			t.Fatalf("%d entries of %d in the list, %d entries of %d in the map", count, used, len(l.entries), l.used)
+			t.Fatalf("%d entries of %d in the lists, %d entries of %d in the map", count, used, len(l.entries), l.used)
 		}
 	}
 }
@@ -77,7 +154,7 @@ func BenchmarkLRU(b *testing.B) {
 	keys := make([][]byte, 1000)
 	for i := range keys {
 		keys[i] = fmt.Appendf(nil, "key %d", i)
-		l.put(string(keys[i]), i, 1, now.Add(time.Hour))
+		l.put(string(keys[i]), rankNew, now, i, 1, now.Add(time.Hour))
 	}
 	for i := range b.N {
 		if _, ok := l.get(keys[i%len(keys)], now); !ok {

@@ -1,6 +1,9 @@
 package middleware
 
-import "github.com/filohttp/filo"
+import (
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/prerouting"
+)
 
 // MethodOverrideOptions are options of MethodOverride.
 type MethodOverrideOptions struct {
@@ -20,7 +23,8 @@ var errOverride = filo.Error(400, "POST can't be overridden by this method")
 // overridden: what changes nothing, and so isn't checked by CSRF, can't become something that does. A method that isn't allowed
 // is an error with the status 400.
 //
-// It must run before the router looks at the method, so it can't be used with Router.Use: it wraps what the server is given.
+// It must run before the router looks at the method. Router.Use panics when it is given this: it wraps
+// what the server is given.
 //
 //	override := middleware.MethodOverride(middleware.MethodOverrideOptions{})
 //	err := filo.ListenAndServe(":8080", override(r.Serve))
@@ -46,7 +50,7 @@ func MethodOverride(options MethodOverrideOptions) filo.Middleware {
 		check(method != "CONNECT" && len(method) <= 32, "MethodOverride: POST can't become %q", method)
 		methods[method] = method
 	}
-	return func(next filo.Handler) filo.Handler {
+	return prerouting.Mark("middleware.MethodOverride", func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if string(c.Request.MethodBytes()) != "POST" {
 				return next(c)
@@ -66,7 +70,7 @@ func MethodOverride(options MethodOverrideOptions) filo.Middleware {
 			}
 			return next(c)
 		}
-	}
+	})
 }
 
 // override returns the method that a request names, nil if it names none.

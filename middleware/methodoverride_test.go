@@ -84,3 +84,28 @@ func BenchmarkMethodOverride(b *testing.B) {
 	b.Run("GET", func(b *testing.B) { benchmark(b, h, "GET /") })
 	b.Run("POST", func(b *testing.B) { benchmarkServer(b, h, "POST /", "", "X-HTTP-Method-Override: PUT") })
 }
+
+// What must run before the router has looked at the request is refused inside of it, and taken around a mounted one.
+func TestBeforeTheRouter(t *testing.T) {
+	override := middleware.MethodOverride(middleware.MethodOverrideOptions{})
+	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/new"}}})
+	answer := func(c *filo.Ctx) error { return c.NoContent() }
+	for name, m := range map[string]filo.Middleware{"middleware.MethodOverride": override, "middleware.Rewrite": rewrite} {
+		for place, use := range map[string]func(){
+			"Use":      func() { router.New().Use(m) },
+			"Group":    func() { router.New().Group("/a", m) },
+			"of Group": func() { router.New().Group("/a").Use(m) },
+			"a route":  func() { router.New().POST("/a", answer, m) },
+		} {
+			if message := panicOf(use); !strings.Contains(message, name+"(options)(r.Serve)") {
+				t.Errorf("%s in %s: %q, want a panic that says where it belongs", name, place, message)
+			}
+		}
+	}
+	inner, outer := router.New(), router.New()
+	inner.PUT("/a", answer)
+	outer.Mount("/in", inner.Serve, override)
+	if got := servertest.New(t, outer.Serve).Do(t, "POST /in/a", "X-HTTP-Method-Override: PUT"); got.Status != 204 {
+		t.Errorf("around a mounted router: %d %s", got.Status, got.Body)
+	}
+}

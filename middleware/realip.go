@@ -40,7 +40,7 @@ type realIPKey struct{}
 // before it is what that proxy saw, and so on, to the first address that isn't trusted. That is the client's, whatever is
 // left of it.
 func RealIP(options RealIPOptions) filo.Middleware {
-	check(len(options.TrustedProxies) > 0 || options.TrustUnixSocket, "RealIP: no TrustedProxies")
+	check(len(options.TrustedProxies) > 0 || options.TrustUnixSocket, "RealIP: no TrustedProxies: name those in front of the server; without any, the connection's address is the client's")
 	r := &realIP{options}
 	r.options.TrustedProxies = make([]netip.Prefix, len(options.TrustedProxies))
 	for i, prefix := range options.TrustedProxies {

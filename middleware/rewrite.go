@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/prerouting"
 )
 
 // RewriteOptions are options of Rewrite.
@@ -31,7 +32,8 @@ type RewriteRule struct {
 // Rewrite changes the path of requests, and perhaps their query, before the router sees them. Clients don't notice; see Redirect
 // for telling them. What a rule makes that is no path is an error with the status 400.
 //
-// It must run before the router looks at the path, so it can't be used with Router.Use: it wraps what the server is given.
+// It must run before the router looks at the path. Router.Use, Group and routes panic when they are given this: it wraps what the
+// server is given, or a handler that looks at the path for itself, such as a proxy's: r.Any("/api/{rest...}", rewrite(h)).
 //
 //	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: rules})
 //	err := filo.ListenAndServe(":8080", rewrite(r.Serve))
@@ -43,7 +45,7 @@ func Rewrite(options RewriteOptions) filo.Middleware {
 	for i, rule := range options.Rules {
 		rules[i] = newRewriteRule(rule)
 	}
-	return func(next filo.Handler) filo.Handler {
+	return prerouting.Mark("middleware.Rewrite", func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			path := c.Request.URI().RawPathBytes()
 			for i := range rules {
@@ -59,7 +61,7 @@ func Rewrite(options RewriteOptions) filo.Middleware {
 			}
 			return next(c)
 		}
-	}
+	})
 }
 
 type rewriteRule struct {

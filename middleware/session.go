@@ -1,14 +1,12 @@
 package middleware
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -54,6 +52,9 @@ type SessionRecord struct {
 	Data []byte
 	// Version tells whether another request has changed the session.
 	Version uint64
+	// Renewed says that the session was renewed, as when somebody logs in. A store that has no room for all had better forget
+	// others first. It needn't be kept.
+	Renewed bool
 	// Expires is when the record is gone.
 	Expires time.Time
 }
@@ -65,7 +66,7 @@ type SessionRecord struct {
 // what a handler changes after that is kept only by a Store, and only if the client has the session's id. When the handler
 // panics nothing is saved. When requests of one session come at once,
 // each has values of its own, and what each has set and deleted is added to what the others have; a session that one of them
-// has destroyed isn't brought back by another one. (Of sessions in cookies the last answer's counts.)
+// has destroyed isn't brought back by another one, not even by one that renews it. (Of sessions in cookies the last answer's counts.)
 //
 // It belongs inside of RealIP and AccessLog and in front of everything that asks for the session. It panics if neither a
 // Store nor Keys are given, or the options don't make a cookie that browsers take.
@@ -73,16 +74,18 @@ func Session(options SessionOptions) filo.Middleware {
 	manager := newSessionManager(options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
+			outer := c.Get(sessionKey{})
 			c.Set(sessionKey{}, manager)
 			returned := false
 			defer func() {
-				if state, ok := c.Get(sessionKey{}).(*SessionState); ok && !returned {
+				c.Set(sessionKey{}, outer)
+				if state := manager.opened(c); state != nil && !returned {
 					state.over = true
 				}
 			}()
 			err := next(c)
 			returned = true
-			if state, ok := c.Get(sessionKey{}).(*SessionState); ok {
+			if state := manager.opened(c); state != nil {
 				failed := state.save(c)
 				if failed != nil && err == nil && !c.Committed() {
 					return failed
@@ -94,39 +97,73 @@ func Session(options SessionOptions) filo.Middleware {
 	}
 }
 
-// sessionKey is the key of the request's *sessionManager, or, once it was asked for, of its *SessionState.
-type sessionKey struct{}
+// sessionKey is the key of the request's *sessionManager, that of the innermost Session, and openedKey that of the last
+// *SessionState that was asked for: mostly the only one, but a Session may be inside of another one.
+type (
+	sessionKey struct{}
+	openedKey  struct{}
+)
 
-// CurrentSession returns the session of the request. The error is the Store's. It panics if there is no Session around the
-// handler.
+// CurrentSession returns the session of the request; inside of several Sessions it is that of the innermost one. The error is the
+// Store's. It panics if there is no Session around the handler.
 func CurrentSession(c *filo.Ctx) (*SessionState, error) {
-	switch value := c.Get(sessionKey{}).(type) {
-	case *SessionState:
-		return value, nil
-	case *sessionManager:
-		state, err := value.open(c)
-		if err == nil {
-			c.Set(sessionKey{}, state)
-			c.WrapBody(state.beforeHead)
-		}
-		return state, err
+	manager, ok := c.Get(sessionKey{}).(*sessionManager)
+	if !ok {
+		panic("middleware: CurrentSession needs Session around the handler")
 	}
-	panic("middleware: CurrentSession needs Session around the handler")
+	if state := manager.opened(c); state != nil {
+		return state, nil
+	}
+	state, err := manager.open(c)
+	if err == nil {
+		state.before = openedSessions(c)
+		c.Set(openedKey{}, state)
+		c.WrapBody(state.beforeHead)
+	}
+	return state, err
+}
+
+// openedSessions returns the session that the request has asked for last; its before leads to the others.
+func openedSessions(c *filo.Ctx) *SessionState {
+	state, _ := c.Get(openedKey{}).(*SessionState)
+	return state
+}
+
+// opened returns the manager's session of the request, nil if that hasn't asked for it.
+func (m *sessionManager) opened(c *filo.Ctx) *SessionState {
+	state := openedSessions(c)
+	for state != nil && state.manager != m {
+		state = state.before
+	}
+	return state
+}
+
+// sessionsUnsaved reports whether a session of the request is to be saved.
+func sessionsUnsaved(c *filo.Ctx) bool {
+	for state := openedSessions(c); state != nil; state = state.before {
+		if state.unsaved() {
+			return true
+		}
+	}
+	return false
 }
 
 // SessionState is the session of a request. It belongs to the goroutine that runs the handler, until that returns.
 type SessionState struct {
 	manager *sessionManager
-	id      string // as in the cookie; "" without a Store, and of a session that is new
+	before  *SessionState // that of another Session, which the request had asked for before
+	id      string        // as in the cookie; "" without a Store, and of a session that is new
 	record  SessionRecord
 	content sessionContent
 	// changed has the keys that the request has set, or deleted: those that aren't in content any more.
 	changed   map[string]bool
 	cleared   bool
-	renewed   bool // it gets a new id, and the old one is to be deleted
+	renewed   bool // it gets a new id, and the old one is good for nothing
 	destroyed bool
-	stale     bool // it is to be saved though nothing was changed
-	over      bool // the handler has panicked: nothing is saved any more
+	another   bool   // it isn't the session that the client came with, which is destroyed
+	moved     string // under what a session is stored that the client came with the old id of: to be destroyed if it says so
+	stale     bool   // it is to be saved though nothing was changed
+	over      bool   // the handler has panicked: nothing is saved any more
 }
 
 // sessionContent is what is kept of a session.
@@ -134,6 +171,10 @@ type sessionContent struct {
 	Values  map[string]string `json:"v,omitempty"`
 	Created int64             `json:"c"` // in seconds since 1970
 	Expires int64             `json:"e"`
+	Renewed bool              `json:"r,omitempty"`
+	// Next is, in the place of all else, under what a session is stored that was renewed. Those who have loaded it before
+	// find it there, and can end it.
+	Next string `json:"n,omitempty"`
 }
 
 // Get returns the value of a key, "" if there is none.
@@ -150,7 +191,7 @@ func (s *SessionState) Set(key, value string) {
 	s.content.Values[key] = value
 	s.change(key)
 	if s.destroyed { // another session begins
-		s.destroyed, s.renewed = false, true
+		s.destroyed, s.another = false, true
 	}
 }
 
@@ -170,8 +211,9 @@ func (s *SessionState) Clear() {
 }
 
 // Renew gives the session a new id. Call it whenever somebody logs in, or gets other rights: who has slipped an id to them
-// before doesn't share their session then. With a Store the old id is useless from then on; a session in a cookie has no id,
-// and who has a copy of the old cookie has the session as it was, until that expires.
+// before doesn't share their session then. With a Store the old id gives no access from then on; for five minutes it can still
+// end the session, so that a logout counts that was on its way. A session in a cookie has no id, and who has a copy of the old
+// cookie has the session as it was, until that expires.
 func (s *SessionState) Renew() { s.renewed = true }
 
 // Destroy ends the session: its values, its record in the Store and its cookie are removed. What is set after that is of a new
@@ -179,8 +221,8 @@ func (s *SessionState) Renew() { s.renewed = true }
 // head of an answer is on its way: that is logged as an error.
 func (s *SessionState) Destroy() {
 	s.Clear()
-	s.content.Created = time.Now().Unix()
-	s.destroyed = true
+	s.content.Created, s.content.Renewed = time.Now().Unix(), false
+	s.destroyed, s.renewed = true, false
 }
 
 // New reports whether the client came without a session.
@@ -259,6 +301,7 @@ func (m *sessionManager) open(c *filo.Ctx) (*SessionState, error) {
 		s.record, s.id = record, value
 	}
 	if !s.read(now) {
+		s.moved = contentOf(s.record).Next
 		s.id, s.record, s.stale = "", SessionRecord{}, false
 		s.content = sessionContent{Created: now.Unix()}
 	}
@@ -267,8 +310,8 @@ func (m *sessionManager) open(c *filo.Ctx) (*SessionState, error) {
 
 // read takes the content from the record, if that is one that is alive.
 func (s *SessionState) read(now time.Time) bool {
-	var content sessionContent
-	if s.record.Version == 0 || json.Unmarshal(s.record.Data, &content) != nil || content.Expires <= now.Unix() {
+	content := contentOf(s.record)
+	if content.Expires <= now.Unix() {
 		return false
 	}
 	s.content = content
@@ -308,7 +351,7 @@ func (s *SessionState) unsaved() bool {
 	case s.over:
 		return false
 	case s.destroyed:
-		return known
+		return known || s.moved != ""
 	}
 	return len(s.changed) > 0 || s.stale || known && (s.renewed || s.cleared)
 }
@@ -316,7 +359,7 @@ func (s *SessionState) unsaved() bool {
 // save writes what the request has changed to the store, and sets the cookie where that must change. The Ctx is that of whoever
 // calls it, and the session keeps none: an adaptor may have run the handler with one that is over by now.
 func (s *SessionState) save(c *filo.Ctx) (err error) {
-	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed)
+	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed || s.another)
 	switch {
 	case !s.unsaved():
 		return nil
@@ -330,7 +373,7 @@ func (s *SessionState) save(c *filo.Ctx) (err error) {
 		err = s.saveStore(c, time.Now())
 	}
 	clear(s.changed)
-	s.cleared, s.renewed, s.stale = false, false, false
+	s.cleared, s.renewed, s.another, s.stale = false, false, false, false
 	return err
 }
 
@@ -339,9 +382,9 @@ func (s *SessionState) remove(c *filo.Ctx) error {
 	cookie.Value, cookie.MaxAge = "", -1
 	err := s.setCookie(c, &cookie)
 	if s.manager.Store != nil {
-		err = errors.Join(s.manager.Store.Delete(c, storedID(s.id)), err)
+		err = errors.Join(s.end(c, time.Now()), err)
 	}
-	s.record, s.id, s.destroyed, s.renewed, s.cleared = SessionRecord{}, "", false, false, false
+	s.record, s.id, s.destroyed, s.another, s.cleared = SessionRecord{}, "", false, false, false
 	s.content = sessionContent{Created: time.Now().Unix()}
 	return err
 }
@@ -364,73 +407,6 @@ func (s *SessionState) saveCookie(c *filo.Ctx, now time.Time) error {
 	}
 	s.record.Version = 1
 	return s.setCookieValue(c, s.manager.sealer.seal(data), expires, now)
-}
-
-// saveTries is how often a session is saved that others change at the same time.
-const saveTries = 20
-
-// saveStore adds the request's changes to what is in the store by now.
-func (s *SessionState) saveStore(c *filo.Ctx, now time.Time) error {
-	m := s.manager
-	old := ""
-	if s.renewed {
-		old, s.id, s.record.Version = s.id, "", 0
-	}
-	isNew := s.id == ""
-	if isNew {
-		s.id = rand.Text()
-	}
-	for range saveTries {
-		data, expires, err := s.encode(now)
-		if err != nil {
-			return err
-		}
-		saved, err := m.Store.Save(c, storedID(s.id), SessionRecord{Data: data, Version: s.record.Version, Expires: expires})
-		if err != nil {
-			return fmt.Errorf("saving a session: %w", err)
-		}
-		if saved {
-			s.record.Version++
-			if old != "" {
-				if err := m.Store.Delete(c, storedID(old)); err != nil {
-					return fmt.Errorf("deleting the session that was renewed: %w", err)
-				}
-			}
-			return s.setCookieValue(c, s.id, expires, now)
-		}
-		gone, err := s.merge(c, now)
-		if err != nil || gone {
-			return err
-		}
-	}
-	return errors.New("middleware: a session was changed by too many requests at once")
-}
-
-// merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
-// session: then there is nothing to save.
-func (s *SessionState) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
-	mine := s.content.Values
-	record, err := s.manager.Store.Load(c, storedID(s.id))
-	if err != nil {
-		return false, fmt.Errorf("loading a session: %w", err)
-	}
-	s.record = record
-	if !s.read(now) {
-		return true, nil
-	}
-	theirs := s.content.Values
-	if s.cleared || theirs == nil {
-		theirs = make(map[string]string)
-	}
-	for key := range s.changed {
-		if value, ok := mine[key]; ok {
-			theirs[key] = value
-		} else {
-			delete(theirs, key)
-		}
-	}
-	s.content.Values = maps.Clone(theirs)
-	return false, nil
 }
 
 func (s *SessionState) setCookieValue(c *filo.Ctx, value string, expires, now time.Time) error {

@@ -68,6 +68,10 @@ func sessionHandler(c *filo.Ctx) error {
 		s.Clear()
 	case "renew":
 		s.Renew()
+	case "login":
+		s.Renew()
+		s.Set("user", parts[2])
+		s.Set("only"+parts[2], "1")
 	case "destroy":
 		s.Destroy()
 	case "destroyset":
@@ -322,6 +326,241 @@ func TestSessionNotBroughtBack(t *testing.T) {
 	}
 	if b.cookie = cookie; b.get("/get/slow").Body != "true" {
 		t.Error("the session is there again")
+	}
+}
+
+// steppedStore is a store in memory that calls step, if there is one, before each of its operations.
+type steppedStore struct {
+	middleware.SessionStore
+	step func()
+}
+
+func (s *steppedStore) before() {
+	if s.step != nil {
+		s.step()
+	}
+}
+
+func (s *steppedStore) Load(c *filo.Ctx, id string) (middleware.SessionRecord, error) {
+	s.before()
+	return s.SessionStore.Load(c, id)
+}
+
+func (s *steppedStore) Save(c *filo.Ctx, id string, record middleware.SessionRecord) (bool, error) {
+	s.before()
+	return s.SessionStore.Save(c, id, record)
+}
+
+func (s *steppedStore) Delete(c *filo.Ctx, id string) error {
+	s.before()
+	return s.SessionStore.Delete(c, id)
+}
+
+// Of a request that renews the session and one that ends it, the latter wins, whichever of them begins first and between
+// whatever steps of it the other one runs.
+func TestSessionRenewedAndEnded(t *testing.T) {
+	for _, test := range []struct{ first, second string }{{"/renew", "/destroy"}, {"/destroy", "/renew"}, {"/destroyset", "/renew"}, {"/renew", "/destroyset"}} {
+		ran := true
+		for k := 1; ran; k++ {
+			ran = false
+			store := &steppedStore{SessionStore: middleware.NewSessionMemory(0)}
+			b := newBrowser(t, middleware.SessionOptions{Store: store})
+			b.get("/set/a/1")
+			first := *b
+			others := []string{first.cookie}
+			steps := 0
+			store.step = func() {
+				if steps++; steps != k {
+					return
+				}
+				store.step, ran = nil, true
+				second := *b
+				second.get(test.second)
+				others = append(others, second.cookie)
+			}
+			first.get(test.first)
+			if store.step = nil; !ran {
+				continue
+			}
+			for i, cookie := range append(others, first.cookie) {
+				if b.cookie = cookie; b.get("/get/a").Body[0] == '1' {
+					t.Errorf("%s during step %d of %s: session %d is there", test.second, k, test.first, i)
+				}
+			}
+		}
+	}
+}
+
+// Nothing is lost of what a request has set before the session was renewed by another one, and the session that is left is one.
+func TestSessionRenewedAndChanged(t *testing.T) {
+	ran := true
+	for k := 1; ran; k++ {
+		ran = false
+		memory := middleware.NewSessionMemory(0)
+		store := &steppedStore{SessionStore: memory}
+		b := newBrowser(t, middleware.SessionOptions{Store: store})
+		b.get("/set/a/1")
+		old, saved, steps := b.cookie, false, 0
+		store.step = func() {
+			if steps++; steps != k {
+				return
+			}
+			store.step, ran = nil, true
+			second := *b
+			second.get("/set/b/2")
+			saved = second.set != "" && second.cookie == old
+		}
+		b.get("/renew")
+		if store.step = nil; !ran {
+			continue
+		}
+		if got := b.get("/get/b"); b.cookie == old || got.Body != "2false" && saved {
+			t.Errorf("a change at step %d: %v", k, got)
+		}
+		if b.cookie = old; b.get("/get/a").Body != "true" {
+			t.Errorf("a change at step %d: the old id is a session", k)
+		}
+	}
+}
+
+// Of two that log in at once, with one session before, each has its own from then on, and nothing of the other.
+func TestSessionRenewedTwice(t *testing.T) {
+	ran := true
+	for k := 1; ran; k++ {
+		ran = false
+		store := &steppedStore{SessionStore: middleware.NewSessionMemory(0)}
+		b := newBrowser(t, middleware.SessionOptions{Store: store})
+		b.get("/set/a/1")
+		one, other := *b, *b
+		steps := 0
+		store.step = func() {
+			if steps++; steps == k {
+				store.step, ran = nil, true
+				other.get("/login/other")
+			}
+		}
+		one.get("/login/one")
+		if store.step = nil; !ran {
+			continue
+		}
+		for _, each := range []struct {
+			browser     *browser
+			name, other string
+		}{{&one, "one", "other"}, {&other, "other", "one"}} {
+			if got := each.browser.get("/get/user"); got.Body != each.name+"false" {
+				t.Errorf("at step %d, %s: %v", k, each.name, got)
+			}
+			if got := each.browser.get("/get/only" + each.other); got.Body != "false" {
+				t.Errorf("at step %d, %s has the other one's: %v", k, each.name, got)
+			}
+		}
+		if b.get("/get/a").Body != "true" {
+			t.Errorf("at step %d: the old id is a session", k)
+		}
+	}
+}
+
+// A browser that sends its logout before it has the answer that renews the session is logged out.
+func TestSessionEndedByOldCookie(t *testing.T) {
+	b := newBrowser(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+	b.get("/set/a/1")
+	late := *b
+	b.get("/renew")
+	b.get("/renew") // twice
+	if got := late.get("/get/a"); got.Body != "true" {
+		t.Errorf("the old id: %v", got)
+	}
+	if late.get("/destroy"); !strings.Contains(late.set, "Max-Age=0") {
+		t.Errorf("the cookie isn't removed: %q", late.set)
+	}
+	if got := b.get("/get/a"); got.Body != "true" {
+		t.Errorf("after the logout: %v", got)
+	}
+}
+
+// Each of two Sessions, one inside of the other, has a session of its own; CurrentSession is that of the inner one inside of it, and
+// that of the outer one around it, before and after.
+func TestSessionNested(t *testing.T) {
+	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+		inner := options
+		inner.CookieName = "__Host-inner"
+		count := func(next filo.Handler) filo.Handler { // between the two
+			return func(c *filo.Ctx) error {
+				s, err := middleware.CurrentSession(c)
+				if err != nil {
+					return err
+				}
+				s.Set("requests", s.Get("requests")+"+")
+				if err = next(c); err != nil {
+					return err
+				}
+				again, err := middleware.CurrentSession(c)
+				if again != s {
+					t.Error("the outer session isn't the current one when the inner one is over")
+				}
+				return err
+			}
+		}
+		h := wrap(func(c *filo.Ctx) error {
+			s, err := middleware.CurrentSession(c)
+			if err != nil {
+				return err
+			}
+			s.Set("inner", s.Get("inner")+"i")
+			return c.Text(200, s.Get("inner")+s.Get("requests"))
+		}, middleware.Session(options), count, middleware.Session(inner))
+		s := servertest.New(t, h)
+		cookies := ""
+		for i := 1; i <= 3; i++ {
+			var fields []string
+			if cookies != "" {
+				fields = []string{"Cookie: " + cookies}
+			}
+			got := s.Do(t, "GET /", fields...)
+			if want := strings.Repeat("i", i); got.Body != want {
+				t.Errorf("request %d: the inner session has %q, want %q", i, got.Body, want)
+			}
+			var pairs []string
+			for _, set := range got.Header.Values("Set-Cookie") {
+				pair, _, _ := strings.Cut(set, ";")
+				pairs = append(pairs, pair)
+			}
+			if cookies = strings.Join(pairs, "; "); len(pairs) != 2 {
+				t.Fatalf("request %d: %v, want two cookies", i, got.Header)
+			}
+		}
+		outer := servertest.New(t, middleware.Session(options)(sessionHandler))
+		if got := outer.Do(t, "GET /get/requests", "Cookie: "+cookies); got.Body != "+++false" {
+			t.Errorf("the outer session: %v, want what was set between the two", got)
+		}
+	})
+}
+
+// What is kept may be of an outer session, too.
+func TestSessionNestedCache(t *testing.T) {
+	options := middleware.SessionOptions{Keys: [][]byte{sessionSecret}}
+	inner := options
+	inner.CookieName = "__Host-inner"
+	h := wrap(func(c *filo.Ctx) error {
+		if _, err := middleware.CurrentSession(c); err != nil {
+			return err
+		}
+		c.Response.Header.Set("Cache-Control", "max-age=60")
+		return hello(c)
+	}, middleware.Session(options), func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			s, err := middleware.CurrentSession(c)
+			if err == nil {
+				s.Set("a", "1")
+				err = next(c)
+			}
+			return err
+		}
+	}, middleware.Session(inner), middleware.Cache(middleware.CacheOptions{}))
+	s := servertest.New(t, h)
+	s.Do(t, "GET /")
+	if got := s.Do(t, "GET /"); got.Header.Get("Age") != "" {
+		t.Errorf("an answer for which the outer session is to be saved was kept: %v", got.Header)
 	}
 }
 

@@ -58,13 +58,15 @@ func (s *sessionSealer) open(value string) (data []byte, current, ok bool) {
 }
 
 // NewSessionMemory returns a store of sessions in memory that takes maxBytes at most, 64 MB if that is 0. When it is full, the
-// sessions that were not used for longest are forgotten. They don't survive the process.
+// sessions that were not used for longest are forgotten: first those that were never used by another request than their first,
+// then those that were, and then those that were renewed, as when somebody logs in. So visitors by the thousands don't end the
+// sessions of who has logged in. Sessions don't survive the process.
 func NewSessionMemory(maxBytes int) SessionStore {
 	check(maxBytes >= 0, "NewSessionMemory with a negative size")
 	if maxBytes == 0 {
 		maxBytes = 64 << 20
 	}
-	return &sessionMemory{lru[SessionRecord]{capacity: maxBytes}}
+	return &sessionMemory{records: lru[SessionRecord]{capacity: maxBytes}}
 }
 
 type sessionMemory struct{ records lru[SessionRecord] }
@@ -75,7 +77,11 @@ func (m *sessionMemory) Load(_ *filo.Ctx, id string) (SessionRecord, error) {
 }
 
 func (m *sessionMemory) Save(_ *filo.Ctx, id string, record SessionRecord) (saved bool, err error) {
-	m.records.update(id, time.Now(), func(old SessionRecord, _ bool) (SessionRecord, int, time.Time, bool) {
+	rank := rankNew
+	if record.Renewed {
+		rank = rankKept
+	}
+	m.records.update(id, rank, time.Now(), func(old SessionRecord, _ bool) (SessionRecord, int, time.Time, bool) {
 		saved = old.Version == record.Version
 		record.Version++
 		return record, entryCost + len(id) + len(record.Data), record.Expires, saved

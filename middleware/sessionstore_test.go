@@ -64,6 +64,53 @@ func TestSessionMemory(t *testing.T) {
 	}
 }
 
+// Visitors who get a session and never come back don't push out those who do, and those who do, without logging in, not those who
+// have logged in.
+func TestSessionMemoryFlood(t *testing.T) {
+	options := middleware.SessionOptions{Store: middleware.NewSessionMemory(100_000)}
+	s := servertest.New(t, middleware.Session(options)(sessionHandler))
+	visitors := func(n int, paths ...string) (browsers []*browser) {
+		for range n {
+			b := &browser{t: t, s: s}
+			for _, path := range paths {
+				b.get(path)
+			}
+			browsers = append(browsers, b)
+		}
+		return browsers
+	}
+	left := func(browsers []*browser) (n int) {
+		for _, b := range browsers {
+			if strings.HasSuffix(b.get("/get/a").Body, "false") {
+				n++
+			}
+		}
+		return n
+	}
+	loggedIn := visitors(50, "/login/gopher")
+	after := visitors(10, "/set/a/1", "/login/gopher")
+	again := visitors(50, "/set/a/1", "/get/a")
+	once := visitors(1000, "/set/a/1")
+	if n := left(loggedIn) + left(after); n != 60 {
+		t.Errorf("of 60 who have logged in %d are left after visitors who came once", n)
+	}
+	if n := left(again); n != 50 {
+		t.Errorf("of 50 who came again %d are left after visitors who came once", n)
+	}
+	if n := left(once[len(once)-10:]); n != 10 {
+		t.Errorf("of the last 10 who came once %d are left", n)
+	}
+	visitors(1000, "/set/a/1", "/get/a", "/set/b/2")
+	if n := left(loggedIn) + left(after); n != 60 {
+		t.Errorf("of 60 who have logged in %d are left after visitors who came again", n)
+	}
+	// An anonymous visitor can't have a session count as one of who has logged in.
+	visitors(1000, "/set/a/1", "/destroyset", "/get/a")
+	if n := left(loggedIn) + left(after); n != 60 {
+		t.Errorf("of 60 who have logged in %d are left after visitors who ended their sessions", n)
+	}
+}
+
 // No cookie that wasn't sealed here is a session.
 func FuzzSessionCookie(f *testing.F) {
 	f.Add("AAAA")

@@ -21,7 +21,7 @@ type TimeoutOptions struct {
 // It belongs in front of handlers that wait for something else, inside of AccessLog. A Timeout inside of another one replaces
 // that. It panics without a Timeout.
 func Timeout(options TimeoutOptions) filo.Middleware {
-	check(options.Timeout > 0, "Timeout: it must be over 0")
+	check(options.Timeout > 0, "Timeout: TimeoutOptions.Timeout must be over 0")
 	check(options.Error == nil || options.Error.Status >= 400 && options.Error.Status <= 599,
 		"Timeout: the status of Error must be 400 to 599")
 	return func(next filo.Handler) filo.Handler {

@@ -1,0 +1,43 @@
+package middleware_test
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+// Who may see what is inside is a matter of the options; package guard has the cases of each.
+func TestGuard(t *testing.T) {
+	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
+	away := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))
+	const token = "0123456789abcdef"
+	for _, test := range []struct {
+		options middleware.GuardOptions
+		client  net.Addr
+		host    string
+		fields  []string
+		status  int
+	}{
+		{middleware.GuardOptions{}, local, "localhost", nil, 200},
+		{middleware.GuardOptions{}, local, "evil.test", nil, 404},
+		{middleware.GuardOptions{}, away, "localhost", nil, 404},
+		{middleware.GuardOptions{Hosts: []string{"devbox"}}, local, "devbox", nil, 200},
+		{middleware.GuardOptions{Token: token}, local, "localhost", nil, 401},
+		{middleware.GuardOptions{Token: token}, away, "a.test", []string{"Authorization: Bearer " + token}, 200},
+	} {
+		s := servertest.New(t, middleware.Guard(test.options)(hello))
+		if got := s.DoFrom(t, test.client, "GET http://"+test.host+"/", test.fields...); got.Status != test.status {
+			t.Errorf("%+v: %v asks %s: %d, want %d", test.options, test.client, test.host, got.Status, test.status)
+		}
+	}
+	defer func() {
+		if message, _ := recover().(string); !strings.HasPrefix(message, "middleware: Guard: Token: ") {
+			t.Errorf("a short token panics with %q", message)
+		}
+	}()
+	middleware.Guard(middleware.GuardOptions{Token: "short"})
+}

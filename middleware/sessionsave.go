@@ -1,0 +1,205 @@
+package middleware
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// saveTries is how often a session is saved that others change at the same time.
+const saveTries = 20
+
+var errSessionBusy = errors.New("middleware: a session was changed by too many requests at once")
+
+// saveStore adds the request's changes to what is in the store by now.
+func (s *SessionState) saveStore(c *filo.Ctx, now time.Time) error {
+	m := s.manager
+	if s.another {
+		if err := s.end(c, now); err != nil {
+			return err
+		}
+		s.id, s.record = "", SessionRecord{}
+	}
+	if s.renewed && s.id != "" {
+		return s.saveRenewed(c, now)
+	}
+	if s.id == "" {
+		s.id = rand.Text()
+	}
+	s.content.Renewed = s.content.Renewed || s.renewed
+	for range saveTries {
+		record, err := s.encodeRecord(s.record.Version, now)
+		if err != nil {
+			return err
+		}
+		saved, err := m.Store.Save(c, storedID(s.id), record)
+		if err != nil {
+			return fmt.Errorf("saving a session: %w", err)
+		}
+		if saved {
+			s.record.Version++
+			return s.setCookieValue(c, s.id, record.Expires, now)
+		}
+		gone, err := s.merge(c, now)
+		if err != nil || gone {
+			return err
+		}
+	}
+	return errSessionBusy
+}
+
+// encodeRecord returns the content as a store keeps it.
+func (s *SessionState) encodeRecord(version uint64, now time.Time) (SessionRecord, error) {
+	data, expires, err := s.encode(now)
+	return SessionRecord{Data: data, Version: version, Renewed: s.content.Renewed, Expires: expires}, err
+}
+
+// movedTime is how long requests that came with a session's old id can still end the session.
+const movedTime = 5 * time.Minute
+
+// saveRenewed saves the session under a new id. Nobody knows that before the old one has led there, which it does only if it is
+// as the request has found it: so what others have changed until then is part of it, and a session that they have ended
+// stays so.
+func (s *SessionState) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
+	store, id, version := s.manager.Store, rand.Text(), uint64(0)
+	defer func() {
+		if s.id != id {
+			err = errors.Join(err, store.Delete(c, storedID(id)))
+		}
+	}()
+	for range saveTries {
+		s.content.Renewed = true
+		record, err := s.encodeRecord(version, now)
+		if err != nil {
+			return err
+		}
+		saved, err := store.Save(c, storedID(id), record)
+		if err == nil && !saved {
+			err = errSessionBusy
+		}
+		if err != nil {
+			return fmt.Errorf("saving a session: %w", err)
+		}
+		version++
+		moved, err := s.manager.leave(c, storedID(s.id), s.record.Version, sessionContent{Next: storedID(id)}, now)
+		if err != nil {
+			return err
+		}
+		if !moved {
+			gone, err := s.merge(c, now)
+			if err == nil && gone {
+				// Of two that renew it, such as two clicks to log in, each has its own: this one has nothing of what the other
+				// has added since, which may be another client that has the old id.
+				moved, err = s.manager.alive(c, s.record, now)
+			}
+			if err != nil || gone && !moved {
+				return err
+			}
+		}
+		if moved {
+			s.id, s.record.Version = id, version
+			return s.setCookieValue(c, s.id, record.Expires, now)
+		}
+	}
+	return errSessionBusy
+}
+
+// alive reports whether a record is that of a session, or of one that was renewed and hasn't ended since.
+func (m *sessionManager) alive(c *filo.Ctx, record SessionRecord, now time.Time) (bool, error) {
+	for range saveTries {
+		content := contentOf(record)
+		if content.Next == "" {
+			return content.Expires > now.Unix(), nil
+		}
+		var err error
+		if record, err = m.Store.Load(c, content.Next); err != nil {
+			return false, fmt.Errorf("loading a session: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// leave puts, in the place of a session with that version, content that is none. It reports false if there is another version.
+func (m *sessionManager) leave(c *filo.Ctx, stored string, version uint64, content sessionContent, now time.Time) (bool, error) {
+	data, err := json.Marshal(content)
+	if err != nil {
+		return false, err
+	}
+	left, err := m.Store.Save(c, stored, SessionRecord{Data: data, Version: version, Expires: now.Add(movedTime)})
+	if err != nil {
+		return false, fmt.Errorf("ending a session: %w", err)
+	}
+	return left, nil
+}
+
+// end destroys the session that the client came with, also if others have changed or renewed it meanwhile.
+func (s *SessionState) end(c *filo.Ctx, now time.Time) error {
+	m, stored, version := s.manager, s.moved, s.record.Version
+	if version > 0 {
+		stored = storedID(s.id)
+	}
+	if stored == "" {
+		return nil
+	}
+	s.moved = ""
+	for range saveTries {
+		if version > 0 {
+			ended, err := m.leave(c, stored, version, sessionContent{}, now)
+			if err != nil {
+				return err
+			}
+			if ended {
+				return m.Store.Delete(c, stored)
+			}
+		}
+		record, err := m.Store.Load(c, stored)
+		if err != nil || record.Version == 0 {
+			return err
+		}
+		version = record.Version
+		if next := contentOf(record).Next; next != "" {
+			stored, version = next, 0
+		}
+	}
+	return errSessionBusy
+}
+
+// contentOf returns what a record has, which is nothing if it is none.
+func contentOf(record SessionRecord) (content sessionContent) {
+	if record.Version == 0 || json.Unmarshal(record.Data, &content) != nil {
+		return sessionContent{}
+	}
+	return content
+}
+
+// merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
+// session: then there is nothing to save.
+func (s *SessionState) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
+	mine := s.content.Values
+	record, err := s.manager.Store.Load(c, storedID(s.id))
+	if err != nil {
+		return false, fmt.Errorf("loading a session: %w", err)
+	}
+	s.record = record
+	if !s.read(now) {
+		return true, nil
+	}
+	theirs := s.content.Values
+	if s.cleared || theirs == nil {
+		theirs = make(map[string]string)
+	}
+	for key := range s.changed {
+		if value, ok := mine[key]; ok {
+			theirs[key] = value
+		} else {
+			delete(theirs, key)
+		}
+	}
+	s.content.Values = maps.Clone(theirs)
+	return false, nil
+}
