@@ -95,11 +95,18 @@ func BenchmarkText(b *testing.B) {
 	})
 }
 
-// BenchmarkLargeErrors measures a body of 1 MB that is wrong at its end, which is gone through twice.
+// BenchmarkLargeErrors measures bodies that are wrong at their end: of 1 MB, and of 256 KB, up to where all errors are looked for.
 func BenchmarkLargeErrors(b *testing.B) {
-	for name, element := range map[string]string{"names": `"tags":["` + strings.Repeat(`a","`, 200_000) + `",1]`,
-		"objects": `"lines":[` + strings.Repeat(`{"sku":"C-1","n":4},`, 50_000) + `{"n":-1}]`,
-		"unknown": strings.Repeat(`"x":0,`, 160_000) + `"tags":0`} {
+	for _, size := range []int{1 << 20, 256 << 10} {
+		b.Run(fmt.Sprint(size>>10, " KB"), func(b *testing.B) { benchmarkErrors(b, size) })
+	}
+}
+
+func benchmarkErrors(b *testing.B, size int) {
+	fill := func(text string) string { return strings.Repeat(text, (size-100)/len(text)) }
+	for name, element := range map[string]string{"names": `"tags":["` + fill(`a","`) + `",1]`,
+		"objects": `"lines":[` + fill(`{"sku":"C-1","n":4},`) + `{"n":-1}]`,
+		"unknown": fill(`"x":0,`) + `"tags":0`} {
 		request := postJSON("{" + element + "}")
 		for _, c := range []struct {
 			name string

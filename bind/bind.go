@@ -2,9 +2,11 @@ package bind
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/filohttp/filo"
 )
@@ -67,6 +69,9 @@ func one(c *filo.Ctx, v any, options []Option, in source) error {
 	if err != nil {
 		return err
 	}
+	if err := planOf(target.Type(), in).none; err != nil {
+		return err
+	}
 	if err := b.text(in, target); err != nil {
 		return err
 	}
@@ -79,6 +84,8 @@ type binding struct {
 	option   Option
 	bound    [sources]bool // what was bound from
 	problems problems
+	// partial says that after an error more than the values that are wrong may not have been bound.
+	partial bool
 }
 
 // body binds from the body, by its Content-Type.
@@ -101,37 +108,43 @@ func (b *binding) body(v any, target reflect.Value) error {
 	return unexpectedType("must be application/json, application/x-www-form-urlencoded or multipart/form-data")
 }
 
-// finish returns the errors that were found, or else those of the validator.
+// finish returns the errors that were found, and those of the validator.
 func (b *binding) finish(v any) error {
-	if err := b.problems.err(); err != nil || b.option.validator == nil {
-		return err
+	if b.option.validator == nil || b.partial {
+		return b.problems.err()
 	}
 	err := b.option.validator.Validate(v)
-	if err == nil {
-		return nil
-	}
 	var invalid *Error
-	if errors.As(err, &invalid) {
+	switch {
+	case err == nil:
+		return b.problems.err()
+	case errors.As(err, &invalid):
 		return b.located(invalid, reflect.TypeOf(v).Elem())
+	case len(b.problems.Fields) > 0:
+		return b.problems.err() // what else there is to say may come of the values that are wrong
 	}
 	return err
 }
 
-// located returns a validator's error with the place in the request for each Go field.
+// located returns the errors that were found, and a validator's with the place in the request for each Go field. What it says of
+// a value that was refused before is about the one that is there instead.
 func (b *binding) located(invalid *Error, t reflect.Type) error {
+	refused := b.problems.Fields[:len(b.problems.Fields):len(b.problems.Fields)]
 	for _, field := range invalid.Fields {
 		if field.Field != "" && field.In == "" {
 			b.locate(&field, t)
+		}
+		if slices.ContainsFunc(refused, func(other FieldError) bool { return other.covers(field) }) {
+			continue
 		}
 		if !b.problems.add(422, field) {
 			break
 		}
 	}
-	b.problems.Status, b.problems.Err = invalid.Status, invalid.Err
-	b.problems.More = b.problems.More || invalid.More
-	if b.problems.Status == 0 {
-		b.problems.Status = 422
+	if len(refused) == 0 {
+		b.problems.Status, b.problems.Err = cmp.Or(invalid.Status, 422), invalid.Err
 	}
+	b.problems.More = b.problems.More || invalid.More
 	e := b.problems.Error
 	return &e
 }

@@ -108,7 +108,7 @@ func decodeBool(dst reflect.Value, text []byte) string {
 func decodeInt(dst reflect.Value, text []byte) string {
 	value, err := strconv.ParseInt(string(text), 10, dst.Type().Bits())
 	if err != nil {
-		return mustBeInteger(dst.Type())
+		return mustBeInteger(dst.Type(), text)
 	}
 	dst.SetInt(value)
 	return ""
@@ -117,7 +117,7 @@ func decodeInt(dst reflect.Value, text []byte) string {
 func decodeUint(dst reflect.Value, text []byte) string {
 	value, err := strconv.ParseUint(string(text), 10, dst.Type().Bits())
 	if err != nil {
-		return mustBeInteger(dst.Type())
+		return mustBeInteger(dst.Type(), text)
 	}
 	dst.SetUint(value)
 	return ""
@@ -167,11 +167,18 @@ func timeDecoder(layout string) decoder {
 	}
 }
 
-// mustBeInteger says what numbers an integer type holds.
-func mustBeInteger(t reflect.Type) string {
+// mustBeInteger says what an integer type holds, where text is something else. The limits of 64 bits say nothing to anybody
+// whose number is within them.
+func mustBeInteger(t reflect.Type, text []byte) string {
 	bits := t.Bits()
 	if t.Kind() >= reflect.Uint {
+		if _, err := strconv.ParseUint(string(text), 10, 64); bits == 64 && !errors.Is(err, strconv.ErrRange) {
+			return "must be an integer of at least 0"
+		}
 		return fmt.Sprintf("must be an integer from 0 to %d", uint64(math.MaxUint64)>>(64-bits))
+	}
+	if _, err := strconv.ParseInt(string(text), 10, 64); bits == 64 && !errors.Is(err, strconv.ErrRange) {
+		return "must be an integer"
 	}
 	return fmt.Sprintf("must be an integer from %d to %d", int64(math.MinInt64)>>(64-bits), int64(math.MaxInt64)>>(64-bits))
 }

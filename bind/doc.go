@@ -38,7 +38,10 @@
 //   - a slice of these, with all values of the name; anything else gets the first value
 //
 // A *multipart.FileHeader or a []*multipart.FileHeader with a form tag gets the files of that name, which can be read until
-// the handler returns. Another type is the programmer's mistake, and an error without a status.
+// the handler returns.
+//
+// What is the programmer's mistake is an error without a status: another type, a tag on a field that isn't exported, and, but for
+// All, a struct none of whose fields has the tag of the source that it is bound from.
 //
 // A field whose name the request doesn't have stays as it is, so defaults can be set before. So does a number, bool, time or
 // duration whose text is empty, as forms send it for inputs that weren't filled in, unless Strict is given. Nothing that is
@@ -48,7 +51,8 @@
 //
 // What there is to know of a struct is worked out when it is first bound, and kept. Without errors, to bind text takes some 100 ns
 // for each field and allocates nothing but what is bound; JSON takes what encoding/json takes, and about a quarter more with
-// Strict, which goes through the document once more. A body with errors is gone through once more too, however many it has.
+// Strict, which goes through the document once more. A body with errors is gone through once more too, however many it has, and up
+// to 256 KB all of them are told; of a larger one the first.
 //
 // # Errors
 //

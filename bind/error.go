@@ -46,6 +46,15 @@ func (f FieldError) String() string {
 	return text + ": " + f.Detail
 }
 
+// covers reports whether f is about the value that other is about, or one around it. JSON's names are taken in any case.
+func (f FieldError) covers(other FieldError) bool {
+	if f.In != other.In || f.Name != other.Name || len(other.Pointer) < len(f.Pointer) {
+		return false
+	}
+	pointer, below := other.Pointer[:len(f.Pointer)], other.Pointer[len(f.Pointer):]
+	return strings.EqualFold(pointer, f.Pointer) && (below == "" || below[0] == '/')
+}
+
 // Error is all that is wrong with what a client sent. To the server it is an *filo.HTTPError, whose problem details have the
 // Fields as their member errors:
 //

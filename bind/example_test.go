@@ -71,7 +71,7 @@ func ExampleQuery() {
 	send(list, "GET", "/?size=many", "", "")
 	// Output:
 	// 200 20 [name age] 1h30m0s
-	// 400 {"detail":"query \"size\": must be an integer from -9223372036854775808 to 9223372036854775807","errors":[{"in":"query","name":"size","detail":"must be an integer from -9223372036854775808 to 9223372036854775807"}],"status":400,"title":"Bad Request"}
+	// 400 {"detail":"query \"size\": must be an integer","errors":[{"in":"query","name":"size","detail":"must be an integer"}],"status":400,"title":"Bad Request"}
 }
 
 func ExampleAll() {

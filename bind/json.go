@@ -14,6 +14,10 @@ import (
 // allows 1 MB, for a body of 10 KB.
 const maxDepth = 1000
 
+// maxExplained is up to which size all errors of a body are looked for. To find them takes several times as long as decoding did,
+// and so much of a server's time shouldn't be for the taking.
+const maxExplained = 256 << 10
+
 // json binds from a JSON body.
 func (b *binding) json(v any) error {
 	target := reflect.ValueOf(v)
@@ -65,22 +69,39 @@ func (b *binding) jsonInto(v any, w walker) error {
 		return nil
 	}
 	if err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(json.Unmarshal(body, new(json.RawMessage)), &syntax) {
+		if !json.Valid(body) {
+			var syntax *json.SyntaxError
+			errors.As(json.Unmarshal(body, new(json.RawMessage)), &syntax)
 			return malformed(describe(syntax, body), err)
 		}
 	}
-	w.body, w.strict, w.explain = body, b.option.strict, err != nil
-	// Room for what is usual.
-	w.path, w.seen = make([]step, 0, 8), make([]int, 0, 32)
-	w.value(reflect.TypeOf(v).Elem(), nil)
+	w.body, w.strict, w.explain = body, b.option.strict, err != nil && len(body) <= maxExplained
+	if w.strict || w.explain {
+		// Room for what is usual.
+		w.path, w.seen = make([]step, 0, 8), make([]int, 0, 32)
+		w.value(reflect.TypeOf(v).Elem(), nil)
+	}
 	// The body is bound first, so there are no other errors yet.
 	b.problems = w.problems
-	if err != nil && len(b.problems.Fields) == 0 {
+	if err != nil && b.option.validator != nil {
+		// A decoder may stop at the first error: all but the values that were refused is for the validator to see.
+		b.partial = !w.explain || json.Unmarshal(w.withoutRefused(), v) != nil
+	}
+	if err != nil && (!w.explain || len(b.problems.Fields) == 0) {
 		b.problems.Err = err
-		b.problems.add(422, FieldError{In: "body", Detail: "doesn't have the expected form"})
+		b.problems.add(422, FieldError{In: "body", Detail: firstError(err, body)})
 	}
 	return nil
+}
+
+// firstError says what the decoder's error tells of a well-formed body.
+func firstError(err error, body []byte) string {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return "doesn't have the expected form"
+	}
+	line, column := position(wrong.Offset, body)
+	return fmt.Sprintf("line %d, column %d: %s", line, column, expected(wrong.Type, nil, err))
 }
 
 // jsonBody returns the body, after the checks that go before decoding. It is borrowed.
@@ -120,10 +141,14 @@ func malformed(detail string, cause error) error {
 
 // describe says what is wrong with a document, and in which line and column, where a column is a byte.
 func describe(err *json.SyntaxError, body []byte) string {
-	before := body[:max(0, min(int(err.Offset), len(body))-1)]
-	line := 1 + bytes.Count(before, []byte{'\n'})
-	column := len(before) - bytes.LastIndexByte(before, '\n')
+	line, column := position(err.Offset, body)
 	return fmt.Sprintf("line %d, column %d: %s", line, column, err)
+}
+
+// position returns line and column of the byte before an offset.
+func position(offset int64, body []byte) (line, column int) {
+	before := body[:max(0, min(int(offset), len(body))-1)]
+	return 1 + bytes.Count(before, []byte{'\n'}), len(before) - bytes.LastIndexByte(before, '\n')
 }
 
 // deeper reports whether a document, which may be malformed, has more levels than limit.

@@ -20,7 +20,9 @@ type Validator interface {
 	Validate(v any) error
 }
 
-// With checks what was bound by validator, unless there were errors before. v is the pointer that was given to bind.
+// With checks what was bound by validator. It is asked as well when values were refused, so that the client hears of everything at
+// once: a field whose value was refused, or is missing, is what it was before, and what the validator says of a refused one is
+// dropped. It isn't asked about a body that is malformed, or that is too large for all of its errors to be looked for.
 func With(validator Validator) Option { return Option{validator: validator} }
 
 // merge makes one option of all. Options are plain values, so that giving some costs nothing.

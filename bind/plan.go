@@ -13,6 +13,8 @@ type plan struct {
 	fields []field
 	byName map[string]int
 	err    error // the programmer's
+	// none is the error where something must be bound: no field has the source's tag, though there are fields.
+	none error
 }
 
 // field is a struct's field that is bound from text, or from files.
@@ -44,13 +46,49 @@ func planOf(t reflect.Type, in source) *plan {
 	for _, m := range membersOf(t, in.tag(), true) {
 		f, err := newField(m, in)
 		if err != nil {
-			p.err = fmt.Errorf("bind: %v.%s, tag %s: %w", t, m.field.Name, in.tag(), err)
+			p.err = fmt.Errorf("bind: %s, tag %s: %w", fieldOf(t, m.field.Name), in.tag(), err)
 		}
 		p.byName[f.name] = len(p.fields)
 		p.fields = append(p.fields, f)
 	}
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get(in.tag()); name != "" && name != "-" && !f.IsExported() && !f.Anonymous {
+			p.err = fmt.Errorf("bind: %s has the tag %s, and must be exported to be bound: write it with a capital", fieldOf(t, f.Name), in.tag())
+		}
+	}
+	if len(p.fields) == 0 && p.err == nil {
+		p.none = untagged(t, in)
+	}
 	known, _ := plans[in].LoadOrStore(t, p)
 	return known.(*plan)
+}
+
+// untagged returns the error for a struct no field of which has the source's tag, nil if there is no field that could. The field
+// that is its example has the name that tags of other frameworks say.
+func untagged(t reflect.Type, in source) error {
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.IsExported() || f.Anonymous {
+			continue
+		}
+		name := strings.ToLower(f.Name)
+		for _, tag := range [...]string{"form", "query", "uri", "param", "params", "path", "header", "reqHeader", "json"} {
+			if other, _, _ := strings.Cut(f.Tag.Get(tag), ","); other != "" && other != "-" {
+				name = other
+				break
+			}
+		}
+		return fmt.Errorf("bind: %s has no tag %s, and no other field has one, so nothing would be bound: write %s %v `%s:%q`, and so on",
+			fieldOf(t, f.Name), in.tag(), f.Name, f.Type, in.tag(), name)
+	}
+	return nil
+}
+
+// fieldOf returns how a field is called in errors. A type without a name would be all that is in it.
+func fieldOf(t reflect.Type, name string) string {
+	if t.Name() == "" {
+		return "the field " + name
+	}
+	return t.String() + "." + name
 }
 
 func newField(m member, in source) (field, error) {

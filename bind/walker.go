@@ -27,7 +27,8 @@ type walker struct {
 	// seen are the members that the objects around pos have had so far.
 	seen     []int
 	problems problems
-	full     bool // problems takes no more
+	refused  [][2]int // where in the body the values are that the type can't hold
+	full     bool     // problems takes no more
 }
 
 // step is one step of the way to a value: a name, or an index if that is nil.
@@ -224,20 +225,40 @@ func (w *walker) leaf(t, quoted reflect.Type) {
 	if !w.explain || w.full || t.Kind() == reflect.Interface && t.NumMethod() > 0 {
 		return
 	}
-	raw := w.body[start:w.pos]
+	detail := refusal(t, quoted, w.body[start:w.pos])
+	if detail != "" {
+		w.refused = append(w.refused, [2]int{start, w.pos})
+		w.refuse(detail)
+	}
+}
+
+// refusal says what a value must be, "" if it is that.
+func refusal(t, quoted reflect.Type, raw []byte) string {
 	if quoted != nil {
 		raw = slices.Concat([]byte(`{"v":`), raw, []byte(`}`))
 		if err := json.Unmarshal(raw, reflect.New(quoted).Interface()); err != nil {
-			w.refuse("must be a string, which " + expected(t, nil, err))
+			return "must be a string, which " + expected(t, nil, err)
 		}
-		return
+		return ""
 	}
 	if fits(t, raw) {
-		return
+		return ""
 	}
 	if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {
-		w.refuse(expected(t, raw, err))
+		return expected(t, raw, err)
 	}
+	return ""
+}
+
+// withoutRefused returns the body with null, which leaves a field as it is, for each value that was refused.
+func (w *walker) withoutRefused() []byte {
+	var b []byte
+	end := 0
+	for _, at := range w.refused {
+		b = append(append(b, w.body[end:at[0]]...), "null"...)
+		end = at[1]
+	}
+	return append(b, w.body[end:]...)
 }
 
 // fits reports whether a value obviously is one of type t. Most are, and to ask encoding/json about each would cost several
@@ -290,7 +311,7 @@ func expected(t reflect.Type, raw []byte, err error) string {
 	case kind == reflect.Bool:
 		return mustBeBool
 	case kind >= reflect.Int && kind <= reflect.Uintptr:
-		return mustBeInteger(t)
+		return mustBeInteger(t, raw)
 	case kind == reflect.Interface:
 		return "has a number that is too large"
 	case (kind == reflect.Float32 || kind == reflect.Float64) && len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
