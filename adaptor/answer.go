@@ -26,6 +26,7 @@ type answer struct {
 	control   *http.ResponseController
 	noBody    bool // to HEAD
 	duplex    bool // the request has a body, which may be read while the answer is sent
+	shared    bool // other requests have the same connection at the same time
 	state     answerState
 	remaining int64
 	began     bool            // something of the body was written
@@ -115,6 +116,9 @@ func (a *answer) head(head []byte) error {
 	if _, typed := header["Content-Type"]; !typed && status >= 200 {
 		header["Content-Type"] = nil // it isn't to be guessed either
 	}
+	if _, dated := header["Date"]; !dated && status >= 200 {
+		header["Date"] = nil // nor is this
+	}
 	if a.duplex && (a.state == answerSize || a.state == answerToEnd) {
 		a.control.EnableFullDuplex()
 	}
@@ -141,7 +145,7 @@ func (a *answer) fields(header http.Header, fields string, final bool) {
 			a.state = answerSize
 			continue
 		case "Connection":
-			if value == "keep-alive" {
+			if value == "keep-alive" || a.shared { // where close would be all requests' last one
 				continue
 			}
 		case "Content-Length":

@@ -38,6 +38,7 @@ const maxKeptHead = 16 << 10
 func newCarrier(w http.ResponseWriter, r *http.Request) *carrier {
 	return &carrier{r: r, answer: answer{
 		w: w, control: http.NewResponseController(w), noBody: r.Method == http.MethodHead, duplex: r.ContentLength != 0,
+		shared: r.ProtoMajor >= 2,
 	}}
 }
 
@@ -109,9 +110,9 @@ func (t *carrier) appendHead(dst []byte) []byte {
 func (t *carrier) target() string {
 	r := t.r
 	if r.Method == http.MethodConnect && r.URL.Path == "" {
-		return cleanText(r.Host)
+		return lineText(r.Host)
 	}
-	target := cleanText(r.URL.RequestURI())
+	target := lineText(r.URL.RequestURI())
 	if !strings.HasPrefix(target, "/") && target != "*" {
 		target = "/" + target // http.StripPrefix leaves such
 	}
@@ -134,19 +135,25 @@ func appendField(dst []byte, name, value string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// cleanText returns text for a request line, which neither a space nor a control byte may be in.
-func cleanText(text string) string {
+// lineText returns text for a request line, where a space or a control byte may only be percent-encoded.
+func lineText(text string) string {
 	for i := range len(text) {
 		if text[i] == ' ' || isControl(text[i]) {
-			return strings.Map(func(r rune) rune {
-				if r <= ' ' || r == 0x7f {
-					return -1
-				}
-				return r
-			}, text)
+			return string(appendEncoded([]byte(text[:i]), text[i:]))
 		}
 	}
 	return text
+}
+
+func appendEncoded(dst []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c == ' ' || isControl(c) {
+			dst = fmt.Appendf(dst, "%%%02X", c)
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
 }
 
 func isControl(c byte) bool { return c < ' ' || c == 0x7f }

@@ -121,8 +121,8 @@ func describe(raw []byte, head bool) string {
 			fmt.Fprintf(&b, "then %d more bytes\n", len(rest))
 			return b.String()
 		}
-		fmt.Fprintf(&b, "%d, length %d, %v, close %v\n", response.StatusCode, response.ContentLength,
-			response.TransferEncoding, response.Close)
+		fmt.Fprintf(&b, "%d, length %d, %v, close %v, dated %v\n", response.StatusCode, response.ContentLength,
+			response.TransferEncoding, response.Close, response.Header.Get("Date") != "" || response.StatusCode == http.StatusSwitchingProtocols)
 		response.Header.Del("Date")
 		response.Header.Del("Server")
 		if response.Close && response.StatusCode != http.StatusSwitchingProtocols {
@@ -173,7 +173,9 @@ func compare(t *testing.T, h http.Handler, request string) {
 const (
 	get  = "GET /a%20b?x=1 HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
 	head = "HEAD / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
-	post = "POST / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
+	// upgrade needs no Connection: close, since nothing follows it.
+	upgrade = "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+	post    = "POST / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
 )
 
 // The same handler gives the same answer as under net/http's server.
@@ -199,6 +201,30 @@ func TestAnswers(t *testing.T) {
 			for _, piece := range []string{"<!DOC", "TYPE ", "html>", large} {
 				io.WriteString(w, piece)
 			}
+		}},
+		{"a date that isn't to be", get, func(w http.ResponseWriter, r *http.Request) { w.Header()["Date"] = nil; io.WriteString(w, "x") }},
+		{"a length that isn't to be told", get, func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Length"] = nil
+			io.WriteString(w, "x")
+		}},
+		{"a length that isn't to be told, to HEAD", head, func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Length"] = nil
+			io.WriteString(w, "x")
+		}},
+		{"a length that isn't to be told, of nothing", get, func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Length"] = nil
+			w.WriteHeader(204)
+		}},
+		{"101 and a Flush before Hijack", upgrade, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Upgrade", "x")
+			w.WriteHeader(101)
+			http.NewResponseController(w).Flush()
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			io.WriteString(conn, "hello")
+			conn.Close()
 		}},
 		{"a type that was set stays", get, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "x/y")
@@ -297,6 +323,15 @@ func TestAnswers(t *testing.T) {
 			w.Header().Add("Trailer", "X-Sum")
 			io.WriteString(w, large)
 			w.Header().Set("X-Sum", "42")
+		}},
+		{"announced trailer fields may be missing", get, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Trailer", "X-Sum, X-Other")
+			io.WriteString(w, "body")
+			w.Header().Set("X-Sum", "1")
+		}},
+		{"announced trailer fields may all be missing", get, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Trailer", "X-Sum, X-Other")
+			io.WriteString(w, "body")
 		}},
 		{"trailer fields needn't be announced", get, func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, "body")

@@ -49,6 +49,21 @@ func (r *requestContext) resolveLocked() context.Context {
 	return ctx
 }
 
+// endLocked makes a context that nobody has asked for one that is over, with the values that it would have had: the handler may
+// have kept it.
+func (r *requestContext) endLocked() {
+	if r.resolved.Load() != nil {
+		return
+	}
+	values := r.exchange.ctx.ContextValues()
+	if values == context.Background() {
+		return // as over
+	}
+	ctx, cancel := context.WithCancel(values)
+	cancel()
+	r.resolved.Store(&ctx)
+}
+
 // Deadline implements context.Context.
 func (r *requestContext) Deadline() (time.Time, bool) { return r.resolve().Deadline() }
 

@@ -8,7 +8,7 @@
 //
 // FromHTTP gives a handler an http.Request of its own, which it may keep as it may one of net/http's, and an
 // http.ResponseWriter that flushes, hijacks, streams, sends trailers and 1xx answers, and works with
-// http.ResponseController. What is different from net/http's server:
+// http.ResponseController. What is different from net/http's server is in docs/NETHTTP.md; most of all:
 //
 //   - A panic is answered by the server's ErrorHandler with 500, as that of every handler of filo is. http.ErrAbortHandler
 //     breaks the connection off.
@@ -18,7 +18,8 @@
 //     waits until a Read that is under way is over. A handler that reads and writes by turns, as one may that has called
 //     EnableFullDuplex, isn't concerned.
 //   - The value of http.ServerContextKey is an *http.Server that tells handlers that they run in a server, and no more.
-//   - A status over 599 becomes 500. A connection can't be hijacked once a part of the answer was sent.
+//   - A status over 599 becomes 500. A connection can't be hijacked once a part of the answer was sent, but for a 101, whose head
+//     Hijack sends; a handler that returns without one has the connection closed behind that head.
 //
 // # Handlers of filo in net/http
 //

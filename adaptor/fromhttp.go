@@ -68,11 +68,11 @@ func (e *exchange) run(h http.Handler, r *http.Request) (err error) {
 		}
 		e.end(r)
 		value := recover()
-		if problem, ok := value.(error); ok && errors.Is(problem, http.ErrAbortHandler) {
-			err = filo.ErrAbort
-		} else if value != nil {
+		// Nil is that of a handler that ends its goroutine, to which no error matters, or that panics with nil where GODEBUG lets it.
+		if problem, ok := value.(error); value != nil && !(ok && errors.Is(problem, http.ErrAbortHandler)) {
 			panic(value)
 		}
+		err = filo.ErrAbort
 	}()
 	h.ServeHTTP(&e.writer, r)
 	err = e.finish()
@@ -111,6 +111,7 @@ func Fail(r *http.Request, err error) bool {
 // end lets go of the Ctx. It waits until nobody uses it.
 func (e *exchange) end(r *http.Request) {
 	e.lockIdle()
+	e.context.endLocked()
 	e.ended, e.ctx = true, nil
 	e.writer.release()
 	e.mu.Unlock()

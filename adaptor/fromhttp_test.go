@@ -7,13 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -207,7 +212,7 @@ func TestContextEnds(t *testing.T) {
 		if _, err := http.ReadResponse(r, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // filo takes an end that comes at once for a half-close
+		time.Sleep(100 * time.Millisecond) // of an end that comes at once filo is sure only seconds later
 		conn.Close()
 		if err := <-ended; err != context.Canceled {
 			t.Errorf("client left: %v", err)
@@ -225,6 +230,110 @@ func TestContextEnds(t *testing.T) {
 		ctx.Value("anything")
 		ctx.Deadline()
 	})
+}
+
+// leaving is a client that leaves while a handler waits for that, as those of net/http's own tests do.
+type leaving struct {
+	name, request string
+	behindHead    bool // the client reads the head before it leaves
+	handler       func(w http.ResponseWriter, r *http.Request, left <-chan bool) error
+}
+
+func leavings(backend string) []leaving {
+	const get = "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n"
+	wait := func(w http.ResponseWriter, r *http.Request, _ <-chan bool) error { return nil }
+	to, _ := url.Parse(backend)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.FlushInterval, proxy.ErrorLog = time.Microsecond, log.New(io.Discard, "", 0)
+	return []leaving{
+		{"before the head", get, false, wait},
+		{"behind the head", get, true, func(w http.ResponseWriter, r *http.Request, _ <-chan bool) error {
+			w.Write([]byte("Hello"))
+			return http.NewResponseController(w).Flush()
+		}},
+		{"and the connection is hijacked", get, false, func(w http.ResponseWriter, r *http.Request, _ <-chan bool) error {
+			<-r.Context().Done()
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if n, err := conn.Read([]byte{0}); n != 0 || err != io.EOF {
+				return fmt.Errorf("read %d, %v", n, err)
+			}
+			return nil
+		}},
+		{"a proxy", get, true, func(w http.ResponseWriter, r *http.Request, _ <-chan bool) error {
+			defer func() { recover() }() // http.ErrAbortHandler
+			proxy.ServeHTTP(w, r)
+			return nil
+		}},
+		{"within a body", "POST /%d HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", false,
+			func(w http.ResponseWriter, r *http.Request, _ <-chan bool) error {
+				if _, err := io.ReadAll(r.Body); err == nil {
+					return errors.New("the body has an end")
+				}
+				return nil
+			}},
+		{"and a write fails", get, false, func(w http.ResponseWriter, r *http.Request, left <-chan bool) error {
+			<-left
+			for {
+				io.WriteString(w, "some more")
+				if http.NewResponseController(w).Flush() != nil {
+					return nil
+				}
+			}
+		}},
+	}
+}
+
+// The context ends when the client has left, however soon it does. The situations are those of net/http's tests
+// TestServerRequestContextCancel_ConnClose, TestClientTimeout, TestClientTimeoutKillsConn_BeforeHeaders and
+// TestReverseProxyFlushIntervalHeaders, and of connect-go's TestClientDisconnect.
+func TestContextOfAClientThatLeaves(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer backend.Close()
+	var clients sync.WaitGroup // all at once, since some take seconds
+	for _, side := range append([]side{reference}, sides...) {
+		all := leavings(backend.URL)
+		running, left, ended := make([]chan bool, len(all)), make([]chan bool, len(all)), make([]chan error, len(all))
+		for i := range all {
+			running[i], left[i], ended[i] = make(chan bool, 1), make(chan bool, 1), make(chan error, 1)
+		}
+		dial := side.start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			i, _ := strconv.Atoi(r.URL.Path[1:])
+			done := r.Context().Done()
+			running[i] <- true
+			if err := all[i].handler(w, r, left[i]); err != nil {
+				ended[i] <- err
+				return
+			}
+			select {
+			case <-done:
+				ended[i] <- r.Context().Err()
+			case <-time.After(30 * time.Second):
+				ended[i] <- errors.New("the context hasn't ended")
+			}
+		}))
+		for i, l := range all {
+			clients.Go(func() {
+				conn, r := client(t, dial, fmt.Sprintf(l.request, i))
+				<-running[i]
+				if l.behindHead {
+					http.ReadResponse(r, nil)
+				}
+				conn.Close()
+				left[i] <- true
+				if err := <-ended[i]; err != context.Canceled {
+					t.Errorf("%s, %s: %v", side.name, l.name, err)
+				}
+			})
+		}
+	}
+	clients.Wait()
 }
 
 // What a handler keeps of a request stays as it was, and what it could still do with it is refused.
@@ -556,5 +665,105 @@ func TestNil(t *testing.T) {
 			}()
 			f()
 		})
+	}
+}
+
+// A 101 that nobody follows up is sent all the same. net/http leaves such a connection open.
+func TestSwitchProtocolsAlone(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) })
+	for _, side := range sides {
+		t.Run(side.name, func(t *testing.T) {
+			if got := string(exchangeRaw(t, side.start(t, h), upgrade)); !strings.HasPrefix(got, "HTTP/1.1 101 ") || !strings.HasSuffix(got, "\r\n\r\n") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// A panic with nil, where GODEBUG lets it be one, breaks the answer off as in net/http: a part isn't taken for the whole.
+func TestPanicWithNil(t *testing.T) {
+	t.Setenv("GODEBUG", "panicnil=1")
+	for name, begin := range map[string]func(w http.ResponseWriter){
+		"at once":  func(http.ResponseWriter) {},
+		"streamed": func(w http.ResponseWriter) { io.WriteString(w, "part"); http.NewResponseController(w).Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			compare(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { begin(w); panic(nil) }), get)
+		})
+	}
+}
+
+// gin's Context.Stream and others ask for the deprecated http.CloseNotifier.
+func TestCloseNotifier(t *testing.T) {
+	told, running := make(chan bool, 1), make(chan bool, 1)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wrapped, ok := w.(*wrapper); ok {
+			w = wrapped.ResponseWriter
+		}
+		gone := w.(interface{ CloseNotify() <-chan bool }).CloseNotify()
+		running <- true
+		select {
+		case left := <-gone:
+			told <- left
+		case <-time.After(30 * time.Second):
+			told <- false
+		}
+	})
+	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
+		conn, _ := client(t, dial, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-running
+		time.Sleep(100 * time.Millisecond) // of an end that comes at once filo is sure only seconds later
+		conn.Close()
+		if !<-told {
+			t.Error("the handler wasn't told")
+		}
+	})
+}
+
+// An IPv4 client's address is one also on a listener for both versions.
+func TestRemoteAddrOfBothVersions(t *testing.T) {
+	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+		listener, err := net.Listen("tcp", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(listener.Addr().String())
+		s := &filo.Server{Driver: driver, Handler: adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, r.RemoteAddr)
+		}))}
+		go s.Serve(listener)
+		dial := func() (net.Conn, error) { return net.Dial("tcp", "127.0.0.1:"+port) }
+		if got := string(exchangeRaw(t, dial, get)); !strings.Contains(got, "\r\n\r\n127.0.0.1:") {
+			t.Errorf("driver %v: got %q", driver, got)
+		}
+		s.Close()
+	}
+}
+
+// A context that is kept has its values when the handler has returned, and has ended by then.
+func TestContextValuesAfterwards(t *testing.T) {
+	type connKey struct{}
+	type middlewareKey struct{}
+	kept := make(chan context.Context, 1)
+	h := adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { kept <- r.Context() }))
+	s := servertest.NewServer(t, &filo.Server{
+		Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/values" {
+				c.SetContextValues(context.WithValue(c.ContextValues(), middlewareKey{}, "middleware"))
+			}
+			return h(c)
+		},
+		ConnContext: func(net.Conn) context.Context { return context.WithValue(context.Background(), connKey{}, "conn") },
+	})
+	for path, values := range map[string]string{"/": "conn <nil>", "/values": "conn middleware"} {
+		s.Raw(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		ctx := <-kept
+		if got := fmt.Sprint(ctx.Value(connKey{}), " ", ctx.Value(middlewareKey{})); got != values {
+			t.Errorf("%s: got %s, want %s", path, got, values)
+		}
+		<-ctx.Done()
+		if err := ctx.Err(); err != context.Canceled {
+			t.Errorf("%s: the context ended by %v", path, err)
+		}
 	}
 }

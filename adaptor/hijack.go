@@ -10,9 +10,13 @@ import (
 
 // Hijack implements http.Hijacker. A head that WriteHeader was called for, as for 101, is sent before.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.exchange.mu.Lock()
+	defer w.exchange.mu.Unlock()
+	return w.hijackLocked()
+}
+
+func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	e := w.exchange
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	switch {
 	case e.ended:
 		return nil, nil, errEnded

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -441,6 +443,51 @@ func TestToHTTP2(t *testing.T) {
 	body, err := io.ReadAll(response.Body)
 	if string(body) != "got a body" || err != nil || response.ProtoMajor != 2 || response.Trailer.Get("X-Sum") != "7" {
 		t.Errorf("got %s %q, %v, %v", response.Proto, body, err, response.Trailer)
+	}
+}
+
+// A space in HTTP/2's :path, which net/http lets pass, is the percent-encoded one; "Connection: close" is about connections
+// that one request has for itself, and net/http would end the one of all by it.
+func TestToHTTP2Differences(t *testing.T) {
+	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
+		return c.Text(200, c.Path()+" "+c.Query("do"))
+	}))
+	var conns atomic.Int32
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	host := s.Listener.Addr().String()
+	for _, test := range []struct {
+		name string
+		url  url.URL
+		size int // of a body
+		want string
+	}{
+		{"path", url.URL{Opaque: "//" + host + "/del ete"}, 0, "/del ete "},
+		{"query", url.URL{Path: "/", RawQuery: "do=del ete"}, 0, "/ del ete"},
+		{"unread body", url.URL{Path: "/"}, 1 << 20, "/ "},
+		{"after it", url.URL{Path: "/"}, 0, "/ "},
+	} {
+		test.url.Scheme, test.url.Host = "https", host
+		response, err := s.Client().Do(&http.Request{Method: "POST", URL: &test.url, ContentLength: int64(test.size),
+			Body: io.NopCloser(strings.NewReader(strings.Repeat("x", test.size)))})
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.ProtoMajor != 2 || string(body) != test.want || err != nil {
+			t.Errorf("%s: got %s %s %q, %v", test.name, response.Proto, response.Status, body, err)
+		}
+	}
+	if n := conns.Load(); n != 1 {
+		t.Errorf("it took %d connections", n)
 	}
 }
 

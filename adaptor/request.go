@@ -3,6 +3,7 @@ package adaptor
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"net/textproto"
 	"net/url"
 	"strings"
@@ -66,7 +67,8 @@ func parseTarget(method, target string) (*url.URL, error) {
 // addressText is an address's String, without what that allocates on the way.
 func addressText(address net.Addr) string {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP != nil {
-		return tcp.AddrPort().String()
+		at := tcp.AddrPort() // of a listener for both versions of IP, perhaps
+		return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()
 	}
 	return address.String()
 }

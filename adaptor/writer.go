@@ -1,6 +1,7 @@
 package adaptor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -138,6 +139,8 @@ func (w *responseWriter) copyHeader() {
 		case strings.HasPrefix(name, http.TrailerPrefix):
 		case name == "Trailer" && w.wrote:
 			w.announce(w.header[name])
+		case name == "Date" && len(w.header[name]) == 0:
+			response.Header.Set(name, "") // none
 		default:
 			for _, value := range w.header[name] {
 				response.Header.Add(name, value)
@@ -275,8 +278,8 @@ func (w *responseWriter) Flush() { w.FlushError() }
 func (w *responseWriter) FlushError() error {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
-	if err := w.admitLocked(0); err != nil || w.direct {
-		return err
+	if err := w.admitLocked(0); err != nil || w.direct || w.status == http.StatusSwitchingProtocols {
+		return err // Hijack sends the head of a 101
 	}
 	if w.stream == nil {
 		if err := w.beginLocked(nil); err != nil {
@@ -364,13 +367,22 @@ func (w *responseWriter) finishLocked() error {
 	if !w.wrote {
 		w.writeHeaderLocked(http.StatusOK)
 	}
+	if w.status == http.StatusSwitchingProtocols {
+		conn, _, err := w.hijackLocked()
+		if err == nil {
+			conn.Close() // nobody speaks the other protocol
+		}
+		return err
+	}
 	head := string(c.Request.MethodBytes()) == "HEAD"
-	short := w.length >= 0 && w.length != w.written && bodyAllowed(w.status) && !head
+	short := w.length >= 0 && w.length != w.written && bodyAllowed(w.status)
 	// What a handler for HEAD hasn't written says nothing about the length.
 	silent := head && len(w.buffer) == 0 && w.length < 0 && bodyAllowed(w.status)
-	unannounced := w.hasUnannounced()
+	// Neither does a length that isn't to be told, and trailer fields may still follow.
+	lengths, asked := w.header["Content-Length"]
+	early := w.hasUnannounced() || w.lacksAnnounced() || asked && len(lengths) == 0 && bodyAllowed(w.status)
 	if w.stream == nil {
-		if !short && !silent && !unannounced && len(w.trailers) == 0 {
+		if !short && !silent && !early && len(w.trailers) == 0 {
 			w.sniffType(nil)
 			c.Response.SetBody(w.buffer)
 			return nil
@@ -379,7 +391,7 @@ func (w *responseWriter) finishLocked() error {
 			return err
 		}
 	}
-	if short || silent || unannounced {
+	if short || silent || early {
 		// So that it is sent as what it is: a part of what was announced, or a body that trailer fields follow.
 		if err := w.stream.Flush(); err != nil {
 			return err
@@ -397,6 +409,12 @@ func (w *responseWriter) hasUnannounced() bool {
 		}
 	}
 	return false
+}
+
+// lacksAnnounced reports whether a trailer field was announced and has no value. The head, which says which fields may follow,
+// names it all the same, but only if it is sent before the trailer is known.
+func (w *responseWriter) lacksAnnounced() bool {
+	return slices.ContainsFunc(w.trailers, func(name string) bool { return len(w.header[name]) == 0 })
 }
 
 // setTrailer makes trailer fields of those of the header that are meant to be ones.
@@ -436,6 +454,18 @@ func (w *responseWriter) SetWriteDeadline(t time.Time) error {
 		return errEnded
 	}
 	return w.exchange.ctx.SetWriteDeadline(t)
+}
+
+// CloseNotify implements http.CloseNotifier, which is deprecated but in use.
+func (w *responseWriter) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	ctx := w.exchange.context.resolve()
+	context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) || errors.Is(cause, filo.ErrServerClosed) {
+			gone <- true
+		}
+	})
+	return gone
 }
 
 // EnableFullDuplex implements that of http.ResponseController. A handler may always read while it writes.
