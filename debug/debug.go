@@ -17,6 +17,8 @@
 // on the machine the whole world has a loopback address. What such fields say is never trusted. A proxy that adds none of
 // them can't be told from a client of this machine: behind one, set Options.Token.
 //
+// A page of another site can have a browser open what is here, if that browser's user may, but start no profile (403).
+//
 // Others get 404, as if nothing were there: that a server can be looked into is something that a stranger needn't know. (A
 // router redirects from the mount's path without a slash all the same.) The reason is logged if Server.LogAllErrors is set.
 //
@@ -91,9 +93,9 @@ func Handler(options Options) filo.Handler {
 	r.GET("/pprof/cmdline", serveCmdline)
 	r.GET("/pprof/symbol", serveSymbol)
 	r.POST("/pprof/symbol", serveSymbol)
-	r.GET("/pprof/profile", filo.Blocking(h.cpuProfile))
-	r.GET("/pprof/trace", filo.Blocking(h.trace))
-	r.GET("/pprof/{name}", filo.Blocking(h.namedProfile))
+	r.GET("/pprof/profile", filo.Blocking(h.cpuProfile), guard.OwnPages)
+	r.GET("/pprof/trace", filo.Blocking(h.trace), guard.OwnPages)
+	r.GET("/pprof/{name}", filo.Blocking(h.namedProfile), guard.OwnPages)
 	r.GET("/metrics", filo.Blocking(serveMetrics))
 	r.GET("/stats", filo.Blocking(h.serveStats))
 	r.GET("/build", serveBuild)

@@ -126,6 +126,30 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A page of another site can lead a browser to the pages, and not have it start what takes the processor's time.
+func TestProfileOfAnotherSite(t *testing.T) {
+	s := mounted(t, debug.Options{Allow: func(*filo.Ctx) bool { return true }})
+	for path, status := range map[string]int{
+		"/debug/": 200, "/debug/pprof/": 200, "/debug/build": 200,
+		"/debug/pprof/profile?seconds=0.01": 403, "/debug/pprof/trace?seconds=0.01": 403, "/debug/pprof/heap?gc=1": 403,
+		"/debug/pprof/heap?seconds=0.01": 403,
+	} {
+		for _, site := range []string{"cross-site", "same-site", "none", "same-origin", ""} {
+			want := status
+			if site != "cross-site" && site != "same-site" {
+				want = 200
+			}
+			fields := []string{"Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate", "Connection: close"}
+			if site != "" {
+				fields = append(fields, "Sec-Fetch-Site: "+site)
+			}
+			if got := s.Do(t, "GET "+path, fields...); got.Status != want {
+				t.Errorf("%s from %q: %d, want %d", path, site, got.Status, want)
+			}
+		}
+	}
+}
+
 // The name of a profile that the program makes can't add to the header.
 func TestProfileName(t *testing.T) {
 	const name = "a\"; filename=\"b\r\nC: d"

@@ -2,6 +2,7 @@ package health
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,29 +10,23 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Live answers whether the process works: 200, or 503 if a check with Check.Live fails that isn't optional. It says nothing
-// of SetReady and of shutting down, since a process that shuts down isn't to be killed for it.
-func (h *Health) Live(c *filo.Ctx) error {
+// answerLive is Live.
+func (h *Health) answerLive(c *filo.Ctx) error {
 	h.note()
-	if !fresh(h.live) {
-		if err := h.waitLive(c); err != nil {
-			return err // the 503 of an overloaded server
-		}
+	if err := await(c, h.live); err != nil {
+		return err // the 503 of an overloaded server
 	}
 	return h.answer(c, judge(h.live), h.live)
 }
 
-// Ready answers whether the server is to be sent requests: 200, or 503 if a check fails that isn't optional, after
-// SetReady(false), and when it shuts down.
-func (h *Health) Ready(c *filo.Ctx) error {
+// answerReady is Ready.
+func (h *Health) answerReady(c *filo.Ctx) error {
 	h.note()
 	if v := h.told(); v != nil {
 		return h.answer(c, v, h.checks)
 	}
-	if !fresh(h.checks) {
-		if err := h.wait(c); err != nil {
-			return err
-		}
+	if err := await(c, h.checks); err != nil {
+		return err
 	}
 	v := h.told() // which may have changed meanwhile
 	if v == nil {
@@ -87,23 +82,20 @@ func judge(checks []*check) *verdict {
 	return v
 }
 
-// fresh reports whether each of the checks has a result that can be told.
-func fresh(checks []*check) bool {
-	for _, each := range checks {
-		if !each.fresh() {
-			return false
-		}
-	}
-	return true
-}
-
-// awaitAll waits until each of the checks has a result that can be told.
-func awaitAll(c *filo.Ctx, checks []*check) error {
-	coming := make([]<-chan struct{}, 0, len(checks))
+// await waits until each of the checks has a result that can be told.
+func await(c *filo.Ctx, checks []*check) error {
+	var coming []<-chan struct{}
 	for _, each := range checks {
 		if !each.fresh() {
 			coming = append(coming, each.refresh())
 		}
+	}
+	if len(coming) == 0 {
+		return nil
+	}
+	// An overloaded server can't wait, but the checks run: the next probe finds their results.
+	if err := enterBlocking(c); err != nil {
+		return err
 	}
 	over := c.ShuttingDown()
 	for _, each := range coming {
@@ -115,6 +107,9 @@ func awaitAll(c *filo.Ctx, checks []*check) error {
 	}
 	return nil
 }
+
+// enterBlocking makes the rest of a handler one that may take its time.
+var enterBlocking = filo.Blocking(func(*filo.Ctx) error { return nil })
 
 const (
 	textPlain  = "text/plain"
@@ -131,15 +126,21 @@ var (
 
 // answer sends the verdict, with the checks if the client asks for them.
 func (h *Health) answer(c *filo.Ctx, v *verdict, checks []*check) error {
+	verbose := false
+	if len(c.Request.URI().RawQueryBytes()) > 0 && c.Request.Query().Has("verbose") {
+		// For people: it takes longer to make, and Details may do anything. What an overloaded server has no place for is
+		// answered in short, since it may be somebody's probe.
+		err := enterBlocking(c)
+		if err != nil && !errors.Is(err, filo.ErrBusy) {
+			return err
+		}
+		verbose = err == nil
+	}
 	response := &c.Response
 	response.SetStatus(v.status)
 	response.Header.SetField(&noStore)
 	if v.status == 503 && h.retryAfter != nil {
 		response.Header.SetField(h.retryAfter)
-	}
-	verbose := false
-	if len(c.Request.URI().RawQueryBytes()) > 0 {
-		verbose = c.Request.Query().Has("verbose")
 	}
 	details := verbose && h.options.Details != nil && h.options.Details(c)
 	contentType := &textContentType

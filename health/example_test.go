@@ -62,6 +62,26 @@ func ExampleHealth_Drain() {
 	// filo: server closed
 }
 
+// The same of a server that runs until it is told to end.
+func ExampleHealth_DrainContext() {
+	h := health.New(health.Options{})
+	server := &filo.Server{Handler: h.Ready}
+	ln := servertest.NewListener()
+
+	signaled, stop := context.WithCancel(context.Background()) // signal.NotifyContext in a program
+	const delay = 0                                            // 12 s
+	ctx, cancel := h.DrainContext(signaled, delay)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- server.RunListener(ctx, ln) }()
+	show(ln, "GET /readyz")
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// 200 ok
+	// <nil>
+}
+
 func show(ln *servertest.Listener, request string) {
 	c, err := ln.Dial()
 	if err != nil {

@@ -10,9 +10,9 @@
 // # Checks
 //
 // Checks run while somebody probes: the first probe waits for them, and from then on each runs once in its Period, whatever
-// the number of probes, until there was none for two minutes. So probes are answered from memory, their handlers count as quick
-// (see filo.Ctx.Enter), and the loop driver answers them even when Server.Concurrency is reached: an overloaded server isn't
-// a dead one, and to restart it would make matters worse.
+// the number of probes, until there was none for two minutes. So probes are answered from memory, by handlers that filo.Inline
+// has made, and the server answers them even when Server.Concurrency is reached: an overloaded server isn't a dead one, and to
+// restart it would make matters worse. (Only a probe that comes first, and would have to wait, is refused then.)
 //
 // At most Options.Concurrency checks run at once. One that takes longer than its Timeout has failed; it isn't called again
 // before it has returned, so a check that hangs costs one goroutine. One that panics has failed, too.
@@ -22,7 +22,8 @@
 // The status is 200, or 503 with Retry-After, never to be cached. The body is a line of text: "ok", "ok, but degraded" where
 // a check has failed that isn't critical, or "failed", "not ready" or "shutting down". A client that prefers
 // application/health+json (draft-inadarei-api-health-check) or application/json gets {"status": "pass"}, "warn" or "fail". With
-// "?verbose" both list the checks by name; what went wrong is shown only to those whom Options.Details lets see it, and logged.
+// "?verbose" both list the checks by name, unless the server is overloaded; what went wrong is shown only to those whom
+// Options.Details lets see it, and logged.
 //
 // # Shutting down
 //
@@ -81,17 +82,22 @@ type Check struct {
 	Live bool
 }
 
-// Health knows how the process is. Its methods may be called by several goroutines at once, but Add must be called before
-// the first probe.
+// Health knows how the process is. Its methods and handlers may be called by several goroutines at once, but Add must be called
+// before the first probe.
 type Health struct {
+	// Live answers whether the process works: 200, or 503 if a check with Check.Live fails that isn't optional. It says nothing
+	// of SetReady and of shutting down, since a process that shuts down isn't to be killed for it.
+	Live filo.Handler
+	// Ready answers whether the server is to be sent requests: 200, or 503 if a check fails that isn't optional, after
+	// SetReady(false), and when it shuts down.
+	Ready filo.Handler
+
 	options    Options
 	start      time.Time
 	checks     []*check
 	live       []*check      // those of checks that count for Live
 	places     chan struct{} // one for each check that may run at once
 	retryAfter *filo.Field
-	// wait and waitLive wait for the checks, at a place where that holds nobody up.
-	wait, waitLive filo.Handler
 
 	ready  atomic.Bool
 	ending atomic.Bool // the server shuts down, and will never be ready again
@@ -115,8 +121,7 @@ func New(options Options) *Health {
 		field := filo.NewField("Retry-After", fmt.Sprint(int64(seconds)))
 		h.retryAfter = &field
 	}
-	h.wait = filo.Blocking(func(c *filo.Ctx) error { return awaitAll(c, h.checks) })
-	h.waitLive = filo.Blocking(func(c *filo.Ctx) error { return awaitAll(c, h.live) })
+	h.Live, h.Ready = filo.Inline(h.answerLive), filo.Inline(h.answerReady)
 	h.ready.Store(!options.NotReady)
 	return h
 }
@@ -167,7 +172,7 @@ func (h *Health) Attach(server *filo.Server) {
 // Drain ends a server that a balancer probes, so that no request is lost: Ready answers 503 from now on, and after delay
 // the server is shut down. In between it serves as before. The delay should be a little more than the balancer takes to find
 // out: the probes' interval, times how many of them must fail. If ctx is done before, its error is returned, and Shutdown has
-// been called as well.
+// been called as well. For a server that is run by Server.Run there is DrainContext.
 func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Duration) error {
 	h.ending.Store(true)
 	timer := time.NewTimer(delay)
@@ -177,6 +182,27 @@ func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Dura
 	case <-ctx.Done():
 	}
 	return server.Shutdown(ctx)
+}
+
+// DrainContext returns the context for the Run of a server that a balancer probes, so that no request is lost: it ends delay after
+// ctx does, and in between Ready answers 503, while the server serves as before. The delay is that of Drain. The function that it
+// returns ends the context at once; it is to be called when the server has ended.
+func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		h.ending.Store(true)
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel(context.Cause(ctx))
+		case <-later.Done():
+		}
+	})
+	return later, func() {
+		stop()
+		cancel(context.Canceled)
+	}
 }
 
 // keepRunning is how long checks go on without a probe.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -346,6 +347,73 @@ func TestDrainCutShort(t *testing.T) {
 			t.Error("the server still accepts")
 		}
 	})
+}
+
+// The context for Run ends a delay after the other one, and in between it isn't ready.
+func TestDrainContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := health.New(quiet(health.Options{}))
+		signaled, signal := context.WithCancelCause(t.Context())
+		server := &filo.Server{Handler: h.Ready}
+		ln := servertest.NewListener()
+		ctx, cancel := h.DrainContext(signaled, 20*time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- server.RunListener(ctx, ln) }()
+		ready := func() string {
+			c, err := ln.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			io.WriteString(c, servertest.Request("GET /readyz", "", "Connection: close"))
+			answer, _ := io.ReadAll(c)
+			_, body, _ := strings.Cut(string(answer), "\r\n\r\n")
+			return body
+		}
+		time.Sleep(time.Minute)
+		if got := ready(); got != "ok\n" {
+			t.Errorf("before: %q", got)
+		}
+		told := errors.New("told to")
+		signal(told)
+		synctest.Wait()
+		start := time.Now()
+		for range 19 {
+			time.Sleep(time.Second)
+			if got := ready(); got != "shutting down\n" {
+				t.Errorf("in the delay: %q", got)
+			}
+		}
+		if err := <-ended; err != nil || time.Since(start) < 20*time.Second || time.Since(start) > 21*time.Second {
+			t.Errorf("ended after %v: %v", time.Since(start), err)
+		}
+		if cause := context.Cause(ctx); cause != told {
+			t.Errorf("the cause is %v", cause)
+		}
+	})
+}
+
+// The function that comes with that context ends it, before or within the delay, and leaves nothing behind.
+func TestDrainContextCancel(t *testing.T) {
+	for _, drains := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			signaled, signal := context.WithCancel(t.Context())
+			defer signal()
+			ctx, cancel := health.New(quiet(health.Options{})).DrainContext(signaled, time.Hour)
+			if drains {
+				signal()
+				synctest.Wait()
+			}
+			if err := ctx.Err(); err != nil {
+				t.Errorf("drains %v: the context is done: %v", drains, err)
+			}
+			cancel()
+			if err := ctx.Err(); err != context.Canceled {
+				t.Errorf("drains %v: then %v", drains, err)
+			}
+		})
+	}
 }
 
 // Shutdown of an attached server makes it not ready, for the clients that are still there.

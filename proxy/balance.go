@@ -52,8 +52,15 @@ func (u *upstream) note(failed bool, options *Options) bool {
 	return true
 }
 
-// pick returns the upstream for an attempt, nil if there is none: one that wasn't tried before if there is one, and one that
-// rests only if there is no other.
+// endRest lets an upstream have requests again that was left alone. Its failures count on: what fails requests may pass checks.
+func (u *upstream) endRest() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.until = time.Time{}
+}
+
+// pick returns the upstream for an attempt, nil if all are sick: one that wasn't tried before if there is one, and among those
+// one that rests only if there is no other.
 func (p *Proxy) pick(tried map[*upstream]bool) *upstream {
 	now := time.Now()
 	first := int((p.turn.Add(1) - 1) % uint32(len(p.upstreams)))
@@ -65,10 +72,10 @@ func (p *Proxy) pick(tried map[*upstream]bool) *upstream {
 			continue
 		}
 		rank := 1
-		if !u.resting(now) {
+		if !tried[u] {
 			rank += 2
 		}
-		if !tried[u] {
+		if !u.resting(now) {
 			rank++
 		}
 		better := rank > bestRank

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -15,18 +16,23 @@ type clientBody struct {
 	io.ReadCloser
 	mu     sync.Mutex
 	closed bool  // guarded by mu
+	ended  bool  // all of it has been read; guarded by mu
 	err    error // guarded by mu
 }
 
 // Read implements io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.closed { // an error of reading on behind Close is the transport's own
-			b.err = err
-		}
+	if err == nil {
+		return n, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case err == io.EOF:
+		b.ended = true
+	case !b.closed: // an error of reading on behind Close is the transport's own
+		b.err = err
 	}
 	return n, err
 }
@@ -42,13 +48,15 @@ func (b *clientBody) Close() error {
 // clientsOr returns the error of the client's by which an attempt to send r has failed, or else err.
 func clientsOr(r *http.Request, err error) error {
 	b, ok := r.Body.(*clientBody)
-	if !ok || r.Context().Err() != nil {
+	if !ok {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var known *filo.HTTPError
 	switch {
+	case b.err == nil && !b.ended && errors.Is(context.Cause(r.Context()), filo.ErrClientGone):
+		// The read that fails ends the context first, and so the attempt, perhaps before the error is known here.
 	case b.err == nil:
 		return err
 	case errors.As(b.err, &known):

@@ -2,38 +2,12 @@ package proxy
 
 import (
 	"net"
-	"net/http"
 	"net/http/httputil"
 	"net/netip"
 	"strings"
+
+	"github.com/filohttp/filo/internal/forwarding"
 )
-
-// claims are the fields by which servers are told who a client is, and what it has asked a proxy for.
-var claims = map[string]bool{
-	"Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true,
-	"X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
-	"X-Real-Ip": true, "X-Client-Ip": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true,
-	"X-Original-Forwarded-For": true, "X-Original-Url": true, "X-Rewrite-Url": true,
-}
-
-// plainName returns the field that a server takes a name for which makes a variable of it: in CGI, and what comes from there,
-// X_Real_IP and X-Real-IP are the same one.
-func plainName(name string) string {
-	if !strings.ContainsFunc(name, isSign) {
-		return name
-	}
-	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
-		if isSign(r) {
-			return '-'
-		}
-		return r
-	}, name))
-}
-
-// isSign reports whether r is neither a letter nor a digit nor a dash.
-func isSign(r rune) bool {
-	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-}
 
 // passedOn are the fields of trusted proxies that stay as they are.
 var passedOn = [...]string{"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix"}
@@ -41,7 +15,7 @@ var passedOn = [...]string{"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded
 // rewrite makes the request for an upstream.
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	for name := range r.Out.Header {
-		if claims[plainName(name)] {
+		if forwarding.KindOf(name) == forwarding.Claim {
 			delete(r.Out.Header, name)
 		}
 	}

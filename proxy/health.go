@@ -10,7 +10,7 @@ import (
 )
 
 // HealthCheck is how upstreams are asked how they are: by GET, to which a healthy one answers with a status of 200 to 399. One
-// that isn't healthy gets no requests.
+// that isn't healthy gets no requests; one that is left alone because requests have failed gets them again.
 type HealthCheck struct {
 	// Path is what is asked for, behind the upstream's own path. Default "/".
 	Path string
@@ -59,11 +59,14 @@ func (p *Proxy) check(u *upstream) {
 	if p.closing.Err() != nil {
 		return
 	}
-	if sick := err != nil; u.sick.Swap(sick) != sick {
+	sick := err != nil
+	if !sick {
+		u.endRest()
+	}
+	if u.sick.Swap(sick) != sick {
 		if sick {
 			p.options.Logger.Warn("proxy: an upstream isn't healthy", "upstream", u.url.Redacted(), "error", err)
 		} else {
-			u.note(false, &p.options)
 			p.options.Logger.Info("proxy: an upstream is healthy again", "upstream", u.url.Redacted())
 		}
 	}

@@ -13,9 +13,10 @@ var (
 )
 
 // hasDotSegment reports whether a server that resolves dot segments (RFC 3986, section 5.2.4) could find one in a decoded path.
-// Some do so when they have decoded all, slashes too; some take a backslash for a slash, and what is behind a semicolon for
-// no part of the segment.
+// Some do so when they have decoded all, slashes too, or decode once more behind another proxy; some take a backslash for a slash,
+// what is behind a semicolon for no part of the segment, or a NUL for the end of it.
 func hasDotSegment(path []byte) bool {
+	path = decodeAll(path)
 	for len(path) > 0 {
 		segment := path
 		if end := bytes.IndexAny(path, `/\`); end >= 0 {
@@ -23,10 +24,55 @@ func hasDotSegment(path []byte) bool {
 		} else {
 			path = nil
 		}
-		segment, _, _ = bytes.Cut(segment, []byte{';'})
+		if end := bytes.IndexAny(segment, ";\x00"); end >= 0 {
+			segment = segment[:end]
+		}
 		if string(segment) == "." || string(segment) == ".." {
 			return true
 		}
 	}
 	return false
+}
+
+// overlong are a dot, a slash and a backslash in more bytes than UTF-8 allows, which careless decoders take for them.
+var overlong = [...]struct{ long, short []byte }{
+	{[]byte("\xc0\xae"), []byte{'.'}}, {[]byte("\xc0\xaf"), []byte{'/'}}, {[]byte("\xc1\x9c"), []byte{'\\'}},
+	{[]byte("\xe0\x80\xae"), []byte{'.'}}, {[]byte("\xe0\x80\xaf"), []byte{'/'}}, {[]byte("\xe0\x81\x9c"), []byte{'\\'}},
+}
+
+// decodeAll undoes percent-encoding until there is none left, and then what is overlong. It changes no path in place. Where a
+// path decoded in part has a dot segment, so has the whole, since neither dots nor slashes change any more.
+func decodeAll(path []byte) []byte {
+	if bytes.IndexByte(path, '%') >= 0 {
+		// Each byte may complete an encoding with those before it that are decoded: one pass undoes any number of layers.
+		decoded := make([]byte, 0, len(path))
+		for _, c := range path {
+			decoded = append(decoded, c)
+			for n := len(decoded); n >= 3 && decoded[n-3] == '%'; n = len(decoded) {
+				high, low := hexDigit(decoded[n-2]), hexDigit(decoded[n-1])
+				if high > 15 || low > 15 {
+					break
+				}
+				decoded = append(decoded[:n-3], high<<4|low)
+			}
+		}
+		path = decoded
+	}
+	for _, o := range overlong {
+		if bytes.Contains(path, o.long) {
+			path = bytes.ReplaceAll(path, o.long, o.short)
+		}
+	}
+	return path
+}
+
+// hexDigit returns the value of a hexadecimal digit, and 255 of what is none.
+func hexDigit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10
+	}
+	return 255
 }

@@ -31,7 +31,19 @@ func TestPaths(t *testing.T) {
 		{"/api/...", "/app/api/..."},
 		{"/api/..x/x../.x/x.", "/app/api/..x/x../.x/x."},
 		{"/api//a%2Fb;c=%20", "/app/api//a%2Fb;c=%20"},
-		{"/api/%252e%252e/x", "/app/api/%252e%252e/x"},
+		{"/api/%252e%252e/x", ""},
+		{"/api/%2525252e./x", ""},
+		{"/api/..%25252fx", ""},
+		{"/api/%c0%ae%c0%ae/x", ""},
+		{"/api/%e0%80%ae./x", ""},
+		{"/api/..%c0%afsecret", ""},
+		{"/api/..%c1%9csecret", ""},
+		{"/api/%25c0%25ae./x", ""},
+		{"/api/..%00/x", ""},
+		{"/api/..%2500a", ""},
+		{"/api/100%25/%252/%2525zz/%25252e%25252", "/app/api/100%25/%252/%2525zz/%25252e%25252"},
+		{"/api/%252e%252e%252ex/%00/x%c0%ae", "/app/api/%252e%252e%252ex/%00/x%c0%ae"},
+		{"/api/%c3%a0%c0/%e0%80", "/app/api/%c3%a0%c0/%e0%80"},
 		{"/api/x?file=../x", "/app/api/x?file=../x"},
 	} {
 		got := f.raw("GET " + test.target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -41,6 +53,16 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s isn't refused: %q", test.target, got)
 		case test.want != "" && body != test.want:
 			t.Errorf("%s has arrived as %q, want %q", test.target, body, test.want)
+		}
+	}
+}
+
+// However often a path is encoded, it takes time in proportion to its length: undone layer by layer, this one would take hours.
+func TestDeeplyEncodedPath(t *testing.T) {
+	depth := strings.Repeat("25", 1<<19)
+	for path, want := range map[string]bool{"/%" + depth + "2e./x": true, "/%" + depth + "2e.x/": false} {
+		if got := proxy.HasDotSegment([]byte(path)); got != want {
+			t.Errorf("a path that ends in %q: %v, want %v", path[len(path)-6:], got, want)
 		}
 	}
 }

@@ -9,14 +9,20 @@
 //
 // # What upstreams are told
 //
-// The fields by which clients could claim to be somebody else, or to want something else, Forwarded, X-Forwarded-*, X-Real-IP
-// and X-Original-URL among them, are dropped, also where X_Real_IP is written for X-Real-IP. Of one of TrustedProxies
+// The fields by which clients could claim to be somebody else, or to want something else, are dropped, also where X_Real_IP is
+// written for X-Real-IP: Forwarded and X-Forwarded-*, X-Real-IP and the other names of a client's address, X-Original-*, X-Envoy-*,
+// X-Host, Front-End-Https, client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of proxies that authenticate them:
+// Remote-*, Remote-User among them, X-Remote-*, X-Auth-Request-*, and those of several products and clouds. Of one of TrustedProxies
 // X-Forwarded-For, -Host, -Proto, -Port and -Prefix are kept, and Forwarded if that is sent at all. The upstream gets
 // X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto of the proxy's own making.
 //
-// The path is passed on as it is, percent-encoding included, behind that of the upstream's URL. One with a dot segment, in any
-// encoding that an upstream might undo, is refused with 400: it would reach what the routes in front of the proxy, or the path of
-// the upstream's URL, don't let through. No tunnels are made: CONNECT is 501, and a connection is upgraded only to one of Upgrades.
+// Whoever authenticates users in front of the proxy sets the field for it in Rewrite, which comes after the dropping, and there
+// deletes it where nobody is logged in if its name is one's own, such as X-User: such names can't be known here.
+//
+// The path is passed on as it is, percent-encoding included, behind that of the upstream's URL. One with a dot segment is refused
+// with 400: it would reach what the routes in front of the proxy, or the path of the upstream's URL, don't let through. That holds
+// for dots and slashes that are percent-encoded once or more often, or are in overlong UTF-8, for a backslash in place of a slash, and
+// for dots before a semicolon or NUL. No tunnels are made: CONNECT is 501, and a connection is upgraded only to one of Upgrades.
 //
 // # What clients are told
 //
@@ -96,8 +102,8 @@ type Options struct {
 	// attempt. Default 64 KB.
 	MaxReplayBytes int64
 
-	// MaxFailures is after how many failed attempts in a row an upstream is left alone, for FailTime, unless there is no
-	// other. Default 3, and 10 s.
+	// MaxFailures is after how many failed attempts in a row an upstream is left alone, for FailTime or until it passes a
+	// HealthCheck, unless there is no other that a request wasn't sent to. Default 3, and 10 s.
 	MaxFailures int
 	FailTime    time.Duration
 

@@ -197,7 +197,14 @@ func TestClaims(t *testing.T) {
 	}{
 		{"X_Forwarded_For", false}, {"x_forwarded-host", false}, {"X.Forwarded.Proto", false}, {"X_Real_IP", false}, {"X-Real-IP", false},
 		{"X-Original-URL", false}, {"X_ORIGINAL_URL", false}, {"X-Rewrite-Url", false}, {"CF_Connecting_IP", false},
-		{"X_Request_Id", true}, {"X-Forwarded", true}, {"X_Real", true},
+		{"X-Forwarded", false}, {"X-Forwarded-User", false}, {"X-Forwarded-Email", false}, {"X-Forwarded-Groups", false},
+		{"X-Forwarded-Preferred-Username", false}, {"X-Forwarded-Access-Token", false}, {"X-Forwarded-Client-Cert", false},
+		{"X-Forwarded-Tls-Client-Cert", false}, {"X-Original-Host", false}, {"X_Original_Method", false}, {"X-Envoy-External-Address", false},
+		{"X-Envoy-Internal", false}, {"X-Host", false}, {"Front-End-Https", false}, {"Fly-Client-Ip", false}, {"Fastly-Client-Ip", false},
+		{"Remote-User", false}, {"Remote_Groups", false}, {"X-Remote-User", false}, {"X-Auth-Request-Email", false},
+		{"Client-Cert", false}, {"Ssl-Client-Verify", false}, {"X-Ms-Client-Principal", false}, {"Tailscale-User-Login", false},
+		{"X_Request_Id", true}, {"X_Real", true}, {"Via", true}, {"Cdn-Loop", true}, {"Cf-Ray", true}, {"X-Amzn-Trace-Id", true},
+		{"Authorization", true}, {"Traceparent", true}, {"X-Client-Version", true},
 	} {
 		f.do("GET", "/", "", test.name, "6.6.6.6")
 		if got := <-names; slices.Contains(got, http.CanonicalHeaderKey(test.name)) != test.want {
@@ -315,6 +322,83 @@ func TestPassiveHealth(t *testing.T) {
 	if got := asked.Load(); got != 5 {
 		t.Errorf("the only upstream was asked %d times, want 3", got-2)
 	}
+}
+
+// A request goes to a server that has just failed it only if there is no other, be it one that is left alone.
+func TestRetryElsewhere(t *testing.T) {
+	for _, balance := range []proxy.Balance{proxy.RoundRobin, proxy.LeastConnections} {
+		var bad [2]atomic.Bool
+		var upstreams []string
+		for i := range bad {
+			upstreams = append(upstreams, backend(t, func(w http.ResponseWriter, r *http.Request) {
+				if bad[i].Load() {
+					panic(http.ErrAbortHandler)
+				}
+			}))
+		}
+		f := newFront(t, proxy.Options{Upstreams: upstreams, Balance: balance, MaxFailures: 2, FailTime: time.Hour})
+		bad[0].Store(true)
+		for range 6 {
+			if response, _ := f.do("GET", "/", ""); response.StatusCode != 200 {
+				t.Fatalf("one is bad: got %d", response.StatusCode)
+			}
+		}
+		bad[0].Store(false) // nobody knows, since it is left alone
+		bad[1].Store(true)
+		for range 6 {
+			if response, _ := f.do("GET", "/", ""); response.StatusCode != 200 {
+				t.Errorf("the other one is bad: got %d", response.StatusCode)
+			}
+		}
+	}
+}
+
+// An upstream that passes a check isn't left alone any longer.
+func TestPassedCheckEndsRest(t *testing.T) {
+	var bad atomic.Bool
+	var asked atomic.Int32
+	bad.Store(true)
+	rested := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/health" {
+			return
+		}
+		if bad.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		asked.Add(1)
+	})
+	var records lockedBuffer
+	f := newFront(t, proxy.Options{
+		Upstreams: []string{rested, backend(t, func(http.ResponseWriter, *http.Request) {})}, MaxFailures: 1, FailTime: time.Hour,
+		HealthCheck: &proxy.HealthCheck{Path: "/health", Interval: 2 * time.Millisecond, Timeout: patience},
+		Logger:      slog.New(slog.NewTextHandler(&records, nil)),
+	})
+	ask := func() {
+		if response, _ := f.do("GET", "/", ""); response.StatusCode != 200 {
+			t.Fatalf("got %d", response.StatusCode)
+		}
+	}
+	until(t, "an upstream is left alone", func() bool { ask(); return strings.Contains(records.String(), "left alone") })
+	bad.Store(false)
+	until(t, "a request for the upstream that was left alone", func() bool { ask(); return asked.Load() > 0 })
+}
+
+// lockedBuffer keeps what is written by several goroutines.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // until polls.

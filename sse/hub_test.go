@@ -171,6 +171,27 @@ func TestHubResume(t *testing.T) {
 	})
 }
 
+// What was missed of many topics comes in the order in which it was published, and before what is published since.
+func TestHubResumeManyTopics(t *testing.T) {
+	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
+		var topics, want []string
+		for i := range 20 {
+			topics = append(topics, fmt.Sprint("topic", i))
+		}
+		all := strings.Join(topics, ",")
+		c := h.subscribe(t, all, "")
+		first := c.lastID
+		c.Close()
+		for i := range 300 {
+			publish(t, hub, topics[i*7%len(topics)], i)
+			want = append(want, strconv.Itoa(i))
+		}
+		c = h.subscribe(t, all, first)
+		publish(t, hub, topics[3], "since")
+		c.want(t, append(want, "since")...)
+	})
+}
+
 // Who has the head of the answer gets what is published from then on.
 func TestHubFromHead(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {

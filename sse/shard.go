@@ -1,7 +1,9 @@
 package sse
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -46,7 +48,7 @@ type task struct {
 	roster     *roster
 	message    *filo.Message
 	subscriber *subscriber
-	missed     []*filo.Message
+	missed     []past
 	finished   chan<- struct{}
 }
 
@@ -136,17 +138,18 @@ func (s *shard) queue(to *subscriber, message *filo.Message) {
 	}
 }
 
-// join adds a subscriber, and queues what it has missed.
+// join adds a subscriber, and queues what it has missed, in order.
 func (s *shard) join(t *task) {
+	slices.SortFunc(t.missed, func(a, b past) int { return cmp.Compare(a.number, b.number) })
 	for i := range t.subscriber.seats {
 		t.subscriber.seats[i].sit()
 	}
 	t.subscriber.place.sit()
-	for _, message := range t.missed {
+	for i := range t.missed {
 		if t.subscriber.place.index < 0 {
 			return
 		}
-		s.queue(t.subscriber, message)
+		s.queue(t.subscriber, t.missed[i].message)
 	}
 }
 

@@ -124,25 +124,25 @@ func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.conn = conn
-	messages, limit := h.greetLocked(s, lastEventID), h.options.MaxQueueBytes
-	for _, message := range messages {
-		limit += message.Len() + chunkFraming
+	missed, limit := h.greetLocked(s, lastEventID), h.options.MaxQueueBytes
+	for i := range missed {
+		limit += missed[i].message.Len() + chunkFraming
 	}
 	conn.SetQueueLimit(limit)
-	s.shard.post(task{do: (*shard).join, subscriber: s, missed: messages})
+	s.shard.post(task{do: (*shard).join, subscriber: s, missed: missed})
 	if h.closed { // since it was admitted
 		s.shard.post(task{do: (*shard).close})
 	}
 	h.tickLocked()
 }
 
-// greetLocked returns what the client gets first.
-func (h *Hub) greetLocked(s *subscriber, lastEventID string) []*filo.Message {
+// greetLocked returns what the client gets first, in no order; the greeting has the number 0, as no event has.
+func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 	var greeting []byte
 	if h.options.Retry > 0 {
 		greeting = appendRetry(greeting, h.options.Retry)
 	}
-	var missed []*filo.Message
+	var missed []past
 	number, known := s.from, lastEventID == ""
 	if !known {
 		number, known = h.parseID(lastEventID)
@@ -160,7 +160,7 @@ func (h *Hub) greetLocked(s *subscriber, lastEventID string) []*filo.Message {
 	if len(greeting) == 0 {
 		return missed
 	}
-	return append([]*filo.Message{filo.NewMessage(append(greeting, '\n'))}, missed...)
+	return append(missed, past{message: filo.NewMessage(append(greeting, '\n'))})
 }
 
 // wake is called when the client sends something, or nothing any more, and when the server shuts down.

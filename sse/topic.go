@@ -1,9 +1,7 @@
 package sse
 
 import (
-	"cmp"
 	"container/list"
-	"slices"
 	"sort"
 	"time"
 
@@ -91,13 +89,12 @@ func (h *Hub) expireLocked(since time.Time) {
 	}
 }
 
-// missedLocked returns the messages of the subscriber's topics behind an event, in order. It reports false if one of them isn't
-// known any more, or the event hasn't been yet.
-func (h *Hub) missedLocked(s *subscriber, number uint64) ([]*filo.Message, bool) {
+// missedLocked returns the events of the subscriber's topics behind an event, topic by topic: the shard puts them in order, while
+// nobody waits for the hub. It reports false if one of them isn't known any more, or the event hasn't been yet.
+func (h *Hub) missedLocked(s *subscriber, number uint64) (missed []past, known bool) {
 	if number > h.last {
 		return nil, false
 	}
-	var missed []past
 	for _, seat := range s.seats {
 		if seat.topic.lost > number {
 			return nil, false
@@ -106,10 +103,5 @@ func (h *Hub) missedLocked(s *subscriber, number uint64) ([]*filo.Message, bool)
 		first := sort.Search(len(history), func(i int) bool { return history[i].number > number })
 		missed = append(missed, history[first:]...)
 	}
-	slices.SortFunc(missed, func(a, b past) int { return cmp.Compare(a.number, b.number) })
-	messages := make([]*filo.Message, len(missed))
-	for i := range missed {
-		messages[i] = missed[i].message
-	}
-	return messages, true
+	return missed, true
 }

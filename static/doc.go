@@ -14,7 +14,8 @@
 // The file is the one that the decoded path names. Nothing leads out of the tree: Dir opens files by os.Root, which doesn't
 // follow symbolic links out of it, and an fs.FS gets paths only that fs.ValidPath allows. Each file has one path: one with
 // empty segments, "." or "..", with an encoded slash, a backslash or NUL is 404, and is never cleaned. (A router redirects most
-// of them before. Were %2F a slash here, "/private%2Fkey" would pass by what guards "/private/" in a router.)
+// of them before. Were %2F a slash here, "/private%2Fkey" would pass by what guards "/private/" in a router.) On Windows so are
+// short names, such as GIT~1 for .git, and those with dots or spaces at the end.
 //
 // Names that begin with a dot are 404, as all below them, but for /.well-known/ (RFC 8615). So is everything that is no
 // regular file: a device, a FIFO, a socket. Opening one never waits. Methods other than GET and HEAD are 405.

@@ -3,6 +3,7 @@ package static
 import (
 	"bytes"
 	"io/fs"
+	"runtime"
 	"strings"
 
 	"github.com/filohttp/filo"
@@ -68,7 +69,22 @@ func namesDirectory(name []byte) bool { return len(name) == 0 || name[len(name)-
 
 // validName reports whether a name leads to something in the tree, and no other name leads to the same.
 func validName(name string) bool {
-	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "\\\x00")
+	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "\\\x00") && (runtime.GOOS != "windows" || !isAlias(name))
+}
+
+// isAlias reports whether a part of the name may be another one's on Windows: a short name such as "GIT~1", which stands for
+// ".git", or one with dots or spaces at its end, which don't count there.
+func isAlias(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if last := part[len(part)-1]; last == '.' || last == ' ' {
+			return true
+		}
+		base, _, _ := strings.Cut(part, ".")
+		if number := strings.TrimRight(base, "0123456789"); len(number) < len(base) && strings.HasSuffix(number, "~") {
+			return true
+		}
+	}
+	return false
 }
 
 // hidden reports whether a part of the name begins with a dot, other than .well-known in front.

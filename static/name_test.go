@@ -1,6 +1,9 @@
 package static
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
 
 func TestPrefixSegments(t *testing.T) {
 	cases := []struct {
@@ -36,7 +39,7 @@ func TestNames(t *testing.T) {
 	}{
 		{"a", true, false},
 		{"a/b.txt", true, false},
-		{"a..b/c.", true, false},
+		{"a..b/c", true, false},
 		{"über", true, false},
 		{".", false, true},
 		{"..", false, true},
@@ -122,6 +125,23 @@ func TestTypeByContent(t *testing.T) {
 	for _, tc := range cases {
 		if got := typeByContent([]byte(tc.content)); got != tc.want {
 			t.Errorf("%s: %q", tc.why, got)
+		}
+	}
+}
+
+// On Windows a file has further names, by which it mustn't be found: one that is hidden would not be.
+func TestAliases(t *testing.T) {
+	for name, alias := range map[string]bool{
+		"GIT~1": true, "git~1/config": true, "a/ENV~1": true, "LONGNA~1.TXT": true, "AB12CD~99.htm": true, "~1": true,
+		"a.txt.": true, "a.txt ": true, "a./b": true, "a /b": true, "a/b.. ": true,
+		"a": false, "a~b": false, "a~": false, "~a": false, "a1.txt": false, "a.b~1": false, "a b/c.d": false, "1~x": false, ".git": false,
+		"a~1b": false,
+	} {
+		if isAlias(name) != alias {
+			t.Errorf("%q is an alias: %t, want %t", name, !alias, alias)
+		}
+		if valid := validName(name); valid == (alias && runtime.GOOS == "windows") {
+			t.Errorf("%q is valid: %t", name, valid)
 		}
 	}
 }
