@@ -37,18 +37,19 @@ func TestPropagation(t *testing.T) {
 	for _, test := range []struct {
 		sentence string
 		fields   []string
-		public   bool
+		trusted  bool
 		child    bool // of the client's span
 		linked   bool
 		state    string
 		baggage  string
 	}{
 		{"a client without a trace", nil, false, false, false, "", ""},
-		{"the client's trace goes on", []string{"Traceparent: 00-" + traceID + "-" + parentID + "-01", "Tracestate: a=b"}, false, true, false, "a=b", ""},
-		{"names are compared in any case", []string{"TRACEPARENT: 00-" + traceID + "-" + parentID + "-01"}, false, true, false, "", ""},
-		{"a public server begins its own, with a link", []string{"Traceparent: 00-" + traceID + "-" + parentID + "-01"}, true, false, true, "", ""},
-		{"but not to nothing", nil, true, false, false, "", ""},
-		{"a malformed one is none", []string{"Traceparent: 00-" + traceID + "-" + parentID + "-0\""}, false, false, false, "", ""},
+		{"a trusted client's trace goes on", []string{"Traceparent: 00-" + traceID + "-" + parentID + "-01", "Tracestate: a=b"}, true, true, false, "a=b", ""},
+		{"names are compared in any case", []string{"TRACEPARENT: 00-" + traceID + "-" + parentID + "-01"}, true, true, false, "", ""},
+		{"for others the server begins its own, with a link", []string{"Traceparent: 00-" + traceID + "-" + parentID + "-01"}, false, false, true, "", ""},
+		{"a trusted one without a trace", nil, true, false, false, "", ""},
+		{"a malformed one is none", []string{"Traceparent: 00-" + traceID + "-" + parentID + "-0\""}, true, false, false, "", ""},
+		{"nor is there a link to it", []string{"Traceparent: 00-" + traceID + "-" + parentID + "-0\""}, false, false, false, "", ""},
 		{"baggage", []string{"Baggage: user=7"}, false, false, false, "", "user=7"},
 		{"baggage in several fields", []string{"Baggage: user=7", "Baggage: team=9"}, false, false, false, "", "team=9,user=7"},
 		{"baggage that is none", []string{"Baggage: ;;=\xff"}, false, false, false, "", ""},
@@ -67,7 +68,7 @@ func TestPropagation(t *testing.T) {
 			carried <- strings.Join(members, ",")
 			carried <- outgoing["traceparent"]
 			return c.NoContent()
-		}), func(o *otel.Options) { o.Public = test.public })
+		}), func(o *otel.Options) { o.TrustClients = test.trusted })
 		go o.ask(t, "GET /", "", test.fields...)
 		if got := <-carried; got != test.baggage {
 			t.Errorf("%s: baggage %q", test.sentence, got)
@@ -125,6 +126,7 @@ func TestLoopDriver(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	r := routes(otel.Middleware(otel.Options{
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)), Propagators: propagation.TraceContext{},
+		TrustClients: true,
 	}))
 	r.GET("/wait", func(c *filo.Ctx) error {
 		ctx := c.Context()
@@ -188,14 +190,33 @@ func TestLoopDriver(t *testing.T) {
 func TestAdaptor(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-	h := adaptor.ToHTTP(routes(otel.Middleware(otel.Options{TracerProvider: tracers})).Serve)
+	h := adaptor.ToHTTP(routes(otel.Middleware(otel.Options{TracerProvider: tracers, Propagators: propagation.TraceContext{}})).Serve)
 	ctx, outer := tracers.Tracer("outer").Start(t.Context(), "outer")
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/users/7", nil))
+	request := httptest.NewRequestWithContext(ctx, "GET", "/users/7", nil)
+	request.Header.Set("Traceparent", "00-"+traceID+"-"+parentID+"-01") // of which the outer span knows
+	h.ServeHTTP(w, request)
 	outer.End()
 	spans := recorder.Ended()
 	if w.Code != 200 || len(spans) != 2 || spans[0].Name() != "GET /users/{id}" || spans[0].Parent().SpanID() != outer.SpanContext().SpanID() {
 		t.Errorf("answered with %d; spans %v", w.Code, spans)
+	}
+}
+
+// A client that isn't trusted has nothing to say about what is recorded.
+func TestSamplingIsTheServers(t *testing.T) {
+	for flags, sampler := range map[string]sdktrace.Sampler{"01": sdktrace.NeverSample(), "00": sdktrace.AlwaysSample()} {
+		sampled := make(chan bool, 1)
+		o := serve(t, inHandler(func(c *filo.Ctx) error {
+			sampled <- otel.SpanOf(c).SpanContext().IsSampled()
+			return c.NoContent()
+		}), func(o *otel.Options) {
+			o.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sampler)))
+		})
+		o.ask(t, "GET /", "", "Traceparent: 00-"+traceID+"-"+parentID+"-"+flags)
+		if got := <-sampled; got != (flags == "00") {
+			t.Errorf("a client's flags are %s, and it is recorded: %t", flags, got)
+		}
 	}
 }
 
@@ -207,6 +228,7 @@ func TestUnsampled(t *testing.T) {
 		ids <- otel.TraceID(c)
 		return c.NoContent()
 	}), func(o *otel.Options) {
+		o.TrustClients = true
 		o.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
 	})
 	o.ask(t, "GET /", "", "Traceparent: 00-"+traceID+"-"+parentID+"-00")

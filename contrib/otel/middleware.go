@@ -33,9 +33,10 @@ type Options struct {
 	MeterProvider  metric.MeterProvider
 	Propagators    propagation.TextMapPropagator
 
-	// Public is for servers whose clients may be anybody: the span begins a trace of its own, with a link to the client's.
-	// Otherwise a client can have any of its requests recorded, by saying that its trace is. Baggage is taken all the same.
-	Public bool
+	// TrustClients is for servers whose clients are all services of the operator's own: the span is part of the client's trace,
+	// and recorded if that is. Otherwise, since anybody could have any request recorded by saying so, the span begins a trace
+	// of its own, with a link to the client's. Baggage is taken all the same.
+	TrustClients bool
 	// Filter, if set, is asked first: a request that it returns false for gets neither a span nor is it measured.
 	Filter func(c *filo.Ctx) bool
 	// Attributes, if set, appends attributes of a span to those that are known when the request has been answered, and

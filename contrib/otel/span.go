@@ -39,15 +39,19 @@ func (m *memory) release() {
 
 // begin starts a request's span. What is known of the request goes with it, since the sampler may decide by that.
 func (t *telemetry) begin(c *filo.Ctx, x *exchange) (requestContext, trace.Span) {
-	ctx := t.options.Propagators.Extract(valuesOf(c), (*carrier)(&c.Request.Header))
+	outside := valuesOf(c)
+	ctx := t.options.Propagators.Extract(outside, (*carrier)(&c.Request.Header))
 	m := memories.Get().(*memory)
 	defer m.release()
 	m.attributes = t.appendRequest(m.attributes, c, x)
 	m.options = append(m.options, serverSpan, trace.WithAttributes(m.attributes...))
-	if t.options.Public {
-		m.options = append(m.options, trace.WithNewRoot())
-		if client := trace.SpanContextFromContext(ctx); client.IsValid() && client.IsRemote() {
-			m.options = append(m.options, trace.WithLinks(trace.Link{SpanContext: client}))
+	if client := trace.SpanContextFromContext(ctx); !t.options.TrustClients && client.IsValid() && client.IsRemote() {
+		m.options = append(m.options, trace.WithLinks(trace.Link{SpanContext: client}))
+		// Behind a server of net/http there may be a span already: the program's own, whoever the client is.
+		if span := trace.SpanFromContext(outside); span.SpanContext().IsValid() && !span.SpanContext().IsRemote() {
+			ctx = trace.ContextWithSpan(ctx, span)
+		} else {
+			m.options = append(m.options, trace.WithNewRoot())
 		}
 	}
 	ctx, span := t.tracer.Start(ctx, spanName(t.methodLabels[x.method], ""), m.options...)

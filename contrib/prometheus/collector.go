@@ -61,8 +61,8 @@ func describe(name, help string, labels ...string) *client.Desc {
 
 // Collector returns a collector of what server.Stats knows. It may be registered before the server serves.
 //
-// The class of the server's handler, which is in force until a router finds another one, is "_SERVER". Classes of the same
-// name are added up.
+// The class of the server's handler, which is in force until a router finds another one, is "_SERVER"; that of what a router
+// finds no route for is "no route". Classes of the same name are added up.
 func Collector(server *filo.Server) client.Collector {
 	if server == nil {
 		panic("prometheus: Collector without a server")

@@ -4,11 +4,11 @@
 //	server := &filo.Server{Handler: r.Serve}
 //	registry.MustRegister(prometheus.Collector(server))
 //	r.Use(prometheus.Middleware(prometheus.Options{Registerer: registry}))
-//	r.GET("/metrics", prometheus.Handler(registry))
+//	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token}))
 //
 // Collector has what the server itself counts (connections, workers, loops, classes of handlers) and costs requests nothing:
 // it asks when it is scraped. Middleware has what is known of each request, by method, route and class of status. Handler is
-// the page that Prometheus scrapes.
+// the page that Prometheus scrapes; without a Token it is for this machine only.
 //
 // # Cardinality
 //

@@ -43,7 +43,7 @@ func ExampleMiddleware() {
 	r := router.New()
 	r.Use(prometheus.Middleware(prometheus.Options{Registerer: registry}))
 	r.GET("/users/{id}", func(c *filo.Ctx) error { return c.Text(200, "user "+c.Param("id")) })
-	r.GET("/metrics", prometheus.Handler(registry))
+	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Allow: everybody}))
 
 	server := &filo.Server{Handler: r.Serve}
 	defer server.Shutdown(context.Background())
@@ -58,7 +58,7 @@ func ExampleCollector() {
 	registry := client.NewRegistry()
 	r := router.New()
 	r.GET("/users/{id}", func(c *filo.Ctx) error { return c.Text(200, "user "+c.Param("id")) })
-	r.GET("/metrics", prometheus.Handler(registry))
+	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Allow: everybody}))
 	server := &filo.Server{Handler: r.Serve}
 	defer server.Shutdown(context.Background())
 

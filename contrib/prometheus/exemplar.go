@@ -23,11 +23,11 @@ type durations struct {
 }
 
 // observe observes how long a request took that was answered at now, on the scale of metrics.since. labels is called if it
-// may have an exemplar.
+// may have an exemplar; it may be nil.
 func (d *durations) observe(c *filo.Ctx, took time.Duration, now int64, labels func(*filo.Ctx) client.Labels) {
 	seconds := took.Seconds()
 	last := &d.last[sort.SearchFloat64s(d.bounds, seconds)]
-	if before := last.Load(); before == 0 || now-before >= int64(exemplarEvery) {
+	if before := last.Load(); labels != nil && (before == 0 || now-before >= int64(exemplarEvery)) {
 		if exemplar := exemplarOf(c, labels); len(exemplar) > 0 {
 			last.Store(now)
 			d.observer.(client.ExemplarObserver).ObserveWithExemplar(seconds, exemplar)
@@ -54,8 +54,10 @@ func exemplarOf(c *filo.Ctx, labelsOf func(*filo.Ctx) client.Labels) client.Labe
 	return labels
 }
 
-// traceparentExemplar is the default of Options.Exemplars.
-func traceparentExemplar(c *filo.Ctx) client.Labels {
+// ClientTrace is an Options.Exemplars for servers whose clients are all services of the operator's own: the label "trace_id" has
+// the trace of the client's traceparent (W3C Trace Context), if that says that the trace is recorded. Any other client could have
+// the exemplars lead wherever it likes.
+func ClientTrace(c *filo.Ctx) client.Labels {
 	if id := sampledTrace(c.Request.Header.GetBytes("Traceparent")); id != nil {
 		return client.Labels{"trace_id": string(id)}
 	}

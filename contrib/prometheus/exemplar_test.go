@@ -86,9 +86,10 @@ func TestExemplars(t *testing.T) {
 		want     string // the value of the only label
 		n        int
 	}{
-		{"the client's trace", Options{}, field, trace, 1},
-		{"no trace, no exemplar", Options{}, "A: b", "", 0},
-		{"a trace that isn't recorded", Options{}, strings.TrimSuffix(field, "1") + "0", "", 0},
+		{"clients have no say", Options{}, field, "", 0},
+		{"the client's trace", Options{Exemplars: ClientTrace}, field, trace, 1},
+		{"no trace, no exemplar", Options{Exemplars: ClientTrace}, "A: b", "", 0},
+		{"a trace that isn't recorded", Options{Exemplars: ClientTrace}, strings.TrimSuffix(field, "1") + "0", "", 0},
 		{"labels of one's own", Options{Exemplars: text(client.Labels{"trace_id": "x"})}, field, "x", 1},
 		{"none of one's own", Options{Exemplars: text(nil)}, field, "", 0},
 		{"labels that are too long are dropped", Options{Exemplars: text(client.Labels{"trace_id": strings.Repeat("x", 121)})}, field, "", 0},
@@ -96,7 +97,7 @@ func TestExemplars(t *testing.T) {
 		{"a name that isn't one", Options{Exemplars: text(client.Labels{"trace id": "x"})}, field, "", 0},
 		{"a value that is empty", Options{Exemplars: text(client.Labels{"trace_id": ""})}, field, "", 0},
 		{"a value that isn't UTF-8", Options{Exemplars: text(client.Labels{"trace_id": "\xff"})}, field, "", 0},
-		{"native histograms have them as well", Options{NativeHistograms: true}, field, trace, 2},
+		{"native histograms have them as well", Options{NativeHistograms: true, Exemplars: ClientTrace}, field, trace, 2},
 	} {
 		registry := client.NewRegistry()
 		test.options.Registerer = registry

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +25,7 @@ func TestHandler(t *testing.T) {
 	sold := client.NewCounter(client.CounterOpts{Name: "sold_total", Help: "What was sold."})
 	sold.(client.ExemplarAdder).AddWithExemplar(3, client.Labels{"trace_id": "x"})
 	registry.MustRegister(sold, client.NewGauge(client.GaugeOpts{Name: "left", Help: "What is left."}))
-	s := servertest.New(t, prometheus.Handler(registry))
+	s := servertest.New(t, prometheus.Handler(registry, prometheus.HandlerOptions{Allow: everybody}))
 	for _, test := range []struct {
 		sentence, request string
 		fields            []string
@@ -114,7 +116,7 @@ func TestHandlerErrors(t *testing.T) {
 	} {
 		var log synchronized
 		s := servertest.NewServer(t, &filo.Server{
-			Handler: prometheus.Handler(client.GathererFunc(test.gather)), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Handler: prometheus.Handler(client.GathererFunc(test.gather), prometheus.HandlerOptions{Allow: everybody}), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		answer := s.Do(t, "GET /metrics")
 		if answer.Status != 500 || strings.Contains(answer.Body, "secret") {
@@ -126,11 +128,53 @@ func TestHandlerErrors(t *testing.T) {
 	}
 }
 
-func TestHandlerWithoutGatherer(t *testing.T) {
-	defer func() {
-		if message, _ := recover().(string); !strings.HasPrefix(message, "prometheus: ") {
-			t.Errorf("panics with %q", message)
+func everybody(*filo.Ctx) bool { return true }
+
+// The metrics are for whom the options let in, as the pages of package debug are: this machine if they say nothing.
+func TestHandlerGuard(t *testing.T) {
+	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
+	away := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))
+	const token = "0123456789abcdef"
+	for _, test := range []struct {
+		sentence string
+		options  prometheus.HandlerOptions
+		client   net.Addr
+		host     string
+		fields   []string
+		status   int
+	}{
+		{"this machine", prometheus.HandlerOptions{}, local, "localhost", nil, 200},
+		{"another one", prometheus.HandlerOptions{}, away, "localhost", nil, 404},
+		{"a name that somebody has given this address", prometheus.HandlerOptions{}, local, "evil.test", nil, 404},
+		{"by way of a proxy", prometheus.HandlerOptions{}, local, "localhost", []string{"X-Forwarded-For: 127.0.0.1"}, 404},
+		{"a name of the machine", prometheus.HandlerOptions{Hosts: []string{"devbox"}}, local, "devbox:8080", nil, 200},
+		{"without the token", prometheus.HandlerOptions{Token: token}, local, "localhost", nil, 401},
+		{"with the token", prometheus.HandlerOptions{Token: token}, away, "a.example", []string{"Authorization: Bearer " + token}, 200},
+		{"not allowed", prometheus.HandlerOptions{Allow: func(*filo.Ctx) bool { return false }}, local, "localhost", nil, 404},
+	} {
+		s := servertest.New(t, prometheus.Handler(client.NewRegistry(), test.options))
+		answer := s.DoFrom(t, test.client, "GET http://"+test.host+"/metrics", test.fields...)
+		if answer.Status != test.status {
+			t.Errorf("%s: %d, want %d", test.sentence, answer.Status, test.status)
 		}
-	}()
-	prometheus.Handler(nil)
+		if test.status == 200 && answer.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: may be kept: %v", test.sentence, answer.Header)
+		}
+	}
+}
+
+func TestHandlerPanics(t *testing.T) {
+	for want, make := range map[string]func(){
+		"prometheus: ":               func() { prometheus.Handler(nil, prometheus.HandlerOptions{}) },
+		"middleware: Guard: Token: ": func() { prometheus.Handler(client.NewRegistry(), prometheus.HandlerOptions{Token: "short"}) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			defer func() {
+				if message, _ := recover().(string); !strings.HasPrefix(message, want) {
+					t.Errorf("panics with %q", message)
+				}
+			}()
+			make()
+		})
+	}
 }

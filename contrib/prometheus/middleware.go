@@ -43,9 +43,8 @@ type Options struct {
 	Methods []string
 	// Exemplars returns the labels of an exemplar for a request that was answered, which leads from a bucket to one of its
 	// traces: nil for none. Each bucket of a series gets one a second at most. Labels that Prometheus doesn't allow, such as
-	// those of over 128 characters together, or with an empty value, are dropped. The default has a "trace_id" of the
-	// client's traceparent (W3C Trace Context), if that says that the trace is recorded. For traces that begin here it is to
-	// ask the tracer: package contrib/otel has a TraceID for that.
+	// those of over 128 characters together, or with an empty value, are dropped. By default there are none: ask the tracer
+	// for the trace, by TraceID of package contrib/otel, or see ClientTrace.
 	Exemplars func(c *filo.Ctx) client.Labels
 	// Skip, if set, is asked when a request has been answered, and leaves it out if it returns true: one of Prometheus's
 	// own, for example. It is in flight all the same.
@@ -87,9 +86,6 @@ func (o *Options) complete() {
 	}
 	if o.Methods == nil {
 		o.Methods = defaultMethods
-	}
-	if o.Exemplars == nil {
-		o.Exemplars = traceparentExemplar
 	}
 	checkBuckets("Buckets", o.Buckets)
 	checkBuckets("SizeBuckets", o.SizeBuckets)
