@@ -20,10 +20,10 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// newHandler returns the whole application.
-func newHandler(c *chat) filo.Handler {
+// newHandler returns the whole application, which is asked for by one of hosts.
+func newHandler(c *chat, hosts []string) filo.Handler {
 	r := router.New()
-	r.Use(middleware.Secure(middleware.SecureOptions{
+	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.Secure(middleware.SecureOptions{
 		ContentSecurityPolicy: policy,
 		FrameOptions:          "DENY",
 		ReferrerPolicy:        "no-referrer",

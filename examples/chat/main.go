@@ -1,7 +1,7 @@
 // Command chat is a chat with rooms: a page that talks by WebSocket, and watches by server-sent events.
 //
 //	go run ./chat                            # http://localhost:8080
-//	go run ./chat -addr :9000
+//	go run ./chat -addr :9000 -hosts chat.example
 //	curl -N 'localhost:8080/feed?room=lobby' # what is said there, live
 //	curl localhost:8080/rooms/lobby/messages
 //
@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,16 +33,9 @@ const (
 )
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
-		signal.Stop(signals)
-		cancel()
-	}()
-
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -56,34 +50,19 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("chat", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
-	server := &filo.Server{Handler: newHandler(newChat(time.Now)), MaxConns: maxConns}
+	handler := newHandler(newChat(time.Now), strings.Split(*hosts, ","))
+	server := &filo.Server{Handler: handler, MaxConns: maxConns, GracePeriod: shutdownGrace}
 	ln, err := server.Listen(*addr)
 	if err != nil {
 		return err
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
 	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
-
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
-	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
-	}
-	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return server.RunListener(ctx, ln)
 }

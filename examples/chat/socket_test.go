@@ -404,7 +404,7 @@ func TestWhoMayEnter(t *testing.T) {
 // Who doesn't read is disconnected when too much would wait, and nobody waits for it.
 func TestSlowVisitor(t *testing.T) {
 	c := newChat(time.Now)
-	server := servertest.New(t, newHandler(c))
+	server := servertest.New(t, newHandler(c, []string{"filo.test"}))
 	conn, _, err := websocket.Dial(t.Context(), server.URL+"/rooms/lobby/socket?name=Ada&visitor=s", &websocket.DialOptions{HTTPClient: server.Client()})
 	if err != nil {
 		t.Fatal(err)
@@ -434,7 +434,7 @@ func TestSlowVisitor(t *testing.T) {
 // What a visitor can make grow has a limit, and what was forgotten for it is told.
 func TestLimits(t *testing.T) {
 	c := newChat(time.Now)
-	server := servertest.New(t, newHandler(c))
+	server := servertest.New(t, newHandler(c, []string{"filo.test"}))
 	// open opens a room that somebody has just left.
 	open := func(name string) {
 		c.mu.Lock()

@@ -1,5 +1,8 @@
 // Package docs holds the documents of the repository to what they say: its tests compile every snippet of Go in README.md,
-// docs/GUIDE.md and docs/MIGRATING.md, look up the names in inline code, and follow the links.
+// docs/GUIDE.md, docs/MIGRATING.md and docs/ERRORS.md, look up the names in inline code, and follow the links.
+//
+// docs/ERRORS.md comes out of a test, which makes every mistake in mistakescases_test.go and asks what filo says. When that, or a
+// sentence of filo's, has changed, go test -run ErrorsDocument -update . writes the document anew.
 //
 // A snippet is a block that begins with ```go. One with a package clause is compiled as it is. Any other is completed first:
 //

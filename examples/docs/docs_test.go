@@ -37,7 +37,7 @@ import (
 
 const root = "../.."
 
-var documents = []string{"README.md", "docs/GUIDE.md", "docs/MIGRATING.md"}
+var documents = []string{"README.md", "docs/GUIDE.md", "docs/MIGRATING.md", errorsDocument}
 
 func read(t *testing.T, document string) string {
 	t.Helper()

@@ -2,7 +2,7 @@
 // ranges.
 //
 //	go run ./files                          # http://localhost:8080, with the files in ./stored
-//	go run ./files -addr :9000 -dir /srv/files -max-bytes 1000000000
+//	go run ./files -addr :9000 -hosts files.example -dir /srv/files -max-bytes 1000000000
 //	curl -OC - localhost:8080/files/big.iso # goes on where the download broke off
 //
 // Package static serves the page and the files. Uploads follow tus 1.0.0 (https://tus.io/protocols/resumable-upload), so that its
@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,16 +29,9 @@ import (
 const shutdownGrace = 10 * time.Second
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
-		signal.Stop(signals)
-		cancel()
-	}()
-
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -51,6 +45,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("files", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	dir := flags.String("dir", "stored", "`directory` with the files; made if it isn't there")
 	var limits limits
 	flags.Int64Var(&limits.fileBytes, "max-bytes", 10<<30, "largest file in `bytes`")
@@ -68,12 +63,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, files.close()) }()
-	site, err := newSite(files, *dir)
+	site, err := newSite(files, *dir, strings.Split(*hosts, ","))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.close()) }()
-	return serve(ctx, &filo.Server{Handler: site.handler}, *addr, stdout)
+	return serve(ctx, &filo.Server{Handler: site.handler, GracePeriod: shutdownGrace}, *addr, stdout)
 }
 
 func serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writer) error {
@@ -81,23 +76,6 @@ func serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
 	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
-
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
-	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
-	}
-	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return server.RunListener(ctx, ln)
 }

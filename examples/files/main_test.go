@@ -155,7 +155,7 @@ func send(t *testing.T, url string, offset, announced int, part string) net.Conn
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "PATCH /%s HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: %d\r\nContent-Length: %d\r\n\r\n",
+	fmt.Fprintf(conn, "PATCH /%s HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: %d\r\nContent-Length: %d\r\n\r\n",
 		path, tusMedia, offset, announced)
 	if _, err := io.WriteString(conn, part); err != nil {
 		t.Fatal(err)
@@ -235,4 +235,24 @@ func peakMemory(t *testing.T, pid int) int64 {
 		t.Fatal(err)
 	}
 	return kb << 10
+}
+
+// A page whose own name leads here reads nothing: that is DNS rebinding.
+func TestHosts(t *testing.T) {
+	base := startNew(t)
+	for host, want := range map[string]int{"localhost": 200, "LOCALHOST:80": 200, "127.0.0.1": 200, "[::1]:80": 200, "evil.test": 421, "evil.test.": 421} {
+		r, err := http.NewRequest("GET", base+"/api/files", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", host, response.StatusCode, want)
+		}
+	}
 }

@@ -32,8 +32,8 @@ type site struct {
 	hub     *sse.Hub      // tells the pages of changes
 }
 
-// newSite returns the site of files, which are in dir.
-func newSite(files *store, dir string) (*site, error) {
+// newSite returns the site of files, which are in dir. It is asked for by one of hosts.
+func newSite(files *store, dir string, hosts []string) (*site, error) {
 	page, err := fs.Sub(pages, "page")
 	if err != nil {
 		return nil, err
@@ -47,8 +47,9 @@ func newSite(files *store, dir string) (*site, error) {
 	files.changed = func() { s.hub.Publish("files", sse.Event{Data: "changed"}) }
 
 	r := router.New()
-	// Pages of other sites mustn't change the files of who visits them.
-	r.Use(middleware.CSRF(middleware.CSRFOptions{}))
+	// Pages of other sites mustn't read or change the files of who visits them: not under a name of theirs that leads here
+	// (HostCheck), and not across origins (CSRF).
+	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.CSRF(middleware.CSRFOptions{}))
 	addTus(r, files)
 	r.GET("/api/files", s.list)
 	r.GET("/api/events", func(c *filo.Ctx) error { return s.hub.Serve(c, "files") })

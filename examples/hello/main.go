@@ -20,16 +20,9 @@ import (
 const shutdownGrace = 10 * time.Second
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
-		signal.Stop(signals)
-		cancel()
-	}()
-
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -91,34 +84,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		MaxIdleWorkerDuration: cfg.maxIdleWorker,
 		Driver:                cfg.driver,
 		Loops:                 cfg.loops,
+		GracePeriod:           shutdownGrace,
 	}
 	ln, err := server.Listen(cfg.addr)
 	if err != nil {
 		return err
 	}
-	served := make(chan error, 1)
-	go func() {
-		if cfg.certFile != "" {
-			served <- server.ServeTLS(ln, cfg.certFile, cfg.keyFile)
-		} else {
-			served <- server.Serve(ln)
-		}
-	}()
 	fmt.Fprintf(stdout, "listening on %s://%s\n", scheme, ln.Addr())
-
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
+	if cfg.certFile != "" {
+		return server.RunListenerTLS(ctx, ln, cfg.certFile, cfg.keyFile)
 	}
-	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
-	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
-	}
-	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return server.RunListener(ctx, ln)
 }

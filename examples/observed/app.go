@@ -38,6 +38,7 @@ const spanDelay = 100 * time.Millisecond
 // app is the server with all that looks into it.
 type app struct {
 	server  *filo.Server
+	host    string // one that it is asked for by
 	health  *health.Health
 	traces  *collector
 	log     *tail
@@ -46,11 +47,11 @@ type app struct {
 	backend *backend
 }
 
-// newApp returns what serves. Its log goes to records, too.
-func newApp(records io.Writer) (*app, error) {
+// newApp returns what serves, and is asked for by one of hosts. Its log goes to records, too.
+func newApp(records io.Writer, hosts []string) (*app, error) {
 	r := router.New()
-	a := &app{traces: newCollector(), log: newTail(records)}
-	a.server = &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewJSONHandler(a.log, nil))}
+	a := &app{host: hosts[0], traces: newCollector(), log: newTail(records)}
+	a.server = &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewJSONHandler(a.log, nil)), GracePeriod: shutdownGrace}
 	a.spans = sdktrace.NewBatchSpanProcessor(a.traces, sdktrace.WithBatchTimeout(spanDelay))
 	a.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(a.spans))
 	a.backend = &backend{a.tracers.Tracer("backend")}
@@ -59,9 +60,10 @@ func newApp(records io.Writer) (*app, error) {
 	registry := client.NewRegistry()
 	registry.MustRegister(prometheus.Collector(a.server), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	r.Use(measured.Middleware(), prometheus.Middleware(prometheus.Options{Registerer: registry, Exemplars: exemplar}))
+	r.Use(measured.Middleware(), prometheus.Middleware(prometheus.Options{Registerer: registry, Exemplars: exemplar}),
+		middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}))
 	a.addWork(r.Group("",
-		otel.Middleware(otel.Options{TracerProvider: a.tracers, Propagators: propagation.TraceContext{}}),
+		otel.Middleware(otel.Options{TracerProvider: a.tracers, Propagators: propagation.TraceContext{}, TrustClients: true}),
 		middleware.AccessLog(middleware.AccessLogOptions{Logger: a.server.Logger, Attributes: otel.LogAttributes, Skip: unremarkable})))
 
 	a.health = health.New(health.Options{Logger: a.server.Logger})
@@ -69,10 +71,10 @@ func newApp(records io.Writer) (*app, error) {
 	a.health.Attach(a.server)
 	r.GET("/livez", a.health.Live)
 	r.GET("/readyz", a.health.Ready)
-	r.GET("/metrics", prometheus.Handler(registry))
+	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{}))
 	r.Mount("/dashboard", measured.Serve)
 	r.Mount("/debug", debug.Handler(debug.Options{Vars: adaptor.FromHTTP(expvar.Handler())}))
-	r.GET("/log", a.log.serve)
+	r.GET("/log", a.log.serve, middleware.Guard(middleware.GuardOptions{}))
 	return a, a.addPages(r)
 }
 
@@ -91,8 +93,9 @@ func (a *app) addPages(r *router.Router) error {
 	content := static.New(page, static.Options{Frozen: true})
 	g.GET("/{$}", content.Serve)
 	g.GET("/{file}", content.Serve)
-	g.GET("/traces", a.showTraces)
-	g.GET("/traces/{id}", a.showTraces)
+	inside := g.Group("/traces", middleware.Guard(middleware.GuardOptions{}))
+	inside.GET("", a.showTraces)
+	inside.GET("/{id}", a.showTraces)
 	return err
 }
 

@@ -38,6 +38,7 @@ var (
 // load sends requests at a rate, each with a trace that the server's spans belong to.
 type load struct {
 	base    string
+	host    string // what it asks for
 	rate    float64
 	limiter *rate.Limiter
 	client  *http.Client
@@ -45,14 +46,14 @@ type load struct {
 }
 
 // startLoad sends requests until ctx is done or stop is called, which waits for the last ones.
-func startLoad(ctx context.Context, base string, perSecond float64, spans sdktrace.SpanProcessor) (stop func()) {
+func startLoad(ctx context.Context, base, host string, perSecond float64, spans sdktrace.SpanProcessor) (stop func()) {
 	if perSecond == 0 {
 		return func() {}
 	}
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans),
 		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(tracesPerSecond/perSecond)))
 	l := &load{
-		base: base, rate: perSecond,
+		base: base, host: host, rate: perSecond,
 		limiter: rate.NewLimiter(rate.Limit(perSecond), 1+int(perSecond/100)),
 		client:  &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: clients}},
 		tracer:  tracers.Tracer("load"),
@@ -118,6 +119,7 @@ func (l *load) get(ctx context.Context, name, path string) (err error) {
 	if err != nil {
 		return err
 	}
+	request.Host = l.host
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(request.Header))
 	response, err := l.client.Do(request)
 	if err != nil {

@@ -17,26 +17,18 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/filohttp/filo"
 )
 
 // shutdownGrace is how long running requests may take before they are cut off.
 const shutdownGrace = 10 * time.Second
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
-		signal.Stop(signals)
-		cancel()
-	}()
-
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -50,6 +42,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("observed", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	rate := flags.Float64("load", 200, "requests a second that it sends itself; 0 for none")
 	drain := flags.Duration("drain", time.Second, "how long it isn't ready before it stops accepting, for a balancer to see it")
 	verbose := flags.Bool("log", false, "write the log to the standard output, too")
@@ -66,7 +59,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if *verbose {
 		records = stdout
 	}
-	a, err := newApp(records)
+	a, err := newApp(records, strings.Split(*hosts, ","))
 	if err != nil {
 		return err
 	}
@@ -80,25 +73,10 @@ func (a *app) serve(ctx context.Context, addr string, rate float64, drain time.D
 	if err != nil {
 		return err
 	}
-	served := make(chan error, 1)
-	go func() { served <- a.server.Serve(ln) }()
 	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
-	stop := startLoad(ctx, "http://"+ln.Addr().String(), rate, a.spans)
+	stop := startLoad(ctx, "http://"+ln.Addr().String(), a.host, rate, a.spans)
 	defer stop()
-
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
-	limit, cancel := context.WithTimeout(context.Background(), drain+shutdownGrace)
+	serving, cancel := a.health.DrainContext(ctx, drain)
 	defer cancel()
-	if err := a.health.Drain(limit, a.server, drain); err != nil {
-		return errors.Join(fmt.Errorf("shutdown: %w", err), a.server.Close())
-	}
-	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return a.server.RunListener(serving, ln)
 }

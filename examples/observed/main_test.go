@@ -260,6 +260,43 @@ func TestShutdownIsSeen(t *testing.T) {
 	}
 }
 
+// A page whose own name leads here reads nothing: that is DNS rebinding.
+func TestHosts(t *testing.T) {
+	base, _, _ := start(t, "-load", "0")
+	for host, want := range map[string]int{"localhost": 200, "LOCALHOST:80": 200, "127.0.0.1": 200, "[::1]:80": 200, "evil.test": 421, "evil.test.": 421} {
+		r, err := http.NewRequest("GET", base+"/quick", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", host, response.StatusCode, want)
+		}
+	}
+}
+
+// What looks into the server is for this machine only, and not by way of a proxy, whoever may ask for its work.
+func TestInside(t *testing.T) {
+	base, _, _ := start(t, "-load", "0", "-hosts", "127.0.0.1,shop.test")
+	for path, inside := range map[string]bool{
+		"/quick": false, "/livez": false,
+		"/metrics": true, "/traces": true, "/traces/xyz": true, "/log": true, "/dashboard/": true, "/debug/": true, "/debug/vars": true,
+	} {
+		want := 200
+		if inside {
+			want = 404
+		}
+		if status, body := get(t, base+path, "X-Forwarded-For", "192.0.2.1"); status != want {
+			t.Errorf("%s by way of a proxy: %d %q, want %d", path, status, body, want)
+		}
+	}
+}
+
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{{"-load", "-1"}, {"-load", "Inf"}, {"-load", "NaN"}, {"more"}, {"-addr", "nowhere:-1"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {

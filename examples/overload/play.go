@@ -30,25 +30,23 @@ func play(ctx context.Context, cfg config) (*result, error) {
 		Concurrency: cfg.concurrency,
 		// Here a place is a connection's for as long as that lives. In a loop it is a request's, whoever sends it: then
 		// the regular clients' next requests are refused like the crowd's.
-		Driver: filo.DriverBlocking,
+		Driver:      filo.DriverBlocking,
+		GracePeriod: 5 * time.Second,
 		Handler: func(c *filo.Ctx) error {
 			time.Sleep(cfg.work)
 			return c.Text(http.StatusOK, answer)
 		},
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
+	serving, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.RunListener(serving, ln) }()
 
 	r := &result{}
 	r.acts(ctx, ln.Addr().String(), cfg)
 	r.stats = server.Stats()
 
-	limit, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		return nil, errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
-	}
-	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
+	end()
+	if err := <-ended; err != nil {
 		return nil, err
 	}
 	return r, ctx.Err()

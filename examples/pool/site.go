@@ -15,9 +15,9 @@ import (
 // site is a server with pages that link to each other. Page n links to the pages 2n+1 and 2n+2, so that all can be reached
 // from page 0, back to the page before it, and some to a page that isn't there.
 type site struct {
-	server  *filo.Server
 	address string
-	served  chan error
+	end     context.CancelFunc
+	ended   chan error
 }
 
 func startSite(pages int, work time.Duration) (*site, error) {
@@ -25,9 +25,9 @@ func startSite(pages int, work time.Duration) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{address: listener.Addr().String(), served: make(chan error, 1)}
-	s.server = &filo.Server{
-		Logger: slog.New(slog.DiscardHandler),
+	server := &filo.Server{
+		GracePeriod: time.Second,
+		Logger:      slog.New(slog.DiscardHandler),
 		Handler: func(c *filo.Ctx) error {
 			number, ok := strings.CutPrefix(c.Path(), "/page/")
 			n, err := strconv.Atoi(number)
@@ -38,7 +38,9 @@ func startSite(pages int, work time.Duration) (*site, error) {
 			return c.Bytes(200, "text/html; charset=utf-8", []byte(page(n, pages)))
 		},
 	}
-	go func() { s.served <- s.server.Serve(listener) }()
+	ctx, end := context.WithCancel(context.Background())
+	s := &site{address: listener.Addr().String(), end: end, ended: make(chan error, 1)}
+	go func() { s.ended <- server.RunListener(ctx, listener) }()
 	return s, nil
 }
 
@@ -58,10 +60,6 @@ func page(n, pages int) string {
 
 // stop ends the server, which the crawl doesn't use any more.
 func (s *site) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.server.Shutdown(ctx) != nil {
-		s.server.Close()
-	}
-	<-s.served
+	s.end()
+	<-s.ended // after a crawl that was broken off, pages may be cut
 }

@@ -21,11 +21,13 @@ const (
 	maxLimit     = 100
 )
 
-// newHandler returns the whole application.
-func newHandler(todos *store) (filo.Handler, error) {
+// newHandler returns the whole application, which is asked for by one of hosts.
+func newHandler(todos *store, hosts []string) (filo.Handler, error) {
 	r := router.New()
-	// Pages of other sites mustn't change the todos of who visits them.
-	r.Use(middleware.Secure(middleware.SecureOptions{}), middleware.CSRF(middleware.CSRFOptions{}))
+	// Pages of other sites mustn't read or change the todos of who visits them: not under a name of theirs that leads here
+	// (HostCheck), and not across origins (CSRF).
+	r.Use(middleware.Secure(middleware.SecureOptions{}), middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}),
+		middleware.CSRF(middleware.CSRFOptions{}))
 	addAPI(r, todos)
 	return r.Serve, errors.Join(addDocument(r), addPage(r))
 }

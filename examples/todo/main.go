@@ -2,7 +2,7 @@
 // and a page to use it.
 //
 //	go run ./todo                            # http://localhost:8080, with the todos in todo.db
-//	go run ./todo -addr :9000 -db /tmp/my.db
+//	go run ./todo -addr :9000 -hosts todo.example -db /tmp/my.db
 //	curl localhost:8080/api/todos -H 'Content-Type: application/json' -d '{"title":"Water the plants"}'
 //	curl localhost:8080/openapi.json
 //
@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,16 +34,9 @@ const (
 )
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
-		signal.Stop(signals)
-		cancel()
-	}()
-
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -57,6 +51,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("todo", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	db := flags.String("db", "todo.db", "SQLite `file` with the todos; made if it isn't there")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -69,11 +64,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, todos.close()) }()
-	handler, err := newHandler(todos)
+	handler, err := newHandler(todos, strings.Split(*hosts, ","))
 	if err != nil {
 		return err
 	}
-	return serve(ctx, &filo.Server{Handler: handler, MaxBodyBytes: maxBody}, *addr, stdout)
+	return serve(ctx, &filo.Server{Handler: handler, MaxBodyBytes: maxBody, GracePeriod: shutdownGrace}, *addr, stdout)
 }
 
 func serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writer) error {
@@ -81,23 +76,6 @@ func serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
 	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
-
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	fmt.Fprintln(stdout, "shutting down; a second signal ends at once")
-	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
-	}
-	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return server.RunListener(ctx, ln)
 }

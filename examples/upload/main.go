@@ -1,5 +1,8 @@
 // Command upload stores request bodies of any size as files, in constant memory: the body goes from the
 // connection to the disk through one small buffer. A file appears under its name only when it is whole.
+//
+// It has no users and no passwords: whoever reaches the address can store files, so it listens on this machine only unless -addr says
+// otherwise.
 package main
 
 import (
@@ -8,29 +11,23 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
 )
 
 // shutdownGrace is how long running uploads may take after the first signal before they are cut off.
 const shutdownGrace = 30 * time.Second
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		// Before the shutdown begins the default action is back, so that a second signal ends the process at once.
-		signal.Stop(signals)
-		cancel()
-	}()
-
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -43,9 +40,10 @@ func main() {
 // run serves until ctx ends, lets running uploads finish, and returns nil if all did.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("upload", flag.ContinueOnError)
-	addr := flags.String("addr", ":8080", "TCP `address` to listen on")
+	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	dir := flags.String("dir", "uploads", "`directory` that the files go to; made if it isn't there")
-	maxBytes := flags.Int64("max-bytes", -1, "largest upload in bytes; more get a 413 (-1: no limit)")
+	maxBytes := flags.Int64("max-bytes", 10<<30, "largest upload in bytes; more get a 413 (-1: no limit)")
 	fsync := flags.Bool("fsync", false, "answer only when the file is on the disk, not just in the kernel's cache")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -58,27 +56,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer files.close()
-	ln, err := net.Listen("tcp", *addr)
+	// Pages of other sites mustn't store files with who visits them, nor read what is there: not across origins (CSRF), and not
+	// under a name of theirs that leads here (HostCheck).
+	checkHost := middleware.HostCheck(middleware.HostCheckOptions{Hosts: strings.Split(*hosts, ",")})
+	checkOrigin := middleware.CSRF(middleware.CSRFOptions{})
+	server := &filo.Server{Handler: checkHost(checkOrigin(files.handle)), GracePeriod: shutdownGrace}
+	ln, err := server.Listen(*addr)
 	if err != nil {
 		return err
 	}
-	server := &filo.Server{Handler: files.handle}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
 	fmt.Fprintf(stdout, "listening on http://%s, files go to %s\n", ln.Addr(), *dir)
-
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	limit, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		return errors.Join(fmt.Errorf("shutdown: %w", err), server.Close())
-	}
-	if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return server.RunListener(ctx, ln)
 }

@@ -173,7 +173,7 @@ func TestRemovesABrokenUpload(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "PUT /files/%s HTTP/1.1\r\nHost: x\r\n%s", name, head)
+		fmt.Fprintf(conn, "PUT /files/%s HTTP/1.1\r\nHost: localhost\r\n%s", name, head)
 		conn.Write(make([]byte, 500_000))
 		waitForEntry(t, dir)
 		conn.Close()
@@ -270,4 +270,46 @@ func peakMemory(t *testing.T, pid int) int64 {
 	}
 	t.Fatal("no VmHWM in /proc/PID/status")
 	return 0
+}
+
+// A page of another site stores nothing: a form can send a POST anywhere.
+func TestOtherSites(t *testing.T) {
+	dir := t.TempDir()
+	base := start(t, dir)
+	for _, field := range [][2]string{{"Origin", "http://evil.test"}, {"Sec-Fetch-Site", "cross-site"}, {"Origin", "null"}} {
+		r, err := http.NewRequest("POST", base+"/files/note", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(field[0], field[1])
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != 403 {
+			t.Errorf("%s: got %d, want 403", field, response.StatusCode)
+		}
+	}
+	expectEmpty(t, dir)
+}
+
+// A page whose own name leads here reads nothing: that is DNS rebinding.
+func TestHosts(t *testing.T) {
+	base := start(t, t.TempDir())
+	for host, want := range map[string]int{"localhost": 200, "LOCALHOST:80": 200, "127.0.0.1": 200, "[::1]:80": 200, "evil.test": 421, "evil.test.": 421} {
+		r, err := http.NewRequest("GET", base+"/files", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", host, response.StatusCode, want)
+		}
+	}
 }
