@@ -1,0 +1,157 @@
+// Command foreign runs test suites that others have written for net/http's server against filo: Go's own of net/http and
+// httputil, and those of WebSocket, RPC and router packages. It copies them into temporary modules, and builds them with
+// a net/http whose http.Server calls filo with its Handler, by adaptor.FromHTTP. The tests themselves aren't changed, but for
+// what suites.go lists.
+//
+// Each test has a process and a time of its own. exceptions.md lists the tests that fail, and why: one that fails and isn't there, and
+// one that is there and passes, is reported, and the command fails.
+//
+//	go run ./internal/foreign [-suite name] [-run regexp] [-race] [-driver blocking] [-count n] [-v]
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+const ownPath = "github.com/filohttp/filo"
+
+// options are the command's flags.
+type options struct {
+	suite, run, driver          string
+	race, keep, verbose, native bool
+	count, parallel             int
+	timeout                     time.Duration
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.suite, "suite", "", "the suite that is run; all if empty")
+	flag.StringVar(&o.run, "run", ".", "which tests are run")
+	flag.StringVar(&o.driver, "driver", "", "the driver: blocking, or empty for the default")
+	flag.BoolVar(&o.race, "race", false, "build with the race detector")
+	flag.BoolVar(&o.keep, "keep", false, "keep the temporary modules and print where they are")
+	flag.BoolVar(&o.verbose, "v", false, "print every test's result")
+	flag.BoolVar(&o.native, "native", false, "let net/http serve, to see what fails by itself")
+	flag.IntVar(&o.count, "count", 1, "how often the tests are run")
+	flag.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "how many tests are run at once")
+	flag.DurationVar(&o.timeout, "timeout", time.Minute, "how long a test may take")
+	flag.Parse()
+	ok, err := foreign(&o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "foreign:", err)
+		os.Exit(2)
+	}
+	if !ok {
+		os.Exit(1)
+	}
+}
+
+// foreign runs the suites, and reports whether all went as exceptions.md says.
+func foreign(o *options) (ok bool, err error) {
+	repository, goroot, err := surroundings()
+	if err != nil {
+		return false, err
+	}
+	differences, err := os.ReadFile(filepath.Join(repository, "docs/NETHTTP.md"))
+	if err != nil {
+		return false, err
+	}
+	list, err := readExceptions(string(differences))
+	if err != nil {
+		return false, err
+	}
+	dir, err := os.MkdirTemp("", "foreign")
+	if err != nil {
+		return false, err
+	}
+	if o.keep {
+		fmt.Println("foreign: the modules are in", dir)
+	} else {
+		defer os.RemoveAll(dir)
+	}
+	overlayDir := filepath.Join(dir, "overlay")
+	if err := os.Mkdir(overlayDir, 0o755); err != nil {
+		return false, err
+	}
+	overlay, err := writeOverlay(overlayDir, goroot)
+	if err != nil {
+		return false, err
+	}
+	var reports []*report
+	ok = true
+	for i := range suites {
+		s := &suites[i]
+		if o.suite != "" && o.suite != s.name {
+			continue
+		}
+		r := &report{suite: s, listed: list[s.name]}
+		if err := r.run(o, filepath.Join(dir, fmt.Sprint("suite", i)), overlay, goroot, repository); err != nil {
+			if !errors.Is(err, errNoDownload) || os.Getenv("FILO_CI") != "" {
+				return false, fmt.Errorf("%s: %w", s.name, err)
+			}
+			fmt.Printf("== %s: skipped: %v\n", s.name, err)
+			continue
+		}
+		ok = r.judge() && ok
+		reports = append(reports, r)
+	}
+	table(reports)
+	return ok, nil
+}
+
+// surroundings returns where filo is, and where Go.
+func surroundings() (repository, goroot string, err error) {
+	for _, each := range []struct {
+		to   *string
+		args []string
+	}{
+		{&repository, []string{"list", "-m", "-f", "{{.Dir}}", ownPath}},
+		{&goroot, []string{"env", "GOROOT"}},
+	} {
+		cmd := command(".", each.args...)
+		cmd.Stdout = nil
+		out, err := cmd.Output()
+		if err != nil {
+			return "", "", fmt.Errorf("not run inside the module %s: %w", ownPath, err)
+		}
+		*each.to = string(bytes.TrimSpace(out))
+	}
+	return repository, goroot, nil
+}
+
+// module is what go mod download tells of a module.
+type module struct {
+	Dir, Error string
+}
+
+var errNoDownload = errors.New("can't be downloaded")
+
+func download(dir, path, version string) (m module, err error) {
+	get := command(dir, "mod", "download", "-json", path+"@"+version)
+	get.Stdout = nil
+	out, runErr := get.Output()
+	if err := json.Unmarshal(out, &m); err != nil {
+		return m, fmt.Errorf("%s %w: %w", path, errNoDownload, errors.Join(runErr, err))
+	}
+	if m.Error != "" {
+		return m, fmt.Errorf("%s %w: %s", path, errNoDownload, m.Error)
+	}
+	return m, runErr
+}
+
+// command is a go command whose output is this one's.
+func command(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	return cmd
+}

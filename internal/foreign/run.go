@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// report is what the tests of a suite did.
+type report struct {
+	suite  *suite
+	listed []*exception
+	runs   []*testRun
+	took   time.Duration
+}
+
+// testRun is a process that runs one test function, or a part of one that is listed.
+type testRun struct {
+	test    string // the function
+	only    *exception
+	reached bool // a server of filo
+	ended   bool // in time
+	passed  int  // of its cases: tests without others below
+	failed  []string
+	output  []byte
+}
+
+const (
+	// listedTime is how long a test that is expected to fail may take.
+	listedTime = 20 * time.Second
+	// graceTime is how much longer than it may a process lives, to tell where it hangs.
+	graceTime = 15 * time.Second
+)
+
+// run builds a suite's tests and runs each in a process of its own.
+func (r *report) run(o *options, dir, overlay, goroot, repository string) error {
+	fmt.Printf("== %s\n", r.suite.name)
+	begin := time.Now()
+	if err := r.suite.prepare(dir, goroot, repository, o.native); err != nil {
+		return err
+	}
+	wanted, err := regexp.Compile(o.run)
+	if err != nil {
+		return err
+	}
+	var todo []func() *testRun
+	for i, p := range r.suite.packages {
+		binary := filepath.Join(dir, fmt.Sprintf("foreign%d.test", i))
+		args := []string{"test", "-c", "-mod=mod", "-vet=off", "-overlay", overlay, "-o", binary}
+		if o.race {
+			args = append(args, "-race")
+		}
+		if err := command(dir, append(args, "./"+p.dir)...).Run(); err != nil {
+			return err
+		}
+		names, err := exec.Command(binary, "-test.list", "^Test").Output()
+		if err != nil {
+			return err
+		}
+		for name := range strings.FieldsSeq(string(names)) {
+			if wanted.MatchString(name) {
+				todo = append(todo, r.plan(o, binary, filepath.Join(dir, p.dir), name)...)
+			}
+		}
+	}
+	for range o.count {
+		r.runs = append(r.runs, inParallel(o.parallel, todo)...)
+	}
+	r.took = time.Since(begin)
+	return nil
+}
+
+// plan returns what is to be run for a test function: those parts of it that are listed run apart, since a test that crashes or
+// hangs would hide the rest.
+func (r *report) plan(o *options, binary, dir, name string) (todo []func() *testRun) {
+	var apart []string
+	whole := false
+	for _, e := range r.listed {
+		if top, _, _ := strings.Cut(e.test, "/"); top != name {
+			continue
+		}
+		e.planned = true
+		if o.native {
+			continue
+		}
+		whole = whole || e.test == name
+		if !strings.HasSuffix(e.test, afterwards) {
+			apart = append(apart, pattern(e.test))
+			todo = append(todo, func() *testRun {
+				run := &testRun{test: name, only: e}
+				run.start(o, min(o.timeout, listedTime), binary, dir, "-test.run", pattern(e.test))
+				return run
+			})
+		}
+	}
+	if whole {
+		return todo
+	}
+	return append(todo, func() *testRun {
+		run := &testRun{test: name}
+		args := []string{"-test.run", pattern(name)}
+		if apart != nil {
+			args = append(args, "-test.skip", strings.Join(apart, "|"))
+		}
+		run.start(o, o.timeout, binary, dir, args...)
+		return run
+	})
+}
+
+// pattern is what -test.run takes for one test, or for several: a * is any part of a name.
+func pattern(test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(part), `\*`, ".*") + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// covers reports whether a test is one of those that the exception is for, or below one.
+func (e *exception) covers(test string) bool {
+	names, parts := strings.Split(e.test, "/"), strings.Split(test, "/")
+	if len(parts) < len(names) {
+		return false
+	}
+	for i, name := range names {
+		if !regexp.MustCompile(pattern(name)).MatchString(parts[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// inParallel calls the functions, n at a time, and returns their results in order.
+func inParallel(n int, all []func() *testRun) []*testRun {
+	results := make([]*testRun, len(all))
+	var next int
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	for range n {
+		workers.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				mu.Unlock()
+				if i >= len(all) {
+					return
+				}
+				results[i] = all[i]()
+			}
+		})
+	}
+	workers.Wait()
+	return results
+}
+
+// start runs a test binary, and notes what came of it.
+func (run *testRun) start(o *options, timeout time.Duration, binary, dir string, args ...string) {
+	mark, err := os.MkdirTemp("", "reached")
+	if err != nil {
+		run.failed, run.output = []string{run.test}, []byte(err.Error())
+		return
+	}
+	defer os.RemoveAll(mark)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+graceTime)
+	defer cancel()
+	args = append(args, "-test.v=test2json", "-test.timeout", timeout.String())
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir = dir
+	// The empty CI is the last of that name, so it counts: some suites build and run more on the machines of their own CI.
+	cmd.Env = append(os.Environ(), "CI=", "FOREIGN_REACHED="+filepath.Join(mark, "reached"), "FILO_DRIVER="+o.driver, "TMPDIR="+mark)
+	cmd.WaitDelay = time.Second
+	run.output, err = cmd.CombinedOutput()
+	_, notReached := os.Stat(filepath.Join(mark, "reached"))
+	run.reached = notReached == nil || o.native
+	run.ended = ctx.Err() == nil && !bytes.Contains(run.output, []byte("panic: test timed out after "))
+	run.take(err)
+	if o.verbose {
+		fmt.Printf("%s: %d passed, failed %v, reached %v\n", args[1], run.passed, run.failed, run.reached)
+	}
+}
+
+var (
+	beganLine = regexp.MustCompile(`(?m)^\x16=== RUN\s+(\S+)$`)
+	endedLine = regexp.MustCompile(`(?m)\x16--- (PASS|FAIL|SKIP): (\S+) \(`)
+)
+
+// afterwards is what a process looks for when its tests have passed, such as goroutines that are left.
+const afterwards = "/afterwards"
+
+// take tells from a process's output which of its cases have passed. One that hasn't ended has failed.
+func (run *testRun) take(err error) {
+	results := map[string]string{}
+	for _, match := range beganLine.FindAllSubmatch(run.output, -1) {
+		results[string(match[1])] = "FAIL"
+	}
+	for _, match := range endedLine.FindAllSubmatch(run.output, -1) {
+		results[string(match[2])] = string(match[1])
+	}
+	for name, result := range results {
+		below := false
+		for other, its := range results {
+			// A test that fails by itself counts, though there are others below it.
+			below = below || strings.HasPrefix(other, name+"/") && (result != "FAIL" || its == "FAIL")
+		}
+		switch {
+		case below:
+		case result == "FAIL":
+			run.failed = append(run.failed, name)
+		case result == "PASS":
+			run.passed++
+		}
+	}
+	if err != nil && len(run.failed) == 0 {
+		run.failed = []string{run.test + afterwards}
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+			run.output = append(run.output, err.Error()...)
+		}
+	}
+	slices.Sort(run.failed)
+}
