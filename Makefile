@@ -12,6 +12,7 @@ COUNT     ?= 1
 TIMEOUT   ?= 14m
 FUZZTIME  ?= 1m
 SOAKTIME  ?= 10m
+STRESSTIME ?= 1m
 BASE      ?= main
 BENCH     ?= .
 BENCHTIME ?= 1s
@@ -26,7 +27,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test ants race fuzz soak bench-quick bench bench-all bench-compare bench-go lint tidy cover deps staticcheck
+.PHONY: help run test check foreign ants arm64 race fuzz soak stress bench-quick bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -43,8 +44,18 @@ test: ## build, vet and test every module, with the race detector and in random 
 	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./bind ./middleware ./pool ./router ./internal/conformance ./internal/soak
 	cd examples && go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./hello
 
+check: test foreign ## everything: what test runs, and the suites of others
+
+foreign: ## run others' tests for net/http's server against filo: Go's own, and those of WebSocket, RPC and router packages
+	@go run ./internal/foreign -count $(COUNT) $(ARGS)
+	@# Go's own once more with the blocking driver.
+	@go run ./internal/foreign -count $(COUNT) -suite net/http -driver blocking $(ARGS)
+
 ants: ## run the tests that ants has for its users against pool/, COUNT times
 	@go run ./internal/antstest -count $(COUNT)
+
+arm64: ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
+	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64 -shuffle=on -timeout=$(TIMEOUT) .
 
 race: ## test only the root module under the race detector, COUNT times
 	go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...
@@ -60,6 +71,9 @@ fuzz: ## run each fuzz target for FUZZTIME (default 1m)
 soak: ## run mixed work against a server for SOAKTIME (default 10m), check every answer and look for leaks; flags in ARGS
 	@go build -o .bin/soak ./internal/soak
 	@exec .bin/soak -duration '$(SOAKTIME)' $(ARGS)
+
+stress: ## close connections from outside while they are served, parked, timed out and taken over, for STRESSTIME (default 1m)
+	FILO_STRESS='$(STRESSTIME)' go test -race -count=1 -timeout=$(TIMEOUT) -run '^TestCloseStress$$' -v .
 
 bench-quick: ## compare filo, fasthttp and net/http in five rows: three minutes once built; options in ARGS
 	@cd bench && go run ./cmd/compare -size quick $(ARGS)
@@ -77,15 +91,26 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: staticcheck ## gofmt, go vet and staticcheck on every module, go vet for other systems
+lint: staticcheck ## gofmt, go vet and staticcheck on every module, go vet for other systems and 32 bits
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
 	@for system in darwin freebsd windows; do echo "== for $$system"; GOOS=$$system go vet ./... || exit 1; done
+	@echo "== for 386"; GOARCH=386 go vet ./...
 
-# The version is pinned by lint/go.mod.
+# The version is pinned by tools/go.mod.
 staticcheck:
-	@cd lint && go build -o ../.bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	@cd tools && go build -o ../.bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+
+release: build-release ## check, commit and tag VERSION (v0.1.0): the tags are pushed by hand
+	@.bin/release '$(VERSION)'
+
+release-test: build-release ## make that release in a clone (default v0.1.0), and install and use every module of it from outside
+	@.bin/release -test '$(or $(VERSION),v0.1.0)'
+
+.PHONY: build-release
+build-release:
+	@cd tools && go build -o ../.bin/ ./release golang.org/x/exp/cmd/apidiff
 
 tidy: ## go mod tidy in every module
 	@$(call in-modules,go mod tidy)
@@ -95,11 +120,11 @@ cover: ## statement coverage of the root package; the profile is .cover/root.out
 	@go test -coverprofile=.cover/root.out .
 	@go tool cover -func=.cover/root.out | tail -n 1
 
-deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, chromium and a C compiler for -race (Debian, Ubuntu)
+deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, chromium, qemu-aarch64 and a C compiler for -race (Debian, Ubuntu)
 	@missing=; \
 	need() { command -v "$$1" >/dev/null || missing="$$missing $$2"; }; \
 	need curl curl; need nc netcat-openbsd; need wrk wrk; need ab apache2-utils; \
-	need h2load nghttp2-client; need strace strace; need chromium chromium; \
+	need h2load nghttp2-client; need strace strace; need chromium chromium; need qemu-aarch64 qemu-user; \
 	if ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then missing="$$missing gcc libc6-dev"; fi; \
 	if [ -z "$$missing" ]; then echo "deps: nothing is missing"; exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
