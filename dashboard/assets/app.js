@@ -61,6 +61,9 @@ const charts = [
   }),
 ]
 
+// What the kinds of classes are called here: the server calls handlers slow that take more than some microseconds.
+const kinds = { quick: "quick", slow: "handed off", unknown: "new", inline: "inline", offload: "offload", blocking: "offload" }
+
 const stack = new Stack(at("stack"), at("scale"))
 
 const routes = new Table(at("routes"), [
@@ -73,7 +76,7 @@ const routes = new Table(at("routes"), [
 
 const classes = new Table(at("classes"), [
   text(row => row.name),
-  kind(row => row.kind),
+  kind(row => row.kind, kinds),
   figure(row => row.median, duration),
   figure(row => row.inline, rate),
   figure(row => row.handoffs, rate),

@@ -38,8 +38,9 @@ export class Table {
 // text fills a cell with what f makes of a row.
 export const text = f => (cell, row) => {
   const content = f(row)
-  if (cell.textContent !== content) cell.textContent = content
-  if (cell.scope) cell.title = content
+  if (cell.textContent === content) return
+  // A long path is best broken behind a slash, but not behind its first one.
+  cell.replaceChildren(...content.split(/(?<=\S\/)/).flatMap(part => [part, document.createElement("wbr")]))
 }
 
 // figure does so for a number, which is dimmed if it is 0.
@@ -58,11 +59,12 @@ export const share = (value, format) => (cell, row, rows) => {
   cell.firstChild.textContent = value(row) > 0 ? format(value(row)) : "–"
 }
 
-// kind shows one of a few words.
-export const kind = value => (cell, row) => {
+// kind shows one of a few words, by the name that it has in names.
+export const kind = (value, names) => (cell, row) => {
   if (!cell.firstChild) {
     cell.append(document.createElement("span"))
     cell.firstChild.className = "kind"
   }
-  cell.firstChild.textContent = cell.firstChild.dataset.kind = value(row)
+  cell.firstChild.dataset.kind = value(row)
+  cell.firstChild.textContent = names[value(row)] ?? value(row)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,6 +106,43 @@ func TestDashboardMoves(t *testing.T) {
 	}
 	latency := js[string](t, tab, `document.querySelector("#median").textContent`)
 	wait(t, tab, fmt.Sprintf(`document.querySelector("#median").textContent !== %q`, latency))
+}
+
+// On a phone the dashboard is no wider than the screen, shows whole names, and says at a tap what its words mean.
+func TestDashboardOnAPhone(t *testing.T) {
+	base, _, _ := start(t, "-load", "150")
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch), chromedp.Navigate(base+"/dashboard/"))
+	for _, route := range []string{"GET /quick", "GET /users/{id:int}", "GET /orders/{id:int}", "GET /export"} {
+		for _, table := range []string{"#routes", "#classes"} {
+			wait(t, tab, fmt.Sprintf(`[...document.querySelectorAll("%s th")].some((th) => th.innerText === %q && th.scrollWidth <= th.clientWidth)`, table, route))
+		}
+	}
+	if got := js[int64](t, tab, `document.scrollingElement.scrollWidth`); got > 390 {
+		t.Errorf("the page is %d pixels wide, and the screen 390", got)
+	}
+	// A handler that takes some milliseconds isn't slow for that.
+	wait(t, tab, `[...document.querySelectorAll("#classes .kind")].some((kind) => kind.textContent === "handed off")`)
+	if js[bool](t, tab, `/\bslow\b/.test(document.body.innerText)`) {
+		t.Error("the page calls a handler slow")
+	}
+	for words, want := range map[string][]string{
+		"workers":     {"ready", "at work", "leads a loop", "started, ended", "refused", "tasks"},
+		"connections": {"active", "idle", "parked"},
+		"loops":       {"led", "hosted", "handed off", "retaken", "stolen"},
+		"scheduler":   {"wait", "pause"},
+		"classes":     {"quick", "handed off", "new", "inline, offload", "median"},
+	} {
+		box := "#" + words + "-words"
+		do(t, tab, chromedp.Click(chromedp.CSS(`[popovertarget="`+words+`-words"]`)), chromedp.WaitVisible(chromedp.CSS(box)))
+		if got := js[[]string](t, tab, fmt.Sprintf(`[...document.querySelectorAll("%s dt")].map((dt) => dt.innerText)`, box)); !slices.Equal(got, want) {
+			t.Errorf("of %s it explains %q, want %q", words, got, want)
+		}
+		if !js[bool](t, tab, fmt.Sprintf(`(box => box.left >= 0 && box.right <= 390)(document.querySelector("%s").getBoundingClientRect())`, box)) {
+			t.Errorf("what is said of %s is wider than the screen", words)
+		}
+		do(t, tab, chromedp.KeyEvent("\x1b"), chromedp.WaitNotVisible(chromedp.CSS(box)))
+	}
 }
 
 // hasOrder says whether a list of traces has that of an order that didn't fail.
