@@ -103,7 +103,7 @@ var answerFree = []struct {
 		h.Set("Cache-Control", "no-store")
 		h.Add("X-Own", "value")
 		h.SetBytes("ETag", answerGiven)
-		return c.BytesRef(200, "text/plain", answerGiven)
+		return c.BytesNoCopy(200, "text/plain", answerGiven)
 	}},
 	{"POST with Body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + answerKB, func(c *filo.Ctx) error {
 		b, err := c.Body()

@@ -36,12 +36,12 @@ func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 	return nil
 }
 
-// BytesRef answers with b without copying it: b is given away for good and must never be changed again.
-func (c *Ctx) BytesRef(status int, contentType string, b []byte) error {
+// BytesNoCopy answers with b without copying it: b is given away for good and must never be changed again.
+func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 	c.check()
 	c.Response.SetStatus(status)
 	c.Response.Header.setID(fieldContentType, contentType)
-	c.Response.SetBodyRef(b)
+	c.Response.SetBodyNoCopy(b)
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (c *Ctx) JSON(status int, v any) error {
 		if err != nil {
 			return err
 		}
-		return c.BytesRef(status, "application/json", body)
+		return c.BytesNoCopy(status, "application/json", body)
 	}
 	return c.encoded(status, "application/json", func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }

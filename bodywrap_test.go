@@ -262,7 +262,7 @@ func TestWholeBody(t *testing.T) {
 		ok      bool
 	}{
 		"a text":         {func(c *filo.Ctx) error { return c.Text(200, "hi") }, "hi", true},
-		"bytes":          {func(c *filo.Ctx) error { return c.BytesRef(200, "a/b", []byte("hi")) }, "hi", true},
+		"bytes":          {func(c *filo.Ctx) error { return c.BytesNoCopy(200, "a/b", []byte("hi")) }, "hi", true},
 		"none":           {func(c *filo.Ctx) error { return c.NoContent() }, "", true},
 		"a small stream": {func(c *filo.Ctx) error { _, err := c.Stream().WriteString("hi"); return err }, "hi", true},
 		"an error":       {func(c *filo.Ctx) error { return c.RenderError(filo.Error(404, "gone")) }, "Not Found: gone\n", true},

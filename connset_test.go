@@ -473,7 +473,7 @@ func TestPokesAreHarmless(t *testing.T) {
 		case "/file":
 			return c.File(file)
 		case "/ref":
-			return c.BytesRef(200, "text/plain", content)
+			return c.BytesNoCopy(200, "text/plain", content)
 		case "/stream":
 			w := c.Stream()
 			for rest := content; len(rest) > 0; rest = rest[64<<10:] {

@@ -414,8 +414,8 @@ var answerExchanges = []struct {
 		want:    "HTTP/1.1 201 Created\nContent-Type: image/x\nServer: filo\nDate: D\nContent-Length: 3\n\n\x00\x01\xff",
 	},
 	{
-		name: "BytesRef", rule: "bytes that are given away, as often as wanted",
-		handler: func(c *filo.Ctx) error { return c.BytesRef(200, "text/x", answerRef) },
+		name: "BytesNoCopy", rule: "bytes that are given away, as often as wanted",
+		handler: func(c *filo.Ctx) error { return c.BytesNoCopy(200, "text/x", answerRef) },
 		request: "GET / HTTP/1.1\nHost: a\n\nGET / HTTP/1.1\nHost: a\n\n",
 		want: strings.Repeat("HTTP/1.1 200 OK\nContent-Type: text/x\nServer: filo\nDate: D\n"+
 			"Content-Length: 10\n\ngiven away", 2),
@@ -641,7 +641,7 @@ var answerExchanges = []struct {
 			c.Response.SetBodyString("one ")
 			fmt.Fprintf(&c.Response, "two %d ", 3)
 			c.Response.WriteString("four ")
-			c.Response.SetBodyRef([]byte("ref "))
+			c.Response.SetBodyNoCopy([]byte("ref "))
 			c.Response.Write([]byte("after"))
 			return nil
 		},
@@ -823,7 +823,7 @@ func TestLargeAnswers(t *testing.T) {
 	for name, answer := range map[string]filo.Handler{
 		"Text":          func(c *filo.Ctx) error { return c.Text(200, large) },
 		"Bytes":         func(c *filo.Ctx) error { return c.Bytes(200, "text/x", []byte(large)) },
-		"BytesRef":      func(c *filo.Ctx) error { return c.BytesRef(200, "text/x", []byte(large)) },
+		"BytesNoCopy":   func(c *filo.Ctx) error { return c.BytesNoCopy(200, "text/x", []byte(large)) },
 		"Write":         func(c *filo.Ctx) error { _, err := c.Response.WriteString(large); return err },
 		"Stream":        func(c *filo.Ctx) error { _, err := c.Stream().WriteString(large); return err },
 		"SetBodyStream": func(c *filo.Ctx) error { c.Response.SetBodyStream(strings.NewReader(large), -1); return nil },

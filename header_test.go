@@ -322,7 +322,7 @@ func TestHeadersCantBeBroken(t *testing.T) {
 		"known name":  func(c *Ctx, _, value string) { c.Response.Header.Set("ETag", value) },
 		"SetCookie":   func(c *Ctx, name, value string) { c.Response.SetCookie(&Cookie{Name: name, Value: value, Path: value}) },
 		"Bytes":       func(c *Ctx, _, value string) { c.Bytes(200, value, nil) },
-		"BytesRef":    func(c *Ctx, _, value string) { c.BytesRef(200, value, nil) },
+		"BytesNoCopy": func(c *Ctx, _, value string) { c.BytesNoCopy(200, value, nil) },
 		"Redirect":    func(c *Ctx, _, value string) { c.Redirect(302, value) },
 		"Trailer.Set": func(c *Ctx, name, value string) { c.Response.Trailer.Set(name, value) },
 		"Server.Name": func(c *Ctx, _, value string) {

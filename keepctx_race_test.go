@@ -31,7 +31,7 @@ func TestKeptCtxPanics(t *testing.T) {
 		"Server":          func(c *filo.Ctx) { c.Server() },
 		"Text":            func(c *filo.Ctx) { c.Text(200, "") },
 		"Bytes":           func(c *filo.Ctx) { c.Bytes(200, "", nil) },
-		"BytesRef":        func(c *filo.Ctx) { c.BytesRef(200, "", nil) },
+		"BytesNoCopy":     func(c *filo.Ctx) { c.BytesNoCopy(200, "", nil) },
 		"JSON":            func(c *filo.Ctx) { c.JSON(200, 1) },
 		"Redirect":        func(c *filo.Ctx) { c.Redirect(302, "/") },
 		"NoContent":       func(c *filo.Ctx) { c.NoContent() },

@@ -1054,7 +1054,7 @@ func lifeResettable(file string, ended chan<- error) filo.Handler {
 			return err
 		case "/huge":
 			ended <- nil
-			return c.BytesRef(200, "text/plain", lifeHuge())
+			return c.BytesNoCopy(200, "text/plain", lifeHuge())
 		case "/file":
 			ended <- nil
 			return c.File(file)

@@ -367,7 +367,7 @@ func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClie
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/shared":
-			return c.BytesRef(200, "text/plain", body)
+			return c.BytesNoCopy(200, "text/plain", body)
 		case "/own":
 			return c.Bytes(200, "text/plain", body)
 		}
@@ -658,7 +658,7 @@ func TestResetsOfEachClass(t *testing.T) {
 						return err
 					}
 				case "/huge":
-					return c.BytesRef(200, "text/plain", lifeHuge())
+					return c.BytesNoCopy(200, "text/plain", lifeHuge())
 				case "/sleep":
 					time.Sleep(2 * time.Millisecond)
 				}

@@ -189,7 +189,7 @@ func BenchmarkSetTarget(b *testing.B) {
 		if err := c.Request.SetTarget("/another?q=1"); err != nil {
 			return err
 		}
-		return c.BytesRef(200, "text/plain", end)
+		return c.BytesNoCopy(200, "text/plain", end)
 	})
 	c := s.Dial(b)
 	in, out := []byte("GET /one HTTP/1.1\r\nHost: a\r\n\r\n"), make([]byte, 4096)

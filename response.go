@@ -120,8 +120,8 @@ func (r *Response) SetBodyString(s string) {
 	r.source, r.text = bodyString, s
 }
 
-// SetBodyRef sets the body to b without copying it: b is given away for good and must never be changed again.
-func (r *Response) SetBodyRef(b []byte) {
+// SetBodyNoCopy sets the body to b without copying it: b is given away for good and must never be changed again.
+func (r *Response) SetBodyNoCopy(b []byte) {
 	r.resetBody()
 	r.source, r.ref = bodyRef, b
 }

@@ -250,7 +250,7 @@ func TestLargeBodiesAreNotCopied(t *testing.T) {
 			want = append(want, "write 0")
 		}
 		script := &answerScript{input: []string{answerRequests("/1")}, direct: body}
-		answerScripted(script, 0, func(c *Ctx, _ func(string)) error { return c.BytesRef(200, "text/x", body) })
+		answerScripted(script, 0, func(c *Ctx, _ func(string)) error { return c.BytesNoCopy(200, "text/x", body) })
 		if got := script.events[:len(script.events)-2]; !slices.Equal(got, want) {
 			t.Errorf("%d bytes went %q, want %q", size, got, want)
 		}

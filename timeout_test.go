@@ -44,7 +44,7 @@ func lifeTimed(c *filo.Ctx) error {
 	const long = time.Minute
 	switch c.Path() {
 	case "/large":
-		return c.BytesRef(200, "text/plain", lifeLarge)
+		return c.BytesNoCopy(200, "text/plain", lifeLarge)
 	case "/ignore":
 		return c.Text(200, "ignored")
 	case "/slow":

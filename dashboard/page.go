@@ -40,7 +40,7 @@ func (d *Dashboard) routes() {
 		}
 		d.router.GET(pattern, func(c *filo.Ctx) error {
 			c.Response.Header.SetField(&contentPolicy)
-			return c.BytesRef(200, contentType, body)
+			return c.BytesNoCopy(200, contentType, body)
 		})
 	}
 	d.router.GET("/history", filo.Blocking(d.history))

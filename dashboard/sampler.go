@@ -119,5 +119,5 @@ func (d *Dashboard) history(c *filo.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return c.BytesRef(200, "application/json", b)
+	return c.BytesNoCopy(200, "application/json", b)
 }

@@ -80,6 +80,6 @@ func (h *handler) index(c *filo.Ctx) error {
 
 func serveStyle(c *filo.Ctx) error {
 	c.Response.Header.SetField(&cssType)
-	c.Response.SetBodyRef(style)
+	c.Response.SetBodyNoCopy(style)
 	return nil
 }

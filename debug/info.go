@@ -42,7 +42,7 @@ func (h *handler) serveStats(c *filo.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return c.BytesRef(200, jsonType, b)
+	return c.BytesNoCopy(200, jsonType, b)
 }
 
 // histogram is one of runtime/metrics, without its empty buckets.
@@ -81,7 +81,7 @@ func serveMetrics(c *filo.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return c.BytesRef(200, jsonType, append(b, '\n'))
+	return c.BytesNoCopy(200, jsonType, append(b, '\n'))
 }
 
 func newHistogram(from *metrics.Float64Histogram) histogram {

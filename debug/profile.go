@@ -68,7 +68,7 @@ func (h *handler) cpuProfile(c *filo.Ctx) error {
 		return err
 	}
 	download(c, "profile")
-	c.Response.SetBodyRef(profile.Bytes())
+	c.Response.SetBodyNoCopy(profile.Bytes())
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (h *handler) deltaProfile(c *filo.Ctx, profile *pprof.Profile, prepare func
 	if err != nil {
 		return err
 	}
-	c.Response.SetBodyRef(difference)
+	c.Response.SetBodyNoCopy(difference)
 	return nil
 }
 
@@ -266,6 +266,6 @@ func serveSymbol(c *filo.Ctx) error {
 		}
 	}
 	c.Response.Header.SetField(&plainText)
-	c.Response.SetBodyRef(text.Bytes())
+	c.Response.SetBodyNoCopy(text.Bytes())
 	return nil
 }

@@ -155,15 +155,15 @@ func (h *Health) answer(c *filo.Ctx, v *verdict, checks []*check) error {
 	case contentType == &textContentType && verbose:
 		response.SetBodyString(report(v, checks, details))
 	case contentType == &textContentType:
-		response.SetBodyRef(v.line)
+		response.SetBodyNoCopy(v.line)
 	case verbose:
 		body, err := json.Marshal(document(v, checks, details))
 		if err != nil {
 			return err
 		}
-		response.SetBodyRef(append(body, '\n'))
+		response.SetBodyNoCopy(append(body, '\n'))
 	default:
-		response.SetBodyRef(v.object)
+		response.SetBodyNoCopy(v.object)
 	}
 	return nil
 }

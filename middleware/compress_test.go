@@ -368,7 +368,7 @@ func FuzzAcceptEncoding(f *testing.F) {
 
 func BenchmarkCompress(b *testing.B) {
 	body := []byte(`[` + strings.Repeat(`{"id":12345,"name":"a name","tags":["one","two"],"ok":true},`, 160) + `{}]`)
-	h := middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error { return c.BytesRef(200, "application/json", body) })
+	h := middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error { return c.BytesNoCopy(200, "application/json", body) })
 	for _, accept := range []string{"identity", "gzip", "deflate", "zstd"} {
 		b.Run(accept, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))

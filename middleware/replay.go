@@ -68,7 +68,7 @@ func (r *recorded) replay(c *filo.Ctx) {
 			h.Add(f.name, f.value)
 		}
 	}
-	c.Response.SetBodyRef(r.body)
+	c.Response.SetBodyNoCopy(r.body)
 }
 
 // size returns about how much memory r takes.

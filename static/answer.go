@@ -94,13 +94,13 @@ func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 		defer file.Close()
 		return r.partsOf(c, ranges).stream(c, file)
 	case len(ranges) > 1:
-		c.Response.SetBodyRef(r.partsOf(c, ranges).body(r.body))
+		c.Response.SetBodyNoCopy(r.partsOf(c, ranges).body(r.body))
 		return nil
 	case file == nil && r.body == nil:
 		c.Response.SetBodyStream(noBody, ranges[0].length)
 		return nil
 	case file == nil:
-		c.Response.SetBodyRef(r.body[ranges[0].begin:][:ranges[0].length])
+		c.Response.SetBodyNoCopy(r.body[ranges[0].begin:][:ranges[0].length])
 		return nil
 	}
 	body, err := file.body(ranges[0])

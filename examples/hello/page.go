@@ -65,5 +65,5 @@ func (p *page) serve(c *filo.Ctx) error {
 	}
 	c.Response.Header.Set("Cache-Control", "no-store")
 	// The buffer is this request's own, so it can be given away instead of copied.
-	return c.BytesRef(http.StatusOK, "text/html; charset=utf-8", buf.Bytes())
+	return c.BytesNoCopy(http.StatusOK, "text/html; charset=utf-8", buf.Bytes())
 }

@@ -59,5 +59,5 @@ func (a asset) serve(c *filo.Ctx) error {
 		c.Response.SetStatus(http.StatusNotModified)
 		return nil
 	}
-	return c.BytesRef(http.StatusOK, a.contentType, a.content)
+	return c.BytesNoCopy(http.StatusOK, a.contentType, a.content)
 }

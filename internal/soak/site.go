@@ -125,7 +125,7 @@ func (s *site) content(c *filo.Ctx, number uint64) error {
 	if size < 64<<10 {
 		return c.Bytes(200, "application/octet-stream", body)
 	}
-	return c.BytesRef(200, "application/octet-stream", body)
+	return c.BytesNoCopy(200, "application/octet-stream", body)
 }
 
 func size(c *filo.Ctx) (int, error) {

@@ -41,7 +41,7 @@ func main() {
 // newHandler finds the resources that need no router by a switch. The router has the others.
 func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
-	compressed := compress(func(c *filo.Ctx) error { return c.BytesRef(200, site.JSONType, site.LargeJSON()) })
+	compressed := compress(func(c *filo.Ctx) error { return c.BytesNoCopy(200, site.JSONType, site.LargeJSON()) })
 	stacked := stack(greetUser)
 	limited := sleep
 	if blocking && flags.Limit > 0 {
@@ -54,7 +54,7 @@ func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 		case "/":
 			return greet(c)
 		case "/json":
-			return c.BytesRef(200, site.JSONType, site.SmallJSON())
+			return c.BytesNoCopy(200, site.JSONType, site.SmallJSON())
 		case "/json20k":
 			return compressed(c)
 		case "/echo-length":
