@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// WrapBody puts a writer around the one that the response's body goes to, for middleware that compresses bodies, counts them, or
+// WrapBody puts a writer around the one that the body goes to, for middleware that compresses bodies, counts them, or
 // the like. It is called before the handler that makes the body; when several middlewares do, what the handler writes goes
 // through the wrapper of the innermost first.
 //
@@ -15,38 +15,39 @@ import (
 // and returns nil to leave the body as it is. If the writer that it returns has a method Flush() error, StreamWriter.Flush
 // calls that; Close is called once, also for a body that was broken off, and then can't write any more. An answer to HEAD
 // is made as GET's would be and not sent; one that has no body isn't wrapped.
-func (c *Ctx) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
-	c.check()
-	c.wraps = append(c.wraps, wrap)
+func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
+	r.ctx.check()
+	r.wraps = append(r.wraps, wrap)
 }
 
-// WholeBody returns the response's body, borrowed, if it is all in memory and nothing of it was sent: a middleware that calls
+// WholeBody returns the body, borrowed, if it is all in memory and nothing of it was sent: a middleware that calls
 // it when the handler inside has returned can look at the body, and set another. It is false for a body that streams, or that
 // is to be read from a stream, and after a Hijack or a time-out.
-func (c *Ctx) WholeBody() ([]byte, bool) {
+func (r *Response) WholeBody() ([]byte, bool) {
+	c := r.ctx
 	c.check()
-	w, r := &c.stream, &c.Response
+	w := &c.stream
 	switch {
 	case c.conn.hijacked, w.sent, r.source == bodyStream, c.timedOut():
 		return nil, false
 	case w.open && r.Trailer.Len() > 0 && c.Request.minor > 0:
 		return nil, false // it takes chunks to send them
 	case w.open:
-		c.endStream()
+		r.endStream(w)
 	}
 	return r.bodyBytes(), true
 }
 
-// endStream makes what a handler has streamed, and nothing of which was sent, the response's body.
-func (c *Ctx) endStream() {
-	c.stream.open = false
-	c.Response.buffer = append(c.Response.buffer[:0], c.stream.buffer...)
-	c.stream.buffer, c.stream.written = c.stream.buffer[:0], 0
+// endStream makes what a handler has streamed, and nothing of which was sent, the body.
+func (r *Response) endStream(w *StreamWriter) {
+	w.open = false
+	r.buffer = append(r.buffer[:0], w.buffer...)
+	w.buffer, w.written = w.buffer[:0], 0
 }
 
 // wrap calls the functions of WrapBody for a body that streams. It reports whether one of them has wrapped it.
 func (w *StreamWriter) wrap() bool {
-	if r := &w.ctx.Response; len(w.ctx.wraps) > 0 && bodyAllowed(r.status) {
+	if r := &w.ctx.Response; len(r.wraps) > 0 && bodyAllowed(r.status) {
 		w.wrapped = true
 		w.addLayers(bodySink{w}, max(w.length, -1))
 	}
@@ -55,8 +56,9 @@ func (w *StreamWriter) wrap() bool {
 
 // addLayers calls the functions of WrapBody, and forgets them.
 func (w *StreamWriter) addLayers(sink io.Writer, size int64) {
-	defer w.ctx.forgetWraps()
-	for _, wrap := range w.ctx.wraps {
+	r := &w.ctx.Response
+	defer r.forgetWraps()
+	for _, wrap := range r.wraps {
 		if layer := wrap(w.ctx, sink, size); layer != nil {
 			w.layers = append(w.layers, layer) // now, since another one may panic
 			sink = layer
@@ -64,9 +66,9 @@ func (w *StreamWriter) addLayers(sink io.Writer, size int64) {
 	}
 }
 
-func (c *Ctx) forgetWraps() {
-	clear(c.wraps)
-	c.wraps = c.wraps[:0]
+func (r *Response) forgetWraps() {
+	clear(r.wraps)
+	r.wraps = r.wraps[:0]
 }
 
 // bodySink is the writer that the outermost layer gets.
@@ -132,11 +134,12 @@ func (c *Ctx) dropLayers(layers []io.WriteCloser) {
 }
 
 // wrapWhole sends a body that is in memory through the functions of WrapBody.
-func (c *Ctx) wrapWhole() error {
-	w, r := &c.stream, &c.Response
+func (r *Response) wrapWhole() error {
+	c := r.ctx
+	w := &c.stream
 	body := r.bodyBytes()
 	switch {
-	case len(c.wraps) == 0 || !bodyAllowed(r.status):
+	case len(r.wraps) == 0 || !bodyAllowed(r.status):
 		return nil
 	case len(body) == 0 && c.Request.isHead() && r.declaredLength() >= 0:
 		return nil // the handler has said how long GET's body is without making it

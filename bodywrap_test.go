@@ -57,12 +57,12 @@ func wrapping(closed *atomic.Int32, signs ...string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			for _, each := range signs {
-				c.WrapBody(func(c *filo.Ctx, w io.Writer, size int64) io.WriteCloser {
+				c.Response.WrapBody(func(c *filo.Ctx, w io.Writer, size int64) io.WriteCloser {
 					c.Response.Header.Add("X-Size", fmt.Sprint(size))
 					return &bracket{w: w, signs: each, closed: closed}
 				})
 			}
-			c.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { return nil })
+			c.Response.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { return nil })
 			return next(c)
 		}
 	}
@@ -226,7 +226,7 @@ func TestWrapBodyFails(t *testing.T) {
 				if c.Path() == "/sound" {
 					return c.Text(200, "sound")
 				}
-				c.WrapBody(func(_ *filo.Ctx, w io.Writer, size int64) io.WriteCloser {
+				c.Response.WrapBody(func(_ *filo.Ctx, w io.Writer, size int64) io.WriteCloser {
 					if test.wrap != nil {
 						test.wrap()
 					}
@@ -280,7 +280,7 @@ func TestWholeBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := servertest.New(t, func(c *filo.Ctx) error {
 				err := test.handler(c)
-				body, ok := c.WholeBody()
+				body, ok := c.Response.WholeBody()
 				if string(body) != test.body || ok != test.ok || ok && c.BytesWritten() != int64(len(body)) {
 					t.Errorf("%q, %v, %d bytes; want %q, %v", body, ok, c.BytesWritten(), test.body, test.ok)
 				}
@@ -355,7 +355,7 @@ func TestContextLastsForBodyStream(t *testing.T) {
 func TestWrappedBodyThatBreaksOff(t *testing.T) {
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		var closed atomic.Int32
-		c.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
+		c.Response.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
 			return &bracket{w: w, signs: "[]", closed: &closed}
 		})
 		c.Response.Header.Set("Content-Length", "100")
@@ -377,11 +377,11 @@ func TestWrapBodyFunctionPanics(t *testing.T) {
 			if c.Path() == "/sound" {
 				return nil
 			}
-			c.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
+			c.Response.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
 				c.Response.Header.Set("Content-Encoding", "brackets")
 				return &bracket{w: w, signs: "[]", closed: &closed}
 			})
-			c.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { panic("the function") })
+			c.Response.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { panic("the function") })
 			if stream {
 				c.Stream().WriteString("hi")
 				return c.Stream().Flush()
@@ -416,7 +416,7 @@ func TestWrapBodyAndAnnouncedHead(t *testing.T) {
 func TestErrorOfALayerIsLogged(t *testing.T) {
 	var log lifeLog
 	s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
-		c.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
+		c.Response.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
 			return &bracket{w: w, signs: "[]", closed: new(atomic.Int32), fail: errors.New("the encoder is broken")}
 		})
 		c.Stream().WriteString("hi")
@@ -432,7 +432,7 @@ func TestErrorOfALayerIsLogged(t *testing.T) {
 func TestStreamAfterWholeBody(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		c.Stream().WriteString("old")
-		if body, ok := c.WholeBody(); !ok || string(body) != "old" {
+		if body, ok := c.Response.WholeBody(); !ok || string(body) != "old" {
 			t.Errorf("%q, %v", body, ok)
 		}
 		_, err := c.Stream().WriteString("new")

@@ -47,7 +47,6 @@ type Ctx struct {
 	values   []ctxValue
 	override context.Context // what Context returns instead of its own; nil is none
 	carried  context.Context // whose values Context's are to have; nil is none
-	wraps    []func(*Ctx, io.Writer, int64) io.WriteCloser
 }
 
 // released is what the use of a Ctx panics with when its handler has returned.
@@ -78,8 +77,8 @@ func (c *Ctx) end() {
 	if len(c.params.values) > 0 {
 		c.params.reset()
 	}
-	if len(c.wraps) > 0 {
-		c.forgetWraps()
+	if len(c.Response.wraps) > 0 {
+		c.Response.forgetWraps()
 	}
 	if len(c.values) > 0 {
 		clear(c.values)

@@ -107,8 +107,8 @@ func (c *conn) finishAnswer(ctx *Ctx, err error) {
 // complete renders the answer, or what is left of a streamed one. An error means that it can't be completed.
 func (c *conn) complete(ctx *Ctx) error {
 	if !ctx.stream.open && ctx.Response.source != bodyStream {
-		if len(ctx.wraps) > 0 {
-			if err := c.guard(ctx.wrapWhole); err != nil {
+		if len(ctx.Response.wraps) > 0 {
+			if err := c.guard(ctx.Response.wrapWhole); err != nil {
 				return err
 			}
 		}

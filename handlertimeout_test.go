@@ -60,7 +60,7 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 			return nil
 		},
 		"what middleware sees": func(t *testing.T, c *filo.Ctx) error {
-			if _, ok := c.WholeBody(); ok || c.Status() != 503 || !c.Committed() {
+			if _, ok := c.Response.WholeBody(); ok || c.Status() != 503 || !c.Committed() {
 				t.Errorf("status %d, committed %v, a body %v", c.Status(), c.Committed(), ok)
 			}
 			c.SetTimeout(time.Hour, nil)

@@ -94,7 +94,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 // each Message as a chunk, another one as it is. The function may read, to know when the client has left; when it returns
 // io.EOF, and after WakeShutdown, the body ends as it should, and with another error it is broken off.
 //
-// The connection carries no further request. Ctx.WrapBody doesn't apply. A response that can have no body, as one to HEAD, is
+// The connection carries no further request. Response.WrapBody doesn't apply. A response that can have no body, as one to HEAD, is
 // ErrBodyNotAllowed.
 func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()

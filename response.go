@@ -47,6 +47,7 @@ type Response struct {
 	ref        []byte
 	stream     io.Reader
 	streamSize int64
+	wraps      []func(*Ctx, io.Writer, int64) io.WriteCloser // see WrapBody
 }
 
 // reset makes the response ready for the next request.

@@ -29,7 +29,7 @@ type StreamWriter struct {
 	buffer  []byte
 	err     error            // of the connection, or of a layer
 	ours    bool             // err is a layer's
-	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Ctx.WrapBody
+	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Response.WrapBody
 	wrapped bool             // layers may write
 }
 
@@ -243,8 +243,8 @@ func (c *Ctx) finishStream() error {
 			return err
 		}
 	case !w.sent && (r.Trailer.Len() == 0 || c.Request.minor == 0):
-		c.endStream()
-		if err := c.wrapWhole(); err != nil {
+		r.endStream(w)
+		if err := r.wrapWhole(); err != nil {
 			return err
 		}
 		c.conn.render(c)

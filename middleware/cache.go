@@ -142,7 +142,7 @@ func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
 		f, first := m.join(full)
 		if first {
 			defer f.end()
-			c.WrapBody(f.beforeHead)
+			c.Response.WrapBody(f.beforeHead)
 			return m.fetch(c, next, key, full)
 		}
 		if err := enterBlocking(c); err != nil {
@@ -335,7 +335,7 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 	if !ok {
 		return false
 	}
-	body, ok := c.WholeBody()
+	body, ok := c.Response.WholeBody()
 	if !ok || len(body) > m.MaxBodyBytes {
 		return false
 	}

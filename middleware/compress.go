@@ -183,12 +183,12 @@ func (m *compressor) serve(c *filo.Ctx, next filo.Handler) error {
 		return errNotAcceptable
 	}
 	z := &compression{compressor: m, ctx: c, coding: coding, must: !identity}
-	c.WrapBody(z.wrap)
+	c.Response.WrapBody(z.wrap)
 	err := next(c)
 	if c.Committed() || err != nil && !c.ErrorRendered() {
 		return err
 	}
-	if body, ok := c.WholeBody(); ok {
+	if body, ok := c.Response.WholeBody(); ok {
 		z.done = true
 		z.whole(body)
 	}

@@ -301,7 +301,7 @@ func TestCompressFinal(t *testing.T) {
 	outside := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			err := next(c)
-			body, _ := c.WholeBody()
+			body, _ := c.Response.WholeBody()
 			size, coding = len(body), c.Response.Header.Get("Content-Encoding")
 			return err
 		}
@@ -340,7 +340,7 @@ func ExampleCompress() {
 	})
 	show(func(c *filo.Ctx) error {
 		err := h(c)
-		body, _ := c.WholeBody()
+		body, _ := c.Response.WholeBody()
 		return errors.Join(err, c.Text(200, fmt.Sprint(len(body) < 100)))
 	}, []string{"Content-Encoding", "Vary"}, "GET /", "Accept-Encoding: gzip, br")
 	// Output:

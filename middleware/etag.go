@@ -53,7 +53,7 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 	if h.Has("ETag") {
 		return
 	}
-	body, ok := c.WholeBody()
+	body, ok := c.Response.WholeBody()
 	if !ok || len(body) > o.MaxBytes || len(body) == 0 && string(c.Request.MethodBytes()) == "HEAD" {
 		return // a handler of HEAD may well leave out the body
 	}

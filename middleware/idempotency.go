@@ -179,7 +179,7 @@ func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, claim Idem
 		undone = true
 		return err
 	}
-	if body, ok := c.WholeBody(); ok && len(body) <= m.MaxBodyBytes {
+	if body, ok := c.Response.WholeBody(); ok && len(body) <= m.MaxBodyBytes {
 		if recorded, ok := record(c, outer); ok {
 			answer = recorded.appendTo(nil)
 		}

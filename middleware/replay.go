@@ -21,7 +21,7 @@ type recordedField struct{ name, value string }
 // record copies the response, if it is whole: its status, body, and those of its fields that weren't there before, in outer.
 // Those that are about the connection or the moment are left out.
 func record(c *filo.Ctx, outer []recordedField) (*recorded, bool) {
-	body, ok := c.WholeBody()
+	body, ok := c.Response.WholeBody()
 	if !ok || c.Response.Trailer.Len() > 0 {
 		return nil, false
 	}

@@ -118,7 +118,7 @@ func CurrentSession(c *filo.Ctx) (*SessionState, error) {
 	if err == nil {
 		state.before = openedSessions(c)
 		c.Set(openedKey{}, state)
-		c.WrapBody(state.beforeHead)
+		c.Response.WrapBody(state.beforeHead)
 	}
 	return state, err
 }

@@ -53,7 +53,7 @@ func (b *responseBody) Write(p []byte) (int, error) {
 
 // begin streams from here on, beginning with what was written before.
 func (b *responseBody) begin() error {
-	whole, _ := b.c.WholeBody()
+	whole, _ := b.c.Response.WholeBody()
 	before := bytes.Clone(whole) // Stream drops it
 	b.stream = b.c.Stream()
 	_, err := b.stream.Write(before)

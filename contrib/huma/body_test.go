@@ -289,7 +289,7 @@ func TestMiddlewareSeesTheBody(t *testing.T) {
 	r.Use(func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			err := next(c)
-			body, _ := c.WholeBody()
+			body, _ := c.Response.WholeBody()
 			result <- seen{c.Status(), string(body)}
 			return err
 		}

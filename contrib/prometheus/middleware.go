@@ -213,7 +213,7 @@ func responseSize(c *filo.Ctx) int64 {
 	case size > 0 || c.Committed():
 		return size
 	}
-	if _, whole := c.WholeBody(); !whole {
+	if _, whole := c.Response.WholeBody(); !whole {
 		return -1
 	}
 	return 0
