@@ -127,7 +127,7 @@ func (m *closeStress) parked(p *filo.ParkedConn, why filo.Wake) error {
 	case bytes.HasSuffix(line[:n], []byte("end\n")):
 		return io.EOF
 	case rand.IntN(2) == 0:
-		return p.Queue(filo.NewMessage(line[:n]))
+		return p.Queue(filo.NewPreparedMessage(line[:n]))
 	}
 	return stressSecond(p.Write(line[:n]))
 }
@@ -136,7 +136,7 @@ func (m *closeStress) parked(p *filo.ParkedConn, why filo.Wake) error {
 func (m *closeStress) stream(p *filo.ParkedConn, number string) {
 	for i := range 20 {
 		if i%2 == 0 {
-			p.Queue(filo.NewMessage([]byte(number)))
+			p.Queue(filo.NewPreparedMessage([]byte(number)))
 		} else {
 			io.WriteString(p, number)
 		}

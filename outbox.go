@@ -25,24 +25,24 @@ const (
 	maxOwnRecords = 64 << 10
 )
 
-// Message is what is sent to many parked connections. It is made once, and kept once, however many connections it waits in:
+// PreparedMessage is what is sent to many parked connections. It is made once, and kept once, however many connections it waits in:
 // see ParkedConn.Queue. It never changes.
-type Message struct {
+type PreparedMessage struct {
 	frame []byte // as a chunk of a body
 	start int    // of what the frame is around
 }
 
-// NewMessage makes a message of a copy of b.
-func NewMessage(b []byte) *Message {
+// NewPreparedMessage makes a message of a copy of b.
+func NewPreparedMessage(b []byte) *PreparedMessage {
 	frame := appendChunk(make([]byte, 0, len(b)+chunkOverhead), b)
-	return &Message{frame: frame, start: len(frame) - len("\r\n") - len(b)}
+	return &PreparedMessage{frame: frame, start: len(frame) - len("\r\n") - len(b)}
 }
 
 // Len returns the size of what the message was made of, in bytes.
-func (m *Message) Len() int { return len(m.frame) - len("\r\n") - m.start }
+func (m *PreparedMessage) Len() int { return len(m.frame) - len("\r\n") - m.start }
 
 // bytes returns the message, as a chunk if it is to be one.
-func (m *Message) bytes(chunked bool) []byte {
+func (m *PreparedMessage) bytes(chunked bool) []byte {
 	if chunked && m.Len() > 0 {
 		return m.frame
 	}

@@ -78,7 +78,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 					if i%10 == writer {
 						_, err = p.Write(line)
 					} else {
-						err = p.Queue(filo.NewMessage(line))
+						err = p.Queue(filo.NewPreparedMessage(line))
 					}
 					if err != nil {
 						t.Error(err)
@@ -111,7 +111,7 @@ func TestQueueLimit(t *testing.T) {
 		taken, refused, drained := 0, 0, 0
 		for refused < 10 {
 			line := fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))
-			switch err := p.Queue(filo.NewMessage(line)); {
+			switch err := p.Queue(filo.NewPreparedMessage(line)); {
 			case errors.Is(err, filo.ErrQueueFull):
 				// The system may just have taken what waited. It does so a few times, until its own buffers are full.
 				if p.Queued() >= limit/2 {
@@ -137,7 +137,7 @@ func TestQueueLimit(t *testing.T) {
 		// There is room again, and one message may be larger than the limit.
 		answerPoll(t, "nothing to wait", func() bool { return p.Queued() == 0 })
 		large := strings.Repeat("x", 3*limit) + "\n"
-		if err := p.Queue(filo.NewMessage([]byte(large))); err != nil {
+		if err := p.Queue(filo.NewPreparedMessage([]byte(large))); err != nil {
 			t.Fatal(err)
 		}
 		c.wantText(t, large)
@@ -170,7 +170,7 @@ func TestParkedEndIsTold(t *testing.T) {
 				p.OnClose(func() { calls.Add(1) })
 				test.end(t, h, c, p)
 				answerPoll(t, "the end to be told", func() bool { return calls.Load() == 1 })
-				if err := p.Queue(filo.NewMessage([]byte("x"))); err == nil {
+				if err := p.Queue(filo.NewPreparedMessage([]byte("x"))); err == nil {
 					t.Error("a message was queued after the end")
 				}
 				if _, err := p.Write([]byte("x")); err == nil {
@@ -197,7 +197,7 @@ func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 			_, p := parkOne(t, h, parked, parkRequest)
 			closed := make(chan struct{})
 			p.OnClose(func() { close(closed) })
-			m := filo.NewMessage(make([]byte, 16<<20))
+			m := filo.NewPreparedMessage(make([]byte, 16<<20))
 			if err := p.Queue(m); err != nil {
 				t.Fatal(err)
 			}
@@ -226,7 +226,7 @@ func TestParkStream(t *testing.T) {
 		write("written ")
 		write("")
 		for _, text := range []string{"queued ", "", strings.Repeat("z", 1<<20)} {
-			if err := p.Queue(filo.NewMessage([]byte(text))); err != nil {
+			if err := p.Queue(filo.NewPreparedMessage([]byte(text))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -243,7 +243,7 @@ func TestParkStream(t *testing.T) {
 		// An older client gets no chunks.
 		c, p = parkOne(t, h, parked, "GET /stream HTTP/1.0\r\n\r\n")
 		write("written ")
-		if err := p.Queue(filo.NewMessage([]byte("queued"))); err != nil {
+		if err := p.Queue(filo.NewPreparedMessage([]byte("queued"))); err != nil {
 			t.Error(err)
 		}
 		c.send(t, "end")
@@ -279,14 +279,14 @@ func TestParkStreamEndsSlowly(t *testing.T) {
 	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
 		c, p := parkOne(t, h, parked, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
 		body := strings.Repeat("y", 24<<20)
-		if err := p.Queue(filo.NewMessage([]byte(body))); err != nil {
+		if err := p.Queue(filo.NewPreparedMessage([]byte(body))); err != nil {
 			t.Fatal(err)
 		}
 		c.send(t, "end")
 		answerPoll(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
-		if err := p.Queue(filo.NewMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
+		if err := p.Queue(filo.NewPreparedMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
 			answerPoll(t, "nothing to be taken any more", func() bool {
-				return errors.Is(p.Queue(filo.NewMessage(nil)), net.ErrClosed)
+				return errors.Is(p.Queue(filo.NewPreparedMessage(nil)), net.ErrClosed)
 			})
 		}
 		c.SetDeadline(time.Now().Add(answerTimeout))
@@ -304,12 +304,12 @@ func TestParkedConnEnd(t *testing.T) {
 	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
 		c, p := parkOne(t, h, parked, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
 		body := strings.Repeat("y", 24<<20)
-		if err := p.Queue(filo.NewMessage([]byte(body))); err != nil {
+		if err := p.Queue(filo.NewPreparedMessage([]byte(body))); err != nil {
 			t.Fatal(err)
 		}
 		p.End()
 		p.End()
-		if err := p.Queue(filo.NewMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
+		if err := p.Queue(filo.NewPreparedMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 		if m := c.receive(t, "GET"); m.body != body {
@@ -379,7 +379,7 @@ func TestQueueTLS(t *testing.T) {
 	p := lifeRecv(t, parked, "the connection to be parked")
 	taken := 0
 	for {
-		err := p.Queue(filo.NewMessage(fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))))
+		err := p.Queue(filo.NewPreparedMessage(fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))))
 		if errors.Is(err, filo.ErrQueueFull) {
 			break
 		}

@@ -91,7 +91,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 
 // ParkStream answers with the response's status and fields, and parks the connection as Park does: what is written or queued
 // there is the body. It is for bodies that mostly wait, such as those of event streams. An HTTP/1.1 client gets each Write and
-// each Message as a chunk, another one as it is. The function may read, to know when the client has left; when it returns
+// each PreparedMessage as a chunk, another one as it is. The function may read, to know when the client has left; when it returns
 // io.EOF, and after WakeShutdown, the body ends as it should, and with another error it is broken off.
 //
 // The connection carries no further request. Response.WrapBody doesn't apply. A response that can have no body, as one to HEAD, is
@@ -252,7 +252,7 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 //
 // A client that takes nothing of what waits for WriteTimeout, or less than MinTransferRate on average after that, is
 // disconnected.
-func (p *ParkedConn) Queue(m *Message) error {
+func (p *ParkedConn) Queue(m *PreparedMessage) error {
 	b := m.bytes(p.chunked)
 	if !p.sealed() {
 		return p.out.queue(b)

@@ -25,7 +25,7 @@ const endsSize = 6 << 20
 
 var (
 	endsBody    = bytes.Repeat([]byte("y"), endsSize)
-	endsMessage = filo.NewMessage(endsBody)
+	endsMessage = filo.NewPreparedMessage(endsBody)
 )
 
 // endsPark connects over each transport and asks for path, which parks the connection.
@@ -185,7 +185,7 @@ func TestNothingBehindAPartOfAChunk(t *testing.T) {
 			t.Errorf("the write returned %d, %v", got.n, got.err)
 		}
 		p.SetWriteDeadline(time.Time{})
-		if err := p.Queue(filo.NewMessage([]byte("another message"))); err == nil {
+		if err := p.Queue(filo.NewPreparedMessage([]byte("another message"))); err == nil {
 			t.Error("a message was queued")
 		}
 		if n, err := p.Write([]byte("another write")); n != 0 || err == nil {
@@ -210,7 +210,7 @@ func TestWriteAfterItsDeadline(t *testing.T) {
 		}
 		p.SetWriteDeadline(time.Time{})
 		p.SetQueueLimit(2 * endsSize)
-		if err := p.Queue(filo.NewMessage([]byte("in time"))); err != nil {
+		if err := p.Queue(filo.NewPreparedMessage([]byte("in time"))); err != nil {
 			t.Error(err)
 		}
 		p.End()
@@ -263,7 +263,7 @@ func TestQueueBehindALongWrite(t *testing.T) {
 			result <- err
 		}()
 		synctest.Wait() // for the client
-		if err := p.Queue(filo.NewMessage([]byte("behind"))); err != nil {
+		if err := p.Queue(filo.NewPreparedMessage([]byte("behind"))); err != nil {
 			t.Fatal(err)
 		}
 		for taken := 0; taken < size; taken += 16 << 10 {
@@ -312,7 +312,7 @@ func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*lifeServer, *li
 	}})
 	c.get("/")
 	p := lifeRecv(t, parked, "the connection to be parked")
-	if err := p.Queue(filo.NewMessage(endsBody[:size])); err != nil {
+	if err := p.Queue(filo.NewPreparedMessage(endsBody[:size])); err != nil {
 		t.Fatal(err)
 	}
 	c.send("x")

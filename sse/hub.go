@@ -111,7 +111,7 @@ func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 	}
 	buffer.B = appendField(buffer.B, "id", id)
 	buffer.B = append(buffer.B, '\n')
-	message := filo.NewMessage(buffer.B)
+	message := filo.NewPreparedMessage(buffer.B)
 	h.rememberLocked(t, message)
 	for _, r := range t.rosters {
 		r.shard.post(task{do: (*shard).deliver, roster: r, message: message})
@@ -228,4 +228,4 @@ func (h *Hub) tick() {
 	h.tickLocked()
 }
 
-var heartbeatMessage = filo.NewMessage([]byte(heartbeat))
+var heartbeatMessage = filo.NewPreparedMessage([]byte(heartbeat))

@@ -46,7 +46,7 @@ type seat struct {
 type task struct {
 	do         func(*shard, *task)
 	roster     *roster
-	message    *filo.Message
+	message    *filo.PreparedMessage
 	subscriber *subscriber
 	missed     []past
 	finished   chan<- struct{}
@@ -126,7 +126,7 @@ func (s *shard) beat(t *task) {
 
 // queue queues a message for a subscriber. One that has no room for it is dropped; another one that can't be sent anything is
 // about to leave.
-func (s *shard) queue(to *subscriber, message *filo.Message) {
+func (s *shard) queue(to *subscriber, message *filo.PreparedMessage) {
 	to.heard = s.beats
 	err := to.conn.Queue(message)
 	if err == nil {

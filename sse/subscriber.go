@@ -160,7 +160,7 @@ func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 	if len(greeting) == 0 {
 		return missed
 	}
-	return append(missed, past{message: filo.NewMessage(append(greeting, '\n'))})
+	return append(missed, past{message: filo.NewPreparedMessage(append(greeting, '\n'))})
 }
 
 // wake is called when the client sends something, or nothing any more, and when the server shuts down.

@@ -23,7 +23,7 @@ type topic struct {
 // past is an event that was published.
 type past struct {
 	number  uint64
-	message *filo.Message
+	message *filo.PreparedMessage
 }
 
 func (h *Hub) addTopicLocked(name string) *topic {
@@ -33,7 +33,7 @@ func (h *Hub) addTopicLocked(name string) *topic {
 }
 
 // rememberLocked adds the hub's last event to the topic's history, and drops from there what is too much: maybe that one.
-func (h *Hub) rememberLocked(t *topic, message *filo.Message) {
+func (h *Hub) rememberLocked(t *topic, message *filo.PreparedMessage) {
 	t.history = append(t.history, past{h.last, message})
 	t.bytes += message.Len()
 	h.keptBytes += message.Len()

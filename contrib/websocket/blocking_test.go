@@ -249,7 +249,7 @@ func TestCloseWaits(t *testing.T) {
 // The functions of one way to serve are no use in the other.
 func TestWrongMode(t *testing.T) {
 	acceptOne(t, websocket.Options{}, func(c *websocket.Conn) error {
-		m, _ := websocket.Prepare(websocket.Text, nil)
+		m, _ := websocket.NewPreparedMessage(websocket.Text, nil)
 		if c.Send(m) == nil || new(websocket.Hub).Join("topic", c) == nil {
 			t.Error("a connection of Accept has a queue")
 		}

@@ -147,7 +147,7 @@ func TestWriteAfterClose(t *testing.T) {
 		c := await(t, opened, "OnOpen")
 		client.send(closeFrame(4000, ""))
 		await(t, ended, "OnClose")
-		prepared, _ := websocket.Prepare(websocket.Text, []byte("a"))
+		prepared, _ := websocket.NewPreparedMessage(websocket.Text, []byte("a"))
 		for what, err := range map[string]error{"Write": c.Write(websocket.Text, nil), "Send": c.Send(prepared), "Ping": c.Ping(), "Close": c.Close(1000, "")} {
 			if !errors.Is(err, websocket.ErrClosed) || websocket.CloseStatus(err) != 4000 {
 				t.Errorf("%s, %s: got %v", m.name, what, err)

@@ -84,7 +84,7 @@ func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int
 	if t == nil {
 		return 0, checkMessage(kind, message)
 	}
-	m, err := Prepare(kind, message)
+	m, err := NewPreparedMessage(kind, message)
 	if err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (h *Hub) topic(name string) *topic {
 }
 
 // send sends the message to all members.
-func (t *topic) send(m *Prepared) (sent int) {
+func (t *topic) send(m *PreparedMessage) (sent int) {
 	t.sending.Lock()
 	defer t.sending.Unlock()
 	for _, c := range t.snapshot() {

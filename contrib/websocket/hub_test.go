@@ -177,7 +177,7 @@ func TestConcurrentUse(t *testing.T) {
 			client := open(t, m.serve(t, options), offerDeflate)
 			c := await(t, opened, "OnOpen")
 			const each = 50
-			shared, _ := websocket.Prepare(websocket.Text, []byte("shared "+long))
+			shared, _ := websocket.NewPreparedMessage(websocket.Text, []byte("shared "+long))
 			var group sync.WaitGroup
 			for i := range 4 {
 				group.Go(func() {

@@ -10,9 +10,9 @@ import (
 
 var errAccepted = errors.New("websocket: only connections of Serve have a queue")
 
-// Prepared is a message that is sent to many clients. It is rendered once, and compressed once if one of them wants that. It
+// PreparedMessage is a message that is sent to many clients. It is rendered once, and compressed once if one of them wants that. It
 // never changes, and may be used by many goroutines.
-type Prepared struct {
+type PreparedMessage struct {
 	kind    MessageType
 	payload []byte // a part of what plain was made of
 	plain   rendered
@@ -23,23 +23,23 @@ type Prepared struct {
 // rendered is a frame, by itself and to be queued.
 type rendered struct {
 	frame  []byte
-	queued *filo.Message
+	queued *filo.PreparedMessage
 }
 
-func newRendered(frame []byte) rendered { return rendered{frame, filo.NewMessage(frame)} }
+func newRendered(frame []byte) rendered { return rendered{frame, filo.NewPreparedMessage(frame)} }
 
-// Prepare makes a Prepared of a copy of the message. A text must be UTF-8.
-func Prepare(kind MessageType, message []byte) (*Prepared, error) {
+// NewPreparedMessage makes one of a copy of the message. A text must be UTF-8.
+func NewPreparedMessage(kind MessageType, message []byte) (*PreparedMessage, error) {
 	if err := checkMessage(kind, message); err != nil {
 		return nil, err
 	}
 	frame := appendHeader(make([]byte, 0, maxServerHeader+len(message)), bitFin|byte(kind), len(message))
 	frame = append(frame, message...)
-	return &Prepared{kind: kind, plain: newRendered(frame), payload: frame[len(frame)-len(message):]}, nil
+	return &PreparedMessage{kind: kind, plain: newRendered(frame), payload: frame[len(frame)-len(message):]}, nil
 }
 
 // compressed returns the message compressed, for itself.
-func (m *Prepared) compressed() (r *rendered, ok bool) {
+func (m *PreparedMessage) compressed() (r *rendered, ok bool) {
 	m.deflate.Do(func() {
 		b := getBuffer()
 		defer putBuffer(b)
@@ -53,7 +53,7 @@ func (m *Prepared) compressed() (r *rendered, ok bool) {
 // Send sends a message without waiting for the client: what that doesn't take at once waits in the connection, as a reference
 // to the message. It is for connections of Serve. The error is filo.ErrQueueFull, and nothing is sent, if more than
 // MaxQueuedBytes would wait; the caller decides whether to try again later or to close the connection.
-func (c *Conn) Send(m *Prepared) error {
+func (c *Conn) Send(m *PreparedMessage) error {
 	if c.parked == nil {
 		return errAccepted
 	}
@@ -87,7 +87,7 @@ func (c *Conn) queueLocked(r *rendered) error {
 		return nil
 	}
 	if c.out != nil {
-		if err := c.parked.Queue(filo.NewMessage(c.out.b)); err != nil {
+		if err := c.parked.Queue(filo.NewPreparedMessage(c.out.b)); err != nil {
 			return err
 		}
 		c.emptyLocked()
@@ -97,7 +97,7 @@ func (c *Conn) queueLocked(r *rendered) error {
 
 // sendBeside sends a message while a goroutine waits for the client to take a frame that is ahead of it. mu is that one's, so
 // the message must be in a form that later ones never refer to.
-func (c *Conn) sendBeside(m *Prepared) error {
+func (c *Conn) sendBeside(m *PreparedMessage) error {
 	r := &m.plain
 	if !c.deflate.sendContext {
 		r, _ = m.form(c)
@@ -116,7 +116,7 @@ func (c *Conn) sendBeside(m *Prepared) error {
 }
 
 // form returns the form of the message that suits the connection.
-func (m *Prepared) form(c *Conn) (r *rendered, deflated bool) {
+func (m *PreparedMessage) form(c *Conn) (r *rendered, deflated bool) {
 	if c.deflate.on && len(m.payload) >= c.options.CompressionMinimum && len(m.payload) <= c.deflate.longest() {
 		if r, ok := m.compressed(); ok {
 			return r, true

@@ -15,7 +15,7 @@ var (
 )
 
 // pingMessage is what silent clients are sent.
-var pingMessage = filo.NewMessage([]byte{bitFin | opPing, 0})
+var pingMessage = filo.NewPreparedMessage([]byte{bitFin | opPing, 0})
 
 // opened begins the life of a connection of Serve, in the handler of its request.
 func (c *Conn) opened(request *filo.Ctx) {

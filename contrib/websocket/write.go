@@ -166,7 +166,7 @@ func (c *Conn) sendLastLocked(b []byte, wait bool) {
 	if wait {
 		c.writeLocked(b, busyBehind)
 	} else {
-		c.parked.Queue(filo.NewMessage(b)) // a client that has no room for it doesn't get it
+		c.parked.Queue(filo.NewPreparedMessage(b)) // a client that has no room for it doesn't get it
 	}
 	c.emptyLocked()
 }
@@ -226,7 +226,7 @@ func (c *Conn) flushLocked() error {
 	if c.out == nil {
 		return nil
 	}
-	err := c.parked.Queue(filo.NewMessage(c.out.b))
+	err := c.parked.Queue(filo.NewPreparedMessage(c.out.b))
 	if errors.Is(err, filo.ErrQueueFull) {
 		err = c.writeLocked(c.out.b, busyBehind)
 	}

@@ -191,7 +191,7 @@ func (c *chat) forgetLocked() bool {
 
 // send sends what a page is to know to its socket.
 func send(conn *websocket.Conn, v any) error {
-	m, err := websocket.Prepare(websocket.Text, encode(v))
+	m, err := websocket.NewPreparedMessage(websocket.Text, encode(v))
 	if err != nil {
 		return err
 	}
