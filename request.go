@@ -126,8 +126,13 @@ func (r *Request) TargetBytes() []byte {
 	return r.head[r.targetStart:r.targetEnd:r.targetEnd]
 }
 
-// ProtoMinor returns the minor version: 1 for HTTP/1.1, 0 for HTTP/1.0.
-func (r *Request) ProtoMinor() int { return int(r.minor) }
+// Proto returns the version of the protocol: "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
+func (r *Request) Proto() string {
+	if r.minor == 0 {
+		return "HTTP/1.0"
+	}
+	return "HTTP/1.1"
+}
 
 // URI returns the parts of the target, which are worked out when first asked for.
 func (r *Request) URI() *URI {

@@ -47,7 +47,7 @@ func TestRequestParts(t *testing.T) {
 		body, bodyErr := c.Body()
 		again, againErr := r.Body()
 		parts = []any{
-			c.Method(), r.Method(), string(r.MethodBytes()), r.Target(), string(r.TargetBytes()), r.ProtoMinor(), // 0
+			c.Method(), r.Method(), string(r.MethodBytes()), r.Target(), string(r.TargetBytes()), r.Proto(), // 0
 			c.Path(), string(c.PathBytes()), r.URI().RawPath(), c.Host(), string(c.HostBytes()), r.Host(), // 6
 			r.Query().Get("q"), page, err, r.Query().Get("x"), r.URI().RawQuery(), // 12
 			r.ContentLength(), r.ContentType(), r.Close(), // 17
@@ -61,7 +61,7 @@ func TestRequestParts(t *testing.T) {
 		t.Fatalf("status %d", m.status)
 	}
 	want := []any{
-		"PATCH", "PATCH", "PATCH", target, target, 1,
+		"PATCH", "PATCH", "PATCH", target, target, "HTTP/1.1",
 		"/a b/c", "/a b/c", "/a%20b/c", "Example.com:8080", "Example.com:8080", "Example.com:8080",
 		"hello world", 2, nil, "A", "q=hello+world&page=2&page=3&x=%41",
 		int64(4), "text/x; p=1", false,
@@ -88,6 +88,16 @@ func TestRequestHost(t *testing.T) {
 		m := answerRequest(t, func(c *filo.Ctx) error { return c.Text(200, c.Host()+" "+c.Path()) }, test.request)
 		if m.body != test.want {
 			t.Errorf("%s: got %q, want %q", test.rule, m.body, test.want)
+		}
+	}
+}
+
+// RFC 9110, section 2.5: a higher minor version is processed as the highest one that the server knows.
+func TestRequestProto(t *testing.T) {
+	for version, want := range map[string]string{"HTTP/1.1": "HTTP/1.1", "HTTP/1.0": "HTTP/1.0", "HTTP/1.2": "HTTP/1.1"} {
+		m := answerRequest(t, func(c *filo.Ctx) error { return c.Text(200, c.Request.Proto()) }, "GET / "+version+"\r\nHost: a\r\n\r\n")
+		if m.body != want {
+			t.Errorf("%s: got %q, want %q", version, m.body, want)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	r := baseRequest.WithContext(&e.context)
 	r.Method, r.URL, r.RequestURI, r.Host = method, at, target, c.Host()
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
-	if in.ProtoMinor() == 0 {
+	if in.Proto() == "HTTP/1.0" {
 		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
 	}
 	r.Header = newHeader(&in.Header)

@@ -189,8 +189,9 @@ func (l *accessLog) appendCombined(line []byte, c *filo.Ctx, start time.Time, er
 	line = appendEscaped(line, c.Request.MethodBytes(), '"')
 	line = append(line, ' ')
 	line = appendURL(line, c.Request.TargetBytes(), l.secrets)
-	line = append(line, " HTTP/1."...)
-	line = append(line, byte('0'+c.Request.ProtoMinor()), '"', ' ')
+	line = append(line, ' ')
+	line = append(line, c.Request.Proto()...)
+	line = append(line, '"', ' ')
 	if status := answeredStatus(c, err); status > 0 {
 		line = strconv.AppendInt(line, int64(status), 10)
 	} else {

@@ -70,12 +70,11 @@ func (x *operationContext) Context() context.Context {
 func (x *operationContext) TLS() *tls.ConnectionState { return x.c.TLS() }
 
 func (x *operationContext) Version() huma.ProtoVersion {
-	minor := x.c.Request.ProtoMinor()
-	proto := "HTTP/1.1"
-	if minor == 0 {
-		proto = "HTTP/1.0"
+	v := huma.ProtoVersion{Proto: x.c.Request.Proto(), ProtoMajor: 1, ProtoMinor: 1}
+	if v.Proto == "HTTP/1.0" {
+		v.ProtoMinor = 0
 	}
-	return huma.ProtoVersion{Proto: proto, ProtoMajor: 1, ProtoMinor: minor}
+	return v
 }
 
 func (x *operationContext) Method() string     { return x.c.Method() }

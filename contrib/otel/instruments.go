@@ -80,7 +80,7 @@ func (i *instruments) begin(ctx requestContext, x *exchange) { i.count(ctx, 1, x
 func (i *instruments) end(ctx requestContext, c *filo.Ctx, r *route, x *exchange) {
 	i.count(ctx, -1, x)
 	took := time.Since(x.start)
-	m := i.measurement(r, setKey{x.method, x.https, c.Request.ProtoMinor() == 0, x.status, x.result})
+	m := i.measurement(r, setKey{x.method, x.https, c.Request.Proto() == "HTTP/1.0", x.status, x.result})
 	i.duration.Record(ctx, took.Seconds(), m.options...)
 	if x.size >= 0 {
 		i.requestSize.Record(ctx, x.size, m.options...)

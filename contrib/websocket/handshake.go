@@ -85,7 +85,7 @@ func checkRequest(c *filo.Ctx) error {
 	case c.Request.Method() != "GET":
 		response.SetField(&allowField)
 		return errMethod
-	case c.Request.ProtoMinor() == 0, !hasToken(request, "Upgrade", protocol), !hasToken(request, "Connection", "upgrade"):
+	case c.Request.Proto() == "HTTP/1.0", !hasToken(request, "Upgrade", protocol), !hasToken(request, "Connection", "upgrade"):
 		response.SetField(&upgradeField)
 		response.SetField(&versionField)
 		return errNoUpgrade

@@ -47,7 +47,7 @@ func (l *local) admit(c *filo.Ctx) error {
 	switch {
 	case !c.RemoteAddrPort().Addr().IsLoopback():
 		return errPeer
-	case c.Request.ProtoMinor() == 0:
+	case c.Request.Proto() == "HTTP/1.0":
 		return errOldVersion
 	case forwarded(c):
 		return errForwarded
