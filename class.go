@@ -58,12 +58,12 @@ type fixedClass uint8
 const (
 	classLearned fixedClass = iota
 	classInline
-	classBlocking
+	classOffload
 )
 
 var (
-	inlineClass   = Class{Name: "inline", fixed: classInline}
-	blockingClass = Class{Name: "blocking", fixed: classBlocking}
+	inlineClass  = Class{Name: "inline", fixed: classInline}
+	offloadClass = Class{Name: "offload", fixed: classOffload}
 )
 
 // Inline returns a handler that is run where its request was read, whatever was learned about it. It must neither block nor
@@ -79,32 +79,32 @@ func Inline(h Handler) Handler {
 	}
 }
 
-// Blocking returns a handler that is never run where its request was read, as one is that mostly waits for something.
+// Offload returns a handler that is never run where its request was read, as one is that mostly waits for something.
 //
 //go:noinline
-func Blocking(h Handler) Handler {
+func Offload(h Handler) Handler {
 	return func(c *Ctx) error {
-		if err := c.Enter(&blockingClass); err != nil {
+		if err := c.Enter(&offloadClass); err != nil {
 			return err
 		}
 		return h(c)
 	}
 }
 
-// All handlers that Inline has made have the same code, and those of Blocking another one, since neither is inlined.
-var inlineCode, blockingCode = codeOf(Inline(nil)), codeOf(Blocking(nil))
+// All handlers that Inline has made have the same code, and those of Offload another one, since neither is inlined.
+var inlineCode, offloadCode = codeOf(Inline(nil)), codeOf(Offload(nil))
 
 func codeOf(h Handler) uintptr { return reflect.ValueOf(h).Pointer() }
 
 // SetHandler says which handler the calls of the class come to in the end. It must be called before the class is in use, if at
-// all. The calls of one that Blocking has made never run where their request was read, those of one that Inline has made do so
+// all. The calls of one that Offload has made never run where their request was read, those of one that Inline has made do so
 // from the first on, unless what runs before it turns out to be slow.
 func (k *Class) SetHandler(h Handler) {
 	switch codeOf(h) {
 	case inlineCode:
 		k.trusted.Store(true)
-	case blockingCode:
-		k.fixed = classBlocking
+	case offloadCode:
+		k.fixed = classOffload
 	}
 }
 
@@ -318,7 +318,7 @@ func nanotime() int64 { return int64(time.Since(processStart)) + 1 }
 type ClassStats struct {
 	// Name is the class's. That of the server's handler, which is in force until it calls Ctx.Enter, is "".
 	Name string
-	// Kind is "quick", "slow" or "unknown" as was learned, or "inline" or "blocking" as was said.
+	// Kind is "quick", "slow" or "unknown" as was learned, or "inline" or "offload" as was said.
 	Kind string
 	// Median is about how long a call takes, 0 if that is unknown.
 	Median time.Duration
@@ -335,8 +335,8 @@ func (k *Class) stats() ClassStats {
 	switch {
 	case k.fixed == classInline:
 		st.Kind = "inline"
-	case k.fixed == classBlocking:
-		st.Kind = "blocking"
+	case k.fixed == classOffload:
+		st.Kind = "offload"
 	case st.Median == 0:
 		st.Kind = "unknown"
 	case k.inline():

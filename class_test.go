@@ -98,9 +98,9 @@ func TestTrustedClass(t *testing.T) {
 			t.Errorf("after %d calls: quick %v, known %v, at %v", i, k.quick(), k.known(), time.Duration(k.median.Load()))
 		}
 	}
-	var blocking Class
-	if blocking.SetHandler(Blocking(nil)); blocking.stats().Kind != "blocking" {
-		t.Errorf("the class of what Blocking has made is %+v", blocking.stats())
+	var offload Class
+	if offload.SetHandler(Offload(nil)); offload.stats().Kind != "offload" {
+		t.Errorf("the class of what Offload has made is %+v", offload.stats())
 	}
 }
 

@@ -62,7 +62,7 @@ func (m *closeStress) handle(c *filo.Ctx) error {
 	case 0:
 		run = filo.Inline(run)
 	case 1:
-		run = filo.Blocking(run)
+		run = filo.Offload(run)
 	}
 	return run(c)
 }

@@ -451,7 +451,7 @@ func TestEarlyHintsAreSentAtOnce(t *testing.T) {
 func TestUpgradeWithoutAPlace(t *testing.T) {
 	lifeLooped(t)
 	entered, release := make(chan struct{}), make(chan struct{})
-	slow := filo.Blocking(func(c *filo.Ctx) error { close(entered); <-release; return nil })
+	slow := filo.Offload(func(c *filo.Ctx) error { close(entered); <-release; return nil })
 	upgrade := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/park" {
 			_, err := c.Park("websocket", func(*filo.ParkedConn, filo.Wake) error { return nil })

@@ -53,7 +53,7 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 		"an answer isn't taken":           {post("/large", "Connection: close\r\n", first, len(first)), ""},
 		"the rest below a stream is open": {"POST /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n", "streamed"},
 	} {
-		for class, mode := range map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "blocking": filo.Blocking} {
+		for class, mode := range map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload} {
 			t.Run(name+", "+class, func(t *testing.T) {
 				s := lifeServe(t, &filo.Server{Loops: 1, Handler: mode(apartHandler)})
 				for range 3 {
@@ -95,7 +95,7 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 	s := lifeListenTLS(t, &filo.Server{
 		Concurrency:       2,
 		ReadHeaderTimeout: time.Hour,
-		Handler:           filo.Blocking(func(c *filo.Ctx) error { return c.Text(200, "fine") }),
+		Handler:           filo.Offload(func(c *filo.Ctx) error { return c.Text(200, "fine") }),
 	})
 	for name, hello := range map[string]string{"a byte": "\x16", "a header": "\x16\x03\x01\x02\x00", "more": "\x16\x03\x01\x02\x00\x01\x00\x01"} {
 		for range 20 {
@@ -122,7 +122,7 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 // "Handshakes on a worker, with a time-out": it counts from the client's first byte.
 func TestUnfinishedHelloTimesOut(t *testing.T) {
 	lifeLooped(t)
-	s := lifeListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Blocking(func(c *filo.Ctx) error { return nil })})
+	s := lifeListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error { return nil })})
 	c := s.dial(t)
 	begun := time.Now()
 	for _, piece := range []string{"\x16", "\x03", "\x01"} {
@@ -189,7 +189,7 @@ func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
 		},
 		"learned, quick": answer,
 		"inline":         filo.Inline(answer),
-		"blocking":       filo.Blocking(answer),
+		"offload":        filo.Offload(answer),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := lifeServe(t, &filo.Server{Loops: 1, Handler: handler})

@@ -64,13 +64,13 @@ func TestClasses(t *testing.T) {
 	var learned filo.Class
 	learned.Name = "learned"
 	answer := func(c *filo.Ctx) error { return c.Text(200, "fine") }
-	inline, blocking := filo.Inline(answer), filo.Blocking(answer)
+	inline, offload := filo.Inline(answer), filo.Offload(answer)
 	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/inline":
 			return inline(c)
-		case "/blocking":
-			return blocking(c)
+		case "/offload":
+			return offload(c)
 		}
 		if err := c.Enter(&learned); err != nil {
 			return err
@@ -95,7 +95,7 @@ func TestClasses(t *testing.T) {
 		t.Errorf("after a call it is %q", kind)
 	}
 	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
-	lifeAwait(t, "a blocking call to be handed off", func() bool { return ask("/blocking", 20) > 0 })
+	lifeAwait(t, "an offloaded call to be handed off", func() bool { return ask("/offload", 20) > 0 })
 	if n := ask("/inline", 10); n != 0 {
 		t.Errorf("%d handoffs of 10 inline calls", n)
 	}
@@ -205,7 +205,7 @@ func TestConcurrencyOfRequests(t *testing.T) {
 	lifeLooped(t)
 	gate := newLifeGate()
 	health := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "healthy") })
-	work := filo.Blocking(gate.handle)
+	work := filo.Offload(gate.handle)
 	s := lifeServe(t, &filo.Server{Concurrency: 1, Loops: 2, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/health" {
 			return health(c)

@@ -25,15 +25,15 @@ import (
 )
 
 // faultModes are the ways to class a handler outright.
-var faultModes = map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "blocking": filo.Blocking}
+var faultModes = map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload}
 
 // faultGate is a gate whose requests for /hold may block, while others are answered at once.
 func faultGate(t *testing.T, config *filo.Server) (*lifeServer, *lifeGate) {
 	lifeLooped(t)
 	gate := newLifeGate()
-	hold, quick := filo.Blocking(gate.handle), filo.Inline(gate.handle)
+	hold, quick := filo.Offload(gate.handle), filo.Inline(gate.handle)
 	config.Handler = func(c *filo.Ctx) error {
-		if c.Path() == "/hold" || c.Path() == "/blocking" {
+		if c.Path() == "/hold" || c.Path() == "/offload" {
 			return hold(c)
 		}
 		return quick(c)
@@ -154,7 +154,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 	if err := os.WriteFile(file, make([]byte, 100_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hold := filo.Blocking(gate.handle)
+	hold := filo.Offload(gate.handle)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/file" {
 			return c.File(file)
@@ -219,7 +219,7 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	c.want(503, "5 <nil>", false)
 }
 
-// With a blocking handler in every place others get a whole 503 that says when to come again, quick ones are answered, and
+// With an offloaded handler in every place others get a whole 503 that says when to come again, quick ones are answered, and
 // afterwards all is as before.
 func TestEveryPlaceTaken(t *testing.T) {
 	s, gate := faultGate(t, &filo.Server{Loops: 2, Concurrency: 1})
@@ -244,24 +244,24 @@ func TestEveryPlaceTaken(t *testing.T) {
 		c := s.dial(t)
 		c.get("/")
 		c.want(200, "quick", false)
-		if !refused(c, "GET /blocking HTTP/1.1\r\nHost: a\r\n\r\n", false) {
+		if !refused(c, "GET /offload HTTP/1.1\r\nHost: a\r\n\r\n", false) {
 			c.Close()
 			continue
 		}
 		// What belongs to the refused request is skipped, and its connection goes on.
-		whole := refused(c, "POST /blocking HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
+		whole := refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
 		c.send("lo\r\n0\r\n\r\n")
 		c.get("/")
 		c.want(200, "quick", false)
 		// Nobody need send what won't be read.
-		whole = whole && refused(c, "POST /blocking HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
+		whole = whole && refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
 		c.Close()
 		if whole {
 			rounds++
 		}
 		// One that is never complete doesn't need the place.
 		half := s.dial(t)
-		half.send("GET /blocking HTTP/1.1\r\n")
+		half.send("GET /offload HTTP/1.1\r\n")
 		half.reset()
 	}
 	gate.open()
@@ -271,7 +271,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 	lifeAwait(t, "the place to be free", func() bool {
 		c := s.dial(t)
 		defer c.Close()
-		c.get("/blocking")
+		c.get("/offload")
 		response, _ := c.answer()
 		return response.StatusCode == 200
 	})
@@ -282,7 +282,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 func TestBodyWithoutAWorker(t *testing.T) {
 	lifeLooped(t)
 	gate := newLifeGate()
-	hold := filo.Blocking(gate.handle)
+	hold := filo.Offload(gate.handle)
 	read := filo.Inline(func(c *filo.Ctx) error {
 		body, err := c.Body()
 		if err != nil {
@@ -329,7 +329,7 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 	lifeLooped(t)
 	large := strings.Repeat("0123456789abcdef", 300<<10/16)
 	gate := newLifeGate()
-	hold := filo.Blocking(gate.handle)
+	hold := filo.Offload(gate.handle)
 	answer := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/large" {
 			return c.Text(200, large)
@@ -363,7 +363,7 @@ const heldSize = 12 << 20
 func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClient) {
 	lifeLooped(t)
 	gate, body := newLifeGate(), bytes.Repeat([]byte("0123456789abcdef"), heldSize/16)
-	hold := filo.Blocking(gate.handle)
+	hold := filo.Offload(gate.handle)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/shared":
@@ -475,10 +475,10 @@ func TestDescriptorReuse(t *testing.T) {
 		}
 		return c.Text(200, c.Path())
 	}
-	inline, blocking := filo.Inline(answer), filo.Blocking(answer)
+	inline, offload := filo.Inline(answer), filo.Offload(answer)
 	s := lifeServe(t, &filo.Server{Loops: 2, Handler: func(c *filo.Ctx) error {
 		if strings.HasSuffix(c.Path(), "0") {
-			return blocking(c)
+			return offload(c)
 		}
 		return inline(c)
 	}})
@@ -795,7 +795,7 @@ func (l faultLog) WithGroup(string) slog.Handler      { return l }
 func TestEndsDuringHandoffs(t *testing.T) {
 	lifeLooped(t)
 	for round := range 40 {
-		work := faultModes[[]string{"inline", "blocking"}[round/2%2]](func(c *filo.Ctx) error {
+		work := faultModes[[]string{"inline", "offload"}[round/2%2]](func(c *filo.Ctx) error {
 			if c.Path() == "/slow" {
 				time.Sleep(1500 * time.Microsecond) // an inline one is retaken
 			}

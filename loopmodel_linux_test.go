@@ -106,8 +106,8 @@ func (m *model) handle(c *filo.Ctx) error {
 	switch mode {
 	case "inline":
 		return filo.Inline(handler)(c)
-	case "blocking":
-		return filo.Blocking(handler)(c)
+	case "offload":
+		return filo.Offload(handler)(c)
 	case "learned":
 		if err := c.Enter(m.classes[work]); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (m *model) request(random *rand.Rand, last bool) *modelRequest {
 	if r.work == "hijack" && !last {
 		r.work = "quick" // what is behind it would be the handler's
 	}
-	r.mode = []string{"plain", "learned", "inline", "blocking"}[random.IntN(4)]
+	r.mode = []string{"plain", "learned", "inline", "offload"}[random.IntN(4)]
 	amount, number := random.IntN(3000), fmt.Sprintf("%08d", r.number)
 	r.want = number
 	method, rest := "GET", "\r\n"
@@ -433,7 +433,7 @@ func (m *model) checkRest() {
 		}
 		for _, c := range clients {
 			c.want(200, "00000000", false)
-			c.get("/blocking/quick/0/0")
+			c.get("/offload/quick/0/0")
 			if m.small {
 				c.answer() // or refused, since others come at once
 			} else {

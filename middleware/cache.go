@@ -145,7 +145,7 @@ func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
 			c.Response.WrapBody(f.beforeHead)
 			return m.fetch(c, next, key, full)
 		}
-		if err := enterBlocking(c); err != nil {
+		if err := offload(c); err != nil {
 			return err
 		}
 		ctx := c.Context()

@@ -84,7 +84,7 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
 		return l.refuse(c)
 	}
 	defer l.waiting.Add(-1)
-	if err := enterBlocking(c); err != nil {
+	if err := offload(c); err != nil {
 		return err
 	}
 	timer := time.NewTimer(l.maxWait)
@@ -103,8 +103,8 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
 	}
 }
 
-// enterBlocking makes the rest of a handler one that waits: what it protects may have been quick so far.
-var enterBlocking = filo.Blocking(func(*filo.Ctx) error { return nil })
+// offload makes the rest of a handler one that waits: what it protects may have been quick so far.
+var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 func (l *concurrencyLimiter) refuse(c *filo.Ctx) error {
 	c.Response.Header.Set("Retry-After", l.retryAfter)

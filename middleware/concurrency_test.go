@@ -182,7 +182,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const waiting = 20
 			release, calls := make(chan struct{}), make(chan struct{}, 1+waiting)
-			hold := filo.Blocking(func(c *filo.Ctx) error {
+			hold := filo.Offload(func(c *filo.Ctx) error {
 				calls <- struct{}{}
 				<-release
 				c.Response.Header.Set("Cache-Control", "max-age=60")
@@ -201,7 +201,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 			}
 			handoffs := func() (n uint64) {
 				for _, class := range s.Stats().Classes {
-					if class.Name == "blocking" {
+					if class.Name == "offload" {
 						n += class.Handoffs
 					}
 				}

@@ -171,7 +171,7 @@ func New(options Options) *Proxy {
 	if p.transport = options.Transport; p.transport == nil {
 		p.transport = newTransport(&options)
 	}
-	p.handler = filo.Blocking(adaptor.FromHTTP(upgrades{options.Upgrades, &httputil.ReverseProxy{
+	p.handler = filo.Offload(adaptor.FromHTTP(upgrades{options.Upgrades, &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      (*balancer)(p),
 		ModifyResponse: options.ModifyResponse,

@@ -430,21 +430,21 @@ func TestClassOfNoRoute(t *testing.T) {
 	}
 }
 
-// A route whose handler filo.Inline or filo.Blocking has made is known by that from the first request on.
+// A route whose handler filo.Inline or filo.Offload has made is known by that from the first request on.
 func TestClassesOfInlineAndBlocking(t *testing.T) {
 	r := router.New()
 	r.GET("/inline", filo.Inline(show))
-	r.GET("/blocking", filo.Blocking(show))
+	r.GET("/offload", filo.Offload(show))
 	s := servertest.New(t, r.Serve)
 	for range 100 {
 		s.Do(t, "GET /inline")
 	}
-	s.Do(t, "GET /blocking")
+	s.Do(t, "GET /offload")
 	for _, class := range s.Config.Stats().Classes {
 		want := ""
 		switch class.Name {
-		case "blocking", "GET /blocking":
-			want = "blocking"
+		case "offload", "GET /offload":
+			want = "offload"
 		case "inline":
 			want = "inline"
 		}

@@ -64,7 +64,7 @@ func Open(c *filo.Ctx, options Options) (*Stream, error) {
 		return nil, filo.ErrHeadSent
 	}
 	// From here on another goroutine writes as well, which must find no loop that waits for it.
-	if err := enterBlocking(c); err != nil {
+	if err := offload(c); err != nil {
 		return nil, err
 	}
 	setFields(c)
@@ -87,7 +87,7 @@ func Open(c *filo.Ctx, options Options) (*Stream, error) {
 	return s, nil
 }
 
-var enterBlocking = filo.Blocking(func(*filo.Ctx) error { return nil })
+var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 var (
 	contentType  = filo.NewField("Content-Type", "text/event-stream")

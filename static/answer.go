@@ -26,7 +26,7 @@ func (f *Files) answer(c *filo.Ctx, e *entry) error {
 
 // answerFromDisk answers with a representation that isn't in memory.
 func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
-	if err := enterBlocking(c); err != nil {
+	if err := offload(c); err != nil {
 		return err
 	}
 	head := string(c.Request.MethodBytes()) == "HEAD"

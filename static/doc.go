@@ -52,7 +52,7 @@
 //
 // Small files that are asked for are kept in memory, within a limit, and sent from there without a copy, an allocation, or a
 // worker of their own: see Options.CacheBytes. A file on the disk is looked at once a second at most (Options.CacheCheck), and
-// only when it is asked for. Whatever needs the disk runs as a filo.Blocking handler does, and never holds up a loop. Large
+// only when it is asked for. Whatever needs the disk runs as a filo.Offload handler does, and never holds up a loop. Large
 // files, and ranges of them, go out by sendfile on plain sockets. On Linux those that are asked for often stay open in
 // between (Options.OpenFiles). The system is asked at each request what such a file is now: that it was written to, replaced or
 // deleted shows at once, and that a directory in its path was replaced when the file is looked at by its name the next time.

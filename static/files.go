@@ -195,7 +195,7 @@ func (f *Files) serveFile(c *filo.Ctx, name string) error {
 	if e := f.fresh([]byte(name)); e != nil {
 		return f.answer(c, e)
 	}
-	if err := enterBlocking(c); err != nil {
+	if err := offload(c); err != nil {
 		return err
 	}
 	e, err := f.entry(name)
@@ -205,8 +205,8 @@ func (f *Files) serveFile(c *filo.Ctx, name string) error {
 	return f.answer(c, e)
 }
 
-// enterBlocking makes what follows in a handler run as a filo.Blocking one.
-var enterBlocking = filo.Blocking(func(*filo.Ctx) error { return nil })
+// offload makes what follows in a handler run as a filo.Offload one.
+var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 func checkMethod(c *filo.Ctx) error {
 	if method := c.Request.MethodBytes(); string(method) == "GET" || string(method) == "HEAD" {
@@ -222,7 +222,7 @@ func (f *Files) find(c *filo.Ctx, name string) error {
 	if plain != "" && (!validName(plain) || !f.options.Hidden && hidden(plain)) {
 		return errNotFound
 	}
-	if err := enterBlocking(c); err != nil {
+	if err := offload(c); err != nil {
 		return err
 	}
 	err := error(nil)

@@ -45,7 +45,7 @@ var (
 	hosted   = describe("filo_loops_hosted", "Loops that are left to the leader of another one.")
 
 	classKind = describe("filo_class_kind",
-		"1 for what a class of handlers was found to be (quick, slow, unknown) or said to be (inline, blocking).", "class", "kind")
+		"1 for what a class of handlers was found to be (quick, slow, unknown) or said to be (inline, offload).", "class", "kind")
 	classMedian = describe("filo_class_median_seconds",
 		"About how long a call of a class of handlers takes, the median. Not there while it isn't known.", "class")
 	classInline = describe("filo_class_inline_total",
