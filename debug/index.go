@@ -34,13 +34,13 @@ var processStart = time.Now()
 
 // descriptions say what the runtime's own profiles are of.
 var descriptions = map[string]string{
-	"allocs":        "all memory that was ever allocated, by where",
-	"block":         "where goroutines have waited for channels and locks, if runtime.SetBlockProfileRate was called",
+	"allocs":        "where all memory was allocated, also what is free again",
+	"block":         "where goroutines waited for channels and locks, if runtime.SetBlockProfileRate was called",
 	"goroutine":     "the stacks of all goroutines",
-	"goroutineleak": "goroutines that wait for what can't come any more",
-	"heap":          "memory in use, by where it was allocated",
-	"mutex":         "what held locks that others waited for, if runtime.SetMutexProfileFraction was called",
-	"threadcreate":  "what has made the system's threads",
+	"goroutineleak": "goroutines that nothing can wake up any more",
+	"heap":          "where the memory in use was allocated",
+	"mutex":         "where locks were held that others waited for, if runtime.SetMutexProfileFraction was called",
+	"threadcreate":  "where threads of the operating system were started",
 }
 
 type indexPage struct {

@@ -145,6 +145,26 @@ func TestDashboardOnAPhone(t *testing.T) {
 	}
 }
 
+// On a phone the index of the profiles is no wider than the screen, and all of each line is on it.
+func TestDebugOnAPhone(t *testing.T) {
+	base, _, _ := start(t, "-load", "0")
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch), chromedp.Navigate(base+"/debug/"))
+	if got := js[int64](t, tab, `document.scrollingElement.scrollWidth`); got > 390 {
+		t.Errorf("the page is %d pixels wide, and the screen 390", got)
+	}
+	outside := js[[]string](t, tab, `[...document.querySelectorAll("th, td, li, a")].filter((e) => {
+		const box = e.getBoundingClientRect();
+		return box.left < 0 || box.right > 390 || box.width < 20;
+	}).map((e) => e.innerText)`)
+	if len(outside) > 0 {
+		t.Errorf("outside of the screen, or too narrow to be read: %q", outside)
+	}
+	if n := js[int](t, tab, `document.querySelectorAll(".links a").length`); n < 12 {
+		t.Errorf("there are %d links to profiles", n)
+	}
+}
+
 // hasOrder says whether a list of traces has that of an order that didn't fail.
 func hasOrder(_ int, body string) bool {
 	return regexp.MustCompile(`aria-label="succeeded"></span>\n<span class="name">get order`).MatchString(body)
