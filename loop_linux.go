@@ -470,6 +470,11 @@ func (w *workerChan) endClass() {
 // holdsLoop reports whether w leads a loop that hasn't been taken away.
 func (w *workerChan) holdsLoop() bool { return w.loop != nil && w.loop.word.Load() == w.word }
 
+// crowded reports whether w leads a loop that mustn't be lost by an inline call: see workerPool.crowded.
+func (w *workerChan) crowded() bool {
+	return w.loop != nil && w.loop.leadership.retakes.Load()&1 != 0 && w.loop.pool.crowded(&w.loop.leadership)
+}
+
 // overtaken reports whether the monitor has given w's loop to another worker, and w hasn't seen it yet.
 func (w *workerChan) overtaken() bool { return w.loop != nil && w.loop.word.Load() != w.word }
 
@@ -506,9 +511,12 @@ func (l *loop) giveAway(w *workerChan, handOver func() bool) bool {
 	return true
 }
 
-// retake gives the loop to another worker because its leader, whose turn began when it had this word, may never come back.
+// retake gives the loop to another worker because its leader, whose turn began when it had this word, may never come back. While
+// the server serves it doesn't do so for ever: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and
+// Logger may wait as well, and so may handlers in the places that are kept. When there are keptPlaces of those the loop waits, too.
 func (l *loop) retake(word uint64) {
-	if !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+	most := l.pool.MaxWorkersCount + len(l.server.loops) + keptPlaces
+	if l.pool.places.taken.Load() >= int64(most) && !l.server.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
 		return
 	}
 	l.retakes.Add(1)

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,6 +199,85 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 		stats := s.Stats()
 		return stats.WorkersLeading == 2 && stats.WorkersRunning == 4
 	})
+}
+
+// Handlers that never return, though they are thought to be quick, are no way around Concurrency. What has lost its loop counts;
+// beyond Concurrency there is one for each loop at most, and those that have one of the places which are kept for quick handlers.
+// Who comes then gets a 503. An ErrorHandler that doesn't return either has its clients wait in the end.
+func TestHandlersThatNeverReturn(t *testing.T) {
+	lifeLooped(t)
+	const concurrency, loops, kept, clients = 3, 2, 32, 200
+	for name, test := range map[string]struct {
+		stuck string // where
+		most  int
+	}{
+		"handler":       {"handler", concurrency + loops + kept},
+		"error handler": {"error handler", concurrency + loops + kept + kept + loops},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := make(chan struct{})
+			var running, most, done atomic.Int64
+			hang := func() {
+				n := running.Add(1)
+				for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+				}
+				<-release
+				running.Add(-1)
+				done.Add(1)
+			}
+			s := lifeServe(t, &filo.Server{Concurrency: concurrency, Loops: loops, Handler: filo.Inline(func(c *filo.Ctx) error {
+				switch {
+				case c.Path() == "/never" && test.stuck == "handler":
+					hang()
+				case c.Path() == "/never":
+					return filo.Error(418, "see the error handler")
+				}
+				return c.Text(200, "fine")
+			}), ErrorHandler: func(c *filo.Ctx, err error) {
+				if test.stuck == "error handler" {
+					hang()
+				}
+				c.Text(statusOf(err), "error")
+			}})
+			free := sync.OnceFunc(func() { close(release) })
+			t.Cleanup(free)
+			first := s.dial(t)
+			first.get("/")
+			first.want(200, "fine", false)
+			before := runtime.NumGoroutine()
+			var asked []*lifeClient
+			for range clients {
+				c := s.dial(t)
+				c.get("/never")
+				asked = append(asked, c)
+			}
+			if test.stuck == "handler" {
+				lifeAwait(t, "each to run or to be refused", func() bool { return running.Load()+int64(s.Stats().RequestsRefused) == clients })
+				c := s.dial(t)
+				c.get("/")
+				c.want(503, "error", false)
+			} else {
+				lifeAwait(t, "as many as may be to run", func() bool { return running.Load() == int64(test.most) })
+			}
+			if n := most.Load(); n < concurrency || n > int64(test.most) {
+				t.Errorf("%d ran at once, want %d at most", n, test.most)
+			}
+			if n := runtime.NumGoroutine() - before; n > test.most+loops { // the ready ones
+				t.Errorf("%d goroutines more than before", n)
+			}
+			free()
+			for _, c := range asked {
+				response, _ := c.answer()
+				if status := response.StatusCode; status != 200 && status != 503 && status != 418 {
+					t.Errorf("got %d", status)
+				}
+			}
+			lifeAwait(t, "the places to be free", func() bool { return s.Stats().WorkersRunning == 0 })
+			c := s.dial(t)
+			c.get("/")
+			c.want(200, "fine", false)
+		})
+	}
 }
 
 // With Concurrency reached a request gets a whole 503 at once, and a quick handler answers all the same.

@@ -294,7 +294,7 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
-	if !s.class.trusted.Load() || !s.class.inline() {
+	if !s.class.trusted.Load() || !s.class.inline() || w.worker.crowded() {
 		var inline bool
 		inline, refused = lc.enter(&s.class)
 		if refused != nil && s.class.trusted.Load() && w.leaveKept() {
@@ -329,7 +329,7 @@ func (lc *loopConn) answerTurn() {
 func (lc *loopConn) enter(class *Class) (inline bool, err error) { return lc.worker.enter(class) }
 
 // enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
-// so afterwards.
+// so afterwards. In a crowded loop even a quick one needs a place.
 func (w *scratch) enter(class *Class) (inline bool, err error) {
 	if w.worker.loop == nil {
 		if !class.inline() && !w.mayRun() {
@@ -337,7 +337,7 @@ func (w *scratch) enter(class *Class) (inline bool, err error) {
 		}
 		return false, nil
 	}
-	if class.inline() {
+	if class.inline() && !w.worker.crowded() {
 		median := time.Duration(class.median.Load())
 		if w.spent <= maxBatchTime || median <= shortHandler || w.leave(class) != nil {
 			w.spent += median

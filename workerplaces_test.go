@@ -150,7 +150,7 @@ type testLead struct {
 }
 
 func (l *testLead) leadership() *leadership {
-	return &leadership{func(w *workerChan) {
+	return &leadership{lead: func(w *workerChan) {
 		l.leads <- w
 		<-l.leave
 	}}

@@ -224,7 +224,26 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
 
 // retake makes another worker lead what w does, which may never come back. That is an ordinary worker from then on, in
 // addition to MaxWorkersCount if need be, and gets to know when it does come back.
-func (wp *workerPool) retake(w *workerChan, l *leadership) { wp.successor(w, true).appoint(l) }
+func (wp *workerPool) retake(w *workerChan, l *leadership) {
+	next := wp.successor(w, true)
+	// After w was counted, and before next looks.
+	for n := l.retakes.Load(); !l.retakes.CompareAndSwap(n, (n|1)+2); n = l.retakes.Load() {
+	}
+	next.appoint(l)
+}
+
+// crowded reports whether there are workers beyond MaxWorkersCount. Then whoever leads l must not run what it may lose l by: each
+// leader could leave one more such worker behind. It needn't be asked while l.retakes is even.
+func (wp *workerPool) crowded(l *leadership) bool {
+	retakes := l.retakes.Load()
+	if wp.places.taken.Load() > int64(wp.MaxWorkersCount) {
+		return true
+	}
+	if retakes&1 != 0 {
+		l.retakes.CompareAndSwap(retakes, retakes+1)
+	}
+	return false
+}
 
 // successor returns the worker that is to lead in w's stead, and leaves the place of an ordinary one, which that had, to w.
 func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
