@@ -62,7 +62,7 @@ const charts = [
 ]
 
 // What the kinds of classes are called here: the server calls handlers slow that take more than some microseconds.
-const kinds = { quick: "quick", slow: "handed off", unknown: "new", inline: "inline", offload: "offload", blocking: "offload" }
+const kinds = { quick: "quick", slow: "handed off", unknown: "new", inline: "inline", offload: "offload" }
 
 const stack = new Stack(at("stack"), at("scale"))
 

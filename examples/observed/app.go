@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,9 @@ var files embed.FS
 // pagePolicy lets a page load what is served here, and nothing from elsewhere.
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// guard keeps what looks into the server for who runs it.
+var guard = middleware.Guard(middleware.GuardOptions{})
+
 // spanDelay is how long a span waits for others to be collected with.
 const spanDelay = 100 * time.Millisecond
 
@@ -51,7 +55,7 @@ type app struct {
 func newApp(records io.Writer, hosts []string) (*app, error) {
 	r := router.New()
 	a := &app{host: hosts[0], traces: newCollector(), log: newTail(records)}
-	a.server = &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewJSONHandler(a.log, nil)), GracePeriod: shutdownGrace}
+	a.server = &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{ReplaceAttr: withUnits})), GracePeriod: shutdownGrace}
 	a.spans = sdktrace.NewBatchSpanProcessor(a.traces, sdktrace.WithBatchTimeout(spanDelay))
 	a.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(a.spans))
 	a.backend = &backend{a.tracers.Tracer("backend")}
@@ -74,7 +78,7 @@ func newApp(records io.Writer, hosts []string) (*app, error) {
 	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{}))
 	r.Mount("/dashboard", measured.Serve)
 	r.Mount("/debug", debug.Handler(debug.Options{Vars: adaptor.FromHTTP(expvar.Handler())}))
-	r.GET("/log", a.log.serve, middleware.Guard(middleware.GuardOptions{}))
+	r.GET("/log", a.log.serve, guard)
 	return a, a.addPages(r)
 }
 
@@ -91,12 +95,40 @@ func (a *app) addPages(r *router.Router) error {
 	a.server.Renderer, err = templates.New(views, templates.Options{})
 	g := r.Group("", middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy}))
 	content := static.New(page, static.Options{Frozen: true})
-	g.GET("/{$}", content.Serve)
-	g.GET("/{file}", content.Serve)
-	inside := g.Group("/traces", middleware.Guard(middleware.GuardOptions{}))
+	// Not "/{file}": that would answer /dashboard and /debug, too, which lead to where their pages are.
+	g.GET("/observed.css", content.Serve)
+	g.GET("/icon.svg", content.Serve)
+	g.GET("/{$}", showFront)
+	inside := g.Group("/traces", guard)
 	inside.GET("", a.showTraces)
 	inside.GET("/{id}", a.showTraces)
 	return err
+}
+
+// frontPage is what views/front.html shows.
+type frontPage struct {
+	Base, Port string // as it was asked for
+	Inside     bool   // what looks into the server is shown to who asks
+}
+
+// admitted returns an error for who isn't to look into the server.
+var admitted = guard(func(*filo.Ctx) error { return nil })
+
+func showFront(c *filo.Ctx) error {
+	page := frontPage{Base: "http://" + c.Host(), Port: "80", Inside: admitted(c) == nil}
+	if _, port, err := net.SplitHostPort(c.Host()); err == nil {
+		page.Port = port
+	}
+	c.Response.Header.Set("Cache-Control", "no-store")
+	return c.Render(200, "front.html", page)
+}
+
+// withUnits has durations in the log say that they are milliseconds.
+func withUnits(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }
 
 // exemplar leads from a bucket of a metric to one of its traces.

@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxTraces is how many traces are kept, the last ones, and maxSpans how many spans of each.
-	maxTraces = 300
+	maxTraces = 2000
 	maxSpans  = 100
 )
 

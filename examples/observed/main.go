@@ -1,5 +1,5 @@
-// Command observed is a server that can be looked into while it works: metrics, traces, a log, profiles, probes and a dashboard, under
-// a load that it makes itself.
+// Command observed shows a server at work: metrics, traces, a log, profiles, probes and a dashboard, under a load that it makes
+// itself.
 //
 //	go run ./observed              # http://localhost:8080 has links to all of it
 //	go run ./observed -load 1000   # requests a second, 0 for none

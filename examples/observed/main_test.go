@@ -95,6 +95,8 @@ func TestPages(t *testing.T) {
 		"/dashboard/":                   "<title>",
 		"/traces":                       "<h1>Traces</h1>",
 		"/debug/":                       "pprof",
+		"/dashboard":                    `id="stack"`, // as it may be typed
+		"/debug":                        "pprof/heap",
 		"/debug/vars":                   `"load_sent"`,
 		"/debug/stats":                  "WorkersRunning",
 		"/debug/pprof/cmdline":          "observed",
@@ -162,6 +164,9 @@ func TestTraceOfAClient(t *testing.T) {
 		Trace  string `json:"trace_id"`
 		Route  string `json:"route"`
 		Status int    `json:"status"`
+		// Numbers without a unit say nothing.
+		Milliseconds float64 `json:"duration_ms"`
+		Duration     any     `json:"duration"`
 	}
 	if err := json.Unmarshal([]byte(log), &record); err != nil {
 		t.Fatalf("the log %q: %v", log, err)
@@ -169,14 +174,18 @@ func TestTraceOfAClient(t *testing.T) {
 	if record.Trace != id || record.Status != 500 || record.Route != "GET /orders/{id:int}" {
 		t.Errorf("the log has %+v", record)
 	}
+	// The order waited for the longer of its queries, 9 ms.
+	if record.Milliseconds < 9 || record.Milliseconds > float64(longest.Milliseconds()) || record.Duration != nil {
+		t.Errorf("the log has %v ms, and %v without a unit", record.Milliseconds, record.Duration)
+	}
 
 	// One that the client doesn't record isn't recorded here.
 	const silent = "4bf92f3577b34da6a3ce929d0e0e4737"
 	get(t, base+"/orders/12", "traceparent", "00-"+silent+"-"+parent+"-00")
 	get(t, base+"/orders/13", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4738-"+parent+"-01")
 	getUntil(t, base+"/traces/4bf92f3577b34da6a3ce929d0e0e4738", func(status int, _ string) bool { return status == 200 })
-	if status, _ := get(t, base+"/traces/"+silent); status != 404 {
-		t.Errorf("a trace that isn't to be recorded: %d, want 404", status)
+	if status, page := get(t, base+"/traces/"+silent); status != 404 || !strings.Contains(page, "only the last ones are kept") || !strings.Contains(page, `href="/traces/`) {
+		t.Errorf("a trace that isn't to be recorded: %d %q, want 404 and the others", status, page)
 	}
 }
 
@@ -293,6 +302,17 @@ func TestInside(t *testing.T) {
 		}
 		if status, body := get(t, base+path, "X-Forwarded-For", "192.0.2.1"); status != want {
 			t.Errorf("%s by way of a proxy: %d %q, want %d", path, status, body, want)
+		}
+	}
+	// Who isn't let in is shown no links to it.
+	_, front := get(t, base, "X-Forwarded-For", "192.0.2.1")
+	links := regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(front, -1)
+	if len(links) < 5 {
+		t.Errorf("the front page has no more than %q", links)
+	}
+	for _, link := range links {
+		if status, _ := get(t, base+link[1], "X-Forwarded-For", "192.0.2.1"); status >= 400 && link[1] != "/orders/10" {
+			t.Errorf("the front page leads to %s by way of a proxy: %d", link[1], status)
 		}
 	}
 }

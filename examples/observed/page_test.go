@@ -170,6 +170,16 @@ func hasOrder(_ int, body string) bool {
 	return regexp.MustCompile(`aria-label="succeeded"></span>\n<span class="name">get order`).MatchString(body)
 }
 
+// All links lead somewhere: those of the front page, of the traces, of the dashboard and of the profiles.
+func TestLinks(t *testing.T) {
+	base, _, _ := start(t, "-load", "0")
+	get(t, base+"/orders/12")
+	getUntil(t, base+"/traces", has(`href="/traces/`))
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.Navigate(base))
+	browser.CheckLinks(t, tab, map[string]int{"/orders/10": 500}) // as the page says
+}
+
 // A trace is found, looked at, and one of its spans opened.
 func TestTracesInTheBrowser(t *testing.T) {
 	base, _, _ := start(t, "-load", "100")

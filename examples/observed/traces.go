@@ -23,6 +23,7 @@ type tracesPage struct {
 	Order  string // newest, slowest or failed
 	Traces []summary
 	Chosen *waterfall
+	Gone   bool // the one that was asked for isn't known, or not any more
 }
 
 // summary is a line of the list.
@@ -75,15 +76,17 @@ func (a *app) showTraces(c *filo.Ctx) error {
 	if id != "" {
 		parsed, err := trace.TraceIDFromHex(id)
 		spans := a.traces.find(parsed)
-		if err != nil || len(spans) == 0 {
-			return filo.Error(404, "there is no such trace, or not any more: only the last ones are kept")
+		if page.Gone = err != nil || len(spans) == 0; !page.Gone {
+			page.Chosen = a.draw(spans, now)
 		}
-		page.Chosen = a.draw(spans, now)
 		for i := range page.Traces {
-			page.Traces[i].Chosen = page.Traces[i].ID == page.Chosen.ID
+			page.Traces[i].Chosen = page.Traces[i].ID == id
 		}
 	}
 	c.Response.Header.Set("Cache-Control", "no-store")
+	if page.Gone {
+		return c.Render(404, "traces.html", page)
+	}
 	return c.Render(200, "traces.html", page)
 }
 
