@@ -41,7 +41,7 @@ test: ## build, vet and test every module, with the race detector and in random 
 	@# Once more with the blocking driver, which serves sockets only when it is told to.
 	FILO_DRIVER=blocking go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) .
 	@# And without the race detector, which the raw system calls and the counts of allocations make way for.
-	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./bind ./middleware ./pool ./router ./internal/conformance ./internal/soak
+	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./bind ./middleware/... ./pool ./router ./internal/conformance ./internal/soak
 	cd examples && go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./hello
 
 check: test foreign ## everything: what test runs, and the suites of others

@@ -98,7 +98,7 @@ func (l *accessLog) appendAttributes(list []slog.Attr, c *filo.Ctx, start time.T
 	var memory [512]byte
 	text := append(memory[:0], c.PathBytes()...)
 	path := len(text)
-	text = append(text, hostBytes(c)...)
+	text = append(text, HostBytes(c)...)
 	host := len(text)
 	text = append(text, c.Request.Header.GetBytes("User-Agent")...)
 	agent := len(text)

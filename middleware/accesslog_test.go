@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -30,7 +31,7 @@ func ExampleAccessLog() {
 	h := middleware.AccessLog(middleware.AccessLogOptions{Logger: logger})(func(c *filo.Ctx) error {
 		return filo.Error(404, "nothing here")
 	})
-	show(h, nil, "GET /path?query", "User-Agent: example/1.0")
+	mwtest.Show(h, nil, "GET /path?query", "User-Agent: example/1.0")
 	// Output:
 	// level=INFO msg=request method=GET path=/path status=404 bytes=24 client=192.0.2.1 host=filo.test agent=example/1.0 error="404 Not Found: nothing here"
 	// 404 Not Found: nothing here
@@ -70,7 +71,7 @@ func TestAccessLog(t *testing.T) {
 		fields           []string
 		record, combined string // regular expressions
 	}{
-		{"an answer", hello, "GET /a%20b?q=1", []string{"User-Agent: agent", "Referer: http://r.test/"},
+		{"an answer", mwtest.Hello, "GET /a%20b?q=1", []string{"User-Agent: agent", "Referer: http://r.test/"},
 			`method=GET path="/a b" status=200 bytes=5 duration=\S+ client=192.0.2.7 host=filo.test agent=agent$`,
 			`^192.0.2.7 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET /a%20b\?q=1 HTTP/1.1" 200 5 "http://r.test/" "agent"$`},
 		{"an error that nobody has rendered is", func(*filo.Ctx) error { return filo.Error(503, "no\r\nbody") }, "POST /", nil,
@@ -81,24 +82,24 @@ func TestAccessLog(t *testing.T) {
 			return err
 		}, "GET /", nil, `status=200 bytes=8`, `200 8`},
 		{"an answer without a body", func(c *filo.Ctx) error { return c.NoContent() }, "GET /", nil, `status=204 bytes=0`, `204 - "-" "-"$`},
-		{"control bytes of a path", hello, "GET /%0d%0aInjected:%20line", nil, `path="/\\r\\nInjected: line" status`, `"GET /%0d%0aInjected:%20line HTTP/1.1"`},
-		{"what would end a value of the combined format", hello, `GET /"\`, []string{"User-Agent: a\" \\\tb\xff"},
+		{"control bytes of a path", mwtest.Hello, "GET /%0d%0aInjected:%20line", nil, `path="/\\r\\nInjected: line" status`, `"GET /%0d%0aInjected:%20line HTTP/1.1"`},
+		{"what would end a value of the combined format", mwtest.Hello, `GET /"\`, []string{"User-Agent: a\" \\\tb\xff"},
 			`path="/\\"\\\\" .*agent="a\\" \\\\\\tb\\xff"`, `"GET /\\x22\\x5c HTTP/1.1" .*"a\\x22 \\x5c\\x09b\\xff"`},
 		{"the id and the route", func(c *filo.Ctx) error {
 			c.SetRoute("GET /users/{id}")
-			return hello(c)
+			return mwtest.Hello(c)
 		}, "GET /users/7", []string{"X-Request-ID: id-1"}, `route="GET /users/{id}" id=id-1$`, `GET /users/7`},
-		{"parameters that are secrets", hello, "GET /a?page=2&access_token=t1&s%69g=t2&X-Amz-Signature=t3&signed=4&Pin=t5", []string{"Referer: https://a.test/?sig=t6&b=\"c"},
+		{"parameters that are secrets", mwtest.Hello, "GET /a?page=2&access_token=t1&s%69g=t2&X-Amz-Signature=t3&signed=4&Pin=t5", []string{"Referer: https://a.test/?sig=t6&b=\"c"},
 			`path=/a status=200`, `^[^t]* "GET /a\?page=2&access_token=REDACTED&s%69g=REDACTED&X-Amz-Signature=REDACTED&signed=4&Pin=REDACTED HTTP/1.1" 200 5 "https://a.test/\?sig=REDACTED&b=\\x22c" "-"`},
-		{"odd queries", hello, "GET /a?&&sig&sig=&=x&", nil, `path=/a status=200`, `"GET /a\?&&sig&sig=REDACTED&=x& HTTP/1.1"`},
-		{"no query", hello, "GET /a?", nil, `path=/a status=200`, `"GET /a\? HTTP/1.1"`},
-		{"a user", basic(hello), "GET /", []string{user}, `status=200`, `^192.0.2.7 - a\\x20"b" \[`},
+		{"odd queries", mwtest.Hello, "GET /a?&&sig&sig=&=x&", nil, `path=/a status=200`, `"GET /a\?&&sig&sig=REDACTED&=x& HTTP/1.1"`},
+		{"no query", mwtest.Hello, "GET /a?", nil, `path=/a status=200`, `"GET /a\? HTTP/1.1"`},
+		{"a user", basic(mwtest.Hello), "GET /", []string{user}, `status=200`, `^192.0.2.7 - a\\x20"b" \[`},
 	} {
 		var record, combined synchronized
 		logger := slog.New(slog.NewTextHandler(&record, nil))
 		s := servertest.NewServer(t, &filo.Server{
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			Handler: wrap(test.handler,
+			Handler: mwtest.Wrap(test.handler,
 				middleware.RequestID(middleware.RequestIDOptions{TrustIncoming: true}),
 				middleware.AccessLog(middleware.AccessLogOptions{Logger: logger}),
 				middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined, Redact: []string{"PIN"}})),
@@ -108,7 +109,7 @@ func TestAccessLog(t *testing.T) {
 			fields = append(fields, "X-Request-ID: any")
 			test.record = strings.TrimSuffix(test.record, "$")
 		}
-		c, err := s.Listener.DialFrom(tcpAddress("192.0.2.7:1"))
+		c, err := s.Listener.DialFrom(mwtest.TCPAddress("192.0.2.7:1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +135,7 @@ func TestAccessLogOptions(t *testing.T) {
 		Attributes: func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
 			return append(attributes, slog.String("tenant", c.Request.Header.Get("Tenant")))
 		},
-	})(hello)
+	})(mwtest.Hello)
 	s := servertest.New(t, h)
 	s.Do(t, "GET /health")
 	s.Do(t, "GET /a", "Tenant: red")
@@ -142,7 +143,7 @@ func TestAccessLogOptions(t *testing.T) {
 		t.Errorf("logged %q", got)
 	}
 	quiet := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
-	do(t, middleware.AccessLog(middleware.AccessLogOptions{Logger: quiet})(hello), "GET /")
+	mwtest.Do(t, middleware.AccessLog(middleware.AccessLogOptions{Logger: quiet})(mwtest.Hello), "GET /")
 	if got := log.String(); strings.Count(got, "\n") != 1 {
 		t.Errorf("below its level the logger got %q", got)
 	}
@@ -152,7 +153,7 @@ func TestAccessLogOptions(t *testing.T) {
 func TestAccessLogByServersLogger(t *testing.T) {
 	var log synchronized
 	s := servertest.NewServer(t, &filo.Server{
-		Handler: middleware.AccessLog(middleware.AccessLogOptions{})(hello),
+		Handler: middleware.AccessLog(middleware.AccessLogOptions{})(mwtest.Hello),
 		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	s.Do(t, "GET /a")
@@ -165,7 +166,7 @@ func TestAccessLogByServersLogger(t *testing.T) {
 func TestAccessLogWriteError(t *testing.T) {
 	var log synchronized
 	full := &synchronized{err: errors.New("disk full")}
-	h := middleware.AccessLog(middleware.AccessLogOptions{Combined: full, Logger: slog.New(slog.NewTextHandler(&log, nil))})(hello)
+	h := middleware.AccessLog(middleware.AccessLogOptions{Combined: full, Logger: slog.New(slog.NewTextHandler(&log, nil))})(mwtest.Hello)
 	s := servertest.New(t, h)
 	s.Raw(t, strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 3))
 	full.mu.Lock()
@@ -199,7 +200,7 @@ func BenchmarkAccessLog(b *testing.B) {
 		{"no handler", middleware.AccessLogOptions{Logger: slog.New(counting{})}},
 	} {
 		b.Run(each.name, func(b *testing.B) {
-			benchmark(b, middleware.AccessLog(each.options)(hello), "GET /users/7/repos?page=2", fields...)
+			mwtest.Benchmark(b, middleware.AccessLog(each.options)(mwtest.Hello), "GET /users/7/repos?page=2", fields...)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -22,8 +23,8 @@ func ExampleBasicAuth() {
 		Realm: "Burrow",
 	})
 	h := auth(func(c *filo.Ctx) error { return c.Text(200, "hello, "+middleware.BasicAuthUser(c)) })
-	show(h, []string{"WWW-Authenticate"}, "GET /")
-	show(h, nil, "GET /", basic("gopher:correct horse battery staple"))
+	mwtest.Show(h, []string{"WWW-Authenticate"}, "GET /")
+	mwtest.Show(h, nil, "GET /", basic("gopher:correct horse battery staple"))
 	// Output:
 	// 401 Unauthorized
 	// WWW-Authenticate: Basic realm="Burrow", charset="UTF-8"
@@ -68,7 +69,7 @@ func TestBasicAuth(t *testing.T) {
 			if test.status == 500 && name == "Users" {
 				continue
 			}
-			got := do(t, middleware.BasicAuth(options)(tellUser), "GET /", test.field)
+			got := mwtest.Do(t, middleware.BasicAuth(options)(tellUser), "GET /", test.field)
 			if got.Status != test.status || test.body != "" && got.Body != test.body || strings.Contains(got.Body, "user") != (test.status == 200) {
 				t.Errorf("%s, %s: %d %q", test.sentence, name, got.Status, got.Body)
 			}
@@ -86,7 +87,7 @@ func TestBasicAuthOptions(t *testing.T) {
 	with := func(options middleware.BasicAuthOptions) func() {
 		return func() { middleware.BasicAuth(options) }
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"nobody":             with(middleware.BasicAuthOptions{}),
 		"two ways":           with(middleware.BasicAuthOptions{Users: users, Check: check}),
 		"a colon":            with(middleware.BasicAuthOptions{Users: map[string]string{"a:b": "c"}}),
@@ -95,8 +96,8 @@ func TestBasicAuthOptions(t *testing.T) {
 		"no password":        with(middleware.BasicAuthOptions{Users: map[string]string{"a": ""}}),
 		"a realm with lines": with(middleware.BasicAuthOptions{Users: users, Realm: "a\r\nX: y"}),
 	})
-	h := middleware.BasicAuth(middleware.BasicAuthOptions{Users: users, Realm: `a "b" \`})(hello)
-	if got := do(t, h, "GET /").Header.Get("WWW-Authenticate"); got != `Basic realm="a \"b\" \\", charset="UTF-8"` {
+	h := middleware.BasicAuth(middleware.BasicAuthOptions{Users: users, Realm: `a "b" \`})(mwtest.Hello)
+	if got := mwtest.Do(t, h, "GET /").Header.Get("WWW-Authenticate"); got != `Basic realm="a \"b\" \\", charset="UTF-8"` {
 		t.Errorf("quotes in a realm: %s", got)
 	}
 }
@@ -108,7 +109,7 @@ func TestBasicAuthUserIsTheRequests(t *testing.T) {
 		if c.Path() == "/open" {
 			return c.Text(200, "user <"+middleware.BasicAuthUser(c)+">")
 		}
-		return auth(hello)(c)
+		return auth(mwtest.Hello)(c)
 	})
 	raw := s.Raw(t, servertest.Request("GET /", "", basic("a:b"))+servertest.Request("GET /open", ""))
 	if !strings.HasSuffix(raw, "user <>") {
@@ -118,5 +119,5 @@ func TestBasicAuthUserIsTheRequests(t *testing.T) {
 
 func BenchmarkBasicAuth(b *testing.B) {
 	users := map[string]string{"gopher": "correct horse battery staple", "b": "b", "c": "c"}
-	benchmark(b, middleware.BasicAuth(middleware.BasicAuthOptions{Users: users})(hello), "GET /", basic("gopher:correct horse battery staple"))
+	mwtest.Benchmark(b, middleware.BasicAuth(middleware.BasicAuthOptions{Users: users})(mwtest.Hello), "GET /", basic("gopher:correct horse battery staple"))
 }

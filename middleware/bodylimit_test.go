@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -21,7 +22,7 @@ func ExampleBodyLimit() {
 		}
 		return c.Text(200, string(body))
 	})
-	show(h, nil, "POST /", "Content-Length: 1000000", "Expect: 100-continue")
+	mwtest.Show(h, nil, "POST /", "Content-Length: 1000000", "Expect: 100-continue")
 	// Output:
 	// 413 Content Too Large: request body too large
 }
@@ -48,7 +49,7 @@ func TestBodyLimit(t *testing.T) {
 				return limitErr
 			}
 		}
-		h := wrap(func(c *filo.Ctx) error {
+		h := mwtest.Wrap(func(c *filo.Ctx) error {
 			called = true
 			_, err := io.Copy(io.Discard, c.BodyReader())
 			return err
@@ -77,11 +78,11 @@ func TestBodyLimitInner(t *testing.T) {
 		h      filo.Handler
 		status int
 	}{
-		{"the handler's is larger", wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(100); return read(c) }, limit(10)), 200},
-		{"the handler has none", wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(-1); return read(c) }, limit(10)), 200},
-		{"the handler's is smaller", wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(10); return read(c) }, limit(100)), 413},
-		{"the route's is larger than the group's", wrap(read, limit(10), limit(100)), 200},
-		{"the route's is smaller", wrap(read, limit(100), limit(10)), 413},
+		{"the handler's is larger", mwtest.Wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(100); return read(c) }, limit(10)), 200},
+		{"the handler has none", mwtest.Wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(-1); return read(c) }, limit(10)), 200},
+		{"the handler's is smaller", mwtest.Wrap(func(c *filo.Ctx) error { c.SetMaxBodyBytes(10); return read(c) }, limit(100)), 413},
+		{"the route's is larger than the group's", mwtest.Wrap(read, limit(10), limit(100)), 200},
+		{"the route's is smaller", mwtest.Wrap(read, limit(100), limit(10)), 413},
 	} {
 		for field, body := range map[string]string{"A: b": strings.Repeat("x", 50), "Transfer-Encoding: chunked": "32\r\n" + strings.Repeat("x", 50) + "\r\n0\r\n\r\n"} {
 			if got := servertest.New(t, test.h).DoBody(t, "POST /", body, field); got.Status != test.status {
@@ -110,12 +111,12 @@ func TestBodyLimitRaises(t *testing.T) {
 	if !strings.HasPrefix(raw, "HTTP/1.1 200") || strings.Count(raw, "HTTP/1.1 413") != 1 {
 		t.Errorf("%q", raw)
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"no limit":         func() { middleware.BodyLimit(middleware.BodyLimitOptions{}) },
 		"a negative limit": func() { middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: -1}) },
 	})
 }
 
 func BenchmarkBodyLimit(b *testing.B) {
-	benchmark(b, middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 20})(hello), "GET /")
+	mwtest.Benchmark(b, middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 20})(mwtest.Hello), "GET /")
 }

@@ -29,7 +29,7 @@ type CacheControlOptions struct {
 // CacheControl sets the Cache-Control field of responses, for a handler to set otherwise. Errors, which are mostly over before
 // such a time is, get no-store instead, unless the handler has written the error itself, with another value.
 //
-// Its place is inside of Cache, which goes by the field, near the handler.
+// Its place is inside of package cache, which goes by the field, near the handler.
 func CacheControl(options CacheControlOptions) filo.Middleware {
 	value := options.value()
 	field, noStore := prepare("Cache-Control", value), prepare("Cache-Control", "no-store")

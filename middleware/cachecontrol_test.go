@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 )
 
 func ExampleCacheControl() {
 	assets := middleware.CacheControl(middleware.CacheControlOptions{Public: true, MaxAge: 365 * 24 * time.Hour, Immutable: true})
-	show(assets(hello), []string{"Cache-Control"}, "GET /app.3f2a.js")
+	mwtest.Show(assets(mwtest.Hello), []string{"Cache-Control"}, "GET /app.3f2a.js")
 	// Output:
 	// 200 hello
 	// Cache-Control: public, immutable, max-age=31536000
@@ -24,15 +25,15 @@ func TestCacheControl(t *testing.T) {
 		handler  filo.Handler
 		want     string
 	}{
-		{"the zero value keeps nothing", middleware.CacheControlOptions{}, hello, "no-store"},
+		{"the zero value keeps nothing", middleware.CacheControlOptions{}, mwtest.Hello, "no-store"},
 		{"all that goes together", middleware.CacheControlOptions{Public: true, NoCache: true, NoTransform: true, MustRevalidate: true, ProxyRevalidate: true,
-			Immutable: true, MaxAge: time.Minute, SharedMaxAge: time.Hour, StaleWhileRevalidate: time.Second, StaleIfError: 1500 * time.Millisecond}, hello,
+			Immutable: true, MaxAge: time.Minute, SharedMaxAge: time.Hour, StaleWhileRevalidate: time.Second, StaleIfError: 1500 * time.Millisecond}, mwtest.Hello,
 			"public, no-cache, no-transform, must-revalidate, proxy-revalidate, immutable, max-age=60, s-maxage=3600, stale-while-revalidate=1, stale-if-error=1"},
-		{"negative is no seconds", middleware.CacheControlOptions{Private: true, MaxAge: -1}, hello, "private, max-age=0"},
-		{"no-store alone", middleware.CacheControlOptions{NoStore: true, NoTransform: true}, hello, "no-store, no-transform"},
+		{"negative is no seconds", middleware.CacheControlOptions{Private: true, MaxAge: -1}, mwtest.Hello, "private, max-age=0"},
+		{"no-store alone", middleware.CacheControlOptions{NoStore: true, NoTransform: true}, mwtest.Hello, "no-store, no-transform"},
 		{"a handler has its own", hour, func(c *filo.Ctx) error {
 			c.Response.Header.Set("Cache-Control", "private")
-			return hello(c)
+			return mwtest.Hello(c)
 		}, "private"},
 		{"an error isn't kept", hour, func(*filo.Ctx) error { return filo.Error(503, "") }, "no-store"},
 		{"nor one that the handler writes", hour, func(c *filo.Ctx) error { return c.Text(404, "") }, "no-store"},
@@ -47,7 +48,7 @@ func TestCacheControl(t *testing.T) {
 		{"a redirect is kept", hour, func(c *filo.Ctx) error { return c.Redirect(301, "/") }, "public, max-age=3600"},
 		{"a stream", hour, func(c *filo.Ctx) error { return c.Stream().Flush() }, "public, max-age=3600"},
 	} {
-		if got := do(t, middleware.CacheControl(test.options)(test.handler), "GET /").Header.Get("Cache-Control"); got != test.want {
+		if got := mwtest.Do(t, middleware.CacheControl(test.options)(test.handler), "GET /").Header.Get("Cache-Control"); got != test.want {
 			t.Errorf("%s: %q, want %q", test.sentence, got, test.want)
 		}
 	}
@@ -57,7 +58,7 @@ func TestCacheControlOptions(t *testing.T) {
 	with := func(options middleware.CacheControlOptions) func() {
 		return func() { middleware.CacheControl(options) }
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"public and private":            with(middleware.CacheControlOptions{Public: true, Private: true}),
 		"nothing for a time":            with(middleware.CacheControlOptions{NoStore: true, MaxAge: 1}),
 		"nothing, publicly":             with(middleware.CacheControlOptions{NoStore: true, Public: true}),
@@ -69,5 +70,5 @@ func TestCacheControlOptions(t *testing.T) {
 }
 
 func BenchmarkCacheControl(b *testing.B) {
-	benchmark(b, middleware.CacheControl(middleware.CacheControlOptions{Public: true, MaxAge: time.Hour})(hello), "GET /")
+	mwtest.Benchmark(b, middleware.CacheControl(middleware.CacheControlOptions{Public: true, MaxAge: time.Hour})(mwtest.Hello), "GET /")
 }

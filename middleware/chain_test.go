@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/middleware/cache"
+	"github.com/filohttp/filo/middleware/idempotency"
+	"github.com/filohttp/filo/middleware/ratelimit"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
@@ -27,9 +31,9 @@ func Example() {
 	admin := r.Group("/admin", middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"c2FtcGxlLWtleS1vbmU"}}))
 	admin.GET("/stats", func(c *filo.Ctx) error { return c.Text(200, "all is well") })
 
-	show(r.Serve, []string{"X-Content-Type-Options"}, "GET /admin/stats", "Authorization: Bearer c2FtcGxlLWtleS1vbmU")
-	show(r.Serve, []string{"X-Content-Type-Options"}, "GET /admin/stats")
-	show(r.Serve, []string{"X-Content-Type-Options"}, "GET /none")
+	mwtest.Show(r.Serve, []string{"X-Content-Type-Options"}, "GET /admin/stats", "Authorization: Bearer c2FtcGxlLWtleS1vbmU")
+	mwtest.Show(r.Serve, []string{"X-Content-Type-Options"}, "GET /admin/stats")
+	mwtest.Show(r.Serve, []string{"X-Content-Type-Options"}, "GET /none")
 	// Output:
 	// 200 all is well
 	// X-Content-Type-Options: nosniff
@@ -48,7 +52,7 @@ func frontChain() []filo.Middleware {
 		middleware.Secure(middleware.SecureOptions{}),
 		middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"filo.test"}}),
 		middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}}),
-		middleware.RateLimit(middleware.RateLimitOptions{Limit: 1 << 30, Window: time.Minute}),
+		ratelimit.New(1<<30, time.Minute),
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 20}),
 		middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"c2FtcGxlLWtleS1vbmU"}}),
 		middleware.CacheControl(middleware.CacheControlOptions{}),
@@ -59,7 +63,7 @@ var frontFields = []string{"X-Forwarded-For: 203.0.113.7", "Authorization: Beare
 
 // All of them together make one allocation for a request: that of its id.
 func TestChainAllocations(t *testing.T) {
-	if got := allocations(t, wrap(hello, frontChain()...), "GET /", frontFields...); got > 1 && !raceEnabled {
+	if got := mwtest.Allocations(t, mwtest.Wrap(mwtest.Hello, frontChain()...), "GET /", frontFields...); got > 1 && !raceEnabled {
 		t.Errorf("%v allocations, want that of the id", got)
 	}
 }
@@ -77,13 +81,13 @@ func TestOrder(t *testing.T) {
 		middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"filo.test", "www.filo.test"}}),
 		middleware.Redirect(middleware.RedirectOptions{HTTPS: true, Host: "filo.test"}),
 		middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}}),
-		middleware.RateLimit(middleware.RateLimitOptions{Limit: 100, HideFields: true}),
+		ratelimit.New(100, time.Minute, ratelimit.Options{HideFields: true}),
 		middleware.CSRF(middleware.CSRFOptions{}),
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 10}),
 		middleware.Decompress(middleware.DecompressOptions{}),
 		middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"key"}}),
-		middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope}),
-		middleware.Cache(middleware.CacheOptions{}),
+		idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}),
+		cache.New(cache.Options{}),
 		middleware.Compress(middleware.CompressOptions{}),
 		middleware.ETag(middleware.ETagOptions{}),
 		middleware.CacheControl(middleware.CacheControlOptions{NoCache: true}),
@@ -96,7 +100,7 @@ func TestOrder(t *testing.T) {
 		return c.Text(200, c.Method()+" "+c.Param("id")+" for "+middleware.ClientIP(c).String())
 	})
 	r.GET("/panic", func(*filo.Ctx) error { panic("lost") })
-	h := wrap(r.Serve, middleware.MethodOverride(middleware.MethodOverrideOptions{}),
+	h := mwtest.Wrap(r.Serve, middleware.MethodOverride(middleware.MethodOverrideOptions{}),
 		middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/items"}}}))
 	s := servertest.New(t, h)
 	const key, secure, override = "Authorization: Bearer key", "X-Forwarded-Proto: https", "X-HTTP-Method-Override: PUT"
@@ -119,7 +123,7 @@ func TestOrder(t *testing.T) {
 		{"OPTIONS /page", []string{secure, "Origin: https://app.example.com", "Access-Control-Request-Method: GET"}, 204, "Access-Control-Allow-Methods: GET"},
 		{"GET /page", []string{secure, "Origin: https://app.example.com"}, 401, "Access-Control-Allow-Origin: https://app.example.com"},
 	} {
-		got := s.DoFrom(t, tcpAddress("192.0.2.1:1"), test.request, test.fields...)
+		got := s.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), test.request, test.fields...)
 		var all strings.Builder
 		got.Header.Write(&all)
 		all.WriteString(got.Body)
@@ -128,7 +132,7 @@ func TestOrder(t *testing.T) {
 		}
 		logged := log.String()
 		log.buffer.Reset()
-		if strings.Count(logged, "\n") != 1 || !strings.Contains(logged, " status="+statusText(test.status)) || got.Header.Get("X-Frame-Options") == "" ||
+		if strings.Count(logged, "\n") != 1 || !strings.Contains(logged, " status="+mwtest.StatusText(test.status)) || got.Header.Get("X-Frame-Options") == "" ||
 			!strings.Contains(logged, " id="+got.Header.Get("X-Request-ID")) {
 			t.Errorf("%s %q: logged %s, fields %v", test.request, test.fields, logged, got.Header)
 		}
@@ -137,5 +141,5 @@ func TestOrder(t *testing.T) {
 
 // BenchmarkChain is what all of them together cost a request.
 func BenchmarkChain(b *testing.B) {
-	benchmark(b, wrap(hello, frontChain()...), "GET /", frontFields...)
+	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, frontChain()...), "GET /", frontFields...)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/fieldvalue"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
@@ -41,7 +42,7 @@ type CompressOptions struct {
 // A page that shows both a secret and what somebody else has sent it tells by its compressed length whether they are alike
 // (BREACH): leave such routes out.
 //
-// It belongs outside of ETag and inside of Cache and AccessLog.
+// It belongs outside of ETag and inside of the cache and AccessLog.
 func Compress(options CompressOptions) filo.Middleware {
 	m := newCompressor(options)
 	return func(next filo.Handler) filo.Handler {
@@ -237,7 +238,7 @@ func (z *compression) possible() bool {
 		z.vary()
 		z.weaken304()
 		return false
-	case status == 204, status == 206, h.Has("Content-Encoding"), h.Has("Content-Range"), hasDirective(h, "no-transform"):
+	case status == 204, status == 206, h.Has("Content-Encoding"), h.Has("Content-Range"), caching.HasDirective(h, "no-transform"):
 		return false
 	case !z.compressible(h.GetBytes("Content-Type")):
 		return false
@@ -248,7 +249,7 @@ func (z *compression) possible() bool {
 
 func (z *compression) vary() {
 	h := &z.ctx.Response.Header
-	if !hasToken(h, "Vary", "accept-encoding") && !hasToken(h, "Vary", "*") {
+	if !caching.HasToken(h, "Vary", "accept-encoding") && !caching.HasToken(h, "Vary", "*") {
 		h.Add("Vary", "Accept-Encoding")
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 	"github.com/klauspost/compress/gzip"
@@ -191,7 +191,7 @@ func TestCompressWhat(t *testing.T) {
 	}
 	compress := middleware.Compress(middleware.CompressOptions{})
 	for _, test := range tests {
-		plain := do(t, test.handler, "GET /")
+		plain := mwtest.Do(t, test.handler, "GET /")
 		s := servertest.New(t, compress(test.handler))
 		got := s.Do(t, "GET /", "Accept-Encoding: gzip")
 		body := got.Body
@@ -222,7 +222,7 @@ func second(_ int, err error) error { return err }
 
 // A client that refuses uncompressed answers gets none, whatever their length.
 func TestCompressMust(t *testing.T) {
-	got := do(t, middleware.Compress(middleware.CompressOptions{})(hello), "GET /", "Accept-Encoding: identity;q=0, gzip")
+	got := mwtest.Do(t, middleware.Compress(middleware.CompressOptions{})(mwtest.Hello), "GET /", "Accept-Encoding: identity;q=0, gzip")
 	if got.Header.Get("Content-Encoding") != "gzip" || decoded(t, "gzip", got.Body) != "hello" {
 		t.Errorf("%v", got)
 	}
@@ -230,7 +230,7 @@ func TestCompressMust(t *testing.T) {
 
 // An entity tag that is of the uncompressed bytes can't be strong any more, and a 304 has the same.
 func TestCompressETag(t *testing.T) {
-	s := servertest.New(t, wrap(text, middleware.Compress(middleware.CompressOptions{}), middleware.ETag(middleware.ETagOptions{})))
+	s := servertest.New(t, mwtest.Wrap(text, middleware.Compress(middleware.CompressOptions{}), middleware.ETag(middleware.ETagOptions{})))
 	plain := s.Do(t, "GET /").Header.Get("ETag")
 	for _, test := range []struct {
 		why    string
@@ -265,7 +265,7 @@ func TestCompressFlush(t *testing.T) {
 			_, err := io.WriteString(w, "second")
 			return err
 		}))
-		request := newRequest(t, s.URL+"/", "Accept-Encoding: "+coding)
+		request := mwtest.NewRequest(t, s.URL+"/", "Accept-Encoding: "+coding)
 		response, err := s.Client().Do(request)
 		if err != nil {
 			t.Fatal(err)
@@ -306,7 +306,7 @@ func TestCompressFinal(t *testing.T) {
 			return err
 		}
 	}
-	got := do(t, wrap(text, outside, middleware.Compress(middleware.CompressOptions{})), "GET /", "Accept-Encoding: deflate")
+	got := mwtest.Do(t, mwtest.Wrap(text, outside, middleware.Compress(middleware.CompressOptions{})), "GET /", "Accept-Encoding: deflate")
 	if size != len(got.Body) || coding != "deflate" {
 		t.Errorf("%d bytes of %q were seen, %d of %v sent", size, coding, len(got.Body), got.Header)
 	}
@@ -318,11 +318,11 @@ func TestCompressOptions(t *testing.T) {
 	})
 	for contentType, want := range map[string]string{"application/x": "deflate", "image/png": "deflate", "text/plain": ""} {
 		h := only(func(c *filo.Ctx) error { return c.Bytes(200, contentType, bytes.Repeat([]byte("x"), 100)) })
-		if got := do(t, h, "GET /", "Accept-Encoding: *"); got.Header.Get("Content-Encoding") != want {
+		if got := mwtest.Do(t, h, "GET /", "Accept-Encoding: *"); got.Header.Get("Content-Encoding") != want {
 			t.Errorf("%s: %v, want %s", contentType, got.Header, want)
 		}
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"an encoding that isn't known": func() { middleware.Compress(middleware.CompressOptions{Encodings: []string{"br"}}) },
 		"a new line":                   func() { middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip\r\nA: b"}}) },
 		"a type without a slash":       func() { middleware.Compress(middleware.CompressOptions{Types: []string{"text"}}) },
@@ -338,7 +338,7 @@ func ExampleCompress() {
 	h := middleware.Compress(middleware.CompressOptions{MinBytes: 1000})(func(c *filo.Ctx) error {
 		return c.Text(200, strings.Repeat("x", 1000))
 	})
-	show(func(c *filo.Ctx) error {
+	mwtest.Show(func(c *filo.Ctx) error {
 		err := h(c)
 		body, _ := c.Response.WholeBody()
 		return errors.Join(err, c.Text(200, fmt.Sprint(len(body) < 100)))
@@ -359,7 +359,7 @@ func FuzzAcceptEncoding(f *testing.F) {
 		if strings.ContainsFunc(accept, func(r rune) bool { return r < ' ' || r == 0x7F }) {
 			t.Skip("not a field's value")
 		}
-		got := do(t, h, "GET /", "Accept-Encoding: "+accept)
+		got := mwtest.Do(t, h, "GET /", "Accept-Encoding: "+accept)
 		if got.Status != 406 && decoded(t, got.Header.Get("Content-Encoding"), got.Body) != longText {
 			t.Errorf("%v", got)
 		}
@@ -372,29 +372,15 @@ func BenchmarkCompress(b *testing.B) {
 	for _, accept := range []string{"identity", "gzip", "deflate", "zstd"} {
 		b.Run(accept, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
-			benchmarkServer(b, h, "GET /", "", "Accept-Encoding: "+accept)
+			mwtest.BenchmarkServer(b, h, "GET /", "", "Accept-Encoding: "+accept)
 		})
 	}
 	b.Run("stream", func(b *testing.B) {
-		benchmarkServer(b, middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error {
+		mwtest.BenchmarkServer(b, middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error {
 			c.Response.Header.Set("Content-Type", "application/json")
 			w := c.Stream()
 			_, err := w.Write(body)
 			return err
 		}), "GET /", "", "Accept-Encoding: zstd")
 	})
-}
-
-// newRequest returns a GET request with fields such as "Name: value".
-func newRequest(t testing.TB, url string, fields ...string) *http.Request {
-	t.Helper()
-	request, err := http.NewRequest("GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range fields {
-		name, value, _ := strings.Cut(f, ": ")
-		request.Header.Add(name, value)
-	}
-	return request
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/fieldvalue"
 )
 
 // ConcurrencyLimitOptions are the options of ConcurrencyLimit.
@@ -68,7 +69,7 @@ func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	check(o.Queue >= 0 && o.MaxWait >= 0 && o.RetryAfter >= 0, "ConcurrencyLimit with a negative Queue, MaxWait or RetryAfter")
 	return &concurrencyLimiter{
 		places: make(chan struct{}, o.Limit), maxWaiting: int64(o.Queue), maxWait: o.MaxWait,
-		retryAfter: strconv.FormatInt(wholeSeconds(o.RetryAfter), 10),
+		retryAfter: strconv.FormatInt(fieldvalue.Seconds(o.RetryAfter), 10),
 	}
 }
 

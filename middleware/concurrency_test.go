@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/middleware/cache"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -147,7 +149,7 @@ func TestConcurrencyLimitFrees(t *testing.T) {
 }
 
 func TestConcurrencyLimitOptions(t *testing.T) {
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"no Limit":            func() { middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{}) },
 		"a negative Queue":    func() { middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, Queue: -1}) },
 		"a negative MaxWait":  func() { middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, MaxWait: -1}) },
@@ -157,16 +159,16 @@ func TestConcurrencyLimitOptions(t *testing.T) {
 
 func ExampleConcurrencyLimit() {
 	limit := middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, RetryAfter: 5 * time.Second})
-	inner := limit(hello)
+	inner := limit(mwtest.Hello)
 	h := limit(func(c *filo.Ctx) error { return inner(c) }) // which asks for a second place while it has the first
-	show(h, []string{"Retry-After"}, "GET /")
+	mwtest.Show(h, []string{"Retry-After"}, "GET /")
 	// Output:
 	// 503 Service Unavailable: too many requests at once: see Retry-After
 	// Retry-After: 5
 }
 
 func BenchmarkConcurrencyLimit(b *testing.B) {
-	benchmark(b, wrap(hello, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 100})), "GET /")
+	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 100})), "GET /")
 }
 
 // Requests that wait for others, in ConcurrencyLimit's queue or for the answer that Cache is about to have, do so in another
@@ -177,7 +179,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 	}
 	for name, around := range map[string]filo.Middleware{
 		"ConcurrencyLimit": middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, Queue: 100, MaxWait: time.Minute}),
-		"Cache":            middleware.Cache(middleware.CacheOptions{}),
+		"Cache":            cache.New(cache.Options{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			const waiting = 20

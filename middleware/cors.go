@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -99,7 +100,7 @@ func newCORSPolicy(options *CORSOptions) *corsPolicy {
 	if len(methods) == 0 {
 		methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 	}
-	checkMethods("CORSOptions.AllowMethods", methods)
+	setup.CheckMethods(check, "CORSOptions.AllowMethods", methods)
 	p.methods = stringSet(methods)
 	p.allowMethods = prepare("Access-Control-Allow-Methods", strings.Join(methods, ", "))
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -17,9 +18,9 @@ func ExampleCORS() {
 		MaxAge:       time.Hour,
 	})
 	fields := []string{"Vary", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Max-Age"}
-	show(cors(hello), fields, "OPTIONS /", "Origin: https://app.example.com",
+	mwtest.Show(cors(mwtest.Hello), fields, "OPTIONS /", "Origin: https://app.example.com",
 		"Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: content-type")
-	show(cors(hello), fields, "GET /", "Origin: https://any.example.org")
+	mwtest.Show(cors(mwtest.Hello), fields, "GET /", "Origin: https://any.example.org")
 	// Output:
 	// 204
 	// Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers
@@ -110,7 +111,7 @@ func TestCORS(t *testing.T) {
 			varyFull + ",Access-Control-Request-Private-Network origin=https://a.test credentials=true methods=GET,PUT"},
 		{"a negative age is none", byFunc, "OPTIONS /", []string{"Origin: null", "Access-Control-Request-Method: GET"}, varyFull + " origin=null methods=GET age=0"},
 	} {
-		got := do(t, middleware.CORS(test.options)(hello), test.request, test.fields...)
+		got := mwtest.Do(t, middleware.CORS(test.options)(mwtest.Hello), test.request, test.fields...)
 		preflight := strings.HasPrefix(test.request, "OPTIONS")
 		if text := corsAnswer(got); text != test.want || (got.Status == 204) != preflight || (got.Body == "hello") == preflight {
 			t.Errorf("%s: %q %q: %d %s\nwant %s", test.sentence, test.request, test.fields, got.Status, text, test.want)
@@ -120,7 +121,7 @@ func TestCORS(t *testing.T) {
 
 // What looks like a preflight in part only is the handler's.
 func TestCORSIsNoPreflight(t *testing.T) {
-	h := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.test"}})(hello)
+	h := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.test"}})(mwtest.Hello)
 	for _, test := range []struct {
 		request string
 		fields  []string
@@ -129,7 +130,7 @@ func TestCORSIsNoPreflight(t *testing.T) {
 		{"OPTIONS /", []string{"Access-Control-Request-Method: PUT"}},
 		{"GET /", []string{"Origin: https://a.test", "Access-Control-Request-Method: PUT"}},
 	} {
-		if got := do(t, h, test.request, test.fields...); got.Body != "hello" {
+		if got := mwtest.Do(t, h, test.request, test.fields...); got.Body != "hello" {
 			t.Errorf("%s %q: %d", test.request, test.fields, got.Status)
 		}
 	}
@@ -140,7 +141,7 @@ func TestCORSOptions(t *testing.T) {
 		return func() { middleware.CORS(options) }
 	}
 	origin := []string{"https://a.test"}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"nobody":                   with(middleware.CORSOptions{}),
 		"everybody's credentials":  with(middleware.CORSOptions{AllowOrigins: []string{"*"}, AllowCredentials: true}),
 		"no scheme":                with(middleware.CORSOptions{AllowOrigins: []string{"a.test"}}),
@@ -160,10 +161,10 @@ func TestCORSOptions(t *testing.T) {
 }
 
 func BenchmarkCORS(b *testing.B) {
-	h := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}, AllowCredentials: true, AllowHeaders: []string{"Content-Type"}})(hello)
-	b.Run("same origin", func(b *testing.B) { benchmark(b, h, "GET /") })
-	b.Run("other origin", func(b *testing.B) { benchmark(b, h, "GET /", "Origin: https://app.example.com") })
+	h := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}, AllowCredentials: true, AllowHeaders: []string{"Content-Type"}})(mwtest.Hello)
+	b.Run("same origin", func(b *testing.B) { mwtest.Benchmark(b, h, "GET /") })
+	b.Run("other origin", func(b *testing.B) { mwtest.Benchmark(b, h, "GET /", "Origin: https://app.example.com") })
 	b.Run("preflight", func(b *testing.B) {
-		benchmark(b, h, "OPTIONS /", "Origin: https://app.example.com", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: content-type")
+		mwtest.Benchmark(b, h, "OPTIONS /", "Origin: https://app.example.com", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: content-type")
 	})
 }

@@ -72,7 +72,7 @@ func (g *csrfGuard) crossOrigin(c *filo.Ctx) bool {
 	}
 	// The scheme can't be compared, since a proxy may have taken TLS off: Strict-Transport-Security is against that.
 	scheme, host, _ := bytes.Cut(origin, []byte("://"))
-	return string(scheme) != "http" && string(scheme) != "https" || !bytes.EqualFold(host, hostBytes(c))
+	return string(scheme) != "http" && string(scheme) != "https" || !bytes.EqualFold(host, HostBytes(c))
 }
 
 func (g *csrfGuard) exempt(c *filo.Ctx) bool {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -16,7 +17,7 @@ func TestCSRF(t *testing.T) {
 		TrustedOrigins: []string{"https://trusted.test", "http://trusted.test:8080"},
 		Bypass:         func(c *filo.Ctx) bool { return c.Path() == "/hook" },
 	})
-	s := servertest.New(t, guard(hello))
+	s := servertest.New(t, guard(mwtest.Hello))
 	for _, test := range []struct {
 		why, request string
 		fields       []string
@@ -63,7 +64,7 @@ func FuzzCSRF(f *testing.F) {
 	if err := protection.AddTrustedOrigin("http://a.test"); err != nil {
 		f.Fatal(err)
 	}
-	h := middleware.CSRF(middleware.CSRFOptions{TrustedOrigins: []string{"http://a.test"}})(hello)
+	h := middleware.CSRF(middleware.CSRFOptions{TrustedOrigins: []string{"http://a.test"}})(mwtest.Hello)
 	f.Fuzz(func(t *testing.T, method, site, origin string) {
 		request := httptest.NewRequest("GET", "http://filo.test/", nil)
 		request.Method = "POST"
@@ -85,7 +86,7 @@ func FuzzCSRF(f *testing.F) {
 			fields = append(fields, "Origin: "+origin)
 		}
 		got, want := error(nil), protection.Check(request)
-		inHandler(t, request.Method+" /", fields, func(c *filo.Ctx) { got = h(c) })
+		mwtest.InHandler(t, request.Method+" /", fields, func(c *filo.Ctx) { got = h(c) })
 		if want == nil && got != nil && strings.EqualFold(strings.TrimPrefix(origin, "http://"), "filo.test") {
 			t.Skip("hosts are compared without regard to case")
 		}
@@ -101,18 +102,18 @@ func TestCSRFOptions(t *testing.T) {
 	for _, origin := range []string{"", "trusted.test", "https://", "https://a.test/", "https://a.test/path", "https://a.test?q", "https://a.test\r\nA: b", "HTTPS://a.test"} {
 		constructions[origin] = func() { middleware.CSRF(middleware.CSRFOptions{TrustedOrigins: []string{origin}}) }
 	}
-	mustPanic(t, constructions)
+	mwtest.MustPanic(t, "middleware", constructions)
 }
 
 func ExampleCSRF() {
 	guard := middleware.CSRF(middleware.CSRFOptions{TrustedOrigins: []string{"https://app.example.com"}})
-	show(guard(hello), nil, "POST /transfer", "Sec-Fetch-Site: cross-site", "Origin: https://evil.example")
-	show(guard(hello), nil, "POST /transfer", "Sec-Fetch-Site: cross-site", "Origin: https://app.example.com")
+	mwtest.Show(guard(mwtest.Hello), nil, "POST /transfer", "Sec-Fetch-Site: cross-site", "Origin: https://evil.example")
+	mwtest.Show(guard(mwtest.Hello), nil, "POST /transfer", "Sec-Fetch-Site: cross-site", "Origin: https://app.example.com")
 	// Output:
 	// 403 Forbidden: cross-origin request refused
 	// 200 hello
 }
 
 func BenchmarkCSRF(b *testing.B) {
-	benchmark(b, wrap(hello, middleware.CSRF(middleware.CSRFOptions{})), "POST /", "Sec-Fetch-Site: same-origin")
+	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, middleware.CSRF(middleware.CSRFOptions{})), "POST /", "Sec-Fetch-Site: same-origin")
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 	"github.com/klauspost/compress/flate"
@@ -219,7 +220,7 @@ func TestDecompressLimitAndReuse(t *testing.T) {
 // Whatever is said to be encoded, the answer is 200, 400 or 413, and no byte more than allowed is decoded.
 func FuzzDecompress(f *testing.F) {
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
-		f.Add(coding, []byte(encoded(f, coding, "hello, hello, hello")))
+		f.Add(coding, []byte(encoded(f, coding, "hello, mwtest.Hello, hello")))
 		f.Add(coding, []byte(encoded(f, coding, strings.Repeat("x", 20_000))))
 	}
 	h := middleware.Decompress(middleware.DecompressOptions{MaxBytes: 10_000})(func(c *filo.Ctx) error {
@@ -250,15 +251,15 @@ func TestDecompressOptions(t *testing.T) {
 	if got := s.DoBody(t, "POST /", "x", "Content-Encoding: gzip"); got.Status != 415 || got.Header.Get("Accept-Encoding") != "zstd" {
 		t.Errorf("a coding that isn't wanted: %v", got)
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"an encoding that isn't known": func() { middleware.Decompress(middleware.DecompressOptions{Encodings: []string{"br"}}) },
 		"a new line":                   func() { middleware.Decompress(middleware.DecompressOptions{Encodings: []string{"gzip\r\nA: b"}}) },
 	})
 }
 
 func ExampleDecompress() {
-	h := middleware.Decompress(middleware.DecompressOptions{MaxBytes: 1 << 20})(hello)
-	show(h, []string{"Accept-Encoding"}, "POST /", "Content-Encoding: compress", "Content-Length: 0")
+	h := middleware.Decompress(middleware.DecompressOptions{MaxBytes: 1 << 20})(mwtest.Hello)
+	mwtest.Show(h, []string{"Accept-Encoding"}, "POST /", "Content-Encoding: compress", "Content-Length: 0")
 	// Output:
 	// 415 Unsupported Media Type: Content-Encoding isn't one of Accept-Encoding
 	// Accept-Encoding: gzip, deflate, zstd
@@ -275,7 +276,7 @@ func BenchmarkDecompress(b *testing.B) {
 				}
 				return c.NoContent()
 			})
-			benchmarkServer(b, h, "POST /", encoded(b, coding, text), "Content-Encoding: "+coding)
+			mwtest.BenchmarkServer(b, h, "POST /", encoded(b, coding, text), "Content-Encoding: "+coding)
 		})
 	}
 }

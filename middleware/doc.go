@@ -11,7 +11,8 @@
 // # The order
 //
 // The first middleware of Use is outermost: it sees a request first, and its answer last. Few servers need all of them, but
-// those that one needs belong in this order. What is in a line may be swapped.
+// those that one needs belong in this order. What is in a line may be swapped. Those that keep something are packages of their own,
+// below this one: ratelimit, session, idempotency and cache.
 //
 //	MethodOverride, Rewrite   around the router's Serve, since they change what it looks at
 //	RequestID                 everything that logs has the id
@@ -22,23 +23,23 @@
 //	HostCheck                 nothing inside meets a made-up host
 //	Redirect                  nothing else is done for a request that comes again elsewhere
 //	CORS                      preflights come without credentials, and scripts can read the errors of all that follows
-//	RateLimit                 guessing passwords and all that is dear is limited; before it, everything is cheap
+//	ratelimit.New             guessing passwords and all that is dear is limited; before it, everything is cheap
 //	CSRF                      needs neither session nor user
 //	BodyLimit                 before anything reads the body
 //	Decompress                inside of BodyLimit, which counts what is sent; it has a limit of its own for what becomes of that
-//	Session
+//	session.New
 //	BasicAuth, KeyAuth, Guard inside nothing runs for whom it isn't
-//	RateLimit                 once more, by user, with a Key
-//	Idempotency               what it repeats is the user's, by its Scope, and the whole answer
-//	Cache                     what it keeps is for all who have got as far as this
-//	Compress                  inside of Cache, so that an answer is compressed once
+//	ratelimit.New             once more, by user, with a Key
+//	idempotency.New           what it repeats is the user's, by its Scope, and the whole answer
+//	cache.New                 what it keeps is for all who have got as far as this
+//	Compress                  inside of the cache, so that an answer is compressed once
 //	ETag                      inside of Compress: the tag is that of the content, and a 304 needs no compressing
-//	CacheControl              inside of Cache, which goes by it
-//	Timeout                   an answer from the Cache isn't waited for
+//	CacheControl              inside of the cache, which goes by it
+//	Timeout                   an answer from the cache isn't waited for
 //	ConcurrencyLimit          right around the handler; the Timeout holds for waiting in line as well
 //
 // A middleware of a group or of a route is inside of the router's, so what only some routes need goes there. Middleware that
-// changes an answer when it is complete (Compress, ETag, Cache) finds an error of a handler rendered already, since the
+// changes an answer when it is complete (Compress, ETag, the cache) finds an error of a handler rendered already, since the
 // router does that innermost: see package router.
 //
 // # What requests can be made to say

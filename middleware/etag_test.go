@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
 
 const (
-	someDate  = "Tue, 01 Feb 2022 03:04:05 GMT"
 	laterDate = "Tue, 01 Feb 2022 03:04:06 GMT"
 	soonDate  = "Tue, 01 Feb 2022 03:04:04 GMT"
 )
 
 // The order is that of RFC 9110, section 13.2.2, and the comparisons are those of sections 13.1.1 to 13.1.4.
 func TestPrecondition(t *testing.T) {
-	modified, err := time.Parse(time.RFC1123, someDate)
+	modified, err := time.Parse(time.RFC1123, mwtest.SomeDate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,15 +46,15 @@ func TestPrecondition(t *testing.T) {
 		{"If-None-Match of HEAD", "HEAD", `"a"`, modified, []string{`If-None-Match: "a"`}, 304},
 		{"not an entity tag", "GET", `"a"`, modified, []string{`If-None-Match: a`}, 0},
 		{"not closed", "GET", `"a"`, modified, []string{`If-None-Match: "a`}, 0},
-		{"If-None-Match goes before If-Modified-Since", "GET", `"a"`, modified, []string{`If-None-Match: "b"`, "If-Modified-Since: " + someDate}, 0},
-		{"not modified since", "GET", `"a"`, modified, []string{"If-Modified-Since: " + someDate}, 304},
+		{"If-None-Match goes before If-Modified-Since", "GET", `"a"`, modified, []string{`If-None-Match: "b"`, "If-Modified-Since: " + mwtest.SomeDate}, 0},
+		{"not modified since", "GET", `"a"`, modified, []string{"If-Modified-Since: " + mwtest.SomeDate}, 304},
 		{"not modified since an earlier time", "GET", `"a"`, modified, []string{"If-Modified-Since: " + laterDate}, 304},
 		{"modified since", "GET", `"a"`, modified, []string{"If-Modified-Since: " + soonDate}, 0},
 		{"in the format of RFC 850", "GET", "", modified, []string{"If-Modified-Since: Tuesday, 01-Feb-22 03:04:05 GMT"}, 304},
 		{"in that of asctime", "GET", "", modified, []string{"If-Modified-Since: Tue Feb  1 03:04:05 2022"}, 304},
 		{"not a date", "GET", `"a"`, modified, []string{"If-Modified-Since: tomorrow"}, 0},
-		{"If-Modified-Since is for GET and HEAD", "PUT", `"a"`, modified, []string{"If-Modified-Since: " + someDate}, 0},
-		{"If-Modified-Since of what has no date", "GET", `"a"`, time.Time{}, []string{"If-Modified-Since: " + someDate}, 0},
+		{"If-Modified-Since is for GET and HEAD", "PUT", `"a"`, modified, []string{"If-Modified-Since: " + mwtest.SomeDate}, 0},
+		{"If-Modified-Since of what has no date", "GET", `"a"`, time.Time{}, []string{"If-Modified-Since: " + mwtest.SomeDate}, 0},
 		{"If-Match has it", "PUT", `"a"`, modified, []string{`If-Match: "b", "a"`}, 0},
 		{"If-Match has another", "PUT", `"a"`, modified, []string{`If-Match: "b"`}, 412},
 		{"If-Match compares strongly", "PUT", `"a"`, modified, []string{`If-Match: W/"a"`}, 412},
@@ -64,12 +64,12 @@ func TestPrecondition(t *testing.T) {
 		{"If-Match goes before If-Unmodified-Since", "PUT", `"a"`, modified, []string{`If-Match: "a"`, "If-Unmodified-Since: " + soonDate}, 0},
 		{"If-Match before If-None-Match", "GET", `"a"`, modified, []string{`If-Match: "b"`, `If-None-Match: "a"`}, 412},
 		{"both hold", "GET", `"a"`, modified, []string{`If-Match: "a"`, `If-None-Match: "a"`}, 304},
-		{"unmodified since", "PUT", `"a"`, modified, []string{"If-Unmodified-Since: " + someDate}, 0},
+		{"unmodified since", "PUT", `"a"`, modified, []string{"If-Unmodified-Since: " + mwtest.SomeDate}, 0},
 		{"modified since, for a change", "PUT", `"a"`, modified, []string{"If-Unmodified-Since: " + soonDate}, 412},
 		{"If-Unmodified-Since before If-None-Match", "GET", `"a"`, modified, []string{"If-Unmodified-Since: " + soonDate, `If-None-Match: "a"`}, 412},
 		{"If-Unmodified-Since that is no date", "PUT", `"a"`, modified, []string{"If-Unmodified-Since: x"}, 0},
 	} {
-		inHandler(t, test.method+" /", test.fields, func(c *filo.Ctx) {
+		mwtest.InHandler(t, test.method+" /", test.fields, func(c *filo.Ctx) {
 			if got := middleware.Precondition(c, test.etag, test.modified); got != test.want {
 				t.Errorf("%s: %d, want %d", test.why, got, test.want)
 			}
@@ -81,7 +81,7 @@ func FuzzPrecondition(f *testing.F) {
 	f.Add(`"a", W/"b"`, `*`, `"b"`)
 	f.Add(`W/`, `"`, `W/"`)
 	f.Fuzz(func(t *testing.T, none, match, etag string) {
-		inHandler(t, "GET /", nil, func(c *filo.Ctx) {
+		mwtest.InHandler(t, "GET /", nil, func(c *filo.Ctx) {
 			c.Request.Header.Set("If-None-Match", none)
 			c.Request.Header.Set("If-Match", match)
 			if got := middleware.Precondition(c, etag, time.Time{}); got != 0 && got != 304 && got != 412 {
@@ -96,14 +96,14 @@ func TestETag(t *testing.T) {
 	if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	when, _ := time.Parse(time.RFC1123, someDate)
+	when, _ := time.Parse(time.RFC1123, mwtest.SomeDate)
 	if err := os.Chtimes(file, when, when); err != nil {
 		t.Fatal(err)
 	}
 	const tag = `"LPJNul-wow4m6Dsqxbning"` // the first half of SHA-256 of "hello"
 	handlers := map[string]filo.Handler{
-		"/hello": hello,
-		"/own":   func(c *filo.Ctx) error { c.Response.Header.Set("ETag", `"own"`); return hello(c) },
+		"/hello": mwtest.Hello,
+		"/own":   func(c *filo.Ctx) error { c.Response.Header.Set("ETag", `"own"`); return mwtest.Hello(c) },
 		"/large": func(c *filo.Ctx) error { return c.Text(200, strings.Repeat("x", 101)) },
 		"/404":   func(c *filo.Ctx) error { return filo.Error(404, "") },
 		"/201":   func(c *filo.Ctx) error { return c.Text(201, "hello") },
@@ -144,7 +144,7 @@ func TestETag(t *testing.T) {
 		{"but an entity tag isn't that of one that has none", "GET /reader", []string{`If-Match: "a"`}, 412, "", "Precondition Failed\n"},
 		{"RFC 9110, 13.1.2: the client has it, whichever it is", "GET /reader", []string{"If-None-Match: *"}, 304, "", ""},
 		{"a stream that isn't one gets one", "GET /short", nil, 200, tag, "hello"},
-		{"a file has Last-Modified", "GET /file", []string{"If-Modified-Since: " + someDate}, 304, "", ""},
+		{"a file has Last-Modified", "GET /file", []string{"If-Modified-Since: " + mwtest.SomeDate}, 304, "", ""},
 		{"and is sent when it is newer", "GET /file", []string{"If-Modified-Since: " + soonDate}, 200, "", "content"},
 		{"an empty answer to HEAD may be any", "HEAD /empty", nil, 200, "", ""},
 	} {
@@ -156,17 +156,17 @@ func TestETag(t *testing.T) {
 			t.Errorf("%s: %v, want no fields of a body", test.why, got.Header)
 		}
 	}
-	weak := do(t, middleware.ETag(middleware.ETagOptions{Weak: true})(hello), "GET /")
+	weak := mwtest.Do(t, middleware.ETag(middleware.ETagOptions{Weak: true})(mwtest.Hello), "GET /")
 	if got := weak.Header.Get("ETag"); got != "W/"+tag {
 		t.Errorf("weak: %s", got)
 	}
-	mustPanic(t, map[string]func(){"negative MaxBytes": func() { middleware.ETag(middleware.ETagOptions{MaxBytes: -1}) }})
+	mwtest.MustPanic(t, "middleware", map[string]func(){"negative MaxBytes": func() { middleware.ETag(middleware.ETagOptions{MaxBytes: -1}) }})
 }
 
 func ExampleETag() {
-	h := middleware.ETag(middleware.ETagOptions{})(hello)
-	show(h, []string{"ETag"}, "GET /")
-	show(h, []string{"ETag"}, "GET /", `If-None-Match: "LPJNul-wow4m6Dsqxbning"`)
+	h := middleware.ETag(middleware.ETagOptions{})(mwtest.Hello)
+	mwtest.Show(h, []string{"ETag"}, "GET /")
+	mwtest.Show(h, []string{"ETag"}, "GET /", `If-None-Match: "LPJNul-wow4m6Dsqxbning"`)
 	// Output:
 	// 200 hello
 	// ETag: "LPJNul-wow4m6Dsqxbning"
@@ -182,8 +182,8 @@ func ExamplePrecondition() {
 		}
 		return c.NoContent()
 	}
-	show(put, nil, "PUT /doc", `If-Match: "v6"`)
-	show(put, nil, "PUT /doc", `If-Match: "v7"`)
+	mwtest.Show(put, nil, "PUT /doc", `If-Match: "v6"`)
+	mwtest.Show(put, nil, "PUT /doc", `If-Match: "v7"`)
 	// Output:
 	// 412 Precondition Failed: somebody else has changed it
 	// 204
@@ -193,7 +193,7 @@ func BenchmarkETag(b *testing.B) {
 	for _, size := range []int{100, 10_000} {
 		body := strings.Repeat("x", size)
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			benchmark(b, middleware.ETag(middleware.ETagOptions{})(func(c *filo.Ctx) error { return c.Text(200, body) }), "GET /")
+			mwtest.Benchmark(b, middleware.ETag(middleware.ETagOptions{})(func(c *filo.Ctx) error { return c.Text(200, body) }), "GET /")
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -29,7 +30,7 @@ func TestGuard(t *testing.T) {
 		{middleware.GuardOptions{Token: token}, local, "localhost", nil, 401},
 		{middleware.GuardOptions{Token: token}, away, "a.test", []string{"Authorization: Bearer " + token}, 200},
 	} {
-		s := servertest.New(t, middleware.Guard(test.options)(hello))
+		s := servertest.New(t, middleware.Guard(test.options)(mwtest.Hello))
 		if got := s.DoFrom(t, test.client, "GET http://"+test.host+"/", test.fields...); got.Status != test.status {
 			t.Errorf("%+v: %v asks %s: %d, want %d", test.options, test.client, test.host, got.Status, test.status)
 		}

@@ -21,7 +21,7 @@ func HostCheck(options HostCheckOptions) filo.Middleware {
 	set := newHostSet("HostCheckOptions.Hosts", options.Hosts)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			if !set.has(hostBytes(c)) {
+			if !set.has(HostBytes(c)) {
 				return errHost
 			}
 			return next(c)

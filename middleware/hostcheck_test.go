@@ -3,21 +3,22 @@ package middleware_test
 import (
 	"testing"
 
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
 
 func ExampleHostCheck() {
-	h := middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"example.com", "*.example.com"}})(hello)
-	show(h, nil, "GET http://www.example.com:8080/")
-	show(h, nil, "GET http://evil.test/")
+	h := middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"example.com", "*.example.com"}})(mwtest.Hello)
+	mwtest.Show(h, nil, "GET http://www.example.com:8080/")
+	mwtest.Show(h, nil, "GET http://evil.test/")
 	// Output:
 	// 200 hello
 	// 421 Misdirected Request: this host isn't served here
 }
 
 func TestHostCheck(t *testing.T) {
-	h := middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"a.test", "*.b.test", "127.0.0.1", "[::1]"}})(hello)
+	h := middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"a.test", "*.b.test", "127.0.0.1", "[::1]"}})(mwtest.Hello)
 	s := servertest.New(t, h)
 	for host, want := range map[string]int{
 		"a.test": 200, "A.TEST:8080": 200, "x.y.b.test": 200, "127.0.0.1:80": 200, "[::1]:80": 200, "a.test.": 200,
@@ -41,7 +42,7 @@ func TestHostCheck(t *testing.T) {
 // The host that a trusted proxy names is checked, and one that a client names isn't looked at.
 func TestHostCheckBehindProxy(t *testing.T) {
 	realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.1/32"), TrustHost: true})
-	s := servertest.New(t, wrap(hello, realIP, middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"a.test"}})))
+	s := servertest.New(t, mwtest.Wrap(mwtest.Hello, realIP, middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"a.test"}})))
 	for _, test := range []struct {
 		from, host, forwarded string
 		status                int
@@ -50,7 +51,7 @@ func TestHostCheckBehindProxy(t *testing.T) {
 		{"192.0.2.1:1", "a.test", "evil.test", 421},
 		{"192.0.2.2:1", "backend", "a.test", 421},
 	} {
-		got := s.DoFrom(t, tcpAddress(test.from), "GET http://"+test.host+"/", "X-Forwarded-Host: "+test.forwarded)
+		got := s.DoFrom(t, mwtest.TCPAddress(test.from), "GET http://"+test.host+"/", "X-Forwarded-Host: "+test.forwarded)
 		if got.Status != test.status {
 			t.Errorf("%+v: %d", test, got.Status)
 		}
@@ -59,13 +60,13 @@ func TestHostCheckBehindProxy(t *testing.T) {
 
 func TestHostCheckOptions(t *testing.T) {
 	for _, name := range []string{"", "*", "*.", "a.test:80", "http://a.test", "a/b", "*.*.test", "a*.test", ".test", "a.test.", "a.test\r\n", "::1"} {
-		mustPanic(t, map[string]func(){name: func() { middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{name}}) }})
+		mwtest.MustPanic(t, "middleware", map[string]func(){name: func() { middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{name}}) }})
 	}
-	mustPanic(t, map[string]func(){"no host": func() { middleware.HostCheck(middleware.HostCheckOptions{}) }})
+	mwtest.MustPanic(t, "middleware", map[string]func(){"no host": func() { middleware.HostCheck(middleware.HostCheckOptions{}) }})
 }
 
 func BenchmarkHostCheck(b *testing.B) {
 	check := middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"filo.test", "*.example.com"}})
-	b.Run("a host", func(b *testing.B) { benchmark(b, check(hello), "GET /") })
-	b.Run("a host below", func(b *testing.B) { benchmark(b, check(hello), "GET http://a.b.example.com/") })
+	b.Run("a host", func(b *testing.B) { mwtest.Benchmark(b, check(mwtest.Hello), "GET /") })
+	b.Run("a host below", func(b *testing.B) { mwtest.Benchmark(b, check(mwtest.Hello), "GET http://a.b.example.com/") })
 }

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/middleware/cache"
 	"github.com/filohttp/filo/servertest"
 )
 
 func ExampleKeyAuth() {
 	auth := middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"c2FtcGxlLWtleS1vbmU"}})
 	h := auth(func(c *filo.Ctx) error { return c.Text(200, "welcome") })
-	show(h, []string{"WWW-Authenticate"}, "GET /", "Authorization: Bearer guessed")
-	show(h, nil, "GET /", "Authorization: Bearer c2FtcGxlLWtleS1vbmU")
+	mwtest.Show(h, []string{"WWW-Authenticate"}, "GET /", "Authorization: Bearer guessed")
+	mwtest.Show(h, nil, "GET /", "Authorization: Bearer c2FtcGxlLWtleS1vbmU")
 	// Output:
 	// 401 Unauthorized
 	// WWW-Authenticate: Bearer realm="Restricted", error="invalid_token"
@@ -39,8 +41,8 @@ func ExampleEqualSecret() {
 		name, _ := tenant.Get(c)
 		return c.Text(200, "welcome, "+name)
 	})
-	show(h, nil, "GET /", "X-Tenant: gopher", "X-API-Key: c2FtcGxlLWtleS1vbmU")
-	show(h, nil, "GET /", "X-Tenant: other", "X-API-Key: c2FtcGxlLWtleS1vbmU")
+	mwtest.Show(h, nil, "GET /", "X-Tenant: gopher", "X-API-Key: c2FtcGxlLWtleS1vbmU")
+	mwtest.Show(h, nil, "GET /", "X-Tenant: other", "X-API-Key: c2FtcGxlLWtleS1vbmU")
 	// Output:
 	// 200 welcome, gopher
 	// 401 Unauthorized
@@ -83,7 +85,7 @@ func TestKeyAuth(t *testing.T) {
 		{"a scheme of one's own", middleware.KeyAuthOptions{Keys: keys, Scheme: "Token"}, "GET /", "Authorization: token first", 200, ""},
 		{"a scheme of one's own", middleware.KeyAuthOptions{Keys: keys, Scheme: "Token"}, "GET /", "Authorization: Bearer first", 401, `Token realm="Restricted"`},
 	} {
-		got := do(t, middleware.KeyAuth(test.options)(hello), test.request, test.field)
+		got := mwtest.Do(t, middleware.KeyAuth(test.options)(mwtest.Hello), test.request, test.field)
 		if got.Status != test.status || got.Header.Get("WWW-Authenticate") != test.challenge || (got.Body == "hello") != (test.status == 200) {
 			t.Errorf("%s: %q: %d %v %q", test.sentence, test.field, got.Status, got.Header, got.Body)
 		}
@@ -105,8 +107,8 @@ func TestKeyAuthVary(t *testing.T) {
 		{middleware.KeyAuthOptions{Keys: keys, Cookie: "key"}, "GET /", "Cookie: key=%s", "Cookie"},
 		{middleware.KeyAuthOptions{Keys: keys, Query: "key"}, "GET /?key=%s", "X: %s", ""},
 	} {
-		h := new(countingHandler)
-		s := servertest.New(t, wrap(h.serve, middleware.KeyAuth(test.options), middleware.Cache(middleware.CacheOptions{TTL: time.Minute})))
+		h := new(mwtest.Counting)
+		s := servertest.New(t, mwtest.Wrap(h.Serve, middleware.KeyAuth(test.options), cache.New(cache.Options{TTL: time.Minute})))
 		for i, key := range keys {
 			got := s.Do(t, strings.Replace(test.request, "%s", key, 1), strings.Replace(test.field, "%s", key, 1))
 			if got.Status != 200 || got.Body != fmt.Sprint(i+1) || got.Header.Get("Vary") != test.vary {
@@ -124,7 +126,7 @@ func TestKeyAuthOptions(t *testing.T) {
 	with := func(options middleware.KeyAuthOptions) func() {
 		return func() { middleware.KeyAuth(options) }
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"no key":           with(middleware.KeyAuthOptions{}),
 		"two ways":         with(middleware.KeyAuthOptions{Keys: keys, Check: func(*filo.Ctx, []byte) (bool, error) { return true, nil }}),
 		"an empty key":     with(middleware.KeyAuthOptions{Keys: []string{""}}),
@@ -150,12 +152,12 @@ func TestEqualSecret(t *testing.T) {
 
 func BenchmarkKeyAuth(b *testing.B) {
 	auth := middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"c2FtcGxlLWtleS1vbmU", "c2FtcGxlLWtleS10d28"}})
-	benchmark(b, auth(hello), "GET /", "Authorization: Bearer c2FtcGxlLWtleS10d28")
+	mwtest.Benchmark(b, auth(mwtest.Hello), "GET /", "Authorization: Bearer c2FtcGxlLWtleS10d28")
 }
 
 func TestKeyAuthAllocations(t *testing.T) {
 	auth := middleware.KeyAuth(middleware.KeyAuthOptions{Header: "X-API-Key", Keys: []string{"c2FtcGxlLWtleS10d28"}})
-	if n := allocations(t, auth(hello), "GET /", "X-API-Key: c2FtcGxlLWtleS10d28"); n != 0 {
+	if n := mwtest.Allocations(t, auth(mwtest.Hello), "GET /", "X-API-Key: c2FtcGxlLWtleS10d28"); n != 0 {
 		t.Errorf("%v allocations for a request", n)
 	}
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/prerouting"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // MethodOverrideOptions are options of MethodOverride.
@@ -44,7 +45,7 @@ func MethodOverride(options MethodOverrideOptions) filo.Middleware {
 	if len(options.Methods) == 0 {
 		options.Methods = []string{"PUT", "PATCH", "DELETE"}
 	}
-	checkMethods("MethodOverrideOptions.Methods", options.Methods)
+	setup.CheckMethods(check, "MethodOverrideOptions.Methods", options.Methods)
 	methods := make(map[string]string, len(options.Methods))
 	for _, method := range options.Methods {
 		check(method != "CONNECT" && len(method) <= 32, "MethodOverride: POST can't become %q", method)

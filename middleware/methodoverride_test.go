@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
@@ -14,7 +15,7 @@ func ExampleMethodOverride() {
 	r := router.New()
 	r.PUT("/posts/{id}", func(c *filo.Ctx) error { return c.Text(200, "put "+c.Param("id")) })
 	override := middleware.MethodOverride(middleware.MethodOverrideOptions{})
-	show(override(r.Serve), nil, "POST /posts/7", "X-HTTP-Method-Override: PUT")
+	mwtest.Show(override(r.Serve), nil, "POST /posts/7", "X-HTTP-Method-Override: PUT")
 	// Output:
 	// 200 put 7
 }
@@ -53,7 +54,7 @@ func TestMethodOverride(t *testing.T) {
 	} {
 		s := servertest.New(t, middleware.MethodOverride(test.options)(tellMethod))
 		got := s.DoBody(t, test.method+" /", test.body, test.field)
-		if text := strings.TrimSpace(got.Body); !strings.HasPrefix(statusText(got.Status)+" "+text, test.want) {
+		if text := strings.TrimSpace(got.Body); !strings.HasPrefix(mwtest.StatusText(got.Status)+" "+text, test.want) {
 			t.Errorf("%s: %d %s, want %s", test.sentence, got.Status, text, test.want)
 		}
 	}
@@ -63,7 +64,7 @@ func TestMethodOverrideOptions(t *testing.T) {
 	with := func(options middleware.MethodOverrideOptions) func() {
 		return func() { middleware.MethodOverride(options) }
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"nothing to look at": with(middleware.MethodOverrideOptions{Header: "-"}),
 		"no field name":      with(middleware.MethodOverrideOptions{Header: "a\r\nb"}),
 		"no method":          with(middleware.MethodOverrideOptions{Methods: []string{"PUT X"}}),
@@ -73,16 +74,16 @@ func TestMethodOverrideOptions(t *testing.T) {
 }
 
 func TestMethodOverrideAllocations(t *testing.T) {
-	h := middleware.MethodOverride(middleware.MethodOverrideOptions{})(hello)
-	if got := allocations(t, h, "GET /"); got != 0 {
+	h := middleware.MethodOverride(middleware.MethodOverrideOptions{})(mwtest.Hello)
+	if got := mwtest.Allocations(t, h, "GET /"); got != 0 {
 		t.Errorf("%v allocations for a GET, want none", got)
 	}
 }
 
 func BenchmarkMethodOverride(b *testing.B) {
-	h := middleware.MethodOverride(middleware.MethodOverrideOptions{})(hello)
-	b.Run("GET", func(b *testing.B) { benchmark(b, h, "GET /") })
-	b.Run("POST", func(b *testing.B) { benchmarkServer(b, h, "POST /", "", "X-HTTP-Method-Override: PUT") })
+	h := middleware.MethodOverride(middleware.MethodOverrideOptions{})(mwtest.Hello)
+	b.Run("GET", func(b *testing.B) { mwtest.Benchmark(b, h, "GET /") })
+	b.Run("POST", func(b *testing.B) { mwtest.BenchmarkServer(b, h, "POST /", "", "X-HTTP-Method-Override: PUT") })
 }
 
 // What must run before the router has looked at the request is refused inside of it, and taken around a mounted one.
@@ -97,7 +98,7 @@ func TestBeforeTheRouter(t *testing.T) {
 			"of Group": func() { router.New().Group("/a").Use(m) },
 			"a route":  func() { router.New().POST("/a", answer, m) },
 		} {
-			if message := panicOf(use); !strings.Contains(message, name+"(options)(r.Serve)") {
+			if message := mwtest.PanicOf(use); !strings.Contains(message, name+"(options)(r.Serve)") {
 				t.Errorf("%s in %s: %q, want a panic that says where it belongs", name, place, message)
 			}
 		}

@@ -1,21 +1,14 @@
 package middleware
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 	"golang.org/x/net/http/httpguts"
 )
 
-// What is wrong with options is found when a middleware is made, and panics: a server that starts has none of it.
-
-// check panics with the message, which says what is allowed, unless ok.
-func check(ok bool, format string, args ...any) {
-	if !ok {
-		panic("middleware: " + fmt.Sprintf(format, args...))
-	}
-}
+var check = setup.Checker("middleware")
 
 // checkFieldName checks the name of a header field that an option holds.
 func checkFieldName(option, name string) {
@@ -27,13 +20,6 @@ func checkFieldName(option, name string) {
 func checkFieldValue(option, value string) {
 	check(httpguts.ValidHeaderFieldValue(value) && strings.TrimSpace(value) == value,
 		"%s: %q is no value of a header field", option, value)
-}
-
-// checkMethods checks that all of them are methods, which are tokens as field names are (RFC 9110, section 9.1).
-func checkMethods(option string, methods []string) {
-	for _, method := range methods {
-		check(httpguts.ValidHeaderFieldName(method), "%s: %q is no method", option, method)
-	}
 }
 
 // quoted returns s as a quoted-string (RFC 9110, section 5.6.4). It must be a field value.

@@ -99,10 +99,10 @@ func Scheme(c *filo.Ctx) string {
 
 // Host returns the host, perhaps with a port, that the client has asked for: that of the request, or, with RealIP, TrustHost and
 // a trusted proxy, what the proxy says.
-func Host(c *filo.Ctx) string { return string(hostBytes(c)) }
+func Host(c *filo.Ctx) string { return string(HostBytes(c)) }
 
-// hostBytes is Host, borrowed.
-func hostBytes(c *filo.Ctx) []byte {
+// HostBytes is Host, borrowed until the handler returns.
+func HostBytes(c *filo.Ctx) []byte {
 	if address, trusted := peer(c); trusted != nil && trusted.options.TrustHost {
 		var host []byte
 		if trusted.options.Forwarded {

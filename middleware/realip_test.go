@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -36,7 +37,7 @@ func ExampleRealIP() {
 		return c.Text(200, middleware.ClientIP(c).String()+" by "+middleware.Scheme(c))
 	})
 	// What is left of the address that the proxy at 192.0.2.1 has added was made up by the client.
-	show(h, nil, "GET /", "X-Forwarded-For: 10.9.9.9, 203.0.113.7", "X-Forwarded-Proto: https")
+	mwtest.Show(h, nil, "GET /", "X-Forwarded-For: 10.9.9.9, 203.0.113.7", "X-Forwarded-Proto: https")
 	// Output:
 	// 200 203.0.113.7 by https
 }
@@ -106,11 +107,11 @@ func TestRealIP(t *testing.T) {
 		{"scheme and host are forged unless an option says that they aren't", proxy, standardFor, []string{`Forwarded: for=203.0.113.7;proto=https;host=evil.test`}, "203.0.113.7 http filo.test"},
 	} {
 		s := servertest.New(t, middleware.RealIP(test.options)(tellClient))
-		if got := s.DoFrom(t, tcpAddress(test.from), "GET /", test.fields...).Body; got != test.want {
+		if got := s.DoFrom(t, mwtest.TCPAddress(test.from), "GET /", test.fields...).Body; got != test.want {
 			t.Errorf("%s: %q from %s: %s, want %s", test.sentence, test.fields, test.from, got, test.want)
 		}
 	}
-	if got := servertest.New(t, tellClient).DoFrom(t, tcpAddress(proxy), "GET /", "X-Forwarded-For: 1.1.1.1").Body; got != "192.0.2.1 http filo.test" {
+	if got := servertest.New(t, tellClient).DoFrom(t, mwtest.TCPAddress(proxy), "GET /", "X-Forwarded-For: 1.1.1.1").Body; got != "192.0.2.1 http filo.test" {
 		t.Errorf("without the middleware: %s", got)
 	}
 }
@@ -153,7 +154,7 @@ func TestSchemeOverTLS(t *testing.T) {
 		"198.51.100.1:1": "198.51.100.1 https filo.test",
 		"192.0.2.1:1":    "192.0.2.1 http filo.test",
 	} {
-		plain, err := ln.DialFrom(tcpAddress(from))
+		plain, err := ln.DialFrom(mwtest.TCPAddress(from))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +175,7 @@ func TestSchemeOverTLS(t *testing.T) {
 }
 
 func TestRealIPOptions(t *testing.T) {
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"nobody to trust":     func() { middleware.RealIP(middleware.RealIPOptions{}) },
 		"an invalid prefix":   func() { middleware.RealIP(middleware.RealIPOptions{TrustedProxies: make([]netip.Prefix, 1)}) },
 		"all mapped and more": func() { middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("::ffff:0.0.0.0/90")}) },
@@ -196,11 +197,11 @@ func FuzzRealIP(f *testing.F) {
 		if strings.ContainsFunc(forged, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) || len(forged) > 1000 {
 			return
 		}
-		got := x.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /", "X-Forwarded-For: "+forged+", 203.0.113.7", "X-Forwarded-Proto: "+forged+",http", "X-Forwarded-Host: "+forged+", a")
+		got := x.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /", "X-Forwarded-For: "+forged+", 203.0.113.7", "X-Forwarded-Proto: "+forged+",http", "X-Forwarded-Host: "+forged+", a")
 		if got.Body != "203.0.113.7 http a" {
 			t.Errorf("X-Forwarded-For: %q", got)
 		}
-		got = standard.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /", "Forwarded: "+forged+",for=203.0.113.7;proto=http;host=a")
+		got = standard.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /", "Forwarded: "+forged+",for=203.0.113.7;proto=http;host=a")
 		if got.Body != "203.0.113.7 http a" {
 			t.Errorf("Forwarded: %q", got)
 		}
@@ -209,12 +210,12 @@ func FuzzRealIP(f *testing.F) {
 
 func BenchmarkRealIP(b *testing.B) {
 	realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24")})
-	b.Run("unasked", func(b *testing.B) { benchmark(b, realIP(hello), "GET /", "X-Forwarded-For: 203.0.113.7") })
+	b.Run("unasked", func(b *testing.B) { mwtest.Benchmark(b, realIP(mwtest.Hello), "GET /", "X-Forwarded-For: 203.0.113.7") })
 	b.Run("ClientIP", func(b *testing.B) {
 		h := realIP(func(c *filo.Ctx) error {
 			middleware.ClientIP(c)
 			return nil
 		})
-		benchmark(b, h, "GET /", "X-Forwarded-For: 1.1.1.1, 203.0.113.7, 192.0.2.9")
+		mwtest.Benchmark(b, h, "GET /", "X-Forwarded-For: 1.1.1.1, 203.0.113.7, 192.0.2.9")
 	})
 }

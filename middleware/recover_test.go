@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -23,8 +24,8 @@ func ExampleRecover() {
 			return err
 		}
 	}
-	h := wrap(func(*filo.Ctx) error { panic("out of luck") }, count, middleware.Recover(middleware.RecoverOptions{Logger: quiet}))
-	show(h, nil, "GET /")
+	h := mwtest.Wrap(func(*filo.Ctx) error { panic("out of luck") }, count, middleware.Recover(middleware.RecoverOptions{Logger: quiet}))
+	mwtest.Show(h, nil, "GET /")
 	// Output:
 	// counted: 500
 	// 500 Internal Server Error
@@ -38,7 +39,7 @@ func TestRecover(t *testing.T) {
 		logged   int
 		is       func(error) bool
 	}{
-		{"what doesn't panic goes through", hello, 200, 0, func(err error) bool { return err == nil }},
+		{"what doesn't panic goes through", mwtest.Hello, 200, 0, func(err error) bool { return err == nil }},
 		{"an error goes through", func(*filo.Ctx) error { return io.EOF }, 200, 1, func(err error) bool { return err == io.EOF }},
 		{"a panic is a PanicError with its stack", func(*filo.Ctx) error { panic("secret\r\nvalue") }, 500, 1, func(err error) bool {
 			var panicError *filo.PanicError
@@ -49,7 +50,7 @@ func TestRecover(t *testing.T) {
 		{"nil is a value, too", func(*filo.Ctx) error { panic(nil) }, 500, 1, func(err error) bool { return err != nil }},
 		{"ErrAbort closes the connection and isn't logged", func(*filo.Ctx) error { panic(filo.ErrAbort) }, 0, 0,
 			func(err error) bool { return errors.Is(err, filo.ErrAbort) }},
-		{"a body that was set before is dropped", func(c *filo.Ctx) error { hello(c); panic(1) }, 500, 1, func(err error) bool { return err != nil }},
+		{"a body that was set before is dropped", func(c *filo.Ctx) error { mwtest.Hello(c); panic(1) }, 500, 1, func(err error) bool { return err != nil }},
 		{"behind a head that was sent the connection is closed", func(c *filo.Ctx) error {
 			w := c.Stream()
 			w.WriteString("half")
@@ -68,7 +69,7 @@ func TestRecover(t *testing.T) {
 			}
 		}
 		s := servertest.NewServer(t, &filo.Server{
-			Handler: wrap(test.handler, outside, middleware.Recover(middleware.RecoverOptions{})),
+			Handler: mwtest.Wrap(test.handler, outside, middleware.Recover(middleware.RecoverOptions{})),
 			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		raw := s.Raw(t, servertest.Request("GET /", ""))
@@ -99,5 +100,5 @@ func TestRecoverLogger(t *testing.T) {
 }
 
 func BenchmarkRecover(b *testing.B) {
-	benchmark(b, middleware.Recover(middleware.RecoverOptions{})(hello), "GET /")
+	mwtest.Benchmark(b, middleware.Recover(middleware.RecoverOptions{})(mwtest.Hello), "GET /")
 }

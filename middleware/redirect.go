@@ -75,7 +75,7 @@ type redirect struct {
 }
 
 func (r *redirect) serve(c *filo.Ctx, next filo.Handler) error {
-	scheme, host := Scheme(c), hostBytes(c)
+	scheme, host := Scheme(c), HostBytes(c)
 	if len(host) == 0 {
 		return errNoHost
 	}

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
 
 func ExampleRedirect() {
 	redirect := middleware.Redirect(middleware.RedirectOptions{HTTPS: true, WWW: middleware.StripWWW})
-	show(redirect(hello), []string{"Location"}, "GET http://www.example.com/path?q=1")
+	mwtest.Show(redirect(mwtest.Hello), []string{"Location"}, "GET http://www.example.com/path?q=1")
 	// Output:
 	// 301
 	// Location: https://example.com/path?q=1
@@ -69,8 +70,8 @@ func TestRedirect(t *testing.T) {
 		{"it isn't all there is", strip, "GET http://www.test/", "http", 200, ""},
 	} {
 		realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.1/32"), TrustProto: true})
-		s := servertest.New(t, wrap(hello, realIP, middleware.Redirect(test.options)))
-		got := s.DoFrom(t, tcpAddress("192.0.2.1:1"), test.request, "X-Forwarded-Proto: "+test.proto)
+		s := servertest.New(t, mwtest.Wrap(mwtest.Hello, realIP, middleware.Redirect(test.options)))
+		got := s.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), test.request, "X-Forwarded-Proto: "+test.proto)
 		if got.Status != test.status || got.Header.Get("Location") != test.location {
 			t.Errorf("%s: %s: %d %s, want %d %s", test.sentence, test.request, got.Status, got.Header.Get("Location"), test.status, test.location)
 		}
@@ -79,7 +80,7 @@ func TestRedirect(t *testing.T) {
 
 // What a client says of the scheme counts only where a proxy is trusted to have set it.
 func TestRedirectIsntFooled(t *testing.T) {
-	h := middleware.Redirect(middleware.RedirectOptions{HTTPS: true})(hello)
+	h := middleware.Redirect(middleware.RedirectOptions{HTTPS: true})(mwtest.Hello)
 	s := servertest.New(t, h)
 	if got := s.Do(t, "GET /", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.test"); got.Header.Get("Location") != "https://filo.test/" {
 		t.Errorf("%d %v", got.Status, got.Header)
@@ -102,7 +103,7 @@ func TestRedirectOptions(t *testing.T) {
 	with := func(options middleware.RedirectOptions) func() {
 		return func() { middleware.Redirect(options) }
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"nothing":              with(middleware.RedirectOptions{}),
 		"two hosts":            with(middleware.RedirectOptions{Host: "a.test", WWW: middleware.AddWWW}),
 		"no such value":        with(middleware.RedirectOptions{WWW: 3}),
@@ -120,7 +121,7 @@ func FuzzRedirect(f *testing.F) {
 	f.Add("/?")
 	f.Add("//evil.test/%2e%2e")
 	f.Add(`/\evil.test`)
-	s := servertest.New(f, middleware.Redirect(middleware.RedirectOptions{HTTPS: true})(hello))
+	s := servertest.New(f, middleware.Redirect(middleware.RedirectOptions{HTTPS: true})(mwtest.Hello))
 	f.Fuzz(func(t *testing.T, target string) {
 		if !strings.HasPrefix(target, "/") || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) || len(target) > 1000 {
 			return
@@ -138,7 +139,7 @@ func FuzzRedirect(f *testing.F) {
 
 func BenchmarkRedirect(b *testing.B) {
 	redirect := middleware.Redirect(middleware.RedirectOptions{HTTPS: true, WWW: middleware.StripWWW})
-	b.Run("to https", func(b *testing.B) { benchmark(b, redirect(hello), "GET http://www.example.com/path?q=1") })
+	b.Run("to https", func(b *testing.B) { mwtest.Benchmark(b, redirect(mwtest.Hello), "GET http://www.example.com/path?q=1") })
 	same := middleware.Redirect(middleware.RedirectOptions{Host: "filo.test"})
-	b.Run("none", func(b *testing.B) { benchmark(b, same(hello), "GET /") })
+	b.Run("none", func(b *testing.B) { mwtest.Benchmark(b, same(mwtest.Hello), "GET /") })
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -19,7 +20,7 @@ func ExampleRequestID() {
 	h := middleware.RequestID(middleware.RequestIDOptions{TrustIncoming: true})(func(c *filo.Ctx) error {
 		return c.Text(200, "this is request "+middleware.RequestIDOf(c))
 	})
-	show(h, []string{"X-Request-ID"}, "GET /", "X-Request-ID: from-the-proxy-1")
+	mwtest.Show(h, []string{"X-Request-ID"}, "GET /", "X-Request-ID: from-the-proxy-1")
 	// Output:
 	// 200 this is request from-the-proxy-1
 	// X-Request-ID: from-the-proxy-1
@@ -56,15 +57,15 @@ func TestRequestID(t *testing.T) {
 		if test.field != "" {
 			fields = []string{test.field}
 		}
-		got := do(t, middleware.RequestID(test.options)(tellID), "GET /", fields...)
+		got := mwtest.Do(t, middleware.RequestID(test.options)(tellID), "GET /", fields...)
 		if !regexp.MustCompile(test.want).MatchString(got.Body) || got.Header.Get(name) != got.Body || got.Header.Get("X") != "" {
 			t.Errorf("%s: %q, %v", test.sentence, got.Body, got.Header)
 		}
 	}
-	if id := do(t, tellID, "GET /").Body; id != "" {
+	if id := mwtest.Do(t, tellID, "GET /").Body; id != "" {
 		t.Errorf("without the middleware the id is %q", id)
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"no field name": func() { middleware.RequestID(middleware.RequestIDOptions{Header: "X: y\r\n"}) },
 	})
 }
@@ -100,12 +101,12 @@ func TestRequestIDAllocations(t *testing.T) {
 		return nil
 	})
 	for _, fields := range [][]string{nil, {"X-Request-ID: abc"}} {
-		if got := allocations(t, h, "GET /", fields...); got > 1 && !raceEnabled {
+		if got := mwtest.Allocations(t, h, "GET /", fields...); got > 1 && !raceEnabled {
 			t.Errorf("%v allocations with %q, want one", got, fields)
 		}
 	}
 }
 
 func BenchmarkRequestID(b *testing.B) {
-	benchmark(b, middleware.RequestID(middleware.RequestIDOptions{})(hello), "GET /")
+	mwtest.Benchmark(b, middleware.RequestID(middleware.RequestIDOptions{})(mwtest.Hello), "GET /")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
@@ -17,8 +18,8 @@ func ExampleRewrite() {
 		{Prefix: "/api", To: "/v2"},
 		{Pattern: `/users/(\d+)\.json`, To: "/v2/users/$1?format=json"},
 	}})
-	show(rewrite(r.Serve), nil, "GET /api/users/7")
-	show(rewrite(r.Serve), nil, "GET /users/8.json")
+	mwtest.Show(rewrite(r.Serve), nil, "GET /api/users/7")
+	mwtest.Show(rewrite(r.Serve), nil, "GET /users/8.json")
 	// Output:
 	// 200 user 7
 	// 200 user 8 json
@@ -63,7 +64,7 @@ func TestRewrite(t *testing.T) {
 		{"longer than the memory for it", "/old/" + strings.Repeat("a", 3000), "/new/" + strings.Repeat("a", 3000)},
 	} {
 		got := s.Do(t, "GET "+test.target)
-		if got.Body != test.want && statusText(got.Status) != test.want {
+		if got.Body != test.want && mwtest.StatusText(got.Status) != test.want {
 			t.Errorf("%s: %s became %d %s, want %s", test.sentence, test.target, got.Status, got.Body, test.want)
 		}
 	}
@@ -91,7 +92,7 @@ func TestRewriteOptions(t *testing.T) {
 	with := func(rule middleware.RewriteRule) func() {
 		return func() { middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{rule}}) }
 	}
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"no rules":              func() { middleware.Rewrite(middleware.RewriteOptions{}) },
 		"neither":               with(middleware.RewriteRule{To: "/a"}),
 		"both":                  with(middleware.RewriteRule{Prefix: "/a", Pattern: "/a", To: "/b"}),
@@ -107,7 +108,7 @@ func TestRewriteOptions(t *testing.T) {
 
 func TestRewriteAllocations(t *testing.T) {
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/new"}}})
-	if got := allocations(t, rewrite(hello), "GET /other"); got != 0 {
+	if got := mwtest.Allocations(t, rewrite(mwtest.Hello), "GET /other"); got != 0 {
 		t.Errorf("%v allocations without a match, want none", got)
 	}
 }
@@ -116,7 +117,7 @@ func BenchmarkRewrite(b *testing.B) {
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{
 		{Prefix: "/old", To: "/new"}, {Pattern: `/posts/(\d+)\.html`, To: "/posts/$1"},
 	}})
-	b.Run("no match", func(b *testing.B) { benchmark(b, rewrite(hello), "GET /users/7") })
-	b.Run("prefix", func(b *testing.B) { benchmarkServer(b, rewrite(hello), "GET /old/users/7", "") })
-	b.Run("pattern", func(b *testing.B) { benchmarkServer(b, rewrite(hello), "GET /posts/7.html", "") })
+	b.Run("no match", func(b *testing.B) { mwtest.Benchmark(b, rewrite(mwtest.Hello), "GET /users/7") })
+	b.Run("prefix", func(b *testing.B) { mwtest.BenchmarkServer(b, rewrite(mwtest.Hello), "GET /old/users/7", "") })
+	b.Run("pattern", func(b *testing.B) { mwtest.BenchmarkServer(b, rewrite(mwtest.Hello), "GET /posts/7.html", "") })
 }

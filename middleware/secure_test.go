@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -17,7 +18,7 @@ func ExampleSecure() {
 		ContentSecurityPolicy: "default-src 'self'",
 		OpenerPolicy:          "-",
 	})
-	show(secure(hello), []string{"Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy",
+	mwtest.Show(secure(mwtest.Hello), []string{"Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy",
 		"Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy", "Strict-Transport-Security"}, "GET /")
 	// Output:
 	// 200 hello
@@ -62,8 +63,8 @@ func TestSecure(t *testing.T) {
 				"Permissions-Policy: camera=()\nCross-Origin-Embedder-Policy: require-corp"},
 	} {
 		realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.1/32"), TrustProto: true})
-		s := servertest.New(t, wrap(hello, realIP, middleware.Secure(test.options)))
-		if got := secureAnswer(s.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /", "X-Forwarded-Proto: "+test.proto).Header); got != test.want {
+		s := servertest.New(t, mwtest.Wrap(mwtest.Hello, realIP, middleware.Secure(test.options)))
+		if got := secureAnswer(s.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /", "X-Forwarded-Proto: "+test.proto).Header); got != test.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", test.sentence, got, test.want)
 		}
 	}
@@ -72,10 +73,10 @@ func TestSecure(t *testing.T) {
 // An error has the fields, too, and a handler can set them otherwise.
 func TestSecureAndHandlers(t *testing.T) {
 	secure := middleware.Secure(middleware.SecureOptions{})
-	if got := do(t, secure(func(*filo.Ctx) error { return filo.Error(404, "") }), "GET /"); got.Header.Get("X-Frame-Options") == "" {
+	if got := mwtest.Do(t, secure(func(*filo.Ctx) error { return filo.Error(404, "") }), "GET /"); got.Header.Get("X-Frame-Options") == "" {
 		t.Errorf("an error has %v", got.Header)
 	}
-	got := do(t, secure(func(c *filo.Ctx) error {
+	got := mwtest.Do(t, secure(func(c *filo.Ctx) error {
 		c.Response.Header.Set("X-Frame-Options", "DENY")
 		c.Response.Header.Del("Referrer-Policy")
 		return nil
@@ -90,7 +91,7 @@ func TestSecureOptions(t *testing.T) {
 		return func() { middleware.Secure(options) }
 	}
 	const evil = "a\r\nX: y"
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"negative":                 with(middleware.SecureOptions{HSTS: -1}),
 		"subdomains of nothing":    with(middleware.SecureOptions{HSTSSubdomains: true}),
 		"preload needs subdomains": with(middleware.SecureOptions{HSTS: 365 * 24 * time.Hour, HSTSPreload: true}),
@@ -108,5 +109,5 @@ func TestSecureOptions(t *testing.T) {
 }
 
 func BenchmarkSecure(b *testing.B) {
-	benchmark(b, middleware.Secure(middleware.SecureOptions{HSTS: time.Hour, ContentSecurityPolicy: "default-src 'self'"})(hello), "GET /")
+	mwtest.Benchmark(b, middleware.Secure(middleware.SecureOptions{HSTS: time.Hour, ContentSecurityPolicy: "default-src 'self'"})(mwtest.Hello), "GET /")
 }

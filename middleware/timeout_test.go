@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -37,7 +38,7 @@ func TestTimeoutSleeping(t *testing.T) {
 				ctx := c.Context()
 				time.Sleep(test.sleep)
 				cause, committed = ctx.Err(), c.Committed()
-				return hello(c)
+				return mwtest.Hello(c)
 			}))
 			start := time.Now()
 			c := begin(t, s)
@@ -100,7 +101,7 @@ func TestTimeoutBegun(t *testing.T) {
 }
 
 func TestTimeoutOptions(t *testing.T) {
-	mustPanic(t, map[string]func(){
+	mwtest.MustPanic(t, "middleware", map[string]func(){
 		"no Timeout":          func() { middleware.Timeout(middleware.TimeoutOptions{}) },
 		"a negative Timeout":  func() { middleware.Timeout(middleware.TimeoutOptions{Timeout: -1}) },
 		"an error of success": func() { middleware.Timeout(middleware.TimeoutOptions{Timeout: 1, Error: filo.Error(200, "")}) },
@@ -109,7 +110,7 @@ func TestTimeoutOptions(t *testing.T) {
 
 func ExampleTimeout() {
 	timeout := middleware.Timeout(middleware.TimeoutOptions{Timeout: 5 * time.Millisecond})
-	show(timeout(func(c *filo.Ctx) error {
+	mwtest.Show(timeout(func(c *filo.Ctx) error {
 		w := c.Stream()
 		for range time.Tick(time.Millisecond) { // a report that takes long
 			if _, err := io.WriteString(w, "."); err != nil {
@@ -124,7 +125,7 @@ func ExampleTimeout() {
 
 // BenchmarkTimeout is whole requests; BenchmarkTimeoutNone is them without a time-out.
 func BenchmarkTimeout(b *testing.B) {
-	benchmarkServer(b, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Minute})(hello), "GET /", "")
+	mwtest.BenchmarkServer(b, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Minute})(mwtest.Hello), "GET /", "")
 }
 
-func BenchmarkTimeoutNone(b *testing.B) { benchmarkServer(b, hello, "GET /", "") }
+func BenchmarkTimeoutNone(b *testing.B) { mwtest.BenchmarkServer(b, mwtest.Hello, "GET /", "") }

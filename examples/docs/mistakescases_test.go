@@ -18,18 +18,19 @@ import (
 	"testing/fstest"
 	"time"
 
-	gojwt "github.com/golang-jwt/jwt/v5"
-
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/bind"
 	"github.com/filohttp/filo/contrib/jwt"
 	"github.com/filohttp/filo/contrib/websocket"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/middleware/ratelimit"
+	"github.com/filohttp/filo/middleware/session"
 	"github.com/filohttp/filo/proxy"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/static"
 	"github.com/filohttp/filo/templates"
+	gojwt "github.com/golang-jwt/jwt/v5"
 )
 
 const errorsIntro = `# What filo says to mistakes
@@ -443,10 +444,10 @@ var topics = []topic{
 		{
 			title: "A rate of nothing",
 			do: func(r *router.Router, s *filo.Server) error {
-				r.Use(middleware.RateLimit(middleware.RateLimitOptions{Window: time.Minute}))
+				r.Use(ratelimit.New(0, time.Minute))
 				return nil
 			},
-			instead: `r.Use(middleware.RateLimit(middleware.RateLimitOptions{Limit: 100, Window: time.Minute}))`,
+			instead: `r.Use(ratelimit.New(100, time.Minute))`,
 		},
 		{
 			title: "RealIP that trusts nobody",
@@ -459,7 +460,7 @@ var topics = []topic{
 		{
 			title: "A short secret for sessions",
 			do: func(r *router.Router, s *filo.Server) error {
-				r.Use(middleware.Session(middleware.SessionOptions{Keys: [][]byte{[]byte("secret")}}))
+				r.Use(session.New(session.Options{Keys: [][]byte{[]byte("secret")}}))
 				return nil
 			},
 			instead: "Make a key once, by `openssl rand -base64 32`, and keep it where the program's other secrets are.",

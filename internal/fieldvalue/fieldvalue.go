@@ -1,7 +1,10 @@
 // Package fieldvalue reads what the values of several header fields have in common.
 package fieldvalue
 
-import "bytes"
+import (
+	"bytes"
+	"time"
+)
 
 // MaxQuality is the weight 1: one has at most three digits behind the point.
 const MaxQuality = 1000
@@ -53,3 +56,6 @@ func EqualFold(b []byte, lower string) bool {
 	}
 	return true
 }
+
+// Seconds is a time in whole seconds, rounded up: a client that waits that long has waited long enough.
+func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

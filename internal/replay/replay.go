@@ -1,4 +1,5 @@
-package middleware
+// Package replay keeps responses to be given again: those of a cache, and the answers to requests that clients repeat.
+package replay
 
 import (
 	"encoding/binary"
@@ -9,24 +10,25 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// recorded is a response that was kept to be given again. It is shared, and never changed.
-type recorded struct {
-	status int
-	fields []recordedField
+// Answer is a response that was kept to be given again. From when it is shared it is never changed.
+type Answer struct {
+	Status int
+	fields []Field
 	body   []byte
 }
 
-type recordedField struct{ name, value string }
+// Field is a header field of a response.
+type Field struct{ name, value string }
 
-// record copies the response, if it is whole: its status, body, and those of its fields that weren't there before, in outer.
+// Record copies the response, if it is whole: its status, body, and those of its fields that weren't there before, in outer.
 // Those that are about the connection or the moment are left out.
-func record(c *filo.Ctx, outer []recordedField) (*recorded, bool) {
+func Record(c *filo.Ctx, outer []Field) (*Answer, bool) {
 	body, ok := c.Response.WholeBody()
 	if !ok || c.Response.Trailer.Len() > 0 {
 		return nil, false
 	}
-	r := &recorded{status: c.Status(), body: slices.Clone(body)}
-	for _, f := range fieldsOf(c) {
+	r := &Answer{Status: c.Status(), body: slices.Clone(body)}
+	for _, f := range Fields(c) {
 		if !momentary(f.name) && !slices.Contains(outer, f) {
 			r.fields = append(r.fields, f)
 		}
@@ -34,11 +36,14 @@ func record(c *filo.Ctx, outer []recordedField) (*recorded, bool) {
 	return r, true
 }
 
-// fieldsOf copies the response's fields.
-func fieldsOf(c *filo.Ctx) []recordedField {
-	fields := make([]recordedField, 0, c.Response.Header.Len())
+// AddField adds a field to an answer that nobody shares yet.
+func (r *Answer) AddField(name, value string) { r.fields = append(r.fields, Field{name, value}) }
+
+// Fields copies the response's fields.
+func Fields(c *filo.Ctx) []Field {
+	fields := make([]Field, 0, c.Response.Header.Len())
 	for name, value := range c.Response.Header.All() {
-		fields = append(fields, recordedField{string(name), string(value)})
+		fields = append(fields, Field{string(name), string(value)})
 	}
 	return fields
 }
@@ -56,12 +61,12 @@ func momentary(name string) bool {
 	return false
 }
 
-// replay makes r the response. Its fields replace those of the same names that are there, but Vary, which adds up.
-func (r *recorded) replay(c *filo.Ctx) {
-	c.Response.SetStatus(r.status)
+// Give makes r the response. Its fields replace those of the same names that are there, but Vary, which adds up.
+func (r *Answer) Give(c *filo.Ctx) {
+	c.Response.SetStatus(r.Status)
 	h := &c.Response.Header
 	for i, f := range r.fields {
-		first := !slices.ContainsFunc(r.fields[:i], func(g recordedField) bool { return strings.EqualFold(f.name, g.name) })
+		first := !slices.ContainsFunc(r.fields[:i], func(g Field) bool { return strings.EqualFold(f.name, g.name) })
 		if first && !strings.EqualFold(f.name, "Vary") {
 			h.Set(f.name, f.value)
 		} else {
@@ -71,8 +76,8 @@ func (r *recorded) replay(c *filo.Ctx) {
 	c.Response.SetBodyNoCopy(r.body)
 }
 
-// size returns about how much memory r takes.
-func (r *recorded) size() int {
+// Size returns about how much memory r takes.
+func (r *Answer) Size() int {
 	size := 256 + len(r.body)
 	for _, f := range r.fields {
 		size += 32 + len(f.name) + len(f.value)
@@ -80,9 +85,9 @@ func (r *recorded) size() int {
 	return size
 }
 
-// appendTo appends r for a store of bytes; parseRecorded reads it.
-func (r *recorded) appendTo(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(r.status))
+// AppendTo appends r for a store of bytes; Parse reads it.
+func (r *Answer) AppendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(r.Status))
 	dst = binary.AppendUvarint(dst, uint64(len(r.fields)))
 	for _, f := range r.fields {
 		dst = appendString(appendString(dst, f.name), f.value)
@@ -94,21 +99,22 @@ func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-var errRecorded = errors.New("middleware: a store has returned a response that wasn't kept in it")
+var errNotKept = errors.New("a store has returned a response that wasn't kept in it")
 
-func parseRecorded(b []byte) (*recorded, error) {
+// Parse reads what AppendTo has written. The body is borrowed from b.
+func Parse(b []byte) (*Answer, error) {
 	status, b, ok := takeUvarint(b, 599)
 	count, b, more := takeUvarint(b, len(b))
 	if !ok || !more || status < 200 {
-		return nil, errRecorded
+		return nil, errNotKept
 	}
-	r := &recorded{status: status}
+	r := &Answer{Status: status}
 	for range count {
-		var f recordedField
+		var f Field
 		for _, text := range [...]*string{&f.name, &f.value} {
 			var size int
 			if size, b, ok = takeUvarint(b, len(b)); !ok || size > len(b) {
-				return nil, errRecorded
+				return nil, errNotKept
 			}
 			*text, b = string(b[:size]), b[size:]
 		}

@@ -1,4 +1,4 @@
-package middleware_test
+package ratelimit_test
 
 import (
 	"errors"
@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/internal/mwtest"
+	"github.com/filohttp/filo/middleware/ratelimit"
 	"github.com/filohttp/filo/servertest"
 )
 
-func TestRateLimit(t *testing.T) {
+func TestNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 6, Burst: 2, Name: "api"})))
+		s := servertest.New(t, mwtest.Wrap(mwtest.Hello, ratelimit.New(6, time.Minute, ratelimit.Options{Burst: 2, Name: "api"})))
 		for i, step := range []struct {
 			why        string
 			sleep      time.Duration
@@ -39,7 +40,7 @@ func TestRateLimit(t *testing.T) {
 			{"an IPv4 address in IPv6 is the IPv4 address", 0, "[::ffff:192.0.2.1]:1", 200, `"api";r=0;t=20`, ""},
 		} {
 			time.Sleep(step.sleep)
-			got := s.DoFrom(t, tcpAddress(step.from), "GET /")
+			got := s.DoFrom(t, mwtest.TCPAddress(step.from), "GET /")
 			if got.Status != step.status || got.Header.Get("RateLimit") != step.limit || got.Header.Get("Retry-After") != step.retryAfter ||
 				got.Header.Get("RateLimit-Policy") != `"api";q=6;w=60` {
 				t.Errorf("%d %s: %d %v, want %d %s, retry after %q", i, step.why, got.Status, got.Header, step.status, step.limit, step.retryAfter)
@@ -49,8 +50,8 @@ func TestRateLimit(t *testing.T) {
 }
 
 // The refusal is a problem that says which policy was violated.
-func TestRateLimitProblem(t *testing.T) {
-	s := servertest.New(t, wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 1})))
+func TestProblem(t *testing.T) {
+	s := servertest.New(t, mwtest.Wrap(mwtest.Hello, ratelimit.New(1, time.Minute)))
 	s.Do(t, "GET /")
 	got := s.Do(t, "GET /", "Accept: application/json")
 	for _, want := range []string{"quota-exceeded", `"violated-policies":["default"]`, `"status":429`} {
@@ -60,11 +61,11 @@ func TestRateLimitProblem(t *testing.T) {
 	}
 }
 
-func TestRateLimitKey(t *testing.T) {
-	limit := middleware.RateLimit(middleware.RateLimitOptions{
-		Limit: 1, HideFields: true, Key: func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("X-Key") },
+func TestKey(t *testing.T) {
+	limit := ratelimit.New(1, time.Minute, ratelimit.Options{
+		HideFields: true, Key: func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("X-Key") },
 	})
-	s := servertest.New(t, wrap(hello, limit))
+	s := servertest.New(t, mwtest.Wrap(mwtest.Hello, limit))
 	for i, step := range []struct {
 		key    string
 		status int
@@ -77,10 +78,10 @@ func TestRateLimitKey(t *testing.T) {
 }
 
 // Two limits around a handler both tell about themselves.
-func TestRateLimitTwice(t *testing.T) {
-	h := wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 10, Name: "second", Window: time.Second}),
-		middleware.RateLimit(middleware.RateLimitOptions{Limit: 100, Name: "hour", Window: time.Hour}))
-	got := do(t, h, "GET /")
+func TestTwice(t *testing.T) {
+	h := mwtest.Wrap(mwtest.Hello, ratelimit.New(10, time.Second, ratelimit.Options{Name: "second"}),
+		ratelimit.New(100, time.Hour, ratelimit.Options{Name: "hour"}))
+	got := mwtest.Do(t, h, "GET /")
 	if values := got.Header.Values("RateLimit"); len(values) != 2 || values[0] != `"second";r=9;t=1` || values[1] != `"hour";r=99;t=36` {
 		t.Errorf("%q", values)
 	}
@@ -88,41 +89,41 @@ func TestRateLimitTwice(t *testing.T) {
 
 // rateStore is a store of the user's own.
 type rateStore struct {
-	state middleware.RateLimitState
+	state ratelimit.State
 	err   error
 	keys  []string
-	quota middleware.RateLimitQuota
+	quota ratelimit.Quota
 }
 
-func (s *rateStore) Take(_ *filo.Ctx, key []byte, quota middleware.RateLimitQuota) (middleware.RateLimitState, error) {
+func (s *rateStore) Take(_ *filo.Ctx, key []byte, quota ratelimit.Quota) (ratelimit.State, error) {
 	s.keys = append(s.keys, string(key))
 	s.quota = quota
 	return s.state, s.err
 }
 
-func TestRateLimitStore(t *testing.T) {
+func TestStore(t *testing.T) {
 	failed := errors.New("store failed")
 	for _, test := range []struct {
 		why      string
-		state    middleware.RateLimitState
+		state    ratelimit.State
 		err      error
 		failOpen bool
 		status   int
 		fields   string
 	}{
-		{"what the store allows is allowed", middleware.RateLimitState{Allowed: true, Remaining: 3, Reset: 1}, nil, false, 200, `"default";r=3;t=1`},
-		{"what it doesn't isn't", middleware.RateLimitState{Reset: time.Second, RetryAfter: 0}, nil, false, 429, `"default";r=0;t=1`},
-		{"its error is the request's", middleware.RateLimitState{}, failed, false, 500, ""},
-		{"with FailOpen it isn't", middleware.RateLimitState{}, failed, true, 200, ""},
-		{"no field says less than nothing", middleware.RateLimitState{Allowed: true, Remaining: -3}, nil, false, 200, `"default";r=0;t=0`},
+		{"what the store allows is allowed", ratelimit.State{Allowed: true, Remaining: 3, Reset: 1}, nil, false, 200, `"default";r=3;t=1`},
+		{"what it doesn't isn't", ratelimit.State{Reset: time.Second, RetryAfter: 0}, nil, false, 429, `"default";r=0;t=1`},
+		{"its error is the request's", ratelimit.State{}, failed, false, 500, ""},
+		{"with FailOpen it isn't", ratelimit.State{}, failed, true, 200, ""},
+		{"no field says less than nothing", ratelimit.State{Allowed: true, Remaining: -3}, nil, false, 200, `"default";r=0;t=0`},
 	} {
 		store := &rateStore{state: test.state, err: test.err}
-		s := servertest.New(t, wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 5, Store: store, FailOpen: test.failOpen})))
-		got := s.DoFrom(t, tcpAddress("192.0.2.1:1"), "GET /")
+		s := servertest.New(t, mwtest.Wrap(mwtest.Hello, ratelimit.New(5, time.Minute, ratelimit.Options{Store: store, FailOpen: test.failOpen})))
+		got := s.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /")
 		if got.Status != test.status || got.Header.Get("RateLimit") != test.fields {
 			t.Errorf("%s: %v, want %d %s", test.why, got, test.status, test.fields)
 		}
-		if len(store.keys) != 1 || !strings.HasSuffix(store.keys[0], "\xC0\x00\x02\x01") || store.quota != (middleware.RateLimitQuota{Limit: 5, Burst: 5, Window: time.Minute}) {
+		if len(store.keys) != 1 || !strings.HasSuffix(store.keys[0], "\xC0\x00\x02\x01") || store.quota != (ratelimit.Quota{Limit: 5, Burst: 5, Window: time.Minute}) {
 			t.Errorf("%s: asked for %q of %v", test.why, store.keys, store.quota)
 		}
 		if test.status == 429 && got.Header.Get("Retry-After") != "1" {
@@ -132,15 +133,15 @@ func TestRateLimitStore(t *testing.T) {
 }
 
 // A flood of keys neither grows the memory nor frees a client that is being limited.
-func TestRateLimitFlood(t *testing.T) {
-	limit := middleware.RateLimit(middleware.RateLimitOptions{
-		Limit: 100, Window: time.Hour, MaxKeys: 1024, HideFields: true, Key: func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("X-Key") },
+func TestFlood(t *testing.T) {
+	limit := ratelimit.New(100, time.Hour, ratelimit.Options{
+		MaxKeys: 1024, HideFields: true, Key: func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("X-Key") },
 	})
-	h := limit(hello)
-	inHandler(t, "GET /", nil, func(c *filo.Ctx) {
+	h := limit(mwtest.Hello)
+	mwtest.InHandler(t, "GET /", nil, func(c *filo.Ctx) {
 		call := func(key string) error {
 			c.Request.Header.Set("X-Key", key)
-			return again(c, h)
+			return mwtest.Again(c, h)
 		}
 		for range 100 {
 			if err := call("culprit"); err != nil {
@@ -161,44 +162,44 @@ func TestRateLimitFlood(t *testing.T) {
 	for i := range keys {
 		keys[i] = fmt.Appendf(nil, "key %d", i)
 	}
-	flood := middleware.RateLimit(middleware.RateLimitOptions{
-		Limit: 1 << 20, MaxKeys: 64, Key: func(c *filo.Ctx) []byte { i++; return keys[i%len(keys)] },
+	flood := ratelimit.New(1<<20, time.Minute, ratelimit.Options{
+		MaxKeys: 64, Key: func(c *filo.Ctx) []byte { i++; return keys[i%len(keys)] },
 	})
-	if n := allocations(t, flood(hello), "GET /"); n != 0 {
+	if n := mwtest.Allocations(t, flood(mwtest.Hello), "GET /"); n != 0 {
 		t.Errorf("%v allocations for new keys, want 0", n)
 	}
 }
 
-func TestRateLimitAllocations(t *testing.T) {
-	if n := allocations(t, wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 1 << 20})), "GET /"); n != 0 {
+func TestAllocations(t *testing.T) {
+	if n := mwtest.Allocations(t, mwtest.Wrap(mwtest.Hello, ratelimit.New(1<<20, time.Minute)), "GET /"); n != 0 {
 		t.Errorf("%v allocations for a request within the limit, want 0", n)
 	}
 }
 
-func TestRateLimitOptions(t *testing.T) {
-	mustPanic(t, map[string]func(){
-		"no Limit":           func() { middleware.RateLimit(middleware.RateLimitOptions{}) },
-		"a negative Limit":   func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: -1}) },
-		"a negative Burst":   func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1, Burst: -1}) },
-		"negative MaxKeys":   func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1, MaxKeys: -1}) },
-		"half a second":      func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1, Window: time.Second / 2}) },
-		"a negative Window":  func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1, Window: -time.Second}) },
-		"more than a clock":  func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1e9 + 1, Window: time.Second}) },
-		"an endless Burst":   func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1, Burst: math.MaxInt}) },
-		"a quote in Name":    func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1, Name: `a";r=9`}) },
-		"a new line in Name": func() { middleware.RateLimit(middleware.RateLimitOptions{Limit: 1, Name: "a\r\nB: c"}) },
+func TestOptions(t *testing.T) {
+	mwtest.MustPanic(t, "ratelimit", map[string]func(){
+		"no Limit":           func() { ratelimit.New(0, time.Minute) },
+		"a negative Limit":   func() { ratelimit.New(-1, time.Minute) },
+		"a negative Burst":   func() { ratelimit.New(1, time.Minute, ratelimit.Options{Burst: -1}) },
+		"negative MaxKeys":   func() { ratelimit.New(1, time.Minute, ratelimit.Options{MaxKeys: -1}) },
+		"half a second":      func() { ratelimit.New(1, time.Second/2) },
+		"a negative Window":  func() { ratelimit.New(1, -time.Second) },
+		"more than a clock":  func() { ratelimit.New(1e9+1, time.Second) },
+		"an endless Burst":   func() { ratelimit.New(1, time.Minute, ratelimit.Options{Burst: math.MaxInt}) },
+		"a quote in Name":    func() { ratelimit.New(1, time.Minute, ratelimit.Options{Name: `a";r=9`}) },
+		"a new line in Name": func() { ratelimit.New(1, time.Minute, ratelimit.Options{Name: "a\r\nB: c"}) },
 	})
 }
 
-func ExampleRateLimit() {
-	limit := middleware.RateLimit(middleware.RateLimitOptions{Limit: 100, Window: time.Minute})
-	show(limit(hello), []string{"RateLimit-Policy", "RateLimit"}, "GET /")
+func ExampleNew() {
+	limit := ratelimit.New(100, time.Minute)
+	mwtest.Show(limit(mwtest.Hello), []string{"RateLimit-Policy", "RateLimit"}, "GET /")
 	// Output:
 	// 200 hello
 	// RateLimit-Policy: "default";q=100;w=60
 	// RateLimit: "default";r=99;t=1
 }
 
-func BenchmarkRateLimit(b *testing.B) {
-	benchmark(b, wrap(hello, middleware.RateLimit(middleware.RateLimitOptions{Limit: 1e9})), "GET /")
+func BenchmarkNew(b *testing.B) {
+	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, ratelimit.New(1e9, time.Minute)), "GET /")
 }

@@ -1,4 +1,4 @@
-package middleware_test
+package session_test
 
 import (
 	"bytes"
@@ -15,7 +15,9 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
-	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/internal/mwtest"
+	"github.com/filohttp/filo/middleware/cache"
+	"github.com/filohttp/filo/middleware/session"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -55,7 +57,7 @@ func sessionHandler(c *filo.Ctx) error {
 	if parts[1] == "none" {
 		return c.Text(200, "")
 	}
-	s, err := middleware.CurrentSession(c)
+	s, err := session.Get(c)
 	if err != nil {
 		return err
 	}
@@ -109,21 +111,21 @@ func sessionHandler(c *filo.Ctx) error {
 }
 
 // eachStore runs f with sessions in a store and in cookies.
-func eachStore(t *testing.T, f func(t *testing.T, options middleware.SessionOptions)) {
+func eachStore(t *testing.T, f func(t *testing.T, options session.Options)) {
 	t.Run("store", func(t *testing.T) {
-		f(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+		f(t, session.Options{Store: new(session.Memory)})
 	})
 	t.Run("cookie", func(t *testing.T) {
-		f(t, middleware.SessionOptions{Keys: [][]byte{sessionSecret}})
+		f(t, session.Options{Keys: [][]byte{sessionSecret}})
 	})
 }
 
-func newBrowser(t testing.TB, options middleware.SessionOptions) *browser {
-	return &browser{t: t, s: servertest.New(t, middleware.Session(options)(sessionHandler))}
+func newBrowser(t testing.TB, options session.Options) *browser {
+	return &browser{t: t, s: servertest.New(t, session.New(options)(sessionHandler))}
 }
 
-func TestSession(t *testing.T) {
-	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+func TestNew(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
 		b := newBrowser(t, options)
 		for i, step := range []struct {
 			why, path, want string
@@ -181,17 +183,17 @@ func TestSession(t *testing.T) {
 	})
 }
 
-func TestSessionCookie(t *testing.T) {
+func TestCookie(t *testing.T) {
 	for _, test := range []struct {
 		why     string
-		options middleware.SessionOptions
+		options session.Options
 		want    string
 	}{
-		{"the defaults are safe", middleware.SessionOptions{}, "__Host-session=X; Path=/; Max-Age=7200; HttpOnly; Secure; SameSite=Lax"},
-		{"for development", middleware.SessionOptions{Insecure: true}, "session=X; Path=/; Max-Age=7200; HttpOnly; SameSite=Lax"},
-		{"for subdomains", middleware.SessionOptions{CookieName: "id", Domain: "example.com", SameSite: filo.SameSiteStrict, IdleTimeout: time.Minute},
+		{"the defaults are safe", session.Options{}, "__Host-session=X; Path=/; Max-Age=7200; HttpOnly; Secure; SameSite=Lax"},
+		{"for development", session.Options{Insecure: true}, "session=X; Path=/; Max-Age=7200; HttpOnly; SameSite=Lax"},
+		{"for subdomains", session.Options{CookieName: "id", Domain: "example.com", SameSite: filo.SameSiteStrict, IdleTimeout: time.Minute},
 			"id=X; Path=/; Domain=example.com; Max-Age=60; HttpOnly; Secure; SameSite=Strict"},
-		{"Lifetime goes before IdleTimeout", middleware.SessionOptions{Lifetime: time.Hour}, "__Host-session=X; Path=/; Max-Age=3600; HttpOnly; Secure; SameSite=Lax"},
+		{"Lifetime goes before IdleTimeout", session.Options{Lifetime: time.Hour}, "__Host-session=X; Path=/; Max-Age=3600; HttpOnly; Secure; SameSite=Lax"},
 	} {
 		test.options.Keys = [][]byte{sessionSecret}
 		synctest.Test(t, func(t *testing.T) {
@@ -213,8 +215,8 @@ func TestSessionCookie(t *testing.T) {
 	}
 }
 
-func TestSessionExpiry(t *testing.T) {
-	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+func TestExpiry(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
 		options.IdleTimeout, options.Lifetime = 10*time.Minute, time.Hour
 		synctest.Test(t, func(t *testing.T) {
 			b := newBrowser(t, options)
@@ -245,8 +247,8 @@ func TestSessionExpiry(t *testing.T) {
 }
 
 // Nothing that a client makes up, or changes, is a session.
-func TestSessionForged(t *testing.T) {
-	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+func TestForged(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
 		b := newBrowser(t, options)
 		b.get("/set/a/1")
 		good := b.cookie
@@ -274,15 +276,15 @@ func TestSessionForged(t *testing.T) {
 }
 
 // Of what many requests of one session set at the same time nothing is lost, and nothing races.
-func TestSessionConcurrent(t *testing.T) {
+func TestConcurrent(t *testing.T) {
 	const n = 10
-	b := newBrowser(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+	b := newBrowser(t, session.Options{Store: new(session.Memory)})
 	b.get("/set/first/1")
 	client := b.s.Client()
 	var wait sync.WaitGroup
 	for i := range n {
 		wait.Go(func() {
-			request := newRequest(t, fmt.Sprintf("%s/set/key%d/%d", b.s.URL, i, i), "Cookie: "+b.cookie)
+			request := mwtest.NewRequest(t, fmt.Sprintf("%s/set/key%d/%d", b.s.URL, i, i), "Cookie: "+b.cookie)
 			response, err := client.Do(request)
 			if err != nil || response.StatusCode != http.StatusOK {
 				t.Error(response, err)
@@ -300,15 +302,15 @@ func TestSessionConcurrent(t *testing.T) {
 }
 
 // A session that a request has ended isn't brought back by one that had begun before.
-func TestSessionNotBroughtBack(t *testing.T) {
+func TestNotBroughtBack(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	options := middleware.SessionOptions{Store: middleware.NewSessionMemory(0)}
+	options := session.Options{Store: new(session.Memory)}
 	b := &browser{t: t}
-	b.s = servertest.New(t, middleware.Session(options)(func(c *filo.Ctx) error {
+	b.s = servertest.New(t, session.New(options)(func(c *filo.Ctx) error {
 		if c.Path() != "/slow" {
 			return sessionHandler(c)
 		}
-		s, err := middleware.CurrentSession(c)
+		s, err := session.Get(c)
 		close(begun)
 		<-goOn
 		s.Set("slow", "1")
@@ -331,7 +333,7 @@ func TestSessionNotBroughtBack(t *testing.T) {
 
 // steppedStore is a store in memory that calls step, if there is one, before each of its operations.
 type steppedStore struct {
-	middleware.SessionStore
+	session.Store
 	step func()
 }
 
@@ -341,30 +343,30 @@ func (s *steppedStore) before() {
 	}
 }
 
-func (s *steppedStore) Load(c *filo.Ctx, id string) (middleware.SessionRecord, error) {
+func (s *steppedStore) Load(c *filo.Ctx, id string) (session.Record, error) {
 	s.before()
-	return s.SessionStore.Load(c, id)
+	return s.Store.Load(c, id)
 }
 
-func (s *steppedStore) Save(c *filo.Ctx, id string, record middleware.SessionRecord) (bool, error) {
+func (s *steppedStore) Save(c *filo.Ctx, id string, record session.Record) (bool, error) {
 	s.before()
-	return s.SessionStore.Save(c, id, record)
+	return s.Store.Save(c, id, record)
 }
 
 func (s *steppedStore) Delete(c *filo.Ctx, id string) error {
 	s.before()
-	return s.SessionStore.Delete(c, id)
+	return s.Store.Delete(c, id)
 }
 
 // Of a request that renews the session and one that ends it, the latter wins, whichever of them begins first and between
 // whatever steps of it the other one runs.
-func TestSessionRenewedAndEnded(t *testing.T) {
+func TestRenewedAndEnded(t *testing.T) {
 	for _, test := range []struct{ first, second string }{{"/renew", "/destroy"}, {"/destroy", "/renew"}, {"/destroyset", "/renew"}, {"/renew", "/destroyset"}} {
 		ran := true
 		for k := 1; ran; k++ {
 			ran = false
-			store := &steppedStore{SessionStore: middleware.NewSessionMemory(0)}
-			b := newBrowser(t, middleware.SessionOptions{Store: store})
+			store := &steppedStore{Store: new(session.Memory)}
+			b := newBrowser(t, session.Options{Store: store})
 			b.get("/set/a/1")
 			first := *b
 			others := []string{first.cookie}
@@ -392,13 +394,13 @@ func TestSessionRenewedAndEnded(t *testing.T) {
 }
 
 // Nothing is lost of what a request has set before the session was renewed by another one, and the session that is left is one.
-func TestSessionRenewedAndChanged(t *testing.T) {
+func TestRenewedAndChanged(t *testing.T) {
 	ran := true
 	for k := 1; ran; k++ {
 		ran = false
-		memory := middleware.NewSessionMemory(0)
-		store := &steppedStore{SessionStore: memory}
-		b := newBrowser(t, middleware.SessionOptions{Store: store})
+		memory := new(session.Memory)
+		store := &steppedStore{Store: memory}
+		b := newBrowser(t, session.Options{Store: store})
 		b.get("/set/a/1")
 		old, saved, steps := b.cookie, false, 0
 		store.step = func() {
@@ -424,12 +426,12 @@ func TestSessionRenewedAndChanged(t *testing.T) {
 }
 
 // Of two that log in at once, with one session before, each has its own from then on, and nothing of the other.
-func TestSessionRenewedTwice(t *testing.T) {
+func TestRenewedTwice(t *testing.T) {
 	ran := true
 	for k := 1; ran; k++ {
 		ran = false
-		store := &steppedStore{SessionStore: middleware.NewSessionMemory(0)}
-		b := newBrowser(t, middleware.SessionOptions{Store: store})
+		store := &steppedStore{Store: new(session.Memory)}
+		b := newBrowser(t, session.Options{Store: store})
 		b.get("/set/a/1")
 		one, other := *b, *b
 		steps := 0
@@ -461,8 +463,8 @@ func TestSessionRenewedTwice(t *testing.T) {
 }
 
 // A browser that sends its logout before it has the answer that renews the session is logged out.
-func TestSessionEndedByOldCookie(t *testing.T) {
-	b := newBrowser(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+func TestEndedByOldCookie(t *testing.T) {
+	b := newBrowser(t, session.Options{Store: new(session.Memory)})
 	b.get("/set/a/1")
 	late := *b
 	b.get("/renew")
@@ -480,13 +482,13 @@ func TestSessionEndedByOldCookie(t *testing.T) {
 
 // Each of two Sessions, one inside of the other, has a session of its own; CurrentSession is that of the inner one inside of it, and
 // that of the outer one around it, before and after.
-func TestSessionNested(t *testing.T) {
-	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+func TestNested(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
 		inner := options
 		inner.CookieName = "__Host-inner"
 		count := func(next filo.Handler) filo.Handler { // between the two
 			return func(c *filo.Ctx) error {
-				s, err := middleware.CurrentSession(c)
+				s, err := session.Get(c)
 				if err != nil {
 					return err
 				}
@@ -494,21 +496,21 @@ func TestSessionNested(t *testing.T) {
 				if err = next(c); err != nil {
 					return err
 				}
-				again, err := middleware.CurrentSession(c)
+				again, err := session.Get(c)
 				if again != s {
 					t.Error("the outer session isn't the current one when the inner one is over")
 				}
 				return err
 			}
 		}
-		h := wrap(func(c *filo.Ctx) error {
-			s, err := middleware.CurrentSession(c)
+		h := mwtest.Wrap(func(c *filo.Ctx) error {
+			s, err := session.Get(c)
 			if err != nil {
 				return err
 			}
 			s.Set("inner", s.Get("inner")+"i")
 			return c.Text(200, s.Get("inner")+s.Get("requests"))
-		}, middleware.Session(options), count, middleware.Session(inner))
+		}, session.New(options), count, session.New(inner))
 		s := servertest.New(t, h)
 		cookies := ""
 		for i := 1; i <= 3; i++ {
@@ -529,7 +531,7 @@ func TestSessionNested(t *testing.T) {
 				t.Fatalf("request %d: %v, want two cookies", i, got.Header)
 			}
 		}
-		outer := servertest.New(t, middleware.Session(options)(sessionHandler))
+		outer := servertest.New(t, session.New(options)(sessionHandler))
 		if got := outer.Do(t, "GET /get/requests", "Cookie: "+cookies); got.Body != "+++false" {
 			t.Errorf("the outer session: %v, want what was set between the two", got)
 		}
@@ -537,26 +539,26 @@ func TestSessionNested(t *testing.T) {
 }
 
 // What is kept may be of an outer session, too.
-func TestSessionNestedCache(t *testing.T) {
-	options := middleware.SessionOptions{Keys: [][]byte{sessionSecret}}
+func TestNestedCache(t *testing.T) {
+	options := session.Options{Keys: [][]byte{sessionSecret}}
 	inner := options
 	inner.CookieName = "__Host-inner"
-	h := wrap(func(c *filo.Ctx) error {
-		if _, err := middleware.CurrentSession(c); err != nil {
+	h := mwtest.Wrap(func(c *filo.Ctx) error {
+		if _, err := session.Get(c); err != nil {
 			return err
 		}
 		c.Response.Header.Set("Cache-Control", "max-age=60")
-		return hello(c)
-	}, middleware.Session(options), func(next filo.Handler) filo.Handler {
+		return mwtest.Hello(c)
+	}, session.New(options), func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			s, err := middleware.CurrentSession(c)
+			s, err := session.Get(c)
 			if err == nil {
 				s.Set("a", "1")
 				err = next(c)
 			}
 			return err
 		}
-	}, middleware.Session(inner), middleware.Cache(middleware.CacheOptions{}))
+	}, session.New(inner), cache.New(cache.Options{}))
 	s := servertest.New(t, h)
 	s.Do(t, "GET /")
 	if got := s.Do(t, "GET /"); got.Header.Get("Age") != "" {
@@ -565,8 +567,8 @@ func TestSessionNestedCache(t *testing.T) {
 }
 
 // What is set when the head is on its way is kept only if the client has the session already, and else logged.
-func TestSessionLate(t *testing.T) {
-	b := newBrowser(t, middleware.SessionOptions{Store: middleware.NewSessionMemory(0)})
+func TestLate(t *testing.T) {
+	b := newBrowser(t, session.Options{Store: new(session.Memory)})
 	b.get("/late")
 	if got := b.get("/get/late"); got.Body != "true" {
 		t.Errorf("without a session: %v", got)
@@ -579,12 +581,12 @@ func TestSessionLate(t *testing.T) {
 }
 
 // A session in a cookie can't be ended when the head is on its way: that is no success, and logged.
-func TestSessionDestroyedLate(t *testing.T) {
-	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+func TestDestroyedLate(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
 		var log strings.Builder
 		b := &browser{t: t, s: servertest.NewServer(t, &filo.Server{
 			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
-			Handler: middleware.Session(options)(sessionHandler),
+			Handler: session.New(options)(sessionHandler),
 		})}
 		b.get("/set/a/1")
 		if got := b.get("/latedestroy"); got.Status != 200 {
@@ -602,24 +604,24 @@ type passedOn struct{ http.ResponseWriter }
 
 // The cookie is part of the answer to its own request, also if the handler had the Ctx of an adaptor, which is over when the
 // session is saved; and so of no other one.
-func TestSessionInAdaptor(t *testing.T) {
-	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
+func TestInAdaptor(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
 		passOn := adaptor.Middleware(func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(passedOn{w}, r) })
 		})
 		for path, status := range map[string]int{"/204": 204, "/304": 304, "/200": 200, "/stream": 200} {
-			b := &browser{t: t, s: servertest.New(t, wrap(func(c *filo.Ctx) error {
+			b := &browser{t: t, s: servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
 				if path == "/stream" {
 					return sessionHandler(c)
 				}
-				s, err := middleware.CurrentSession(c)
+				s, err := session.Get(c)
 				if err != nil {
 					return err
 				}
 				s.Set("user", "alice")
 				c.Response.SetStatus(status)
 				return nil
-			}, middleware.Session(options), passOn))}
+			}, session.New(options), passOn))}
 			if got := b.get(path); got.Status != status || b.set == "" || got.Header.Get("Vary") != "Cookie" {
 				t.Errorf("%s: %v, want a cookie", path, got)
 			}
@@ -628,7 +630,7 @@ func TestSessionInAdaptor(t *testing.T) {
 }
 
 // An answer with a session's cookie is for nobody else, whatever the handler says of caches.
-func TestSessionPrivate(t *testing.T) {
+func TestPrivate(t *testing.T) {
 	for says, want := range map[string]string{
 		"":                        "private",
 		"public, max-age=60":      "public, max-age=60,private",
@@ -637,13 +639,13 @@ func TestSessionPrivate(t *testing.T) {
 		"max-age=60, Private":     "max-age=60, Private",
 		"s-maxage=60, no-private": "s-maxage=60, no-private,private",
 	} {
-		h := wrap(func(c *filo.Ctx) error {
+		h := mwtest.Wrap(func(c *filo.Ctx) error {
 			if says != "" {
 				c.Response.Header.Set("Cache-Control", says)
 			}
 			return sessionHandler(c)
-		}, middleware.Session(middleware.SessionOptions{Keys: [][]byte{sessionSecret}}))
-		got := do(t, h, "GET /set/a/1")
+		}, session.New(session.Options{Keys: [][]byte{sessionSecret}}))
+		got := mwtest.Do(t, h, "GET /set/a/1")
 		if control := strings.Join(got.Header.Values("Cache-Control"), ","); control != want || got.Header.Get("Set-Cookie") == "" {
 			t.Errorf("%q becomes %q, want %q", says, control, want)
 		}
@@ -652,100 +654,139 @@ func TestSessionPrivate(t *testing.T) {
 
 // brokenStore fails where it is told to.
 type brokenStore struct {
-	middleware.SessionStore
+	session.Store
 	load, save error
 }
 
-func (s brokenStore) Load(c *filo.Ctx, id string) (middleware.SessionRecord, error) {
+func (s brokenStore) Load(c *filo.Ctx, id string) (session.Record, error) {
 	if s.load != nil {
-		return middleware.SessionRecord{}, s.load
+		return session.Record{}, s.load
 	}
-	return s.SessionStore.Load(c, id)
+	return s.Store.Load(c, id)
 }
 
-func (s brokenStore) Save(c *filo.Ctx, id string, record middleware.SessionRecord) (bool, error) {
+func (s brokenStore) Save(c *filo.Ctx, id string, record session.Record) (bool, error) {
 	return false, s.save
 }
 
-func TestSessionStoreErrors(t *testing.T) {
+func TestStoreErrors(t *testing.T) {
 	failed := errors.New("failed")
 	for why, store := range map[string]brokenStore{
-		"load":                          {middleware.NewSessionMemory(0), failed, nil},
-		"save":                          {middleware.NewSessionMemory(0), nil, failed},
-		"a session that always changes": {middleware.NewSessionMemory(0), nil, nil},
+		"load":                          {new(session.Memory), failed, nil},
+		"save":                          {new(session.Memory), nil, failed},
+		"a session that always changes": {new(session.Memory), nil, nil},
 	} {
 		var got error
 		outside := func(next filo.Handler) filo.Handler {
 			return func(c *filo.Ctx) error { got = next(c); return c.NoContent() }
 		}
-		h := wrap(sessionHandler, outside, middleware.Session(middleware.SessionOptions{Store: store}))
-		answer := do(t, h, "GET /set/a/1", "Cookie: __Host-session=x")
+		h := mwtest.Wrap(sessionHandler, outside, session.New(session.Options{Store: store}))
+		answer := mwtest.Do(t, h, "GET /set/a/1", "Cookie: __Host-session=x")
 		if why != "a session that always changes" && !errors.Is(got, failed) || answer.Header.Get("Set-Cookie") != "" {
 			t.Errorf("%s: %v, %v", why, got, answer.Header)
 		}
 	}
 }
 
-func TestSessionOptions(t *testing.T) {
+func TestOptions(t *testing.T) {
 	keys := [][]byte{sessionSecret}
-	mustPanic(t, map[string]func(){
-		"neither Store nor Keys": func() { middleware.Session(middleware.SessionOptions{}) },
+	mwtest.MustPanic(t, "session", map[string]func(){
+		"neither Store nor Keys": func() { session.New(session.Options{}) },
 		"both": func() {
-			middleware.Session(middleware.SessionOptions{Keys: keys, Store: middleware.NewSessionMemory(0)})
+			session.New(session.Options{Keys: keys, Store: new(session.Memory)})
 		},
-		"a short key":            func() { middleware.Session(middleware.SessionOptions{Keys: [][]byte{sessionSecret, make([]byte, 31)}}) },
-		"a bad name":             func() { middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "a b"}) },
-		"a new line in the name": func() { middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "a\r\nb"}) },
-		"a new line in Domain":   func() { middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "a", Domain: "a\r\nb"}) },
-		"__Host- with a Domain":  func() { middleware.Session(middleware.SessionOptions{Keys: keys, Domain: "example.com"}) },
+		"a short key":            func() { session.New(session.Options{Keys: [][]byte{sessionSecret, make([]byte, 31)}}) },
+		"a bad name":             func() { session.New(session.Options{Keys: keys, CookieName: "a b"}) },
+		"a new line in the name": func() { session.New(session.Options{Keys: keys, CookieName: "a\r\nb"}) },
+		"a new line in Domain":   func() { session.New(session.Options{Keys: keys, CookieName: "a", Domain: "a\r\nb"}) },
+		"__Host- with a Domain":  func() { session.New(session.Options{Keys: keys, Domain: "example.com"}) },
 		"__Host- and Insecure": func() {
-			middleware.Session(middleware.SessionOptions{Keys: keys, CookieName: "__Host-a", Insecure: true})
+			session.New(session.Options{Keys: keys, CookieName: "__Host-a", Insecure: true})
 		},
 		"SameSite=None, insecure": func() {
-			middleware.Session(middleware.SessionOptions{Keys: keys, SameSite: filo.SameSiteNone, Insecure: true})
+			session.New(session.Options{Keys: keys, SameSite: filo.SameSiteNone, Insecure: true})
 		},
-		"a negative IdleTimeout": func() { middleware.Session(middleware.SessionOptions{Keys: keys, IdleTimeout: -1}) },
-		"a negative Lifetime":    func() { middleware.Session(middleware.SessionOptions{Keys: keys, Lifetime: -1}) },
-		"negative MaxBytes":      func() { middleware.Session(middleware.SessionOptions{Keys: keys, MaxBytes: -1}) },
-		"a negative memory":      func() { middleware.NewSessionMemory(-1) },
+		"a negative IdleTimeout": func() { session.New(session.Options{Keys: keys, IdleTimeout: -1}) },
+		"a negative Lifetime":    func() { session.New(session.Options{Keys: keys, Lifetime: -1}) },
+		"negative MaxBytes":      func() { session.New(session.Options{Keys: keys, MaxBytes: -1}) },
+		"a negative memory":      func() { session.New(session.Options{Store: &session.Memory{MaxBytes: -1}}) },
 	})
-	inHandler(t, "GET /", nil, func(c *filo.Ctx) {
-		if message := panicOf(func() { middleware.CurrentSession(c) }); !strings.Contains(message, "Session") {
-			t.Errorf("without Session: %q", message)
+	mwtest.InHandler(t, "GET /", nil, func(c *filo.Ctx) {
+		if message := mwtest.PanicOf(func() { session.Get(c) }); !strings.Contains(message, "session: ") {
+			t.Errorf("without New: %q", message)
 		}
 	})
 }
 
-func ExampleSession() {
-	sessions := middleware.Session(middleware.SessionOptions{Store: middleware.NewSessionMemory(64 << 20)})
+// What a session's cookie is to be set for isn't anybody else's, though the cookie comes after all that package cache sees.
+func TestCached(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
+		options.IdleTimeout = time.Hour
+		synctest.Test(t, func(t *testing.T) {
+			b := &browser{t: t, s: servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
+				c.Response.Header.Set("Cache-Control", "max-age=10")
+				return sessionHandler(c)
+			}, session.New(options), cache.New(cache.Options{})))}
+			for _, step := range []struct {
+				why, path string
+				sleep     time.Duration
+				kept      bool
+			}{
+				{"no session", "/get/a", 0, true},
+				{"one that begins", "/set/a/1", 0, false},
+				{"one that is only read", "/get/a", 0, true},
+				{"one that lives on", "/get/a", 30 * time.Minute, false},
+				{"one that is renewed", "/renew", 0, false},
+				{"one that is cleared", "/clear", 0, false},
+				{"one that ends", "/destroy", 0, false},
+			} {
+				time.Sleep(step.sleep)
+				before := b.cookie
+				b.get(step.path)
+				after := b.cookie
+				b.cookie = before
+				got := b.get(step.path)
+				if kept := got.Header.Get("Age") != ""; kept != step.kept {
+					t.Errorf("%s: %v, want it kept: %t", step.why, got, step.kept)
+				}
+				if b.cookie == before {
+					b.cookie = after
+				}
+			}
+		})
+	})
+}
+
+func ExampleNew() {
+	sessions := session.New(session.Options{Store: &session.Memory{MaxBytes: 64 << 20}})
 	login := sessions(func(c *filo.Ctx) error {
-		session, err := middleware.CurrentSession(c)
+		s, err := session.Get(c)
 		if err != nil {
 			return err
 		}
-		session.Renew() // whenever somebody logs in
-		session.Set("user", "gopher")
-		return c.Text(200, "hello, "+session.Get("user"))
+		s.Renew() // whenever somebody logs in
+		s.Set("user", "gopher")
+		return c.Text(200, "hello, "+s.Get("user"))
 	})
-	show(login, nil, "POST /login")
+	mwtest.Show(login, nil, "POST /login")
 	// Output:
 	// 200 hello, gopher
 }
 
-func BenchmarkSession(b *testing.B) {
-	for name, options := range map[string]middleware.SessionOptions{
-		"store":  {Store: middleware.NewSessionMemory(0)},
+func BenchmarkNew(b *testing.B) {
+	for name, options := range map[string]session.Options{
+		"store":  {Store: new(session.Memory)},
 		"cookie": {Keys: [][]byte{sessionSecret}},
 	} {
-		session := middleware.Session(options)
-		browser := &browser{t: b, s: servertest.New(b, session(sessionHandler))}
+		around := session.New(options)
+		browser := &browser{t: b, s: servertest.New(b, around(sessionHandler))}
 		browser.get("/set/user/gopher")
 		b.Run(name+"/unused", func(b *testing.B) {
-			benchmark(b, session(hello), "GET /", "Cookie: "+browser.cookie)
+			mwtest.Benchmark(b, around(mwtest.Hello), "GET /", "Cookie: "+browser.cookie)
 		})
 		b.Run(name+"/read", func(b *testing.B) {
-			benchmarkServer(b, session(func(c *filo.Ctx) error {
-				s, err := middleware.CurrentSession(c)
+			mwtest.BenchmarkServer(b, around(func(c *filo.Ctx) error {
+				s, err := session.Get(c)
 				if err != nil {
 					return err
 				}

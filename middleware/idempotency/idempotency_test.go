@@ -1,4 +1,4 @@
-package middleware_test
+package idempotency_test
 
 import (
 	"errors"
@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/middleware/idempotency"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -49,7 +51,7 @@ func (o *order) serve(c *filo.Ctx) error {
 }
 
 // The answers are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
-func TestIdempotency(t *testing.T) {
+func TestNew(t *testing.T) {
 	const key = `Idempotency-Key: "8e03978e-40d5-43e8-bc93-6894a57f9324"`
 	type request struct {
 		line, body string
@@ -57,36 +59,36 @@ func TestIdempotency(t *testing.T) {
 	}
 	for _, test := range []struct {
 		why           string
-		options       middleware.IdempotencyOptions
+		options       idempotency.Options
 		first, second request
 		status        int
 		body          string
 		replayed      bool
 		count         int
 	}{
-		{"the same again", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{key}}, 201, "order 1", true, 1},
-		{"PATCH", middleware.IdempotencyOptions{}, request{"PATCH /", "a", []string{key}}, request{"PATCH /", "a", []string{key}}, 201, "order 1", true, 1},
-		{"without a key", middleware.IdempotencyOptions{}, request{"POST /", "a", nil}, request{"POST /", "a", nil}, 201, "order 2", false, 2},
-		{"another key", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{"Idempotency-Key: \"b\""}}, 201, "order 2", false, 2},
-		{"a token is the same as a string", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{"Idempotency-Key: b"}}, request{"POST /", "a", []string{`Idempotency-Key: "b"`}}, 201, "order 1", true, 1},
-		{"another body", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "b", []string{key}}, 422, "used for another", false, 1},
-		{"another target", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /x", "a", []string{key}}, 422, "used for another", false, 1},
-		{"another method", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"PATCH /", "a", []string{key}}, 422, "used for another", false, 1},
-		{"another type", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{key, "Content-Type: x"}}, 422, "used for another", false, 1},
-		{"another client", middleware.IdempotencyOptions{}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 2", false, 2},
-		{"a method that needs no key", middleware.IdempotencyOptions{}, request{"PUT /", "a", []string{key}}, request{"PUT /", "a", []string{key}}, 201, "order 2", false, 2},
-		{"a method of its own", middleware.IdempotencyOptions{Methods: []string{"PUT"}}, request{"PUT /", "a", []string{key}}, request{"PUT /", "a", []string{key}}, 201, "order 1", true, 1},
-		{"an error is an answer too", middleware.IdempotencyOptions{}, request{"POST /error", "a", []string{key}}, request{"POST /error", "a", []string{key}}, 422, "error 1", true, 1},
-		{"even one of the server", middleware.IdempotencyOptions{}, request{"POST /broken", "a", []string{key}}, request{"POST /broken", "a", []string{key}}, 500, "Internal", true, 1},
-		{"but not 503", middleware.IdempotencyOptions{}, request{"POST /busy", "a", []string{key}}, request{"POST /busy", "a", []string{key}}, 503, "", false, 2},
-		{"nor 429", middleware.IdempotencyOptions{}, request{"POST /limited", "a", []string{key}}, request{"POST /limited", "a", []string{key}}, 429, "", false, 2},
-		{"what a panic leaves isn't known", middleware.IdempotencyOptions{}, request{"POST /panic", "a", []string{key}}, request{"POST /panic", "a", []string{key}}, 409, "wasn't kept", false, 1},
-		{"a stream isn't kept, and isn't done twice", middleware.IdempotencyOptions{}, request{"POST /stream", "a", []string{key}}, request{"POST /stream", "a", []string{key}}, 409, "wasn't kept", false, 1},
-		{"nor is a large body", middleware.IdempotencyOptions{MaxBodyBytes: 100}, request{"POST /large", "a", []string{key}}, request{"POST /large", "a", []string{key}}, 409, "wasn't kept", false, 1},
-		{"the scope is an option", middleware.IdempotencyOptions{Scope: func(c *filo.Ctx) []byte { return nil }}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 1", true, 1},
+		{"the same again", idempotency.Options{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{key}}, 201, "order 1", true, 1},
+		{"PATCH", idempotency.Options{}, request{"PATCH /", "a", []string{key}}, request{"PATCH /", "a", []string{key}}, 201, "order 1", true, 1},
+		{"without a key", idempotency.Options{}, request{"POST /", "a", nil}, request{"POST /", "a", nil}, 201, "order 2", false, 2},
+		{"another key", idempotency.Options{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{"Idempotency-Key: \"b\""}}, 201, "order 2", false, 2},
+		{"a token is the same as a string", idempotency.Options{}, request{"POST /", "a", []string{"Idempotency-Key: b"}}, request{"POST /", "a", []string{`Idempotency-Key: "b"`}}, 201, "order 1", true, 1},
+		{"another body", idempotency.Options{}, request{"POST /", "a", []string{key}}, request{"POST /", "b", []string{key}}, 422, "used for another", false, 1},
+		{"another target", idempotency.Options{}, request{"POST /", "a", []string{key}}, request{"POST /x", "a", []string{key}}, 422, "used for another", false, 1},
+		{"another method", idempotency.Options{}, request{"POST /", "a", []string{key}}, request{"PATCH /", "a", []string{key}}, 422, "used for another", false, 1},
+		{"another type", idempotency.Options{}, request{"POST /", "a", []string{key}}, request{"POST /", "a", []string{key, "Content-Type: x"}}, 422, "used for another", false, 1},
+		{"another client", idempotency.Options{}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 2", false, 2},
+		{"a method that needs no key", idempotency.Options{}, request{"PUT /", "a", []string{key}}, request{"PUT /", "a", []string{key}}, 201, "order 2", false, 2},
+		{"a method of its own", idempotency.Options{Methods: []string{"PUT"}}, request{"PUT /", "a", []string{key}}, request{"PUT /", "a", []string{key}}, 201, "order 1", true, 1},
+		{"an error is an answer too", idempotency.Options{}, request{"POST /error", "a", []string{key}}, request{"POST /error", "a", []string{key}}, 422, "error 1", true, 1},
+		{"even one of the server", idempotency.Options{}, request{"POST /broken", "a", []string{key}}, request{"POST /broken", "a", []string{key}}, 500, "Internal", true, 1},
+		{"but not 503", idempotency.Options{}, request{"POST /busy", "a", []string{key}}, request{"POST /busy", "a", []string{key}}, 503, "", false, 2},
+		{"nor 429", idempotency.Options{}, request{"POST /limited", "a", []string{key}}, request{"POST /limited", "a", []string{key}}, 429, "", false, 2},
+		{"what a panic leaves isn't known", idempotency.Options{}, request{"POST /panic", "a", []string{key}}, request{"POST /panic", "a", []string{key}}, 409, "wasn't kept", false, 1},
+		{"a stream isn't kept, and isn't done twice", idempotency.Options{}, request{"POST /stream", "a", []string{key}}, request{"POST /stream", "a", []string{key}}, 409, "wasn't kept", false, 1},
+		{"nor is a large body", idempotency.Options{MaxBodyBytes: 100}, request{"POST /large", "a", []string{key}}, request{"POST /large", "a", []string{key}}, 409, "wasn't kept", false, 1},
+		{"the scope is an option", idempotency.Options{Scope: func(c *filo.Ctx) []byte { return nil }}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 1", true, 1},
 	} {
 		if test.options.Scope == nil {
-			test.options.Scope = middleware.AuthorizationScope
+			test.options.Scope = idempotency.AuthorizationScope
 		}
 		o := new(order)
 		id := 0
@@ -97,7 +99,7 @@ func TestIdempotency(t *testing.T) {
 				return next(c)
 			}
 		}
-		s := servertest.New(t, wrap(o.serve, outside, middleware.Idempotency(test.options)))
+		s := servertest.New(t, mwtest.Wrap(o.serve, outside, idempotency.New(test.options)))
 		first := s.DoBody(t, test.first.line, test.first.body, test.first.fields...)
 		got := s.DoBody(t, test.second.line, test.second.body, test.second.fields...)
 		replayed := got.Header.Get("Idempotency-Replayed") == "true"
@@ -114,7 +116,7 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeys(t *testing.T) {
+func TestKeys(t *testing.T) {
 	for _, test := range []struct {
 		why    string
 		fields []string
@@ -134,19 +136,19 @@ func TestIdempotencyKeys(t *testing.T) {
 		{"a space", []string{`Idempotency-Key: a b`}, 400},
 		{"not ASCII", []string{"Idempotency-Key: \"é\""}, 400},
 	} {
-		h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Required: true})(new(order).serve)
-		if got := do(t, h, "POST /", test.fields...); got.Status != test.status {
+		h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Required: true})(new(order).serve)
+		if got := mwtest.Do(t, h, "POST /", test.fields...); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
 	}
 }
 
 // While a request runs another one with its key gets 409, whatever becomes of the first one; and it is done once.
-func TestIdempotencyConcurrent(t *testing.T) {
+func TestConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
 		var mu sync.Mutex
-		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(func(c *filo.Ctx) error {
+		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(func(c *filo.Ctx) error {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -170,9 +172,9 @@ func TestIdempotencyConcurrent(t *testing.T) {
 }
 
 // What a handler that broke off has done nobody knows: it isn't done again.
-func TestIdempotencyAbort(t *testing.T) {
+func TestAbort(t *testing.T) {
 	o := new(order)
-	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(o.serve))
+	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(o.serve))
 	if got := s.Raw(t, servertest.Request("POST /abort", "a", "Idempotency-Key: a")); got != "" {
 		t.Errorf("%q, want no answer", got)
 	}
@@ -182,22 +184,22 @@ func TestIdempotencyAbort(t *testing.T) {
 }
 
 // After a time-out the handler has run, and may have done everything: a repetition doesn't run it again.
-func TestIdempotencyTimeout(t *testing.T) {
+func TestTimeout(t *testing.T) {
 	for _, test := range []struct {
 		why    string
 		answer filo.Handler
 	}{
-		{"an answer that comes too late", hello},
+		{"an answer that comes too late", mwtest.Hello},
 		{"the handler's own 503", func(*filo.Ctx) error { return filo.Error(503, "") }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0
-			s := servertest.New(t, wrap(func(c *filo.Ctx) error {
+			s := servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
 				calls++
 				<-c.Context().Done()
 				time.Sleep(time.Second)
 				return test.answer(c)
-			}, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope}),
+			}, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}),
 				middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second})))
 			for _, want := range []int{503, 409} {
 				if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Status != want {
@@ -213,15 +215,15 @@ func TestIdempotencyTimeout(t *testing.T) {
 }
 
 // In memory a key isn't free while its request runs, however long that takes.
-func TestIdempotencyRunsOn(t *testing.T) {
+func TestRunsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{
-			Scope: middleware.AuthorizationScope, MaxRun: time.Second,
+		s := servertest.New(t, idempotency.New(idempotency.Options{
+			Scope: idempotency.AuthorizationScope, MaxRun: time.Second,
 		})(func(c *filo.Ctx) error {
 			calls++
 			time.Sleep(3 * time.Second)
-			return hello(c)
+			return mwtest.Hello(c)
 		}))
 		first := make(chan int)
 		go func() { first <- s.DoBody(t, "POST /", "a", "Idempotency-Key: a").Status }()
@@ -238,10 +240,10 @@ func TestIdempotencyRunsOn(t *testing.T) {
 	})
 }
 
-func TestIdempotencyExpiry(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
-		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, TTL: time.Hour})(o.serve))
+		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, TTL: time.Hour})(o.serve))
 		for _, step := range []struct {
 			sleep time.Duration
 			want  string
@@ -255,11 +257,11 @@ func TestIdempotencyExpiry(t *testing.T) {
 }
 
 // One client's answers cost another none of its own. Of its own the oldest answers go, and no request is done twice.
-func TestIdempotencyMemory(t *testing.T) {
+func TestMemory(t *testing.T) {
 	calls := make(map[string]int)
 	const body = 10_000
-	s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{
-		Scope: middleware.AuthorizationScope, MaxBytes: 64 * body,
+	s := servertest.New(t, idempotency.New(idempotency.Options{
+		Scope: idempotency.AuthorizationScope, MaxBytes: 64 * body,
 	})(func(c *filo.Ctx) error {
 		calls[c.Path()]++
 		if c.Path() == "/huge" {
@@ -312,11 +314,11 @@ func TestIdempotencyMemory(t *testing.T) {
 
 // When keys alone take all the memory, further ones are refused, first those of the scope that has too many, and none is forgotten
 // before it expires.
-func TestIdempotencyMemoryFull(t *testing.T) {
+func TestMemoryFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		s := servertest.New(t, middleware.Idempotency(middleware.IdempotencyOptions{
-			Scope: middleware.AuthorizationScope, MaxBytes: 40_000, MaxScopeBytes: 10_000, TTL: time.Hour,
+		s := servertest.New(t, idempotency.New(idempotency.Options{
+			Scope: idempotency.AuthorizationScope, MaxBytes: 40_000, MaxScopeBytes: 10_000, TTL: time.Hour,
 		})(func(c *filo.Ctx) error { calls++; return c.NoContent() }))
 		ask := func(client, key string) int {
 			return s.DoBody(t, "POST /", "a", "Idempotency-Key: "+key, "Authorization: "+client).Status
@@ -369,17 +371,17 @@ func TestIdempotencyMemoryFull(t *testing.T) {
 // failingKeys is a store that fails where it is told to, and gives back what it wasn't given.
 type failingKeys struct {
 	claim, complete error
-	found           *middleware.IdempotencyRecord
+	found           *idempotency.Record
 }
 
-func (s *failingKeys) Claim(_ *filo.Ctx, _ string, record middleware.IdempotencyRecord) (middleware.IdempotencyRecord, bool, error) {
+func (s *failingKeys) Claim(_ *filo.Ctx, _ string, record idempotency.Record) (idempotency.Record, bool, error) {
 	if s.found != nil {
 		s.found.Fingerprint = record.Fingerprint
 		return *s.found, false, nil
 	}
 	return record, true, s.claim
 }
-func (s *failingKeys) Complete(*filo.Ctx, string, middleware.IdempotencyRecord) (bool, error) {
+func (s *failingKeys) Complete(*filo.Ctx, string, idempotency.Record) (bool, error) {
 	return true, s.complete
 }
 func (s *failingKeys) Release(*filo.Ctx, string, string) error { return s.complete }
@@ -387,10 +389,10 @@ func (s *failingKeys) Release(*filo.Ctx, string, string) error { return s.comple
 // sharedKeys is a store that forgets claims when they expire, as one for several servers does.
 type sharedKeys struct {
 	mu      sync.Mutex
-	records map[string]middleware.IdempotencyRecord
+	records map[string]idempotency.Record
 }
 
-func (s *sharedKeys) Claim(_ *filo.Ctx, key string, record middleware.IdempotencyRecord) (middleware.IdempotencyRecord, bool, error) {
+func (s *sharedKeys) Claim(_ *filo.Ctx, key string, record idempotency.Record) (idempotency.Record, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found, ok := s.records[key]; ok && time.Now().Before(found.Expires) {
@@ -400,7 +402,7 @@ func (s *sharedKeys) Claim(_ *filo.Ctx, key string, record middleware.Idempotenc
 	return record, true, nil
 }
 
-func (s *sharedKeys) Complete(_ *filo.Ctx, key string, record middleware.IdempotencyRecord) (bool, error) {
+func (s *sharedKeys) Complete(_ *filo.Ctx, key string, record idempotency.Record) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found, ok := s.records[key]; ok && found.Claim != record.Claim {
@@ -420,16 +422,16 @@ func (s *sharedKeys) Release(_ *filo.Ctx, key, claim string) error {
 }
 
 // A request that took longer than MaxRun settles its own claim of a key, and not that of the request which has the key now.
-func TestIdempotencyLate(t *testing.T) {
+func TestLate(t *testing.T) {
 	for _, first := range []int{200, 503} {
 		synctest.Test(t, func(t *testing.T) {
 			var calls atomic.Int64
 			log := new(strings.Builder)
-			store := &sharedKeys{records: make(map[string]middleware.IdempotencyRecord)}
+			store := &sharedKeys{records: make(map[string]idempotency.Record)}
 			s := servertest.NewServer(t, &filo.Server{
 				Logger: slog.New(slog.NewTextHandler(log, nil)),
-				Handler: middleware.Idempotency(middleware.IdempotencyOptions{
-					Scope: middleware.AuthorizationScope, MaxRun: 2 * time.Second, Store: store,
+				Handler: idempotency.New(idempotency.Options{
+					Scope: idempotency.AuthorizationScope, MaxRun: 2 * time.Second, Store: store,
 				})(func(c *filo.Ctx) error {
 					n := calls.Add(1)
 					if n == 1 {
@@ -462,7 +464,7 @@ func TestIdempotencyLate(t *testing.T) {
 	}
 }
 
-func TestIdempotencyStoreErrors(t *testing.T) {
+func TestStoreErrors(t *testing.T) {
 	failed := errors.New("failed")
 	for _, test := range []struct {
 		why    string
@@ -473,27 +475,27 @@ func TestIdempotencyStoreErrors(t *testing.T) {
 		{"without a claim nothing is done", &failingKeys{claim: failed}, "/", 500},
 		{"what was done is answered, though the answer can't be kept", &failingKeys{complete: failed}, "/", 201},
 		{"a key that can't be released", &failingKeys{complete: failed}, "/busy", 503},
-		{"an answer that is none", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte("x")}}, "/", 500},
-		{"an answer that is cut off", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte{200, 1, 1, 50}}}, "/", 500},
-		{"one with more fields than bytes", &failingKeys{found: &middleware.IdempotencyRecord{Response: []byte{200, 1, 0xFF, 0xFF, 0x7F}}}, "/", 500},
+		{"an answer that is none", &failingKeys{found: &idempotency.Record{Response: []byte("x")}}, "/", 500},
+		{"an answer that is cut off", &failingKeys{found: &idempotency.Record{Response: []byte{200, 1, 1, 50}}}, "/", 500},
+		{"one with more fields than bytes", &failingKeys{found: &idempotency.Record{Response: []byte{200, 1, 0xFF, 0xFF, 0x7F}}}, "/", 500},
 	} {
-		h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Store: test.store})(new(order).serve)
-		if got := do(t, h, "POST "+test.path, "Idempotency-Key: a"); got.Status != test.status {
+		h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Store: test.store})(new(order).serve)
+		if got := mwtest.Do(t, h, "POST "+test.path, "Idempotency-Key: a"); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
 	}
 }
 
-func FuzzIdempotencyRecord(f *testing.F) {
+func FuzzRecord(f *testing.F) {
 	f.Add([]byte{200, 1, 1, 1, 'A', 1, 'b', 'c'})
 	f.Add([]byte{200, 1, 0})
 	f.Fuzz(func(t *testing.T, response []byte) {
-		store := &failingKeys{found: &middleware.IdempotencyRecord{Response: response}}
-		h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Store: store})(hello)
+		store := &failingKeys{found: &idempotency.Record{Response: response}}
+		h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Store: store})(mwtest.Hello)
 		if response == nil {
 			t.Skip("a request that runs")
 		}
-		inHandler(t, "POST /", []string{"Idempotency-Key: a"}, func(c *filo.Ctx) {
+		mwtest.InHandler(t, "POST /", []string{"Idempotency-Key: a"}, func(c *filo.Ctx) {
 			if err := h(c); err == nil && (c.Status() < 200 || c.Status() > 599) {
 				t.Errorf("a status of %d", c.Status())
 			}
@@ -501,61 +503,61 @@ func FuzzIdempotencyRecord(f *testing.F) {
 	})
 }
 
-func TestIdempotencyOptions(t *testing.T) {
-	mustPanic(t, map[string]func(){
-		"no Scope": func() { middleware.Idempotency(middleware.IdempotencyOptions{}) },
+func TestOptions(t *testing.T) {
+	mwtest.MustPanic(t, "idempotency", map[string]func(){
+		"no Scope": func() { idempotency.New(idempotency.Options{}) },
 		"a negative TTL": func() {
-			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, TTL: -1})
+			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, TTL: -1})
 		},
 		"a negative MaxRun": func() {
-			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxRun: -1})
+			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxRun: -1})
 		},
 		"negative MaxBodyBytes": func() {
-			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBodyBytes: -1})
+			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBodyBytes: -1})
 		},
 		"negative MaxBytes": func() {
-			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBytes: -1})
+			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: -1})
 		},
 		"negative MaxScopeBytes": func() {
-			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxScopeBytes: -1})
+			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxScopeBytes: -1})
 		},
 		"a method that isn't one": func() {
-			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Methods: []string{"PO ST"}})
+			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Methods: []string{"PO ST"}})
 		},
 		"a new line in the method": func() {
-			middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, Methods: []string{"A\r\nB"}})
+			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Methods: []string{"A\r\nB"}})
 		},
 	})
 }
 
-func ExampleIdempotency() {
+func ExampleNew() {
 	orders := 0
-	h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(func(c *filo.Ctx) error {
+	h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(func(c *filo.Ctx) error {
 		orders++
 		return c.Text(201, fmt.Sprint("order ", orders))
 	})
-	show(h, []string{"Idempotency-Replayed"}, "POST /orders", `Idempotency-Key: "7da7a728"`)
-	show(h, []string{"Idempotency-Replayed"}, "POST /orders", `Idempotency-Key: "7da7a728"`)
+	mwtest.Show(h, []string{"Idempotency-Replayed"}, "POST /orders", `Idempotency-Key: "7da7a728"`)
+	mwtest.Show(h, []string{"Idempotency-Replayed"}, "POST /orders", `Idempotency-Key: "7da7a728"`)
 	// Output:
 	// 201 order 1
 	// 201 order 1
 	// Idempotency-Replayed: true
 }
 
-func BenchmarkIdempotency(b *testing.B) {
-	h := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope})(hello)
-	b.Run("none", func(b *testing.B) { benchmark(b, h, "POST /") })
-	b.Run("replayed", func(b *testing.B) { benchmark(b, h, "POST /", "Idempotency-Key: a") })
+func BenchmarkNew(b *testing.B) {
+	h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(mwtest.Hello)
+	b.Run("none", func(b *testing.B) { mwtest.Benchmark(b, h, "POST /") })
+	b.Run("replayed", func(b *testing.B) { mwtest.Benchmark(b, h, "POST /", "Idempotency-Key: a") })
 }
 
 // Who isn't known has done nothing, and a name that anybody can give keeps no key: a flood of such leaves room for the others.
-func TestIdempotencyUnauthorized(t *testing.T) {
-	m := middleware.Idempotency(middleware.IdempotencyOptions{Scope: middleware.AuthorizationScope, MaxBytes: 64 << 10})
+func TestUnauthorized(t *testing.T) {
+	m := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: 64 << 10})
 	s := servertest.New(t, m(func(c *filo.Ctx) error {
 		if c.Request.Header.Get("Authorization") != "known" {
 			return filo.Error(401, "")
 		}
-		return hello(c)
+		return mwtest.Hello(c)
 	}))
 	for i := range 300 {
 		if got := s.Do(t, "POST /", "Idempotency-Key: a", fmt.Sprintf("Authorization: %d", i)); got.Status != 401 {

@@ -1,4 +1,4 @@
-package middleware_test
+package session_test
 
 import (
 	"bytes"
@@ -9,42 +9,43 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/internal/mwtest"
+	"github.com/filohttp/filo/middleware/session"
 	"github.com/filohttp/filo/servertest"
 )
 
 // A cookie of an older key is taken, and replaced by one of the newest; one of a key that is gone isn't.
-func TestSessionKeyRotation(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	newer, newest := bytes.Repeat([]byte("n"), 32), bytes.Repeat([]byte("m"), 40)
-	b := newBrowser(t, middleware.SessionOptions{Keys: [][]byte{sessionSecret}})
+	b := newBrowser(t, session.Options{Keys: [][]byte{sessionSecret}})
 	b.get("/set/a/1")
 	old := b.cookie
-	b.s = servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newer, sessionSecret}})(sessionHandler))
+	b.s = servertest.New(t, session.New(session.Options{Keys: [][]byte{newer, sessionSecret}})(sessionHandler))
 	if got := b.get("/get/a"); got.Body != "1false" || b.set == "" {
 		t.Errorf("an older key: %v, want a new cookie", got)
 	}
 	if got := b.get("/get/a"); got.Body != "1false" || b.set != "" {
 		t.Errorf("the newest key: %v", got)
 	}
-	b.s = servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newest, newer}})(sessionHandler))
+	b.s = servertest.New(t, session.New(session.Options{Keys: [][]byte{newest, newer}})(sessionHandler))
 	if got := b.get("/get/a"); got.Body != "1false" {
 		t.Errorf("a key that was in front before: %v", got)
 	}
 	if b.cookie = old; b.get("/get/a").Body != "true" {
 		t.Error("a key that is gone")
 	}
-	other := servertest.New(t, middleware.Session(middleware.SessionOptions{Keys: [][]byte{newest}, CookieName: "__Host-other"})(sessionHandler))
+	other := servertest.New(t, session.New(session.Options{Keys: [][]byte{newest}, CookieName: "__Host-other"})(sessionHandler))
 	if got := other.Do(t, "GET /get/a", "Cookie: "+strings.Replace(b.cookie, "__Host-session", "__Host-other", 1)); got.Body != "true" {
 		t.Errorf("the value of another cookie: %v", got)
 	}
 }
 
 // The store takes no more memory than it may, and saves nothing over what it wasn't made of.
-func TestSessionMemory(t *testing.T) {
-	store := middleware.NewSessionMemory(1000)
+func TestMemory(t *testing.T) {
+	store := &session.Memory{MaxBytes: 1000}
 	expires := time.Now().Add(time.Hour)
 	for i := range 100 {
-		if saved, err := store.Save(nil, fmt.Sprint(i), middleware.SessionRecord{Data: make([]byte, 100), Expires: expires}); !saved || err != nil {
+		if saved, err := store.Save(nil, fmt.Sprint(i), session.Record{Data: make([]byte, 100), Expires: expires}); !saved || err != nil {
 			t.Fatal(saved, err)
 		}
 	}
@@ -59,16 +60,16 @@ func TestSessionMemory(t *testing.T) {
 	if left == 0 || left > 10 {
 		t.Errorf("%d sessions of 100 bytes in 1000", left)
 	}
-	if saved, _ := store.Save(nil, "99", middleware.SessionRecord{Version: 7, Expires: expires}); saved {
+	if saved, _ := store.Save(nil, "99", session.Record{Version: 7, Expires: expires}); saved {
 		t.Error("a record was saved over one of another version")
 	}
 }
 
 // Visitors who get a session and never come back don't push out those who do, and those who do, without logging in, not those who
 // have logged in.
-func TestSessionMemoryFlood(t *testing.T) {
-	options := middleware.SessionOptions{Store: middleware.NewSessionMemory(100_000)}
-	s := servertest.New(t, middleware.Session(options)(sessionHandler))
+func TestMemoryFlood(t *testing.T) {
+	options := session.Options{Store: &session.Memory{MaxBytes: 100_000}}
+	s := servertest.New(t, session.New(options)(sessionHandler))
 	visitors := func(n int, paths ...string) (browsers []*browser) {
 		for range n {
 			b := &browser{t: t, s: s}
@@ -112,18 +113,18 @@ func TestSessionMemoryFlood(t *testing.T) {
 }
 
 // No cookie that wasn't sealed here is a session.
-func FuzzSessionCookie(f *testing.F) {
+func FuzzCookie(f *testing.F) {
 	f.Add("AAAA")
 	f.Add(strings.Repeat("A", 64))
-	h := middleware.Session(middleware.SessionOptions{Keys: [][]byte{sessionSecret}})(func(c *filo.Ctx) error {
-		s, err := middleware.CurrentSession(c)
+	h := session.New(session.Options{Keys: [][]byte{sessionSecret}})(func(c *filo.Ctx) error {
+		s, err := session.Get(c)
 		if err == nil && !s.New() {
 			panic("a session was made up")
 		}
 		return errors.Join(err, c.NoContent())
 	})
 	f.Fuzz(func(t *testing.T, value string) {
-		inHandler(t, "GET /", nil, func(c *filo.Ctx) {
+		mwtest.InHandler(t, "GET /", nil, func(c *filo.Ctx) {
 			c.Request.Header.Set("Cookie", "__Host-session="+value)
 			if err := h(c); err != nil {
 				t.Error(err)
@@ -132,9 +133,9 @@ func FuzzSessionCookie(f *testing.F) {
 	})
 }
 
-func ExampleNewSessionMemory() {
-	store := middleware.NewSessionMemory(1 << 20)
-	record := middleware.SessionRecord{Data: []byte("data"), Expires: time.Now().Add(time.Hour)}
+func ExampleMemory() {
+	store := &session.Memory{MaxBytes: 1 << 20}
+	record := session.Record{Data: []byte("data"), Expires: time.Now().Add(time.Hour)}
 	fmt.Println(store.Save(nil, "id", record))
 	fmt.Println(store.Save(nil, "id", record)) // there is a later version by now
 	// Output:
@@ -142,10 +143,10 @@ func ExampleNewSessionMemory() {
 	// false <nil>
 }
 
-func BenchmarkSessionMemory(b *testing.B) {
+func BenchmarkMemory(b *testing.B) {
 	b.ReportAllocs()
-	store := middleware.NewSessionMemory(0)
-	record := middleware.SessionRecord{Data: make([]byte, 100), Expires: time.Now().Add(time.Hour)}
+	store := new(session.Memory)
+	record := session.Record{Data: make([]byte, 100), Expires: time.Now().Add(time.Hour)}
 	if _, err := store.Save(nil, "id", record); err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,20 @@
-package middleware
+// Package session is middleware that keeps values for a browser from one request to the next: in a store on the server, or
+// encrypted in a cookie.
+//
+//	r.Use(session.New(session.Options{Store: new(session.Memory)}))
+//
+//	func login(c *filo.Ctx) error {
+//		s, err := session.Get(c)
+//		if err != nil {
+//			return err
+//		}
+//		s.Renew()
+//		s.Set("user", "ann")
+//		return c.Redirect("/", 303)
+//	}
+//
+// Where it belongs among other middleware is said in package middleware.
+package session
 
 import (
 	"crypto/sha256"
@@ -10,17 +26,20 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/caching"
+	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/unshared"
 )
 
-// SessionOptions are the options of Session.
-type SessionOptions struct {
-	// Store keeps the sessions on the server; the cookie has a random id then. NewSessionMemory makes one in memory. If nil,
+// Options are the options of New. Either a Store or Keys must be set.
+type Options struct {
+	// Store keeps the sessions on the server; the cookie has a random id then. A Memory is one in memory. If nil,
 	// the cookie has the session itself, encrypted by the first of Keys.
-	Store SessionStore
+	Store Store
 	// Keys are for sessions in cookies: secrets of at least 32 bytes, such as those of crypto/rand.Read. The first one
 	// encrypts, all of them decrypt: put a new one in front and take the old one out when IdleTimeout has passed.
 	Keys [][]byte
-	// CookieName is "__Host-session" if empty, or "session" if Insecure. Two Sessions of a server need two names.
+	// CookieName is "__Host-session" if empty, or "session" if Insecure. Two middlewares of a server need two names.
 	CookieName string
 	// Domain lets subdomains have the cookie too. It can't be with a name that begins with "__Host-".
 	Domain string
@@ -34,21 +53,21 @@ type SessionOptions struct {
 	MaxBytes int
 }
 
-// SessionStore keeps sessions. Its methods are called by many goroutines at once; those that wait for something do so with the
+// Store keeps sessions. Its methods are called by many goroutines at once; those that wait for something do so with the
 // request's Context. The ids are hashes of those in the cookies: who can read the store can't take a session over.
-type SessionStore interface {
+type Store interface {
 	// Load returns what is kept under the id, or a record of version 0 if there is nothing, or it has expired.
-	Load(c *filo.Ctx, id string) (SessionRecord, error)
+	Load(c *filo.Ctx, id string) (Record, error)
 	// Save keeps the record, with a version one higher, if what is kept under the id has the record's version, which is 0 if
 	// there is nothing. Otherwise it changes nothing and returns false.
-	Save(c *filo.Ctx, id string, record SessionRecord) (bool, error)
+	Save(c *filo.Ctx, id string, record Record) (bool, error)
 	// Delete removes what is kept under the id, if there is something.
 	Delete(c *filo.Ctx, id string) error
 }
 
-// SessionRecord is what a SessionStore keeps of a session.
-type SessionRecord struct {
-	// Data is Session's own. It is never changed.
+// Record is what a Store keeps of a session.
+type Record struct {
+	// Data is the package's own. It is never changed.
 	Data []byte
 	// Version tells whether another request has changed the session.
 	Version uint64
@@ -59,7 +78,7 @@ type SessionRecord struct {
 	Expires time.Time
 }
 
-// Session gives requests a session: values that are kept for a browser from one request to the next. CurrentSession returns
+// New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get returns
 // it; a request that doesn't ask for it costs nothing, and one that never sets a value gets no cookie.
 //
 // A session is saved when the handler has returned, with an error or without, or before the head of a streamed answer is sent;
@@ -70,22 +89,22 @@ type SessionRecord struct {
 //
 // It belongs inside of RealIP and AccessLog and in front of everything that asks for the session. It panics if neither a
 // Store nor Keys are given, or the options don't make a cookie that browsers take.
-func Session(options SessionOptions) filo.Middleware {
-	manager := newSessionManager(options)
+func New(options Options) filo.Middleware {
+	m := newManager(options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			outer := c.Get(sessionKey{})
-			c.Set(sessionKey{}, manager)
+			outer := c.Get(managerKey{})
+			c.Set(managerKey{}, m)
 			returned := false
 			defer func() {
-				c.Set(sessionKey{}, outer)
-				if state := manager.opened(c); state != nil && !returned {
+				c.Set(managerKey{}, outer)
+				if state := m.opened(c); state != nil && !returned {
 					state.over = true
 				}
 			}()
 			err := next(c)
 			returned = true
-			if state := manager.opened(c); state != nil {
+			if state := m.opened(c); state != nil {
 				failed := state.save(c)
 				if failed != nil && err == nil && !c.Committed() {
 					return failed
@@ -97,50 +116,15 @@ func Session(options SessionOptions) filo.Middleware {
 	}
 }
 
-// sessionKey is the key of the request's *sessionManager, that of the innermost Session, and openedKey that of the last
-// *SessionState that was asked for: mostly the only one, but a Session may be inside of another one.
-type (
-	sessionKey struct{}
-	openedKey  struct{}
-)
+// managerKey is the key of the request's *manager, that of the innermost middleware.
+type managerKey struct{}
 
-// CurrentSession returns the session of the request; inside of several Sessions it is that of the innermost one. The error is the
-// Store's. It panics if there is no Session around the handler.
-func CurrentSession(c *filo.Ctx) (*SessionState, error) {
-	manager, ok := c.Get(sessionKey{}).(*sessionManager)
-	if !ok {
-		panic("middleware: CurrentSession needs Session around the handler")
-	}
-	if state := manager.opened(c); state != nil {
-		return state, nil
-	}
-	state, err := manager.open(c)
-	if err == nil {
-		state.before = openedSessions(c)
-		c.Set(openedKey{}, state)
-		c.Response.WrapBody(state.beforeHead)
-	}
-	return state, err
-}
+// opened is the session that a request has asked for last, as package unshared knows it.
+type opened Session
 
-// openedSessions returns the session that the request has asked for last; its before leads to the others.
-func openedSessions(c *filo.Ctx) *SessionState {
-	state, _ := c.Get(openedKey{}).(*SessionState)
-	return state
-}
-
-// opened returns the manager's session of the request, nil if that hasn't asked for it.
-func (m *sessionManager) opened(c *filo.Ctx) *SessionState {
-	state := openedSessions(c)
-	for state != nil && state.manager != m {
-		state = state.before
-	}
-	return state
-}
-
-// sessionsUnsaved reports whether a session of the request is to be saved.
-func sessionsUnsaved(c *filo.Ctx) bool {
-	for state := openedSessions(c); state != nil; state = state.before {
+// Unsaved reports whether a session of the request is to be saved.
+func (o *opened) Unsaved() bool {
+	for state := (*Session)(o); state != nil; state = state.before {
 		if state.unsaved() {
 			return true
 		}
@@ -148,13 +132,47 @@ func sessionsUnsaved(c *filo.Ctx) bool {
 	return false
 }
 
-// SessionState is the session of a request. It belongs to the goroutine that runs the handler, until that returns.
-type SessionState struct {
-	manager *sessionManager
-	before  *SessionState // that of another Session, which the request had asked for before
-	id      string        // as in the cookie; "" without a Store, and of a session that is new
-	record  SessionRecord
-	content sessionContent
+// Get returns the session of the request; inside of several middlewares it is that of the innermost one. The error is
+// the Store's. It panics without the middleware of New around the handler.
+func Get(c *filo.Ctx) (*Session, error) {
+	m, ok := c.Get(managerKey{}).(*manager)
+	if !ok {
+		panic("session: Get needs the middleware of New around the handler")
+	}
+	if state := m.opened(c); state != nil {
+		return state, nil
+	}
+	state, err := m.open(c)
+	if err == nil {
+		state.before = lastOpened(c)
+		unshared.SetSession(c, (*opened)(state))
+		c.Response.WrapBody(state.beforeHead)
+	}
+	return state, err
+}
+
+// lastOpened returns the session that the request has asked for last; its before leads to the others.
+func lastOpened(c *filo.Ctx) *Session {
+	o, _ := unshared.LastSession(c).(*opened)
+	return (*Session)(o)
+}
+
+// opened returns the manager's session of the request, nil if that hasn't asked for it.
+func (m *manager) opened(c *filo.Ctx) *Session {
+	state := lastOpened(c)
+	for state != nil && state.manager != m {
+		state = state.before
+	}
+	return state
+}
+
+// Session is the session of a request. It belongs to the goroutine that runs the handler, until that returns.
+type Session struct {
+	manager *manager
+	before  *Session // that of another middleware, which the request had asked for before
+	id      string   // as in the cookie; "" without a Store, and of a session that is new
+	record  Record
+	content contents
 	// changed has the keys that the request has set, or deleted: those that aren't in content any more.
 	changed   map[string]bool
 	cleared   bool
@@ -166,8 +184,8 @@ type SessionState struct {
 	over      bool   // the handler has panicked: nothing is saved any more
 }
 
-// sessionContent is what is kept of a session.
-type sessionContent struct {
+// contents is what is kept of a session.
+type contents struct {
 	Values  map[string]string `json:"v,omitempty"`
 	Created int64             `json:"c"` // in seconds since 1970
 	Expires int64             `json:"e"`
@@ -178,13 +196,13 @@ type sessionContent struct {
 }
 
 // Get returns the value of a key, "" if there is none.
-func (s *SessionState) Get(key string) string { return s.content.Values[key] }
+func (s *Session) Get(key string) string { return s.content.Values[key] }
 
 // Has reports whether the key has a value.
-func (s *SessionState) Has(key string) bool { _, ok := s.content.Values[key]; return ok }
+func (s *Session) Has(key string) bool { _, ok := s.content.Values[key]; return ok }
 
 // Set gives the key a value. Both are text in UTF-8.
-func (s *SessionState) Set(key, value string) {
+func (s *Session) Set(key, value string) {
 	if s.content.Values == nil {
 		s.content.Values = make(map[string]string)
 	}
@@ -196,7 +214,7 @@ func (s *SessionState) Set(key, value string) {
 }
 
 // Delete removes a key and its value.
-func (s *SessionState) Delete(key string) {
+func (s *Session) Delete(key string) {
 	if s.Has(key) {
 		delete(s.content.Values, key)
 		s.change(key)
@@ -204,7 +222,7 @@ func (s *SessionState) Delete(key string) {
 }
 
 // Clear removes all values, and leaves the session.
-func (s *SessionState) Clear() {
+func (s *Session) Clear() {
 	s.cleared = true
 	clear(s.content.Values)
 	clear(s.changed)
@@ -214,38 +232,43 @@ func (s *SessionState) Clear() {
 // before doesn't share their session then. With a Store the old id gives no access from then on; for five minutes it can still
 // end the session, so that a logout counts that was on its way. A session in a cookie has no id, and who has a copy of the old
 // cookie has the session as it was, until that expires.
-func (s *SessionState) Renew() { s.renewed = true }
+func (s *Session) Renew() { s.renewed = true }
 
 // Destroy ends the session: its values, its record in the Store and its cookie are removed. What is set after that is of a new
 // one. A session in a cookie can't be taken back from who has a copy of that, until it expires, nor from its browser once the
 // head of an answer is on its way: that is logged as an error.
-func (s *SessionState) Destroy() {
+func (s *Session) Destroy() {
 	s.Clear()
 	s.content.Created, s.content.Renewed = time.Now().Unix(), false
 	s.destroyed, s.renewed = true, false
 }
 
 // New reports whether the client came without a session.
-func (s *SessionState) New() bool { return s.record.Version == 0 }
+func (s *Session) New() bool { return s.record.Version == 0 }
 
-func (s *SessionState) change(key string) {
+func (s *Session) change(key string) {
 	if s.changed == nil {
 		s.changed = make(map[string]bool)
 	}
 	s.changed[key] = true
 }
 
-type sessionManager struct {
-	SessionOptions
-	sealer *sessionSealer // for sessions in cookies; nil with a Store
+type manager struct {
+	Options
+	sealer *sealer // for sessions in cookies; nil with a Store
 	cookie filo.Cookie
 }
 
-var errSessionTooLarge = errors.New("middleware: the session's values are more than MaxBytes, or than a cookie has room for")
+var check = setup.Checker("session")
 
-func newSessionManager(o SessionOptions) *sessionManager {
-	check((o.Store == nil) != (len(o.Keys) == 0), "Session needs either a Store or Keys")
-	check(o.IdleTimeout >= 0 && o.Lifetime >= 0 && o.MaxBytes >= 0, "Session with a negative IdleTimeout, Lifetime or MaxBytes")
+var errTooLarge = errors.New("session: the values are more than MaxBytes, or than a cookie has room for")
+
+func newManager(o Options) *manager {
+	check((o.Store == nil) != (len(o.Keys) == 0), "New needs either a Store or Keys")
+	check(o.IdleTimeout >= 0 && o.Lifetime >= 0 && o.MaxBytes >= 0, "New with a negative IdleTimeout, Lifetime or MaxBytes")
+	if memory, ok := o.Store.(*Memory); ok {
+		check(memory.MaxBytes >= 0, "New with a Memory of a negative MaxBytes")
+	}
 	if o.CookieName == "" {
 		o.CookieName = "__Host-session"
 		if o.Insecure {
@@ -264,21 +287,21 @@ func newSessionManager(o SessionOptions) *sessionManager {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 16 << 10
 	}
-	m := &sessionManager{SessionOptions: o, cookie: filo.Cookie{
+	m := &manager{Options: o, cookie: filo.Cookie{
 		Name: o.CookieName, Value: "x", Path: "/", Domain: o.Domain, Secure: !o.Insecure, HttpOnly: true, SameSite: o.SameSite,
 	}}
 	if err := m.cookie.Valid(); err != nil {
-		panic(fmt.Sprintf("middleware: Session with options that make no valid cookie: %v", err))
+		panic(fmt.Sprintf("session: New with options that make no valid cookie: %v", err))
 	}
 	if o.Store == nil {
-		m.sealer = newSessionSealer(o.Keys, o.CookieName)
+		m.sealer = newSealer(o.Keys, o.CookieName)
 	}
 	return m
 }
 
 // open makes the state of a request's session. An id, or a content, that isn't known is as good as none.
-func (m *sessionManager) open(c *filo.Ctx) (*SessionState, error) {
-	s := &SessionState{manager: m}
+func (m *manager) open(c *filo.Ctx) (*Session, error) {
+	s := &Session{manager: m}
 	now := time.Now()
 	s.content.Created = now.Unix()
 	// What is made of the session is for this client alone.
@@ -291,7 +314,7 @@ func (m *sessionManager) open(c *filo.Ctx) (*SessionState, error) {
 		data, current, ok := m.sealer.open(value)
 		s.stale = ok && !current
 		if ok {
-			s.record = SessionRecord{Data: data, Version: 1}
+			s.record = Record{Data: data, Version: 1}
 		}
 	} else {
 		record, err := m.Store.Load(c, storedID(value))
@@ -302,14 +325,14 @@ func (m *sessionManager) open(c *filo.Ctx) (*SessionState, error) {
 	}
 	if !s.read(now) {
 		s.moved = contentOf(s.record).Next
-		s.id, s.record, s.stale = "", SessionRecord{}, false
-		s.content = sessionContent{Created: now.Unix()}
+		s.id, s.record, s.stale = "", Record{}, false
+		s.content = contents{Created: now.Unix()}
 	}
 	return s, nil
 }
 
 // read takes the content from the record, if that is one that is alive.
-func (s *SessionState) read(now time.Time) bool {
+func (s *Session) read(now time.Time) bool {
 	content := contentOf(s.record)
 	if content.Expires <= now.Unix() {
 		return false
@@ -323,7 +346,7 @@ func (s *SessionState) read(now time.Time) bool {
 }
 
 // expires returns until when the session lives if it isn't used again.
-func (s *SessionState) expires(now time.Time) time.Time {
+func (s *Session) expires(now time.Time) time.Time {
 	end := time.Unix(s.content.Created, 0).Add(s.manager.Lifetime)
 	if idle := now.Add(s.manager.IdleTimeout); idle.Before(end) {
 		return idle
@@ -332,7 +355,7 @@ func (s *SessionState) expires(now time.Time) time.Time {
 }
 
 // beforeHead saves the session before a streamed answer begins. It wraps nothing.
-func (s *SessionState) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
+func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 	logUnsaved(c, s.save(c))
 	return nil
 }
@@ -345,7 +368,7 @@ func logUnsaved(c *filo.Ctx, err error) {
 }
 
 // unsaved reports whether there is something that save has to do.
-func (s *SessionState) unsaved() bool {
+func (s *Session) unsaved() bool {
 	known := s.record.Version > 0
 	switch {
 	case s.over:
@@ -358,7 +381,7 @@ func (s *SessionState) unsaved() bool {
 
 // save writes what the request has changed to the store, and sets the cookie where that must change. The Ctx is that of whoever
 // calls it, and the session keeps none: an adaptor may have run the handler with one that is over by now.
-func (s *SessionState) save(c *filo.Ctx) (err error) {
+func (s *Session) save(c *filo.Ctx) (err error) {
 	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed || s.another)
 	switch {
 	case !s.unsaved():
@@ -377,30 +400,30 @@ func (s *SessionState) save(c *filo.Ctx) (err error) {
 	return err
 }
 
-func (s *SessionState) remove(c *filo.Ctx) error {
+func (s *Session) remove(c *filo.Ctx) error {
 	cookie := s.manager.cookie
 	cookie.Value, cookie.MaxAge = "", -1
 	err := s.setCookie(c, &cookie)
 	if s.manager.Store != nil {
 		err = errors.Join(s.end(c, time.Now()), err)
 	}
-	s.record, s.id, s.destroyed, s.another, s.cleared = SessionRecord{}, "", false, false, false
-	s.content = sessionContent{Created: time.Now().Unix()}
+	s.record, s.id, s.destroyed, s.another, s.cleared = Record{}, "", false, false, false
+	s.content = contents{Created: time.Now().Unix()}
 	return err
 }
 
 // encode returns the content as it is kept.
-func (s *SessionState) encode(now time.Time) (data []byte, expires time.Time, err error) {
+func (s *Session) encode(now time.Time) (data []byte, expires time.Time, err error) {
 	expires = s.expires(now)
 	s.content.Expires = expires.Unix()
 	data, err = json.Marshal(s.content)
 	if err == nil && len(data) > s.manager.MaxBytes {
-		err = errSessionTooLarge
+		err = errTooLarge
 	}
 	return data, expires, err
 }
 
-func (s *SessionState) saveCookie(c *filo.Ctx, now time.Time) error {
+func (s *Session) saveCookie(c *filo.Ctx, now time.Time) error {
 	data, expires, err := s.encode(now)
 	if err != nil {
 		return err
@@ -409,7 +432,7 @@ func (s *SessionState) saveCookie(c *filo.Ctx, now time.Time) error {
 	return s.setCookieValue(c, s.manager.sealer.seal(data), expires, now)
 }
 
-func (s *SessionState) setCookieValue(c *filo.Ctx, value string, expires, now time.Time) error {
+func (s *Session) setCookieValue(c *filo.Ctx, value string, expires, now time.Time) error {
 	cookie := s.manager.cookie
 	cookie.Value = value
 	cookie.MaxAge = max(int(expires.Sub(now)/time.Second), 1)
@@ -417,14 +440,14 @@ func (s *SessionState) setCookieValue(c *filo.Ctx, value string, expires, now ti
 }
 
 // setCookie adds the cookie to the response, which then isn't for shared caches.
-func (s *SessionState) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
+func (s *Session) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
 	if c.Committed() {
 		return nil // the client has the id; it only isn't told that it lives longer, or not any more
 	}
 	if cookie.Valid() != nil {
-		return errSessionTooLarge
+		return errTooLarge
 	}
-	if h := &c.Response.Header; !hasDirective(h, "private") && !hasDirective(h, "no-store") {
+	if h := &c.Response.Header; !caching.HasDirective(h, "private") && !caching.HasDirective(h, "no-store") {
 		h.Add("Cache-Control", "private") // of directives that conflict the most restrictive counts (RFC 9111, section 4.2.1)
 	}
 	return c.Response.SetCookie(cookie)

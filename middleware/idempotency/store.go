@@ -1,4 +1,4 @@
-package middleware
+package idempotency
 
 import (
 	"container/list"
@@ -8,27 +8,27 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// IdempotencyStore keeps the answers to requests by their keys, until they expire. Its methods are called by many goroutines
+// Store keeps the answers to requests by their keys, until they expire. Its methods are called by many goroutines
 // at once; those that wait for something do so with the request's Context.
-type IdempotencyStore interface {
+type Store interface {
 	// Claim keeps record under the key if nothing is there. It returns what is there then, and whether it is record.
-	Claim(c *filo.Ctx, key string, record IdempotencyRecord) (IdempotencyRecord, bool, error)
+	Claim(c *filo.Ctx, key string, record Record) (Record, bool, error)
 	// Complete keeps record, in the place of what Claim has kept, unless another request's record is there by now, since that
 	// of this one has expired: then it changes nothing and returns false. The requests are told apart by the record's Claim.
-	Complete(c *filo.Ctx, key string, record IdempotencyRecord) (bool, error)
+	Complete(c *filo.Ctx, key string, record Record) (bool, error)
 	// Release removes what Claim has kept for a record with this Claim, if it is still there.
 	Release(c *filo.Ctx, key, claim string) error
 }
 
-// IdempotencyRecord is what is kept for a key.
-type IdempotencyRecord struct {
+// Record is what is kept for a key.
+type Record struct {
 	// Fingerprint is the hash of the request.
 	Fingerprint [32]byte
-	// Scope is the hash of what IdempotencyOptions.Scope says, for a store that has a quota for each. It needn't be kept.
+	// Scope is the hash of what Options.Scope says, for a store that has a quota for each. It needn't be kept.
 	Scope [32]byte
 	// Claim is random: no other request that claims the key has the same.
 	Claim string
-	// Response is its answer, in a format of Idempotency's own; nil while the request runs. One without a byte says that the
+	// Response is its answer, in a format of this package's own; nil while the request runs. One without a byte says that the
 	// request was done, and that there is no answer to give again. A store that needs room may put that in the place of an
 	// answer, but forget no record before it expires: its request would be done twice.
 	Response []byte
@@ -36,13 +36,13 @@ type IdempotencyRecord struct {
 	Expires time.Time
 }
 
-// idempotencyCost is about how much memory a record takes, but for its key and its answer.
-const idempotencyCost = 512
+// recordCost is about how much memory a record takes, but for its key and its answer.
+const recordCost = 512
 
-// idempotencyMemory is the store in memory. No record is forgotten before it expires, and none of a request that runs at all, since
+// memory is the store in memory. No record is forgotten before it expires, and none of a request that runs at all, since
 // its key is always settled. To make room answers go, and when there are none left further keys are refused. What a scope
 // may take has a bound, so that one client neither costs others their answers nor has their keys refused.
-type idempotencyMemory struct {
+type memory struct {
 	maxBytes, maxScopeBytes int
 
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ type keptRecords struct {
 }
 
 type keptRecord struct {
-	IdempotencyRecord
+	Record
 	key     string
 	cost    int // but for the answer
 	scope   *keptRecords
@@ -69,27 +69,27 @@ type keptRecord struct {
 	answers [2]*list.Element // in the scope's list, and that of all; nil without an answer
 }
 
-func newIdempotencyMemory(maxBytes, maxScopeBytes int) *idempotencyMemory {
-	return &idempotencyMemory{
+func newMemory(maxBytes, maxScopeBytes int) *memory {
+	return &memory{
 		maxBytes: maxBytes, maxScopeBytes: maxScopeBytes,
 		records: make(map[string]*keptRecord), scopes: make(map[[32]byte]*keptRecords),
 	}
 }
 
-func (m *idempotencyMemory) Claim(_ *filo.Ctx, key string, record IdempotencyRecord) (IdempotencyRecord, bool, error) {
+func (m *memory) Claim(_ *filo.Ctx, key string, record Record) (Record, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire(time.Now())
 	if r, ok := m.records[key]; ok {
-		return r.IdempotencyRecord, false, nil
+		return r.Record, false, nil
 	}
 	scope := m.scopes[record.Scope]
 	if scope == nil {
 		scope = new(keptRecords)
 	}
-	r := &keptRecord{IdempotencyRecord: record, key: key, cost: idempotencyCost + len(key), scope: scope}
+	r := &keptRecord{Record: record, key: key, cost: recordCost + len(key), scope: scope}
 	if err := m.makeRoom(scope, r.cost); err != nil {
-		return IdempotencyRecord{}, false, err
+		return Record{}, false, err
 	}
 	m.scopes[record.Scope] = scope
 	m.records[key] = r
@@ -98,14 +98,14 @@ func (m *idempotencyMemory) Claim(_ *filo.Ctx, key string, record IdempotencyRec
 	return record, true, nil
 }
 
-func (m *idempotencyMemory) Complete(_ *filo.Ctx, key string, record IdempotencyRecord) (bool, error) {
+func (m *memory) Complete(_ *filo.Ctx, key string, record Record) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.records[key]
 	if r == nil || r.Claim != record.Claim || r.done != nil {
 		return false, nil
 	}
-	r.IdempotencyRecord = record
+	r.Record = record
 	r.done = m.done.PushBack(r)
 	if len(record.Response) == 0 {
 		return true, nil
@@ -122,7 +122,7 @@ func (m *idempotencyMemory) Complete(_ *filo.Ctx, key string, record Idempotency
 	return true, nil
 }
 
-func (m *idempotencyMemory) Release(_ *filo.Ctx, key, claim string) error {
+func (m *memory) Release(_ *filo.Ctx, key, claim string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.records[key]; r != nil && r.Claim == claim && r.done == nil {
@@ -133,7 +133,7 @@ func (m *idempotencyMemory) Release(_ *filo.Ctx, key, claim string) error {
 
 // makeRoom has answers go until there is room for that many bytes more of a scope. First they are the scope's own, and then
 // the oldest ones. mu is held, as for all below.
-func (m *idempotencyMemory) makeRoom(scope *keptRecords, bytes int) error {
+func (m *memory) makeRoom(scope *keptRecords, bytes int) error {
 	if scope.used-scope.answered+bytes > m.maxScopeBytes {
 		return errScopeFull
 	}
@@ -149,7 +149,7 @@ func (m *idempotencyMemory) makeRoom(scope *keptRecords, bytes int) error {
 	return nil
 }
 
-func (m *idempotencyMemory) dropAnswer(r *keptRecord) {
+func (m *memory) dropAnswer(r *keptRecord) {
 	for i, kept := range [...]*keptRecords{r.scope, &m.all} {
 		kept.used -= len(r.Response)
 		kept.answered -= len(r.Response)
@@ -159,7 +159,7 @@ func (m *idempotencyMemory) dropAnswer(r *keptRecord) {
 	r.Response = []byte{}
 }
 
-func (m *idempotencyMemory) expire(now time.Time) {
+func (m *memory) expire(now time.Time) {
 	for first := m.done.Front(); first != nil; first = m.done.Front() {
 		r := first.Value.(*keptRecord)
 		if now.Before(r.Expires) {
@@ -169,7 +169,7 @@ func (m *idempotencyMemory) expire(now time.Time) {
 	}
 }
 
-func (m *idempotencyMemory) remove(r *keptRecord) {
+func (m *memory) remove(r *keptRecord) {
 	if r.answers[0] != nil {
 		m.dropAnswer(r)
 	}

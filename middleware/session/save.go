@@ -1,4 +1,4 @@
-package middleware
+package session
 
 import (
 	"crypto/rand"
@@ -14,16 +14,16 @@ import (
 // saveTries is how often a session is saved that others change at the same time.
 const saveTries = 20
 
-var errSessionBusy = errors.New("middleware: a session was changed by too many requests at once")
+var errBusy = errors.New("session: it was changed by too many requests at once")
 
 // saveStore adds the request's changes to what is in the store by now.
-func (s *SessionState) saveStore(c *filo.Ctx, now time.Time) error {
+func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 	m := s.manager
 	if s.another {
 		if err := s.end(c, now); err != nil {
 			return err
 		}
-		s.id, s.record = "", SessionRecord{}
+		s.id, s.record = "", Record{}
 	}
 	if s.renewed && s.id != "" {
 		return s.saveRenewed(c, now)
@@ -50,13 +50,13 @@ func (s *SessionState) saveStore(c *filo.Ctx, now time.Time) error {
 			return err
 		}
 	}
-	return errSessionBusy
+	return errBusy
 }
 
 // encodeRecord returns the content as a store keeps it.
-func (s *SessionState) encodeRecord(version uint64, now time.Time) (SessionRecord, error) {
+func (s *Session) encodeRecord(version uint64, now time.Time) (Record, error) {
 	data, expires, err := s.encode(now)
-	return SessionRecord{Data: data, Version: version, Renewed: s.content.Renewed, Expires: expires}, err
+	return Record{Data: data, Version: version, Renewed: s.content.Renewed, Expires: expires}, err
 }
 
 // movedTime is how long requests that came with a session's old id can still end the session.
@@ -65,7 +65,7 @@ const movedTime = 5 * time.Minute
 // saveRenewed saves the session under a new id. Nobody knows that before the old one has led there, which it does only if it is
 // as the request has found it: so what others have changed until then is part of it, and a session that they have ended
 // stays so.
-func (s *SessionState) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
+func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	store, id, version := s.manager.Store, rand.Text(), uint64(0)
 	defer func() {
 		if s.id != id {
@@ -80,13 +80,13 @@ func (s *SessionState) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 		}
 		saved, err := store.Save(c, storedID(id), record)
 		if err == nil && !saved {
-			err = errSessionBusy
+			err = errBusy
 		}
 		if err != nil {
 			return fmt.Errorf("saving a session: %w", err)
 		}
 		version++
-		moved, err := s.manager.leave(c, storedID(s.id), s.record.Version, sessionContent{Next: storedID(id)}, now)
+		moved, err := s.manager.leave(c, storedID(s.id), s.record.Version, contents{Next: storedID(id)}, now)
 		if err != nil {
 			return err
 		}
@@ -106,11 +106,11 @@ func (s *SessionState) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 			return s.setCookieValue(c, s.id, record.Expires, now)
 		}
 	}
-	return errSessionBusy
+	return errBusy
 }
 
 // alive reports whether a record is that of a session, or of one that was renewed and hasn't ended since.
-func (m *sessionManager) alive(c *filo.Ctx, record SessionRecord, now time.Time) (bool, error) {
+func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error) {
 	for range saveTries {
 		content := contentOf(record)
 		if content.Next == "" {
@@ -125,12 +125,12 @@ func (m *sessionManager) alive(c *filo.Ctx, record SessionRecord, now time.Time)
 }
 
 // leave puts, in the place of a session with that version, content that is none. It reports false if there is another version.
-func (m *sessionManager) leave(c *filo.Ctx, stored string, version uint64, content sessionContent, now time.Time) (bool, error) {
+func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content contents, now time.Time) (bool, error) {
 	data, err := json.Marshal(content)
 	if err != nil {
 		return false, err
 	}
-	left, err := m.Store.Save(c, stored, SessionRecord{Data: data, Version: version, Expires: now.Add(movedTime)})
+	left, err := m.Store.Save(c, stored, Record{Data: data, Version: version, Expires: now.Add(movedTime)})
 	if err != nil {
 		return false, fmt.Errorf("ending a session: %w", err)
 	}
@@ -138,7 +138,7 @@ func (m *sessionManager) leave(c *filo.Ctx, stored string, version uint64, conte
 }
 
 // end destroys the session that the client came with, also if others have changed or renewed it meanwhile.
-func (s *SessionState) end(c *filo.Ctx, now time.Time) error {
+func (s *Session) end(c *filo.Ctx, now time.Time) error {
 	m, stored, version := s.manager, s.moved, s.record.Version
 	if version > 0 {
 		stored = storedID(s.id)
@@ -149,7 +149,7 @@ func (s *SessionState) end(c *filo.Ctx, now time.Time) error {
 	s.moved = ""
 	for range saveTries {
 		if version > 0 {
-			ended, err := m.leave(c, stored, version, sessionContent{}, now)
+			ended, err := m.leave(c, stored, version, contents{}, now)
 			if err != nil {
 				return err
 			}
@@ -166,20 +166,20 @@ func (s *SessionState) end(c *filo.Ctx, now time.Time) error {
 			stored, version = next, 0
 		}
 	}
-	return errSessionBusy
+	return errBusy
 }
 
 // contentOf returns what a record has, which is nothing if it is none.
-func contentOf(record SessionRecord) (content sessionContent) {
+func contentOf(record Record) (content contents) {
 	if record.Version == 0 || json.Unmarshal(record.Data, &content) != nil {
-		return sessionContent{}
+		return contents{}
 	}
 	return content
 }
 
 // merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
 // session: then there is nothing to save.
-func (s *SessionState) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
+func (s *Session) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	mine := s.content.Values
 	record, err := s.manager.Store.Load(c, storedID(s.id))
 	if err != nil {

@@ -1,4 +1,9 @@
-package middleware
+// Package cache is middleware that keeps answers in memory, by RFC 9111, and gives them to who asks for the same.
+//
+//	r.GET("/prices", prices, cache.New(cache.Options{TTL: time.Minute}))
+//
+// Where it belongs among other middleware is said in package middleware.
+package cache
 
 import (
 	"bytes"
@@ -14,11 +19,18 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/caching"
+	"github.com/filohttp/filo/internal/lru"
+	"github.com/filohttp/filo/internal/replay"
+	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/unshared"
+	"github.com/filohttp/filo/middleware"
 )
 
-// CacheOptions are the options of Cache.
-type CacheOptions struct {
+var check = setup.Checker("cache")
+
+// Options are the options of New. The zero value keeps what says for how long it may be kept.
+type Options struct {
 	// MaxBytes is how much memory the responses take together, 64 MB if 0. Those that were not used for longest make
 	// room, first those that were never asked for again.
 	MaxBytes int
@@ -34,11 +46,11 @@ type CacheOptions struct {
 	IgnoreRequestDirectives bool
 }
 
-// Cache keeps the answers to GET requests in memory, and answers requests for the same scheme, host (see Scheme and Host) and
-// target from there as long as they are fresh. It is a shared cache by RFC 9111: what is kept and for how long is said by
+// New returns middleware that keeps the answers to GET requests in memory, and answers requests for the same scheme, host (see
+// middleware.Scheme and middleware.Host) and target from there as long as they are fresh. It is a shared cache by RFC 9111: what is kept and for how long is said by
 // Cache-Control (s-maxage, max-age, no-store, no-cache, private, public, must-revalidate), Expires and Vary of the answer,
 // which mostly has a Cache-Control of "max-age=…" for that. An answer isn't kept if it says nothing (but see TTL), sets a
-// cookie or changes a Session, streams or is partial, nor is one to a request with Authorization unless it says that it may be.
+// cookie or changes a session, streams or is partial, nor is one to a request with Authorization unless it says that it may be.
 // Of failures only 404, 405, 410, 414 and 501 are ever kept, and none that a request with preconditions got, so that one client
 // can't make a failure of its own everybody's. Stale answers are never given.
 //
@@ -46,26 +58,27 @@ type CacheOptions struct {
 // not to be kept. A request with a method that may change something, when it succeeds, removes the answer for its target.
 //
 // Fields that middleware outside of it has set, such as request ids, are no part of what is kept. It belongs outside of
-// Compress and ETag, and inside of everything that decides whether a client may have the answer at all.
-func Cache(options CacheOptions) filo.Middleware {
-	cache := newResponseCache(options)
+// Compress and ETag, and inside of everything that decides whether a client may have the answer at all. It panics if an option is
+// negative.
+func New(options ...Options) filo.Middleware {
+	m := newCache(setup.One("cache.New", options))
 	return func(next filo.Handler) filo.Handler {
-		return func(c *filo.Ctx) error { return cache.serve(c, next) }
+		return func(c *filo.Ctx) error { return m.serve(c, next) }
 	}
 }
 
-type responseCache struct {
-	CacheOptions
-	entries lru[cacheEntry]
+type cache struct {
+	Options
+	entries lru.Map[entry]
 	rules   atomic.Uint64 // numbers the varyRules
 
 	mu      sync.Mutex
 	flights map[string]*flight // by key; guarded by mu
 }
 
-// cacheEntry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
-type cacheEntry struct {
-	response *recorded
+// entry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
+type entry struct {
+	response *replay.Answer
 	stored   time.Time
 	age      time.Duration // that it had when it was stored
 	expires  time.Time
@@ -77,7 +90,7 @@ type cacheEntry struct {
 
 // flight is a request that others for the same wait for. But for done it belongs to the request's goroutine.
 type flight struct {
-	cache *responseCache
+	cache *cache
 	key   string
 	done  chan struct{} // closed when it is over
 	over  bool
@@ -99,32 +112,35 @@ const (
 	entryCost = 256
 )
 
+// offload makes the rest of a handler one that waits: what is cached may be quick.
+var offload = filo.Offload(func(*filo.Ctx) error { return nil })
+
 var errOnlyIfCached = filo.Error(504, "there is no stored answer")
 
-func newResponseCache(o CacheOptions) *responseCache {
-	check(o.MaxBytes >= 0 && o.MaxBodyBytes >= 0 && o.TTL >= 0, "Cache with negative MaxBytes, MaxBodyBytes or TTL")
+func newCache(o Options) *cache {
+	check(o.MaxBytes >= 0 && o.MaxBodyBytes >= 0 && o.TTL >= 0, "New with a negative MaxBytes, MaxBodyBytes or TTL")
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
 	}
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 1 << 20
 	}
-	return &responseCache{CacheOptions: o, entries: lru[cacheEntry]{capacity: o.MaxBytes}, flights: make(map[string]*flight)}
+	return &cache{Options: o, entries: lru.Map[entry]{Capacity: o.MaxBytes}, flights: make(map[string]*flight)}
 }
 
-func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
+func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	var buffer [512]byte
-	key := appendCacheKey(buffer[:0], c)
-	if !readsOnly(c) {
+	key := appendKey(buffer[:0], c)
+	if !caching.ReadsOnly(c) {
 		err := next(c)
 		if method := c.Method(); err == nil && c.Status() < 400 && method != "OPTIONS" && method != "TRACE" {
-			m.entries.remove(key) // RFC 9111, section 4.4
+			m.entries.Remove(key) // RFC 9111, section 4.4
 		}
 		return err
 	}
 	h := &c.Request.Header
 	if h.Has("Upgrade") || c.Request.ContentLength() != 0 ||
-		!m.IgnoreRequestDirectives && (h.Has("Range") || hasDirective(h, "no-store")) {
+		!m.IgnoreRequestDirectives && (h.Has("Range") || caching.HasDirective(h, "no-store")) {
 		return next(c)
 	}
 	for try := 0; ; try++ {
@@ -132,7 +148,7 @@ func (m *responseCache) serve(c *filo.Ctx, next filo.Handler) error {
 		if found && entry.response != nil && m.mayAnswer(c, &entry) {
 			return m.answer(c, &entry)
 		}
-		if hasDirective(h, "only-if-cached") {
+		if caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
 		// Others don't wait for the answer to a request that may get one of its own, nor if there is none to be expected.
@@ -179,13 +195,13 @@ func conditional(h *filo.Header) bool {
 	return false
 }
 
-// appendCacheKey appends what a response is found by: the target URI, as the client has asked for it (RFC 9111, section 2).
+// appendKey appends what a response is found by: the target URI, as the client has asked for it (RFC 9111, section 2).
 // None of its parts has spaces.
-func appendCacheKey(dst []byte, c *filo.Ctx) []byte {
-	dst = append(dst, Scheme(c)...)
+func appendKey(dst []byte, c *filo.Ctx) []byte {
+	dst = append(dst, middleware.Scheme(c)...)
 	dst = append(dst, ' ')
 	start := len(dst)
-	dst = append(dst, hostBytes(c)...)
+	dst = append(dst, middleware.HostBytes(c)...)
 	for i := start; i < len(dst); i++ {
 		if 'A' <= dst[i] && dst[i] <= 'Z' {
 			dst[i] += 'a' - 'A'
@@ -195,13 +211,13 @@ func appendCacheKey(dst []byte, c *filo.Ctx) []byte {
 	return shortKey(append(dst, c.Request.TargetBytes()...))
 }
 
-// maxCacheKey is how long a key may be before its hash stands for it.
-const maxCacheKey = 128
+// maxKey is how long a key may be before its hash stands for it.
+const maxKey = 128
 
 // shortKey returns key, or what stands for it if it is long, so that a long target takes no more memory than others. That begins
 // with a zero, as no key does that isn't hashed. It is appended to key, whose bytes stay as they are.
 func shortKey(key []byte) []byte {
-	if len(key) <= maxCacheKey {
+	if len(key) <= maxKey {
 		return key
 	}
 	sum := sha256.Sum256(key)
@@ -210,14 +226,14 @@ func shortKey(key []byte) []byte {
 }
 
 // find returns the entry for a request, and the key under which it is or would be. That may have been appended to key.
-func (m *responseCache) find(c *filo.Ctx, key []byte) (entry cacheEntry, full []byte, ok bool) {
+func (m *cache) find(c *filo.Ctx, key []byte) (entry entry, full []byte, ok bool) {
 	now := time.Now()
-	entry, ok = m.entries.get(key, now)
+	entry, ok = m.entries.Get(key, now)
 	if !ok || entry.vary == nil {
 		return entry, key, ok
 	}
 	full = entry.vary.appendKey(key, c)
-	entry, ok = m.entries.get(full, now)
+	entry, ok = m.entries.Get(full, now)
 	return entry, full, ok
 }
 
@@ -234,7 +250,7 @@ func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
 }
 
 // mayAnswer reports whether an entry is an answer that the request would have (RFC 9111, sections 3.5, 4 and 5.2.1).
-func (m *responseCache) mayAnswer(c *filo.Ctx, entry *cacheEntry) bool {
+func (m *cache) mayAnswer(c *filo.Ctx, entry *entry) bool {
 	h := &c.Request.Header
 	if h.Has("Authorization") && !entry.shared || h.Has("Cookie") && !entry.cookies {
 		return false
@@ -243,32 +259,32 @@ func (m *responseCache) mayAnswer(c *filo.Ctx, entry *cacheEntry) bool {
 		return true
 	}
 	if !h.Has("Cache-Control") {
-		return !hasToken(h, "Pragma", "no-cache")
+		return !caching.HasToken(h, "Pragma", "no-cache")
 	}
 	now := time.Now()
-	if maxAge, ok := directiveSeconds(h, "max-age"); ok && entry.age+now.Sub(entry.stored) > maxAge {
+	if maxAge, ok := caching.DirectiveSeconds(h, "max-age"); ok && entry.age+now.Sub(entry.stored) > maxAge {
 		return false
 	}
-	if minFresh, ok := directiveSeconds(h, "min-fresh"); ok && entry.expires.Sub(now) < minFresh {
+	if minFresh, ok := caching.DirectiveSeconds(h, "min-fresh"); ok && entry.expires.Sub(now) < minFresh {
 		return false
 	}
-	return !hasDirective(h, "no-cache")
+	return !caching.HasDirective(h, "no-cache")
 }
 
 // answer makes an entry the response, or what the request's conditions make of it.
-func (m *responseCache) answer(c *filo.Ctx, entry *cacheEntry) error {
-	entry.response.replay(c)
+func (m *cache) answer(c *filo.Ctx, entry *entry) error {
+	entry.response.Give(c)
 	var digits [20]byte
 	age := (entry.age + time.Since(entry.stored)) / time.Second
 	c.Response.Header.SetBytes("Age", strconv.AppendInt(digits[:0], int64(max(age, 0)), 10))
-	if entry.response.status != 200 {
+	if entry.response.Status != 200 {
 		return nil
 	}
-	return answerCondition(c)
+	return caching.AnswerCondition(c)
 }
 
 // join returns the flight for a key. If there is none, it begins with the caller's request, which is the first then.
-func (m *responseCache) join(key []byte) (f *flight, first bool) {
+func (m *cache) join(key []byte) (f *flight, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f, ok := m.flights[string(key)]; ok {
@@ -302,7 +318,7 @@ func (f *flight) beforeHead(*filo.Ctx, io.Writer, int64) io.WriteCloser {
 
 // fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The
 // key is that of the target, and full the one that find has returned.
-func (m *responseCache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) error {
+func (m *cache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) error {
 	key = slices.Clone(key) // what is appended to it is not to change full
 	if string(c.Request.MethodBytes()) != "GET" {
 		return next(c)
@@ -313,24 +329,24 @@ func (m *responseCache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) 
 			m.pass(string(full))
 		}
 	}()
-	outer := fieldsOf(c)
+	outer := replay.Fields(c)
 	err := next(c)
 	kept = (err == nil || c.ErrorRendered()) && m.keep(c, key, outer)
 	return err
 }
 
 // pass notes that the response for a key isn't kept, if there is none.
-func (m *responseCache) pass(key string) {
+func (m *cache) pass(key string) {
 	now := time.Now()
-	m.entries.update(key, rankNote, now, func(_ cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
-		return cacheEntry{}, entryCost + len(key), now.Add(passTime), !ok
+	m.entries.Update(key, lru.Note, now, func(_ entry, ok bool) (entry, int, time.Time, bool) {
+		return entry{}, entryCost + len(key), now.Add(passTime), !ok
 	})
 }
 
 // keep stores the response, if it may.
-func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) bool {
+func (m *cache) keep(c *filo.Ctx, key []byte, outer []replay.Field) bool {
 	now := time.Now()
-	entry := cacheEntry{stored: now}
+	entry := entry{stored: now}
 	lifetime, ok := m.lifetime(c, now)
 	if !ok {
 		return false
@@ -339,11 +355,11 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 	if !ok || len(body) > m.MaxBodyBytes {
 		return false
 	}
-	if sessionsUnsaved(c) {
+	if unshared.Is(c) {
 		return false // the cookie comes when all of this has returned
 	}
 	h := &c.Response.Header
-	if age, ok := seconds(h.GetBytes("Age")); ok {
+	if age, ok := caching.Seconds(h.GetBytes("Age")); ok {
 		entry.age = age
 	}
 	if lifetime <= entry.age {
@@ -354,11 +370,11 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 		return false
 	}
 	entry.expires = now.Add(lifetime - entry.age)
-	if entry.response, ok = record(c, outer); !ok {
+	if entry.response, ok = replay.Record(c, outer); !ok {
 		return false
 	}
 	if !h.Has("Date") {
-		entry.response.fields = append(entry.response.fields, recordedField{"Date", now.UTC().Format(httpTime)})
+		entry.response.AddField("Date", now.UTC().Format(caching.TimeFormat))
 	}
 	names := varyNames(h)
 	if c.ErrorRendered() {
@@ -369,13 +385,13 @@ func (m *responseCache) keep(c *filo.Ctx, key []byte, outer []recordedField) boo
 	if len(names) > 0 {
 		key = m.rule(string(key), names, entry.expires).appendKey(key, c)
 	}
-	m.entries.put(string(key), rankNew, now, entry, entryCost+len(key)+entry.response.size(), entry.expires)
+	m.entries.Put(string(key), lru.Unused, now, entry, entryCost+len(key)+entry.response.Size(), entry.expires)
 	return true
 }
 
 // rule returns the rule by which a target's responses are told apart, which is a new one if they varied by other fields.
-func (m *responseCache) rule(key string, names []string, expires time.Time) (rule *varyRule) {
-	m.entries.update(key, rankNew, time.Now(), func(old cacheEntry, ok bool) (cacheEntry, int, time.Time, bool) {
+func (m *cache) rule(key string, names []string, expires time.Time) (rule *varyRule) {
+	m.entries.Update(key, lru.Unused, time.Now(), func(old entry, ok bool) (entry, int, time.Time, bool) {
 		if ok && old.vary != nil && slices.Equal(old.vary.names, names) {
 			rule = old.vary
 			if old.expires.After(expires) {
@@ -384,36 +400,36 @@ func (m *responseCache) rule(key string, names []string, expires time.Time) (rul
 		} else {
 			rule = &varyRule{number: m.rules.Add(1), names: names}
 		}
-		return cacheEntry{vary: rule, expires: expires}, entryCost + len(key) + 32*len(names), expires, true
+		return entry{vary: rule, expires: expires}, entryCost + len(key) + 32*len(names), expires, true
 	})
 	return rule
 }
 
 // lifetime returns how long the response is fresh from when it was made, and whether it may be kept at all (RFC 9111,
 // sections 3 and 4.2.1).
-func (m *responseCache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
+func (m *cache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
 		return 0, false // it may well be the fault of this request alone, whatever the handler has said before
 	case status >= 300 && conditional(&c.Request.Header):
 		return 0, false // perhaps a precondition was answered
-	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), hasToken(h, "Vary", "*"):
+	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
-	case hasDirective(h, "no-store"), hasDirective(h, "private"), hasDirective(h, "no-cache"):
+	case caching.HasDirective(h, "no-store"), caching.HasDirective(h, "private"), caching.HasDirective(h, "no-cache"):
 		return 0, false
 	case c.Request.Header.Has("Authorization") && !mayAnswerAuthorized(h):
 		return 0, false
 	}
 	for _, name := range [...]string{"s-maxage", "max-age"} {
-		if hasDirective(h, name) {
-			lifetime, ok := directiveSeconds(h, name)
+		if caching.HasDirective(h, name) {
+			lifetime, ok := caching.DirectiveSeconds(h, name)
 			return lifetime, ok
 		}
 	}
 	if value := h.GetBytes("Expires"); value != nil {
-		expires, ok := dateOf(value)
-		made, hasDate := dateOf(h.GetBytes("Date"))
+		expires, ok := caching.Date(value)
+		made, hasDate := caching.Date(h.GetBytes("Date"))
 		if !hasDate {
 			made = now
 		}
@@ -424,13 +440,13 @@ func (m *responseCache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, boo
 
 // mayAnswerAuthorized is RFC 9111, section 3.5.
 func mayAnswerAuthorized(h *filo.Header) bool {
-	return hasDirective(h, "public") || hasDirective(h, "s-maxage") || hasDirective(h, "must-revalidate")
+	return caching.HasDirective(h, "public") || caching.HasDirective(h, "s-maxage") || caching.HasDirective(h, "must-revalidate")
 }
 
 // mayAnswerCookies reports whether a response says itself who may have it, and for how long.
 func mayAnswerCookies(h *filo.Header) bool {
-	return hasDirective(h, "public") || hasDirective(h, "s-maxage") || hasDirective(h, "max-age") || h.Has("Expires") ||
-		hasToken(h, "Vary", "cookie")
+	return caching.HasDirective(h, "public") || caching.HasDirective(h, "s-maxage") || caching.HasDirective(h, "max-age") || h.Has("Expires") ||
+		caching.HasToken(h, "Vary", "cookie")
 }
 
 // keptByDefault reports whether responses with a status may be kept that don't say for how long (RFC 9110, section 15.1).
@@ -454,62 +470,4 @@ func varyNames(h *filo.Header) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// hasToken reports whether a list has the token, in any case.
-func hasToken(h *filo.Header, name, token string) bool {
-	for list := range h.Values(name) {
-		for len(list) > 0 {
-			var element []byte
-			element, list, _ = bytes.Cut(list, []byte{','})
-			if fieldvalue.EqualFold(bytes.TrimSpace(element), token) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// directive returns the argument of a directive of Cache-Control, without quotes, and whether there is the directive. If it
-// occurs more than once the first counts (RFC 9111, section 4.2.1).
-func directive(h *filo.Header, name string) (argument []byte, ok bool) {
-	for list := range h.Values("Cache-Control") {
-		for len(list) > 0 {
-			var element []byte
-			element, list, _ = bytes.Cut(list, []byte{','})
-			directive, argument, _ := bytes.Cut(element, []byte{'='})
-			if fieldvalue.EqualFold(bytes.TrimSpace(directive), name) {
-				return bytes.Trim(argument, " \t\""), true
-			}
-		}
-	}
-	return nil, false
-}
-
-func hasDirective(h *filo.Header, name string) bool {
-	_, ok := directive(h, name)
-	return ok
-}
-
-func directiveSeconds(h *filo.Header, name string) (time.Duration, bool) {
-	argument, ok := directive(h, name)
-	if !ok {
-		return 0, false
-	}
-	return seconds(argument)
-}
-
-// seconds parses delta-seconds (RFC 9111, section 1.2.2): what is more than 2^31 counts as that.
-func seconds(value []byte) (time.Duration, bool) {
-	if len(value) == 0 {
-		return 0, false
-	}
-	n := int64(0)
-	for _, b := range value {
-		if b < '0' || b > '9' {
-			return 0, false
-		}
-		n = min(10*n+int64(b-'0'), 1<<31)
-	}
-	return time.Duration(n) * time.Second, true
 }

@@ -1,4 +1,4 @@
-package middleware
+package lru
 
 import (
 	"fmt"
@@ -8,32 +8,32 @@ import (
 )
 
 // has reports whether there is an entry, without using it.
-func (l *lru[V]) has(key string) bool { _, ok := l.entries[key]; return ok }
+func (l *Map[V]) has(key string) bool { _, ok := l.entries[key]; return ok }
 
-// What was not used for longest makes room, and costs are never more than the capacity.
+// What was not used for longest makes room, and costs are never more than the Capacity.
 func TestLRU(t *testing.T) {
 	now := time.Now()
 	later := now.Add(time.Hour)
-	l := lru[int]{capacity: 3}
+	l := Map[int]{Capacity: 3}
 	for i := range 3 {
-		l.put(fmt.Sprint(i), rankUsed, now, i, 1, later)
+		l.Put(fmt.Sprint(i), Used, now, i, 1, later)
 	}
-	l.get([]byte("0"), now) // 1 is the oldest now
-	l.put("3", rankUsed, now, 3, 1, later)
+	l.Get([]byte("0"), now) // 1 is the oldest now
+	l.Put("3", Used, now, 3, 1, later)
 	for key, want := range map[string]bool{"0": true, "1": false, "2": true, "3": true} {
 		if l.has(key) != want {
 			t.Errorf("%s is there: %t, want %t", key, !want, want)
 		}
 	}
-	l.put("big", rankKept, now, 4, 4, later)
+	l.Put("big", Kept, now, 4, 4, later)
 	if l.has("big") || len(l.entries) != 3 {
 		t.Error("what doesn't fit at all was kept, or has driven others out")
 	}
-	l.put("0", rankUsed, now, 5, 2, later) // 2 makes room
-	if value, ok := l.get([]byte("0"), now); !ok || value != 5 || l.used != 3 {
+	l.Put("0", Used, now, 5, 2, later) // 2 makes room
+	if value, ok := l.Get([]byte("0"), now); !ok || value != 5 || l.used != 3 {
 		t.Errorf("replaced: %d, %t, %d used", value, ok, l.used)
 	}
-	if _, ok := l.get([]byte("0"), later); ok || l.used != 1 {
+	if _, ok := l.Get([]byte("0"), later); ok || l.used != 1 {
 		t.Error("an entry was there when it had expired")
 	}
 }
@@ -51,24 +51,24 @@ func TestLRURanks(t *testing.T) {
 		steps []step
 		want  [rankCount]int // how many entries of 160 there are in the end
 	}{
-		{"notes alone take all", []step{{rankNote, 1000, true}}, [rankCount]int{160, 0, 0, 0}},
-		{"new entries alone take all", []step{{rankNew, 1000, false}}, [rankCount]int{0, 160, 0, 0}},
-		{"what is kept takes all", []step{{rankKept, 1000, false}}, [rankCount]int{0, 0, 0, 160}},
-		{"notes leave all others alone", []step{{rankNew, 20, false}, {rankNew, 60, true}, {rankKept, 60, false}, {rankNote, 1000, true}}, [rankCount]int{20, 20, 60, 60}},
-		{"new ones those that are used", []step{{rankNew, 60, true}, {rankKept, 60, false}, {rankNew, 1000, false}}, [rankCount]int{0, 40, 60, 60}},
-		{"used ones those that are kept", []step{{rankKept, 90, false}, {rankNew, 1000, true}}, [rankCount]int{0, 0, 70, 90}},
-		{"a share is left to each", []step{{rankNote, 1000, false}, {rankNew, 100, false}, {rankNew, 100, true}, {rankKept, 1000, false}}, [rankCount]int{10, 30, 40, 80}},
-		{"and there again for who comes later", []step{{rankKept, 1000, false}, {rankNew, 1000, true}, {rankNew, 1000, false}, {rankNote, 1000, false}}, [rankCount]int{10, 30, 40, 80}},
+		{"notes alone take all", []step{{Note, 1000, true}}, [rankCount]int{160, 0, 0, 0}},
+		{"new entries alone take all", []step{{Unused, 1000, false}}, [rankCount]int{0, 160, 0, 0}},
+		{"what is kept takes all", []step{{Kept, 1000, false}}, [rankCount]int{0, 0, 0, 160}},
+		{"notes leave all others alone", []step{{Unused, 20, false}, {Unused, 60, true}, {Kept, 60, false}, {Note, 1000, true}}, [rankCount]int{20, 20, 60, 60}},
+		{"new ones those that are used", []step{{Unused, 60, true}, {Kept, 60, false}, {Unused, 1000, false}}, [rankCount]int{0, 40, 60, 60}},
+		{"used ones those that are kept", []step{{Kept, 90, false}, {Unused, 1000, true}}, [rankCount]int{0, 0, 70, 90}},
+		{"a share is left to each", []step{{Note, 1000, false}, {Unused, 100, false}, {Unused, 100, true}, {Kept, 1000, false}}, [rankCount]int{10, 30, 40, 80}},
+		{"and there again for who comes later", []step{{Kept, 1000, false}, {Unused, 1000, true}, {Unused, 1000, false}, {Note, 1000, false}}, [rankCount]int{10, 30, 40, 80}},
 	} {
-		l := lru[int]{capacity: 160}
+		l := Map[int]{Capacity: 160}
 		n := 0
 		for _, step := range test.steps {
 			for range step.count {
 				n++
 				key := fmt.Sprint(n)
-				l.put(key, step.rank, now, n, 1, later)
+				l.Put(key, step.rank, now, n, 1, later)
 				if step.use {
-					l.get([]byte(key), now)
+					l.Get([]byte(key), now)
 				}
 			}
 		}
@@ -86,20 +86,20 @@ func TestLRURanks(t *testing.T) {
 // rank.
 func TestLRUVictims(t *testing.T) {
 	now := time.Now()
-	l := lru[int]{capacity: 16}
-	l.put("soon", rankKept, now, 1, 8, now.Add(time.Second))
-	l.put("later", rankKept, now, 1, 8, now.Add(time.Hour))
-	l.put("new", rankNew, now, 1, 8, now.Add(time.Hour))
+	l := Map[int]{Capacity: 16}
+	l.Put("soon", Kept, now, 1, 8, now.Add(time.Second))
+	l.Put("later", Kept, now, 1, 8, now.Add(time.Hour))
+	l.Put("new", Unused, now, 1, 8, now.Add(time.Hour))
 	if l.has("soon") || !l.has("later") || !l.has("new") {
-		t.Error("the oldest didn't make room for one of half the capacity")
+		t.Error("the oldest didn't make room for one of half the Capacity")
 	}
-	l.get([]byte("new"), now)
-	l.put("new", rankNew, now, 2, 7, now.Add(time.Second))
-	if rank := l.entries["new"].rank; rank != rankUsed {
+	l.Get([]byte("new"), now)
+	l.Put("new", Unused, now, 2, 7, now.Add(time.Second))
+	if rank := l.entries["new"].rank; rank != Used {
 		t.Errorf("replaced: rank %d", rank)
 	}
-	l.put("note", rankNote, now, 3, 1, now.Add(time.Hour))
-	l.put("other", rankNew, now.Add(time.Second), 3, 1, now.Add(time.Hour))
+	l.Put("note", Note, now, 3, 1, now.Add(time.Hour))
+	l.Put("other", Unused, now.Add(time.Second), 3, 1, now.Add(time.Hour))
 	if l.has("new") || !l.has("note") || !l.has("later") || !l.has("other") {
 		t.Error("what had expired didn't make room")
 	}
@@ -109,18 +109,18 @@ func TestLRUVictims(t *testing.T) {
 func TestLRURandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	now := time.Now()
-	l := lru[int]{capacity: 50}
+	l := Map[int]{Capacity: 50}
 	for range 20_000 {
 		key, rank := fmt.Sprint(random.IntN(40)), random.IntN(rankCount)
 		switch random.IntN(5) {
 		case 0:
-			l.put(key, rank, now, 1, random.IntN(9), now.Add(time.Duration(random.IntN(100))))
+			l.Put(key, rank, now, 1, random.IntN(9), now.Add(time.Duration(random.IntN(100))))
 		case 1:
-			l.get([]byte(key), now)
+			l.Get([]byte(key), now)
 		case 2:
-			l.remove([]byte(key))
+			l.Remove([]byte(key))
 		case 3:
-			l.update(key, rank, now, func(old int, ok bool) (int, int, time.Time, bool) {
+			l.Update(key, rank, now, func(old int, ok bool) (int, int, time.Time, bool) {
 				return old + 1, random.IntN(60), now.Add(50), random.IntN(2) == 0
 			})
 		case 4:
@@ -141,7 +141,7 @@ func TestLRURandom(t *testing.T) {
 			}
 			used += inRank
 		}
-		if used != l.used || count != len(l.entries) || used > l.capacity {
+		if used != l.used || count != len(l.entries) || used > l.Capacity {
 			t.Fatalf("%d entries of %d in the lists, %d entries of %d in the map", count, used, len(l.entries), l.used)
 		}
 	}
@@ -150,14 +150,14 @@ func TestLRURandom(t *testing.T) {
 func BenchmarkLRU(b *testing.B) {
 	b.ReportAllocs()
 	now := time.Now()
-	l := lru[int]{capacity: 1000}
+	l := Map[int]{Capacity: 1000}
 	keys := make([][]byte, 1000)
 	for i := range keys {
 		keys[i] = fmt.Appendf(nil, "key %d", i)
-		l.put(string(keys[i]), rankNew, now, i, 1, now.Add(time.Hour))
+		l.Put(string(keys[i]), Unused, now, i, 1, now.Add(time.Hour))
 	}
 	for i := range b.N {
-		if _, ok := l.get(keys[i%len(keys)], now); !ok {
+		if _, ok := l.Get(keys[i%len(keys)], now); !ok {
 			b.Fatal("not there")
 		}
 	}

@@ -1,4 +1,4 @@
-package middleware_test
+package cache_test
 
 import (
 	"fmt"
@@ -12,29 +12,15 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bind"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/middleware/cache"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
-// countingHandler answers with how often it was called, and with fields such as "Name: value".
-type countingHandler struct {
-	calls  atomic.Int64
-	status int
-	fields []string
-}
-
-func (h *countingHandler) serve(c *filo.Ctx) error {
-	n := h.calls.Add(1)
-	for _, f := range h.fields {
-		name, value, _ := strings.Cut(f, ": ")
-		c.Response.Header.Add(name, value)
-	}
-	return c.Text(max(h.status, 200), fmt.Sprint(n))
-}
-
 // What may be kept is said by RFC 9111, section 3.
-func TestCacheStores(t *testing.T) {
+func TestStores(t *testing.T) {
 	for _, test := range []struct {
 		why     string
 		status  int
@@ -74,8 +60,8 @@ func TestCacheStores(t *testing.T) {
 		{"Authorization, must-revalidate", 200, []string{"Cache-Control: max-age=60, must-revalidate"}, []string{"Authorization: x"}, true},
 		{"a part is asked for", 200, []string{"Cache-Control: max-age=60"}, []string{"Range: bytes=0-0"}, false},
 	} {
-		h := &countingHandler{status: test.status, fields: test.fields}
-		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{})(h.serve))
+		h := &mwtest.Counting{Status: test.status, Fields: test.fields}
+		s := servertest.New(t, cache.New(cache.Options{})(h.Serve))
 		first := s.Do(t, "GET /", test.request...)
 		second := s.Do(t, "GET /", test.request...)
 		if kept := second.Body == first.Body; kept != test.kept || kept != (second.Header.Get("Age") != "" && len(second.Header.Values("Age")) == 1 && first.Header.Get("Age") != second.Header.Get("Age") || kept && second.Header.Get("Age") == "30") {
@@ -88,7 +74,7 @@ func TestCacheStores(t *testing.T) {
 }
 
 // One client's request is no reason for a failure that others get: neither is it stored, nor does it replace what is stored.
-func TestCachePoisoning(t *testing.T) {
+func TestPoisoning(t *testing.T) {
 	date := "Mon, 01 Feb 2021 03:04:05 GMT"
 	fresh := func(next filo.Handler) filo.Handler { // says so of whatever is answered
 		return func(c *filo.Ctx) error {
@@ -100,9 +86,9 @@ func TestCachePoisoning(t *testing.T) {
 			return nil
 		}
 	}
-	tagged := wrap(func(c *filo.Ctx) error {
-		c.Response.Header.Set("Last-Modified", someDate)
-		return hello(c)
+	tagged := mwtest.Wrap(func(c *filo.Ctx) error {
+		c.Response.Header.Set("Last-Modified", mwtest.SomeDate)
+		return mwtest.Hello(c)
 	}, middleware.ETag(middleware.ETagOptions{}))
 	for _, test := range []struct {
 		why      string
@@ -113,12 +99,12 @@ func TestCachePoisoning(t *testing.T) {
 		{"If-Match", tagged, []string{`If-Match: "x"`}, 412},
 		{"If-Unmodified-Since", tagged, []string{"If-Unmodified-Since: " + date}, 412},
 		{"If-None-Match: *", tagged, []string{"If-None-Match: *"}, 304},
-		{"If-Modified-Since", tagged, []string{"If-Modified-Since: " + someDate}, 304},
+		{"If-Modified-Since", tagged, []string{"If-Modified-Since: " + mwtest.SomeDate}, 304},
 		{"a precondition that is answered in another way", func(c *filo.Ctx) error {
 			if middleware.Precondition(c, `"a"`, time.Time{}) == 412 {
 				return filo.Error(404, "")
 			}
-			return hello(c)
+			return mwtest.Hello(c)
 		}, []string{`If-Match: "x"`}, 404},
 		{"a field that can't be bound", func(c *filo.Ctx) error {
 			var v struct {
@@ -127,7 +113,7 @@ func TestCachePoisoning(t *testing.T) {
 			if err := bind.Header(c, &v); err != nil {
 				return err
 			}
-			return hello(c)
+			return mwtest.Hello(c)
 		}, []string{"X-Page: x"}, 400},
 		{"a malformed field", refusing("X-Bad", 400), []string{"X-Bad: 1"}, 400},
 		{"a range", refusing("Range", 416), []string{"Range: bytes=9-"}, 416},
@@ -136,8 +122,8 @@ func TestCachePoisoning(t *testing.T) {
 		{"what is forbidden", refusing("X-Bad", 403), []string{"X-Bad: 1"}, 403},
 		{"a failure", refusing("X-Bad", 500), []string{"X-Bad: 1"}, 500},
 	} {
-		for _, options := range []middleware.CacheOptions{{}, {IgnoreRequestDirectives: true, TTL: time.Minute}} {
-			h := wrap(test.handler, middleware.Cache(options), fresh)
+		for _, options := range []cache.Options{{}, {IgnoreRequestDirectives: true, TTL: time.Minute}} {
+			h := mwtest.Wrap(test.handler, cache.New(options), fresh)
 			s := servertest.New(t, h)
 			if got := s.Do(t, "GET /first", test.request...); got.Status != test.poisoned {
 				t.Errorf("%s: %v, want %d", test.why, got, test.poisoned)
@@ -160,50 +146,50 @@ func refusing(field string, status int) filo.Handler {
 		if c.Request.Header.Has(field) {
 			return filo.Error(status, "")
 		}
-		return hello(c)
+		return mwtest.Hello(c)
 	}
 }
 
 // What an answer that was kept is for is said by RFC 9111, sections 4 and 5.2.1.
-func TestCacheAnswers(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	for _, test := range []struct {
 		why     string
-		options middleware.CacheOptions
+		options cache.Options
 		fields  []string // of the answer
 		request string
 		asks    []string
 		status  int
 		hit     bool
 	}{
-		{"the same again", middleware.CacheOptions{}, nil, "GET /", nil, 200, true},
-		{"HEAD", middleware.CacheOptions{}, nil, "HEAD /", nil, 200, true},
-		{"another target", middleware.CacheOptions{}, nil, "GET /?", nil, 200, false},
-		{"another host", middleware.CacheOptions{}, nil, "GET http://other.test/", nil, 200, false},
-		{"the same host in other letters", middleware.CacheOptions{}, nil, "GET http://FILO.test/", nil, 200, true},
-		{"another method", middleware.CacheOptions{}, nil, "POST /", nil, 200, false},
-		{"a body", middleware.CacheOptions{}, nil, "GET /", []string{"Content-Length: 0"}, 200, true},
-		{"no-cache", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, false},
-		{"Pragma", middleware.CacheOptions{}, nil, "GET /", []string{"Pragma: no-cache"}, 200, false},
-		{"no-cache of who isn't listened to", middleware.CacheOptions{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, true},
-		{"Pragma of who isn't listened to", middleware.CacheOptions{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Pragma: no-cache"}, 200, true},
-		{"not too old", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: max-age=10"}, 200, true},
-		{"too old", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: max-age=9"}, 200, false},
-		{"fresh for long enough", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: min-fresh=50"}, 200, true},
-		{"not fresh for long enough", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: min-fresh=51"}, 200, false},
-		{"the stored answer or none", middleware.CacheOptions{}, nil, "GET /", []string{"Cache-Control: only-if-cached"}, 200, true},
-		{"there is none", middleware.CacheOptions{}, nil, "GET /other", []string{"Cache-Control: only-if-cached"}, 504, false},
-		{"Authorization", middleware.CacheOptions{}, nil, "GET /", []string{"Authorization: x"}, 200, false},
-		{"Authorization, public", middleware.CacheOptions{}, []string{"Cache-Control: public"}, "GET /", []string{"Authorization: x"}, 200, true},
-		{"the client has it", middleware.CacheOptions{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "a"`}, 304, true},
-		{"the client has another", middleware.CacheOptions{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "b"`}, 200, true},
-		{"it would have another", middleware.CacheOptions{}, []string{`ETag: "a"`}, "GET /", []string{`If-Match: "b"`}, 412, true},
-		{"not modified", middleware.CacheOptions{}, []string{"Last-Modified: " + someDate}, "GET /", []string{"If-Modified-Since: " + someDate}, 304, true},
-		{"the same Accept", middleware.CacheOptions{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: a", "X: y"}, 200, true},
-		{"another Accept", middleware.CacheOptions{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: b"}, 200, false},
+		{"the same again", cache.Options{}, nil, "GET /", nil, 200, true},
+		{"HEAD", cache.Options{}, nil, "HEAD /", nil, 200, true},
+		{"another target", cache.Options{}, nil, "GET /?", nil, 200, false},
+		{"another host", cache.Options{}, nil, "GET http://other.test/", nil, 200, false},
+		{"the same host in other letters", cache.Options{}, nil, "GET http://FILO.test/", nil, 200, true},
+		{"another method", cache.Options{}, nil, "POST /", nil, 200, false},
+		{"a body", cache.Options{}, nil, "GET /", []string{"Content-Length: 0"}, 200, true},
+		{"no-cache", cache.Options{}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, false},
+		{"Pragma", cache.Options{}, nil, "GET /", []string{"Pragma: no-cache"}, 200, false},
+		{"no-cache of who isn't listened to", cache.Options{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, true},
+		{"Pragma of who isn't listened to", cache.Options{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Pragma: no-cache"}, 200, true},
+		{"not too old", cache.Options{}, nil, "GET /", []string{"Cache-Control: max-age=10"}, 200, true},
+		{"too old", cache.Options{}, nil, "GET /", []string{"Cache-Control: max-age=9"}, 200, false},
+		{"fresh for long enough", cache.Options{}, nil, "GET /", []string{"Cache-Control: min-fresh=50"}, 200, true},
+		{"not fresh for long enough", cache.Options{}, nil, "GET /", []string{"Cache-Control: min-fresh=51"}, 200, false},
+		{"the stored answer or none", cache.Options{}, nil, "GET /", []string{"Cache-Control: only-if-cached"}, 200, true},
+		{"there is none", cache.Options{}, nil, "GET /other", []string{"Cache-Control: only-if-cached"}, 504, false},
+		{"Authorization", cache.Options{}, nil, "GET /", []string{"Authorization: x"}, 200, false},
+		{"Authorization, public", cache.Options{}, []string{"Cache-Control: public"}, "GET /", []string{"Authorization: x"}, 200, true},
+		{"the client has it", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "a"`}, 304, true},
+		{"the client has another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "b"`}, 200, true},
+		{"it would have another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-Match: "b"`}, 412, true},
+		{"not modified", cache.Options{}, []string{"Last-Modified: " + mwtest.SomeDate}, "GET /", []string{"If-Modified-Since: " + mwtest.SomeDate}, 304, true},
+		{"the same Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: a", "X: y"}, 200, true},
+		{"another Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: b"}, 200, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			h := &countingHandler{fields: append([]string{"Cache-Control: max-age=60"}, test.fields...)}
-			s := servertest.New(t, middleware.Cache(test.options)(h.serve))
+			h := &mwtest.Counting{Fields: append([]string{"Cache-Control: max-age=60"}, test.fields...)}
+			s := servertest.New(t, cache.New(test.options)(h.Serve))
 			var accept []string
 			if len(test.fields) > 0 && strings.HasPrefix(test.fields[0], "Vary") {
 				accept = []string{"Accept: a"}
@@ -214,17 +200,17 @@ func TestCacheAnswers(t *testing.T) {
 			if hit := got.Header.Get("Age") == "10" || got.Status == 412; hit != test.hit || got.Status != test.status {
 				t.Errorf("%s: %v, want %d from the cache: %t", test.why, got, test.status, test.hit)
 			}
-			if test.hit && h.calls.Load() != 1 {
-				t.Errorf("%s: the handler was called %d times", test.why, h.calls.Load())
+			if test.hit && h.Calls.Load() != 1 {
+				t.Errorf("%s: the handler was called %d times", test.why, h.Calls.Load())
 			}
 		})
 	}
 }
 
-func TestCacheExpiry(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &countingHandler{}
-		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(h.serve))
+		h := &mwtest.Counting{}
+		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(h.Serve))
 		first := s.Do(t, "GET /")
 		time.Sleep(59 * time.Second)
 		if got := s.Do(t, "GET /"); got.Body != "1" || got.Header.Get("Age") != "59" || got.Header.Get("Date") != first.Header.Get("Date") {
@@ -237,7 +223,7 @@ func TestCacheExpiry(t *testing.T) {
 		if got := s.Do(t, "GET /?q"); got.Body != "3" {
 			t.Errorf("another target: %v", got)
 		}
-		h.status = 503
+		h.Status = 503
 		s.Do(t, "GET /error")
 		if got := s.Do(t, "GET /error"); got.Body != "5" {
 			t.Errorf("TTL isn't for every status: %v", got)
@@ -246,10 +232,10 @@ func TestCacheExpiry(t *testing.T) {
 }
 
 // Responses that vary are kept beside each other; once they vary by something else, those of before aren't found.
-func TestCacheVary(t *testing.T) {
+func TestVary(t *testing.T) {
 	vary := "Accept-Language"
 	calls := 0
-	s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
 		calls++
 		c.Response.Header.Set("Vary", vary)
 		return c.Text(200, fmt.Sprintln(calls, c.Request.Header.Get("Accept-Language"), c.Request.Header.Get("X")))
@@ -277,10 +263,10 @@ func TestCacheVary(t *testing.T) {
 }
 
 // In which form an error is answered depends on the request: a client of an API doesn't choose it for others.
-func TestCacheErrorForm(t *testing.T) {
+func TestErrorForm(t *testing.T) {
 	calls := 0
 	r := router.New()
-	r.Use(middleware.Cache(middleware.CacheOptions{TTL: time.Minute}))
+	r.Use(cache.New(cache.Options{TTL: time.Minute}))
 	r.GET("/", func(c *filo.Ctx) error {
 		calls++
 		c.Response.Header.Set("Vary", "X")
@@ -307,17 +293,17 @@ func TestCacheErrorForm(t *testing.T) {
 }
 
 // A request that may change something removes the answer, if it succeeds (RFC 9111, section 4.4).
-func TestCacheInvalidation(t *testing.T) {
+func TestInvalidation(t *testing.T) {
 	for _, test := range []struct {
 		request string
 		kept    bool
 	}{{"POST /", false}, {"DELETE /", false}, {"POST /fail", true}, {"OPTIONS /", true}, {"POST /other", true}} {
-		h := &countingHandler{}
-		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+		h := &mwtest.Counting{}
+		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
 			if c.Path() == "/fail" {
 				return filo.Error(400, "")
 			}
-			return h.serve(c)
+			return h.Serve(c)
 		}))
 		s.Do(t, "GET /")
 		s.Do(t, test.request)
@@ -328,7 +314,7 @@ func TestCacheInvalidation(t *testing.T) {
 }
 
 // Fields that are set outside are those of the request, and not of the one whose answer was kept.
-func TestCacheOuterFields(t *testing.T) {
+func TestOuterFields(t *testing.T) {
 	id := 0
 	outside := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -339,14 +325,14 @@ func TestCacheOuterFields(t *testing.T) {
 			return next(c)
 		}
 	}
-	s := servertest.New(t, wrap(func(c *filo.Ctx) error {
+	s := servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
 		c.Response.Header.Set("Cache-Control", "max-age=60")
 		c.Response.Header.Add("Vary", "Accept")
 		c.Response.Header.Add("Link", "<a>")
 		c.Response.Header.Add("Link", "<b>")
 		c.Response.Header.Set("Connection", "X-Hop")
-		return hello(c)
-	}, outside, middleware.Cache(middleware.CacheOptions{})))
+		return mwtest.Hello(c)
+	}, outside, cache.New(cache.Options{})))
 	for i := range 3 {
 		got := s.Do(t, "GET /")
 		if got.Header.Get("X-Request-Id") != fmt.Sprint(i+1) || strings.Join(got.Header.Values("Vary"), ",") != "Origin,Accept" ||
@@ -360,7 +346,7 @@ func TestCacheOuterFields(t *testing.T) {
 }
 
 // Many requests for the same at once are one for the handler, unless its answer isn't kept: then none waits for another.
-func TestCacheSingleFlight(t *testing.T) {
+func TestSingleFlight(t *testing.T) {
 	for _, test := range []struct {
 		why   string
 		ttl   time.Duration
@@ -375,7 +361,7 @@ func TestCacheSingleFlight(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var calls atomic.Int64
-			s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: test.ttl})(func(c *filo.Ctx) error {
+			s := servertest.New(t, cache.New(cache.Options{TTL: test.ttl})(func(c *filo.Ctx) error {
 				n := calls.Add(1)
 				time.Sleep(time.Second)
 				if test.fail != "" && n == 1 {
@@ -387,7 +373,7 @@ func TestCacheSingleFlight(t *testing.T) {
 				if test.fail != "" {
 					return filo.Error(500, "")
 				}
-				return hello(c)
+				return mwtest.Hello(c)
 			}))
 			start := time.Now()
 			var wait sync.WaitGroup
@@ -407,15 +393,15 @@ func TestCacheSingleFlight(t *testing.T) {
 }
 
 // An answer that streams isn't kept: who waits for it goes on when it begins, since it may never end.
-func TestCacheStream(t *testing.T) {
+func TestStream(t *testing.T) {
 	for _, vary := range []string{"", "Accept"} {
 		synctest.Test(t, func(t *testing.T) {
 			var calls atomic.Int64
 			begin, end := make(chan struct{}), make(chan struct{})
-			s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+			s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
 				c.Response.Header.Set("Vary", vary)
 				if c.Request.Header.Get("Accept") == "other" || calls.Add(1) > 1 {
-					return hello(c)
+					return mwtest.Hello(c)
 				}
 				<-begin
 				err := c.Stream().Flush()
@@ -451,11 +437,11 @@ func TestCacheStream(t *testing.T) {
 }
 
 // Nobody waits for longer than 5 seconds, and nobody else waits when that was in vain.
-func TestCacheWaits(t *testing.T) {
+func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		end := make(chan struct{})
-		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(func(c *filo.Ctx) error {
+		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
 			if calls.Add(1) == 1 {
 				<-end
 			}
@@ -476,47 +462,8 @@ func TestCacheWaits(t *testing.T) {
 	})
 }
 
-// What a session's cookie is to be set for isn't anybody else's, though the cookie comes after all that Cache sees.
-func TestCacheSession(t *testing.T) {
-	eachStore(t, func(t *testing.T, options middleware.SessionOptions) {
-		options.IdleTimeout = time.Hour
-		synctest.Test(t, func(t *testing.T) {
-			b := &browser{t: t, s: servertest.New(t, wrap(func(c *filo.Ctx) error {
-				c.Response.Header.Set("Cache-Control", "max-age=10")
-				return sessionHandler(c)
-			}, middleware.Session(options), middleware.Cache(middleware.CacheOptions{})))}
-			for _, step := range []struct {
-				why, path string
-				sleep     time.Duration
-				kept      bool
-			}{
-				{"no session", "/get/a", 0, true},
-				{"one that begins", "/set/a/1", 0, false},
-				{"one that is only read", "/get/a", 0, true},
-				{"one that lives on", "/get/a", 30 * time.Minute, false},
-				{"one that is renewed", "/renew", 0, false},
-				{"one that is cleared", "/clear", 0, false},
-				{"one that ends", "/destroy", 0, false},
-			} {
-				time.Sleep(step.sleep)
-				before := b.cookie
-				b.get(step.path)
-				after := b.cookie
-				b.cookie = before
-				got := b.get(step.path)
-				if kept := got.Header.Get("Age") != ""; kept != step.kept {
-					t.Errorf("%s: %v, want it kept: %t", step.why, got, step.kept)
-				}
-				if b.cookie == before {
-					b.cookie = after
-				}
-			}
-		})
-	})
-}
-
 // TTL is for answers that say nothing of themselves: they may be made for somebody's cookies.
-func TestCacheCookies(t *testing.T) {
+func TestCookies(t *testing.T) {
 	for _, test := range []struct {
 		why           string
 		fields        []string
@@ -535,8 +482,8 @@ func TestCacheCookies(t *testing.T) {
 		{"it has an s-maxage", []string{"Cache-Control: s-maxage=9"}, nil, []string{"Cookie: a=2"}, true},
 		{"it expires", []string{"Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, []string{"Cookie: a=1"}, nil, true},
 	} {
-		h := &countingHandler{fields: test.fields}
-		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute})(h.serve))
+		h := &mwtest.Counting{Fields: test.fields}
+		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(h.Serve))
 		s.Do(t, "GET /", test.first...)
 		if got := s.Do(t, "GET /", test.second...); (got.Header.Get("Age") != "") != test.hit {
 			t.Errorf("%s: %v, want it from the cache: %t", test.why, got, test.hit)
@@ -545,10 +492,10 @@ func TestCacheCookies(t *testing.T) {
 }
 
 // Whatever a client asks for, the handler has no more to do than for other clients.
-func TestCacheIgnoresDirectives(t *testing.T) {
+func TestIgnoresDirectives(t *testing.T) {
 	for _, field := range []string{"Cache-Control: no-store", "Cache-Control: no-cache", "Cache-Control: max-age=0", "Pragma: no-cache", "Range: bytes=0-0"} {
-		h := new(countingHandler)
-		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute, IgnoreRequestDirectives: true})(h.serve))
+		h := new(mwtest.Counting)
+		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute, IgnoreRequestDirectives: true})(h.Serve))
 		for range 3 {
 			if got := s.Do(t, "GET /", field); got.Status != 200 || got.Body != "1" {
 				t.Errorf("%s: %v", field, got)
@@ -558,7 +505,7 @@ func TestCacheIgnoresDirectives(t *testing.T) {
 }
 
 // Who asks for thousands of other targets, once each, doesn't push out what others ask for again and again.
-func TestCacheFlood(t *testing.T) {
+func TestFlood(t *testing.T) {
 	for _, test := range []struct {
 		why  string
 		kept bool // the answers to the flood
@@ -571,7 +518,7 @@ func TestCacheFlood(t *testing.T) {
 		{"both", true, 4000, 200},
 	} {
 		calls := make(map[string]int)
-		s := servertest.New(t, middleware.Cache(middleware.CacheOptions{MaxBytes: 100_000})(func(c *filo.Ctx) error {
+		s := servertest.New(t, cache.New(cache.Options{MaxBytes: 100_000})(func(c *filo.Ctx) error {
 			calls[c.Path()]++
 			if test.kept || strings.HasPrefix(c.Path(), "/popular") {
 				c.Response.Header.Set("Cache-Control", "max-age=60")
@@ -602,10 +549,10 @@ func TestCacheFlood(t *testing.T) {
 }
 
 // Long targets, and long values of fields that an answer varies by, are told apart, and take no more memory than short ones.
-func TestCacheLongKeys(t *testing.T) {
+func TestLongKeys(t *testing.T) {
 	long := strings.Repeat("x", 3000)
-	h := &countingHandler{fields: []string{"Cache-Control: max-age=60", "Vary: X"}}
-	s := servertest.New(t, middleware.Cache(middleware.CacheOptions{MaxBytes: 20_000})(h.serve))
+	h := &mwtest.Counting{Fields: []string{"Cache-Control: max-age=60", "Vary: X"}}
+	s := servertest.New(t, cache.New(cache.Options{MaxBytes: 20_000})(h.Serve))
 	var requests [][2]string
 	for _, target := range []string{"/", "/" + long, "/" + long + "y"} {
 		for _, value := range []string{"", long, long + "y"} {
@@ -621,10 +568,10 @@ func TestCacheLongKeys(t *testing.T) {
 	}
 }
 
-func TestCacheLimits(t *testing.T) {
-	h := &countingHandler{}
-	s := servertest.New(t, middleware.Cache(middleware.CacheOptions{TTL: time.Minute, MaxBytes: 20_000, MaxBodyBytes: 1000})(func(c *filo.Ctx) error {
-		h.calls.Add(1)
+func TestLimits(t *testing.T) {
+	h := &mwtest.Counting{}
+	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute, MaxBytes: 20_000, MaxBodyBytes: 1000})(func(c *filo.Ctx) error {
+		h.Calls.Add(1)
 		switch c.Path() {
 		case "/large":
 			return c.Text(200, strings.Repeat("x", 1001))
@@ -654,30 +601,30 @@ func TestCacheLimits(t *testing.T) {
 	if kept == 0 || kept > 20 {
 		t.Errorf("%d answers of 1000 bytes are kept in 20,000", kept)
 	}
-	mustPanic(t, map[string]func(){
-		"negative MaxBytes":     func() { middleware.Cache(middleware.CacheOptions{MaxBytes: -1}) },
-		"negative MaxBodyBytes": func() { middleware.Cache(middleware.CacheOptions{MaxBodyBytes: -1}) },
-		"a negative TTL":        func() { middleware.Cache(middleware.CacheOptions{TTL: -1}) },
+	mwtest.MustPanic(t, "cache", map[string]func(){
+		"negative MaxBytes":     func() { cache.New(cache.Options{MaxBytes: -1}) },
+		"negative MaxBodyBytes": func() { cache.New(cache.Options{MaxBodyBytes: -1}) },
+		"a negative TTL":        func() { cache.New(cache.Options{TTL: -1}) },
 	})
 }
 
-func ExampleCache() {
+func ExampleNew() {
 	calls := 0
-	h := middleware.Cache(middleware.CacheOptions{})(func(c *filo.Ctx) error {
+	h := cache.New(cache.Options{})(func(c *filo.Ctx) error {
 		calls++
 		c.Response.Header.Set("Cache-Control", "max-age=60")
 		return c.Text(200, fmt.Sprint("call ", calls))
 	})
-	show(h, []string{"Age"}, "GET /")
-	show(h, []string{"Age"}, "GET /")
+	mwtest.Show(h, []string{"Age"}, "GET /")
+	mwtest.Show(h, []string{"Age"}, "GET /")
 	// Output:
 	// 200 call 1
 	// 200 call 1
 	// Age: 0
 }
 
-func BenchmarkCache(b *testing.B) {
-	cache := middleware.Cache(middleware.CacheOptions{TTL: time.Hour})
-	b.Run("hit", func(b *testing.B) { benchmark(b, cache(hello), "GET /") })
-	b.Run("miss", func(b *testing.B) { benchmark(b, cache(hello), "GET /other", "Cache-Control: no-cache") })
+func BenchmarkNew(b *testing.B) {
+	cache := cache.New(cache.Options{TTL: time.Hour})
+	b.Run("hit", func(b *testing.B) { mwtest.Benchmark(b, cache(mwtest.Hello), "GET /") })
+	b.Run("miss", func(b *testing.B) { mwtest.Benchmark(b, cache(mwtest.Hello), "GET /other", "Cache-Control: no-cache") })
 }

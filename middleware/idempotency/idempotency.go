@@ -1,4 +1,10 @@
-package middleware
+// Package idempotency is middleware that lets clients repeat a request, of which they don't know whether it came through, without
+// having it done twice.
+//
+//	r.POST("/orders", order, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}))
+//
+// Where it belongs among other middleware is said in package middleware.
+package idempotency
 
 import (
 	"crypto/rand"
@@ -10,10 +16,12 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/replay"
+	"github.com/filohttp/filo/internal/setup"
 )
 
-// IdempotencyOptions are the options of Idempotency.
-type IdempotencyOptions struct {
+// Options are the options of New. Scope must be set.
+type Options struct {
 	// Methods are those whose requests may have a key, POST and PATCH if nil.
 	Methods []string
 	// Required refuses requests of those methods that have no key.
@@ -22,7 +30,7 @@ type IdempotencyOptions struct {
 	// keys, while clients of one scope can get each other's answers. It must be set; AuthorizationScope is one.
 	Scope func(c *filo.Ctx) []byte
 	// Store keeps the answers, for several servers together. If nil it is a store in memory of MaxBytes.
-	Store IdempotencyStore
+	Store Store
 	// TTL is how long an answer is kept, a day if 0.
 	TTL time.Duration
 	// MaxRun is how long a request may run before a Store gives its key to another one, 5 minutes if 0: for when a server is
@@ -37,8 +45,8 @@ type IdempotencyOptions struct {
 	MaxBytes, MaxScopeBytes int
 }
 
-// Idempotency lets a client repeat a request, of which it doesn't know whether it came through, without having it done
-// twice: it sends the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) and gets the answer to the first
+// New returns middleware that lets a client repeat a request, of which it doesn't know whether it came through, without having it
+// done twice: it sends the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) and gets the answer to the first
 // one, with Idempotency-Replayed: true. The key is a string in quotes, or a token, of at most 255 bytes.
 //
 // A repetition that comes while the first one runs is answered with 409 (Conflict), a key that was used for another
@@ -51,8 +59,8 @@ type IdempotencyOptions struct {
 //
 // It reads the whole request body, and belongs inside of what says who the client is, of BodyLimit and of Decompress. It panics
 // without a Scope.
-func Idempotency(options IdempotencyOptions) filo.Middleware {
-	m := newIdempotency(options)
+func New(options Options) filo.Middleware {
+	m := newKeeper(options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if !slices.Contains(m.Methods, c.Method()) {
@@ -67,7 +75,9 @@ func Idempotency(options IdempotencyOptions) filo.Middleware {
 // keys in other fields, would all share one.
 func AuthorizationScope(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("Authorization") }
 
-type idempotency struct{ IdempotencyOptions }
+var check = setup.Checker("idempotency")
+
+type keeper struct{ Options }
 
 var (
 	errKeyMissing  = filo.Error(400, "Idempotency-Key is required for this request")
@@ -79,14 +89,14 @@ var (
 	errKeysFull    = filo.Error(503, "too many Idempotency-Keys are kept")
 )
 
-func newIdempotency(o IdempotencyOptions) *idempotency {
+func newKeeper(o Options) *keeper {
 	check(o.TTL >= 0 && o.MaxRun >= 0 && o.MaxBodyBytes >= 0 && o.MaxBytes >= 0 && o.MaxScopeBytes >= 0,
-		"Idempotency with a negative TTL, MaxRun, MaxBodyBytes, MaxBytes or MaxScopeBytes")
+		"New with a negative TTL, MaxRun, MaxBodyBytes, MaxBytes or MaxScopeBytes")
 	if o.Methods == nil {
 		o.Methods = []string{"POST", "PATCH"}
 	}
-	checkMethods("Idempotency: Methods", o.Methods)
-	check(o.Scope != nil, "Idempotency: Scope is required: it says whose keys a request's are")
+	setup.CheckMethods(check, "Methods", o.Methods)
+	check(o.Scope != nil, "New needs a Scope: it says whose keys a request's are")
 	if o.TTL == 0 {
 		o.TTL = 24 * time.Hour
 	}
@@ -103,12 +113,12 @@ func newIdempotency(o IdempotencyOptions) *idempotency {
 		o.MaxScopeBytes = o.MaxBytes / 4
 	}
 	if o.Store == nil {
-		o.Store = newIdempotencyMemory(o.MaxBytes, o.MaxScopeBytes)
+		o.Store = newMemory(o.MaxBytes, o.MaxScopeBytes)
 	}
-	return &idempotency{o}
+	return &keeper{o}
 }
 
-func (m *idempotency) serve(c *filo.Ctx, next filo.Handler) error {
+func (m *keeper) serve(c *filo.Ctx, next filo.Handler) error {
 	name, err := m.key(c)
 	if err != nil {
 		return err
@@ -124,7 +134,7 @@ func (m *idempotency) serve(c *filo.Ctx, next filo.Handler) error {
 	scope := m.Scope(c)
 	sum := hashOf(scope, name)
 	key := base64.RawURLEncoding.EncodeToString(sum[:])
-	claim := IdempotencyRecord{
+	claim := Record{
 		Fingerprint: fingerprint, Scope: hashOf(scope), Claim: rand.Text(), Expires: time.Now().Add(m.MaxRun),
 	}
 	found, first, err := m.Store.Claim(c, key, claim)
@@ -146,27 +156,27 @@ func replayAnswer(c *filo.Ctx, response []byte) error {
 	if len(response) == 0 {
 		return errKeyNoAnswer
 	}
-	kept, err := parseRecorded(response)
+	kept, err := replay.Parse(response)
 	if err != nil {
 		return err
 	}
-	kept.replay(c)
+	kept.Give(c)
 	c.Response.Header.Set("Idempotency-Replayed", "true")
 	return nil
 }
 
 // run has the request done, and keeps its answer.
-func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, claim IdempotencyRecord) error {
+func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) error {
 	undone, answer := false, []byte{}
 	defer func() { // behind a panic, too
 		done := claim
 		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
 		if err := m.settle(c, key, undone, done); err != nil {
 			// The request was done: that its answer can't be repeated is no reason to keep it from the client.
-			c.Logger().Error("Idempotency can't keep an answer, or release a key", "error", err)
+			c.Logger().Error("idempotency: can't keep an answer, or release a key", "error", err)
 		}
 	}()
-	outer := fieldsOf(c)
+	outer := replay.Fields(c)
 	err := next(c)
 	if err != nil {
 		err = c.RenderError(err) // the answer to be kept
@@ -180,8 +190,8 @@ func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, claim Idem
 		return err
 	}
 	if body, ok := c.Response.WholeBody(); ok && len(body) <= m.MaxBodyBytes {
-		if recorded, ok := record(c, outer); ok {
-			answer = recorded.appendTo(nil)
+		if whole, ok := replay.Record(c, outer); ok {
+			answer = whole.AppendTo(nil)
 		}
 	}
 	return err
@@ -190,7 +200,7 @@ func (m *idempotency) run(c *filo.Ctx, next filo.Handler, key string, claim Idem
 var errKeyLost = errors.New("another request has claimed the key: this one took longer than MaxRun")
 
 // settle ends the claim of a key.
-func (m *idempotency) settle(c *filo.Ctx, key string, undone bool, done IdempotencyRecord) error {
+func (m *keeper) settle(c *filo.Ctx, key string, undone bool, done Record) error {
 	if undone {
 		return m.Store.Release(c, key, done.Claim)
 	}
@@ -202,7 +212,7 @@ func (m *idempotency) settle(c *filo.Ctx, key string, undone bool, done Idempote
 }
 
 // key returns the key of a request, borrowed, nil if it has none.
-func (m *idempotency) key(c *filo.Ctx) ([]byte, error) {
+func (m *keeper) key(c *filo.Ctx) ([]byte, error) {
 	var key []byte
 	count := 0
 	for value := range c.Request.Header.Values("Idempotency-Key") {
@@ -214,7 +224,7 @@ func (m *idempotency) key(c *filo.Ctx) ([]byte, error) {
 		return nil, errKeyMissing
 	case count == 0:
 		return nil, nil
-	case count > 1 || !validIdempotencyKey(key):
+	case count > 1 || !validKey(key):
 		return nil, errKeyInvalid
 	}
 	if key[0] == '"' {
@@ -223,9 +233,9 @@ func (m *idempotency) key(c *filo.Ctx) ([]byte, error) {
 	return key, nil
 }
 
-// validIdempotencyKey accepts a string of structured fields (RFC 9651, section 3.3.3), without escapes, or what many
+// validKey accepts a string of structured fields (RFC 9651, section 3.3.3), without escapes, or what many
 // clients send: a token.
-func validIdempotencyKey(key []byte) bool {
+func validKey(key []byte) bool {
 	inQuotes := len(key) > 2 && key[0] == '"' && key[len(key)-1] == '"'
 	if inQuotes {
 		key = key[1 : len(key)-1]

@@ -1,0 +1,69 @@
+package caching
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/fieldvalue"
+)
+
+// HasToken reports whether a list has the token, in any case.
+func HasToken(h *filo.Header, name, token string) bool {
+	for list := range h.Values(name) {
+		for len(list) > 0 {
+			var element []byte
+			element, list, _ = bytes.Cut(list, []byte{','})
+			if fieldvalue.EqualFold(bytes.TrimSpace(element), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Directive returns the argument of a directive of Cache-Control, without quotes, and whether there is the directive. If it
+// occurs more than once the first counts (RFC 9111, section 4.2.1).
+func Directive(h *filo.Header, name string) (argument []byte, ok bool) {
+	for list := range h.Values("Cache-Control") {
+		for len(list) > 0 {
+			var element []byte
+			element, list, _ = bytes.Cut(list, []byte{','})
+			directive, argument, _ := bytes.Cut(element, []byte{'='})
+			if fieldvalue.EqualFold(bytes.TrimSpace(directive), name) {
+				return bytes.Trim(argument, " \t\""), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// HasDirective reports whether Cache-Control has the directive.
+func HasDirective(h *filo.Header, name string) bool {
+	_, ok := Directive(h, name)
+	return ok
+}
+
+// DirectiveSeconds returns the argument of a directive that is a time, and whether there is one.
+func DirectiveSeconds(h *filo.Header, name string) (time.Duration, bool) {
+	argument, ok := Directive(h, name)
+	if !ok {
+		return 0, false
+	}
+	return Seconds(argument)
+}
+
+// Seconds parses delta-seconds (RFC 9111, section 1.2.2): what is more than 2^31 counts as that.
+func Seconds(value []byte) (time.Duration, bool) {
+	if len(value) == 0 {
+		return 0, false
+	}
+	n := int64(0)
+	for _, b := range value {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		n = min(10*n+int64(b-'0'), 1<<31)
+	}
+	return time.Duration(n) * time.Second, true
+}

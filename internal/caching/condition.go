@@ -1,0 +1,126 @@
+// Package caching has what RFC 9110 and RFC 9111 say about answers that somebody has already: conditions of requests, and
+// Cache-Control.
+package caching
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// ReadsOnly reports whether the method is GET or HEAD.
+func ReadsOnly(c *filo.Ctx) bool {
+	method := c.Request.MethodBytes()
+	return string(method) == "GET" || string(method) == "HEAD"
+}
+
+// AnswerCondition turns a response of 200 into what the request's conditions make of it.
+func AnswerCondition(c *filo.Ctx) error {
+	h := &c.Response.Header
+	switch Precondition(c, true, h.GetBytes("ETag"), h.GetBytes("Last-Modified")) {
+	case 304:
+		notModified(c)
+	case 412:
+		c.Response.SetBody(nil)
+		return errPrecondition
+	}
+	return nil
+}
+
+var errPrecondition = filo.Error(412, "")
+
+// notModified makes the response one of 304. RFC 9110, section 15.4.5: it has the fields that a cache needs, and not the
+// rest of what describes a body.
+func notModified(c *filo.Ctx) {
+	h := &c.Response.Header
+	c.Response.SetStatus(304)
+	c.Response.SetBody(nil)
+	for _, name := range [...]string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Range"} {
+		h.Del(name)
+	}
+	if h.Has("ETag") {
+		h.Del("Last-Modified")
+	}
+}
+
+// TimeFormat is IMF-fixdate (RFC 9110, section 5.6.7).
+const TimeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+// Precondition is middleware.Precondition for the values of the fields ETag and Last-Modified; nil is none, which a resource that exists
+// may well have.
+func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) {
+	h := &c.Request.Header
+	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and so for the others
+	// (RFC 9110, sections 13.1.3 and 13.1.4).
+	if h.Has("If-Match") {
+		if !matches(h, "If-Match", exists, etag, false) {
+			return 412
+		}
+	} else if since, ok := Date(h.GetBytes("If-Unmodified-Since")); ok {
+		if last, ok := Date(modified); ok && last.After(since) {
+			return 412
+		}
+	}
+	if h.Has("If-None-Match") {
+		if !matches(h, "If-None-Match", exists, etag, true) {
+			return 0
+		}
+		if ReadsOnly(c) {
+			return 304
+		}
+		return 412
+	}
+	if since, ok := Date(h.GetBytes("If-Modified-Since")); ok && ReadsOnly(c) {
+		if last, ok := Date(modified); ok && !last.After(since) {
+			return 304
+		}
+	}
+	return 0
+}
+
+// Date parses a date. RFC 9110, section 13.1.3: a condition whose date isn't one is ignored.
+func Date(value []byte) (t time.Time, ok bool) {
+	if len(value) == 0 {
+		return t, false
+	}
+	for _, layout := range [...]string{TimeFormat, time.RFC850, time.ANSIC} {
+		if t, err := time.Parse(layout, string(value)); err == nil {
+			return t, true
+		}
+	}
+	return t, false
+}
+
+// matches reports whether a list of entity tags has that of a resource that exists. "*" is any resource, also one that has no
+// entity tag (RFC 9110, sections 13.1.1 and 13.1.2). By weak comparison W/"a" and "a"
+// are the same; by strong comparison W/"a" isn't even the same as itself (RFC 9110, section 8.8.3.2).
+func matches(h *filo.Header, name string, exists bool, etag []byte, weak bool) bool {
+	if !exists {
+		return false
+	}
+	opaque, isWeak := opaqueTag(etag)
+	for list := range h.Values(name) {
+		for list = bytes.TrimLeft(list, " \t,"); len(list) > 0; list = bytes.TrimLeft(list, " \t,") {
+			if list[0] == '*' {
+				return true
+			}
+			candidate, candidateWeak := opaqueTag(list)
+			end := -1
+			if len(candidate) > 0 && candidate[0] == '"' {
+				end = bytes.IndexByte(candidate[1:], '"')
+			}
+			if end < 0 {
+				break // not an entity tag
+			}
+			if bytes.Equal(candidate[:end+2], opaque) && (weak || !isWeak && !candidateWeak) {
+				return true
+			}
+			list = candidate[end+2:]
+		}
+	}
+	return false
+}
+
+// opaqueTag takes the mark of a weak entity tag off.
+func opaqueTag(etag []byte) (opaque []byte, weak bool) { return bytes.CutPrefix(etag, []byte("W/")) }

@@ -1,0 +1,185 @@
+// Package lru has a map with a bound, for caches and for stores in memory.
+package lru
+
+import (
+	"sync"
+	"time"
+)
+
+// Map is a map with a bound, in whatever unit its entries' costs are given: to make room for a new entry it drops others, of
+// each rank those that were not used for longest. An entry is gone when it has expired. The zero value with a Capacity is ready
+// to use.
+//
+// Ranks decide who makes room, so that a flood of entries that nobody asks for again leaves alone those that are worth more.
+type Map[V any] struct {
+	Capacity int
+
+	mu      sync.Mutex
+	entries map[string]*entry[V] // guarded by mu, as all below
+	used    int                  // the costs of entries together
+	ranks   [rankCount]rankList[V]
+}
+
+// The ranks of entries, from the one that matters least.
+const (
+	Note      = iota // a note that only saves work
+	Unused           // what wasn't used since it was put
+	Used             // what was put as Unused and was used since
+	Kept             // what was put as worth more than all others
+	rankCount        // not a rank
+)
+
+// shares are the shares of the Capacity, in sixteenths, that ranks have for themselves. Each may take more while there is
+// room: it makes room first then, the lowest before the others.
+var shares = [rankCount]int{1, 3, 4, 8}
+
+// rankList lists the entries of a rank by their last use.
+type rankList[V any] struct {
+	used           int // the costs of its entries together
+	newest, oldest *entry[V]
+}
+
+type entry[V any] struct {
+	key          string
+	value        V
+	cost, rank   int
+	expires      time.Time
+	newer, older *entry[V]
+}
+
+// Get returns what is kept under key. The bytes of key may be borrowed.
+func (l *Map[V]) Get(key []byte, now time.Time) (value V, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.live(key, now); e != nil {
+		l.unlink(e)
+		if e.rank == Unused {
+			e.rank = Used
+		}
+		l.link(e)
+		return e.value, true
+	}
+	return value, false
+}
+
+// Put keeps value under key until it expires. What costs more than the Capacity isn't kept. What replaces an entry has at least
+// its rank.
+func (l *Map[V]) Put(key string, rank int, now time.Time, value V, cost int, expires time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set(key, rank, now, value, cost, expires)
+}
+
+// Update calls f with what is kept under key, and puts what that returns if it says so. Nobody else changes it meanwhile.
+func (l *Map[V]) Update(key string, rank int, now time.Time, f func(old V, ok bool) (value V, cost int, expires time.Time, keep bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var old V
+	e := l.live([]byte(key), now)
+	if e != nil {
+		old = e.value
+	}
+	if value, cost, expires, keep := f(old, e != nil); keep {
+		l.set(key, rank, now, value, cost, expires)
+	}
+}
+
+// Remove drops the entry of a key, if there is one. The bytes of key may be borrowed.
+func (l *Map[V]) Remove(key []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[string(key)]; e != nil {
+		l.drop(e)
+	}
+}
+
+// live returns the entry of a key, nil if there is none that hasn't expired. mu is held, as for all below.
+func (l *Map[V]) live(key []byte, now time.Time) *entry[V] {
+	e := l.entries[string(key)]
+	if e != nil && !now.Before(e.expires) {
+		l.drop(e)
+		return nil
+	}
+	return e
+}
+
+func (l *Map[V]) set(key string, rank int, now time.Time, value V, cost int, expires time.Time) {
+	if e := l.entries[key]; e != nil {
+		rank = max(rank, e.rank)
+		l.drop(e)
+	}
+	if cost > l.Capacity {
+		return
+	}
+	if l.entries == nil {
+		l.entries = make(map[string]*entry[V])
+	}
+	e := &entry[V]{key: key, value: value, cost: cost, rank: rank, expires: expires}
+	l.entries[key] = e
+	l.used += cost
+	l.link(e)
+	for l.used > l.Capacity {
+		l.drop(l.victim(e, now))
+	}
+}
+
+// victim returns the entry that makes room for e: one that has expired, or one of the lowest rank that has more than its share.
+// If all of these have only e, it is one of the lowest rank that has others.
+func (l *Map[V]) victim(e *entry[V], now time.Time) *entry[V] {
+	var over, any *entry[V]
+	for rank := range rankCount {
+		r := &l.ranks[rank]
+		oldest := r.oldest
+		if oldest == nil || oldest == e {
+			continue
+		}
+		if !now.Before(oldest.expires) {
+			return oldest
+		}
+		if any == nil {
+			any = oldest
+		}
+		if over == nil && r.used > l.Capacity*shares[rank]/16 {
+			over = oldest
+		}
+	}
+	if over != nil {
+		return over
+	}
+	return any
+}
+
+func (l *Map[V]) drop(e *entry[V]) {
+	delete(l.entries, e.key)
+	l.used -= e.cost
+	l.unlink(e)
+}
+
+// link makes e the newest entry of its rank.
+func (l *Map[V]) link(e *entry[V]) {
+	r := &l.ranks[e.rank]
+	r.used += e.cost
+	e.older = r.newest
+	if r.newest != nil {
+		r.newest.newer = e
+	} else {
+		r.oldest = e
+	}
+	r.newest = e
+}
+
+func (l *Map[V]) unlink(e *entry[V]) {
+	r := &l.ranks[e.rank]
+	r.used -= e.cost
+	if e.newer != nil {
+		e.newer.older = e.older
+	} else {
+		r.newest = e.older
+	}
+	if e.older != nil {
+		e.older.newer = e.newer
+	} else {
+		r.oldest = e.newer
+	}
+	e.newer, e.older = nil, nil
+}

@@ -1,0 +1,222 @@
+// Package mwtest has what the tests of middleware have in common.
+package mwtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// Do sends a request, such as "GET /path" or "GET http://host/path", with fields such as "Name: value", to a server of its
+// own with h as its handler.
+func Do(t testing.TB, h filo.Handler, request string, fields ...string) servertest.Answer {
+	t.Helper()
+	return servertest.New(t, h).Do(t, request, fields...)
+}
+
+// TCPAddress is an address such as "192.0.2.1:1234".
+func TCPAddress(address string) net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))
+}
+
+// InHandler runs f in the handler of a request from 192.0.2.1. What f leaves as the response isn't looked at.
+func InHandler(t testing.TB, request string, fields []string, f func(*filo.Ctx)) {
+	t.Helper()
+	ran := false
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		ran = true
+		f(c)
+		c.Response.Header.Reset()
+		return c.NoContent()
+	})
+	s.DoFrom(t, TCPAddress("192.0.2.1:1234"), request, fields...)
+	if !ran {
+		t.Fatalf("%s: the handler didn't run", request)
+	}
+}
+
+// Again calls h for the request that c has, as if it had just come.
+func Again(c *filo.Ctx, h filo.Handler) error {
+	c.Response.Header.Reset()
+	c.Response.SetStatus(200)
+	c.Response.SetBody(nil)
+	return h(c)
+}
+
+// Benchmark measures h, with what it wraps, and nothing of the server around it: it is called over and over in the handler
+// of one request. So it can't be used for what ends the request, such as errors that are rendered and streamed bodies:
+// see BenchmarkServer.
+func Benchmark(b *testing.B, h filo.Handler, request string, fields ...string) {
+	b.Helper()
+	b.ReportAllocs()
+	InHandler(b, request, fields, func(c *filo.Ctx) {
+		if err := Again(c, h); err != nil {
+			b.Fatal(err)
+		}
+		b.ResetTimer()
+		for range b.N {
+			_ = Again(c, h)
+		}
+		b.StopTimer()
+	})
+}
+
+// Allocations returns how many allocations a call of h takes; the same restriction holds as for Benchmark.
+func Allocations(t testing.TB, h filo.Handler, request string, fields ...string) (n float64) {
+	t.Helper()
+	InHandler(t, request, fields, func(c *filo.Ctx) {
+		n = testing.AllocsPerRun(1000, func() {
+			if err := Again(c, h); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	return n
+}
+
+// BenchmarkServer measures whole requests, one after the other on one connection in memory, the server's part and two changes
+// of goroutine included. All answers must have the same length.
+func BenchmarkServer(b *testing.B, h filo.Handler, request, body string, fields ...string) {
+	b.Helper()
+	b.ReportAllocs()
+	s := servertest.New(b, h)
+	c := s.Dial(b)
+	in, out := []byte(servertest.Request(request, body, fields...)), make([]byte, 64<<10)
+	if _, err := c.Write(in); err != nil {
+		b.Fatal(err)
+	}
+	reader := bufio.NewReader(c)
+	var first bytes.Buffer
+	response, err := http.ReadResponse(bufio.NewReader(io.TeeReader(reader, &first)), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		b.Fatal(err)
+	}
+	size := first.Len()
+	if size > len(out) || reader.Buffered() > 0 {
+		b.Fatalf("an answer of %d bytes, with %d behind it", size, reader.Buffered())
+	}
+	b.ResetTimer()
+	for range b.N {
+		if _, err := c.Write(in); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, out[:size]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+}
+
+// StatusText is a status as it is written in tables.
+func StatusText(status int) string { return strconv.Itoa(status) }
+
+// Hello is a handler to put middleware around.
+func Hello(c *filo.Ctx) error { return c.Text(200, "hello") }
+
+// Wrap puts middleware around h, the first one outermost, as a router does.
+func Wrap(h filo.Handler, middleware ...filo.Middleware) filo.Handler {
+	for i := len(middleware) - 1; i >= 0; i-- {
+		h = middleware[i](h)
+	}
+	return h
+}
+
+// PanicOf returns what f panics with, "" if it doesn't.
+func PanicOf(f func()) (message string) {
+	defer func() {
+		if value := recover(); value != nil {
+			message = fmt.Sprint(value)
+		}
+	}()
+	f()
+	return ""
+}
+
+// MustPanic checks that each of the constructions panics, with a message of the package.
+func MustPanic(t *testing.T, pkg string, constructions map[string]func()) {
+	t.Helper()
+	for name, construct := range constructions {
+		if message := PanicOf(construct); !strings.HasPrefix(message, pkg+": ") {
+			t.Errorf("%s: panics with %q, want one of %s", name, message, pkg)
+		}
+	}
+}
+
+// Show prints, for examples, the status that h answers a request with, the fields that are asked for and have a value, and
+// the body. The address of the client is 192.0.2.1.
+func Show(h filo.Handler, names []string, request string, fields ...string) {
+	ln := servertest.NewListener()
+	s := &filo.Server{Handler: h}
+	go s.Serve(ln)
+	defer s.Shutdown(context.Background())
+	c, err := ln.DialFrom(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	io.WriteString(c, servertest.Request(request, "", append(fields, "Connection: close")...))
+	method, _, _ := strings.Cut(request, " ")
+	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	fmt.Println(strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(body)))))
+	for _, name := range names {
+		for _, value := range response.Header.Values(name) {
+			fmt.Printf("%s: %s\n", name, value)
+		}
+	}
+}
+
+// NewRequest returns a GET request with fields such as "Name: value".
+func NewRequest(t testing.TB, url string, fields ...string) *http.Request {
+	t.Helper()
+	request, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		request.Header.Add(name, value)
+	}
+	return request
+}
+
+// SomeDate is one for Last-Modified.
+const SomeDate = "Tue, 01 Feb 2022 03:04:05 GMT"
+
+// Counting answers with how often it was called, and with fields such as "Name: value".
+type Counting struct {
+	Calls  atomic.Int64
+	Status int
+	Fields []string
+}
+
+// Serve is the handler.
+func (h *Counting) Serve(c *filo.Ctx) error {
+	n := h.Calls.Add(1)
+	for _, f := range h.Fields {
+		name, value, _ := strings.Cut(f, ": ")
+		c.Response.Header.Add(name, value)
+	}
+	return c.Text(max(h.Status, 200), fmt.Sprint(n))
+}

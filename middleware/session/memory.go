@@ -1,0 +1,56 @@
+package session
+
+import (
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/lru"
+)
+
+// Memory is a Store in memory; its zero value is ready to use. When it is full, the sessions that were not used for longest are
+// forgotten: first those that were never used by another request than their first, then those that were, and then those that were
+// renewed, as when somebody logs in. So visitors by the thousands don't end the sessions of who has logged in. Sessions don't
+// survive the process. A Memory must not be copied.
+type Memory struct {
+	// MaxBytes is how much memory the sessions take together, 64 MB if 0. It isn't to be changed once the Memory is in use.
+	MaxBytes int
+
+	once    sync.Once // sets the capacity of records
+	records lru.Map[Record]
+}
+
+// recordCost is about how much memory a record takes but for its id and its data.
+const recordCost = 256
+
+// Load returns the record that is kept under the id.
+func (m *Memory) Load(_ *filo.Ctx, id string) (Record, error) {
+	record, _ := m.records.Get([]byte(id), time.Now())
+	return record, nil
+}
+
+// Save keeps the record if what is kept under the id has its version.
+func (m *Memory) Save(_ *filo.Ctx, id string, record Record) (saved bool, err error) {
+	m.once.Do(func() {
+		m.records.Capacity = m.MaxBytes
+		if m.MaxBytes == 0 {
+			m.records.Capacity = 64 << 20
+		}
+	})
+	rank := lru.Unused
+	if record.Renewed {
+		rank = lru.Kept
+	}
+	m.records.Update(id, rank, time.Now(), func(old Record, _ bool) (Record, int, time.Time, bool) {
+		saved = old.Version == record.Version
+		record.Version++
+		return record, recordCost + len(id) + len(record.Data), record.Expires, saved
+	})
+	return saved, nil
+}
+
+// Delete removes the record that is kept under the id.
+func (m *Memory) Delete(_ *filo.Ctx, id string) error {
+	m.records.Remove([]byte(id))
+	return nil
+}
