@@ -18,6 +18,7 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	var v product
+	var required requiredProduct
 	for _, c := range []struct {
 		name, request string
 		call          func(c *filo.Ctx) error
@@ -25,6 +26,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"query", get("/shops/7?page=3&live=true"), func(c *filo.Ctx) error { return bind.Query(c, &v) }, 0},
 		{"strict query", get("/shops/7?page=3&live=true"), func(c *filo.Ctx) error { return bind.Query(c, &v, bind.Strict()) }, 0},
+		{"required query", get("/shops/7?page=3&live=true"), func(c *filo.Ctx) error { return bind.Query(c, &required) }, 0},
 		{"path", get("/shops/7"), func(c *filo.Ctx) error { return bind.Path(c, &v) }, 0},
 		{"header", get("/shops/7", "Idempotency-Key: k2"), func(c *filo.Ctx) error { return bind.Header(c, &v) }, 1},
 		{"all", get("/shops/7?page=3", "Idempotency-Key: k2"), func(c *filo.Ctx) error { return bind.All(c, &v) }, 1},

@@ -24,6 +24,22 @@ type product struct {
 	Key   string   `json:"-" header:"Idempotency-Key"`
 }
 
+// requiredProduct is a product that needs what it has.
+type requiredProduct struct {
+	ID    int            `json:"id" required:"true"`
+	Name  string         `json:"name" required:"true"`
+	Price float64        `json:"price" required:"true"`
+	Tags  []string       `json:"tags" required:"true"`
+	Lines []requiredLine `json:"lines" required:"true"`
+	Page  int            `query:"page" required:"true"`
+	Live  bool           `query:"live" required:"true"`
+}
+
+type requiredLine struct {
+	SKU string `json:"sku" required:"true"`
+	N   uint8  `json:"n" required:"true"`
+}
+
 // benchmarkIn runs a benchmark in a handler for the request.
 func benchmarkIn(b *testing.B, request string, call func(c *filo.Ctx) error) {
 	r := router.New()
@@ -62,6 +78,7 @@ func BenchmarkJSON(b *testing.B) {
 				return json.Unmarshal(body, &v)
 			}},
 			{"bind", func(c *filo.Ctx) error { var v product; return bind.JSON(c, &v) }},
+			{"required", func(c *filo.Ctx) error { var v requiredProduct; return bind.JSON(c, &v) }},
 			{"strict", func(c *filo.Ctx) error { var v product; return bind.JSON(c, &v, bind.Strict()) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%d", c.name, len(lines(size))), func(b *testing.B) { benchmarkIn(b, request, c.call) })
@@ -74,6 +91,10 @@ func BenchmarkText(b *testing.B) {
 	request := get("/shops/7?page=3&live=true", "Idempotency-Key: 8e03978e")
 	var v product
 	b.Run("query", func(b *testing.B) {
+		benchmarkIn(b, request, func(c *filo.Ctx) error { return bind.Query(c, &v) })
+	})
+	b.Run("query-required", func(b *testing.B) {
+		var v requiredProduct
 		benchmarkIn(b, request, func(c *filo.Ctx) error { return bind.Query(c, &v) })
 	})
 	b.Run("query-strict", func(b *testing.B) {

@@ -34,11 +34,15 @@ func Path(c *filo.Ctx, v any, options ...Option) error { return one(c, v, option
 // Header reads header fields into the struct that v points to, by the tag header.
 func Header(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inHeader) }
 
-// All reads the body, if there is one, as JSON, Form or Multipart does by its Content-Type, and then header fields, the query
-// and the path into the struct that v points to. Of a field with several tags the last of these counts. A field with a tag
-// path, query or header and none for JSON is never read from a JSON body, whatever its Go name.
+// Cookie reads cookies into the struct that v points to, by the tag cookie.
+func Cookie(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inCookie) }
+
+// All reads the body, if there is one, as JSON, Form or Multipart does by its Content-Type, and then header fields, cookies, the
+// query and the path into the struct that v points to. Of a field with several tags the last of these counts. A field with a tag
+// path, query, cookie or header and none for JSON is never read from a JSON body, whatever its Go name. A form is refused with 415
+// where no field has the tag form, and some are for JSON.
 func All(c *filo.Ctx, v any, options ...Option) error {
-	b := binding{c: c, option: merge(options)}
+	b := binding{c: c, option: merge(options), all: true}
 	target, err := structOf(v)
 	if err != nil {
 		return err
@@ -48,8 +52,9 @@ func All(c *filo.Ctx, v any, options ...Option) error {
 			return err
 		}
 	}
-	for _, in := range [...]source{inHeader, inQuery, inPath} {
-		if err := b.text(in, target); err != nil {
+	plans := plansOf(target.Type())
+	for in := inHeader; in < sources; in++ {
+		if err := b.text(in, &plans[in], target); err != nil {
 			return err
 		}
 	}
@@ -69,10 +74,11 @@ func one(c *filo.Ctx, v any, options []Option, in source) error {
 	if err != nil {
 		return err
 	}
-	if err := planOf(target.Type(), in).none; err != nil {
-		return err
+	p := &plansOf(target.Type())[in]
+	if p.none != nil {
+		return p.none
 	}
-	if err := b.text(in, target); err != nil {
+	if err := b.text(in, p, target); err != nil {
 		return err
 	}
 	return b.finish(v)
@@ -82,7 +88,10 @@ func one(c *filo.Ctx, v any, options []Option, in source) error {
 type binding struct {
 	c        *filo.Ctx
 	option   Option
+	all      bool          // a field may come from any source
 	bound    [sources]bool // what was bound from
+	required []requirement // the fields of the struct itself that must be in the input
+	present  bits          // those of required that are
 	problems problems
 	// partial says that after an error more than the values that are wrong may not have been bound.
 	partial bool
@@ -95,9 +104,9 @@ func (b *binding) body(v any, target reflect.Value) error {
 	case isJSON(mediaType):
 		return b.jsonBesides(v, target)
 	case bytes.EqualFold(mediaType, []byte("application/x-www-form-urlencoded")):
-		return b.text(inForm, target)
+		return b.form(inForm, target)
 	case bytes.EqualFold(mediaType, []byte("multipart/form-data")):
-		return b.text(inMultipart, target)
+		return b.form(inMultipart, target)
 	}
 	if b.c.Request.ContentLength() < 0 {
 		// A chunked body that turns out to be empty needs no type.
@@ -108,8 +117,18 @@ func (b *binding) body(v any, target reflect.Value) error {
 	return unexpectedType("must be application/json, application/x-www-form-urlencoded or multipart/form-data")
 }
 
+// form binds from a form, unless the struct is for JSON alone.
+func (b *binding) form(in source, target reflect.Value) error {
+	p := &plansOf(target.Type())[in]
+	if len(p.fields) == 0 && p.err == nil && objectOf(target.Type()).hasOwn() {
+		return unexpectedType(mustBeJSON)
+	}
+	return b.text(in, p, target)
+}
+
 // finish returns the errors that were found, and those of the validator.
 func (b *binding) finish(v any) error {
+	b.missing()
 	if b.option.validator == nil || b.partial {
 		return b.problems.err()
 	}

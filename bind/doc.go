@@ -19,7 +19,7 @@
 //
 // JSON goes by the rules of encoding/json: the name is that of the json tag, or the Go name.
 //
-// The others bind exported fields that have their tag (path, query, header or form), and no others, so that no client can set
+// The others bind exported fields that have their tag (path, query, header, cookie or form), and no others, so that no client can set
 // what wasn't meant for it. The tag holds the name, the Go name if that is empty, and "-" is as no tag; names are
 // case-sensitive but for those of header fields. The option comma, as in `query:"ids,comma"`, splits each value at its commas,
 // as lists in header fields are written. A field may have several tags. Fields of embedded structs without a tag count as the
@@ -27,7 +27,7 @@
 //
 // # Which types
 //
-// Text, which is all that paths, queries, header fields and forms have, becomes:
+// Text, which is all that paths, queries, header fields, cookies and forms have, becomes:
 //
 //   - a string, if it is UTF-8; []byte, whatever it is (in JSON that is base64)
 //   - an integer, in decimal, or a floating-point number, if it is in the type's range and finite
@@ -47,11 +47,25 @@
 // duration whose text is empty, as forms send it for inputs that weren't filled in, unless Strict is given. Nothing that is
 // bound is borrowed, but files.
 //
+// # What must be there
+//
+// A field with the tag `required:"true"` must be in the input, whatever its value: 0, false and "" are there. If it isn't, the
+// detail of its error is "is required", and the status that of a wrong value: 422 in a body, 400 elsewhere.
+//
+//   - In JSON, null is no value. The members of an object are asked for if the object is there, also in slices and maps; a
+//     type that decodes itself sees to its own.
+//   - In text, the name must be there. A number, bool, time or duration also needs text that isn't empty.
+//   - A file must have been sent.
+//   - All asks every source: a field with several tags must come from one of them. JSON, Form and the others ask for the
+//     fields of their own tag.
+//
+// That a value isn't zero is another rule, and a Validator's.
+//
 // # Costs
 //
 // What there is to know of a struct is worked out when it is first bound, and kept. Without errors, to bind text takes some 100 ns
 // for each field and allocates nothing but what is bound; JSON takes what encoding/json takes, and about a quarter more with
-// Strict, which goes through the document once more. A body with errors is gone through once more too, however many it has, and up
+// Strict, or if something in it is required, since the document is gone through once more. A body with errors is gone through once more too, however many it has, and up
 // to 256 KB all of them are told; of a larger one the first.
 //
 // # Errors

@@ -19,7 +19,7 @@ const (
 
 // FieldError is what is wrong with one value of a request. It is shown to the client.
 type FieldError struct {
-	// In is where the value is: "body", "form" (of either media type), "query", "path" or "header".
+	// In is where the value is: "body", "form" (of either media type), "query", "path", "header" or "cookie".
 	In string `json:"in,omitempty"`
 	// Pointer is the value's place in a JSON body as a JSON Pointer (RFC 6901), such as "/items/0/name"; "", which is left out,
 	// is the whole body.
@@ -61,7 +61,7 @@ func (f FieldError) covers(other FieldError) bool {
 //	{"status": 422, "title": "Unprocessable Content", "detail": "body \"/age\": must be an integer from 0 to 255", "errors":
 //	[{"in": "body", "pointer": "/age", "detail": "must be an integer from 0 to 255"}]}
 type Error struct {
-	// Status is 400 for a body that is malformed and for values of the path, the query and header fields, 415 for a media type
+	// Status is 400 for a body that is malformed and for values of the path, the query, header fields and cookies, 415 for a media type
 	// that isn't expected, and 422 for a body that is well-formed and has the wrong content, and for what a Validator found.
 	Status int
 	// Fields are the errors, in the order of the document or the struct's fields; at most 50.

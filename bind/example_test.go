@@ -95,6 +95,25 @@ func ExampleAll() {
 	// 200 {ID:7 Dry:false Title:by form}
 }
 
+func ExampleJSON_required() {
+	type rating struct {
+		Stars   int     `json:"stars" required:"true"`
+		Comment *string `json:"comment"`
+	}
+	rate := func(c *filo.Ctx) error {
+		var r rating
+		if err := bind.JSON(c, &r); err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprint(r.Stars))
+	}
+	send(rate, "POST", "/", "application/json", `{"stars":0}`)
+	send(rate, "POST", "/", "application/json", `{"stars":null}`)
+	// Output:
+	// 200 0
+	// 422 {"detail":"body \"/stars\": is required","errors":[{"in":"body","pointer":"/stars","detail":"is required"}],"status":422,"title":"Unprocessable Content"}
+}
+
 // period is a struct that checks itself.
 type period struct {
 	From time.Time `json:"from"`

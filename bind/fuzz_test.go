@@ -16,10 +16,12 @@ func FuzzAll(f *testing.F) {
 	f.Add("q=a&ids=1,x&page=&i8=300", "application/json", []byte(`{"Text":1,"x":[{}]}`))
 	f.Add("at=2024&day=2024-02-03&tag=%ff", "application/x-www-form-urlencoded", []byte("title=a&done=on&tag=%"))
 	f.Add("wait=1h&addr=::1&f32=1e99", "multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nx\r\n--b--\r\n"))
+	f.Add("", "application/json", []byte(`{"others":[{"name":"","no":null},{"no":0}]}`))
 	f.Add("deep=1&deep=2", "text/plain", []byte("x"))
 	type all struct {
 		search
 		upload
+		Others []street `json:"others"`
 	}
 	f.Fuzz(func(t *testing.T, query, contentType string, body []byte) {
 		servertest.New(t, func(c *filo.Ctx) error {

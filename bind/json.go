@@ -18,6 +18,9 @@ const maxDepth = 1000
 // and so much of a server's time shouldn't be for the taking.
 const maxExplained = 256 << 10
 
+// mustBeJSON is the detail of a Content-Type of something else.
+const mustBeJSON = "must be application/json, or end in +json"
+
 // json binds from a JSON body.
 func (b *binding) json(v any) error {
 	target := reflect.ValueOf(v)
@@ -55,7 +58,11 @@ func (b *binding) jsonBesides(v any, target reflect.Value) error {
 
 // jsonInto binds from a JSON body, and lets w look for errors.
 func (b *binding) jsonInto(v any, w walker) error {
-	b.bound[inBody] = true
+	needed := presenceOf(reflect.TypeOf(v).Elem())
+	if needed.err != nil {
+		return needed.err
+	}
+	b.bound[inBody], b.required = true, needed.fields
 	body, err := b.jsonBody()
 	if err != nil {
 		return err
@@ -65,7 +72,7 @@ func (b *binding) jsonInto(v any, w walker) error {
 	} else {
 		err = b.c.DecodeJSON(body, v)
 	}
-	if err == nil && !b.option.strict {
+	if err == nil && !b.option.strict && !needed.within {
 		return nil
 	}
 	if err != nil {
@@ -76,13 +83,14 @@ func (b *binding) jsonInto(v any, w walker) error {
 		}
 	}
 	w.body, w.strict, w.explain = body, b.option.strict, err != nil && len(body) <= maxExplained
-	if w.strict || w.explain {
+	w.require = needed.within && (err == nil || w.explain)
+	if w.strict || w.explain || w.require {
 		// Room for what is usual.
 		w.path, w.seen = make([]step, 0, 8), make([]int, 0, 32)
 		w.value(reflect.TypeOf(v).Elem(), nil)
 	}
 	// The body is bound first, so there are no other errors yet.
-	b.problems = w.problems
+	b.problems, b.present = w.problems, w.present
 	if err != nil && b.option.validator != nil {
 		// A decoder may stop at the first error: all but the values that were refused is for the validator to see.
 		b.partial = !w.explain || json.Unmarshal(w.withoutRefused(), v) != nil
@@ -111,7 +119,7 @@ func (b *binding) jsonBody() ([]byte, error) {
 		return nil, malformed(empty, nil)
 	}
 	if !isJSON(mediaTypeOf(b.c)) {
-		return nil, unexpectedType("must be application/json, or end in +json")
+		return nil, unexpectedType(mustBeJSON)
 	}
 	body, err := b.c.Body()
 	switch {

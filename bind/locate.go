@@ -47,11 +47,11 @@ func (b *binding) locate(f *FieldError, root reflect.Type) {
 
 // locateText fills in the place of a field of root that a source of text was bound to. That of the last source counts.
 func (b *binding) locateText(f *FieldError, root reflect.Type, index []int) bool {
-	for in := inPath; in > inBody; in-- {
+	for in := sources - 1; in > inBody; in-- {
 		if !b.bound[in] {
 			continue
 		}
-		for _, candidate := range planOf(root, in).fields {
+		for _, candidate := range plansOf(root)[in].fields {
 			if slices.Equal(candidate.index, index) {
 				f.In, f.Name = in.String(), candidate.name
 				return true

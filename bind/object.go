@@ -2,6 +2,7 @@ package bind
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -14,6 +15,9 @@ type object struct {
 	folded  map[string]int // by name without regard to case, as encoding/json takes names too
 	// others are the indexes of fields that are for another source alone: see All.
 	others [][]int
+	// required are the fields that must be in the input; err is the programmer's.
+	required []requirement
+	err      error
 	// readsItself says that none of this counts.
 	readsItself bool
 }
@@ -24,6 +28,8 @@ type objectMember struct {
 	// quoted is a struct with a field like this one if that has the tag option string, else nil.
 	quoted reflect.Type
 	other  bool
+	// required is the member's position in the object's required, -1 if it needn't be there.
+	required int
 }
 
 // objects holds an *object for each reflect.Type.
@@ -34,18 +40,14 @@ func objectOf(t reflect.Type) *object {
 		return known.(*object)
 	}
 	o := &object{exact: make(map[string]int), folded: make(map[string]int), readsItself: hasUnmarshaler(t)}
+	o.required, o.err = requirementsOf(t)
 	for i, m := range membersOf(t, inBody.tag(), false) {
-		member := objectMember{name: m.name, typ: m.field.Type}
+		member := objectMember{name: m.name, typ: m.field.Type, other: isElsewhere(m.field), required: find(o.required, m.index)}
 		if hasOption(m.option, "string") && quotable(m.field.Type) {
 			member.quoted = reflect.StructOf([]reflect.StructField{{Name: "Quoted", Type: m.field.Type, Tag: `json:"v,string"`}})
 		}
-		if _, tagged := m.field.Tag.Lookup(inBody.tag()); !tagged {
-			for _, in := range [...]source{inHeader, inQuery, inPath} {
-				_, has := m.field.Tag.Lookup(in.tag())
-				member.other = member.other || has
-			}
-		}
 		if member.other {
+			member.required = -1
 			o.others = append(o.others, m.index)
 		}
 		o.members = append(o.members, member)
@@ -58,8 +60,17 @@ func objectOf(t reflect.Type) *object {
 	return known.(*object)
 }
 
-// find returns which member a name in a document is, -1 if none, and whether it is written as it should be.
-func (o *object) find(name []byte) (member int, exact bool) {
+// hasOwn reports whether a JSON body has something for the object that no other source has: see All.
+func (o *object) hasOwn() bool {
+	return slices.ContainsFunc(o.members, func(m objectMember) bool { return !m.other })
+}
+
+// find returns which member a name in a document is, -1 if none, and whether it is written as it should be. The guess is looked
+// at first: most documents have the struct's order.
+func (o *object) find(name []byte, guess int) (member int, exact bool) {
+	if guess < len(o.members) && o.members[guess].name == string(name) {
+		return guess, true
+	}
 	if i, ok := o.exact[string(name)]; ok {
 		return i, true
 	}

@@ -12,7 +12,9 @@ import (
 type plan struct {
 	fields []field
 	byName map[string]int
-	err    error // the programmer's
+	// required are the fields that must be in the input, from whatever source.
+	required []requirement
+	err      error // the programmer's
 	// none is the error where something must be bound: no field has the source's tag, though there are fields.
 	none error
 }
@@ -26,6 +28,8 @@ type field struct {
 	comma  bool
 	// optional says that empty text is no value.
 	optional bool
+	// required is the field's position in the plan's required, -1 if it needn't be there.
+	required int
 }
 
 func (f *field) file() bool { return f.decode == nil }
@@ -34,20 +38,33 @@ var (
 	fileType  = reflect.TypeFor[*multipart.FileHeader]()
 	filesType = reflect.TypeFor[[]*multipart.FileHeader]()
 
-	// plans holds a *plan for each reflect.Type, by source. A program has as many as it has types that it binds.
-	plans [sources]sync.Map
+	// plans holds a *[sources]plan for each reflect.Type of a struct. A program has as many as it has types that it binds.
+	plans sync.Map
 )
 
-func planOf(t reflect.Type, in source) *plan {
-	if known, ok := plans[in].Load(t); ok {
-		return known.(*plan)
+// plansOf returns the plans of a struct for the sources of text.
+func plansOf(t reflect.Type) *[sources]plan {
+	if known, ok := plans.Load(t); ok {
+		return known.(*[sources]plan)
 	}
-	p := &plan{byName: make(map[string]int)}
+	var all [sources]plan
+	required, err := requirementsOf(t)
+	for in := inForm; in < sources; in++ {
+		all[in] = newPlan(t, in, required, err)
+	}
+	known, _ := plans.LoadOrStore(t, &all)
+	return known.(*[sources]plan)
+}
+
+// newPlan works out a plan. The error is the programmer's, about the struct's requirements.
+func newPlan(t reflect.Type, in source, required []requirement, err error) plan {
+	p := plan{byName: make(map[string]int), required: required, err: err}
 	for _, m := range membersOf(t, in.tag(), true) {
 		f, err := newField(m, in)
 		if err != nil {
 			p.err = fmt.Errorf("bind: %s, tag %s: %w", fieldOf(t, m.field.Name), in.tag(), err)
 		}
+		f.required = find(p.required, m.index)
 		p.byName[f.name] = len(p.fields)
 		p.fields = append(p.fields, f)
 	}
@@ -59,8 +76,7 @@ func planOf(t reflect.Type, in source) *plan {
 	if len(p.fields) == 0 && p.err == nil {
 		p.none = untagged(t, in)
 	}
-	known, _ := plans[in].LoadOrStore(t, p)
-	return known.(*plan)
+	return p
 }
 
 // untagged returns the error for a struct no field of which has the source's tag, nil if there is no field that could. The field

@@ -15,6 +15,7 @@ const (
 	inForm
 	inMultipart
 	inHeader
+	inCookie
 	inQuery
 	inPath
 	sources
@@ -22,12 +23,12 @@ const (
 
 // tag returns the struct tag that names the source's fields.
 func (s source) tag() string {
-	return [...]string{"json", "form", "form", "header", "query", "path"}[s]
+	return [...]string{"json", "form", "form", "header", "cookie", "query", "path"}[s]
 }
 
 // String returns what FieldErrors call the source.
 func (s source) String() string {
-	return [...]string{"body", "form", "form", "header", "query", "path"}[s]
+	return [...]string{"body", "form", "form", "header", "cookie", "query", "path"}[s]
 }
 
 // status is that of an error in a value: what is in a body is content that can't be processed (RFC 9110, section 15.5.21), and
@@ -69,6 +70,11 @@ func (v *values) get(dst [][]byte, name string) [][]byte {
 		if value := v.c.ParamBytes(name); value != nil {
 			dst = append(dst, value)
 		}
+	case inCookie:
+		// Browsers send those of several paths, the closest one first.
+		if value := v.c.Request.CookieBytes(name); value != nil {
+			dst = append(dst, value)
+		}
 	case inHeader:
 		for value := range v.c.Request.Header.Values(name) {
 			dst = append(dst, value)
@@ -93,8 +99,8 @@ func (v *values) files(name string) []*multipart.FileHeader {
 	return v.form.File[name]
 }
 
-// unknown yields the names that the plan doesn't have, each once. Header fields are for others too, and path parameters are the
-// route's, so of these none is unknown.
+// unknown yields the names that the plan doesn't have, each once. Header fields and cookies are for others too, and path
+// parameters are the route's, so of these none is unknown.
 func (v *values) unknown(p *plan, yield func(name string) bool) {
 	var names []string
 	note := func(name string, file bool) {

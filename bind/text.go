@@ -8,12 +8,11 @@ import (
 )
 
 // text binds a struct from a source of text. The error is of the whole; those of values are collected.
-func (b *binding) text(in source, target reflect.Value) error {
-	p := planOf(target.Type(), in)
+func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	if p.err != nil {
 		return p.err
 	}
-	b.bound[in] = true
+	b.bound[in], b.required = true, p.required
 	if len(p.fields) == 0 && in > inMultipart && !b.option.strict {
 		return nil // nothing is asked for, and nothing refused
 	}
@@ -25,10 +24,17 @@ func (b *binding) text(in source, target reflect.Value) error {
 	for i := range p.fields {
 		f := &p.fields[i]
 		if f.file() {
-			b.files(f, values.files(f.name), target)
+			found := values.files(f.name)
+			if f.required >= 0 && len(found) > 0 {
+				b.present.set(f.required)
+			}
+			b.files(f, found, target)
 			continue
 		}
 		found := values.get(room[:0], f.name)
+		if f.required >= 0 && f.given(found) {
+			b.present.set(f.required)
+		}
 		if f.comma {
 			found = splitAtCommas(found)
 		}
@@ -42,6 +48,11 @@ func (b *binding) text(in source, target reflect.Value) error {
 		})
 	}
 	return nil
+}
+
+// given reports whether the values of a field's name stand for one.
+func (f *field) given(found [][]byte) bool {
+	return len(found) > 0 && (f.slice || !f.optional || len(found[0]) > 0)
 }
 
 // field binds a field from the values of its name, of which there is at least one.

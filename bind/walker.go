@@ -10,8 +10,8 @@ import (
 )
 
 // walker goes through a JSON document beside the type that it was decoded into, and notes what doesn't fit. It is needed only
-// when decoding has failed, since decoders tell of one error, and for Strict, since encoding/json takes names in any case and
-// more than once.
+// when decoding has failed, since decoders tell of one error; for Strict, since encoding/json takes names in any case and
+// more than once; and for types with required fields, since decoders don't tell what was there.
 type walker struct {
 	body []byte // is well-formed
 	pos  int
@@ -20,12 +20,15 @@ type walker struct {
 	explain bool
 	// strict says to look at names.
 	strict bool
+	// require says to look for required fields that aren't there.
+	require bool
 	// besides says that the outermost object isn't for the fields that are for another source alone.
 	besides bool
 
 	path []step
 	// seen are the members that the objects around pos have had so far.
 	seen     []int
+	present  bits // the required fields of the outermost object that are there
 	problems problems
 	refused  [][2]int // where in the body the values are that the type can't hold
 	full     bool     // problems takes no more
@@ -88,8 +91,11 @@ func hasUnmarshaler(t reflect.Type) bool {
 func (w *walker) object(t reflect.Type) {
 	o, outer := objectOf(t), len(w.seen)
 	outermost := len(w.path) == 0
+	var present bits
+	next := 0
 	w.each('}', func(name []byte) {
-		i, exact := o.find(name)
+		i, exact := o.find(name, next)
+		next = i + 1
 		switch {
 		case !w.strict:
 		case i < 0 || o.members[i].other && w.besides && outermost:
@@ -104,10 +110,37 @@ func (w *walker) object(t reflect.Type) {
 			w.skip()
 			return
 		}
+		m := &o.members[i]
+		w.space()
+		c := w.body[w.pos]
+		if m.required >= 0 && c != 'n' {
+			present.set(m.required)
+		}
+		if !w.strict && !w.explain && (c != '{' && c != '[' || !presenceOf(m.typ).within) {
+			w.skip()
+			return
+		}
 		w.seen = append(w.seen, i)
-		w.value(o.members[i].typ, o.members[i].quoted)
+		w.value(m.typ, m.quoted)
 	})
 	w.seen = w.seen[:outer]
+	switch {
+	case outermost:
+		w.present = present
+	case w.require:
+		w.missing(o, &present)
+	}
+}
+
+// missing notes the required members of an object that aren't there.
+func (w *walker) missing(o *object, present *bits) {
+	for i := range o.required {
+		if name := o.required[i].names[inBody]; name != "" && !present.has(i) && !w.full {
+			w.path = append(w.path, step{name: []byte(name)})
+			w.refuse(isRequired)
+			w.path = w.path[:len(w.path)-1]
+		}
+	}
 }
 
 // mapped goes through an object for a map.

@@ -6,6 +6,9 @@
 //		Email string `json:"email" validate:"required,email"`
 //	}
 //
+// The rule required refuses what is zero: 0, false, "". Package bind has a tag of its own, required:"true", for what must have
+// been sent whatever its value.
+//
 //	var validated = bind.With(validate.New(validate.Options{}))
 //
 //	func create(c *filo.Ctx) error {

@@ -1,0 +1,177 @@
+package bind
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+)
+
+// isRequired is the detail of a field that must be in the input, and isn't.
+const isRequired = "is required"
+
+// requirement is a field of a struct, or of a struct embedded in it, that has the tag required:"true".
+type requirement struct {
+	index []int
+	// names are what the sources call the field, "" for those that it isn't bound from.
+	names [sources]string
+}
+
+// requirementsOf returns what must be in the input for a struct, in the order of its fields, but for what is inside of them. The
+// error is the programmer's.
+func requirementsOf(t reflect.Type) (all []requirement, err error) {
+	for in := inBody; in < sources; in++ {
+		if in == inBody && hasUnmarshaler(t) {
+			continue
+		}
+		for _, m := range membersOf(t, in.tag(), in != inBody) {
+			switch value, has := m.field.Tag.Lookup("required"); {
+			case !has, value == "false", in == inBody && isElsewhere(m.field):
+				continue
+			case value != "true":
+				return nil, fmt.Errorf("bind: %s has the tag required:%q: write required:\"true\", or leave it out", fieldOf(t, m.field.Name), value)
+			}
+			i := find(all, m.index)
+			if i < 0 {
+				i = len(all)
+				all = append(all, requirement{index: m.index})
+			}
+			all[i].names[in] = m.name
+		}
+	}
+	slices.SortFunc(all, func(a, b requirement) int { return slices.Compare(a.index, b.index) })
+	return all, nil
+}
+
+// isElsewhere reports whether a field is for another source than a JSON body alone: see All.
+func isElsewhere(field reflect.StructField) bool {
+	if _, tagged := field.Tag.Lookup(inBody.tag()); tagged {
+		return false
+	}
+	for in := inHeader; in < sources; in++ {
+		if _, has := field.Tag.Lookup(in.tag()); has {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the position of the field at index, -1 if it isn't required.
+func find(all []requirement, index []int) int {
+	return slices.IndexFunc(all, func(r requirement) bool { return slices.Equal(r.index, index) })
+}
+
+// source returns the source that the field is missing from: the last one that was bound from and has it. It reports false if the
+// field wasn't asked for.
+func (r *requirement) source(b *binding) (in source, ok bool) {
+	for in := sources - 1; in > inBody; in-- {
+		if b.bound[in] && r.names[in] != "" {
+			return in, true
+		}
+	}
+	switch {
+	case r.names[inBody] != "" && (b.all || b.bound[inBody]):
+		return inBody, true
+	case r.names[inForm] != "" && b.all: // there is no body, or one of JSON
+		return inForm, true
+	}
+	return 0, false
+}
+
+// missing notes the fields of the struct itself that must be in the input, and aren't.
+func (b *binding) missing() {
+	for i := range b.required {
+		if b.present.has(i) {
+			continue
+		}
+		r := &b.required[i]
+		in, asked := r.source(b)
+		if !asked {
+			continue
+		}
+		f := FieldError{In: in.String(), Name: r.names[in], Detail: isRequired}
+		if in == inBody {
+			f.Name, f.Pointer = "", "/"+pointerEscape.Replace(r.names[in])
+		}
+		if slices.ContainsFunc(b.problems.Fields, func(other FieldError) bool { return other.covers(f) }) {
+			continue
+		}
+		if !b.problems.add(in.status(), f) {
+			return
+		}
+	}
+}
+
+// presence says what a type that is decoded from JSON requires.
+type presence struct {
+	fields []requirement // of the type itself, if it is a struct
+	within bool          // whether a JSON document has to be looked through: something in it is required
+	err    error         // the programmer's
+}
+
+// presences holds a *presence for each reflect.Type.
+var presences sync.Map
+
+func presenceOf(t reflect.Type) *presence {
+	if known, ok := presences.Load(t); ok {
+		return known.(*presence)
+	}
+	p := &presence{}
+	outermost := t
+	for outermost.Kind() == reflect.Pointer {
+		outermost = outermost.Elem()
+	}
+	if outermost.Kind() == reflect.Struct {
+		p.fields = objectOf(outermost).required
+	}
+	p.look(t, make(map[reflect.Type]bool))
+	known, _ := presences.LoadOrStore(t, p)
+	return known.(*presence)
+}
+
+// look looks for requirements in all that t is made of.
+func (p *presence) look(t reflect.Type, seen map[reflect.Type]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		if !readsItself(t) {
+			p.look(t.Elem(), seen)
+		}
+	case reflect.Struct:
+		o := objectOf(t)
+		if seen[t] || o.readsItself {
+			return
+		}
+		seen[t] = true
+		if o.err != nil {
+			p.err = o.err
+		}
+		for i := range o.members {
+			p.within = p.within || o.members[i].required >= 0
+			p.look(o.members[i].typ, seen)
+		}
+	}
+}
+
+// bits is a set of small numbers.
+type bits struct {
+	low  uint64   // the first 64
+	high []uint64 // what is above
+}
+
+func (b *bits) set(i int) {
+	if i < 64 {
+		b.low |= 1 << i
+		return
+	}
+	for len(b.high) < i/64 {
+		b.high = append(b.high, 0)
+	}
+	b.high[i/64-1] |= 1 << (i % 64)
+}
+
+func (b *bits) has(i int) bool {
+	if i < 64 {
+		return b.low&(1<<i) != 0
+	}
+	return i/64 <= len(b.high) && b.high[i/64-1]&(1<<(i%64)) != 0
+}
