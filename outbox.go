@@ -27,6 +27,8 @@ const (
 
 // PreparedMessage is what is sent to many parked connections. It is made once, and kept once, however many connections it waits in:
 // see ParkedConn.Queue. It never changes.
+//
+// Experimental: see Ctx.Park.
 type PreparedMessage struct {
 	frame []byte // as a chunk of a body
 	start int    // of what the frame is around

@@ -13,6 +13,8 @@ import (
 )
 
 // Wake says why the function of a ParkedConn is called.
+//
+// Experimental: see Ctx.Park.
 type Wake int
 
 const (
@@ -27,6 +29,8 @@ const (
 // ParkedConn is a connection that a handler has taken over, and that waits without a worker until something comes: see
 // Ctx.Park and Ctx.ParkStream. Write, Queue and Close may be called at any time and by several goroutines; Read belongs to the
 // connection's function.
+//
+// Experimental: see Ctx.Park.
 type ParkedConn struct {
 	conn     *conn
 	netConn  net.Conn
@@ -67,6 +71,9 @@ type ParkedConn struct {
 //
 // A parked connection counts against MaxConns and, while serve runs, against Concurrency. In the blocking driver a goroutine
 // waits for each.
+//
+// Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, also after 1.0. What they
+// are for is stable in package sse and in contrib/websocket, which are made of them.
 func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()
 	switch {
@@ -96,6 +103,8 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 //
 // The connection carries no further request. Response.WrapBody doesn't apply. A response that can have no body, as one to HEAD, is
 // ErrBodyNotAllowed.
+//
+// Experimental: see Park.
 func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()
 	r := &c.Response
