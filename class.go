@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,9 +66,9 @@ var (
 )
 
 // Inline returns a handler that is run where its request was read, whatever was learned about it. It must neither block nor
-// take more than some 10 µs: meanwhile the other connections of its loop wait.
-//
-//go:noinline
+// take more than some 10 µs: meanwhile the other connections of its loop wait. It is for handlers without a router; a route is
+// told by its method Inline, which holds for the middleware around as well. Of a handler in a route that isn't told the first call
+// may be handed off to another worker, until filo knows that the middleware is quick.
 func Inline(h Handler) Handler {
 	return func(c *Ctx) error {
 		if err := c.Enter(&inlineClass); err != nil {
@@ -79,9 +78,8 @@ func Inline(h Handler) Handler {
 	}
 }
 
-// Offload returns a handler that is never run where its request was read, as one is that mostly waits for something.
-//
-//go:noinline
+// Offload returns a handler that is never run where its request was read, for one that mostly waits for something. It is for
+// handlers without a router; a route is told by its method Offload, which holds for the middleware around as well.
 func Offload(h Handler) Handler {
 	return func(c *Ctx) error {
 		if err := c.Enter(&offloadClass); err != nil {
@@ -91,22 +89,12 @@ func Offload(h Handler) Handler {
 	}
 }
 
-// All handlers that Inline has made have the same code, and those of Offload another one, since neither is inlined.
-var inlineCode, offloadCode = codeOf(Inline(nil)), codeOf(Offload(nil))
+// SetInline makes the calls of the class run where their request was read, whatever is learned about them: see Inline. It must be
+// called before the class is in use, as SetOffload must.
+func (k *Class) SetInline() { k.fixed = classInline }
 
-func codeOf(h Handler) uintptr { return reflect.ValueOf(h).Pointer() }
-
-// SetHandler says which handler the calls of the class come to in the end. It must be called before the class is in use, if at
-// all. The calls of one that Offload has made never run where their request was read, those of one that Inline has made do so
-// from the first on, unless what runs before it turns out to be slow.
-func (k *Class) SetHandler(h Handler) {
-	switch codeOf(h) {
-	case inlineCode:
-		k.trusted.Store(true)
-	case offloadCode:
-		k.fixed = classOffload
-	}
-}
+// SetOffload makes the calls of the class never run where their request was read: see Offload.
+func (k *Class) SetOffload() { k.fixed = classOffload }
 
 // Enter says which class the rest of the handler belongs to. If that class may block, and the handler runs where its
 // request was read, the loop driver gives the loop to another worker first. A router calls it with the class of the route

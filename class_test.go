@@ -83,10 +83,10 @@ func TestHandlerTimingQuick(t *testing.T) {
 // until it is decided.
 func TestTrustedClass(t *testing.T) {
 	var k Class
-	if k.SetHandler(func(*Ctx) error { return nil }); k.quick() {
+	if k.quick() {
 		t.Error("a class that nothing is known of is quick")
 	}
-	k.SetHandler(Inline(func(*Ctx) error { return nil }))
+	k.trusted.Store(true)
 	for i, test := range []struct {
 		took         time.Duration
 		quick, known bool
@@ -98,9 +98,23 @@ func TestTrustedClass(t *testing.T) {
 			t.Errorf("after %d calls: quick %v, known %v, at %v", i, k.quick(), k.known(), time.Duration(k.median.Load()))
 		}
 	}
-	var offload Class
-	if offload.SetHandler(Offload(nil)); offload.stats().Kind != "offload" {
-		t.Errorf("the class of what Offload has made is %+v", offload.stats())
+}
+
+// What a class was told is so, whatever it is timed at and however often it costs a loop its leader.
+func TestFixedClass(t *testing.T) {
+	var inline, offload Class
+	inline.SetInline()
+	offload.SetOffload()
+	for range 100 {
+		inline.add(time.Second)
+		inline.retaken()
+		offload.add(time.Nanosecond)
+	}
+	if !inline.inline() || inline.stats().Kind != "inline" {
+		t.Errorf("the class that was told to be inline is %+v", inline.stats())
+	}
+	if offload.inline() || offload.stats().Kind != "offload" {
+		t.Errorf("the class that was told to be offloaded is %+v", offload.stats())
 	}
 }
 

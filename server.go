@@ -261,7 +261,6 @@ func (s *Server) configure() {
 		if c.loops = s.Loops; c.loops <= 0 {
 			c.loops = runtime.GOMAXPROCS(0)
 		}
-		s.class.SetHandler(s.Handler)
 		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
 		places := &workerPlaces{keptMost: keptPlaces}
 		for range c.loops {

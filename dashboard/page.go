@@ -43,7 +43,7 @@ func (d *Dashboard) routes() {
 			return c.BytesNoCopy(200, contentType, body)
 		})
 	}
-	d.router.GET("/history", filo.Offload(d.history))
+	d.router.GET("/history", d.history).Offload()
 	d.router.GET("/events", d.events)
 	for _, route := range d.router.Routes() {
 		if route.Path != "/{$}" {

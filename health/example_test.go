@@ -22,8 +22,8 @@ func ExampleNew() {
 	h.Add("mail", func(context.Context) error { return errors.New("no route to host") }, health.Check{Optional: true})
 
 	r := router.New()
-	r.GET("/livez", h.Live)
-	r.GET("/readyz", h.Ready)
+	r.GET("/livez", h.Live).Inline()
+	r.GET("/readyz", h.Ready).Inline()
 	server := &filo.Server{Handler: r.Serve}
 	h.Attach(server)
 

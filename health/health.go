@@ -4,15 +4,15 @@
 //	h := health.New(health.Options{})
 //	h.Add("database", db.PingContext, health.Check{})
 //	h.Attach(server)
-//	r.GET("/livez", h.Live)
-//	r.GET("/readyz", h.Ready)
+//	r.GET("/livez", h.Live).Inline()
+//	r.GET("/readyz", h.Ready).Inline()
 //
 // # Checks
 //
 // Checks run while somebody probes: the first probe waits for them, and from then on each runs once in its Period, whatever
-// the number of probes, until there was none for two minutes. So probes are answered from memory, by handlers that filo.Inline
-// has made, and the server answers them even when Server.Concurrency is reached: an overloaded server isn't a dead one, and to
-// restart it would make matters worse. (Only a probe that comes first, and would have to wait, is refused then.)
+// the number of probes, until there was none for two minutes. So probes are answered from memory. Routes that are told
+// to be Inline, as above, are answered even when Server.Concurrency is reached: an overloaded server isn't a dead one, and to restart
+// it would make matters worse. (Only a probe that comes first, and would have to wait, is refused then.)
 //
 // At most Options.Concurrency checks run at once. One that takes longer than its Timeout has failed; it isn't called again
 // before it has returned, so a check that hangs costs one goroutine. One that panics has failed, too.

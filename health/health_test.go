@@ -35,8 +35,8 @@ func failing(context.Context) error { return errSecret }
 // probes serves the handlers of h where they are mostly served.
 func probes(t testing.TB, h *health.Health) *servertest.Server {
 	r := router.New()
-	r.GET("/livez", h.Live)
-	r.GET("/readyz", h.Ready)
+	r.GET("/livez", h.Live).Inline()
+	r.GET("/readyz", h.Ready).Inline()
 	s := servertest.NewServer(t, &filo.Server{Handler: r.Serve})
 	return s
 }

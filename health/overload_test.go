@@ -36,8 +36,8 @@ func testOverload(t *testing.T, driver filo.Driver, waits bool) {
 	checked := make(chan struct{}, 1)
 	h.Add("a", func(context.Context) error { checked <- struct{}{}; return nil }, health.Check{Period: time.Hour})
 	r := router.New()
-	r.GET("/readyz", h.Ready)
-	r.GET("/livez", h.Live)
+	r.GET("/readyz", h.Ready).Inline()
+	r.GET("/livez", h.Live).Inline()
 	held, release := make(chan struct{}), make(chan struct{})
 	r.GET("/hold", func(c *filo.Ctx) error {
 		held <- struct{}{}

@@ -48,7 +48,15 @@
 //
 // Mount hands a part of the paths over to another router, or to any handler.
 //
-// A route has a filo.Class, named by its pattern, that Serve enters before the first middleware.
+// # Where a route runs
+//
+// On Linux, filo times each route's handler, together with the middleware around it, and runs it right where its requests are read
+// while it takes some microseconds, or else on another worker. A route can be told, so that this holds from the first request on:
+//
+//	r.GET("/livez", probes.Live).Inline()   // answered even when the server is overloaded
+//	r.POST("/reports", makeReport).Offload() // always waits, or computes for long
+//
+// filo.Server.Stats lists the routes by their patterns, with what was told or learned.
 //
 // # Errors
 //

@@ -111,3 +111,14 @@ func ExampleRouter_Routes() {
 	// GET / home
 	// POST /users
 }
+
+// A probe is answered even when the server has no place left, a report never holds up the connections of a loop.
+func ExampleRoute_Inline() {
+	r := router.New()
+	r.GET("/livez", func(c *filo.Ctx) error { return c.Text(200, "ok") }).Inline()
+	r.GET("/report", func(c *filo.Ctx) error { return c.Text(200, "all is well") }).Offload()
+	get(r, "/livez", "/report")
+	// Output:
+	// /livez 200 ok
+	// /report 200 all is well
+}

@@ -109,6 +109,7 @@ func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 // Mount hands all requests whose path begins with prefix and a slash over to h, whatever their method. If h is the Serve of
 // another Router, that one's patterns match what follows the prefix, and its routes are known by prefix and pattern together
 // in Ctx.Route and Ctx.Param; other handlers find the path as it was sent.
+// What the Route that Mount returns is told by Inline or Offload holds until the mounted Router has found its own route.
 func (g *group) Mount(prefix string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("", strings.TrimSuffix(prefix, "/")+"/", h, middleware, &mountPoint{})
 }
@@ -140,7 +141,6 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 		names: p.names, restNamed: p.last().kind == rest && p.last().text != "",
 	}
 	route.class.Name = p.text
-	route.class.SetHandler(h)
 	if mount != nil {
 		mount.become(p)
 		route.mount = mount

@@ -26,6 +26,7 @@ type Route struct {
 	given      filo.Handler
 	middleware []filo.Middleware
 	name       string // guarded by Router.mu
+	told       string // "Inline" or "Offload", where the route was told to run; guarded by Router.mu, and not changed from when it serves
 
 	// placed has, for each *mountPoint that the route's router serves, how the route is called there.
 	placed sync.Map
@@ -39,7 +40,7 @@ func (route *Route) serve(c *filo.Ctx) error {
 
 // run answers a request whose parameters and route have been set.
 func (route *Route) run(c *filo.Ctx) error {
-	if route.mount == nil || !route.mount.router.Load() {
+	if route.mount == nil || route.told != "" || !route.mount.router.Load() {
 		if err := c.Enter(&route.class); err != nil {
 			return err
 		}
@@ -68,6 +69,38 @@ func (route *Route) Name(name string) *Route {
 	route.name = name
 	r.named[name] = route
 	return route
+}
+
+// Inline makes the route run right where its requests are read, from the first one on: its handler and all middleware around, which
+// together must neither block nor take more than some 10 µs, since the other connections of the loop wait meanwhile. It is for what
+// must be answered even when Server.Concurrency is reached, such as probes, and for what is quick and rarely called. Other routes
+// needn't be told: they are timed. It returns the route, and panics if that was told to Offload.
+func (route *Route) Inline() *Route {
+	route.tell("Inline")
+	route.class.SetInline()
+	return route
+}
+
+// Offload makes the route never run where its requests are read: another worker takes the loop over first, from the first request
+// on. It is for handlers that always wait for something, or compute for long. A route that isn't told is timed, which comes to the
+// same after some calls. It returns the route, and panics if that was told to be Inline.
+func (route *Route) Offload() *Route {
+	route.tell("Offload")
+	route.class.SetOffload()
+	return route
+}
+
+// tell takes note of where the route is to run.
+func (route *Route) tell(where string) {
+	r := route.group.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mustNotServe("Route." + where)
+	if route.told != "" && route.told != where {
+		panic(fmt.Sprintf("router: %s can't be %s, it is %s already: a route runs either where its requests are read, or never there",
+			route.pattern, where, route.told))
+	}
+	route.told = where
 }
 
 // RouteInfo describes a route.

@@ -3,6 +3,9 @@ package router_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
@@ -430,27 +434,122 @@ func TestClassOfNoRoute(t *testing.T) {
 	}
 }
 
-// A route whose handler filo.Inline or filo.Offload has made is known by that from the first request on.
-func TestClassesOfInlineAndBlocking(t *testing.T) {
+// A route runs where it was told to from the first request on, with all middleware around, however long that takes: with every
+// place of the server taken an inline one is answered, and others are refused, in both drivers.
+func TestRouteInlineAndOffload(t *testing.T) {
+	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
+		t.Run(name, func(t *testing.T) {
+			if driver == filo.DriverLoop && runtime.GOOS != "linux" {
+				t.Skip("no loops here")
+			}
+			testRouteInlineAndOffload(t, driver)
+		})
+	}
+}
+
+func testRouteInlineAndOffload(t *testing.T, driver filo.Driver) {
+	held, release := make(chan bool), make(chan bool)
+	r, mounted := router.New(), router.New()
+	r.Use(func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			time.Sleep(100 * time.Microsecond) // a class that learns would be a slow one
+			return next(c)
+		}
+	})
+	r.GET("/hold", func(c *filo.Ctx) error { held <- true; <-release; return nil }).Offload()
+	r.GET("/inline", show).Name("inline").Inline().Inline()
+	r.Mount("/inline/mounted", show).Inline()
+	r.GET("/offload", show).Offload()
+	mounted.GET("/learned", show)
+	r.Mount("/mount", mounted.Serve).Offload()
+	server := &filo.Server{Handler: r.Serve, Concurrency: 1, Loops: 1, Driver: driver, Logger: slog.New(slog.DiscardHandler)}
+	address := "http://" + tcptest.Serve(t, server)
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	status := func(path string) int {
+		response, err := client.Get(address + path)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	var group sync.WaitGroup
+	group.Go(func() { status("/hold") })
+	<-held
+	for range 10 {
+		for path, want := range map[string]int{"/inline": 200, "/inline/mounted/x": 200, "/offload": 503, "/mount/learned": 503} {
+			if got := status(path); got != want {
+				t.Errorf("%s of a server without a place: %d, want %d", path, got, want)
+			}
+		}
+	}
+	close(release)
+	group.Wait()
+	for _, path := range []string{"/offload", "/mount/learned"} {
+		for deadline := time.Now().Add(time.Minute); status(path) != 200; { // the held worker's place is free soon
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is refused by a server that has nothing to do", path)
+			}
+		}
+	}
+	want := map[string]string{"GET /inline": "inline", "/inline/mounted/": "inline", "GET /offload": "offload", "/mount/": "offload"}
+	for _, class := range server.Stats().Classes {
+		if kind := want[class.Name]; kind != "" && class.Kind != kind {
+			t.Errorf("the class %q is %s, want %s", class.Name, class.Kind, kind)
+		}
+		if class.Inline > 0 && class.Kind == "offload" {
+			t.Errorf("%q ran %d times where its requests were read", class.Name, class.Inline)
+		}
+		delete(want, class.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("Stats doesn't list %v", want)
+	}
+}
+
+// A handler that filo.Inline or filo.Offload has made keeps its class in a route that isn't told where to run, and one that filo.Offload
+// has made leaves the loop in a route that is inline.
+func TestInlineAndOffloadInRoutes(t *testing.T) {
 	r := router.New()
 	r.GET("/inline", filo.Inline(show))
-	r.GET("/offload", filo.Offload(show))
+	r.GET("/offload", filo.Offload(show)).Inline()
 	s := servertest.New(t, r.Serve)
 	for range 100 {
 		s.Do(t, "GET /inline")
+		s.Do(t, "GET /offload")
 	}
-	s.Do(t, "GET /offload")
+	want := map[string]string{"GET /inline": "quick", "inline": "inline", "GET /offload": "inline", "offload": "offload"}
 	for _, class := range s.Config.Stats().Classes {
-		want := ""
-		switch class.Name {
-		case "offload", "GET /offload":
-			want = "offload"
-		case "inline":
-			want = "inline"
+		if kind := want[class.Name]; kind != "" && class.Kind != kind {
+			t.Errorf("the class %q is %s, want %s", class.Name, class.Kind, kind)
 		}
-		if want != "" && class.Kind != want {
-			t.Errorf("the class %q is %s, want %s", class.Name, class.Kind, want)
-		}
+		delete(want, class.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("Stats doesn't list %v", want)
+	}
+}
+
+// A route that is told both, or when it is too late, panics with what to do.
+func TestRouteToldTwice(t *testing.T) {
+	for name, tell := range map[string]func(*router.Router, *router.Route){
+		"can't be Offload, it is Inline already": func(_ *router.Router, a *router.Route) { a.Inline().Offload() },
+		"can't be Inline, it is Offload already": func(_ *router.Router, a *router.Route) { a.Offload().Inline() },
+		"Route.Inline while the router serves: all of it must": func(r *router.Router, a *router.Route) {
+			servertest.New(t, r.Serve).Do(t, "GET /a")
+			a.Inline()
+		},
+	} {
+		func() {
+			defer func() {
+				if value := fmt.Sprint(recover()); !strings.Contains(value, name) {
+					t.Errorf("panic %q, want %q", value, name)
+				}
+			}()
+			r := router.New()
+			tell(r, r.GET("/a", show))
+		}()
 	}
 }
 
