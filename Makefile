@@ -6,7 +6,7 @@ SHELL := bash
 # Every module of the repository: the root and each nested one. What has a go.mod is tested and linted.
 MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod */go.mod */*/go.mod))))
 
-ADDR      ?= :8080
+ADDR      ?= 127.0.0.1:8080
 ARGS      ?=
 COUNT     ?= 1
 TIMEOUT   ?= 14m
@@ -32,7 +32,7 @@ endef
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
-run: ## start examples/hello on ADDR (default :8080); more flags in ARGS
+run: ## start examples/hello on ADDR (default 127.0.0.1:8080); more flags in ARGS
 	@cd examples && go build -o ../.bin/hello ./hello
 	@exec .bin/hello -addr '$(ADDR)' $(ARGS)
 

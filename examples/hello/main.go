@@ -45,8 +45,8 @@ type config struct {
 func parseFlags(args []string) (config, error) {
 	var cfg config
 	flags := flag.NewFlagSet("hello", flag.ContinueOnError)
-	flags.StringVar(&cfg.addr, "addr", ":8080", "TCP `address` to listen on")
-	flags.IntVar(&cfg.concurrency, "concurrency", 0, "connections served at once; more get a 503 (0: filo's default)")
+	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "TCP `address` to listen on; :8080 is all networks")
+	flags.IntVar(&cfg.concurrency, "concurrency", 0, "handlers that run at once and may wait; more requests get a 503 (0: filo's default)")
 	flags.DurationVar(&cfg.maxIdleWorker, "max-idle-worker", 0, "a worker idle for this long retires (0: filo's default)")
 	blocking := flags.Bool("blocking", false, "serve with the blocking driver, where a connection has a worker while it lives")
 	flags.IntVar(&cfg.loops, "loops", 0, "loops of the loop driver (0: one for each processor)")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"os"
 	"runtime"
 	"time"
 
@@ -31,6 +32,7 @@ func newPage(scheme string) *page {
 type pageData struct {
 	Base       string // "http://host:port", as the browser called it
 	Curl       string // "curl", with -k where the certificate may be one's own
+	PID        int
 	Uptime     time.Duration
 	GoVersion  string
 	GOMAXPROCS int
@@ -48,6 +50,7 @@ func (p *page) serve(c *filo.Ctx) error {
 	data := pageData{
 		Base:       p.scheme + "://" + c.Host(),
 		Curl:       "curl",
+		PID:        os.Getpid(),
 		Uptime:     time.Since(p.started).Round(time.Second),
 		GoVersion:  runtime.Version(),
 		GOMAXPROCS: runtime.GOMAXPROCS(0),
