@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -62,7 +61,6 @@ func lifeNew(config *filo.Server, calls int) *lifeServer {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	underTest(config)
 	return &lifeServer{
 		Server: config,
 		label:  fmt.Sprint(lifeLabels.Add(1)),
@@ -82,19 +80,9 @@ func (s *lifeServer) closeAtEnd(t testing.TB, calls int) {
 	})
 }
 
-// underTest makes a server use the driver that the suite is run for: FILO_DRIVER is "blocking", or not set for the default.
-func underTest(config *filo.Server) {
-	if blockingDriver() && config.Driver == filo.DriverAuto {
-		config.Driver = filo.DriverBlocking
-	}
-}
-
-// blockingDriver reports whether connections of sockets are served by the blocking driver.
-func blockingDriver() bool { return runtime.GOOS != "linux" || os.Getenv("FILO_DRIVER") == "blocking" }
-
 // workersOf returns how many workers that many idle connections take.
 func workersOf(idleConns int) int {
-	if blockingDriver() {
+	if filo.BlockingDriver() {
 		return idleConns
 	}
 	return 0

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -150,7 +151,12 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 	if err := s.start(); err != nil {
 		return err
 	}
-	if s.Driver != DriverBlocking {
+	driver := s.config.driver
+	if (driver == DriverBlocking) != (s.Driver == DriverBlocking) && loopable(listener) {
+		s.logger().Info(driverVariable+" overrides the server's driver", "driver", driver.String(), "program", s.Driver.String(),
+			"address", listener.Addr())
+	}
+	if driver != DriverBlocking {
 		if fds, user, ok := s.loopSockets(listener); ok {
 			if err := s.startLoops(); err != nil {
 				closeSockets(fds)
@@ -158,8 +164,13 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 			}
 			return s.serveLoops(listener.Addr(), user, fds, config)
 		}
-		if s.Driver == DriverLoop {
-			return fmt.Errorf("filo: the loop driver can't accept from a %T", listener)
+		if driver == DriverLoop {
+			remedy := "DriverAuto serves it"
+			if driver != s.Driver {
+				remedy = "unset " + driverVariable
+			}
+			return fmt.Errorf("filo: the loop driver is for TCP and Unix sockets on Linux and can't accept from a %T on %s: %s",
+				listener, runtime.GOOS, remedy)
 		}
 	}
 	wrap := func(netConn net.Conn) net.Conn { return netConn }

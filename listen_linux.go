@@ -387,21 +387,28 @@ func (s *Server) loopStats(st *Stats) {
 	}
 }
 
+// loopable reports whether loops can accept from such a listener.
+func loopable(listener net.Listener) bool {
+	switch listener.(type) {
+	case *serverListener, *net.TCPListener, *net.UnixListener:
+		return true
+	}
+	return false
+}
+
 // loopSockets returns a listening socket for each loop, and the listener if they stand for it while it is open; or false if
 // the loops can't accept from it.
 func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listener, ok bool) {
-	var err error
-	switch listener := listener.(type) {
-	case *serverListener:
-		if fds, err = s.SocketOptions.siblings(listener.TCPListener, s.config.loops); err == nil {
-			return fds, nil, true
-		}
-		fds, err = s.sharedSocket(listener.TCPListener)
-	case *net.TCPListener, *net.UnixListener:
-		fds, err = s.sharedSocket(listener)
-	default:
+	if !loopable(listener) {
 		return nil, nil, false
 	}
+	if own, ok := listener.(*serverListener); ok {
+		if fds, err := s.SocketOptions.siblings(own.TCPListener, s.config.loops); err == nil {
+			return fds, nil, true
+		}
+		listener = own.TCPListener
+	}
+	fds, err := s.sharedSocket(listener)
 	return fds, listener, err == nil
 }
 

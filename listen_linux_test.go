@@ -109,6 +109,9 @@ func TestOutOfDescriptors(t *testing.T) {
 		clients[0].want(200, "quick", false)
 	}
 	for _, path := range []string{"/hijack", "/upgrade"} {
+		if filo.BlockingDriver() {
+			continue // there a connection is package net's from the beginning
+		}
 		clients[0].send("GET " + path + takeOverRest)
 		if response, body := clients[0].answer(); response.StatusCode != 500 || response.Close {
 			t.Errorf("%s: got %d %q, close %v", path, response.StatusCode, body, response.Close)

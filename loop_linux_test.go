@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -325,7 +324,7 @@ func connsOf(l *loop) int {
 // A listener of the user's is accepted from by one loop, which gives each its share; once it is closed, nobody is served by what
 // was accepted behind that.
 func TestOneListenerForAllLoops(t *testing.T) {
-	if os.Getenv("FILO_DRIVER") == "blocking" {
+	if BlockingDriver() {
 		t.Skip("the blocking driver is under test")
 	}
 	const loops, each = 4, 5
@@ -373,7 +372,7 @@ func TestOneListenerForAllLoops(t *testing.T) {
 
 // When all connections are in one loop and keep it busy, another loop's leader helps, and every connection gets on.
 func TestOneBusyLoop(t *testing.T) {
-	if os.Getenv("FILO_DRIVER") == "blocking" {
+	if BlockingDriver() {
 		t.Skip("the blocking driver is under test")
 	}
 	s := &Server{Loops: 2, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error {
@@ -473,7 +472,7 @@ func TestOneBusyLoop(t *testing.T) {
 // crypto/tls may close the connection of a handshake whose time is over when the owner has long ended it: that must not close
 // the descriptor, whose number the owner or the lingerer still has in hand.
 func TestLateCloseOfAHandshake(t *testing.T) {
-	if os.Getenv("FILO_DRIVER") == "blocking" {
+	if BlockingDriver() {
 		t.Skip("of the loop driver")
 	}
 	ended := make(chan bool, 1)

@@ -27,6 +27,8 @@ func (s *Server) awaitLoops(context.Context) error { return nil }
 
 func (s *Server) loopStats(*Stats) {}
 
+func loopable(net.Listener) bool { return false }
+
 func (s *Server) loopSockets(net.Listener) ([]int, net.Listener, bool) { return nil, nil, false }
 
 func closeSockets([]int) {}

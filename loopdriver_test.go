@@ -20,7 +20,7 @@ import (
 // lifeLooped skips a test of what only the loop driver does.
 func lifeLooped(t *testing.T) {
 	t.Helper()
-	if blockingDriver() {
+	if filo.BlockingDriver() {
 		t.Skip("the blocking driver is under test")
 	}
 }

@@ -295,7 +295,7 @@ func TestKeptPlaces(t *testing.T) {
 					}
 				}
 			}
-			if blockingDriver() {
+			if filo.BlockingDriver() {
 				var silent []*lifeClient
 				for range kept + 8 {
 					silent = append(silent, s.dial(t))

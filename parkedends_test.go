@@ -383,7 +383,6 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 			return err
 		},
 	}
-	underTest(config)
 	listener, err := config.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -222,7 +222,6 @@ func TestRunWithContextThatIsDone(t *testing.T) {
 	cancel()
 	for range 20 {
 		s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
-		underTest(s)
 		if err := s.Run(done, "127.0.0.1:0"); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
@@ -234,7 +233,6 @@ func TestRunCannotListen(t *testing.T) {
 	taken := lifeListen(t, "tcp", "127.0.0.1:0")
 	defer taken.Close()
 	s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
-	underTest(s)
 	ctx := context.Background()
 	if err := s.Run(ctx, taken.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("Run returned %v", err)

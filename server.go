@@ -56,7 +56,8 @@ type Server struct {
 	// router, 32 more may send a request, which is answered if its handler is quick. Default 262,144; there is always a limit.
 	Concurrency int
 
-	// Driver is how connections are served: see Driver. The default is the loop driver where it is possible.
+	// Driver is how connections are served: see Driver. The default is the loop driver where it is possible. The environment
+	// variable FILO_DRIVER overrides this field.
 	Driver Driver
 
 	// Loops is how many loops the loop driver has. Default GOMAXPROCS.
@@ -189,19 +190,6 @@ type Server struct {
 	cancelHandshakes context.CancelCauseFunc // guarded by mu
 }
 
-// Driver is a way to serve connections. Handlers can't tell one from another.
-type Driver int
-
-const (
-	// DriverAuto is DriverLoop where it is possible: on Linux, for TCP and Unix sockets. Others are served by DriverBlocking.
-	DriverAuto Driver = iota
-	// DriverBlocking gives each connection a worker for as long as it lives.
-	DriverBlocking
-	// DriverLoop lets connections wait in loops, and gives a worker only to a request that may block. Serve fails with a
-	// listener for which it isn't possible.
-	DriverLoop
-)
-
 // serverConfig is the Server's fields with their defaults, worked out once.
 type serverConfig struct {
 	serverLine        []byte // "Server: filo\r\n"
@@ -215,6 +203,8 @@ type serverConfig struct {
 	minRate           int
 	tick              time.Duration // of the coarse clock
 	loops             int
+	driver            Driver
+	driverErr         error // FILO_DRIVER names no driver
 }
 
 // configure works out the configuration.
@@ -261,6 +251,7 @@ func (s *Server) configure() {
 		if c.loops = s.Loops; c.loops <= 0 {
 			c.loops = runtime.GOMAXPROCS(0)
 		}
+		c.driver, c.driverErr = chooseDriver(s.Driver)
 		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
 		places := &workerPlaces{keptMost: keptPlaces}
 		for range c.loops {
@@ -320,6 +311,9 @@ func (s *Server) start() error {
 		return errNoHandler
 	}
 	s.configure()
+	if s.config.driverErr != nil {
+		return s.config.driverErr
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || s.draining.Load() {

@@ -154,7 +154,6 @@ func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 		s := &filo.Server{Handler: newLifeGate().handle, TLSConfig: &tls.Config{
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil },
 		}}
-		underTest(s)
 		address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
 		client := lifeClientTLS()
 		client.NextProtos = []string{"h2", "http/1.1"}

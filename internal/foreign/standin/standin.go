@@ -175,9 +175,6 @@ func newPart(s *http.Server, in *standIn, l net.Listener) *part {
 			return s.ConnContext(base, conn)
 		}
 	}
-	if os.Getenv("FILO_DRIVER") == "blocking" {
-		p.Driver = filo.DriverBlocking
-	}
 	p.Handler = adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := s.Handler
 		if h == nil {
