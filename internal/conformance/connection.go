@@ -7,13 +7,13 @@ const (
 	http10    = "If the received protocol is HTTP/1.0 and the keep-alive connection option is present, the connection persists; otherwise it closes after the response."
 )
 
-// closing is the group of requests that are answered and after which the connection closes.
 // late is a case whose client goes on sending behind a request that closes.
 func late(c Case) Case {
 	c.Late = true
 	return c
 }
 
+// closing is the group of requests that are answered and after which the connection closes.
 func closing(name, rfc, sentence string, want Answer) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: answers(saying(want, "Connection", "close")), Then: Closes}
 }
@@ -52,7 +52,7 @@ var connectionCases = slices.Concat(
 	each(closing("Connection: close", "9112 9.6", mustClose, status(404)), []request{
 		{"with a 404", "GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"},
 	}),
-	each(closing("Connection: close", "9112 9.6", "The server MUST NOT process any further requests received on that connection.", hello()), []request{
+	each(late(closing("Connection: close", "9112 9.6", "The server MUST NOT process any further requests received on that connection.", hello())), []request{
 		{"with garbage behind", get + "Connection: close\r\n\r\n\x00\x01\x02"},
 	}),
 	each(accepted("Connection", "9110 7.6.1", "The Connection field lists options for this connection; one that isn't known means nothing.", hello()), []request{
