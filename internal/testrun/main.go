@@ -1,0 +1,193 @@
+// Command testrun runs the tests of several modules and shows progress: a line for each package, at least one line every
+// 15 seconds, all that a failed test has printed, and at the end which tests were skipped, and why.
+//
+//	go run ./internal/testrun module... -- [arguments of go test]
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const patience = 15 * time.Second
+
+// An event is one line of `go test -json`.
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64 // seconds
+}
+
+// A run is what has been told of all tests so far.
+type run struct {
+	out            io.Writer
+	begin, printed time.Time
+	running        map[string]*running // the packages whose tests run now
+	skipped        map[string][]string // tests, by reason
+	passed, failed int                 // failed has packages without a failed test as well
+}
+
+// running is a package whose tests run.
+type running struct {
+	output map[string][]byte // of tests that haven't passed and weren't skipped; "" has the package's own
+	latest string            // the test that began last
+	failed bool
+}
+
+func main() {
+	modules, arguments := os.Args[1:], []string(nil)
+	if i := slices.Index(modules, "--"); i >= 0 {
+		modules, arguments = modules[:i], modules[i+1:]
+	}
+	r := newRun(os.Stdout)
+	for _, module := range modules {
+		r.test(module, arguments)
+	}
+	r.printSummary()
+	if r.failed > 0 {
+		os.Exit(1)
+	}
+}
+
+func newRun(out io.Writer) *run {
+	return &run{out: out, begin: time.Now(), printed: time.Now(), running: map[string]*running{}, skipped: map[string][]string{}}
+}
+
+// test runs the tests of the module in a directory.
+func (r *run) test(module string, arguments []string) {
+	command := exec.Command("go", append([]string{"test", "-json"}, arguments...)...)
+	command.Dir, command.Stderr = module, os.Stderr
+	output, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	failed := r.failed
+	if err == nil {
+		r.read(module, output)
+		err = command.Wait()
+	}
+	if err != nil && r.failed == failed { // no test has failed, but the command
+		r.failed++
+		r.printf("fail   %s: go test: %v\n", module, err)
+	}
+}
+
+// read takes the output of `go test -json`. When nothing has ended for a while it prints what runs.
+func (r *run) read(module string, output io.Reader) {
+	lines := make(chan []byte)
+	go func() {
+		defer close(lines)
+		in := bufio.NewReader(output)
+		for line, err := in.ReadBytes('\n'); err == nil; line, err = in.ReadBytes('\n') {
+			lines <- line
+		}
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case line, more := <-lines:
+			if !more {
+				return
+			}
+			r.take(line)
+		case <-tick.C:
+			if time.Since(r.printed) >= patience {
+				r.printProgress(module)
+			}
+		}
+	}
+}
+
+// take takes one line of `go test -json`.
+func (r *run) take(line []byte) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		e = event{Action: "build-output", Output: string(line)}
+	}
+	e.Package = strings.TrimPrefix(e.Package, "github.com/filohttp/")
+	p := r.running[e.Package]
+	ends := e.Action == "pass" || e.Action == "skip" || e.Action == "fail"
+	switch {
+	case e.Action == "build-output":
+		r.printf("%s", e.Output)
+	case e.Action == "start":
+		r.running[e.Package] = &running{output: map[string][]byte{}}
+	case p == nil: // of the build
+	case e.Action == "run":
+		p.latest = e.Test
+	case e.Action == "output":
+		p.output[e.Test] = append(p.output[e.Test], e.Output...)
+	case ends && e.Test == "":
+		r.endPackage(p, e)
+	case ends:
+		r.endTest(p, e)
+	}
+}
+
+var reason = regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)`)
+
+func (r *run) endTest(p *running, e event) {
+	switch e.Action {
+	case "fail":
+		r.failed++
+		p.failed = true
+		return
+	case "skip":
+		why := "no reason given"
+		if said := reason.FindAllSubmatch(p.output[e.Test], -1); said != nil {
+			why = string(said[len(said)-1][1])
+		}
+		r.skipped[why] = append(r.skipped[why], e.Package+" "+e.Test)
+	case "pass":
+		r.passed++
+	}
+	delete(p.output, e.Test)
+}
+
+func (r *run) endPackage(p *running, e event) {
+	delete(r.running, e.Package)
+	if e.Action == "fail" {
+		for _, test := range slices.Sorted(maps.Keys(p.output)) {
+			r.printf("%s", p.output[test])
+		}
+		if !p.failed {
+			r.failed++
+		}
+	}
+	if e.Action == "fail" || p.latest != "" {
+		r.printf("%-6s %-32s %6.1f s\n", e.Action, e.Package, e.Elapsed)
+	}
+}
+
+func (r *run) printf(format string, a ...any) {
+	r.printed = time.Now()
+	fmt.Fprintf(r.out, format, a...)
+}
+
+func (r *run) printProgress(module string) {
+	what := ""
+	for _, name := range slices.Sorted(maps.Keys(r.running)) {
+		what += ", " + name + " " + r.running[name].latest
+	}
+	if what == "" {
+		what = ", building the tests of module " + module
+	}
+	r.printf("%4.0f s, %d tests passed%s\n", time.Since(r.begin).Seconds(), r.passed, what)
+}
+
+func (r *run) printSummary() {
+	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
+		tests := r.skipped[why]
+		r.printf("skipped: %s (%d in all): %s\n", tests[0], len(tests), why)
+	}
+	r.printf("%d tests passed, %d failed, in %.0f s\n", r.passed, r.failed, time.Since(r.begin).Seconds())
+}
