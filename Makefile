@@ -17,6 +17,20 @@ BASE      ?= main
 BENCH     ?= .
 BENCHTIME ?= 1s
 
+# Modules whose tests need less than 10 MB of other modules than the root's do.
+LIGHT := . contrib/jwt contrib/websocket tools
+
+TESTRUN   := .bin/testrun
+TESTFLAGS := -vet=all -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT)
+
+# FETCHES is an awk program that says of a go.mod which modules of others it requires.
+define FETCHES
+/^require/ { block++ }
+block == 1 && $$2 ~ /^v[0-9]/ && $$1 !~ /filohttp/ { if (n++ < 2) names = names (n > 1 ? ", " : "") $$1 }
+END { printf "skipped: module %s (fetches %s%s): make check\n", module, names, (n > 2 ? " and " n - 2 " more" : "") }
+endef
+export FETCHES
+
 # in-modules runs $(1) in every module, goes on after a failure, and fails at the end if one failed.
 define in-modules
 	failed=; \
@@ -36,15 +50,18 @@ run: ## start examples/hello on ADDR (default 127.0.0.1:8080); more flags in ARG
 	@cd examples && go build -o ../.bin/hello ./hello
 	@exec .bin/hello -addr '$(ADDR)' $(ARGS)
 
-test: ## build, vet and test every module, with the race detector and in random order
-	@$(call in-modules,go build ./... && go vet ./... && go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...)
-	@# Once more with the blocking driver, which serves sockets only when it is told to.
-	FILO_DRIVER=blocking go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) .
-	@# And without the race detector, which the raw system calls and the counts of allocations make way for.
-	go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) . ./bind ./middleware/... ./pool ./router ./internal/conformance ./internal/soak
-	cd examples && go test -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./hello
+.PHONY: testrun
+testrun:
+	@go build -o .bin/testrun ./internal/testrun
 
-check: test foreign ## everything: what test runs, and the suites of others
+test: testrun ## vet and test what needs few other modules: the root, its packages and some others. No network with a warm module cache
+	@status=0; $(TESTRUN) $(LIGHT) -- $(TESTFLAGS) ./... || status=$$?; \
+	for module in $(filter-out $(LIGHT),$(MODULES)); do awk -v module="$$module" "$$FETCHES" "$$module/go.mod"; done; \
+	exit $$status
+
+check: testrun test race ants foreign arm64 ## everything: test, the race detector in every module, and the suites of others; -k goes on after a failure
+	@# Counts of allocations make way for the race detector.
+	@$(TESTRUN) examples -- $(TESTFLAGS) ./hello
 
 foreign: ## run others' tests for net/http's server against filo: Go's own, and those of WebSocket, RPC and router packages
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
@@ -54,11 +71,14 @@ foreign: ## run others' tests for net/http's server against filo: Go's own, and 
 ants: ## run the tests that ants has for its users against pool/, COUNT times
 	@go run ./internal/antstest -count $(COUNT)
 
-arm64: ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
-	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64 -shuffle=on -timeout=$(TIMEOUT) .
+arm64: testrun ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
+	@echo "== the root package for arm64"
+	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) . -- -exec qemu-aarch64 $(TESTFLAGS) .
 
-race: ## test only the root module under the race detector, COUNT times
-	go test -race -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT) ./...
+race: testrun ## test every module (MODULES=. for the root's alone) under the race detector, COUNT times, and the root with the blocking driver
+	@$(TESTRUN) $(MODULES) -- $(TESTFLAGS) -race ./...
+	@echo "== the root package with the blocking driver"
+	@FILO_DRIVER=blocking $(TESTRUN) . -- $(TESTFLAGS) -race .
 
 fuzz: ## run each fuzz target for FUZZTIME (default 1m)
 	@for package in $$(go list ./...); do \

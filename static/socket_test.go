@@ -43,7 +43,7 @@ func request(t *testing.T, address, path string, fields ...string) *http.Respons
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, strings.Join(append(fields, ""), "\r\n"))
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -162,7 +162,7 @@ func TestManyClientsOfChangingFiles(t *testing.T) {
 		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, options).Serve, Driver: driver})
 		transport := &http.Transport{}
 		defer transport.CloseIdleConnections()
-		client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+		client := &http.Client{Transport: transport, Timeout: time.Minute}
 		get := func(path string) (string, error) {
 			response, err := client.Get("http://" + address + path)
 			if err != nil {
@@ -226,7 +226,7 @@ func TestClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	reader := bufio.NewReader(conn)
 	ask := func(path string, times int) (handoffs uint64) {
 		t.Helper()
