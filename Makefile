@@ -44,7 +44,7 @@ endef
 .PHONY: help run test check foreign ants arm64 race fuzz soak stress bench-quick bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
 
 run: ## start examples/hello on ADDR (default 127.0.0.1:8080); more flags in ARGS
 	@cd examples && go build -o ../.bin/hello ./hello
