@@ -138,6 +138,11 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1])
 	ben.sees(said[0], ">"+said[1])
 
+	// One's own messages say so, to eyes and ears.
+	signed := `[...document.querySelectorAll("#messages .who")].map(p => p.innerText.split(/\s/)[0]).join()`
+	ada.waitFor("who said what", signed+` === "You,Ben"`)
+	ben.waitFor("who said what", signed+` === "Ada,You"`)
+
 	// What looks like markup is text.
 	markup := `Does <b>bold</b> work here? <img src=x onerror="document.title='bad'">`
 	ben.say(markup)
@@ -171,6 +176,7 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1], said[2], ">"+said[3], "Cleo: Morning, both. Who has the key to the boathouse?")
 	ada.do("looking at it", chromedp.EmulateViewport(1040, 640))
 	browser.Screenshot(t, ada.ctx, "docs/chat.png")
+	browser.CheckLinks(t, ada.ctx, nil)
 }
 
 // Of rooms that aren't looked at a page knows how much is new.
@@ -303,6 +309,7 @@ func TestNarrowPage(t *testing.T) {
 	base := start(t)
 	ben := enter(t, base, "lobby", strings.Repeat("W", maxName), 0)
 	ben.say(strings.Repeat("W", maxText), "k0")
+	ben.say("That was long.", "k1")
 	p := tab{t, browser.Tab(t)}
 	p.do("being a phone", chromedp.EmulateViewport(360, 640), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -317,6 +324,8 @@ func TestNarrowPage(t *testing.T) {
 	p.waitFor("no wider page", `document.documentElement.scrollWidth <= 360 && document.querySelector("#scroll").scrollWidth <= 360`)
 	p.waitFor("a dark page", `getComputedStyle(document.body).backgroundColor === "rgb(20, 19, 28)"`)
 	p.waitFor("the end", `(e => e.scrollHeight - e.scrollTop - e.clientHeight < 2)(document.querySelector("#scroll"))`)
+	p.script(`document.querySelector("#scroll").scrollTop = 0`)
+	p.waitFor("no higher page", `document.querySelector("#scroll").scrollTop === 0 && document.documentElement.scrollHeight <= innerHeight`)
 	p.do("opening the list", chromedp.Click(chromedp.CSS("#menu")))
 	p.waitFor("the list", `document.activeElement.closest("#rooms") !== null`)
 	p.do("going elsewhere", chromedp.SendKeys(chromedp.CSS("#another"), "Garden\r"))
