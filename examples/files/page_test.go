@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -169,6 +171,37 @@ func TestLiveList(t *testing.T) {
 	if got, want := js[string](t, tab, `document.querySelector(".detail").textContent`), "A file may have 1000 bytes."; got != want {
 		t.Errorf("the page says %q, want %q", got, want)
 	}
+}
+
+// On a phone the page says to tap, where there is nothing to drop, and all of the box can be tapped. A file's time is whole, in the
+// phone's zone.
+func TestPhone(t *testing.T) {
+	base := startNew(t)
+	uploadWhole(t, base, "A rather long name of a film in two parts.mp4", noise(123_456))
+	tab := browser.Tab(t)
+	do(t, tab, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
+		return err
+	}), chromedp.Navigate(base), chromedp.WaitVisible(chromedp.CSS(".file")))
+	if got := js[string](t, tab, `document.querySelector("#drop strong").innerText`); got != "Tap to choose files" {
+		t.Errorf("the page says %q", got)
+	}
+	if !js[bool](t, tab, `[...document.querySelectorAll("#drop svg, #drop p, #drop .button")].every((e) => {
+		const box = e.getBoundingClientRect();
+		return document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2).closest("label") !== null;
+	})`) {
+		t.Error("a tap on the box chooses no files")
+	}
+	if got := js[string](t, tab, `document.querySelector("time").innerText`); !strings.HasSuffix(got, " GMT+5:30") || regexp.MustCompile(`\b\d{4}\b`).MatchString(got) {
+		t.Errorf("the file's time is %q, want one of this year and with its zone", got)
+	}
+	if !js[bool](t, tab, `(time => time.scrollWidth <= time.clientWidth)(document.querySelector("time"))`) {
+		t.Error("the file's time is cut")
+	}
+	if got := js[int64](t, tab, `document.scrollingElement.scrollWidth`); got > 390 {
+		t.Errorf("the page is %d pixels wide, and the screen 390", got)
+	}
+	browser.CheckLinks(t, tab, nil)
 }
 
 // The page fits into windows of any width, and looks as in docs/files.png.

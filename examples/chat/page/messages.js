@@ -8,7 +8,7 @@ const down = document.getElementById("down");
 const empty = document.getElementById("empty");
 const template = document.getElementById("message");
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 const date = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
 
 // hue returns the colour of a person, in degrees.

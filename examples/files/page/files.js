@@ -35,7 +35,7 @@ function fileRow(file) {
 	row.querySelector(".name").href = url;
 	row.querySelector(".size").textContent = bytes(file.size);
 	row.querySelector("time").dateTime = file.modified;
-	row.querySelector("time").textContent = modified.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+	row.querySelector("time").textContent = when(modified);
 	row.querySelector(".download").href = url;
 	row.querySelector(".download").download = file.name;
 	row.querySelector(".download").ariaLabel = `Download ${file.name}`;
@@ -229,6 +229,12 @@ function bytes(n) {
 	let i = 0;
 	for (; n >= 999.5 && i < units.length - 1; i++) n /= 1000;
 	return `${i > 0 && n < 99.95 ? n.toFixed(1) : Math.round(n)} ${units[i]}`;
+}
+
+// when writes a time as this browser's user does, and in which zone; the year is only that of another one.
+function when(time) {
+	const year = time.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
+	return time.toLocaleString(undefined, { year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit", timeZoneName: "short" });
 }
 
 function kind(name) {
