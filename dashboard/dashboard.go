@@ -1,7 +1,7 @@
 // Package dashboard is a page that shows what a server is doing while it does it: requests and their latencies, the stack of
 // workers, connections, handlers and memory.
 //
-//	d := dashboard.New(server, dashboard.Options{})
+//	d := dashboard.New(server)
 //	r.Use(d.Middleware())
 //	r.Mount("/dashboard", d.Serve)
 //
@@ -25,6 +25,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/guard"
+	"github.com/filohttp/filo/internal/setup"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/sse"
 )
@@ -82,32 +83,33 @@ type Dashboard struct {
 const topic = "samples"
 
 // New returns a dashboard of a server, which needn't serve it itself. It panics if the options are wrong.
-func New(server *filo.Server, options Options) *Dashboard {
+func New(server *filo.Server, options ...Options) *Dashboard {
+	o := setup.One("dashboard: New", options)
 	must(server != nil, "New without a server")
-	must(options.History >= 0 && options.History <= time.Hour, "History is 0 to 1h, and not %v", options.History)
-	must(options.MaxRoutes >= 0, "MaxRoutes is negative")
-	must(options.MaxWatchers >= 0, "MaxWatchers is negative")
-	if options.Title == "" {
-		options.Title = filepath.Base(os.Args[0])
+	must(o.History >= 0 && o.History <= time.Hour, "History is 0 to 1h, and not %v", o.History)
+	must(o.MaxRoutes >= 0, "MaxRoutes is negative")
+	must(o.MaxWatchers >= 0, "MaxWatchers is negative")
+	if o.Title == "" {
+		o.Title = filepath.Base(os.Args[0])
 	}
-	if options.History == 0 {
-		options.History = DefaultHistory
+	if o.History == 0 {
+		o.History = DefaultHistory
 	}
-	if options.MaxRoutes == 0 {
-		options.MaxRoutes = DefaultMaxRoutes
+	if o.MaxRoutes == 0 {
+		o.MaxRoutes = DefaultMaxRoutes
 	}
-	if options.MaxWatchers == 0 {
-		options.MaxWatchers = DefaultMaxWatchers
+	if o.MaxWatchers == 0 {
+		o.MaxWatchers = DefaultMaxWatchers
 	}
-	d := &Dashboard{server: server, options: options, recorder: newRecorder(options.MaxRoutes), own: make(map[string]bool)}
+	d := &Dashboard{server: server, options: o, recorder: newRecorder(o.MaxRoutes), own: make(map[string]bool)}
 	d.hub = sse.NewHub(sse.HubOptions{
-		Retry: 2 * time.Second, HistoryEvents: -1, MaxSubscribers: options.MaxWatchers,
+		Retry: 2 * time.Second, HistoryEvents: -1, MaxSubscribers: o.MaxWatchers,
 		MaxEventBytes: maxEvent, MaxQueueBytes: 4 * maxEvent,
 	})
 	d.router = router.New()
-	d.router.Use(guard.New("dashboard", guard.Options{Allow: options.Allow, Token: options.Token, Hosts: options.Hosts}))
+	d.router.Use(guard.New("dashboard", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts}))
 	d.routes()
-	if options.Always {
+	if o.Always {
 		over := make(chan struct{})
 		server.RegisterOnShutdown(sync.OnceFunc(func() { close(over) }))
 		d.watched(over)

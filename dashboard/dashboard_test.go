@@ -123,7 +123,7 @@ func past(t testing.TB, s *servertest.Server) (document struct {
 func TestGuarded(t *testing.T) {
 	r := router.New()
 	server := &filo.Server{Handler: r.Serve}
-	d := dashboard.New(server, dashboard.Options{})
+	d := dashboard.New(server)
 	r.Mount("/dash", d.Serve)
 	s := servertest.NewServer(t, server)
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
@@ -336,7 +336,7 @@ func TestShutdown(t *testing.T) {
 func TestSocket(t *testing.T) {
 	r := router.New()
 	server := &filo.Server{Handler: r.Serve}
-	d := dashboard.New(server, dashboard.Options{})
+	d := dashboard.New(server)
 	r.Use(d.Middleware())
 	r.Mount("/dash", d.Serve)
 	address := tcptest.Serve(t, server) // which shuts it down in the end, with the stream still open
@@ -394,7 +394,7 @@ func TestNames(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for name, construct := range map[string]func(){
-		"no server":           func() { dashboard.New(nil, dashboard.Options{}) },
+		"no server":           func() { dashboard.New(nil) },
 		"a negative history":  func() { dashboard.New(&filo.Server{}, dashboard.Options{History: -1}) },
 		"a long history":      func() { dashboard.New(&filo.Server{}, dashboard.Options{History: 2 * time.Hour}) },
 		"negative routes":     func() { dashboard.New(&filo.Server{}, dashboard.Options{MaxRoutes: -1}) },

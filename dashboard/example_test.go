@@ -17,7 +17,7 @@ import (
 func ExampleNew() {
 	r := router.New()
 	server := &filo.Server{Handler: r.Serve}
-	d := dashboard.New(server, dashboard.Options{})
+	d := dashboard.New(server)
 	r.Use(d.Middleware()) // for latencies and routes
 	r.Mount("/dashboard", d.Serve)
 	r.GET("/{$}", func(c *filo.Ctx) error { return c.Text(200, "hello") })

@@ -1,7 +1,7 @@
 // Package debug shows what a server is doing to those who look after it: profiles and traces as net/http/pprof serves them,
 // what the runtime and the server count, and how the program was built.
 //
-//	r.Mount("/debug", debug.Handler(debug.Options{}))
+//	r.Mount("/debug", debug.Handler())
 //
 //	go tool pprof http://localhost:8080/debug/pprof/profile?seconds=10
 //
@@ -45,6 +45,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/guard"
+	"github.com/filohttp/filo/internal/setup"
 	"github.com/filohttp/filo/router"
 )
 
@@ -77,16 +78,17 @@ type handler struct {
 
 // Handler returns a handler that a Router mounts: see the package's documentation. As a server's own handler it has its pages
 // at the root. It panics if the options are wrong.
-func Handler(options Options) filo.Handler {
-	if options.MaxDuration < 0 {
-		panic(fmt.Sprintf("debug: MaxDuration is %v, and must not be negative", options.MaxDuration))
+func Handler(options ...Options) filo.Handler {
+	o := setup.One("debug: Handler", options)
+	if o.MaxDuration < 0 {
+		panic(fmt.Sprintf("debug: MaxDuration is %v, and must not be negative", o.MaxDuration))
 	}
-	if options.MaxDuration == 0 {
-		options.MaxDuration = DefaultMaxDuration
+	if o.MaxDuration == 0 {
+		o.MaxDuration = DefaultMaxDuration
 	}
-	h := &handler{maxDuration: options.MaxDuration, vars: options.Vars != nil}
+	h := &handler{maxDuration: o.MaxDuration, vars: o.Vars != nil}
 	r := router.New()
-	r.Use(guard.New("debug", guard.Options{Allow: options.Allow, Token: options.Token, Hosts: options.Hosts}))
+	r.Use(guard.New("debug", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts}))
 	r.GET("/{$}", h.index)
 	r.GET("/style.css", serveStyle)
 	r.GET("/pprof/{$}", h.index)
@@ -99,8 +101,8 @@ func Handler(options Options) filo.Handler {
 	r.GET("/metrics", serveMetrics).Offload()
 	r.GET("/stats", h.serveStats).Offload()
 	r.GET("/build", serveBuild)
-	if options.Vars != nil {
-		r.GET("/vars", options.Vars)
+	if o.Vars != nil {
+		r.GET("/vars", o.Vars)
 	}
 	return r.Serve
 }

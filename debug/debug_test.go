@@ -304,7 +304,7 @@ func TestTools(t *testing.T) {
 		t.Skip("there is no go tool here")
 	}
 	r := router.New()
-	r.Mount("/debug", debug.Handler(debug.Options{}))
+	r.Mount("/debug", debug.Handler())
 	address := "http://" + tcptest.Serve(t, &filo.Server{Handler: r.Serve})
 	stop := make(chan struct{})
 	var group sync.WaitGroup

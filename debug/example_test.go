@@ -18,7 +18,7 @@ import (
 
 func ExampleHandler() {
 	r := router.New()
-	r.Mount("/debug", debug.Handler(debug.Options{}))
+	r.Mount("/debug", debug.Handler())
 	r.Mount("/ops", debug.Handler(debug.Options{
 		Token: "from-a-file-not-the-source", // go tool pprof http://any:TOKEN@host/ops/pprof/profile
 		Vars:  adaptor.FromHTTP(expvar.Handler()),

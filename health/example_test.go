@@ -44,7 +44,7 @@ func ExampleNew() {
 
 // A program that is told to end turns red first, so that its balancer sends it nothing more, and shuts down then.
 func ExampleHealth_Drain() {
-	h := health.New(health.Options{})
+	h := health.New()
 	server := &filo.Server{Handler: h.Ready}
 	ln := servertest.NewListener()
 	served := make(chan error, 1)
@@ -64,7 +64,7 @@ func ExampleHealth_Drain() {
 
 // The same of a server that runs until it is told to end.
 func ExampleHealth_DrainContext() {
-	h := health.New(health.Options{})
+	h := health.New()
 	server := &filo.Server{Handler: h.Ready}
 	ln := servertest.NewListener()
 

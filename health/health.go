@@ -1,7 +1,7 @@
 // Package health answers the probes of balancers and orchestrators: whether the process is alive, and whether it is ready to be
 // sent requests.
 //
-//	h := health.New(health.Options{})
+//	h := health.New()
 //	h.Add("database", db.PingContext, health.Check{})
 //	h.Attach(server)
 //	r.GET("/livez", h.Live).Inline()
@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // Defaults of Options and Check.
@@ -107,22 +108,23 @@ type Health struct {
 }
 
 // New returns a Health without checks. It panics if the options are wrong.
-func New(options Options) *Health {
-	must(options.Concurrency >= 0, "Options.Concurrency is negative")
-	if options.Concurrency == 0 {
-		options.Concurrency = DefaultConcurrency
+func New(options ...Options) *Health {
+	o := setup.One("health: New", options)
+	must(o.Concurrency >= 0, "Options.Concurrency is negative")
+	if o.Concurrency == 0 {
+		o.Concurrency = DefaultConcurrency
 	}
-	if options.RetryAfter == 0 {
-		options.RetryAfter = DefaultRetryAfter
+	if o.RetryAfter == 0 {
+		o.RetryAfter = DefaultRetryAfter
 	}
-	h := &Health{options: options, start: time.Now(), places: make(chan struct{}, options.Concurrency)}
-	if options.RetryAfter > 0 {
-		seconds := (options.RetryAfter + time.Second - 1) / time.Second
+	h := &Health{options: o, start: time.Now(), places: make(chan struct{}, o.Concurrency)}
+	if o.RetryAfter > 0 {
+		seconds := (o.RetryAfter + time.Second - 1) / time.Second
 		field := filo.NewField("Retry-After", fmt.Sprint(int64(seconds)))
 		h.retryAfter = &field
 	}
 	h.Live, h.Ready = filo.Inline(h.answerLive), filo.Inline(h.answerReady)
-	h.ready.Store(!options.NotReady)
+	h.ready.Store(!o.NotReady)
 	return h
 }
 

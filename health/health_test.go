@@ -447,24 +447,24 @@ func TestAttach(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	full := health.New(health.Options{})
+	full := health.New()
 	for i := range health.MaxChecks {
 		full.Add(fmt.Sprint(i), passing, health.Check{})
 	}
-	probed := health.New(health.Options{})
+	probed := health.New()
 	probes(t, probed).Do(t, "GET /livez")
 	for name, construct := range map[string]func(){
 		"negative concurrency": func() { health.New(health.Options{Concurrency: -1}) },
-		"no name":              func() { health.New(health.Options{}).Add("", passing, health.Check{}) },
-		"a name with a break":  func() { health.New(health.Options{}).Add("a\n[+] b ok", passing, health.Check{}) },
-		"a long name":          func() { health.New(health.Options{}).Add(strings.Repeat("a", 65), passing, health.Check{}) },
-		"no function":          func() { health.New(health.Options{}).Add("a", nil, health.Check{}) },
-		"negative time-out":    func() { health.New(health.Options{}).Add("a", passing, health.Check{Timeout: -1}) },
-		"negative period":      func() { health.New(health.Options{}).Add("a", passing, health.Check{Period: -1}) },
+		"no name":              func() { health.New().Add("", passing, health.Check{}) },
+		"a name with a break":  func() { health.New().Add("a\n[+] b ok", passing, health.Check{}) },
+		"a long name":          func() { health.New().Add(strings.Repeat("a", 65), passing, health.Check{}) },
+		"no function":          func() { health.New().Add("a", nil, health.Check{}) },
+		"negative time-out":    func() { health.New().Add("a", passing, health.Check{Timeout: -1}) },
+		"negative period":      func() { health.New().Add("a", passing, health.Check{Period: -1}) },
 		"too many":             func() { full.Add("a", passing, health.Check{}) },
 		"too late":             func() { probed.Add("a", passing, health.Check{}) },
 		"twice": func() {
-			h := health.New(health.Options{})
+			h := health.New()
 			h.Add("a", passing, health.Check{})
 			h.Add("a", passing, health.Check{})
 		},
@@ -483,7 +483,7 @@ func TestOptions(t *testing.T) {
 // A flood of probes is answered without a byte of memory each.
 func BenchmarkReady(b *testing.B) {
 	b.ReportAllocs()
-	h := health.New(health.Options{})
+	h := health.New()
 	for i := range 10 {
 		h.Add(fmt.Sprint(i), passing, health.Check{Period: time.Hour})
 	}

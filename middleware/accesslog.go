@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // AccessLogOptions are options of AccessLog.
@@ -44,13 +45,14 @@ type AccessLogOptions struct {
 //
 // Control bytes can't get into a log: a slog.Handler quotes them, and in the combined format they, quotes and backslashes are
 // escaped as "\x0a". The size is that of the body so far: what SetBodyStream is going to send isn't known yet.
-func AccessLog(options AccessLogOptions) filo.Middleware {
-	l := &accessLog{options: options, secrets: redactedParameters(options.Redact)}
+func AccessLog(options ...AccessLogOptions) filo.Middleware {
+	o := setup.One("middleware: AccessLog", options)
+	l := &accessLog{options: o, secrets: redactedParameters(o.Redact)}
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			start := time.Now()
 			err := c.RenderError(next(c))
-			if options.Skip == nil || !options.Skip(c) {
+			if o.Skip == nil || !o.Skip(c) {
 				l.log(c, start, err)
 			}
 			return err

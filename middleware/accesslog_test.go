@@ -153,7 +153,7 @@ func TestAccessLogOptions(t *testing.T) {
 func TestAccessLogByServersLogger(t *testing.T) {
 	var log synchronized
 	s := servertest.NewServer(t, &filo.Server{
-		Handler: middleware.AccessLog(middleware.AccessLogOptions{})(mwtest.Hello),
+		Handler: middleware.AccessLog()(mwtest.Hello),
 		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	s.Do(t, "GET /a")

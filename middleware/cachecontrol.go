@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // CacheControlOptions are options of CacheControl: the directives of RFC 9111, section 5.2.2, RFC 5861 and RFC 8246. Durations
@@ -30,8 +31,9 @@ type CacheControlOptions struct {
 // such a time is, get no-store instead, unless the handler has written the error itself, with another value.
 //
 // Its place is inside of package cache, which goes by the field, near the handler.
-func CacheControl(options CacheControlOptions) filo.Middleware {
-	value := options.value()
+func CacheControl(options ...CacheControlOptions) filo.Middleware {
+	o := setup.One("middleware: CacheControl", options)
+	value := o.value()
 	field, noStore := prepare("Cache-Control", value), prepare("Cache-Control", "no-store")
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {

@@ -21,11 +21,11 @@ import (
 func Example() {
 	r := router.New()
 	r.Use(
-		middleware.RequestID(middleware.RequestIDOptions{}),
+		middleware.RequestID(),
 		middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("10.0.0.0/8")}),
 		middleware.AccessLog(middleware.AccessLogOptions{Combined: io.Discard}), // os.Stdout, for example
-		middleware.Recover(middleware.RecoverOptions{}),
-		middleware.Secure(middleware.SecureOptions{}),
+		middleware.Recover(),
+		middleware.Secure(),
 		middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}}),
 	)
 	admin := r.Group("/admin", middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"c2FtcGxlLWtleS1vbmU"}}))
@@ -46,16 +46,16 @@ func Example() {
 // frontChain is what stands in front of an API.
 func frontChain() []filo.Middleware {
 	return []filo.Middleware{
-		middleware.RequestID(middleware.RequestIDOptions{}),
+		middleware.RequestID(),
 		middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24")}),
-		middleware.Recover(middleware.RecoverOptions{}),
-		middleware.Secure(middleware.SecureOptions{}),
+		middleware.Recover(),
+		middleware.Secure(),
 		middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"filo.test"}}),
 		middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}}),
 		ratelimit.New(1<<30, time.Minute),
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 20}),
 		middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"c2FtcGxlLWtleS1vbmU"}}),
-		middleware.CacheControl(middleware.CacheControlOptions{}),
+		middleware.CacheControl(),
 	}
 }
 
@@ -73,7 +73,7 @@ func TestOrder(t *testing.T) {
 	var log synchronized
 	r := router.New()
 	chain := []filo.Middleware{
-		middleware.RequestID(middleware.RequestIDOptions{}),
+		middleware.RequestID(),
 		middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24"), TrustProto: true, TrustHost: true}),
 		middleware.AccessLog(middleware.AccessLogOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}),
 		middleware.Recover(middleware.RecoverOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}),
@@ -82,14 +82,14 @@ func TestOrder(t *testing.T) {
 		middleware.Redirect(middleware.RedirectOptions{HTTPS: true, Host: "filo.test"}),
 		middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}}),
 		ratelimit.New(100, time.Minute, ratelimit.Options{HideFields: true}),
-		middleware.CSRF(middleware.CSRFOptions{}),
+		middleware.CSRF(),
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 1 << 10}),
-		middleware.Decompress(middleware.DecompressOptions{}),
+		middleware.Decompress(),
 		middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"key"}}),
 		idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}),
-		cache.New(cache.Options{}),
-		middleware.Compress(middleware.CompressOptions{}),
-		middleware.ETag(middleware.ETagOptions{}),
+		cache.New(),
+		middleware.Compress(),
+		middleware.ETag(),
 		middleware.CacheControl(middleware.CacheControlOptions{NoCache: true}),
 		middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Minute}),
 		middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 10}),
@@ -100,7 +100,7 @@ func TestOrder(t *testing.T) {
 		return c.Text(200, c.Method()+" "+c.Param("id")+" for "+middleware.ClientIP(c).String())
 	})
 	r.GET("/panic", func(*filo.Ctx) error { panic("lost") })
-	h := mwtest.Wrap(r.Serve, middleware.MethodOverride(middleware.MethodOverrideOptions{}),
+	h := mwtest.Wrap(r.Serve, middleware.MethodOverride(),
 		middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/items"}}}))
 	s := servertest.New(t, h)
 	const key, secure, override = "Authorization: Bearer key", "X-Forwarded-Proto: https", "X-HTTP-Method-Override: PUT"

@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/setup"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
@@ -43,8 +44,8 @@ type CompressOptions struct {
 // (BREACH): leave such routes out.
 //
 // It belongs outside of ETag and inside of the cache and AccessLog.
-func Compress(options CompressOptions) filo.Middleware {
-	m := newCompressor(options)
+func Compress(options ...CompressOptions) filo.Middleware {
+	m := newCompressor(setup.One("middleware: Compress", options))
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			return m.serve(c, next)

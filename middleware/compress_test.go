@@ -52,7 +52,7 @@ func text(c *filo.Ctx) error { return c.Text(200, longText) }
 
 // The coding is chosen by RFC 9110, section 12.5.3.
 func TestCompressNegotiation(t *testing.T) {
-	s := servertest.New(t, middleware.Compress(middleware.CompressOptions{})(text))
+	s := servertest.New(t, middleware.Compress()(text))
 	for accept, want := range map[string]string{
 		"":                              "",
 		"gzip":                          "gzip",
@@ -189,7 +189,7 @@ func TestCompressWhat(t *testing.T) {
 			return nil
 		}, "", ""},
 	}
-	compress := middleware.Compress(middleware.CompressOptions{})
+	compress := middleware.Compress()
 	for _, test := range tests {
 		plain := mwtest.Do(t, test.handler, "GET /")
 		s := servertest.New(t, compress(test.handler))
@@ -222,7 +222,7 @@ func second(_ int, err error) error { return err }
 
 // A client that refuses uncompressed answers gets none, whatever their length.
 func TestCompressMust(t *testing.T) {
-	got := mwtest.Do(t, middleware.Compress(middleware.CompressOptions{})(mwtest.Hello), "GET /", "Accept-Encoding: identity;q=0, gzip")
+	got := mwtest.Do(t, middleware.Compress()(mwtest.Hello), "GET /", "Accept-Encoding: identity;q=0, gzip")
 	if got.Header.Get("Content-Encoding") != "gzip" || decoded(t, "gzip", got.Body) != "hello" {
 		t.Errorf("%v", got)
 	}
@@ -230,7 +230,7 @@ func TestCompressMust(t *testing.T) {
 
 // An entity tag that is of the uncompressed bytes can't be strong any more, and a 304 has the same.
 func TestCompressETag(t *testing.T) {
-	s := servertest.New(t, mwtest.Wrap(text, middleware.Compress(middleware.CompressOptions{}), middleware.ETag(middleware.ETagOptions{})))
+	s := servertest.New(t, mwtest.Wrap(text, middleware.Compress(), middleware.ETag()))
 	plain := s.Do(t, "GET /").Header.Get("ETag")
 	for _, test := range []struct {
 		why    string
@@ -306,7 +306,7 @@ func TestCompressFinal(t *testing.T) {
 			return err
 		}
 	}
-	got := mwtest.Do(t, mwtest.Wrap(text, outside, middleware.Compress(middleware.CompressOptions{})), "GET /", "Accept-Encoding: deflate")
+	got := mwtest.Do(t, mwtest.Wrap(text, outside, middleware.Compress()), "GET /", "Accept-Encoding: deflate")
 	if size != len(got.Body) || coding != "deflate" {
 		t.Errorf("%d bytes of %q were seen, %d of %v sent", size, coding, len(got.Body), got.Header)
 	}
@@ -354,7 +354,7 @@ func FuzzAcceptEncoding(f *testing.F) {
 	for _, accept := range []string{"gzip;q=0.5, *;q=0", "identity;q=0", "zstd ; q=1.000,,", "*;q=;"} {
 		f.Add(accept)
 	}
-	h := middleware.Compress(middleware.CompressOptions{})(text)
+	h := middleware.Compress()(text)
 	f.Fuzz(func(t *testing.T, accept string) {
 		if strings.ContainsFunc(accept, func(r rune) bool { return r < ' ' || r == 0x7F }) {
 			t.Skip("not a field's value")
@@ -368,7 +368,7 @@ func FuzzAcceptEncoding(f *testing.F) {
 
 func BenchmarkCompress(b *testing.B) {
 	body := []byte(`[` + strings.Repeat(`{"id":12345,"name":"a name","tags":["one","two"],"ok":true},`, 160) + `{}]`)
-	h := middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error { return c.BytesNoCopy(200, "application/json", body) })
+	h := middleware.Compress()(func(c *filo.Ctx) error { return c.BytesNoCopy(200, "application/json", body) })
 	for _, accept := range []string{"identity", "gzip", "deflate", "zstd"} {
 		b.Run(accept, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
@@ -376,7 +376,7 @@ func BenchmarkCompress(b *testing.B) {
 		})
 	}
 	b.Run("stream", func(b *testing.B) {
-		mwtest.BenchmarkServer(b, middleware.Compress(middleware.CompressOptions{})(func(c *filo.Ctx) error {
+		mwtest.BenchmarkServer(b, middleware.Compress()(func(c *filo.Ctx) error {
 			c.Response.Header.Set("Content-Type", "application/json")
 			w := c.Stream()
 			_, err := w.Write(body)

@@ -179,7 +179,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 	}
 	for name, around := range map[string]filo.Middleware{
 		"ConcurrencyLimit": middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, Queue: 100, MaxWait: time.Minute}),
-		"Cache":            cache.New(cache.Options{}),
+		"Cache":            cache.New(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			const waiting = 20

@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // CSRFOptions are the options of CSRF.
@@ -25,8 +26,8 @@ type CSRFOptions struct {
 // GET, HEAD and OPTIONS must change nothing. It belongs in front of everything that does, behind CORS, whose preflights it
 // leaves alone: an origin that may send more than simple requests by CORS must be trusted here as well. It panics if a
 // trusted origin isn't one.
-func CSRF(options CSRFOptions) filo.Middleware {
-	guard := newCSRFGuard(options)
+func CSRF(options ...CSRFOptions) filo.Middleware {
+	guard := newCSRFGuard(setup.One("middleware: CSRF", options))
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if guard.crossOrigin(c) && !guard.exempt(c) {

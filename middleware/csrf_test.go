@@ -115,5 +115,5 @@ func ExampleCSRF() {
 }
 
 func BenchmarkCSRF(b *testing.B) {
-	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, middleware.CSRF(middleware.CSRFOptions{})), "POST /", "Sec-Fetch-Site: same-origin")
+	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, middleware.CSRF()), "POST /", "Sec-Fetch-Site: same-origin")
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
@@ -34,8 +35,8 @@ type DecompressOptions struct {
 // or all of it, has come. In a body of several frames it is the first that says so.
 //
 // It belongs in front of what reads bodies.
-func Decompress(options DecompressOptions) filo.Middleware {
-	m := newDecompressor(options)
+func Decompress(options ...DecompressOptions) filo.Middleware {
+	m := newDecompressor(setup.One("middleware: Decompress", options))
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if err := m.decode(c); err != nil {

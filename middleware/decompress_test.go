@@ -118,7 +118,7 @@ func TestDecompress(t *testing.T) {
 
 // The fields are one list, whose empty elements mean nothing (RFC 9110, sections 5.3 and 5.6.1.2).
 func TestDecompressLists(t *testing.T) {
-	s := servertest.New(t, middleware.Decompress(middleware.DecompressOptions{})(echo))
+	s := servertest.New(t, middleware.Decompress()(echo))
 	zipped := encoded(t, "gzip", "hello")
 	for _, test := range []struct {
 		codings []string
@@ -176,7 +176,7 @@ func TestDecompressWindowWaits(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			read := make(chan error, 1)
-			s := servertest.New(t, middleware.Decompress(middleware.DecompressOptions{})(func(c *filo.Ctx) error {
+			s := servertest.New(t, middleware.Decompress()(func(c *filo.Ctx) error {
 				_, err := io.ReadFull(c.BodyReader(), make([]byte, 1))
 				read <- err
 				if err == nil {
@@ -270,7 +270,7 @@ func BenchmarkDecompress(b *testing.B) {
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
 		b.Run(coding, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
-			h := middleware.Decompress(middleware.DecompressOptions{})(func(c *filo.Ctx) error {
+			h := middleware.Decompress()(func(c *filo.Ctx) error {
 				if body, err := c.Body(); err != nil || len(body) != len(text) {
 					return filo.Error(500, "")
 				}

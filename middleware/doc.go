@@ -1,11 +1,11 @@
-// Package middleware has the middleware that most servers need. Each is a function of its options, whose zero value is safe, or
-// lacks what must be said; that, and wrong options, panic when the middleware is made.
+// Package middleware has the middleware that most servers need. Each is a function of its options. They may be left out where
+// their zero value, which is safe, lacks nothing that must be said; wrong options panic when the middleware is made.
 //
 //	r := router.New()
 //	r.Use(
-//		middleware.RequestID(middleware.RequestIDOptions{}),
-//		middleware.AccessLog(middleware.AccessLogOptions{}),
-//		middleware.Recover(middleware.RecoverOptions{}),
+//		middleware.RequestID(),
+//		middleware.AccessLog(),
+//		middleware.Recover(),
 //	)
 //
 // # The order

@@ -7,6 +7,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // ETagOptions are the options of ETag.
@@ -24,16 +25,17 @@ type ETagOptions struct {
 //
 // It belongs inside of Compress and of package cache. For methods that change something a handler asks Precondition itself, before
 // it does so.
-func ETag(options ETagOptions) filo.Middleware {
-	check(options.MaxBytes >= 0, "ETag with negative MaxBytes")
-	if options.MaxBytes == 0 {
-		options.MaxBytes = 4 << 20
+func ETag(options ...ETagOptions) filo.Middleware {
+	o := setup.One("middleware: ETag", options)
+	check(o.MaxBytes >= 0, "ETag with negative MaxBytes")
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 4 << 20
 	}
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			err := next(c)
 			if err == nil && caching.ReadsOnly(c) && c.Status() == 200 && !c.Committed() {
-				options.tag(c)
+				o.tag(c)
 				return caching.AnswerCondition(c)
 			}
 			return err

@@ -164,7 +164,7 @@ func TestETag(t *testing.T) {
 }
 
 func ExampleETag() {
-	h := middleware.ETag(middleware.ETagOptions{})(mwtest.Hello)
+	h := middleware.ETag()(mwtest.Hello)
 	mwtest.Show(h, []string{"ETag"}, "GET /")
 	mwtest.Show(h, []string{"ETag"}, "GET /", `If-None-Match: "LPJNul-wow4m6Dsqxbning"`)
 	// Output:
@@ -193,7 +193,7 @@ func BenchmarkETag(b *testing.B) {
 	for _, size := range []int{100, 10_000} {
 		body := strings.Repeat("x", size)
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			mwtest.Benchmark(b, middleware.ETag(middleware.ETagOptions{})(func(c *filo.Ctx) error { return c.Text(200, body) }), "GET /")
+			mwtest.Benchmark(b, middleware.ETag()(func(c *filo.Ctx) error { return c.Text(200, body) }), "GET /")
 		})
 	}
 }

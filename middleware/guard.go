@@ -3,6 +3,7 @@ package middleware
 import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/guard"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // GuardOptions are options of Guard. The zero value lets in processes on the same machine.
@@ -24,6 +25,7 @@ type GuardOptions struct {
 // and not for the page of another site. Others get the 404 that they would get if there were nothing. (A link on another
 // site can still lead the browser of who is let in to a page: let a switch need a POST.) What is let through is kept
 // out of caches, and out of pages of other sites. Guard panics if the options are wrong.
-func Guard(options GuardOptions) filo.Middleware {
-	return guard.New("middleware: Guard", guard.Options{Allow: options.Allow, Token: options.Token, Hosts: options.Hosts})
+func Guard(options ...GuardOptions) filo.Middleware {
+	o := setup.One("middleware: Guard", options)
+	return guard.New("middleware: Guard", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts})
 }

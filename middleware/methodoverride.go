@@ -27,27 +27,28 @@ var errOverride = filo.Error(400, "POST can't be overridden by this method")
 // It must run before the router looks at the method. Router.Use panics when it is given this: it wraps
 // what the server is given.
 //
-//	override := middleware.MethodOverride(middleware.MethodOverrideOptions{})
+//	override := middleware.MethodOverride()
 //	err := filo.ListenAndServe(":8080", override(r.Serve))
 //
 // An error of its own doesn't go through the router's middleware, then.
-func MethodOverride(options MethodOverrideOptions) filo.Middleware {
-	switch options.Header {
+func MethodOverride(options ...MethodOverrideOptions) filo.Middleware {
+	o := setup.One("middleware: MethodOverride", options)
+	switch o.Header {
 	case "":
-		options.Header = "X-HTTP-Method-Override"
+		o.Header = "X-HTTP-Method-Override"
 	case "-":
-		options.Header = ""
-		check(options.FormField != "", "MethodOverride: neither Header nor FormField")
+		o.Header = ""
+		check(o.FormField != "", "MethodOverride: neither Header nor FormField")
 	}
-	if options.Header != "" {
-		checkFieldName("MethodOverrideOptions.Header", options.Header)
+	if o.Header != "" {
+		checkFieldName("MethodOverrideOptions.Header", o.Header)
 	}
-	if len(options.Methods) == 0 {
-		options.Methods = []string{"PUT", "PATCH", "DELETE"}
+	if len(o.Methods) == 0 {
+		o.Methods = []string{"PUT", "PATCH", "DELETE"}
 	}
-	setup.CheckMethods(check, "MethodOverrideOptions.Methods", options.Methods)
-	methods := make(map[string]string, len(options.Methods))
-	for _, method := range options.Methods {
+	setup.CheckMethods(check, "MethodOverrideOptions.Methods", o.Methods)
+	methods := make(map[string]string, len(o.Methods))
+	for _, method := range o.Methods {
 		check(method != "CONNECT" && len(method) <= 32, "MethodOverride: POST can't become %q", method)
 		methods[method] = method
 	}
@@ -56,7 +57,7 @@ func MethodOverride(options MethodOverrideOptions) filo.Middleware {
 			if string(c.Request.MethodBytes()) != "POST" {
 				return next(c)
 			}
-			override, err := options.override(c)
+			override, err := o.override(c)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 func ExampleMethodOverride() {
 	r := router.New()
 	r.PUT("/posts/{id}", func(c *filo.Ctx) error { return c.Text(200, "put "+c.Param("id")) })
-	override := middleware.MethodOverride(middleware.MethodOverrideOptions{})
+	override := middleware.MethodOverride()
 	mwtest.Show(override(r.Serve), nil, "POST /posts/7", "X-HTTP-Method-Override: PUT")
 	// Output:
 	// 200 put 7
@@ -74,21 +74,21 @@ func TestMethodOverrideOptions(t *testing.T) {
 }
 
 func TestMethodOverrideAllocations(t *testing.T) {
-	h := middleware.MethodOverride(middleware.MethodOverrideOptions{})(mwtest.Hello)
+	h := middleware.MethodOverride()(mwtest.Hello)
 	if got := mwtest.Allocations(t, h, "GET /"); got != 0 {
 		t.Errorf("%v allocations for a GET, want none", got)
 	}
 }
 
 func BenchmarkMethodOverride(b *testing.B) {
-	h := middleware.MethodOverride(middleware.MethodOverrideOptions{})(mwtest.Hello)
+	h := middleware.MethodOverride()(mwtest.Hello)
 	b.Run("GET", func(b *testing.B) { mwtest.Benchmark(b, h, "GET /") })
 	b.Run("POST", func(b *testing.B) { mwtest.BenchmarkServer(b, h, "POST /", "", "X-HTTP-Method-Override: PUT") })
 }
 
 // What must run before the router has looked at the request is refused inside of it, and taken around a mounted one.
 func TestBeforeTheRouter(t *testing.T) {
-	override := middleware.MethodOverride(middleware.MethodOverrideOptions{})
+	override := middleware.MethodOverride()
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/new"}}})
 	answer := func(c *filo.Ctx) error { return c.NoContent() }
 	for name, m := range map[string]filo.Middleware{"middleware.MethodOverride": override, "middleware.Rewrite": rewrite} {

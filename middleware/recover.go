@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // RecoverOptions are options of Recover.
@@ -23,12 +24,13 @@ type RecoverOptions struct {
 // 500, and whatever was begun is ended. So its place is inside of those, and outside of all the rest.
 //
 // A panic with filo.ErrAbort means what it means to the server: it becomes that error, and isn't logged.
-func Recover(options RecoverOptions) filo.Middleware {
+func Recover(options ...RecoverOptions) filo.Middleware {
+	o := setup.One("middleware: Recover", options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) (err error) {
 			defer func() {
 				if value := recover(); value != nil {
-					err = recovered(c, options.Logger, value)
+					err = recovered(c, o.Logger, value)
 				}
 			}()
 			return next(c)

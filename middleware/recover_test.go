@@ -69,7 +69,7 @@ func TestRecover(t *testing.T) {
 			}
 		}
 		s := servertest.NewServer(t, &filo.Server{
-			Handler: mwtest.Wrap(test.handler, outside, middleware.Recover(middleware.RecoverOptions{})),
+			Handler: mwtest.Wrap(test.handler, outside, middleware.Recover()),
 			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		raw := s.Raw(t, servertest.Request("GET /", ""))
@@ -100,5 +100,5 @@ func TestRecoverLogger(t *testing.T) {
 }
 
 func BenchmarkRecover(b *testing.B) {
-	mwtest.Benchmark(b, middleware.Recover(middleware.RecoverOptions{})(mwtest.Hello), "GET /")
+	mwtest.Benchmark(b, middleware.Recover()(mwtest.Hello), "GET /")
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // RequestIDOptions are options of RequestID.
@@ -107,22 +108,23 @@ func RequestIDOf(c *filo.Ctx) string {
 
 // RequestID gives each request an id, for logs and for whoever reports a problem: RequestIDOf returns it, and the response has
 // it in a field. Its place is outermost, so that everything else can log the id.
-func RequestID(options RequestIDOptions) filo.Middleware {
-	if options.Header == "" {
-		options.Header = "X-Request-ID"
+func RequestID(options ...RequestIDOptions) filo.Middleware {
+	o := setup.One("middleware: RequestID", options)
+	if o.Header == "" {
+		o.Header = "X-Request-ID"
 	}
-	checkFieldName("RequestIDOptions.Header", options.Header)
+	checkFieldName("RequestIDOptions.Header", o.Header)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			if id := options.given(c); id != nil {
+			if id := o.given(c); id != nil {
 				c.Set(requestIDKey{}, id)
-				c.Response.Header.SetBytes(options.Header, id.text[:id.length])
+				c.Response.Header.SetBytes(o.Header, id.text[:id.length])
 				return next(c)
 			}
 			id := new(generatedID)
 			id.generate()
 			c.Set(requestIDKey{}, id)
-			c.Response.Header.SetBytes(options.Header, id[:])
+			c.Response.Header.SetBytes(o.Header, id[:])
 			return next(c)
 		}
 	}

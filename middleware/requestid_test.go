@@ -74,7 +74,7 @@ func TestRequestID(t *testing.T) {
 func TestRequestIDsDiffer(t *testing.T) {
 	var mu sync.Mutex
 	seen := make(map[string]bool)
-	s := servertest.New(t, middleware.RequestID(middleware.RequestIDOptions{})(func(c *filo.Ctx) error {
+	s := servertest.New(t, middleware.RequestID()(func(c *filo.Ctx) error {
 		mu.Lock()
 		defer mu.Unlock()
 		seen[middleware.RequestIDOf(c)] = true
@@ -108,5 +108,5 @@ func TestRequestIDAllocations(t *testing.T) {
 }
 
 func BenchmarkRequestID(b *testing.B) {
-	mwtest.Benchmark(b, middleware.RequestID(middleware.RequestIDOptions{})(mwtest.Hello), "GET /")
+	mwtest.Benchmark(b, middleware.RequestID()(mwtest.Hello), "GET /")
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // SecureOptions are options of Secure. Each text is the value of a field; where it is empty the default is sent, if there is
@@ -42,9 +43,10 @@ type SecureOptions struct {
 // Secure sets the response fields that make browsers more careful. A handler can set any of them otherwise, or delete it.
 //
 // Its place is outside of all that answers, so that errors and redirects have the fields, too.
-func Secure(options SecureOptions) filo.Middleware {
-	fields := secureFields(&options)
-	hsts := hstsField(&options)
+func Secure(options ...SecureOptions) filo.Middleware {
+	o := setup.One("middleware: Secure", options)
+	fields := secureFields(&o)
+	hsts := hstsField(&o)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			for _, f := range fields {

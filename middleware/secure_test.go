@@ -72,7 +72,7 @@ func TestSecure(t *testing.T) {
 
 // An error has the fields, too, and a handler can set them otherwise.
 func TestSecureAndHandlers(t *testing.T) {
-	secure := middleware.Secure(middleware.SecureOptions{})
+	secure := middleware.Secure()
 	if got := mwtest.Do(t, secure(func(*filo.Ctx) error { return filo.Error(404, "") }), "GET /"); got.Header.Get("X-Frame-Options") == "" {
 		t.Errorf("an error has %v", got.Header)
 	}

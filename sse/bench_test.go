@@ -56,7 +56,7 @@ func BenchmarkPublish(b *testing.B) {
 
 // An event that nobody wants, and that is kept.
 func BenchmarkPublishAlone(b *testing.B) {
-	hub := sse.NewHub(sse.HubOptions{})
+	hub := sse.NewHub()
 	defer hub.Close()
 	event := sse.Event{Data: strings.Repeat("x", 100)}
 	b.ReportAllocs()

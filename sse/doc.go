@@ -3,7 +3,7 @@
 // A Stream is for one client, and for as long as its handler runs:
 //
 //	func count(c *filo.Ctx) error {
-//		stream, err := sse.Open(c, sse.Options{})
+//		stream, err := sse.Open(c)
 //		if err != nil {
 //			return err
 //		}
@@ -18,7 +18,7 @@
 //
 // A Hub is for events that many clients get. Its subscribers hold neither a worker nor, in the loop driver, a goroutine:
 //
-//	hub := sse.NewHub(sse.HubOptions{})
+//	hub := sse.NewHub()
 //	r.GET("/news", func(c *filo.Ctx) error { return hub.Serve(c, "news") })
 //	...
 //	hub.Publish("news", sse.Event{Data: "it works"})

@@ -57,7 +57,7 @@ func ExampleHub() {
 
 // Who may have a topic is decided by the handler.
 func ExampleHub_Serve() {
-	hub := sse.NewHub(sse.HubOptions{})
+	hub := sse.NewHub()
 	defer hub.Close()
 	room := func(c *filo.Ctx) error {
 		user := c.Request.Header.Get("X-User") // as authentication has set it
@@ -75,7 +75,7 @@ func ExampleHub_Serve() {
 // A stream is sent while its handler runs, here until a time has passed or the client has left.
 func ExampleOpen() {
 	countdown := func(c *filo.Ctx) error {
-		stream, err := sse.Open(c, sse.Options{})
+		stream, err := sse.Open(c)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 	"github.com/valyala/bytebufferpool"
 )
 
@@ -67,9 +68,10 @@ type HubStats struct {
 }
 
 // NewHub makes a hub. It panics if the options are wrong. A hub that isn't used any more needn't be closed: it holds no goroutine.
-func NewHub(options HubOptions) *Hub {
-	options.check()
-	h := &Hub{options: options, epoch: newEpoch(), topics: make(map[string]*topic)}
+func NewHub(options ...HubOptions) *Hub {
+	o := setup.One("sse: NewHub", options)
+	o.check()
+	h := &Hub{options: o, epoch: newEpoch(), topics: make(map[string]*topic)}
 	h.room.L = &h.mu
 	// Half of the processors are left to serve requests while an event goes out to very many.
 	for range max(1, runtime.GOMAXPROCS(0)/2) {

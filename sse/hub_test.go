@@ -64,7 +64,7 @@ func TestHub(t *testing.T) {
 
 // The head is GET's with what middleware has set, an HTTP/1.0 client gets no chunks, and HEAD no body.
 func TestHubHead(t *testing.T) {
-	hub := sse.NewHub(sse.HubOptions{})
+	hub := sse.NewHub()
 	cors := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.example"}})
 	s := servertest.New(t, cors(func(c *filo.Ctx) error {
 		c.Response.Header.Set("X-Evil", "a\r\nb: c")
@@ -217,7 +217,7 @@ func TestHubGap(t *testing.T) {
 		options sse.HubOptions
 		lastID  func(hub *sse.Hub, first string) string
 	}{
-		{"an ID of another hub", sse.HubOptions{}, func(*sse.Hub, string) string { return sse.NewHub(sse.HubOptions{}).LastEventID() }},
+		{"an ID of another hub", sse.HubOptions{}, func(*sse.Hub, string) string { return sse.NewHub().LastEventID() }},
 		{"an ID of something else", sse.HubOptions{}, func(*sse.Hub, string) string { return "17" }},
 		{"an ID without a number", sse.HubOptions{}, func(_ *sse.Hub, first string) string { return strings.TrimRight(first, "0123456789") }},
 		{"an event that is still to come", sse.HubOptions{}, func(_ *sse.Hub, first string) string { return first + "00" }},
@@ -253,7 +253,7 @@ func TestHubGap(t *testing.T) {
 
 // The default gap event is called "reset".
 func TestHubGapDefault(t *testing.T) {
-	hub := sse.NewHub(sse.HubOptions{})
+	hub := sse.NewHub()
 	h := serve(t, &filo.Server{Handler: serveTopics(hub), Logger: quiet}, false)
 	if got, err := h.subscribe(t, "a", "x").next(); err != nil || got.kind != "reset" || got.data != "" || got.id != hub.LastEventID() {
 		t.Errorf("got %q, %v", got, err)
@@ -458,7 +458,7 @@ func TestHubLeave(t *testing.T) {
 
 // A client that ends its own side gets the end of the stream.
 func TestHubHalfClose(t *testing.T) {
-	hub := sse.NewHub(sse.HubOptions{})
+	hub := sse.NewHub()
 	h := serve(t, &filo.Server{Handler: serveTopics(hub), Logger: quiet}, false)
 	c := h.subscribe(t, "a", "")
 	c.Conn.(*net.TCPConn).CloseWrite()
@@ -530,7 +530,7 @@ func TestHubClose(t *testing.T) {
 // A hub may be closed while everything goes on.
 func TestHubCloseConcurrent(t *testing.T) {
 	for range 10 {
-		hub := sse.NewHub(sse.HubOptions{})
+		hub := sse.NewHub()
 		h := serve(t, &filo.Server{Handler: serveTopics(hub), Logger: quiet}, false)
 		var group sync.WaitGroup
 		for range 4 {
@@ -687,7 +687,7 @@ func TestHubHistoryBytes(t *testing.T) {
 
 // A hub that nobody asks for a topic isn't one that panics.
 func TestHubNoTopic(t *testing.T) {
-	hub := sse.NewHub(sse.HubOptions{})
+	hub := sse.NewHub()
 	s := servertest.New(t, func(c *filo.Ctx) error { return hub.Serve(c) })
 	if answer := s.Do(t, "GET /"); answer.Status != 400 {
 		t.Errorf("status %d", answer.Status)

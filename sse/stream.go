@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // DefaultHeartbeat is after how long without an event a client is sent a comment, unless options say otherwise.
@@ -56,9 +57,10 @@ var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedP
 // names text/event-stream makes no difference: there is no other representation. Use Ctx.Negotiate where there is.
 //
 // The error is that of sending the head, or says that one was sent already.
-func Open(c *filo.Ctx, options Options) (*Stream, error) {
-	if options.Retry < 0 {
-		return nil, fmt.Errorf("sse: Options.Retry is negative: %v", options.Retry)
+func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
+	o := setup.One("sse: Open", options)
+	if o.Retry < 0 {
+		return nil, fmt.Errorf("sse: Options.Retry is negative: %v", o.Retry)
 	}
 	if c.Committed() {
 		return nil, filo.ErrHeadSent
@@ -69,8 +71,8 @@ func Open(c *filo.Ctx, options Options) (*Stream, error) {
 	}
 	setFields(c)
 	s := &Stream{lastEventID: lastEventID(c), writer: c.Stream(), ended: make(chan struct{})}
-	if options.Retry > 0 {
-		s.buffer = append(appendRetry(s.buffer, options.Retry), '\n')
+	if o.Retry > 0 {
+		s.buffer = append(appendRetry(s.buffer, o.Retry), '\n')
 	}
 	s.ctx, s.cancel = context.WithCancelCause(c.Context())
 	if err := s.write(s.buffer); err != nil {
@@ -83,7 +85,7 @@ func Open(c *filo.Ctx, options Options) (*Stream, error) {
 		close(s.ended)
 		return s, nil
 	}
-	go s.run(c.ShuttingDown(), options.Heartbeat)
+	go s.run(c.ShuttingDown(), o.Heartbeat)
 	return s, nil
 }
 

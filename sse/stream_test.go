@@ -246,11 +246,11 @@ func TestStreamErrors(t *testing.T) {
 		if _, err := sse.Open(c, sse.Options{Retry: -1}); err == nil || c.Committed() {
 			t.Errorf("a negative retry: %v", err)
 		}
-		s, err := sse.Open(c, sse.Options{})
+		s, err := sse.Open(c)
 		if err != nil {
 			return err
 		}
-		if _, err := sse.Open(c, sse.Options{}); !errors.Is(err, filo.ErrHeadSent) {
+		if _, err := sse.Open(c); !errors.Is(err, filo.ErrHeadSent) {
 			t.Errorf("twice: %v", err)
 		}
 		if err := s.Send(sse.Event{ID: "1\n2"}); !errors.Is(err, sse.ErrInvalidEvent) {

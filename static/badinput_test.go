@@ -189,7 +189,7 @@ func TestHeaderInjection(t *testing.T) {
 			t.Errorf("Cache-Control %q: %d %v", value, a.Status, a.Header)
 		}
 	}
-	s := servertest.New(t, static.New(mapped, static.Options{}).Serve)
+	s := servertest.New(t, static.New(mapped).Serve)
 	a := s.Do(t, "GET /dir%0d%0aX-Evil:%201?a=%0d%0aX-Evil:1")
 	if want := "./dir%0D%0AX-Evil:%201/?a=%0d%0aX-Evil:1"; a.Status != 301 || a.Header.Get("Location") != want || a.Header.Get("X-Evil") != "" {
 		t.Errorf("%d %v", a.Status, a.Header)
@@ -225,7 +225,7 @@ func (s shortFS) Stat(name string) (fs.FileInfo, error) { return s.MapFS.Stat(na
 // A file that has less than was announced breaks the connection off: its client can't take it for a whole one.
 func TestShortFile(t *testing.T) {
 	for _, size := range []int{0, 100, 300 << 10} {
-		s := servertest.New(t, static.New(shortFS{fstest.MapFS{"a.bin": {Data: noise(size)}}}, static.Options{}).Serve)
+		s := servertest.New(t, static.New(shortFS{fstest.MapFS{"a.bin": {Data: noise(size)}}}).Serve)
 		for _, field := range []string{"X: y", "Range: bytes=50-", "Range: bytes=0-9,50-"} {
 			answer := s.Raw(t, "GET /a.bin HTTP/1.1\r\nHost: a\r\n"+field+"\r\n\r\nGET /a.bin HTTP/1.1\r\nHost: a\r\n\r\n")
 			head, body, _ := strings.Cut(answer, "\r\n\r\n")

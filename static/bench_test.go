@@ -24,7 +24,7 @@ func BenchmarkServe(b *testing.B) {
 	for _, each := range benchSizes {
 		dir := tree(b, map[string]string{"file.bin": string(noise(each.size))})
 		b.Run(each.name+"/filo", func(b *testing.B) {
-			benchmarkSocket(b, tcptest.Serve(b, &filo.Server{Handler: open(b, dir, static.Options{}).Serve}), each.size)
+			benchmarkSocket(b, tcptest.Serve(b, &filo.Server{Handler: open(b, dir).Serve}), each.size)
 		})
 		b.Run(each.name+"/nethttp", func(b *testing.B) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,7 +106,7 @@ func BenchmarkInMemory(b *testing.B) {
 
 // BenchmarkNotFound is a request for what isn't there, which has a look at the disk.
 func BenchmarkNotFound(b *testing.B) {
-	address := tcptest.Serve(b, &filo.Server{Handler: open(b, b.TempDir(), static.Options{}).Serve})
+	address := tcptest.Serve(b, &filo.Server{Handler: open(b, b.TempDir()).Serve})
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		b.Fatal(err)

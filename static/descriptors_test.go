@@ -183,7 +183,7 @@ func (c *openCounter) Open(name string) (fs.File, error) {
 // HEAD of a file that is known opens none, and has the head that GET has.
 func TestHeadOpensNothing(t *testing.T) {
 	counter := &openCounter{MapFS: fstest.MapFS{"a.bin": {Data: noise(600 << 10), ModTime: longAgo}}}
-	s := servertest.New(t, static.New(counter, static.Options{}).Serve)
+	s := servertest.New(t, static.New(counter).Serve)
 	get := s.Do(t, "GET /a.bin")
 	before := counter.opened.Load()
 	head := s.Do(t, "HEAD /a.bin")

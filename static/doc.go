@@ -1,6 +1,6 @@
 // Package static serves files: those of a directory, or of any fs.FS.
 //
-//	files, err := static.Dir("/srv/www", static.Options{})
+//	files, err := static.Dir("/srv/www")
 //	…
 //	r.GET("/assets/{path...}", files.Serve) // below a prefix of a router, which is left out of names
 //	r.Mount("/assets", files.Serve)         // the same

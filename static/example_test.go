@@ -95,7 +95,7 @@ func ExampleDir() {
 		log.Fatal(err)
 	}
 
-	files, err := static.Dir(dir, static.Options{})
+	files, err := static.Dir(dir)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func ExampleDir() {
 
 // One file among other routes.
 func ExampleFiles_ServeFile() {
-	files := static.New(site, static.Options{})
+	files := static.New(site)
 	r := router.New()
 	r.GET("/help", func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Language", "en")

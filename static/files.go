@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // Options are the options of New and Dir. The zero value is right for most sites.
@@ -83,21 +84,23 @@ type Files struct {
 // sendfile they must be *os.File. It panics if an option is wrong.
 //
 // For a directory Dir is better than os.DirFS, which follows symbolic links to wherever they lead.
-func New(fsys fs.FS, options Options) *Files {
+func New(fsys fs.FS, options ...Options) *Files {
+	o := setup.One("static: New", options)
 	if _, ok := fsys.(embed.FS); ok {
-		options.Frozen = true
+		o.Frozen = true
 	}
-	return newFiles(anyFS{fsys}, options)
+	return newFiles(anyFS{fsys}, o)
 }
 
 // Dir returns what serves the files of a directory, which is opened now: a directory that is renamed is served still. Links are
 // followed as long as they stay in it. The error is that of opening it. It panics if an option is wrong.
-func Dir(path string, options Options) (*Files, error) {
+func Dir(path string, options ...Options) (*Files, error) {
+	o := setup.One("static: Dir", options)
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}
-	return newFiles(newRootDir(root), options), nil
+	return newFiles(newRootDir(root), o), nil
 }
 
 func newFiles(source source, options Options) *Files {

@@ -23,7 +23,7 @@ import (
 // Under a router names begin behind what its pattern has before {name...} or the slash at its end.
 func TestUnderARouter(t *testing.T) {
 	dir := tree(t, map[string]string{"index.html": "home", "a/b.txt": "b", "robots.txt": "robots", "u/1/b.txt": "other"})
-	files := open(t, dir, static.Options{})
+	files := open(t, dir)
 	inner := router.New()
 	inner.GET("/deep/{path...}", files.Serve)
 	inner.Mount("/mounted", files.Serve)
@@ -262,7 +262,7 @@ func TestPrecompressed(t *testing.T) {
 		t.Errorf("the plain file for the tag of an encoding: %d", a.Status)
 	}
 	// Without the option they are files of their own.
-	if a := serve(t, dir, static.Options{}).Do(t, "GET /app.js", browser); a.Body != "plain" || a.Header.Get("Vary") != "" {
+	if a := serve(t, dir).Do(t, "GET /app.js", browser); a.Body != "plain" || a.Header.Get("Vary") != "" {
 		t.Errorf("%q %v", a.Body, a.Header)
 	}
 	// A middleware that compresses leaves what is compressed alone, and Vary is there once.
@@ -427,7 +427,7 @@ func TestChangesWithoutAStamp(t *testing.T) {
 		change := func(content string, modified time.Time) {
 			mapped["a.txt"] = &fstest.MapFile{Data: []byte(content), ModTime: modified}
 		}
-		s := servertest.New(t, static.New(mapped, static.Options{}).Serve)
+		s := servertest.New(t, static.New(mapped).Serve)
 		ask := func() string {
 			time.Sleep(time.Second)
 			return s.Do(t, "GET /a.txt").Body
@@ -479,12 +479,12 @@ func TestTagsOfLargeFiles(t *testing.T) {
 		return a.Header.Get("ETag")
 	}
 	dir := tree(t, map[string]string{"large.bin": large})
-	fresh := tag(t, open(t, dir, static.Options{}))
+	fresh := tag(t, open(t, dir))
 	if !strings.HasPrefix(fresh, `W/"`) {
 		t.Errorf("of a file that was just written: %s", fresh)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		files := open(t, dir, static.Options{})
+		files := open(t, dir)
 		if before := tag(t, files); before != fresh {
 			t.Errorf("of a file that was written in the future: %s", before)
 		}
@@ -508,11 +508,11 @@ func TestTagsOfLargeFiles(t *testing.T) {
 	})
 	// Of a file in an fs.FS no more is known than its size and time; and maybe not even that.
 	mapped := fstest.MapFS{"large.bin": {Data: []byte(large), ModTime: longAgo}}
-	if got := tag(t, static.New(mapped, static.Options{})); !strings.HasPrefix(got, `W/"`) {
+	if got := tag(t, static.New(mapped)); !strings.HasPrefix(got, `W/"`) {
 		t.Errorf("of a file with a time: %s", got)
 	}
 	mapped["large.bin"].ModTime = time.Time{}
-	if got := tag(t, static.New(mapped, static.Options{})); got != "" {
+	if got := tag(t, static.New(mapped)); got != "" {
 		t.Errorf("of a file without a time: %s", got)
 	}
 	if got := tag(t, static.New(mapped, static.Options{Frozen: true})); !strings.HasPrefix(got, `"`) {
@@ -523,7 +523,7 @@ func TestTagsOfLargeFiles(t *testing.T) {
 // The program may answer with any file; that makes it nothing that may be asked for.
 func TestServeFile(t *testing.T) {
 	dir := tree(t, map[string]string{".private/page.html": "private", "404.html": "no such page", "sub/index.html": "sub"})
-	files := open(t, dir, static.Options{})
+	files := open(t, dir)
 	r := router.New()
 	r.GET("/private", func(c *filo.Ctx) error { return files.ServeFile(c, ".private/page.html") })
 	r.GET("/sub", func(c *filo.Ctx) error { return files.ServeFile(c, "sub") })
@@ -590,7 +590,7 @@ func TestEmbedded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, files := range []*static.Files{
-		static.New(embedded, static.Options{}), static.New(embedded, static.Options{CacheBytes: -1}), static.New(sub, static.Options{}),
+		static.New(embedded), static.New(embedded, static.Options{CacheBytes: -1}), static.New(sub),
 	} {
 		s := servertest.New(t, files.Serve)
 		a := s.Do(t, "GET /files_test.go")
@@ -633,7 +633,7 @@ func TestWrongOptions(t *testing.T) {
 			static.New(fstest.MapFS{}, tc.options)
 		}()
 	}
-	if _, err := static.Dir(filepath.Join(t.TempDir(), "none"), static.Options{}); !os.IsNotExist(err) {
+	if _, err := static.Dir(filepath.Join(t.TempDir(), "none")); !os.IsNotExist(err) {
 		t.Errorf("a directory that isn't there: %v", err)
 	}
 }

@@ -165,7 +165,7 @@ func TestUnlikeFileServer(t *testing.T) {
 		{"GET /empty.txt", "Range: bytes=-5", 206, 200, "an empty file has no ranges: theirs has the Content-Range 0--1"},
 		{"GET /large.txt", "Range: bytes=" + strings.Repeat("0-0,", 33), 206, 200, "too many ranges are ignored"},
 	}
-	theirs, ours := http.FileServer(http.Dir(dir)), serve(t, dir, static.Options{})
+	theirs, ours := http.FileServer(http.Dir(dir)), serve(t, dir)
 	for _, tc := range cases {
 		var fields []string
 		if tc.field != "" {

@@ -51,9 +51,9 @@ func noise(size int) []byte {
 }
 
 // open returns Files for a directory, closed at the end of the test.
-func open(t testing.TB, dir string, options static.Options) *static.Files {
+func open(t testing.TB, dir string, options ...static.Options) *static.Files {
 	t.Helper()
-	files, err := static.Dir(dir, options)
+	files, err := static.Dir(dir, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +66,9 @@ func open(t testing.TB, dir string, options static.Options) *static.Files {
 }
 
 // serve returns a server for the files of a directory.
-func serve(t testing.TB, dir string, options static.Options) *servertest.Server {
+func serve(t testing.TB, dir string, options ...static.Options) *servertest.Server {
 	t.Helper()
-	return servertest.New(t, open(t, dir, options).Serve)
+	return servertest.New(t, open(t, dir, options...).Serve)
 }
 
 // tool returns a command. Without the tool the test skips, and under FILO_CI, where the tools are promised, it fails.

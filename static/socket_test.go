@@ -62,7 +62,7 @@ func TestFromTheDisk(t *testing.T) {
 	content := noise(3<<20 + 17)
 	dir := tree(t, map[string]string{"file.bin": string(content)})
 	drivers(t, func(t *testing.T, driver filo.Driver) {
-		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, static.Options{}).Serve, Driver: driver})
+		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir).Serve, Driver: driver})
 		for _, tc := range []struct {
 			field string
 			want  []byte
@@ -118,7 +118,7 @@ func TestShrinks(t *testing.T) {
 		for _, field := range []string{"X: y", "Range: bytes=1000-", "Range: bytes=0-9,1000-60000000"} {
 			dir := t.TempDir()
 			path := sparse(t, dir, size)
-			address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, static.Options{}).Serve, Driver: driver})
+			address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir).Serve, Driver: driver})
 			response := request(t, address, "/sparse.bin", field)
 			if response.StatusCode/100 != 2 || response.ContentLength < size/2 {
 				t.Fatalf("%s: %d, %d bytes", field, response.StatusCode, response.ContentLength)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/tcptest"
-	"github.com/filohttp/filo/static"
 )
 
 // These tests are what a person would type. `make deps` installs the tools.
@@ -26,7 +25,7 @@ func TestCurlResumes(t *testing.T) {
 	content := noise(5<<20 + 3)
 	dir := tree(t, map[string]string{"large.bin": string(content), "small.bin": string(content[:5000])})
 	drivers(t, func(t *testing.T, driver filo.Driver) {
-		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, static.Options{}).Serve, Driver: driver})
+		address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir).Serve, Driver: driver})
 		for name, want := range map[string][]byte{"large.bin": content, "small.bin": content[:5000]} {
 			out := filepath.Join(t.TempDir(), name)
 			if err := os.WriteFile(out, want[:len(want)/3], 0o644); err != nil {
@@ -57,7 +56,7 @@ func TestServeDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir, static.Options{}).Serve, Driver: filo.Driver(number)})
+	address := tcptest.Serve(t, &filo.Server{Handler: open(t, dir).Serve, Driver: filo.Driver(number)})
 	fmt.Printf("listens %d %s\n", os.Getpid(), address)
 	io.Copy(io.Discard, os.Stdin)
 }

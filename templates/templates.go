@@ -26,6 +26,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/filohttp/filo/internal/setup"
 	"github.com/valyala/bytebufferpool"
 )
 
@@ -61,20 +62,21 @@ type Templates struct {
 
 // New parses the files in fsys. The error says which of them can't be parsed, or escaped for HTML, and in which line; with
 // Options.Reload pages show it instead.
-func New(fsys fs.FS, options Options) (*Templates, error) {
-	if len(options.Pages) == 0 {
-		options.Pages = []string{"*.html"}
+func New(fsys fs.FS, options ...Options) (*Templates, error) {
+	o := setup.One("templates: New", options)
+	if len(o.Pages) == 0 {
+		o.Pages = []string{"*.html"}
 	}
-	if len(options.Shared) == 0 {
-		options.Shared = []string{"layouts/*.html", "partials/*.html"}
+	if len(o.Shared) == 0 {
+		o.Shared = []string{"layouts/*.html", "partials/*.html"}
 	}
-	t := &Templates{fsys: fsys, options: options}
+	t := &Templates{fsys: fsys, options: o}
 	files, err := t.find()
 	if err != nil {
 		return nil, err
 	}
 	s := t.parse(files)
-	if s.err != nil && !options.Reload {
+	if s.err != nil && !o.Reload {
 		return nil, s.err
 	}
 	t.parsed.Store(s)

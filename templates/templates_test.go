@@ -204,7 +204,7 @@ func TestReloadFromBroken(t *testing.T) {
 // Without Reload files are read once, and a client sees nothing of an error.
 func TestProduction(t *testing.T) {
 	fsys := files("a.html", "{{index . 1}}")
-	pages, err := templates.New(fsys, templates.Options{})
+	pages, err := templates.New(fsys)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,9 @@ type Options struct {
 // filo.Ctx.RenderError. A panic goes on.
 //
 // It panics if the options are wrong.
-func Middleware(options Options) filo.Middleware {
-	t := newTelemetry(&options)
+func Middleware(options ...Options) filo.Middleware {
+	o := one(options)
+	t := newTelemetry(&o)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if t.options.Filter != nil && !t.options.Filter(c) {
@@ -79,6 +80,17 @@ func Middleware(options Options) filo.Middleware {
 			return t.serve(c, next)
 		}
 	}
+}
+
+// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+func one(options []Options) (o Options) {
+	if len(options) > 1 {
+		panic("otel: Middleware takes one Options at most: set all of them in one")
+	}
+	if len(options) == 1 {
+		o = options[0]
+	}
+	return o
 }
 
 // telemetry is what the requests of a Middleware share.

@@ -313,7 +313,7 @@ func TestOptionsPanic(t *testing.T) {
 
 // OpenTelemetry's global providers do nothing until they are set, and neither does the middleware.
 func TestDefaults(t *testing.T) {
-	h := otel.Middleware(otel.Options{})(func(c *filo.Ctx) error {
+	h := otel.Middleware()(func(c *filo.Ctx) error {
 		if otel.SpanOf(c).IsRecording() || otel.TraceID(c) != "" {
 			t.Error("a span of nobody's")
 		}
@@ -324,4 +324,15 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%q", raw)
 	}
 	runtime.KeepAlive(h)
+}
+
+// Options are given once, and may be left out.
+func TestOptionsOnce(t *testing.T) {
+	otel.Middleware()
+	defer func() {
+		if message, _ := recover().(string); !strings.HasPrefix(message, "otel: Middleware takes one Options at most") {
+			t.Errorf("panics with %q", message)
+		}
+	}()
+	otel.Middleware(otel.Options{}, otel.Options{})
 }

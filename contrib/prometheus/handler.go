@@ -37,14 +37,15 @@ type HandlerOptions struct {
 // Whoever reads the page knows the routes of the server and what becomes of its requests, so the options say who may: as for
 // package debug, processes on the same machine that ask for it by a name that says so and not through a proxy, unless they say
 // otherwise. Others get 404. A Prometheus on another machine needs a Token, or an Allow. Handler panics if the options are wrong.
-func Handler(gatherer client.Gatherer, options HandlerOptions) filo.Handler {
+func Handler(gatherer client.Gatherer, options ...HandlerOptions) filo.Handler {
+	o := one("Handler", options)
 	if gatherer == nil {
 		panic("prometheus: Handler without a gatherer")
 	}
 	page := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
 		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.PanicOnError,
 	})
-	admit := middleware.Guard(middleware.GuardOptions{Allow: options.Allow, Token: options.Token, Hosts: options.Hosts})
+	admit := middleware.Guard(middleware.GuardOptions{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts})
 	return admit(adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			switch value := recover().(type) {

@@ -164,8 +164,10 @@ func TestHandlerGuard(t *testing.T) {
 }
 
 func TestHandlerPanics(t *testing.T) {
-	for want, make := range map[string]func(){
-		"prometheus: ":               func() { prometheus.Handler(nil, prometheus.HandlerOptions{}) },
+	for want, construct := range map[string]func(){
+		"prometheus: ":               func() { prometheus.Handler(nil) },
+		"prometheus: Handler takes":  func() { prometheus.Handler(client.NewRegistry(), make([]prometheus.HandlerOptions, 2)...) },
+		"prometheus: Middleware tak": func() { prometheus.Middleware(make([]prometheus.Options, 2)...) },
 		"middleware: Guard: Token: ": func() { prometheus.Handler(client.NewRegistry(), prometheus.HandlerOptions{Token: "short"}) },
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -174,7 +176,7 @@ func TestHandlerPanics(t *testing.T) {
 					t.Errorf("panics with %q", message)
 				}
 			}()
-			make()
+			construct()
 		})
 	}
 }

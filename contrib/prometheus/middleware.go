@@ -67,11 +67,23 @@ type Options struct {
 // handler that switches protocols is measured as one with the status "1xx".
 //
 // It panics if the options are wrong, or the Registerer has metrics of these names already.
-func Middleware(options Options) filo.Middleware {
-	m := newMetrics(&options)
+func Middleware(options ...Options) filo.Middleware {
+	o := one("Middleware", options)
+	m := newMetrics(&o)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error { return m.serve(c, next) }
 	}
+}
+
+// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+func one[T any](constructor string, options []T) (o T) {
+	if len(options) > 1 {
+		panic("prometheus: " + constructor + " takes its options once at most: set all of them in one")
+	}
+	if len(options) == 1 {
+		o = options[0]
+	}
+	return o
 }
 
 func (o *Options) complete() {

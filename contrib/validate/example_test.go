@@ -17,7 +17,7 @@ func Example() {
 		Name   string   `json:"name" validate:"required,max=100"`
 		Emails []string `json:"emails" validate:"min=1,dive,email"`
 	}
-	validated := bind.With(validate.New(validate.Options{}))
+	validated := bind.With(validate.New())
 	create := func(c *filo.Ctx) error {
 		var u user
 		if err := bind.JSON(c, &u, bind.Strict(), validated); err != nil {

@@ -9,7 +9,7 @@
 // The rule required refuses what is zero: 0, false, "". Package bind has a tag of its own, required:"true", for what must have
 // been sent whatever its value.
 //
-//	var validated = bind.With(validate.New(validate.Options{}))
+//	var validated = bind.With(validate.New())
 //
 //	func create(c *filo.Ctx) error {
 //		var u User
@@ -49,9 +49,10 @@ type Validator struct {
 
 var _ bind.Validator = (*Validator)(nil)
 
-// New makes a Validator.
-func New(options Options) *Validator {
-	v := &Validator{validate: options.Validate, message: options.Message}
+// New makes a Validator, with one Options at most.
+func New(options ...Options) *Validator {
+	o := one(options)
+	v := &Validator{validate: o.Validate, message: o.Message}
 	if v.validate == nil {
 		v.validate = validator.New(validator.WithRequiredStructEnabled())
 	}
@@ -59,6 +60,17 @@ func New(options Options) *Validator {
 		v.message = Message
 	}
 	return v
+}
+
+// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+func one(options []Options) (o Options) {
+	if len(options) > 1 {
+		panic("validate: New takes one Options at most: set all of them in one")
+	}
+	if len(options) == 1 {
+		o = options[0]
+	}
+	return o
 }
 
 // Validate checks what v points to: a struct, or a slice, array or map of structs; other values have no rules. The error is a

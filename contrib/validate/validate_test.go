@@ -126,7 +126,7 @@ func TestOtherTypes(t *testing.T) {
 
 // The defaults are enough, and Message can be another.
 func TestOptions(t *testing.T) {
-	if got := bound[item](t, validate.New(validate.Options{}), "/", `{}`); got != "422 body /sku: is required; body /count: must be at least 1" {
+	if got := bound[item](t, validate.New(), "/", `{}`); got != "422 body /sku: is required; body /count: must be at least 1" {
 		t.Error(got)
 	}
 	german := validate.New(validate.Options{Message: func(f validator.FieldError) string { return "fehlt: " + f.Tag() }})
@@ -151,7 +151,7 @@ func TestMessagesAreForRules(t *testing.T) {
 }
 
 func BenchmarkValidate(b *testing.B) {
-	v := validate.New(validate.Options{})
+	v := validate.New()
 	value := item{SKU: "abc", Count: 1}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -159,4 +159,15 @@ func BenchmarkValidate(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// Options are given once, and may be left out.
+func TestOptionsOnce(t *testing.T) {
+	validate.New()
+	defer func() {
+		if message, _ := recover().(string); !strings.HasPrefix(message, "validate: New takes one Options at most") {
+			t.Errorf("panics with %q", message)
+		}
+	}()
+	validate.New(validate.Options{}, validate.Options{})
 }

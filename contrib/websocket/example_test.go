@@ -51,7 +51,7 @@ func ExampleNew() {
 }
 
 func ExampleUpgrader_Accept() {
-	upgrader := websocket.New(websocket.Options{})
+	upgrader := websocket.New()
 	r := router.New()
 	r.GET("/count", func(c *filo.Ctx) error {
 		conn, err := upgrader.Accept(c)

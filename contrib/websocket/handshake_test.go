@@ -152,3 +152,16 @@ func TestWrongOptions(t *testing.T) {
 		}()
 	}
 }
+
+// Options are given once, and may be left out.
+func TestOptionsOnce(t *testing.T) {
+	if websocket.New() == nil {
+		t.Fatal("no Upgrader")
+	}
+	defer func() {
+		if message, _ := recover().(string); !strings.HasPrefix(message, "websocket: New takes one Options at most") {
+			t.Errorf("panics with %q", message)
+		}
+	}()
+	websocket.New(websocket.Options{}, websocket.Options{})
+}

@@ -12,8 +12,20 @@ type Upgrader struct {
 }
 
 // New makes an Upgrader. It panics if an option is wrong.
-func New(options Options) *Upgrader {
-	return &Upgrader{options: options.withDefaults(), origins: newOriginCheck(options.Origins)}
+func New(options ...Options) *Upgrader {
+	o := one(options)
+	return &Upgrader{options: o.withDefaults(), origins: newOriginCheck(o.Origins)}
+}
+
+// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+func one(options []Options) (o Options) {
+	if len(options) > 1 {
+		panic("websocket: New takes one Options at most: set all of them in one")
+	}
+	if len(options) == 1 {
+		o = options[0]
+	}
+	return o
 }
 
 // Serve is a handler that accepts a WebSocket and lets it wait in its loop: it keeps no goroutine and no buffer while nothing

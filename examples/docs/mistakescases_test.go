@@ -401,21 +401,21 @@ var topics = []topic{
 			title: "Use while the server runs",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/", func(c *filo.Ctx) error {
-					r.Use(middleware.Recover(middleware.RecoverOptions{})) // GET /
+					r.Use(middleware.Recover()) // GET /
 					return nil
 				})
 				return nil
 			},
 			ask:     []string{"GET /"},
-			instead: "r.Use(middleware.Recover(middleware.RecoverOptions{})) // before the server starts\nr.GET(\"/\", home)",
+			instead: "r.Use(middleware.Recover()) // before the server starts\nr.GET(\"/\", home)",
 		},
 		{
 			title: "echo, fiber: MethodOverride in Use",
 			do: func(r *router.Router, s *filo.Server) error {
-				r.Use(middleware.MethodOverride(middleware.MethodOverrideOptions{}))
+				r.Use(middleware.MethodOverride())
 				return nil
 			},
-			instead: `s.Handler = middleware.MethodOverride(middleware.MethodOverrideOptions{})(r.Serve)`,
+			instead: `s.Handler = middleware.MethodOverride()(r.Serve)`,
 		},
 		{
 			title: "echo, fiber: Rewrite in Use",
@@ -544,12 +544,12 @@ var topics = []topic{
 				return nil
 			},
 			ask:     []string{"GET /"},
-			instead: "pages, err := templates.New(os.DirFS(\"templates\"), templates.Options{})\nif err != nil {\n\treturn err\n}\ns.Renderer = pages",
+			instead: "pages, err := templates.New(os.DirFS(\"templates\"))\nif err != nil {\n\treturn err\n}\ns.Renderer = pages",
 		},
 		{
 			title: "A page that there isn't",
 			do: func(r *router.Router, s *filo.Server) error {
-				pages, err := templates.New(fstest.MapFS{"home.html": {Data: []byte("hello")}}, templates.Options{})
+				pages, err := templates.New(fstest.MapFS{"home.html": {Data: []byte("hello")}})
 				s.Renderer = pages
 				r.GET("/", func(c *filo.Ctx) error { // GET /
 					return c.Render(200, "home", nil)
@@ -973,7 +973,7 @@ var topics = []topic{
 		{
 			title: "A directory that isn't there",
 			do: func(r *router.Router, s *filo.Server) error {
-				files, err := static.Dir("no-such-directory", static.Options{})
+				files, err := static.Dir("no-such-directory")
 				if err != nil {
 					return err
 				}

@@ -43,13 +43,13 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{files: files, content: content, hub: sse.NewHub(sse.HubOptions{})}
+	s := &site{files: files, content: content, hub: sse.NewHub()}
 	files.changed = func() { s.hub.Publish("files", sse.Event{Data: "changed"}) }
 
 	r := router.New()
 	// Pages of other sites mustn't read or change the files of who visits them: not under a name of theirs that leads here
 	// (HostCheck), and not across origins (CSRF).
-	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.CSRF(middleware.CSRFOptions{}))
+	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.CSRF())
 	addTus(r, files)
 	r.GET("/api/files", s.list)
 	r.GET("/api/events", func(c *filo.Ctx) error { return s.hub.Serve(c, "files") })
@@ -58,7 +58,7 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	r.GET("/{path...}", static.New(page, static.Options{Frozen: true, CacheControl: always}).Serve,
 		middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy, ReferrerPolicy: "no-referrer"}))
 	// The protocol has clients that can't send PATCH say so in a field.
-	s.handler = middleware.MethodOverride(middleware.MethodOverrideOptions{})(r.Serve)
+	s.handler = middleware.MethodOverride()(r.Serve)
 	return s, nil
 }
 

@@ -34,7 +34,7 @@ var files embed.FS
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // guard keeps what looks into the server for who runs it.
-var guard = middleware.Guard(middleware.GuardOptions{})
+var guard = middleware.Guard()
 
 // spanDelay is how long a span waits for others to be collected with.
 const spanDelay = 100 * time.Millisecond
@@ -75,7 +75,7 @@ func newApp(records io.Writer, hosts []string) (*app, error) {
 	a.health.Attach(a.server)
 	r.GET("/livez", a.health.Live).Inline()
 	r.GET("/readyz", a.health.Ready).Inline()
-	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{}))
+	r.GET("/metrics", prometheus.Handler(registry))
 	r.Mount("/dashboard", measured.Serve)
 	r.Mount("/debug", debug.Handler(debug.Options{Vars: adaptor.FromHTTP(expvar.Handler())}))
 	r.GET("/log", a.log.serve, guard)
@@ -92,7 +92,7 @@ func (a *app) addPages(r *router.Router) error {
 	if err != nil {
 		return err
 	}
-	a.server.Renderer, err = templates.New(views, templates.Options{})
+	a.server.Renderer, err = templates.New(views)
 	g := r.Group("", middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy}))
 	content := static.New(page, static.Options{Frozen: true})
 	// Not "/{file}": that would answer /dashboard and /debug, too, which lead to where their pages are.

@@ -26,8 +26,8 @@ func newHandler(todos *store, hosts []string) (filo.Handler, error) {
 	r := router.New()
 	// Pages of other sites mustn't read or change the todos of who visits them: not under a name of theirs that leads here
 	// (HostCheck), and not across origins (CSRF).
-	r.Use(middleware.Secure(middleware.SecureOptions{}), middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}),
-		middleware.CSRF(middleware.CSRFOptions{}))
+	r.Use(middleware.Secure(), middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}),
+		middleware.CSRF())
 	addAPI(r, todos)
 	return r.Serve, errors.Join(addDocument(r), addPage(r))
 }

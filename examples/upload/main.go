@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	// Pages of other sites mustn't store files with who visits them, nor read what is there: not across origins (CSRF), and not
 	// under a name of theirs that leads here (HostCheck).
 	checkHost := middleware.HostCheck(middleware.HostCheckOptions{Hosts: strings.Split(*hosts, ",")})
-	checkOrigin := middleware.CSRF(middleware.CSRFOptions{})
+	checkOrigin := middleware.CSRF()
 	server := &filo.Server{Handler: checkHost(checkOrigin(files.handle)), GracePeriod: shutdownGrace}
 	ln, err := server.Listen(*addr)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // One returns the options that a constructor was given as its last, variadic argument: the zero value if there are none. It
-// panics if there are two, which nobody could tell what is meant by; the constructor's name, such as "cache.New", is in the message.
+// panics if there are two, with a message that begins with the constructor, such as "cache: New".
 func One[Options any](constructor string, options []Options) (o Options) {
 	if len(options) > 1 {
 		panic(fmt.Sprintf("%s takes one %T at most, and was given %d: set all of them in one", constructor, o, len(options)))

@@ -1,33 +1,23 @@
 package setup_test
 
 import (
-	"fmt"
 	"testing"
 
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/internal/setup"
 )
 
 type options struct{ Limit int }
 
-func panicOf(f func()) (message string) {
-	defer func() {
-		if value := recover(); value != nil {
-			message = fmt.Sprint(value)
-		}
-	}()
-	f()
-	return ""
-}
-
 func TestOne(t *testing.T) {
-	if got := setup.One[options]("a.New", nil); got != (options{}) {
+	if got := setup.One[options]("a: New", nil); got != (options{}) {
 		t.Errorf("none: %v", got)
 	}
-	if got := setup.One("a.New", []options{{3}}); got.Limit != 3 {
+	if got := setup.One("a: New", []options{{3}}); got.Limit != 3 {
 		t.Errorf("one: %v", got)
 	}
-	const want = "a.New takes one setup_test.options at most, and was given 2: set all of them in one"
-	if got := panicOf(func() { setup.One("a.New", []options{{}, {}}) }); got != want {
+	const want = "a: New takes one setup_test.options at most, and was given 2: set all of them in one"
+	if got := mwtest.PanicOf(func() { setup.One("a: New", []options{{}, {}}) }); got != want {
 		t.Errorf("two: %q, want %q", got, want)
 	}
 }
@@ -44,7 +34,7 @@ func TestChecker(t *testing.T) {
 		{func() { setup.CheckMethods(check, "Methods", []string{"GET", "GET /"}) }, `a: Methods: "GET /" is no method`},
 		{func() { setup.CheckMethods(check, "Methods", []string{""}) }, `a: Methods: "" is no method`},
 	} {
-		if got := panicOf(test.f); got != test.want {
+		if got := mwtest.PanicOf(test.f); got != test.want {
 			t.Errorf("panics with %q, want %q", got, test.want)
 		}
 	}

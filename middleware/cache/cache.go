@@ -61,7 +61,7 @@ type Options struct {
 // Compress and ETag, and inside of everything that decides whether a client may have the answer at all. It panics if an option is
 // negative.
 func New(options ...Options) filo.Middleware {
-	m := newCache(setup.One("cache.New", options))
+	m := newCache(setup.One("cache: New", options))
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error { return m.serve(c, next) }
 	}

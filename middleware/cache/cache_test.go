@@ -61,7 +61,7 @@ func TestStores(t *testing.T) {
 		{"a part is asked for", 200, []string{"Cache-Control: max-age=60"}, []string{"Range: bytes=0-0"}, false},
 	} {
 		h := &mwtest.Counting{Status: test.status, Fields: test.fields}
-		s := servertest.New(t, cache.New(cache.Options{})(h.Serve))
+		s := servertest.New(t, cache.New()(h.Serve))
 		first := s.Do(t, "GET /", test.request...)
 		second := s.Do(t, "GET /", test.request...)
 		if kept := second.Body == first.Body; kept != test.kept || kept != (second.Header.Get("Age") != "" && len(second.Header.Values("Age")) == 1 && first.Header.Get("Age") != second.Header.Get("Age") || kept && second.Header.Get("Age") == "30") {
@@ -89,7 +89,7 @@ func TestPoisoning(t *testing.T) {
 	tagged := mwtest.Wrap(func(c *filo.Ctx) error {
 		c.Response.Header.Set("Last-Modified", mwtest.SomeDate)
 		return mwtest.Hello(c)
-	}, middleware.ETag(middleware.ETagOptions{}))
+	}, middleware.ETag())
 	for _, test := range []struct {
 		why      string
 		handler  filo.Handler
@@ -332,7 +332,7 @@ func TestOuterFields(t *testing.T) {
 		c.Response.Header.Add("Link", "<b>")
 		c.Response.Header.Set("Connection", "X-Hop")
 		return mwtest.Hello(c)
-	}, outside, cache.New(cache.Options{})))
+	}, outside, cache.New()))
 	for i := range 3 {
 		got := s.Do(t, "GET /")
 		if got.Header.Get("X-Request-Id") != fmt.Sprint(i+1) || strings.Join(got.Header.Values("Vary"), ",") != "Origin,Accept" ||
@@ -610,7 +610,7 @@ func TestLimits(t *testing.T) {
 
 func ExampleNew() {
 	calls := 0
-	h := cache.New(cache.Options{})(func(c *filo.Ctx) error {
+	h := cache.New()(func(c *filo.Ctx) error {
 		calls++
 		c.Response.Header.Set("Cache-Control", "max-age=60")
 		return c.Text(200, fmt.Sprint("call ", calls))

@@ -76,7 +76,7 @@ type State struct {
 // It belongs in front of everything that is dear, and behind RealIP, if there is a proxy, and AccessLog. It panics unless limit and
 // window are over 0.
 func New(limit int, window time.Duration, options ...Options) filo.Middleware {
-	l := newLimiter(limit, window, setup.One("ratelimit.New", options))
+	l := newLimiter(limit, window, setup.One("ratelimit: New", options))
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if err := l.admit(c); err != nil {

@@ -558,7 +558,7 @@ func TestNestedCache(t *testing.T) {
 			}
 			return err
 		}
-	}, session.New(inner), cache.New(cache.Options{}))
+	}, session.New(inner), cache.New())
 	s := servertest.New(t, h)
 	s.Do(t, "GET /")
 	if got := s.Do(t, "GET /"); got.Header.Get("Age") != "" {
@@ -726,7 +726,7 @@ func TestCached(t *testing.T) {
 			b := &browser{t: t, s: servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
 				c.Response.Header.Set("Cache-Control", "max-age=10")
 				return sessionHandler(c)
-			}, session.New(options), cache.New(cache.Options{})))}
+			}, session.New(options), cache.New()))}
 			for _, step := range []struct {
 				why, path string
 				sleep     time.Duration

@@ -76,7 +76,7 @@ func newRouter(flags *site.Flags) *router.Router {
 	r := router.New()
 	r.GET("/mixed/quick", greet)
 	r.GET("/mixed/sleep", sleep)
-	files, err := static.Dir(flags.Files, static.Options{})
+	files, err := static.Dir(flags.Files)
 	if err != nil {
 		log.Fatal(err)
 	}
