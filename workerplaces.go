@@ -9,7 +9,7 @@ import (
 // workerPlaces counts the workers of one pool, or of several: those of a server's loops each have a stack and a lock of their
 // own, and MaxWorkersCount together.
 type workerPlaces struct {
-	taken atomic.Int64  // by workers that are ready or serving; beyond MaxWorkersCount only by those of retakes
+	taken takenPlaces   // by workers that are ready or serving; beyond MaxWorkersCount only by those of retakes
 	pools []*workerPool // that share it, if these are several; immutable
 
 	kept     atomic.Int64 // workers that have one of the places which are kept for quick handlers
@@ -22,8 +22,36 @@ type workerPlaces struct {
 // probe's, which is answered whatever the load.
 const keptPlaces = 32
 
-// take takes a place, if there is one.
-func (p *workerPlaces) take(most int) bool { return takeBelow(&p.taken, int64(most)) }
+// takenPlaces counts places in the low half of a word, and in its high half those of workers that are ready, on whichever stack. As
+// both are in one word, a load of it tells of a moment with neither a place nor a ready worker, and who is refused then needs no lock.
+type takenPlaces struct{ word atomic.Int64 }
+
+// readyPlace is a ready worker's in the high half.
+const readyPlace = 1 << 32
+
+func (p *takenPlaces) Load() int64 { return p.word.Load() % readyPlace }
+
+// add adds places that were taken, or given back, and ready workers. The lock of the stack that those are on is held.
+func (p *takenPlaces) add(n, ready int) { p.word.Add(int64(n) + int64(ready)*readyPlace) }
+
+// take takes a place, if there is one, for a worker that isn't ready; or for one that is, with readyPlace.
+func (p *takenPlaces) take(most int, ready int64) bool {
+	for {
+		n := p.word.Load()
+		if n%readyPlace >= int64(most) {
+			return false
+		}
+		if p.word.CompareAndSwap(n, n+1+ready) {
+			return true
+		}
+	}
+}
+
+// exhausted reports whether there is neither a place nor a ready worker.
+func (p *takenPlaces) exhausted(most int) bool {
+	n := p.word.Load()
+	return n < readyPlace && n >= int64(most)
+}
 
 func takeBelow(count *atomic.Int64, most int64) bool {
 	for {
@@ -97,25 +125,15 @@ func (w *workerChan) endKept() {
 // mayRun reports whether a worker may run a handler that may take its time.
 func (w *workerChan) mayRun() bool { return !w.kept || w.pool.occupy(w) }
 
-// borrow is get for a pool that has no ready worker, and no place for a new one either: a sibling's may be ready. A refusal
-// is decided with all of them locked: at that moment there was neither a ready worker nor a place.
-func (wp *workerPool) borrow(anyway bool) (w *workerChan) {
-	siblings := wp.places.pools
-	if len(siblings) < 2 {
-		return nil
-	}
-	for _, sibling := range siblings {
+// borrow takes a ready worker off the stack of a pool that places are shared with, if it finds one.
+func (wp *workerPool) borrow() *workerChan {
+	for _, sibling := range wp.places.pools {
 		sibling.mu.Lock()
-	}
-	for i := 0; i < len(siblings) && w == nil; i++ {
-		w = siblings[i].popLocked()
-	}
-	spawn := w == nil && (anyway || !wp.stopped) && wp.maySpawnLocked()
-	for _, sibling := range siblings {
+		w := sibling.popLocked()
 		sibling.mu.Unlock()
+		if w != nil {
+			return w
+		}
 	}
-	if spawn {
-		return wp.spawn()
-	}
-	return w
+	return nil
 }

@@ -1,12 +1,14 @@
 package filo
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +79,13 @@ func TestWorkerPlacesModel(t *testing.T) {
 						ready[b.w.pool] = append(ready[b.w.pool], b.w)
 					}
 				}
+				onStacks := 0
+				for _, stack := range ready {
+					onStacks += len(stack)
+				}
+				if word := pools[0].places.taken.word.Load(); word/readyPlace != int64(onStacks) {
+					t.Fatalf("%d workers are counted as ready, %d are", word/readyPlace, onStacks)
+				}
 				for _, p := range pools {
 					p.mu.Lock()
 					got := slices.Clone(p.ready)
@@ -95,8 +104,8 @@ func TestWorkerPlacesModel(t *testing.T) {
 			for _, p := range pools {
 				<-p.done()
 			}
-			if taken := pools[0].places.taken.Load(); taken != 0 {
-				t.Fatalf("%d places are taken in the end", taken)
+			if taken := pools[0].places.taken.word.Load(); taken != 0 {
+				t.Fatalf("%#x places are taken in the end", taken)
 			}
 		}
 	})
@@ -140,6 +149,25 @@ func TestWorkerPlacesNoRefusal(t *testing.T) {
 		}
 		clients.Wait()
 		runtime.Gosched()
+	})
+}
+
+// A refusal waits for no other pool: under overload there are many.
+func TestWorkerPlacesRefusalTakesNoLock(t *testing.T) {
+	poolRunReal(t, func(t *testing.T) {
+		pools := newPoolTests(t, 2, 0, time.Hour)
+		refused := make(chan bool)
+		pools[1].workerPool.mu.Lock()
+		go func() { refused <- pools[0].getCh() == nil }()
+		select {
+		case so := <-refused:
+			if !so {
+				t.Error("there is no place")
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the refusal waits for the lock of another pool")
+		}
+		pools[1].workerPool.mu.Unlock()
 	})
 }
 
@@ -250,4 +278,52 @@ func TestTakeOver(t *testing.T) {
 			}
 		}
 	})
+}
+
+// benchPools has each of the goroutines of a benchmark work on a pool of its own, of several that share their places.
+func benchPools(b *testing.B, pools, workers int, work func(wp *workerPool)) {
+	places := new(workerPlaces)
+	for range pools {
+		wp := &workerPool{MaxWorkersCount: workers, MaxIdleWorkerDuration: time.Hour, clock: new(coarseClock), places: places}
+		wp.Start()
+		b.Cleanup(wp.Stop)
+		places.pools = append(places.pools, wp)
+	}
+	var next atomic.Uint32
+	b.RunParallel(func(pb *testing.PB) {
+		wp := places.pools[int(next.Add(1))%pools]
+		for pb.Next() {
+			work(wp)
+		}
+	})
+}
+
+// What a refusal costs when all places are taken, beside those of other loops.
+func BenchmarkRefusal(b *testing.B) {
+	for _, pools := range []int{1, 2, 8, 64} {
+		b.Run(fmt.Sprint(pools, " pools"), func(b *testing.B) {
+			benchPools(b, pools, 0, func(wp *workerPool) {
+				if wp.getCh() != nil {
+					b.Error("not refused")
+				}
+			})
+		})
+	}
+}
+
+// What it costs to take a worker off the stack and to put it back when it has given up its place, as for each request that is
+// handed off.
+func BenchmarkWorkerPlaces(b *testing.B) {
+	for _, pools := range []int{1, 2} {
+		b.Run(fmt.Sprint(pools, " pools"), func(b *testing.B) {
+			benchPools(b, pools, 1000, func(wp *workerPool) {
+				w := wp.getCh()
+				w.place = placeServing
+				wp.vacate(w, 1000)
+				if !wp.release(w) {
+					b.Error("not released")
+				}
+			})
+		})
+	}
 }

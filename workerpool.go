@@ -93,7 +93,7 @@ func (wp *workerPool) Stop() {
 	ready := wp.ready
 	wp.ready = nil
 	if wp.started {
-		wp.retireLocked(len(ready))
+		wp.retireLocked(len(ready), len(ready))
 		close(wp.quit)
 	}
 	wp.signalEndLocked()
@@ -146,26 +146,33 @@ func (wp *workerPool) getCh() *workerChan { return wp.get(false) }
 
 // get is getCh for callers who may need a worker though the pool was stopped.
 func (wp *workerPool) get(anyway bool) *workerChan {
-	wp.mu.Lock()
-	if !anyway && (!wp.started || wp.stopped) {
+	for {
+		wp.mu.Lock()
+		if !anyway && (!wp.started || wp.stopped) {
+			wp.mu.Unlock()
+			return nil
+		}
+		w := wp.popLocked()
+		spawn := w == nil && wp.maySpawnLocked()
 		wp.mu.Unlock()
-		return nil
+		switch {
+		case w != nil:
+			return w
+		case spawn:
+			return wp.spawn()
+		case wp.places.taken.exhausted(wp.MaxWorkersCount):
+			return nil
+		}
+		if w := wp.borrow(); w != nil {
+			return w
+		}
+		// Others have been quicker, or a worker has come to a stack that was looked at before.
 	}
-	w := wp.popLocked()
-	spawn := w == nil && wp.maySpawnLocked()
-	wp.mu.Unlock()
-	switch {
-	case spawn:
-		return wp.spawn()
-	case w == nil:
-		return wp.borrow(anyway)
-	}
-	return w
 }
 
 // maySpawnLocked counts a worker that is to be spawned, unless there may be no more.
 func (wp *workerPool) maySpawnLocked() bool {
-	if !wp.places.take(wp.MaxWorkersCount) {
+	if !wp.places.taken.take(wp.MaxWorkersCount, 0) {
 		return false
 	}
 	wp.countSpawnLocked()
@@ -187,6 +194,7 @@ func (wp *workerPool) popLocked() *workerChan {
 	w := wp.ready[top]
 	wp.ready[top] = nil
 	wp.ready = wp.ready[:top]
+	wp.places.taken.add(0, -1)
 	return w
 }
 
@@ -252,7 +260,7 @@ func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
 		if !must {
 			return nil
 		}
-		wp.places.taken.Add(1)
+		wp.places.taken.add(1, 0)
 		wp.mu.Lock()
 		wp.countSpawnLocked()
 		wp.mu.Unlock()
@@ -334,7 +342,7 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	if w.place == placeServing {
-		wp.places.taken.Add(-1)
+		wp.places.taken.add(-1, 0)
 	} else {
 		wp.closing--
 	}
@@ -499,7 +507,7 @@ func (wp *workerPool) vacate(w *workerChan, most int) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	if w.place == placeServing && wp.closing < most {
-		wp.places.taken.Add(-1)
+		wp.places.taken.add(-1, 0)
 		wp.closing++
 		w.place = placeClosing
 	}
@@ -509,13 +517,13 @@ func (wp *workerPool) vacate(w *workerChan, most int) {
 // It reports false if there is none.
 func (wp *workerPool) occupy(w *workerChan) bool {
 	beyond := w.place == placeServing && wp.places.taken.Load() > int64(wp.MaxWorkersCount)
-	if beyond || w.place == placeClosing && !wp.places.take(wp.MaxWorkersCount) {
+	if beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, 0) {
 		spare := wp.get(true) // one that is ready can go
 		if spare == nil {
 			return false
 		}
 		if spare.dismiss(); beyond {
-			wp.places.taken.Add(-1)
+			wp.places.taken.add(-1, 0)
 		}
 	}
 	if w.place == placeClosing {
@@ -535,12 +543,14 @@ func (wp *workerPool) release(w *workerChan) bool {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	beyond := w.place == placeServing && wp.places.taken.Load() > int64(wp.MaxWorkersCount)
-	if wp.stopped || beyond || w.place == placeClosing && !wp.places.take(wp.MaxWorkersCount) {
+	if wp.stopped || beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, readyPlace) {
 		wp.leaveLocked(w)
 		return false
 	}
 	if w.place == placeClosing {
 		wp.closing--
+	} else {
+		wp.places.taken.add(0, 1)
 	}
 	w.place = placeNone
 	// Two workers may have read the clock in one order and got here in the other; the stack stays sorted all the same.
@@ -566,14 +576,14 @@ func (wp *workerPool) leaveLocked(w *workerChan) {
 		wp.leading--
 		wp.retired++
 	default:
-		wp.retireLocked(1)
+		wp.retireLocked(1, 0)
 	}
 	w.place = placeNone
 }
 
-// retireLocked takes n ready or serving workers out of the counts.
-func (wp *workerPool) retireLocked(n int) {
-	wp.places.taken.Add(-int64(n))
+// retireLocked takes n workers out of the counts, of which so many are ready and the others serving.
+func (wp *workerPool) retireLocked(n, ready int) {
+	wp.places.taken.add(-n, -ready)
 	wp.retired += uint64(n)
 }
 
@@ -614,7 +624,7 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	clear(ready[kept:])
 	wp.ready = ready[:kept]
 	// They don't count from now on, though their goroutines have yet to end: nobody is refused because of them.
-	wp.retireLocked(n)
+	wp.retireLocked(n, n)
 	if kept > 0 {
 		wait = time.Duration(ready[0].lastUse-due) + wp.slack()
 	} else {

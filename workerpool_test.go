@@ -401,7 +401,7 @@ func TestWorkerPoolClean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock), places: new(workerPlaces)}
-				wp.places.taken.Store(int64(len(test.idle)))
+				wp.places.taken.add(len(test.idle), len(test.idle))
 				now := wp.clock.exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
@@ -464,7 +464,7 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		p.workerPool.mu.Lock()
 		p.ready, p.goroutines, p.spawned = slices.Clone(held), 1+workers, workers
-		p.places.taken.Store(workers)
+		p.places.taken.add(workers, workers)
 		p.workerPool.mu.Unlock()
 		cleaned := make(chan struct{})
 		go func() {
@@ -1009,7 +1009,7 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 // What a cycle costs when another one has just ended: the worker is hot, and nobody waits.
 func BenchmarkWorkerPoolRelease(b *testing.B) {
 	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock), places: new(workerPlaces)}
-	wp.places.take(1)
+	wp.places.taken.take(1, 0)
 	wp.clock.start(maxClockTick)
 	defer wp.clock.stop()
 	w := new(workerChan)
