@@ -1,0 +1,27 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+
+	"github.com/filohttp/filo"
+)
+
+// ErrNotFound is what the storage layer of the service returns for a missing row. It knows nothing of HTTP.
+var ErrNotFound = errors.New("not found")
+
+// Problems answers every error of an API with application/problem+json (RFC 9457): those of handlers, of the router (404, 405),
+// and of the server itself (a malformed request, an overload). A client that prefers text still gets text.
+//
+//	server.ErrorHandler = recipes.Problems
+func Problems(c *filo.Ctx, err error) {
+	var known *filo.HTTPError
+	switch {
+	case errors.As(err, &known): // It says its status itself.
+	case errors.Is(err, ErrNotFound):
+		err = &filo.HTTPError{Status: 404, Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		err = &filo.HTTPError{Status: 504, Detail: "a service that this one needs took too long", Err: err}
+	}
+	filo.ProblemErrorHandler(c, err)
+}
