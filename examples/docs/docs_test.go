@@ -37,7 +37,7 @@ import (
 
 const root = "../.."
 
-var documents = []string{"README.md", "docs/GUIDE.md", "docs/MIGRATING.md", errorsDocument}
+var documents = []string{"README.md", "docs/GUIDE.md", "docs/MIGRATING.md", "docs/FAQ.md", errorsDocument}
 
 func read(t *testing.T, document string) string {
 	t.Helper()
@@ -125,7 +125,8 @@ var (
 
 // Links to files, and to headings of the same document or another one, lead somewhere.
 func TestLinks(t *testing.T) {
-	for _, document := range documents {
+	// The snippets of RECIPES.md are files of examples/recipes, which has a test for that.
+	for _, document := range append(documents, "docs/RECIPES.md", "docs/NETHTTP.md", "docs/LOOP.md", "docs/ARCHITECTURE.md", "docs/POOL.md") {
 		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, document), ""), -1) {
 			if err := follow(document, match[1]); err != nil {
 				t.Errorf("%s: %v", document, err)

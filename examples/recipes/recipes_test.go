@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,46 @@ import (
 	"github.com/filohttp/filo/servertest"
 	"github.com/getsentry/sentry-go"
 )
+
+// What docs/RECIPES.md shows is in the files here, but for the indentation.
+func TestDocument(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(flat(string(content)))
+	}
+	document, err := os.ReadFile("../../docs/RECIPES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(document), -1)
+	if len(blocks) == 0 {
+		t.Fatal("no blocks of Go")
+	}
+	for _, block := range blocks {
+		if !strings.Contains(all.String(), flat(block[1])) {
+			t.Errorf("this isn't in any file:\n%s", block[1])
+		}
+	}
+}
+
+// flat takes the indentation and comments of whole lines away.
+func flat(code string) string {
+	var b strings.Builder
+	for line := range strings.Lines(code) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
 
 func TestProblems(t *testing.T) {
 	r := router.New()
