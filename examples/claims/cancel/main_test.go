@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTheClaim(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-clients", "3", "-steps", "20", "-step", "20ms", "-leave", "2"}, &out); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for _, want := range []string{"\nfilo ", "\nnet/http ", "\nfasthttp ", "54 of  54", "didn't end", "PASS: "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &out)
+		}
+	}
+}
+
+// Each server does what the report says of it: net/http ends the context as filo does, and fasthttp doesn't.
+func TestEachServer(t *testing.T) {
+	cfg := config{clients: 3, steps: 20, step: 20 * time.Millisecond, leave: 2}
+	for _, s := range servers {
+		r, err := ask(t.Context(), cfg, s)
+		if err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		if claimed := r.verdict(cfg) == nil; claimed != (s.name != "fasthttp") {
+			t.Errorf("%s: %+v", s.name, r)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	cfg := config{clients: 2, steps: 12, leave: 2}
+	for _, test := range []struct {
+		r    result
+		good bool
+	}{
+		{result{cancelled: 2}, true},
+		{result{cancelled: 2, wasted: 10}, true},
+		{result{cancelled: 2, wasted: 11}, false},
+		{result{cancelled: 1}, false},
+	} {
+		if err := test.r.verdict(cfg); (err == nil) != test.good {
+			t.Errorf("%+v: %v", test.r, err)
+		}
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, args := range [][]string{{"-clients", "0"}, {"-steps", "6"}, {"-step", "0s"}, {"-leave", "0"}, {"more"}, {"-none"}} {
+		if err := run(t.Context(), args, io.Discard); err == nil {
+			t.Errorf("run takes %q", args)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, []string{"-step", "1h"}, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("run returned %v", err)
+	}
+}

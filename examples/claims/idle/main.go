@@ -1,0 +1,89 @@
+// Command idle measures what connections cost that wait for their next request, with filo, net/http and fasthttp. Each server is a process
+// of its own, started by this program; the connections are this process's. It needs Linux.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if name := os.Getenv(childVariable); name != "" {
+		err = child(name, os.Stdin, os.Stdout)
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout)
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "idle:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures each server, and prints the figures. It returns an error if filo's aren't what is claimed.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("idle", flag.ContinueOnError)
+	n := flags.Int("conns", 9000, "how many connections wait")
+	switch err := flags.Parse(args); {
+	case err != nil:
+		return err
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
+	case *n < 100:
+		return errors.New("-conns is at least 100: a few connections can't be told from the server itself")
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
+	say("%d connections make a request each, and then wait for a next one that doesn't come.", *n)
+	say("")
+	say("%-10s %14s %14s %16s %12s", "", "memory before", "memory with", "per connection", "goroutines")
+	var each []figures
+	for _, name := range names {
+		f, err := measure(ctx, name, *n)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		each = append(each, f)
+		say("%-10s %11.1f MB %11.1f MB %13.2f KB %12d", name, megabytes(f.before), megabytes(f.with), float64(f.grown())/1024/float64(*n), f.goroutines)
+	}
+	say("")
+	if err := verdict(each, *n); err != nil {
+		say("FAIL: %v.", err)
+		return err
+	}
+	say("PASS: %d connections that wait cost filo %.1f MB and no goroutine, and net/http %.1f MB and a goroutine each.",
+		*n, megabytes(each[0].grown()), megabytes(each[1].grown()))
+	say("Each connection was then asked once more, and answered.")
+	return nil
+}
+
+func megabytes(bytes int) float64 { return float64(bytes) / (1 << 20) }
+
+// verdict is nil if filo, which is first, has no goroutine for a connection, and needs less than a quarter of the memory of each other.
+func verdict(each []figures, n int) error {
+	filo, others := each[0], each[1:]
+	var faults []string
+	if filo.goroutines > n/2 {
+		faults = append(faults, fmt.Sprintf("filo has %d goroutines", filo.goroutines))
+	}
+	for i, other := range others {
+		if filo.grown()*4 > other.grown() {
+			faults = append(faults, fmt.Sprintf("%d connections cost filo %.1f MB, and %s %.1f MB",
+				n, megabytes(filo.grown()), names[1+i], megabytes(other.grown())))
+		}
+	}
+	if faults != nil {
+		return errors.New(strings.Join(faults, ", and "))
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestMain is one of the servers in the processes that the tests start.
+func TestMain(m *testing.M) {
+	if name := os.Getenv(childVariable); name != "" {
+		if err := child(name, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestTheClaim(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-conns", "300"}, &out)
+	if runtime.GOOS != "linux" {
+		if err == nil || !strings.Contains(err.Error(), runtime.GOOS) {
+			t.Errorf("run returned %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for _, want := range []string{"\nfilo ", "\nnet/http ", "\nfasthttp ", "PASS: 300 connections"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &out)
+		}
+	}
+}
+
+// What is measured tells the servers apart: net/http has a goroutine for each connection.
+func TestMeasure(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the memory of a process is read from Linux's /proc")
+	}
+	const n = 200
+	for _, name := range names {
+		f, err := measure(t.Context(), name, n)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if each := f.goroutines >= n; each != (name != "filo") || f.before <= 0 || f.with <= 0 {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	if _, err := measure(t.Context(), "nobody", n); err == nil {
+		t.Error("a server that there isn't was measured")
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	const n = 9000
+	others := []figures{{before: 10 << 20, with: 180 << 20, goroutines: 9005}, {before: 10 << 20, with: 150 << 20, goroutines: 9007}}
+	for _, test := range []struct {
+		f    figures
+		good bool
+	}{
+		{figures{before: 10 << 20, with: 15 << 20, goroutines: 13}, true},
+		{figures{before: 10 << 20, with: 45 << 20, goroutines: 13}, true},
+		{figures{before: 10 << 20, with: 46 << 20, goroutines: 13}, false},
+		{figures{before: 10 << 20, with: 15 << 20, goroutines: 9013}, false},
+	} {
+		if err := verdict(append([]figures{test.f}, others...), n); (err == nil) != test.good {
+			t.Errorf("%+v: %v", test.f, err)
+		}
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, args := range [][]string{{"-conns", "99"}, {"more"}, {"-none"}} {
+		if err := run(t.Context(), args, io.Discard); err == nil {
+			t.Errorf("run takes %q", args)
+		}
+	}
+}
+
+func TestMoreThanAProcessMayHave(t *testing.T) {
+	if err := run(t.Context(), []string{"-conns", "100000000"}, io.Discard); err == nil {
+		t.Error("run takes more connections than a process may have")
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, nil, io.Discard); err == nil {
+		t.Error("run goes on though it was interrupted")
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// figures are what a server has said of itself.
+type figures struct {
+	before, with int // bytes in memory: with no connection, and with all of them
+	goroutines   int // with all of them
+}
+
+func (f figures) grown() int { return f.with - f.before }
+
+// patience is how long an answer may take.
+const patience = 30 * time.Second
+
+// measure starts a server, and asks it what n connections cost.
+func measure(ctx context.Context, name string, n int) (f figures, err error) {
+	if err := possible(n); err != nil {
+		return f, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return f, err
+	}
+	server := exec.CommandContext(ctx, self)
+	server.Env = append(os.Environ(), childVariable+"="+name)
+	server.Stderr = os.Stderr
+	in, err := server.StdinPipe()
+	if err != nil {
+		return f, err
+	}
+	out, err := server.StdoutPipe()
+	if err != nil {
+		return f, err
+	}
+	if err := server.Start(); err != nil {
+		return f, err
+	}
+	defer server.Wait()
+	defer in.Close()
+	said := bufio.NewReader(out)
+	var address string
+	if _, err := fmt.Fscanln(said, &address); err != nil {
+		return f, fmt.Errorf("the server didn't start: %w", err)
+	}
+	ask := func(memory *int) error {
+		if _, err := io.WriteString(in, "\n"); err != nil {
+			return err
+		}
+		_, err := fmt.Fscanln(said, memory, &f.goroutines)
+		return err
+	}
+	first, conns := make([]net.Conn, 10), make([]net.Conn, n)
+	defer func() {
+		for _, c := range append(first, conns...) {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	// A few requests first, so that what a server makes for its first ones isn't counted as the connections'.
+	if err := each(ctx, first, address); err != nil {
+		return f, err
+	}
+	if err := ask(&f.before); err != nil {
+		return f, err
+	}
+	if err := each(ctx, conns, address); err != nil {
+		return f, err
+	}
+	if err := ask(&f.with); err != nil {
+		return f, err
+	}
+	return f, each(ctx, conns, address) // they are all there still
+}
+
+// each makes a request on each of the connections, 64 at a time, and dials those that are nil.
+func each(ctx context.Context, conns []net.Conn, address string) error {
+	var (
+		wait   sync.WaitGroup
+		once   sync.Once
+		failed error
+	)
+	next := make(chan int)
+	stop := make(chan struct{})
+	for range 64 {
+		wait.Go(func() {
+			in := bufio.NewReader(nil)
+			for i := range next {
+				if err := get(ctx, &conns[i], in, address); err != nil {
+					once.Do(func() { failed = fmt.Errorf("connection %d: %w", i, err); close(stop) })
+					return
+				}
+			}
+		})
+	}
+	for i := range conns {
+		select {
+		case next <- i:
+			continue
+		case <-stop:
+		}
+		break
+	}
+	close(next)
+	wait.Wait()
+	return failed
+}
+
+// get makes a request on a connection, which is dialled if it is nil.
+func get(ctx context.Context, c *net.Conn, in *bufio.Reader, address string) (err error) {
+	if *c == nil {
+		var dialer net.Dialer
+		if *c, err = dialer.DialContext(ctx, "tcp", address); err != nil {
+			return err
+		}
+	}
+	if err := (*c).SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(*c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		return err
+	}
+	in.Reset(*c)
+	response, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	if got, err := io.ReadAll(response.Body); err != nil || string(got) != body {
+		return fmt.Errorf("the answer is %q, %v", got, err)
+	}
+	return nil
+}

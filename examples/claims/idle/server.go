@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/filohttp/filo"
+	"github.com/valyala/fasthttp"
+)
+
+// childVariable names the environment variable that makes the program one of the servers.
+const childVariable = "FILO_CLAIMS_IDLE_SERVER"
+
+// names are the servers; filo is first.
+var names = []string{"filo", "net/http", "fasthttp"}
+
+const body = "Hello, World!"
+
+func serve(name string, l net.Listener) error {
+	switch name {
+	case "filo":
+		return filo.Serve(l, func(c *filo.Ctx) error { return c.Text(200, body) })
+	case "net/http":
+		return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) }))
+	case "fasthttp":
+		return fasthttp.Serve(l, func(ctx *fasthttp.RequestCtx) { ctx.WriteString(body) })
+	}
+	return fmt.Errorf("there is no server %q", name)
+}
+
+// child serves until its input ends. It says its address first, and for each line that comes how much memory and how many goroutines it
+// has, once garbage is collected and what is free is given back to the system.
+func child(name string, in io.Reader, out io.Writer) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, l.Addr())
+	served := make(chan error, 1)
+	go func() { served <- serve(name, l) }()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			asked <- struct{}{}
+		}
+	}()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case _, more := <-asked:
+			if !more {
+				return nil
+			}
+			debug.FreeOSMemory()
+			resident, err := residentMemory()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(out, resident, runtime.NumGoroutine())
+		}
+	}
+}
+
+// residentMemory returns how many bytes of the process are in memory, as Linux counts them.
+func residentMemory() (int, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := bytes.Cut(status, []byte("\nVmRSS:"))
+	fields := bytes.Fields(after)
+	if len(fields) < 2 || string(fields[1]) != "kB" {
+		return 0, errors.New("/proc/self/status has no VmRSS")
+	}
+	kilobytes, err := strconv.Atoi(string(fields[0]))
+	return kilobytes << 10, err
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// running is the application, served by somebody.
+type running struct {
+	address string
+	client  *http.Client
+	stop    func() // ends the server, and waits for its end
+}
+
+func start(serve func(context.Context, *filo.Server, net.Listener) error) (*running, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		serve(ctx, newServer(), l)
+	}()
+	transport := &http.Transport{DisableCompression: true}
+	return &running{
+		address: l.Addr().String(),
+		client: &http.Client{Transport: transport, Timeout: 30 * time.Second,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		stop: func() {
+			transport.CloseIdleConnections()
+			cancel()
+			<-ended
+		},
+	}, nil
+}
+
+// question is a request.
+type question struct {
+	method, target string
+	fields         []string // "Name: value"
+	body           string
+}
+
+// questions are what both servers are asked.
+var questions = []question{
+	{method: "GET", target: "/hello/gopher"},
+	{method: "HEAD", target: "/hello/gopher"},
+	{method: "GET", target: "/hello/G%C3%B6del%2F?x=1"},
+	{method: "DELETE", target: "/hello/gopher"},
+	{method: "OPTIONS", target: "/hello/gopher"},
+	{method: "GET", target: "/nothing"},
+	{method: "GET", target: "/hello//"},
+	{method: "POST", target: "/users", fields: []string{"Content-Type: application/json"}, body: `{"name":"Ada"}`},
+	{method: "POST", target: "/users", fields: []string{"Content-Type: application/json"}, body: `{}`},
+	{method: "POST", target: "/users", fields: []string{"Content-Type: text/plain"}, body: `{}`},
+	{method: "POST", target: "/upload", body: strings.Repeat("x", 1<<20)},
+	{method: "POST", target: "/upload", body: strings.Repeat("x", filo.DefaultMaxBodyBytes+1)},
+	{method: "GET", target: "/stream"},
+	{method: "GET", target: "/login"},
+	{method: "GET", target: "/secret", fields: []string{"Accept: application/json"}},
+	{method: "GET", target: "/broken"},
+	{method: "GET", target: "/panics"},
+	{method: "GET", target: "/files/about.txt"},
+	{method: "GET", target: "/files/about.txt", fields: []string{"Range: bytes=3-14"}},
+	{method: "GET", target: "/files/none.txt"},
+}
+
+func (q question) name() string {
+	name := q.method + " " + q.target
+	if len(q.body) > 20 {
+		name += fmt.Sprintf(" (%d bytes)", len(q.body))
+	} else if q.body != "" {
+		name += " " + q.body
+	}
+	for _, field := range q.fields {
+		if field != "Content-Type: application/json" && !strings.HasPrefix(field, "Accept") {
+			name += ", " + field
+		}
+	}
+	return name
+}
+
+// answer is what a client gets.
+type answer struct {
+	status int
+	fields map[string]string // the values of each, joined
+	body   string
+}
+
+func (r *running) ask(ctx context.Context, q question) (*answer, error) {
+	request, err := http.NewRequestWithContext(ctx, q.method, "http://"+r.address+q.target, strings.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	request.Host = "app.example" // not the address, which is another one for each server
+	for _, field := range q.fields {
+		name, value, _ := strings.Cut(field, ": ")
+		request.Header.Set(name, value)
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{response.StatusCode, make(map[string]string), string(body)}
+	for name, values := range response.Header {
+		a.fields[name] = strings.Join(values, ", ")
+	}
+	for _, coding := range response.TransferEncoding {
+		a.fields["Transfer-Encoding"] = coding
+	}
+	if response.Close {
+		a.fields["Connection"] = "close"
+	}
+	return a, nil
+}
+
+// unlike returns what is different between two answers, "" if nothing is. The value of Date may be.
+func (a *answer) unlike(b *answer) string {
+	var differences []string
+	if a.status != b.status {
+		differences = append(differences, "the status")
+	}
+	names := slices.AppendSeq(slices.Collect(maps.Keys(a.fields)), maps.Keys(b.fields))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		x, inA := a.fields[name]
+		y, inB := b.fields[name]
+		if inA != inB || x != y && name != "Date" {
+			differences = append(differences, fmt.Sprintf("%s %q, %q", name, x, y))
+		}
+	}
+	if a.body != b.body {
+		differences = append(differences, "the body")
+	}
+	return strings.Join(differences, "; ")
+}
+
+// String returns the answer as it looks on the wire.
+func (a *answer) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "    %d %s\n", a.status, http.StatusText(a.status))
+	for _, name := range slices.Sorted(maps.Keys(a.fields)) {
+		fmt.Fprintf(&b, "    %s: %s\n", name, a.fields[name])
+	}
+	fmt.Fprintf(&b, "\n    %.200s", a.body)
+	return b.String()
+}

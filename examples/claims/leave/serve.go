@@ -1,0 +1,21 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+)
+
+// byFilo lets filo serve the application.
+func byFilo(ctx context.Context, s *filo.Server, l net.Listener) error {
+	return s.RunListener(ctx, l)
+}
+
+// byNetHTTP lets net/http serve it.
+func byNetHTTP(ctx context.Context, s *filo.Server, l net.Listener) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	return http.Serve(l, adaptor.ToHTTPServer(s))
+}
