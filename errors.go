@@ -177,8 +177,8 @@ func (h *Header) keepNoPromises() {
 }
 
 // DefaultErrorHandler answers with the error's status, 500 if it has none, as problem details (RFC 9457) where the
-// client's Accept prefers JSON, or has no preference and the request's body was JSON, and else as a line of text. What was in the
-// response before is dropped, but header fields that the handler set stay, except those that describe the body and, with a
+// client's Accept prefers JSON, or has no preference and the request's body was JSON, or the response's Content-Type says that the
+// answer was to be, and else as a line of text. What was in the response before is dropped, but header fields that the handler set stay, except those that describe the body and, with a
 // 5xx, those that let it be cached.
 func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 
@@ -188,6 +188,7 @@ func ProblemErrorHandler(c *Ctx, err error) { answerError(c, err, true) }
 // answerError answers with an error, by default as JSON or as text.
 func answerError(c *Ctx, err error, asJSON bool) {
 	problem := statusOf(err)
+	asJSON = asJSON || isJSON(c.Response.Header.getID(fieldContentType))
 	c.Response.resetBody()
 	for _, id := range [...]fieldID{fieldContentLength, fieldContentType, fieldContentEncoding, fieldETag, fieldLastModified} {
 		c.Response.Header.Del(fieldNames[id])

@@ -188,6 +188,21 @@ func TestErrorWithoutPreference(t *testing.T) {
 	}
 }
 
+// Whose answer was to be JSON can read an error in it.
+func TestErrorOfJSONAnswer(t *testing.T) {
+	for accept, want := range map[string]string{"*/*": "application/problem+json", "text/plain": "text/plain; charset=utf-8"} {
+		h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "application/json; charset=utf-8")
+			return filo.Error(409, "x")
+		}})
+		c := h.connect(t)
+		c.send(t, "GET / HTTP/1.1\r\nHost: a\r\nAccept: "+accept+"\r\n\r\n")
+		if m := c.receive(t, "GET"); m.get("Content-Type") != want || m.status != 409 {
+			t.Errorf("Accept %s: %d %q", accept, m.status, m.get("Content-Type"))
+		}
+	}
+}
+
 // An HTTPError whose status isn't that of an error is a 500, and the log says why.
 func TestHTTPErrorWithoutErrorStatus(t *testing.T) {
 	for _, status := range []int{0, 200, 302, 600} {

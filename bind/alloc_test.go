@@ -35,7 +35,12 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%s: %v allocations, want %v", c.name, got, c.want)
 		}
 	}
-	request := strings.Replace(postJSON(`{"id":1,"tags":["a"],"lines":[{"sku":"x"}]}`), "/?q=1", "/shops/7", 1)
+	request := strings.Replace(postJSON(`{"note":"n"}`), "/?q=1", "/shops/7?page=3", 1)
+	typed := bind.Handler(editProduct)
+	if typed, byHand := allocations(t, request, typed), allocations(t, request, editByHand); typed > byHand {
+		t.Errorf("Handler: %v allocations, and %v by hand", typed, byHand)
+	}
+	request = strings.Replace(postJSON(`{"id":1,"tags":["a"],"lines":[{"sku":"x"}]}`), "/?q=1", "/shops/7", 1)
 	alone := allocations(t, request, func(c *filo.Ctx) error {
 		var v product
 		body, _ := c.Body()

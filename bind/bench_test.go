@@ -86,6 +86,35 @@ func BenchmarkJSON(b *testing.B) {
 	}
 }
 
+type productEdit struct {
+	Shop int    `path:"shop" required:"true"`
+	Page int    `query:"page"`
+	Note string `json:"note" required:"true"`
+}
+
+func editProduct(_ *filo.Ctx, in productEdit) (line, error) {
+	return line{in.Note, uint8(in.Shop)}, nil
+}
+
+func editByHand(c *filo.Ctx) error {
+	var in productEdit
+	if err := bind.All(c, &in); err != nil {
+		return err
+	}
+	out, err := editProduct(c, in)
+	if err != nil {
+		return err
+	}
+	return c.JSON(200, out)
+}
+
+// BenchmarkHandler compares a handler of Handler with one that does the same by hand.
+func BenchmarkHandler(b *testing.B) {
+	request := strings.Replace(postJSON(`{"note":"n"}`), "/?q=1", "/shops/7?page=3", 1)
+	b.Run("typed", func(b *testing.B) { benchmarkIn(b, request, bind.Handler(editProduct)) })
+	b.Run("by-hand", func(b *testing.B) { benchmarkIn(b, request, editByHand) })
+}
+
 // BenchmarkText measures the sources of text, each into a struct that outlives the call.
 func BenchmarkText(b *testing.B) {
 	request := get("/shops/7?page=3&live=true", "Idempotency-Key: 8e03978e")

@@ -42,12 +42,17 @@ func Cookie(c *filo.Ctx, v any, options ...Option) error { return one(c, v, opti
 // path, query, cookie or header and none for JSON is never read from a JSON body, whatever its Go name. A form is refused with 415
 // where no field has the tag form, and some are for JSON.
 func All(c *filo.Ctx, v any, options ...Option) error {
-	b := binding{c: c, option: merge(options), all: true}
 	target, err := structOf(v)
 	if err != nil {
 		return err
 	}
-	if c.Request.ContentLength() != 0 {
+	b := binding{c: c, option: merge(options), all: true}
+	return b.everything(v, target, true)
+}
+
+// everything binds from all sources, the body among them if withBody is set.
+func (b *binding) everything(v any, target reflect.Value, withBody bool) error {
+	if withBody && b.c.Request.ContentLength() != 0 {
 		if err := b.body(v, target); err != nil {
 			return err
 		}

@@ -15,6 +15,10 @@
 //		…
 //	}
 //
+// Handler does that for a function with an input and an output, and makes a handler of it that describes itself:
+//
+//	r.POST("/shops/{shop}/orders", bind.Handler(func(c *filo.Ctx, in Order) (Receipt, error) { … }, bind.Strict(), bind.Status(201)))
+//
 // # Which fields
 //
 // JSON goes by the rules of encoding/json: the name is that of the json tag, or the Go name.

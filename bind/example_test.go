@@ -114,6 +114,37 @@ func ExampleJSON_required() {
 	// 422 {"detail":"body \"/stars\": is required","errors":[{"in":"body","pointer":"/stars","detail":"is required"}],"status":422,"title":"Unprocessable Content"}
 }
 
+func ExampleHandler() {
+	type newUser struct {
+		Team string `path:"team"`
+		Name string `json:"name" required:"true"`
+		Age  uint8  `json:"age"`
+	}
+	type user struct {
+		ID   int    `json:"id"`
+		Name string `json:"name"`
+	}
+	r := router.New()
+	r.POST("/teams/{team}/users", bind.Handler(func(c *filo.Ctx, in newUser) (user, error) {
+		if in.Team != "red" {
+			return user{}, filo.Error(404, "no such team")
+		}
+		c.Response.Header.Set("Location", "/users/1")
+		return user{1, in.Name}, nil
+	}, bind.Strict(), bind.Status(201), bind.Doc{Summary: "Add a user to a team", Errors: []int{404}}))
+
+	send(r.Serve, "POST", "/teams/red/users", "application/json", `{"name":"Ada"}`)
+	send(r.Serve, "POST", "/teams/red/users", "application/json", `{"age":300}`)
+	send(r.Serve, "POST", "/teams/blue/users", "application/json", `{"name":"Ada"}`)
+	op, _ := bind.Describe(r.Routes()[0].Handler)
+	fmt.Println(op.Doc.Summary, op.Statuses, op.Errors, op.Fields[0].Name, op.Fields[0].Required)
+	// Output:
+	// 201 {"id":1,"name":"Ada"}
+	// 422 {"detail":"body \"/age\": must be an integer from 0 to 255 (and 1 more error)","errors":[{"in":"body","pointer":"/age","detail":"must be an integer from 0 to 255"},{"in":"body","pointer":"/name","detail":"is required"}],"status":422,"title":"Unprocessable Content"}
+	// 404 {"detail":"no such team","status":404,"title":"Not Found"}
+	// Add a user to a team [201] [400 404 413 415 422] name true
+}
+
 // period is a struct that checks itself.
 type period struct {
 	From time.Time `json:"from"`

@@ -117,6 +117,9 @@ type RouteInfo struct {
 	Name string
 	// Location is the file and line where the route was registered.
 	Location string
+	// Handler is what the route was registered with, without middleware. One that bind.Handler has made describes itself: see
+	// bind.Describe.
+	Handler filo.Handler `json:"-"`
 }
 
 // Routes lists the routes in the order of their registration.
@@ -126,7 +129,7 @@ func (r *Router) Routes() []RouteInfo {
 	infos := make([]RouteInfo, len(r.routes))
 	for i, route := range r.routes {
 		p := route.pattern
-		infos[i] = RouteInfo{Method: p.method, Host: p.host, Path: p.path, Pattern: p.text, Name: route.name, Location: p.location}
+		infos[i] = RouteInfo{Method: p.method, Host: p.host, Path: p.path, Pattern: p.text, Name: route.name, Location: p.location, Handler: route.given}
 	}
 	return infos
 }

@@ -1,0 +1,207 @@
+package bind
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/filohttp/filo"
+)
+
+// NoContent is the output of functions whose answer has no body: see Handler.
+type NoContent = struct{}
+
+// HandlerOption changes how a handler of Handler reads requests and answers them. It is an Option, a Doc, or what Status or As
+// returns.
+type HandlerOption interface{ apply(op *operation) }
+
+// Handler returns a handler that reads a request into a struct of type In, as All does, and answers with what f returns.
+//
+// A body is read if In has fields for one. If In has a method SetDefaults with a pointer receiver, that is called before. An error,
+// f's or that of the request, is returned for the server's ErrorHandler. Since the answer was to be JSON, it becomes problem details
+// unless the client's Accept prefers text.
+//
+// The answer has the status 200 and f's output in JSON (see Ctx.JSON), by default. Status and As say otherwise, and f may set another
+// status, and header fields, in c.Response. With NoContent as its output the status is 204 by default, and there is no body but what
+// f itself puts into the response.
+//
+// Describe tells what there is to know of the handler, for documents such as those of OpenAPI. Handler panics if In is no struct,
+// or one that can't be bound.
+func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...HandlerOption) filo.Handler {
+	op := newOperation(reflect.TypeFor[In](), reflect.TypeFor[Out](), options)
+	_, hasDefaults := any(new(In)).(defaulter)
+	return op.handler(func(c *filo.Ctx) error {
+		answer, err := op.negotiated(c)
+		if err != nil {
+			return failed(c, err)
+		}
+		in := new(In)
+		if hasDefaults {
+			any(in).(defaulter).SetDefaults()
+		}
+		if err := op.read(c, in); err != nil {
+			return failed(c, err)
+		}
+		c.Response.SetStatus(op.description.Statuses[0])
+		out, err := f(c, *in)
+		if err != nil {
+			return failed(c, err)
+		}
+		if answer == nil {
+			return nil // all of it is in the response
+		}
+		if err := answer(c, c.Status(), out); err != nil {
+			return failed(c, err)
+		}
+		return nil
+	})
+}
+
+// defaulter is an input that has defaults.
+type defaulter interface{ SetDefaults() }
+
+// operation is what a handler of Handler knows of itself. It is immutable.
+type operation struct {
+	description Operation
+	option      Option
+	answers     []func(c *filo.Ctx, status int, v any) error // by description.MediaTypes
+	withBody    bool
+}
+
+// newOperation panics for what is the programmer's mistake.
+func newOperation(in, out reflect.Type, options []HandlerOption) *operation {
+	if in.Kind() != reflect.Struct {
+		panic(fmt.Sprintf("bind: Handler's function has the input %v, which must be a struct", in))
+	}
+	op := &operation{description: Operation{Input: in}}
+	d := &op.description
+	if out != reflect.TypeFor[NoContent]() {
+		d.Output = out
+		As("application/json", (*filo.Ctx).JSON).apply(op)
+	}
+	for _, option := range options {
+		option.apply(op)
+	}
+	if err := errorOf(in); err != nil {
+		panic(err.Error())
+	}
+	switch {
+	case d.Statuses == nil && d.Output == nil:
+		d.Statuses = []int{204}
+	case d.Statuses == nil:
+		d.Statuses = []int{200}
+	}
+	d.Strict = op.option.strict
+	d.Fields = fieldsOf(in)
+	op.withBody = slices.ContainsFunc(d.Fields, func(f Field) bool { return f.In == "body" || f.In == "form" })
+	d.Errors = op.errors()
+	return op
+}
+
+// errorOf returns what the programmer has done wrong in a struct that is bound from everywhere, nil if it is right.
+func errorOf(t reflect.Type) error {
+	for _, p := range plansOf(t) {
+		if p.err != nil {
+			return p.err
+		}
+	}
+	return presenceOf(t).err
+}
+
+// errors returns the statuses of errors, in their order: those of binding, and those that the Doc has.
+func (op *operation) errors() []int {
+	statuses := slices.Clone(op.description.Doc.Errors)
+	if len(op.description.Fields) > 0 || op.option.strict {
+		statuses = append(statuses, 400)
+	}
+	if len(op.answers) > 1 {
+		statuses = append(statuses, 406)
+	}
+	if op.withBody {
+		statuses = append(statuses, 413, 415, 422)
+	}
+	if op.option.validator != nil {
+		statuses = append(statuses, 422)
+	}
+	slices.Sort(statuses)
+	return slices.Compact(statuses)
+}
+
+// read binds a request to what v points to.
+func (op *operation) read(c *filo.Ctx, v any) error {
+	b := binding{c: c, option: op.option, all: true}
+	return b.everything(v, reflect.ValueOf(v).Elem(), op.withBody)
+}
+
+// negotiated returns what answers with an output, nil if there is none. Where there is one media type, Accept isn't looked at: RFC
+// 9110, section 12.4.1, lets a server "disregard the header field", and a client that can't read JSON can't read a 406 either.
+func (op *operation) negotiated(c *filo.Ctx) (answer func(c *filo.Ctx, status int, v any) error, err error) {
+	switch len(op.answers) {
+	case 0:
+		return nil, nil
+	case 1:
+		return op.answers[0], nil
+	}
+	offers := op.description.MediaTypes
+	i := slices.Index(offers, c.Negotiate(offers...))
+	if i < 0 {
+		return nil, filo.Error(406, "this can be had as "+strings.Join(offers, ", "))
+	}
+	return op.answers[i], nil
+}
+
+// failed returns an error, and says that the answer would have been JSON, so that the error is told likewise.
+func failed(c *filo.Ctx, err error) error {
+	if !c.Committed() {
+		c.Response.Header.Set("Content-Type", "application/json")
+	}
+	return err
+}
+
+// Status says which status an answer has, instead of 200, or 204 for NoContent. The others, of which f chooses one by
+// c.Response.SetStatus, are for those who read about the handler. Status panics if one isn't a success's, and Handler's output
+// can't have a body with it.
+func Status(usual int, others ...int) HandlerOption {
+	statuses := append([]int{usual}, others...)
+	for _, status := range statuses {
+		if status < 200 || status > 399 {
+			panic(fmt.Sprintf("bind: Status(%d): it is for answers, whose status is 200 to 399; an error has its own, as filo.Error", status))
+		}
+	}
+	return statusOption(statuses)
+}
+
+type statusOption []int
+
+func (o statusOption) apply(op *operation) {
+	if bodiless := o[0] == 204 || o[0] == 205 || o[0] == 304; bodiless && op.description.Output != nil {
+		panic(fmt.Sprintf("bind: Status(%d) has no body, and the function returns a %v: make that a bind.NoContent", o[0], op.description.Output))
+	}
+	op.description.Statuses = o
+}
+
+// As lets clients have the output as mediaType as well: Accept decides between that and JSON, and which it is, by Ctx.Negotiate. A client
+// that takes none of them gets a 406, before f is called.
+//
+//	bind.As("application/xml", (*filo.Ctx).XML)
+//
+// The function answer answers with v, which is f's output.
+func As(mediaType string, answer func(c *filo.Ctx, status int, v any) error) HandlerOption {
+	return asOption{mediaType, answer}
+}
+
+type asOption struct {
+	mediaType string
+	answer    func(c *filo.Ctx, status int, v any) error
+}
+
+func (o asOption) apply(op *operation) {
+	if op.description.Output == nil {
+		panic(fmt.Sprintf("bind: As(%q): the function returns a bind.NoContent, which has no media type", o.mediaType))
+	}
+	op.description.MediaTypes = append(op.description.MediaTypes, o.mediaType)
+	op.answers = append(op.answers, o.answer)
+}
+
+func (o Option) apply(op *operation) { op.option = merge([]Option{op.option, o}) }

@@ -1,0 +1,212 @@
+package bind_test
+
+import (
+	"errors"
+	"fmt"
+	"mime/multipart"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/bind"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
+)
+
+type rename struct {
+	Shop  int     `path:"shop"`
+	Dry   bool    `query:"dry"`
+	Theme string  `cookie:"theme"`
+	Name  string  `json:"name" form:"name" required:"true"`
+	Limit int     `query:"limit"`
+	Price float64 `json:"price"`
+}
+
+func (r *rename) SetDefaults() { r.Limit = 50 }
+
+type renamed struct {
+	ID   int    `json:"id" xml:"id"`
+	Text string `json:"text" xml:"text"`
+}
+
+// renameShop is a function for Handler.
+func renameShop(c *filo.Ctx, in rename) (renamed, error) {
+	switch in.Name {
+	case "taken":
+		return renamed{}, filo.Error(409, "there is one")
+	case "broken":
+		return renamed{}, errors.New("the database is away")
+	case "new":
+		c.Response.SetStatus(201)
+		c.Response.Header.Set("Location", "/shops/7")
+	}
+	return renamed{in.Shop, fmt.Sprint(in.Name, " ", in.Dry, " ", in.Theme, " ", in.Limit)}, nil
+}
+
+// answerOf returns the head's first line, the Content-Type and the body of what a route of POST /shops/{shop} with the handler answers.
+func answerOf(t testing.TB, h filo.Handler, request string) string {
+	t.Helper()
+	r := router.New()
+	r.Handle("/shops/{shop}", h)
+	raw := servertest.New(t, r.Serve).Raw(t, strings.Replace(request, "/?q=1", "/shops/7", 1))
+	head, body, _ := strings.Cut(raw, "\r\n\r\n")
+	lines := strings.Split(head, "\r\n")
+	answer := strings.TrimPrefix(lines[0], "HTTP/1.1 ")
+	for _, name := range []string{"Content-Type: ", "Location: ", "Vary: "} {
+		if i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, name) }); i >= 0 {
+			answer += " | " + lines[i]
+		}
+	}
+	return answer + " | " + strings.TrimSpace(body)
+}
+
+// A typed handler reads from everywhere, and answers with what its function returns.
+func TestHandler(t *testing.T) {
+	typed := bind.Handler(renameShop)
+	const problem = " | Content-Type: application/problem+json | "
+	for _, c := range []struct{ name, request, want string }{
+		{"JSON, with defaults", postJSON(`{"name":"a"}`), `200 OK | Content-Type: application/json | {"id":7,"text":"a false  50"}`},
+		{"a form", post("application/x-www-form-urlencoded", "name=a"), `200 OK | Content-Type: application/json | {"id":7,"text":"a false  50"}`},
+		{"a query and a cookie", strings.Replace(get("/shops/7?dry=1&limit=0", "Cookie: theme=dark", "Content-Type: application/json", "Content-Length: 11")+`{"name":""}`, "GET", "PUT", 1),
+			`200 OK | Content-Type: application/json | {"id":7,"text":" true dark 0"}`},
+		{"a status and a field of its own", postJSON(`{"name":"new"}`), `201 Created | Content-Type: application/json | Location: /shops/7 | {"id":7,"text":"new false  50"}`},
+		{"its error", postJSON(`{"name":"taken"}`), "409 Conflict" + problem + `{"detail":"there is one","status":409,"title":"Conflict"}`},
+		{"an error that the client doesn't see", postJSON(`{"name":"broken"}`), "500 Internal Server Error" + problem + `{"status":500,"title":"Internal Server Error"}`},
+		{"an error of the request, told in JSON without being asked", get("/shops/x"), "400 Bad Request" + problem +
+			`{"detail":"path \"shop\": must be an integer (and 1 more error)","errors":[{"in":"path","name":"shop","detail":"must be an integer"},` +
+			`{"in":"body","pointer":"/name","detail":"is required"}],"status":400,"title":"Bad Request"}`},
+		{"but not to who prefers text", get("/shops/x", "Accept: text/plain"), "400 Bad Request | Content-Type: text/plain; charset=utf-8 | " +
+			`Bad Request: path "shop": must be an integer (and 1 more error)`},
+		{"a malformed body", postJSON(`{`), "400 Bad Request" + problem + `{"detail":"body: line 1, column 1: unexpected end of JSON input",` +
+			`"errors":[{"in":"body","detail":"line 1, column 1: unexpected end of JSON input"}],"status":400,"title":"Bad Request"}`},
+		{"JSON even to who asks for something else", strings.Replace(postJSON(`{"name":"a"}`), "Host:", "Accept: text/html\r\nHost:", 1),
+			`200 OK | Content-Type: application/json | {"id":7,"text":"a false  50"}`},
+	} {
+		if got := answerOf(t, typed, c.request); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}
+
+// Options say how requests are read and answered.
+func TestHandlerOptions(t *testing.T) {
+	type empty struct{}
+	nothing := func(*filo.Ctx, empty) (bind.NoContent, error) { return bind.NoContent{}, nil }
+	one := func(*filo.Ctx, empty) (*renamed, error) { return &renamed{ID: 1}, nil }
+	xml := bind.As("application/xml", (*filo.Ctx).XML)
+	const asXML = `<?xml version="1.0" encoding="UTF-8"?>` + "\n<renamed><id>1</id><text></text></renamed>"
+	for _, c := range []struct {
+		name    string
+		handler filo.Handler
+		request string
+		want    string
+	}{
+		{"no output", bind.Handler(nothing), get("/shops/7"), "204 No Content | "},
+		{"no output, another status", bind.Handler(nothing, bind.Status(202)), get("/shops/7"), "202 Accepted | "},
+		{"an answer of the function's own", bind.Handler(func(c *filo.Ctx, _ empty) (bind.NoContent, error) { return bind.NoContent{}, c.Text(200, "x") }),
+			get("/shops/7"), "200 OK | Content-Type: text/plain; charset=utf-8 | x"},
+		{"a status", bind.Handler(one, bind.Status(201)), get("/shops/7"), `201 Created | Content-Type: application/json | {"id":1,"text":""}`},
+		{"JSON of two", bind.Handler(one, xml), get("/shops/7"), `200 OK | Content-Type: application/json | Vary: Accept | {"id":1,"text":""}`},
+		{"XML of two", bind.Handler(one, xml), get("/shops/7", "Accept: application/xml"), "200 OK | Content-Type: application/xml; charset=utf-8 | Vary: Accept | " + asXML},
+		{"none of two", bind.Handler(one, xml), get("/shops/7", "Accept: text/html"), "406 Not Acceptable | Content-Type: application/problem+json | Vary: Accept | " +
+			`{"detail":"this can be had as application/json, application/xml","status":406,"title":"Not Acceptable"}`},
+		{"strict", bind.Handler(nothing, bind.Strict()), get("/shops/7?x=1"), "400 Bad Request | Content-Type: application/problem+json | " +
+			`{"detail":"query \"x\": isn't known here","errors":[{"in":"query","name":"x","detail":"isn't known here"}],"status":400,"title":"Bad Request"}`},
+		{"a validator", bind.Handler(nothing, bind.Strict(), bind.With(validatorFunc(func(any) error { return filo.Error(403, "no") }))), get("/shops/7"),
+			`403 Forbidden | Content-Type: application/problem+json | {"detail":"no","status":403,"title":"Forbidden"}`},
+		{"a body that nobody asked for", bind.Handler(nothing), post("text/csv", "a"), "204 No Content | "},
+		{"an output that can't be encoded", bind.Handler(func(*filo.Ctx, empty) (chan int, error) { return nil, nil }), get("/shops/7"),
+			`500 Internal Server Error | Content-Type: application/problem+json | {"status":500,"title":"Internal Server Error"}`},
+	} {
+		if got := answerOf(t, c.handler, c.request); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}
+
+// What can't work is told when the handler is made.
+func TestHandlerMistakes(t *testing.T) {
+	type empty struct{}
+	for want, make := range map[string]func(){
+		"bind: Handler's function has the input int, which must be a struct": func() {
+			bind.Handler(func(*filo.Ctx, int) (int, error) { return 0, nil })
+		},
+		"bind: the field C, tag query: text can't become a chan int": func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				C chan int `query:"c"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field N has the tag required:"1": write required:"true", or leave it out`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				In []struct {
+					N int `required:"1"`
+				}
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		"bind: Status(204) has no body, and the function returns a int: make that a bind.NoContent": func() {
+			bind.Handler(func(*filo.Ctx, empty) (int, error) { return 0, nil }, bind.Status(204))
+		},
+		"bind: Status(404): it is for answers, whose status is 200 to 399; an error has its own, as filo.Error": func() { bind.Status(200, 404) },
+		`bind: As("text/csv"): the function returns a bind.NoContent, which has no media type`: func() {
+			bind.Handler(func(*filo.Ctx, empty) (bind.NoContent, error) { return bind.NoContent{}, nil }, bind.As("text/csv", (*filo.Ctx).JSON))
+		},
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); got != want {
+					t.Errorf("got %s\nwant %s", got, want)
+				}
+			}()
+			make()
+		}()
+	}
+}
+
+// A handler, also one of a route, says what it reads and answers; any other says nothing.
+func TestDescribe(t *testing.T) {
+	type input struct {
+		Paging
+		ID     int                   `path:"id"`
+		Both   string                `json:"both" query:"both" required:"true"`
+		Name   string                `json:"name" form:"n" required:"true"`
+		Tags   []string              `header:"Tags,comma" required:"true"`
+		Theme  string                `cookie:"theme"`
+		Avatar *multipart.FileHeader `json:"-" form:"avatar"`
+		Hidden string                `json:"-"`
+	}
+	doc := bind.Doc{ID: "doIt", Summary: "Does it", Errors: []int{409, 422}}
+	r := router.New()
+	r.POST("/a/{id}", bind.Handler(func(*filo.Ctx, input) ([]renamed, error) { return nil, nil }, bind.Status(201, 200), bind.Strict(), doc,
+		bind.As("application/xml", (*filo.Ctx).XML)), func(next filo.Handler) filo.Handler { return next })
+	r.GET("/b", bind.Handler(func(*filo.Ctx, struct{}) (bind.NoContent, error) { return bind.NoContent{}, nil }))
+	r.GET("/c", func(*filo.Ctx) error { t.Error("a handler was called"); return nil })
+	routes := r.Routes()
+	op, ok := bind.Describe(routes[0].Handler)
+	var fields []string
+	for _, f := range op.Fields {
+		fields = append(fields, fmt.Sprint(f.In, " ", f.Name, " ", f.Struct.Name, map[bool]string{true: " required"}[f.Required],
+			map[bool]string{true: " comma"}[f.Comma], map[bool]string{true: " file"}[f.File]))
+	}
+	const wantFields = "body both Both, body name Name required, form n Name required, form avatar Avatar file, " +
+		"header Tags Tags required comma, cookie theme Theme, query page Page, query size Size, query both Both, path id ID"
+	if got := strings.Join(fields, ", "); got != wantFields {
+		t.Errorf("got %s\nwant %s", got, wantFields)
+	}
+	if got, want := fmt.Sprint(ok, op.Input, op.Output, op.Strict, op.MediaTypes, op.Statuses, op.Errors, op.Doc.ID),
+		"true bind_test.input []bind_test.renamed true [application/json application/xml] [201 200] [400 406 409 413 415 422]doIt"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if op, ok = bind.Describe(routes[1].Handler); !ok || op.Output != nil || fmt.Sprint(op.Statuses, op.Errors, op.Fields) != "[204] [] []" {
+		t.Errorf("got %+v", op)
+	}
+	for _, h := range []filo.Handler{nil, routes[2].Handler, r.Serve, filo.Inline(routes[1].Handler)} {
+		if op, ok := bind.Describe(h); ok {
+			t.Errorf("got %+v", op)
+		}
+	}
+}
