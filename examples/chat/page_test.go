@@ -176,6 +176,8 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1], said[2], ">"+said[3], "Cleo: Morning, both. Who has the key to the boathouse?")
 	ada.do("looking at it", chromedp.EmulateViewport(1040, 640))
 	browser.Screenshot(t, ada.ctx, "docs/chat.png")
+	ada.do("looking at it on a phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch))
+	browser.Screenshot(t, ada.ctx, "docs/chat-phone.png")
 	browser.CheckLinks(t, ada.ctx, nil)
 }
 

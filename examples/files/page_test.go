@@ -225,13 +225,17 @@ func TestLooks(t *testing.T) {
 	wait(t, tab, `document.querySelectorAll(".upload progress")[2].value > 0.2`)
 	look(t, tab, 1200, 900, "light", "docs/files.png")
 	look(t, tab, 1200, 900, "dark", "")
-	look(t, tab, 390, 900, "light", "")
+	look(t, tab, 390, 844, "light", "docs/files-phone.png")
 }
 
 // look takes a screenshot if it has a path, and holds the page to what it may be wide.
 func look(t *testing.T, tab context.Context, width, height int64, scheme, path string) {
 	t.Helper()
-	do(t, tab, chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	options := []chromedp.EmulateViewportOption{}
+	if width < 500 {
+		options = append(options, chromedp.EmulateMobile, chromedp.EmulateTouch)
+	}
+	do(t, tab, chromedp.EmulateViewport(width, height, options...), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})

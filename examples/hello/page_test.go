@@ -23,6 +23,10 @@ func TestPageInTheBrowser(t *testing.T) {
 		t.Errorf("the page is %d pixels wide, and the screen 390; %v", got, err)
 	}
 	browser.CheckLinks(t, tab, nil)
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(1000, 800)); err != nil {
+		t.Fatal(err)
+	}
+	browser.Screenshot(t, tab, "docs/hello.png")
 
 	// The numbers renew themselves, and the page says when they don't any more.
 	first, err := chromedp.Run(tab, chromedp.Evaluate[string](numbers))

@@ -12,6 +12,7 @@ import (
 
 // The pages fit into windows of any width, and look as in docs/. With FILO_SCREENSHOTS=1 the dashboard is let run until its charts show something.
 func TestLooks(t *testing.T) {
+	os.Args[0] = "observed" // as the page of the profiles calls the program
 	base, _, _ := start(t, "-load", "500")
 	tab := browser.Tab(t)
 	board := browser.Another(t, tab)
@@ -21,9 +22,13 @@ func TestLooks(t *testing.T) {
 	look(t, tab, 1200, 1000, "light", "")
 	look(t, tab, 390, 900, "light", "")
 
+	do(t, tab, chromedp.Navigate(base+"/debug/"))
+	look(t, tab, 1000, 930, "light", "docs/debug.png")
+	look(t, tab, 390, 844, "light", "docs/debug-phone.png")
+
 	getUntil(t, base+"/traces?order=slowest", hasOrder)
 	do(t, tab, chromedp.Navigate(base+"/traces?order=slowest"))
-	choose(t, tab, "get order")
+	choose(t, tab, "get order", 5)
 	look(t, tab, 1280, 900, "light", "docs/observed.png")
 	look(t, tab, 1280, 900, "dark", "")
 	look(t, tab, 390, 900, "light", "")
@@ -34,4 +39,7 @@ func TestLooks(t *testing.T) {
 	js[any](t, board, `document.querySelector("input[value='60']").click(), null`)
 	look(t, board, 1440, 1000, "light", "docs/dashboard.png")
 	look(t, board, 1440, 1000, "dark", "docs/dashboard-dark.png")
+	look(t, board, 390, 844, "light", "")
+	js[any](t, board, `document.querySelector("section.classes").scrollIntoView({ block: "end" }), null`)
+	look(t, board, 390, 844, "light", "docs/dashboard-phone.png")
 }

@@ -49,14 +49,15 @@ func follow(t *testing.T, tab context.Context, link string) {
 	}
 }
 
-// choose follows the link to a trace of a name that didn't fail, as soon as one is in the list: it isn't of all traces.
-func choose(t *testing.T, tab context.Context, name string) {
+// choose follows the link to a trace of a name and so many spans that didn't fail, as soon as one is in the list: it isn't of all
+// traces.
+func choose(t *testing.T, tab context.Context, name string, spans int) {
 	t.Helper()
 	mark := fmt.Sprintf(`(() => {
-		const link = [...document.querySelectorAll(".list a")].find((a) => a.textContent.includes(%q) && !a.querySelector(".failed"));
+		const link = [...document.querySelectorAll(".list a")].find((a) => a.textContent.includes(%q) && a.textContent.includes("%d spans") && !a.querySelector(".failed"));
 		if (link) link.id = "wanted";
 		return Boolean(link);
-	})()`, name)
+	})()`, name, spans)
 	for deadline := time.Now().Add(longest); !js[bool](t, tab, mark); do(t, tab, chromedp.Reload()) {
 		if time.Now().After(deadline) {
 			t.Fatalf("there is no %s in the list", name)
@@ -71,7 +72,11 @@ func choose(t *testing.T, tab context.Context, name string) {
 // look takes a screenshot if it has a path, and holds the page to what it may be wide.
 func look(t *testing.T, tab context.Context, width, height int64, scheme, path string) {
 	t.Helper()
-	do(t, tab, chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	options := []chromedp.EmulateViewportOption{}
+	if width < 500 {
+		options = append(options, chromedp.EmulateMobile, chromedp.EmulateTouch)
+	}
+	do(t, tab, chromedp.EmulateViewport(width, height, options...), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
@@ -187,7 +192,7 @@ func TestTracesInTheBrowser(t *testing.T) {
 	tab := browser.Tab(t)
 	do(t, tab, chromedp.Navigate(base))
 	follow(t, tab, `a[href="/traces"]`)
-	choose(t, tab, "get order")
+	choose(t, tab, "get order", 5)
 	wait(t, tab, `document.querySelectorAll("rect").length >= 4`)
 	// A span that is part of another one doesn't begin before it.
 	if !js[bool](t, tab, `(() => {
