@@ -71,7 +71,7 @@ func appendLower(dst, s []byte) []byte {
 	return dst
 }
 
-// hostSet is hosts, and domains all hosts below which are in it.
+// hostSet is hosts, and domains: the hosts that are one label below those are in it.
 type hostSet struct {
 	hosts   map[string]bool
 	domains map[string]bool
@@ -109,17 +109,6 @@ func (set *hostSet) has(host []byte) bool {
 	if set.hosts[string(name)] {
 		return true
 	}
-	if len(set.domains) == 0 || name[0] == '.' {
-		return false
-	}
-	for {
-		i := bytes.IndexByte(name, '.')
-		if i < 0 {
-			return false
-		}
-		name = name[i+1:]
-		if set.domains[string(name)] {
-			return true
-		}
-	}
+	dot := bytes.IndexByte(name, '.')
+	return dot > 0 && set.domains[string(name[dot+1:])]
 }

@@ -23,8 +23,8 @@ func TestHostSet(t *testing.T) {
 	set := newHostSet("hosts", []string{"example.com", "*.Example.org", "[::1]", "127.0.0.1", "*.internal"})
 	for host, want := range map[string]bool{
 		"example.com": true, "EXAMPLE.COM": true, "example.com:8080": true, "example.com.": true, "example.com.:80": true,
-		"[::1]": true, "[::1]:80": true, "127.0.0.1:80": true, "a.example.org": true, "a.b.EXAMPLE.org:1": true, "a.internal": true,
-		"example.org": false, "www.example.com": false, "notexample.com": false, "notexample.org": false, "example.com.evil.test": false,
+		"[::1]": true, "[::1]:80": true, "127.0.0.1:80": true, "a.example.org": true, "b.EXAMPLE.org:1": true, "b.example.org.": true, "a.internal": true,
+		"a.b.example.org": false, "..example.org": false, "example.org": false, "www.example.com": false, "notexample.com": false, "notexample.org": false, "example.com.evil.test": false,
 		".example.org": false, "": false, ".": false, ":80": false, "[::2]": false, "::1": false, "example.com..": false,
 		"a.example.org" + strings.Repeat(".", 300): false, "internal": false,
 	} {

@@ -4,8 +4,9 @@ import "github.com/filohttp/filo"
 
 // HostCheckOptions are options of HostCheck.
 type HostCheckOptions struct {
-	// Hosts are the hosts that the server is for: "example.com", "*.example.com" for all hosts below that one, or an IP address,
-	// with brackets if it is of IPv6. Ports don't count, nor does case. Required.
+	// Hosts are the hosts that the server is for: "example.com", "*.example.com" for those with one label more, such as
+	// "www.example.com" but neither "a.b.example.com" nor "example.com", or an IP address, with brackets if it is of IPv6. Ports don't
+	// count, nor does case. Required.
 	Hosts []string
 }
 

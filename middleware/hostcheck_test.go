@@ -21,8 +21,8 @@ func TestHostCheck(t *testing.T) {
 	h := middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"a.test", "*.b.test", "127.0.0.1", "[::1]"}})(mwtest.Hello)
 	s := servertest.New(t, h)
 	for host, want := range map[string]int{
-		"a.test": 200, "A.TEST:8080": 200, "x.y.b.test": 200, "127.0.0.1:80": 200, "[::1]:80": 200, "a.test.": 200,
-		"b.test": 421, "evil.test": 421, "a.test.evil.test": 421, "xa.test": 421, "127.0.0.2": 421, "[::2]": 421,
+		"a.test": 200, "A.TEST:8080": 200, "x.b.test": 200, "127.0.0.1:80": 200, "[::1]:80": 200, "a.test.": 200,
+		"b.test": 421, "x.y.b.test": 421, "evil.test": 421, "a.test.evil.test": 421, "xa.test": 421, "127.0.0.2": 421, "[::2]": 421,
 	} {
 		if got := s.Do(t, "GET http://"+host+"/"); got.Status != want {
 			t.Errorf("%s: %d, want %d", host, got.Status, want)
@@ -68,5 +68,5 @@ func TestHostCheckOptions(t *testing.T) {
 func BenchmarkHostCheck(b *testing.B) {
 	check := middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"filo.test", "*.example.com"}})
 	b.Run("a host", func(b *testing.B) { mwtest.Benchmark(b, check(mwtest.Hello), "GET /") })
-	b.Run("a host below", func(b *testing.B) { mwtest.Benchmark(b, check(mwtest.Hello), "GET http://a.b.example.com/") })
+	b.Run("a host below", func(b *testing.B) { mwtest.Benchmark(b, check(mwtest.Hello), "GET http://a.example.com/") })
 }
