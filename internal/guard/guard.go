@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/unshared"
 )
 
 // Options say who is let in: one of Allow and Token, or else who is on the same machine.
@@ -59,6 +60,7 @@ func New(pkg string, options Options) filo.Middleware {
 	admit := newAdmit(pkg, options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
+			unshared.Mark(c) // a handler may set another Cache-Control
 			if err := admit(c); err != nil {
 				if err == error(errToken) {
 					c.Response.Header.SetField(&authenticate)

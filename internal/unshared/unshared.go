@@ -22,8 +22,17 @@ func LastSession(c *filo.Ctx) Session {
 	return s
 }
 
+type markKey struct{}
+
+// Mark makes the answer to the request its client's alone, as what decides about each request anew does: what lets somebody in, or
+// refuses somebody, does neither for others.
+func Mark(c *filo.Ctx) { c.Set(markKey{}, true) }
+
 // Is reports whether the answer to the request, which is complete, is for its client alone.
 func Is(c *filo.Ctx) bool {
+	if c.Get(markKey{}) != nil {
+		return true
+	}
 	s := LastSession(c)
 	return s != nil && s.Unsaved()
 }

@@ -47,10 +47,11 @@ type Options struct {
 }
 
 // New returns middleware that keeps the answers to GET requests in memory, and answers requests for the same scheme, host (see
-// middleware.Scheme and middleware.Host) and target from there as long as they are fresh. It is a shared cache by RFC 9111: what is kept and for how long is said by
-// Cache-Control (s-maxage, max-age, no-store, no-cache, private, public, must-revalidate), Expires and Vary of the answer,
-// which mostly has a Cache-Control of "max-age=…" for that. An answer isn't kept if it says nothing (but see TTL), sets a
-// cookie or changes a session, streams or is partial, nor is one to a request with Authorization unless it says that it may be.
+// middleware.Scheme and middleware.Host) and target from there as long as they are fresh. It is a shared cache by RFC 9111: what
+// is kept and for how long is said by Cache-Control (s-maxage, max-age, no-store, no-cache, private, public, must-revalidate),
+// Expires and Vary of the answer, which mostly has a Cache-Control of "max-age=…" for that. An answer isn't kept if it says nothing
+// (but see TTL), sets a cookie, changes a session, has passed a middleware.Guard or been refused by one, streams or is partial, nor
+// is one to a request with Authorization unless it says that it may be.
 // Of failures only 404, 405, 410, 414 and 501 are ever kept, and none that a request with preconditions got, so that one client
 // can't make a failure of its own everybody's. Stale answers are never given.
 //
@@ -356,7 +357,7 @@ func (m *cache) keep(c *filo.Ctx, key []byte, outer []replay.Field) bool {
 		return false
 	}
 	if unshared.Is(c) {
-		return false // the cookie comes when all of this has returned
+		return false // a guard inside, or a session's cookie, which comes when all of this has returned
 	}
 	h := &c.Response.Header
 	if age, ok := caching.Seconds(h.GetBytes("Age")); ok {

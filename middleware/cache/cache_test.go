@@ -628,3 +628,34 @@ func BenchmarkNew(b *testing.B) {
 	b.Run("hit", func(b *testing.B) { mwtest.Benchmark(b, cache(mwtest.Hello), "GET /") })
 	b.Run("miss", func(b *testing.B) { mwtest.Benchmark(b, cache(mwtest.Hello), "GET /other", "Cache-Control: no-cache") })
 }
+
+// A guard inside of a cache decides for each request anew: what it has let through is nobody else's, whatever the handler says of
+// it, and what it has refused is no answer for those whom it lets in.
+func TestGuardInside(t *testing.T) {
+	const token = "0123456789abcdef"
+	for field, guarded := range map[string]middleware.GuardOptions{
+		"X-Admin: 1":                     {Allow: func(c *filo.Ctx) bool { return c.Request.Header.Has("X-Admin") }},
+		"Authorization: Bearer " + token: {Token: token},
+	} {
+		for _, control := range []string{"", "max-age=60", "public, max-age=60"} {
+			n := 0
+			r := router.New() // which renders errors innermost
+			r.GET("/", func(c *filo.Ctx) error {
+				if n++; control != "" {
+					c.Response.Header.Set("Cache-Control", control)
+				}
+				return c.Text(200, fmt.Sprint(n))
+			}, cache.New(cache.Options{TTL: time.Minute}), middleware.Guard(guarded))
+			s := servertest.New(t, r.Serve)
+			refused := s.Do(t, "GET /").Status
+			for n := range 2 {
+				if got := s.Do(t, "GET /", field); got.Status != 200 || got.Body != fmt.Sprint(n+1) {
+					t.Errorf("%s, %q: who is let in gets %v, want a new answer", field, control, got)
+				}
+			}
+			if got := s.Do(t, "GET /"); refused < 400 || got.Status != refused {
+				t.Errorf("%s, %q: who isn't let in gets %v, want %d", field, control, got, refused)
+			}
+		}
+	}
+}
