@@ -53,7 +53,7 @@ type Options struct {
 // request, be it for another target or with another body, with 422 (Unprocessable Content), a malformed key, or one that is
 // missing and Required, with 400.
 //
-// All answers are kept, but a handler's 401, 429 and 503, which say that nothing was done and let the key be used again. Of an
+// All answers are kept, but a handler's 401, 403, 429 and 503, which say that nothing was done and let the key be used again. Of an
 // answer that streams, or is too large, only that it was given is kept, and a repetition gets 409. So it does behind a handler
 // that panicked, returned filo.ErrAbort or took longer than its Timeout: nobody knows what that has done.
 //
@@ -185,7 +185,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 		return err
 	}
 	// A time-out has committed its answer, whatever the handler says since.
-	if status := c.Status(); (status == 401 || status == 429 || status == 503) && !c.Committed() {
+	if nothingDone(c.Status()) && !c.Committed() {
 		undone = true
 		return err
 	}
@@ -195,6 +195,11 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 		}
 	}
 	return err
+}
+
+// nothingDone reports whether a status says that a request was refused before anything was done: for who has sent it, or for now.
+func nothingDone(status int) bool {
+	return status == 401 || status == 403 || status == 429 || status == 503
 }
 
 var errKeyLost = errors.New("another request has claimed the key: this one took longer than MaxRun")

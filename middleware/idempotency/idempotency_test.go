@@ -550,21 +550,23 @@ func BenchmarkNew(b *testing.B) {
 	b.Run("replayed", func(b *testing.B) { mwtest.Benchmark(b, h, "POST /", "Idempotency-Key: a") })
 }
 
-// Who isn't known has done nothing, and a name that anybody can give keeps no key: a flood of such leaves room for the others.
+// Who isn't known, or isn't allowed to, has done nothing, and a name that anybody can give keeps no key: a flood of such leaves room for the others.
 func TestUnauthorized(t *testing.T) {
-	m := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: 64 << 10})
-	s := servertest.New(t, m(func(c *filo.Ctx) error {
-		if c.Request.Header.Get("Authorization") != "known" {
-			return filo.Error(401, "")
+	for _, refusal := range []int{401, 403} {
+		m := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: 64 << 10})
+		s := servertest.New(t, m(func(c *filo.Ctx) error {
+			if c.Request.Header.Get("Authorization") != "known" {
+				return filo.Error(refusal, "")
+			}
+			return mwtest.Hello(c)
+		}))
+		for i := range 300 {
+			if got := s.Do(t, "POST /", "Idempotency-Key: a", fmt.Sprintf("Authorization: %d", i)); got.Status != refusal {
+				t.Fatalf("request %d: %v, want %d", i, got, refusal)
+			}
 		}
-		return mwtest.Hello(c)
-	}))
-	for i := range 300 {
-		if got := s.Do(t, "POST /", "Idempotency-Key: a", fmt.Sprintf("Authorization: %d", i)); got.Status != 401 {
-			t.Fatalf("request %d: %v", i, got)
+		if got := s.Do(t, "POST /", "Idempotency-Key: a", "Authorization: known"); got.Status != 200 {
+			t.Errorf("behind refusals with %d: %v", refusal, got)
 		}
-	}
-	if got := s.Do(t, "POST /", "Idempotency-Key: a", "Authorization: known"); got.Status != 200 {
-		t.Errorf("%v", got)
 	}
 }
