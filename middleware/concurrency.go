@@ -9,6 +9,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/refusals"
 )
 
 // ConcurrencyLimitOptions are the options of ConcurrencyLimit.
@@ -47,13 +48,8 @@ type concurrencyLimiter struct {
 	maxWaiting int64
 	maxWait    time.Duration
 	retryAfter string
-
-	refused atomic.Int64 // requests since the last record of them
-	logged  atomic.Int64 // when that was made, in nanoseconds since 1970
+	refused    refusals.Log
 }
-
-// refusalsEvery is how often there is a record of refused requests at most.
-const refusalsEvery = 10 * time.Second
 
 // errConcurrency is shared: nothing may change it.
 var errConcurrency = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
@@ -109,11 +105,7 @@ var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 func (l *concurrencyLimiter) refuse(c *filo.Ctx) error {
 	c.Response.Header.Set("Retry-After", l.retryAfter)
-	l.refused.Add(1)
-	now, last := time.Now().UnixNano(), l.logged.Load()
-	if now-last >= int64(refusalsEvery) && l.logged.CompareAndSwap(last, now) {
-		c.Logger().Warn("ConcurrencyLimit refuses requests", "refused", l.refused.Swap(0), "limit", cap(l.places))
-	}
+	l.refused.Note(c, "ConcurrencyLimit refuses requests", "limit", cap(l.places))
 	return errConcurrency
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/refusals"
 	"github.com/filohttp/filo/internal/replay"
 	"github.com/filohttp/filo/internal/setup"
 )
@@ -41,7 +42,7 @@ type Options struct {
 	// MaxBytes is how much memory the store in memory takes, 64 MB if 0, and MaxScopeBytes how much of it the keys of one scope
 	// may take, a quarter of MaxBytes if 0, which is enough for some 30,000 keys. When that is full, the answers that were kept
 	// first go, and repetitions of their requests get 409. When there are none left, further keys are refused, with 429 those
-	// of a scope that takes all that it may, with 503 if it is all of them together, until older ones have expired.
+	// of a scope that takes all that it may, with 503 if it is all of them together, until older ones have expired; these aren't logged one by one (filo.ErrBusy).
 	MaxBytes, MaxScopeBytes int
 }
 
@@ -77,7 +78,10 @@ func AuthorizationScope(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("
 
 var check = setup.Checker("idempotency")
 
-type keeper struct{ Options }
+type keeper struct {
+	Options
+	refused refusals.Log
+}
 
 var (
 	errKeyMissing  = filo.Error(400, "Idempotency-Key is required for this request")
@@ -86,7 +90,7 @@ var (
 	errKeyReused   = filo.Error(422, "the Idempotency-Key was used for another request")
 	errKeyNoAnswer = filo.Error(409, "the request was processed before, and its answer wasn't kept")
 	errScopeFull   = filo.Error(429, "too many Idempotency-Keys of this client are kept")
-	errKeysFull    = filo.Error(503, "too many Idempotency-Keys are kept")
+	errKeysFull    = &filo.HTTPError{Status: 503, Detail: "too many Idempotency-Keys are kept", Err: filo.ErrBusy}
 )
 
 func newKeeper(o Options) *keeper {
@@ -115,7 +119,7 @@ func newKeeper(o Options) *keeper {
 	if o.Store == nil {
 		o.Store = newMemory(o.MaxBytes, o.MaxScopeBytes)
 	}
-	return &keeper{o}
+	return &keeper{Options: o}
 }
 
 func (m *keeper) serve(c *filo.Ctx, next filo.Handler) error {
@@ -140,6 +144,9 @@ func (m *keeper) serve(c *filo.Ctx, next filo.Handler) error {
 	found, first, err := m.Store.Claim(c, key, claim)
 	switch {
 	case err != nil:
+		if errors.Is(err, errKeysFull) {
+			m.refused.Note(c, "idempotency: requests are refused, since the store is full of keys")
+		}
 		return err
 	case first:
 		return m.run(c, next, key, claim)

@@ -570,3 +570,30 @@ func TestUnauthorized(t *testing.T) {
 		}
 	}
 }
+
+// Under a flood of keys that there is no room for, refusals are logged by their number, and not one by one.
+func TestMemoryFullLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := servertest.NewServer(t, &filo.Server{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Handler: idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: 500, MaxScopeBytes: 1000})(
+				func(c *filo.Ctx) error { return c.NoContent() }),
+		})
+		refused := 0
+		ask := func() {
+			if got := s.Do(t, "POST /", "Idempotency-Key: a", fmt.Sprintf("Authorization: %d", refused)); got.Status != 503 {
+				t.Fatalf("request %d: %v, want 503", refused, got)
+			}
+			refused++
+		}
+		for range 100 {
+			ask()
+		}
+		time.Sleep(10 * time.Second)
+		ask()
+		if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, " refused=1\n") || !strings.Contains(got, " refused=100\n") {
+			t.Errorf("logged:\n%s", got)
+		}
+	})
+}

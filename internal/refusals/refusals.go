@@ -1,0 +1,28 @@
+// Package refusals logs requests that are refused because there are too many, which are too many to be logged one by one.
+package refusals
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// every is how often a Log has a record at most.
+const every = 10 * time.Second
+
+// Log writes a record for the first refusal, and then one with their number every ten seconds, while there are any. The errors of
+// such requests wrap filo.ErrBusy, by which the server doesn't log them. The zero value is ready to use.
+type Log struct {
+	refused atomic.Int64 // requests since the last record of them
+	logged  atomic.Int64 // when that was made, in nanoseconds since 1970
+}
+
+// Note counts a refusal. The record, if one is due, has the message, the number of requests as "refused", and the attributes.
+func (l *Log) Note(c *filo.Ctx, message string, attributes ...any) {
+	l.refused.Add(1)
+	now, last := time.Now().UnixNano(), l.logged.Load()
+	if now-last >= int64(every) && l.logged.CompareAndSwap(last, now) {
+		c.Logger().Warn(message, append([]any{"refused", l.refused.Swap(0)}, attributes...)...)
+	}
+}
