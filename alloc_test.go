@@ -4,6 +4,7 @@ package filo_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -156,6 +157,28 @@ func TestAllocations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A context whose end nobody asks for is one allocation, and a value that middleware adds is another.
+func TestAllocationsOfAContext(t *testing.T) {
+	for want, handler := range map[float64]filo.Handler{
+		1: func(c *filo.Ctx) error { return answerWithValue(c.Context(), c) },
+		2: func(c *filo.Ctx) error {
+			c.SetContext(context.WithValue(c.Context(), answerKey{}, answerEnd))
+			return answerWithValue(c.Context(), c)
+		},
+	} {
+		if allocs := answerAllocs(t, &filo.Server{Handler: handler}, answerBrowser); allocs != want {
+			t.Errorf("%v allocations per request, want %v", allocs, want)
+		}
+	}
+}
+
+func answerWithValue(ctx context.Context, c *filo.Ctx) error {
+	if _, limited := ctx.Deadline(); limited || ctx.Value(answerKey{}) == "" {
+		return filo.Error(500, "")
+	}
+	return c.Text(200, answerEnd)
 }
 
 // A connection costs a bounded number of allocations, whatever it carries: its buffers are the worker's.

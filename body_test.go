@@ -828,7 +828,7 @@ func TestBorrowedBodyStaysWhileWatched(t *testing.T) {
 			}
 			got, err := c.Body()
 			host := c.HostBytes()
-			c.Context()
+			c.Context().Done()
 			<-watched
 			if err != nil || string(got) != body || string(host) != "a" {
 				t.Errorf("cut at %d: the body has changed to %.20q, the host to %q, %v", cut, got, host, err)

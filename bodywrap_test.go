@@ -450,7 +450,7 @@ type closingBody struct {
 }
 
 func (b closingBody) Close() error {
-	b.c.Context()
+	b.c.Context().Done()
 	return nil
 }
 

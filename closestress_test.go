@@ -77,7 +77,7 @@ func (m *closeStress) work(c *filo.Ctx) error {
 		time.Sleep(time.Duration(rand.IntN(400)) * time.Microsecond)
 	}
 	if rand.IntN(4) == 0 {
-		c.Context()
+		c.Context().Done()
 	}
 	switch work {
 	case "large":

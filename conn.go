@@ -52,8 +52,9 @@ type looped interface {
 	// enter decides whether a handler of the class runs where its request was read. If not, the loop is another worker's
 	// afterwards. The error is errBusy.
 	enter(class *Class) (inline bool, err error)
-	// watch cancels the context when the client leaves, until unwatch.
-	watch(r *requestContext)
+	// watch cancels the context when the client leaves, until unwatch, and reports what of that has happened: the client has
+	// ended its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu.
+	watch(r *requestContext) (half, gone bool)
 	unwatch()
 	// setApart says whether another goroutine may call sendApart, or write through TLS, while the handler runs.
 	setApart(bool)

@@ -10,88 +10,120 @@ import (
 	"time"
 )
 
-// requestContext is a request's context, and the goroutine that watches the client for it.
+// requestContext is a request's context. Most handlers only hand it on to calls that look for values in it, or never wait: so
+// nothing that could end it is set up before somebody asks for its end, by Done, by Err or by making a context of it that ends.
+// That arms it.
+//
+// Any goroutine may arm it, at any time, while the connection belongs to the one that runs the handler, its owner:
+//
+//   - The owner sets conn while nothing but a watch for the client may read the connection: from when the whole body has come
+//     (Ctx.watch) until the owner reads the connection itself, gives it away or ends the request (Ctx.endWatch).
+//   - Who arms the context holds mu, and starts the watch if conn is set. If it isn't, the owner starts the watch as soon as it
+//     sets conn. A watch touches only what is safe beside a handler that writes.
+//   - The owner takes conn back under mu, and then stops a watch that was started. So the connection and its descriptor outlive
+//     whatever is done under mu while conn is set.
+//   - A request that has ended leaves a cause. A context that is armed after that has ended, for this cause.
 type requestContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	// stopTimer releases the deadline's timer, if there is one.
-	stopTimer context.CancelFunc
-	// leaveConn lets go of the context of Server.ConnContext, if that can end.
-	leaveConn func() bool
-	// watching is closed when the goroutine has ended; nil if there is none.
-	watching chan struct{}
-	stopping chan struct{}
-	// received and err are what the goroutine read. They belong to it until watching is closed.
-	received int
-	err      error
-
-	// halfClosed says that the client had ended its side before the goroutine began. Immutable since then.
-	halfClosed bool
-	// watchedSince is when the connection's loop began to watch the client, in nanotime. Immutable since then.
-	watchedSince int64
-
-	// writes counts what was sent while the context was watched: see clientEnded.
+	server *Server // immutable
+	// outer is the context whose values this one has, and that this one ends with: of Server.ConnContext or, if carried is set, of
+	// a Transport. Nil is none. Immutable.
+	outer         context.Context
+	outerDeadline time.Time // of outer; the zero time is none; immutable
+	carried       bool      // immutable
+	// end is nil until the context is armed. It is set under mu.
+	end atomic.Pointer[contextEnd]
+	// writes counts what was sent while there was a context: see clientEnded.
 	writes atomic.Uint32
 
-	mu      sync.Mutex
-	watched bool        // the client is watched; guarded by mu
-	leaving *time.Timer // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
+	mu sync.Mutex
+	// conn is set while the client may be watched. It is changed by the owner alone, who may so read it without mu.
+	conn     *conn
+	space    []byte       // of the read buffer, for a goroutine that watches; guarded by mu
+	deadline time.Time    // the zero time is none; guarded by mu, and fixed when the context is armed
+	cause    error        // why the context ends though it wasn't armed by then, context.Canceled with the request; guarded by mu
+	watched  bool         // the client is watched; guarded by mu
+	watcher  *clientWatch // the goroutine that does so; nil in the loop driver; guarded by mu
+	leaving  *time.Timer  // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
+	// leaveOuter lets go of outer, if that can end; guarded by mu.
+	leaveOuter func() bool
+	// watchedSince is when the connection's loop began to watch the client, in nanotime. Set before the loop knows of the context.
+	watchedSince int64
+}
+
+// contextEnd is what an armed context ends by. All of it is immutable.
+type contextEnd struct {
+	context.Context
+	cancel    context.CancelCauseFunc
+	stopTimer context.CancelFunc // releases the deadline's timer, if there is one
 }
 
 // Context returns the request's context. It is done when the client has closed the connection (the cause is
 // ErrClientGone), when the deadline of SetDeadline has passed, when Close ended the server or Shutdown gave up waiting
-// (ErrServerClosed), and when the handler has returned and what Response.SetBodyStream was given has been sent. It is made
-// when first asked for, and from then on the connection is watched, from when the body has come; one of unknown length must
-// have been read.
+// (ErrServerClosed), and when the handler has returned and what Response.SetBodyStream was given has been sent. Any goroutine may
+// use it, also afterwards.
+//
+// It costs one small allocation until its end is asked for, by Done, Err, or a context made of it that ends (WithCancel,
+// WithTimeout, AfterFunc): from then on the client is watched, once the body has come; one of unknown length must have been
+// read. Value, Deadline and WithValue ask for nothing.
 //
 // A client that ends its sending side behind its request, as printf | nc -N does, can't be told from one that leaves: so the
-// context of a client that has done so by the time that it was asked for, or soon after, goes on for 5 seconds more, and
-// longer if the client takes a part of the answer meanwhile. What the handler answers is sent in any case.
+// context of a client that has done so by the time that the watch began, or soon after, goes on for 5 seconds more, and
+// longer if the client takes a part of the answer meanwhile. What the handler answers is sent in any case. A handler that looks
+// at Err only now and then begins the watch by a call of Done at its start.
 func (c *Ctx) Context() context.Context {
 	c.check()
-	if c.context == nil {
+	if c.override == nil && c.context == nil {
 		c.context = c.newContext()
 	}
 	c.watch()
-	if c.override == nil && c.carried != nil {
-		c.override = valuesContext{c.context, c.carried}
-	}
 	if c.override != nil {
 		return c.override
 	}
 	return c.context
 }
 
-// ContextValues returns a context with the values that the request's has, which never ends: to add to them by SetContextValues.
-// Unlike Context it starts no watch for the client.
-func (c *Ctx) ContextValues() context.Context {
-	c.check()
-	switch {
-	case c.override != nil:
-		return context.WithoutCancel(c.override)
-	case c.carried != nil:
-		return c.carried
-	}
-	return c.conn.contextValues()
+// Deadline implements context.Context.
+func (r *requestContext) Deadline() (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.deadline, !r.deadline.IsZero()
 }
 
-// contextValues returns a context with the values of the connection's requests, which never ends.
-func (c *conn) contextValues() context.Context {
-	if carried, ok := c.looped.(*transportConn); ok {
-		return carried.values()
+// Done implements context.Context.
+func (r *requestContext) Done() <-chan struct{} { return r.arm().Done() }
+
+// Err implements context.Context.
+func (r *requestContext) Err() error { return r.arm().Err() }
+
+// Value implements context.Context. Package context asks by causeKey for what ends the context, which outer mustn't answer.
+func (r *requestContext) Value(key any) any {
+	if key == causeKey {
+		return r.arm().Value(key)
 	}
-	if outer := c.outerContext(); outer != nil {
+	if r.outer != nil {
+		return r.outer.Value(key)
+	}
+	return nil
+}
+
+// valuesOnly returns a context with the values of the request's, which never ends.
+func (c *Ctx) valuesOnly() context.Context {
+	if c.override != nil {
+		return context.WithoutCancel(c.override)
+	}
+	if outer := c.conn.outerContext(); outer != nil {
 		return context.WithoutCancel(outer)
 	}
 	return context.Background()
 }
 
-// outerContext returns what Server.ConnContext does; nil if there is none.
+// outerContext returns the context that those of the connection's requests have their values from, and end with: that of a
+// Transport, or of Server.ConnContext. Nil is none.
 func (c *conn) outerContext() context.Context {
+	if carried, ok := c.looped.(*transportConn); ok {
+		return carried.transport.Context()
+	}
 	if c.context == nil && c.server.ConnContext != nil {
-		if _, carried := c.looped.(*transportConn); carried {
-			return nil
-		}
 		if c.context = c.server.ConnContext((*observedConn)(c)); c.context == nil {
 			panic("filo: Server.ConnContext has returned nil")
 		}
@@ -99,112 +131,238 @@ func (c *conn) outerContext() context.Context {
 	return c.context
 }
 
-// SetContextValues makes the values of ctx, which is made from what ContextValues returned, those of the context that Context
-// returns. That ends as it would without. It is for middleware that adds values: with SetContext it would have to ask for the
-// request's context first, whether a handler needs that or not.
-func (c *Ctx) SetContextValues(ctx context.Context) {
-	c.check()
-	if ctx == nil {
-		panic("filo: SetContextValues with a nil context")
-	}
-	c.carried = ctx
-	switch override := c.override.(type) {
-	case nil:
-	case valuesContext:
-		c.override = valuesContext{override.Context, ctx} // ctx has the older values, too
-	default:
-		c.override = valuesContext{override, ctx}
-	}
-}
-
-// valuesContext is a context that has another one's values besides.
-type valuesContext struct {
-	context.Context
-	values context.Context
-}
-
-// Value asks the values first: they were set later. What they were made of doesn't end, so that contexts made from this one
-// still find out when it does.
-func (c valuesContext) Value(key any) any {
-	if value := c.values.Value(key); value != nil {
-		return value
-	}
-	return c.Context.Value(key)
-}
-
 func (c *Ctx) newContext() *requestContext {
-	r := &requestContext{}
-	parent, deadline := c.conn.server.baseContext(), c.deadline
-	if carried, ok := c.conn.looped.(*transportConn); ok {
-		parent = carried.values()
-		if end, ok := carried.transport.Context().Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
-			deadline = end
-		}
+	r := &requestContext{server: c.conn.server, outer: c.conn.outerContext()}
+	_, r.carried = c.conn.looped.(*transportConn)
+	if r.outer != nil {
+		r.outerDeadline, _ = r.outer.Deadline()
 	}
-	outer := c.conn.outerContext()
-	if outer != nil {
-		if end, ok := outer.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
-			deadline = end
-		}
-		parent = valuesContext{parent, context.WithoutCancel(outer)} // its end comes by leaveConn, which says why
-	}
-	if t := c.timeout; t != nil && !t.deadline.IsZero() && (deadline.IsZero() || t.deadline.Before(deadline)) {
-		deadline = t.deadline
-	}
-	if !deadline.IsZero() {
-		parent, r.stopTimer = context.WithDeadline(parent, deadline)
-	}
-	r.Context, r.cancel = context.WithCancelCause(parent)
-	if outer != nil && outer.Done() != nil {
-		r.leaveConn = context.AfterFunc(outer, func() {
-			if !errors.Is(outer.Err(), context.DeadlineExceeded) { // of that the request's own knows
-				r.cancel(context.Cause(outer))
-			}
-		})
+	r.deadline = c.earliestDeadline(r.outerDeadline)
+	if c.conn.lost {
+		r.cause = ErrClientGone
 	}
 	return r
 }
 
-// SetDeadline sets when the request's context is done. Call it before Context.
+// earliestDeadline returns the earliest of the deadline given and those that were set for the request; the zero time is none.
+func (c *Ctx) earliestDeadline(deadline time.Time) time.Time {
+	if deadline.IsZero() || !c.deadline.IsZero() && c.deadline.Before(deadline) {
+		deadline = c.deadline
+	}
+	if t := c.timeout; t != nil && !t.deadline.IsZero() && (deadline.IsZero() || t.deadline.Before(deadline)) {
+		deadline = t.deadline
+	}
+	return deadline
+}
+
+// moveDeadline gives the request's context the deadline that it has by now, and reports false if that is too late: the context
+// is armed.
+func (c *Ctx) moveDeadline() bool {
+	r := c.context
+	if r == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end.Load() != nil {
+		return false
+	}
+	r.deadline = c.earliestDeadline(r.outerDeadline)
+	return true
+}
+
+// SetDeadline sets when the request's context is done. It changes nothing any more once the context's end was asked for: see
+// Context.
 func (c *Ctx) SetDeadline(t time.Time) {
 	c.check()
 	c.deadline = t
+	c.moveDeadline()
 }
 
-// watch starts to watch the client, once nothing else reads the connection: when the whole body has come.
-func (c *Ctx) watch() {
-	r, conn := c.context, c.conn
-	if r == nil || conn.hijacked || r.isWatched() {
-		return
+// SetContext makes ctx what Context returns, for middleware that adds values, or a deadline, to the context that it has got
+// from there. It is up to the caller that ctx ends when that one does.
+func (c *Ctx) SetContext(ctx context.Context) {
+	c.check()
+	if ctx == nil {
+		panic("filo: SetContext with a nil context")
 	}
-	if conn.lost {
-		r.cancel(ErrClientGone)
-		return
+	c.override = ctx
+}
+
+// causeKey is the key by which package context finds what ends a context and why, in any context that it is given: a context of
+// another package isn't told the key otherwise.
+var causeKey = func() any {
+	var asked keyRecorder
+	context.Cause(&asked)
+	return asked.key
+}()
+
+// keyRecorder is a context that has ended, and remembers what value it was asked for.
+type keyRecorder struct {
+	context.Context
+	key any
+}
+
+func (r *keyRecorder) Err() error { return context.Canceled }
+
+func (r *keyRecorder) Value(key any) any {
+	r.key = key
+	return nil
+}
+
+// arm sets up what ends the context, unless that has been done.
+func (r *requestContext) arm() *contextEnd {
+	if e := r.end.Load(); e != nil {
+		return e
 	}
-	_, carried := conn.looped.(*transportConn) // whose other server watches the client
-	if !carried && !conn.hasWhole(&c.Request.body) {
-		return
-	}
-	r.setWatched(true)
-	if conn.looped != nil {
-		conn.looped.watch(r)
-		return
-	}
-	if socket := &conn.worker.socket; socket.attached() {
-		gone := false
-		if r.halfClosed, gone = socket.ended(); gone {
-			r.cancel(ErrClientGone)
-			return
+	r.mu.Lock()
+	e, first := r.end.Load(), false
+	var half, gone bool
+	if e == nil {
+		e, first = r.newEnd(), r.cause == nil
+		r.end.Store(e)
+		if first && r.conn != nil {
+			half, gone = r.startWatch()
 		}
 	}
-	// What the watch receives is the beginning of the next request. It reads no more than fits here.
+	r.mu.Unlock()
+	if first {
+		r.clientFound(half, gone)
+		r.followOuter(e)
+	}
+	return e
+}
+
+// newEnd returns what the context ends by. The caller holds mu.
+func (r *requestContext) newEnd() *contextEnd {
+	e, parent := new(contextEnd), context.Background()
+	if r.cause != context.Canceled { // the request isn't over
+		parent = r.server.baseContext()
+		if !r.deadline.IsZero() {
+			parent, e.stopTimer = context.WithDeadline(parent, r.deadline)
+		}
+	}
+	if e.Context, e.cancel = context.WithCancelCause(parent); r.cause != nil {
+		e.cancel(r.cause)
+	}
+	return e
+}
+
+// followOuter makes the context end with outer. That may be the user's code, so the caller doesn't hold mu.
+func (r *requestContext) followOuter(e *contextEnd) {
+	outer := r.outer
+	if outer == nil || outer.Done() == nil {
+		return
+	}
+	end := func() {
+		switch {
+		case errors.Is(outer.Err(), context.DeadlineExceeded): // of that the context knows by itself
+		case r.carried:
+			e.cancel(ErrClientGone)
+		default:
+			e.cancel(context.Cause(outer))
+		}
+	}
+	leave := context.AfterFunc(outer, end)
+	if outer.Err() != nil {
+		end() // by now, and not when the goroutine of AfterFunc gets its turn
+	}
+	r.mu.Lock()
+	over := r.cause != nil
+	if !over {
+		r.leaveOuter = leave
+	}
+	r.mu.Unlock()
+	if over {
+		leave()
+	}
+}
+
+// watch lets the client be watched, once nothing else reads the connection: when the whole body has come.
+func (c *Ctx) watch() {
+	r, conn := c.context, c.conn
+	if r == nil || r.conn != nil || r.carried || conn.hijacked || conn.lost || !conn.hasWhole(&c.Request.body) {
+		return
+	}
+	// What a goroutine that watches receives is the beginning of the next request. It reads no more than fits here.
 	var space []byte
-	if conn.in.len() < readBufferSize {
+	if conn.looped == nil && conn.in.len() < readBufferSize {
 		conn.in.pin()
 		space = conn.in.space()
 	}
-	r.watching, r.stopping = make(chan struct{}), make(chan struct{})
-	go r.run(conn.netConn, space)
+	var half, gone bool
+	r.mu.Lock()
+	r.conn, r.space = conn, space
+	if r.end.Load() != nil {
+		half, gone = r.startWatch()
+	}
+	r.mu.Unlock()
+	r.clientFound(half, gone)
+}
+
+// startWatch begins to watch the client, and reports what is known of the client already: that it has ended its side, or that it
+// is gone altogether. The caller holds mu, and conn is set.
+func (r *requestContext) startWatch() (half, gone bool) {
+	r.watched = true
+	if looped := r.conn.looped; looped != nil {
+		return looped.watch(r)
+	}
+	w := &clientWatch{context: r, netConn: r.conn.netConn, space: r.space}
+	if socket := &r.conn.worker.socket; socket.attached() {
+		if w.halfClosed, gone = socket.ended(); gone {
+			return false, true
+		}
+	}
+	w.ended, w.stopping = make(chan struct{}), make(chan struct{})
+	r.watcher = w
+	go w.run()
+	return false, false // of half an end the goroutine tells, when it has come to it
+}
+
+// clientFound ends the context as far as startWatch has found a reason.
+func (r *requestContext) clientFound(half, gone bool) {
+	switch {
+	case gone:
+		r.cancel(ErrClientGone)
+	case half:
+		r.clientEnded(true)
+	}
+}
+
+// cancel ends the context.
+func (r *requestContext) cancel(cause error) {
+	r.mu.Lock()
+	e := r.end.Load()
+	if e == nil && r.cause == nil {
+		r.cause = cause
+	}
+	r.mu.Unlock()
+	if e != nil {
+		e.cancel(cause)
+	}
+}
+
+// finish ends the context with its request, and returns why it has ended: for that, if for nothing before.
+func (r *requestContext) finish() (cause error) {
+	r.mu.Lock()
+	e, leave := r.end.Load(), r.leaveOuter
+	if r.cause == nil {
+		r.cause = context.Canceled
+	}
+	cause = r.cause
+	r.leaveOuter = nil
+	r.mu.Unlock()
+	if e == nil {
+		return cause
+	}
+	e.cancel(context.Canceled)
+	if e.stopTimer != nil {
+		e.stopTimer()
+	}
+	if leave != nil {
+		leave()
+	}
+	return context.Cause(e)
 }
 
 // hasWhole reports whether the whole body has come, though the handler may still have to read it.
@@ -260,30 +418,28 @@ func (r *requestContext) clientEnded(early bool) {
 	}
 }
 
-func (r *requestContext) isWatched() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.watched
+// clientWatch is the goroutine that watches a client in the blocking driver.
+type clientWatch struct {
+	context *requestContext
+	netConn net.Conn
+	space   []byte
+	// halfClosed says that the client had ended its side before the goroutine began.
+	halfClosed bool
+	stopping   chan struct{} // closed to end the goroutine
+	ended      chan struct{} // closed when it has ended
+	// received and err are what the goroutine read. They belong to it until it has ended.
+	received int
+	err      error
 }
 
-func (r *requestContext) setWatched(on bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watched = on
-	if !on && r.leaving != nil {
-		r.leaving.Stop()
-		r.leaving = nil
-	}
-}
-
-// run is the goroutine that watches the client. It reads what fits into space.
-func (r *requestContext) run(netConn net.Conn, space []byte) {
-	defer close(r.watching)
-	start := time.Now()
-	err, stopped := r.await(netConn, func() error {
-		for r.received < len(space) {
-			n, err := netConn.Read(space[r.received:])
-			if r.received += n; err != nil {
+// run reads what fits into space.
+func (w *clientWatch) run() {
+	defer close(w.ended)
+	r, start := w.context, time.Now()
+	err, stopped := w.await(func() error {
+		for w.received < len(w.space) {
+			n, err := w.netConn.Read(w.space[w.received:])
+			if w.received += n; err != nil {
 				return err
 			}
 		}
@@ -292,10 +448,10 @@ func (r *requestContext) run(netConn net.Conn, space []byte) {
 	if stopped {
 		return
 	}
-	r.err = err
+	w.err = err
 	if err == nil {
 		// The end comes behind what isn't read here.
-		if err, stopped = r.await(netConn, func() error { return awaitPeer(netConn, false) }); stopped {
+		if err, stopped = w.await(func() error { return awaitPeer(w.netConn, false) }); stopped {
 			return
 		}
 	}
@@ -306,8 +462,8 @@ func (r *requestContext) run(netConn net.Conn, space []byte) {
 		r.cancel(ErrClientGone)
 		return
 	}
-	r.clientEnded(r.halfClosed || time.Since(start) <= halfCloseTime)
-	if err, stopped = r.await(netConn, func() error { return awaitPeer(netConn, true) }); !stopped && err != errCannotTell {
+	r.clientEnded(w.halfClosed || time.Since(start) <= halfCloseTime)
+	if err, stopped = w.await(func() error { return awaitPeer(w.netConn, true) }); !stopped && err != errCannotTell {
 		r.cancel(ErrClientGone)
 	}
 }
@@ -316,67 +472,61 @@ func (r *requestContext) run(netConn net.Conn, space []byte) {
 var errCannotTell = errors.New("filo: the connection isn't a socket that can be watched")
 
 // await calls wait again while it ends by a deadline, until the watch is to stop.
-func (r *requestContext) await(netConn net.Conn, wait func() error) (err error, stopped bool) {
+func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
 	for {
 		if err = wait(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err, false
 		}
 		// Clear the deadline first and look then: a stop that comes in between sets it again.
-		netConn.SetReadDeadline(time.Time{})
+		w.netConn.SetReadDeadline(time.Time{})
 		select {
-		case <-r.stopping:
+		case <-w.stopping:
 			return nil, true
 		default:
 		}
 	}
 }
 
-// stopWatch ends the context, and the watch, if there is one.
-func (c *Ctx) stopWatch() {
-	if c.context != nil {
-		c.endContext()
-	}
+// end ends the goroutine, and gives the connection what it has read.
+func (w *clientWatch) end(c *conn) {
+	close(w.stopping)
+	w.netConn.SetReadDeadline(longAgo)
+	<-w.ended
+	w.netConn.SetReadDeadline(time.Time{})
+	c.in.received(w.received)
+	c.inputError = w.err
 }
 
-func (c *Ctx) endContext() {
-	r := c.context
-	c.endWatch()
-	c.clientGone = context.Cause(r) == ErrClientGone
-	c.context = nil
-	r.cancel(context.Canceled)
-	if r.stopTimer != nil {
-		r.stopTimer()
-	}
-	if r.leaveConn != nil {
-		r.leaveConn()
+// longAgo is a deadline that wakes whoever waits.
+var longAgo = time.Unix(1, 0)
+
+// stopWatch ends the context, and the watch, if there is one.
+func (c *Ctx) stopWatch() {
+	if r := c.context; r != nil {
+		c.endWatch()
+		c.clientGone = r.finish() == ErrClientGone
+		c.context = nil
 	}
 }
 
 // endWatch makes the connection's input its owner's again. The context goes on without.
 func (c *Ctx) endWatch() {
 	r := c.context
-	if r == nil || !r.isWatched() {
+	if r == nil || r.conn == nil {
 		return
 	}
+	r.mu.Lock()
+	watcher := r.watcher
 	if looped := c.conn.looped; looped != nil {
 		looped.unwatch()
 	}
-	if r.watching != nil {
-		c.endWatching(r)
+	r.conn, r.space, r.watcher, r.watched = nil, nil, nil, false
+	if r.leaving != nil {
+		r.leaving.Stop()
+		r.leaving = nil
 	}
-	r.setWatched(false)
+	r.mu.Unlock()
+	if watcher != nil {
+		watcher.end(c.conn)
+	}
 }
-
-// endWatching ends the goroutine.
-func (c *Ctx) endWatching(r *requestContext) {
-	close(r.stopping)
-	c.conn.netConn.SetReadDeadline(longAgo)
-	<-r.watching
-	c.conn.netConn.SetReadDeadline(time.Time{})
-	c.conn.in.received(r.received)
-	c.conn.inputError = r.err
-	r.watching, r.received, r.err = nil, 0, nil
-}
-
-// longAgo is a deadline that wakes whoever waits.
-var longAgo = time.Unix(1, 0)

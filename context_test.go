@@ -32,6 +32,13 @@ func answerCause(ctx context.Context) error {
 
 var errAnswerNotDone = errors.New("the context isn't done")
 
+// armedContext returns a request's context, whose client is watched from here on.
+func armedContext(c *filo.Ctx) context.Context {
+	ctx := c.Context()
+	ctx.Done()
+	return ctx
+}
+
 func TestContextEnds(t *testing.T) {
 	for _, test := range []struct {
 		name, rule string
@@ -75,16 +82,16 @@ func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 		name, request string
 		ask           func(c *filo.Ctx) context.Context
 	}{
-		{"asked at once", answerGet, (*filo.Ctx).Context},
-		{"asked late", answerGet, func(c *filo.Ctx) context.Context { time.Sleep(time.Second); return c.Context() }},
+		{"watched at once", answerGet, armedContext},
+		{"watched late", answerGet, func(c *filo.Ctx) context.Context { time.Sleep(time.Second); return armedContext(c) }},
 		{"asked before the body was read", second, func(c *filo.Ctx) context.Context {
-			ctx := c.Context()
+			ctx := armedContext(c)
 			time.Sleep(time.Second)
 			c.Body()
 			return ctx
 		}},
-		{"body not read", second, (*filo.Ctx).Context},
-		{"pipelined", answerGet + "GET / HTTP/1.1\r\nHost: a\r\nX: y", (*filo.Ctx).Context},
+		{"body not read", second, armedContext},
+		{"pipelined", answerGet + "GET / HTTP/1.1\r\nHost: a\r\nX: y", armedContext},
 	} {
 		for _, writes := range []bool{false, true} {
 			t.Run(fmt.Sprint(test.name, ", writes ", writes), func(t *testing.T) {
@@ -128,7 +135,7 @@ func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error {
-			ctx := c.Context()
+			ctx := armedContext(c)
 			time.Sleep(time.Second)
 			conn, _, err := c.Hijack()
 			if err != nil {
@@ -197,7 +204,7 @@ func TestContextWithPipelinedRequests(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := servertest.New(t, func(c *filo.Ctx) error {
-					ctx := c.Context()
+					ctx := armedContext(c)
 					time.Sleep(time.Second)
 					if cause := context.Cause(ctx); cause != nil {
 						t.Errorf("%s: cause %v while the client waits", c.Path(), cause)
@@ -320,7 +327,7 @@ func TestContextAskedBeforeTheBody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bodies, causes := make(chan string, 1), make(chan error, 1)
 				s := servertest.New(t, func(c *filo.Ctx) error {
-					ctx := c.Context()
+					ctx := armedContext(c)
 					body, err := test.read(c)
 					if err != nil {
 						t.Errorf("reading the body: %v", err)
@@ -423,7 +430,7 @@ func TestContextOutlivesHijack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contexts := make(chan context.Context, 1)
 		s := servertest.New(t, func(c *filo.Ctx) error {
-			ctx := c.Context()
+			ctx := armedContext(c)
 			contexts <- ctx
 			conn, _, err := c.Hijack()
 			if err != nil {
@@ -459,7 +466,7 @@ func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
 				return c.Text(200, c.Path())
 			},
 			ErrorHandler: func(c *filo.Ctx, err error) {
-				ctx := c.Context()
+				ctx := armedContext(c)
 				time.Sleep(time.Second) // the client's bytes come meanwhile
 				if ctx.Err() != nil {
 					t.Errorf("cause %v in the ErrorHandler", context.Cause(ctx))
@@ -486,7 +493,7 @@ func TestContextOfErrorHandlerLosesNothing(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{
 			Handler: func(c *filo.Ctx) error { return filo.Error(400, c.Path()) },
 			ErrorHandler: func(c *filo.Ctx, err error) {
-				c.Context()
+				c.Context().Done()
 				time.Sleep(time.Second)
 				filo.DefaultErrorHandler(c, err)
 			},
@@ -534,7 +541,7 @@ func TestContextWhileStreaming(t *testing.T) {
 func TestContextEndsOverASocket(t *testing.T) {
 	causes, running, giveUp := make(chan error, 1), make(chan bool, 1), make(chan bool)
 	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
-		ctx := c.Context()
+		ctx := armedContext(c)
 		running <- true
 		select {
 		case <-ctx.Done():
@@ -614,7 +621,7 @@ func TestContextTLS(t *testing.T) {
 	}
 	causes := make(chan error, 1)
 	answerServeOn(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
-		ctx := c.Context()
+		ctx := armedContext(c)
 		if c.Path() == "/wait" {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
@@ -662,12 +669,12 @@ func TestContextDeadlineInThePast(t *testing.T) {
 	}
 }
 
-// Values that middleware adds are those of every context that is asked for afterwards, the last one of a key counts, and adding
-// them makes no context.
-func TestContextValues(t *testing.T) {
+// Values that middleware adds are those of every context that is asked for afterwards, the last one of a key counts, and they
+// end with the client.
+func TestContextOfMiddleware(t *testing.T) {
 	type key string
 	with := func(c *filo.Ctx, name, value string) {
-		c.SetContextValues(context.WithValue(c.ContextValues(), key(name), value))
+		c.SetContext(context.WithValue(c.Context(), key(name), value))
 	}
 	value := func(ctx context.Context, name string) string {
 		text, _ := ctx.Value(key(name)).(string)
@@ -676,25 +683,19 @@ func TestContextValues(t *testing.T) {
 	task := make(chan string, 1)
 	answerEach(t, func() *filo.Server {
 		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
-			if c.ContextValues().Done() != nil {
-				t.Error("the values end")
-			}
 			with(c, "a", "1")
 			with(c, "b", "1")
 			with(c, "b", "2")
 			first := c.Context()
 			child, cancel := context.WithCancel(first)
 			defer cancel()
-			with(c, "c", "3") // once it was asked for
+			with(c, "c", "3") // once the client is watched
 			with(c, "a", "4")
-			c.SetContext(context.WithValue(c.Context(), key("d"), "5"))
-			with(c, "d", "6")
 			last := c.Context()
-			if err := c.Go(func(ctx context.Context) { task <- value(ctx, "a") + value(ctx, "d") }); err != nil {
+			if err := c.Go(func(ctx context.Context) { task <- value(ctx, "a") + value(ctx, "b") }); err != nil {
 				t.Error(err)
 			}
-			text := fmt.Sprint(value(child, "a"), value(child, "b"), value(child, "c"), " ",
-				value(last, "a"), value(last, "b"), value(last, "c"), value(last, "d"))
+			text := fmt.Sprint(value(child, "a"), value(child, "b"), value(child, "c"), " ", value(last, "a"), value(last, "b"), value(last, "c"))
 			if c.Path() == "/wait" {
 				<-last.Done()
 				<-child.Done()
@@ -707,10 +708,10 @@ func TestContextValues(t *testing.T) {
 		c := h.connect(t)
 		c.send(t, answerGet+answerGet) // nothing is left for the next request
 		for range 2 {
-			if m := c.receive(t, "GET"); m.body != "12 4236" {
+			if m := c.receive(t, "GET"); m.body != "12 423" {
 				t.Errorf("got %q", m.body)
 			}
-			if got := answerWait(t, task, "the task"); got != "46" {
+			if got := answerWait(t, task, "the task"); got != "42" {
 				t.Errorf("the task has %q", got)
 			}
 		}
@@ -777,7 +778,7 @@ func TestConnContext(t *testing.T) {
 					<-ctx.Done()
 					causes <- context.Cause(ctx)
 				}
-				c.SetContextValues(context.WithValue(c.ContextValues(), answerKey{}, "more"))
+				c.SetContext(context.WithValue(c.Context(), answerKey{}, "more"))
 				ctx := c.Context()
 				if _, ok := ctx.Deadline(); !ok {
 					t.Error("the deadline is lost")

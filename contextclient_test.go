@@ -40,7 +40,7 @@ func leavings() []leaving {
 		{name: "before the context is asked for", request: get, atOnce: true,
 			handler: func(c *filo.Ctx) context.Context { time.Sleep(30 * time.Millisecond); return c.Context() }},
 		{name: "behind the head", request: get,
-			handler: func(c *filo.Ctx) context.Context { ctx := c.Context(); c.Stream().Flush(); return ctx }},
+			handler: func(c *filo.Ctx) context.Context { ctx := armedContext(c); c.Stream().Flush(); return ctx }},
 		{name: "before something is written", request: get,
 			then: func(c *filo.Ctx) { w := c.Stream(); w.WriteString("one"); w.Flush() }},
 		{name: "before writes fail", request: get, then: write},
@@ -109,6 +109,7 @@ func (h *leavingHost) handle(c *filo.Ctx) error {
 		ask = (*filo.Ctx).Context
 	}
 	ctx := ask(c)
+	ctx.Done() // from here on the client is watched
 	h.asked[i] <- true
 	if then := h.leavings[i].then; then != nil {
 		<-h.left[i]

@@ -46,7 +46,6 @@ type Ctx struct {
 	route    string
 	values   []ctxValue
 	override context.Context // what Context returns instead of its own; nil is none
-	carried  context.Context // whose values Context's are to have; nil is none
 }
 
 // released is what the use of a Ctx panics with when its handler has returned.
@@ -70,7 +69,7 @@ func (c *Ctx) end() {
 	c.stopWatch() // once more: what was closed is the user's code
 	c.deadline, c.clientGone, c.claimed = time.Time{}, false, false
 	c.readUntil, c.writeUntil = 0, 0
-	c.rendered, c.route, c.override, c.carried = false, "", nil, nil
+	c.rendered, c.route, c.override = false, "", nil
 	if c.timeout != nil {
 		c.timeout.forget()
 	}

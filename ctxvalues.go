@@ -1,7 +1,5 @@
 package filo
 
-import "context"
-
 // ctxValue is a value that was stored for a request.
 type ctxValue struct{ key, value any }
 
@@ -47,16 +45,6 @@ func (k *Key[T]) Get(c *Ctx) (value T, ok bool) {
 
 // String returns the key's name.
 func (k *Key[T]) String() string { return k.name }
-
-// SetContext makes ctx what Context returns, for middleware that adds values, or a deadline, to the context that it has got
-// from there. It is up to the caller that ctx ends when that one does.
-func (c *Ctx) SetContext(ctx context.Context) {
-	c.check()
-	if ctx == nil {
-		panic("filo: SetContext with a nil context")
-	}
-	c.override = ctx
-}
 
 // Status returns the status that the response has so far, that of the time-out's if that has answered.
 func (c *Ctx) Status() int {

@@ -25,7 +25,7 @@ type handlerTimeout struct {
 	deadline time.Time
 	answer   *HTTPError
 	head     bool            // it is one to HEAD
-	context  *requestContext // made before the time-out was set; nil if it wasn't
+	context  *requestContext // armed before the time-out was set; nil if it wasn't
 }
 
 // SetTimeout gives the handler d from now. After that its context is done, and unless the head of its answer is on its way
@@ -34,7 +34,7 @@ type handlerTimeout struct {
 //
 // Nothing ends the handler but that: it runs on, with its Ctx and its worker, and counts against Concurrency until it
 // returns. So it should look at its context. Another call replaces the time and e, but can't put off a
-// context that has been asked for; a d of 0 or less ends the time-out. Once the head is on its way it does nothing.
+// context whose end was asked for; a d of 0 or less ends the time-out. Once the head is on its way it does nothing.
 func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 	c.check()
 	if c.conn.hijacked || c.claimed {
@@ -55,6 +55,8 @@ func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 	t.deadline = time.Time{}
 	if d > 0 {
 		t.arm(c, d, e)
+	} else {
+		c.moveDeadline()
 	}
 }
 
@@ -67,8 +69,10 @@ func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
 		e = statusOf(e) // 500, as elsewhere
 	}
 	t.armed, t.fired, t.failed = true, false, false
-	t.conn, t.answer, t.head, t.context = c.conn, e, c.Request.isHead(), c.context
-	t.deadline = time.Now().Add(d)
+	t.conn, t.answer, t.head, t.context = c.conn, e, c.Request.isHead(), nil
+	if t.deadline = time.Now().Add(d); !c.moveDeadline() {
+		t.context = c.context
+	}
 	if c.conn.looped != nil {
 		c.conn.looped.setApart(true)
 	}

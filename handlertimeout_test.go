@@ -212,7 +212,7 @@ func TestTimeoutByContext(t *testing.T) {
 // "once the head is on its way": the context that was asked for before the time-out was set ends as well.
 func TestTimeoutEndsEarlierContext(t *testing.T) {
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
-		ctx := c.Context()
+		ctx := armedContext(c)
 		c.SetTimeout(time.Millisecond, &filo.HTTPError{Status: 504, Detail: "no answer from behind"})
 		<-ctx.Done()
 		if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
@@ -380,7 +380,7 @@ func TestTimeoutAndContext(t *testing.T) {
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/stream":
-			ctx := c.Context()
+			ctx := armedContext(c)
 			c.SetTimeout(time.Millisecond, nil)
 			if err := c.Stream().Flush(); err != nil {
 				return nil // it has come already

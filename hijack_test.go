@@ -39,7 +39,7 @@ func TestHijackBuffered(t *testing.T) {
 		{"a body that was read in part", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyrest",
 			func(c *filo.Ctx) { c.BodyReader().Read(make([]byte, 3)) }, "yrest"},
 		{"a chunked body that wasn't read", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", nil, "4\r\nbody\r\n0\r\n\r\n"},
-		{"read by the context's watch", answerGet + "more", func(c *filo.Ctx) { c.Context() }, "more"},
+		{"read by the context's watch", answerGet + "more", func(c *filo.Ctx) { c.Context().Done() }, "more"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answerEach(t, func() *filo.Server {
@@ -159,7 +159,7 @@ func TestHijackTLS(t *testing.T) {
 		if c.TLS() == nil || c.Request.URI().Scheme() != "https" {
 			t.Errorf("TLS %v, scheme %s", c.TLS(), c.Request.URI().Scheme())
 		}
-		c.Context() // the watch's wake-up mustn't cost the TLS state
+		c.Context().Done() // the watch's wake-up mustn't cost the TLS state
 		conn, buffered, err := c.Hijack()
 		if _, ok := conn.(*tls.Conn); !ok || err != nil {
 			t.Errorf("got a %T, %v, want the *tls.Conn", conn, err)

@@ -556,7 +556,7 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 		case "/sleep":
 			time.Sleep(2 * time.Millisecond)
 		case "/context":
-			c.Context()
+			c.Context().Done()
 		}
 		return c.Text(200, "0")
 	}

@@ -656,17 +656,13 @@ func (lc *loopConn) wait() bool {
 	return true
 }
 
-// watch cancels the context when the client leaves.
-func (lc *loopConn) watch(r *requestContext) {
-	ended, gone := peekEnd(int(lc.fd))
+// watch cancels the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
+func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
+	half, gone = peekEnd(int(lc.fd))
 	r.watchedSince = nanotime()
 	lc.watcher.Store(r)
-	switch word := lc.poll.Load(); {
-	case gone || word&pollGone != 0:
-		r.cancel(ErrClientGone)
-	case ended || word&pollHup != 0: // behind what hasn't been read, perhaps
-		r.clientEnded(true)
-	}
+	word := lc.poll.Load()
+	return half || word&pollHup != 0, gone || word&pollGone != 0 // an end is behind what hasn't been read, perhaps
 }
 
 func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }

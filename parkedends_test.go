@@ -2,10 +2,8 @@ package filo_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -402,51 +400,5 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 	})
 	if begun.Load() == 0 {
 		t.Error("none was to be parked")
-	}
-}
-
-// countedValues counts how many contexts of its kind are asked for a value.
-type countedValues struct {
-	context.Context
-	asked *int
-}
-
-func (c countedValues) Value(key any) any {
-	*c.asked++
-	return c.Context.Value(key)
-}
-
-// A value is looked for once in each context that middleware has added, whether or not the request's was asked for in between.
-func TestContextValuesAreAskedOnce(t *testing.T) {
-	type key int
-	const added = 16
-	for _, asks := range []bool{false, true} {
-		t.Run(fmt.Sprint("asked for in between: ", asks), func(t *testing.T) {
-			s := servertest.New(t, func(c *filo.Ctx) error {
-				asked := 0
-				for i := range added {
-					if asks {
-						c.Context()
-					}
-					c.SetContextValues(countedValues{context.WithValue(c.ContextValues(), key(i), i), &asked})
-				}
-				ctx := c.Context()
-				for i := range added {
-					if got := ctx.Value(key(i)); got != i {
-						t.Errorf("value %d is %v", i, got)
-					}
-				}
-				asked = 0
-				if got := ctx.Value(key(added)); got != nil || asked != added {
-					t.Errorf("%d contexts were asked, of %d, for %v", asked, added, got)
-				}
-				return c.NoContent()
-			})
-			response, err := s.Client().Get(s.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response.Body.Close()
-		})
 	}
 }

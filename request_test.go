@@ -793,7 +793,7 @@ var answerBehaviours = map[string]answerBehaviour{
 		}
 		return c.Text(200, "context")
 	}, 200, func(_, _ string) string { return "context" }},
-	"watched": {func(c *filo.Ctx) error { c.Context(); return c.Text(200, "watched") }, 200,
+	"watched": {func(c *filo.Ctx) error { c.Context().Done(); return c.Text(200, "watched") }, 200,
 		func(_, _ string) string { return "watched" }},
 	"error": {func(c *filo.Ctx) error { return filo.Error(418, c.Path()) }, 418,
 		func(path, _ string) string { return "Status 418: " + path + "\n" }},

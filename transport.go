@@ -65,7 +65,6 @@ type transportConn struct {
 	conn
 	transport Transport
 	answers   answerCounts
-	stop      func() bool // ends the watch for the client; nil if there is none
 }
 
 func (c *transportConn) run(h Handler) error {
@@ -104,23 +103,11 @@ func (c *transportConn) run(h Handler) error {
 // enter implements looped: the handler has a goroutine for itself.
 func (c *transportConn) enter(*Class) (inline bool, err error) { return false, nil }
 
-// watch implements looped.
-func (c *transportConn) watch(r *requestContext) {
-	ctx := c.transport.Context()
-	c.stop = context.AfterFunc(ctx, func() {
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // of that the request's context knows by itself
-			r.cancel(ErrClientGone)
-		}
-	})
-}
+// watch implements looped. The other server watches the client: see requestContext.followOuter.
+func (c *transportConn) watch(*requestContext) (half, gone bool) { return false, false }
 
 // unwatch implements looped.
-func (c *transportConn) unwatch() {
-	if c.stop != nil {
-		c.stop()
-		c.stop = nil
-	}
-}
+func (c *transportConn) unwatch() {}
 
 // setApart implements looped.
 func (c *transportConn) setApart(bool) {}
@@ -151,9 +138,6 @@ func (c *transportConn) prepareHijack() (net.Conn, error) { return nil, nil }
 
 // hijack implements looped.
 func (c *transportConn) hijack(net.Conn) (net.Conn, error) { return c.transport.Hijack() }
-
-// values returns the values of the transport's context. That ends by watch, which says why.
-func (c *transportConn) values() context.Context { return context.WithoutCancel(c.transport.Context()) }
 
 // Inherit gives the request the path parameters, the route, the values and the limit for bodies of another one, and takes over
 // from it whether an error was rendered. It is for adaptors that run a part of a chain of handlers with a Ctx of its own, and

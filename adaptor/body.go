@@ -32,7 +32,6 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	case e.running != nil:
 		return 0, errNext
 	}
-	e.context.resolveLocked()
 	n, err := e.ctx.BodyReader().Read(p)
 	switch {
 	case err == nil:

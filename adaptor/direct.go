@@ -36,7 +36,7 @@ func (e *exchange) serveDirect(r *http.Request, next filo.Handler) bool {
 	if !e.beginDirect(r) {
 		return false
 	}
-	c, before := e.ctx, e.context.resolve()
+	c, before := e.ctx, e.context.Context
 	returned := false
 	defer func() { e.endDirect(c, before, returned) }()
 	c.SetContext(r.Context())
@@ -53,7 +53,6 @@ func (e *exchange) beginDirect(r *http.Request) bool {
 	if e.ended || e.running != nil || w.wrote || w.hijacked || !e.sent.is(r) {
 		return false
 	}
-	e.context.resolveLocked()
 	if e.local == nil {
 		e.local = e.ctx.LocalAddr()
 	}

@@ -53,7 +53,7 @@ func serve(c *filo.Ctx, h http.Handler) error {
 
 func newExchange(c *filo.Ctx) *exchange {
 	e := &exchange{ctx: c, server: c.Server()}
-	e.context.exchange = e
+	e.context = requestContext{c.Context(), e}
 	e.writer.exchange = e
 	e.writer.length = noLength
 	return e
@@ -111,7 +111,6 @@ func Fail(r *http.Request, err error) bool {
 // end lets go of the Ctx. It waits until nobody uses it.
 func (e *exchange) end(r *http.Request) {
 	e.lockIdle()
-	e.context.endLocked()
 	e.ended, e.ctx = true, nil
 	e.writer.release()
 	e.mu.Unlock()

@@ -749,7 +749,7 @@ func TestContextValuesAfterwards(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{
 		Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/values" {
-				c.SetContextValues(context.WithValue(c.ContextValues(), middlewareKey{}, "middleware"))
+				c.SetContext(context.WithValue(c.Context(), middlewareKey{}, "middleware"))
 			}
 			return h(c)
 		},

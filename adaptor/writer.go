@@ -85,7 +85,6 @@ func (w *responseWriter) WriteHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	case status < 200 && status != http.StatusSwitchingProtocols:
-		w.exchange.context.resolveLocked()
 		w.copyHeader()
 		w.exchange.ctx.Informational(status)
 	default:
@@ -237,7 +236,6 @@ func (w *responseWriter) gather() []byte {
 
 // beginLocked makes the answer a stream, of which next comes behind what has gathered.
 func (w *responseWriter) beginLocked(next []byte) error {
-	w.exchange.context.resolveLocked()
 	w.sniffType(next)
 	w.stream = w.exchange.ctx.Stream()
 	if len(w.buffer) == 0 {
@@ -286,7 +284,6 @@ func (w *responseWriter) FlushError() error {
 			return err
 		}
 	}
-	w.exchange.context.resolveLocked()
 	return w.stream.Flush()
 }
 
@@ -459,7 +456,7 @@ func (w *responseWriter) SetWriteDeadline(t time.Time) error {
 // CloseNotify implements http.CloseNotifier, which is deprecated but in use.
 func (w *responseWriter) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)
-	ctx := w.exchange.context.resolve()
+	ctx := &w.exchange.context
 	context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) || errors.Is(cause, filo.ErrServerClosed) {
 			gone <- true

@@ -9,20 +9,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// requestContext is a request's context with its span.
-type requestContext = context.Context
-
 // spanKey is what a request's span is stored under.
 type spanKey struct{}
-
-// valuesOf returns a context with the values that the request's has, for what the span is to begin with.
-func valuesOf(c *filo.Ctx) requestContext { return c.ContextValues() }
-
-// carry makes a request's context, and what asks for the span without it, have the span. ctx comes from valuesOf's.
-func carry(c *filo.Ctx, ctx requestContext, span trace.Span) {
-	c.SetContextValues(ctx)
-	c.Set(spanKey{}, span)
-}
 
 // SpanOf returns the request's span, for attributes and events of its own. Unlike the one in Ctx.Context it costs nothing to
 // ask for. Without Middleware it is one that records nothing.

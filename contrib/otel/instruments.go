@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"context"
 	"maps"
 	"strconv"
 	"time"
@@ -67,7 +68,7 @@ func scheme(https bool) string {
 	return "http"
 }
 
-func (i *instruments) count(ctx requestContext, n int64, x *exchange) {
+func (i *instruments) count(ctx context.Context, n int64, x *exchange) {
 	scheme := 0
 	if x.https {
 		scheme = 1
@@ -75,9 +76,9 @@ func (i *instruments) count(ctx requestContext, n int64, x *exchange) {
 	i.active.Add(ctx, n, i.counted[x.method][scheme]...)
 }
 
-func (i *instruments) begin(ctx requestContext, x *exchange) { i.count(ctx, 1, x) }
+func (i *instruments) begin(ctx context.Context, x *exchange) { i.count(ctx, 1, x) }
 
-func (i *instruments) end(ctx requestContext, c *filo.Ctx, r *route, x *exchange) {
+func (i *instruments) end(ctx context.Context, c *filo.Ctx, r *route, x *exchange) {
 	i.count(ctx, -1, x)
 	took := time.Since(x.start)
 	m := i.measurement(r, setKey{x.method, x.https, c.Request.Proto() == "HTTP/1.0", x.status, x.result})

@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -256,7 +257,7 @@ func switchedProtocols(c *filo.Ctx) bool {
 }
 
 // end completes the metrics and the span.
-func (t *telemetry) end(ctx requestContext, c *filo.Ctx, span trace.Span, x *exchange) {
+func (t *telemetry) end(ctx context.Context, c *filo.Ctx, span trace.Span, x *exchange) {
 	route := t.routes.find(c.Route(), t.methodLabels)
 	t.instruments.end(ctx, c, route, x)
 	if span.IsRecording() {

@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -38,8 +39,8 @@ func (m *memory) release() {
 }
 
 // begin starts a request's span. What is known of the request goes with it, since the sampler may decide by that.
-func (t *telemetry) begin(c *filo.Ctx, x *exchange) (requestContext, trace.Span) {
-	outside := valuesOf(c)
+func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span) {
+	outside := c.Context()
 	ctx := t.options.Propagators.Extract(outside, (*carrier)(&c.Request.Header))
 	m := memories.Get().(*memory)
 	defer m.release()
@@ -55,7 +56,8 @@ func (t *telemetry) begin(c *filo.Ctx, x *exchange) (requestContext, trace.Span)
 		}
 	}
 	ctx, span := t.tracer.Start(ctx, spanName(t.methodLabels[x.method], ""), m.options...)
-	carry(c, ctx, span)
+	c.SetContext(ctx)
+	c.Set(spanKey{}, span)
 	return ctx, span
 }
 

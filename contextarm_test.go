@@ -1,0 +1,261 @@
+package filo_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// contextHosts runs a test in both drivers, with TLS and without.
+func contextHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, dial func() answerConn)) {
+	for _, driver := range []filo.Driver{filo.DriverBlocking, filo.DriverAuto} {
+		for _, secure := range []bool{false, true} {
+			t.Run(fmt.Sprint(driver, ", TLS ", secure), func(t *testing.T) {
+				listener := lifeListen(t, "tcp", "127.0.0.1:0")
+				s := &filo.Server{Driver: driver, Logger: answerQuiet, Handler: handler}
+				serve := func() error { return s.Serve(listener) }
+				if secure {
+					s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+					serve = func() error { return s.ServeTLS(listener, "", "") }
+				}
+				answerServeBy(t, s, serve)
+				test(t, func() answerConn {
+					conn, err := net.Dial("tcp", listener.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if secure {
+						conn = tls.Client(conn, lifeClientTLS())
+					}
+					conn.SetDeadline(time.Now().Add(answerTimeout))
+					return conn.(answerConn)
+				})
+			})
+		}
+	}
+}
+
+// "Any goroutine may use it": here the first to ask is none of the handler's, and hears that the client leaves.
+func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
+	running, causes := make(chan bool, 1), make(chan error, 1)
+	contextHosts(t, func(c *filo.Ctx) error {
+		if c.Path() != "/" {
+			return c.NoContent()
+		}
+		ctx, asked, ended := c.Context(), make(chan bool), make(chan bool)
+		go func() {
+			done := ctx.Done()
+			close(asked)
+			<-done
+			causes <- context.Cause(ctx)
+			close(ended)
+		}()
+		<-asked
+		running <- true
+		<-ended
+		return nil
+	}, func(t *testing.T, dial func() answerConn) {
+		c := dial()
+		io.WriteString(c, answerGet)
+		answerWait(t, running, "the handler")
+		c.Close()
+		if cause := answerWait(t, causes, "the context to end"); !errors.Is(cause, filo.ErrClientGone) {
+			t.Errorf("cause %v, want ErrClientGone", cause)
+		}
+	})
+}
+
+// Other goroutines ask for the end of a context at any time: beside a handler that reads, writes, or takes its connection over, and
+// when it has returned. Each context ends, and the connection loses nothing.
+func TestContextAskedAtAnyTime(t *testing.T) {
+	const requests = 60
+	var askers sync.WaitGroup
+	ask := func(ctx context.Context, late int) {
+		askers.Go(func() {
+			for range late {
+				runtime.Gosched()
+			}
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			select {
+			case <-child.Done():
+			case <-time.After(answerTimeout):
+				t.Error("the context doesn't end")
+			}
+			if ctx.Err() == nil || context.Cause(ctx) == nil || ctx.Value(answerKey{}) != nil {
+				t.Errorf("%v, %v, when it has ended", ctx.Err(), context.Cause(ctx))
+			}
+		})
+	}
+	handler := func(c *filo.Ctx) error {
+		ctx := c.Context()
+		for i := range 4 {
+			ask(ctx, i*i*10)
+		}
+		switch path := c.Path(); path {
+		case "/body":
+			body, err := c.Body()
+			if err != nil {
+				return err
+			}
+			return c.Text(200, fmt.Sprint(len(body)))
+		case "/stream":
+			w := c.Stream()
+			for range 5 {
+				w.WriteString("1")
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
+			return nil
+		case "/hijack":
+			conn, buffered, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			rest, err := io.ReadAll(io.LimitReader(conn, int64(5-len(buffered))))
+			if err != nil {
+				return err
+			}
+			_, err = conn.Write(append(buffered, rest...))
+			return err
+		case "/park":
+			_, err := c.ParkStream(func(p *filo.ParkedConn, _ filo.Wake) error { return io.EOF })
+			return err
+		default:
+			return c.Text(200, path[1:])
+		}
+	}
+	contextHosts(t, handler, func(t *testing.T, dial func() answerConn) {
+		connect := func() *answerClient {
+			conn := dial()
+			t.Cleanup(func() { conn.Close() })
+			return answerClientOf(conn)
+		}
+		c := connect()
+		for i := range requests {
+			size := 20_000 * (i % 2)
+			c.send(t, "GET /at-once HTTP/1.1\r\nHost: a\r\n\r\n"+
+				fmt.Sprintf("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size+5)+strings.Repeat("x", size))
+			c.send(t, "12345"+"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+			for _, want := range []string{"at-once", fmt.Sprint(size + 5), "11111"} {
+				if m := c.receive(t, "GET"); m.body != want {
+					t.Fatalf("request %d: got %d %q, want %q", i, m.status, m.body, want)
+				}
+			}
+			if i%4 > 0 {
+				continue
+			}
+			c.send(t, "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n12")
+			c.send(t, "345")
+			if all, err := io.ReadAll(c.in); string(all) != "12345" || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatalf("hijacked: got %q, %v", all, err)
+			}
+			c = connect()
+			c.send(t, "GET /park HTTP/1.1\r\nHost: a\r\n\r\nx")
+			c.receive(t, "GET")
+			c = connect()
+		}
+	})
+	askers.Wait()
+}
+
+// A deadline that is set behind middleware which has added values counts, unless somebody waits for the context by then.
+func TestContextDeadlineSetLater(t *testing.T) {
+	answerRequest(t, func(c *filo.Ctx) error {
+		ctx := context.WithValue(c.Context(), answerKey{}, 1)
+		c.SetContext(ctx)
+		at := time.Now().Add(-time.Second)
+		c.SetDeadline(at)
+		if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(at) {
+			t.Errorf("deadline %v, %v", deadline, ok)
+		}
+		if err := ctx.Err(); err != context.DeadlineExceeded {
+			t.Errorf("Err is %v", err)
+		}
+		c.SetDeadline(time.Now().Add(time.Hour))
+		if deadline, _ := ctx.Deadline(); !deadline.Equal(at) {
+			t.Errorf("then %v", deadline)
+		}
+		return nil
+	}, answerGet)
+	answerRequest(t, func(c *filo.Ctx) error {
+		ctx := c.Context()
+		c.SetTimeout(time.Millisecond, nil)
+		<-ctx.Done()
+		if err := ctx.Err(); err != context.DeadlineExceeded {
+			t.Errorf("after the time-out Err is %v", err)
+		}
+		return nil
+	}, answerGet)
+}
+
+// What has ended before anybody asked is found at the first look.
+func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
+	errOver := errors.New("over")
+	over, cancel := context.WithCancelCause(context.WithValue(context.Background(), answerKey{}, "value"))
+	cancel(errOver)
+	h := answerMemory(t, &filo.Server{
+		Logger:      answerQuiet,
+		ConnContext: func(net.Conn) context.Context { return over },
+		Handler: func(c *filo.Ctx) error {
+			if cause := context.Cause(c.Context()); cause != errOver {
+				t.Errorf("cause %v, want the connection's", cause)
+			}
+			return c.Text(200, fmt.Sprint(c.Context().Value(answerKey{})))
+		},
+	})
+	c := h.connect(t)
+	c.send(t, answerGet)
+	if m := c.receive(t, "GET"); m.body != "value" {
+		t.Errorf("got %q", m.body)
+	}
+	serveTransport(t, over, answerGet, func(c *filo.Ctx) error {
+		if cause := context.Cause(c.Context()); cause != filo.ErrClientGone {
+			t.Errorf("cause %v of another server's request, want ErrClientGone", cause)
+		}
+		return nil
+	})
+	kept := make(chan context.Context, 1)
+	answerRequest(t, func(c *filo.Ctx) error { kept <- c.Context(); return nil }, answerGet)
+	ctx := <-kept
+	if ctx.Err() == nil {
+		t.Error("a context isn't done after its request")
+	}
+	if cause := context.Cause(ctx); cause != context.Canceled {
+		t.Errorf("cause %v, want Canceled", cause)
+	}
+}
+
+// A write that fails says that the client is gone, also to a context that nobody has asked by then.
+func TestContextOfALostClientIsAskedLate(t *testing.T) {
+	causes, left := make(chan error, 1), make(chan bool)
+	contextHosts(t, func(c *filo.Ctx) error {
+		ctx, w := c.Context(), c.Stream()
+		<-left
+		for w.Flush() == nil {
+			w.WriteString("some more")
+		}
+		causes <- context.Cause(ctx)
+		return nil
+	}, func(t *testing.T, dial func() answerConn) {
+		c := dial()
+		io.WriteString(c, answerGet)
+		c.Close()
+		left <- true
+		if cause := answerWait(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
+			t.Errorf("cause %v, want ErrClientGone", cause)
+		}
+	})
+}
