@@ -511,20 +511,29 @@ func (l *loop) giveAway(w *workerChan, handOver func() bool) bool {
 	return true
 }
 
-// retake gives the loop to another worker because its leader, whose turn began when it had this word, may never come back. While
-// the server serves it doesn't do so for ever: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and
-// Logger may wait as well, and so may handlers in the places that are kept. When there are keptPlaces of those the loop waits, too.
+// retake gives the loop to another worker because its leader, whose turn began when it had this word, may never come back.
 func (l *loop) retake(word uint64) {
-	most := l.pool.MaxWorkersCount + len(l.server.loops) + keptPlaces
-	if l.pool.places.taken.Load() >= int64(most) && !l.server.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+	leader := l.takeAway(word)
+	if leader == nil {
 		return
 	}
 	l.retakes.Add(1)
-	leader := l.leader.Load()
 	if class := leader.running.Load(); class != nil {
 		class.retaken()
 	}
 	l.pool.retake(leader, &l.leadership)
+}
+
+// takeAway takes the loop from its leader, if the loop still has this word, for the caller to find another one. Anybody may call it.
+//
+// While the server serves that has an end: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and Logger may
+// wait as well. When there are keptPlaces of those their loops wait, too.
+func (l *loop) takeAway(word uint64) (leader *workerChan) {
+	most := l.pool.MaxWorkersCount + len(l.server.loops) + keptPlaces
+	if l.pool.places.taken.Load() >= int64(most) && !l.server.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+		return nil
+	}
+	return l.leader.Load()
 }
 
 // rest waits until there is something to do.

@@ -257,7 +257,8 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 				c.get("/")
 				c.want(503, "error", false)
 			} else {
-				lifeAwait(t, "as many as may be to run", func() bool { return running.Load() == int64(test.most) })
+				// The leader of a loop that is another one's guest rests.
+				lifeAwait(t, "as many as may be to run", func() bool { return running.Load() > int64(test.most-loops) })
 			}
 			if n := most.Load(); n < concurrency || n > int64(test.most) {
 				t.Errorf("%d ran at once, want %d at most", n, test.most)

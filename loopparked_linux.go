@@ -53,6 +53,24 @@ func (lc *loopConn) wakeOwner() {
 	}
 }
 
+// leaveTurn implements nower. Who calls Write isn't known, so this does what the monitor would do a tick later, which is right whoever
+// leads: the loop gets another leader, and the one that has called the function gets to know when the turn ends. If that is over
+// the word is another one.
+func (lc *loopConn) leaveTurn() {
+	p := lc.parked
+	p.out.mu.Lock()
+	l, word := p.ledBy, p.ledTurn
+	p.out.mu.Unlock()
+	if l == nil {
+		return
+	}
+	if leader := l.takeAway(word); leader != nil {
+		l.handoffs.Add(1)
+		p.class.handoffs.Add(1)
+		l.pool.retake(leader, &l.leadership)
+	}
+}
+
 // parkedTurn serves a connection that was taken over and parked: it calls its function if there is a reason to, and lets it
 // wait again. The result is turn's.
 func (lc *loopConn) parkedTurn() (again bool) {
@@ -90,6 +108,11 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	p := lc.parked
 	if !lc.enterParked(w) {
 		return false
+	}
+	if w.worker.holdsLoop() {
+		p.out.mu.Lock()
+		p.ledBy, p.ledTurn = w.worker.loop, w.worker.word
+		p.out.mu.Unlock()
 	}
 	lc.setState(stateHandler)
 	p.serving, w.class, w.timedSince = w, p.class, 0

@@ -101,6 +101,9 @@ type nower interface {
 	writeNow(first, second []byte) (n int, err error)
 	// pumpLater has the outbox pumped once the socket takes more, or now if it does.
 	pumpLater()
+	// leaveTurn gives the loop away in whose turn the connection's function runs, if it does: the goroutine that is about to wait
+	// may be the one that it runs on. It mustn't be called with the outbox's lock held.
+	leaveTurn()
 	// wakeOwner has the connection's owner look at the outbox. It mustn't be called with the outbox's lock held.
 	wakeOwner()
 }
@@ -418,6 +421,11 @@ func (o *outbox) writeBlocking(b []byte) (int, error) {
 // awaitLocked waits until something is so. It returns false if it can't be any more, or the deadline has passed.
 func (o *outbox) awaitLocked(so func() bool) bool {
 	o.waiters++
+	if o.now != nil && !so() {
+		o.mu.Unlock()
+		o.now.leaveTurn()
+		o.mu.Lock()
+	}
 	for !so() && o.err == nil && !o.expiredLocked() {
 		o.setTimerLocked()
 		o.progress.Wait()

@@ -44,6 +44,8 @@ type ParkedConn struct {
 	asked    atomic.Bool // to end
 	unread   bool        // the client may still be sending what nobody reads; the owner's
 	out      outbox
+	ledBy    *loop      // where the function was called by the leader last; guarded by out.mu
+	ledTurn  uint64     // its word then, which it has in no other turn; guarded by out.mu
 	sealing  sync.Mutex // orders what is written through TLS in the loop driver; before out.mu
 
 	// reads is the deadline for Read. While the connection waits, the deadline of netConn is the server's, to wake it; it is this
@@ -204,8 +206,8 @@ func (p *ParkedConn) endRead() {
 
 // Write sends all of b, waiting for the client if it must. Of a body in chunks it is one.
 //
-// Anybody may call it, so a Write that waits in the connection's function, where that runs in a loop because it is known to be
-// quick, can't give the loop away: the others in it wait for a millisecond or two, until the loop is taken away. Queue never waits.
+// A Write that waits in the connection's function, where that runs in a loop because it is known to be quick, gives the loop to
+// another worker first, so that the others in it don't wait. Queue never waits.
 func (p *ParkedConn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

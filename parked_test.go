@@ -1,6 +1,7 @@
 package filo_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -365,6 +366,51 @@ func TestParkedQuick(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Write that waits in a function which is called where the loop runs gives the loop away at once: the monitor needn't take it,
+// and nobody is blamed.
+func TestParkedWriteLeavesTheLoop(t *testing.T) {
+	lifeLooped(t)
+	const size = 32 << 20
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() != "/park" {
+			return c.Text(200, "fine")
+		}
+		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
+			b := make([]byte, 64)
+			n, err := p.Read(b)
+			if err == nil && bytes.ContainsRune(b[:n], 'w') {
+				_, err = p.Write(make([]byte, size))
+			}
+			return err
+		})
+		return err
+	}})
+	class := func() filo.ClassStats { return classOf(s.Server, "(parked)") }
+	// On a busy machine even a quick function may seem slow, and a leader may lose its loop because it has no processor.
+	lifeAwait(t, "a loop to be given away, and not taken", func() bool {
+		c := s.dial(t)
+		defer c.Close()
+		c.get("/park")
+		for range 200 {
+			c.send("x")
+		}
+		before := class()
+		c.send("w")
+		if _, err := c.reader.ReadByte(); err != nil {
+			t.Fatal(err)
+		}
+		other := s.dial(t)
+		defer other.Close()
+		other.get("/")
+		other.want(200, "fine", false)
+		after := class()
+		if _, err := io.CopyN(io.Discard, c.reader, size-1); err != nil {
+			t.Fatal(err)
+		}
+		return before.Kind == "quick" && after.Kind == "quick" && after.Handoffs > before.Handoffs && after.Retakes == before.Retakes
+	})
 }
 
 // A client that never stops sending keeps its loop from nobody.
