@@ -18,7 +18,7 @@ import (
 func newServer() *filo.Server {
 	files := static.New(fstest.MapFS{"about.txt": {Data: []byte("An application that can leave.\n")}}, static.Options{})
 	r := router.New()
-	r.Use(middleware.Recover(middleware.RecoverOptions{}), middleware.Secure(middleware.SecureOptions{}))
+	r.Use(middleware.Recover(), middleware.Secure())
 	r.GET("/hello/{name}", func(c *filo.Ctx) error {
 		return c.JSON(200, map[string]string{"hello": c.Param("name")})
 	})
