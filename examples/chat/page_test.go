@@ -266,6 +266,23 @@ func TestConnectionBreaks(t *testing.T) {
 	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four", ">Ada: Do you hear me?", ">Ada: And now?")
 }
 
+// Characters that nobody sees, as they come with a name that was pasted, are left out of it: the server takes none with them.
+func TestPastedName(t *testing.T) {
+	base := start(t)
+	p := tab{t, browser.Tab(t)}
+	p.open(base, "lobby")
+	p.status("Watching")
+	paste := func(name string) {
+		t.Helper()
+		p.script(`document.querySelector("#name").value = ` + quote(name) + `; document.querySelector("#join").requestSubmit()`)
+	}
+	paste("\u202e\u200b")
+	p.waitFor("no name", `sessionStorage.name === undefined && !document.querySelector("#join").hidden`)
+	paste("\u202eEve\u00ad \u200b👩\u200d💻")
+	p.status("Connected")
+	p.waitFor("the name without them", `document.querySelector("#me").textContent === "Eve 👩\u200d💻"`)
+}
+
 // Who has no name watches, and sees who is there by number.
 func TestWatching(t *testing.T) {
 	base := start(t)

@@ -269,8 +269,10 @@ function fit() {
 
 join.addEventListener("submit", event => {
 	event.preventDefault();
-	const chosen = name.value.trim();
-	if (!chosen) return;
+	// Characters that aren't seen, but for those that join others, are refused by the server, and come with what is pasted.
+	const chosen = name.value.replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\ufffd]/gu, "").trim();
+	name.value = chosen;
+	if (!name.reportValidity()) return; // there is none
 	sessionStorage.name = localStorage.name = chosen;
 	talk();
 	text.focus();
