@@ -59,7 +59,8 @@ func (s *Session) encodeRecord(version uint64, now time.Time) (Record, error) {
 	return Record{Data: data, Version: version, Renewed: s.content.Renewed, Expires: expires}, err
 }
 
-// movedTime is how long requests that came with a session's old id can still end the session.
+// movedTime is how long requests that came with a session's old id can still end the session, and how long there is a mark in the
+// place of one that was ended, by which requests that have loaded it before find that it was.
 const movedTime = 5 * time.Minute
 
 // saveRenewed saves the session under a new id. Nobody knows that before the old one has led there, which it does only if it is
@@ -154,7 +155,7 @@ func (s *Session) end(c *filo.Ctx, now time.Time) error {
 				return err
 			}
 			if ended {
-				return m.Store.Delete(c, stored)
+				return nil
 			}
 		}
 		record, err := m.Store.Load(c, stored)
@@ -178,14 +179,19 @@ func contentOf(record Record) (content contents) {
 }
 
 // merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
-// session: then there is nothing to save.
+// session: then there is nothing to save. A visitor's session that the store has forgotten, which leaves nothing behind as destroying
+// it does, is saved anew with all that the request knows of it.
 func (s *Session) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	mine := s.content.Values
 	record, err := s.manager.Store.Load(c, storedID(s.id))
 	if err != nil {
 		return false, fmt.Errorf("loading a session: %w", err)
 	}
+	visitor := !contentOf(s.record).Renewed
 	s.record = record
+	if record.Version == 0 && visitor {
+		return false, nil
+	}
 	if !s.read(now) {
 		return true, nil
 	}

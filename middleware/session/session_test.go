@@ -480,7 +480,53 @@ func TestEndedByOldCookie(t *testing.T) {
 	}
 }
 
-// Each of two Sessions, one inside of the other, has a session of its own; CurrentSession is that of the inner one inside of it, and
+// forgetful is a store in memory that can be made to forget what was loaded last, as one does that has no room left.
+type forgetful struct {
+	session.Memory
+	last string
+}
+
+func (s *forgetful) Load(c *filo.Ctx, id string) (session.Record, error) {
+	s.last = id
+	return s.Memory.Load(c, id)
+}
+
+// A visitor's session that the store forgets while a request runs loses neither what the request sets nor a login. That of somebody
+// who has logged in is over when it is gone: nobody can tell whether it was ended.
+func TestForgotten(t *testing.T) {
+	for _, test := range []struct {
+		why, before, request, want string
+	}{
+		{"a visitor logs in", "/set/a/1", "/login/ann", "ann 1"},
+		{"a visitor sets a value", "/set/a/1", "/set/user/bob", "bob 1"},
+		{"somebody who has logged in sets a value", "/login/ann", "/set/a/1", " "},
+		{"somebody who has logged in logs in again", "/login/ann", "/login/bob", " "},
+	} {
+		store := &forgetful{}
+		forget := false
+		b := newBrowser(t, session.Options{Store: store})
+		b.s = servertest.New(t, session.New(session.Options{Store: store})(func(c *filo.Ctx) error {
+			if _, err := session.Get(c); err != nil {
+				return err
+			}
+			if forget {
+				store.Memory.Delete(c, store.last)
+			}
+			return sessionHandler(c)
+		}))
+		b.get(test.before)
+		forget = true
+		b.get(test.request)
+		forget = false
+		user, a := b.get("/get/user").Body, b.get("/get/a").Body
+		got := strings.TrimSuffix(strings.TrimSuffix(user, "false"), "true") + " " + strings.TrimSuffix(strings.TrimSuffix(a, "false"), "true")
+		if got != test.want {
+			t.Errorf("%s: the session has %q, want %q", test.why, got, test.want)
+		}
+	}
+}
+
+// Each of two middlewares, one inside of the other, has a session of its own; Get returns that of the inner one inside of it, and
 // that of the outer one around it, before and after.
 func TestNested(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
