@@ -281,3 +281,34 @@ func TestInsteadOfMistakes(t *testing.T) {
 		}
 	}
 }
+
+// Middleware that changes the path may stand around a router that is mounted in a group, since that one looks for itself, and not around
+// a route of the group, whichever of the two is there first.
+func TestGroupOfMounts(t *testing.T) {
+	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/api/old", To: "/api/new"}}})
+	inner := router.New()
+	inner.GET("/new/a", func(c *filo.Ctx) error { return c.Text(200, c.Path()) })
+	r := router.New()
+	outer := r.Group("/api", rewrite)
+	outer.Group("").Mount("/", inner.Serve)
+	if got := do(t, r, "GET /api/old/a"); got.Body != "/api/new/a" {
+		t.Errorf("mounted in a group: %v", got)
+	}
+	hello := func(c *filo.Ctx) error { return c.NoContent() }
+	for why, register := range map[string]func(r *router.Router){
+		"a route in the group":           func(r *router.Router) { r.Group("/b", rewrite).GET("/a", hello) },
+		"a route in a group within":      func(r *router.Router) { r.Group("/b", rewrite).Group("/c").GET("/a", hello) },
+		"a group that has a route":       func(r *router.Router) { g := r.Group("/b"); g.GET("/a", hello); g.Use(rewrite) },
+		"a group around one with routes": func(r *router.Router) { g := r.Group("/b"); g.Group("/c").GET("/a", hello); g.Use(rewrite) },
+		"the router":                     func(r *router.Router) { r.Use(rewrite) },
+	} {
+		func() {
+			defer func() {
+				if message, _ := recover().(string); !strings.Contains(message, "middleware.Rewrite must run before") {
+					t.Errorf("%s: panics with %q", why, message)
+				}
+			}()
+			register(router.New())
+		}()
+	}
+}

@@ -77,10 +77,12 @@ func (g *group) Any(path string, h filo.Handler, middleware ...filo.Middleware) 
 // before, not in that call.
 func (g *group) Use(middleware ...filo.Middleware) {
 	mustNotBeNil(middleware)
-	mustRunInside(middleware)
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
 	g.router.mustNotServe("Use")
+	if g.parent == nil || g.hasRoutes() {
+		mustRunInside(middleware)
+	}
 	g.middleware = append(g.middleware, middleware...)
 }
 
@@ -88,7 +90,6 @@ func (g *group) Use(middleware ...filo.Middleware) {
 // front; "" is none.
 func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 	mustNotBeNil(middleware)
-	mustRunInside(middleware)
 	inner := &Group{group{router: g.router, parent: g, host: g.host, path: g.path, middleware: slices.Clone(middleware)}}
 	if prefix = strings.TrimSuffix(prefix, "/"); prefix == "" {
 		return inner
@@ -108,7 +109,8 @@ func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 
 // Mount hands all requests whose path begins with prefix and a slash over to h, whatever their method. If h is the Serve of
 // another Router, that one's patterns match what follows the prefix, and its routes are known by prefix and pattern together
-// in Ctx.Route and Ctx.Param; other handlers find the path as it was sent.
+// in Ctx.Route and Ctx.Param; other handlers find the path as it was sent. Middleware that changes what a router looks at, such as
+// middleware.Rewrite, may stand around h, also in a group that has no other routes.
 // What the Route that Mount returns is told by Inline or Offload holds until the mounted Router has found its own route.
 func (g *group) Mount(prefix string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("", strings.TrimSuffix(prefix, "/")+"/", h, middleware, &mountPoint{})
@@ -125,8 +127,9 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 		location = fmt.Sprintf("%s:%d", file, line)
 	}
 	mustNotBeNil(middleware)
-	if mount == nil {
-		mustRunInside(middleware) // around a mounted router it runs before that one looks
+	if mount == nil { // around a mounted router it runs before that one looks
+		mustRunInside(middleware)
+		g.mustRunInside()
 	}
 	p, err := g.pattern(method, text)
 	if err != nil {
@@ -168,6 +171,27 @@ func mustRunInside(middleware []filo.Middleware) {
 				"or around a handler that looks for itself, such as a proxy's", name, name))
 		}
 	}
+}
+
+// mustRunInside panics for such middleware of the group, or of one around it.
+func (g *group) mustRunInside() {
+	g.router.mu.Lock()
+	defer g.router.mu.Unlock()
+	for ; g != nil; g = g.parent {
+		mustRunInside(g.middleware)
+	}
+}
+
+// hasRoutes reports whether the group, or one in it, has a route that isn't a mounted router. The router's mu is held.
+func (g *group) hasRoutes() bool {
+	for _, route := range g.router.routes {
+		for at := route.group; route.mount == nil && at != nil; at = at.parent {
+			if at == g {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // pattern parses a pattern of the group, for a method unless that is inText.
