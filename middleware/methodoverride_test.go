@@ -94,8 +94,8 @@ func TestBeforeTheRouter(t *testing.T) {
 	for name, m := range map[string]filo.Middleware{"middleware.MethodOverride": override, "middleware.Rewrite": rewrite} {
 		for place, use := range map[string]func(){
 			"Use":      func() { router.New().Use(m) },
-			"Group":    func() { router.New().Group("/a", m) },
-			"of Group": func() { router.New().Group("/a").Use(m) },
+			"Group":    func() { router.New().Group("/a", m).POST("/b", answer) },
+			"of Group": func() { g := router.New().Group("/a"); g.POST("/b", answer); g.Use(m) },
 			"a route":  func() { router.New().POST("/a", answer, m) },
 		} {
 			if message := mwtest.PanicOf(use); !strings.Contains(message, name+"(options)(r.Serve)") {
