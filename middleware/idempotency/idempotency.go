@@ -42,7 +42,8 @@ type Options struct {
 	// MaxBytes is how much memory the store in memory takes, 64 MB if 0, and MaxScopeBytes how much of it the keys of one scope
 	// may take, a quarter of MaxBytes if 0, which is enough for some 30,000 keys. When that is full, the answers that were kept
 	// first go, and repetitions of their requests get 409. When there are none left, further keys are refused, with 429 those
-	// of a scope that takes all that it may, with 503 if it is all of them together, until older ones have expired; these aren't logged one by one (filo.ErrBusy).
+	// of a scope that takes all that it may, with 503 if it is all of them together, until older ones have expired; these aren't
+	// logged one by one (filo.ErrBusy).
 	MaxBytes, MaxScopeBytes int
 }
 

@@ -234,9 +234,9 @@ func (s *Session) Clear() {
 // cookie has the session as it was, until that expires.
 func (s *Session) Renew() { s.renewed = true }
 
-// Destroy ends the session: its values and its cookie are removed, and its record in the Store is empty until it expires in five minutes. What is set after that is of a new
-// one. A session in a cookie can't be taken back from who has a copy of that, until it expires, nor from its browser once the
-// head of an answer is on its way: that is logged as an error.
+// Destroy ends the session: its values and its cookie are removed, and in the place of its record the Store has a mark without
+// values, for five minutes. What is set after that is of a new session. A session in a cookie can't be taken back from who has a
+// copy of that, until it expires, nor from its browser once the head of an answer is on its way: that is logged as an error.
 func (s *Session) Destroy() {
 	s.Clear()
 	s.content.Created, s.content.Renewed = time.Now().Unix(), false
