@@ -1,9 +1,21 @@
-// Package filo serves HTTP/1.1 from a FILO pool of workers: connections go to the worker that was busy last, whose
-// stack and buffers are warm, and workers that are idle for a while end.
+// Package filo is an HTTP/1.1 server whose handlers are ordinary blocking functions. On Linux a connection that waits for its client
+// costs no goroutine and no buffer.
 //
-//	err := filo.ListenAndServe(":8080", func(c *filo.Ctx) error {
+//	go get github.com/filohttp/filo@latest
+//
+// A program that ends without losing a request:
+//
+//	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+//	defer stop()
+//	s := &filo.Server{Handler: func(c *filo.Ctx) error {
 //		return c.Text(200, "Hello, World!")
-//	})
+//	}}
+//	if err := s.Run(ctx, ":8080"); err != nil {
+//		log.Fatal(err)
+//	}
+//
+// Package router has routes, groups and middleware; its Router.Serve is a Handler. Requests run on a stack of workers: work goes to the
+// worker that was busy last, whose stack and buffers are warm, and workers that are idle for a while end.
 //
 // Every []byte that a Ctx hands out is borrowed until the handler returns; a string is the caller's own.
 package filo

@@ -1,6 +1,10 @@
 // Package humafilo serves APIs that are described to github.com/danielgtaylor/huma/v2, with their validation and their OpenAPI
 // document, from a router of filo.
 //
+//	go get github.com/filohttp/filo/contrib/huma@latest
+//
+// It is a module of its own, so that filo doesn't depend on what it needs.
+//
 //	r := router.New()
 //	api := humafilo.New(r, huma.DefaultConfig("My API", "1.0.0"))
 //	huma.Get(api, "/greeting/{name}", func(ctx context.Context, input *struct {

@@ -1,6 +1,10 @@
 // Package jwt lets requests through that carry a valid JSON Web Token (RFC 7519), and hands its claims to the handlers. The
 // tokens are parsed and verified by github.com/golang-jwt/jwt/v5.
 //
+//	go get github.com/filohttp/filo/contrib/jwt@latest
+//
+// It is a module of its own, so that filo doesn't depend on what it needs.
+//
 //	type User struct {
 //		jwt.RegisteredClaims
 //		Role string `json:"role"`

@@ -1,6 +1,10 @@
 // Package otel traces and measures a filo server's requests by OpenTelemetry, with its semantic conventions for HTTP
 // (1.43.0).
 //
+//	go get github.com/filohttp/filo/contrib/otel@latest
+//
+// It is a module of its own, so that filo doesn't depend on what it needs.
+//
 //	r.Use(otel.Middleware(otel.Options{TracerProvider: tracers, MeterProvider: meters, Propagators: propagators}))
 //	r.GET("/users/{id}", func(c *filo.Ctx) error {
 //		request, _ := http.NewRequestWithContext(c.Context(), "GET", backend, nil)

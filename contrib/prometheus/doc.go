@@ -1,5 +1,9 @@
 // Package prometheus exports what a filo server does to Prometheus, by github.com/prometheus/client_golang.
 //
+//	go get github.com/filohttp/filo/contrib/prometheus@latest
+//
+// It is a module of its own, so that filo doesn't depend on what it needs.
+//
 //	registry := client.NewRegistry()
 //	server := &filo.Server{Handler: r.Serve}
 //	registry.MustRegister(prometheus.Collector(server))

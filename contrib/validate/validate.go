@@ -1,6 +1,10 @@
 // Package validate checks what package bind has bound by the tags of github.com/go-playground/validator, and says of each field
 // that breaks a rule where it was in the request.
 //
+//	go get github.com/filohttp/filo/contrib/validate@latest
+//
+// It is a module of its own, so that filo doesn't depend on what it needs.
+//
 //	type User struct {
 //		Name  string `json:"name" validate:"required,max=100"`
 //		Email string `json:"email" validate:"required,email"`

@@ -1,6 +1,10 @@
 // Package websocket serves WebSockets (RFC 6455) with filo, many of them: one that waits keeps no goroutine and no buffers.
 // Frames are unmasked by github.com/gobwas/ws, and messages compressed by github.com/klauspost/compress.
 //
+//	go get github.com/filohttp/filo/contrib/websocket@latest
+//
+// It is a module of its own, so that filo doesn't depend on what it needs.
+//
 //	chat := websocket.New(websocket.Options{
 //		OnMessage: func(c *websocket.Conn, kind websocket.MessageType, message []byte) error {
 //			return c.Write(kind, message)
