@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/filohttp/filo/internal/classes"
 )
 
 // The blocking driver: a worker serves a connection for as long as that lives, and waits in the connection's own
@@ -19,11 +21,11 @@ type scratch struct {
 	parser headParser
 	socket socket
 	ctx    *Ctx
-	calls  uint32 // of quick handlers; see time
-	begun  uint32 // those of the server's class, likewise
-	class  *Class // of the running handler
-	outer  bool   // it is the server's, the worker led its loop when the handler began, and the monitor can't blame it
-	// timedSince is when the call began that is being timed, in nanotime; 0 is none.
+	calls  uint32         // of quick handlers; see time
+	begun  uint32         // those of the server's class, likewise
+	class  *classes.Class // of the running handler
+	outer  bool           // it is the server's, the worker led its loop when the handler began, and the monitor can't blame it
+	// timedSince is when the call began that is being timed, in clock.Nanotime; 0 is none.
 	timedSince int64
 	spent      time.Duration // in inline handlers, in this batch; an estimate
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
@@ -72,7 +74,7 @@ func (c *conn) serve() {
 // answer runs the handler, and writes what can't wait until the input is used up. It reports false if the client is gone.
 func (c *conn) answer() bool {
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if len(c.out) > 0 && !c.server.class.quick() && c.flush() != nil {
+	if len(c.out) > 0 && !c.server.class.IsQuick() && c.flush() != nil {
 		return false
 	}
 	c.handle()

@@ -287,7 +287,7 @@ func (c *conn) beforeWait(b *body) error {
 
 // bodyError turns what a read of the connection failed with into the error of the body.
 func bodyError(err error) error {
-	var problem *HTTPError // of the loop driver, or of a Transport
+	var problem *HTTPError // of the loop driver, or of a hooks.Transport
 	switch {
 	case errors.As(err, &problem):
 		return err

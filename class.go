@@ -1,69 +1,21 @@
 package filo
 
 import (
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/clock"
 )
 
-const (
-	// quickHandler is how long a handler may take to count as quick.
-	quickHandler = 10 * time.Microsecond
-	// timedCalls is how many calls of a worker go by for each quick one that is timed.
-	timedCalls = 64
+// inlineClass and offloadClass are those of the handlers that Inline and Offload make.
+var inlineClass, offloadClass = newFixedClasses()
 
-	// slowRetakes within slowWindow inline calls make a class slow for a time. One slow call says nothing: on a busy
-	// machine hundreds of a quick handler's calls take a thousand times as long.
-	slowRetakes = 3
-	slowWindow  = 1000
-	// minBackOff is how long a class is slow the first time; that doubles up to maxBackOff, and is forgotten when the class
-	// was quick for forgiven times as long.
-	minBackOff = 10 * time.Millisecond
-	maxBackOff = 10 * time.Second
-	forgiven   = 10
-)
-
-// Class is what is known about how long the calls of one handler take, mostly those of a route. The loop driver runs
-// quick ones right where their request was read, and gives its loop to another worker before it runs others: see
-// Ctx.Enter. The zero Class is ready for use. It must not be copied.
-type Class struct {
-	// Name is what Stats calls it, such as the pattern of a route. It must not be changed once the class is in use.
-	Name string
-
-	fixed  fixedClass
-	median atomic.Int64 // in nanoseconds; 0 while nothing is known
-	// trusted says that the calls enter another class soon, and count as quick until they have been timed.
-	trusted atomic.Bool
-	// slowUntil is until when, in nanotime, the class is slow because its calls have held up loops; 0 is never.
-	slowUntil atomic.Int64
-	inlined   atomic.Uint64 // timed inline calls
-	handoffs  atomic.Uint64
-	retakes   atomic.Uint64
-	// server is the one that knows the class for its Stats.
-	server atomic.Pointer[Server]
-	// parked is that of the functions of the connections that the handler has parked.
-	parked atomic.Pointer[Class]
-
-	mu      sync.Mutex
-	since   uint64        // of inlined, when the first of the recent retakes was; guarded by mu
-	recent  int           // retakes since then; guarded by mu
-	backOff time.Duration // guarded by mu
+func newFixedClasses() (inline, offload *classes.Class) {
+	inline, offload = &classes.Class{Name: "inline"}, &classes.Class{Name: "offload"}
+	inline.SetInline()
+	offload.SetOffload()
+	return inline, offload
 }
-
-// fixedClass is what a handler was said to be.
-type fixedClass uint8
-
-const (
-	classLearned fixedClass = iota
-	classInline
-	classOffload
-)
-
-var (
-	inlineClass  = Class{Name: "inline", fixed: classInline}
-	offloadClass = Class{Name: "offload", fixed: classOffload}
-)
 
 // Inline returns a handler that is run where its request was read, whatever was learned about it. It must neither block nor
 // take more than some 10 µs: meanwhile the other connections of its loop wait. It is for handlers without a router; a route is
@@ -71,7 +23,7 @@ var (
 // may be handed off to another worker, until filo knows that the middleware is quick.
 func Inline(h Handler) Handler {
 	return func(c *Ctx) error {
-		if err := c.Enter(&inlineClass); err != nil {
+		if err := c.enter(inlineClass, ""); err != nil {
 			return err
 		}
 		return h(c)
@@ -82,41 +34,31 @@ func Inline(h Handler) Handler {
 // handlers without a router; a route is told by its method Offload, which holds for the middleware around as well.
 func Offload(h Handler) Handler {
 	return func(c *Ctx) error {
-		if err := c.Enter(&offloadClass); err != nil {
+		if err := c.enter(offloadClass, ""); err != nil {
 			return err
 		}
 		return h(c)
 	}
 }
 
-// SetInline makes the calls of the class run where their request was read, whatever is learned about them: see Inline. It must be
-// called before the class is in use, as SetOffload must.
-func (k *Class) SetInline() { k.fixed = classInline }
-
-// SetOffload makes the calls of the class never run where their request was read: see Offload.
-func (k *Class) SetOffload() { k.fixed = classOffload }
-
-// Enter says which class the rest of the handler belongs to. If that class may block, and the handler runs where its
-// request was read, the loop driver gives the loop to another worker first. A router calls it with the class of the route
-// that it has found, before the route's first middleware. What has run before belongs to the class that was entered before, or
-// to the server's own: a server whose handler has called Enter once expects it to go on doing so, and to be quick until then
-// as long as it is when it is timed.
-//
-// The error is a 503 for the handler to return: Concurrency has been reached.
-func (c *Ctx) Enter(class *Class) error {
+// enter says which class the rest of the handler belongs to, and which route that is, "" for the one that it was: see inside.Enter.
+func (c *Ctx) enter(class *classes.Class, route string) error {
 	c.check()
+	if route != "" {
+		c.match.Route = route
+	}
 	conn := c.conn
 	s, w := conn.server, conn.worker
-	if class.server.Load() != s {
-		s.knowClass(class)
+	if !class.In(&s.classes) {
+		s.classes.Add(class)
 	}
-	if !s.class.trusted.Load() {
-		s.class.trusted.Store(true)
+	if !s.class.Trusted.Load() {
+		s.class.Trusted.Store(true)
 		w.timedSince = 0 // the first call may have made what the later ones find, such as a router's tables
 	}
 	w.endOuter()
 	w.class = class
-	inline := class.inline()
+	inline := class.MayRunInline()
 	if conn.looped != nil {
 		var err error
 		if inline, err = conn.looped.enter(class); err != nil {
@@ -126,7 +68,7 @@ func (c *Ctx) Enter(class *Class) error {
 		return errBusy
 	}
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if !inline && !class.quick() && !c.stream.sent {
+	if !inline && !class.IsQuick() && !c.stream.sent {
 		if err := c.flushBefore(); err != nil {
 			return err
 		}
@@ -148,119 +90,24 @@ func (c *Ctx) flushBefore() error {
 	return c.conn.flush()
 }
 
-// knowClass makes Stats list the class.
-func (s *Server) knowClass(class *Class) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.classes == nil {
-		s.classes = make(map[*Class]bool)
-	}
-	s.classes[class] = true
-	class.server.Store(s)
-}
-
-// parkedClass returns the class of the functions of the connections that handlers of the class park.
-func (s *Server) parkedClass(class *Class) *Class {
-	if parked := class.parked.Load(); parked != nil {
-		return parked
-	}
-	parked := &Class{Name: strings.TrimSpace(class.Name + " (parked)")}
-	if !class.parked.CompareAndSwap(nil, parked) {
-		return class.parked.Load()
-	}
-	s.knowClass(parked)
-	return parked
-}
-
-// quick reports whether the handler is known, or trusted, to be quick.
-func (k *Class) quick() bool {
-	if k.fixed != classLearned {
-		return k.fixed == classInline
-	}
-	median := k.median.Load()
-	return median <= int64(quickHandler) && (median > 0 || k.trusted.Load())
-}
-
-// known reports whether the handler is quick, and nothing is to be learned about it that can't wait for one of the next calls.
-func (k *Class) known() bool {
-	if k.fixed != classLearned {
-		return k.fixed == classInline
-	}
-	median := k.median.Load()
-	return 0 < median && median < int64(quickHandler)
-}
-
-// inline reports whether the handler may be run where its request was read.
-func (k *Class) inline() bool {
-	if !k.quick() {
-		return false
-	}
-	until := k.slowUntil.Load()
-	return until == 0 || nanotime() >= until
-}
-
-// retaken takes note that a call has held up its loop for so long that the loop was given to another worker.
-func (k *Class) retaken() {
-	k.retakes.Add(1)
-	if k.fixed != classLearned {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	inlined := k.inlined.Load()
-	if k.recent == 0 || (inlined-k.since)*timedCalls > slowWindow {
-		k.since, k.recent = inlined, 0
-	}
-	if k.recent++; k.recent < slowRetakes {
-		return
-	}
-	k.recent = 0
-	now := nanotime()
-	if k.backOff == 0 || now-k.slowUntil.Load() > int64(forgiven*k.backOff) {
-		k.backOff = minBackOff
-	} else {
-		k.backOff = min(2*k.backOff, maxBackOff)
-	}
-	k.slowUntil.Store(now + int64(k.backOff))
-}
-
-// add moves the estimated median a step towards the measured time: up as often as down is where the median lies. A mean
-// would be spoilt by one slow call.
-func (k *Class) add(took time.Duration) {
-	median := k.median.Load()
-	step := max(median/8, 50)
-	switch {
-	case median == 0:
-		median = max(int64(took), 1)
-		if k.trusted.Load() {
-			median = min(median, int64(quickHandler)) // one call, perhaps on a busy machine, isn't enough to end the trust
-		}
-	case int64(took) > median:
-		median += step
-	default:
-		median = max(median-step, 1)
-	}
-	k.median.Store(median)
-}
-
-// time begins to time a call, if it is this one's turn. Of a quick class one call in timedCalls is timed, as a counter of the
+// time begins to time a call, if it is this one's turn. Of a quick class one call in classes.TimedCalls is timed, as a counter of the
 // worker's says, of others each: what they do otherwise costs more.
-func (w *scratch) time(class *Class, calls *uint32) {
-	if class.known() {
-		if *calls++; *calls%timedCalls != 0 {
+func (w *scratch) time(class *classes.Class, calls *uint32) {
+	if class.Known() {
+		if *calls++; *calls%classes.TimedCalls != 0 {
 			return
 		}
 		if w.worker != nil && w.worker.loop != nil {
-			class.inlined.Add(1)
+			class.Inlined.Add(1)
 		}
 	}
-	w.timedSince = nanotime()
+	w.timedSince = clock.Nanotime()
 }
 
 // timed ends that.
 func (w *scratch) timed() {
 	if w.timedSince != 0 {
-		w.class.add(time.Duration(nanotime() - w.timedSince))
+		w.class.Add(time.Duration(clock.Nanotime() - w.timedSince))
 		w.timedSince = 0
 	}
 }
@@ -291,22 +138,17 @@ func (w *scratch) endOuter() {
 	if w.outer {
 		w.outer = false
 		if w.worker.overtaken() {
-			w.class.retaken()
+			w.class.Retaken()
 		}
 	}
 }
 
-// processStart is the origin of nanotime.
-var processStart = time.Now()
-
-// nanotime returns the monotonic time in nanoseconds. It is never 0.
-func nanotime() int64 { return int64(time.Since(processStart)) + 1 }
-
-// ClassStats is what is known about a class of handlers.
+// ClassStats is what is known about a class of handlers: mostly a route, with its middleware.
 type ClassStats struct {
-	// Name is the class's. That of the server's handler, which is in force until it calls Ctx.Enter, is "".
+	// Name is the pattern of the route, or "inline" or "offload" for what the functions Inline and Offload have made. That of the
+	// server's handler, which is in force until a router has found the route, is "".
 	Name string
-	// Kind is "quick", "slow" or "unknown" as was learned, or "inline" or "offload" as was said.
+	// Kind is "quick", "slow" or "unknown" as was learned, or "inline" or "offload" as was told.
 	Kind string
 	// Median is about how long a call takes, 0 if that is unknown.
 	Median time.Duration
@@ -315,22 +157,9 @@ type ClassStats struct {
 	Inline, Handoffs, Retakes uint64
 }
 
-func (k *Class) stats() ClassStats {
-	st := ClassStats{
-		Name: k.Name, Median: time.Duration(k.median.Load()),
-		Inline: k.inlined.Load() * timedCalls, Handoffs: k.handoffs.Load(), Retakes: k.retakes.Load(),
+func classStats(k *classes.Class) ClassStats {
+	return ClassStats{
+		Name: k.Name, Kind: k.Kind(), Median: time.Duration(k.Median.Load()),
+		Inline: k.Inlined.Load() * classes.TimedCalls, Handoffs: k.Handoffs.Load(), Retakes: k.Retakes(),
 	}
-	switch {
-	case k.fixed == classInline:
-		st.Kind = "inline"
-	case k.fixed == classOffload:
-		st.Kind = "offload"
-	case st.Median == 0:
-		st.Kind = "unknown"
-	case k.inline():
-		st.Kind = "quick"
-	default:
-		st.Kind = "slow"
-	}
-	return st
 }

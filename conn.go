@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+
+	"github.com/filohttp/filo/internal/classes"
 )
 
 // waitState says what a connection's owner is doing. It is a part of conn.word.
@@ -51,7 +53,7 @@ const (
 type looped interface {
 	// enter decides whether a handler of the class runs where its request was read. If not, the loop is another worker's
 	// afterwards. The error is errBusy.
-	enter(class *Class) (inline bool, err error)
+	enter(class *classes.Class) (inline bool, err error)
 	// watch cancels the context when the client leaves, until unwatch, and reports what of that has happened: the client has
 	// ended its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu.
 	watch(r *requestContext) (half, gone bool)

@@ -46,7 +46,7 @@ type requestContext struct {
 	leaving  *time.Timer  // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
 	// leaveOuter lets go of outer, if that can end; guarded by mu.
 	leaveOuter func() bool
-	// watchedSince is when the connection's loop began to watch the client, in nanotime. Set before the loop knows of the context.
+	// watchedSince is when the connection's loop began to watch the client, in clock.Nanotime. Set before the loop knows of the context.
 	watchedSince int64
 }
 

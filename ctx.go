@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/filohttp/filo/internal/hooks"
 )
 
 // Handler answers a request. It may block. An error that it returns is turned into a response by the server's
@@ -42,8 +44,7 @@ type Ctx struct {
 	claimed    bool // the answer is on its way, or the handler has returned: no time-out is set any more
 	rendered   bool // an error was turned into the response, which is final
 
-	params   Params
-	route    string
+	match    hooks.Match
 	values   []ctxValue
 	override context.Context // what Context returns instead of its own; nil is none
 }
@@ -69,12 +70,12 @@ func (c *Ctx) end() {
 	c.stopWatch() // once more: what was closed is the user's code
 	c.deadline, c.clientGone, c.claimed = time.Time{}, false, false
 	c.readUntil, c.writeUntil = 0, 0
-	c.rendered, c.route, c.override = false, "", nil
+	c.rendered, c.match.Route, c.override = false, "", nil
 	if c.timeout != nil {
 		c.timeout.forget()
 	}
-	if len(c.params.values) > 0 {
-		c.params.reset()
+	if c.match.Len() > 0 {
+		c.match.Reset()
 	}
 	if len(c.Response.wraps) > 0 {
 		c.Response.forgetWraps()

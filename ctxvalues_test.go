@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 type userKey struct{}
@@ -17,25 +18,25 @@ func TestValuesEndWithTheirRequest(t *testing.T) {
 	number := filo.NewKey[int]("number")
 	same := filo.NewKey[int]("number")
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
-		before := fmt.Sprint(c.Get(userKey{}), c.Route(), c.Param("id"), c.Params().Len(), c.Context().Value(userKey{}))
+		before := fmt.Sprint(c.Get(userKey{}), c.Route(), c.Param("id"), inside.Match(c).Len(), c.Context().Value(userKey{}))
 		if _, ok := number.Get(c); ok || before != "<nil>0 <nil>" {
 			t.Errorf("a new request has %q, and a number: %v", before, ok)
 		}
 		c.Set(userKey{}, "gopher")
 		c.Set(userKey{}, "owl")
 		number.Set(c, 7)
-		c.SetRoute("GET /{id}")
-		c.Params().Append([]byte("x"))
-		c.Params().Append([]byte("41"))
-		c.Params().Truncate(1)
-		c.Params().Append([]byte("42"))
-		c.Params().SetNames([]string{"kind", "id"})
+		inside.Match(c).Route = "GET /{id}"
+		inside.Match(c).Append([]byte("x"))
+		inside.Match(c).Append([]byte("41"))
+		inside.Match(c).Truncate(1)
+		inside.Match(c).Append([]byte("42"))
+		inside.Match(c).SetNames([]string{"kind", "id"})
 		c.SetContext(context.WithValue(c.Context(), userKey{}, "hawk"))
 		n, ok := number.Get(c)
 		if _, other := same.Get(c); other || !ok {
 			t.Error("keys of the same name are the same")
 		}
-		name, value := c.Params().At(0)
+		name, value := inside.Match(c).At(0)
 		done := make(chan any, 1)
 		if err := c.Go(func(ctx context.Context) { done <- ctx.Value(userKey{}) }); err != nil {
 			return err

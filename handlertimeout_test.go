@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -418,14 +420,14 @@ func TestTimeoutAndContext(t *testing.T) {
 
 // A handler that enters its class late finds that its time is over.
 func TestTimeoutBeforeEnter(t *testing.T) {
-	var class filo.Class
+	var class classes.Class
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/quick" {
 			return c.Text(200, "quick")
 		}
 		c.SetTimeout(time.Millisecond, nil)
 		time.Sleep(5 * time.Millisecond)
-		return c.Enter(&class)
+		return inside.Enter(c, &class)
 	}})
 	for range 10 {
 		client := s.dial(t)
@@ -486,14 +488,14 @@ func (panickyConn) Write([]byte) (int, error) { panic("a write") }
 // A connection that panics when the answers before it are to be written costs itself: who serves it gets the panic, and isn't
 // left waiting for a time-out's lock.
 func TestEnterWithAWriteThatPanics(t *testing.T) {
-	var class filo.Class
+	var class classes.Class
 	quick := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })
 	s := &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/quick" {
 			return quick(c) // so that the answer waits for Enter
 		}
 		c.SetTimeout(time.Hour, nil)
-		return c.Enter(&class)
+		return inside.Enter(c, &class)
 	}}
 	defer s.Close()
 	client, conn := net.Pipe()

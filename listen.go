@@ -295,7 +295,7 @@ func (s *Server) admit(netConn net.Conn) {
 	s.accepted.Add(1)
 	pool := s.pools[0]
 	// A handler that enters classes may run something quick, such as a probe's: a place is kept to find that out.
-	if !pool.Serve(netConn) && !(s.class.trusted.Load() && pool.serveKept(netConn)) {
+	if !pool.Serve(netConn) && !(s.class.Trusted.Load() && pool.serveKept(netConn)) {
 		s.refuseConn(netConn, errOverload)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 const (
@@ -77,7 +79,7 @@ type loop struct {
 	queue     []*loopConn // connections that were claimed and are to be served, from queued on
 	queued    int
 	rounds    int
-	busySince int64       // in nanotime; 0 when it is to be set anew
+	busySince int64       // in clock.Nanotime; 0 when it is to be set anew
 	taken     []*loopConn // from the inbox
 	share     share
 	load      load
@@ -248,7 +250,7 @@ func (l *loop) breathe() {
 	}
 	switch {
 	case l.busySince == 0:
-		l.busySince = nanotime()
+		l.busySince = clock.Nanotime()
 		l.share.begin()
 	case l.isBreathless():
 		l.share.end()
@@ -259,7 +261,7 @@ func (l *loop) breathe() {
 
 // isBreathless reports whether the loop has been served for so long that other things should have their turn.
 func (l *loop) isBreathless() bool {
-	return l.busySince != 0 && nanotime()-l.busySince > int64(maxTurn)
+	return l.busySince != 0 && clock.Nanotime()-l.busySince > int64(maxTurn)
 }
 
 // catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller. The share isn't measured
@@ -268,7 +270,7 @@ func (l *loop) catchBreath() {
 	l.breather.breathe()
 	// Who waits may come back before those who were found with it, who yields comes back after them.
 	runtime.Gosched()
-	l.busySince = nanotime()
+	l.busySince = clock.Nanotime()
 	l.share.begin()
 }
 
@@ -519,7 +521,7 @@ func (l *loop) retake(word uint64) {
 	}
 	l.retakes.Add(1)
 	if class := leader.running.Load(); class != nil {
-		class.retaken()
+		class.Retaken()
 	}
 	l.pool.retake(leader, &l.leadership)
 }
@@ -545,7 +547,7 @@ func (l *loop) rest(w *workerChan) {
 	l.parker.wait(l)
 	l.sleeping.Store(false)
 	l.resting.Store(false)
-	l.load.since = nanotime()
+	l.load.since = clock.Nanotime()
 	l.busySince, l.rounds, l.share.quiet = 0, 0, 0
 	l.server.monitor.wakeUp()
 }

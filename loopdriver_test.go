@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // lifeLooped skips a test of what only the loop driver does.
@@ -62,7 +64,7 @@ func classOf(s *filo.Server, name string) filo.ClassStats {
 // again; and what was said outright holds from the beginning.
 func TestClasses(t *testing.T) {
 	lifeLooped(t)
-	var learned filo.Class
+	var learned classes.Class
 	learned.Name = "learned"
 	answer := func(c *filo.Ctx) error { return c.Text(200, "fine") }
 	inline, offload := filo.Inline(answer), filo.Offload(answer)
@@ -73,7 +75,7 @@ func TestClasses(t *testing.T) {
 		case "/offload":
 			return offload(c)
 		}
-		if err := c.Enter(&learned); err != nil {
+		if err := inside.Enter(c, &learned); err != nil {
 			return err
 		}
 		if c.Path() == "/slow" {
@@ -111,14 +113,14 @@ func TestClasses(t *testing.T) {
 // when it has held up the loop now and then.
 func TestClassBeforeEnter(t *testing.T) {
 	lifeLooped(t)
-	learned := filo.Class{Name: "learned"}
+	learned := classes.Class{Name: "learned"}
 	calls := 0 // of one client
 	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
 		calls++
 		if c.Path() == "/slow" || c.Path() == "/sometimes" && calls%10 == 0 {
 			time.Sleep(5 * time.Millisecond)
 		}
-		if err := c.Enter(&learned); err != nil {
+		if err := inside.Enter(c, &learned); err != nil {
 			return err
 		}
 		return c.Text(200, "fine")

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // Leaders that compete for a processor, with each other or with other programs, hold their clients up by whole time slices;
@@ -54,12 +56,12 @@ type share struct {
 }
 
 // begin begins to measure, on the calling thread.
-func (s *share) begin() { s.thread, s.wall, s.cpu = sysThread(), nanotime(), sysThreadTime() }
+func (s *share) begin() { s.thread, s.wall, s.cpu = sysThread(), clock.Nanotime(), sysThreadTime() }
 
 // end ends that. Nothing is known if the leader was moved to another thread.
 func (s *share) end() {
 	if s.thread != 0 && s.thread == sysThread() {
-		took := nanotime() - s.wall
+		took := clock.Nanotime() - s.wall
 		s.took += took
 		s.lost += max(took-(sysThreadTime()-s.cpu), 0)
 	}
@@ -81,7 +83,7 @@ func (s *share) over() (over, shared bool) {
 
 // load is what part of the time a leader is busy.
 type load struct {
-	since   int64        // when the leader woke up, in nanotime
+	since   int64        // when the leader woke up, in clock.Nanotime
 	begin   int64        // when it began to be measured
 	busy    int64        // since then
 	percent atomic.Int32 // of the last time
@@ -89,7 +91,7 @@ type load struct {
 
 // rests takes note that the leader has nothing to do. It reports whether enough was measured.
 func (d *load) rests() bool {
-	now := nanotime()
+	now := clock.Nanotime()
 	d.busy += now - d.since
 	if now-d.begin < int64(loadTime) {
 		return false
@@ -163,7 +165,7 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 	l.sleeping.Store(false)
 	l.resting.Store(false)
 	l.busySince, l.rounds, l.share = 0, 0, share{}
-	l.load.since = nanotime()
+	l.load.since = clock.Nanotime()
 	l.load.begin, l.load.busy = l.load.since, 0
 	l.server.monitor.wakeUp()
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // hostLoops returns loops that nobody leads, and who are busy by so many percent.
@@ -93,8 +95,8 @@ func TestLowLoad(t *testing.T) {
 	low := func(l *loop, percent int64) func() {
 		return func() {
 			const measured = int64(time.Hour) // so long that it doesn't matter what this goroutine waits for a processor
-			l.load.since = nanotime() - percent*measured/100
-			l.load.begin = nanotime() - measured
+			l.load.since = clock.Nanotime() - percent*measured/100
+			l.load.begin = clock.Nanotime() - measured
 			l.load.busy = 0
 			l.lookForHost()
 		}

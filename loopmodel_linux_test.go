@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // modelSeed names the environment variable that repeats the plan of a run that has failed.
@@ -41,7 +43,7 @@ type model struct {
 	small bool // Concurrency is: a request may be refused
 	cuts  bool // the server is going to be closed: answers may be cut
 
-	classes map[string]*filo.Class
+	classes map[string]*classes.Class
 	next    atomic.Uint32
 	calls   [modelMost]atomic.Int32 // of handlers, by request
 	most    [modelMost]int32        // calls that there may have been; each is its client's until all have ended
@@ -70,12 +72,12 @@ type modelConn struct {
 // newModel starts a server.
 func newModel(t *testing.T, concurrency int) *model {
 	lifeLooped(t)
-	m := &model{t: t, seed: uint64(time.Now().UnixNano()), small: concurrency < 100, classes: make(map[string]*filo.Class)}
+	m := &model{t: t, seed: uint64(time.Now().UnixNano()), small: concurrency < 100, classes: make(map[string]*classes.Class)}
 	if text := os.Getenv(modelSeed); text != "" {
 		m.seed, _ = strconv.ParseUint(text, 10, 64)
 	}
 	for _, work := range modelWorks {
-		m.classes[work] = &filo.Class{Name: work}
+		m.classes[work] = &classes.Class{Name: work}
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -109,7 +111,7 @@ func (m *model) handle(c *filo.Ctx) error {
 	case "offload":
 		return filo.Offload(handler)(c)
 	case "learned":
-		if err := c.Enter(m.classes[work]); err != nil {
+		if err := inside.Enter(c, m.classes[work]); err != nil {
 			return err
 		}
 	}

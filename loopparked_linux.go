@@ -66,7 +66,7 @@ func (lc *loopConn) leaveTurn() {
 	}
 	if leader := l.takeAway(word); leader != nil {
 		l.handoffs.Add(1)
-		p.class.handoffs.Add(1)
+		p.class.Handoffs.Add(1)
 		l.pool.retake(leader, &l.leadership)
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/clock"
 )
 
 const (
@@ -294,13 +297,13 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
-	if !s.class.trusted.Load() || !s.class.inline() || w.worker.crowded() {
+	if !s.class.Trusted.Load() || !s.class.MayRunInline() || w.worker.crowded() {
 		var inline bool
 		inline, refused = lc.enter(&s.class)
-		if refused != nil && s.class.trusted.Load() && w.leaveKept() {
+		if refused != nil && s.class.Trusted.Load() && w.leaveKept() {
 			refused = nil // what is entered then may be quick
 		}
-		if refused == nil && !inline && len(lc.out) > 0 && !s.class.quick() {
+		if refused == nil && !inline && len(lc.out) > 0 && !s.class.IsQuick() {
 			lc.flushAnswers()
 		}
 	}
@@ -326,19 +329,21 @@ func (lc *loopConn) answerTurn() {
 	lc.afterAnswer()
 }
 
-func (lc *loopConn) enter(class *Class) (inline bool, err error) { return lc.worker.enter(class) }
+func (lc *loopConn) enter(class *classes.Class) (inline bool, err error) {
+	return lc.worker.enter(class)
+}
 
 // enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
 // so afterwards. In a crowded loop even a quick one needs a place.
-func (w *scratch) enter(class *Class) (inline bool, err error) {
+func (w *scratch) enter(class *classes.Class) (inline bool, err error) {
 	if w.worker.loop == nil {
-		if !class.inline() && !w.mayRun() {
+		if !class.MayRunInline() && !w.mayRun() {
 			return false, errBusy
 		}
 		return false, nil
 	}
-	if class.inline() && !w.worker.crowded() {
-		median := time.Duration(class.median.Load())
+	if class.MayRunInline() && !w.worker.crowded() {
+		median := time.Duration(class.Median.Load())
 		if w.spent <= maxBatchTime || median <= shortHandler || w.leave(class) != nil {
 			w.spent += median
 			if running := &w.worker.running; running.Load() != class {
@@ -358,14 +363,14 @@ func (w *scratch) enter(class *Class) (inline bool, err error) {
 }
 
 // leave gives the loop that the connection's worker leads, if it leads one, to another worker.
-func (lc *loopConn) leave(class *Class) error {
+func (lc *loopConn) leave(class *classes.Class) error {
 	if lc.worker == nil {
 		return nil // it isn't served any more
 	}
 	return lc.worker.leave(class)
 }
 
-func (w *scratch) leave(class *Class) error {
+func (w *scratch) leave(class *classes.Class) error {
 	worker := w.worker
 	if worker.loop == nil && !w.mayRun() {
 		return errBusy
@@ -377,7 +382,7 @@ func (w *scratch) leave(class *Class) error {
 	if !worker.loop.handOff(worker, false) {
 		return errBusy
 	}
-	class.handoffs.Add(1)
+	class.Handoffs.Add(1)
 	return nil
 }
 
@@ -659,7 +664,7 @@ func (lc *loopConn) wait() bool {
 // watch cancels the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
 	half, gone = peekEnd(int(lc.fd))
-	r.watchedSince = nanotime()
+	r.watchedSince = clock.Nanotime()
 	lc.watcher.Store(r)
 	word := lc.poll.Load()
 	return half || word&pollHup != 0, gone || word&pollGone != 0 // an end is behind what hasn't been read, perhaps
@@ -674,7 +679,7 @@ func (lc *loopConn) clientLeft(gone bool) {
 	case gone:
 		r.cancel(ErrClientGone)
 	default:
-		r.clientEnded(nanotime()-r.watchedSince <= int64(halfCloseTime))
+		r.clientEnded(clock.Nanotime()-r.watchedSince <= int64(halfCloseTime))
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -234,7 +236,7 @@ func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net
 func TestKeptPlaces(t *testing.T) {
 	const kept = 32
 	gate := newLifeGate()
-	enters := filo.Class{Name: "may block"}
+	enters := classes.Class{Name: "may block"}
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/exit":
@@ -262,7 +264,7 @@ func TestKeptPlaces(t *testing.T) {
 				if !strings.HasPrefix(c.Path(), "/hold") {
 					return quick(c)
 				}
-				if err := c.Enter(&enters); err != nil {
+				if err := inside.Enter(c, &enters); err != nil {
 					return err
 				}
 				return gate.handle(c)

@@ -3,6 +3,7 @@ package filo
 import (
 	"bytes"
 	"io"
+	"iter"
 	"mime/multipart"
 )
 
@@ -189,7 +190,7 @@ func (r *Request) CookieBytes(name string) []byte {
 }
 
 // Cookies yields the name and value of each cookie, borrowed.
-func (r *Request) Cookies() func(yield func(name, value []byte) bool) {
+func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for field := range r.Header.Values(fieldNames[fieldCookie]) {
 			for name, value := range cookiePairs(field) {

@@ -98,7 +98,7 @@ func (r *Response) SetStatus(status int) {
 // logStatus logs a status that can't be that of an answer.
 func (r *Response) logStatus(status int) {
 	if c := r.ctx; c != nil && c.conn != nil {
-		c.conn.server.logger().Error("the status of an answer must be 200 to 599: it becomes 500", "status", status, "route", c.route,
+		c.conn.server.logger().Error("the status of an answer must be 200 to 599: it becomes 500", "status", status, "route", c.match.Route,
 			"method", c.Request.Method(), "path", c.Request.URI().Path())
 	}
 }

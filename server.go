@@ -31,6 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/classes"
 	"github.com/filohttp/filo/pool"
 )
 
@@ -160,7 +161,8 @@ type Server struct {
 
 	// ConnContext, if set, returns the context that those of a connection's requests have their values from, and end with. It is
 	// called when the first of them is asked for, once for each connection, and so does what BaseContext and ConnContext of
-	// net/http's server do. The net.Conn is the one that ConnState gets. It doesn't apply to ServeTransport.
+	// net/http's server do. The net.Conn is the one that ConnState gets. It doesn't apply to requests that package adaptor
+	// brings from a server of net/http.
 	ConnContext func(net.Conn) context.Context
 
 	config     serverConfig
@@ -177,9 +179,10 @@ type Server struct {
 	held       atomic.Int64  // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.
 	parkedWaiting atomic.Int32
-	class         Class        // of Handler, until it enters another one; trusted when it has done so once
-	draining      atomic.Bool  // Shutdown or Close was called
-	restUntil     atomic.Int64 // until when it waits for bodies that nobody reads, on the coarse clock's scale; set before draining
+	class         classes.Class // of Handler, until it enters another one; trusted when it has done so once
+	classes       classes.Set   // that were entered
+	draining      atomic.Bool   // Shutdown or Close was called
+	restUntil     atomic.Int64  // until when it waits for bodies that nobody reads, on the coarse clock's scale; set before draining
 
 	tasks      serverTasks
 	configOnce sync.Once
@@ -190,7 +193,6 @@ type Server struct {
 	mu           sync.Mutex
 	started      bool                    // the clock, the pool and the sweep run; guarded by mu
 	stopped      bool                    // guarded by mu
-	classes      map[*Class]bool         // that were entered; guarded by mu
 	listeners    map[*net.Listener]bool  // one for each call of Serve, which need not be comparable themselves; guarded by mu
 	notAccepting chan struct{}           // closed when it drains and no listener is left; guarded by mu
 	stopAccept   chan struct{}           // closed when draining begins; guarded by mu

@@ -3,6 +3,8 @@ package filo
 import (
 	"slices"
 	"strings"
+
+	"github.com/filohttp/filo/internal/classes"
 )
 
 // ConnState is what a connection is doing.
@@ -64,7 +66,7 @@ func (s *Server) Stats() Stats {
 	s.loopStats(&st)
 	st.RequestsRefused = s.overloads.Load()
 	st.TasksRunning = s.tasks.count()
-	st.Classes = append(st.Classes, s.class.stats())
+	st.Classes = append(st.Classes, classStats(&s.class))
 	s.mu.Lock()
 	for _, pool := range s.pools {
 		pool.stats(&st)
@@ -73,10 +75,8 @@ func (s *Server) Stats() Stats {
 		st.WorkersRunning = max(0, int(s.pools[0].places.taken.Load())-st.WorkersReady)
 	}
 	answered := s.conns.answered
-	for class := range s.classes {
-		st.Classes = append(st.Classes, class.stats())
-	}
 	s.mu.Unlock()
+	s.classes.Each(func(k *classes.Class) { st.Classes = append(st.Classes, classStats(k)) })
 	slices.SortStableFunc(st.Classes[1:], func(a, b ClassStats) int { return strings.Compare(a.Name, b.Name) })
 	for class := range s.refusals {
 		st.Requests[class] += s.refusals[class].Load()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -35,7 +36,7 @@ func (p *pipeTransport) Hijack() (net.Conn, error) {
 	return p.Conn, nil
 }
 
-// serveTransport runs h on a request, and returns what was answered and what ServeTransport returned.
+// serveTransport runs h on a request, and returns what was answered and what inside.Carry returned.
 func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Handler) (string, error) {
 	t.Helper()
 	client, server := servertest.Pipe()
@@ -47,7 +48,7 @@ func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Ha
 	client.CloseWrite()
 	transport := &pipeTransport{Conn: server, ctx: ctx}
 	s := &filo.Server{Name: "-", Logger: slog.New(slog.DiscardHandler)}
-	err := s.ServeTransport(transport, h)
+	err := inside.Carry(s, transport, h)
 	server.Close()
 	got, readErr := io.ReadAll(client)
 	if readErr != nil {
@@ -58,7 +59,7 @@ func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Ha
 
 type transportKey struct{}
 
-// A handler on a Transport answers as on a connection.
+// A handler answers a request that was carried here as on a connection.
 func TestServeTransport(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
@@ -114,7 +115,7 @@ func TestServeTransport(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			if !errors.Is(err, test.err) {
-				t.Errorf("ServeTransport returned %v, want %v", err, test.err)
+				t.Errorf("Carry returned %v, want %v", err, test.err)
 			}
 		})
 	}
@@ -171,12 +172,12 @@ func TestInherit(t *testing.T) {
 	key := filo.NewKey[string]("key")
 	serveTransport(t, context.Background(), answerGet, func(outer *filo.Ctx) error {
 		id := []byte("7")
-		outer.Params().SetNames([]string{"id"})
-		outer.Params().Append(id)
-		outer.SetRoute("GET /{id}")
+		inside.Match(outer).SetNames([]string{"id"})
+		inside.Match(outer).Append(id)
+		inside.Match(outer).Route = "GET /{id}"
 		key.Set(outer, "outer")
 		serveTransport(t, context.Background(), answerGet, func(inner *filo.Ctx) error {
-			inner.Inherit(outer)
+			inside.Inherit(inner, outer)
 			id[0] = '8'
 			value, _ := key.Get(inner)
 			if inner.Param("id") != "7" || inner.Route() != "GET /{id}" || value != "outer" {
@@ -200,7 +201,7 @@ func TestInheritLimit(t *testing.T) {
 			outer.SetMaxBodyBytes(limit)
 			serveTransport(t, context.Background(), request, func(inner *filo.Ctx) error {
 				inner.SetMaxBodyBytes(3)
-				inner.Inherit(outer)
+				inside.Inherit(inner, outer)
 				if _, err := inner.Body(); !errors.Is(err, want) {
 					t.Errorf("limit %d: %v, want %v", limit, err, want)
 				}

@@ -4,6 +4,8 @@ import (
 	"net"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/filohttp/filo/internal/classes"
 )
 
 // workerChan is one worker: the channel that it gets its connections by, and the buffers that it serves them with.
@@ -34,7 +36,7 @@ type workerChan struct {
 	loop *loop
 	word uint64
 	// running is the class of the handler that the worker runs as a leader; the monitor asks for it.
-	running atomic.Pointer[Class]
+	running atomic.Pointer[classes.Class]
 	// kept says that the worker has one of the places that are kept for quick handlers, and so is placeClosing while it serves. It
 	// belongs to the worker's goroutine.
 	kept bool

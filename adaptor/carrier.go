@@ -18,9 +18,10 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
-// carrier is a filo.Transport: it carries a request of net/http to a handler of filo, and the answer back.
+// carrier is a hooks.Transport: it carries a request of net/http to a handler of filo, and the answer back.
 type carrier struct {
 	answer
 	r     *http.Request
@@ -52,7 +53,7 @@ func (t *carrier) serve(s *filo.Server, h filo.Handler) {
 			heads.Put(buffer)
 		}
 	}()
-	if s.ServeTransport(t, h) != nil {
+	if inside.Carry(s, t, h) != nil {
 		if t.state != answerHead {
 			t.Flush() // what there is, as a part
 		}
@@ -202,7 +203,7 @@ func (t *carrier) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Flush implements filo.Transport. What is around the ResponseWriter may not be able to.
+// Flush implements hooks.Transport. What is around the ResponseWriter may not be able to.
 func (t *carrier) Flush() error {
 	err := t.control.Flush()
 	if errors.Is(err, http.ErrNotSupported) {
@@ -211,7 +212,7 @@ func (t *carrier) Flush() error {
 	return err
 }
 
-// Hijack implements filo.Transport.
+// Hijack implements hooks.Transport.
 func (t *carrier) Hijack() (net.Conn, error) {
 	if t.taken != nil {
 		return t.taken, nil
@@ -237,10 +238,10 @@ type receivedConn struct {
 // Read implements net.Conn.
 func (c *receivedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
-// Context implements filo.Transport.
+// Context implements hooks.Transport.
 func (t *carrier) Context() context.Context { return t.r.Context() }
 
-// TLS implements filo.Transport.
+// TLS implements hooks.Transport.
 func (t *carrier) TLS() *tls.ConnectionState { return t.r.TLS }
 
 // Close implements net.Conn.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // baseRequest is copied by each WithContext, the only way to a request with a context.
@@ -43,12 +44,12 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 		r.Trailer = announcedTrailer(r.Header)
 		e.body.trailer = &r.Trailer
 	}
-	params := c.Params()
-	for i := range params.Len() {
-		name, value := params.At(i)
+	match := inside.Match(c)
+	for i := range match.Len() {
+		name, value := match.At(i)
 		r.SetPathValue(name, string(value))
 	}
-	r.Pattern = c.Route()
+	r.Pattern = match.Route
 	return r, nil
 }
 

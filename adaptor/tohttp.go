@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // ToHTTP returns a handler of net/http that runs one of filo, with the default settings of a filo.Server: see ToHTTPServer.
@@ -88,7 +89,7 @@ func (e *exchange) lend(c *filo.Ctx) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.ended {
-		c.Inherit(e.ctx)
+		inside.Inherit(c, e.ctx)
 	}
 }
 
@@ -98,7 +99,7 @@ func (e *exchange) takeBack(c *filo.Ctx, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.ended {
-		e.ctx.Inherit(c)
+		inside.Inherit(e.ctx, c)
 		e.returned = err
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/dashboard"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
@@ -378,7 +379,7 @@ func TestNames(t *testing.T) {
 				c.Request.SetTarget(strings.TrimPrefix(c.Path(), "/dash"))
 				return d.Serve(c)
 			}
-			c.SetRoute(name)
+			inside.Match(c).Route = name
 			return nil
 		})
 		s := servertest.NewServer(t, server)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
@@ -86,7 +87,7 @@ func TestAccessLog(t *testing.T) {
 		{"what would end a value of the combined format", mwtest.Hello, `GET /"\`, []string{"User-Agent: a\" \\\tb\xff"},
 			`path="/\\"\\\\" .*agent="a\\" \\\\\\tb\\xff"`, `"GET /\\x22\\x5c HTTP/1.1" .*"a\\x22 \\x5c\\x09b\\xff"`},
 		{"the id and the route", func(c *filo.Ctx) error {
-			c.SetRoute("GET /users/{id}")
+			inside.Match(c).Route = "GET /users/{id}"
 			return mwtest.Hello(c)
 		}, "GET /users/7", []string{"X-Request-ID: id-1"}, `route="GET /users/{id}" id=id-1$`, `GET /users/7`},
 		{"parameters that are secrets", mwtest.Hello, "GET /a?page=2&access_token=t1&s%69g=t2&X-Amz-Signature=t3&signed=4&Pin=t5", []string{"Referer: https://a.test/?sig=t6&b=\"c"},

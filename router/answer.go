@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // options answers OPTIONS where no route does. A CORS preflight asks about another request: the middleware of that one's
@@ -17,7 +18,7 @@ func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
 	if len(method) > 0 {
 		s.setMethod(method)
 		route := t.find(s, c, path)
-		s.params.Truncate(s.before)
+		s.match.Truncate(s.before)
 		if route != nil {
 			return route.preflight(c)
 		}
@@ -42,12 +43,12 @@ func (t *table) answer(c *filo.Ctx) error {
 		cleaned = clean(below)
 	}
 
-	s := search{params: c.Params(), scratch: &scratch{}}
-	s.before = s.params.Len()
+	s := search{match: inside.Match(c), scratch: &scratch{}}
+	s.before = s.match.Len()
 	s.setMethod(method)
 	decoded := appendCanonical(nil, cleaned)
 	route := t.find(&s, c, decoded)
-	s.params.Truncate(s.before)
+	s.match.Truncate(s.before)
 	slash := !connect && s.withSlash != nil && (route == nil || s.beyond) && !r.DisableSlashRedirect
 	if slash || len(cleaned) != len(below) {
 		location := slices.Concat(full[:len(full)-len(below)], cleaned)
@@ -144,10 +145,10 @@ func (t *table) allowed(c *filo.Ctx, path []byte) []string {
 // at: no route has refused the request, so none of them matches.
 func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]bool) {
 	for method, tree := range m.byMethod() {
-		s := search{params: c.Params(), scratch: &scratch{}}
-		s.before = s.params.Len()
+		s := search{match: inside.Match(c), scratch: &scratch{}}
+		s.before = s.match.Len()
 		route := tree.find(&s, path)
-		s.params.Truncate(s.before)
+		s.match.Truncate(s.before)
 		if route != nil || s.withSlash != nil && !r.DisableSlashRedirect {
 			found[method] = true
 		}

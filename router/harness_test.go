@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
@@ -19,8 +20,9 @@ func do(t testing.TB, r *router.Router, request string, fields ...string) server
 // show answers with the route and its parameters, such as "GET /users/{id} id=7".
 func show(c *filo.Ctx) error {
 	text := c.Route()
-	for i := range c.Params().Len() {
-		name, value := c.Params().At(i)
+	match := inside.Match(c)
+	for i := range match.Len() {
+		name, value := match.At(i)
 		text += fmt.Sprintf(" %s=%s", name, value)
 	}
 	c.Response.Header.Set("Route", text)

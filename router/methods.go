@@ -117,7 +117,7 @@ func (n *node) find(s *search, path []byte) *Route {
 	}
 	route := n.match(s, path)
 	if route == nil {
-		s.params.Truncate(s.before)
+		s.match.Truncate(s.before)
 	}
 	return route
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // Route is a pattern and its handler.
@@ -16,7 +18,7 @@ type Route struct {
 	handler   filo.Handler // with all middleware
 	preflight filo.Handler // the same middleware around what answers OPTIONS
 
-	class     filo.Class
+	class     classes.Class
 	names     []string    // of the values
 	restNamed bool        // the last one is that of a {name...}
 	mount     *mountPoint // what the route hands over to; nil is none
@@ -32,18 +34,14 @@ type Route struct {
 	placed sync.Map
 }
 
-// serve answers a request whose parameters have been set.
-func (route *Route) serve(c *filo.Ctx) error {
-	c.SetRoute(route.class.Name)
-	return route.run(c)
-}
-
-// run answers a request whose parameters and route have been set.
-func (route *Route) run(c *filo.Ctx) error {
+// run answers a request whose parameters have been set. The route is called name, which depends on where its router is mounted.
+func (route *Route) run(c *filo.Ctx, name string) error {
 	if route.mount == nil || route.told != "" || !route.mount.router.Load() {
-		if err := c.Enter(&route.class); err != nil {
+		if err := inside.EnterRoute(c, &route.class, name); err != nil {
 			return err
 		}
+	} else {
+		inside.Match(c).Route = name
 	}
 	if err := route.handler(c); err != nil {
 		return c.RenderError(err)

@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // Router finds the handler for a request. Its routes are registered, and its fields set, before it serves: from then on it
@@ -94,7 +97,7 @@ type table struct {
 	unmatched                  filo.Handler // what has no route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
 	// class is that of what the router answers itself, or has NotFound and MethodNotAllowed answer: these may do anything.
-	class filo.Class
+	class classes.Class
 }
 
 // freeze makes the table and the middleware chains.
@@ -134,7 +137,7 @@ func (r *Router) freeze() *table {
 func (t *table) entered(h filo.Handler) filo.Handler {
 	h = rendered(h)
 	return func(c *filo.Ctx) error {
-		if err := c.Enter(&t.class); err != nil {
+		if err := inside.Enter(c, &t.class); err != nil {
 			return err
 		}
 		return h(c)
@@ -170,22 +173,26 @@ func (r *Router) Serve(c *filo.Ctx) error {
 		t = r.freeze()
 	}
 	path := requestPath(c)
-	s := search{params: c.Params(), refuseDots: !r.DisablePathRedirect}
+	s := search{refuseDots: !r.DisablePathRedirect}
 	s.setMethod(c.Request.MethodBytes())
 	var mount *mountPoint
 	if c.Route() != "" {
-		mount, _ = mountedAt.Get(c) // the router that it belongs to has set its route
-	}
-	if mount == nil {
-		s.params.Truncate(0)
-		if t.literals.mayHave(s.known, path) {
-			if route := t.literals.find(s.known, path); route != nil {
-				return route.serve(c)
-			}
+		// Another router has found it. If this one isn't mounted there, its parameters are no longer the request's.
+		if mount, _ = mountedAt.Get(c); mount == nil {
+			inside.Match(c).Truncate(0)
 		}
+	}
+	if mount == nil && t.literals.mayHave(s.known, path) {
+		if route := t.literals.find(s.known, path); route != nil {
+			return route.run(c, route.class.Name)
+		}
+	}
+	s.match = inside.Match(c)
+	if mount == nil {
+		s.match.Truncate(0)
 	} else {
 		mount.found()
-		s.before = s.params.Len()
+		s.before = s.match.Len()
 		path = mount.cut(path)
 	}
 	if bytes.IndexByte(path, '%') >= 0 {
@@ -211,23 +218,22 @@ func (t *table) serveEncoded(c *filo.Ctx, s *search, mount *mountPoint, path []b
 func (t *table) serve(c *filo.Ctx, s *search, mount *mountPoint, path []byte) error {
 	route := t.find(s, c, path)
 	if route == nil || t.redirectsToSlash(s) {
-		s.params.Truncate(s.before)
+		s.match.Truncate(s.before)
 		if string(s.method) == "OPTIONS" && !t.router.DisableOptions {
 			return t.options(c, s, path)
 		}
 		return t.unmatched(c)
 	}
 	if s.scratch != nil {
-		s.scratch.decode(s.params, s.before)
+		s.scratch.decode(s.match, s.before)
 	}
 	if mount == nil {
-		s.params.SetNames(route.names)
-		return route.serve(c)
+		s.match.SetNames(route.names)
+		return route.run(c, route.class.Name)
 	}
 	place := route.placement(mount)
-	s.params.SetNames(place.names)
-	c.SetRoute(place.text)
-	return route.run(c)
+	s.match.SetNames(place.names)
+	return route.run(c, place.text)
 }
 
 // redirectsToSlash reports whether a path is redirected to the same with a slash behind it, which no route has without one.
@@ -304,14 +310,14 @@ func (s *scratch) release() {
 }
 
 // decode decodes the values behind the first ones, in place.
-func (s *scratch) decode(params *filo.Params, before int) {
+func (s *scratch) decode(match *hooks.Match, before int) {
 	s.values = s.values[:0]
-	for i := before; i < params.Len(); i++ {
-		_, value := params.At(i)
+	for i := before; i < match.Len(); i++ {
+		_, value := match.At(i)
 		s.values = append(s.values, value)
 	}
-	params.Truncate(before)
+	match.Truncate(before)
 	for _, value := range s.values {
-		params.Append(decodeCanonical(value))
+		match.Append(decodeCanonical(value))
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/hooks"
 )
 
 // node is a node of a radix tree, which holds the paths of one method's routes with their literals in canonical form. The
@@ -120,7 +120,7 @@ func (n *node) order() int {
 
 // search is the state of a search for a request's route.
 type search struct {
-	params *filo.Params // gets the values of the wildcards, behind what was there
+	match  *hooks.Match // gets the values of the wildcards, behind what was there
 	before int          // how many that were
 	method []byte
 	known  int // the method's index in knownMethods, or unknown
@@ -166,12 +166,12 @@ func (n *node) match(s *search, path []byte) *Route {
 			n = child
 			continue
 		}
-		mark := s.params.Len()
+		mark := s.match.Len()
 		if child != nil {
 			if route := child.match(s, path); route != nil {
 				return route
 			}
-			s.params.Truncate(mark)
+			s.match.Truncate(mark)
 		}
 		size := bytes.IndexByte(path, '/')
 		if size < 0 {
@@ -185,16 +185,16 @@ func (n *node) match(s *search, path []byte) *Route {
 			if !s.satisfies(n.constrained[i].constraint, value) {
 				continue
 			}
-			s.params.Append(value)
+			s.match.Append(value)
 			if route := n.constrained[i].node.match(s, path[size:]); route != nil {
 				return route
 			}
-			s.params.Truncate(mark)
+			s.match.Truncate(mark)
 		}
 		if n.single == nil {
 			return n.remainder(s, path)
 		}
-		s.params.Append(value)
+		s.match.Append(value)
 		if n.rest == nil {
 			n, path = n.single, path[size:] // the last alternative needs no way back
 			continue
@@ -202,7 +202,7 @@ func (n *node) match(s *search, path []byte) *Route {
 		if route := n.single.match(s, path[size:]); route != nil {
 			return route
 		}
-		s.params.Truncate(mark)
+		s.match.Truncate(mark)
 		return n.remainder(s, path)
 	}
 }
@@ -220,7 +220,7 @@ func (n *node) ending(s *search, path []byte) *Route {
 		return n.route
 	case n.rest != nil:
 		if n.rest.restNamed {
-			s.params.Append(nil)
+			s.match.Append(nil)
 		}
 		return n.rest
 	}
@@ -236,7 +236,7 @@ func (n *node) remainder(s *search, path []byte) *Route {
 		return nil
 	}
 	if n.rest.restNamed {
-		s.params.Append(path[:len(path):len(path)])
+		s.match.Append(path[:len(path):len(path)])
 	}
 	s.beyond = true
 	return n.rest

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/hooks"
 )
 
 // matches reports whether a path, split into its segments, is one of p's, without a tree.
@@ -74,12 +74,12 @@ func TestTreeFindsTheMostSpecific(t *testing.T) {
 			if path == "" || random.IntN(3) == 0 {
 				path += "/"
 			}
-			s := search{params: &filo.Params{}}
+			s := search{match: &hooks.Match{}}
 			route := tree.match(&s, []byte(path))
 			if route != nil {
 				matched++
 			}
-			checkMostSpecific(t, patterns, path, route, s.params)
+			checkMostSpecific(t, patterns, path, route, s.match)
 		}
 	}
 	if matched < 10_000 {
@@ -87,7 +87,7 @@ func TestTreeFindsTheMostSpecific(t *testing.T) {
 	}
 }
 
-func checkMostSpecific(t *testing.T, patterns []*pattern, path string, route *Route, params *filo.Params) {
+func checkMostSpecific(t *testing.T, patterns []*pattern, path string, route *Route, match *hooks.Match) {
 	t.Helper()
 	segments := strings.Split(path, "/")[1:]
 	if route != nil && !route.pattern.matches(segments) {
@@ -115,12 +115,12 @@ func checkMostSpecific(t *testing.T, patterns []*pattern, path string, route *Ro
 		}
 	}
 	for i, want := range values {
-		if _, got := params.At(i); i >= params.Len() || string(got) != want {
+		if _, got := match.At(i); i >= match.Len() || string(got) != want {
 			t.Fatalf("%s, %s: value %d is %q, want %q", path, route.pattern.text, i, got, want)
 		}
 	}
-	if params.Len() != len(values) {
-		t.Fatalf("%s, %s: %d values, want %d", path, route.pattern.text, params.Len(), len(values))
+	if match.Len() != len(values) {
+		t.Fatalf("%s, %s: %d values, want %d", path, route.pattern.text, match.Len(), len(values))
 	}
 }
 

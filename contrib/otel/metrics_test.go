@@ -13,6 +13,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/otel"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -143,7 +144,7 @@ func TestMetricsCardinality(t *testing.T) {
 func TestMaxRoutes(t *testing.T) {
 	const more = 20
 	o := serve(t, inHandler(func(c *filo.Ctx) error {
-		c.SetRoute(c.Path())
+		inside.Match(c).Route = c.Path()
 		return c.NoContent()
 	}))
 	var requests strings.Builder

@@ -10,7 +10,7 @@ import (
 )
 
 // MaxRoutes is how many routes a Middleware tells apart; further ones are as none. A router has a fixed number of them, but
-// Ctx.SetRoute takes any text.
+// a program may make routers while it serves.
 const MaxRoutes = 1000
 
 // route is what is made once for all requests of a route.

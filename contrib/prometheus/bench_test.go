@@ -7,6 +7,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/prometheus"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -16,7 +17,7 @@ func inHandler(t testing.TB, f func(*filo.Ctx), fields ...string) {
 	ran := false
 	servertest.New(t, func(c *filo.Ctx) error {
 		ran = true
-		c.SetRoute("GET /users/{id}/repositories")
+		inside.Match(c).Route = "GET /users/{id}/repositories"
 		f(c)
 		return c.NoContent()
 	}).Do(t, "GET /users/7/repositories", fields...)

@@ -13,7 +13,7 @@ import (
 )
 
 // MaxRoutes is how many routes a Middleware tells apart; further ones are together in "_OTHER". A router has a fixed number
-// of them, but Ctx.SetRoute takes any text.
+// of them, but a program may make routers while it serves.
 const MaxRoutes = 1000
 
 // unmatched is the label of requests that no route was found for.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 const (
@@ -36,7 +38,7 @@ type site struct {
 }
 
 type route struct {
-	class   filo.Class
+	class   classes.Class
 	handler func(c *filo.Ctx, number uint64) error
 }
 
@@ -74,7 +76,7 @@ func (s *site) serve(c *filo.Ctx) error {
 		return filo.Error(404, "no such page")
 	}
 	if s.entered {
-		if err := c.Enter(&route.class); err != nil {
+		if err := inside.Enter(c, &route.class); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // back is the address of the server that /db asks.
@@ -80,18 +82,18 @@ func handle(c *filo.Ctx) error {
 	return c.Text(200, "Hello, World!")
 }
 
-// classes are those of the paths, which handle enters as a router does.
-var classes = map[string]*filo.Class{
+// pathClasses are those of the paths, which handle enters as a router does.
+var pathClasses = map[string]*classes.Class{
 	"/hello": {Name: "/hello"}, "/sleep": {Name: "/sleep"}, "/db": {Name: "/db"},
 	"/quick": {Name: "/quick"}, "/whole": {Name: "/whole"}, "/stream": {Name: "/stream"},
 }
 
 func route(c *filo.Ctx) error {
-	class := classes[c.Path()]
+	class := pathClasses[c.Path()]
 	if class == nil {
 		return c.Text(404, "Not Found")
 	}
-	if err := c.Enter(class); err != nil {
+	if err := inside.Enter(c, class); err != nil {
 		return err
 	}
 	return handle(c)

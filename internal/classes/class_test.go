@@ -1,0 +1,118 @@
+package classes
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// "Estimates the median": it comes to where half of the calls are below, from wherever it began, and slow calls don't spoil
+// it however slow they are.
+func TestHandlerTimingMedian(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	around := func(d time.Duration) time.Duration { return d*3/4 + time.Duration(random.Int64N(int64(d/2))) }
+	for _, test := range []struct {
+		name     string
+		begin    time.Duration
+		call     func() time.Duration
+		from, to time.Duration // where the estimate must be in the end
+	}{
+		{"constant", 0, func() time.Duration { return 5 * time.Microsecond }, 4 * time.Microsecond, 6 * time.Microsecond},
+		{"about 5 µs", 0, func() time.Duration { return around(5 * time.Microsecond) }, 3 * time.Microsecond, 7 * time.Microsecond},
+		{"from far above", time.Second, func() time.Duration { return around(5 * time.Microsecond) }, 3 * time.Microsecond, 7 * time.Microsecond},
+		{"from far below", time.Nanosecond, func() time.Duration { return around(time.Millisecond) }, 600 * time.Microsecond, 1500 * time.Microsecond},
+		{"one in five takes a second", 0, func() time.Duration {
+			if random.IntN(5) == 0 {
+				return time.Second
+			}
+			return around(2 * time.Microsecond)
+		}, 1400 * time.Nanosecond, 4 * time.Microsecond},
+		{"no time at all", 0, func() time.Duration { return 0 }, 1, 200},
+	} {
+		var timing Class
+		timing.Median.Store(int64(test.begin))
+		for range 2000 {
+			timing.Add(test.call())
+		}
+		// The estimate moves by an eighth up and down, so its own median counts.
+		inside := 0
+		for range 200 {
+			timing.Add(test.call())
+			if got := time.Duration(timing.Median.Load()); test.from <= got && got <= test.to {
+				inside++
+			}
+		}
+		if inside < 150 {
+			t.Errorf("%s: %d of 200 estimates are within %v and %v, the last is %v", test.name, inside, test.from, test.to,
+				time.Duration(timing.Median.Load()))
+		}
+	}
+}
+
+// "The answers of earlier pipelined requests wait for a quick handler, but not for one that may be slow."
+func TestHandlerTimingQuick(t *testing.T) {
+	for _, test := range []struct {
+		median time.Duration
+		want   bool
+	}{{0, false}, {1, true}, {Quick, true}, {Quick + 1, false}, {time.Second, false}} {
+		var timing Class
+		timing.Median.Store(int64(test.median))
+		if timing.IsQuick() != test.want {
+			t.Errorf("a median of %v isn't quick: %t", test.median, test.want)
+		}
+	}
+	// The first call decides at once; a few slow ones then change nothing, many do.
+	var timing Class
+	timing.Add(2 * time.Microsecond)
+	for range 5 {
+		timing.Add(time.Second)
+	}
+	if !timing.IsQuick() {
+		t.Error("five slow calls made the handler a slow one")
+	}
+	for range 50 {
+		timing.Add(time.Second)
+	}
+	if timing.IsQuick() {
+		t.Error("only slow calls, and the handler is still quick")
+	}
+}
+
+// A class that is trusted is quick until it was timed, and one slow call doesn't end that, but more do; each call is timed
+// until it is decided.
+func TestTrustedClass(t *testing.T) {
+	var k Class
+	if k.IsQuick() {
+		t.Error("a class that nothing is known of is quick")
+	}
+	k.Trusted.Store(true)
+	for i, test := range []struct {
+		took         time.Duration
+		quick, known bool
+	}{{0, true, false}, {time.Second, true, false}, {time.Microsecond, true, true}, {time.Second, true, true}, {time.Second, false, false}} {
+		if test.took > 0 {
+			k.Add(test.took)
+		}
+		if k.IsQuick() != test.quick || k.Known() != test.known {
+			t.Errorf("after %d calls: quick %v, known %v, at %v", i, k.IsQuick(), k.Known(), time.Duration(k.Median.Load()))
+		}
+	}
+}
+
+// What a class was told is so, whatever it is timed at and however often it costs a loop its leader.
+func TestFixedClass(t *testing.T) {
+	var inline, offload Class
+	inline.SetInline()
+	offload.SetOffload()
+	for range 100 {
+		inline.Add(time.Second)
+		inline.Retaken()
+		offload.Add(time.Nanosecond)
+	}
+	if !inline.MayRunInline() || inline.Kind() != "inline" {
+		t.Errorf("the class that was told to be inline is %s", inline.Kind())
+	}
+	if offload.MayRunInline() || offload.Kind() != "offload" {
+		t.Errorf("the class that was told to be offloaded is %s", offload.Kind())
+	}
+}

@@ -1,0 +1,43 @@
+// Package inside is what filo's own packages call of the root, and others can't: routers, and adaptors to other servers. The root
+// leaves the functions in package hooks; a call through here costs as much as one of any other function variable.
+package inside
+
+import (
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/hooks"
+)
+
+var (
+	match   = hooks.MatchOf.(func(*filo.Ctx) *hooks.Match)
+	enter   = hooks.Enter.(func(c *filo.Ctx, class *classes.Class, route string) error)
+	inherit = hooks.Inherit.(func(c, from *filo.Ctx))
+	carry   = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
+)
+
+// Match returns what a router has found for the request, for a router to fill in.
+func Match(c *filo.Ctx) *hooks.Match { return match(c) }
+
+// Enter says which class the rest of the handler belongs to. If that class may block, and the handler runs where its request was read,
+// the loop driver gives the loop to another worker first. A router calls it with the class of the route that it has found, before the
+// route's first middleware. What has run before belongs to the class that was entered before, or to the server's own: a server whose
+// handler has called it once expects it to go on doing so, and to be quick until then as long as it is when it is timed.
+//
+// The error is a 503 for the handler to return: Concurrency has been reached.
+func Enter(c *filo.Ctx, class *classes.Class) error { return enter(c, class, "") }
+
+// EnterRoute is Enter with the class of a route, which Ctx.Route returns from then on.
+func EnterRoute(c *filo.Ctx, class *classes.Class, route string) error { return enter(c, class, route) }
+
+// Inherit gives c's request the path parameters, the route, the values and the limit for bodies of another one, and takes over from it
+// whether an error was rendered. It is for adaptors that run a part of a chain of handlers with a Ctx of its own, and afterwards let
+// the outer one inherit from that in turn. The inner one is over then, and is used for another request: no value that was stored by
+// Set may hold a Ctx.
+func Inherit(c, from *filo.Ctx) { inherit(c, from) }
+
+// Carry runs h on the request that t brings, in the settings of the server, which needn't be serving: its Handler and its limits for
+// connections and for time don't apply, those for sizes do.
+//
+// It returns when the answer is complete, or nil also when h has hijacked the connection; an error means that the answer couldn't be
+// completed: what was written of it is all there is. A panic of h isn't recovered.
+func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return carry(s, t, h) }
