@@ -3,7 +3,6 @@ package filo
 import "github.com/filohttp/filo/internal/hooks"
 
 func init() {
-	hooks.MatchOf = func(c *Ctx) *hooks.Match { c.check(); return &c.match }
 	hooks.Enter = (*Ctx).enter
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
@@ -20,3 +19,6 @@ func (c *Ctx) Query(name string) string { c.check(); return c.Request.Query().Ge
 
 // Route returns the pattern of the route that was found for the request, such as "GET /users/{id}"; "" if there is none.
 func (c *Ctx) Route() string { c.check(); return c.match.Route }
+
+// Match is for filo's own router and adaptor: nobody else can make what it takes. It returns what a router has found for the request.
+func (c *Ctx) Match(hooks.Own) *hooks.Match { c.check(); return &c.match }

@@ -34,14 +34,12 @@ type Route struct {
 	placed sync.Map
 }
 
-// run answers a request whose parameters have been set. The route is called name, which depends on where its router is mounted.
+// run answers a request whose parameters have been set. The name is the route's, "" if that has been set, too.
 func (route *Route) run(c *filo.Ctx, name string) error {
 	if route.mount == nil || route.told != "" || !route.mount.router.Load() {
 		if err := inside.EnterRoute(c, &route.class, name); err != nil {
 			return err
 		}
-	} else {
-		inside.Match(c).Route = name
 	}
 	if err := route.handler(c); err != nil {
 		return c.RenderError(err)

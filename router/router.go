@@ -229,11 +229,13 @@ func (t *table) serve(c *filo.Ctx, s *search, mount *mountPoint, path []byte) er
 	}
 	if mount == nil {
 		s.match.SetNames(route.names)
-		return route.run(c, route.class.Name)
+		s.match.Route = route.class.Name
+		return route.run(c, "")
 	}
 	place := route.placement(mount)
 	s.match.SetNames(place.names)
-	return route.run(c, place.text)
+	s.match.Route = place.text
+	return route.run(c, "")
 }
 
 // redirectsToSlash reports whether a path is redirected to the same with a slash behind it, which no route has without one.

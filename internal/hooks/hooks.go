@@ -10,11 +10,14 @@ import (
 
 // What the root sets when it is initialised.
 var (
-	MatchOf any // func(*filo.Ctx) *Match
 	Enter   any // func(c *filo.Ctx, class *classes.Class, route string) error
 	Inherit any // func(c, from *filo.Ctx)
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 )
+
+// Own is the parameter of methods that only filo's own packages can call, since others can't make one. It is for what a function
+// variable would be too slow for.
+type Own struct{ _ struct{} }
 
 // Match is what a router has found for a request: its route, and the path parameters, which are what the wildcards of the route's
 // pattern stand for, in their order. The router fills it in while it looks for the route.

@@ -1,5 +1,5 @@
 // Package inside is what filo's own packages call of the root, and others can't: routers, and adaptors to other servers. The root
-// leaves the functions in package hooks; a call through here costs as much as one of any other function variable.
+// leaves the functions in package hooks.
 package inside
 
 import (
@@ -9,14 +9,13 @@ import (
 )
 
 var (
-	match   = hooks.MatchOf.(func(*filo.Ctx) *hooks.Match)
 	enter   = hooks.Enter.(func(c *filo.Ctx, class *classes.Class, route string) error)
 	inherit = hooks.Inherit.(func(c, from *filo.Ctx))
 	carry   = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
 )
 
 // Match returns what a router has found for the request, for a router to fill in.
-func Match(c *filo.Ctx) *hooks.Match { return match(c) }
+func Match(c *filo.Ctx) *hooks.Match { return c.Match(hooks.Own{}) }
 
 // Enter says which class the rest of the handler belongs to. If that class may block, and the handler runs where its request was read,
 // the loop driver gives the loop to another worker first. A router calls it with the class of the route that it has found, before the
