@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -444,13 +445,17 @@ func TestQueue(t *testing.T) {
 
 // The package's own pool starts nothing before it is used, and can be released and used again.
 func TestDefaultPool(t *testing.T) {
+	capacity, free := DefaultAntsPoolSize, DefaultAntsPoolSize-1
+	if strconv.IntSize == 32 {
+		capacity, free = -1, -1
+	}
 	want(t, "Running", Running(), 0)
-	want(t, "Cap", Cap(), DefaultAntsPoolSize)
+	want(t, "Cap", Cap(), capacity)
 	done := make(chan struct{})
 	must(t, Submit(func() { close(done) }))
 	<-done
 	want(t, "Running", Running(), 1)
-	want(t, "Free", Free(), DefaultAntsPoolSize-1)
+	want(t, "Free", Free(), free)
 	must(t, ReleaseTimeout(time.Minute))
 	want(t, "Submit", Submit(func() {}), ErrPoolClosed)
 	want(t, "ReleaseContext", ReleaseContext(context.Background()), ErrPoolClosed)
