@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long a test waits for something that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var quiet = slog.New(slog.DiscardHandler)
 
