@@ -233,6 +233,27 @@ func TestServerRestarts(t *testing.T) {
 	ben.sees("Ada: One", "--", ">Ben: Two", "Ada: Three")
 }
 
+// What may be missing is shown once, though the feed says so first and then the socket does.
+func TestGapIsShownOnce(t *testing.T) {
+	base, stop := startAt(t, "127.0.0.1:0")
+	ctx := browser.Tab(t)
+	browser.Allow(ctx, "ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE")
+	p := tab{t, ctx}
+	p.open(base, "lobby")
+	p.join("Ada")
+	p.say("One")
+	p.sees(">Ada: One")
+	p.script(`window.allowed = WebSocket; window.WebSocket = class { constructor() { setTimeout(() => this.onclose({ code: 1006, reason: "" })) } close() {} }`)
+	stop()
+	p.status("Disconnected – trying again")
+	startAt(t, strings.TrimPrefix(base, "http://"))
+	p.status("Reading only")
+	p.sees(">Ada: One", "--")
+	p.script(`window.WebSocket = allowed`)
+	p.status("Connected")
+	p.sees(">Ada: One", "--")
+}
+
 // Connections that break are made again, and nothing that was said meanwhile is missing.
 func TestConnectionBreaks(t *testing.T) {
 	base := start(t)

@@ -44,8 +44,10 @@ export function add(message, own) {
 	return item;
 }
 
-// addGap shows that something may be missing after the message with the id.
+// addGap shows that something may be missing after the message with the id, if it isn't shown yet: the feed and then the socket may
+// both say so.
 export function addGap(id) {
+	if (list.querySelector(`.gap[data-id="${id}"]`)) return;
 	const item = document.createElement("li");
 	item.className = "gap";
 	item.dataset.id = id;
