@@ -36,6 +36,15 @@
 // one is streamed, and so is one whose writer is flushed: in a huma.StreamResponse, that is an http.Flusher and has
 // SetWriteDeadline, as huma's package sse expects.
 //
+// # Routes of filo's own
+//
+// Routes whose handlers bind.Handler has made need no operations: OpenAPI serves a document of them.
+//
+//	r.POST("/users", bind.Handler(addUser, bind.Status(201), bind.Doc{Summary: "Add a user"}))
+//	r.GET("/openapi.json", humafilo.OpenAPI(r, &huma.OpenAPI{Info: &huma.Info{Title: "Users", Version: "1.0.0"}}))
+//
+// DocumentRoutes adds them to a document that is yours.
+//
 // # Documents
 //
 // huma makes the OpenAPI document when it is first asked for, without a lock: two first requests at once are a data race.

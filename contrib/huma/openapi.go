@@ -1,0 +1,373 @@
+package humafilo
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/bind"
+	"github.com/filohttp/filo/router"
+)
+
+// OpenAPI returns a handler that answers with the document, as JSON, in which all routes of r are that DocumentRoutes describes. It is
+// made at the first request, when all routes are there; what is wrong with it is an error then, and so a 500.
+//
+//	r.GET("/openapi.json", humafilo.OpenAPI(r, &huma.OpenAPI{Info: &huma.Info{Title: "Shop", Version: "1.0.0"}}))
+func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
+	text := sync.OnceValues(func() ([]byte, error) {
+		if err := DocumentRoutes(r, document); err != nil {
+			return nil, err
+		}
+		return json.Marshal(document)
+	})
+	return func(c *filo.Ctx) error {
+		text, err := text()
+		if err != nil {
+			return err
+		}
+		return c.Bytes(http.StatusOK, "application/openapi+json", text)
+	}
+}
+
+// DocumentRoutes adds the routes of r whose handlers bind.Handler has made to an OpenAPI 3.1 document: parameters and bodies, with
+// what bind requires of them, answers, and errors as problem details. Other routes, and those of routers that are mounted in r, are
+// left out.
+//
+// Fields may have huma's tags, such as doc, example, minimum, maxLength, pattern and enum. They are for the document: to hold requests
+// to them is a validator's task. Defaults are those of the input's SetDefaults, and of the tag default. The schemas of what is in bodies
+// of requests have names that end in Input, since less is required of them than answers have. They allow unknown members
+// unless all handlers are strict.
+//
+// It may be called once for a document, in which other things may be, and may be changed afterwards: a header field of an answer, for
+// example. The error says which route can't be described, and why.
+func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
+	if document.OpenAPI == "" {
+		document.OpenAPI = "3.1.0"
+	}
+	if document.Components == nil {
+		document.Components = &huma.Components{}
+	}
+	if document.Components.Schemas == nil {
+		document.Components.Schemas = huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
+	}
+	d := documenter{document: document, outputs: document.Components.Schemas, inputs: huma.NewMapRegistry(schemaPrefix, inputName), strict: true}
+	for _, route := range r.Routes() {
+		op, ok := bind.Describe(route.Handler)
+		if !ok {
+			continue
+		}
+		if err := d.add(route, op); err != nil {
+			return fmt.Errorf("humafilo: describing %s (registered at %s): %w", route.Pattern, route.Location, err)
+		}
+	}
+	return d.finish()
+}
+
+const schemaPrefix = "#/components/schemas/"
+
+// inputName is huma's name for a type, with what keeps inputs apart from outputs behind it.
+func inputName(t reflect.Type, hint string) string {
+	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Input") + "Input"
+}
+
+// problemDetails is what errors are answered with.
+type problemDetails struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail,omitempty"`
+	Errors []struct {
+		In      string `json:"in,omitempty" doc:"Where the value is: body, form, header, cookie, query or path."`
+		Pointer string `json:"pointer,omitempty" doc:"Its place in a JSON body, as a JSON Pointer."`
+		Name    string `json:"name,omitempty" doc:"The name of the parameter, header field, cookie or form field."`
+		Detail  string `json:"detail" doc:"What was expected."`
+	} `json:"errors,omitempty" nullable:"false"`
+	_ struct{} `additionalProperties:"true"`
+}
+
+// documenter adds operations to a document.
+type documenter struct {
+	document        *huma.OpenAPI
+	outputs, inputs huma.Registry
+	strict          bool // all operations are
+}
+
+// add adds a route. What huma panics about, such as a tag that it can't read, is an error.
+func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%v", fault)
+		}
+	}()
+	if route.Method == "" {
+		return fmt.Errorf("it is for every method, and OpenAPI needs one: register it with GET, POST and so on")
+	}
+	path, wildcards := templateOf(route.Path)
+	doc := described.Doc
+	op := &huma.Operation{
+		OperationID: doc.ID, Method: route.Method, Path: path, Summary: doc.Summary, Description: doc.Description, Tags: doc.Tags,
+		Deprecated: doc.Deprecated, Responses: make(map[string]*huma.Response),
+	}
+	if op.OperationID == "" {
+		op.OperationID = huma.GenerateOperationID(route.Method, path, struct{}{})
+	}
+	d.strict = d.strict && described.Strict
+	d.parameters(op, described, wildcards)
+	d.body(op, described)
+	d.responses(op, described)
+	d.document.AddOperation(op)
+	return nil
+}
+
+// parameters describes what isn't in the body. Each wildcard of the route is one.
+func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wildcards []string) {
+	defaults := defaultsOf(described.Input)
+	for _, f := range described.Fields {
+		if f.In == "body" || f.In == "form" {
+			continue
+		}
+		param := &huma.Param{Name: f.Name, In: f.In, Required: f.Required, Schema: d.text(f)}
+		param.Description, param.Schema.Description = param.Schema.Description, ""
+		if param.Schema.Default == nil {
+			param.Schema.Default = defaultOf(defaults, f)
+		}
+		if f.Comma && f.In == "query" {
+			param.Style, param.Explode = "form", new(bool)
+		}
+		if f.In == "path" {
+			i := slices.Index(wildcards, f.Name)
+			if i < 0 {
+				continue // another route has it
+			}
+			wildcards = slices.Delete(wildcards, i, i+1)
+			param.Required = true
+		}
+		op.Parameters = append(op.Parameters, param)
+	}
+	for _, name := range wildcards {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+}
+
+// text returns the schema of a field that is bound from text, which bind reads some types from otherwise than encoding/json does.
+func (d *documenter) text(f bind.Field) *huma.Schema {
+	t := f.Struct.Type
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	f.Struct.Type = t
+	switch {
+	case f.File && t.Kind() == reflect.Slice:
+		return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString, Format: "binary"}, Description: f.Struct.Tag.Get("doc")}
+	case f.File:
+		return &huma.Schema{Type: huma.TypeString, Format: "binary", Description: f.Struct.Tag.Get("doc")}
+	case t == reflect.TypeFor[time.Duration](), t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		f.Struct.Type = reflect.TypeFor[string]()
+	}
+	schema := huma.SchemaFromField(d.inputs, f.Struct, f.Name)
+	schema.Nullable = false
+	switch layout := f.Struct.Tag.Get("layout"); {
+	case layout == "2006-01-02":
+		schema.Format = "date"
+	case layout != "":
+		schema.Format = ""
+	case schema.Format == "date-time-http":
+		schema.Format = "date-time" // bind reads RFC 3339 everywhere
+	}
+	return schema
+}
+
+// body describes the body: an object in JSON, a form, or either.
+func (d *documenter) body(op *huma.Operation, described bind.Operation) {
+	var members []bind.Field
+	form := &huma.Schema{Type: huma.TypeObject, Properties: make(map[string]*huma.Schema)}
+	withFile := false
+	for _, f := range described.Fields {
+		switch f.In {
+		case "body":
+			if _, inForm := f.Struct.Tag.Lookup("form"); inForm && f.Struct.Tag.Get("json") == "" {
+				continue // it is meant for forms, though JSON may have it by its Go name
+			}
+			members = append(members, f)
+		case "form":
+			form.Properties[f.Name] = d.text(f)
+			if f.Required {
+				form.Required = append(form.Required, f.Name)
+			}
+			withFile = withFile || f.File
+		}
+	}
+	body := &huma.RequestBody{Content: make(map[string]*huma.MediaType)}
+	if len(members) > 0 {
+		body.Content["application/json"] = &huma.MediaType{Schema: d.object(described, members)}
+		body.Required = slices.ContainsFunc(members, func(f bind.Field) bool { return f.Required })
+	}
+	if len(form.Properties) > 0 {
+		body.Content["multipart/form-data"] = &huma.MediaType{Schema: form}
+		if !withFile {
+			body.Content["application/x-www-form-urlencoded"] = &huma.MediaType{Schema: form}
+		}
+		body.Required = body.Required || len(form.Required) > 0
+	}
+	if len(body.Content) > 0 {
+		op.RequestBody = body
+	}
+}
+
+// object returns the schema of a JSON body: that of the input, or of a struct with those of its fields that a body has.
+func (d *documenter) object(described bind.Operation, members []bind.Field) *huma.Schema {
+	if len(members) == len(described.Fields) {
+		return d.inputs.Schema(described.Input, true, "Body")
+	}
+	fields := make([]reflect.StructField, len(members))
+	for i, f := range members {
+		_, options, _ := strings.Cut(f.Struct.Tag.Get("json"), ",")
+		required := ""
+		if !f.Required { // of the body alone
+			required = `required:"false" `
+		}
+		fields[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: f.Struct.Type,
+			Tag: reflect.StructTag(fmt.Sprintf(`json:%q %s`, strings.TrimSuffix(f.Name+","+options, ","), required)) + f.Struct.Tag}
+	}
+	return d.inputs.Schema(reflect.StructOf(fields), true, huma.DefaultSchemaNamer(described.Input, op(described)))
+}
+
+// op returns a name for the body of an operation whose input is a type without one.
+func op(described bind.Operation) string {
+	if id := described.Doc.ID; id != "" {
+		return strings.ToUpper(id[:1]) + id[1:]
+	}
+	return "Body"
+}
+
+// responses describes answers and errors.
+func (d *documenter) responses(op *huma.Operation, described bind.Operation) {
+	for _, status := range described.Statuses {
+		response := &huma.Response{Description: http.StatusText(status)}
+		if described.Output != nil && status != http.StatusNoContent {
+			response.Content = make(map[string]*huma.MediaType)
+			for _, mediaType := range described.MediaTypes {
+				response.Content[mediaType] = &huma.MediaType{Schema: d.outputs.Schema(described.Output, true, "Output")}
+			}
+		}
+		op.Responses[strconv.Itoa(status)] = response
+	}
+	for _, status := range described.Errors {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{
+			"application/problem+json": {Schema: d.outputs.Schema(reflect.TypeFor[problemDetails](), true, "")},
+		}}
+	}
+}
+
+// finish adds the inputs' schemas to the document, with what bind requires: to huma all members without omitempty are required.
+func (d *documenter) finish() error {
+	schemas := d.outputs.Map()
+	for name, schema := range d.inputs.Map() {
+		if _, taken := schemas[name]; taken {
+			return fmt.Errorf("humafilo: %s is the name of what is in a request and of what is in an answer: give one of the types another name", name)
+		}
+		if schema.Type == huma.TypeObject {
+			require(schema, d.inputs.TypeFromRef(schemaPrefix+name))
+			if !d.strict {
+				schema.AdditionalProperties = nil
+			}
+		}
+	}
+	maps.Copy(schemas, d.inputs.Map())
+	return nil
+}
+
+// require makes an object's schema require what bind does. For that null is no value.
+func require(schema *huma.Schema, t reflect.Type) {
+	schema.Required = nil
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			name = f.Name
+		}
+		if property := schema.Properties[name]; property != nil && f.Tag.Get("required") == "true" && !slices.Contains(schema.Required, name) {
+			schema.Required = append(schema.Required, name)
+			property.Nullable = false
+		}
+	}
+}
+
+// defaultsOf returns an input with its defaults, invalid if it has none.
+func defaultsOf(t reflect.Type) reflect.Value {
+	input := reflect.New(t)
+	defaulter, ok := input.Interface().(interface{ SetDefaults() })
+	if !ok {
+		return reflect.Value{}
+	}
+	defaulter.SetDefaults()
+	return input.Elem()
+}
+
+// defaultOf returns a field's default, nil if it has none.
+func defaultOf(defaults reflect.Value, f bind.Field) any {
+	if !defaults.IsValid() {
+		return nil
+	}
+	field, ok := defaults.Type().FieldByName(f.Struct.Name)
+	if !ok {
+		return nil // hidden by another field, which has the name in Go
+	}
+	value, err := defaults.FieldByIndexErr(field.Index)
+	for err == nil && value.Kind() == reflect.Pointer && !value.IsNil() {
+		value = value.Elem()
+	}
+	if err != nil || value.IsZero() {
+		return nil
+	}
+	if d, ok := value.Interface().(time.Duration); ok {
+		return d.String()
+	}
+	return value.Interface()
+}
+
+// templateOf returns OpenAPI's template for a router's path, and the names of its wildcards.
+func templateOf(path string) (template string, names []string) {
+	var b strings.Builder
+	for len(path) > 0 {
+		if path[0] != '{' {
+			b.WriteByte(path[0])
+			path = path[1:]
+			continue
+		}
+		end := closing(path)
+		name, _, _ := strings.Cut(strings.TrimSuffix(path[1:end], "..."), ":")
+		if name != "$" {
+			names = append(names, name)
+			b.WriteString("{" + name + "}")
+		}
+		path = path[end+1:]
+	}
+	return b.String(), names
+}
+
+// closing returns where the brace that text begins with is closed: constraints may have others.
+func closing(text string) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return len(text) - 1
+}

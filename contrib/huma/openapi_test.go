@@ -1,0 +1,190 @@
+package humafilo_test
+
+import (
+	"encoding/json"
+	"mime/multipart"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/bind"
+	humafilo "github.com/filohttp/filo/contrib/huma"
+	"github.com/filohttp/filo/router"
+)
+
+type Page struct {
+	Limit int           `query:"limit" minimum:"1" maximum:"100"`
+	Since time.Duration `query:"since" doc:"How far back."`
+	Day   *time.Time    `query:"day" layout:"2006-01-02"`
+	At    time.Time     `header:"If-Older"`
+	Sort  []string      `query:"sort,comma" required:"true"`
+	Tags  []string      `query:"tag"`
+}
+
+type Address struct {
+	Street string   `json:"street" required:"true" maxLength:"100"`
+	City   *string  `json:"city" required:"true"`
+	Before *Address `json:"before,omitempty"`
+}
+
+type Person struct {
+	Page
+	Shop    int        `path:"shop"`
+	Theme   string     `cookie:"theme"`
+	Name    string     `json:"name" required:"true" doc:"What to call them."`
+	Age     int        `json:"age"`
+	Home    Address    `json:"home"`
+	Others  []Address  `json:"others"`
+	From    netip.Addr `json:"from"`
+	Both    string     `json:"both" query:"both" required:"true"`
+	private int
+}
+
+func (p *Person) SetDefaults() { p.Limit, p.Since, p.private = 20, time.Hour, 1 }
+
+type photo struct {
+	Title string                  `form:"title" required:"true"`
+	Photo *multipart.FileHeader   `form:"photo" required:"true"`
+	More  []*multipart.FileHeader `form:"more"`
+}
+
+func typed[In, Out any](*filo.Ctx, In) (out Out, err error) { return out, nil }
+
+// shop returns a router with all kinds of typed handlers, and one that is none.
+func shop() *router.Router {
+	r := router.New()
+	xml := bind.As("application/xml", (*filo.Ctx).XML)
+	g := r.Group("/shops/{shop:int}")
+	g.POST("/people", bind.Handler(typed[Person, Address], bind.Status(201, 200), xml, bind.Doc{ID: "addPerson", Summary: "Add", Tags: []string{"people"}, Errors: []int{409}}))
+	g.GET("/people", bind.Handler(typed[Page, []Person]))
+	g.PUT("/home/{$}", bind.Handler(typed[Address, Address], bind.Strict()))
+	g.PUT("/photos/{name:[a-z]{2,3}}", bind.Handler(typed[photo, bind.NoContent]))
+	g.DELETE("/files/{path...}", bind.Handler(typed[struct{}, bind.NoContent]))
+	r.GET("/plain", func(c *filo.Ctx) error { return c.Text(200, "") })
+	return r
+}
+
+func info() *huma.OpenAPI {
+	return &huma.OpenAPI{Info: &huma.Info{Title: "Shop", Version: "1.0.0"}}
+}
+
+// OpenAPI serves the document.
+func TestOpenAPI(t *testing.T) {
+	r := shop()
+	r.GET("/openapi.json", humafilo.OpenAPI(r, info()))
+	got := ask(t, serve(t, r.Serve), "GET /openapi.json", "")
+	if got.status != 200 || got.header.Get("Content-Type") != "application/openapi+json" || !strings.Contains(got.body, `"openapi":"3.1.0"`) {
+		t.Fatalf("got %d %v %s", got.status, got.header, got.body)
+	}
+}
+
+// The document says what bind does.
+func TestDocumentRoutes(t *testing.T) {
+	document := info()
+	if err := humafilo.DocumentRoutes(shop(), document); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole any
+	if err := json.Unmarshal(text, &whole); err != nil {
+		t.Fatal(err)
+	}
+	const people, schemas = "paths /shops/{shop}/people ", "components schemas "
+	for way, want := range map[string]string{
+		people + "post operationId":                                                 `"addPerson"`,
+		people + "post summary":                                                     `"Add"`,
+		people + "post requestBody required":                                        `true`,
+		people + "post requestBody content application/json schema":                 `{"$ref":"#/components/schemas/PersonInput"}`,
+		people + "post responses 201 content application/xml schema":                `{"$ref":"#/components/schemas/Address"}`,
+		people + "post responses 200 description":                                   `"OK"`,
+		people + "post responses 409 content application/problem+json schema":       `{"$ref":"#/components/schemas/ProblemDetails"}`,
+		people + "post parameters limit":                                            `{"in":"query","name":"limit","schema":{"default":20,"format":"int64","maximum":100,"minimum":1,"type":"integer"}}`,
+		people + "post parameters since":                                            `{"description":"How far back.","in":"query","name":"since","schema":{"default":"1h0m0s","type":"string"}}`,
+		people + "get parameters since":                                             `{"description":"How far back.","in":"query","name":"since","schema":{"type":"string"}}`,
+		people + "get parameters day":                                               `{"in":"query","name":"day","schema":{"format":"date","type":"string"}}`,
+		people + "get parameters If-Older":                                          `{"in":"header","name":"If-Older","schema":{"format":"date-time","type":"string"}}`,
+		people + "get parameters sort":                                              `{"explode":false,"in":"query","name":"sort","required":true,"schema":{"items":{"type":"string"},"type":"array"},"style":"form"}`,
+		people + "get parameters tag":                                               `{"in":"query","name":"tag","schema":{"items":{"type":"string"},"type":"array"}}`,
+		people + "post parameters shop":                                             `{"in":"path","name":"shop","required":true,"schema":{"format":"int64","type":"integer"}}`,
+		people + "post parameters theme":                                            `{"in":"cookie","name":"theme","schema":{"type":"string"}}`,
+		people + "post parameters both":                                             `{"in":"query","name":"both","schema":{"type":"string"}}`,
+		people + "get parameters shop":                                              `{"in":"path","name":"shop","required":true,"schema":{"type":"string"}}`,
+		people + "get requestBody":                                                  `null`,
+		people + "get responses 422":                                                `null`,
+		schemas + "PersonInput required":                                            `["name"]`,
+		schemas + "PersonInput additionalProperties":                                `null`,
+		schemas + "PersonInput properties name":                                     `{"description":"What to call them.","type":"string"}`,
+		schemas + "PersonInput properties home":                                     `{"$ref":"#/components/schemas/AddressInput"}`,
+		schemas + "PersonInput properties limit":                                    `null`,
+		schemas + "AddressInput required":                                           `["street","city"]`,
+		schemas + "AddressInput properties city":                                    `{"type":"string"}`,
+		schemas + "AddressInput properties before":                                  `{"$ref":"#/components/schemas/AddressInput"}`,
+		"paths /shops/{shop}/home/ put requestBody content application/json schema": `{"$ref":"#/components/schemas/AddressInput"}`,
+		"paths /shops/{shop}/photos/{name} put requestBody content":                 `{"multipart/form-data":{"schema":{"properties":{"more":{"items":{"contentMediaType":"application/octet-stream","format":"binary","type":"string"},"type":"array"},"photo":{"contentMediaType":"application/octet-stream","format":"binary","type":"string"},"title":{"type":"string"}},"required":["title","photo"],"type":"object"}}}`,
+		"paths /shops/{shop}/files/{path} delete responses":                         `{"204":{"description":"No Content"}}`,
+		"paths /plain": `null`,
+	} {
+		if got := find(whole, strings.Fields(way)...); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", way, got, want)
+		}
+	}
+}
+
+// find returns what a document has at the end of a way, as JSON. A parameter is found by its name.
+func find(at any, way ...string) string {
+	for _, step := range way {
+		switch node := at.(type) {
+		case map[string]any:
+			at = node[step]
+		case []any:
+			at = nil
+			for _, each := range node {
+				if parameter := each.(map[string]any); parameter["name"] == step {
+					at = parameter
+				}
+			}
+		default:
+			return "null"
+		}
+	}
+	text, _ := json.Marshal(at)
+	return string(text)
+}
+
+// What can't be described is an error that says which route it is.
+func TestDocumentRoutesMistakes(t *testing.T) {
+	type badTag struct {
+		N int `query:"n" minimum:"low"`
+	}
+	type OtherInput struct {
+		N int `json:"n"`
+	}
+	for _, c := range []struct {
+		add  func(r *router.Router)
+		want []string
+	}{
+		{func(r *router.Router) { r.Any("/a", bind.Handler(typed[struct{}, int])) }, []string{"humafilo: describing /a (registered at ", "openapi_test.go:", "it is for every method"}},
+		{func(r *router.Router) { r.GET("/a", bind.Handler(typed[badTag, int])) }, []string{"humafilo: describing GET /a", "low"}},
+		{func(r *router.Router) { r.PUT("/a", bind.Handler(typed[OtherInput, OtherInput])) }, []string{"humafilo: OtherInput is the name of what is in a request and of what is in an answer"}},
+	} {
+		r := router.New()
+		c.add(r)
+		err := humafilo.DocumentRoutes(r, info())
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		r.GET("/openapi.json", humafilo.OpenAPI(r, info()))
+		if got := ask(t, serve(t, r.Serve), "GET /openapi.json", ""); got.status != 500 {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+	}
+}
