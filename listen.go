@@ -169,8 +169,8 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 			if driver != s.Driver {
 				remedy = "unset " + driverVariable
 			}
-			return fmt.Errorf("filo: the loop driver is for TCP and Unix sockets on Linux and can't accept from a %T on %s: %s",
-				listener, runtime.GOOS, remedy)
+			return fmt.Errorf("filo: the loop driver is for TCP and Unix sockets on Linux (but 386) and can't accept from a %T on %s/%s: %s",
+				listener, runtime.GOOS, runtime.GOARCH, remedy)
 		}
 	}
 	wrap := func(netConn net.Conn) net.Conn { return netConn }

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// DefaultAntsPoolSize is the capacity of the package's own pool.
+	// DefaultAntsPoolSize is the capacity of the package's own pool. Where an int has 32 bits that is no limit, and Cap and Free
+	// return -1.
 	DefaultAntsPoolSize = math.MaxInt32
 
 	// DefaultCleanIntervalTime is the ExpiryDuration of a pool that isn't given one.
