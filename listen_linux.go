@@ -22,14 +22,15 @@ const maxAccepts = 16
 type loopListener struct {
 	server *Server
 	tls    *tls.Config // nil for plain connections
-	// user is the listener that the sockets come from, if it is the user's; it is closed at the end.
+	// user is the listener that the socket comes from, if it is the user's; it is closed at the end. There is one entry then.
 	user    net.Listener
 	userRaw syscall.RawConn // user's
+	watched chan struct{}   // closed when watchUser has ended; nil without a user
 	address net.Addr
 
 	open    atomic.Int32     // entries that aren't closed
 	entries []*listenerEntry // immutable
-	turn    atomic.Uint32    // whose the next connection of a socket for all loops is
+	turn    atomic.Uint32    // of the user's connections, which go to each of the loops in turn
 
 	mu      sync.Mutex
 	err     error         // what accepting failed with for good; guarded by mu
@@ -41,10 +42,9 @@ type loopListener struct {
 // listenerEntry is a listening socket in a loop.
 type listenerEntry struct {
 	*loopListener
-	loop   *loop        // immutable
-	slot   uint32       // immutable
-	shared bool         // the socket is that of all loops; immutable
-	burst  atomic.Int32 // how many connections to accept in the next turn
+	loop  *loop        // immutable
+	slot  uint32       // immutable
+	burst atomic.Int32 // how many connections to accept in the next turn
 
 	closing atomic.Bool // the next turn accepts all that there are, and closes the socket
 
@@ -123,7 +123,7 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 	for i, fd := range fds {
 		l := s.loops[i]
 		l.mu.Lock()
-		e := &listenerEntry{loopListener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd, shared: len(fds) < len(s.loops)}
+		e := &listenerEntry{loopListener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd}
 		l.listeners = append(l.listeners, e)
 		l.mu.Unlock()
 		ll.entries = append(ll.entries, e)
@@ -135,7 +135,12 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 	}
 	defer s.untrack(&listener)
 	if user != nil {
+		ll.watched = make(chan struct{})
+		if !s.holdLoops() {
+			return ErrServerClosed
+		}
 		go ll.watchUser()
+		defer ll.endWatch() // before untrack: it may have accepted something
 	}
 	for _, e := range ll.entries {
 		e.listen()
@@ -184,22 +189,71 @@ func (e *listenerEntry) pause() {
 	time.AfterFunc(e.delay, e.listen)
 }
 
-// userPoll is how often it is looked whether the listener that the socket comes from was closed: nothing says so. It is looked
-// before something is accepted, too.
-const userPoll = 100 * time.Millisecond
+const (
+	// userPoll is how often it is looked whether the listener that the socket comes from was closed, while connections come: only who
+	// waits in Accept is told. It is looked before something is accepted, too.
+	userPoll = 100 * time.Millisecond
+	// quietPolls in a row without a connection, watchUser waits in Accept.
+	quietPolls = 10
+)
 
-// watchUser closes the socket when the listener that it comes from is closed.
+// watchUser closes the socket when the listener that it comes from is closed. As long as no connection comes it costs nothing: it
+// waits in Accept then, beside the loop. If it is quicker than the loop it takes the connection to a loop, and looks now and
+// then until no more come; the loops accept at less than half the cost.
 func (ll *loopListener) watchUser() {
+	defer close(ll.watched)
+	defer ll.server.loopEnded()
 	ticker := time.NewTicker(userPoll)
 	defer ticker.Stop()
-	for !ll.userClosed() {
+	for quiet, seen := 0, uint32(0); !ll.userClosed(); {
 		select {
 		case <-ticker.C:
 		case <-ll.done:
 			return
 		}
+		turn := ll.turn.Load()
+		if quiet++; turn != seen {
+			quiet, seen = 0, turn
+		}
+		if quiet >= quietPolls {
+			quiet = 0
+			ticker.Stop()
+			ll.acceptUser()
+			ticker.Reset(userPoll)
+		}
 	}
 	ll.closeEntries()
+}
+
+// endWatch makes watchUser end, and waits for that. The listener accepts nothing any more then.
+func (ll *loopListener) endWatch() {
+	ll.user.(interface{ SetDeadline(time.Time) error }).SetDeadline(longAgo)
+	<-ll.watched
+}
+
+// acceptUser waits until the user's listener is closed, has a connection for it, or fails. The connection's descriptor is there
+// before the connection is: or else there might be none left for it.
+func (ll *loopListener) acceptUser() {
+	spare, err := duplicate(ll.server.loops[0].epfd)
+	if err != nil {
+		return
+	}
+	netConn, err := ll.user.Accept()
+	if err != nil {
+		sysClose(spare)
+		return
+	}
+	lc := new(loopConn)
+	err = controlSocket(netConn, func(fd int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) })
+	netConn.Close() // package net's descriptor
+	if err != nil || sysPeer(spare, &lc.peer) != 0 {
+		sysClose(spare) // the client has left
+		return
+	}
+	if ll.address.Network() != "unix" {
+		ll.server.SocketOptions.setInherited(spare)
+	}
+	ll.admit(ll.entries[0].loop, spare, lc)
 }
 
 // userClosed reports whether the socket comes from a listener that was closed.
@@ -232,7 +286,6 @@ func (l *loop) accept(e *listenerEntry) {
 
 // acceptOne accepts a connection. It reports false if there was none.
 func (l *loop) acceptOne(e *listenerEntry) bool {
-	s := l.server
 	lc := new(loopConn)
 	e.mu.Lock()
 	fd, errno := -1, syscall.EAGAIN
@@ -252,25 +305,30 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 	if e.failing.Load() {
 		e.recovered()
 	}
+	e.admit(e.loop, fd, lc)
+	return true
+}
+
+// admit puts a connection that was accepted into a loop, where it waits for its first request.
+func (ll *loopListener) admit(of *loop, fd int, lc *loopConn) {
+	s := ll.server
 	lc.fd, lc.server, lc.looped = int32(fd), s, lc
 	lc.poll.Store(pollBusy)
 	lc.netConn = lc
-	if e.tls != nil {
-		lc.netConn = tls.Server(lc, e.tls)
+	if ll.tls != nil {
+		lc.netConn = tls.Server(lc, ll.tls)
 	}
 	// A guest's connections are its own: it takes them with it. Those of a socket for all loops go to each of these in turn. (If
 	// all of them watched that, each connection would wake them all: EPOLLEXCLUSIVE does nothing where a set is nested in another.)
-	of := e.loop
-	if e.shared {
-		of = s.loops[int(e.turn.Add(1))%len(s.loops)]
+	if ll.user != nil {
+		of = s.loops[int(ll.turn.Add(1))%len(s.loops)]
 	}
 	lc.answered = &of.answered
 	if err := of.add(lc); err != nil {
 		s.logger().Error("an accepted connection is lost", "error", err)
-		return true
+		return
 	}
 	s.admit(lc)
-	return true
 }
 
 // failed takes note that accepting has failed. Running out of descriptors or memory passes: the loop asks again after a

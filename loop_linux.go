@@ -636,11 +636,27 @@ func (l *loop) stop() {
 func (l *loop) end() {
 	l.stopped = true
 	l.resting.Store(true) // nobody looks for work here any more
-	s := l.server
+	l.server.loopEnded()
+}
+
+// holdLoops keeps the loops' descriptors open until loopEnded is called once more. It reports false if they are closed.
+func (s *Server) holdLoops() bool {
+	for {
+		n := s.loopsLeft.Load()
+		if n == 0 {
+			return false
+		}
+		if s.loopsLeft.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// loopEnded takes note that a loop has ended, or something else that looks at the loops' descriptors. The last one closes them.
+func (s *Server) loopEnded() {
 	if s.loopsLeft.Add(-1) > 0 {
 		return
 	}
-	// The last one closes all: the others may have been looking at the descriptors.
 	close(s.monitor.quit)
 	for _, each := range s.loops {
 		each.closeFiles()

@@ -4,11 +4,14 @@ package filo
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -368,6 +371,108 @@ func TestOneListenerForAllLoops(t *testing.T) {
 		t.Errorf("Serve returned %v", err)
 	}
 	s.Close()
+}
+
+// While no connection comes to a listener of the user's, nothing looks after it but a goroutine that waits in Accept, in the runtime's
+// poller. A connection that this one accepts is as good as another, and Serve returns when the user closes the listener.
+func TestQuietListenerIsNotPolled(t *testing.T) {
+	if BlockingDriver() {
+		t.Skip("the blocking driver is under test")
+	}
+	quiet := func() bool {
+		stacks := make([]byte, 1<<20)
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if header, _, _ := strings.Cut(stack, "\n"); strings.Contains(stack, ".acceptUser(") && strings.Contains(header, "[IO wait") {
+				return true
+			}
+		}
+		return false
+	}
+	await := func(what string, so func() bool) {
+		t.Helper()
+		for range 6000 {
+			if so() {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("waited in vain for %s", what)
+	}
+	inherited := func(listener net.Listener) net.Listener {
+		file, err := listener.(interface{ File() (*os.File, error) }).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		defer listener.Close()
+		if listener, err = net.FileListener(file); err != nil {
+			t.Fatal(err)
+		}
+		return listener
+	}
+	for name, test := range map[string]struct {
+		network, address string
+		end              func(*Server, net.Listener) error
+		want             error
+	}{
+		"closed":           {"tcp", "127.0.0.1:0", func(_ *Server, listener net.Listener) error { return listener.Close() }, net.ErrClosed},
+		"shut down":        {"tcp", "127.0.0.1:0", func(s *Server, _ net.Listener) error { return s.Shutdown(context.Background()) }, ErrServerClosed},
+		"server closed":    {"tcp", "127.0.0.1:0", func(s *Server, _ net.Listener) error { return s.Close() }, ErrServerClosed},
+		"Unix socket":      {"unix", t.TempDir() + "/socket", func(_ *Server, listener net.Listener) error { return listener.Close() }, net.ErrClosed},
+		"inherited socket": {"tcp", "127.0.0.1:0", func(_ *Server, listener net.Listener) error { return listener.Close() }, net.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen(test.network, test.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "inherited socket" {
+				listener = inherited(listener)
+			}
+			s := &Server{Loops: 2, Logger: slog.New(slog.DiscardHandler), Handler: func(c *Ctx) error { return c.Text(200, c.RemoteAddr().Network()) }}
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(listener) }()
+			await("the goroutine to wait", quiet)
+			// The loop doesn't watch the socket any more, so that the goroutine is who accepts.
+			l := s.runningLoops()[0]
+			l.mu.Lock()
+			e := l.listeners[0]
+			l.mu.Unlock()
+			e.mu.Lock()
+			epollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+			e.mu.Unlock()
+			c, err := net.Dial(test.network, listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			for range 3 {
+				io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				response, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, _ := io.ReadAll(response.Body); string(body) != test.network {
+					t.Errorf("got %q", body)
+				}
+			}
+			await("the goroutine to wait again", quiet)
+			if err := test.end(s, listener); err != nil {
+				t.Error(err)
+			}
+			select {
+			case err := <-served:
+				if !errors.Is(err, test.want) {
+					t.Errorf("Serve returned %v", err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("Serve doesn't return")
+			}
+			s.Close()
+			await("the loops to end", func() bool { return s.loopsLeft.Load() == 0 })
+		})
+	}
 }
 
 // When all connections are in one loop and keep it busy, another loop's leader helps, and every connection gets on.

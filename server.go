@@ -172,7 +172,7 @@ type Server struct {
 	lingerer   lingerer
 	loops      []*loop // set once, before anybody else sees them
 	monitor    monitor
-	loopsLeft  atomic.Int32 // loops that have not ended
+	loopsLeft  atomic.Int32 // loops that have not ended, and who else needs their descriptors
 	hosting    hosting
 	handshakes handshakeQueue
 	overloads  atomic.Uint64 // requests that were refused

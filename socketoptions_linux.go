@@ -66,9 +66,9 @@ func (o *SocketOptions) setInherited(fd int) {
 	}
 }
 
-// controlSocket calls f with a listener's descriptor.
-func controlSocket(listener net.Listener, f func(fd int) error) error {
-	raw, err := listener.(syscall.Conn).SyscallConn()
+// controlSocket calls f with the descriptor of a listener, or of a connection, of package net's.
+func controlSocket(of any, f func(fd int) error) error {
+	raw, err := of.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -122,6 +122,13 @@ func sysAccept(fd int, address *sockaddr) (int, syscall.Errno) {
 	}
 }
 
+// sysPeer asks for the address of a connection's client.
+func sysPeer(fd int, address *sockaddr) syscall.Errno {
+	size := uint32(len(address))
+	_, _, errno := syscall.RawSyscall(syscall.SYS_GETPEERNAME, uintptr(fd), uintptr(unsafe.Pointer(address)), uintptr(unsafe.Pointer(&size)))
+	return errno
+}
+
 // sysThread returns the calling thread's number.
 func sysThread() int {
 	id, _, _ := syscall.RawSyscall(syscall.SYS_GETTID, 0, 0, 0)
