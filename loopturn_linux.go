@@ -391,7 +391,9 @@ func (w *scratch) leaveKept() bool {
 	worker := w.worker
 	if worker.loop != nil {
 		worker.endClass()
-		return worker.loop.handOffKept(worker)
+		if !worker.loop.handOffKept(worker) || worker.kept {
+			return worker.kept
+		}
 	}
 	return worker.pool.exchangeForKept(worker) // the loop was taken away before
 }

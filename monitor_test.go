@@ -54,3 +54,22 @@ func TestMonitorAwaitsLeaders(t *testing.T) {
 		}
 	})
 }
+
+// A worker that has lost its loop to the monitor gets one of the kept places all the same, and no other: or else it would run what may
+// take its time beyond the cap.
+func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
+	poolRun(t, func(t *testing.T) {
+		p := newPoolTests(t, 1, 1, time.Hour)[0]
+		p.places.keptMost = 1
+		l := &loop{server: new(Server), pool: &p.workerPool}
+		w := &workerChan{pool: &p.workerPool, place: placeLeading, loop: l, word: 1}
+		l.word.Store(1 << 32) // the monitor was quicker
+		p.places.taken.add(2, 0)
+		if ok := (&scratch{worker: w}).leaveKept(); !ok || !w.kept || w.place != placeClosing || p.places.taken.Load() != 1 {
+			t.Errorf("left: %v, kept: %v, place %d, %d taken", ok, w.kept, w.place, p.places.taken.Load())
+		}
+		if w.mayRun() {
+			t.Error("it runs what may take its time, though another worker has the place")
+		}
+	})
+}
