@@ -47,6 +47,11 @@ type Ctx struct {
 	match    hooks.Match
 	values   []ctxValue
 	override context.Context // what Context returns instead of its own; nil is none
+	// logger is what Logger returns while the route is loggedRoute; nil until it is asked for, and when there are more attributes.
+	logger      *slog.Logger
+	loggedRoute string
+	// logAttributes append the attributes of Logger.
+	logAttributes []func(*Ctx, []slog.Attr) []slog.Attr
 }
 
 // released is what the use of a Ctx panics with when its handler has returned.
@@ -70,7 +75,11 @@ func (c *Ctx) end() {
 	c.stopWatch() // once more: what was closed is the user's code
 	c.deadline, c.clientGone, c.claimed = time.Time{}, false, false
 	c.readUntil, c.writeUntil = 0, 0
-	c.rendered, c.match.Route, c.override = false, "", nil
+	c.rendered, c.match.Route, c.override, c.logger = false, "", nil, nil
+	if len(c.logAttributes) > 0 {
+		clear(c.logAttributes)
+		c.logAttributes = c.logAttributes[:0]
+	}
 	if c.timeout != nil {
 		c.timeout.forget()
 	}
@@ -144,8 +153,40 @@ func (c *Ctx) TLS() *tls.ConnectionState {
 // Server returns the server that serves the request.
 func (c *Ctx) Server() *Server { c.check(); return c.conn.server }
 
-// Logger returns the server's logger.
-func (c *Ctx) Logger() *slog.Logger { c.check(); return c.conn.server.logger() }
+// Logger returns the server's logger, with attributes that say which request a record is about: "route", if one was found, and
+// those of AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. It is made
+// when asked for, and again when there are more. It may be kept.
+func (c *Ctx) Logger() *slog.Logger {
+	c.check()
+	route := c.match.Route
+	if c.logger != nil && c.loggedRoute == route {
+		return c.logger
+	}
+	c.logger, c.loggedRoute = c.conn.server.logger(), route
+	if route == "" && len(c.logAttributes) == 0 {
+		return c.logger
+	}
+	attributes := make([]slog.Attr, 0, 4)
+	if route != "" {
+		attributes = append(attributes, slog.String("route", route))
+	}
+	for _, appendTo := range c.logAttributes {
+		attributes = appendTo(c, attributes)
+	}
+	c.logger = slog.New(c.logger.Handler().WithAttrs(attributes))
+	return c.logger
+}
+
+// AddLogAttributes gives the request's Logger more attributes, for middleware that knows something of the request. The function is
+// called when a handler asks for the Logger, not at all if none does. It returns the attributes with its own appended, which must
+// not refer to borrowed bytes, and must not ask for the Logger itself.
+func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []slog.Attr) {
+	c.check()
+	if appendTo == nil {
+		panic("filo: AddLogAttributes with a nil function")
+	}
+	c.logAttributes, c.logger = append(c.logAttributes, appendTo), nil
+}
 
 // ShuttingDown returns a channel that is closed when the server starts to shut down: a handler that streams without
 // end should end then.

@@ -129,4 +129,5 @@ func (c *Ctx) inherit(from *Ctx) {
 	c.Request.body.limit = from.Request.body.limit
 	clear(c.values)
 	c.values = append(c.values[:0], from.values...)
+	c.logAttributes, c.logger = append(c.logAttributes[:0], from.logAttributes...), nil
 }

@@ -120,7 +120,7 @@ func (l *accessLog) appendAttributes(list []slog.Attr, c *filo.Ctx, start time.T
 	list = appendText(list, "host", all[path:host])
 	list = appendText(list, "agent", all[host:agent])
 	list = appendText(list, "route", c.Route())
-	list = appendText(list, "id", RequestIDOf(c))
+	list = appendText(list, "request_id", RequestIDOf(c))
 	if err != nil {
 		list = append(list, slog.String("error", err.Error()))
 	}
@@ -134,7 +134,10 @@ func (l *accessLog) logger(c *filo.Ctx) *slog.Logger {
 	if l.options.Logger != nil {
 		return l.options.Logger
 	}
-	return c.Logger()
+	if logger := c.Server().Logger; logger != nil {
+		return logger // Ctx.Logger has some of the attributes already
+	}
+	return slog.Default()
 }
 
 func appendText(list []slog.Attr, key, value string) []slog.Attr {

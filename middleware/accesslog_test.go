@@ -89,7 +89,7 @@ func TestAccessLog(t *testing.T) {
 		{"the id and the route", func(c *filo.Ctx) error {
 			inside.Match(c).Route = "GET /users/{id}"
 			return mwtest.Hello(c)
-		}, "GET /users/7", []string{"X-Request-ID: id-1"}, `route="GET /users/{id}" id=id-1$`, `GET /users/7`},
+		}, "GET /users/7", []string{"X-Request-ID: id-1"}, `route="GET /users/{id}" request_id=id-1$`, `GET /users/7`},
 		{"parameters that are secrets", mwtest.Hello, "GET /a?page=2&access_token=t1&s%69g=t2&X-Amz-Signature=t3&signed=4&Pin=t5", []string{"Referer: https://a.test/?sig=t6&b=\"c"},
 			`path=/a status=200`, `^[^t]* "GET /a\?page=2&access_token=REDACTED&s%69g=REDACTED&X-Amz-Signature=REDACTED&signed=4&Pin=REDACTED HTTP/1.1" 200 5 "https://a.test/\?sig=REDACTED&b=\\x22c" "-"`},
 		{"odd queries", mwtest.Hello, "GET /a?&&sig&sig=&=x&", nil, `path=/a status=200`, `"GET /a\?&&sig&sig=REDACTED&=x& HTTP/1.1"`},

@@ -133,7 +133,7 @@ func TestOrder(t *testing.T) {
 		logged := log.String()
 		log.buffer.Reset()
 		if strings.Count(logged, "\n") != 1 || !strings.Contains(logged, " status="+mwtest.StatusText(test.status)) || got.Header.Get("X-Frame-Options") == "" ||
-			!strings.Contains(logged, " id="+got.Header.Get("X-Request-ID")) {
+			!strings.Contains(logged, " request_id="+got.Header.Get("X-Request-ID")) {
 			t.Errorf("%s %q: logged %s, fields %v", test.request, test.fields, logged, got.Header)
 		}
 	}

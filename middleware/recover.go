@@ -46,8 +46,10 @@ func recovered(c *filo.Ctx, logger *slog.Logger, value any) error {
 	err := &filo.PanicError{Value: value, Stack: debug.Stack()}
 	if logger == nil {
 		logger = c.Logger()
+	} else {
+		logger = logger.With("route", c.Route())
 	}
-	logger.Error("panic in handler", "value", fmt.Sprint(value), "method", c.Method(), "path", c.Path(), "route", c.Route(),
+	logger.Error("panic in handler", "value", fmt.Sprint(value), "method", c.Method(), "path", c.Path(),
 		"remote", fmt.Sprint(c.RemoteAddr()), "stack", string(err.Stack))
 	return c.RenderError(err)
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	crypto "crypto/rand"
 	"encoding/binary"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"unsafe"
@@ -107,7 +108,7 @@ func RequestIDOf(c *filo.Ctx) string {
 }
 
 // RequestID gives each request an id, for logs and for whoever reports a problem: RequestIDOf returns it, and the response has
-// it in a field. Its place is outermost, so that everything else can log the id.
+// it in a field, and Ctx.Logger as "request_id". Its place is outermost, so that everything else can log the id.
 func RequestID(options ...RequestIDOptions) filo.Middleware {
 	o := setup.One("middleware: RequestID", options)
 	if o.Header == "" {
@@ -116,6 +117,7 @@ func RequestID(options ...RequestIDOptions) filo.Middleware {
 	checkFieldName("RequestIDOptions.Header", o.Header)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
+			c.AddLogAttributes(appendRequestID)
 			if id := o.given(c); id != nil {
 				c.Set(requestIDKey{}, id)
 				c.Response.Header.SetBytes(o.Header, id.text[:id.length])
@@ -128,6 +130,11 @@ func RequestID(options ...RequestIDOptions) filo.Middleware {
 			return next(c)
 		}
 	}
+}
+
+// appendRequestID gives the request's Logger the id.
+func appendRequestID(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
+	return appendText(attributes, "request_id", RequestIDOf(c))
 }
 
 // given returns the id that the request came with, or that Generate has made; nil if there is none.

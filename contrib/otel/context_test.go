@@ -261,6 +261,25 @@ func TestSpanOf(t *testing.T) {
 	}
 }
 
+// "LogAttributes gives the logger of Ctx.Logger, within Middleware, the ids of the trace."
+func TestLoggerHasTheTrace(t *testing.T) {
+	var log strings.Builder
+	var span trace.SpanContext
+	traced := otel.Middleware(otel.Options{TracerProvider: sdktrace.NewTracerProvider()})
+	s := servertest.NewServer(t, &filo.Server{
+		Handler: traced(func(c *filo.Ctx) error {
+			span = otel.SpanOf(c).SpanContext()
+			c.Logger().Info("here")
+			return c.NoContent()
+		}),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	s.Do(t, "GET /")
+	if want := "msg=here trace_id=" + span.TraceID().String() + " span_id=" + span.SpanID().String() + "\n"; !strings.HasSuffix(log.String(), want) {
+		t.Errorf("logged %q, want %q", log.String(), want)
+	}
+}
+
 func TestSpanOfNothing(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		if otel.SpanOf(c).IsRecording() || otel.TraceID(c) != "" || len(otel.LogAttributes(c, nil)) > 0 {

@@ -58,6 +58,7 @@ func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span
 	ctx, span := t.tracer.Start(ctx, spanName(t.methodLabels[x.method], ""), m.options...)
 	c.SetContext(ctx)
 	c.Set(spanKey{}, span)
+	c.AddLogAttributes(LogAttributes)
 	return ctx, span
 }
 
