@@ -189,3 +189,40 @@ func within(t *testing.T, f func(c *filo.Ctx)) {
 		t.Errorf("%d %s", got.Status, got.Body)
 	}
 }
+
+// Who has logged out stays logged out, whatever keeps the sessions.
+func TestSessionsEnd(t *testing.T) {
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			r := router.New()
+			r.Use(session.New(session.Options{Store: store, Insecure: true}))
+			r.POST("/{what}", func(c *filo.Ctx) error {
+				current, err := session.Get(c)
+				if err != nil {
+					return err
+				}
+				if c.Param("what") == "logout" {
+					current.Destroy()
+				} else {
+					current.Set("user", "7")
+				}
+				return c.NoContent()
+			})
+			r.GET("/me", func(c *filo.Ctx) error {
+				current, err := session.Get(c)
+				if err != nil {
+					return err
+				}
+				return c.Text(200, current.Get("user"))
+			})
+			s := servertest.New(t, r.Serve)
+			cookie := "Cookie: " + s.Do(t, "POST /login").Header.Get("Set-Cookie")
+			if got := s.Do(t, "POST /logout", cookie); got.Status != 204 {
+				t.Fatalf("%d %s", got.Status, got.Body)
+			}
+			if got := s.Do(t, "GET /me", cookie); got.Status != 200 || got.Body != "" {
+				t.Errorf("%d %q", got.Status, got.Body)
+			}
+		})
+	}
+}
