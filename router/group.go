@@ -11,8 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/prerouting"
 )
 
-// Group is routes whose paths have a prefix, or whose handlers have middleware, in common. A Router is also its outermost
-// group.
+// Group is a set of routes that share a path prefix, middleware, or both. A Router is also its own outermost group.
 type Group struct{ group }
 
 // group is what Router and Group share. It isn't exported, so that go doc shows its methods as those of both.
@@ -23,13 +22,13 @@ type group struct {
 	middleware []filo.Middleware // guarded by Router.mu
 }
 
-// Handle registers a handler for a pattern, with middleware of its own, the first one outermost. It panics if the pattern is
-// malformed, or conflicts with that of another route. In a group, the path may be empty: it is the prefix then.
+// Handle registers a handler for a pattern. The middleware applies to this route only, the first one outermost. Handle panics if
+// the pattern is malformed or conflicts with that of another route. In a group, an empty path means the group's prefix.
 func (g *group) Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add(inText, pattern, h, middleware, nil)
 }
 
-// GET is Handle for GET, and so for HEAD. Like the others below it takes a pattern without a method, mostly a path alone.
+// GET is Handle for GET, and so for HEAD. GET and the methods below take a pattern without a method, usually only a path.
 func (g *group) GET(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("GET", path, h, middleware, nil)
 }
@@ -69,12 +68,12 @@ func (g *group) Any(path string, h filo.Handler, middleware ...filo.Middleware) 
 	return g.add("", path, h, middleware, nil)
 }
 
-// Use adds middleware to all routes of the group and of groups in it, those registered before as well, outside that of inner
-// groups and of the routes. The router's own is outermost, and covers what the router answers itself, too. Use panics once
-// the router serves.
+// Use adds middleware to all routes of the group and of its inner groups, including routes registered earlier. The middleware of
+// a group stands outside that of its inner groups and routes. The router's middleware is outermost, and also covers the router's
+// own answers. Use panics once the router serves.
 //
-// A middleware is called when the router begins to serve, once or more for each route: what its requests share must be made
-// before, not in that call.
+// The router calls each middleware when it begins to serve, once or more for each route. State that requests share must therefore
+// be created before, not inside that call.
 func (g *group) Use(middleware ...filo.Middleware) {
 	mustNotBeNil(middleware)
 	g.router.mu.Lock()
@@ -86,8 +85,8 @@ func (g *group) Use(middleware ...filo.Middleware) {
 	g.middleware = append(g.middleware, middleware...)
 }
 
-// Group returns a group in g. Its prefix is put between g's and the paths of its routes. It may have wildcards, and a host in
-// front; "" is none.
+// Group returns an inner group of g. The paths of its routes begin with g's prefix followed by prefix, which may contain
+// wildcards and begin with a host. An empty prefix adds nothing.
 func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 	mustNotBeNil(middleware)
 	inner := &Group{group{router: g.router, parent: g, host: g.host, path: g.path, middleware: slices.Clone(middleware)}}
@@ -107,11 +106,11 @@ func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 	return inner
 }
 
-// Mount hands all requests whose path begins with prefix and a slash over to h, whatever their method. If h is the Serve of
-// another Router, that one's patterns match what follows the prefix, and its routes are known by prefix and pattern together
-// in Ctx.Route and Ctx.Param; other handlers find the path as it was sent. Middleware that changes what a router looks at, such as
-// middleware.Rewrite, may stand around h, also in a group that has no other routes.
-// What the Route that Mount returns is told by Inline or Offload holds until the mounted Router has found its own route.
+// Mount hands all requests whose path begins with prefix and a slash over to h, whatever their method. If h is the Serve method
+// of another Router, the patterns of that router match the path after the prefix, and Ctx.Route and Ctx.Param see prefix and
+// pattern as one. Any other handler finds the path as it was sent. Middleware that changes the method or path, such as
+// middleware.Rewrite, may stand around h, also in a group that has no other routes. Inline or Offload on the returned Route holds
+// until the mounted Router has found its own route.
 func (g *group) Mount(prefix string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("", strings.TrimSuffix(prefix, "/")+"/", h, middleware, &mountPoint{})
 }

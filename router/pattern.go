@@ -39,7 +39,7 @@ const (
 
 func (p *pattern) last() segment { return p.segments[len(p.segments)-1] }
 
-// String returns the text and where it was registered.
+// String returns the pattern's text and the place where it was registered.
 func (p *pattern) String() string {
 	return fmt.Sprintf("pattern %q (registered at %s)", p.text, p.location)
 }

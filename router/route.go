@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// Route is a pattern and its handler.
+// Route is a registered pattern with its handler.
 type Route struct {
 	// Set when the router begins to serve, and not changed from then on.
 	handler   filo.Handler // with all middleware
@@ -47,10 +47,10 @@ func (route *Route) run(c *filo.Ctx, name string) error {
 	return nil
 }
 
-// Pattern returns the pattern, with the prefixes of its groups.
+// Pattern returns the route's pattern, including the prefixes of its groups.
 func (route *Route) Pattern() string { return route.pattern.text }
 
-// Name gives the route a name for Router.URL. It panics if another route has it.
+// Name names the route for Router.URL. It panics if another route has that name.
 func (route *Route) Name(name string) *Route {
 	r := route.group.router
 	r.mu.Lock()
@@ -67,19 +67,19 @@ func (route *Route) Name(name string) *Route {
 	return route
 }
 
-// Inline makes the route run right where its requests are read, from the first one on: its handler and all middleware around, which
-// together must neither block nor take more than some 10 µs, since the other connections of the loop wait meanwhile. It is for what
-// must be answered even when Server.Concurrency is reached, such as probes, and for what is quick and rarely called. Other routes
-// needn't be told: they are timed. It returns the route, and panics if that was told to Offload.
+// Inline runs the route directly in the loop that reads its requests, from the first request on. Use it for routes that must
+// answer even when Server.Concurrency is reached, such as probes, and for fast routes that are rarely called. The handler and its
+// middleware must not block, and together must not take more than some 10 µs, because the other connections of the loop wait
+// meanwhile. Other routes don't need it: filo times them. Inline returns the route, and panics after Offload.
 func (route *Route) Inline() *Route {
 	route.tell("Inline")
 	route.class.SetInline()
 	return route
 }
 
-// Offload makes the route never run where its requests are read: another worker takes the loop over first, from the first request
-// on. It is for handlers that always wait for something, or compute for long. A route that isn't told is timed, which comes to the
-// same after some calls. It returns the route, and panics if that was told to be Inline.
+// Offload keeps the route out of the loop that reads its requests, from the first request on: another worker takes the loop over
+// before the handler runs. Use it for handlers that always wait for something or compute for long. Without Offload, filo times
+// the route and decides the same after some calls. Offload returns the route, and panics after Inline.
 func (route *Route) Offload() *Route {
 	route.tell("Offload")
 	route.class.SetOffload()
@@ -99,22 +99,21 @@ func (route *Route) tell(where string) {
 	route.told = where
 }
 
-// RouteInfo describes a route.
+// RouteInfo describes a registered route.
 type RouteInfo struct {
-	// Method is the route's method, "" for every one. GET is also HEAD's.
+	// Method is the route's method, or "" for every method. GET includes HEAD.
 	Method string
-	// Host is the host, "" for every one.
+	// Host is the route's host, or "" for every host.
 	Host string
 	// Path is the path of the pattern.
 	Path string
 	// Pattern is method, host and path together, as Ctx.Route returns it.
 	Pattern string
-	// Name is what Route.Name was given.
+	// Name is the name that Route.Name gave the route.
 	Name string
 	// Location is the file and line where the route was registered.
 	Location string
-	// Handler is what the route was registered with, without middleware. One that bind.Handler has made describes itself: see
-	// bind.Describe.
+	// Handler is the registered handler, without middleware. A handler made by bind.Handler describes itself: see bind.Describe.
 	Handler filo.Handler `json:"-"`
 }
 
@@ -130,9 +129,9 @@ func (r *Router) Routes() []RouteInfo {
 	return infos
 }
 
-// URL returns the path of the route called name, with the values of its wildcards in their order, which it escapes. That of
-// {name...} may have several segments. If the pattern has a host, "//" and the host come first. The prefix of a Mount isn't
-// known here. A value that the route wouldn't match is an error.
+// URL returns the path of the route called name. The values fill its wildcards in order, and URL escapes them. The value of
+// {name...} may have several segments. If the pattern has a host, the result begins with "//" and the host. The prefix of a Mount
+// isn't included. URL returns an error for a value that the route wouldn't match.
 func (r *Router) URL(name string, values ...string) (string, error) {
 	r.mu.Lock()
 	route := r.named[name]

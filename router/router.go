@@ -12,19 +12,20 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// Router finds the handler for a request. Its routes are registered, and its fields set, before it serves: from then on it
-// can't be changed. It is also its outermost Group. New makes one.
+// Router finds the handler for a request. Register its routes and set its fields before it serves its first request: afterwards
+// it can't be changed. A Router is also its own outermost Group. New makes one.
 type Router struct {
 	group
 
-	// DisableSlashRedirect ends the redirects from a path that no route has to the same with a slash behind it.
+	// DisableSlashRedirect turns off the redirect from a path without a route to the same path with a trailing slash.
 	DisableSlashRedirect bool
-	// DisablePathRedirect ends the redirects of paths with empty segments, "." or ".." to what they mean. Such paths are
-	// matched as they are then, where {name...} or a trailing slash may let them through to handlers.
+	// DisablePathRedirect turns off the redirect of paths with empty segments, "." or ".." to their clean form. The router then
+	// matches such paths as they are, and {name...} or a trailing slash may pass them to handlers.
 	DisablePathRedirect bool
-	// DisableOptions leaves OPTIONS, and so CORS preflights, to routes for that method, or for every one.
+	// DisableOptions turns off the router's answers to OPTIONS, and so to CORS preflights. Only routes for OPTIONS, or for every
+	// method, then answer them.
 	DisableOptions bool
-	// DisableMethodNotAllowed answers with 404 where the path has routes for other methods only.
+	// DisableMethodNotAllowed answers 404 instead of 405 where the path has routes for other methods only.
 	DisableMethodNotAllowed bool
 
 	mu               sync.Mutex
@@ -45,7 +46,7 @@ func New() *Router {
 	return r
 }
 
-// NotFound makes h answer requests that no route has a path for, instead of an error with the status 404.
+// NotFound sets the handler for requests whose path has no route. The default is an error with the status 404.
 func (r *Router) NotFound(h filo.Handler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,8 +54,8 @@ func (r *Router) NotFound(h filo.Handler) {
 	r.notFound = h
 }
 
-// MethodNotAllowed makes h answer requests whose path has routes for other methods only, instead of an error with the status
-// 405. The response has an Allow field already.
+// MethodNotAllowed sets the handler for requests whose path has routes for other methods only. The default is an error with the
+// status 405. The response already has an Allow field when h runs.
 func (r *Router) MethodNotAllowed(h filo.Handler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +167,7 @@ func (t *table) trees() (trees []*node) {
 	return trees
 }
 
-// Serve is the filo.Handler of the router. The first call freezes the routes.
+// Serve handles a request: it is the router's filo.Handler. The first call freezes the routes.
 func (r *Router) Serve(c *filo.Ctx) error {
 	t := r.table.Load()
 	if t == nil {
