@@ -16,15 +16,14 @@ import (
 
 var errNoHandler = errors.New("filo: Server.Handler is nil: set it, to the Serve of a router for example")
 
-// ListenAndServe serves h on the TCP address, such as ":8080", with the default settings. It returns only with an
-// error.
+// ListenAndServe serves h on the TCP address, such as ":8080", with default settings. It always returns an error.
 func ListenAndServe(addr string, h Handler) error {
 	s := &Server{Handler: h}
 	defer s.Close()
 	return s.ListenAndServe(addr)
 }
 
-// ListenAndServeTLS is ListenAndServe over TLS with the certificate and key in the files.
+// ListenAndServeTLS is ListenAndServe over TLS, with the certificate and key from the files.
 func ListenAndServeTLS(addr, certFile, keyFile string, h Handler) error {
 	s := &Server{Handler: h}
 	defer s.Close()
@@ -38,22 +37,22 @@ func ListenAndServeUnix(path string, mode fs.FileMode, h Handler) error {
 	return s.ListenAndServeUnix(path, mode)
 }
 
-// Serve serves h on the connections that the listener accepts, with the default settings.
+// Serve serves h on the connections that the listener accepts, with default settings.
 func Serve(listener net.Listener, h Handler) error {
 	s := &Server{Handler: h}
 	defer s.Close()
 	return s.Serve(listener)
 }
 
-// ServeConn serves h on one connection until that ends, with the default settings, and closes it.
+// ServeConn serves h on one connection until the connection ends, with default settings, and closes it.
 func ServeConn(netConn net.Conn, h Handler) error {
 	s := &Server{Handler: h}
 	defer s.Close()
 	return s.ServeConn(netConn)
 }
 
-// ListenAndServe listens on the TCP address and serves. It returns ErrServerClosed as soon as Shutdown or Close is called, while
-// Shutdown still waits for running requests: Run is for programs that end with the server.
+// ListenAndServe listens on the TCP address and serves. It returns ErrServerClosed as soon as Shutdown or Close is called,
+// while Shutdown still waits for running requests. Use Run in a program that exits when serving ends.
 func (s *Server) ListenAndServe(addr string) error {
 	listener, err := s.Listen(addr)
 	if err != nil {
@@ -62,8 +61,8 @@ func (s *Server) ListenAndServe(addr string) error {
 	return s.Serve(listener)
 }
 
-// Listen opens a listening socket on the TCP address with the server's SocketOptions, for Serve or ServeTLS. With it, unlike
-// one of net.Listen's, each loop of the loop driver gets a socket of its own.
+// Listen opens a listening socket on the TCP address with the server's SocketOptions, for Serve or ServeTLS. Unlike a listener
+// of net.Listen, it lets each loop of the loop driver have its own socket.
 func (s *Server) Listen(addr string) (net.Listener, error) {
 	listener, err := s.SocketOptions.listen(addr, false)
 	if err != nil {
@@ -75,7 +74,7 @@ func (s *Server) Listen(addr string) (net.Listener, error) {
 // serverListener is a listener that the server has opened itself.
 type serverListener struct{ *net.TCPListener }
 
-// ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
+// ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. Both file names may be "" if TLSConfig has
 // certificates.
 func (s *Server) ListenAndServeTLS(addr, certFile, keyFile string) error {
 	listener, err := s.Listen(addr)
@@ -95,8 +94,8 @@ func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error
 	return s.serveListener(listener, config)
 }
 
-// ListenAndServeUnix listens on a Unix socket and serves. A socket file that nobody listens on any more is replaced;
-// the file is removed at the end.
+// ListenAndServeUnix listens on a Unix socket and serves. It replaces a socket file that no process listens on, and removes its
+// own file at the end.
 func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
 	listener, err := listenUnix(path, mode)
 	if err != nil {
@@ -138,8 +137,9 @@ func removeStaleSocket(path string) error {
 		Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
 }
 
-// Serve accepts connections and passes each to a worker. It closes the listener, and returns ErrServerClosed after
-// Shutdown or Close, or the error that accepting failed with for good. It may be called for several listeners at once.
+// Serve accepts connections and passes each one to a worker. It closes the listener when it returns. The error is
+// ErrServerClosed after Shutdown or Close, or the error with which accepting failed permanently. Serve may be called for
+// several listeners at once.
 func (s *Server) Serve(listener net.Listener) error {
 	return s.serveListener(listener, nil)
 }
@@ -300,9 +300,9 @@ func (s *Server) admit(netConn net.Conn) {
 	}
 }
 
-// ServeConn serves one connection, which Serve would have accepted, on the caller's goroutine, and closes it unless a
-// handler hijacks it. It doesn't count against Concurrency. It returns ErrServerClosed if Shutdown or Close was called.
-// The server must be shut down or closed in the end, since it keeps a clock running.
+// ServeConn serves one connection on the caller's goroutine, and closes it unless a handler hijacks it. The connection doesn't
+// count against Concurrency. ServeConn returns ErrServerClosed if Shutdown or Close was called. The caller must shut the server
+// down or close it in the end, since a clock keeps running.
 func (s *Server) ServeConn(netConn net.Conn) error {
 	if err := s.start(); err != nil {
 		netConn.Close()

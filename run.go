@@ -11,21 +11,22 @@ import (
 	"time"
 )
 
-// DefaultGracePeriod leaves 10 of the 30 seconds that Kubernetes gives a process between SIGTERM and SIGKILL.
+// DefaultGracePeriod leaves 10 of the 30 seconds that Kubernetes allows a process between SIGTERM and SIGKILL.
 const DefaultGracePeriod = 20 * time.Second
 
-// UnfinishedError is returned by Run and its relatives when GracePeriod ended before the server was done. It says what was cut
-// off, as far as it is known; handlers whose connections were closed may still be running. It wraps context.DeadlineExceeded.
+// UnfinishedError is returned by Run and its variants when GracePeriod ended before the shutdown was complete. It counts what
+// was cut off, as far as the server knows; handlers whose connections were closed may still be running. It wraps
+// context.DeadlineExceeded.
 type UnfinishedError struct {
-	// GracePeriod is how long the server has waited.
+	// GracePeriod is how long the server waited.
 	GracePeriod time.Duration
-	// Conns is how many connections were closed that had a request, or were parked.
+	// Conns counts the closed connections that had a request or were parked.
 	Conns int
-	// Tasks is how many tasks of Ctx.Go had not ended.
+	// Tasks counts the tasks of Ctx.Go that had not ended.
 	Tasks int
 }
 
-// Error returns what was cut off in one line.
+// Error describes in one line what was cut off.
 func (e *UnfinishedError) Error() string {
 	var cut []string
 	for _, each := range [...]struct {
@@ -49,21 +50,21 @@ func (e *UnfinishedError) Error() string {
 // Unwrap returns context.DeadlineExceeded.
 func (e *UnfinishedError) Unwrap() error { return context.DeadlineExceeded }
 
-// Run listens on the TCP address and serves until ctx is done. Then it shuts the server down, and returns when all is over, so
-// that a program may end: nil if everything was finished, or an *UnfinishedError if GracePeriod ended before.
+// Run listens on the TCP address and serves until ctx is done. It then shuts the server down and waits, so that the program can
+// exit when Run returns. Run returns nil if everything finished, or an *UnfinishedError if GracePeriod ended first.
 //
 //	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 //	defer stop()
 //	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 //	err := server.Run(ctx, ":8080")
 //
-// The shutdown is that of Shutdown: nothing that was sent is lost, and the tasks of Ctx.Go are waited for. It may also be begun
-// by somebody else, with Shutdown or Close: Run then waits for the end of it as well, for GracePeriod at most. Behind a balancer,
-// Health.DrainContext of package health lets the readiness probe turn red some time before.
+// The shutdown is that of Shutdown: no request that was sent is lost, and the tasks of Ctx.Go may finish. Other code may also
+// begin it, with Shutdown or Close; Run then waits for its end too, for at most GracePeriod. Behind a load balancer,
+// Health.DrainContext of package health turns the readiness probe red before the shutdown begins.
 //
-// Run returns an error at once if the address can't be listened on, and ErrServerClosed if the server was shut down before. If
-// accepting fails for good, the server is shut down likewise, and that error is returned. A server may run on several addresses,
-// one call for each: all end with the first.
+// Run returns an error at once if it can't listen on the address, and ErrServerClosed if the server was shut down before. If
+// accepting fails permanently, Run shuts the server down in the same way and returns that error. A server may run on several
+// addresses, with one call for each; the first call to end ends them all.
 func (s *Server) Run(ctx context.Context, addr string) error {
 	listener, err := s.Listen(addr)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Server) RunUnix(ctx context.Context, path string, mode fs.FileMode) err
 	return s.run(ctx, listener, nil)
 }
 
-// RunListener is Run on a listener, as Serve: it closes the listener.
+// RunListener is Run on a listener. Like Serve, it closes the listener.
 func (s *Server) RunListener(ctx context.Context, listener net.Listener) error {
 	return s.run(ctx, listener, nil)
 }

@@ -1,9 +1,9 @@
-// Package filo is an HTTP/1.1 server whose handlers are ordinary blocking functions. On Linux a connection that waits for its client
-// costs no goroutine and no buffer.
+// Package filo is an HTTP/1.1 server whose handlers are ordinary blocking functions. On Linux, a connection that waits for its
+// client costs neither a goroutine nor a buffer.
 //
 //	go get github.com/filohttp/filo@latest
 //
-// A program that ends without losing a request:
+// This program shuts down without losing a request:
 //
 //	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 //	defer stop()
@@ -14,10 +14,10 @@
 //		log.Fatal(err)
 //	}
 //
-// Package router has routes, groups and middleware; its Router.Serve is a Handler. Requests run on a stack of workers: work goes to the
-// worker that was busy last, whose stack and buffers are warm, and workers that are idle for a while end.
+// Package router adds routes, groups and middleware; Router.Serve is a Handler. The server keeps its idle workers on a stack:
+// new work goes to the worker that finished last, whose stack and buffers are warm, and workers that stay idle end.
 //
-// Every []byte that a Ctx hands out is borrowed until the handler returns; a string is the caller's own.
+// Every []byte that a Ctx returns is borrowed: it is valid until the handler returns. A string belongs to the caller.
 package filo
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/filohttp/filo/pool"
 )
 
-// Defaults of a Server's limits. They are meant for a server on the open internet.
+// Default limits of a Server, chosen for a server on the open internet.
 const (
 	DefaultConcurrency           = 256 << 10
 	DefaultMaxIdleWorkerDuration = 10 * time.Second
@@ -50,119 +50,122 @@ const (
 	DefaultMaxBodyBytes          = 4 << 20
 )
 
-// Server serves HTTP connections. Its fields must not be changed once it serves. For those with a default, zero is
-// the default and a negative value is no limit, unless said otherwise. The zero Server with a Handler is ready for use.
+// Server serves HTTP connections. Its fields must not be changed once it serves. Where a field has a default, zero selects the
+// default and a negative value means no limit, unless the field says otherwise. A zero Server with a Handler is ready for use.
 type Server struct {
-	// Handler answers the requests, but for OPTIONS *, which the server answers itself. Required.
+	// Handler answers the requests, except OPTIONS *, which the server answers itself. Required.
 	Handler Handler
 
-	// ErrorHandler turns an error that Handler returned, its panic (a *PanicError), or the refusal of a request that there is no
-	// place for in Handler (a 503), into a response. It is to be quick. The default is DefaultErrorHandler.
+	// ErrorHandler turns an error into a response: an error that Handler returned, its panic (a *PanicError), or a 503 for a
+	// request refused because Concurrency is reached. It should be quick. The default is DefaultErrorHandler.
 	ErrorHandler func(c *Ctx, err error)
 
-	// Name is the Server field of the answers, "filo" by default; "-" sends none.
+	// Name is the value of the Server header field. The default is "filo"; "-" omits the field.
 	Name string
 
-	// Concurrency is how many requests are being handled at once; further ones get 503 at once. Those of quick handlers,
-	// which the loop driver runs where they are read, don't count and are answered all the same. In the blocking driver a
-	// worker serves one connection for as long as that lives, so there it bounds connections, idle ones included; if Handler is a
-	// router, 32 more may send a request, which is answered if its handler is quick. Default 262,144; there is always a limit.
+	// Concurrency limits how many requests are handled at once; further requests get a 503 immediately. Quick handlers, which
+	// the loop driver runs where it reads the request, don't count and are always answered. In the blocking driver a worker
+	// serves one connection for its whole life, so Concurrency limits connections there, idle ones included. If Handler is a
+	// router, 32 further connections may send a request, which is answered if its handler is quick. Default 262,144; it can't
+	// be unlimited.
 	Concurrency int
 
-	// Driver is how connections are served: see Driver. The default is the loop driver where it is possible. The environment
-	// variable FILO_DRIVER overrides this field.
+	// Driver selects how connections are served. The default is the loop driver where it is available. The environment variable
+	// FILO_DRIVER overrides this field.
 	Driver Driver
 
-	// Loops is how many loops the loop driver has. Default GOMAXPROCS.
+	// Loops is the number of loops in the loop driver. Default GOMAXPROCS.
 	Loops int
 
-	// SocketOptions are options of the listening sockets that the server opens.
+	// SocketOptions are set on the listening sockets that the server opens.
 	SocketOptions SocketOptions
 
-	// Tasks is the pool for the work that handlers leave behind: see Ctx.Go. A server shares it with whoever else uses it, and
-	// never releases it. The default is a pool of the server's own for DefaultMaxTasks tasks, made when it is first needed.
+	// Tasks is the pool that runs the tasks of Ctx.Go. Other code may share it, and the server never releases it. By default
+	// the server creates its own pool, for DefaultMaxTasks tasks, when the first task needs it.
 	Tasks *pool.Pool
 
-	// MaxIdleWorkerDuration is how long a worker without a connection is kept. A longer time saves starting goroutines
-	// when load comes in bursts, at a few KB of memory each. Default 10 s; there is always a limit.
+	// MaxIdleWorkerDuration is how long an idle worker is kept. A longer duration saves starting goroutines when load comes in
+	// bursts, at a few KB of memory per worker. Default 10 s; it can't be unlimited.
 	MaxIdleWorkerDuration time.Duration
 
-	// MaxConns is how many connections may be open at once, hijacked ones aside; further ones get 503. Default no limit.
+	// MaxConns limits how many connections may be open at once, hijacked ones excluded; further connections get 503. Default no
+	// limit.
 	MaxConns int
 
-	// MaxConnsPerIP is how many connections one client address may have open; further ones get 429. An IPv6 client
-	// has a whole /64 to choose addresses from, so that counts as one. Set it only where clients connect directly: behind a
-	// balancer all have its address. Default no limit.
+	// MaxConnsPerIP limits how many connections one client address may have open; further connections get 429. An IPv6 /64
+	// counts as one address, since a client can use all of it. Set it only where clients connect directly: behind a load
+	// balancer all connections come from the balancer's address. Default no limit.
 	MaxConnsPerIP int
 
-	// MaxRequestsPerConn is how many requests a connection may carry before it is closed, so that long-lived ones
-	// spread over new instances. Default no limit.
+	// MaxRequestsPerConn limits how many requests a connection may carry before the server closes it, so that long-lived
+	// connections spread over new instances. Default no limit.
 	MaxRequestsPerConn int
 
-	// ReadHeaderTimeout is how long a request head may take from its first byte (408 after that), a new connection may
-	// stay silent, and a TLS handshake may take. Default 10 s.
+	// ReadHeaderTimeout limits how long a request head may take from its first byte (408 after that), how long a new connection
+	// may stay silent, and how long a TLS handshake may take. Default 10 s.
 	ReadHeaderTimeout time.Duration
 
-	// ReadTimeout and WriteTimeout are how long a client may keep the server waiting for a request's body, and with
-	// taking an answer, before the average rate since the beginning must be MinTransferRate. Time that the handler takes
+	// ReadTimeout and WriteTimeout limit how long the server waits for a client to send a request body and to take an answer.
+	// After that the client's average rate since the beginning must be at least MinTransferRate. Time spent in the handler
 	// doesn't count. Default 30 s each.
 	ReadTimeout, WriteTimeout time.Duration
 
-	// IdleTimeout is how long a connection may wait between requests. Default 60 s, a little more than most balancers
-	// and browsers keep one.
+	// IdleTimeout is how long a connection may wait between requests. Default 60 s, a little longer than most load balancers
+	// and browsers keep a connection.
 	IdleTimeout time.Duration
 
-	// GracePeriod is how long Run and its relatives let running requests and the tasks of Ctx.Go take once they shut the server
-	// down; what isn't finished by then is cut off. Default 20 s.
+	// GracePeriod is how long Run and its variants wait for running requests and tasks of Ctx.Go once they shut the server
+	// down. Whatever isn't finished by then is cut off. Default 20 s.
 	GracePeriod time.Duration
 
-	// MinTransferRate is how many bytes a second, on average, a client must send of a body or take of an answer once the
-	// time-outs above are used up. Default 500, slower than any modem; negative: each single wait may last the time-out.
+	// MinTransferRate is the average rate, in bytes per second, at which a client must send a body or take an answer once
+	// ReadTimeout or WriteTimeout is used up. Default 500, slower than any modem; negative: each single wait may last the whole
+	// timeout.
 	MinTransferRate int
 
-	// MaxHeaderBytes is how large a request head may be (431), request line included. Default 16 KB.
+	// MaxHeaderBytes limits the size of a request head, request line included (431). Default 16 KB.
 	MaxHeaderBytes int
 
-	// MaxHeaderFields is how many fields a request head may have (431). Default 100.
+	// MaxHeaderFields limits the number of fields in a request head (431). Default 100.
 	MaxHeaderFields int
 
-	// MaxRequestLineBytes is how long a request line may be (414). Default 8,000, the least that RFC 9112 recommends.
+	// MaxRequestLineBytes limits the length of a request line (414). Default 8,000, the minimum that RFC 9112 recommends.
 	MaxRequestLineBytes int
 
-	// MaxBodyBytes is how large a request body may be (413). A handler can change it for its request: see
+	// MaxBodyBytes limits the size of a request body (413). A handler can change the limit for its request with
 	// Ctx.SetMaxBodyBytes. Default 4 MB.
 	MaxBodyBytes int64
 
-	// MultipartLimits bounds what Request.MultipartForm reads. The zero value has defaults.
+	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.
 	MultipartLimits MultipartLimits
 
-	// JSON encodes what Ctx.JSON is given, and decodes what Ctx.DecodeJSON and package bind are. The default is encoding/json.
+	// JSON encodes the values of Ctx.JSON, and decodes JSON for Ctx.DecodeJSON and package bind. The default is encoding/json.
 	JSON JSONCodec
 
-	// Renderer makes the documents of Ctx.Render. Package templates has one for html/template.
+	// Renderer renders the documents of Ctx.Render. Package templates provides one for html/template.
 	Renderer Renderer
 
-	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS. It is cloned, and "h2", which the server doesn't
-	// speak, taken out of its NextProtos and those of what its GetConfigForClient returns.
+	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS. The server clones it and removes "h2", which
+	// it doesn't speak, from NextProtos, also in the configurations that GetConfigForClient returns.
 	TLSConfig *tls.Config
 
-	// Logger gets the server's log records. The default is slog.Default.
+	// Logger receives the server's log records. The default is slog.Default.
 	Logger *slog.Logger
 
-	// LogAllErrors also logs what clients do wrong: malformed requests, failed handshakes, errors of 4xx. A public server
-	// has them all the time.
+	// LogAllErrors also logs client errors: malformed requests, failed handshakes, 4xx errors. A public server sees them all
+	// the time.
 	LogAllErrors bool
 
-	// ConnState, if set, is called when a connection changes its state, by the goroutine that serves it: it must be quick.
-	// The net.Conn stands for the connection: it is the same one in each state, may be compared, kept, and be the key of a map.
-	// At any time, on any goroutine, it may be asked for its addresses and closed, which ends the connection at once. To read
-	// from it, to write to it and to set its deadlines are errors.
+	// ConnState, if set, is called when a connection changes its state. It runs on the goroutine that serves the connection, so
+	// it must be quick. The net.Conn identifies the connection: it is the same value in every state, and may be compared, kept,
+	// and used as a map key. Its addresses and its Close, which ends the connection at once, may be used at any time and on any
+	// goroutine. Reading, writing and setting deadlines return errors.
 	ConnState func(net.Conn, ConnState)
 
-	// ConnContext, if set, returns the context that those of a connection's requests have their values from, and end with. It is
-	// called when the first of them is asked for, once for each connection, and so does what BaseContext and ConnContext of
-	// net/http's server do. The net.Conn is the one that ConnState gets. It doesn't apply to requests that package adaptor
-	// brings from a server of net/http.
+	// ConnContext, if set, returns the parent context of a connection's requests: their contexts take their values from it and
+	// end with it. It replaces BaseContext and ConnContext of net/http. The server calls it once per connection, when a handler
+	// first asks for a request's context, and passes the same net.Conn as to ConnState. It isn't called for requests that
+	// package adaptor carries over from a net/http server.
 	ConnContext func(net.Conn) context.Context
 
 	config     serverConfig

@@ -14,12 +14,13 @@ import (
 // they wait, but one may have been on its way into that wait.
 const shutdownPoll = 5 * time.Millisecond
 
-// Shutdown ends the server without losing what was sent to it: it stops accepting, closes the connections that wait for
-// a request at once (after a last look for one that is on its way; one that was opened less than a second ago has another
-// second for its first request, and for its TLS handshake), lets running requests finish, tells their clients
-// Connection: close, waits for the tasks of Ctx.Go, and returns nil when all are gone. If ctx is done before, it cancels the
-// contexts of the requests and tasks that are still running and returns ctx's error; it can then be called again, or Close.
-// Hijacked connections are not waited for.
+// Shutdown ends the server without losing requests that clients have sent. It stops accepting and closes idle connections,
+// after a last look for a request on its way. A connection opened less than a second ago has one more second for its TLS
+// handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
+// of Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections.
+//
+// If ctx is done first, Shutdown cancels the contexts of the requests and tasks that still run, and returns ctx's error.
+// Shutdown or Close may be called again afterwards.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.shutdown(ctx)
 	if err != nil {
@@ -29,8 +30,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// RegisterOnShutdown has f called, on a goroutine of its own, when Shutdown or Close is called for the first time; at once if
-// that has happened. Neither waits for it.
+// RegisterOnShutdown registers f to run, on its own goroutine, when Shutdown or Close is first called; if that has already
+// happened, f runs at once. Neither method waits for f.
 func (s *Server) RegisterOnShutdown(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +105,8 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the server now: it closes the listeners and every connection but hijacked ones, and cancels the contexts of
-// the running requests. Handlers that are still running may go on for a while, without a client.
+// Close ends the server at once. It closes the listeners and all connections except hijacked ones, and cancels the contexts of
+// the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
 	s.cancelBase(ErrServerClosed)
