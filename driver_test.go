@@ -125,7 +125,7 @@ func TestLoopDriverWithAnotherListener(t *testing.T) {
 		t.Setenv(driverVariable, test.value)
 		s := &filo.Server{Driver: test.program, Handler: func(c *filo.Ctx) error { return c.NoContent() }, Logger: slog.New(slog.DiscardHandler)}
 		err := s.Serve(struct{ net.Listener }{lifeListen(t, "tcp", "127.0.0.1:0")})
-		if err == nil || !strings.HasSuffix(err.Error(), " on "+runtime.GOOS+": "+test.remedy) {
+		if err == nil || !strings.HasSuffix(err.Error(), " on "+runtime.GOOS+"/"+runtime.GOARCH+": "+test.remedy) {
 			t.Errorf("with FILO_DRIVER=%s and %v Serve returned %v", test.value, test.program, err)
 		}
 		s.Close()

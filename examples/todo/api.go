@@ -38,15 +38,17 @@ type api struct{ todos *store }
 func addAPI(r *router.Router, todos *store) {
 	a := &api{todos}
 	g := r.Group("/api/todos")
-	g.GET("", a.list)
-	g.POST("", a.add)
-	g.GET("/{id}", a.get)
-	g.PATCH("/{id}", a.change)
-	g.DELETE("/{id}", a.remove)
+	g.GET("", bind.Handler(a.list, strict, valid, bind.Doc{ID: "list", Summary: "List todos", Errors: []int{503}}))
+	g.POST("", bind.Handler(a.add, strict, valid, bind.Status(http.StatusCreated),
+		bind.Doc{ID: "add", Summary: "Add a todo", Errors: []int{409, 503, 507}}))
+	g.GET("/{id}", bind.Handler(a.get, valid, bind.Doc{ID: "get", Summary: "Get a todo", Errors: []int{404, 503}}))
+	g.PATCH("/{id}", bind.Handler(a.change, strict, valid,
+		bind.Doc{ID: "change", Summary: "Tick a todo, or give it another title", Errors: []int{404, 503, 507}}))
+	g.DELETE("/{id}", bind.Handler(a.remove, valid, bind.Doc{ID: "remove", Summary: "Delete a todo", Errors: []int{404, 503, 507}}))
 }
 
-// What requests have. The tags path, query and json are bind's; those of what is allowed are for the OpenAPI document, and
-// Validate holds requests to the same.
+// The inputs of the operations. bind reads the tags path, query, json and required. The tags minimum, maxLength and the like are for the
+// OpenAPI document, and Validate holds requests to the same limits.
 type (
 	listInput struct {
 		Filter string `query:"filter" enum:"all,open,done" default:"all"`
@@ -60,84 +62,44 @@ type (
 		Title string `json:"title" minLength:"1" maxLength:"200"`
 	}
 	todoChange struct {
+		idInput
 		Title *string `json:"title,omitempty" minLength:"1" maxLength:"200"`
 		Done  *bool   `json:"done,omitempty"`
 	}
 )
 
-func (a *api) list(c *filo.Ctx) error {
-	input := listInput{Filter: "all", Before: math.MaxInt64, Limit: defaultLimit}
-	if err := bind.Query(c, &input, strict, valid); err != nil {
-		return err
-	}
+// SetDefaults sets what a request leaves out.
+func (in *listInput) SetDefaults() {
+	*in = listInput{Filter: "all", Before: math.MaxInt64, Limit: defaultLimit}
+}
+
+func (a *api) list(c *filo.Ctx, in listInput) (page, error) {
 	var done filter
-	if input.Filter != "all" {
-		isDone := input.Filter == "done"
+	if in.Filter != "all" {
+		isDone := in.Filter == "done"
 		done = &isDone
 	}
-	result, err := a.todos.list(c.Context(), done, input.Before, input.Limit)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, result)
+	return a.todos.list(c.Context(), done, in.Before, in.Limit)
 }
 
-func (a *api) add(c *filo.Ctx) error {
-	var input newTodo
-	if err := bind.JSON(c, &input, strict, valid); err != nil {
-		return err
+func (a *api) add(c *filo.Ctx, in newTodo) (todo, error) {
+	added, err := a.todos.add(c.Context(), in.Title)
+	if err == nil {
+		c.Response.Header.Set("Location", "/api/todos/"+strconv.FormatInt(added.ID, 10))
 	}
-	added, err := a.todos.add(c.Context(), input.Title)
-	if err != nil {
-		return err
-	}
-	c.Response.Header.Set("Location", "/api/todos/"+strconv.FormatInt(added.ID, 10))
-	return c.JSON(http.StatusCreated, added)
+	return added, err
 }
 
-func (a *api) get(c *filo.Ctx) error {
-	id, err := idOf(c)
-	if err != nil {
-		return err
-	}
-	found, err := a.todos.get(c.Context(), id)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, found)
+func (a *api) get(c *filo.Ctx, in idInput) (todo, error) {
+	return a.todos.get(c.Context(), in.ID)
 }
 
-func (a *api) change(c *filo.Ctx) error {
-	id, err := idOf(c)
-	if err != nil {
-		return err
-	}
-	var input todoChange
-	if err := bind.JSON(c, &input, strict, valid); err != nil {
-		return err
-	}
-	changed, err := a.todos.change(c.Context(), id, input.Title, input.Done)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, changed)
+func (a *api) change(c *filo.Ctx, in todoChange) (todo, error) {
+	return a.todos.change(c.Context(), in.ID, in.Title, in.Done)
 }
 
-func (a *api) remove(c *filo.Ctx) error {
-	id, err := idOf(c)
-	if err != nil {
-		return err
-	}
-	if err := a.todos.remove(c.Context(), id); err != nil {
-		return err
-	}
-	return c.NoContent()
-}
-
-func idOf(c *filo.Ctx) (int64, error) {
-	var input idInput
-	err := bind.Path(c, &input, valid)
-	return input.ID, err
+func (a *api) remove(c *filo.Ctx, in idInput) (bind.NoContent, error) {
+	return bind.NoContent{}, a.todos.remove(c.Context(), in.ID)
 }
 
 var (
@@ -174,8 +136,8 @@ func (in *idInput) Validate() error {
 func (in *newTodo) Validate() error { return checkTitle(&in.Title) }
 
 func (in *todoChange) Validate() error {
-	if in.Title == nil {
-		return nil
+	if err := in.idInput.Validate(); err != nil || in.Title == nil {
+		return err
 	}
 	return checkTitle(in.Title)
 }

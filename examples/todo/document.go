@@ -8,9 +8,7 @@ import (
 	"html/template"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,71 +17,27 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// What the operations' inputs and outputs are to huma.
-type (
-	addBody struct {
-		Body newTodo
+// newDocument describes the API: its routes describe themselves.
+func newDocument(r *router.Router) (*huma.OpenAPI, error) {
+	document := &huma.OpenAPI{Info: &huma.Info{
+		Title: "Todos", Version: "1.0.0",
+		Description: "What is left to do. Errors are problem details (RFC 9457) for clients that accept JSON.",
+	}}
+	if err := humafilo.DocumentRoutes(r, document); err != nil {
+		return nil, err
 	}
-	changeBody struct {
-		idInput
-		Body todoChange
+	document.Paths["/api/todos"].Post.Responses["201"].Headers = map[string]*huma.Param{
+		"Location": {Description: "The path of the new todo.", Schema: &huma.Schema{Type: huma.TypeString}},
 	}
-	pageAnswer struct {
-		Body page
-	}
-	todoAnswer struct {
-		Body todo
-	}
-	addedAnswer struct {
-		Location string `header:"Location" doc:"The path of the new todo."`
-		Body     todo
-	}
-	problem struct {
-		Status int    `json:"status"`
-		Title  string `json:"title"`
-		Detail string `json:"detail,omitempty"`
-		Errors []struct {
-			In      string `json:"in,omitempty" enum:"body,query,path,header" doc:"Where the value is."`
-			Pointer string `json:"pointer,omitempty" doc:"Its place in the body, as a JSON Pointer."`
-			Name    string `json:"name,omitempty" doc:"The name of the parameter or header field."`
-			Detail  string `json:"detail" doc:"What was expected."`
-		} `json:"errors,omitempty" nullable:"false"`
-	}
-)
-
-// newDocument describes the API.
-func newDocument(r *router.Router) *huma.OpenAPI {
-	config := huma.DefaultConfig("Todos", "1.0.0")
-	config.Info.Description = "What is left to do. Errors are problem details (RFC 9457) for clients that accept JSON."
-	// The document is made once, below; huma's own page of documentation loads scripts from elsewhere.
-	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
-	api := humafilo.New(r, config)
-
-	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem")
-	operation := func(id, method, path, summary string, status int, errors ...int) huma.Operation {
-		op := huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: status}
-		op.Responses = make(map[string]*huma.Response)
-		for _, status := range errors {
-			op.Responses[strconv.Itoa(status)] = &huma.Response{
-				Description: http.StatusText(status),
-				Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
-			}
-		}
-		return op
-	}
-	const all, one = "/api/todos", "/api/todos/{id}"
-	humafilo.Document[listInput, pageAnswer](api, operation("list", "GET", all, "List todos", 200, 400, 503))
-	humafilo.Document[addBody, addedAnswer](api, operation("add", "POST", all, "Add a todo", 201, 400, 409, 413, 415, 422, 503, 507))
-	humafilo.Document[idInput, todoAnswer](api, operation("get", "GET", one, "Get a todo", 200, 400, 404, 503))
-	humafilo.Document[changeBody, todoAnswer](api, operation("change", "PATCH", one, "Tick a todo, or give it another title",
-		200, 400, 404, 413, 415, 422, 503, 507))
-	humafilo.Document[idInput, struct{}](api, operation("remove", "DELETE", one, "Delete a todo", 204, 400, 404, 503, 507))
-	return api.OpenAPI()
+	return document, nil
 }
 
 // addDocument adds the document, as JSON and as a page to read.
 func addDocument(r *router.Router) error {
-	document := newDocument(r)
+	document, err := newDocument(r)
+	if err != nil {
+		return err
+	}
 	text, err := json.Marshal(document)
 	if err != nil {
 		return fmt.Errorf("making the OpenAPI document: %w", err)
