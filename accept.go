@@ -7,10 +7,10 @@ import (
 	"github.com/filohttp/filo/internal/fieldvalue"
 )
 
-// Negotiate returns which of the offers, media types such as "application/json", the client likes best by its Accept field:
-// the first of them if it likes several alike or has no such field, and "" if it accepts none, which calls for a 406. It adds
-// Accept to the response's Vary field. An offer may have parameters: a media range that gives one of them another value isn't
-// meant for it.
+// Negotiate returns the offer, a media type such as "application/json", that the client's Accept field prefers. It returns the
+// first of several equally preferred offers, the first of all without an Accept field, and "" if the client accepts none, which
+// calls for a 406. It adds Accept to the response's Vary field. Offers may have parameters: a media range that gives one of
+// them another value doesn't match.
 func (c *Ctx) Negotiate(offers ...string) string {
 	c.check()
 	if h := &c.Response.Header; !h.hasToken(fieldVary, "accept") {

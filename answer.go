@@ -36,7 +36,7 @@ func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 	return nil
 }
 
-// BytesNoCopy answers with b without copying it: b is given away for good and must never be changed again.
+// BytesNoCopy answers with b without copying it. The caller gives b away for good and must never change it again.
 func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 	c.check()
 	c.Response.SetStatus(status)
@@ -45,8 +45,8 @@ func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 	return nil
 }
 
-// JSON answers with v as JSON, encoded by Server.JSON. A value that can't be encoded is an error, and the response stays as
-// it was.
+// JSON answers with v as JSON, encoded by Server.JSON. If v can't be encoded, JSON returns an error and leaves the response
+// unchanged.
 func (c *Ctx) JSON(status int, v any) error {
 	c.check()
 	if codec := c.conn.server.JSON; codec != nil {
@@ -61,14 +61,14 @@ func (c *Ctx) JSON(status int, v any) error {
 
 // JSONCodec encodes and decodes JSON: see Server.JSON.
 type JSONCodec interface {
-	// Marshal returns v as JSON, in a slice that is the caller's.
+	// Marshal returns v as JSON, in a slice that belongs to the caller.
 	Marshal(v any) ([]byte, error)
-	// Unmarshal decodes data into what v points to. It must not keep data.
+	// Unmarshal decodes data into the value that v points to. It must not keep data.
 	Unmarshal(data []byte, v any) error
 }
 
-// DecodeJSON decodes data into what v points to, by Server.JSON. For a request's body, with errors for people to read, see
-// package bind.
+// DecodeJSON decodes data into the value that v points to, by Server.JSON. Package bind decodes a request body, with errors
+// that people can read.
 func (c *Ctx) DecodeJSON(data []byte, v any) error {
 	c.check()
 	if codec := c.conn.server.JSON; codec != nil {
@@ -77,8 +77,8 @@ func (c *Ctx) DecodeJSON(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// XML answers with v as XML, with an XML declaration in front. A value that can't be encoded is an error, and the response
-// stays as it was.
+// XML answers with v as XML, after an XML declaration. If v can't be encoded, XML returns an error and leaves the response
+// unchanged.
 func (c *Ctx) XML(status int, v any) error {
 	c.check()
 	return c.encoded(status, "application/xml; charset=utf-8", func(w io.Writer) error {
@@ -99,7 +99,7 @@ func (c *Ctx) encoded(status int, contentType string, encode func(io.Writer) err
 	return c.Bytes(status, contentType, buffer.B)
 }
 
-// HTML answers with an HTML document. For one that is made of a template see Render.
+// HTML answers with an HTML document. To render a template, see Render.
 func (c *Ctx) HTML(status int, html string) error {
 	c.check()
 	c.Response.SetStatus(status)
@@ -108,13 +108,13 @@ func (c *Ctx) HTML(status int, html string) error {
 	return nil
 }
 
-// Renderer makes a document of the template called name and its data: see Server.Renderer, and package templates for one.
+// Renderer renders the template called name with its data: see Server.Renderer. Package templates provides one.
 type Renderer interface {
 	Render(w io.Writer, name string, data any) error
 }
 
-// Render answers with the HTML document that Server.Renderer makes of the template called name. An error of it is returned,
-// and the response stays as it was.
+// Render answers with the HTML document that Server.Renderer renders from the template called name. If the Renderer fails,
+// Render returns its error and leaves the response unchanged.
 func (c *Ctx) Render(status int, name string, data any) error {
 	c.check()
 	renderer := c.conn.server.Renderer
@@ -124,7 +124,7 @@ func (c *Ctx) Render(status int, name string, data any) error {
 	return c.encoded(status, textHTML, func(w io.Writer) error { return renderer.Render(w, name, data) })
 }
 
-// Redirect answers with a status of 300 to 308 and a Location, which is sent as it is.
+// Redirect answers with a status of 300 to 308 and a Location field, which is sent unchanged.
 func (c *Ctx) Redirect(status int, location string) error {
 	c.check()
 	if status < 300 || status > 308 {
@@ -144,10 +144,10 @@ func (c *Ctx) NoContent() error {
 	return nil
 }
 
-// File answers with the content of a file, by sendfile where the connection can. Its type is told from the name's
-// extension unless Content-Type is set, and Last-Modified is sent. A file that doesn't exist, and anything but a regular
-// file, is an HTTPError of 404, one that may not be read of 403. The path is used as it is: never make it of what a client
-// sent without checking it.
+// File answers with the content of a file, by sendfile where the connection allows it. It sends Last-Modified, and a
+// Content-Type by the name's extension unless one is set. If the file doesn't exist or isn't a regular file, the error is an
+// HTTPError with status 404; if it may not be read, 403. File uses the path unchanged: never build it from client input without
+// checking that.
 func (c *Ctx) File(path string) error {
 	c.check()
 	file, info, err := openRegular(path)
@@ -167,8 +167,8 @@ func (c *Ctx) File(path string) error {
 	return nil
 }
 
-// Attachment answers with the content of a file, as File does, for the client to save under a name. An empty name is the
-// file's own. Control characters and slashes in it become "_".
+// Attachment answers with the content of a file, as File does, and asks the client to save it under name. If name is empty, the
+// file's own name is used. Control characters and slashes in the name become "_".
 func (c *Ctx) Attachment(path, name string) error {
 	if err := c.File(path); err != nil {
 		return err
@@ -222,8 +222,8 @@ func appendExtValue(dst []byte, r rune) []byte {
 	return dst
 }
 
-// Reader answers with what r has to read: size bytes, or until io.EOF if size is negative. It is read when the handler has
-// returned: see Response.SetBodyStream.
+// Reader answers with size bytes read from r, or with everything until io.EOF if size is negative. The server reads r after the
+// handler has returned: see Response.SetBodyStream.
 func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) error {
 	c.check()
 	c.Response.SetStatus(status)

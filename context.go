@@ -57,19 +57,20 @@ type contextEnd struct {
 	stopTimer context.CancelFunc // releases the deadline's timer, if there is one
 }
 
-// Context returns the request's context. It is done when the client has closed the connection (the cause is
-// ErrClientGone), when the deadline of SetDeadline has passed, when Close ended the server or Shutdown gave up waiting
-// (ErrServerClosed), and when the handler has returned and what Response.SetBodyStream was given has been sent. Any goroutine may
-// use it, also afterwards.
+// Context returns the request's context. Any goroutine may use it, also after the request. It is done when:
 //
-// It costs one small allocation until its end is asked for, by Done, Err, or a context made of it that ends (WithCancel,
-// WithTimeout, AfterFunc): from then on the client is watched, once the body has come; one of unknown length must have been
-// read. Value, Deadline and WithValue ask for nothing.
+// - the client has closed the connection (the cause is ErrClientGone), - the deadline of SetDeadline has passed, - Close ended
+// the server, or Shutdown gave up waiting (ErrServerClosed), - the handler has returned and the stream of
+// Response.SetBodyStream has been sent.
 //
-// A client that ends its sending side behind its request, as printf | nc -N does, can't be told from one that leaves: so the
-// context of a client that has done so by the time that the watch began, or soon after, goes on for 5 seconds more, and
-// longer if the client takes a part of the answer meanwhile. What the handler answers is sent in any case. A handler that looks
-// at Err only now and then begins the watch by a call of Done at its start.
+// The context costs one small allocation until someone asks for its end: by Done, Err, or a derived context that can end
+// (WithCancel, WithTimeout, AfterFunc). From then on the server watches the client, once the body has arrived; a body of
+// unknown length must have been read. Value, Deadline and WithValue don't start the watch. A handler that checks Err only now
+// and then should call Done once at its start.
+//
+// A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it has
+// done so before the watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the
+// answer meanwhile. The answer is sent in any case.
 func (c *Ctx) Context() context.Context {
 	c.check()
 	if c.override == nil && c.context == nil {
@@ -171,16 +172,16 @@ func (c *Ctx) moveDeadline() bool {
 	return true
 }
 
-// SetDeadline sets when the request's context is done. It changes nothing any more once the context's end was asked for: see
-// Context.
+// SetDeadline sets the time at which the request's context is done. It has no effect once someone has asked for the context's
+// end: see Context.
 func (c *Ctx) SetDeadline(t time.Time) {
 	c.check()
 	c.deadline = t
 	c.moveDeadline()
 }
 
-// SetContext makes ctx what Context returns, for middleware that adds values, or a deadline, to the context that it has got
-// from there. It is up to the caller that ctx ends when that one does.
+// SetContext makes Context return ctx, for middleware that adds values or a deadline to the request's context. The caller must
+// derive ctx from the context that Context returned, or make sure that it ends when that one does.
 func (c *Ctx) SetContext(ctx context.Context) {
 	c.check()
 	if ctx == nil {

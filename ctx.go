@@ -12,24 +12,23 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// Handler answers a request. It may block. An error that it returns is turned into a response by the server's
-// ErrorHandler. The Ctx, and every []byte that came from it, is lent until the handler returns; a string is the
-// handler's own.
+// Handler answers a request. It may block. The server's ErrorHandler turns an error that it returns into a response. The Ctx,
+// and every []byte obtained from it, is borrowed until the handler returns; a string belongs to the handler.
 //
-// It runs on a goroutine that serves other requests afterwards: one that calls runtime.LockOSThread must undo that before it
-// returns, or each of those is slowed down by switches of threads; if the thread can't be used any more, end the goroutine by
+// The goroutine of a handler serves other requests afterwards. A handler that calls runtime.LockOSThread must undo it before it
+// returns, or thread switches slow those requests down; if the thread can't be used any more, end the goroutine with
 // runtime.Goexit.
 type Handler func(*Ctx) error
 
 // Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
-// Ctx is one request and its response. It belongs to the goroutine that runs the handler, and is used for another
-// request after the handler has returned: one that is kept too long panics, in builds with the race detector always.
+// Ctx is one request and its response. It belongs to the goroutine that runs the handler, and the server reuses it when the
+// handler has returned. Use after that may panic; in builds with the race detector it always does.
 type Ctx struct {
-	// Request is what the client sent.
+	// Request is the request that the client sent.
 	Request Request
-	// Response is what it will get.
+	// Response is the response that the client will get.
 	Response Response
 
 	conn     *conn
@@ -98,7 +97,7 @@ func (c *Ctx) end() {
 // Method returns the request's method.
 func (c *Ctx) Method() string { c.check(); return c.Request.Method() }
 
-// Path returns the request's path, percent-decoded. Dot segments are as sent.
+// Path returns the request's path, percent-decoded. Dot segments are kept as sent.
 func (c *Ctx) Path() string { c.check(); return c.Request.URI().Path() }
 
 // PathBytes is Path, borrowed.
@@ -116,15 +115,15 @@ func (c *Ctx) Body() ([]byte, error) { return c.Request.Body() }
 // BodyReader returns a reader of the request body: see Request.BodyReader.
 func (c *Ctx) BodyReader() io.Reader { return c.Request.BodyReader() }
 
-// SetMaxBodyBytes changes the server's MaxBodyBytes for this request; negative is no limit. Call it before the body
-// is read.
+// SetMaxBodyBytes replaces the server's MaxBodyBytes for this request; a negative n means no limit. Call it before reading the
+// body.
 func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = n }
 
-// RemoteAddr returns the address of the connection's other end.
+// RemoteAddr returns the address of the client's end of the connection.
 func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.conn.netConn.RemoteAddr() }
 
-// RemoteAddrPort returns the address and port of the connection's other end, an IPv4 one always as such. It isn't valid if the
-// connection isn't an IP one. It allocates nothing, which RemoteAddr does.
+// RemoteAddrPort returns the address and port of the client's end, an IPv4 address always as IPv4. It is invalid if the
+// connection isn't an IP connection. Unlike RemoteAddr it allocates nothing.
 func (c *Ctx) RemoteAddrPort() netip.AddrPort {
 	c.check()
 	if looped := c.conn.looped; looped != nil {
@@ -141,10 +140,10 @@ func addrPortOf(address net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// LocalAddr returns the address of the connection's end here.
+// LocalAddr returns the address of the server's end of the connection.
 func (c *Ctx) LocalAddr() net.Addr { c.check(); return c.conn.netConn.LocalAddr() }
 
-// TLS returns the state of a TLS connection, nil on another one. It must not be changed.
+// TLS returns the state of a TLS connection, or nil without TLS. It must not be changed.
 func (c *Ctx) TLS() *tls.ConnectionState {
 	c.check()
 	return c.conn.tlsState
@@ -153,9 +152,9 @@ func (c *Ctx) TLS() *tls.ConnectionState {
 // Server returns the server that serves the request.
 func (c *Ctx) Server() *Server { c.check(); return c.conn.server }
 
-// Logger returns the server's logger, with attributes that say which request a record is about: "route", if one was found, and
-// those of AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. It is made
-// when asked for, and again when there are more. It may be kept.
+// Logger returns the server's logger with attributes that identify the request: "route", if a route was found, and those of
+// AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. The logger is
+// built on the first call, and again when attributes were added. It may be kept.
 func (c *Ctx) Logger() *slog.Logger {
 	c.check()
 	route := c.match.Route
@@ -177,9 +176,9 @@ func (c *Ctx) Logger() *slog.Logger {
 	return c.logger
 }
 
-// AddLogAttributes gives the request's Logger more attributes, for middleware that knows something of the request. The function is
-// called when a handler asks for the Logger, not at all if none does. It returns the attributes with its own appended, which must
-// not refer to borrowed bytes, and must not ask for the Logger itself.
+// AddLogAttributes adds attributes to the request's Logger, for middleware. The server calls the function when a handler calls
+// Logger, and never if none does. The function returns the attributes with its own appended. Those must not refer to borrowed
+// bytes, and the function must not call Logger.
 func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []slog.Attr) {
 	c.check()
 	if appendTo == nil {
@@ -188,10 +187,10 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 	c.logAttributes, c.logger = append(c.logAttributes, appendTo), nil
 }
 
-// ShuttingDown returns a channel that is closed when the server starts to shut down: a handler that streams without
-// end should end then.
+// ShuttingDown returns a channel that is closed when the server starts to shut down. A handler that streams endlessly should
+// return then.
 func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.conn.server.shuttingDown() }
 
-// EarlyHints sends 103 (Early Hints) with the fields that Response.Header has now, mostly Link; they stay for the
-// final answer. An HTTP/1.0 client, which doesn't know of it, gets nothing.
+// EarlyHints sends 103 (Early Hints) with the current fields of Response.Header, usually Link. The fields stay for the final
+// answer. Nothing is sent to an HTTP/1.0 client, which doesn't know interim answers.
 func (c *Ctx) EarlyHints() error { return c.Informational(103) }

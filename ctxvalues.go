@@ -3,9 +3,9 @@ package filo
 // ctxValue is a value that was stored for a request.
 type ctxValue struct{ key, value any }
 
-// Set stores a value for the rest of the request, for the handlers and middleware that come after; another one of the same
-// key is replaced. The key is compared as a map's is: a type of your own keeps yours apart from those of others, and a Key
-// does so with the value's type.
+// Set stores a value for the rest of the request, for later handlers and middleware. It replaces a value with the same key.
+// Keys are compared like map keys: use a key of your own type, or a Key, which also fixes the value's type, to avoid
+// collisions.
 func (c *Ctx) Set(key, value any) {
 	c.check()
 	for i := range c.values {
@@ -17,7 +17,7 @@ func (c *Ctx) Set(key, value any) {
 	c.values = append(c.values, ctxValue{key, value})
 }
 
-// Get returns the value that was stored for the request by Set, nil if there is none.
+// Get returns the value that Set stored under the key, or nil.
 func (c *Ctx) Get(key any) any {
 	c.check()
 	for i := range c.values {
@@ -28,16 +28,16 @@ func (c *Ctx) Get(key any) any {
 	return nil
 }
 
-// Key stores and finds values of one type in requests. Each key is another one, whatever its name.
+// Key stores and finds values of one type in requests. Two keys are always distinct, even with the same name.
 type Key[T any] struct{ name string }
 
-// NewKey makes a key. The name is for people to read.
+// NewKey makes a key. The name serves people only, for example in logs.
 func NewKey[T any](name string) *Key[T] { return &Key[T]{name: name} }
 
 // Set stores a value for the rest of the request.
 func (k *Key[T]) Set(c *Ctx, value T) { c.Set(k, value) }
 
-// Get returns the request's value, and whether there is one.
+// Get returns the request's value and whether Set stored one.
 func (k *Key[T]) Get(c *Ctx) (value T, ok bool) {
 	value, ok = c.Get(k).(T)
 	return value, ok
@@ -46,7 +46,7 @@ func (k *Key[T]) Get(c *Ctx) (value T, ok bool) {
 // String returns the key's name.
 func (k *Key[T]) String() string { return k.name }
 
-// Status returns the status that the response has so far, that of the time-out's if that has answered.
+// Status returns the response's current status, or the status of the time-out's answer once a time-out has answered.
 func (c *Ctx) Status() int {
 	c.check()
 	if c.timedOut() {
@@ -55,10 +55,10 @@ func (c *Ctx) Status() int {
 	return c.Response.status
 }
 
-// Committed reports whether the response's head is on its way, so that neither status nor fields can be changed any more.
+// Committed reports whether the response's head has been sent, so that status and fields can no longer change.
 func (c *Ctx) Committed() bool { c.check(); return c.stream.sent || c.timedOut() }
 
-// BytesWritten returns the size of the response's body so far, whether or not it was sent.
+// BytesWritten returns the current size of the response body, sent or not.
 func (c *Ctx) BytesWritten() int64 {
 	c.check()
 	if c.stream.open {
@@ -67,9 +67,9 @@ func (c *Ctx) BytesWritten() int64 {
 	return int64(c.Response.size())
 }
 
-// RenderError makes the ErrorHandler turn err into the response now, instead of when the handler has returned it, so that
-// middleware around finds the response as it will be: from then on it is final, whatever error is returned. The result is
-// err, for the handler to return. ErrAbort, and an error behind a head that was sent, are left to the server.
+// RenderError makes the ErrorHandler turn err into the response now rather than after the handler has returned, so that outer
+// middleware sees the final response. No error that is returned later changes the response. RenderError returns err, for the
+// handler to return. It leaves ErrAbort, and an error after the head was sent, to the server.
 func (c *Ctx) RenderError(err error) error {
 	c.check()
 	if err == nil || c.rendered || c.stream.sent || c.conn.hijacked || c.timedOut() {

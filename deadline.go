@@ -2,9 +2,9 @@ package filo
 
 import "time"
 
-// SetReadDeadline sets until when the request's body may be read, instead of ReadTimeout and MinTransferRate: reads that
-// wait at that time fail with an error that is os.ErrDeadlineExceeded, within a quarter of a second. The zero time is the
-// server's limits again. As http.ResponseController's it ends the connection when it has passed.
+// SetReadDeadline sets a deadline for reading the request body, in place of ReadTimeout and MinTransferRate. A read that waits
+// at the deadline fails within a quarter of a second with an error that is os.ErrDeadlineExceeded. The zero time restores the
+// server's limits. As with http.ResponseController, a deadline that has passed ends the connection.
 func (c *Ctx) SetReadDeadline(t time.Time) error {
 	c.check()
 	if c.conn.hijacked {
@@ -17,8 +17,8 @@ func (c *Ctx) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline sets until when the handler may send, by Stream, instead of WriteTimeout and MinTransferRate: see
-// SetReadDeadline. What is left to be sent when the handler has returned has the server's limits.
+// SetWriteDeadline sets a deadline for sending with Stream, in place of WriteTimeout and MinTransferRate: see SetReadDeadline.
+// The server's limits apply to whatever is left to send when the handler has returned.
 func (c *Ctx) SetWriteDeadline(t time.Time) error {
 	c.check()
 	if c.conn.hijacked {

@@ -28,13 +28,13 @@ type handlerTimeout struct {
 	context  *requestContext // armed before the time-out was set; nil if it wasn't
 }
 
-// SetTimeout gives the handler d from now. After that its context is done, and unless the head of its answer is on its way
-// the client gets that of e instead, as plain text and with Connection: close: whatever the handler answers later is dropped,
-// and what it streams is ErrHandlerTimeout. If nil, e is a 503.
+// SetTimeout gives the handler d from now. After that the context of the request is done. Unless the head of the answer has
+// been sent, the client gets e as the answer, in plain text and with Connection: close; if e is nil, a 503. Later answers of
+// the handler are dropped, and its writes to a stream return ErrHandlerTimeout.
 //
-// Nothing ends the handler but that: it runs on, with its Ctx and its worker, and counts against Concurrency until it
-// returns. So it should look at its context. Another call replaces the time and e, but can't put off a
-// context whose end was asked for; a d of 0 or less ends the time-out. Once the head is on its way it does nothing.
+// The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
+// should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of
+// 0 or less cancels the time-out. SetTimeout does nothing once the head has been sent.
 func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 	c.check()
 	if c.conn.hijacked || c.claimed {

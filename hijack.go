@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Hijack takes the connection over from the server, which neither reads, writes nor closes it any more. It returns
-// the connection (a *net.TCPConn, *net.UnixConn or *tls.Conn where that is what was accepted), without a deadline,
-// and what had been received behind the request's head: to be read first. The response is dropped; what was answered
-// to earlier pipelined requests is written before. The handler may use the connection, or leave it to another
-// goroutine and return.
+// Hijack takes the connection over from the server, which no longer reads, writes or closes it. It returns the connection
+// without a deadline (a *net.TCPConn, *net.UnixConn or *tls.Conn if the server accepted one), and the bytes already received
+// after the request's head, which must be read first. The response is dropped; answers to earlier pipelined requests are
+// written before. The handler may use the connection itself, or pass it to another goroutine and return.
 //
-// In the blocking driver the connection goes on counting against Concurrency until the handler returns.
+// In the blocking driver the connection counts against Concurrency until the handler returns.
 func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	if c.conn.hijacked {
@@ -28,9 +27,9 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	return c.hijack(prepared)
 }
 
-// Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the
-// fields of Response.Header, and then hijacks the connection. The protocol is a name of RFC 9110, section 7.8, such as
-// "websocket"; if the client didn't ask for it, that is an HTTPError of 426 (Upgrade Required).
+// Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the fields of
+// Response.Header, then hijacks the connection. The protocol is a name as in RFC 9110, section 7.8, such as "websocket". If the
+// client didn't ask for that protocol, Upgrade returns an HTTPError with status 426 (Upgrade Required).
 func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	switch {

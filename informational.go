@@ -4,9 +4,9 @@ import "errors"
 
 var errInformational = errors.New("filo: an informational answer has a status of 100 to 199, but not 101")
 
-// Informational sends an answer before the final one (RFC 9110, section 15.2), such as 103 (Early Hints), with the fields that
-// Response.Header has now; they stay for the final answer. The status is 100 to 199 but not 101, which is Upgrade's. An
-// HTTP/1.0 client, which doesn't know of it, gets nothing.
+// Informational sends an interim answer (RFC 9110, section 15.2), such as 103 (Early Hints), with the current fields of
+// Response.Header. The fields stay for the final answer. The status must be 100 to 199 except 101, for which there is Upgrade.
+// Nothing is sent to an HTTP/1.0 client, which doesn't know interim answers.
 func (c *Ctx) Informational(status int) error {
 	c.check()
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/pool"
 )
 
-// DefaultMaxTasks is how many tasks of Ctx.Go a server without a pool of the user's own has at once, waiting ones included.
+// DefaultMaxTasks limits the tasks of Ctx.Go in a server whose Tasks field is nil, waiting tasks included.
 const DefaultMaxTasks = 10_000
 
 var (
@@ -31,12 +31,12 @@ type serverTasks struct {
 	cancel context.CancelCauseFunc
 }
 
-// Go leaves task to the server's task pool (Server.Tasks): it runs on another goroutine, beside the handler or after it.
-// The context has the values that the request's has at the time of the call, and ends neither with the request nor with
-// its client, but only when Close is called or Shutdown gives up waiting (ErrServerClosed). Shutdown waits for the task.
-// The task must not use the Ctx, nor anything that it has borrowed.
+// Go passes task to the server's task pool (Server.Tasks), which runs it on another goroutine, beside the handler or after it.
+// The task's context has the values that the request's context has at the time of the call. It doesn't end with the request or
+// its client, but only when Close is called or Shutdown gives up waiting (ErrServerClosed). Shutdown waits for the task. The
+// task must not use the Ctx, or anything borrowed from it.
 //
-// The error is a 503 for the handler to return: there are too many tasks, or the server has been shut down.
+// If there are too many tasks, or the server has been shut down, Go returns a 503 error for the handler to return.
 func (c *Ctx) Go(task func(context.Context)) error {
 	c.check()
 	if task == nil {
