@@ -11,24 +11,24 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// JSON reads a JSON body into what v points to, by Server.JSON or encoding/json.
+// JSON decodes a JSON body into the value that v points to, with Server.JSON or encoding/json.
 //
-// The Content-Type must be application/json or one that ends in +json. Whatever the codec, a body that isn't UTF-8, or has more
-// than 1000 levels of arrays and objects, is refused before it is decoded; a codec of your own is trusted to refuse what is
-// behind the value, and numbers that don't fit.
+// The Content-Type must be application/json or end in +json. With any codec, JSON refuses a body that isn't UTF-8, or nests
+// arrays and objects more than 1000 levels deep, before it decodes the body. A codec of your own must itself refuse data after
+// the value and numbers that don't fit.
 func JSON(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inBody) }
 
-// Form reads a body in application/x-www-form-urlencoded into the struct that v points to, by the tag form.
+// Form reads an application/x-www-form-urlencoded body into the struct that v points to, by the tag form.
 func Form(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inForm) }
 
-// Multipart reads a body in multipart/form-data, within the server's MultipartLimits, into the struct that v points to, by the
-// tag form.
+// Multipart reads a multipart/form-data body, within the server's MultipartLimits, into the struct that v points to, by the tag
+// form.
 func Multipart(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inMultipart) }
 
-// Query reads the parameters of the query into the struct that v points to, by the tag query.
+// Query reads the query parameters into the struct that v points to, by the tag query.
 func Query(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inQuery) }
 
-// Path reads what the wildcards of the route's pattern stand for into the struct that v points to, by the tag path.
+// Path reads the values of the route's wildcards into the struct that v points to, by the tag path.
 func Path(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inPath) }
 
 // Header reads header fields into the struct that v points to, by the tag header.
@@ -37,10 +37,10 @@ func Header(c *filo.Ctx, v any, options ...Option) error { return one(c, v, opti
 // Cookie reads cookies into the struct that v points to, by the tag cookie.
 func Cookie(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inCookie) }
 
-// All reads the body, if there is one, as JSON, Form or Multipart does by its Content-Type, and then header fields, cookies, the
-// query and the path into the struct that v points to. Of a field with several tags the last of these counts. A field with a tag
-// path, query, cookie or header and none for JSON is never read from a JSON body, whatever its Go name. A form is refused with 415
-// where no field has the tag form, and some are for JSON.
+// All reads every part of the request into the struct that v points to: the body, if there is one, as JSON, Form or Multipart by
+// its Content-Type, then header fields, cookies, the query and the path. For a field with several tags, the last source in this
+// order wins. A field with a tag path, query, cookie or header but none for JSON is never read from a JSON body, whatever its Go
+// name. A form is refused with 415 if the struct has fields for JSON but none with the tag form.
 func All(c *filo.Ctx, v any, options ...Option) error {
 	target, err := structOf(v)
 	if err != nil {

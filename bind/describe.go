@@ -6,60 +6,61 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Doc says about a handler of Handler what types don't tell. All of it may be left out.
+// Doc documents a handler of Handler beyond its types. Every field is optional.
 type Doc struct {
 	// ID names the operation in generated clients, such as "listTodos".
 	ID string
-	// Summary says in a line what the operation does, Description all that there is to say.
+	// Summary describes the operation in one line, Description in full.
 	Summary, Description string
 	// Tags group operations.
 	Tags []string
-	// Deprecated says that clients shouldn't use it any more.
+	// Deprecated marks an operation that clients should no longer use.
 	Deprecated bool
-	// Errors are the statuses of the function's errors, besides those of requests that can't be bound.
+	// Errors are the statuses of the function's own errors, in addition to those of binding.
 	Errors []int
 }
 
 func (d Doc) apply(op *operation) { op.description.Doc = d }
 
-// Operation describes a handler of Handler. It is shared: nothing may change it.
+// Operation describes a handler of Handler. It is shared and must not be modified.
 type Operation struct {
 	Doc Doc
-	// Input is the struct that requests are read into.
+	// Input is the struct that requests are bound to.
 	Input reflect.Type
-	// Fields are what a request may have, in the order of body, form, header fields, cookies, query and path, and each in that
-	// of the struct.
+	// Fields are the inputs of a request, ordered by source (body, form, header fields, cookies, query, path) and within a source
+	// by struct field.
 	Fields []Field
-	// Strict says that requests may have nothing else: see Strict.
+	// Strict reports that requests with any other input are refused: see the function Strict.
 	Strict bool
-	// Output is the type of the answer's body, nil for none.
+	// Output is the type of the response body, or nil for none.
 	Output reflect.Type
-	// MediaTypes are those of Output, JSON first.
+	// MediaTypes are the media types of Output, JSON first.
 	MediaTypes []string
-	// Statuses are those of success, the usual one first.
+	// Statuses are the success statuses, the usual one first.
 	Statuses []int
-	// Errors are those of errors that are known: those of Doc, and those of binding.
+	// Errors are the known error statuses: those of Doc and those of binding.
 	Errors []int
 }
 
-// Field is what a request may have for a field of an Operation's Input.
+// Field is one input of a request, bound to a field of an Operation's Input.
 type Field struct {
-	// In is where it is: "body" for a member of a JSON object, "form" (of either media type), "header", "cookie", "query" or "path".
+	// In is the input's source: "body" for a member of a JSON object, "form" (of either media type), "header", "cookie", "query"
+	// or "path".
 	In string
-	// Name is what it is called there.
+	// Name is the input's name in that source.
 	Name string
-	// Required says that it must be there. A field that several sources have isn't required of one of them.
+	// Required reports that the request must have the input. If several sources can set the field, none of them is required.
 	Required bool
-	// Comma says that values may be in one, between commas.
+	// Comma reports that one text may hold several values, separated by commas.
 	Comma bool
-	// File says that it is a file, or several.
+	// File reports that the input is one file or several.
 	File bool
-	// Struct is the field of Input, or of a struct embedded there, with its type and tags.
+	// Struct is the bound field of Input, or of a struct embedded there, with its type and tags.
 	Struct reflect.StructField
 }
 
-// Describe returns what a handler of Handler knows of itself, and whether h is one. A handler around it, such as one with middleware,
-// isn't; router.Router.Routes lists handlers without the middleware of their routes.
+// Describe returns the description of a handler made by Handler, and reports whether h is one. A handler with middleware around
+// it isn't one; router.Router.Routes lists handlers without the middleware of their routes.
 func Describe(h filo.Handler) (Operation, bool) {
 	if h == nil || reflect.ValueOf(h).Pointer() != handlerCode {
 		return Operation{}, false

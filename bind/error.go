@@ -17,24 +17,24 @@ const (
 	maxDetail = 256
 )
 
-// FieldError is what is wrong with one value of a request. It is shown to the client.
+// FieldError describes one invalid value of a request. The client sees it.
 type FieldError struct {
-	// In is where the value is: "body", "form" (of either media type), "query", "path", "header" or "cookie".
+	// In is the value's source: "body", "form" (of either media type), "query", "path", "header" or "cookie".
 	In string `json:"in,omitempty"`
-	// Pointer is the value's place in a JSON body as a JSON Pointer (RFC 6901), such as "/items/0/name"; "", which is left out,
-	// is the whole body.
+	// Pointer is the value's place in a JSON body as a JSON Pointer (RFC 6901), such as "/items/0/name". For the whole body it is
+	// "", which is omitted.
 	Pointer string `json:"pointer,omitempty"`
-	// Name is that of the parameter, header field or form field.
+	// Name is the name of the parameter, header field or form field.
 	Name string `json:"name,omitempty"`
 	// Detail says what was expected, such as "must be an integer from 0 to 255".
 	Detail string `json:"detail"`
 
-	// Field is the way to the Go field, such as "Address.Street", "Items[2].Name" or "Labels[colour]", and isn't sent. A
-	// Validator sets it and leaves In, Pointer and Name empty: they are filled in by where the field was bound from.
+	// Field is the path of the Go field, such as "Address.Street", "Items[2].Name" or "Labels[colour]". It isn't sent. A
+	// Validator sets Field and leaves In, Pointer and Name empty: bind fills them in from the field's source.
 	Field string `json:"-"`
 }
 
-// String returns the place and the detail in one line.
+// String returns the value's place and the detail in one line.
 func (f FieldError) String() string {
 	text := f.In
 	if place := f.Name + f.Pointer; place != "" {
@@ -55,30 +55,30 @@ func (f FieldError) covers(other FieldError) bool {
 	return strings.EqualFold(pointer, f.Pointer) && (below == "" || below[0] == '/')
 }
 
-// Error is all that is wrong with what a client sent. To the server it is an *filo.HTTPError, whose problem details have the
-// Fields as their member errors:
+// Error holds all errors in a client's request. The server treats it as an *filo.HTTPError, whose problem details contain Fields
+// as the member errors:
 //
 //	{"status": 422, "title": "Unprocessable Content", "detail": "body \"/age\": must be an integer from 0 to 255", "errors":
 //	[{"in": "body", "pointer": "/age", "detail": "must be an integer from 0 to 255"}]}
 type Error struct {
-	// Status is 400 for a body that is malformed and for values of the path, the query, header fields and cookies, 415 for a media type
-	// that isn't expected, and 422 for a body that is well-formed and has the wrong content, and for what a Validator found.
+	// Status is 400 for a malformed body and for invalid values in the path, the query, header fields and cookies, 415 for an
+	// unexpected media type, and 422 for invalid values in a well-formed body and for errors of a Validator.
 	Status int
-	// Fields are the errors, in the order of the document or the struct's fields; at most 50.
+	// Fields are the errors, at most 50, in the order of the document or of the struct's fields.
 	Fields []FieldError
-	// More says that there are further errors.
+	// More reports that there are further errors.
 	More bool
-	// Err is the cause, if there is one. It is logged, and never shown to the client.
+	// Err is the cause, if there is one. The server logs it and never shows it to the client.
 	Err error
 }
 
-// Error returns the status and the fields' errors in one line.
+// Error returns the status and the first field error in one line, with the number of further errors.
 func (e *Error) Error() string { return e.HTTPError().Error() }
 
-// Unwrap returns the result of HTTPError, which errors.As finds so.
+// Unwrap returns the result of HTTPError, so that errors.As finds it.
 func (e *Error) Unwrap() error { return e.HTTPError() }
 
-// HTTPError returns the error as the server answers it.
+// HTTPError returns the error that the server answers with.
 func (e *Error) HTTPError() *filo.HTTPError {
 	return &filo.HTTPError{
 		Status:     e.Status,

@@ -9,25 +9,25 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// NoContent is the output of functions whose answer has no body: see Handler.
+// NoContent is the output type of functions whose response has no body: see Handler.
 type NoContent = struct{}
 
-// HandlerOption changes how a handler of Handler reads requests and answers them. It is an Option, a Doc, or what Status or As
-// returns.
+// HandlerOption changes how a handler of Handler reads requests and answers them. Option, Doc, and the results of Status and As
+// are handler options.
 type HandlerOption interface{ apply(op *operation) }
 
-// Handler returns a handler that reads a request into a struct of type In, as All does, and answers with what f returns.
+// Handler returns a handler that reads a request into a struct of type In, as All does, calls f, and answers with f's output.
 //
-// A body is read if In has fields for one. If In has a method SetDefaults with a pointer receiver, that is called before. An error,
-// f's or that of the request, is returned for the server's ErrorHandler. Since the answer was to be JSON, it becomes problem details
-// unless the client's Accept prefers text.
+// The handler reads a body only if In has fields for one. If In has a method SetDefaults with a pointer receiver, the handler
+// calls it before binding. Errors of binding and of f go to the server's ErrorHandler. Because the answer was to be JSON, they
+// become problem details unless the client's Accept prefers text.
 //
-// The answer has the status 200 and f's output in JSON (see Ctx.JSON), by default. Status and As say otherwise, and f may set another
-// status, and header fields, in c.Response. With NoContent as its output the status is 204 by default, and there is no body but what
-// f itself puts into the response.
+// By default the answer has the status 200 and f's output in JSON (see Ctx.JSON). Status and As change that, and f may set
+// another status, and header fields, in c.Response. With NoContent as output, the default status is 204, and the body is empty
+// unless f itself writes one to the response.
 //
-// Describe tells what there is to know of the handler, for documents such as those of OpenAPI. Handler panics if In is no struct,
-// or one that can't be bound.
+// Describe returns the handler's description, for documents such as those of OpenAPI. Handler panics if In isn't a struct, or is
+// one that can't be bound.
 func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...HandlerOption) filo.Handler {
 	op := newOperation(reflect.TypeFor[In](), reflect.TypeFor[Out](), options)
 	_, hasDefaults := any(new(In)).(defaulter)
@@ -159,9 +159,9 @@ func failed(c *filo.Ctx, err error) error {
 	return err
 }
 
-// Status says which status an answer has, instead of 200, or 204 for NoContent. The others, of which f chooses one by
-// c.Response.SetStatus, are for those who read about the handler. Status panics if one isn't a success's, and Handler's output
-// can't have a body with it.
+// Status sets the status of successful answers, instead of 200, or 204 for NoContent. The others document further statuses that f
+// may choose by c.Response.SetStatus. Status panics if a status isn't from 200 to 399, and Handler panics if usual allows no body
+// but f has an output.
 func Status(usual int, others ...int) HandlerOption {
 	statuses := append([]int{usual}, others...)
 	for _, status := range statuses {
@@ -181,12 +181,12 @@ func (o statusOption) apply(op *operation) {
 	op.description.Statuses = o
 }
 
-// As lets clients have the output as mediaType as well: Accept decides between that and JSON, and which it is, by Ctx.Negotiate. A client
-// that takes none of them gets a 406, before f is called.
+// As also offers the output as mediaType: the client's Accept chooses between it and JSON, by Ctx.Negotiate. A client that
+// accepts none of the offered types gets 406, before f is called.
 //
 //	bind.As("application/xml", (*filo.Ctx).XML)
 //
-// The function answer answers with v, which is f's output.
+// The function answer sends v, which is f's output.
 func As(mediaType string, answer func(c *filo.Ctx, status int, v any) error) HandlerOption {
 	return asOption{mediaType, answer}
 }

@@ -6,23 +6,23 @@ type Option struct {
 	validator Validator
 }
 
-// Strict refuses what is mostly a client's mistake, and what different parsers understand differently: in JSON, names that the
-// struct doesn't have or has in another case, and names that are twice in an object; in queries and forms, names that the
-// struct doesn't have; anywhere, two values for a field that holds one, and empty text for a number, bool, time or duration.
-// JSON is decoded by encoding/json then, even if Server.JSON is set.
+// Strict refuses likely mistakes of clients, and input that different parsers understand differently. In JSON these are names
+// that the struct doesn't have, or has in another case, and names that occur twice in an object. In queries and forms these are
+// names that the struct doesn't have. In every source these are two values for a field that holds one, and, in text, an empty
+// number, bool, time or duration. With Strict, encoding/json decodes JSON even if Server.JSON is set.
 func Strict() Option { return Option{strict: true} }
 
-// Validator checks what was bound.
+// Validator checks a bound value.
 //
-// Its error becomes the answer: an *Error, whose FieldErrors need nothing but Field and Detail, or an *filo.HTTPError, as they
-// are. Any other is the server's own trouble, and so a 500 whose text the client doesn't see.
+// Its error becomes the answer if it is an *Error, whose FieldErrors need only Field and Detail, or an *filo.HTTPError. Any other
+// error is a server error: the client gets a 500 without its text.
 type Validator interface {
 	Validate(v any) error
 }
 
-// With checks what was bound by validator. It is asked as well when values were refused, so that the client hears of everything at
-// once: a field whose value was refused, or is missing, is what it was before, and what the validator says of a refused one is
-// dropped. It isn't asked about a body that is malformed, or that is too large for all of its errors to be looked for.
+// With checks the bound value with validator. The validator runs even if some values were refused, so that the client learns of
+// all errors at once. A refused or missing field then holds its previous value, and bind drops the validator's errors about
+// refused fields. The validator doesn't run for a malformed body, or for one too large to search for all of its errors.
 func With(validator Validator) Option { return Option{validator: validator} }
 
 // merge makes one option of all. Options are plain values, so that giving some costs nothing.

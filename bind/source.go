@@ -26,7 +26,7 @@ func (s source) tag() string {
 	return [...]string{"json", "form", "form", "header", "cookie", "query", "path"}[s]
 }
 
-// String returns what FieldErrors call the source.
+// String returns the source's name in FieldErrors.
 func (s source) String() string {
 	return [...]string{"body", "form", "form", "header", "cookie", "query", "path"}[s]
 }
