@@ -14,37 +14,37 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// AccessLogOptions are options of AccessLog.
+// AccessLogOptions configures AccessLog.
 type AccessLogOptions struct {
-	// Logger gets a record for each request. The default is the server's.
+	// Logger receives one record for each request. The default is the server's logger.
 	Logger *slog.Logger
-	// Level is the records' level. Default slog.LevelInfo, which is the zero value.
+	// Level is the level of the records. Default slog.LevelInfo, which is the zero value.
 	Level slog.Level
-	// Skip, if set, is asked when a request has been answered, and leaves it out if it returns true: one for a health check
-	// that was answered with 200, for example.
+	// Skip, if set, runs after a request has been answered, and leaves the request out of the log if it returns true: for
+	// example, a health check that was answered with 200.
 	Skip func(c *filo.Ctx) bool
 	// Attributes, if set, appends attributes to those of a record, and returns them all. It must not keep the slice.
 	Attributes func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr
-	// Combined, if set, gets lines in Apache's combined format, and Logger no records. Each line is one call of Write, and
-	// only one call is made at a time. An error of Write is logged to Logger, unless that of the line before was one, too.
+	// Combined, if set, receives lines in Apache's combined format, and Logger receives no records. Each line is one call of
+	// Write; calls never overlap. An error of Write is logged to Logger, unless the previous line failed too.
 	//
-	// In the queries of the request and of Referer the values of parameters that mostly are secrets (access_token, AWSAccessKeyId,
-	// sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature, X-Goog-Signature, in any case) and of those in
-	// Redact become "REDACTED". Records for Logger have no query.
+	// In the queries of the request and of Referer, AccessLog replaces the values of parameters that are usually secret with
+	// "REDACTED": access_token, AWSAccessKeyId, sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature and
+	// X-Goog-Signature, in any case, and those in Redact. Records for Logger have no query.
 	Combined io.Writer
-	// Redact are names of further parameters whose values aren't logged.
+	// Redact lists further parameters whose values aren't logged.
 	Redact []string
 }
 
-// AccessLog logs each request when it has been answered, with the time at which it came: method, path, route, status, size of
-// the body, duration, address of the client, host, user agent, the id of RequestID and the error, as far as there are any.
+// AccessLog logs each request after it has been answered, with the time of its arrival: method, path, route, status, size of the
+// body, duration, client address, host, user agent, the id of RequestID and the error, where known.
 //
-// Its place is outside of all that may answer a request, but for RequestID and RealIP, whose findings it logs. An error that
-// nobody has turned into the response yet, it has turned into it, since the log is to say what the client gets: see
-// Ctx.RenderError. An answer that filo.ErrAbort prevented has the status 0.
+// Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. To log what the
+// client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. An answer that
+// filo.ErrAbort prevented has the status 0.
 //
-// Control bytes can't get into a log: a slog.Handler quotes them, and in the combined format they, quotes and backslashes are
-// escaped as "\x0a". The size is that of the body so far: what SetBodyStream is going to send isn't known yet.
+// Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as
+// "\x0a". The size counts the body so far: it doesn't include what SetBodyStream has yet to send.
 func AccessLog(options ...AccessLogOptions) filo.Middleware {
 	o := setup.One("middleware: AccessLog", options)
 	l := &accessLog{options: o, secrets: redactedParameters(o.Redact)}

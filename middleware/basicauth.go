@@ -10,27 +10,27 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// BasicAuthOptions are options of BasicAuth. Either Users or Check is required.
+// BasicAuthOptions configures BasicAuth. Either Users or Check is required.
 type BasicAuthOptions struct {
-	// Users are the passwords by name. It is for a few users whose passwords are long and random: they are kept as SHA-256 sums
-	// only, and all of them are compared for each request.
+	// Users maps user names to passwords. It suits a few users with long random passwords: BasicAuth keeps only their SHA-256
+	// sums, and compares all of them for each request.
 	Users map[string]string
-	// Check reports whether a password is the user's. It should take the same time whether or not there is such a user; EqualSecret
-	// compares in constant time. Passwords that people have chosen are checked with a slow hash such as bcrypt or argon2. An error
-	// is the request's.
+	// Check reports whether a password is the user's. It should take the same time whether or not the user exists; EqualSecret
+	// compares in constant time. Check passwords that people have chosen with a slow hash such as bcrypt or argon2. An error of
+	// Check becomes the error of the request.
 	Check func(c *filo.Ctx, user, password string) (bool, error)
-	// Realm says what the password is for; browsers show it. Default "Restricted".
+	// Realm names what the password protects; browsers show it. Default "Restricted".
 	Realm string
 }
 
 // maxCredentials is how many bytes of credentials are looked at; more is none.
 const maxCredentials = 4 << 10
 
-// BasicAuth lets requests through that have the name and the password of a user (RFC 7617, in UTF-8); others get 401.
-// BasicAuthUser returns the name. The password comes with every request, so it is for connections over TLS.
+// BasicAuth admits requests with the name and password of a user (RFC 7617, in UTF-8), and answers others with 401. BasicAuthUser
+// returns the name. Use it only over TLS, since every request carries the password.
 //
-// Its place is outside of what only users may reach, inside of rate limits, which slow guessing, and of CORS, since a browser's
-// preflight has no credentials.
+// Put it outside of everything that only users may reach, and inside of rate limits, which slow guessing, and of CORS, since a
+// browser's preflight has no credentials.
 func BasicAuth(options BasicAuthOptions) filo.Middleware {
 	check((len(options.Users) > 0) != (options.Check != nil), "BasicAuth: either Users or Check is required")
 	if options.Realm == "" {
@@ -76,7 +76,7 @@ type basicUser struct {
 
 type basicAuthKey struct{}
 
-// BasicAuthUser returns the name of the user that BasicAuth has let through, "" if none.
+// BasicAuthUser returns the name of the user that BasicAuth has admitted, or "" if there is none.
 func BasicAuthUser(c *filo.Ctx) string {
 	if user, ok := c.Get(basicAuthKey{}).(*basicUser); ok {
 		return user.name

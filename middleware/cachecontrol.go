@@ -9,28 +9,31 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// CacheControlOptions are options of CacheControl: the directives of RFC 9111, section 5.2.2, RFC 5861 and RFC 8246. Durations
-// are in whole seconds; zero leaves them out. The zero value is no-store.
+// CacheControlOptions configures CacheControl with the directives of RFC 9111, section 5.2.2, RFC 5861 and RFC 8246. Durations
+// are in whole seconds; a zero duration omits its directive. The zero value of the options means no-store.
 type CacheControlOptions struct {
-	// Public lets shared caches keep what they wouldn't otherwise, such as answers to requests with Authorization; Private keeps
-	// it to the browser's.
+	// Public lets shared caches store answers that they wouldn't store otherwise, such as answers to requests with Authorization.
+	// Private allows only the browser's cache.
 	Public, Private bool
-	// NoCache has caches ask the server before each use, NoStore keep nothing. NoTransform forbids changes on the way.
+	// NoCache makes caches ask the server before each use. NoStore forbids storing. NoTransform forbids changes by
+	// intermediaries.
 	NoCache, NoStore, NoTransform bool
-	// MustRevalidate forbids to use what is older than MaxAge when the server can't be asked, ProxyRevalidate so for shared caches.
+	// MustRevalidate forbids the use of an answer older than MaxAge when the server can't be reached. ProxyRevalidate forbids it
+	// for shared caches.
 	MustRevalidate, ProxyRevalidate bool
-	// Immutable says that the content never changes, so that even a reload needn't ask.
+	// Immutable says that the content never changes, so that even a reload needn't ask the server.
 	Immutable bool
-	// MaxAge is for how long an answer is fresh, SharedMaxAge that for shared caches. Negative is 0 seconds.
+	// MaxAge is how long an answer stays fresh, SharedMaxAge the same for shared caches. A negative value means 0 seconds.
 	MaxAge, SharedMaxAge time.Duration
-	// StaleWhileRevalidate is for how long an older answer may be used while the cache asks, and StaleIfError while asking fails.
+	// StaleWhileRevalidate is how long a cache may use a stale answer while it asks the server. StaleIfError is how long it may
+	// do so while asking fails.
 	StaleWhileRevalidate, StaleIfError time.Duration
 }
 
-// CacheControl sets the Cache-Control field of responses, for a handler to set otherwise. Errors, which are mostly over before
-// such a time is, get no-store instead, unless the handler has written the error itself, with another value.
+// CacheControl sets the Cache-Control field of responses; a handler can override it. Errors, which rarely last that long, get
+// no-store instead, unless the handler has written the error itself, with another value.
 //
-// Its place is inside of package cache, which goes by the field, near the handler.
+// Put it inside of package cache, which obeys the field, and close to the handler.
 func CacheControl(options ...CacheControlOptions) filo.Middleware {
 	o := setup.One("middleware: CacheControl", options)
 	value := o.value()

@@ -15,35 +15,35 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// CompressOptions are the options of Compress.
+// CompressOptions configures Compress.
 type CompressOptions struct {
-	// Encodings are the content codings to choose from, of "zstd", "gzip" and "deflate", in the order in which they are
-	// preferred among those that a client likes as much; all, in that order, if nil.
+	// Encodings are the content codings to choose from, out of "zstd", "gzip" and "deflate". Their order decides between codings
+	// that the client prefers equally. Nil means all three, in that order.
 	Encodings []string
-	// Types are the media types to compress, such as "application/json", or "text/*" for all that begin so. If nil they are
-	// text/* and the usual ones of text under other names: JSON, XML, JavaScript, SVG, WebAssembly and fonts; but not
-	// text/event-stream, which has to be named, or be one of a text/* of one's own: an encoder takes some 1 to 1.5 MB of memory
-	// for as long as a stream is open.
+	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the
+	// usual textual types under other names: JSON, XML, JavaScript, SVG, WebAssembly and fonts. The default doesn't include
+	// text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress it,
+	// name it here, or set a text/* of your own.
 	Types []string
-	// MinBytes is how long a body must be to be compressed, 1,024 bytes if 0.
+	// MinBytes is the minimum size of a body to be compressed, 1,024 bytes if 0.
 	MinBytes int
-	// GzipLevel and DeflateLevel are 1, the fastest, to 9, 5 if 0; ZstdLevel is 1 to 4, 1 if 0.
+	// GzipLevel and DeflateLevel are from 1, the fastest, to 9; 0 means 5. ZstdLevel is from 1 to 4; 0 means 1.
 	GzipLevel, DeflateLevel, ZstdLevel int
 }
 
-// Compress encodes response bodies as Accept-Encoding lets it. A whole body is compressed when the handler has returned, so
-// that status, fields and body are final for middleware outside; one that streams while it is written, and each Flush sends
-// all that was written before.
+// Compress encodes response bodies as the request's Accept-Encoding allows. It compresses a whole body when the handler has
+// returned, so that status, fields and body are final for middleware outside. It compresses a stream as the handler writes it;
+// each Flush sends everything written before.
 //
-// Answers that could be compressed get Vary: Accept-Encoding, whether or not they are. A strong entity tag of one that is
-// becomes a weak one. Left as they are: partial answers, those that have a Content-Encoding or Cache-Control: no-transform,
-// and bodies that don't become shorter. If a client refuses uncompressed answers (identity;q=0) and every coding that there
-// is, it gets 406 (Not Acceptable) before the handler runs.
+// Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. A strong entity tag of a compressed answer
+// becomes weak. Compress doesn't touch partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and
+// bodies that wouldn't become shorter. If a client refuses uncompressed answers (identity;q=0) and every available coding, it
+// gets 406 (Not Acceptable) before the handler runs.
 //
-// A page that shows both a secret and what somebody else has sent it tells by its compressed length whether they are alike
-// (BREACH): leave such routes out.
+// Leave out routes whose answers contain both a secret and text from somebody else's request: the compressed length reveals
+// whether the two are alike (BREACH).
 //
-// It belongs outside of ETag and inside of the cache and AccessLog.
+// Put it outside of ETag and inside of the cache and AccessLog.
 func Compress(options ...CompressOptions) filo.Middleware {
 	m := newCompressor(setup.One("middleware: Compress", options))
 	return func(next filo.Handler) filo.Handler {
@@ -152,7 +152,7 @@ func newCoding(name string, o CompressOptions) *coding {
 	return k
 }
 
-// Close ends the body and gives the encoder back.
+// Close ends the body and returns the encoder to its pool.
 func (e *encoding) Close() error {
 	err := e.encoder.Close()
 	e.release()

@@ -12,23 +12,24 @@ import (
 	"github.com/filohttp/filo/internal/refusals"
 )
 
-// ConcurrencyLimitOptions are the options of ConcurrencyLimit.
+// ConcurrencyLimitOptions configures ConcurrencyLimit.
 type ConcurrencyLimitOptions struct {
-	// Limit is how many requests are inside at once. It must be set.
+	// Limit is the maximum number of requests inside at once. Required.
 	Limit int
-	// Queue is how many more may wait for one of those to end; none if 0.
+	// Queue is how many further requests may wait for one of those to end; 0 means none.
 	Queue int
-	// MaxWait is how long they wait at most, a second if 0.
+	// MaxWait is the maximum time that a request waits, a second if 0.
 	MaxWait time.Duration
-	// RetryAfter is what the others are told to wait before they try again, in whole seconds; a second if 0.
+	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
 	RetryAfter time.Duration
 }
 
-// ConcurrencyLimit lets at most so many requests at once through to what needs it, such as a slow database, and answers the
-// others with 503 (Service Unavailable) and Retry-After. All routes of one ConcurrencyLimit share it. The server doesn't log each
-// of these (filo.ErrBusy); there is one record at once, and then one with their number every ten seconds, while there are any.
+// ConcurrencyLimit protects a scarce resource, such as a slow database, by a limit on simultaneous requests. It answers requests
+// beyond the limit with 503 (Service Unavailable) and Retry-After. All routes with one ConcurrencyLimit share its limit. The
+// server doesn't log each refusal (filo.ErrBusy): it writes one record at once, and then, while refusals continue, one with their
+// number every ten seconds.
 //
-// It belongs right in front of what it protects. It panics without a Limit.
+// Put it directly in front of the resource that it protects. It panics without a Limit.
 func ConcurrencyLimit(options ConcurrencyLimitOptions) filo.Middleware {
 	limiter := newConcurrencyLimiter(options)
 	return func(next filo.Handler) filo.Handler {

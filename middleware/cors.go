@@ -13,37 +13,38 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// CORSOptions are options of CORS. AllowOrigins or AllowOriginFunc is required.
+// CORSOptions configures CORS. AllowOrigins or AllowOriginFunc is required.
 type CORSOptions struct {
-	// AllowOrigins are the origins whose scripts may read answers: "https://example.com", with a port if it isn't the scheme's
-	// own; "https://*.example.com" for all hosts right below that one, such as a.example.com, but not a.b.example.com, which
-	// are often somebody else's; or "*" for all there are, which can't be had with AllowCredentials.
+	// AllowOrigins are the origins whose scripts may read answers. "https://example.com" is one origin, with a port if it isn't
+	// the scheme's default. "https://*.example.com" allows all hosts directly below that one, such as a.example.com, but not
+	// a.b.example.com: such hosts often belong to somebody else. "*" allows every origin, and can't be combined with
+	// AllowCredentials.
 	AllowOrigins []string
-	// AllowOriginFunc, if set, is asked about origins that AllowOrigins doesn't have. The bytes are as sent, and borrowed.
+	// AllowOriginFunc, if set, decides about origins that AllowOrigins doesn't contain. The bytes are as sent, and borrowed.
 	AllowOriginFunc func(c *filo.Ctx, origin []byte) bool
 	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH and DELETE.
 	AllowMethods []string
-	// AllowHeaders are the request fields that scripts may set, besides those that forms can, too. Content-Type is one of them:
-	// JSON needs it. "*" allows all. Default none.
+	// AllowHeaders are the request fields that scripts may set, besides those that forms can set too. JSON needs Content-Type
+	// here. "*" allows all. Default none.
 	AllowHeaders []string
-	// ExposeHeaders are the response fields that scripts may read, besides the harmless ones.
+	// ExposeHeaders are the response fields that scripts may read, besides those that the Fetch standard considers safe.
 	ExposeHeaders []string
-	// AllowCredentials lets requests be sent with cookies, and their answers be read: by every page of the allowed origins, in
-	// the user's name.
+	// AllowCredentials lets every page of the allowed origins send requests with cookies, in the user's name, and read the
+	// answers.
 	AllowCredentials bool
-	// MaxAge is how long a browser may keep what a preflight said, in whole seconds. Default what the browser does, mostly 5
-	// seconds; negative: not at all.
+	// MaxAge is how long a browser may cache the answer to a preflight, in whole seconds. 0 leaves it to the browser, usually 5
+	// seconds; a negative value forbids caching.
 	MaxAge time.Duration
 	// AllowPrivateNetwork lets pages of the public internet use a server on a private network, if the browser asks for that.
 	AllowPrivateNetwork bool
 }
 
 // CORS tells browsers which scripts of other origins may use the server, and answers their preflight requests with 204 (Fetch
-// standard, section 3.2). It keeps nobody out: what isn't allowed gets its answer too, without the fields that let a script
-// read it. See CSRF for requests that mustn't be made.
+// standard, section 3.2). It refuses no request: one from an origin that isn't allowed is answered too, but without the fields
+// that let a script read the answer. To refuse requests, use CSRF.
 //
-// Its place is outside of all that could refuse a request, such as authentication and rate limits: a preflight comes without
-// credentials, and a script can't read an error that has no CORS fields.
+// Put it outside of everything that could refuse a request, such as authentication and rate limits: a preflight has no
+// credentials, and a script can't read an error without CORS fields.
 func CORS(options CORSOptions) filo.Middleware {
 	p := newCORSPolicy(&options)
 	return func(next filo.Handler) filo.Handler {

@@ -9,23 +9,24 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// CSRFOptions are the options of CSRF.
+// CSRFOptions configures CSRF.
 type CSRFOptions struct {
-	// TrustedOrigins may send requests across origins: "scheme://host", with ":port" if it isn't the scheme's, as browsers
-	// write them in Origin.
+	// TrustedOrigins may send requests across origins. Each is "scheme://host", with ":port" if it isn't the scheme's default, as
+	// browsers write it in Origin.
 	TrustedOrigins []string
-	// Bypass lets a request through whatever it is, such as one for a route that proves in another way that it is meant.
+	// Bypass, if set, admits a request that CSRF would refuse if it returns true: for example, on a route that proves the
+	// client's intent in another way.
 	Bypass func(c *filo.Ctx) bool
 }
 
-// CSRF refuses, with 403 (Forbidden), requests that a browser sends across origins and that may change something: those
-// with methods other than GET, HEAD and OPTIONS. It goes by what browsers say themselves, and needs no tokens: by the
-// Sec-Fetch-Site field, which all have sent since 2023, and for those before by Origin, which must be of the host that the
-// request is for (see Host). A request with neither isn't a browser's. These are the rules of net/http's CrossOriginProtection.
+// CSRF refuses, with 403 (Forbidden), requests that a browser sends across origins and that may change something: those with
+// methods other than GET, HEAD and OPTIONS. It needs no tokens, because browsers themselves tell where a request comes from. All
+// have sent Sec-Fetch-Site since 2023. For older ones CSRF compares Origin with the host of the request (see Host). A request
+// with neither field doesn't come from a browser. These are the rules of net/http's CrossOriginProtection.
 //
-// GET, HEAD and OPTIONS must change nothing. It belongs in front of everything that does, behind CORS, whose preflights it
-// leaves alone: an origin that may send more than simple requests by CORS must be trusted here as well. It panics if a
-// trusted origin isn't one.
+// GET, HEAD and OPTIONS must therefore change nothing. Put CSRF in front of everything that changes something, and inside of
+// CORS, whose preflights it admits. An origin that CORS allows more than simple requests must be trusted here as well. CSRF
+// panics if a trusted origin is malformed.
 func CSRF(options ...CSRFOptions) filo.Middleware {
 	guard := newCSRFGuard(setup.One("middleware: CSRF", options))
 	return func(next filo.Handler) filo.Handler {

@@ -15,26 +15,25 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// DecompressOptions are the options of Decompress.
+// DecompressOptions configures Decompress.
 type DecompressOptions struct {
-	// MaxBytes is how many bytes a body may have when it is decoded, filo.DefaultMaxBodyBytes (4 MB) if 0; negative is no limit
-	// of its own. In any case the limit for bodies, Server.MaxBodyBytes or that of BodyLimit, holds for a body as it was sent
-	// and as it was decoded.
+	// MaxBytes is the maximum size of a decoded body: filo.DefaultMaxBodyBytes (4 MB) if 0, no limit of its own if negative. In
+	// any case the limit for bodies, Server.MaxBodyBytes or that of BodyLimit, holds for the body as sent and as decoded.
 	MaxBytes int64
-	// Encodings are the content codings that are decoded: those of "gzip", "deflate" and "zstd" that are wanted, all if nil.
+	// Encodings are the content codings to decode, out of "gzip", "deflate" and "zstd"; nil means all.
 	Encodings []string
 }
 
-// Decompress decodes request bodies with a Content-Encoding, whatever reads them: Ctx.Body, BodyReader, Form and so on. The
-// fields Content-Encoding and Content-Length are taken out of such requests.
+// Decompress decodes request bodies with a Content-Encoding for every reader: Ctx.Body, BodyReader, Form and so on. It removes
+// the fields Content-Encoding and Content-Length from such requests.
 //
-// A body in another coding, or in more than one, is refused with 415 (Unsupported Media Type) and an Accept-Encoding that
-// tells what would do. Reading one that is broken is an error of 400, one that is larger than MaxBytes of 413.
+// Decompress refuses a body with another coding, or with more than one, with 415 (Unsupported Media Type) and an Accept-Encoding
+// that lists the available codings. Reading a corrupt body fails with 400, reading one larger than MaxBytes with 413.
 //
-// A zstd body may need a window of 8 MB, more is 413. If it needs more than 1 MB, nothing is decoded before 1 MB of the body,
-// or all of it, has come. In a body of several frames it is the first that says so.
+// A zstd body may use a window of up to 8 MB; a larger one fails with 413. If the window exceeds 1 MB, decoding begins only when
+// 1 MB of the body, or all of it, has arrived. In a body of several frames the first frame decides.
 //
-// It belongs in front of what reads bodies.
+// Put it in front of everything that reads bodies.
 func Decompress(options ...DecompressOptions) filo.Middleware {
 	m := newDecompressor(setup.One("middleware: Decompress", options))
 	return func(next filo.Handler) filo.Handler {
@@ -179,7 +178,7 @@ func (b *decodedBody) begin(encoded io.Reader, maxBytes int64) {
 	b.started, b.left, b.bounded, b.err = false, maxBytes, maxBytes >= 0, nil
 }
 
-// Read implements io.Reader. The body is first read by the first call, since that may ask the client for it.
+// Read implements io.Reader. Only the first call begins to read the body, because reading may ask the client to send it.
 func (b *decodedBody) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -221,7 +220,7 @@ func (b *decodedBody) failure(err error) error {
 	return &filo.HTTPError{Status: 400, Detail: "the body isn't what Content-Encoding says", Err: err}
 }
 
-// Close gives the decoder back. The request is over.
+// Close returns the decoder to its pool when the request is over.
 func (b *decodedBody) Close() error {
 	b.decoder.stop()
 	b.encoded = encodedBody{}
