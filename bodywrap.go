@@ -6,23 +6,22 @@ import (
 	"runtime/debug"
 )
 
-// WrapBody puts a writer around the one that the body goes to, for middleware that compresses bodies, counts them, or
-// the like. It is called before the handler that makes the body; when several middlewares do, what the handler writes goes
-// through the wrapper of the innermost first.
+// WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
+// the handler that makes the body. If several middlewares do, the bytes pass through the wrapper of the innermost first.
 //
-// The function is called when the response's head is about to be made, with the writer of the body and its size: that of a
-// body that is whole, or the announced length of a streamed one, -1 if there is none. It may still change status and fields,
-// and returns nil to leave the body as it is. If the writer that it returns has a method Flush() error, StreamWriter.Flush
-// calls that; Close is called once, also for a body that was broken off, and then can't write any more. An answer to HEAD
-// is made as GET's would be and not sent; one that has no body isn't wrapped.
+// The server calls wrap just before it makes the response's head; body is the writer to wrap, and size that of a complete body or the announced length
+// of a streamed one, or -1 if unknown. The function may still change status and fields. It returns nil to leave the body as it
+// is. StreamWriter.Flush calls a method Flush() error of the wrapper, if there is one. The server calls Close once, also for a
+// body that was broken off; in that case Close can't write any more. The body of an answer to HEAD is wrapped like GET's, but
+// not sent. A response that can have no body isn't wrapped.
 func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
 	r.ctx.check()
 	r.wraps = append(r.wraps, wrap)
 }
 
-// WholeBody returns the body, borrowed, if it is all in memory and nothing of it was sent: a middleware that calls
-// it when the handler inside has returned can look at the body, and set another. It is false for a body that streams, or that
-// is to be read from a stream, and after a Hijack or a time-out.
+// WholeBody returns the body, borrowed, if it is complete in memory and no part of it was sent. Middleware that calls it after
+// the inner handler has returned can inspect the body and set another. WholeBody returns false for a streamed body, for a body
+// to be read from a stream, and after a Hijack or a time-out.
 func (r *Response) WholeBody() ([]byte, bool) {
 	c := r.ctx
 	c.check()

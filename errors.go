@@ -10,53 +10,53 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Errors that users of the package tell apart with errors.Is.
+// Errors to test for with errors.Is.
 var (
-	// ErrServerClosed is returned by Serve and its relatives after Shutdown or Close, and is the cause of a
-	// request's context that ended because of them.
+	// ErrServerClosed is returned by Serve and its variants after Shutdown or Close, and is the cause of a request's context
+	// that ended because of them.
 	ErrServerClosed = errors.New("filo: server closed")
 	// ErrClientGone is the cause of a request's context that ended because the client closed the connection.
 	ErrClientGone = errors.New("filo: client closed the connection")
-	// ErrAbort, returned or panicked by a handler, closes the connection without an answer and without a log record.
+	// ErrAbort, when a handler returns it or panics with it, closes the connection without an answer or a log record.
 	ErrAbort = errors.New("filo: request aborted by its handler")
-	// ErrHijacked is returned by methods that need a connection which Hijack or Upgrade has taken over.
+	// ErrHijacked is returned by methods that need the connection after Hijack or Upgrade has taken it over.
 	ErrHijacked = errors.New("filo: connection was hijacked")
-	// ErrHeadSent is returned by methods that would have to change an answer whose head is on its way.
+	// ErrHeadSent is returned by methods that would change an answer whose head has been sent.
 	ErrHeadSent = errors.New("filo: the response head has been sent")
-	// ErrBodyNotAllowed is returned by a write to a response that has no body: one to HEAD, 1xx, 204 or 304.
+	// ErrBodyNotAllowed is returned by a write to a response that can have no body: an answer to HEAD, 1xx, 204 or 304.
 	ErrBodyNotAllowed = errors.New("filo: a response to HEAD, or with the status 1xx, 204 or 304, can have no body")
-	// ErrContentLength is returned by a write beyond the Content-Length that the handler had set.
+	// ErrContentLength is returned by a write beyond the Content-Length that the handler has set.
 	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
-	// ErrHandlerTimeout is returned by writes to a response whose handler's time-out has answered: see Ctx.SetTimeout.
+	// ErrHandlerTimeout is returned by writes to a response after the handler's time-out has answered: see Ctx.SetTimeout.
 	ErrHandlerTimeout = errors.New("filo: the handler's time-out has answered")
-	// ErrBodyTooLarge is wrapped by the 413 error of a request body that is over its limit.
+	// ErrBodyTooLarge is wrapped by the 413 error of a request body over its limit.
 	ErrBodyTooLarge = errors.New("filo: request body over its limit, which Server.MaxBodyBytes and Ctx.SetMaxBodyBytes set")
-	// ErrBusy is wrapped by the 503 error of a request that was refused because too many were there, for Concurrency or by
-	// middleware. The server doesn't log such an error unless LogAllErrors is set: under overload that would be one more load.
+	// ErrBusy is wrapped by the 503 error of a request that Concurrency or middleware refused because of overload. The server
+	// logs such errors only if LogAllErrors is set, since logging would add load.
 	ErrBusy = errors.New("filo: too much to do at once")
 )
 
-// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. A handler returns one;
-// the server's own errors (a malformed request, a body over its limit) are of this type too. As problem details its
-// members have the meaning that RFC 9457, section 3.1, gives them.
+// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return it, and the
+// server's own errors (a malformed request, a body over its limit) are of this type too. In problem details its members have
+// the meanings of RFC 9457, section 3.1.
 type HTTPError struct {
 	// Status is the response status, 400 to 599.
 	Status int
-	// Detail explains this occurrence. It is shown to the client.
+	// Detail explains this occurrence of the problem. The client sees it.
 	Detail string
 	// Type is a URI reference that identifies the problem type, "about:blank" if empty.
 	Type string
 	// Title is a short summary of the problem type, the status text if empty.
 	Title string
-	// Instance is a URI reference that identifies this occurrence; left out if empty.
+	// Instance is a URI reference that identifies this occurrence. It is omitted if empty.
 	Instance string
-	// Extensions are further members of the problem details.
+	// Extensions are additional members of the problem details.
 	Extensions map[string]any
-	// Err is the cause. It is logged, and never shown to the client.
+	// Err is the cause. It is logged, and the client never sees it.
 	Err error
 }
 
-// Error returns an error with a status and a detail that is shown to the client.
+// Error returns an error with a status and a detail that the client sees.
 func Error(status int, detail string) *HTTPError { return &HTTPError{Status: status, Detail: detail} }
 
 // Error returns the status, the detail and the cause in one line.
@@ -74,7 +74,7 @@ func (e *HTTPError) Error() string {
 // Unwrap returns the cause.
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// MarshalJSON returns problem details (RFC 9457).
+// MarshalJSON encodes the error as problem details (RFC 9457).
 func (e *HTTPError) MarshalJSON() ([]byte, error) {
 	members := make(map[string]any, len(e.Extensions)+5)
 	for name, value := range e.Extensions {
@@ -93,18 +93,18 @@ func (e *HTTPError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// PanicError is what ErrorHandler gets when a handler panicked.
+// PanicError is the error that ErrorHandler gets when a handler has panicked.
 type PanicError struct {
-	// Value is what was given to panic.
+	// Value is the value passed to panic.
 	Value any
 	// Stack is the stack of the goroutine at the panic, as runtime/debug.Stack formats it.
 	Stack []byte
 }
 
-// Error returns the value in text, without the stack.
+// Error returns the value as text, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic in handler: %v", e.Value) }
 
-// Unwrap returns the value if it is an error.
+// Unwrap returns the value if it is an error, or nil.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -176,13 +176,13 @@ func (h *Header) keepNoPromises() {
 	}
 }
 
-// DefaultErrorHandler answers with the error's status, 500 if it has none, as problem details (RFC 9457) where the
-// client's Accept prefers JSON, or has no preference and the request's body was JSON, or the response's Content-Type says that the
-// answer was to be, and else as a line of text. What was in the response before is dropped, but header fields that the handler set stay, except those that describe the body and, with a
-// 5xx, those that let it be cached.
+// DefaultErrorHandler answers with the error's status, or 500 if it has none. The body is problem details (RFC 9457) if the
+// client's Accept prefers JSON. It is also problem details if Accept has no preference and either the request body was JSON or
+// the response's Content-Type is JSON. Otherwise it is a line of text. The previous body is dropped. Header fields that the
+// handler set stay, except those that describe the body or allow caching.
 func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 
-// ProblemErrorHandler is DefaultErrorHandler for an API: problem details are for all clients whose Accept doesn't prefer text.
+// ProblemErrorHandler is DefaultErrorHandler for an API: every client whose Accept doesn't prefer text gets problem details.
 func ProblemErrorHandler(c *Ctx, err error) { answerError(c, err, true) }
 
 // answerError answers with an error, by default as JSON or as text.

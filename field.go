@@ -6,14 +6,14 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Field is a header field that is made once and set in many messages, which takes less time than Header.Set.
+// Field is a header field that is prepared once and set in many messages, which is faster than Header.Set.
 type Field struct {
 	line    string // as it goes on the wire, with CRLF
 	nameLen uint16
 	id      fieldID
 }
 
-// NewField makes a field. White space around the value is dropped. It panics if the name isn't a token, or if the value has
+// NewField makes a field. It trims white space around the value. It panics if the name isn't a token, or if the value has
 // control bytes.
 func NewField(name, value string) Field {
 	if len(name) > maxFieldName || !httpguts.ValidHeaderFieldName(name) {
@@ -32,7 +32,7 @@ func (f *Field) Name() string { return f.line[:f.nameLen] }
 // Value returns the field's value.
 func (f *Field) Value() string { return f.line[f.nameLen+2 : len(f.line)-2] }
 
-// SetField makes f the only one of the fields of its name, as Set does.
+// SetField replaces all fields of f's name by f, as Set does.
 func (h *Header) SetField(f *Field) {
 	at := h.findNamed(f.Name(), f.id, 0)
 	if at < 0 {
@@ -43,7 +43,7 @@ func (h *Header) SetField(f *Field) {
 	h.fields[at] = h.appendPrepared(f)
 }
 
-// AddField appends f, beside others of the same name.
+// AddField appends f and keeps others of the same name.
 func (h *Header) AddField(f *Field) { h.fields = append(h.fields, h.appendPrepared(f)) }
 
 // appendPrepared writes f's line to the end of buf.

@@ -19,16 +19,16 @@ type field struct {
 	line bool
 }
 
-// Header is an ordered list of header fields, of a request or a response, or of a trailer section.
+// Header is an ordered list of header fields, of a request, a response, or a trailer section.
 //
-// Names are looked up without regard to case; order and case stay as sent or set. A name may occur several times.
-// The methods that return []byte lend bytes that are valid until the handler returns or the Header is changed;
-// a string is the caller's own. A Header isn't safe for use by several goroutines at once.
+// Lookup ignores the case of names; the fields keep the order and case in which they were sent or set. A name may occur several
+// times. A []byte from a Header is borrowed: it is valid until the handler returns or the Header changes. A string belongs to
+// the caller. A Header isn't safe for concurrent use.
 //
-// Nothing that is set can break the framing of a message: control bytes in a value (CR, LF and NUL among them) are
-// replaced by spaces, and a field whose name isn't a token of RFC 9110 is left out.
+// No field that is set can break the framing of a message: control bytes in a value (CR, LF and NUL among them) become spaces,
+// and a field whose name isn't a token of RFC 9110 is left out.
 //
-// A Header must not be copied. To pass fields on, add those of All.
+// A Header must not be copied. To pass fields on, add each field of All.
 type Header struct {
 	_ noCopy
 	// buf holds the names and values. Fields that were set stand there as they go on the wire, "Name: value\r\n".
@@ -86,16 +86,16 @@ func (h *Header) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Set makes value the only one of the fields called name. The field keeps the place of the first of them.
+// Set replaces all fields called name by one with the value. It takes the place of the first of them.
 func (h *Header) Set(name, value string) { setField(h, name, lookupField(name), value) }
 
-// SetBytes is Set for a value in bytes, which are copied.
+// SetBytes is Set for a value in bytes, which it copies.
 func (h *Header) SetBytes(name string, value []byte) { setField(h, name, lookupField(name), value) }
 
-// Add appends a field, beside others of the same name.
+// Add appends a field and keeps others of the same name.
 func (h *Header) Add(name, value string) { addField(h, name, lookupField(name), value) }
 
-// AddBytes is Add for a value in bytes, which are copied.
+// AddBytes is Add for a value in bytes, which it copies.
 func (h *Header) AddBytes(name string, value []byte) { addField(h, name, lookupField(name), value) }
 
 // Del removes all fields called name.

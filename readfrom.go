@@ -2,8 +2,8 @@ package filo
 
 import "io"
 
-// ReadFrom adds what r has to read to the body, for io.Copy and io.CopyN. If the body's length was announced, a file, an
-// io.SectionReader of one, or an io.LimitedReader of either, goes out by sendfile where the connection can.
+// ReadFrom adds the content of r to the body, for io.Copy and io.CopyN. If the body's length was announced, a file, an
+// io.SectionReader of a file, or an io.LimitedReader of either is sent by sendfile where the connection allows it.
 func (w *StreamWriter) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {

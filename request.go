@@ -93,7 +93,7 @@ func (r *Request) endChanges() {
 // methodNames saves an allocation for the methods that are in use.
 var methodNames = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
 
-// Method returns the method, as sent or as SetMethod has set it: methods are case-sensitive.
+// Method returns the method as sent, or as changed by SetMethod. Methods are case-sensitive.
 func (r *Request) Method() string {
 	method := r.MethodBytes()
 	for _, name := range methodNames {
@@ -115,8 +115,7 @@ func (r *Request) MethodBytes() []byte {
 // isHead reports whether HEAD was sent, so that the answer has no body.
 func (r *Request) isHead() bool { return string(r.head[r.methodStart:r.methodEnd]) == "HEAD" }
 
-// Target returns the request target as sent (RFC 9112, section 3.2), mostly a path with its query, or as SetTarget has
-// set it.
+// Target returns the request target as sent (RFC 9112, section 3.2), usually a path with its query, or as changed by SetTarget.
 func (r *Request) Target() string { return string(r.TargetBytes()) }
 
 // TargetBytes is Target, borrowed.
@@ -127,7 +126,7 @@ func (r *Request) TargetBytes() []byte {
 	return r.head[r.targetStart:r.targetEnd:r.targetEnd]
 }
 
-// Proto returns the version of the protocol: "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
+// Proto returns the protocol version: "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
 	if r.minor == 0 {
 		return "HTTP/1.0"
@@ -135,7 +134,7 @@ func (r *Request) Proto() string {
 	return "HTTP/1.1"
 }
 
-// URI returns the parts of the target, which are worked out when first asked for.
+// URI returns the parts of the target. The target is parsed on the first call.
 func (r *Request) URI() *URI {
 	if !r.uriParsed {
 		r.check()
@@ -148,8 +147,8 @@ func (r *Request) URI() *URI {
 // Query returns the parameters of the target's query.
 func (r *Request) Query() *Args { return r.URI().Query() }
 
-// Host returns the host and port that the request is for: those of the target if it was sent in absolute form, or else the
-// Host field's.
+// Host returns the host and port that the request is for: from the target if it was sent in absolute form, else from the Host
+// field.
 func (r *Request) Host() string { return string(r.HostBytes()) }
 
 // HostBytes is Host, borrowed.
@@ -160,8 +159,8 @@ func (r *Request) HostBytes() []byte {
 	return r.URI().HostBytes()
 }
 
-// ContentLength returns the announced length of the body in bytes, 0 if there is none, -1 if it isn't known: the body is
-// chunked, or SetBodyReader has replaced it.
+// ContentLength returns the announced length of the body in bytes. It is 0 if there is no body, and -1 if the length is unknown
+// because the body is chunked or SetBodyReader replaced it.
 func (r *Request) ContentLength() int64 {
 	if r.replaced != nil {
 		return -1
@@ -172,7 +171,7 @@ func (r *Request) ContentLength() int64 {
 // ContentType returns the Content-Type field with its parameters.
 func (r *Request) ContentType() string { return string(r.Header.getID(fieldContentType)) }
 
-// Close reports whether the client asked for the connection to be closed after this request.
+// Close reports whether the client asked the server to close the connection after this request.
 func (r *Request) Close() bool { return r.framing.close }
 
 // Cookie returns the value of the first cookie called name, "" if there is none.
@@ -209,9 +208,9 @@ func (r *Request) check() {
 	}
 }
 
-// Body reads the whole body and returns it, borrowed. It waits for bytes that haven't come yet. A body over the limit
-// is an HTTPError of 413, one that comes too slowly of 408, one that ends early or is malformed of 400; what had come
-// by then is never returned. Calls after the first one return the same.
+// Body reads the whole body and returns it, borrowed. It waits for bytes that haven't arrived yet. The error is an HTTPError:
+// 413 for a body over the limit, 408 for one that arrives too slowly, 400 for one that is truncated or malformed. With an error
+// no part of the body is returned. Later calls return the same result.
 func (r *Request) Body() ([]byte, error) {
 	r.check()
 	if r.replaced != nil {
@@ -220,8 +219,8 @@ func (r *Request) Body() ([]byte, error) {
 	return r.ctx.conn.readWholeBody(&r.body)
 }
 
-// BodyReader returns a reader of the body as it comes, with the same errors as Body. It reads what Body would, so
-// use one of the two.
+// BodyReader returns a reader of the body as it arrives, with the same errors as Body. Both read the same bytes, so use only
+// one of them.
 func (r *Request) BodyReader() io.Reader {
 	r.check()
 	if r.replaced != nil {
@@ -239,8 +238,8 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return c.conn.readBody(&c.Request.body, p)
 }
 
-// Form reads an application/x-www-form-urlencoded body and returns its parameters. With another Content-Type it is
-// an HTTPError of 415, with too many parameters of 400.
+// Form reads an application/x-www-form-urlencoded body and returns its parameters. The error is an HTTPError with status 415
+// for another Content-Type, and 400 for too many parameters.
 func (r *Request) Form() (*Args, error) {
 	if r.formParsed {
 		return &r.form, r.formErr
@@ -262,8 +261,8 @@ func (r *Request) Form() (*Args, error) {
 	return &r.form, err
 }
 
-// MultipartForm reads a multipart/form-data body within the server's MultipartLimits, and its limit for bodies. Files
-// over the memory limit go to temporary files, which are removed when the handler returns.
+// MultipartForm reads a multipart/form-data body, limited by the server's MultipartLimits and the body limit. Files over the
+// memory limit go to temporary files, which the server removes when the handler returns.
 func (r *Request) MultipartForm() (*multipart.Form, error) {
 	r.check()
 	if !r.multipartRead {
@@ -273,7 +272,7 @@ func (r *Request) MultipartForm() (*multipart.Form, error) {
 	return r.multipart, r.multipartErr
 }
 
-// MultipartReader returns the parts of a multipart body one by one, as they come.
+// MultipartReader returns a reader of the parts of a multipart body, one by one, as they arrive.
 func (r *Request) MultipartReader() (*multipart.Reader, error) {
 	return multipartReader(r.BodyReader(), r.ContentType())
 }

@@ -20,13 +20,14 @@ type replacedBody struct {
 	wholeTaken int // how much of whole a reader has got since
 }
 
-// SetBodyReader makes what reader reads the request's body, for Body, BodyReader, Form and the others: mostly it decodes
-// what BodyReader returned before. It returns io.EOF at the end, and its other errors are those of the body.
+// SetBodyReader replaces the request body by the content of reader, for Body, BodyReader, Form and the other methods. Usually
+// reader decodes what an earlier BodyReader returned. It returns io.EOF at the end; any other error becomes an error of the
+// body.
 //
-// It is read when the body is asked for, and closed at the request's end if it is an io.Closer. The limit for bodies holds
-// for what it returns as it does for what the client sends. What it leaves unread of that is skipped, as for any other
-// request. ContentLength is -1 from then on; the header fields are up to the caller. Call it before the body was asked for:
-// what Form or MultipartForm have returned they return again.
+// The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit
+// applies both to the bytes from reader and to the bytes that the client sends. Bytes of the client's that reader leaves unread
+// are skipped, as for any request. ContentLength then returns -1; the caller adjusts the header fields. Call SetBodyReader
+// before the body is asked for: Form and MultipartForm keep returning a result that they have returned before.
 func (r *Request) SetBodyReader(reader io.Reader) {
 	r.ctx.check()
 	if reader == nil {

@@ -18,11 +18,11 @@ var (
 	errChangeForm    = Error(400, "the request target has no path")
 )
 
-// SetMethod changes the method that Method and MethodBytes return, for middleware that runs before the router. The answer is
-// still framed as one to the method that was sent: a HEAD gets no body, whatever it has become, and only a HEAD gets none.
+// SetMethod changes the method that Method and MethodBytes return, for middleware that runs before the router. The method that
+// was sent still decides how the answer is framed: an answer to HEAD, and only that, has no body.
 //
-// The error is an *HTTPError, and the method stays as it was: 400 if method isn't a token (RFC 9110, section 5.6.2), or if one
-// of the two is CONNECT, the target of which has another form; 501 if it has more than 32 bytes.
+// If SetMethod returns an error, an *HTTPError, the method is unchanged. The status is 400 if method isn't a token (RFC 9110,
+// section 5.6.2), or if the old or new method is CONNECT, whose target has another form; 501 if method has more than 32 bytes.
 func (r *Request) SetMethod(method string) error {
 	switch {
 	case method == "CONNECT" || string(r.MethodBytes()) == "CONNECT":
@@ -38,12 +38,12 @@ func (r *Request) SetMethod(method string) error {
 	return nil
 }
 
-// SetTarget changes the path and the query that the request is for, for middleware that runs before the router: Target,
-// URI and Query return those of target, which is in origin-form, such as "/a%20b?x=1". Scheme and host stay what they were,
-// also where they were sent as a part of the target. What was borrowed before stays valid.
+// SetTarget changes the path and query of the request, for middleware that runs before the router. Target, URI and Query then
+// return those of target, which must be in origin-form, such as "/a%20b?x=1". Scheme and host don't change, even if they were
+// sent as a part of the target. Bytes borrowed before stay valid.
 //
-// The error is an *HTTPError of 400, and the target stays as it was: if target isn't in origin-form (RFC 9112, section 3.2.1),
-// or if the request has no path that it could replace, which is so for CONNECT and OPTIONS *.
+// If SetTarget returns an error, an *HTTPError with status 400, the target is unchanged. Either target isn't in origin-form
+// (RFC 9112, section 3.2.1), or the request has no path to replace, as with CONNECT and OPTIONS *.
 func (r *Request) SetTarget(target string) error {
 	start := len(r.change.memory)
 	r.change.memory = append(r.change.memory, target...)

@@ -26,16 +26,16 @@ const (
 	bodyStream                   // Response.stream
 )
 
-// Response is the answer that a handler prepares. It is sent when the handler has returned, unless Ctx.Stream sent
-// its head before. It belongs to its Ctx and is valid until the handler returns.
+// Response is the answer that a handler prepares. The server sends it when the handler returns, unless Ctx.Stream has sent its
+// head earlier. It belongs to its Ctx and is valid until the handler returns.
 //
-// The server adds Date, Server, Content-Length and Connection; a Transfer-Encoding that a handler sets is dropped.
-// Connection: close in Header closes the connection after the answer, and an empty Date is left out.
+// The server adds Date, Server, Content-Length and Connection, and drops a Transfer-Encoding that a handler sets. With
+// Connection: close in Header it closes the connection after the answer. An empty Date field in Header omits Date.
 type Response struct {
 	// Header holds the header fields.
 	Header Header
-	// Trailer holds the fields to send behind a chunked body (with Ctx.Stream, or SetBodyStream of unknown size).
-	// Those that are there when the head is sent are announced by a Trailer field; to an HTTP/1.0 client none are sent.
+	// Trailer holds the fields to send after a chunked body (with Ctx.Stream, or SetBodyStream of unknown size). The Trailer
+	// header field announces those that are set before the head is sent. An HTTP/1.0 client gets no trailer.
 	Trailer Header
 
 	ctx        *Ctx // whose answer it is
@@ -86,7 +86,7 @@ func (r *Response) closeStream() {
 	}
 }
 
-// SetStatus sets the status, 200 to 599; another one becomes 500, which is logged. The default is 200.
+// SetStatus sets the status, 200 to 599. Any other value becomes 500 and is logged. The default is 200.
 func (r *Response) SetStatus(status int) {
 	if status < 200 || status > 599 {
 		r.logStatus(status)
@@ -106,7 +106,7 @@ func (r *Response) logStatus(status int) {
 // Status returns the status.
 func (r *Response) Status() int { return r.status }
 
-// SetClose closes the connection after this answer, which says so.
+// SetClose closes the connection after this answer, and tells the client so.
 func (r *Response) SetClose() { r.close = true }
 
 // SetBody sets the body to a copy of b.
@@ -121,23 +121,23 @@ func (r *Response) SetBodyString(s string) {
 	r.source, r.text = bodyString, s
 }
 
-// SetBodyNoCopy sets the body to b without copying it: b is given away for good and must never be changed again.
+// SetBodyNoCopy sets the body to b without copying it. The caller gives b away for good and must never change it again.
 func (r *Response) SetBodyNoCopy(b []byte) {
 	r.resetBody()
 	r.source, r.ref = bodyRef, b
 }
 
-// SetBodyStream sets the body to what stream has to read: size bytes, or until io.EOF if size is negative. It is read
-// when the handler has returned, and closed afterwards if it is an io.Closer. A file, or an io.SectionReader of
-// one, goes out by sendfile where the connection can; so does what has a method FileSection() *io.SectionReader, which returns
-// what it reads.
+// SetBodyStream sets the body to size bytes read from stream, or to everything until io.EOF if size is negative. The server
+// reads the stream after the handler has returned, and then closes it if it is an io.Closer. A file, or an io.SectionReader of
+// a file, is sent by sendfile where the connection allows it; so is a stream with a method FileSection() *io.SectionReader that
+// returns the part of the file that the stream reads.
 func (r *Response) SetBodyStream(stream io.Reader, size int64) {
 	r.resetBody()
 	r.source, r.stream, r.streamSize = bodyStream, stream, size
 }
 
-// Write appends a copy of p to the body; it never fails. It is for bodies that are small and made piece by piece: see
-// Ctx.Stream for others.
+// Write appends a copy of p to the body; it never fails. Use it for small bodies that are built piece by piece, and Ctx.Stream
+// for others.
 func (r *Response) Write(p []byte) (int, error) {
 	r.toBuffer()
 	r.buffer = append(r.buffer, p...)
@@ -165,7 +165,7 @@ func (r *Response) toBuffer() {
 	}
 }
 
-// SetCookie adds a Set-Cookie field. An invalid cookie is an error and adds none.
+// SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing.
 func (r *Response) SetCookie(cookie *Cookie) error {
 	var buffer [256]byte
 	value, err := cookie.AppendTo(buffer[:0])

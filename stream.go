@@ -36,13 +36,13 @@ type StreamWriter struct {
 // errStreamOver is the error of a write behind the end.
 var errStreamOver = fmt.Errorf("filo: write to a response whose handler has returned: %w", io.ErrClosedPipe)
 
-// Stream returns a writer of the response body. The head is sent at the first Flush, or when 8 KB have gathered;
-// status and header fields can't be changed after that. A Content-Length that the handler has set is kept to; without
-// one the body is sent in chunks, or to an HTTP/1.0 client until the connection closes. If nothing was sent when the
-// handler returns, the body goes out with its length as any other.
+// Stream returns a writer of the response body. The server sends the head at the first Flush, or when 8 KB have gathered; after
+// that, status and header fields can't be changed. The body must have the Content-Length that the handler has set, if any.
+// Without Content-Length the body is sent in chunks, or to an HTTP/1.0 client until the connection closes. If nothing was sent
+// when the handler returns, the body is sent with its length, like any other.
 //
-// A handler that returns an error, or has written less than its Content-Length, after the head was sent breaks the
-// connection off, so that the client can't take the body for a whole one.
+// If the handler returns an error after the head was sent, or has written less than its Content-Length, the server cuts the
+// connection, so that the client doesn't mistake the body for complete.
 func (c *Ctx) Stream() *StreamWriter {
 	c.check()
 	w := &c.stream
@@ -64,8 +64,8 @@ func (w *StreamWriter) reset() {
 	ctx.dropLayers(layers)
 }
 
-// Write adds p to the body, and sends what has gathered if that is 8 KB or more. The error is ErrContentLength for
-// more than was announced, ErrBodyNotAllowed if the status has no body, or what went wrong with the connection.
+// Write adds p to the body, and sends the gathered bytes once there are 8 KB or more. The error is ErrContentLength for more
+// bytes than announced, ErrBodyNotAllowed if the response can have no body, or the error of the connection.
 func (w *StreamWriter) Write(p []byte) (int, error) {
 	if err := w.admit(len(p)); err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (w *StreamWriter) WriteString(s string) (int, error) {
 	return len(s), nil
 }
 
-// Flush sends what has gathered, the head first. Its error says that the client is gone or doesn't read.
+// Flush sends the gathered bytes, after the head. An error means that the client has gone or doesn't read.
 func (w *StreamWriter) Flush() error {
 	if err := w.admit(0); err != nil && !errors.Is(err, ErrBodyNotAllowed) {
 		return err
