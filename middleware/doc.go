@@ -1,5 +1,5 @@
-// Package middleware has the middleware that most servers need. Each is a function of its options. They may be left out where
-// their zero value, which is safe, lacks nothing that must be said; wrong options panic when the middleware is made.
+// Package middleware has the middleware that most servers need. Each function takes its options as a struct. You may omit the
+// options if their zero value, which is safe, leaves no required option unset. Wrong options panic when the middleware is made.
 //
 //	r := router.New()
 //	r.Use(
@@ -10,41 +10,41 @@
 //
 // # The order
 //
-// The first middleware of Use is outermost: it sees a request first, and its answer last. Few servers need all of them, but
-// those that one needs belong in this order. What is in a line may be swapped. Those that keep something are packages of their own,
-// below this one: ratelimit, session, idempotency and cache.
+// The first middleware of Use is outermost: it sees the request first and the answer last. Few servers need all of the following,
+// but those that you use belong in this order. Several on one line may be swapped. Middleware that stores something has its own
+// package below this one: ratelimit, session, idempotency and cache.
 //
-//	MethodOverride, Rewrite   around the router's Serve, since they change what it looks at
+//	MethodOverride, Rewrite   around the router's Serve, since they change the method and path that it matches
 //	RequestID                 everything that logs has the id
-//	RealIP                    everything that asks for the client's address, scheme or host gets the true ones
-//	AccessLog                 logs all that follows, whoever answers; metrics belong here, too
-//	Recover                   a panic becomes a 500 that those outside see, and inside nobody needs to know of it
-//	Secure                    all answers have its fields, errors and redirects as well
-//	HostCheck                 nothing inside meets a made-up host
-//	Redirect                  nothing else is done for a request that comes again elsewhere
-//	CORS                      preflights come without credentials, and scripts can read the errors of all that follows
-//	ratelimit.New             guessing passwords and all that is dear is limited; before it, everything is cheap
+//	RealIP                    everything inside sees the client's true address, scheme and host
+//	AccessLog                 logs every answer given inside; metrics belong here, too
+//	Recover                   a panic becomes a 500 that the middleware outside sees
+//	Secure                    all answers have its fields, including errors and redirects
+//	HostCheck                 nothing inside sees a made-up host
+//	Redirect                  no more work is done for a request that is redirected
+//	CORS                      preflights have no credentials, and scripts can read the errors of everything inside
+//	ratelimit.New             limits password guessing and expensive work; everything outside is cheap
 //	CSRF                      needs neither session nor user
 //	BodyLimit                 before anything reads the body
-//	Decompress                inside of BodyLimit, which counts what is sent; it has a limit of its own for what becomes of that
+//	Decompress                inside of BodyLimit, which counts bytes as sent; Decompress has its own limit for decoded bodies
 //	session.New
-//	BasicAuth, KeyAuth, Guard inside nothing runs for whom it isn't
+//	BasicAuth, KeyAuth, Guard everything inside runs only for admitted users
 //	ratelimit.New             once more, by user, with a Key
-//	idempotency.New           what it repeats is the user's, by its Scope, and the whole answer
-//	cache.New                 what it keeps is for all who have got as far as this
+//	idempotency.New           repeats the whole answer, to the same user, by its Scope
+//	cache.New                 its answers are for everyone who is admitted this far
 //	Compress                  inside of the cache, so that an answer is compressed once
 //	ETag                      inside of Compress: the tag is that of the content, and a 304 needs no compressing
-//	CacheControl              inside of the cache, which goes by it
-//	Timeout                   an answer from the cache isn't waited for
-//	ConcurrencyLimit          right around the handler; the Timeout holds for waiting in line as well
+//	CacheControl              inside of the cache, which obeys it
+//	Timeout                   an answer from the cache needs no timeout
+//	ConcurrencyLimit          directly around the handler; the Timeout covers the time in its queue as well
 //
-// A middleware of a group or of a route is inside of the router's, so what only some routes need goes there. Middleware that
-// changes an answer when it is complete (Compress, ETag, the cache) finds an error of a handler rendered already, since the
-// router does that innermost: see package router.
+// The middleware of a group or route is inside of the router's, so middleware that only some routes need goes there. Middleware
+// that changes a complete answer (Compress, ETag, the cache) finds a handler's error already rendered, since the router renders
+// errors innermost: see package router.
 //
-// # What requests can be made to say
+// # Client address, scheme and host
 //
-// ClientIP, Scheme and Host return what the connection and the request say, and only with RealIP what trusted proxies say.
-// Everything here that goes by an address, a scheme or a host asks them. Fields such as X-Forwarded-For mean nothing
-// otherwise: any client can send them.
+// ClientIP, Scheme and Host return what the connection and the request say. With RealIP, they also use what trusted proxies say.
+// All middleware here that depends on an address, a scheme or a host calls them. Without RealIP, fields such as X-Forwarded-For
+// are ignored: any client can send them.
 package middleware

@@ -10,21 +10,21 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// ETagOptions are the options of ETag.
+// ETagOptions configures ETag.
 type ETagOptions struct {
-	// Weak makes weak entity tags, for bodies that mean the same when they differ in some bytes.
+	// Weak makes entity tags weak, for bodies that may differ in some bytes without a difference in meaning.
 	Weak bool
-	// MaxBytes is how large a body may be to get an entity tag, which takes some milliseconds for each MB; 4 MB if 0.
+	// MaxBytes is the maximum size of a body that gets an entity tag, 4 MB if 0. Hashing takes some milliseconds for each MB.
 	MaxBytes int
 }
 
-// ETag gives the answers to GET and HEAD an entity tag, made of a hash of the body, unless they have one, and answers
-// conditional requests by that and by Last-Modified: with 304 (Not Modified) if the client has the answer already, or with
-// 412 (Precondition Failed). The handler runs all the same: what this saves is the transfer. Only answers with the status
-// 200, and no bodies that stream, get an entity tag; Last-Modified, as that of Ctx.File, serves for these too.
+// ETag saves the transfer of answers that the client already has. It gives answers to GET and HEAD an entity tag, a hash of the
+// body, unless they have one. It answers conditional requests, by the tag and by Last-Modified, with 304 (Not Modified) if the
+// client has the current answer, or with 412 (Precondition Failed). The handler runs in any case. Only answers with the status
+// 200 whose body doesn't stream get an entity tag; Last-Modified, such as that of Ctx.File, works for streams too.
 //
-// It belongs inside of Compress and of package cache. For methods that change something a handler asks Precondition itself, before
-// it does so.
+// Put it inside of Compress and of package cache. For methods that change something, a handler calls Precondition itself before
+// the change.
 func ETag(options ...ETagOptions) filo.Middleware {
 	o := setup.One("middleware: ETag", options)
 	check(o.MaxBytes >= 0, "ETag with negative MaxBytes")
@@ -64,10 +64,11 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 	h.SetBytes("ETag", append(value, '"'))
 }
 
-// Precondition says what a request's If-Match, If-None-Match, If-Modified-Since and If-Unmodified-Since make of it, for a
-// resource with the entity tag, such as `"v7"` or `W/"v7"`, that was last modified then: 0 to go on, 304 for a GET or HEAD
-// whose client has the resource as it is, 412 otherwise. No resource at all has the entity tag "", and a resource whose
-// last modification isn't known has a zero time. The order is that of RFC 9110, section 13.2.2; If-Range isn't looked at.
+// Precondition evaluates a request's If-Match, If-None-Match, If-Modified-Since and If-Unmodified-Since for a resource with the
+// given entity tag, such as `"v7"` or `W/"v7"`, and time of last modification. It returns 0 if the handler should go on, 304 for
+// a GET or HEAD whose client has the current resource, and 412 otherwise. Pass the entity tag "" if the resource doesn't exist,
+// and a zero time if its last modification isn't known. The order is that of RFC 9110, section 13.2.2. Precondition ignores
+// If-Range.
 func Precondition(c *filo.Ctx, etag string, modified time.Time) (status int) {
 	var date []byte
 	if !modified.IsZero() {

@@ -2,21 +2,21 @@ package middleware
 
 import "github.com/filohttp/filo"
 
-// HostCheckOptions are options of HostCheck.
+// HostCheckOptions configures HostCheck.
 type HostCheckOptions struct {
-	// Hosts are the hosts that the server is for: "example.com", "*.example.com" for those with one label more, such as
-	// "www.example.com" but neither "a.b.example.com" nor "example.com", or an IP address, with brackets if it is of IPv6. Ports don't
-	// count, nor does case. Required.
+	// Hosts are the hosts that the server serves: "example.com"; "*.example.com" for names with one more label, such as
+	// "www.example.com" but neither "a.b.example.com" nor "example.com"; or an IP address, in brackets if it is IPv6. Ports and
+	// case are ignored. Required.
 	Hosts []string
 }
 
 // errHost is shared: nothing may change it.
 var errHost = filo.Error(421, "this host isn't served here")
 
-// HostCheck refuses requests for other hosts with 421 (Misdirected Request): those of DNS rebinding, where a page of another
-// site reaches a server that trusts its network, and those that put a host of their choice into links that a handler makes.
+// HostCheck refuses requests for other hosts with 421 (Misdirected Request). It prevents DNS rebinding, where a page of another
+// site reaches a server that trusts its network, and requests that put a made-up host into links that a handler generates.
 //
-// Its place is inside of RealIP, the Host of which it checks, and outside of all that makes use of hosts.
+// Put it inside of RealIP, whose Host it checks, and outside of everything that uses the host.
 func HostCheck(options HostCheckOptions) filo.Middleware {
 	check(len(options.Hosts) > 0, "HostCheck: no Hosts")
 	set := newHostSet("HostCheckOptions.Hosts", options.Hosts)

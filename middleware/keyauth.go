@@ -7,29 +7,29 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// KeyAuthOptions are options of KeyAuth. Either Keys or Check is required.
+// KeyAuthOptions configures KeyAuth. Either Keys or Check is required.
 type KeyAuthOptions struct {
-	// Keys are the valid keys. Each must be long and random; its length is no secret. All of them are compared for each request,
-	// in constant time: for more than a few, Check looks up a sum of the key.
+	// Keys are the valid keys. Each must be long and random; its length isn't secret. KeyAuth compares all of them for each
+	// request, in constant time. For more than a few keys, use Check and look up a hash of the key.
 	Keys []string
-	// Check reports whether a key is valid; the key is borrowed until the handler returns. It may note whose key it is with
-	// Ctx.Set. EqualSecret compares in constant time. An error is the request's.
+	// Check reports whether a key is valid. The key is borrowed until the handler returns. Check may store the key's owner with
+	// Ctx.Set. EqualSecret compares in constant time. An error of Check becomes the error of the request.
 	Check func(c *filo.Ctx, key []byte) (bool, error)
 
-	// The key is in one place, never looked for in another: Header, Query (a parameter; such keys get into logs and histories)
-	// or Cookie (to be used with CSRF). The default is the header field Authorization.
+	// Header, Query and Cookie name the one place of the key; KeyAuth never looks in another. Header is a header field, by
+	// default Authorization. Query is a parameter; its keys end up in logs and histories. Cookie must be combined with CSRF.
 	Header, Query, Cookie string
-	// Scheme is what a header field has before the key. Default "Bearer" in Authorization, none in others.
+	// Scheme is the word before the key in a header field. Default "Bearer" in Authorization, none in other fields.
 	Scheme string
-	// Realm says what the key is for. Default "Restricted".
+	// Realm names what the key protects. Default "Restricted".
 	Realm string
 }
 
 // maxKey is how long a key may be.
 const maxKey = 4 << 10
 
-// KeyAuth lets requests through that have a valid key; others get 401. With Header or Cookie the answers get a Vary, so that
-// caches give nobody the answer to another's key; of Authorization they know by themselves. Its place is that of BasicAuth.
+// KeyAuth admits requests with a valid key, and answers others with 401. With Header or Cookie, answers get a Vary field, so that
+// caches give no client the answer to another's key; for Authorization caches do so without it. Put it where BasicAuth belongs.
 func KeyAuth(options KeyAuthOptions) filo.Middleware {
 	check((len(options.Keys) > 0) != (options.Check != nil), "KeyAuth: either Keys or Check is required")
 	k := newKeyAuth(&options)
@@ -145,7 +145,7 @@ func (k *keyAuth) has(_ *filo.Ctx, key []byte) (bool, error) {
 	return found == 1, nil
 }
 
-// EqualSecret compares two secrets in a time that tells neither where they differ nor how long the expected one is.
+// EqualSecret reports whether two secrets are equal. Its time reveals neither where they differ nor the length of expected.
 func EqualSecret[A, B []byte | string](given A, expected B) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(expected))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1

@@ -6,31 +6,32 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// MethodOverrideOptions are options of MethodOverride.
+// MethodOverrideOptions configures MethodOverride.
 type MethodOverrideOptions struct {
-	// Header is the request field that names the method. Default X-HTTP-Method-Override; "-" is none.
+	// Header is the request field that names the method. Default X-HTTP-Method-Override; "-" disables it.
 	Header string
-	// FormField is the field of a form that names it, mostly a hidden one: pages have no other way to send PUT without a
-	// script. The form must be in application/x-www-form-urlencoded, and is read before the router sees the request. Default none.
+	// FormField is the form field that names the method, usually a hidden one, because a page without scripts can't send PUT
+	// otherwise. The form must be application/x-www-form-urlencoded, and is read before the router sees the request. Default
+	// none.
 	FormField string
-	// Methods are what POST may become. Default PUT, PATCH and DELETE.
+	// Methods are the methods that a POST may become. Default PUT, PATCH and DELETE.
 	Methods []string
 }
 
 // errOverride is shared: nothing may change it.
 var errOverride = filo.Error(400, "POST can't be overridden by this method")
 
-// MethodOverride makes a POST into a request with another method, where its client can't send that. No other method is
-// overridden: what changes nothing, and so isn't checked by CSRF, can't become something that does. A method that isn't allowed
+// MethodOverride turns a POST into a request with another method, for clients that can't send that method. It overrides no method
+// but POST, so that a GET, which CSRF doesn't check, can't become a request that changes something. A method that isn't allowed
 // is an error with the status 400.
 //
-// It must run before the router looks at the method. Router.Use panics when it is given this: it wraps
-// what the server is given.
+// MethodOverride must run before the router matches the method, so it wraps the server's handler. Router.Use panics when it is
+// given MethodOverride.
 //
 //	override := middleware.MethodOverride()
 //	err := filo.ListenAndServe(":8080", override(r.Serve))
 //
-// An error of its own doesn't go through the router's middleware, then.
+// Errors of MethodOverride itself therefore bypass the router's middleware.
 func MethodOverride(options ...MethodOverrideOptions) filo.Middleware {
 	o := setup.One("middleware: MethodOverride", options)
 	switch o.Header {

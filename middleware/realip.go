@@ -8,18 +8,18 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// RealIPOptions are options of RealIP.
+// RealIPOptions configures RealIP.
 type RealIPOptions struct {
-	// TrustedProxies are the addresses that the server's own proxies have, such as 10.0.0.0/8. What any other address says of
-	// where a request comes from isn't looked at. Required, unless TrustUnixSocket is set.
+	// TrustedProxies are the address ranges of the server's own proxies, such as 10.0.0.0/8. RealIP ignores what any other
+	// address says about the origin of a request. Required, unless TrustUnixSocket is set.
 	TrustedProxies []netip.Prefix
-	// TrustUnixSocket says that what connects by a Unix socket is a proxy to trust.
+	// TrustUnixSocket treats every connection over a Unix socket as a trusted proxy.
 	TrustUnixSocket bool
-	// Forwarded looks at the Forwarded field (RFC 7239) and not at X-Forwarded-For, -Proto and -Host. Never at both: a proxy
-	// that sets the one passes the other one on as the client made it up.
+	// Forwarded reads the Forwarded field (RFC 7239) instead of X-Forwarded-For, -Proto and -Host. RealIP never reads both: a
+	// proxy that sets one of them passes on the other as the client made it up.
 	Forwarded bool
-	// TrustProto and TrustHost say that the proxies also set, or take out, the scheme and the host that a client asked for:
-	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Else those aren't looked at.
+	// TrustProto and TrustHost declare that the proxies also set, or remove, the scheme and the host of the client's request:
+	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Otherwise RealIP ignores these.
 	TrustProto, TrustHost bool
 }
 
@@ -32,13 +32,13 @@ type realIP struct{ options RealIPOptions }
 
 type realIPKey struct{}
 
-// RealIP finds out where a request comes from that proxies have passed on: see ClientIP, Scheme and Host. Its place is outside
-// of everything that asks for those, such as the access log, rate limits and redirects.
+// RealIP finds the true origin of a request that came through proxies: see ClientIP, Scheme and Host. Put it outside of
+// everything that uses those, such as the access log, rate limits and redirects.
 //
-// Proxies add to the fields from the left to the right, and a client can begin them with anything. So they are read from the
-// right: the last address is the one that the nearest proxy was connected from. If that is of a trusted proxy too, the one
-// before it is what that proxy saw, and so on, to the first address that isn't trusted. That is the client's, whatever is
-// left of it.
+// Each proxy appends an address to the field on the right, and a client can begin the field with anything. RealIP therefore reads
+// from the right. The last address is the one that connected to the nearest proxy. If that address is a trusted proxy too, the
+// address before it is the one that connected to that proxy, and so on. The first address that isn't trusted is the client's;
+// RealIP ignores everything to its left.
 func RealIP(options RealIPOptions) filo.Middleware {
 	check(len(options.TrustedProxies) > 0 || options.TrustUnixSocket, "RealIP: no TrustedProxies: name those in front of the server; without any, the connection's address is the client's")
 	r := &realIP{options}
@@ -59,10 +59,10 @@ func RealIP(options RealIPOptions) filo.Middleware {
 	}
 }
 
-// ClientIP returns the address of the client: of the connection's other end, or, with RealIP and a trusted proxy at that end, of
-// the client that the proxy names. If a proxy doesn't tell ("unknown", or a name that hides the address), it is the proxy's.
-// An IPv4 address is one also where it came as an IPv6 one, and there is no zone. It isn't valid if the connection isn't an IP
-// one and RealIP found no address either.
+// ClientIP returns the address of the client: the peer of the connection, or, with RealIP and a trusted proxy as peer, the client
+// that the proxy names. If a proxy hides the client ("unknown", or an obfuscated name), the result is the address of that proxy.
+// An IPv4 address in IPv6 form is returned as IPv4, and the zone is removed. The result is invalid if the connection doesn't use
+// IP and RealIP found no address either.
 func ClientIP(c *filo.Ctx) netip.Addr {
 	address, trusted := peer(c)
 	if trusted == nil {
@@ -74,8 +74,8 @@ func ClientIP(c *filo.Ctx) netip.Addr {
 	return trusted.xForwardedFor(c, address)
 }
 
-// Scheme returns "http" or "https", whichever the client has used: that of the connection, or, with RealIP, TrustProto and
-// a trusted proxy, what the proxy says. Unlike URI.Scheme it is nothing that a client could choose.
+// Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a
+// trusted proxy, the scheme that the proxy names. Unlike URI.Scheme, a client can't choose it.
 func Scheme(c *filo.Ctx) string {
 	if address, trusted := peer(c); trusted != nil && trusted.options.TrustProto {
 		var proto []byte
@@ -97,11 +97,11 @@ func Scheme(c *filo.Ctx) string {
 	return "http"
 }
 
-// Host returns the host, perhaps with a port, that the client has asked for: that of the request, or, with RealIP, TrustHost and
-// a trusted proxy, what the proxy says.
+// Host returns the host that the client asked for, perhaps with a port: that of the request, or, with RealIP, TrustHost and a
+// trusted proxy, the host that the proxy names.
 func Host(c *filo.Ctx) string { return string(HostBytes(c)) }
 
-// HostBytes is Host, borrowed until the handler returns.
+// HostBytes is Host as bytes, borrowed until the handler returns.
 func HostBytes(c *filo.Ctx) []byte {
 	if address, trusted := peer(c); trusted != nil && trusted.options.TrustHost {
 		var host []byte

@@ -10,20 +10,20 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// RecoverOptions are options of Recover.
+// RecoverOptions configures Recover.
 type RecoverOptions struct {
-	// Logger gets a record of each panic, with its stack. The default is the server's.
+	// Logger receives a record of each panic, with its stack. The default is the server's logger.
 	Logger *slog.Logger
 }
 
-// Recover turns a panic of what is inside it into an error, a *filo.PanicError, logs it once, and lets the server's
-// ErrorHandler turn it into the response.
+// Recover turns a panic inside it into a *filo.PanicError, logs it once, and lets the server's ErrorHandler turn it into the
+// response.
 //
-// A server survives panics without it: it answers with the same 500. But by then the panic has gone through all middleware,
-// none of which ran to its end. With Recover inside of them, the access log has a line for the request, metrics count its
-// 500, and whatever was begun is ended. So its place is inside of those, and outside of all the rest.
+// A server survives panics without Recover, and answers with the same 500. But then the panic has already passed through all
+// middleware and stopped each midway. With Recover inside of them, the access log has a line for the request, metrics count its
+// 500, and middleware finishes its work. So put it inside of those and outside of everything else.
 //
-// A panic with filo.ErrAbort means what it means to the server: it becomes that error, and isn't logged.
+// A panic with filo.ErrAbort has the same meaning as in the server: it becomes that error, and isn't logged.
 func Recover(options ...RecoverOptions) filo.Middleware {
 	o := setup.One("middleware: Recover", options)
 	return func(next filo.Handler) filo.Handler {

@@ -7,47 +7,48 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// WWW says what Redirect does about "www." in front of hosts.
+// WWW says how Redirect treats "www." in front of hosts.
 type WWW int
 
 const (
-	// KeepWWW leaves it as it is.
+	// KeepWWW leaves the host unchanged.
 	KeepWWW WWW = iota
-	// AddWWW sends clients from example.com to www.example.com. Addresses, names without a dot and names that have other
-	// labels than a site's own two, such as api.example.com, are no such hosts.
+	// AddWWW redirects clients from example.com to www.example.com. It doesn't affect addresses, names without a dot, and names
+	// with labels in front of the site's own two, such as api.example.com.
 	AddWWW
-	// StripWWW sends clients from www.example.com to example.com.
+	// StripWWW redirects clients from www.example.com to example.com.
 	StripWWW
 )
 
-// RedirectOptions are options of Redirect. One of HTTPS, Host and WWW is required.
+// RedirectOptions configures Redirect. One of HTTPS, Host and WWW is required.
 type RedirectOptions struct {
-	// HTTPS sends clients from http to https: see Scheme.
+	// HTTPS redirects clients from http to https: see Scheme.
 	HTTPS bool
-	// HTTPSPort is the port of that, if it isn't 443.
+	// HTTPSPort is the port for HTTPS, if it isn't 443.
 	HTTPSPort int
-	// Host is the one host that the site has, perhaps with a port: requests for all others are sent to it. WWW must be KeepWWW
-	// then.
+	// Host is the site's only host, perhaps with a port: requests for all other hosts are redirected to it. It requires WWW to be
+	// KeepWWW.
 	Host string
-	// WWW adds "www." to hosts or takes it off.
+	// WWW adds "www." to hosts or removes it.
 	WWW WWW
-	// Temporary redirects by 307, which no cache keeps. Else it is 301 for GET and HEAD, and 308 for other methods, which it keeps.
+	// Temporary redirects with 307, which caches don't keep. Otherwise the status is 301 for GET and HEAD, and 308, which keeps
+	// the method, for other methods.
 	Temporary bool
-	// Skip, if set, leaves out the requests that it returns true for: such as health checks, or those of a certificate authority
-	// under /.well-known/acme-challenge/.
+	// Skip, if set, exempts the requests for which it returns true: for example, health checks, or those of a certificate
+	// authority under /.well-known/acme-challenge/.
 	Skip func(c *filo.Ctx) bool
 }
 
 // errNoHost is shared: nothing may change it.
 var errNoHost = filo.Error(400, "the request doesn't say which host it is for")
 
-// Redirect sends clients to the scheme and the host that a site is known by, with the same path and query: by one redirect,
-// whatever is to be changed.
+// Redirect sends clients to the site's canonical scheme and host, with the same path and query. It needs only one redirect,
+// however much changes.
 //
-// A client gets to no other host than the one that it has asked for, with or without "www.", or the option's: whatever is in the
-// path. Without Host, HostCheck outside of it keeps links for made-up hosts out of caches.
+// Whatever the path contains, the target is always the host that the client asked for, with or without "www.", or the option
+// Host. Without Host, put HostCheck outside of it to keep links for made-up hosts out of caches.
 //
-// Its place is inside of RealIP, whose Scheme and Host it goes by, and outside of all that works on the request.
+// Put it inside of RealIP, whose Scheme and Host it uses, and outside of everything that works on the request.
 func Redirect(options RedirectOptions) filo.Middleware {
 	check(options.HTTPS || options.Host != "" || options.WWW != KeepWWW, "Redirect: none of HTTPS, Host and WWW")
 	check(options.WWW >= KeepWWW && options.WWW <= StripWWW, "Redirect: WWW is one of KeepWWW, AddWWW and StripWWW")

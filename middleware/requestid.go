@@ -12,17 +12,17 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// RequestIDOptions are options of RequestID.
+// RequestIDOptions configures RequestID.
 type RequestIDOptions struct {
-	// TrustIncoming keeps the id that a request comes with, if it is a valid one: 1 to 127 ASCII letters, digits, and bytes of
-	// "-_.:+/=@,;~". Set it only if all requests come from a proxy that sets the field: a client that can choose ids can make its
-	// requests look like those of others in logs.
+	// TrustIncoming keeps the id in the request, if it is valid: 1 to 127 ASCII letters, digits, and bytes of "-_.:+/=@,;~". Set
+	// it only if all requests come from a proxy that sets the field. A client that can choose ids can make its requests look like
+	// those of others in logs.
 	TrustIncoming bool
-	// Header is the field that the id comes and is sent in. Default X-Request-ID.
+	// Header is the field of the id in requests and responses. Default X-Request-ID.
 	Header string
-	// Generate makes an id, for those who have a scheme of their own. What it returns must be valid as above; else an id of the
-	// default kind is taken. It is called by many goroutines at once. The default makes 128 random bits from a cryptographic
-	// generator, in 32 hexadecimal digits.
+	// Generate makes an id of your own scheme. The id must be valid as above; otherwise RequestID uses an id of the default kind.
+	// Many goroutines call Generate at once. By default an id is 128 random bits from a cryptographic generator, in 32
+	// hexadecimal digits.
 	Generate func() string
 }
 
@@ -96,7 +96,7 @@ func hexDigits(x uint64) uint64 {
 
 type requestIDKey struct{}
 
-// RequestIDOf returns the id that RequestID has given to the request, "" if it hasn't.
+// RequestIDOf returns the id that RequestID gave the request, or "" if there is none.
 func RequestIDOf(c *filo.Ctx) string {
 	switch id := c.Get(requestIDKey{}).(type) {
 	case *generatedID:
@@ -107,8 +107,8 @@ func RequestIDOf(c *filo.Ctx) string {
 	return ""
 }
 
-// RequestID gives each request an id, for logs and for whoever reports a problem: RequestIDOf returns it, and the response has
-// it in a field, and Ctx.Logger as "request_id". Its place is outermost, so that everything else can log the id.
+// RequestID gives each request an id, for logs and for users who report a problem. RequestIDOf returns the id, a field of the
+// response contains it, and Ctx.Logger logs it as "request_id". Put it outermost, so that all other middleware can log the id.
 func RequestID(options ...RequestIDOptions) filo.Middleware {
 	o := setup.One("middleware: RequestID", options)
 	if o.Header == "" {

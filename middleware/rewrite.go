@@ -9,36 +9,37 @@ import (
 	"github.com/filohttp/filo/internal/prerouting"
 )
 
-// RewriteOptions are options of Rewrite.
+// RewriteOptions configures Rewrite.
 type RewriteOptions struct {
-	// Rules are tried in their order, and the first one that matches is applied, once. Required.
+	// Rules are tried in order, and only the first one that matches is applied, once. Required.
 	Rules []RewriteRule
 }
 
-// RewriteRule says which paths become which. Either Prefix or Pattern is required.
+// RewriteRule maps some paths to others. Either Prefix or Pattern is required.
 //
-// Paths are compared as they were sent, with their percent-encoding: what a rule doesn't match because it is encoded otherwise
-// goes to the router as it is.
+// Rules compare paths as they were sent, with their percent-encoding. A path that doesn't match because it is encoded differently
+// goes to the router unchanged.
 type RewriteRule struct {
-	// Prefix is the beginning of paths, such as "/old". Of segments it matches whole ones only: "/old" and "/old/a", not "/older".
+	// Prefix is the beginning of paths, such as "/old". It matches whole segments: "/old" and "/old/a", not "/older".
 	Prefix string
-	// Pattern is a regular expression for all of a path, such as `/posts/(\d+)\.html`.
+	// Pattern is a regular expression for a whole path, such as `/posts/(\d+)\.html`.
 	Pattern string
-	// To is what comes in place of the prefix, such as "/new", or of the path, with $1 or ${name} for what the groups of the pattern
-	// have matched: "/posts/$1". It may have a query, which the request's own is appended to.
+	// To replaces the prefix, such as "/new", or the whole path that matched the pattern. In the latter case, $1 and ${name}
+	// stand for the pattern's groups: "/posts/$1". To may have a query, to which the request's own query is appended.
 	To string
 }
 
-// Rewrite changes the path of requests, and perhaps their query, before the router sees them. Clients don't notice; see Redirect
-// for telling them. What a rule makes that is no path is an error with the status 400.
+// Rewrite changes the path of requests, and perhaps their query, before the router sees them. Clients don't notice; to tell them,
+// use Redirect. If a rule produces an invalid path, the error has the status 400.
 //
-// It must run before the router looks at the path. Router.Use, Group and routes panic when they are given this: it wraps what the
-// server is given, or a handler that looks at the path for itself, such as a proxy's: r.Any("/api/{rest...}", rewrite(h)).
+// Rewrite must run before the router matches the path, so it wraps the server's handler. It may also wrap a handler that reads
+// the path itself, such as a proxy's: r.Any("/api/{rest...}", rewrite(h)). Router.Use, Group and routes panic when they are given
+// Rewrite.
 //
 //	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: rules})
 //	err := filo.ListenAndServe(":8080", rewrite(r.Serve))
 //
-// An error of its own doesn't go through the router's middleware, then. The access log has the new path.
+// Errors of Rewrite itself therefore bypass the router's middleware. The access log shows the new path.
 func Rewrite(options RewriteOptions) filo.Middleware {
 	check(len(options.Rules) > 0, "Rewrite: no Rules")
 	rules := make([]rewriteRule, len(options.Rules))

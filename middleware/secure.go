@@ -8,41 +8,42 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// SecureOptions are options of Secure. Each text is the value of a field; where it is empty the default is sent, if there is
-// one, and "-" leaves the field out.
+// SecureOptions configures Secure. Each string is the value of a field. An empty string sends the default, if there is one, and
+// "-" omits the field.
 type SecureOptions struct {
-	// HSTS is for how long browsers are to use TLS only (Strict-Transport-Security), in whole seconds. It is sent over TLS only:
-	// see Scheme. A browser holds a site to it for all that time, so there is no default; a year is usual.
+	// HSTS is how long browsers must use only TLS (Strict-Transport-Security), in whole seconds. Secure sends it only over TLS:
+	// see Scheme. A browser enforces it for all that time, so there is no default; a year is usual.
 	HSTS time.Duration
-	// HSTSSubdomains extends it to all hosts below, and HSTSPreload lets browsers have it built in: that needs HSTSSubdomains, and
-	// HSTS of a year or more.
+	// HSTSSubdomains extends HSTS to all subdomains. HSTSPreload allows browsers to build it in, and requires HSTSSubdomains and
+	// an HSTS of a year or more.
 	HSTSSubdomains, HSTSPreload bool
 
-	// ContentSecurityPolicy says where what is on a page may come from. It depends on the page: no default.
+	// ContentSecurityPolicy restricts the sources of a page's content. It depends on the page: no default.
 	ContentSecurityPolicy string
-	// ContentSecurityPolicyReportOnly is a policy that is tried out.
+	// ContentSecurityPolicyReportOnly is a policy on trial: browsers report violations but don't enforce it.
 	ContentSecurityPolicyReportOnly string
-	// ContentTypeOptions keeps browsers from guessing what a file is. Default "nosniff".
+	// ContentTypeOptions keeps browsers from guessing the type of a file. Default "nosniff".
 	ContentTypeOptions string
 	// FrameOptions says whether a page may be shown inside another one. Default "SAMEORIGIN": on pages of the same site.
 	FrameOptions string
-	// ReferrerPolicy says what others get to know of the page that links to them. Default "strict-origin-when-cross-origin".
+	// ReferrerPolicy limits what other sites learn about the page that links to them. Default "strict-origin-when-cross-origin".
 	ReferrerPolicy string
-	// PermissionsPolicy says which abilities of the browser a page may use, such as "camera=(), geolocation=()". No default.
+	// PermissionsPolicy says which browser features a page may use, such as "camera=(), geolocation=()". No default.
 	PermissionsPolicy string
-	// OpenerPolicy (COOP) keeps windows of other origins from a page's window. Default "same-origin"; pop-ups for signing in
+	// OpenerPolicy (COOP) separates a page's window from windows of other origins. Default "same-origin"; pop-ups for signing in
 	// elsewhere may need "same-origin-allow-popups".
 	OpenerPolicy string
-	// EmbedderPolicy (COEP) is "require-corp" where a page needs to be isolated, and so can load only what allows that. No default.
+	// EmbedderPolicy (COEP) is "require-corp" for a page that must be isolated, and so can load only resources that allow it. No
+	// default.
 	EmbedderPolicy string
-	// ResourcePolicy (CORP) says who may load what the server has. Default "same-origin"; what other sites are to show needs
-	// "cross-origin".
+	// ResourcePolicy (CORP) says which sites may load the server's resources. Default "same-origin"; resources that other sites
+	// show need "cross-origin".
 	ResourcePolicy string
 }
 
-// Secure sets the response fields that make browsers more careful. A handler can set any of them otherwise, or delete it.
+// Secure sets response fields that protect users in their browsers. A handler can change or delete any of them.
 //
-// Its place is outside of all that answers, so that errors and redirects have the fields, too.
+// Put it outside of everything that answers, so that errors and redirects have the fields, too.
 func Secure(options ...SecureOptions) filo.Middleware {
 	o := setup.One("middleware: Secure", options)
 	fields := secureFields(&o)
