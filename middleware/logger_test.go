@@ -27,7 +27,7 @@ func TestLoggerSaysWhichRequest(t *testing.T) {
 		}
 	})
 	r.GET("/of/{tenant}", func(c *filo.Ctx) error {
-		if c.Logger() != c.Logger() {
+		if first := c.Logger(); c.Logger() != first {
 			t.Error("each call makes another one")
 		}
 		c.AddLogAttributes(tenant)
