@@ -17,10 +17,10 @@ func newFixedClasses() (inline, offload *classes.Class) {
 	return inline, offload
 }
 
-// Inline returns a handler that is run where its request was read, whatever was learned about it. It must neither block nor
-// take more than some 10 µs: meanwhile the other connections of its loop wait. It is for handlers without a router; a route is
-// told by its method Inline, which holds for the middleware around as well. Of a handler in a route that isn't told the first call
-// may be handed off to another worker, until filo knows that the middleware is quick.
+// Inline returns a handler that the loop driver always runs where it reads the request, whatever it has measured. The handler
+// must not block, or take more than about 10 µs: the other connections of its loop wait meanwhile. Use Inline for handlers
+// without a router; a route has a method Inline, which also covers the middleware around its handler. If Inline is used in a
+// route without that method, the first call may go to another worker, until filo knows that the middleware is quick.
 func Inline(h Handler) Handler {
 	return func(c *Ctx) error {
 		if err := c.enter(inlineClass, ""); err != nil {
@@ -30,8 +30,8 @@ func Inline(h Handler) Handler {
 	}
 }
 
-// Offload returns a handler that is never run where its request was read, for one that mostly waits for something. It is for
-// handlers without a router; a route is told by its method Offload, which holds for the middleware around as well.
+// Offload returns a handler that never runs where its request is read, for a handler that mostly waits. Use it for handlers
+// without a router; a route has a method Offload, which also covers the middleware around its handler.
 func Offload(h Handler) Handler {
 	return func(c *Ctx) error {
 		if err := c.enter(offloadClass, ""); err != nil {
@@ -143,17 +143,17 @@ func (w *scratch) endOuter() {
 	}
 }
 
-// ClassStats is what is known about a class of handlers: mostly a route, with its middleware.
+// ClassStats describes a class of handlers, usually a route with its middleware.
 type ClassStats struct {
-	// Name is the pattern of the route, or "inline" or "offload" for what the functions Inline and Offload have made. That of the
-	// server's handler, which is in force until a router has found the route, is "".
+	// Name is the pattern of the route, or "inline" or "offload" for handlers made by the functions Inline and Offload. It is
+	// "" for the server's handler, whose class applies until a router has found the route.
 	Name string
-	// Kind is "quick", "slow" or "unknown" as was learned, or "inline" or "offload" as was told.
+	// Kind is "quick", "slow" or "unknown" if filo measures the class, or "inline" or "offload" if the program has set it.
 	Kind string
-	// Median is about how long a call takes, 0 if that is unknown.
+	// Median is the approximate duration of a call, or 0 if it is unknown.
 	Median time.Duration
-	// Inline is about how many calls of the loop driver were run where their request was read, Handoffs how many of them
-	// gave their loop away before or meanwhile, and Retakes how many had it taken away because they took too long.
+	// Inline counts, approximately, the calls that the loop driver ran where it read the request. Handoffs counts those that
+	// gave their loop away, before or during the call; Retakes counts those that lost it because they took too long.
 	Inline, Handoffs, Retakes uint64
 }
 

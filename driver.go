@@ -5,21 +5,21 @@ import (
 	"os"
 )
 
-// Driver is a way to serve connections. Handlers can't tell one from another.
+// Driver is a way to serve connections. Handlers behave the same in each driver.
 //
 // An operator can choose the driver without a new build: the environment variable FILO_DRIVER, "loop" or "blocking", overrides
-// Server.Driver in every server of the process. So FILO_DRIVER=blocking is the way out for all programs when something goes wrong in
-// the loop driver. A server reads the variable once, when it starts to serve, and logs a line for each listener that it
-// serves by another driver because of it. With any other value the server doesn't start.
+// Server.Driver in every server of the process. So if the loop driver fails in production, FILO_DRIVER=blocking switches any
+// program to the other driver. A server reads the variable once, when it starts to serve, and logs a line for each listener
+// whose driver changes because of it. With any other value the server doesn't start.
 type Driver int
 
 const (
-	// DriverAuto is DriverLoop where it is possible: on Linux, for TCP and Unix sockets. Others are served by DriverBlocking.
+	// DriverAuto selects DriverLoop where it is available, for TCP and Unix sockets on Linux, and DriverBlocking otherwise.
 	DriverAuto Driver = iota
-	// DriverBlocking gives each connection a worker for as long as it lives.
+	// DriverBlocking gives each connection a worker for its whole life.
 	DriverBlocking
-	// DriverLoop lets connections wait in loops, and gives a worker only to a request that may block. Serve fails with a
-	// listener for which it isn't possible.
+	// DriverLoop lets connections wait in loops, and gives a worker only to a request that may block. Serve fails if the
+	// listener can't be served this way.
 	DriverLoop
 )
 

@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// MultipartLimits bounds what reading a form in multipart/form-data takes. The zero value has safe defaults. The body
-// as a whole is bounded by Server.MaxBodyBytes.
+// MultipartLimits bounds the memory and parts of a multipart/form-data form. The zero value selects safe defaults.
+// Server.MaxBodyBytes bounds the body as a whole.
 type MultipartLimits struct {
-	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file for the form. 1 MB
-	// if 0; negative puts every file there. Besides, values, names and part headers may take up to 10 MB of memory
-	// together: that is a constant of mime/multipart, and the body's limit, 4 MB unless raised, bounds it further.
+	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB;
+	// with a negative value all files go there. Values, names and part headers may take up to 10 MB of memory together in
+	// addition. That is a constant of mime/multipart; the body limit, by default 4 MB, bounds it further.
 	MaxMemory int64
-	// MaxParts is how many parts a form may have. 1000 if 0, which is also the most that mime/multipart takes.
+	// MaxParts limits the number of parts in a form. Zero means 1000, which is also the maximum of mime/multipart.
 	MaxParts int
-	// MaxPartBytes is how long the content of one part may be, be it a file or a value. 0 is no limit of its own.
+	// MaxPartBytes limits the content of one part, be it a file or a value. Zero means no separate limit.
 	MaxPartBytes int64
 }
 
-// Errors that users of the package tell apart with errors.Is. An *HTTPError with status 413 wraps them.
+// Errors to test for with errors.Is. An *HTTPError with status 413 wraps them.
 var (
 	// ErrTooManyParts is wrapped by the error of a multipart form with more parts than its limit.
 	ErrTooManyParts = errors.New("filo: too many parts in a multipart form")
@@ -32,8 +32,8 @@ var (
 	ErrPartTooLarge = errors.New("filo: part of a multipart form over its limit")
 )
 
-// FormFile returns the first file of a multipart form that was sent under a name: see Request.MultipartForm, whose errors it
-// returns, for limits and how long the file lives. A form without it is an HTTPError of 400.
+// FormFile returns the first file in a multipart form under name. Request.MultipartForm describes the limits, the lifetime of
+// the file and the errors. If the form has no such file, the error is an HTTPError with status 400.
 func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 	c.check()
 	form, err := c.Request.MultipartForm()

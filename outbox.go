@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrQueueFull is returned by ParkedConn.Queue for a client that doesn't take what is queued.
+// ErrQueueFull is returned by ParkedConn.Queue when a client is too slow and its queue is full.
 var ErrQueueFull = errors.New("filo: too much waits to be sent on a parked connection")
 
 const (
@@ -25,8 +25,8 @@ const (
 	maxOwnRecords = 64 << 10
 )
 
-// PreparedMessage is what is sent to many parked connections. It is made once, and kept once, however many connections it waits in:
-// see ParkedConn.Queue. It never changes.
+// PreparedMessage is a message for many parked connections. It is rendered once, and exists once in memory no matter in how
+// many queues it waits: see ParkedConn.Queue. It is immutable.
 //
 // Experimental: see Ctx.Park.
 type PreparedMessage struct {
@@ -34,13 +34,13 @@ type PreparedMessage struct {
 	start int    // of what the frame is around
 }
 
-// NewPreparedMessage makes a message of a copy of b.
+// NewPreparedMessage makes a message from a copy of b.
 func NewPreparedMessage(b []byte) *PreparedMessage {
 	frame := appendChunk(make([]byte, 0, len(b)+chunkOverhead), b)
 	return &PreparedMessage{frame: frame, start: len(frame) - len("\r\n") - len(b)}
 }
 
-// Len returns the size of what the message was made of, in bytes.
+// Len returns the size of the message's content in bytes.
 func (m *PreparedMessage) Len() int { return len(m.frame) - len("\r\n") - m.start }
 
 // bytes returns the message, as a chunk if it is to be one.

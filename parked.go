@@ -14,23 +14,22 @@ import (
 	"github.com/filohttp/filo/internal/classes"
 )
 
-// Wake says why the function of a ParkedConn is called.
+// Wake is the reason for a call of a ParkedConn's function.
 //
 // Experimental: see Ctx.Park.
 type Wake int
 
 const (
-	// WakeData says that something has come to be read, or the end of what comes.
+	// WakeData means that there is something to read, or that the client has ended its side.
 	WakeData Wake = iota
-	// WakeDeadline says that the deadline of SetWait has passed.
+	// WakeDeadline means that the deadline of SetWait has passed.
 	WakeDeadline
-	// WakeShutdown says that the server shuts down. The connection is closed afterwards.
+	// WakeShutdown means that the server is shutting down. The connection is closed after the call.
 	WakeShutdown
 )
 
-// ParkedConn is a connection that a handler has taken over, and that waits without a worker until something comes: see
-// Ctx.Park and Ctx.ParkStream. Write, Queue and Close may be called at any time and by several goroutines; Read belongs to the
-// connection's function.
+// ParkedConn is a connection that a handler has taken over and that waits for data without a worker: see Ctx.Park and
+// Ctx.ParkStream. Any goroutine may call Write, Queue and Close at any time. Only the connection's function may call Read.
 //
 // Experimental: see Ctx.Park.
 type ParkedConn struct {
@@ -65,19 +64,20 @@ type ParkedConn struct {
 	}
 }
 
-// Park takes the connection over from the server like Hijack, for those that mostly wait, such as WebSockets: once the
-// handler has returned it waits without a worker, in its loop without a goroutine or a buffer either, and serve is called
-// when something comes: on a worker, or as a quick handler is where the loop runs, if it is known to be quick. It reads what
-// it wants, at least something, and waits again by returning nil. To return io.EOF ends the connection when what is queued has
-// been sent, another error at once. It is called by one goroutine at a time, and by none before the handler has returned.
+// Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
+// handler has returned, the connection waits without a worker; in the loop driver also without a goroutine or a buffer. When
+// data arrives, the server calls serve on a worker, or, if serve is known to be quick, where the loop runs, like a quick
+// handler. The function serve reads at least something. It returns nil to wait again, io.EOF to end the connection after the
+// queued data has been sent, and any other error to end it at once. Calls of serve never overlap, and the first one comes after
+// the handler has returned.
 //
-// With a protocol, such as "websocket", the answer is 101 (Switching Protocols), as for Upgrade; with "" there is none.
+// With a protocol, such as "websocket", Park answers 101 (Switching Protocols), as Upgrade does; with "" it sends no answer.
 //
 // A parked connection counts against MaxConns and, while serve runs, against Concurrency. In the blocking driver a goroutine
-// waits for each.
+// waits for each parked connection.
 //
-// Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, also after 1.0. What they
-// are for is stable in package sse and in contrib/websocket, which are made of them.
+// Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, also after 1.0. Package
+// sse and contrib/websocket, which are built on them, are stable.
 func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()
 	switch {
@@ -100,13 +100,14 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	return c.park(serve, false)
 }
 
-// ParkStream answers with the response's status and fields, and parks the connection as Park does: what is written or queued
-// there is the body. It is for bodies that mostly wait, such as those of event streams. An HTTP/1.1 client gets each Write and
-// each PreparedMessage as a chunk, another one as it is. The function may read, to know when the client has left; when it returns
-// io.EOF, and after WakeShutdown, the body ends as it should, and with another error it is broken off.
+// ParkStream answers with the response's status and fields, and parks the connection as Park does. Whatever is written or
+// queued on the connection becomes the body. Use it for bodies that mostly wait, such as event streams. An HTTP/1.1 client gets
+// each Write and each PreparedMessage as a chunk, an HTTP/1.0 client as plain bytes. The function may read, to notice when the
+// client leaves. The body ends properly when the function returns io.EOF, and after WakeShutdown; with any other error it is
+// cut off.
 //
-// The connection carries no further request. Response.WrapBody doesn't apply. A response that can have no body, as one to HEAD, is
-// ErrBodyNotAllowed.
+// The connection carries no further request. Response.WrapBody doesn't apply. If the response can have no body, as an answer to
+// HEAD, the error is ErrBodyNotAllowed.
 //
 // Experimental: see Park.
 func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
@@ -167,7 +168,7 @@ func (c *Ctx) park(serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedCo
 	return p, nil
 }
 
-// Read reads what has come, or waits for it.
+// Read reads the data that has arrived, or waits for more.
 func (p *ParkedConn) Read(b []byte) (int, error) {
 	if len(p.received) > 0 {
 		n := copy(b, p.received)
@@ -206,10 +207,10 @@ func (p *ParkedConn) endRead() {
 	}
 }
 
-// Write sends all of b, waiting for the client if it must. Of a body in chunks it is one.
+// Write sends all of b, and waits for the client if necessary. In a chunked body b becomes one chunk.
 //
-// A Write that waits in the connection's function, where that runs in a loop because it is known to be quick, gives the loop to
-// another worker first, so that the others in it don't wait. Queue never waits.
+// If the connection's function runs in a loop because it is known to be quick, a Write that must wait first gives the loop to
+// another worker, so that the loop's other connections don't wait. Queue never waits.
 func (p *ParkedConn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -257,14 +258,14 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 	return err
 }
 
-// Queue sends a message without ever waiting for the client: what that doesn't take at once waits, as a reference to m, and is
-// sent when it does. Messages and writes are sent in the order in which they were given.
+// Queue sends a message without ever waiting for the client. If the client doesn't take it at once, the rest waits in the
+// queue, as a reference to m, and is sent as the client takes it. Messages and writes are sent in the order of the calls.
 //
-// The error is ErrQueueFull if what waits would get more than SetQueueLimit allows, and nothing of m is sent then; a single
-// message always may wait. After the connection's end it is net.ErrClosed, or what went wrong.
+// The error is ErrQueueFull if more would wait than SetQueueLimit allows; then no part of m is sent. A single message may
+// always wait. After the connection's end the error is net.ErrClosed, or the error that ended it.
 //
-// A client that takes nothing of what waits for WriteTimeout, or less than MinTransferRate on average after that, is
-// disconnected.
+// The server disconnects a client that takes nothing from the queue for WriteTimeout, or after that takes less than
+// MinTransferRate on average.
 func (p *ParkedConn) Queue(m *PreparedMessage) error {
 	b := m.bytes(p.chunked)
 	if !p.sealed() {
@@ -275,15 +276,15 @@ func (p *ParkedConn) Queue(m *PreparedMessage) error {
 	return p.seal(b, true)
 }
 
-// SetQueueLimit sets how many bytes of messages may wait for the client. Default 256 KB. Where TLS is in between they wait as
-// TLS sends them, a copy for each connection.
+// SetQueueLimit sets how many bytes of messages may wait for the client. Default 256 KB. Over TLS, messages wait in encrypted
+// form, with a copy for each connection.
 func (p *ParkedConn) SetQueueLimit(n int) { p.out.setLimit(n) }
 
-// Queued returns how many bytes wait for the client.
+// Queued returns the number of bytes that wait for the client.
 func (p *ParkedConn) Queued() int { return p.out.size() }
 
-// OnClose sets a function to be called once when the connection is over, whoever has ended it, or now if it is. It must be
-// quick.
+// OnClose registers f to be called once when the connection has ended, no matter who ended it; if it has already ended, f is
+// called now. f must be quick.
 func (p *ParkedConn) OnClose(f func()) {
 	p.ends.Lock()
 	over := p.ends.over
@@ -307,19 +308,19 @@ func (p *ParkedConn) over() {
 	f()
 }
 
-// SetWait sets until when the connection waits the next time that its function returns; the function is called then, with
-// WakeDeadline. The zero time, to which it falls back each time, is for ever. It belongs to the function, and to the
-// handler until that returns.
+// SetWait sets a deadline for the next wait, the one that begins when the connection's function returns. At the deadline the
+// function is called with WakeDeadline. The zero time, which is restored for each wait, means no deadline. Only the function
+// may call SetWait, and the handler before it returns.
 func (p *ParkedConn) SetWait(until time.Time) { p.wait = until }
 
-// Close ends the connection, at any time. Its function isn't called any more.
+// Close ends the connection at once. It may be called at any time. The connection's function isn't called again.
 func (p *ParkedConn) Close() error {
 	p.out.fail(net.ErrClosed)
 	return cutConn(p.netConn)
 }
 
-// End ends the connection, at any time, as if its function had returned io.EOF: nothing more is taken, and it is closed when what
-// is queued has been sent. A call of the function that is under way may go on; there is no further one.
+// End ends the connection as if its function had returned io.EOF: further data is refused, and the connection is closed once
+// the queue has been sent. It may be called at any time. A running call of the function may continue; no further call follows.
 func (p *ParkedConn) End() {
 	p.asked.Store(true)
 	p.finish()
@@ -332,18 +333,18 @@ func (p *ParkedConn) End() {
 	}
 }
 
-// LocalAddr returns the address of this end.
+// LocalAddr returns the address of the server's end.
 func (p *ParkedConn) LocalAddr() net.Addr { return p.netConn.LocalAddr() }
 
-// RemoteAddr returns the address of the client.
+// RemoteAddr returns the address of the client's end.
 func (p *ParkedConn) RemoteAddr() net.Addr { return p.netConn.RemoteAddr() }
 
-// SetDeadline sets until when Read and Write wait, as a net.Conn's does. SetWait is for the time in between.
+// SetDeadline sets a deadline for Read and Write, as for a net.Conn. The deadline between calls of the function is SetWait's.
 func (p *ParkedConn) SetDeadline(t time.Time) error {
 	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
 }
 
-// SetReadDeadline sets until when Read waits: the one that is under way, and those to come.
+// SetReadDeadline sets a deadline for Read, both for a Read that is waiting and for later ones.
 func (p *ParkedConn) SetReadDeadline(t time.Time) error {
 	p.reads.Lock()
 	defer p.reads.Unlock()
@@ -354,7 +355,7 @@ func (p *ParkedConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline sets until when Write waits.
+// SetWriteDeadline sets a deadline for Write.
 func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.setDeadline(t) }
 
 // call calls the function and reports whether the connection goes on. If not, and it is to be ended as it should, it is ending.

@@ -7,11 +7,11 @@ import (
 	"github.com/filohttp/filo/internal/classes"
 )
 
-// ConnState is what a connection is doing.
+// ConnState is the state of a connection.
 type ConnState int
 
-// The states that Server.ConnState is told of. A connection is new first; it is active from the first byte of a
-// request until its answer is written, idle between requests, and closed or hijacked at the end.
+// The states that Server.ConnState reports. A connection begins as new. It is active from the first byte of a request until its
+// answer is written, idle between requests, and closed or hijacked at the end.
 const (
 	StateNew ConnState = iota
 	StateActive
@@ -29,38 +29,38 @@ func (s ConnState) String() string {
 	return names[s]
 }
 
-// Stats is what a server has done and is doing.
+// Stats holds the counters of a server and its current state.
 type Stats struct {
-	// ConnsOpen is how many connections are being served: ConnsIdle wait for a request (new ones too), ConnsActive
-	// have one, and ConnsParked were taken over by Ctx.Park and wait.
+	// ConnsOpen is the number of connections being served. Of these ConnsIdle wait for a request (new ones too), ConnsActive
+	// have a request, and ConnsParked wait after Ctx.Park has taken them over.
 	ConnsOpen, ConnsIdle, ConnsActive, ConnsParked int
-	// ConnsAccepted and ConnsRefused count since the start; refused ones are accepted ones that got a 503 or 429 for an
-	// answer, or none.
+	// ConnsAccepted and ConnsRefused count since the start. A refused connection is also an accepted one; it got a 503, a 429
+	// or no answer.
 	ConnsAccepted, ConnsRefused uint64
-	// Requests counts the answers by status class: Requests[2] is 200 to 299. Those of refused connections are counted too.
+	// Requests counts the answers by status class: Requests[2] is 200 to 299. It includes the answers to refused connections.
 	Requests [6]uint64
-	// WorkersRunning is how many workers serve a connection, WorkersReady how many wait for one, and WorkersLeading how many
-	// lead a loop.
+	// WorkersRunning is the number of workers that serve a connection, WorkersReady of those that wait for one, and
+	// WorkersLeading of those that lead a loop.
 	WorkersRunning, WorkersReady, WorkersLeading int
 	// WorkersSpawned and WorkersRetired count since the start.
 	WorkersSpawned, WorkersRetired uint64
-	// RequestsRefused is how many requests the loop driver has answered with 503 since Concurrency was reached.
+	// RequestsRefused counts the requests that the loop driver answered with 503 because Concurrency was reached.
 	RequestsRefused uint64
-	// TasksRunning is how many tasks of Ctx.Go there are, those included that wait for one of the pool's workers.
+	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int
-	// Handoffs is how many times a worker has given its loop to another one because a handler might block, Retakes how
-	// many times a loop was taken from a worker whose handler took too long, and Steals how many times the leader of an idle
-	// loop has served connections of one that didn't keep up.
+	// Handoffs counts how often a worker gave its loop to another worker because a handler might block. Retakes counts how
+	// often a loop was taken from a worker whose handler took too long. Steals counts how often the leader of an idle loop
+	// served connections of a loop that didn't keep up.
 	Handoffs, Retakes, Steals uint64
-	// LoopsHosted is how many loops are left to another one's leader at the moment, since there is too little to do for
-	// theirs, or no processor.
+	// LoopsHosted is the number of loops that the leader of another loop serves at the moment, because they have too little to
+	// do or no processor of their own.
 	LoopsHosted int
-	// Classes are the handler classes that were entered, and that of the server's handler first.
+	// Classes are the handler classes in use. The first is the class of the server's handler.
 	Classes []ClassStats
 }
 
-// Stats returns the server's counters. It looks at every connection, so ask for it now and then, not for each request.
-// Connections that change their state meanwhile may be counted as they were or as they are.
+// Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
+// that changes its state meanwhile may be counted in its old or its new state.
 func (s *Server) Stats() Stats {
 	st := Stats{ConnsAccepted: s.accepted.Load(), ConnsRefused: s.refused.Load()}
 	s.loopStats(&st)
