@@ -14,16 +14,16 @@ var defaultPool = func() *Pool {
 	return p
 }()
 
-// Submit has task run by the package's own pool, which never waits in practice.
+// Submit runs task in the package's own pool, which in practice never waits for room.
 func Submit(task func()) error { return defaultPool.Submit(task) }
 
-// Running returns how many workers the package's own pool has, or how many accepted tasks if those are more.
+// Running returns the number of workers of the package's own pool, or of its accepted tasks if those are more.
 func Running() int { return defaultPool.Running() }
 
 // Cap returns the capacity of the package's own pool.
 func Cap() int { return defaultPool.Cap() }
 
-// Free returns Cap less Running.
+// Free returns Cap minus Running.
 func Free() int { return defaultPool.Free() }
 
 // Release closes the package's own pool.
@@ -32,8 +32,8 @@ func Release() { defaultPool.Release() }
 // ReleaseTimeout closes the package's own pool and waits until its tasks have ended, or returns ErrTimeout.
 func ReleaseTimeout(timeout time.Duration) error { return defaultPool.ReleaseTimeout(timeout) }
 
-// ReleaseContext closes the package's own pool and waits until its tasks have ended, or ctx is done.
+// ReleaseContext closes the package's own pool and waits until its tasks have ended or ctx is done.
 func ReleaseContext(ctx context.Context) error { return defaultPool.ReleaseContext(ctx) }
 
-// Reboot opens the package's own pool again, if it was released.
+// Reboot opens the package's own pool again after a release.
 func Reboot() { defaultPool.Reboot() }

@@ -1,5 +1,5 @@
-// Package pool runs functions on a bounded set of reused goroutines, its workers. It is for background work of which
-// there may be much: with a limit on how much of it is under way, and a way to wait for its end.
+// Package pool runs functions on a bounded set of reused goroutines, the workers. Use it for background work: it limits how
+// many tasks run at once, and can wait until all have ended.
 //
 //	p, err := pool.NewPool(100)
 //	...
@@ -7,14 +7,14 @@
 //	...
 //	err = p.ReleaseTimeout(10 * time.Second)
 //
-// A pool has a capacity. It accepts that many tasks that are not finished yet, and starts them in the order in which it
-// has accepted them; whoever submits one more waits until a task has ended, in line with the others who wait. An
-// accepted task is run exactly once, also if the pool is released; a refused one is never run.
+// A pool has a capacity, which bounds the accepted tasks that are not finished. The pool starts tasks in the order in which it
+// accepted them. When the pool is full, submitters wait in line until a task ends. The pool runs an accepted task exactly once,
+// even if the pool is released. It never runs a refused task.
 //
-// Workers are started when they are needed. One that has nothing to do is parked, and the one that was parked last is
-// used first, since its stack has grown to what the tasks need and is still in the processor's caches. One that wasn't
-// used for [Options.ExpiryDuration] ends. A pool in which nothing is idle and nothing runs has no goroutine.
+// The pool starts workers on demand. A worker without a task is parked. The worker that was parked last is used first, since
+// its stack has grown to the size that the tasks need and is still in the processor's caches. A worker that wasn't used for
+// [Options.ExpiryDuration] ends. An idle pool without parked workers has no goroutine.
 //
-// The names and meanings are those of github.com/panjf2000/ants/v2, so that its users need to change the import only;
-// docs/POOL.md lists what differs.
+// The names and meanings are those of github.com/panjf2000/ants/v2, so users of ants change only the import; docs/POOL.md lists
+// the differences.
 package pool

@@ -6,32 +6,32 @@ import (
 )
 
 var (
-	// ErrLackPoolFunc is returned for a pool that is made without the function that it is to call.
+	// ErrLackPoolFunc is returned when a pool is made without the function that it should call.
 	ErrLackPoolFunc = errors.New("pool: no function to call")
 
 	// ErrInvalidPoolExpiry is returned for a negative ExpiryDuration.
 	ErrInvalidPoolExpiry = errors.New("pool: negative expiry duration, must be at least 0")
 
-	// ErrPoolClosed is returned for a task that comes after the pool's release, or waits when it comes, and for a
-	// release after the first.
+	// ErrPoolClosed is returned for a task that is submitted after the pool's release or still waits for room then, and for a
+	// second release.
 	ErrPoolClosed = errors.New("pool: closed")
 
-	// ErrPoolOverload is returned for a task for which there is no room, if it may not wait or too many wait already.
+	// ErrPoolOverload is returned when the pool has no room for a task, and the task may not wait or too many wait already.
 	ErrPoolOverload = errors.New("pool: full, and waiting isn't allowed or too many wait already")
 
 	// ErrNilTask is returned for a task that is a nil function.
 	ErrNilTask = errors.New("pool: task is nil")
 
-	// ErrInvalidPreAllocSize is returned for a pool without a limit that is to allocate in advance.
+	// ErrInvalidPreAllocSize is returned when a pool without a limit should preallocate.
 	ErrInvalidPreAllocSize = errors.New("pool: no capacity given, must be at least 1 to allocate in advance")
 
-	// ErrInvalidGrowth is returned for options by which the number of workers can't follow the fill of the queue.
+	// ErrInvalidGrowth is returned for a Growth with invalid values, or without a QueueSize or a capacity.
 	ErrInvalidGrowth = errors.New("pool: growth needs a step of at least 1, a queue, and 0 <= low < high <= 1")
 
-	// ErrTimeout is returned by ReleaseTimeout if the time is over before the last task is.
+	// ErrTimeout is returned by ReleaseTimeout if tasks still run when the time is over.
 	ErrTimeout = errors.New("pool: timed out waiting for tasks to end")
 
-	// ErrInvalidPoolIndex is returned for an index that isn't that of a MultiPool's pool.
+	// ErrInvalidPoolIndex is returned for an index outside of the MultiPool's pools.
 	ErrInvalidPoolIndex = errors.New("pool: index out of range, must be at least 0 and less than the number of pools")
 
 	// ErrInvalidLoadBalancingStrategy is returned for a strategy that is neither RoundRobin nor LeastTasks.
@@ -41,15 +41,15 @@ var (
 	ErrInvalidMultiPoolSize = errors.New("pool: invalid number of pools, must be at least 1")
 )
 
-// PanicError is how a panic of a function comes back from a [Future], a [Group] or [Map].
+// PanicError is the error that a [Future], a [Group] or [Map] returns for a function that panicked.
 type PanicError struct {
-	// Value is what the function has called panic with.
+	// Value is the value that the function passed to panic.
 	Value any
-	// Stack is the stack of the goroutine at that time, as debug.Stack formats it.
+	// Stack is the stack of the goroutine at the time of the panic, as debug.Stack formats it.
 	Stack []byte
 }
 
-// Error returns the value in text, without the stack.
+// Error returns the value as text, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("pool: panic in a task: %v", e.Value) }
 
 // Unwrap returns the value if it is an error.

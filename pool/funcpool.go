@@ -2,8 +2,8 @@ package pool
 
 import "context"
 
-// PoolWithFuncGeneric calls one function, with another argument each time, on its workers. So no function value needs
-// to be made for a task.
+// PoolWithFuncGeneric calls one function on its workers, with another argument each time. So a task needs no function value of
+// its own.
 type PoolWithFuncGeneric[T any] struct {
 	*core[T]
 }
@@ -11,7 +11,7 @@ type PoolWithFuncGeneric[T any] struct {
 // PoolWithFunc is a pool whose function takes any argument.
 type PoolWithFunc = PoolWithFuncGeneric[any]
 
-// NewPoolWithFuncGeneric makes a pool that calls fn, and accepts size calls that are not finished; any number if size
+// NewPoolWithFuncGeneric makes a pool that calls fn. The pool accepts size calls that are not finished, or any number if size
 // isn't positive. No goroutine is started before the first call.
 func NewPoolWithFuncGeneric[T any](size int, fn func(T), options ...Option) (*PoolWithFuncGeneric[T], error) {
 	if fn == nil {
@@ -29,21 +29,21 @@ func NewPoolWithFunc(size int, fn func(any), options ...Option) (*PoolWithFunc, 
 	return NewPoolWithFuncGeneric(size, fn, options...)
 }
 
-// Invoke has the function called with arg, which may be nil. If the pool is full it waits for room, unless Nonblocking
-// or MaxBlockingTasks forbid that. The error is ErrPoolClosed or ErrPoolOverload.
+// Invoke submits a call of the function with arg, which may be nil. If the pool is full, Invoke waits for room, unless
+// Nonblocking or MaxBlockingTasks forbid that. The error is ErrPoolClosed or ErrPoolOverload.
 func (p *PoolWithFuncGeneric[T]) Invoke(arg T) error { return p.submit(arg) }
 
-// InvokeContext is as Invoke, but stops waiting when ctx is done. The function is never called then, and the error is
-// ctx.Err(), as it is if ctx was done before.
+// InvokeContext is like Invoke, but stops waiting when ctx is done. It then returns ctx.Err(), and the function is never
+// called. It does the same if ctx is done before the call.
 func (p *PoolWithFuncGeneric[T]) InvokeContext(ctx context.Context, arg T) error {
 	return p.submitContext(ctx, arg)
 }
 
-// TryInvoke is as Invoke, but never waits: the error is ErrPoolOverload if the pool is full.
+// TryInvoke is like Invoke, but never waits: it returns ErrPoolOverload if the pool is full.
 func (p *PoolWithFuncGeneric[T]) TryInvoke(arg T) error { return p.submitAtOnce(arg) }
 
-// InvokeBatch is as Invoke for each of the arguments in turn, but faster. It stops at the first that is refused, and
-// returns how many were accepted.
+// InvokeBatch calls Invoke for each of the arguments in turn, but faster. It stops at the first refused argument, and returns
+// the number of accepted ones.
 func (p *PoolWithFuncGeneric[T]) InvokeBatch(args []T) (accepted int, err error) {
 	return p.submitBatch(args)
 }

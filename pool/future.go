@@ -6,18 +6,18 @@ import (
 	"runtime/debug"
 )
 
-// ErrGoexit is the error of a [Future], a [Group] or [Map] whose function has called runtime.Goexit.
+// ErrGoexit is the error that a [Future], a [Group] or [Map] returns for a function that called runtime.Goexit.
 var ErrGoexit = errors.New("pool: task called runtime.Goexit")
 
-// Future is the result to come of a function that a pool calls.
+// Future holds the result of a function that a pool calls, once the function has ended.
 type Future[T any] struct {
 	done  chan struct{}
 	value T // value and err are stored before done is closed
 	err   error
 }
 
-// Async has p call f, and returns the result to come. It waits for room as p.SubmitContext does. f is called with ctx;
-// if ctx is done when its turn comes, it isn't called, and the result's error is ctx.Err().
+// Async submits f to p, and returns its future result. It waits for room as p.SubmitContext does. The pool calls f with ctx. If
+// ctx is done before f starts, f isn't called, and the result's error is ctx.Err().
 func Async[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) (*Future[T], error) {
 	if f == nil {
 		return nil, p.refuseNil()
@@ -38,11 +38,11 @@ func Async[T any](ctx context.Context, p *Pool, f func(context.Context) (T, erro
 	return future, nil
 }
 
-// Done returns a channel that is closed when there is a result.
+// Done returns a channel that is closed when the result is available.
 func (f *Future[T]) Done() <-chan struct{} { return f.done }
 
-// Wait waits for the result and returns it: what the function has returned, or a *PanicError for its panic. If ctx is
-// done first, it returns ctx.Err(); the function goes on, and Wait can be called again.
+// Wait waits for the result and returns it: the values that the function returned, or a *PanicError if it panicked. If ctx is
+// done first, Wait returns ctx.Err(); the function goes on, and Wait can be called again.
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	if err := waitFor(ctx, f.done); err != nil {
 		var none T

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Group is a set of functions that a pool calls, to be waited for together. The first that fails cancels the others.
+// Group is a set of functions that a pool calls and that a caller waits for together. The first function that fails cancels the
+// others.
 type Group struct {
 	p      *Pool
 	ctx    context.Context
@@ -18,21 +19,21 @@ type Group struct {
 	err    error // the first; guarded by mu
 }
 
-// NewGroup makes a group whose functions p calls. Their context is done when the first of them has failed, or Wait
-// returns, or ctx is done; its cause is the first error.
+// NewGroup makes a group whose functions p calls. The returned context is their context. It is done when a function has failed,
+// when Wait returns, or when ctx is done; its cause is the first error.
 func NewGroup(ctx context.Context, p *Pool) (*Group, context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &Group{p: p, ctx: ctx, cancel: cancel}, ctx
 }
 
-// SetLimit makes Go wait while n functions of the group are under way. It is to be called before Go; without it only
-// the pool limits them.
+// SetLimit makes Go wait while n functions of the group are under way. Call SetLimit before Go. Without it only the pool limits
+// the functions.
 func (g *Group) SetLimit(n int) { g.slots = make(chan struct{}, max(n, 1)) }
 
-// Go has the pool call f with the group's context, and waits for room. If the group has failed, or its context is done,
-// f isn't called. A function that the pool refuses fails the group.
+// Go submits f to the pool, which calls it with the group's context. Go waits for room. If the group has failed or its context
+// is done, f isn't called. If the pool refuses a function, the group fails.
 //
-// A task of a pool that is waiting for a group of the same pool keeps the place that the group may need.
+// A task that waits for a group in the task's own pool keeps its place, which the group may need.
 func (g *Group) Go(f func(context.Context) error) {
 	if g.slots != nil {
 		select {
@@ -84,8 +85,8 @@ func (g *Group) fail(err error) {
 	}
 }
 
-// Wait waits until all functions have ended, and returns the first error: one that a function has returned, a
-// *PanicError for its panic, or why it wasn't called.
+// Wait waits until all functions have ended, and returns the first error: an error that a function returned, a *PanicError for
+// a panic, or the reason why a function wasn't called.
 func (g *Group) Wait() error {
 	g.all.Wait()
 	g.cancel(nil)

@@ -12,8 +12,8 @@ type keys struct {
 	behind map[any][]func()
 }
 
-// SubmitKeyed is as Submit, but tasks of the same key are run one after another, in the order in which they were
-// accepted. One that waits for its turn has its place in the pool and no worker. The key must be comparable.
+// SubmitKeyed is like Submit, but runs tasks with the same key one after another, in the order in which they were accepted. A
+// task that waits for its turn has a place in the pool and no worker. The key must be comparable.
 func (p *Pool) SubmitKeyed(key any, task func()) error {
 	if task == nil {
 		return p.refuseNil()

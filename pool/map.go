@@ -5,12 +5,13 @@ import (
 	"iter"
 )
 
-// Map has p call f for each value of in, and yields the results in the order of the values: what f has returned, or a
-// *PanicError for its panic. Up to window calls (at least 1) are under way or have results that were not yielded yet.
+// Map submits a call of f to p for each value of in, and yields the results in the order of the values: the values that f
+// returned, or a *PanicError if it panicked. At most window calls (at least 1) are under way or have results that were not
+// yielded yet.
 //
-// The values are taken from in as the results are asked for. A call that fails doesn't end the sequence: the consumer
-// may, and calls under way see their context cancelled then, and are waited for. If p refuses a call, the error is
-// yielded after the results before it, and is the last.
+// Map takes values from in as the consumer asks for results. A failed call doesn't end the sequence. If the consumer ends it,
+// Map cancels the context of the calls under way, and waits for them. If p refuses a call, Map yields the error after the
+// results before it, and ends.
 func Map[In, Out any](
 	ctx context.Context, p *Pool, window int, in iter.Seq[In], f func(context.Context, In) (Out, error),
 ) iter.Seq2[Out, error] {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// LoadBalancingStrategy is how a MultiPool chooses the pool that it tries first.
+// LoadBalancingStrategy is the way in which a MultiPool chooses the pool that it tries first.
 type LoadBalancingStrategy int
 
 const (
 	// RoundRobin takes the pools in turn.
 	RoundRobin LoadBalancingStrategy = 1 << (iota + 1)
 
-	// LeastTasks takes the pool with the fewest tasks, accepted and waiting ones.
+	// LeastTasks takes the pool with the fewest tasks, both accepted and waiting.
 	LeastTasks
 )
 
@@ -255,15 +255,15 @@ func (m *multi[T]) Reboot() {
 	m.closed.Store(false)
 }
 
-// MultiPool is a number of pools of the same capacity, each with a lock of its own. A task goes to the one that the
-// strategy chooses, or to another if that is full: a submitter waits only while none has room, and then for whichever
-// has first.
+// MultiPool is a number of pools with the same capacity, each with its own lock. A task goes to the pool that the strategy
+// chooses, or to another one if that pool is full. A submitter waits only while all pools are full, and then takes the first
+// pool with room.
 type MultiPool struct {
 	*multi[func()]
 }
 
-// NewMultiPool makes size pools that accept sizePerPool tasks each. MaxBlockingTasks is how many may wait for each of
-// the pools, so as many times size in all.
+// NewMultiPool makes size pools that accept sizePerPool tasks each. MaxBlockingTasks applies to each pool, so size times as
+// many submitters may wait in all.
 func NewMultiPool(size, sizePerPool int, strategy LoadBalancingStrategy, options ...Option) (*MultiPool, error) {
 	m, err := newMulti(size, sizePerPool, call, strategy, options)
 	if err != nil {
@@ -272,15 +272,15 @@ func NewMultiPool(size, sizePerPool int, strategy LoadBalancingStrategy, options
 	return &MultiPool{m}, nil
 }
 
-// Submit is as Pool.Submit.
+// Submit is like Pool.Submit.
 func (m *MultiPool) Submit(task func()) error { return m.submitFunc(context.Background(), task, true) }
 
-// SubmitContext is as Pool.SubmitContext.
+// SubmitContext is like Pool.SubmitContext.
 func (m *MultiPool) SubmitContext(ctx context.Context, task func()) error {
 	return m.submitFunc(ctx, task, true)
 }
 
-// TrySubmit is as Pool.TrySubmit.
+// TrySubmit is like Pool.TrySubmit.
 func (m *MultiPool) TrySubmit(task func()) error {
 	return m.submitFunc(context.Background(), task, false)
 }
@@ -295,7 +295,7 @@ func (m *MultiPool) submitFunc(ctx context.Context, task func(), mayWait bool) e
 	return m.submit(ctx, task, mayWait)
 }
 
-// MultiPoolWithFuncGeneric is a number of pools that call one function: what MultiPool is to Pool.
+// MultiPoolWithFuncGeneric is a number of pools that call one function: the MultiPool for PoolWithFuncGeneric.
 type MultiPoolWithFuncGeneric[T any] struct {
 	*multi[T]
 }
@@ -324,17 +324,17 @@ func NewMultiPoolWithFunc(
 	return NewMultiPoolWithFuncGeneric(size, sizePerPool, fn, strategy, options...)
 }
 
-// Invoke is as PoolWithFuncGeneric.Invoke.
+// Invoke is like PoolWithFuncGeneric.Invoke.
 func (m *MultiPoolWithFuncGeneric[T]) Invoke(arg T) error {
 	return m.submit(context.Background(), arg, true)
 }
 
-// InvokeContext is as PoolWithFuncGeneric.InvokeContext.
+// InvokeContext is like PoolWithFuncGeneric.InvokeContext.
 func (m *MultiPoolWithFuncGeneric[T]) InvokeContext(ctx context.Context, arg T) error {
 	return m.submit(ctx, arg, true)
 }
 
-// TryInvoke is as PoolWithFuncGeneric.TryInvoke.
+// TryInvoke is like PoolWithFuncGeneric.TryInvoke.
 func (m *MultiPoolWithFuncGeneric[T]) TryInvoke(arg T) error {
 	return m.submit(context.Background(), arg, false)
 }

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// DefaultAntsPoolSize is the capacity of the package's own pool. Where an int has 32 bits that is no limit, and Cap and Free
-	// return -1.
+	// DefaultAntsPoolSize is the capacity of the package's own pool. If an int has 32 bits, this value means no limit, and Cap
+	// and Free return -1.
 	DefaultAntsPoolSize = math.MaxInt32
 
-	// DefaultCleanIntervalTime is the ExpiryDuration of a pool that isn't given one.
+	// DefaultCleanIntervalTime is the default ExpiryDuration.
 	DefaultCleanIntervalTime = time.Second
 )
 
@@ -22,9 +22,9 @@ const (
 	CLOSED        // was released
 )
 
-// Logger is told of panics. *log.Logger is one.
+// Logger receives reports of panics. *log.Logger implements it.
 type Logger interface {
-	// Printf is to be safe for concurrent use and to take its arguments as log.Printf does.
+	// Printf formats its arguments as log.Printf does. It must be safe for concurrent use.
 	Printf(format string, args ...any)
 }
 
@@ -33,49 +33,50 @@ var defaultLogger Logger = log.New(os.Stderr, "[filo/pool]: ", log.LstdFlags|log
 // Option sets an option of a new pool.
 type Option func(opts *Options)
 
-// Options are what a pool can be told beside its capacity. The zero Options are the default.
+// Options are the options of a pool. The zero Options are the defaults.
 type Options struct {
-	// ExpiryDuration is how long a worker is kept that isn't used: it ends after one to two times as long. 0 is
+	// ExpiryDuration is the time for which an unused worker is kept: the worker ends after one to two times as long. 0 means
 	// DefaultCleanIntervalTime.
 	ExpiryDuration time.Duration
 
-	// PreAlloc makes a pool allocate what keeps account of its workers and tasks at once, for the capacity that it is
-	// made with, and not give it back when it is idle. Neither order nor speed are others by it.
+	// PreAlloc allocates the stack of workers and the queue of tasks at once, for the initial capacity, and keeps them when the
+	// pool is idle. It changes neither order nor speed.
 	PreAlloc bool
 
-	// MaxBlockingTasks is how many submitters may wait at once. 0 is any number.
+	// MaxBlockingTasks limits how many submitters may wait at once. 0 means no limit.
 	MaxBlockingTasks int
 
-	// Nonblocking makes a submitter never wait, but get ErrPoolOverload.
+	// Nonblocking makes submitters get ErrPoolOverload instead of waiting.
 	Nonblocking bool
 
-	// PanicHandler is called with the value of a task's panic, on the task's goroutine and before the stack is unwound,
-	// so that debug.Stack shows where it came from. The task counts no more by then. If nil, the Logger is told.
+	// PanicHandler is called with the value of a task's panic, on the task's goroutine and before the stack is unwound, so
+	// debug.Stack shows the origin. The task no longer counts by then. If PanicHandler is nil, the Logger gets the panic.
 	PanicHandler func(any)
 
-	// Logger is told of panics if there is no PanicHandler. nil is a logger to standard error.
+	// Logger gets panics if there is no PanicHandler. nil means a logger to standard error.
 	Logger Logger
 
-	// DisablePurge keeps idle workers until the pool's release.
+	// DisablePurge keeps idle workers until the pool is released.
 	DisablePurge bool
 
-	// QueueSize is how many tasks beyond the capacity are accepted. They wait for a worker, and their submitters don't.
+	// QueueSize is the number of tasks that the pool accepts beyond its capacity. These tasks wait for a worker, but their
+	// submitters don't wait.
 	QueueSize int
 
-	// Growth makes the number of workers follow the fill of the queue; the zero Growth has no effect. It needs a
-	// QueueSize and a capacity.
+	// Growth adapts the number of workers to the fill of the queue. The zero Growth has no effect. Growth needs a QueueSize and
+	// a capacity.
 	Growth Growth
 }
 
-// Growth is how the number of workers follows the fill of the queue, which is its length divided by QueueSize. A pool
-// that grows runs no more than Step tasks at once at first. Each task that is accepted while the fill is over High lets
-// it run Step more, up to its capacity; each that is accepted while the fill is under Low Step fewer, down to Step.
+// Growth adapts the number of workers to the fill of the queue, which is the queue's length divided by QueueSize. A growing
+// pool first runs at most Step tasks at once. For each task that it accepts while the fill is over High, it may run Step more,
+// up to its capacity. For each task that it accepts while the fill is under Low, it may run Step fewer, down to Step.
 type Growth struct {
 	Step      int
 	High, Low float64
 }
 
-// WithOptions sets all options, and so undoes those before it.
+// WithOptions sets all options, and so overrides earlier ones.
 func WithOptions(options Options) Option {
 	return func(opts *Options) { *opts = options }
 }

@@ -9,7 +9,7 @@ type Pool struct {
 	keys keys
 }
 
-// NewPool makes a pool that accepts size tasks that are not finished; any number if size isn't positive. No goroutine
+// NewPool makes a pool. The pool accepts size tasks that are not finished, or any number if size isn't positive. No goroutine
 // is started before the first task.
 func NewPool(size int, options ...Option) (*Pool, error) {
 	c, err := newCore(size, call, options)
@@ -21,11 +21,11 @@ func NewPool(size int, options ...Option) (*Pool, error) {
 
 func call(task func()) { task() }
 
-// Submit has task run. If the pool is full it waits for room, unless Nonblocking or MaxBlockingTasks forbid that. A
-// task may submit to its own pool, but if it may have to wait for room then, and all others do the same, nothing goes
-// on.
+// Submit submits task to the pool, which runs it. If the pool is full, Submit waits for room, unless Nonblocking or
+// MaxBlockingTasks forbid that. A task may submit to its own pool. But if all tasks wait for room in their own pool, the pool
+// deadlocks.
 //
-// The error is ErrPoolClosed, ErrNilTask or ErrPoolOverload, in this order if more than one applies.
+// The error is ErrPoolClosed, ErrNilTask or ErrPoolOverload. If several apply, it is the first in this order.
 func (p *Pool) Submit(task func()) error {
 	if task == nil {
 		return p.refuseNil()
@@ -33,8 +33,8 @@ func (p *Pool) Submit(task func()) error {
 	return p.submit(task)
 }
 
-// SubmitContext is as Submit, but stops waiting when ctx is done. The task is never run then, and the error is
-// ctx.Err(), as it is if ctx was done before.
+// SubmitContext is like Submit, but stops waiting when ctx is done. It then returns ctx.Err(), and the task is never run. It
+// does the same if ctx is done before the call.
 func (p *Pool) SubmitContext(ctx context.Context, task func()) error {
 	if task == nil {
 		return p.refuseNil()
@@ -42,7 +42,7 @@ func (p *Pool) SubmitContext(ctx context.Context, task func()) error {
 	return p.submitContext(ctx, task)
 }
 
-// TrySubmit is as Submit, but never waits: the error is ErrPoolOverload if the pool is full.
+// TrySubmit is like Submit, but never waits: it returns ErrPoolOverload if the pool is full.
 func (p *Pool) TrySubmit(task func()) error {
 	if task == nil {
 		return p.refuseNil()
@@ -50,8 +50,8 @@ func (p *Pool) TrySubmit(task func()) error {
 	return p.submitAtOnce(task)
 }
 
-// SubmitBatch is as Submit for each of the tasks in turn, but faster. It stops at the first that is refused, and
-// returns how many were accepted.
+// SubmitBatch calls Submit for each of the tasks in turn, but faster. It stops at the first refused task, and returns the
+// number of accepted ones.
 func (p *Pool) SubmitBatch(tasks []func()) (accepted int, err error) {
 	for i, task := range tasks {
 		if task == nil {

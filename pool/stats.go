@@ -19,33 +19,34 @@ var processStart = time.Now()
 // nanotime returns the monotonic time in nanoseconds. It is never 0.
 func nanotime() int64 { return int64(time.Since(processStart)) + 1 }
 
-// Stats is what a pool has done since it was made, and what it is doing.
+// Stats has counters since the pool was made, and the pool's current state.
 type Stats struct {
-	Submitted uint64 // tasks accepted
-	Done      uint64 // tasks that have returned
-	Panicked  uint64 // tasks that have panicked, or called runtime.Goexit
-	Refused   uint64 // submissions that got an error, nil functions aside
+	Submitted uint64 // accepted tasks
+	Done      uint64 // tasks that returned
+	Panicked  uint64 // tasks that panicked or called runtime.Goexit
+	Refused   uint64 // submissions that got an error, except for nil functions
 	Spawned   uint64 // workers started
 	Retired   uint64 // workers ended
 
-	Workers int // workers now: Parked ones, and those that run or look for a task
+	Workers int // current workers: parked, running a task or looking for one
 	Parked  int // workers that wait for a task
-	Busy    int // tasks that run
-	Queued  int // tasks that are accepted and not started
+	Busy    int // running tasks
+	Queued  int // accepted tasks that haven't started
 	Waiting int // submitters that wait for room
 
-	// Waits tells how long tasks have waited from their submission to their start. Of about 64 tasks one is measured.
+	// Waits is a histogram of the times from the submission of a task to its start. About one task in 64 is measured.
 	Waits WaitHistogram
 }
 
-// WaitHistogram counts waits by their length: those of bucket 0 took less than 1.024 µs, those of each further one
-// less than twice the bound of the one before. The last has no bound.
+// WaitHistogram counts waits by duration. Bucket 0 counts waits under 1.024 µs. The bound of each further bucket is twice the
+// bound before it. The last bucket has no bound.
 type WaitHistogram [waitBuckets]uint64
 
-// Bound returns the time that the waits of bucket i took less than; the last bucket's is twice that of the one before.
+// Bound returns the exclusive upper bound of the waits in bucket i. For the last bucket, which has no bound, it is twice the
+// bound before it.
 func (h *WaitHistogram) Bound(i int) time.Duration { return 1024 << i }
 
-// Count returns how many waits were measured.
+// Count returns the number of measured waits.
 func (h *WaitHistogram) Count() (n uint64) {
 	for _, waits := range h {
 		n += waits
@@ -53,8 +54,8 @@ func (h *WaitHistogram) Count() (n uint64) {
 	return n
 }
 
-// Quantile returns a bound, at most twice as long, of the time that a part q of the waits took less than. q is from 0
-// to 1. It is 0 if none was measured.
+// Quantile returns an upper bound of the quantile q, from 0 to 1, of the waits. The bound is at most twice the quantile. It is
+// 0 if no wait was measured.
 func (h *WaitHistogram) Quantile(q float64) time.Duration {
 	n := h.Count()
 	if n == 0 {
