@@ -1,8 +1,8 @@
-// Package cache is middleware that keeps answers in memory, by RFC 9111, and gives them to who asks for the same.
+// Package cache is middleware that stores answers in memory, by RFC 9111, and reuses them for later requests.
 //
 //	r.GET("/prices", prices, cache.New(cache.Options{TTL: time.Minute}))
 //
-// Where it belongs among other middleware is said in package middleware.
+// Package middleware says where it belongs among other middleware.
 package cache
 
 import (
@@ -29,38 +29,37 @@ import (
 
 var check = setup.Checker("cache")
 
-// Options are the options of New. The zero value keeps what says for how long it may be kept.
+// Options configures New. The zero value stores only answers that state their own lifetime.
 type Options struct {
-	// MaxBytes is how much memory the responses take together, 64 MB if 0. Those that were not used for longest make
-	// room, first those that were never asked for again.
+	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
+	// removed, those that were never requested again first.
 	MaxBytes int
-	// MaxBodyBytes is how large the body of a response may be to be kept, 1 MB if 0.
+	// MaxBodyBytes is the maximum size of a stored body, 1 MB if 0.
 	MaxBodyBytes int
-	// TTL is how long a response is fresh that doesn't say so itself. If 0 it isn't kept. It doesn't count for requests with
-	// cookies: an answer that says nothing of itself may well be made for one of them alone. They share only what says that it
-	// is public, how long it is fresh, or that it varies by Cookie.
+	// TTL is the lifetime of a response that doesn't state its own. If 0, such a response isn't stored. TTL doesn't apply to
+	// requests with cookies, because their answers may be personal. Requests with cookies share only answers that declare that
+	// they are public, how long they are fresh, or that they vary by Cookie.
 	TTL time.Duration
-	// IgnoreRequestDirectives answers requests from the cache, and keeps the answers to them, even if their Cache-Control or
-	// Pragma says that they'd rather have a new one, or one that isn't kept, so that clients can't put load on the handler that
-	// way. For the same reason a Range gets all of an answer that is there.
+	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load
+	// on the handler: the cache answers, and stores answers, even if a request asks for a new answer or for none to be stored.
+	// For the same reason a request with Range gets the whole of a stored answer.
 	IgnoreRequestDirectives bool
 }
 
-// New returns middleware that keeps the answers to GET requests in memory, and answers requests for the same scheme, host (see
-// middleware.Scheme and middleware.Host) and target from there as long as they are fresh. It is a shared cache by RFC 9111: what
-// is kept and for how long is said by Cache-Control (s-maxage, max-age, no-store, no-cache, private, public, must-revalidate),
-// Expires and Vary of the answer, which mostly has a Cache-Control of "max-age=…" for that. An answer isn't kept if it says nothing
-// (but see TTL), sets a cookie, changes a session, has passed a middleware.Guard or been refused by one, streams or is partial, nor
-// is one to a request with Authorization unless it says that it may be.
-// Of failures only 404, 405, 410, 414 and 501 are ever kept, and none that a request with preconditions got, so that one client
-// can't make a failure of its own everybody's. Stale answers are never given.
+// New returns middleware that stores the answers to GET requests in memory. While an answer is fresh, the middleware serves it to
+// requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. It is a shared cache by RFC 9111.
+// The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, no-cache, private, public,
+// must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
+// states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams or
+// is partial. It stores an answer to a request with Authorization only if the answer allows that. Of failures it stores only 404,
+// 405, 410, 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become
+// everybody's. It never serves stale answers.
 //
-// Requests that come for the same while the handler runs wait for its answer, for at most 5 seconds and unless that turns out
-// not to be kept. A request with a method that may change something, when it succeeds, removes the answer for its target.
+// While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out
+// not to be storable. A successful request with a method that may change something removes the stored answer for its target.
 //
-// Fields that middleware outside of it has set, such as request ids, are no part of what is kept. It belongs outside of
-// Compress and ETag, and inside of everything that decides whether a client may have the answer at all. It panics if an option is
-// negative.
+// Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag,
+// and inside of everything that decides whether a client may have the answer at all. New panics if an option is negative.
 func New(options ...Options) filo.Middleware {
 	m := newCache(setup.One("cache: New", options))
 	return func(next filo.Handler) filo.Handler {

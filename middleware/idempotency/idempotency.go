@@ -1,9 +1,9 @@
-// Package idempotency is middleware that lets clients repeat a request, of which they don't know whether it came through, without
-// having it done twice.
+// Package idempotency is middleware that lets clients safely repeat a request when they don't know whether it has arrived: the
+// handler runs only once.
 //
 //	r.POST("/orders", order, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}))
 //
-// Where it belongs among other middleware is said in package middleware.
+// Package middleware says where it belongs among other middleware.
 package idempotency
 
 import (
@@ -21,46 +21,45 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// Options are the options of New. Scope must be set.
+// Options configures New. Scope is required.
 type Options struct {
-	// Methods are those whose requests may have a key, POST and PATCH if nil.
+	// Methods are the methods whose requests may have a key, POST and PATCH if nil.
 	Methods []string
 	// Required refuses requests of those methods that have no key.
 	Required bool
-	// Scope returns, borrowed, whose keys a request's are, such as the name of an account: the same key of two scopes is two
-	// keys, while clients of one scope can get each other's answers. It must be set; AuthorizationScope is one.
+	// Scope returns the owner of a request's keys, such as the name of an account, borrowed. The same key in two scopes is two
+	// keys, while clients in one scope can get each other's answers. Required; AuthorizationScope is one.
 	Scope func(c *filo.Ctx) []byte
-	// Store keeps the answers, for several servers together. If nil it is a store in memory of MaxBytes.
+	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes.
 	Store Store
 	// TTL is how long an answer is kept, a day if 0.
 	TTL time.Duration
-	// MaxRun is how long a request may run before a Store gives its key to another one, 5 minutes if 0: for when a server is
-	// gone that shares it. No handler may take longer. In memory a key is never free while its request runs.
+	// MaxRun is how long a request may run before a Store gives its key to another request, 5 minutes if 0. It frees the keys of
+	// a server that has died. No handler may take longer. The store in memory never frees a key while its request runs.
 	MaxRun time.Duration
-	// MaxBodyBytes is how large the body of an answer may be to be kept, 1 MB if 0.
+	// MaxBodyBytes is the maximum size of a stored body, 1 MB if 0.
 	MaxBodyBytes int
-	// MaxBytes is how much memory the store in memory takes, 64 MB if 0, and MaxScopeBytes how much of it the keys of one scope
-	// may take, a quarter of MaxBytes if 0, which is enough for some 30,000 keys. When that is full, the answers that were kept
-	// first go, and repetitions of their requests get 409. When there are none left, further keys are refused, with 429 those
-	// of a scope that takes all that it may, with 503 if it is all of them together, until older ones have expired; these aren't
-	// logged one by one (filo.ErrBusy).
+	// MaxBytes is the size of the store in memory, 64 MB if 0. MaxScopeBytes is the share of one scope's keys, a quarter of
+	// MaxBytes if 0, which is enough for some 30,000 keys. When a limit is reached, the oldest answers are removed, and
+	// repetitions of their requests get 409. When no answers are left, further keys are refused until older ones expire: with 429
+	// if their scope is full, with 503 if the whole store is full. These refusals aren't logged one by one (filo.ErrBusy).
 	MaxBytes, MaxScopeBytes int
 }
 
-// New returns middleware that lets a client repeat a request, of which it doesn't know whether it came through, without having it
-// done twice: it sends the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) and gets the answer to the first
-// one, with Idempotency-Replayed: true. The key is a string in quotes, or a token, of at most 255 bytes.
+// New returns middleware that lets clients safely repeat a request when they don't know whether it has arrived. The client
+// repeats the request with the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07), and gets the answer to the
+// first one, with Idempotency-Replayed: true. The handler runs only once. The key is a string in quotes, or a token, of at most
+// 255 bytes.
 //
-// A repetition that comes while the first one runs is answered with 409 (Conflict), a key that was used for another
-// request, be it for another target or with another body, with 422 (Unprocessable Content), a malformed key, or one that is
-// missing and Required, with 400.
+// A repetition that arrives while the first request runs gets 409 (Conflict). A key that was used for another request, with
+// another target or body, gets 422 (Unprocessable Content). A malformed key, or a missing one if Required, gets 400.
 //
-// All answers are kept, but a handler's 401, 403, 429 and 503, which say that nothing was done and let the key be used again. Of an
-// answer that streams, or is too large, only that it was given is kept, and a repetition gets 409. So it does behind a handler
-// that panicked, returned filo.ErrAbort or took longer than its Timeout: nobody knows what that has done.
+// All answers are stored, except a handler's 401, 403, 429 and 503, which mean that nothing was done: their key can be used
+// again. Of an answer that streams or is too large, only the fact is stored, and a repetition gets 409. The same holds after a
+// handler that panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown.
 //
-// It reads the whole request body, and belongs inside of what says who the client is, of BodyLimit and of Decompress. It panics
-// without a Scope.
+// The middleware reads the whole request body. Put it inside of the middleware that identifies the client, of BodyLimit and of
+// Decompress. New panics without a Scope.
 func New(options Options) filo.Middleware {
 	m := newKeeper(options)
 	return func(next filo.Handler) filo.Handler {
@@ -73,8 +72,8 @@ func New(options Options) filo.Middleware {
 	}
 }
 
-// AuthorizationScope is a Scope for clients that say who they are by Authorization, and by nothing else: those with cookies, or
-// keys in other fields, would all share one.
+// AuthorizationScope is a Scope for clients that identify themselves by Authorization and nothing else. Clients that use cookies,
+// or keys in other fields, would all share one scope.
 func AuthorizationScope(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("Authorization") }
 
 var check = setup.Checker("idempotency")

@@ -8,31 +8,32 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Store keeps the answers to requests by their keys, until they expire. Its methods are called by many goroutines
-// at once; those that wait for something do so with the request's Context.
+// Store keeps the answers to requests by key, until they expire. Many goroutines call its methods at once. A method that waits
+// for something must use the request's Context.
 type Store interface {
-	// Claim keeps record under the key if nothing is there. It returns what is there then, and whether it is record.
+	// Claim stores record under the key if the key is free. It returns the record that is then stored, and whether that is
+	// record.
 	Claim(c *filo.Ctx, key string, record Record) (Record, bool, error)
-	// Complete keeps record, in the place of what Claim has kept, unless another request's record is there by now, since that
-	// of this one has expired: then it changes nothing and returns false. The requests are told apart by the record's Claim.
+	// Complete replaces the record that Claim has stored with record. If that one has expired and the key holds another request's
+	// record, Complete changes nothing and returns false. The field Claim tells the requests apart.
 	Complete(c *filo.Ctx, key string, record Record) (bool, error)
-	// Release removes what Claim has kept for a record with this Claim, if it is still there.
+	// Release removes the key's record if its field Claim equals claim.
 	Release(c *filo.Ctx, key, claim string) error
 }
 
-// Record is what is kept for a key.
+// Record is the stored state of a key.
 type Record struct {
 	// Fingerprint is the hash of the request.
 	Fingerprint [32]byte
-	// Scope is the hash of what Options.Scope says, for a store that has a quota for each. It needn't be kept.
+	// Scope is the hash of the result of Options.Scope, for a store with a quota for each scope. A store needn't keep it.
 	Scope [32]byte
-	// Claim is random: no other request that claims the key has the same.
+	// Claim is a random value, different for each request that claims the key.
 	Claim string
-	// Response is its answer, in a format of this package's own; nil while the request runs. One without a byte says that the
-	// request was done, and that there is no answer to give again. A store that needs room may put that in the place of an
-	// answer, but forget no record before it expires: its request would be done twice.
+	// Response is the answer, in a private format of this package, or nil while the request runs. An empty, non-nil Response says
+	// that the request was done, but that its answer isn't available. A store that needs room may empty a Response this way, but
+	// must not remove a record before it expires: the request would be done twice.
 	Response []byte
-	// Expires is when the record is gone.
+	// Expires is when the record expires.
 	Expires time.Time
 }
 

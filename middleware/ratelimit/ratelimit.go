@@ -3,7 +3,7 @@
 //	r.Use(ratelimit.New(600, time.Minute))
 //	r.POST("/login", login, ratelimit.New(5, time.Minute, ratelimit.Options{Name: "logins"}))
 //
-// Where it belongs among other middleware is said in package middleware.
+// Package middleware says where it belongs among other middleware.
 package ratelimit
 
 import (
@@ -20,61 +20,61 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// Options are options of New.
+// Options configures New.
 type Options struct {
-	// Burst is how many requests may come at once; the limit if 0. Beyond those, one more is allowed each window/limit: so in no
-	// window there are more than Burst and the limit together.
+	// Burst is how many requests may come at once; 0 means the limit. After a burst, one more request is allowed each
+	// window/limit. No window therefore allows more requests than Burst and the limit together.
 	Burst int
-	// Name is what the header fields call the policy, "default" if empty: visible ASCII without quotes and backslashes.
+	// Name is the policy's name in header fields, "default" if empty: visible ASCII without quotes and backslashes.
 	Name string
-	// Key returns, borrowed, what requests are told apart by, such as an API key; those with an empty one aren't limited.
-	// If nil it is the client's address, as middleware.ClientIP returns it, and of an IPv6 address its first 64 bits, since a client
-	// mostly has as many as it likes of the others.
+	// Key returns the key by which requests are counted, such as an API key, borrowed. Requests with an empty key aren't limited.
+	// Nil means the client's address, as middleware.ClientIP returns it. Of an IPv6 address only the first 64 bits count, since a
+	// client can usually choose the others freely.
 	Key func(c *filo.Ctx) []byte
-	// Store keeps the keys' state, for several servers together. If nil it is a store in memory for MaxKeys keys.
+	// Store keeps the state of the keys, and can be shared by several servers. Nil means a store in memory for MaxKeys keys.
 	Store Store
-	// MaxKeys is how many keys the store in memory knows about at once, 65,536 if 0. It takes 16 bytes for each. When there
-	// are more, those that have used the least are forgotten.
+	// MaxKeys is how many keys the store in memory holds at once, 65,536 if 0. Each takes 16 bytes. When there are more, the keys
+	// that have used the least of their limit are forgotten.
 	MaxKeys int
-	// FailOpen lets requests through when the Store fails, which is logged. Otherwise its error is the request's.
+	// FailOpen admits requests when the Store fails, and logs its error. Otherwise that error becomes the error of the request.
 	FailOpen bool
-	// HideFields leaves out the RateLimit and RateLimit-Policy fields.
+	// HideFields omits the RateLimit and RateLimit-Policy fields.
 	HideFields bool
 }
 
-// Store keeps how much of its limit each key has used. Its method is called by many goroutines at once.
+// Store keeps how much of its limit each key has used. Many goroutines call its method at once.
 type Store interface {
-	// Take takes one request from what the key, which is borrowed, has left; if that is nothing it takes none. A store that
-	// waits for something does so with the request's Context.
+	// Take takes one request from what the key has left, or none if nothing is left. The key is borrowed. A store that waits for
+	// something must use the request's Context.
 	Take(c *filo.Ctx, key []byte, quota Quota) (State, error)
 }
 
-// Quota is what a key may use.
+// Quota is the limit of a key.
 type Quota struct {
-	// Limit requests in each Window, Burst of them at once.
+	// Limit requests are allowed in each Window, Burst of them at once.
 	Limit, Burst int
 	Window       time.Duration
 }
 
-// State is what a request has found of its key.
+// State is the state of a key after a request.
 type State struct {
-	// Allowed says that the request was within the limit.
+	// Allowed reports whether the request was within the limit.
 	Allowed bool
-	// Remaining is how many more may come at once.
+	// Remaining is how many more requests may come at once.
 	Remaining int
-	// Reset is the time until Remaining is the Burst again, if none come.
+	// Reset is the time until Remaining equals Burst again, if no more requests come.
 	Reset time.Duration
-	// RetryAfter is the time until one more is allowed, for a request that wasn't.
+	// RetryAfter is the time until one more request is allowed, if this one wasn't.
 	RetryAfter time.Duration
 }
 
-// New returns middleware that lets each key have limit requests in each window, which is whole seconds, and answers what a client
-// sends beyond that with 429 (Too Many Requests) and Retry-After: a Burst of requests may come at once, and from then on one
-// each window/limit. Answers tell what is left in RateLimit and RateLimit-Policy fields
-// (draft-ietf-httpapi-ratelimit-headers-10); several limits with their own names may be used for one route.
+// New returns middleware that allows each key limit requests in each window, which must be whole seconds. A Burst of requests may
+// come at once, and from then on one each window/limit. Requests beyond that get 429 (Too Many Requests) and Retry-After. Answers
+// report the rest of the limit in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route
+// may have several limits with different names.
 //
-// It belongs in front of everything that is dear, and behind RealIP, if there is a proxy, and AccessLog. It panics unless limit and
-// window are over 0.
+// Put it in front of everything expensive, inside of AccessLog and, if there is a proxy, of RealIP. New panics unless limit and
+// window are greater than 0.
 func New(limit int, window time.Duration, options ...Options) filo.Middleware {
 	l := newLimiter(limit, window, setup.One("ratelimit: New", options))
 	return func(next filo.Handler) filo.Handler {

@@ -8,12 +8,11 @@ import (
 	"github.com/filohttp/filo/internal/lru"
 )
 
-// Memory is a Store in memory; its zero value is ready to use. When it is full, the sessions that were not used for longest are
-// forgotten: first those that were never used by another request than their first, then those that were, and then those that were
-// renewed, as when somebody logs in. So visitors by the thousands don't end the sessions of who has logged in. Sessions don't
-// survive the process. A Memory must not be copied.
+// Memory is a Store in memory; its zero value is ready to use. When it is full, it removes the least recently used sessions:
+// first those that only their first request has used, then those used again, and last those that were renewed, as at a login. So
+// thousands of visitors don't end the sessions of logged-in users. Sessions end with the process. A Memory must not be copied.
 type Memory struct {
-	// MaxBytes is how much memory the sessions take together, 64 MB if 0. It isn't to be changed once the Memory is in use.
+	// MaxBytes is the memory for all sessions together, 64 MB if 0. Don't change it once the Memory is in use.
 	MaxBytes int
 
 	once    sync.Once // sets the capacity of records
@@ -23,13 +22,13 @@ type Memory struct {
 // recordCost is about how much memory a record takes but for its id and its data.
 const recordCost = 256
 
-// Load returns the record that is kept under the id.
+// Load returns the record stored under the id.
 func (m *Memory) Load(_ *filo.Ctx, id string) (Record, error) {
 	record, _ := m.records.Get([]byte(id), time.Now())
 	return record, nil
 }
 
-// Save keeps the record if what is kept under the id has its version.
+// Save stores the record if the stored record of the id has the same version.
 func (m *Memory) Save(_ *filo.Ctx, id string, record Record) (saved bool, err error) {
 	m.once.Do(func() {
 		m.records.Capacity = m.MaxBytes
@@ -49,7 +48,7 @@ func (m *Memory) Save(_ *filo.Ctx, id string, record Record) (saved bool, err er
 	return saved, nil
 }
 
-// Delete removes the record that is kept under the id.
+// Delete removes the record stored under the id.
 func (m *Memory) Delete(_ *filo.Ctx, id string) error {
 	m.records.Remove([]byte(id))
 	return nil

@@ -1,4 +1,4 @@
-// Package session is middleware that keeps values for a browser from one request to the next: in a store on the server, or
+// Package session is middleware that keeps values for a browser from one request to the next, in a store on the server or
 // encrypted in a cookie.
 //
 //	r.Use(session.New(session.Options{Store: new(session.Memory)}))
@@ -13,7 +13,7 @@
 //		return c.Redirect("/", 303)
 //	}
 //
-// Where it belongs among other middleware is said in package middleware.
+// Package middleware says where it belongs among other middleware.
 package session
 
 import (
@@ -31,64 +31,67 @@ import (
 	"github.com/filohttp/filo/internal/unshared"
 )
 
-// Options are the options of New. Either a Store or Keys must be set.
+// Options configures New. Either Store or Keys is required.
 type Options struct {
-	// Store keeps the sessions on the server; the cookie has a random id then. A Memory is one in memory. If nil,
-	// the cookie has the session itself, encrypted by the first of Keys.
+	// Store keeps the sessions on the server, and the cookie contains only a random id. Memory is a Store in memory. If Store is
+	// nil, the cookie contains the session itself, encrypted with the first of Keys.
 	Store Store
-	// Keys are for sessions in cookies: secrets of at least 32 bytes, such as those of crypto/rand.Read. The first one
-	// encrypts, all of them decrypt: put a new one in front and take the old one out when IdleTimeout has passed.
+	// Keys are for sessions in cookies: secrets of at least 32 bytes, such as those of crypto/rand.Read. The first key encrypts,
+	// and all of them decrypt. To rotate keys, put a new one in front, and remove the old one when IdleTimeout has passed.
 	Keys [][]byte
-	// CookieName is "__Host-session" if empty, or "session" if Insecure. Two middlewares of a server need two names.
+	// CookieName is "__Host-session" if empty, or "session" if Insecure. Two session middlewares of a server need different
+	// names.
 	CookieName string
-	// Domain lets subdomains have the cookie too. It can't be with a name that begins with "__Host-".
+	// Domain sends the cookie to subdomains too. It can't be combined with a name that begins with "__Host-".
 	Domain string
-	// SameSite is SameSiteLax if it is zero. Whatever it is, the cookie's Path is "/", and it is HttpOnly.
+	// SameSite is SameSiteLax if zero. The cookie's Path is always "/", and the cookie is always HttpOnly.
 	SameSite filo.SameSite
-	// Insecure lets the cookie go over plain HTTP, for development.
+	// Insecure allows the cookie over plain HTTP, for development.
 	Insecure bool
-	// IdleTimeout is how long a session lives that isn't used, 2 hours if 0; Lifetime how long one lives that is, a week if 0.
+	// IdleTimeout is how long an unused session lives, 2 hours if 0. Lifetime is how long a session lives even if it is used, a
+	// week if 0.
 	IdleTimeout, Lifetime time.Duration
-	// MaxBytes is how large the values of a session may be together, as JSON, 16 KB if 0. A cookie has room for some 2,900 bytes.
+	// MaxBytes is the maximum size of all values of a session together, as JSON, 16 KB if 0. A cookie has room for some 2,900
+	// bytes.
 	MaxBytes int
 }
 
-// Store keeps sessions. Its methods are called by many goroutines at once; those that wait for something do so with the
-// request's Context. The ids are hashes of those in the cookies: who can read the store can't take a session over.
+// Store keeps sessions. Many goroutines call its methods at once. A method that waits for something must use the request's
+// Context. The ids are hashes of those in the cookies, so that somebody who can read the store can't take a session over.
 type Store interface {
-	// Load returns what is kept under the id, or a record of version 0 if there is nothing, or it has expired.
+	// Load returns the record stored under the id, or a record of version 0 if there is none or it has expired.
 	Load(c *filo.Ctx, id string) (Record, error)
-	// Save keeps the record, with a version one higher, if what is kept under the id has the record's version, which is 0 if
-	// there is nothing. Otherwise it changes nothing and returns false.
+	// Save stores the record, with its version increased by one, if the stored record of the id has the same version, which is 0
+	// if there is none. Otherwise it changes nothing and returns false.
 	Save(c *filo.Ctx, id string, record Record) (bool, error)
-	// Delete removes what is kept under the id, if there is something.
+	// Delete removes the record stored under the id, if there is one.
 	Delete(c *filo.Ctx, id string) error
 }
 
-// Record is what a Store keeps of a session.
+// Record is a session as a Store keeps it.
 type Record struct {
-	// Data is the package's own. It is never changed.
+	// Data has a private format of this package. It is never modified.
 	Data []byte
-	// Version tells whether another request has changed the session.
+	// Version shows whether another request has changed the session.
 	Version uint64
-	// Renewed says that the session was renewed, as when somebody logs in. A store that has no room for all had better forget
-	// others first. It needn't be kept.
+	// Renewed says that the session was renewed, as at a login. A store that runs out of room should remove other sessions first.
+	// A store needn't keep this field.
 	Renewed bool
-	// Expires is when the record is gone.
+	// Expires is when the record expires.
 	Expires time.Time
 }
 
-// New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get returns
-// it; a request that doesn't ask for it costs nothing, and one that never sets a value gets no cookie.
+// New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get
+// returns the session. A request that doesn't call Get costs nothing, and one that never sets a value gets no cookie.
 //
-// A session is saved when the handler has returned, with an error or without, or before the head of a streamed answer is sent;
-// what a handler changes after that is kept only by a Store, and only if the client has the session's id. When the handler
-// panics nothing is saved. When requests of one session come at once,
-// each has values of its own, and what each has set and deleted is added to what the others have; a session that one of them
-// has destroyed isn't brought back by another one, not even by one that renews it. (Of sessions in cookies the last answer's counts.)
+// The session is saved when the handler has returned, with or without an error, or before the head of a streamed answer is sent.
+// Changes after that are saved only in a Store, and only if the client already has the session's id. Nothing is saved when the
+// handler panics. Simultaneous requests of one session each have a copy of the values. Saving merges the keys that each request
+// has set and deleted. Once a request has destroyed the session, no other request brings it back, not even one that renews it.
+// (For sessions in cookies, the last answer wins.)
 //
-// It belongs inside of RealIP and AccessLog and in front of everything that asks for the session. It panics if neither a
-// Store nor Keys are given, or the options don't make a cookie that browsers take.
+// Put it inside of RealIP and AccessLog, and in front of everything that uses the session. New panics if neither a Store nor Keys
+// are given, or if the options make a cookie that browsers refuse.
 func New(options Options) filo.Middleware {
 	m := newManager(options)
 	return func(next filo.Handler) filo.Handler {
@@ -122,7 +125,7 @@ type managerKey struct{}
 // opened is the session that a request has asked for last, as package unshared knows it.
 type opened Session
 
-// Unsaved reports whether a session of the request is to be saved.
+// Unsaved reports whether a session of the request has yet to be saved.
 func (o *opened) Unsaved() bool {
 	for state := (*Session)(o); state != nil; state = state.before {
 		if state.unsaved() {
@@ -132,8 +135,8 @@ func (o *opened) Unsaved() bool {
 	return false
 }
 
-// Get returns the session of the request; inside of several middlewares it is that of the innermost one. The error is
-// the Store's. It panics without the middleware of New around the handler.
+// Get returns the session of the request, from the innermost of several session middlewares. An error is that of the Store. Get
+// panics if the handler isn't inside the middleware of New.
 func Get(c *filo.Ctx) (*Session, error) {
 	m, ok := c.Get(managerKey{}).(*manager)
 	if !ok {
@@ -166,7 +169,7 @@ func (m *manager) opened(c *filo.Ctx) *Session {
 	return state
 }
 
-// Session is the session of a request. It belongs to the goroutine that runs the handler, until that returns.
+// Session is the session of a request. Only the goroutine that runs the handler may use it, until the handler returns.
 type Session struct {
 	manager *manager
 	before  *Session // that of another middleware, which the request had asked for before
@@ -195,13 +198,13 @@ type contents struct {
 	Next string `json:"n,omitempty"`
 }
 
-// Get returns the value of a key, "" if there is none.
+// Get returns the value of a key, or "" if there is none.
 func (s *Session) Get(key string) string { return s.content.Values[key] }
 
 // Has reports whether the key has a value.
 func (s *Session) Has(key string) bool { _, ok := s.content.Values[key]; return ok }
 
-// Set gives the key a value. Both are text in UTF-8.
+// Set sets the value of a key. Both must be UTF-8 text.
 func (s *Session) Set(key, value string) {
 	if s.content.Values == nil {
 		s.content.Values = make(map[string]string)
@@ -221,22 +224,23 @@ func (s *Session) Delete(key string) {
 	}
 }
 
-// Clear removes all values, and leaves the session.
+// Clear removes all values but keeps the session.
 func (s *Session) Clear() {
 	s.cleared = true
 	clear(s.content.Values)
 	clear(s.changed)
 }
 
-// Renew gives the session a new id. Call it whenever somebody logs in, or gets other rights: who has slipped an id to them
-// before doesn't share their session then. With a Store the old id gives no access from then on; for five minutes it can still
-// end the session, so that a logout counts that was on its way. A session in a cookie has no id, and who has a copy of the old
-// cookie has the session as it was, until that expires.
+// Renew gives the session a new id. Call it at every login and change of rights, so that an attacker who has planted an id in the
+// browser doesn't share the new session. With a Store, the old id gives no access from then on. For five minutes it can still end
+// the session, so that a logout already under way takes effect. A session in a cookie has no id: a copy of the old cookie stays
+// valid, with its old values, until it expires.
 func (s *Session) Renew() { s.renewed = true }
 
-// Destroy ends the session: its values and its cookie are removed, and in the place of its record the Store has a mark without
-// values, for five minutes. What is set after that is of a new session. A session in a cookie can't be taken back from who has a
-// copy of that, until it expires, nor from its browser once the head of an answer is on its way: that is logged as an error.
+// Destroy ends the session. It removes the values and the cookie, and for five minutes the Store holds a marker without values in
+// place of the record. Values set afterwards belong to a new session. A session in a cookie can't be revoked: a copy of the
+// cookie stays valid until it expires. The browser, too, keeps its cookie if the head of the answer is already on its way; that
+// is logged as an error.
 func (s *Session) Destroy() {
 	s.Clear()
 	s.content.Created, s.content.Renewed = time.Now().Unix(), false
