@@ -24,15 +24,15 @@ var ErrTooManyArgs = errors.New("filo: too many query or form parameters")
 // errTooManyArgs is shared: nothing may change it.
 var errTooManyArgs = &HTTPError{Status: 400, Detail: "more than 1000 query or form parameters", Err: ErrTooManyArgs}
 
-// Args holds the parameters of a query or of a form in application/x-www-form-urlencoded: pairs of a key and a value,
-// in the order they were sent, in which a key may occur more than once. The zero value is empty and ready to use.
+// Args holds the parameters of a query, or of an application/x-www-form-urlencoded form: pairs of a key and a value, in the
+// order in which they were sent. A key may occur more than once. The zero value is empty and ready to use.
 //
-// Keys and values are percent-decoded bytes, and can be any bytes: nothing checks that they are UTF-8. Keys are
-// compared byte by byte, so case counts.
+// Keys and values are percent-decoded, and may hold any bytes, not only UTF-8. Keys are case-sensitive: they are compared byte
+// by byte.
 //
 // A []byte from an Args is borrowed: it is valid until the handler returns or Reset or Parse is called, and must not be
-// changed. A string is the caller's. Args isn't safe for concurrent use, not even for reading, since values are decoded
-// when they are first asked for.
+// changed. A string belongs to the caller. Args isn't safe for concurrent use, not even for reading, since values are decoded
+// on first use.
 type Args struct {
 	source []byte // what Parse was given; never written to
 	// arena holds what isn't in source: decoded bytes and those from Set and Add. Until Reset it is only appended to,
@@ -52,15 +52,15 @@ type argument struct {
 	valueUnread          bool // in source, and perhaps encoded
 }
 
-// Parse replaces the parameters by those in query, which is a query without its "?" or a form's body. It keeps query
-// and reads from it later, so query must stay as it is until Reset or the next Parse; Parse itself never writes to it.
+// Parse replaces the parameters by those in query, a query without its "?" or the body of a form. Args keeps query and reads
+// from it later, so query must not change until Reset or the next Parse; Parse itself never writes to it.
 //
-// Parsing follows the WHATWG URL standard and refuses nothing: parameters are separated by "&" alone, empty ones are
-// skipped, one without "=" has an empty value, "+" is a space, and a "%" without two hexadecimal digits stays as it is.
-// (net/url drops a parameter with such a "%" or with ";".)
+// Parsing follows the WHATWG URL standard and refuses nothing. Only "&" separates parameters, and empty ones are skipped. A
+// parameter without "=" has an empty value, "+" is a space, and a "%" without two hexadecimal digits is kept. (net/url drops a
+// parameter with such a "%" or with ";".)
 //
-// At most 1000 parameters are taken. If there are more, Parse keeps the first 1000 and returns an *HTTPError with
-// status 400 that wraps ErrTooManyArgs; there is no other error.
+// If there are more than 1000 parameters, Parse keeps the first 1000 and returns an *HTTPError with status 400 that wraps
+// ErrTooManyArgs. It returns no other error.
 func (a *Args) Parse(query []byte) error {
 	a.Reset()
 	a.source = query
@@ -99,14 +99,14 @@ func (a *Args) parseOne(start, end int) {
 	a.list = append(a.list, arg)
 }
 
-// Err returns the error of the last Parse, for parameters that were parsed on the way: those of URI.Query. It is nil
-// unless the query had too many parameters.
+// Err returns the error of the last Parse, also of one that another method made, as for URI.Query. It is nil unless the query
+// had too many parameters.
 func (a *Args) Err() error { return a.err }
 
-// Get returns the first value with the key, "" if there is none.
+// Get returns the first value of the key, or "" if there is none.
 func (a *Args) Get(key string) string { return string(a.GetBytes(key)) }
 
-// GetBytes returns the first value with the key, nil if there is none. An empty value isn't nil.
+// GetBytes returns the first value of the key, or nil if there is none. An empty value isn't nil.
 func (a *Args) GetBytes(key string) []byte {
 	if i := a.find(key, 0); i >= 0 {
 		return a.value(i)
@@ -114,12 +114,12 @@ func (a *Args) GetBytes(key string) []byte {
 	return nil
 }
 
-// Has reports whether there is a parameter with the key.
+// Has reports whether a parameter has the key.
 func (a *Args) Has(key string) bool { return a.find(key, 0) >= 0 }
 
-// Int returns the first value with the key as a decimal integer, with an optional sign. The error for a key that is
-// missing, or a value that isn't an integer or doesn't fit an int, is an *HTTPError with status 400, which a handler can
-// return as it is; of a value it wraps strconv.ErrSyntax or strconv.ErrRange.
+// Int returns the first value of the key as a decimal integer with an optional sign. If the key is missing, or the value isn't
+// an integer or doesn't fit an int, the error is an *HTTPError with status 400, which a handler can return unchanged. For a bad
+// value it wraps strconv.ErrSyntax or strconv.ErrRange.
 func (a *Args) Int(key string) (int, error) {
 	i := a.find(key, 0)
 	if i < 0 {
@@ -132,7 +132,7 @@ func (a *Args) Int(key string) (int, error) {
 	return n, nil
 }
 
-// Values returns the values with the key, in order.
+// Values yields the values of the key, in order.
 func (a *Args) Values(key string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for i := a.find(key, 0); i >= 0; i = a.find(key, i+1) {
@@ -143,7 +143,7 @@ func (a *Args) Values(key string) iter.Seq[[]byte] {
 	}
 }
 
-// All returns the keys and values, in order.
+// All yields the keys and values, in order.
 func (a *Args) All() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for i := 0; i < len(a.list); i++ {
@@ -157,8 +157,8 @@ func (a *Args) All() iter.Seq2[[]byte, []byte] {
 // Len returns the number of parameters.
 func (a *Args) Len() int { return len(a.list) }
 
-// Set gives the first parameter with the key the value and removes the others with that key; if there is none, it adds
-// one at the end. Both strings are copied, unencoded.
+// Set gives the value to the first parameter with the key, and removes the others with that key. If there is none, it adds one
+// at the end. Both strings are copied, unencoded.
 func (a *Args) Set(key, value string) {
 	i := a.find(key, 0)
 	if i < 0 {
@@ -171,7 +171,7 @@ func (a *Args) Set(key, value string) {
 	arg.valueInArena, arg.valueUnread = true, false
 }
 
-// Add adds a parameter at the end. Both strings are copied, unencoded. The limit of Parse doesn't hold here.
+// Add adds a parameter at the end. Both strings are copied, unencoded. The limit of Parse doesn't apply.
 func (a *Args) Add(key, value string) {
 	arg := argument{keyInArena: true, valueInArena: true}
 	arg.keyStart, arg.keyEnd = a.store(key)
@@ -182,7 +182,7 @@ func (a *Args) Add(key, value string) {
 // Del removes the parameters with the key.
 func (a *Args) Del(key string) { a.deleteFrom(key, 0) }
 
-// Reset removes all parameters and lets go of what Parse was given. It keeps some memory for reuse.
+// Reset removes all parameters and releases the query given to Parse. It keeps some memory for reuse.
 func (a *Args) Reset() {
 	a.source, a.err = nil, nil
 	a.arena, a.list = a.arena[:0], a.list[:0]
@@ -194,8 +194,8 @@ func (a *Args) Reset() {
 	}
 }
 
-// AppendTo appends the parameters in application/x-www-form-urlencoded, such as "q=a+b&page=2", and returns the
-// extended slice. Parse reads the same parameters from it.
+// AppendTo appends the parameters as application/x-www-form-urlencoded, such as "q=a+b&page=2", and returns the extended slice.
+// Parse reads the same parameters back.
 func (a *Args) AppendTo(dst []byte) []byte {
 	for i := range a.list {
 		if i > 0 {
@@ -208,7 +208,7 @@ func (a *Args) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// String returns what AppendTo appends.
+// String returns the parameters in the form that AppendTo appends.
 func (a *Args) String() string { return string(a.AppendTo(nil)) }
 
 // find returns the index of the first parameter at or after from with the key, -1 if there is none.

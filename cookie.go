@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// SameSite says with which cross-site requests a browser sends a cookie (RFC 6265bis, section 4.1.2.7).
+// SameSite tells a browser with which cross-site requests to send a cookie (RFC 6265bis, section 4.1.2.7).
 type SameSite int
 
 const (
@@ -27,32 +27,32 @@ const (
 	maxCookieAttributeBytes = 1024
 )
 
-// Cookie is a cookie for a response to set (RFC 6265bis, section 4.1). Name is required; every other field may be left
-// zero. A cookie that isn't valid is never sent, not even in part: see Valid.
+// Cookie is a cookie that a response sets (RFC 6265bis, section 4.1). Name is required; the other fields may be zero. An
+// invalid cookie is never sent, not even in part: see Valid.
 type Cookie struct {
-	// Name is a token. The prefixes "__Secure-" and "__Host-" have rules of their own, see Valid.
+	// Name is a token. Special rules apply to the prefixes "__Secure-" and "__Host-": see Valid.
 	Name string
-	// Value is visible ASCII without quotes, comma, semicolon and backslash; a pair of quotes around all of it is
-	// allowed. Encode other values, for example in base64 or with url.QueryEscape.
+	// Value is visible ASCII without quotes, comma, semicolon and backslash, optionally all within one pair of quotes. Encode
+	// other values, for example with base64 or url.QueryEscape.
 	Value string
-	// Path limits the cookie to paths that begin with it and starts with "/". If empty, the browser takes the directory
-	// of the request's path; "/" is what is mostly wanted.
+	// Path limits the cookie to that path and the paths below it. It starts with "/". If empty, the browser uses the directory
+	// of the request's path; "/" is the usual choice.
 	Path string
-	// Domain lets the hosts below that domain have the cookie too. If empty, only the host that sets it has it. A leading
-	// dot has no meaning and isn't sent.
+	// Domain shares the cookie with that domain and all hosts below it. If empty, only the host that sets the cookie gets it. A
+	// leading dot has no meaning and isn't sent.
 	Domain string
-	// Expires is when the browser drops the cookie. If zero, and MaxAge is 0, it does so at the end of its session.
+	// Expires is when the browser deletes the cookie. If Expires and MaxAge are zero, it does so at the end of its session.
 	Expires time.Time
-	// MaxAge is how many seconds the browser keeps the cookie, 0 for no such attribute, negative to delete it now. It
-	// goes before Expires. Browsers keep no cookie for more than 400 days.
+	// MaxAge is how many seconds the browser keeps the cookie: 0 omits the attribute, and a negative value deletes the cookie
+	// now. MaxAge overrides Expires. Browsers keep no cookie for more than 400 days.
 	MaxAge int
-	// Secure lets the cookie go over TLS only.
+	// Secure restricts the cookie to TLS.
 	Secure bool
-	// HttpOnly keeps the cookie from scripts.
+	// HttpOnly hides the cookie from scripts.
 	HttpOnly bool
-	// Partitioned gives each top-level site that embeds this one a cookie of its own; needs Secure.
+	// Partitioned keeps a separate cookie for each top-level site that embeds this one. It needs Secure.
 	Partitioned bool
-	// SameSite says with which cross-site requests the cookie is sent.
+	// SameSite tells the browser with which cross-site requests to send the cookie.
 	SameSite SameSite
 }
 
@@ -65,11 +65,12 @@ var cookieOctets = func() (set [256]bool) {
 	return set
 }()
 
-// Valid returns nil if the cookie can be sent and a browser will take it, and else an error that says what is wrong.
+// Valid returns nil if the cookie can be sent and browsers accept it; otherwise the error says what is wrong.
 //
-// Beyond the syntax of each field it checks what RFC 6265bis has browsers reject or ignore: SameSiteNone or Partitioned
-// without Secure; a "__Secure-" name without Secure; a "__Host-" name without Secure, with a Path other than "/" or with
-// a Domain; name and value of more than 4096 bytes; an attribute of more than 1024; and a Path that isn't absolute.
+// Beyond the syntax of each field, Valid rejects what RFC 6265bis has browsers reject or ignore: SameSiteNone or Partitioned
+// without Secure; a "__Secure-" name without Secure; a "__Host-" name without Secure, with a Path other than "/", or with a
+// Domain; name and value of more than 4096 bytes together; an attribute of more than 1024 bytes; and a Path that isn't
+// absolute.
 func (c *Cookie) Valid() error {
 	if c == nil {
 		return errors.New("filo: nil Cookie")
@@ -187,8 +188,8 @@ func validCookieTime(t time.Time) bool {
 	return year >= 1601 && year <= 9999
 }
 
-// AppendTo appends the value of a Set-Cookie field and returns the extended slice. If the cookie isn't valid it appends
-// nothing and returns the error of Valid.
+// AppendTo appends the value of a Set-Cookie field and returns the extended slice. If the cookie is invalid, it appends nothing
+// and returns the error of Valid.
 func (c *Cookie) AppendTo(dst []byte) ([]byte, error) {
 	if err := c.Valid(); err != nil {
 		return dst, err
@@ -235,7 +236,7 @@ var sameSiteAttributes = [...]string{
 	SameSiteNone:    "; SameSite=None",
 }
 
-// String returns the value of a Set-Cookie field, "" if the cookie isn't valid.
+// String returns the value of a Set-Cookie field, or "" if the cookie is invalid.
 func (c *Cookie) String() string {
 	value, _ := c.AppendTo(nil)
 	return string(value)

@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// SocketOptions are options of the sockets that ListenAndServe and ListenAndServeTLS open. A listener of your own has the
-// options that you gave it. The zero value is right for most servers. Options that a system doesn't have are left out.
+// SocketOptions are options of the TCP sockets that Listen, ListenAndServe, Run and their TLS variants open. They don't apply
+// to a listener that the program opens itself. The zero value suits most servers. Options that the system doesn't support are
+// ignored.
 type SocketOptions struct {
-	// Backlog is how many connections the system holds that haven't been accepted; further ones are dropped, and their
-	// clients try again after a second. Default what the system allows (net.core.somaxconn), which is right unless waiting in
-	// line is worse than failing. Linux.
+	// Backlog is how many connections the system holds before they are accepted; it drops further ones, whose clients try again
+	// after a second. Default the system's maximum (net.core.somaxconn), which is right unless waiting in line is worse than
+	// failing. Linux.
 	Backlog int
 
-	// ReusePort lets other processes listen on the same address, and the system spread connections over them, as for a
-	// restart without a gap. Off by default, so that a second instance fails (EADDRINUSE) instead of taking half of the
-	// connections unnoticed. Linux.
+	// ReusePort lets other processes listen on the same address, and the system spreads connections over them, for example for
+	// a restart without a gap. Off by default, so that a second instance fails (EADDRINUSE) instead of silently taking half of
+	// the connections. Linux.
 	ReusePort bool
 
-	// DeferAccept is for how long the system holds a connection back that hasn't sent a byte; it counts in whole seconds.
-	// It saves a wake-up for each connection, and hides silent ones from MaxConns and ConnState. Default 0, not at all. Linux.
+	// DeferAccept is how long the system holds back a connection that hasn't sent a byte, in whole seconds. It saves a wake-up
+	// per connection, and hides silent connections from MaxConns and ConnState. Default 0, which disables it. Linux.
 	DeferAccept time.Duration
 
-	// FastOpen is how many connections may have sent data with their first packet (RFC 7413) and not be established. Such
-	// data may come twice, so it is only for requests that may. Default 0, none. Linux.
+	// FastOpen is how many connections may be pending after sending data with their first packet (RFC 7413). Such data may
+	// arrive twice, so set it only if every request may be repeated. Default 0, none. Linux.
 	FastOpen int
 
-	// KeepAlive is how long a connection is silent until the system asks whether its other end is still there, and how
-	// often it asks then. It finds clients that have vanished while IdleTimeout doesn't apply, as in a hijacked connection.
-	// Default 15 s; negative: never.
+	// KeepAlive is how long a connection is silent before the system probes the other end, and the interval of further probes.
+	// It detects vanished clients where IdleTimeout doesn't apply, as in a hijacked connection. Default 15 s; negative: never.
 	KeepAlive time.Duration
 
-	// ReadBuffer and WriteBuffer are the sizes of the system's buffers for each connection, in bytes. Default 0, which
-	// lets the system fit them to the connection; a fixed size is for machines with very many connections.
+	// ReadBuffer and WriteBuffer are the sizes of the system's buffers per connection, in bytes. Default 0, which lets the
+	// system adapt them to the connection; a fixed size is for machines with very many connections.
 	ReadBuffer, WriteBuffer int
 }
 

@@ -16,11 +16,11 @@ const (
 // maxKeptPathBytes is how large a buffer for decoded paths is kept between requests.
 const maxKeptPathBytes = 8 << 10
 
-// URI is what a request is for (RFC 9110, section 7.1), put together from the request target, Host and the connection.
-// It is taken apart when first asked.
+// URI is the target URI of a request (RFC 9110, section 7.1), built from the request target, Host and the connection. It is
+// parsed on first use.
 //
-// A []byte from a URI is borrowed: it is valid until the handler returns, and must not be changed. A string is the
-// caller's. URI isn't safe for concurrent use, not even for reading.
+// A []byte from a URI is borrowed: it is valid until the handler returns, and must not be changed. A string belongs to the
+// caller. URI isn't safe for concurrent use, not even for reading.
 type URI struct {
 	// target and hostField are the request target and the value of Host, borrowed from the connection's buffer, as are
 	// host, rawPath and rawQuery.
@@ -101,8 +101,8 @@ func (u *URI) splitPath(b []byte) {
 	u.rawPath = b
 }
 
-// Scheme returns "http" or "https": that of a target in absolute-form, else "https" if the connection is a TLS one. A
-// client, or a proxy in front, can put either into an absolute-form target, so it is no proof of TLS; Ctx.TLS is.
+// Scheme returns "http" or "https": from a target in absolute-form, else "https" if the connection uses TLS. A client or proxy
+// can put either into an absolute-form target, so use Ctx.TLS, not Scheme, as proof of TLS.
 func (u *URI) Scheme() string {
 	u.split()
 	if u.secure {
@@ -111,8 +111,8 @@ func (u *URI) Scheme() string {
 	return "http"
 }
 
-// Host returns the host with its port, if one was sent, such as "example.com:8080": that of a target in absolute-form
-// or authority-form, else the value of Host. It is as sent, in any case and encoding, and empty if the client sent none.
+// Host returns the host with its port, if one was sent, such as "example.com:8080": from a target in absolute-form or
+// authority-form, else from the Host field. Its case and encoding are as sent. It is empty if the client sent none.
 func (u *URI) Host() string { return string(u.HostBytes()) }
 
 // HostBytes is Host, borrowed.
@@ -121,7 +121,7 @@ func (u *URI) HostBytes() []byte {
 	return u.host
 }
 
-// Hostname returns the host without its port, and an IPv6 address without its brackets.
+// Hostname returns the host without its port; an IPv6 address also loses its brackets.
 func (u *URI) Hostname() string {
 	host := u.HostBytes()
 	if len(host) > 0 && host[0] == '[' {
@@ -133,7 +133,7 @@ func (u *URI) Hostname() string {
 	return string(name)
 }
 
-// Port returns the port that the client put behind the host, in decimal, and "" if it put none.
+// Port returns the port that follows the host, in decimal, or "" if the client sent none.
 func (u *URI) Port() string {
 	_, port := cutPort(u.HostBytes())
 	return string(port)
@@ -148,11 +148,11 @@ func cutPort(host []byte) (name, port []byte) {
 	return host[:i], host[i+1:]
 }
 
-// Path returns the path, percent-decoded, such as "/a b" for "/a%20b". It is "/" for an absolute-form target without a
-// path (RFC 9110, section 4.2.3, has the two mean the same), "*" for the target of OPTIONS *, and empty for CONNECT.
+// Path returns the path, percent-decoded, such as "/a b" for "/a%20b". It is "/" for an absolute-form target without a path,
+// which RFC 9110, section 4.2.3, makes equivalent, "*" for OPTIONS *, and empty for CONNECT.
 //
-// Nothing else is done to it. It can hold any bytes: "/" from "%2F", NUL from "%00", and bytes that aren't UTF-8; and
-// segments "." and "..", and empty ones, are left in. Whoever makes a file name of it has to clean it first.
+// The path isn't normalized. It may hold any bytes, such as "/" from "%2F", NUL from "%00", and invalid UTF-8. Segments "." and
+// "..", and empty ones, remain. Code that builds a file name from it must clean it first.
 func (u *URI) Path() string { return string(u.PathBytes()) }
 
 // PathBytes is Path, borrowed.
@@ -186,7 +186,7 @@ func (u *URI) RawPathBytes() []byte {
 	return u.rawPath
 }
 
-// RawQuery returns the query as sent, without its "?", and "" if there is none.
+// RawQuery returns the query as sent, without its "?", or "" if there is none.
 func (u *URI) RawQuery() string { return string(u.RawQueryBytes()) }
 
 // RawQueryBytes is RawQuery, borrowed.
@@ -195,8 +195,8 @@ func (u *URI) RawQueryBytes() []byte {
 	return u.rawQuery
 }
 
-// Query returns the parameters of the query, parsed at the first call. At most 1000 are taken; Args.Err tells whether
-// there were more. Changes to the parameters don't show in RawQuery or String.
+// Query returns the parameters of the query, parsed on the first call. It holds at most 1000; Args.Err tells whether there were
+// more. Changes to the parameters don't affect RawQuery or String.
 func (u *URI) Query() *Args {
 	if !u.queryParsed {
 		u.queryParsed = true
@@ -205,8 +205,8 @@ func (u *URI) Query() *Args {
 	return &u.query
 }
 
-// String returns the URI in full, such as "http://example.com/a%20b?x=1", with path and query as sent. For CONNECT it is
-// the authority, "example.com:443"; without a host, which HTTP/1.0 allows, the target as sent.
+// String returns the URI in full, such as "http://example.com/a%20b?x=1", with path and query as sent. For CONNECT it is the
+// authority, such as "example.com:443". Without a host, which HTTP/1.0 allows, it is the target as sent.
 func (u *URI) String() string {
 	u.split()
 	switch {
