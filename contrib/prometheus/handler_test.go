@@ -128,8 +128,6 @@ func TestHandlerErrors(t *testing.T) {
 	}
 }
 
-func everybody(*filo.Ctx) bool { return true }
-
 // The metrics are for whom the options let in, as the pages of package debug are: this machine if they say nothing.
 func TestHandlerGuard(t *testing.T) {
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
