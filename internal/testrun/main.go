@@ -133,7 +133,8 @@ func (r *run) take(line []byte) {
 	}
 }
 
-var reason = regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)`)
+// reason finds what a test has logged. In front of it may be what the test has printed without a newline.
+var reason = regexp.MustCompile(`\w+\.go:\d+: (.*)`)
 
 func (r *run) endTest(p *running, e event) {
 	switch e.Action {

@@ -15,7 +15,7 @@ func TestRun(t *testing.T) {
 		"go.mod":             "module example.test/m\n\ngo 1.25.0\n",
 		"none/none.go":       "package none\n",
 		"fine/a_test.go":     "package fine\n\nimport \"testing\"\n\nfunc TestFine(t *testing.T) { t.Log(\"noise\") }\n",
-		"skips/a_test.go":    "package skips\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Skip(\"no tool\") }\nfunc TestB(t *testing.T) { t.Log(1); t.Skip(\"no tool\") }\n",
+		"skips/a_test.go":    "package skips\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { print(\"no newline\"); t.Skip(\"no tool\") }\nfunc TestB(t *testing.T) { t.Log(1); t.Skip(\"no tool\") }\n",
 		"fails/a_test.go":    "package fails\n\nimport \"testing\"\n\nfunc TestBad(t *testing.T) { t.Run(\"sub\", func(t *testing.T) { t.Error(\"the fault\\nin full\") }) }\nfunc TestGood(t *testing.T) { t.Log(\"noise\") }\n",
 		"panics/a_test.go":   "package panics\n\nimport \"testing\"\n\nfunc TestPanic(t *testing.T) { panic(\"the panic\") }\n",
 		"exits/a_test.go":    "package exits\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestMain(m *testing.M) { println(\"the exit\"); os.Exit(3) }\n",
