@@ -30,8 +30,8 @@ func TraceID(c *filo.Ctx) string {
 	return ""
 }
 
-// LogAttributes gives the logger of Ctx.Logger, within Middleware, the ids of the trace. It appends "trace_id" and "span_id" to a log record's attributes, if the request has a span. It fits the
-// Attributes of middleware.AccessLogOptions.
+// LogAttributes appends "trace_id" and "span_id" to a log record's attributes, if the request has a span. Inside of Middleware
+// Ctx.Logger has them already. For the access log, LogAttributes can be the Attributes of middleware.AccessLogOptions.
 func LogAttributes(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
 	span := SpanOf(c).SpanContext()
 	if !span.IsValid() {

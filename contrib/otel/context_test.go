@@ -261,7 +261,7 @@ func TestSpanOf(t *testing.T) {
 	}
 }
 
-// "LogAttributes gives the logger of Ctx.Logger, within Middleware, the ids of the trace."
+// "Inside of Middleware Ctx.Logger has them already."
 func TestLoggerHasTheTrace(t *testing.T) {
 	var log strings.Builder
 	var span trace.SpanContext

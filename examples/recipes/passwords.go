@@ -13,7 +13,8 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Parameters of Argon2id (RFC 9106, section 4, the second recommended set): 64 MB and three passes take about 0.1 s of a core.
+// Parameters of Argon2id: the second set that RFC 9106, section 4, recommends, but with one lane instead of four, since each lane
+// may take a core. 64 MB and three passes take about 0.1 s of a core.
 const (
 	argonPasses  = 3
 	argonMemory  = 64 << 10 // in KB
