@@ -531,8 +531,8 @@ func (l *loop) retake(word uint64) {
 // While the server serves that has an end: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and Logger may
 // wait as well. When there are keptPlaces of those their loops wait, too.
 func (l *loop) takeAway(word uint64) (leader *workerChan) {
-	most := l.pool.MaxWorkersCount + len(l.server.loops) + keptPlaces
-	if l.pool.places.taken.Load() >= int64(most) && !l.server.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+	beyond := l.pool.places.taken.Load() - int64(l.pool.MaxWorkersCount) // the latter may be math.MaxInt
+	if beyond >= int64(len(l.server.loops)+keptPlaces) && !l.server.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
 		return nil
 	}
 	return l.leader.Load()

@@ -3,6 +3,7 @@
 package filo
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,4 +73,16 @@ func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
 			t.Error("it runs what may take its time, though another worker has the place")
 		}
 	})
+}
+
+// A Concurrency that is meant to be no limit is none for what may be taken away.
+func TestTakeAwayWithoutALimit(t *testing.T) {
+	w, s := new(workerChan), new(Server)
+	l := &loop{server: s, pool: &workerPool{MaxWorkersCount: math.MaxInt, places: new(workerPlaces)}}
+	s.loops = []*loop{l}
+	l.leader.Store(w)
+	l.word.Store(1)
+	if l.takeAway(1) != w {
+		t.Error("a loop can't be taken away")
+	}
 }
