@@ -453,6 +453,7 @@ func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
 		lc.abandon(value == nil)
 	}
 	w.scratch = nil // the buffers may be in any state
+	w.endKept()
 	l.endTurn(w)
 	if value == nil && w.loop == l {
 		// The goroutine is about to end.

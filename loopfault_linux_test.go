@@ -780,6 +780,63 @@ func TestPanicsOfALeader(t *testing.T) {
 	}
 }
 
+// A worker that has one of the kept places gives it back though the user's code panics where nothing else deals with that.
+func TestKeptPlaceAfterAPanic(t *testing.T) {
+	lifeLooped(t)
+	var armed atomic.Bool
+	gate := newLifeGate()
+	defer gate.open()
+	hold := filo.Offload(gate.handle)
+	quick := filo.Inline(func(c *filo.Ctx) error {
+		if c.Path() == "/fail" {
+			armed.Store(true)
+			return filo.Error(500, "failed")
+		}
+		return c.Text(200, "quick")
+	})
+	log := faultLog{func(string) {
+		if armed.CompareAndSwap(true, false) {
+			panic("on purpose")
+		}
+	}}
+	s := lifeServe(t, &filo.Server{Concurrency: 1, Logger: slog.New(log), Handler: func(c *filo.Ctx) error {
+		time.Sleep(time.Millisecond) // so that the server's own class isn't quick, and needs a place
+		if c.Path() == "/hold" {
+			return hold(c)
+		}
+		return quick(c)
+	}})
+	first := s.dial(t)
+	lifeAwait(t, "it to be known that the handler is slow", func() bool {
+		first.get("/")
+		first.want(200, "quick", false)
+		return classOf(s.Server, "").Kind == "slow"
+	})
+	gate.hold(t, first)
+	for range 40 {
+		c := s.dial(t)
+		c.get("/fail")
+		c.tryAnswer() // there is none
+		c.Close()
+	}
+	lifeAwait(t, "a kept place to be free", func() bool {
+		c := s.dial(t)
+		defer c.Close()
+		c.get("/")
+		response, _, err := c.tryAnswer()
+		return err == nil && response.StatusCode == 200
+	})
+	gate.open()
+	first.want(200, "held", false)
+	first.get("/")
+	first.want(200, "quick", false)
+	first.Close()
+	lifeAwait(t, "nobody to be counted", func() bool {
+		stats := s.Stats()
+		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
+	})
+}
+
 // faultLog is a log that fails.
 type faultLog struct{ fail func(here string) }
 
