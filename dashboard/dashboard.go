@@ -1,19 +1,19 @@
-// Package dashboard is a page that shows what a server is doing while it does it: requests and their latencies, the stack of
-// workers, connections, handlers and memory.
+// Package dashboard serves a page that shows a running server live: requests and their latencies, the stack of workers,
+// connections, handlers and memory.
 //
 //	d := dashboard.New(server)
 //	r.Use(d.Middleware())
 //	r.Mount("/dashboard", d.Serve)
 //
-// The page, its style and its scripts are part of the program, and nothing comes from anywhere else. What it shows is sent once
-// a second, as server-sent events, to all who watch. For that one goroutine runs while somebody does, and for as long afterwards
-// as Options.History keeps the past, so that a page that is opened again isn't empty. Without Middleware there are no latencies
-// and no routes.
+// The page, its style and its scripts are part of the program, and load nothing from other hosts. Once a second the server
+// sends the figures to all open pages, as server-sent events. One goroutine runs for this while a page is open, and then for as
+// long as Options.History keeps the past, so that a reopened page isn't empty. Without Middleware there are no latencies and no
+// routes.
 //
 // # Who may see it
 //
-// As for package debug: who has set up nothing else, processes on the same machine, that ask for it by a name that says so and not
-// through a proxy. Others get 404. Behind a proxy, set Options.Token: a browser asks for it as a password.
+// As with package debug, by default only processes on the same machine have access, if they use a host name of this machine and
+// no proxy. Others get 404. Behind a proxy, set Options.Token: a browser asks for it as a password.
 package dashboard
 
 import (
@@ -37,26 +37,26 @@ const (
 	DefaultMaxWatchers = 100
 )
 
-// Options are options of New. The zero value lets in processes on the same machine.
+// Options are the options of New. The zero value gives access to processes on the same machine.
 type Options struct {
-	// Title is what the page calls the server. The default is the program's name.
+	// Title is the server's name on the page. Default the program's name.
 	Title string
-	// Allow, if set, decides alone who is let in.
+	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
-	// Token, if set, lets in who brings it, from wherever: as the password of Basic with any user, or as
-	// "Authorization: Bearer TOKEN". Others get 401. It has 16 to 512 bytes of visible ASCII. Without TLS it can be read on
-	// its way.
+	// Token, if set, gives access to every client that sends it, from any address: as the password of Basic authentication with
+	// any user, or as "Authorization: Bearer TOKEN". Others get 401. It has 16 to 512 bytes of visible ASCII. Without TLS
+	// others can read it in transit.
 	Token string
-	// Hosts are further hosts, without ports, by which the machine may be asked for, such as "devbox". They are only for where
-	// neither Allow nor Token is set.
+	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
+	// is set.
 	Hosts []string
-	// History is how much of the past is kept, at about 0.5 KB a second. Default 5 minutes; at most an hour.
+	// History is the period for which figures are kept, at about 0.5 KB a second. Default 5 minutes; at most an hour.
 	History time.Duration
-	// Always has the past kept also while nobody watches, from New until the server's Shutdown or Close.
+	// Always keeps the history even while no page is open, from New until the server's Shutdown or Close.
 	Always bool
-	// MaxRoutes is how many routes are measured apart; further ones are together. Default 100.
+	// MaxRoutes limits how many routes are measured separately; further ones share an entry. Default 100.
 	MaxRoutes int
-	// MaxWatchers is how many pages may be open at once; further ones get 503. Default 100.
+	// MaxWatchers limits how many pages may be open at once; further ones get 503. Default 100.
 	MaxWatchers int
 }
 
@@ -82,7 +82,7 @@ type Dashboard struct {
 
 const topic = "samples"
 
-// New returns a dashboard of a server, which needn't serve it itself. It panics if the options are wrong.
+// New returns a dashboard of a server. Another server may serve the dashboard. New panics if the options are invalid.
 func New(server *filo.Server, options ...Options) *Dashboard {
 	o := setup.One("dashboard: New", options)
 	must(server != nil, "New without a server")
@@ -117,7 +117,7 @@ func New(server *filo.Server, options ...Options) *Dashboard {
 	return d
 }
 
-// Serve answers requests for the page and what belongs to it. A Router mounts it; as a server's own handler it has the page at
+// Serve answers requests for the page and its resources. Mount it on a Router. As a server's own handler it serves the page at
 // the root.
 func (d *Dashboard) Serve(c *filo.Ctx) error {
 	err := d.router.Serve(c)

@@ -1,28 +1,28 @@
-// Package debug shows what a server is doing to those who look after it: profiles and traces as net/http/pprof serves them,
-// what the runtime and the server count, and how the program was built.
+// Package debug shows operators what a server is doing: profiles and traces as net/http/pprof serves them, figures of the
+// runtime and the server, and the settings that the program was built with.
 //
 //	r.Mount("/debug", debug.Handler())
 //
 //	go tool pprof http://localhost:8080/debug/pprof/profile?seconds=10
 //
-// Nothing is registered anywhere else: net/http/pprof and expvar, whose import adds handlers to http.DefaultServeMux, where
-// anybody may find them, aren't imported.
+// The package registers nothing elsewhere. It doesn't import net/http/pprof and expvar, since their import adds handlers to
+// http.DefaultServeMux, where any client may find them.
 //
 // # Who may see it
 //
-// Who has set up nothing else, only processes on the same machine: the peer must have a loopback address, and must ask for
-// a host that says so (localhost, a name below it, a loopback address, or one of Options.Hosts), since the owner of any other
-// name could give it the address 127.0.0.1, and have his page in a browser on this machine read what is here (DNS rebinding).
-// A request that bears a trace of a proxy, X-Forwarded-For and its like, Via, or HTTP/1.0, is refused as well: with a proxy
-// on the machine the whole world has a loopback address. What such fields say is never trusted. A proxy that adds none of
-// them can't be told from a client of this machine: behind one, set Options.Token.
+// By default only processes on the same machine have access. The peer must have a loopback address. The request's host must be
+// localhost, a name below it, a loopback address, or one of Options.Hosts: the owner of any other name could point it to
+// 127.0.0.1 and let a page in a browser on this machine read the profiles (DNS rebinding). A request with a sign of a proxy
+// (X-Forwarded-For and similar fields, Via, or HTTP/1.0) is refused as well, since through a proxy on the machine every client
+// has a loopback address. The values of such fields are never trusted. A proxy that adds none of them looks like a client on
+// this machine: behind such a proxy, set Options.Token.
 //
-// A page of another site can have a browser open what is here, if that browser's user may, but start no profile (403).
+// A page of another site can make a browser open these pages, if the browser's user may, but can't start a profile (403).
 //
-// Others get 404, as if nothing were there: that a server can be looked into is something that a stranger needn't know. (A
-// router redirects from the mount's path without a slash all the same.) The reason is logged if Server.LogAllErrors is set.
+// Other clients get 404, as if nothing were there, so that strangers don't learn about the pages. (A router still redirects
+// from the mount's path without a slash.) The reason is logged if Server.LogAllErrors is set.
 //
-// # What there is
+// # Pages
 //
 //	pprof/profile?seconds=30     a CPU profile
 //	pprof/trace?seconds=1        an execution trace, for go tool trace
@@ -35,8 +35,8 @@
 //	build                        the versions and settings that the program was built with
 //	vars                         what Options.Vars answers
 //
-// There is one CPU profile at a time, and one trace: 409 to others. Both end early when the client leaves, and when the server
-// shuts down; the client then gets what there is. They may take longer than a time-out for handlers that was set outside.
+// At most one CPU profile and one trace run at a time; further requests get 409. Both end early when the client leaves or the
+// server shuts down, and the client gets the data so far. A time-out for handlers that was set outside doesn't limit them.
 package debug
 
 import (
@@ -49,24 +49,24 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// DefaultMaxDuration is for how long a profile or a trace may run unless Options say otherwise.
+// DefaultMaxDuration is the default of Options.MaxDuration.
 const DefaultMaxDuration = 2 * time.Minute
 
-// Options are options of Handler. The zero value lets in processes on the same machine.
+// Options are the options of Handler. The zero value gives access to processes on the same machine.
 type Options struct {
-	// Allow, if set, decides alone who is let in.
+	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
-	// Token, if set, lets in who brings it, from wherever: as "Authorization: Bearer TOKEN", or as the password of Basic with any
-	// user, which is how browsers and go tool pprof (http://any:TOKEN@host/…) can. Others get 401. It has 16 to 512 bytes of
-	// visible ASCII. Without TLS it can be read on its way.
+	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", or as the
+	// password of Basic authentication with any user, for browsers and go tool pprof (http://any:TOKEN@host/…). Others get 401.
+	// It has 16 to 512 bytes of visible ASCII. Without TLS others can read it in transit.
 	Token string
-	// Hosts are further hosts, without ports, by which the machine may be asked for, such as "devbox". They are only for where
-	// neither Allow nor Token is set.
+	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
+	// is set.
 	Hosts []string
-	// MaxDuration is for how long a profile or a trace may run (400). Default 2 minutes.
+	// MaxDuration limits the duration of a profile or a trace; longer ones get 400. Default 2 minutes.
 	MaxDuration time.Duration
-	// Vars answers "vars", for the variables of package expvar: adaptor.FromHTTP(expvar.Handler()). To import expvar is left to
-	// the program, since that adds a handler to http.DefaultServeMux. Default 404.
+	// Vars answers "vars", for the variables of package expvar: adaptor.FromHTTP(expvar.Handler()). The program has to import
+	// expvar itself, since the import adds a handler to http.DefaultServeMux. Default 404.
 	Vars filo.Handler
 }
 
@@ -76,8 +76,8 @@ type handler struct {
 	vars        bool
 }
 
-// Handler returns a handler that a Router mounts: see the package's documentation. As a server's own handler it has its pages
-// at the root. It panics if the options are wrong.
+// Handler returns a handler to mount on a Router: see the package documentation. As a server's own handler it serves its pages
+// at the root. It panics if the options are invalid.
 func Handler(options ...Options) filo.Handler {
 	o := setup.One("debug: Handler", options)
 	if o.MaxDuration < 0 {

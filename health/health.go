@@ -1,5 +1,4 @@
-// Package health answers the probes of balancers and orchestrators: whether the process is alive, and whether it is ready to be
-// sent requests.
+// Package health answers the probes of load balancers and orchestrators: is the process alive, and is it ready for requests?
 //
 //	h := health.New()
 //	h.Add("database", db.PingContext, health.Check{})
@@ -9,27 +8,27 @@
 //
 // # Checks
 //
-// Checks run while somebody probes: the first probe waits for them, and from then on each runs once in its Period, whatever
-// the number of probes, until there was none for two minutes. So probes are answered from memory. Routes that are told
-// to be Inline, as above, are answered even when Server.Concurrency is reached: an overloaded server isn't a dead one, and to restart
-// it would make matters worse. (Only a probe that comes first, and would have to wait, is refused then.)
+// Probes are answered from memory, so any number of them causes no extra checks. Checks run only while something probes. The
+// first probe waits for them. From then on each check runs once in its Period, until there was no probe for two minutes. Routes
+// that are marked Inline, as above, answer even when Server.Concurrency is reached: an overloaded server is alive, and a
+// restart would make matters worse. (Then only a first probe, which would have to wait, is refused.)
 //
-// At most Options.Concurrency checks run at once. One that takes longer than its Timeout has failed; it isn't called again
-// before it has returned, so a check that hangs costs one goroutine. One that panics has failed, too.
+// At most Options.Concurrency checks run at once. A check that exceeds its Timeout has failed. It isn't called again until it
+// has returned, so a check that hangs costs one goroutine. A check that panics has failed, too.
 //
 // # Answers
 //
-// The status is 200, or 503 with Retry-After, never to be cached. The body is a line of text: "ok", "ok, but degraded" where
-// a check has failed that isn't critical, or "failed", "not ready" or "shutting down". A client that prefers
+// The status is 200, or 503 with Retry-After. Answers may never be cached. The body is a line of text: "ok", "ok, but degraded"
+// if a check has failed that isn't critical, or "failed", "not ready" or "shutting down". A client that prefers
 // application/health+json (draft-inadarei-api-health-check) or application/json gets {"status": "pass"}, "warn" or "fail". With
-// "?verbose" both list the checks by name, unless the server is overloaded; what went wrong is shown only to those whom
-// Options.Details lets see it, and logged.
+// "?verbose" both formats list the checks by name, unless the server is overloaded. The errors of checks are logged, and shown
+// only to clients for which Options.Details returns true.
 //
 // # Shutting down
 //
-// filo.Server.Shutdown stops accepting at once, and Attach makes the server not ready at that time, which clients on open
-// connections may still see. A balancer finds out at its next probe, and until then sends requests to a socket that is closed.
-// So turn red first, wait for as long as the balancer takes, and drain then, which is what Drain does.
+// filo.Server.Shutdown stops accepting at once. Attach makes the server not ready at that time, which clients on open
+// connections may still see. A balancer notices only at its next probe, and until then sends requests to a closed socket. So
+// turn red first, wait until the balancer has noticed, and then shut down. Drain does this.
 package health
 
 import (
@@ -55,42 +54,44 @@ const (
 // MaxChecks is how many checks a Health can have.
 const MaxChecks = 100
 
-// Options are options of New. The zero value is ready for use.
+// Options are the options of New. The zero value is ready for use.
 type Options struct {
-	// NotReady says that the server isn't ready before SetReady(true) is called, for one that has to warm up.
+	// NotReady makes the server start as not ready, until SetReady(true) is called, for a server that has to warm up.
 	NotReady bool
-	// Concurrency is how many checks run at once. Default 8.
+	// Concurrency limits how many checks run at once. Default 8.
 	Concurrency int
-	// Details, if set, is asked whether a client may see the errors of checks, with ?verbose. They may tell addresses and users,
-	// so the default is nobody.
+	// Details, if set, decides whether a client may see the errors of checks with ?verbose. Errors may contain addresses and
+	// users, so by default no client sees them.
 	Details func(c *filo.Ctx) bool
-	// RetryAfter is when a client that got a 503 should ask again, in whole seconds. Default 5 s; negative: no such field.
+	// RetryAfter is the time after which a client that got a 503 should ask again, in whole seconds. Default 5 s; a negative
+	// value omits the field.
 	RetryAfter time.Duration
-	// Logger gets a record when a check begins to fail, and when it passes again. The default is slog.Default.
+	// Logger gets a record when a check begins to fail, and when it passes again. Default slog.Default.
 	Logger *slog.Logger
 }
 
-// Check says how a check is run, and what it counts for. The zero value is a critical one for Ready.
+// Check sets how a check runs and which probes it affects. The zero value is a critical check for Ready.
 type Check struct {
-	// Timeout is how long it may take; its context ends then. Default 5 s.
+	// Timeout limits how long the check may run; its context ends then. Default 5 s.
 	Timeout time.Duration
-	// Period is how long its result is good for, and so how often it runs. Default 5 s.
+	// Period is the interval between runs, and so how long a result is valid. Default 5 s.
 	Period time.Duration
-	// Optional says that the server does without: if the check fails, the server is degraded and still ready.
+	// Optional means that the server works without the checked service: if the check fails, the server is degraded and still
+	// ready.
 	Optional bool
-	// Live makes the check count for Live, too. It should be one that only a restart can mend: when a database is away, to
-	// restart its clients doesn't bring it back.
+	// Live makes the check count for Live, too. Set it only for faults that a restart repairs: if a database is down,
+	// restarting its clients doesn't bring it back.
 	Live bool
 }
 
-// Health knows how the process is. Its methods and handlers may be called by several goroutines at once, but Add must be called
-// before the first probe.
+// Health knows the state of the process. Its methods and handlers may be called by several goroutines at once, but Add must be
+// called before the first probe.
 type Health struct {
-	// Live answers whether the process works: 200, or 503 if a check with Check.Live fails that isn't optional. It says nothing
-	// of SetReady and of shutting down, since a process that shuts down isn't to be killed for it.
+	// Live answers whether the process works: 200, or 503 if a non-optional check with Check.Live fails. It ignores SetReady
+	// and the shutdown, since an orchestrator shouldn't kill a process because it shuts down.
 	Live filo.Handler
-	// Ready answers whether the server is to be sent requests: 200, or 503 if a check fails that isn't optional, after
-	// SetReady(false), and when it shuts down.
+	// Ready answers whether the server is ready for requests: 200, or 503 if a non-optional check fails, after SetReady(false),
+	// and during the shutdown.
 	Ready filo.Handler
 
 	options    Options
@@ -107,7 +108,7 @@ type Health struct {
 	lastProbe atomic.Int64
 }
 
-// New returns a Health without checks. It panics if the options are wrong.
+// New returns a Health without checks. It panics if the options are invalid.
 func New(options ...Options) *Health {
 	o := setup.One("health: New", options)
 	must(o.Concurrency >= 0, "Options.Concurrency is negative")
@@ -128,9 +129,9 @@ func New(options ...Options) *Health {
 	return h
 }
 
-// Add adds a check called name, which answers must be able to show: 1 to 64 visible characters of ASCII. A check returns what
-// is wrong, nil if nothing is. It should return when its context is done. Add panics if the name or the options are wrong, if
-// there is a check of that name or MaxChecks of them, or after the first probe.
+// Add adds a check. Answers show its name, 1 to 64 visible ASCII characters. The function run returns an error if the check
+// fails, or nil, and should return when its context is done. Add panics if the name or the options are invalid, if the name is
+// taken, if there are MaxChecks checks, or after the first probe.
 func (h *Health) Add(name string, run func(context.Context) error, options Check) {
 	must(!h.probed.Load(), "Add after the first probe")
 	must(validName(name), "the name of a check is 1 to 64 visible characters of ASCII, and not %q", name)
@@ -162,8 +163,8 @@ func validName(name string) bool {
 	return len(name) > 0 && len(name) <= 64
 }
 
-// SetReady says whether the server is to be sent requests, as far as its checks agree. After the shutdown of an attached
-// server has begun it is never ready again.
+// SetReady sets whether the server is ready for requests. Failing checks still make it not ready. Once the shutdown of an
+// attached server has begun, the server is never ready again.
 func (h *Health) SetReady(ready bool) { h.ready.Store(ready) }
 
 // Attach makes the server not ready as soon as its Shutdown or Close begins.
@@ -171,10 +172,10 @@ func (h *Health) Attach(server *filo.Server) {
 	server.RegisterOnShutdown(func() { h.ending.Store(true) })
 }
 
-// Drain ends a server that a balancer probes, so that no request is lost: Ready answers 503 from now on, and after delay
-// the server is shut down. In between it serves as before. The delay should be a little more than the balancer takes to find
-// out: the probes' interval, times how many of them must fail. If ctx is done before, its error is returned, and Shutdown has
-// been called as well. For a server that is run by Server.Run there is DrainContext.
+// Drain shuts down a server that a balancer probes, without losing a request. Ready answers 503 at once, and after delay the
+// server is shut down. During the delay the server works as before. Set delay a little longer than the balancer needs to
+// notice: the interval of the probes times the number that must fail. If ctx is done earlier, Drain still calls Shutdown, and
+// returns the error of ctx. For a server that Server.Run runs, use DrainContext.
 func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Duration) error {
 	h.ending.Store(true)
 	timer := time.NewTimer(delay)
@@ -186,9 +187,9 @@ func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Dura
 	return server.Shutdown(ctx)
 }
 
-// DrainContext returns the context for the Run of a server that a balancer probes, so that no request is lost: it ends delay after
-// ctx does, and in between Ready answers 503, while the server serves as before. The delay is that of Drain. The function that it
-// returns ends the context at once; it is to be called when the server has ended.
+// DrainContext returns the context for the Run of a server that a balancer probes, so that no request is lost. When ctx ends,
+// Ready answers 503, and after delay the returned context ends. During the delay the server works as before. Choose delay as
+// for Drain. The returned function ends the context at once; call it when the server has ended.
 func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -304,8 +304,8 @@ func (p *core[T]) queueReserved(task T) {
 	p.wake(w)
 }
 
-// Running returns how many workers there are, idle ones included, or how many accepted tasks if those are more. It is
-// never more than Cap.
+// Running returns the number of workers, including idle ones, or the number of accepted tasks if those are more. It never
+// exceeds Cap.
 func (p *core[T]) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -314,7 +314,7 @@ func (p *core[T]) Running() int {
 
 func (p *core[T]) runningLocked() int { return min(max(p.workers, p.accepted), p.capacity) }
 
-// Free returns Cap less Running, and -1 if the pool has no limit.
+// Free returns Cap minus Running, or -1 if the pool has no limit.
 func (p *core[T]) Free() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -324,15 +324,15 @@ func (p *core[T]) Free() int {
 	return p.capacity - p.runningLocked()
 }
 
-// Waiting returns how many submitters wait for room.
+// Waiting returns the number of submitters that wait for room.
 func (p *core[T]) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiters.n
 }
 
-// Cap returns how many tasks may be accepted and not finished at once, those that QueueSize adds not included. It is -1
-// if the pool has no limit.
+// Cap returns how many tasks may be accepted and not finished at once, without the places of QueueSize. It is -1 if the pool
+// has no limit.
 func (p *core[T]) Cap() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

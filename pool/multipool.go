@@ -144,28 +144,28 @@ func (m *multi[T]) sum(count func(*core[T]) int) (n int) {
 	return n
 }
 
-// Running returns the sum of what the pools' Running return.
+// Running returns the sum of the pools' Running.
 func (m *multi[T]) Running() int { return m.sum((*core[T]).Running) }
 
-// RunningByIndex returns what the Running of the pool of that index returns; the error is ErrInvalidPoolIndex.
+// RunningByIndex returns Running of the pool with index i; the error is ErrInvalidPoolIndex.
 func (m *multi[T]) RunningByIndex(i int) (int, error) { return m.byIndex(i, (*core[T]).Running) }
 
-// Free returns the sum of what the pools' Free return, and -1 if they have no limit.
+// Free returns the sum of the pools' Free, or -1 if they have no limit.
 func (m *multi[T]) Free() int { return m.sum((*core[T]).Free) }
 
-// FreeByIndex returns what the Free of the pool of that index returns; the error is ErrInvalidPoolIndex.
+// FreeByIndex returns Free of the pool with index i; the error is ErrInvalidPoolIndex.
 func (m *multi[T]) FreeByIndex(i int) (int, error) { return m.byIndex(i, (*core[T]).Free) }
 
-// Waiting returns how many submitters wait for room.
+// Waiting returns the number of submitters that wait for room.
 func (m *multi[T]) Waiting() int { return int(m.lobby.n.Load()) }
 
-// WaitingByIndex returns how many of them were to use the pool of that index, if it had had room when they came; the
-// error is ErrInvalidPoolIndex.
+// WaitingByIndex returns the number of waiting submitters for which the strategy chose the pool with index i; the error is
+// ErrInvalidPoolIndex.
 func (m *multi[T]) WaitingByIndex(i int) (int, error) {
 	return m.byIndex(i, func(*core[T]) int { return m.lobby.waitingWith(i) })
 }
 
-// Cap returns the sum of the pools' capacities, and -1 if they have none.
+// Cap returns the sum of the pools' capacities, or -1 if they have no limit.
 func (m *multi[T]) Cap() int { return m.sum((*core[T]).Cap) }
 
 // Tune changes the capacity of each pool.
@@ -178,8 +178,8 @@ func (m *multi[T]) Tune(size int) {
 // IsClosed reports whether the pools were released.
 func (m *multi[T]) IsClosed() bool { return m.closed.Load() }
 
-// Release closes the pools. Submitters that wait get ErrPoolClosed, as do all that come; tasks that were accepted are
-// run. It doesn't wait for them.
+// Release closes the pools. Waiting and new submitters get ErrPoolClosed. Accepted tasks are run. Release doesn't wait for
+// them.
 func (m *multi[T]) Release() { m.close() }
 
 // close reports whether the pools were open.
@@ -194,18 +194,18 @@ func (m *multi[T]) close() (wasOpen bool) {
 	return true
 }
 
-// ReleaseTimeout closes the pools as Release does, and waits until all that they have accepted has ended, or for that
-// long: then it returns ErrTimeout, wrapped for each pool that has not ended. If they were closed before, it returns
-// ErrPoolClosed at once.
+// ReleaseTimeout closes the pools as Release does, and waits until all accepted tasks have ended. If the timeout passes first,
+// it returns ErrTimeout, wrapped for each pool that has not ended. If the pools were closed before, it returns ErrPoolClosed at
+// once.
 func (m *multi[T]) ReleaseTimeout(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, ErrTimeout)
 	defer cancel()
 	return m.release(ctx, func() error { return ErrTimeout })
 }
 
-// ReleaseContext closes the pools as Release does, and waits until all that they have accepted has ended, or ctx is
-// done: then it returns ctx.Err(), wrapped for each pool that has not ended. It doesn't wait if ctx is nil. If they
-// were closed before, it returns ErrPoolClosed at once.
+// ReleaseContext closes the pools as Release does, and waits until all accepted tasks have ended. If ctx is done first, it
+// returns ctx.Err(), wrapped for each pool that has not ended. It doesn't wait if ctx is nil. If the pools were closed before,
+// it returns ErrPoolClosed at once.
 func (m *multi[T]) ReleaseContext(ctx context.Context) error {
 	if ctx == nil {
 		if !m.close() {
@@ -229,8 +229,8 @@ func (m *multi[T]) release(ctx context.Context, reason func() error) error {
 	return errors.Join(errs...)
 }
 
-// Wait waits until the pools are closed and all that they have accepted has ended, or until ctx is done: then it
-// returns ctx.Err(). It doesn't close them.
+// Wait waits until the pools are closed and all accepted tasks have ended. If ctx is done first, it returns ctx.Err(). Wait
+// doesn't close the pools.
 func (m *multi[T]) Wait(ctx context.Context) error {
 	for _, p := range m.pools {
 		if err := p.Wait(ctx); err != nil {
@@ -240,7 +240,7 @@ func (m *multi[T]) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Reboot opens closed pools again, once all that they had accepted has ended.
+// Reboot opens closed pools again, after all accepted tasks have ended.
 func (m *multi[T]) Reboot() {
 	m.reboot.Lock()
 	defer m.reboot.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Release closes the pool. Submitters that wait get ErrPoolClosed, as do all that come; tasks that were accepted are
-// run. It doesn't wait for them; see Wait.
+// Release closes the pool. Waiting and new submitters get ErrPoolClosed. Accepted tasks are run. Release doesn't wait for them;
+// see Wait.
 func (p *core[T]) Release() { p.close() }
 
 // close reports whether the pool was open. drained is the channel that is closed when the last task has ended.
@@ -39,8 +39,8 @@ func (p *core[T]) signalLocked() {
 	}
 }
 
-// ReleaseTimeout closes the pool as Release does, and waits until all tasks, panic handlers and workers have ended, or
-// for that long: then it returns ErrTimeout. If the pool was closed before, it returns ErrPoolClosed at once.
+// ReleaseTimeout closes the pool as Release does, and waits until all tasks, panic handlers and workers have ended. If the
+// timeout passes first, it returns ErrTimeout. If the pool was closed before, it returns ErrPoolClosed at once.
 func (p *core[T]) ReleaseTimeout(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -51,9 +51,9 @@ func (p *core[T]) ReleaseTimeout(timeout time.Duration) error {
 	return err
 }
 
-// ReleaseContext closes the pool as Release does, and waits until all tasks, panic handlers and workers have ended, or
-// ctx is done: then it returns ctx.Err(). It doesn't wait if ctx is nil. If the pool was closed before, it returns
-// ErrPoolClosed at once.
+// ReleaseContext closes the pool as Release does, and waits until all tasks, panic handlers and workers have ended. If ctx is
+// done first, it returns ctx.Err(). It doesn't wait if ctx is nil. If the pool was closed before, it returns ErrPoolClosed at
+// once.
 func (p *core[T]) ReleaseContext(ctx context.Context) error {
 	drained, wasOpen := p.close()
 	switch {
@@ -65,8 +65,8 @@ func (p *core[T]) ReleaseContext(ctx context.Context) error {
 	return waitFor(ctx, drained)
 }
 
-// Wait waits until the pool is closed, and all its tasks, panic handlers and workers have ended, or until ctx is done:
-// then it returns ctx.Err(). It doesn't close the pool.
+// Wait waits until the pool is closed and all its tasks, panic handlers and workers have ended. If ctx is done first, it
+// returns ctx.Err(). Wait doesn't close the pool.
 func (p *core[T]) Wait(ctx context.Context) error {
 	p.mu.Lock()
 	drained := p.drained
@@ -89,8 +89,8 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Reboot opens a closed pool again, once all that it had accepted has ended. It has no effect on an open one. A task
-// must not call it for its own pool, since it would wait for itself.
+// Reboot opens a closed pool again, after all accepted tasks have ended. It has no effect on an open pool. A task must not call
+// Reboot on its own pool, since it would wait for itself.
 func (p *core[T]) Reboot() {
 	p.mu.Lock()
 	drained, closed := p.drained, p.closed

@@ -76,7 +76,7 @@ func (p *core[T]) measureLocked(since int64) {
 	p.waited[min(bits.Len64(uint64(nanotime()-since)>>10), waitBuckets-1)]++
 }
 
-// Stats returns what the pool has done and is doing, as of one moment.
+// Stats returns the counters and the state of the pool, all from the same moment.
 func (p *core[T]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

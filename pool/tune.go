@@ -2,9 +2,9 @@ package pool
 
 import "slices"
 
-// Tune changes the capacity. If it rises, those who have waited longest get in at once. If it falls, idle workers in
-// excess of it end at once; running tasks go on, and no others are started until fewer run than may. It has no effect
-// on a pool without a limit, nor does a size that isn't positive.
+// Tune changes the capacity. If the capacity rises, the submitters that have waited longest get in at once. If it falls,
+// surplus idle workers end at once; running tasks go on, and no task starts until fewer run than the new capacity. Tune has no
+// effect on a pool without a limit, or if size isn't positive.
 func (p *core[T]) Tune(size int) {
 	size = min(size, unlimited-1)
 	p.mu.Lock()
@@ -23,8 +23,8 @@ func (p *core[T]) Tune(size int) {
 	retire(retired)
 }
 
-// Warm starts workers until there are n, or as many as there may be, so that the first tasks find them. They expire as
-// others do. It has no effect on a closed pool.
+// Warm starts workers until there are n, or as many as the pool allows, so that the first tasks needn't wait for them to start.
+// The workers expire as others do. Warm has no effect on a closed pool.
 func (p *core[T]) Warm(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,15 +6,12 @@ import (
 	"time"
 )
 
-// A Conn is one end of an in-memory connection. It behaves like a *net.TCPConn over
-// a fast network: each direction buffers up to 64 KB and then blocks its writer,
-// deadlines may be moved at any time and wake calls that are blocked, and errors
-// other than io.EOF are *net.OpError values that wrap net.ErrClosed after a Close of
-// this end, os.ErrDeadlineExceeded, io.ErrClosedPipe (which is EPIPE too) when the
-// other end is gone, or ECONNRESET after a [Conn.Reset] of the other end.
+// A Conn is one end of an in-memory connection. It behaves like a *net.TCPConn over a fast network. Each direction buffers up
+// to 64 KB and then blocks its writer. Deadlines may be moved at any time and wake blocked calls. Errors other than io.EOF are
+// *net.OpError values. They wrap net.ErrClosed after a Close of this end, os.ErrDeadlineExceeded, io.ErrClosedPipe (which is
+// EPIPE too) if the other end is closed, or ECONNRESET after a [Conn.Reset] of the other end.
 //
-// All methods may be called from several goroutines at once. A Conn that was dialed
-// in a testing/synctest bubble blocks durably there.
+// Several goroutines may call all methods at once. A Conn that was dialed in a testing/synctest bubble blocks durably there.
 type Conn struct {
 	in, out       *stream // shared with the peer, the other way round
 	local, remote net.Addr
@@ -32,9 +29,8 @@ func newPair(clientAddr, serverAddr net.Addr) (client, server *Conn) {
 	return client, server
 }
 
-// Read reads what has come, at least one byte, and waits for it when there is none.
-// When the peer has closed its end, or its writing half, Read returns io.EOF after
-// the last byte.
+// Read reads received bytes, at least one, and waits if there are none. If the peer has closed its end or its writing half,
+// Read returns io.EOF after the last byte.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
 	if err != nil {
@@ -43,8 +39,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p, waiting for the peer to read when 64 KB are on their way. Concurrent
-// calls don't mix their bytes. The number of bytes written is right also beside an error.
+// Write writes all of p, and waits for the peer to read when 64 KB are in transit. The bytes of concurrent calls don't mix.
+// With an error the number of written bytes is right, too.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.write(p)
 	if err != nil {
@@ -53,14 +49,14 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes both directions. The peer still reads what was written before; what
-// it wrote and nobody read is lost. Calls that are blocked on c return at once.
+// Close closes both directions. The peer can still read the bytes that were written before; the bytes that the peer wrote and c
+// didn't read are lost. Blocked calls on c return at once.
 func (c *Conn) Close() error {
 	return c.close(false)
 }
 
-// Reset closes c as a TCP reset would: what is on its way is lost in both
-// directions, and the peer's calls fail with ECONNRESET.
+// Reset closes c as a TCP reset would: the bytes in transit are lost in both directions, and the peer's calls fail with
+// ECONNRESET.
 func (c *Conn) Reset() error {
 	return c.close(true)
 }
@@ -73,8 +69,7 @@ func (c *Conn) close(reset bool) error {
 	return nil
 }
 
-// CloseWrite ends the writing half: the peer reads io.EOF after what was written
-// before, and may still answer.
+// CloseWrite closes the writing half: the peer reads io.EOF after the bytes that were written before, and may still answer.
 func (c *Conn) CloseWrite() error {
 	if err := c.out.finish(); err != nil {
 		return c.wrap("close", err)
@@ -82,8 +77,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// WaitRead returns once nothing is on its way to the peer any more, so that what is
-// written next can't come in the same Read as what was written before. The write
+// WaitRead waits until the peer has read everything, so that one Read can't return both earlier and later writes. The write
 // deadline applies.
 func (c *Conn) WaitRead() error {
 	if err := c.out.waitRead(); err != nil {
@@ -106,8 +100,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline makes Read calls fail from t on, the one that is blocked too, even
-// when there are bytes to read. A later or a zero t makes them work again.
+// SetReadDeadline makes Read calls fail from t on, including a blocked one, even if there are bytes to read. A later or zero t
+// makes Read work again.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	if err := c.in.setDeadline(&c.in.readDeadline, &c.in.readerClosed, t); err != nil {
 		return c.wrap("set", err)
@@ -115,7 +109,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline makes Write calls fail from t on, the one that is blocked too.
+// SetWriteDeadline makes Write calls fail from t on, including a blocked one.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	if err := c.out.setDeadline(&c.out.writeDeadline, &c.out.writerClosed, t); err != nil {
 		return c.wrap("set", err)

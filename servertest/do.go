@@ -11,30 +11,29 @@ import (
 	"time"
 )
 
-// Answer is what a request got.
+// Answer is the response to a request.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Do sends a request such as "GET /path", with fields such as "Accept: text/html", on a
-// connection of its own, and returns the answer. The host is filo.test, or that of a
-// request such as "GET http://host/path". The test fails if no answer comes that net/http
-// understands.
+// Do sends a request such as "GET /path", with fields such as "Accept: text/html", on a new connection, and returns the answer.
+// The host is filo.test, or the host of a request such as "GET http://host/path". The test fails if there is no answer that
+// net/http can parse.
 func (s *Server) Do(t testing.TB, request string, fields ...string) Answer {
 	t.Helper()
 	return s.DoBody(t, request, "", fields...)
 }
 
-// DoBody is Do for a request with a body. Its Content-Length is sent unless the body is
-// empty, or a Transfer-Encoding among the fields.
+// DoBody is Do for a request with a body. It sends a Content-Length, unless the body is empty or the fields have a
+// Transfer-Encoding.
 func (s *Server) DoBody(t testing.TB, request, body string, fields ...string) Answer {
 	t.Helper()
 	return answerTo(t, request, s.Raw(t, Request(request, body, fields...)))
 }
 
-// DoFrom is Do for a client with the given address, which the handler gets to see.
+// DoFrom is Do for a client with the given address, which the handler sees as the client's.
 func (s *Server) DoFrom(t testing.TB, client net.Addr, request string, fields ...string) Answer {
 	t.Helper()
 	c, err := s.Listener.DialFrom(client)
@@ -55,7 +54,7 @@ func (s *Server) DoFrom(t testing.TB, client net.Addr, request string, fields ..
 	return answerTo(t, request, string(raw))
 }
 
-// Request returns the bytes that DoBody sends, for Raw and connections of one's own.
+// Request returns the bytes that DoBody sends, for Raw and for connections of your own.
 func Request(request, body string, fields ...string) string {
 	method, target, _ := strings.Cut(request, " ")
 	host := "filo.test"

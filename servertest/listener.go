@@ -17,7 +17,7 @@ const (
 	backlog = 128
 )
 
-// A Listener is a net.Listener whose connections stay in memory.
+// A Listener is a net.Listener for in-memory connections.
 type Listener struct {
 	queue  chan *Conn
 	closed chan struct{}
@@ -25,14 +25,13 @@ type Listener struct {
 	dials  atomic.Uint64
 }
 
-// NewListener returns a listener that accepts what its Dial methods dial. In a
-// testing/synctest test, call it inside the bubble.
+// NewListener returns a listener that accepts the connections of its Dial methods. In a testing/synctest test, call it inside
+// the bubble.
 func NewListener() *Listener {
 	return &Listener{queue: make(chan *Conn, backlog), closed: make(chan struct{})}
 }
 
-// Accept waits for the next connection. After Close it returns net.ErrClosed in a
-// *net.OpError. The connection is a *[Conn].
+// Accept waits for the next connection. After Close it returns net.ErrClosed in a *net.OpError. The connection is a *[Conn].
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.closed:
@@ -47,8 +46,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close makes Accept and the Dial methods fail, those that are blocked too, and resets
-// the connections that nobody accepted. Accepted ones live on.
+// Close makes Accept and the Dial methods fail, including blocked ones, and resets the connections that weren't accepted.
+// Accepted connections stay open.
 func (l *Listener) Close() error {
 	err := l.error("close", net.ErrClosed)
 	l.once.Do(func() {
@@ -69,14 +68,12 @@ func (l *Listener) Dial() (net.Conn, error) {
 	return l.DialContext(context.Background(), network, "")
 }
 
-// DialContext connects to the listener, whatever the network and the address. It
-// fits an http.Transport's DialContext.
+// DialContext connects to the listener, and ignores the network and the address. It fits an http.Transport's DialContext.
 func (l *Listener) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	return l.dial(ctx, address{host: "client.test", port: l.dials.Add(1)})
 }
 
-// DialFrom connects to the listener with remote as what the server takes for the
-// client's address, such as a *net.TCPAddr.
+// DialFrom connects to the listener. The server sees remote, such as a *net.TCPAddr, as the client's address.
 func (l *Listener) DialFrom(remote net.Addr) (net.Conn, error) {
 	return l.dial(context.Background(), remote)
 }

@@ -34,10 +34,10 @@ const (
 
 // A Server is a filo server that serves an in-memory listener until its test ends.
 type Server struct {
-	// URL is where Client finds the server: "http://filo.test", with no slash at the end.
+	// URL is the server's URL for Client: "http://filo.test", without a slash at the end.
 	URL string
 
-	// Listener is what the server accepts from. Dial it for more connections.
+	// Listener is the listener that the server accepts from. Dial it for more connections.
 	Listener *Listener
 
 	// Config is the server itself, for Stats, Shutdown and the like.
@@ -51,16 +51,14 @@ type Server struct {
 // serverCount is how many servers were started so far. It names the next one.
 var serverCount atomic.Int64
 
-// New starts a server with h as its handler and defaults for the rest. When the test
-// ends, the server is shut down, and the test fails if that takes over 5 seconds or
-// if goroutines that the server or its handlers started are left.
+// New starts a server with the handler h and the default configuration. When the test ends, the server is shut down. The test
+// fails if the shutdown takes over 5 seconds, or if goroutines are left that the server or its handlers started.
 func New(t testing.TB, h filo.Handler) *Server {
 	t.Helper()
 	return NewServer(t, &filo.Server{Handler: h})
 }
 
-// NewServer is like New for a server with a configuration of its own. A server without a Logger logs
-// to the test's output.
+// NewServer is like New, with a given configuration. A server without a Logger logs to the test's output.
 func NewServer(t testing.TB, config *filo.Server) *Server {
 	t.Helper()
 	if config.Logger == nil {
@@ -82,8 +80,8 @@ func NewServer(t testing.TB, config *filo.Server) *Server {
 	return s
 }
 
-// Client returns an HTTP client whose every request goes to the server, whatever the
-// host in its URL. It is always the same one; connections are kept alive.
+// Client returns an HTTP client that sends every request to the server, whatever the host in its URL. It always returns the
+// same client, which keeps connections alive.
 func (s *Server) Client() *http.Client {
 	return s.client
 }
@@ -99,16 +97,15 @@ func (s *Server) Dial(t testing.TB) *Conn {
 	return c.(*Conn)
 }
 
-// Raw sends the bytes of request on a new connection, closes its writing half, and returns every byte
-// that comes until the server closes the connection. The test fails when it hasn't
-// after 10 seconds. A request may hold several, one after the other.
+// Raw sends the bytes of request on a new connection, closes its writing half, and returns every byte until the server closes
+// the connection. The test fails if the server doesn't close it within 10 seconds. The bytes may hold several requests, one
+// after the other.
 func (s *Server) Raw(t testing.TB, request string) string {
 	t.Helper()
 	return s.raw(t, request, true)
 }
 
-// RawOpen is like Raw but leaves the writing half open: the server must close the
-// connection by itself.
+// RawOpen is like Raw but leaves the writing half open: the server must close the connection by itself.
 func (s *Server) RawOpen(t testing.TB, request string) string {
 	t.Helper()
 	return s.raw(t, request, false)

@@ -1,4 +1,4 @@
-// Package templates renders HTML pages by html/template, with layouts and partials, for filo.Server.Renderer.
+// Package templates renders HTML pages with html/template, with layouts and partials, for filo.Server.Renderer.
 //
 //	//go:embed views
 //	var views embed.FS
@@ -10,12 +10,12 @@
 //		return c.Render(200, "users/show.html", user)
 //	}}
 //
-// Each page is a set of templates of its own, so that all of them can define the same blocks: the files of Options.Shared,
-// which are layouts and partials, and the page. Templates go by the paths of their files, such as
-// {{template "partials/nav.html" .}}, beside the names that define and block give.
+// Each page is a template set of its own, so all pages can define the same blocks. The set has the page and the files of
+// Options.Shared, which are layouts and partials. Templates are named by the paths of their files, such as {{template
+// "partials/nav.html" .}}, and by the names in define and block.
 //
-// A page is put into Options.Layout where that says {{template "content" .}}; what the page defines takes the place of the
-// layout's blocks. Without a Layout a page names its own, by {{template "layouts/main.html" .}}.
+// The page replaces {{template "content" .}} in Options.Layout, and the page's definitions replace the layout's blocks. Without
+// a Layout a page names its own layout, with {{template "layouts/main.html" .}}.
 package templates
 
 import (
@@ -30,27 +30,28 @@ import (
 	"github.com/valyala/bytebufferpool"
 )
 
-// Options says what the files are. The zero value is for pages that name their layouts.
+// Options are the options of New. The zero value is for pages that name their layouts.
 //
-// Patterns are those of path.Match. One without a slash is for the names of files in any directory, another one for whole paths.
+// Patterns are those of path.Match. A pattern without a slash matches file names in any directory; any other pattern matches
+// whole paths.
 type Options struct {
-	// Pages are patterns of the files to render. Default "*.html". What Shared matches is no page.
+	// Pages are patterns of the files to render. Default "*.html". A file that Shared matches is not a page.
 	Pages []string
 	// Shared are patterns of the layouts and partials that all pages can use. Default "layouts/*.html" and "partials/*.html".
-	// They can be rendered too, as they are: for fragments, and for pages without the Layout.
+	// Shared files can also be rendered, without the Layout: for fragments, and for pages with no layout.
 	Shared []string
-	// Layout is the shared file that pages are put into. Default none.
+	// Layout is the shared file that wraps each page. Default none.
 	Layout string
-	// Funcs are functions for the templates. They are called by many goroutines at once.
+	// Funcs are functions for the templates. Many goroutines call them at once.
 	Funcs template.FuncMap
 	// LeftDelim and RightDelim enclose actions. Default "{{" and "}}".
 	LeftDelim, RightDelim string
-	// Reload is for development: files that have changed are parsed again before the next page is rendered, and errors are an
-	// HTTPError that shows where in which file they are. Each page looks at all files then.
+	// Reload is for development. Changed files are parsed again before the next page is rendered, and an error is an HTTPError
+	// that shows the file and the line. Each page then checks all files.
 	Reload bool
 }
 
-// Templates renders pages. It is safe for use by many goroutines. New makes one.
+// Templates renders pages. It is safe for use by many goroutines. Make one with New.
 type Templates struct {
 	fsys    fs.FS
 	options Options
@@ -60,8 +61,8 @@ type Templates struct {
 	reloading sync.Mutex
 }
 
-// New parses the files in fsys. The error says which of them can't be parsed, or escaped for HTML, and in which line; with
-// Options.Reload pages show it instead.
+// New parses the files in fsys. The error names the file and the line that can't be parsed, or can't be escaped for HTML. With
+// Options.Reload the pages show the error instead.
 func New(fsys fs.FS, options ...Options) (*Templates, error) {
 	o := setup.One("templates: New", options)
 	if len(o.Pages) == 0 {
@@ -83,8 +84,8 @@ func New(fsys fs.FS, options ...Options) (*Templates, error) {
 	return t, nil
 }
 
-// Render writes the page, or shared file, of that name: its path in the file system. It writes all of it at once, and nothing
-// if there is an error.
+// Render writes the page or shared file with the given name, its path in the file system. It writes all of the output at once,
+// or nothing if there is an error.
 func (t *Templates) Render(w io.Writer, name string, data any) error {
 	s := t.parsed.Load()
 	if t.options.Reload {
