@@ -19,7 +19,7 @@ type requestBody struct {
 // errNext is what a read returns while the request belongs to the rest of filo's chain.
 var errNext = errors.New("adaptor: the body is next's to read")
 
-// Read reads what has come, or waits for it.
+// Read reads bytes that have arrived, or waits for some.
 func (b *requestBody) Read(p []byte) (int, error) {
 	e := b.exchange
 	e.mu.Lock()
@@ -43,7 +43,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close makes further reads fail. What is left of the body is the server's business.
+// Close makes further reads fail. The server takes care of the rest of the body.
 func (b *requestBody) Close() error {
 	b.exchange.mu.Lock()
 	defer b.exchange.mu.Unlock()
@@ -90,5 +90,5 @@ type bodyError struct {
 	also error
 }
 
-// Unwrap returns both.
+// Unwrap returns both errors.
 func (e *bodyError) Unwrap() []error { return []error{e.error, e.also} }

@@ -203,7 +203,7 @@ func (t *carrier) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Flush implements hooks.Transport. What is around the ResponseWriter may not be able to.
+// Flush implements hooks.Transport. A wrapped ResponseWriter may not be able to flush.
 func (t *carrier) Flush() error {
 	err := t.control.Flush()
 	if errors.Is(err, http.ErrNotSupported) {
@@ -260,7 +260,7 @@ func (t *carrier) LocalAddr() net.Addr {
 	return &net.TCPAddr{}
 }
 
-// RemoteAddr implements net.Conn. Middleware may have set what isn't an address and a port.
+// RemoteAddr implements net.Conn. Middleware may have set a text that isn't an address and a port.
 func (t *carrier) RemoteAddr() net.Addr {
 	text := t.r.RemoteAddr
 	if address, err := netip.ParseAddrPort(text); err == nil {

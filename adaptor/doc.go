@@ -6,35 +6,35 @@
 //
 // # Handlers of net/http in filo
 //
-// FromHTTP gives a handler an http.Request of its own, which it may keep as it may one of net/http's, and an
-// http.ResponseWriter that flushes, hijacks, streams, sends trailers and 1xx answers, and works with
-// http.ResponseController. What is different from net/http's server is in docs/NETHTTP.md; most of all:
+// FromHTTP gives the handler its own http.Request, which it may keep just as in net/http, and an http.ResponseWriter that
+// flushes, hijacks, streams, sends trailers and 1xx answers, and works with http.ResponseController. docs/NETHTTP.md lists the
+// differences from net/http's server. The most important are:
 //
-//   - A panic is answered by the server's ErrorHandler with 500, as that of every handler of filo is. http.ErrAbortHandler
-//     breaks the connection off.
-//   - The body has the limit of the server (Server.MaxBodyBytes) or of Ctx.SetMaxBodyBytes. The error of a body that is over it
-//     is both filo's and an *http.MaxBytesError.
-//   - The request and its body may be used by other goroutines, but what waits for the client does so alone: a Write
-//     waits until a Read that is under way is over. A handler that reads and writes by turns, as one may that has called
-//     EnableFullDuplex, isn't concerned.
-//   - The value of http.ServerContextKey is an *http.Server that tells handlers that they run in a server, and no more.
-//   - A status over 599 becomes 500. A connection can't be hijacked once a part of the answer was sent, but for a 101, whose head
-//     Hijack sends; a handler that returns without one has the connection closed behind that head.
+//   - The server's ErrorHandler answers a panic with 500, as for every handler of filo. http.ErrAbortHandler aborts the
+//     connection.
+//   - The server (Server.MaxBodyBytes) or Ctx.SetMaxBodyBytes limits the body. The error of a larger body is both filo's error and
+//     an *http.MaxBytesError.
+//   - Other goroutines may use the request and its body, but only one call at a time waits for the client: a Write waits until a
+//     Read in progress is over. This doesn't affect a handler that alternates reads and writes, as after EnableFullDuplex.
+//   - The value of http.ServerContextKey is an *http.Server that only shows that the handler runs in a server.
+//   - A status over 599 becomes 500. A connection can't be hijacked after a part of the answer was sent. The exception is a 101,
+//     whose head Hijack sends; if the handler returns without hijacking, the connection is closed after that head.
 //
 // # Handlers of filo in net/http
 //
-// ToHTTP gives a handler of filo a Ctx that is as any other, and sends the answer through the http.ResponseWriter, whatever is
-// wrapped around that. Request heads pass through filo's own parser, so what filo refuses is refused there too. The one
-// thing that doesn't work is Ctx.Park: use Ctx.Hijack or Ctx.Upgrade.
+// ToHTTP gives a filo handler an ordinary Ctx, and sends the answer through the http.ResponseWriter, even if that is wrapped.
+// Request heads pass through filo's own parser, so ToHTTP refuses the same requests as filo. Only Ctx.Park doesn't work: use
+// Ctx.Hijack or Ctx.Upgrade.
 //
 // # Middleware of net/http in filo
 //
-// Middleware runs next, the rest of filo's chain, as ToHTTP does, with a Ctx that has the request's path parameters, route and
-// values: what the middleware has done to the request shows there, and what it wraps around the ResponseWriter sees
-// all of the answer. That costs about as much as parsing another request: prefer filo's own middleware where there is one.
-// A middleware that wraps nothing, and changes no more than the context and fields of the answer, costs less: next then has
-// the same Ctx, and with it Ctx.Park.
+// Middleware runs next, the rest of filo's chain, like ToHTTP, with a Ctx that has the request's path parameters, route and
+// values. That Ctx shows the middleware's changes to the request, and a ResponseWriter wrapped by the middleware sees the whole
+// answer. This costs about as much as parsing another request, so prefer filo's own middleware where it exists. Middleware that
+// doesn't wrap the ResponseWriter, and changes only the context and the fields of the answer, costs less: next then has the same
+// Ctx, and Ctx.Park works.
 //
-// A Ctx of next's own is over when next returns, while the values that were stored in it live on outside: none of them may hold
-// the Ctx. It has the limit for bodies that was set outside by Ctx.SetMaxBodyBytes, and can make it lower, but not higher.
+// Otherwise the Ctx of next ends when next returns, while the values stored in it live on outside: none of them may refer to that
+// Ctx. Its limit for bodies is the one that Ctx.SetMaxBodyBytes has set outside. The inner Ctx can lower that limit, but not
+// raise it.
 package adaptor

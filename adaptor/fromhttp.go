@@ -32,8 +32,8 @@ type exchange struct {
 	writer  responseWriter
 }
 
-// FromHTTP returns a handler that runs one of net/http. Path parameters are the request's PathValues, and the route is its
-// Pattern.
+// FromHTTP returns a handler that runs a net/http handler. The request's PathValues are filo's path parameters, and its Pattern
+// is the route.
 func FromHTTP(h http.Handler) filo.Handler {
 	if h == nil {
 		panic("adaptor: FromHTTP with a nil handler")
@@ -91,9 +91,9 @@ func (e *exchange) finish() error {
 	return e.writer.finishLocked()
 }
 
-// Fail makes err what the handler of r returns, as if it were one of filo's: unless a part of the answer was sent, the server's
-// ErrorHandler turns err into one, and what was written is dropped. It reports false if r isn't a request that FromHTTP
-// has made, or its handler has returned.
+// Fail makes the handler of r return err, as if it were a filo handler. Unless a part of the answer was sent, the written answer
+// is dropped, and the server's ErrorHandler answers instead. Fail returns false if FromHTTP didn't make r, or if the handler of r
+// has returned.
 func Fail(r *http.Request, err error) bool {
 	e, ok := r.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {

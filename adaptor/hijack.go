@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Hijack implements http.Hijacker. A head that WriteHeader was called for, as for 101, is sent before.
+// Hijack implements http.Hijacker. If WriteHeader was called, as for 101, Hijack first sends that head.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// ToHTTP returns a handler of net/http that runs one of filo, with the default settings of a filo.Server: see ToHTTPServer.
+// ToHTTP returns a net/http handler that runs a filo handler, with the default settings of a filo.Server: see ToHTTPServer.
 func ToHTTP(h filo.Handler) http.Handler {
 	if h == nil {
 		panic("adaptor: ToHTTP with a nil handler")
@@ -15,9 +15,9 @@ func ToHTTP(h filo.Handler) http.Handler {
 	return ToHTTPServer(&filo.Server{Handler: h})
 }
 
-// ToHTTPServer returns a handler of net/http that runs the server's Handler, with the server's ErrorHandler, its logger and its
-// limits for sizes. Time-outs and limits for connections are up to net/http's server. The server needn't serve, and
-// its fields must not be changed any more.
+// ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger and size limits.
+// Timeouts and connection limits are those of net/http's server. The filo server needn't be serving, and its fields must no
+// longer change.
 func ToHTTPServer(s *filo.Server) http.Handler {
 	if s.Handler == nil {
 		panic("adaptor: ToHTTPServer with a server that has no handler")
@@ -31,10 +31,10 @@ func ToHTTPServer(s *filo.Server) http.Handler {
 	})
 }
 
-// Middleware makes a middleware of net/http one of filo. What it has changed of the request shows in the Ctx of next: method,
-// path, query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that it has passed on, and the
-// path parameters, the route and the values of the request are the same on both sides. An error of next is rendered before
-// it sees the answer, and returned when it returns.
+// Middleware turns net/http middleware into filo middleware. The Ctx of next shows the middleware's changes to the request:
+// method, path, query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that the
+// middleware passes on. Path parameters, route and values of the request are the same on both sides. An error of next is rendered
+// before the middleware sees the answer, and returned when the middleware returns.
 func Middleware(middleware func(http.Handler) http.Handler) filo.Middleware {
 	if middleware == nil {
 		panic("adaptor: Middleware with a nil middleware")

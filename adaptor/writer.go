@@ -56,7 +56,7 @@ type responseWriter struct {
 	stream *filo.StreamWriter
 }
 
-// Header implements http.ResponseWriter. What filo's middleware has set before is in there.
+// Header implements http.ResponseWriter. It includes the fields that filo's middleware has set before.
 func (w *responseWriter) Header() http.Header {
 	if w.header == nil {
 		e := w.exchange
@@ -272,7 +272,7 @@ func (w *responseWriter) release() {
 // Flush implements http.Flusher.
 func (w *responseWriter) Flush() { w.FlushError() }
 
-// FlushError sends what was written, for http.ResponseController.
+// FlushError sends the bytes written so far, for http.ResponseController.
 func (w *responseWriter) FlushError() error {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
@@ -290,7 +290,7 @@ func (w *responseWriter) FlushError() error {
 // copyBuffers are for ReadFrom.
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// ReadFrom implements io.ReaderFrom. A file goes out by sendfile where the connection can, if its length was announced.
+// ReadFrom implements io.ReaderFrom. A file of announced length is sent by sendfile if the connection supports it.
 func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	if file := fileOf(src); file != nil {
 		// A file that is all in the buffer needn't be sent by itself, and its type may have to be told.
@@ -432,8 +432,8 @@ func (w *responseWriter) setTrailer() {
 	}
 }
 
-// SetReadDeadline sets until when the request's body may be read, for http.ResponseController. It doesn't end a read that
-// waits.
+// SetReadDeadline sets the deadline for reading the request's body, for http.ResponseController. It doesn't end a read that is
+// already waiting.
 func (w *responseWriter) SetReadDeadline(t time.Time) error {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
@@ -443,7 +443,7 @@ func (w *responseWriter) SetReadDeadline(t time.Time) error {
 	return w.exchange.ctx.SetReadDeadline(t)
 }
 
-// SetWriteDeadline sets until when the answer may be sent, for http.ResponseController.
+// SetWriteDeadline sets the deadline for sending the answer, for http.ResponseController.
 func (w *responseWriter) SetWriteDeadline(t time.Time) error {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
@@ -465,7 +465,7 @@ func (w *responseWriter) CloseNotify() <-chan bool {
 	return gone
 }
 
-// EnableFullDuplex implements that of http.ResponseController. A handler may always read while it writes.
+// EnableFullDuplex supports http.ResponseController. A handler may always read while it writes.
 func (w *responseWriter) EnableFullDuplex() error { return nil }
 
 // bodyAllowed reports whether an answer with the status has a body.

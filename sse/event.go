@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// ErrInvalidEvent is wrapped by the error of an event that can't be sent.
+// ErrInvalidEvent is wrapped by the error for an event that can't be sent.
 var ErrInvalidEvent = errors.New("sse: invalid event")
 
-// Event is what a client gets in one piece. All of its fields may be left out, but not all at once.
+// Event is one event of a stream. Each field is optional, but at least one must be set.
 //
-// A client that reads it with EventSource calls its listeners if the event has a Type or Data. One with neither is for the
-// client itself, which takes ID and Retry from it. An event without data that listeners are to get needs a Type: "message" is
-// the one that they get otherwise.
+// EventSource calls its listeners only for an event with a Type or Data. An event with neither is for EventSource itself, which
+// uses its ID and Retry. An event without Data that listeners should receive needs a Type: the Type "message" reaches the same
+// listeners as no Type.
 type Event struct {
-	// ID is what the client sends as Last-Event-ID when it connects again. A client keeps that of the last event that had
-	// one. It has no line breaks and no NUL; in a field of a request spaces at its ends are lost.
+	// ID is the value that the client sends as Last-Event-ID when it reconnects: that of the last event with an ID. An ID
+	// contains no line breaks and no NUL. A request field loses spaces at the ends of an ID.
 	ID string
-	// Type is what listeners are registered for, "message" if empty. It has no line breaks and no NUL.
+	// Type is the type that listeners are registered for, "message" if empty. It contains no line breaks and no NUL.
 	Type string
-	// Data is text in UTF-8. CR, LF and CRLF are line breaks, and the client gets LF for each.
+	// Data is UTF-8 text. CR, LF and CRLF are line breaks; the client receives LF for each.
 	Data string
-	// Retry is after how long the client connects again when the connection ends, from now on. It is sent in whole
-	// milliseconds, rounded up, and not at all if 0.
+	// Retry sets how long the client waits before it reconnects, from now on. It is sent in whole milliseconds, rounded up, and
+	// not sent if 0.
 	Retry time.Duration
 	// Comment is for people who read the stream; clients ignore it. It may have several lines.
 	Comment string
 }
 
-// AppendTo appends the event as it is sent, with the empty line at its end, and returns the extended slice. If the event
-// isn't valid it appends nothing, and the error wraps ErrInvalidEvent: there is a line break or NUL in ID or Type, a negative
-// Retry, or nothing at all.
+// AppendTo appends the event in the format of the stream, including the final empty line, and returns the extended slice. For an
+// invalid event it appends nothing, and returns an error that wraps ErrInvalidEvent. An event is invalid if ID or Type contains a
+// line break or NUL, if Retry is negative, or if all fields are empty.
 func (e *Event) AppendTo(dst []byte) ([]byte, error) {
 	if *e == (Event{}) {
 		return dst, fmt.Errorf("%w: it is empty", ErrInvalidEvent)

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	// ErrHubClosed is returned by Publish after Close.
+	// ErrHubClosed is the error of Publish after Close.
 	ErrHubClosed = errors.New("sse: hub closed")
-	// ErrEventTooLarge is wrapped by the error of an event over HubOptions.MaxEventBytes.
+	// ErrEventTooLarge is wrapped by the error for an event over HubOptions.MaxEventBytes.
 	ErrEventTooLarge = errors.New("sse: event over its limit")
 )
 
@@ -25,15 +25,15 @@ var (
 // caught up.
 const maxBacklog = 256
 
-// Hub sends the events of topics to all their subscribers: see Publish and Serve. Its methods may be called by several
-// goroutines.
+// Hub sends the events of topics to all their subscribers: see Publish and Serve. Several goroutines may call its methods at
+// once.
 //
-// An event is rendered once. The subscribers are spread over shards, and each shard queues the events for its subscribers in
-// the order of their IDs, on a goroutine that there is while there is something to do. So no client waits for another one, and
-// Publish for none: what a client doesn't take at once waits in its connection, up to HubOptions.MaxQueueBytes.
+// An event is rendered only once. Subscribers are spread over shards. Each shard queues events for its subscribers in the order
+// of their IDs, on a goroutine that runs only while there is work. So no client waits for another, and Publish waits for no
+// client: bytes that a client doesn't accept at once wait in its connection, up to HubOptions.MaxQueueBytes.
 //
-// Heartbeats go the same way, all at once: a timer for each subscriber would wake a worker each time, and couldn't be put off
-// by events.
+// Heartbeats go the same way, to all subscribers at once. A timer for each subscriber would wake a worker each time, and events
+// couldn't postpone it.
 type Hub struct {
 	options HubOptions
 	epoch   string // immutable
@@ -56,18 +56,18 @@ type Hub struct {
 	ticking     bool
 }
 
-// HubStats is what a Hub has done and is doing.
+// HubStats holds the counters of a Hub.
 type HubStats struct {
-	// Subscribers is how many there are, and Topics how many have subscribers or a history.
+	// Subscribers is the number of subscribers. Topics is the number of topics with subscribers or a history.
 	Subscribers, Topics int
 	// HistoryBytes is the size of all histories.
 	HistoryBytes int
-	// Events is how many were published since the start, and Dropped how many subscribers were disconnected because more than
-	// MaxQueueBytes waited for them.
+	// Events is the number of events published since the start. Dropped is the number of subscribers disconnected because more
+	// than MaxQueueBytes waited for them.
 	Events, Dropped uint64
 }
 
-// NewHub makes a hub. It panics if the options are wrong. A hub that isn't used any more needn't be closed: it holds no goroutine.
+// NewHub returns a hub. It panics if the options are wrong. An unused hub needn't be closed: it holds no goroutine.
 func NewHub(options ...HubOptions) *Hub {
 	o := setup.One("sse: NewHub", options)
 	o.check()
@@ -80,12 +80,12 @@ func NewHub(options ...HubOptions) *Hub {
 	return h
 }
 
-// Publish sends an event to the subscribers of a topic. It returns the ID that the event has got, which mustn't have one.
-// IDs only mean something to the hub. What is published to a topic by one goroutine after the other arrives in that order, and
-// each subscriber gets the events of all of its topics in the order of their IDs.
+// Publish sends an event to the subscribers of a topic. The event must not have an ID: the hub assigns one, which has a meaning
+// only to the hub, and Publish returns it. Events that one goroutine after the other publishes to a topic arrive in that order.
+// Each subscriber gets the events of all its topics in the order of their IDs.
 //
-// It doesn't wait for clients; when Publish returns, the event may still be on its way to them. The error wraps
-// ErrInvalidEvent or ErrEventTooLarge, or is ErrHubClosed.
+// Publish doesn't wait for clients: when it returns, the event may still be on its way. The error wraps ErrInvalidEvent or
+// ErrEventTooLarge, or is ErrHubClosed.
 func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 	if len(e.Data) > h.options.MaxEventBytes {
 		return "", fmt.Errorf("%w: %d bytes of data, %d are allowed", ErrEventTooLarge, len(e.Data), h.options.MaxEventBytes)
@@ -161,8 +161,8 @@ func (h *Hub) caughtUp() {
 	}
 }
 
-// LastEventID returns the ID of the last event of all topics. A client that shows a state of this moment or later, and
-// subscribes with this ID as its Last-Event-ID, misses nothing that came since.
+// LastEventID returns the ID of the last event of all topics. A client that shows a state of this moment or later, and subscribes
+// with this ID as its Last-Event-ID, misses no later event.
 func (h *Hub) LastEventID() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,9 +178,9 @@ func (h *Hub) Stats() HubStats {
 	}
 }
 
-// Close ends the streams of all subscribers, when what waits for them has been sent, and forgets all events. From then on Serve
-// is a 503, and Publish ErrHubClosed. At the server's Shutdown it isn't needed: subscribers are disconnected then, and hub and
-// server may be shut down in any order.
+// Close ends the streams of all subscribers after their queued events have been sent, and forgets all events. Afterwards Serve
+// fails with 503, and Publish with ErrHubClosed. The server's Shutdown doesn't need Close: it disconnects subscribers itself. Hub
+// and server may be shut down in any order.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

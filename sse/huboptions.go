@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// HubOptions are the options of a Hub. The zero value has safe defaults.
+// HubOptions configures a Hub. The zero value has safe defaults.
 type HubOptions struct {
-	// Heartbeat is how often a subscriber is sent a comment if there was no event for it since the last time: after that long,
-	// or up to twice that, without an event. It keeps proxies from ending the connection, and shows who has left.
-	// DefaultHeartbeat if 0; negative: never.
+	// Heartbeat is the interval of heartbeats. A heartbeat is a comment to each subscriber that has received nothing since the
+	// last one, so it comes after one to two intervals without an event. It keeps proxies from closing the connection, and
+	// detects clients that have left. DefaultHeartbeat if 0; negative: never.
 	Heartbeat time.Duration
-	// Retry is after how long clients connect again when the connection has ended. If 0 it is up to the client, mostly some
-	// seconds.
+	// Retry is how long clients wait before they reconnect. If 0, the client decides, usually some seconds.
 	Retry time.Duration
 
-	// HistoryEvents and HistoryBytes are how much of a topic is kept for clients that come back. 100 events and 256 KB if 0;
-	// negative events: nothing.
+	// HistoryEvents and HistoryBytes limit the history that each topic keeps for reconnecting clients. 100 events and 256 KB if
+	// 0; negative events: no history.
 	HistoryEvents, HistoryBytes int
-	// HistoryTime is how long it is kept after the topic's last event. 5 minutes if 0. It is looked at with each heartbeat.
+	// HistoryTime is how long a history is kept after the topic's last event. 5 minutes if 0. The hub checks it with each
+	// heartbeat.
 	HistoryTime time.Duration
-	// MaxHistoryBytes bounds the histories of all topics. If there is more, those which had no event for the longest time are
-	// forgotten first. 64 MB if 0.
+	// MaxHistoryBytes limits the histories of all topics together. Beyond it, the topics without an event for the longest time
+	// lose their history first. 64 MB if 0.
 	MaxHistoryBytes int
-	// Gap is sent to a client that comes back, in the place of the events that it has missed, if not all of them are known any
-	// more; it then gets new ones. The default has the Type "reset" and no data. It has no ID.
+	// Gap is sent to a reconnecting client in place of the events that it has missed, if some of them are no longer known; new
+	// events follow. The default has the Type "reset" and no data. Gap has no ID.
 	Gap Event
 
-	// MaxQueueBytes is how much may wait for a client that doesn't take it. One for which there is more is disconnected, and
-	// may come back and resume. What a client is sent when it comes back doesn't count. 256 KB if 0. Besides, the server
-	// disconnects who takes what waits more slowly than its WriteTimeout and MinTransferRate allow.
+	// MaxQueueBytes limits the bytes that wait for a slow client. A client over the limit is disconnected, and may reconnect and
+	// resume; the events that it is sent on reconnecting don't count. 256 KB if 0. In addition, the server disconnects clients
+	// that receive more slowly than its WriteTimeout and MinTransferRate allow.
 	MaxQueueBytes int
-	// OnDrop, if set, is called on a goroutine of its own for each client for which there was more than MaxQueueBytes, while
-	// it is disconnected.
+	// OnDrop, if set, is called for each client that exceeds MaxQueueBytes, on its own goroutine, while the client is being
+	// disconnected.
 	OnDrop func(client net.Addr, topics []string)
 
-	// MaxEventBytes is how large an event may be as it is sent, its ID aside. 64 KB if 0. It must not be more than MaxQueueBytes.
+	// MaxEventBytes is the maximum size of an event as sent, without its ID. 64 KB if 0. It must not exceed MaxQueueBytes.
 	MaxEventBytes int
-	// MaxSubscribers is how many subscribers there may be, 100,000 if 0. Further ones get 503, after
-	// which an EventSource doesn't try again.
+	// MaxSubscribers is the maximum number of subscribers, 100,000 if 0. Further clients get 503, after which an EventSource
+	// doesn't try again.
 	MaxSubscribers int
-	// MaxTopics is how many topics there may be, 100,000 if 0. A client that asks for a further one gets 503, and events of
-	// one without subscribers aren't kept.
+	// MaxTopics is the maximum number of topics, 100,000 if 0. A client that asks for a further topic gets 503. Events of a
+	// further topic, which has no subscribers, aren't kept.
 	MaxTopics int
-	// MaxTopicsPerSubscriber is how many topics one may have, 64 if 0. One that asks for more gets 400.
+	// MaxTopicsPerSubscriber is the maximum number of topics of one subscriber, 64 if 0. A client that asks for more gets 400.
 	MaxTopicsPerSubscriber int
 }
 

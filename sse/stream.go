@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// DefaultHeartbeat is after how long without an event a client is sent a comment, unless options say otherwise.
+// DefaultHeartbeat is the default interval of heartbeats: comments to a client that has received no event meanwhile.
 const DefaultHeartbeat = 15 * time.Second
 
 // heartbeat is an empty comment. The empty line behind it is for clients that cut the stream at empty lines.
@@ -20,17 +20,16 @@ const heartbeat = ":\n\n"
 // maxKeptBuffer is how large a buffer for events is kept between two of them.
 const maxKeptBuffer = 64 << 10
 
-// Options are the options of a Stream.
+// Options configures a Stream.
 type Options struct {
-	// Heartbeat is how often the client is sent a comment if there was no event since the last time. It keeps proxies from
-	// ending the connection, and shows that a client has left. DefaultHeartbeat if 0; negative: never.
+	// Heartbeat is the interval of heartbeats. A heartbeat is a comment, sent if there was no event since the last one. It keeps
+	// proxies from closing the connection, and detects a client that has left. DefaultHeartbeat if 0; negative: never.
 	Heartbeat time.Duration
-	// Retry is after how long the client connects again when the stream has ended. If 0 it is up to the client, mostly
-	// some seconds.
+	// Retry is how long the client waits before it reconnects. If 0, the client decides, usually some seconds.
 	Retry time.Duration
 }
 
-// Stream sends events to one client while its handler runs: see Open. Its methods may be called by several goroutines.
+// Stream sends events to one client while its handler runs: see Open. Several goroutines may call its methods at once.
 type Stream struct {
 	lastEventID string
 	ctx         context.Context
@@ -50,13 +49,13 @@ var errHead = fmt.Errorf("sse: the request is a HEAD: %w (%w)", filo.ErrBodyNotA
 // errStreamClosed is the error of sending after Close.
 var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedPipe)
 
-// Open answers the request with a stream of events, and sends its head. The handler must call Close before it returns, mostly
-// by defer, and return nil when the stream's Context is done.
+// Open answers the request with a stream of events, and sends its head. The handler must call Close before it returns, usually by
+// defer, and return nil when the stream's Context is done.
 //
-// The response has the status and the fields that the handler and its middleware have set. Whether the client's Accept field
-// names text/event-stream makes no difference: there is no other representation. Use Ctx.Negotiate where there is.
+// The response has the status and the fields that the handler and its middleware have set. Open ignores the client's Accept
+// field, because there is no other representation. Where there is one, use Ctx.Negotiate.
 //
-// The error is that of sending the head, or says that one was sent already.
+// Open fails if the head can't be sent, or if one was sent already.
 func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
 	o := setup.One("sse: Open", options)
 	if o.Retry < 0 {
@@ -109,18 +108,18 @@ func setFields(c *filo.Ctx) {
 // lastEventID returns the id of the last event that the client says it has got.
 func lastEventID(c *filo.Ctx) string { return c.Request.Header.Get("Last-Event-ID") }
 
-// LastEventID returns the id of the last event that the client has got of an earlier stream, as it says: any text. It is ""
-// when it connects for the first time.
+// LastEventID returns the id of the last event that the client has received on an earlier stream. The client chooses it: it may
+// be any text. It is "" when the client connects for the first time.
 func (s *Stream) LastEventID() string { return s.lastEventID }
 
-// Context returns a context that is done when the handler should return: when the request's context is, as the client has
-// left; when the server begins to shut down, which the cause filo.ErrServerClosed tells, and from where the handler may still
-// send a last event; when the client doesn't take what it is sent; when the request is a HEAD; and after Close.
+// Context returns a context that is done when the handler should return. That is when the request's context is done because the
+// client has left, when the server begins to shut down, when the client doesn't accept the bytes it is sent, when the request is
+// a HEAD, and after Close. On shutdown the cause is filo.ErrServerClosed, and the handler may still send a last event.
 func (s *Stream) Context() context.Context { return s.ctx }
 
-// Send sends an event, now. It waits while the client doesn't take it, within the server's WriteTimeout and MinTransferRate.
-// The error wraps ErrInvalidEvent for an event that can't be sent; any other one says that the client won't get more, and is
-// for the handler to return.
+// Send sends an event at once. It waits while the client doesn't accept it, within the server's WriteTimeout and MinTransferRate.
+// The error wraps ErrInvalidEvent for an event that can't be sent. Any other error means that the stream has failed, and the
+// handler should return it.
 func (s *Stream) Send(e Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

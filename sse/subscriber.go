@@ -27,16 +27,16 @@ const maxReceived = 4 << 10
 // chunkFraming is at least what a message grows by as a chunk, and as a record of TLS.
 const chunkFraming = 64
 
-// Serve answers the request with the events of the topics, from now on or, with a Last-Event-ID field that the hub knows, from
-// where the client had got to. The handler returns what Serve returns, which does so at once: the connection is parked (see
-// filo.Ctx.ParkStream), and the client gets what is published until it leaves, is too slow, or the server shuts down. A
-// topic that is named twice counts once.
+// Serve answers the request with the events of the topics. They start now, or, with a Last-Event-ID field that the hub knows,
+// where the client left off. Serve parks the connection (see filo.Ctx.ParkStream) and returns at once; the handler must return
+// its result. The client then gets the published events until it leaves, is too slow, or the server shuts down. A topic that is
+// named twice counts once.
 //
-// The response has the status and the fields that the handler and its middleware have set. The client is first sent an ID to
-// come back with, so that it misses nothing even if it got no event. A request with the method HEAD gets the head alone.
+// The response has the status and the fields that the handler and its middleware have set. The hub first sends the client an ID
+// for resuming, so that it misses nothing even if it has received no event. A request with the method HEAD gets only the head.
 //
-// The errors are HTTPErrors: 400 for no topic or too many of them, or one with more than 1,024 bytes, and 503 when there are
-// too many subscribers or topics, or after Close; and those of ParkStream.
+// The errors are HTTPErrors, and those of ParkStream. The status is 400 for no topic, too many topics, or a topic with more than
+// 1,024 bytes. It is 503 for too many subscribers or topics, and after Close.
 func (h *Hub) Serve(c *filo.Ctx, topics ...string) error {
 	if err := h.checkTopics(topics); err != nil {
 		return err
