@@ -12,8 +12,8 @@ import (
 // spanKey is what a request's span is stored under.
 type spanKey struct{}
 
-// SpanOf returns the request's span, for attributes and events of its own. Unlike the one in Ctx.Context it costs nothing to
-// ask for. Without Middleware it is one that records nothing.
+// SpanOf returns the request's span, to add attributes and events. Unlike the span in Ctx.Context it costs nothing to get.
+// Without Middleware it is a span that records nothing.
 func SpanOf(c *filo.Ctx) trace.Span {
 	if span, ok := c.Get(spanKey{}).(trace.Span); ok {
 		return span
@@ -21,8 +21,8 @@ func SpanOf(c *filo.Ctx) trace.Span {
 	return trace.SpanFromContext(context.Background())
 }
 
-// TraceID returns the id of the request's trace if that is recorded, in hexadecimal digits, else "": for an exemplar that
-// leads to a trace.
+// TraceID returns the id of the request's trace in hexadecimal digits, for an exemplar that links to the trace. It is "" if the
+// trace isn't recorded.
 func TraceID(c *filo.Ctx) string {
 	if span := SpanOf(c).SpanContext(); span.IsSampled() && span.HasTraceID() {
 		return span.TraceID().String()
@@ -30,8 +30,8 @@ func TraceID(c *filo.Ctx) string {
 	return ""
 }
 
-// LogAttributes appends "trace_id" and "span_id" to a log record's attributes, if the request has a span. Inside of Middleware
-// Ctx.Logger has them already. For the access log, LogAttributes can be the Attributes of middleware.AccessLogOptions.
+// LogAttributes appends "trace_id" and "span_id" to the attributes of a log record, if the request has a span. It fits the
+// Attributes of middleware.AccessLogOptions. Within Middleware, the logger of Ctx.Logger has both attributes already.
 func LogAttributes(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
 	span := SpanOf(c).SpanContext()
 	if !span.IsValid() {

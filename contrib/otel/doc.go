@@ -1,9 +1,9 @@
-// Package otel traces and measures a filo server's requests by OpenTelemetry, with its semantic conventions for HTTP
+// Package otel traces and measures a filo server's requests with OpenTelemetry, following its semantic conventions for HTTP
 // (1.43.0).
 //
 //	go get github.com/filohttp/filo/contrib/otel@latest
 //
-// It is a module of its own, so that filo doesn't depend on what it needs.
+// The package is a separate module, so that filo doesn't depend on OpenTelemetry.
 //
 //	r.Use(otel.Middleware(otel.Options{TracerProvider: tracers, MeterProvider: meters, Propagators: propagators}))
 //	r.GET("/users/{id}", func(c *filo.Ctx) error {
@@ -12,12 +12,12 @@
 //		...
 //	})
 //
-// Each request gets a server span, a child of the client's if that has sent one, which is in the request's context for
-// whatever the handler calls. SpanOf has it without the context, to add attributes and events, and TraceID and LogAttributes
-// lead to it from metrics and logs.
+// Each request gets a server span, in the request's context, so the handler's own calls become children of it. If the client
+// has sent a trace, the span is its child or links to it: see Options.TrustClients. SpanOf returns the span without the
+// context, to add attributes and events. TraceID and LogAttributes connect metrics and logs to it.
 //
 // # Cardinality
 //
-// Names of spans and attributes of metrics have nothing that a client could choose: the route is the pattern that was found,
-// the method one of those that are known or "_OTHER". The host, the path and so on are in attributes of spans alone.
+// Names of spans and attributes of metrics have no values that a client could choose. The route is the matched pattern, and the
+// method is a known one or "_OTHER". The host, the path and similar values are attributes of spans only.
 package otel

@@ -25,51 +25,52 @@ const scope = "github.com/filohttp/filo/contrib/otel"
 // defaultMethods are those that the conventions know: RFC 9110's, PATCH (RFC 5789) and QUERY.
 var defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 
-// Options are options of Middleware.
+// Options are the options of Middleware.
 type Options struct {
-	// TracerProvider, MeterProvider and Propagators say where spans and metrics go, and how the client's trace and baggage
-	// are found in its request. The defaults are OpenTelemetry's global ones at the time of the call, which do nothing
-	// unless they were set.
+	// TracerProvider, MeterProvider and Propagators set where spans and metrics go, and how the client's trace and baggage are
+	// read from its request. The defaults are OpenTelemetry's global ones at the time of the call, which do nothing unless they
+	// were set.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 	Propagators    propagation.TextMapPropagator
 
-	// TrustClients is for servers whose clients are all services of the operator's own: the span is part of the client's trace,
-	// and recorded if that is. Otherwise, since anybody could have any request recorded by saying so, the span begins a trace
-	// of its own, with a link to the client's. Baggage is taken all the same.
+	// TrustClients is for servers whose clients are all services of the same operator: the span joins the client's trace, and
+	// is recorded if that is. By default the span begins a new trace, with a link to the client's, since any client could
+	// otherwise have its requests recorded. Baggage is always read.
 	TrustClients bool
-	// Filter, if set, is asked first: a request that it returns false for gets neither a span nor is it measured.
+	// Filter, if set, is called first. A request for which it returns false gets no span and isn't measured.
 	Filter func(c *filo.Ctx) bool
-	// Attributes, if set, appends attributes of a span to those that are known when the request has been answered, and
-	// returns them all. It isn't asked if the span isn't recorded, and must not keep the slice.
+	// Attributes, if set, is called when the request has been answered. It appends attributes to the span's attributes, and
+	// returns all of them. It isn't called if the span isn't recorded, and must not keep the slice.
 	Attributes func(c *filo.Ctx, attributes []attribute.KeyValue) []attribute.KeyValue
 
-	// Query records the request's query, url.query. The values of parameters that mostly are secrets (access_token,
-	// AWSAccessKeyId, sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature, X-Goog-Signature, in any
-	// case) and of those in Redact become "REDACTED".
+	// Query records the request's query, url.query. "REDACTED" replaces the values of parameters that usually hold secrets
+	// (access_token, AWSAccessKeyId, sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature, X-Goog-Signature,
+	// in any case) and of those in Redact.
 	Query bool
-	// Redact are names of further parameters whose values aren't recorded.
+	// Redact are the names of further parameters whose values aren't recorded.
 	Redact []string
-	// Methods are those that are known, case-sensitive; others are "_OTHER". Default those of RFC 9110, PATCH and QUERY.
+	// Methods are the known methods, case-sensitive; other methods are "_OTHER". Default the methods of RFC 9110, PATCH and
+	// QUERY.
 	Methods []string
 }
 
 // Middleware gives each request a span, and measures it.
 //
-// The span is called "{method} {route}", or by the method alone if there is no route, and has the attributes of the
-// conventions, that are required or recommended, and user_agent.original. Its status is an error for an answer of 5xx and
-// one that was prevented or broken off, not for 4xx. An error that was answered with 5xx, and a panic, are exception events.
+// The span's name is "{method} {route}", or the method alone if there is no route. The span has the attributes that the
+// conventions require or recommend, and user_agent.original. Its status is an error for an answer of 5xx, and for an answer
+// that was prevented or broken off, but not for 4xx. An error that was answered with 5xx, and a panic, are exception events.
 // The metrics are http.server.request.duration, http.server.active_requests, http.server.request.body.size and
 // http.server.response.body.size.
 //
-// A request is over when its handler has returned. A body that Response.SetBodyStream or Ctx.File will send comes after
-// that, and isn't measured, nor is a chunked request's body; a connection that was hijacked or parked goes on without.
+// A request ends when its handler returns. A body that Response.SetBodyStream or Ctx.File sends later isn't measured, nor is a
+// chunked request's body. The span and the metrics don't cover a connection after it was hijacked or parked.
 //
-// Its place is outside of all that may answer a request, but inside of RealIP, whose findings it records; with Router.Use,
-// or around the server's handler. An error that nobody has turned into the response yet, it has turned into it: see
-// filo.Ctx.RenderError. A panic goes on.
+// Put Middleware outside of all handlers and middleware that may answer a request, but inside of RealIP, whose address it
+// records; with Router.Use, or around the server's handler. It turns a handler's error into the response, if nothing inside
+// has: see filo.Ctx.RenderError. A panic continues.
 //
-// It panics if the options are wrong.
+// Middleware panics if the options are invalid.
 func Middleware(options ...Options) filo.Middleware {
 	o := one(options)
 	t := newTelemetry(&o)

@@ -9,8 +9,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// MaxRoutes is how many routes a Middleware tells apart; further ones are as none. A router has a fixed number of them, but
-// a program may make routers while it serves.
+// MaxRoutes is the number of routes that a Middleware distinguishes; further ones count as no route. A router has a fixed
+// number of routes, but a program may make routers while it serves.
 const MaxRoutes = 1000
 
 // route is what is made once for all requests of a route.

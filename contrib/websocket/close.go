@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// StatusCode says why a connection was closed (RFC 6455, section 7.4, and IANA's registry). 3000 to 3999 are registered for
-// libraries and applications, 4000 to 4999 are for private use.
+// StatusCode is the reason for which a connection was closed (RFC 6455, section 7.4, and IANA's registry). 3000 to 3999 are
+// registered for libraries and applications; 4000 to 4999 are for private use.
 type StatusCode uint16
 
 const (
@@ -17,14 +17,14 @@ const (
 	StatusGoingAway       StatusCode = 1001 // the server shuts down, or the browser has left the page
 	StatusProtocolError   StatusCode = 1002
 	StatusUnsupportedData StatusCode = 1003
-	// StatusNoStatusReceived is what a close frame without a code stands for. It is never sent.
+	// StatusNoStatusReceived stands for a close frame without a code. It is never sent.
 	StatusNoStatusReceived StatusCode = 1005
 	// StatusAbnormalClosure stands for an end without a close frame. It is never sent.
 	StatusAbnormalClosure  StatusCode = 1006
-	StatusInvalidPayload   StatusCode = 1007 // text that isn't UTF-8, or compressed data that can't be
+	StatusInvalidPayload   StatusCode = 1007 // text that isn't UTF-8, or invalid compressed data
 	StatusPolicyViolation  StatusCode = 1008
 	StatusMessageTooBig    StatusCode = 1009
-	StatusMissingExtension StatusCode = 1010 // clients send it
+	StatusMissingExtension StatusCode = 1010 // sent by clients only
 	StatusInternalError    StatusCode = 1011
 	StatusServiceRestart   StatusCode = 1012
 	StatusTryAgainLater    StatusCode = 1013
@@ -40,17 +40,17 @@ func (code StatusCode) sendable() bool {
 	return code <= StatusBadGateway || code >= 3000
 }
 
-// CloseError is the error of a connection that has ended with a close frame, of either side.
+// CloseError is the error of a connection that has ended with a close frame from either side.
 type CloseError struct {
-	// Code is the close frame's, or StatusNoStatusReceived if the client's had none.
+	// Code is the code of the close frame, or StatusNoStatusReceived if the client's frame had none.
 	Code StatusCode
-	// Reason is for people to read; at most 123 bytes.
+	// Reason is a text for people, of at most 123 bytes.
 	Reason string
-	// Local says that this side has sent its close frame first: by Close, because of an error, or since the server shuts down.
+	// Local is true if this side sent its close frame first: by Close, because of an error, or because the server shuts down.
 	Local bool
 }
 
-// Error returns all of it in one line.
+// Error returns the code, the reason and the side in one line.
 func (e *CloseError) Error() string {
 	by := "the client"
 	if e.Local {
@@ -62,8 +62,8 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("websocket: closed by %s with status %d: %s", by, e.Code, e.Reason)
 }
 
-// CloseStatus returns the code of the close frame that a connection has ended with, by the error that one of its methods, or
-// OnClose, has got: StatusAbnormalClosure if there was none, and 0 if err is nil.
+// CloseStatus returns the code of the close frame that ended a connection. err is the error of one of the connection's methods,
+// or of OnClose. Without a close frame the code is StatusAbnormalClosure; if err is nil, it is 0.
 func CloseStatus(err error) StatusCode {
 	var closed *CloseError
 	switch {

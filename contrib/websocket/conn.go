@@ -14,13 +14,13 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// MessageType says what a message is.
+// MessageType is the type of a message.
 type MessageType uint8
 
 const (
-	// Text is a message in UTF-8.
+	// Text is the type of a message in UTF-8.
 	Text = MessageType(ws.OpText)
-	// Binary is one of any bytes.
+	// Binary is the type of a message of any bytes.
 	Binary = MessageType(ws.OpBinary)
 )
 
@@ -30,7 +30,7 @@ const (
 	opPong  = byte(ws.OpPong)
 )
 
-// ErrClosed is wrapped by the errors of connections that are closed, beside what has ended them.
+// ErrClosed is wrapped by the errors of closed connections, next to the error that ended the connection.
 var ErrClosed = net.ErrClosed
 
 var (
@@ -51,11 +51,11 @@ const (
 	stateOver
 )
 
-// Conn is a WebSocket. Write, Send, Ping, Close and CloseNow may be called by several goroutines at once; Read and what it has
-// beside it by one at a time.
+// Conn is a WebSocket. Several goroutines may call Write, Send, Ping, Close and CloseNow at once. Only one goroutine at a time
+// may call Read and the other methods.
 //
-// Unless said otherwise a field belongs to whom the connection is read by: the goroutine that runs its function, or that is in
-// Read.
+// Unless a comment says otherwise, a field belongs to the connection's reader: the goroutine that runs its function or that is
+// in Read.
 type Conn struct {
 	options     *Options         // immutable, as the next five are
 	net         net.Conn         // what it is read and written by
@@ -89,7 +89,7 @@ var epoch = time.Now()
 
 func now() time.Duration { return time.Since(epoch) }
 
-// Subprotocol returns the one that was agreed on, "" if there is none.
+// Subprotocol returns the negotiated subprotocol, or "" if there is none.
 func (c *Conn) Subprotocol() string { return c.subprotocol }
 
 // RemoteAddr returns the address of the connection's other end.
@@ -98,11 +98,11 @@ func (c *Conn) RemoteAddr() net.Addr { return c.net.RemoteAddr() }
 // LocalAddr returns the address of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.net.LocalAddr() }
 
-// SetValue keeps a value of the user's, such as who the client is. It is to be called in OnOpen, before others use the
-// connection.
+// SetValue stores a value for the application, such as the client's identity. Call it in OnOpen, before other goroutines use
+// the connection.
 func (c *Conn) SetValue(value any) { c.value = value }
 
-// Value returns it.
+// Value returns the value that SetValue stored.
 func (c *Conn) Value() any { return c.value }
 
 // current returns the state.
@@ -121,11 +121,11 @@ func (c *Conn) closedError() error {
 	return fmt.Errorf("%w: %w", ErrClosed, c.cause)
 }
 
-// Close sends a close frame: code is 1000 to 1003, 1007 to 1014 or 3000 to 4999, and of the reason, which is for people to
-// read, the first 123 bytes are sent. Nothing can be written afterwards.
+// Close sends a close frame. The code is 1000 to 1003, 1007 to 1014 or 3000 to 4999. The reason is a text for people; its first
+// 123 bytes are sent. Nothing can be written after Close.
 //
-// Of a connection of Serve it returns then, and OnClose is called when the client has answered, or after CloseTimeout. Of one
-// of Accept it waits for that itself, and throws away what else comes.
+// On a connection of Serve, Close then returns, and OnClose is called when the client has answered, or after CloseTimeout. On a
+// connection of Accept, Close itself waits for that, and discards further messages.
 func (c *Conn) Close(code StatusCode, reason string) error {
 	if !code.sendable() {
 		return fmt.Errorf("websocket: a close frame can't have status %d", code)

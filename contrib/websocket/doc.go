@@ -1,9 +1,9 @@
-// Package websocket serves WebSockets (RFC 6455) with filo, many of them: one that waits keeps no goroutine and no buffers.
-// Frames are unmasked by github.com/gobwas/ws, and messages compressed by github.com/klauspost/compress.
+// Package websocket serves WebSockets (RFC 6455) with filo, many of them: a waiting WebSocket has no goroutine and no buffers.
+// github.com/gobwas/ws unmasks frames, and github.com/klauspost/compress compresses messages.
 //
 //	go get github.com/filohttp/filo/contrib/websocket@latest
 //
-// It is a module of its own, so that filo doesn't depend on what it needs.
+// The package is a separate module, so that filo doesn't depend on these libraries.
 //
 //	chat := websocket.New(websocket.Options{
 //		OnMessage: func(c *websocket.Conn, kind websocket.MessageType, message []byte) error {
@@ -12,11 +12,11 @@
 //	})
 //	r.GET("/chat", chat.Serve)
 //
-// # Two ways
+// # Serve and Accept
 //
-// With Upgrader.Serve the connection waits in its loop, and OnMessage is called with each message. It is for many connections,
-// and it is what a Hub is for. With Upgrader.Accept a goroutine has the connection to itself, and calls Read and Write, or
-// Reader and Writer for messages that are too large for memory:
+// With Upgrader.Serve the connection waits in its loop, and OnMessage is called with each message. Use Serve for many
+// connections and with a Hub. With Upgrader.Accept a goroutine owns the connection, and calls Read and Write, or Reader and
+// Writer for messages that are too large for memory:
 //
 //	func echo(c *filo.Ctx) error {
 //		conn, err := upgrader.Accept(c)
@@ -35,15 +35,15 @@
 //		}
 //	}
 //
-// # What is done without being asked
+// # Protocol handling
 //
-// Pings are answered, and silent clients are sent some. A close frame is answered, and the connection closed. At Shutdown
-// clients are told that the server goes away. Only pages of the server's own origin may connect, and those of Options.Origins.
-// What violates the protocol, text that isn't UTF-8 included, fails the connection with a close frame that says why; everything
-// that a client could make grow has a limit.
+// The package answers pings, and pings silent clients. It answers a close frame and closes the connection. At Shutdown it tells
+// clients that the server goes away. Only pages of the server's own origin and of Options.Origins may connect. A client that
+// violates the protocol, also with text that isn't UTF-8, gets a close frame with the reason, and its connection ends.
+// Everything that a client could make grow has a limit.
 //
 // # Order
 //
-// What one goroutine writes and sends on a connection arrives in that order, and a Hub's messages on a topic arrive at all its
+// Messages that one goroutine writes and sends on a connection arrive in that order. A Hub's messages on a topic arrive at all
 // members in the same order.
 package websocket

@@ -10,11 +10,11 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Hub sends messages to the connections that have joined a topic, such as a room of a chat. The zero value is ready for use. It
+// Hub sends messages to the connections that have joined a topic, such as a chat room. The zero value is ready for use. A Hub
 // must not be copied.
 //
-// A message is rendered once, and compressed once, for all connections. Sending never waits for a client: one that doesn't take
-// what it is sent is disconnected when more than MaxQueuedBytes wait for it, and the others don't notice.
+// A message is rendered once, and compressed once, for all connections. Sending never waits for a client. A slow client is
+// disconnected when more than MaxQueuedBytes wait for it, and never delays the others.
 type Hub struct {
 	mu     sync.Mutex // before topic.mu
 	topics map[string]*topic
@@ -31,8 +31,8 @@ type topic struct {
 	members map[*Conn]struct{} // guarded by mu
 }
 
-// Join makes the connection, one of Serve, a member of the topic, until it leaves or is over. To join again does nothing. The
-// error says that it is over.
+// Join makes a connection of Serve a member of the topic, until it leaves or ends. Joining again has no effect. Join returns an
+// error if the connection has ended.
 func (h *Hub) Join(name string, c *Conn) error {
 	if c.parked == nil {
 		return errAccepted
@@ -58,7 +58,7 @@ func (h *Hub) Join(name string, c *Conn) error {
 	return nil
 }
 
-// Leave undoes Join.
+// Leave ends the connection's membership of the topic.
 func (h *Hub) Leave(name string, c *Conn) {
 	if t := h.topic(name); t != nil {
 		c.left(t)
@@ -66,7 +66,7 @@ func (h *Hub) Leave(name string, c *Conn) {
 	}
 }
 
-// Len returns how many connections are members of the topic.
+// Len returns the number of the topic's members.
 func (h *Hub) Len(name string) int {
 	t := h.topic(name)
 	if t == nil {
@@ -77,8 +77,9 @@ func (h *Hub) Len(name string) int {
 	return len(t.members)
 }
 
-// Broadcast sends a message to the members of a topic. All of them get the messages of a topic in the same order. It returns
-// how many it was sent to, or waits for, and an error only for a message that is none: a text that isn't UTF-8.
+// Broadcast sends a message to the members of a topic. All members get the topic's messages in the same order. Broadcast
+// returns the number of connections for which the message was sent or queued. It returns an error only for an invalid message:
+// a text that isn't UTF-8.
 func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int, err error) {
 	t := h.topic(name)
 	if t == nil {
@@ -91,7 +92,7 @@ func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int
 	return t.send(m), nil
 }
 
-// Close closes the connections that are members of a topic: see Conn.Close.
+// Close closes the connections of the topic's members: see Conn.Close.
 func (h *Hub) Close(name string, code StatusCode, reason string) error {
 	if !code.sendable() {
 		return fmt.Errorf("websocket: a close frame can't have status %d", code)

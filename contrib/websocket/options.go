@@ -20,64 +20,63 @@ const (
 	DefaultCompressionMinimum = 512
 )
 
-// Compression says whether and how messages are compressed (permessage-deflate, RFC 7692), with clients that offer it.
+// Compression is the way in which messages are compressed (permessage-deflate, RFC 7692), for clients that offer it.
 type Compression int
 
 const (
 	// CompressionOff compresses nothing.
 	CompressionOff Compression = iota
-	// CompressionPerMessage compresses each message for itself, so that nothing is kept from one to the next.
+	// CompressionPerMessage compresses each message separately, and keeps nothing between messages.
 	CompressionPerMessage
-	// CompressionContext lets messages refer to those before them, which makes many small ones of a kind much smaller. It
-	// keeps up to 40 KB for each connection. Don't use it where a message has secrets beside what others may choose.
+	// CompressionContext lets messages refer to earlier ones, which makes many small, similar messages much smaller. It keeps
+	// up to 40 KB for each connection. Don't use it for messages that mix secrets with data that others may choose.
 	CompressionContext
 )
 
-// Options say which WebSockets are accepted, and what becomes of them. The zero value has safe defaults. For limits and
-// times, zero is the default and a negative value is none.
+// Options set which WebSockets are accepted and how they are handled. The zero value has safe defaults. For limits and times,
+// zero means the default and a negative value means none.
 type Options struct {
 	// OnOpen is called in the request's handler when a connection of Serve was accepted, before anything is read from it. It
-	// can take what it needs from the request, which is over when it returns, and may write. An error closes the connection as
-	// one of OnMessage does.
+	// may read the request, which ends when OnOpen returns, and may write. An error closes the connection as an error of
+	// OnMessage does.
 	OnOpen func(c *filo.Ctx, conn *Conn) error
-	// OnMessage is called with each message of a connection of Serve, one after the other. It may block, and holds a worker
-	// meanwhile. The message is lent until it returns. A *CloseError that it returns closes the connection with its code and
-	// reason, another error with StatusInternalError. Required for Serve.
+	// OnMessage is called with each message of a connection of Serve, one after the other. It may block, and then holds a
+	// worker. The message is lent until OnMessage returns. If OnMessage returns a *CloseError, the connection is closed with
+	// that code and reason, after any other error with StatusInternalError. Required for Serve.
 	OnMessage func(conn *Conn, kind MessageType, message []byte) error
-	// OnClose is called once when a connection of Serve is over: with a *CloseError if one of the sides has sent a close
-	// frame, with the error of OnOpen or OnMessage if that was the reason, or else with what happened to the connection. None
-	// of the functions is called after it.
+	// OnClose is called once when a connection of Serve has ended. err is a *CloseError if either side sent a close frame, else
+	// the error of OnOpen or OnMessage if that ended the connection, else the connection's error. No function is called after
+	// OnClose.
 	OnClose func(conn *Conn, err error)
 
-	// Origins are further origins whose pages may connect, such as "https://app.example.com" or "https://*.example.com",
-	// which stands for every subdomain. Always allowed are the origin that the request is for, and clients that send none
-	// since they aren't browsers. "*" allows every page of the web to act as its visitor, with the cookies of that.
+	// Origins are further origins whose pages may connect, such as "https://app.example.com" or "https://*.example.com", which
+	// matches every subdomain. The request's own origin may always connect, and so may clients that send no Origin, since they
+	// aren't browsers. "*" lets every page on the web act as its visitor, with the visitor's cookies.
 	Origins []string
-	// Subprotocols are those that the server speaks, the ones that it likes best first. A client that offers none of them is
-	// accepted all the same, without one.
+	// Subprotocols are the server's subprotocols, in order of preference. A client that offers none of them is still accepted,
+	// without a subprotocol.
 	Subprotocols []string
 
 	// Compression is off by default.
 	Compression Compression
-	// CompressionMinimum is how many bytes a message must have to be compressed. Default 512.
+	// CompressionMinimum is the size in bytes from which messages are compressed. Default 512.
 	CompressionMinimum int
 
-	// MaxMessageBytes is how long a client's message may be, also when it was compressed before (StatusMessageTooBig).
-	// Default 1 MB.
+	// MaxMessageBytes limits a client's message, after decompression (StatusMessageTooBig). Default 1 MB.
 	MaxMessageBytes int64
-	// MaxQueuedBytes is how much may wait for a client of Serve that doesn't take what it is sent. A Write waits with more, and
-	// Send and a Hub drop the client. Default 256 KB; there is always a limit.
+	// MaxQueuedBytes limits the bytes that wait for a slow client of Serve. Beyond the limit a Write waits, and Send and a Hub
+	// drop the client. Default 256 KB; there is always a limit.
 	MaxQueuedBytes int
 
-	// ReadTimeout is how long a message may take from its first byte to its last. Default 30 s.
+	// ReadTimeout limits the time from a message's first byte to its last. Default 30 s.
 	ReadTimeout time.Duration
-	// WriteTimeout is how long a Write may take before the connection is given up. Default 10 s.
+	// WriteTimeout limits the time of a Write; then the connection ends. Default 10 s.
 	WriteTimeout time.Duration
-	// CloseTimeout is how long the client's close frame is waited for when this side has sent one. Default 5 s; there is always
-	// a limit.
+	// CloseTimeout limits the wait for the client's close frame after this side has sent one. Default 5 s; there is always a
+	// limit.
 	CloseTimeout time.Duration
-	// PingInterval is how long a client is silent until it is sent a ping, and PongTimeout how long it may then go on being
-	// silent before it is taken for gone. Defaults 30 s and 10 s.
+	// PingInterval is the time of silence after which a client gets a ping, and PongTimeout the further time of silence after
+	// which its connection ends. Defaults 30 s and 10 s.
 	PingInterval, PongTimeout time.Duration
 }
 

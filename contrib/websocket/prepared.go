@@ -10,8 +10,8 @@ import (
 
 var errAccepted = errors.New("websocket: only connections of Serve have a queue")
 
-// PreparedMessage is a message that is sent to many clients. It is rendered once, and compressed once if one of them wants that. It
-// never changes, and may be used by many goroutines.
+// PreparedMessage is a message for many clients. It is rendered once, and compressed once if a client uses compression. It is
+// immutable, and many goroutines may use it.
 type PreparedMessage struct {
 	kind    MessageType
 	payload []byte // a part of what plain was made of
@@ -28,7 +28,7 @@ type rendered struct {
 
 func newRendered(frame []byte) rendered { return rendered{frame, filo.NewPreparedMessage(frame)} }
 
-// NewPreparedMessage makes one of a copy of the message. A text must be UTF-8.
+// NewPreparedMessage makes a PreparedMessage from a copy of the message. A text must be UTF-8.
 func NewPreparedMessage(kind MessageType, message []byte) (*PreparedMessage, error) {
 	if err := checkMessage(kind, message); err != nil {
 		return nil, err
@@ -50,9 +50,9 @@ func (m *PreparedMessage) compressed() (r *rendered, ok bool) {
 	return &m.shorter, m.shorter.queued != nil
 }
 
-// Send sends a message without waiting for the client: what that doesn't take at once waits in the connection, as a reference
-// to the message. It is for connections of Serve. The error is filo.ErrQueueFull, and nothing is sent, if more than
-// MaxQueuedBytes would wait; the caller decides whether to try again later or to close the connection.
+// Send sends a message without waiting for the client. Bytes that the client doesn't take at once wait in the connection, as a
+// reference to the message. Send is for connections of Serve. If more than MaxQueuedBytes would wait, Send sends nothing and
+// returns filo.ErrQueueFull; the caller decides whether to try again later or to close the connection.
 func (c *Conn) Send(m *PreparedMessage) error {
 	if c.parked == nil {
 		return errAccepted

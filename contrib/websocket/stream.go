@@ -40,9 +40,9 @@ func newStream(c *Conn, received []byte) *stream {
 	return s
 }
 
-// Read returns the next message, which is the caller's. It answers pings and the client's close frame, so a connection of
-// Accept is to be read all the time. The error is a *CloseError when one of the sides has closed the connection, and then the
-// same each time.
+// Read returns the next message, which the caller owns. Read also answers pings and the client's close frame, so the owner of a
+// connection of Accept must call it continually. After either side has closed the connection the error is a *CloseError, the
+// same one each time.
 func (c *Conn) Read() (kind MessageType, message []byte, err error) {
 	s := c.stream
 	if s == nil {
@@ -212,8 +212,8 @@ func (s *stream) awaitClose() error {
 	return s.err
 }
 
-// Reader returns the next message as it comes, for one that is too large for memory. It is to be read to its end, io.EOF, or
-// left: then the next call of Read or Reader skips what is left. Options.MaxMessageBytes applies.
+// Reader returns the next message as a stream, for a message that is too large for memory. Read it to its end, io.EOF, or leave
+// it: the next call of Read or Reader skips the rest. Options.MaxMessageBytes applies.
 func (c *Conn) Reader() (MessageType, io.Reader, error) {
 	s := c.stream
 	if s == nil {

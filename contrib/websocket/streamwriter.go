@@ -10,8 +10,8 @@ const fragmentSize = 16 << 10
 
 var errWriter = errors.New("websocket: connections of Serve have no Writer")
 
-// Writer returns a writer of a message that is sent in pieces as it is made. Other messages wait until it is closed, which it
-// must be. Only connections of Accept have it.
+// Writer returns a writer that sends a message in pieces. Other messages wait until the writer is closed, so the caller must
+// close it. Writer is for connections of Accept only.
 func (c *Conn) Writer(kind MessageType) (io.WriteCloser, error) {
 	switch {
 	case c.stream == nil:

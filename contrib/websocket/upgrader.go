@@ -4,14 +4,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Upgrader accepts WebSockets under the same options. It may be used by many requests at once.
+// Upgrader accepts WebSockets with given options. Many requests may use it at once.
 type Upgrader struct {
 	options Options
 	origins originCheck
 	open    openConns // of Accept
 }
 
-// New makes an Upgrader. It panics if an option is wrong.
+// New makes an Upgrader. It panics if an option is invalid.
 func New(options ...Options) *Upgrader {
 	o := one(options)
 	return &Upgrader{options: o.withDefaults(), origins: newOriginCheck(o.Origins)}
@@ -28,14 +28,14 @@ func one(options []Options) (o Options) {
 	return o
 }
 
-// Serve is a handler that accepts a WebSocket and lets it wait in its loop: it keeps no goroutine and no buffer while nothing
-// comes, and Options.OnMessage is called on a worker when a message has. It is for many connections, of which most wait.
+// Serve is a handler that accepts a WebSocket and registers it with its loop: while it waits it has no goroutine and no buffer.
+// A worker calls Options.OnMessage when a message has arrived. Use Serve for many connections that mostly wait.
 //
-// The error is a *filo.HTTPError: 426 if the client didn't ask for a WebSocket, or for another version of the protocol, 403 if
-// its page's origin may not connect, 400 if its handshake is malformed, and 405 for a method other than GET.
+// The error is a *filo.HTTPError: 426 if the client didn't request a WebSocket, or requested another version of the protocol,
+// 403 if its page's origin may not connect, 400 if its handshake is malformed, and 405 for a method other than GET.
 //
 // The connections count against Server.MaxConns, and against Server.Concurrency only while one of the functions runs. At
-// Shutdown their clients are told StatusGoingAway.
+// Shutdown their clients get StatusGoingAway.
 func (u *Upgrader) Serve(c *filo.Ctx) error {
 	if u.options.OnMessage == nil {
 		panic("websocket: Serve needs Options.OnMessage")
@@ -53,10 +53,10 @@ func (u *Upgrader) Serve(c *filo.Ctx) error {
 	return nil
 }
 
-// Accept accepts a WebSocket for a goroutine that reads and writes it, which may be the handler's or another one. The caller
-// must read it until an error, and end it by Close or CloseNow. The errors are those of Serve.
+// Accept accepts a WebSocket for a goroutine that reads and writes it: the handler's or another one. The caller must read it
+// until an error, and end it by Close or CloseNow. The errors are those of Serve.
 //
-// At Shutdown the client is told StatusGoingAway, but nobody waits for the connection to end.
+// At Shutdown the client gets StatusGoingAway, but the server doesn't wait for the connection to end.
 func (u *Upgrader) Accept(c *filo.Ctx) (*Conn, error) {
 	var received []byte
 	conn, err := u.upgrade(c, func(conn *Conn) (err error) {

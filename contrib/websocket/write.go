@@ -31,11 +31,11 @@ const (
 	busyBehind // waits for the client to take what was written before, since the queue is full
 )
 
-// Write sends a message, and waits while the client is behind with taking what was sent: WriteTimeout at most, and then the
-// connection is given up. On a connection of Serve what the client has room for may wait instead: see MaxQueuedBytes. When
-// several messages have come together, the answers to them are sent together, a millisecond later at most.
+// Write sends a message. While the client is slow, Write waits, for WriteTimeout at most; then the connection ends. On a
+// connection of Serve, bytes that the client doesn't take may wait in the connection instead: see MaxQueuedBytes. When several
+// messages have arrived together, the answers to them are sent together, a millisecond later at most.
 //
-// A text must be UTF-8. The message is the caller's again when Write returns.
+// A text must be UTF-8. The caller may reuse the message when Write returns.
 func (c *Conn) Write(kind MessageType, message []byte) error {
 	if err := checkMessage(kind, message); err != nil {
 		return err
@@ -111,7 +111,7 @@ func appendDeflatedFrame(dst *buffer, kind MessageType, message, dictionary []by
 	return frame, true
 }
 
-// Ping sends a ping. Clients are sent one by themselves: see PingInterval.
+// Ping sends a ping. The package pings silent clients itself: see PingInterval.
 func (c *Conn) Ping() error { return c.sendControl(opPing, nil) }
 
 // sendControl sends a control frame.
