@@ -9,19 +9,21 @@ import (
 // WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
 // the handler that makes the body. If several middlewares do, the bytes pass through the wrapper of the innermost first.
 //
-// The server calls wrap just before it makes the response's head. The writer to wrap is body. Its size is that of a complete
-// body or the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It returns
-// nil to leave the body as it is. StreamWriter.Flush calls a method Flush() error of the wrapper, if there is one. The server
-// calls Close once, also for a body that was broken off; in that case Close can't write any more. The body of an answer to HEAD
-// is wrapped like GET's, but not sent. A response that can have no body isn't wrapped.
+// The server calls wrap just before it makes the response's head, with the writer of the body and the body's size: that of a
+// complete body, the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It
+// returns nil to leave the body as it is.
+//
+// If the returned writer has a method Flush() error, StreamWriter.Flush calls it. The server calls Close once, also for a body
+// that was broken off; in that case Close can't write any more. The body of an answer to HEAD is wrapped like GET's, but not
+// sent. A response that can have no body isn't wrapped.
 func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
 	r.ctx.check()
 	r.wraps = append(r.wraps, wrap)
 }
 
 // WholeBody returns the body, borrowed, if it is complete in memory and no part of it was sent. Middleware that calls it after
-// the inner handler has returned can inspect the body and set another. WholeBody returns false for a streamed body, for a body
-// to be read from a stream, and after a Hijack or a time-out.
+// the inner handler has returned can inspect the body and set another. WholeBody returns false if a streamed body was sent in
+// part or has a trailer, if the body is to be read from a stream, and after a Hijack or a time-out.
 func (r *Response) WholeBody() ([]byte, bool) {
 	c := r.ctx
 	c.check()

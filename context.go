@@ -59,9 +59,10 @@ type contextEnd struct {
 
 // Context returns the request's context. Any goroutine may use it, also after the request. It is done when:
 //
-// - the client has closed the connection (the cause is ErrClientGone), - the deadline of SetDeadline has passed, - Close ended
-// the server, or Shutdown gave up waiting (ErrServerClosed), - the handler has returned and the stream of
-// Response.SetBodyStream has been sent.
+//   - the client has closed the connection (the cause is ErrClientGone),
+//   - the deadline of SetDeadline has passed,
+//   - Close ended the server, or Shutdown gave up waiting (ErrServerClosed),
+//   - the handler has returned and the stream of Response.SetBodyStream has been sent.
 //
 // The context costs one small allocation until someone asks for its end: by Done, Err, or a derived context that can end
 // (WithCancel, WithTimeout, AfterFunc). From then on the server watches the client, once the body has arrived; a body of

@@ -66,10 +66,11 @@ type ParkedConn struct {
 
 // Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
 // handler has returned, the connection waits without a worker; in the loop driver also without a goroutine or a buffer. When
-// data arrives, the server calls serve on a worker, or, if serve is known to be quick, where the loop runs, like a quick
-// handler. The function serve reads at least something. It returns nil to wait again, io.EOF to end the connection after the
-// queued data has been sent, and any other error to end it at once. Calls of serve never overlap, and the first one comes after
-// the handler has returned.
+// data arrives, the server calls serve on a worker, or right in the loop, like a quick handler, if serve is known to be quick.
+//
+// Each call of serve must read at least something. It returns nil to wait again, io.EOF to end the connection after the queued
+// data has been sent, and any other error to end it at once. Calls never overlap, and the first one comes after the handler has
+// returned.
 //
 // With a protocol, such as "websocket", Park answers 101 (Switching Protocols), as Upgrade does; with "" it sends no answer.
 //

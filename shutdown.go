@@ -14,8 +14,8 @@ import (
 // they wait, but one may have been on its way into that wait.
 const shutdownPoll = 5 * time.Millisecond
 
-// Shutdown ends the server without losing requests that clients have sent. It stops accepting and closes idle connections,
-// after a last look for a request on its way. A connection opened less than a second ago has one more second for its TLS
+// Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at
+// once after a last look for a request on its way. A connection opened less than a second ago has one more second for its TLS
 // handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
 // of Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections.
 //
