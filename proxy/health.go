@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// HealthCheck is how upstreams are asked how they are: by GET, to which a healthy one answers with a status of 200 to 399. One
-// that isn't healthy gets no requests; one that is left alone because requests have failed gets them again.
+// HealthCheck configures the checks of upstreams. A check is a GET; a healthy upstream answers with a status from 200 to 399. An
+// unhealthy upstream gets no requests. An upstream that was avoided because requests failed gets requests again when it passes a
+// check.
 type HealthCheck struct {
-	// Path is what is asked for, behind the upstream's own path. Default "/".
+	// Path is the path of the check, appended to the upstream's own path. Default "/".
 	Path string
-	// Interval is how long after one check the next one comes. Default 10 s.
+	// Interval is the time between one check and the next. Default 10 s.
 	Interval time.Duration
-	// Timeout is how long an upstream may take. Default 2 s.
+	// Timeout is the maximum time for an upstream's answer. Default 2 s.
 	Timeout time.Duration
 }
 

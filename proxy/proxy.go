@@ -4,32 +4,33 @@
 //	defer p.Close()
 //	r.Handle("/api/{path...}", p.Serve)
 //
-// It is net/http/httputil's ReverseProxy, run through package adaptor, with several upstreams: their requests are
-// balanced, those that fail to take connections are left alone for a while, and requests that may be repeated are.
+// It runs the ReverseProxy of net/http/httputil through package adaptor. In addition it balances requests between several
+// upstreams, avoids upstreams that fail for a while, and repeats failed requests where that is safe.
 //
 // # What upstreams are told
 //
-// The fields by which clients could claim to be somebody else, or to want something else, are dropped, also where X_Real_IP is
-// written for X-Real-IP: Forwarded and X-Forwarded-*, X-Real-IP and the other names of a client's address, X-Original-*, X-Envoy-*,
-// X-Host, Front-End-Https, client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of proxies that authenticate them:
-// Remote-*, Remote-User among them, X-Remote-*, X-Auth-Request-*, and those of several products and clouds. Of one of TrustedProxies
-// X-Forwarded-For, -Host, -Proto, -Port and -Prefix are kept, and Forwarded if that is sent at all. The upstream gets
-// X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto of the proxy's own making.
+// The proxy drops fields by which clients could claim a false identity or a false target, also if
+// X-Real-IP is spelt X_Real_IP: Forwarded and X-Forwarded-*, X-Real-IP and the other names of a client's address, X-Original-*,
+// X-Envoy-*, X-Host, Front-End-Https, client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating
+// proxies: Remote-*, Remote-User among them, X-Remote-*, X-Auth-Request-*, and those of several products and clouds. From one of
+// TrustedProxies it keeps X-Forwarded-For, -Host, -Proto, -Port and -Prefix, and also Forwarded if Options.Forwarded is set. The
+// proxy itself generates X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto for the upstream.
 //
-// Whoever authenticates users in front of the proxy sets the field for it in Rewrite, which comes after the dropping, and there
-// deletes it where nobody is logged in if its name is one's own, such as X-User: such names can't be known here.
+// If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the dropping. If the
+// field has a name of your own, such as X-User, which the proxy can't know, Rewrite must also delete it when nobody is logged in.
 //
-// The path is passed on as it is, percent-encoding included, behind that of the upstream's URL. One with a dot segment is refused
-// with 400: it would reach what the routes in front of the proxy, or the path of the upstream's URL, don't let through. That holds
-// for dots and slashes that are percent-encoded once or more often, or are in overlong UTF-8, for a backslash in place of a slash, and
-// for dots before a semicolon or NUL. No tunnels are made: CONNECT is 501, and a connection is upgraded only to one of Upgrades.
+// The path is appended to the path of the upstream's URL unchanged, including percent-encoding. A path with a dot segment is
+// refused with 400, because it could bypass the routes in front of the proxy, or leave the path of the upstream's URL. That
+// includes dots and slashes that are percent-encoded once or more often, or in overlong UTF-8, a backslash in place of a slash,
+// and dots before a semicolon or NUL. The proxy makes no tunnels: CONNECT gets 501, and a connection is upgraded only to one of
+// Upgrades.
 //
 // # What clients are told
 //
-// An upstream that can't be reached, or whose answer makes no sense, is a 502 error, one that takes too long a 504, and if none
-// is left a 503; a request whose body ends early is a 400, and not held against the upstream. They are *filo.HTTPError, for the
-// server's ErrorHandler; the cause is logged and not shown. An upstream that fails in the middle of its answer has the client's
-// connection broken off, so that nobody takes the part for the whole.
+// An unreachable upstream or an invalid answer is a 502 error, a timeout is 504, and no available upstream is 503. A request
+// whose body ends early is 400, and doesn't count against the upstream. All are *filo.HTTPError, for the server's ErrorHandler;
+// the cause is logged and not shown. If an upstream fails in the middle of its answer, the proxy aborts the client's connection,
+// so that the client doesn't take the part for the whole.
 package proxy
 
 import (
@@ -64,77 +65,77 @@ const (
 	DefaultFailTime        = 10 * time.Second
 )
 
-// Options are how a Proxy works. For those with a default, zero is the default and a negative value is none.
+// Options configures a Proxy. In fields with a default, zero means the default and a negative value means none.
 type Options struct {
-	// Upstreams are the servers that requests go to, as URLs of scheme http or https, with a path to put before the
-	// requests' own if there is one, and without user information. Required.
+	// Upstreams are the URLs of the servers that get the requests, with the scheme http or https and without user information.
+	// The path of the URL, if there is one, is put before the path of the request. Required.
 	Upstreams []string
 
-	// Balance is how an upstream is chosen. Default RoundRobin.
+	// Balance selects how the proxy chooses an upstream. Default RoundRobin.
 	Balance Balance
 
-	// PreserveHost sends the client's Host, and not that of the upstream's URL.
+	// PreserveHost sends the client's Host instead of that of the upstream's URL.
 	PreserveHost bool
 
-	// TrustedProxies are the addresses of proxies in front of this one. What they say about their clients is passed on, and added
-	// to. Default none.
+	// TrustedProxies are the addresses of proxies in front of this one. The proxy passes on the fields in which they describe
+	// their clients, and adds to them. Default none.
 	TrustedProxies []netip.Prefix
 
-	// Forwarded sends a Forwarded field (RFC 7239) besides X-Forwarded-*.
+	// Forwarded also sends a Forwarded field (RFC 7239), besides X-Forwarded-*.
 	Forwarded bool
 
-	// Upgrades are the protocols, names of RFC 9110, section 7.8, that a client and an upstream may switch a connection to. What
-	// goes through it then passes by routes and middleware. Default "websocket" if nil; an empty one is none.
+	// Upgrades are the protocols, as in RFC 9110, section 7.8, to which a client and an upstream may switch a connection. Data on
+	// that connection bypasses routes and middleware. Default "websocket" if nil; an empty slice allows none.
 	Upgrades []string
 
-	// DialTimeout is how long connecting may take, TLS handshake aside. Default 5 s.
+	// DialTimeout is the maximum time for connecting, without the TLS handshake. Default 5 s.
 	DialTimeout time.Duration
 
-	// ResponseTimeout is how long an upstream may take until the head of its answer. Default 60 s.
+	// ResponseTimeout is the maximum time until an upstream sends the head of its answer. Default 60 s.
 	ResponseTimeout time.Duration
 
-	// Retries is how many more times a request is sent, to other upstreams first, that failed because of the connection.
-	// Only those are whose method is idempotent, or that can't have arrived since no connection was made, and whose body can
-	// be replayed. Default 1.
+	// Retries is how many more times a request is sent if its connection fails, to untried upstreams first. A request is repeated
+	// only if its body can be replayed, and its method is idempotent or no connection was made, so that it can't have arrived.
+	// Default 1.
 	Retries int
 
-	// MaxReplayBytes is how large a body, of announced length, may be to be replayed: it is read before the first
-	// attempt. Default 64 KB.
+	// MaxReplayBytes is the maximum size of a body that can be replayed; its length must be announced. The proxy reads it before
+	// the first attempt. Default 64 KB.
 	MaxReplayBytes int64
 
-	// MaxFailures is after how many failed attempts in a row an upstream is left alone, for FailTime or until it passes a
-	// HealthCheck, unless there is no other that a request wasn't sent to. Default 3, and 10 s.
+	// MaxFailures is how many attempts in a row must fail before the proxy avoids an upstream, for FailTime or until it passes a
+	// HealthCheck. The proxy still uses it if there is no other upstream that the request wasn't sent to. Default 3, and 10 s.
 	MaxFailures int
 	FailTime    time.Duration
 
-	// HealthCheck asks the upstreams now and then how they are. Default not.
+	// HealthCheck configures regular checks of the upstreams. Default none.
 	HealthCheck *HealthCheck
 
-	// Rewrite changes the request for the upstream, after the proxy has. The upstream isn't chosen yet: scheme and host of
-	// its URL are still to be set.
+	// Rewrite changes the request for the upstream, after the proxy's own changes. It runs before the upstream is chosen: the
+	// scheme and host of the URL aren't set yet.
 	Rewrite func(*httputil.ProxyRequest)
 
-	// ModifyResponse changes the upstream's answer. Its error is answered with 502.
+	// ModifyResponse changes the upstream's answer. If it returns an error, the client gets 502.
 	ModifyResponse func(*http.Response) error
 
-	// Transport sends the requests. Default one of the proxy's own, for HTTP/1.1, that Close closes.
+	// Transport sends the requests. The default is a transport for HTTP/1.1 that belongs to the proxy, and that Close closes.
 	Transport http.RoundTripper
 
-	// Logger gets what the proxy has to say of upstreams. Default slog.Default.
+	// Logger receives the proxy's records about upstreams. Default slog.Default.
 	Logger *slog.Logger
 }
 
-// Balance is how an upstream is chosen.
+// Balance is a way of choosing an upstream.
 type Balance int
 
 const (
-	// RoundRobin takes them in turn.
+	// RoundRobin takes the upstreams in turn.
 	RoundRobin Balance = iota
-	// LeastConnections takes the one with the fewest requests, and upgraded connections, at the moment.
+	// LeastConnections takes the upstream with the fewest requests and upgraded connections at the moment.
 	LeastConnections
 )
 
-// Proxy passes requests on. Make one with New.
+// Proxy passes requests on to upstreams. Make one with New.
 type Proxy struct {
 	options   Options
 	transport http.RoundTripper
@@ -147,7 +148,7 @@ type Proxy struct {
 	checks  sync.WaitGroup
 }
 
-// New makes a proxy. Wrong options panic. It must be closed in the end.
+// New returns a proxy. It panics if an option is wrong. Close the proxy when you no longer need it.
 func New(options Options) *Proxy {
 	if len(options.Upstreams) == 0 {
 		panic("proxy: no upstreams")
@@ -234,7 +235,7 @@ func newTransport(o *Options) *http.Transport {
 	}
 }
 
-// Serve passes a request on. It is a filo.Handler.
+// Serve passes a request on to an upstream: it is a filo.Handler.
 func (p *Proxy) Serve(c *filo.Ctx) error {
 	switch {
 	case c.Method() == "CONNECT":
@@ -260,8 +261,7 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 	return p.handler(c)
 }
 
-// Close ends the checks of upstreams, and the connections to them that are idle or upgraded. Requests that are under way go
-// on.
+// Close stops the checks of upstreams, and closes idle and upgraded connections to them. Requests in progress continue.
 func (p *Proxy) Close() error {
 	p.close()
 	p.checks.Wait()

@@ -1,4 +1,4 @@
-// Package static serves files: those of a directory, or of any fs.FS.
+// Package static serves the files of a directory or of any fs.FS.
 //
 //	files, err := static.Dir("/srv/www")
 //	…
@@ -6,54 +6,54 @@
 //	r.Mount("/assets", files.Serve)         // the same
 //	err = filo.ListenAndServe(":8080", files.Serve) // or all that a server does
 //
-// A FileServer of net/http answers a GET alike: index.html for directories, redirects from /dir to /dir/, from
-// /dir/index.html to /dir/ and from /file/ to /file, ranges, and conditions. The rest of what it does is told below.
+// It answers a GET like net/http's FileServer: index.html for directories, redirects from /dir to /dir/, from /dir/index.html to
+// /dir/ and from /file/ to /file, ranges, and conditions. The differences and additions follow.
 //
 // # Names
 //
-// The file is the one that the decoded path names. Nothing leads out of the tree: Dir opens files by os.Root, which doesn't
-// follow symbolic links out of it, and an fs.FS gets paths only that fs.ValidPath allows. Each file has one path: one with
-// empty segments, "." or "..", with an encoded slash, a backslash or NUL is 404, and is never cleaned. (A router redirects most
-// of them before. Were %2F a slash here, "/private%2Fkey" would pass by what guards "/private/" in a router.) On Windows so are
-// short names, such as GIT~1 for .git, and those with dots or spaces at the end.
+// The decoded path names the file. No path leads out of the tree: Dir opens files by os.Root, which doesn't follow symbolic links
+// out of it, and an fs.FS gets only paths that fs.ValidPath allows. Each file has exactly one path: a path with empty segments,
+// "." or "..", an encoded slash, a backslash or NUL is 404, and is never cleaned. (A router redirects most of these before. If
+// %2F were a slash here, "/private%2Fkey" would bypass a router's protection of "/private/".) On Windows short names, such as
+// GIT~1 for .git, and names with dots or spaces at the end are 404 too.
 //
-// Names that begin with a dot are 404, as all below them, but for /.well-known/ (RFC 8615). So is everything that is no
-// regular file: a device, a FIFO, a socket. Opening one never waits. Methods other than GET and HEAD are 405.
+// Names that begin with a dot, and everything below them, are 404, except /.well-known/ (RFC 8615). So is everything that isn't a
+// regular file: a device, a FIFO, a socket. Opening one never blocks. Methods other than GET and HEAD get 405.
 //
-// Errors are those of the server's ErrorHandler: 404 for what isn't there, 403 for what may not be read, 500 for others. The
-// cause, which has paths in it, is theirs to log, and isn't shown.
+// Errors go to the server's ErrorHandler: 404 for a file that doesn't exist, 403 for one that must not be read, 500 for other
+// failures. The ErrorHandler may log the cause, which contains paths; clients don't see it.
 //
 // # Entity tags
 //
-// Tags are strong, so that ranges of one answer fit those of another one. That of a file in memory is a hash of its
-// content, the same on each server. A larger file's is a hash of what the system knows of it: device, inode, size, and the
-// times of its last modification and change, to the nanosecond. A program can't set the latter, so it differs for each
-// content, but for two changes that are so close that the system's clock didn't tick in between. So the tag is a weak one
-// until the last change is two seconds old; and so it is for good on systems other than Linux. Without a time of
-// modification a large file has none at all. Files that nothing changes while the server runs may all have a hash: see
-// Options.Frozen.
+// Entity tags are strong, so that ranges from different answers fit together. The tag of a file in memory is a hash of its
+// content, the same on each server. The tag of a larger file is a hash of its metadata: device, inode, size, and the times of its
+// last modification and change, to the nanosecond. Programs can't set the time of change, so it differs for each content, unless
+// two changes come so close that the system's clock doesn't tick in between. The tag is therefore weak until the last change is
+// two seconds old. On systems other than Linux it stays weak. A large file without a modification time has no tag. If no file
+// changes while the server runs, all of them can have a hash of their content: see Options.Frozen.
 //
-// Replace files by renaming new ones over them. A file that is written in place while it is sent may reach its client half
-// old and half new. One that became shorter breaks the connection off; the answer is never padded.
+// Replace files by renaming new ones over them. If a file is written in place while it is sent, its client may get half old and
+// half new content. If it becomes shorter, the connection is aborted; the answer is never padded.
 //
 // # Ranges
 //
-// Any number of ranges up to 32 that are together not larger than the file are sent, several of them as multipart/byteranges.
-// More are ignored, as RFC 9110, section 14.2, allows: the file is sent as a whole. So is what isn't a GET, has another unit
-// than bytes, or an If-Range that doesn't fit. Malformed ranges, and those of which none is in the file, are 416.
+// Up to 32 ranges are sent, if they are together not larger than the file; several of them as multipart/byteranges. Otherwise the
+// Range field is ignored, as RFC 9110, section 14.2, allows, and the whole file is sent. The same holds if the method isn't GET,
+// the unit isn't bytes, or If-Range doesn't match. Malformed ranges, and ranges that all lie outside the file, get 416.
 //
 // # Encodings
 //
-// With Options.Precompressed the files name.zst, name.br and name.gz are name's other representations, if they are not older than
-// it: gzip, zstd and brotli keep the time. Accept-Encoding chooses among them. Each has its own entity tag, and ranges are of
-// the encoded bytes (RFC 9110, section 14). A client that refuses all, the plain one too, gets 406.
+// With Options.Precompressed the files name.zst, name.br and name.gz are representations of name, unless they are older than
+// name: gzip, zstd and brotli preserve the modification time. Accept-Encoding chooses among them. Each has its own entity tag,
+// and ranges refer to the encoded bytes (RFC 9110, section 14). A client that refuses all of them, including the plain file, gets
+// 406.
 //
 // # Memory
 //
-// Small files that are asked for are kept in memory, within a limit, and sent from there without a copy, an allocation, or a
-// worker of their own: see Options.CacheBytes. A file on the disk is looked at once a second at most (Options.CacheCheck), and
-// only when it is asked for. Whatever needs the disk runs as a filo.Offload handler does, and never holds up a loop. Large
-// files, and ranges of them, go out by sendfile on plain sockets. On Linux those that are asked for often stay open in
-// between (Options.OpenFiles). The system is asked at each request what such a file is now: that it was written to, replaced or
-// deleted shows at once, and that a directory in its path was replaced when the file is looked at by its name the next time.
+// Small files that are requested are kept in memory, within a limit, and sent from there without a copy, an allocation, or an
+// extra worker: see Options.CacheBytes. A file is checked on disk at most once a second (Options.CacheCheck), and only when it is
+// requested. Disk access runs like a filo.Offload handler, and never holds up a loop. Large files, and ranges of them, are sent
+// by sendfile on plain sockets. On Linux, files that are often requested stay open in between (Options.OpenFiles). Each request
+// checks the state of an open file with the system, so a write, replacement or deletion shows at once. The replacement of a
+// directory in its path shows at the next check by name.
 package static

@@ -15,49 +15,49 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// Options are the options of New and Dir. The zero value is right for most sites.
+// Options configures New and Dir. The zero value is right for most sites.
 type Options struct {
-	// Index is the name of the file that is the answer for its directory, "index.html" if empty; "-" is none.
+	// Index is the name of the file that answers for its directory, "index.html" if empty; "-" means none.
 	Index string
 
-	// Listing answers with a list of names for a directory without an index. Else it is 404.
+	// Listing answers with a list of names for a directory without an index. Otherwise the answer is 404.
 	Listing bool
 
-	// Fallback is a file, such as "index.html", that is the answer where there is none, for applications whose pages are made in
-	// the browser. It is for those who look for a page: they must like text/html best, as browsers do when they go to a page and
-	// not when they load parts of one, and the path's last segment must have no dot. Others get their 404.
+	// Fallback is a file, such as "index.html", that is served in place of a 404, for applications that render their pages in the
+	// browser. It is served only to clients that ask for a page: they must prefer text/html, as browsers do for a page but not
+	// for its parts, and the path's last segment must have no dot. Other clients get the 404.
 	Fallback string
 
-	// Hidden serves names that begin with a dot as others.
+	// Hidden serves names that begin with a dot like other names.
 	Hidden bool
 
 	// Precompressed serves name.zst, name.br and name.gz as encodings of name.
 	Precompressed bool
 
-	// CacheControl returns the Cache-Control value for a file, "" for none. CacheFingerprinted is one. The name has no slash
-	// in front. It is called now and then, by several goroutines at once, and must be quick. If nil, no such field is set here.
+	// CacheControl returns the Cache-Control value for a file, or "" for none. CacheFingerprinted is such a function. The name
+	// has no leading slash. Several goroutines call it at once, not for each request, and it must be fast. If nil, this package
+	// doesn't set the field.
 	CacheControl func(name string) string
 
-	// CacheBytes is how much memory the files in memory may take together, with what is known of them and others. Default
-	// 16 MB; negative: no contents are kept.
+	// CacheBytes is the memory for the contents of files, and for the metadata of these and other files. Default 16 MB; negative:
+	// no contents are kept.
 	CacheBytes int64
 
-	// CacheFileBytes is how large a file may be to be kept in memory. Default 256 KB, and never more than an eighth of
-	// CacheBytes.
+	// CacheFileBytes is the maximum size of a file in memory. Default 256 KB, and never more than an eighth of CacheBytes.
 	CacheFileBytes int64
 
-	// CacheCheck is for how long a file is taken to be as it was. After that the next request for it has a look at the disk.
-	// Default 1 s; negative: there is a look for each request, which those that come meanwhile share.
+	// CacheCheck is how long a file is assumed to be unchanged. After that, the next request for it checks the disk. Default 1 s;
+	// negative: every request checks, and simultaneous requests share a check.
 	CacheCheck time.Duration
 
-	// OpenFiles is how many files that aren't in memory are kept open for the next request for them, so that it needs to open and
-	// close none: files of the operating system's, on Linux. One that isn't asked for is closed in 10 to 20 s. Default 64;
+	// OpenFiles is how many files that aren't in memory stay open for the next request, which then needs to open and close none.
+	// It applies to files of the operating system, on Linux. A file that isn't requested is closed after 10 to 20 s. Default 64;
 	// negative: none.
 	OpenFiles int
 
-	// Frozen says that no file changes while the server runs: they are looked at once, and all of them have a hash of their
-	// content for an entity tag, though of large ones it is made at the first request. An embed.FS is known to be so, but
-	// not what fs.Sub makes of one.
+	// Frozen declares that no file changes while the server runs. Each file is then checked only once, and every entity tag is a
+	// hash of the content; for a large file, the first request computes it. An embed.FS is always treated as frozen, but not the
+	// result of fs.Sub for one.
 	Frozen bool
 }
 
@@ -70,7 +70,7 @@ const (
 	knownBytes = 1 << 20
 )
 
-// Files serves files. Its methods may be called by several goroutines at once.
+// Files serves files. Several goroutines may call its methods at once.
 type Files struct {
 	source   source
 	options  Options // with the defaults
@@ -80,10 +80,10 @@ type Files struct {
 	fileSize int64 // that is kept in memory, at most; negative is none
 }
 
-// New returns what serves the files of an fs.FS. To be sent in ranges they must be io.Seeker, or small; to go out by
-// sendfile they must be *os.File. It panics if an option is wrong.
+// New returns a Files for an fs.FS. To be sent in ranges, its files must be io.Seekers or small; to be sent by sendfile, they
+// must be *os.File. New panics if an option is wrong.
 //
-// For a directory Dir is better than os.DirFS, which follows symbolic links to wherever they lead.
+// For a directory, prefer Dir to os.DirFS, which follows symbolic links out of the directory.
 func New(fsys fs.FS, options ...Options) *Files {
 	o := setup.One("static: New", options)
 	if _, ok := fsys.(embed.FS); ok {
@@ -92,8 +92,8 @@ func New(fsys fs.FS, options ...Options) *Files {
 	return newFiles(anyFS{fsys}, o)
 }
 
-// Dir returns what serves the files of a directory, which is opened now: a directory that is renamed is served still. Links are
-// followed as long as they stay in it. The error is that of opening it. It panics if an option is wrong.
+// Dir returns a Files for a directory. It opens the directory at once, and so serves it even after it is renamed. It follows
+// links as long as they stay in the directory. The error is that of opening it. Dir panics if an option is wrong.
 func Dir(path string, options ...Options) (*Files, error) {
 	o := setup.One("static: Dir", options)
 	root, err := os.OpenRoot(path)
@@ -137,8 +137,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Close closes the directory of Dir, so that what is asked for from then on is a 500, and the files that are kept open. Answers
-// that are being sent are completed.
+// Close closes the directory of Dir and the files that are kept open. Later requests for files of the directory get 500. Answers
+// in progress are completed.
 func (f *Files) Close() error {
 	f.open.close()
 	return f.source.close()
@@ -154,8 +154,8 @@ var (
 	allow = filo.NewField("Allow", "GET, HEAD")
 )
 
-// Serve is the filo.Handler of the files. It answers with the one that the path names, without what a router's pattern that
-// ends in {name...} or a slash has in front of that.
+// Serve answers with the file that the path names: it is a filo.Handler. In a route whose pattern ends in {name...} or a slash,
+// the name is only the part of the path that this end matches.
 func (f *Files) Serve(c *filo.Ctx) error {
 	if err := checkMethod(c); err != nil {
 		return err
@@ -181,9 +181,9 @@ func (f *Files) Serve(c *filo.Ctx) error {
 	return f.find(c, string(name))
 }
 
-// ServeFile answers with the file called name, in the tree, whatever the path is. A directory is 404. Names that begin with a
-// dot are as others: it is the program that has chosen them. A status that was set before stays, as for a page that goes with
-// an error, and so does a Content-Type.
+// ServeFile answers with the file called name in the tree, whatever the path of the request. A directory is 404. Names that begin
+// with a dot are allowed, because the program has chosen them. A status that was set before is kept, for example for the page of
+// an error, and so is a Content-Type.
 func (f *Files) ServeFile(c *filo.Ctx, name string) error {
 	if err := checkMethod(c); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// CacheFingerprinted is a CacheControl of Options for sites whose build puts a hash of their content into the names of files:
-// those are kept for good (RFC 8246), and others checked before each use, which costs a 304. See Fingerprinted.
+// CacheFingerprinted is a function for Options.CacheControl, for sites whose build puts a hash of the content into file names.
+// Clients keep such files for good (RFC 8246), and check other files before each use, which costs a 304. See Fingerprinted.
 func CacheFingerprinted(name string) string {
 	if Fingerprinted(name) {
 		return "public, max-age=31536000, immutable"
@@ -14,9 +14,9 @@ func CacheFingerprinted(name string) string {
 	return "no-cache"
 }
 
-// Fingerprinted reports whether the last segment of a name has a hash in hexadecimal digits in it, such as app.3f9c2b7a.js:
-// behind a ".", "-" or "_", before the extension, at least eight digits of which some are letters, and some not. Hashes that
-// are written otherwise can't be told from words: use the directory that they are in.
+// Fingerprinted reports whether the last segment of a name contains a hash in hexadecimal digits, such as app.3f9c2b7a.js. The
+// hash follows a ".", "-" or "_", stands before the extension, and has at least eight digits, some of which are letters and some
+// not. Hashes in other forms can't be told from words: for these, go by the directory that contains them.
 func Fingerprinted(name string) bool {
 	name = path.Base(name)
 	name = strings.TrimSuffix(name, path.Ext(name))

@@ -34,7 +34,7 @@ func newOpenFile(file fs.File) *openFile {
 	return o
 }
 
-// Close ends the hold of one.
+// Close releases one hold on the file.
 func (o *openFile) Close() error {
 	switch n := o.holders.Add(-1); {
 	case n < 0:
@@ -89,7 +89,7 @@ type sharedBody struct {
 
 func (b *sharedBody) Close() error { return b.file.Close() }
 
-// FileSection has it sent by the system where that can.
+// FileSection returns the section for the system to send, where it can.
 func (b *sharedBody) FileSection() *io.SectionReader { return &b.SectionReader }
 
 // openFiles keeps files open that are asked for again and again: it is one of those who hold them. To make room it drops, by the
