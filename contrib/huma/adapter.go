@@ -16,8 +16,8 @@ func New(r *router.Router, config huma.Config) huma.API {
 	return huma.NewAPI(config, &adapter{routes: r, whole: adaptor.ToHTTP(r.Serve)})
 }
 
-// NewWithGroup is New for routes in a group of r, with its prefix and its middleware. The paths in the OpenAPI document don't
-// have the prefix: put it into config.Servers, as in &huma.Server{URL: "/v1"}, for those who read it.
+// NewWithGroup is New for routes in a group of r, with the group's prefix and middleware. The paths in the OpenAPI document
+// don't have the prefix: add it to config.Servers for readers of the document, as in &huma.Server{URL: "/v1"}.
 func NewWithGroup(r *router.Router, g *router.Group, config huma.Config) huma.API {
 	return huma.NewAPI(config, &adapter{routes: g, whole: adaptor.ToHTTP(r.Serve)})
 }

@@ -24,8 +24,8 @@ type operationContext struct {
 
 var _ huma.Context = (*operationContext)(nil)
 
-// Unwrap returns the filo.Ctx that a context of huma's stands for, also if huma.WithContext or huma.WithValue made it of
-// another one. It panics with a context of another adapter.
+// Unwrap returns the filo.Ctx of a huma context, even if huma.WithContext or huma.WithValue derived the context from another
+// one. It panics if the context belongs to another adapter.
 func Unwrap(ctx huma.Context) *filo.Ctx {
 	for {
 		switch x := ctx.(type) {
@@ -54,8 +54,8 @@ func (r *requestContext) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// FromContext returns the filo.Ctx of the operation that was given ctx, or one made of it, and whether there is one. It is
-// lent until the operation returns, and belongs to its goroutine.
+// FromContext returns the filo.Ctx of the operation that got ctx, or a context derived from it, and whether there is one. It is
+// lent until the operation returns, and belongs to the operation's goroutine.
 func FromContext(ctx context.Context) (*filo.Ctx, bool) {
 	c, ok := ctx.Value(ctxKey{}).(*filo.Ctx)
 	return c, ok

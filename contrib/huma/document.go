@@ -2,9 +2,9 @@ package humafilo
 
 import "github.com/danielgtaylor/huma/v2"
 
-// Document adds an operation to the API's OpenAPI document that is served by something else: by a route of filo's own, mostly,
-// whose handler reads its request with package bind. I and O describe input and output as those of huma.Register do. Nothing
-// holds the route to what the document says: its tests should.
+// Document adds an operation that huma doesn't serve to the API's OpenAPI document: usually a route of filo's whose handler
+// reads its request with package bind. I and O describe input and output as in huma.Register. Nothing checks the route against
+// the document, so the route's tests should.
 func Document[I, O any](api huma.API, op huma.Operation) {
 	huma.Register[I, O](unserved{api}, op, nil)
 }

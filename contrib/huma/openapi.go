@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// OpenAPI returns a handler that answers with the document, as JSON, in which all routes of r are that DocumentRoutes describes. It is
-// made at the first request, when all routes are there; what is wrong with it is an error then, and so a 500.
+// OpenAPI returns a handler that serves the document as JSON, with all routes of r that DocumentRoutes describes. The document
+// is made at the first request, when all routes are registered. If it is invalid, the handler returns an error, and so a 500.
 //
 //	r.GET("/openapi.json", humafilo.OpenAPI(r, &huma.OpenAPI{Info: &huma.Info{Title: "Shop", Version: "1.0.0"}}))
 func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
@@ -39,17 +39,17 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 	}
 }
 
-// DocumentRoutes adds the routes of r whose handlers bind.Handler has made to an OpenAPI 3.1 document: parameters and bodies, with
-// what bind requires of them, answers, and errors as problem details. Other routes, and those of routers that are mounted in r, are
-// left out.
+// DocumentRoutes adds the routes of r whose handlers bind.Handler has made to an OpenAPI 3.1 document: parameters and bodies
+// with bind's requirements, answers, and errors as problem details. It omits other routes, and the routes of routers that are
+// mounted in r.
 //
-// Fields may have huma's tags, such as doc, example, minimum, maxLength, pattern and enum. They are for the document: to hold requests
-// to them is a validator's task. Defaults are those of the input's SetDefaults, and of the tag default. The schemas of what is in bodies
-// of requests have names that end in Input, since less is required of them than answers have. They allow unknown members
-// unless all handlers are strict.
+// Fields may have huma's tags, such as doc, example, minimum, maxLength, pattern and enum. The tags only describe the fields;
+// use a validator to check requests. Defaults come from the input's SetDefaults and from the tag default. The schemas of
+// request bodies have names that end in Input, since requests require fewer fields than answers have. They allow unknown
+// members unless all handlers are strict.
 //
-// It may be called once for a document, in which other things may be, and may be changed afterwards: a header field of an answer, for
-// example. The error says which route can't be described, and why.
+// Call it once for a document. The document may have other content, and may be changed afterwards, for example to add a header
+// field to an answer. The error names the route that can't be described, and the reason.
 func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
 	if document.OpenAPI == "" {
 		document.OpenAPI = "3.1.0"

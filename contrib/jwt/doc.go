@@ -1,9 +1,9 @@
-// Package jwt lets requests through that carry a valid JSON Web Token (RFC 7519), and hands its claims to the handlers. The
-// tokens are parsed and verified by github.com/golang-jwt/jwt/v5.
+// Package jwt lets only requests with a valid JSON Web Token (RFC 7519) through, and gives its claims to the handlers.
+// github.com/golang-jwt/jwt/v5 parses and verifies the tokens.
 //
 //	go get github.com/filohttp/filo/contrib/jwt@latest
 //
-// It is a module of its own, so that filo doesn't depend on what it needs.
+// The package is a separate module, so that filo doesn't depend on golang-jwt.
 //
 //	type User struct {
 //		jwt.RegisteredClaims
@@ -21,19 +21,19 @@
 //		return c.Text(200, user.Subject)
 //	})
 //
-// What is accepted is narrow, as RFC 8725 advises: only the algorithms that are named, each with a key of its own kind, so
-// that a public key is never taken for a shared secret; only tokens that expire, unless said otherwise; none with critical
-// extensions, which nobody here would understand.
+// The package accepts few tokens, as RFC 8725 advises. It accepts only the named algorithms, each with a key of its own kind,
+// so a public key is never taken for a shared secret. Tokens must expire, unless an option says otherwise. Tokens with critical
+// extensions are refused, since the package understands none.
 //
 // # Answers
 //
-// They are those of RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code where there is no
-// token, 401 with "invalid_token" where it isn't good, 400 with "invalid_request" where it can't be told which token is
-// meant, and 403 with "insufficient_scope" where Options.Check says so. Why a token wasn't good is in the error, for the log;
-// the client doesn't get to know.
+// The answers are those of RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code if there is no
+// token, 401 with "invalid_token" for an invalid token, 400 with "invalid_request" if the request has several tokens, and 403
+// with "insufficient_scope" if Options.Check says so. The error tells the log why a token was invalid; the client doesn't learn
+// the reason.
 //
 // # Order
 //
-// It belongs behind recover, logging, CORS (a preflight carries no token) and limits of rates, for to verify a signature
-// takes time, and before whatever needs to know the user.
+// Put the middleware inside of recover, logging, CORS (a preflight carries no token) and rate limits, since verifying a
+// signature takes time, and outside of everything that needs to know the user.
 package jwt

@@ -9,76 +9,77 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// DefaultMaxTokenBytes is how long a token may be unless Options.MaxTokenBytes says otherwise.
+// DefaultMaxTokenBytes is the default of Options.MaxTokenBytes.
 const DefaultMaxTokenBytes = 8 << 10
 
-// RegisteredClaims are the claims that RFC 7519 defines, for a type of claims to embed, or to be one.
+// RegisteredClaims are the claims that RFC 7519 defines. Embed them in a type of claims, or use them as one.
 type RegisteredClaims = gojwt.RegisteredClaims
 
-// Options say which tokens are good. C is the type of the claims, a struct that embeds RegisteredClaims mostly: a pointer to
-// it must be what golang-jwt calls Claims. If that also has a method Validate() error, its errors make tokens bad.
+// Options set which tokens are valid. C is the type of the claims, usually a struct that embeds RegisteredClaims: a pointer to
+// it must implement golang-jwt's Claims. If C also has a method Validate() error, a token is invalid if that returns an error.
 type Options[C any] struct {
-	// Algorithms are those that are accepted, by their names in RFC 7518 and RFC 8037, such as "ES256". Required; "none"
-	// isn't one.
+	// Algorithms are the accepted algorithms, by their names in RFC 7518 and RFC 8037, such as "ES256". Required; "none" isn't
+	// allowed.
 	Algorithms []string
 
 	// Key verifies all tokens, whatever their "kid". It is a []byte for HS256, HS384 and HS512, at least as long as the
 	// hash (32, 48, 64); an *rsa.PublicKey of 2048 bits or more for RS… and PS…; an *ecdsa.PublicKey on the algorithm's
 	// curve for ES…; and an ed25519.PublicKey for EdDSA. One of Key, Keys and KeyFunc is required.
 	Key any
-	// Keys are several keys, by the "kid" of the tokens that they verify, as while one takes another's place.
+	// Keys are several keys, by the "kid" of the tokens that they verify, for example while one key replaces another.
 	Keys map[string]any
-	// KeyFunc finds the key for a token that hasn't been verified yet, by its header: those of golang-jwt's users, such as
-	// one that keeps a JWK set, fit. It is called by many requests at once. That there is no such key is an error of any
-	// kind; that it couldn't find out, one that wraps a *filo.HTTPError, such as a 503, which the client is answered with. A
-	// []byte that it returns is a shared secret only if Algorithms has one of HS…, so don't allow those beside others.
+	// KeyFunc returns the key for a token that hasn't been verified yet, by its header. It has golang-jwt's type, so key
+	// functions for golang-jwt fit, such as one that keeps a JWK set. Many requests call it at once. If there is no such key,
+	// it returns any error. If it couldn't find out, it returns an error that wraps a *filo.HTTPError, such as a 503, which is
+	// the client's answer. A []byte that it returns is a shared secret only if Algorithms has one of HS…, so don't allow those
+	// together with other algorithms.
 	KeyFunc gojwt.Keyfunc
 
-	// Issuer is what "iss" must be. Empty: anything.
+	// Issuer is the required value of "iss". If empty, any value is valid.
 	Issuer string
-	// Audience has what "aud" must name one of. Empty: anything, even nothing.
+	// Audience are the accepted audiences: "aud" must name one of them. If empty, any value is valid, even none.
 	Audience []string
-	// Type is what "typ" must be, such as "at+jwt" (RFC 9068), so that tokens for another purpose, by the same issuer, are
-	// refused. Empty: anything.
+	// Type is the required value of "typ", such as "at+jwt" (RFC 9068), so that tokens of the same issuer for another purpose
+	// are refused. If empty, any value is valid.
 	Type string
-	// Leeway is how far apart the issuer's clock and this one may be. Default 0.
+	// Leeway is the allowed difference between the issuer's clock and this one. Default 0.
 	Leeway time.Duration
-	// AllowNoExpiry accepts tokens that have no "exp", and so are good for ever.
+	// AllowNoExpiry accepts tokens without "exp", which never expire.
 	AllowNoExpiry bool
-	// MaxTokenBytes is how long a token may be: it is decoded before it can be verified. Default 8 KB. The request's head as
-	// a whole has the server's MaxHeaderBytes for a limit.
+	// MaxTokenBytes limits the length of a token, which is decoded before it can be verified. Default 8 KB. The server's
+	// MaxHeaderBytes limits the whole head of the request.
 	MaxTokenBytes int
 
-	// Cookie is the name of a cookie that may have the token, as browsers need it; it is looked at where Authorization has
-	// none. Other sites can make a browser send it, so such routes need protection from forged requests.
+	// Cookie is the name of a cookie that may have the token, for browsers. It is read if Authorization has no token. Other
+	// sites can make a browser send it, so such routes need protection from forged requests (CSRF).
 	Cookie string
-	// Query is the name of a query parameter that may have the token, by convention "access_token", for clients that can't
-	// set fields, such as a browser's EventSource. URLs end up in logs and histories: let such tokens live briefly. Their
+	// Query is the name of a query parameter that may have the token, by convention "access_token", for clients that can't set
+	// fields, such as a browser's EventSource. URLs end up in logs and histories, so give such tokens a short lifetime. Their
 	// answers get a Cache-Control of "private" (RFC 6750, section 2.3).
 	Query string
 
-	// Optional lets requests without a token through, without claims. One that isn't good is refused all the same.
+	// Optional lets requests without a token through, without claims. An invalid token is still refused.
 	Optional bool
-	// Realm is told to clients that are refused. Default "api".
+	// Realm is the realm that refused clients see. Default "api".
 	Realm string
-	// Check decides about a token that is good otherwise, as one that was revoked. The claims are those that handlers will
-	// get. An error makes the token a bad one (401), unless it wraps a *filo.HTTPError: that is answered with, one of 403
-	// as "insufficient_scope".
+	// Check, if set, makes the last decision about a valid token, for example whether it was revoked. Handlers get the same
+	// claims. An error makes the token invalid (401), unless it wraps a *filo.HTTPError: that is the answer, and a 403 is
+	// reported as "insufficient_scope".
 	Check func(c *filo.Ctx, claims *C) error
 }
 
 // claimsKey is what claims of type C are stored under.
 type claimsKey[C any] struct{}
 
-// Claims returns the claims of the request's token, and whether there is one: behind New that isn't Optional, there is. C is
-// the type that New's Options have.
+// Claims returns the claims of the request's token, and whether there is a token. Inside of New without Optional there always
+// is one. C is the type in New's Options.
 func Claims[C any](c *filo.Ctx) (*C, bool) {
 	claims, ok := c.Get(claimsKey[C]{}).(*C)
 	return claims, ok
 }
 
-// New returns middleware that lets only requests with a valid token through, or none if that is optional. It panics if the
-// options are wrong: without an algorithm, with one that isn't known or "none", and with a key that doesn't fit.
+// New returns middleware that lets only requests with a valid token through, or also those without a token if Optional is set.
+// It panics if the options are invalid: without an algorithm, with an unknown one or "none", and with a key that doesn't fit.
 func New[C any, P interface {
 	*C
 	gojwt.Claims

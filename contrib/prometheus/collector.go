@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// MaxClasses is how many classes of handlers a Collector tells apart; further ones are together in "_OTHER".
+// MaxClasses is the number of handler classes that a Collector distinguishes; further ones share the label "_OTHER".
 const MaxClasses = 1000
 
 const (
@@ -59,10 +59,10 @@ func describe(name, help string, labels ...string) *client.Desc {
 	return client.NewDesc(name, help, labels, nil)
 }
 
-// Collector returns a collector of what server.Stats knows. It may be registered before the server serves.
+// Collector returns a collector of the figures of server.Stats. It may be registered before the server serves.
 //
-// The class of the server's handler, which is in force until a router finds another one, is "_SERVER"; that of what a router
-// finds no route for is "no route". Classes of the same name are added up.
+// The class of the server's handler, which applies until a router finds a route, has the label "_SERVER". The class of requests
+// without a route has the label "no route". Classes with the same name are added up.
 func Collector(server *filo.Server) client.Collector {
 	if server == nil {
 		panic("prometheus: Collector without a server")

@@ -1,8 +1,8 @@
-// Package prometheus exports what a filo server does to Prometheus, by github.com/prometheus/client_golang.
+// Package prometheus exports a filo server's metrics to Prometheus, with github.com/prometheus/client_golang.
 //
 //	go get github.com/filohttp/filo/contrib/prometheus@latest
 //
-// It is a module of its own, so that filo doesn't depend on what it needs.
+// The package is a separate module, so that filo doesn't depend on client_golang.
 //
 //	registry := client.NewRegistry()
 //	server := &filo.Server{Handler: r.Serve}
@@ -10,18 +10,18 @@
 //	r.Use(prometheus.Middleware(prometheus.Options{Registerer: registry}))
 //	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token}))
 //
-// Collector has what the server itself counts (connections, workers, loops, classes of handlers) and costs requests nothing:
-// it asks when it is scraped. Middleware has what is known of each request, by method, route and class of status. Handler is
-// the page that Prometheus scrapes; without a Token it is for this machine only.
+// Collector exports the server's own figures (connections, workers, loops, classes of handlers). It reads them at each scrape,
+// so it costs requests nothing. Middleware measures each request, by method, route and class of status. Handler serves the page
+// that Prometheus scrapes; without a Token only this machine may read it.
 //
 // # Cardinality
 //
-// No label has anything that a client sends: a route is the pattern that was found and never a path, a method one of those
-// that are known or "_OTHER", a status its class. What has no route is "_UNMATCHED". Both parts have a limit for their own
-// labels besides, behind which a further route or class is "_OTHER".
+// No label has a value that a client sends. A route is the matched pattern and never a path, a method is a known one or
+// "_OTHER", and a status is its class. A request without a route has the route "_UNMATCHED". Collector and Middleware also
+// limit the number of their labels; further routes or classes become "_OTHER".
 //
 // # Names
 //
-// Durations are in seconds and sizes in bytes. To tell several servers of a process apart, or put a prefix before the names,
-// give Middleware and Register what client_golang's WrapRegistererWith and WrapRegistererWithPrefix return.
+// Durations are in seconds and sizes in bytes. To distinguish several servers of a process, or to add a prefix to the names,
+// register Middleware and Collector with the results of client_golang's WrapRegistererWith and WrapRegistererWithPrefix.
 package prometheus

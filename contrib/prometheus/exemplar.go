@@ -54,9 +54,9 @@ func exemplarOf(c *filo.Ctx, labelsOf func(*filo.Ctx) client.Labels) client.Labe
 	return labels
 }
 
-// ClientTrace is an Options.Exemplars for servers whose clients are all services of the operator's own: the label "trace_id" has
-// the trace of the client's traceparent (W3C Trace Context), if that says that the trace is recorded. Any other client could have
-// the exemplars lead wherever it likes.
+// ClientTrace is an Options.Exemplars for servers whose clients are all services of the same operator. The label "trace_id" has
+// the trace of the client's traceparent (W3C Trace Context), if that marks the trace as recorded. Don't use it with other
+// clients, since they could point the exemplars anywhere.
 func ClientTrace(c *filo.Ctx) client.Labels {
 	if id := sampledTrace(c.Request.Header.GetBytes("Traceparent")); id != nil {
 		return client.Labels{"trace_id": string(id)}

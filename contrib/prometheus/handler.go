@@ -16,27 +16,27 @@ import (
 // maxScrapes is how many scrapes are answered at once: each asks all collectors and holds all of what they say.
 const maxScrapes = 8
 
-// HandlerOptions are options of Handler. The zero value lets in processes on the same machine.
+// HandlerOptions are the options of Handler. The zero value gives access to processes on the same machine.
 type HandlerOptions struct {
-	// Allow, if set, decides alone who is let in.
+	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
-	// Token, if set, lets in who brings it, from wherever: as "Authorization: Bearer TOKEN", which is what Prometheus sends for
-	// "authorization: {credentials: TOKEN}" in a scrape_config, or as the password of Basic with any user. Others get 401. It has
-	// 16 to 512 bytes of visible ASCII. Without TLS it can be read on its way.
+	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", which
+	// Prometheus sends for "authorization: {credentials: TOKEN}" in a scrape_config, or as the password of Basic authentication
+	// with any user. Others get 401. It has 16 to 512 bytes of visible ASCII. Without TLS others can read it in transit.
 	Token string
-	// Hosts are further hosts, without ports, by which the machine may be asked for, such as "devbox". They are only for where
-	// neither Allow nor Token is set.
+	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
+	// is set.
 	Hosts []string
 }
 
-// Handler answers with what the gatherer, such as a client_golang Registry, has: as OpenMetrics, Prometheus's text or its
-// protocol buffers, whichever the client prefers, and compressed if it likes that. A query such as "name[]=filo_workers"
-// asks for these metrics alone. An error of the gatherer is the handler's, so that it is logged and the client gets a 500
-// that doesn't tell it; more than 8 requests at once get 503.
+// Handler answers with the metrics of the gatherer, such as a client_golang Registry: as OpenMetrics, Prometheus's text or its
+// protocol buffers, whichever the client prefers, and compressed if the client accepts that. A query such as
+// "name[]=filo_workers" selects metrics. Handler returns the gatherer's error, so the server logs it and the client gets a 500
+// without the text. More than 8 requests at once get 503.
 //
-// Whoever reads the page knows the routes of the server and what becomes of its requests, so the options say who may: as for
-// package debug, processes on the same machine that ask for it by a name that says so and not through a proxy, unless they say
-// otherwise. Others get 404. A Prometheus on another machine needs a Token, or an Allow. Handler panics if the options are wrong.
+// The page shows the server's routes and the results of its requests, so access is restricted. As with package debug, by
+// default only processes on the same machine have access, if they use a host name of this machine and no proxy. Others get 404.
+// A Prometheus on another machine needs a Token, or an Allow. Handler panics if the options are invalid.
 func Handler(gatherer client.Gatherer, options ...HandlerOptions) filo.Handler {
 	o := one("Handler", options)
 	if gatherer == nil {

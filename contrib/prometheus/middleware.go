@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// MaxRoutes is how many routes a Middleware tells apart; further ones are together in "_OTHER". A router has a fixed number
-// of them, but a program may make routers while it serves.
+// MaxRoutes is the number of routes that a Middleware distinguishes; further ones share the label "_OTHER". A router has a
+// fixed number of routes, but a program may make routers while it serves.
 const MaxRoutes = 1000
 
 // unmatched is the label of requests that no route was found for.
@@ -26,47 +26,48 @@ var (
 	defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 )
 
-// Options are options of Middleware.
+// Options are the options of Middleware.
 type Options struct {
-	// Registerer gets the metrics. Default client_golang's DefaultRegisterer.
+	// Registerer registers the metrics. Default client_golang's DefaultRegisterer.
 	Registerer client.Registerer
-	// Buckets are the upper bounds of durations, in seconds, in increasing order. Default 1 ms to 10 s. An empty slice that
-	// isn't nil is none, which is for NativeHistograms only.
+	// Buckets are the upper bounds of durations, in seconds, in increasing order. Default 1 ms to 10 s. A non-nil empty slice
+	// means no buckets, for NativeHistograms only.
 	Buckets []float64
 	// SizeBuckets are the upper bounds of the sizes of bodies, in bytes. Default 256 B to 64 MB, each four times the one
-	// before. An empty slice that isn't nil leaves the histograms of sizes out.
+	// before. A non-nil empty slice omits the histograms of sizes.
 	SizeBuckets []float64
-	// NativeHistograms makes the histogram of durations a native one as well, with buckets that fit themselves to what is
-	// observed, for a Prometheus that scrapes those. What doesn't goes on seeing Buckets.
+	// NativeHistograms also makes the histogram of durations a native one, whose buckets adapt to the observed values, for a
+	// Prometheus that scrapes native histograms. Others still get Buckets.
 	NativeHistograms bool
-	// Methods are those that have a label of their own; others are "_OTHER". Default those of RFC 9110, PATCH and QUERY.
+	// Methods are the methods with a label of their own; other methods are "_OTHER". Default the methods of RFC 9110, PATCH and
+	// QUERY.
 	Methods []string
-	// Exemplars returns the labels of an exemplar for a request that was answered, which leads from a bucket to one of its
-	// traces: nil for none. Each bucket of a series gets one a second at most. Labels that Prometheus doesn't allow, such as
-	// those of over 128 characters together, or with an empty value, are dropped. By default there are none: ask the tracer
-	// for the trace, by TraceID of package contrib/otel, or see ClientTrace.
+	// Exemplars returns the labels of an exemplar for an answered request, which links a bucket to one of its traces, or nil
+	// for none. Each bucket of a series gets at most one exemplar a second. Labels that Prometheus doesn't allow, such as those
+	// of over 128 characters together, or with an empty value, are dropped. By default there are none. Take the trace from the
+	// tracer, with TraceID of package contrib/otel, or see ClientTrace.
 	Exemplars func(c *filo.Ctx) client.Labels
-	// Skip, if set, is asked when a request has been answered, and leaves it out if it returns true: one of Prometheus's
-	// own, for example. It is in flight all the same.
+	// Skip, if set, is called when a request has been answered, and leaves the request out if it returns true: one of
+	// Prometheus's own, for example. Such a request still counts as in flight.
 	Skip func(c *filo.Ctx) bool
 }
 
 // Middleware measures requests:
 //
-//   - http_request_duration_seconds, by method, route and status ("2xx", or "none" if there was no answer), from when the
-//     middleware was called until the handler has returned.
-//   - http_requests_in_flight, of handlers that run.
-//   - http_request_size_bytes and http_response_size_bytes, by method and route: the bodies, if their size is known by
-//     then. That of a chunked request isn't, nor that of a body that Response.SetBodyStream or Ctx.File will send.
-//   - http_request_panics_total and http_request_errors_total, by method and route. Errors are those of a handler that were
-//     answered with 5xx, or couldn't be since the answer was on its way already, filo.ErrAbort, and panics.
+//   - http_request_duration_seconds, by method, route and status ("2xx", or "none" if there was no answer), from the call of
+//     the middleware until the handler has returned.
+//   - http_requests_in_flight, the running handlers.
+//   - http_request_size_bytes and http_response_size_bytes, by method and route: the bodies, if their size is known when the
+//     handler returns. The size of a chunked request, or of a body that Response.SetBodyStream or Ctx.File will send, isn't.
+//   - http_request_panics_total and http_request_errors_total, by method and route. Errors are panics, filo.ErrAbort, and
+//     errors of a handler that were answered with 5xx, or couldn't be because the answer was already being sent.
 //
-// Its place is outside of all that may answer a request: with Router.Use or, so that it also sees what middleware around the
-// router answers, around the server's handler. Inside of a compressing middleware sizes are those of the plain bodies. An
-// error that nobody has turned into the response yet, it has turned into it: see filo.Ctx.RenderError. A panic goes on. A
-// handler that switches protocols is measured as one with the status "1xx".
+// Put Middleware outside of all handlers and middleware that may answer a request: with Router.Use or, to include the answers
+// of middleware around the router, around the server's handler. Inside of a compressing middleware the sizes are those of the
+// uncompressed bodies. Middleware turns a handler's error into the response, if nothing inside has: see filo.Ctx.RenderError. A
+// panic continues. A handler that switches protocols is measured with the status "1xx".
 //
-// It panics if the options are wrong, or the Registerer has metrics of these names already.
+// Middleware panics if the options are invalid, or if the Registerer already has metrics with these names.
 func Middleware(options ...Options) filo.Middleware {
 	o := one("Middleware", options)
 	m := newMetrics(&o)

@@ -71,8 +71,8 @@ var comparisons = map[string]string{
 	"lt":  "less than",
 }
 
-// Message says in English what a value must be, such as "must be at least 3" or "must have at most 10 characters". Of a rule that
-// it doesn't know it gives the name and parameter.
+// Message says in English which values a rule allows, such as "must be at least 3" or "must have at most 10 characters". For an
+// unknown rule it returns the rule's name and parameter.
 func Message(rule validator.FieldError) string {
 	tag, parameter := rule.ActualTag(), rule.Param()
 	if text, ok := messages[tag]; ok {

@@ -1,17 +1,17 @@
-// Package validate checks what package bind has bound by the tags of github.com/go-playground/validator, and says of each field
-// that breaks a rule where it was in the request.
+// Package validate checks the values that package bind has bound, by the tags of github.com/go-playground/validator. Its errors
+// name the broken rule and the field's place in the request.
 //
 //	go get github.com/filohttp/filo/contrib/validate@latest
 //
-// It is a module of its own, so that filo doesn't depend on what it needs.
+// The package is a separate module, so that filo doesn't depend on validator.
 //
 //	type User struct {
 //		Name  string `json:"name" validate:"required,max=100"`
 //		Email string `json:"email" validate:"required,email"`
 //	}
 //
-// The rule required refuses what is zero: 0, false, "". Package bind has a tag of its own, required:"true", for what must have
-// been sent whatever its value.
+// The rule required refuses zero values: 0, false, "". Package bind's own tag, required:"true", requires a field in the
+// request, whatever its value.
 //
 //	var validated = bind.With(validate.New())
 //
@@ -35,17 +35,17 @@ import (
 	"github.com/filohttp/filo/bind"
 )
 
-// Options says how to validate. The zero value has defaults.
+// Options are the options of New. The zero value has defaults.
 type Options struct {
-	// Validate checks the values: one with rules, aliases or struct-level functions of your own. Default a new one with
+	// Validate checks the values. Set it to use your own rules, aliases or struct-level functions. Default a new one with
 	// validator.WithRequiredStructEnabled.
 	Validate *validator.Validate
-	// Message makes the detail of an error, which the client is shown, for example in its language. Default Message.
+	// Message returns the detail of an error that the client sees, for example in the client's language. Default Message.
 	Message func(validator.FieldError) string
 }
 
-// Validator is a bind.Validator: see bind.With. It is safe for use by many goroutines, and meant to be made once, since it
-// remembers what it has found out about each type.
+// Validator is a bind.Validator: see bind.With. It is safe for use by many goroutines. Make it once, since it caches its
+// analysis of each type.
 type Validator struct {
 	validate *validator.Validate
 	message  func(validator.FieldError) string
@@ -53,7 +53,7 @@ type Validator struct {
 
 var _ bind.Validator = (*Validator)(nil)
 
-// New makes a Validator, with one Options at most.
+// New makes a Validator. It takes one Options at most.
 func New(options ...Options) *Validator {
 	o := one(options)
 	v := &Validator{validate: o.Validate, message: o.Message}
@@ -77,8 +77,8 @@ func one(options []Options) (o Options) {
 	return o
 }
 
-// Validate checks what v points to: a struct, or a slice, array or map of structs; other values have no rules. The error is a
-// *bind.Error with a FieldError for each rule that is broken.
+// Validate checks a struct, or a slice, array or map of structs, to which value points. Other values have no rules. The error
+// is a *bind.Error with a FieldError for each broken rule.
 func (v *Validator) Validate(value any) error {
 	target := reflect.ValueOf(value)
 	for target.Kind() == reflect.Pointer && !target.IsNil() {

@@ -52,7 +52,7 @@ const (
 )
 
 // Conn is a WebSocket. Several goroutines may call Write, Send, Ping, Close and CloseNow at once. Only one goroutine at a time
-// may call Read and the other methods.
+// may call Read or Reader.
 //
 // Unless a comment says otherwise, a field belongs to the connection's reader: the goroutine that runs its function or that is
 // in Read.
