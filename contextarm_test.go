@@ -259,3 +259,26 @@ func TestContextOfALostClientIsAskedLate(t *testing.T) {
 		}
 	})
 }
+
+// A handler that has given its connection away may end its goroutine: its context ends all the same.
+func TestContextEndsWithTheGoroutineOfATaker(t *testing.T) {
+	kept := make(chan context.Context, 1)
+	contextHosts(t, func(c *filo.Ctx) error {
+		ctx := c.Context()
+		if c.Path() == "/park" {
+			c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+		} else if conn, _, err := c.Hijack(); err == nil {
+			conn.Close()
+		}
+		kept <- ctx
+		runtime.Goexit()
+		return nil
+	}, func(t *testing.T, dial func() answerConn) {
+		for _, path := range []string{"/hijack", "/park"} {
+			c := dial()
+			io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
+			answerWait(t, answerWait(t, kept, path).Done(), path+": the end of the context")
+			c.Close()
+		}
+	})
+}

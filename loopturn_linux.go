@@ -620,6 +620,9 @@ func (lc *loopConn) abandon(linger bool) {
 	}()
 	over, ended := lc.fd < 0, lc.ended
 	lc.ended = true
+	if lc.hijacked && lc.worker != nil {
+		lc.detach() // the request ends with its handler, whoever has the connection
+	}
 	switch {
 	case !over && lc.parked != nil && ended:
 		lc.parked.close() // endParked has come as far as to tell ConnState
