@@ -9,8 +9,7 @@ type BodyLimitOptions struct {
 }
 
 // BodyLimit replaces the server's MaxBodyBytes for some routes: a larger limit for uploads, or a smaller one elsewhere. Reading a
-// larger body fails with the status 413. If Content-Length already exceeds the limit, reading fails before any of the body
-// arrives.
+// larger body fails with the status 413. If the announced length exceeds the limit, reading fails without waiting for the body.
 //
 // Put it outside of everything that reads bodies. The limit that is set last counts: the inner one of two BodyLimits, or that of
 // a handler that calls SetMaxBodyBytes.

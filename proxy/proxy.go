@@ -5,16 +5,16 @@
 //	r.Handle("/api/{path...}", p.Serve)
 //
 // It runs the ReverseProxy of net/http/httputil through package adaptor. In addition it balances requests between several
-// upstreams, avoids upstreams that fail for a while, and repeats failed requests where that is safe.
+// upstreams, avoids an upstream for a while after its connections fail, and repeats failed requests where that is safe.
 //
 // # What upstreams are told
 //
-// The proxy drops fields by which clients could claim a false identity or a false target, also if
-// X-Real-IP is spelt X_Real_IP: Forwarded and X-Forwarded-*, X-Real-IP and the other names of a client's address, X-Original-*,
-// X-Envoy-*, X-Host, Front-End-Https, client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating
-// proxies: Remote-*, Remote-User among them, X-Remote-*, X-Auth-Request-*, and those of several products and clouds. From one of
-// TrustedProxies it keeps X-Forwarded-For, -Host, -Proto, -Port and -Prefix, and also Forwarded if Options.Forwarded is set. The
-// proxy itself generates X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto for the upstream.
+// The proxy drops fields by which clients could claim a false identity or a false target, also if X-Real-IP is spelt X_Real_IP:
+// Forwarded and X-Forwarded-*, X-Real-IP and the other names of a client's address, X-Original-*, X-Envoy-*, X-Host,
+// Front-End-Https, client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*,
+// Remote-User among them, X-Remote-*, X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it
+// keeps X-Forwarded-For, -Host, -Proto, -Port and -Prefix, and also Forwarded if Options.Forwarded is set. The proxy itself
+// generates X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto for the upstream.
 //
 // If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the dropping. If the
 // field has a name of your own, such as X-User, which the proxy can't know, Rewrite must also delete it when nobody is logged in.

@@ -1,5 +1,5 @@
-// Package idempotency is middleware that lets clients safely repeat a request when they don't know whether it has arrived: the
-// handler runs only once.
+// Package idempotency is middleware that lets clients safely repeat a request when they don't know whether it has arrived: it is
+// never done twice.
 //
 //	r.POST("/orders", order, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}))
 //
@@ -48,7 +48,7 @@ type Options struct {
 
 // New returns middleware that lets clients safely repeat a request when they don't know whether it has arrived. The client
 // repeats the request with the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07), and gets the answer to the
-// first one, with Idempotency-Replayed: true. The handler runs only once. The key is a string in quotes, or a token, of at most
+// first one, with Idempotency-Replayed: true. The request isn't done twice. The key is a string in quotes, or a token, of at most
 // 255 bytes.
 //
 // A repetition that arrives while the first request runs gets 409 (Conflict). A key that was used for another request, with

@@ -70,7 +70,7 @@ type State struct {
 
 // New returns middleware that allows each key limit requests in each window, which must be whole seconds. A Burst of requests may
 // come at once, and from then on one each window/limit. Requests beyond that get 429 (Too Many Requests) and Retry-After. Answers
-// report the rest of the limit in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route
+// report the remaining quota in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route
 // may have several limits with different names.
 //
 // Put it in front of everything expensive, inside of AccessLog and, if there is a proxy, of RealIP. New panics unless limit and
