@@ -28,12 +28,12 @@
 //	pprof/trace?seconds=1        an execution trace, for go tool trace
 //	pprof/heap                   a named profile: allocs, block, goroutine, heap, mutex, threadcreate and the program's own;
 //	                             with debug=1 or 2 as text, with gc=1 after a garbage collection (heap), and with seconds=10
-//	                             the difference that these seconds make
-//	pprof/cmdline, pprof/symbol  what go tool pprof asks for
+//	                             the difference over these seconds
+//	pprof/cmdline, pprof/symbol  answers to go tool pprof
 //	metrics                      runtime/metrics as JSON
 //	stats                        filo.Stats as JSON, at most a second old
 //	build                        the versions and settings that the program was built with
-//	vars                         what Options.Vars answers
+//	vars                         the answer of Options.Vars
 //
 // At most one CPU profile and one trace run at a time; further requests get 409. Both end early when the client leaves or the
 // server shuts down, and the client gets the data so far. A time-out for handlers that was set outside doesn't limit them.
