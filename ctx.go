@@ -154,7 +154,8 @@ func (c *Ctx) Server() *Server { c.check(); return c.conn.server }
 
 // Logger returns the server's logger with attributes that identify the request: "route", if a route was found, and those of
 // AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. The logger is
-// built on the first call, and again when attributes were added. It may be kept.
+// built on the first call, and again when attributes were added. It may be kept,
+// and used by any goroutine; Logger itself, like every method of Ctx, may not.
 func (c *Ctx) Logger() *slog.Logger {
 	c.check()
 	route := c.match.Route

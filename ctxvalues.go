@@ -58,9 +58,12 @@ func (c *Ctx) Status() int {
 // Committed reports whether the response's head has been sent, so that status and fields can no longer change.
 func (c *Ctx) Committed() bool { c.check(); return c.stream.sent || c.timedOut() }
 
-// BytesWritten returns the current size of the response body, sent or not.
+// BytesWritten returns the current size of the response body, sent or not, or that of the time-out's answer once a time-out has answered.
 func (c *Ctx) BytesWritten() int64 {
 	c.check()
+	if c.timedOut() {
+		return c.timeout.bodyBytes
+	}
 	if c.stream.open {
 		return c.stream.written
 	}

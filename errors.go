@@ -36,8 +36,9 @@ var (
 	ErrBusy = errors.New("filo: too much to do at once")
 )
 
-// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return it, and the
-// server's own errors (a malformed request, a body over its limit) are of this type too. In problem details its members have
+// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return it, and errors
+// of filo's own methods, such as that for a body over its limit, are of this type too. The server answers a malformed request itself,
+// without the ErrorHandler. In problem details its members have
 // the meanings of RFC 9457, section 3.1.
 type HTTPError struct {
 	// Status is the response status, 400 to 599.

@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -18,6 +19,8 @@ type handlerTimeout struct {
 	armed  bool
 	fired  bool
 	failed bool // the answer couldn't be sent
+	// bodyBytes is the size of the answer's body, once it has fired.
+	bodyBytes int64
 	// contextOnly says that the answer is the handler's, and the timer ends the context all the same.
 	contextOnly bool
 	conn        *conn
@@ -124,7 +127,10 @@ func (t *handlerTimeout) isOver() bool { return !t.fired && !time.Now().Before(t
 func (t *handlerTimeout) answerNow() {
 	t.fired = true
 	c := t.conn
-	c.out = c.server.appendRefusal(c.out, t.answer, "", t.head) // behind the answers to earlier requests
+	earlier := len(c.out) // the answers to earlier requests
+	c.out = c.server.appendRefusal(c.out, t.answer, "", t.head)
+	answer := c.out[earlier:]
+	t.bodyBytes = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
 	if c.looped != nil {
 		t.failed = c.looped.sendApart(c.out) != nil
 	} else {

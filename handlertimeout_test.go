@@ -62,8 +62,8 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 			return nil
 		},
 		"what middleware sees": func(t *testing.T, c *filo.Ctx) error {
-			if _, ok := c.Response.WholeBody(); ok || c.Status() != 503 || !c.Committed() {
-				t.Errorf("status %d, committed %v, a body %v", c.Status(), c.Committed(), ok)
+			if _, ok := c.Response.WholeBody(); ok || c.Status() != 503 || !c.Committed() || c.BytesWritten() != int64(len(timedOutBody)) {
+				t.Errorf("status %d, committed %v, %d bytes, a body %v", c.Status(), c.Committed(), c.BytesWritten(), ok)
 			}
 			c.SetTimeout(time.Hour, nil)
 			return nil

@@ -238,4 +238,10 @@ func TestLocate(t *testing.T) {
 	if got := inShort(t, err); got != "422 Outer.Any: x" {
 		t.Errorf("without a body: %s", got)
 	}
+	_, err = bound[nested](t, get("/"), bind.All, bind.With(validatorFunc(func(any) error {
+		return &bind.Error{Fields: []bind.FieldError{{Field: "Outer.Any", Detail: "x"}}}
+	})))
+	if got := inShort(t, err); got != "422 body /o/any: x" {
+		t.Errorf("of a request that lacks its body: %s", got)
+	}
 }

@@ -38,7 +38,8 @@ func (b *binding) locate(f *FieldError, root reflect.Type) {
 		pointer.WriteString("/" + pointerEscape.Replace(name))
 		t = elementOf(t)
 	}
-	if b.bound[inBody] {
+	// What no source of text has is the body's, also of a request without one: unless that is a form.
+	if b.bound[inBody] || b.all && !b.bound[inForm] && !b.bound[inMultipart] {
 		f.In, f.Pointer = inBody.String(), pointer.String()
 		return
 	}

@@ -11,7 +11,8 @@ import (
 var ErrNotFound = errors.New("not found")
 
 // Problems answers every error of an API with application/problem+json (RFC 9457): those of handlers, of the router (404, 405),
-// and of the server itself (a malformed request, an overload). A client that prefers text still gets text.
+// and 503 for a request that is refused because of an overload. A client that prefers text still gets text. Requests that are malformed
+// never reach it: the server answers them with a line of text.
 //
 //	server.ErrorHandler = recipes.Problems
 func Problems(c *filo.Ctx, err error) {

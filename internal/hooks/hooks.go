@@ -15,8 +15,8 @@ var (
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 )
 
-// Own is the parameter of methods that only filo's own packages can call, since others can't make one. It is for what a function
-// variable would be too slow for.
+// Own is the parameter of methods for filo's own packages: others can't name the type. It is for methods that are called so often
+// that a function variable would be too slow.
 type Own struct{ _ struct{} }
 
 // Match is what a router has found for a request: its route, and the path parameters, which are what the wildcards of the route's

@@ -10,7 +10,7 @@
 //		}
 //		s.Renew()
 //		s.Set("user", "ann")
-//		return c.Redirect("/", 303)
+//		return c.Redirect(303, "/")
 //	}
 //
 // Package middleware says where it belongs among other middleware.
