@@ -250,9 +250,17 @@ func TestClasses(t *testing.T) {
 		return server.Stats().Handoffs - before
 	}
 	ask("/small.txt", 1)
-	if n := ask("/small.txt", 1000); n > 100 {
-		t.Errorf("%d of 1000 requests for a file in memory were handed off", n)
+	// On a busy machine the handler may look slow for a while.
+	for deadline := time.Now().Add(50 * time.Second); ; {
+		n := ask("/small.txt", 200)
+		if n <= 20 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of 200 requests for a file in memory were handed off", n)
+		}
 	}
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
 	for _, path := range []string{"/large.bin", "/none"} {
 		for deadline := time.Now().Add(10 * time.Second); ask(path, 20) == 0; {
