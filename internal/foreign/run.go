@@ -177,7 +177,7 @@ func (run *testRun) start(o *options, timeout time.Duration, binary, dir string,
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
 	// The empty CI is the last of that name, so it counts: some suites build and run more on the machines of their own CI.
-	cmd.Env = append(os.Environ(), "CI=", "FOREIGN_REACHED="+filepath.Join(mark, "reached"), "FILO_DRIVER="+o.driver, "TMPDIR="+mark)
+	cmd.Env = append(os.Environ(), "CI=", "FOREIGN_REACHED="+filepath.Join(mark, "reached"), "FILO_DRIVER=", "FOREIGN_DRIVER="+o.driver, "TMPDIR="+mark)
 	cmd.WaitDelay = time.Second
 	run.output, err = cmd.CombinedOutput()
 	_, notReached := os.Stat(filepath.Join(mark, "reached"))

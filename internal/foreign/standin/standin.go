@@ -51,6 +51,9 @@ type part struct {
 // reached is the file whose existence says that a test has reached a server of filo.
 var reached = os.Getenv("FOREIGN_REACHED")
 
+// blocking says that the servers have the blocking driver. FILO_DRIVER would do so as well, and log it, which tests take for a fault.
+var blocking = os.Getenv("FOREIGN_DRIVER") == "blocking"
+
 func (all *Servers) get(s *http.Server) *standIn {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -162,6 +165,9 @@ func newPart(s *http.Server, in *standIn, l net.Listener) *part {
 	p.MaxHeaderFields, p.MaxBodyBytes = -1, -1
 	p.LogAllErrors = true
 	p.Logger = slog.New(&logHandler{of: s})
+	if blocking {
+		p.Driver = filo.DriverBlocking
+	}
 	p.ConnState = p.changed
 	if s.BaseContext != nil || s.ConnContext != nil {
 		base := context.Background()
