@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // answerLive is Live.
@@ -94,7 +95,7 @@ func await(c *filo.Ctx, checks []*check) error {
 		return nil
 	}
 	// An overloaded server can't wait, but the checks run: the next probe finds their results.
-	if err := offload(c); err != nil {
+	if err := inside.Offload(c); err != nil {
 		return err
 	}
 	over := c.ShuttingDown()
@@ -107,9 +108,6 @@ func await(c *filo.Ctx, checks []*check) error {
 	}
 	return nil
 }
-
-// offload makes the rest of a handler one that may take its time.
-var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 const (
 	textPlain  = "text/plain"
@@ -130,7 +128,7 @@ func (h *Health) answer(c *filo.Ctx, v *verdict, checks []*check) error {
 	if len(c.Request.URI().RawQueryBytes()) > 0 && c.Request.Query().Has("verbose") {
 		// For people: it takes longer to make, and Details may do anything. What an overloaded server has no place for is
 		// answered in short, since it may be somebody's probe.
-		err := offload(c)
+		err := inside.Offload(c)
 		if err != nil && !errors.Is(err, filo.ErrBusy) {
 			return err
 		}

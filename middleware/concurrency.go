@@ -9,6 +9,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/refusals"
 )
 
@@ -82,7 +83,7 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
 		return l.refuse(c)
 	}
 	defer l.waiting.Add(-1)
-	if err := offload(c); err != nil {
+	if err := inside.Offload(c); err != nil {
 		return err
 	}
 	timer := time.NewTimer(l.maxWait)
@@ -100,9 +101,6 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
 		return l.refuse(c)
 	}
 }
-
-// offload makes the rest of a handler one that waits: what it protects may have been quick so far.
-var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 func (l *concurrencyLimiter) refuse(c *filo.Ctx) error {
 	c.Response.Header.Set("Retry-After", l.retryAfter)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/setup"
 )
 
@@ -65,7 +66,7 @@ func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
 		return nil, filo.ErrHeadSent
 	}
 	// From here on another goroutine writes as well, which must find no loop that waits for it.
-	if err := offload(c); err != nil {
+	if err := inside.Offload(c); err != nil {
 		return nil, err
 	}
 	setFields(c)
@@ -87,8 +88,6 @@ func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
 	go s.run(c.ShuttingDown(), o.Heartbeat)
 	return s, nil
 }
-
-var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 var (
 	contentType  = filo.NewField("Content-Type", "text/event-stream")

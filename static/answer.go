@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/middleware"
 )
 
@@ -26,7 +27,7 @@ func (f *Files) answer(c *filo.Ctx, e *entry) error {
 
 // answerFromDisk answers with a representation that isn't in memory.
 func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
-	if err := offload(c); err != nil {
+	if err := inside.Offload(c); err != nil {
 		return err
 	}
 	head := string(c.Request.MethodBytes()) == "HEAD"

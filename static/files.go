@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/setup"
 )
 
@@ -198,7 +199,7 @@ func (f *Files) serveFile(c *filo.Ctx, name string) error {
 	if e := f.fresh([]byte(name)); e != nil {
 		return f.answer(c, e)
 	}
-	if err := offload(c); err != nil {
+	if err := inside.Offload(c); err != nil {
 		return err
 	}
 	e, err := f.entry(name)
@@ -207,9 +208,6 @@ func (f *Files) serveFile(c *filo.Ctx, name string) error {
 	}
 	return f.answer(c, e)
 }
-
-// offload makes what follows in a handler run as a filo.Offload one.
-var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 func checkMethod(c *filo.Ctx) error {
 	if method := c.Request.MethodBytes(); string(method) == "GET" || string(method) == "HEAD" {
@@ -225,7 +223,7 @@ func (f *Files) find(c *filo.Ctx, name string) error {
 	if plain != "" && (!validName(plain) || !f.options.Hidden && hidden(plain)) {
 		return errNotFound
 	}
-	if err := offload(c); err != nil {
+	if err := inside.Offload(c); err != nil {
 		return err
 	}
 	err := error(nil)

@@ -40,3 +40,9 @@ func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 // It returns when the answer is complete, or nil also when h has hijacked the connection; an error means that the answer couldn't be
 // completed: what was written of it is all there is. A panic of h isn't recovered.
 func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return carry(s, t, h) }
+
+// Offload makes the rest of a handler run as that of filo.Offload does, from where it is called: when the handler finds that it will
+// wait, for a file or for its turn. The error is Enter's.
+func Offload(c *filo.Ctx) error { return offload(c) }
+
+var offload = filo.Offload(func(*filo.Ctx) error { return nil })

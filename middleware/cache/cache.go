@@ -20,6 +20,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/lru"
 	"github.com/filohttp/filo/internal/replay"
 	"github.com/filohttp/filo/internal/setup"
@@ -112,9 +113,6 @@ const (
 	entryCost = 256
 )
 
-// offload makes the rest of a handler one that waits: what is cached may be quick.
-var offload = filo.Offload(func(*filo.Ctx) error { return nil })
-
 var errOnlyIfCached = filo.Error(504, "there is no stored answer")
 
 func newCache(o Options) *cache {
@@ -161,7 +159,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 			c.Response.WrapBody(f.beforeHead)
 			return m.fetch(c, next, key, full)
 		}
-		if err := offload(c); err != nil {
+		if err := inside.Offload(c); err != nil {
 			return err
 		}
 		ctx := c.Context()
