@@ -27,6 +27,7 @@ const (
 // many be made at once as there are processors: a flood of logins waits in line and can't take the memory of the machine.
 type Passwords struct{ slots chan struct{} }
 
+// NewPasswords returns a Passwords that makes as many hashes at once as there are processors.
 func NewPasswords() *Passwords {
 	return &Passwords{slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
