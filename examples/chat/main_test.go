@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/filohttp/filo/examples/internal/sitetest"
 )
 
 // patience is how long anything may take that a test waits for.
@@ -200,19 +202,5 @@ func TestSignal(t *testing.T) {
 // A page whose own name leads here reads nothing: that is DNS rebinding.
 func TestHosts(t *testing.T) {
 	base := start(t)
-	for host, want := range map[string]int{"localhost": 200, "LOCALHOST:80": 200, "127.0.0.1": 200, "[::1]:80": 200, "evil.test": 421, "evil.test.": 421} {
-		r, err := http.NewRequest("GET", base+"/rooms/lobby/messages", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Host = host
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s: got %d, want %d", host, response.StatusCode, want)
-		}
-	}
+	sitetest.Hosts(t, base+"/rooms/lobby/messages")
 }

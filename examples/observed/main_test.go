@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/examples/internal/sitetest"
 )
 
 // longest is how long anything may take that a test waits for, on a machine that does much else.
@@ -272,21 +274,7 @@ func TestShutdownIsSeen(t *testing.T) {
 // A page whose own name leads here reads nothing: that is DNS rebinding.
 func TestHosts(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
-	for host, want := range map[string]int{"localhost": 200, "LOCALHOST:80": 200, "127.0.0.1": 200, "[::1]:80": 200, "evil.test": 421, "evil.test.": 421} {
-		r, err := http.NewRequest("GET", base+"/quick", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Host = host
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s: got %d, want %d", host, response.StatusCode, want)
-		}
-	}
+	sitetest.Hosts(t, base+"/quick")
 }
 
 // What looks into the server is for this machine only, and not by way of a proxy, whoever may ask for its work.

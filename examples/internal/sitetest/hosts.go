@@ -1,0 +1,28 @@
+// Package sitetest has tests that several examples share.
+package sitetest
+
+import (
+	"net/http"
+	"testing"
+)
+
+// Hosts tests that a site reads its own names in Host, and refuses others: a page whose own name leads here reads nothing (DNS
+// rebinding). The path of url must be one that answers 200.
+func Hosts(t *testing.T, url string) {
+	t.Helper()
+	for host, want := range map[string]int{"localhost": 200, "LOCALHOST:80": 200, "127.0.0.1": 200, "[::1]:80": 200, "evil.test": 421, "evil.test.": 421} {
+		r, err := http.NewRequest("GET", url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", host, response.StatusCode, want)
+		}
+	}
+}
