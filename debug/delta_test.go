@@ -12,59 +12,33 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/pprof/profile"
 )
 
-func take(t testing.TB, profile *pprof.Profile) []byte {
+func take(t testing.TB, named *pprof.Profile) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := profile.WriteTo(&b, 0); err != nil {
+	if err := named.WriteTo(&b, 0); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-// functionsOf returns the names of the functions in a sample's stack, and its labels' texts.
-func (p *profile) functionsOf(t *testing.T, s *sample) (names []string) {
-	t.Helper()
-	text := func(f protoField) { names = append(names, p.strings[f.value]) }
-	each := func(message []byte, number uint64, f func(protoField)) {
-		if err := eachField(message, func(field protoField) error {
-			if field.number == number {
-				f(field)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, id := range s.locations {
-		if _, ok := p.locations[id]; !ok {
-			t.Fatalf("a sample refers to location %d, and there is none", id)
-		}
-		each(p.locations[id].bytes, locationLine, func(line protoField) {
-			each(line.bytes, lineFunction, func(function protoField) {
-				if _, ok := p.functions[function.value]; !ok {
-					t.Fatalf("a line refers to function %d, and there is none", function.value)
-				}
-				each(p.functions[function.value].bytes, functionName, text)
-			})
-		})
-	}
-	for _, label := range s.labels {
-		each(label, labelString, text)
-	}
-	return names
-}
-
 // sum returns the first value of all samples in whose stack, or labels, a name is that ends in suffix.
-func (p *profile) sum(t *testing.T, suffix string) (sum int64) {
-	t.Helper()
-	for i := range p.samples {
-		for _, name := range p.functionsOf(t, &p.samples[i]) {
-			if strings.HasSuffix(name, suffix) {
-				sum += int64(p.samples[i].values[0])
-				break
+func sum(p *profile.Profile, suffix string) (sum int64) {
+	for _, s := range p.Sample {
+		var names []string
+		for _, location := range s.Location {
+			for _, line := range location.Line {
+				names = append(names, line.Function.Name)
 			}
+		}
+		for _, texts := range s.Label {
+			names = append(names, texts...)
+		}
+		if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) }) {
+			sum += s.Value[0]
 		}
 	}
 	return sum
@@ -103,17 +77,17 @@ func TestSubtract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := decodeProfile(difference)
+	p, err := profile.ParseData(difference)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int64{"comes": 5, "stays": 2, "goes": -3, "debug.park": 7, "debug.parkOther": -3, "debug.TestSubtract": 0} {
-		if got := p.sum(t, name); got != want {
+		if got := sum(p, name); got != want {
 			t.Errorf("%s: %d goroutines, want %d", name, got, want)
 		}
 	}
-	for _, s := range p.samples {
-		if !slices.ContainsFunc(s.values, func(v uint64) bool { return v != 0 }) {
+	for _, s := range p.Sample {
+		if !slices.ContainsFunc(s.Value, func(v int64) bool { return v != 0 }) {
 			t.Error("a sample of nothing was kept")
 		}
 	}
@@ -123,8 +97,8 @@ func TestSubtract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err = decodeProfile(difference); err != nil || len(p.samples) > 0 {
-		t.Errorf("a profile less itself has %d samples, %v", len(p.samples), err)
+	if p, err = profile.ParseData(difference); err != nil || len(p.Sample) > 0 {
+		t.Errorf("a profile less itself has %d samples, %v", len(p.Sample), err)
 	}
 }
 
@@ -153,20 +127,20 @@ func TestSubtractAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := decodeProfile(difference)
+	p, err := profile.ParseData(difference)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The profile is a sample of one in 512 KB, so each megabyte is in it nearly always, as what it stands for.
-	if got := p.sum(t, "debug.allocate"); got < 15 || got > 30 {
+	if got := sum(p, "debug.allocate"); got < 15 || got > 30 {
 		t.Errorf("%d allocations, want about 20", got)
 	}
 }
 
 // What isn't a profile is an error, wherever it ends, and never a panic.
 func FuzzSubtract(f *testing.F) {
-	profile := take(f, pprof.Lookup("threadcreate"))
-	reader, err := gzip.NewReader(bytes.NewReader(profile))
+	valid := take(f, pprof.Lookup("threadcreate"))
+	reader, err := gzip.NewReader(bytes.NewReader(valid))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -181,12 +155,12 @@ func FuzzSubtract(f *testing.F) {
 		writer, _ := gzip.NewWriterLevel(&b, gzip.NoCompression)
 		writer.Write(message)
 		writer.Close()
-		for _, pair := range [][2][]byte{{profile, b.Bytes()}, {b.Bytes(), profile}} {
+		for _, pair := range [][2][]byte{{valid, b.Bytes()}, {b.Bytes(), valid}} {
 			difference, err := subtract(pair[0], pair[1], time.Second)
 			if err != nil {
 				continue
 			}
-			if _, err := decodeProfile(difference); err != nil {
+			if _, err := profile.ParseData(difference); err != nil {
 				t.Errorf("the difference: %v", err)
 			}
 		}
