@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Negotiate returns the offer, a media type such as "application/json", that the client's Accept field prefers. It returns the
@@ -36,8 +36,8 @@ func prefersJSON(h *Header, byDefault bool) bool {
 // isJSON reports whether a Content-Type is one of JSON (RFC 6839, section 3.1).
 func isJSON(contentType []byte) bool {
 	mediaType, _ := cutQuoted(contentType, ';')
-	mediaType = trimSpace(mediaType)
-	return equalFold(mediaType, "application/json") || len(mediaType) > len("+json") && equalFold(mediaType[len(mediaType)-len("+json"):], "+json")
+	mediaType = syntax.TrimSpace(mediaType)
+	return syntax.EqualFold(mediaType, "application/json") || len(mediaType) > len("+json") && syntax.EqualFold(mediaType[len(mediaType)-len("+json"):], "+json")
 }
 
 // acceptQuality returns the weight, in thousandths, of the most specific media range in Accept that an offer matches (RFC 9110,
@@ -62,14 +62,14 @@ func acceptQuality(h *Header, offer string) int {
 		}
 	}
 	if !any {
-		return fieldvalue.MaxQuality
+		return syntax.MaxQuality
 	}
 	return quality
 }
 
 // parseMediaRange takes the weight off an element of Accept: 0 if it is malformed. It reports false for what is no media range.
 func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
-	mediaRange = trimSpace(element)
+	mediaRange = syntax.TrimSpace(element)
 	typeEnd := bytes.IndexByte(mediaRange, '/')
 	if typeEnd <= 0 || typeEnd == len(mediaRange)-1 {
 		return nil, 0, false
@@ -78,12 +78,12 @@ func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 		var parameter []byte
 		before := len(rest)
 		parameter, rest = cutQuoted(rest, ';')
-		if parameter = trimSpace(parameter); position > 0 && len(parameter) > 1 && parameter[0]|0x20 == 'q' && parameter[1] == '=' {
-			return trimSpace(mediaRange[:position-1]), fieldvalue.Quality(parameter[2:]), true
+		if parameter = syntax.TrimSpace(parameter); position > 0 && len(parameter) > 1 && parameter[0]|0x20 == 'q' && parameter[1] == '=' {
+			return syntax.TrimSpace(mediaRange[:position-1]), syntax.Quality(parameter[2:]), true
 		}
 		position += before - len(rest)
 	}
-	return mediaRange, fieldvalue.MaxQuality, true
+	return mediaRange, syntax.MaxQuality, true
 }
 
 // matchPrecision returns how precisely a media range describes an offer: 0 if it doesn't. A parameter that the offer says
@@ -91,15 +91,15 @@ func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 func matchPrecision(mediaRange []byte, offer string) int {
 	name, parameters := cutQuoted(mediaRange, ';')
 	offered, offeredParameters, _ := strings.Cut(offer, ";")
-	name, offered = trimSpace(name), strings.TrimSpace(offered)
+	name, offered = syntax.TrimSpace(name), strings.TrimSpace(offered)
 	offeredType, _, _ := strings.Cut(offered, "/")
 	precision, unknown := 0, 0
 	switch slash := bytes.IndexByte(name, '/'); {
 	case string(name) == "*/*":
 		precision = 1
-	case string(name[slash+1:]) == "*" && equalFold(name[:slash], offeredType):
+	case string(name[slash+1:]) == "*" && syntax.EqualFold(name[:slash], offeredType):
 		precision = 2
-	case equalFold(name, offered):
+	case syntax.EqualFold(name, offered):
 		precision = 4
 	default:
 		return 0
@@ -107,7 +107,7 @@ func matchPrecision(mediaRange []byte, offer string) int {
 	for len(parameters) > 0 {
 		var parameter []byte
 		parameter, parameters = cutQuoted(parameters, ';')
-		if parameter = trimSpace(parameter); len(parameter) == 0 {
+		if parameter = syntax.TrimSpace(parameter); len(parameter) == 0 {
 			continue
 		}
 		switch offered, same := offersParameter(offeredParameters, parameter); {
@@ -129,11 +129,11 @@ func offersParameter(offered string, parameter []byte) (has, same bool) {
 		var each string
 		each, offered, _ = strings.Cut(offered, ";")
 		each = strings.TrimSpace(each)
-		if equalFold(parameter, each) {
+		if syntax.EqualFold(parameter, each) {
 			return true, true
 		}
 		eachName, _, _ := strings.Cut(each, "=")
-		has = has || equalFold(name, eachName)
+		has = has || syntax.EqualFold(name, eachName)
 	}
 	return has, false
 }

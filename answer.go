@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
 )
 
@@ -212,7 +213,7 @@ func contentDisposition(name string) string {
 
 // appendExtValue appends a character of an ext-value (RFC 8187, section 3.2.1), percent-encoded unless it is an attr-char.
 func appendExtValue(dst []byte, r rune) []byte {
-	if r < utf8.RuneSelf && (isLetter(byte(r)) || r >= '0' && r <= '9' || strings.IndexByte("!#$&+-.^_`|~", byte(r)) >= 0) {
+	if r < utf8.RuneSelf && (syntax.IsLetter(byte(r)) || r >= '0' && r <= '9' || strings.IndexByte("!#$&+-.^_`|~", byte(r)) >= 0) {
 		return append(dst, byte(r))
 	}
 	var encoded [utf8.UTFMax]byte

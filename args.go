@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"strconv"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 const (
@@ -90,9 +92,9 @@ func (a *Args) parseOne(start, end int) {
 		arg.valueStart = arg.keyEnd + 1
 		arg.valueUnread = true
 	}
-	if key := a.source[start:arg.keyEnd]; isFormEncoded(key) {
+	if key := a.source[start:arg.keyEnd]; syntax.IsFormEncoded(key) {
 		arg.keyStart = len(a.arena)
-		a.arena = appendFormDecoded(a.arena, key)
+		a.arena = syntax.AppendFormDecoded(a.arena, key)
 		arg.keyEnd = len(a.arena)
 		arg.keyInArena = true
 	}
@@ -201,9 +203,9 @@ func (a *Args) AppendTo(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, '&')
 		}
-		dst = appendFormEncoded(dst, a.key(i))
+		dst = syntax.AppendFormEncoded(dst, a.key(i))
 		dst = append(dst, '=')
-		dst = appendFormEncoded(dst, a.value(i))
+		dst = syntax.AppendFormEncoded(dst, a.value(i))
 	}
 	return dst
 }
@@ -237,11 +239,11 @@ func (a *Args) value(i int) []byte {
 func (a *Args) decodeValue(arg *argument) {
 	arg.valueUnread = false
 	value := a.source[arg.valueStart:arg.valueEnd]
-	if !isFormEncoded(value) {
+	if !syntax.IsFormEncoded(value) {
 		return
 	}
 	arg.valueStart = len(a.arena)
-	a.arena = appendFormDecoded(a.arena, value)
+	a.arena = syntax.AppendFormDecoded(a.arena, value)
 	arg.valueEnd = len(a.arena)
 	arg.valueInArena = true
 }

@@ -1,6 +1,10 @@
 package filo
 
-import "math"
+import (
+	"math"
+
+	"github.com/filohttp/filo/internal/syntax"
+)
 
 // chunkState is what the chunk decoder expects next (RFC 9112, section 7.1).
 type chunkState uint8
@@ -97,7 +101,7 @@ func (d *chunkDecoder) framing(c byte) *HTTPError {
 }
 
 func (d *chunkDecoder) size(c byte) *HTTPError {
-	if v := hexValue(c); v >= 0 {
+	if v := syntax.HexValue(c); v >= 0 {
 		if d.digits == maxChunkDigits || d.remaining > math.MaxInt64>>4 {
 			return errChunkSize
 		}
@@ -120,7 +124,7 @@ func (d *chunkDecoder) extension(c byte) *HTTPError {
 	}
 	switch d.state {
 	case chunkExtName, chunkExtToken:
-		if charClass[c]&charToken != 0 {
+		if syntax.IsTokenByte(c) {
 			d.empty = false
 			return nil
 		}

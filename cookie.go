@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // SameSite tells a browser with which cross-site requests to send a cookie (RFC 6265bis, section 4.1.2.7).
@@ -75,7 +77,7 @@ func (c *Cookie) Valid() error {
 	if c == nil {
 		return errors.New("filo: nil Cookie")
 	}
-	if !isToken(c.Name) {
+	if !syntax.IsToken(c.Name) {
 		return fmt.Errorf("filo: cookie name %q must be a token", c.Name)
 	}
 	if problem := c.problem(); problem != "" {
@@ -124,7 +126,7 @@ func (c *Cookie) missingProtection() string {
 
 // hasPrefixFold doesn't regard case, as RFC 6265bis, section 5.6, has browsers match the prefixes of cookie names.
 func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && equalFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && syntax.EqualFold(s[:len(prefix)], prefix)
 }
 
 // validCookieValue: "cookie-value = *cookie-octet / ( DQUOTE *cookie-octet DQUOTE )" (RFC 6265bis, section 4.1.1).
@@ -168,7 +170,7 @@ func validCookieDomain(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		switch {
-		case isLetter(c), c >= '0' && c <= '9', c == '-' && label > 0:
+		case syntax.IsLetter(c), c >= '0' && c <= '9', c == '-' && label > 0:
 			label++
 		case c == '.' && label > 0 && s[i-1] != '-':
 			label = 0
@@ -266,7 +268,7 @@ func cookiePairs(header []byte) iter.Seq2[[]byte, []byte] {
 			} else {
 				rest = nil
 			}
-			name, value, ok := cookiePair(trimSpace(pair))
+			name, value, ok := cookiePair(syntax.TrimSpace(pair))
 			if ok && !yield(name, value) {
 				return
 			}
@@ -277,9 +279,9 @@ func cookiePairs(header []byte) iter.Seq2[[]byte, []byte] {
 func cookiePair(pair []byte) (name, value []byte, ok bool) {
 	name, value = pair, pair[len(pair):]
 	if i := bytes.IndexByte(pair, '='); i >= 0 {
-		name, value = trimSpace(pair[:i]), pair[i+1:]
+		name, value = syntax.TrimSpace(pair[:i]), pair[i+1:]
 	}
-	if !isToken(name) {
+	if !syntax.IsToken(name) {
 		return nil, nil, false
 	}
 	if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {

@@ -3,6 +3,7 @@ package filo
 import (
 	"fmt"
 
+	"github.com/filohttp/filo/internal/syntax"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -22,7 +23,7 @@ func NewField(name, value string) Field {
 	if !httpguts.ValidHeaderFieldValue(value) {
 		panic(fmt.Sprintf("filo: NewField: %q is no value for a field", value))
 	}
-	value = string(trimSpace([]byte(value)))
+	value = string(syntax.TrimSpace([]byte(value)))
 	return Field{line: name + ": " + value + "\r\n", nameLen: uint16(len(name)), id: lookupField(name)}
 }
 

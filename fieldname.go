@@ -1,5 +1,7 @@
 package filo
 
+import "github.com/filohttp/filo/internal/syntax"
+
 // fieldID is the number of a field name that the server or most handlers look up.
 // A lookup by number needs no comparison of bytes.
 type fieldID uint8
@@ -152,7 +154,7 @@ func lookupField[S []byte | string](name S) fieldID {
 	if len(name) == 0 || len(name) > maxKnownFieldName {
 		return fieldUnknown
 	}
-	if id := fieldTable[fieldHash(name)]; id != fieldUnknown && equalFold(name, fieldNames[id]) {
+	if id := fieldTable[fieldHash(name)]; id != fieldUnknown && syntax.EqualFold(name, fieldNames[id]) {
 		return id
 	}
 	return fieldUnknown
@@ -168,18 +170,3 @@ func (id fieldID) inTrailer() bool {
 	}
 	return id == fieldUnknown || id > fieldFraming
 }
-
-// equalFold compares without regard to the case of ASCII letters: field names, tokens and schemes are ASCII.
-func equalFold[A, B []byte | string](a A, b B) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := 0; i < len(a); i++ {
-		if a[i] != b[i] && (a[i]^b[i] != 0x20 || !isLetter(a[i])) {
-			return false
-		}
-	}
-	return true
-}
-
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }

@@ -3,13 +3,15 @@ package filo
 import (
 	"strings"
 	"testing"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // wireCases returns a name in lower, upper, and twice in mixed case.
 func wireCases(name string) []string {
 	mixed := [2][]byte{[]byte(strings.ToLower(name)), []byte(strings.ToLower(name))}
 	for i := range name {
-		if isLetter(name[i]) {
+		if syntax.IsLetter(name[i]) {
 			mixed[i%2][i] -= 'a' - 'A'
 		}
 	}
@@ -27,7 +29,7 @@ func TestKnownFieldNames(t *testing.T) {
 			}
 			continue
 		}
-		if !isToken(name) {
+		if !syntax.IsToken(name) {
 			t.Errorf("the name of field %d is %q", id, name)
 			continue
 		}
@@ -82,7 +84,7 @@ func TestUnknownFieldNames(t *testing.T) {
 		if got := lookupField(name); got != fieldUnknown && !known[strings.ToLower(name)] {
 			t.Errorf("%q is taken for %q", name, fieldNames[got])
 		}
-		if isToken(name) {
+		if syntax.IsToken(name) {
 			head := wireParse([]byte("GET / HTTP/1.1\r\n"+name+": x\r\n\r\n"), wireLarge)
 			if id := fieldID(head.ids[0]); id != fieldUnknown && !known[strings.ToLower(name)] {
 				t.Errorf("the parser takes %q for %q", name, fieldNames[id])
@@ -124,32 +126,6 @@ func TestFieldsInTrailers(t *testing.T) {
 	for _, name := range []string{"ETag", "Server", "X-Checksum", "Digest", "Server-Timing", "X-Request-ID", "Date"} {
 		if !lookupField(name).inTrailer() {
 			t.Errorf("%s may not be in a trailer", name)
-		}
-	}
-}
-
-// equalFold is right for all pairs of bytes: those that differ in the same bit as the cases of a letter, too.
-func TestEqualFold(t *testing.T) {
-	lower := func(c byte) byte {
-		if 'A' <= c && c <= 'Z' {
-			return c + 0x20
-		}
-		return c
-	}
-	for a := range 256 {
-		for b := range 256 {
-			want := lower(byte(a)) == lower(byte(b))
-			if equalFold([]byte{'x', byte(a)}, []byte{'X', byte(b)}) != want {
-				t.Errorf("equalFold of %q and %q isn't %t", a, b, want)
-			}
-		}
-	}
-	for _, test := range []struct {
-		a, b string
-		want bool
-	}{{"", "", true}, {"a", "", false}, {"ab", "a", false}, {"Content-Length", "cONTENT-lENGTH", true}, {"k", "\u212a", false}} {
-		if equalFold(test.a, test.b) != test.want || equalFold([]byte(test.b), test.a) != test.want {
-			t.Errorf("equalFold(%q, %q) isn't %t", test.a, test.b, test.want)
 		}
 	}
 }

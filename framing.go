@@ -1,5 +1,7 @@
 package filo
 
+import "github.com/filohttp/filo/internal/syntax"
+
 // framing is what a request's head says about the bytes behind it and about the connection.
 type framing struct {
 	length         int64 // of the body; -1 for chunked
@@ -35,7 +37,7 @@ func (p *headParser) frame(b []byte, h *Header) (framing, *HTTPError) {
 		case p.repeated&(1<<fieldExpect) != 0:
 			return f, errExpectation
 		case len(value) == 0: // a list without a member
-		case !equalFold(value, "100-continue"):
+		case !syntax.EqualFold(value, "100-continue"):
 			return f, errExpectation
 		default:
 			f.expectContinue = f.length != 0
@@ -64,7 +66,7 @@ func (p *headParser) checkHost(h *Header) *HTTPError {
 	if len(host) == 0 || string(host) == string(p.host[:p.hostLength]) {
 		return nil
 	}
-	if !validHost(host) {
+	if !syntax.ValidHost(host) {
 		return errHost
 	}
 	if len(host) <= len(p.host) {
@@ -79,13 +81,13 @@ func (p *headParser) checkTarget(b []byte) *HTTPError {
 	ok := true
 	switch {
 	case string(method) == "CONNECT":
-		ok = validAuthorityTarget(target)
+		ok = syntax.ValidAuthorityTarget(target)
 	case target[0] == '/':
-		ok = !p.percent || validOriginTarget(target)
+		ok = !p.percent || syntax.ValidOriginTarget(target)
 	case target[0] == '*':
 		ok = len(target) == 1 && string(method) == "OPTIONS"
 	default:
-		_, _, _, ok = splitAbsoluteTarget(target)
+		_, _, _, ok = syntax.SplitAbsoluteTarget(target)
 	}
 	if !ok {
 		return errTarget
@@ -118,16 +120,16 @@ func (p *headParser) bodyLength(h *Header) (int64, *HTTPError) {
 // checkTransferEncoding accepts chunked alone. Another coding before a final chunked is well-formed but not known
 // here (501); where chunked isn't the last one, or occurs twice, the body's end can't be told (400).
 func checkTransferEncoding(value []byte) *HTTPError {
-	if equalFold(value, "chunked") {
+	if syntax.EqualFold(value, "chunked") {
 		return nil
 	}
 	coding, rest, more := lastElement(value)
-	if !more || !equalFold(coding, "chunked") {
+	if !more || !syntax.EqualFold(coding, "chunked") {
 		return errTransferEncoding
 	}
 	for more {
 		coding, rest, more = lastElement(rest)
-		if !isToken(coding) || equalFold(coding, "chunked") || equalFold(coding, "identity") {
+		if !syntax.IsToken(coding) || syntax.EqualFold(coding, "chunked") || syntax.EqualFold(coding, "identity") {
 			return errTransferEncoding
 		}
 	}
@@ -138,10 +140,10 @@ func checkTransferEncoding(value []byte) *HTTPError {
 func lastElement(list []byte) (element, rest []byte, more bool) {
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i] == ',' {
-			return trimSpace(list[i+1:]), list[:i], true
+			return syntax.TrimSpace(list[i+1:]), list[:i], true
 		}
 	}
-	return trimSpace(list), nil, false
+	return syntax.TrimSpace(list), nil, false
 }
 
 // parseLength reads 1*DIGIT (RFC 9110, section 8.6), at most 2^63-1.

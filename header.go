@@ -5,6 +5,7 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/filohttp/filo/internal/syntax"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -141,7 +142,7 @@ func (h *Header) findNamed(name string, id fieldID, from int) int {
 	}
 	for i := from; i < len(h.fields); i++ {
 		f := &h.fields[i]
-		if f.id == fieldUnknown && int(f.nameLen) == len(name) && equalFold(h.nameOf(i), name) {
+		if f.id == fieldUnknown && int(f.nameLen) == len(name) && syntax.EqualFold(h.nameOf(i), name) {
 			return i
 		}
 	}
@@ -193,7 +194,7 @@ func listHasToken(list []byte, token string) bool {
 	for len(list) > 0 {
 		var element []byte
 		element, list, _ = bytes.Cut(list, []byte{','})
-		if equalFold(trimSpace(element), token) {
+		if syntax.EqualFold(syntax.TrimSpace(element), token) {
 			return true
 		}
 	}
@@ -254,7 +255,7 @@ func appendField[V []byte | string](h *Header, name string, id fieldID, value V)
 	f.value = uint32(len(h.buf))
 	h.buf = append(h.buf, value...)
 	cleanValue(h.buf[f.value:])
-	trimmed := trimSpace(h.buf[f.value:])
+	trimmed := syntax.TrimSpace(h.buf[f.value:])
 	if len(trimmed) < len(value) {
 		h.buf = append(h.buf[:f.value], trimmed...)
 	}
@@ -283,7 +284,7 @@ func (h *Header) poisonOutgrown(old []byte) {
 
 // cleanValue replaces what may not be in a field value (RFC 9110, section 5.5) by spaces.
 func cleanValue(v []byte) {
-	for i := indexControl(v, 0); i < len(v); i = indexControl(v, i+1) {
+	for i := syntax.IndexControl(v, 0); i < len(v); i = syntax.IndexControl(v, i+1) {
 		if v[i] != '\t' {
 			v[i] = ' '
 		}

@@ -9,6 +9,8 @@ import (
 	"mime/multipart"
 	"strconv"
 	"strings"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // MultipartLimits bounds the memory and parts of a multipart/form-data form. The zero value selects safe defaults.
@@ -132,7 +134,7 @@ func validBoundary(s string) bool {
 	}
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if !isLetter(c) && (c < '0' || c > '9') && strings.IndexByte(" '()+_,-./:=?", c) < 0 {
+		if !syntax.IsLetter(c) && (c < '0' || c > '9') && strings.IndexByte(" '()+_,-./:=?", c) < 0 {
 			return false
 		}
 	}

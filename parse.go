@@ -1,5 +1,7 @@
 package filo
 
+import "github.com/filohttp/filo/internal/syntax"
+
 // headState is what the head parser expects next.
 type headState uint8
 
@@ -128,7 +130,7 @@ func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
 			p.state = headStart
 
 		case headMethod:
-			for i < len(b) && charClass[b[i]]&charToken != 0 {
+			for i < len(b) && syntax.IsTokenByte(b[i]) {
 				i++
 			}
 			if i-p.mark > maxMethodBytes {
@@ -146,7 +148,7 @@ func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
 			p.state = headTarget
 
 		case headTarget:
-			for i < len(b) && charClass[b[i]]&charTarget != 0 {
+			for i < len(b) && syntax.IsTargetByte(b[i]) {
 				if b[i] == '%' {
 					p.percent = true
 				}
@@ -231,7 +233,7 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 			fallthrough
 
 		case headName:
-			for i < len(b) && charClass[b[i]]&charToken != 0 {
+			for i < len(b) && syntax.IsTokenByte(b[i]) {
 				i++
 			}
 			if i == len(b) {
@@ -260,7 +262,7 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 			fallthrough
 
 		case headValue:
-			i = indexControl(b, i)
+			i = syntax.IndexControl(b, i)
 			if i == len(b) {
 				break
 			}

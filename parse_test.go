@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo/internal/conformance"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // wireLarge is limits that nothing in these tests reaches.
@@ -392,54 +393,6 @@ func TestHeadAllocations(t *testing.T) {
 	}
 }
 
-// indexControl looks at eight bytes at a time, and finds what a look at each byte finds.
-func TestIndexControl(t *testing.T) {
-	naive := func(b []byte, i int) int {
-		for i < len(b) && b[i] >= 0x20 && b[i] != 0x7f {
-			i++
-		}
-		return i
-	}
-	memory := make([]byte, 64)
-	check := func(b []byte, i int) {
-		if got, want := indexControl(b, i), naive(b, i); got != want {
-			t.Fatalf("indexControl(%q, %d) = %d, want %d", b, i, got, want)
-		}
-	}
-	// Each byte at each place, at several alignments, for all lengths up to two words and a byte.
-	for _, offset := range []int{0, 1, 6} {
-		for length := range 18 {
-			b := memory[offset : offset+length : offset+length]
-			for i := range memory {
-				memory[i] = 'x'
-			}
-			check(b, 0)
-			for at := range b {
-				for c := range 256 {
-					b[at] = byte(c)
-					check(b, 0)
-					check(b, at/2)
-				}
-				b[at] = 'x'
-			}
-		}
-	}
-	// Several of them, and neighbours that the arithmetic could mistake for one.
-	const alphabet = "\x00\x01\x09\x1f\x20\x21\x7e\x7f\x80\x81\x9f\xa0\xfe\xff"
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 50_000 {
-		offset := random.IntN(8)
-		b := memory[offset : offset+random.IntN(40)]
-		for i := range b {
-			b[i] = alphabet[random.IntN(len(alphabet))]
-			if random.IntN(4) > 0 {
-				b[i] = byte(0x20 + random.IntN(0x5f))
-			}
-		}
-		check(b, random.IntN(len(b)+1))
-	}
-}
-
 // wireRequest is a request that begin has made of a head.
 func wireRequest(input []byte, limits headLimits) (*Request, *HTTPError) {
 	var p headParser
@@ -511,7 +464,7 @@ func wireCompare(t *testing.T, r *Request, want *http.Request) {
 func wireDecode(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if c, ok := percentEscape([]byte(s[i:])); s[i] == '%' && ok {
+		if c, ok := syntax.PercentEscape([]byte(s[i:])); s[i] == '%' && ok {
 			b.WriteByte(byte(c))
 			i += 2
 			continue

@@ -5,6 +5,8 @@ import (
 	"io"
 	"iter"
 	"mime/multipart"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Request is the request that a handler answers. It belongs to its Ctx and is valid until the handler returns.
@@ -249,7 +251,7 @@ func (r *Request) Form() (*Args, error) {
 	if semicolon := bytes.IndexByte(mediaType, ';'); semicolon >= 0 {
 		mediaType = mediaType[:semicolon]
 	}
-	if !equalFold(trimSpace(mediaType), "application/x-www-form-urlencoded") {
+	if !syntax.EqualFold(syntax.TrimSpace(mediaType), "application/x-www-form-urlencoded") {
 		r.formErr = Error(415, "the body must be application/x-www-form-urlencoded")
 		return &r.form, r.formErr
 	}

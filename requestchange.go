@@ -1,5 +1,7 @@
 package filo
 
+import "github.com/filohttp/filo/internal/syntax"
+
 // requestChange is what SetMethod and SetTarget have made of a request. What was sent stays where it is, in the
 // connection's buffer: it may be lent, and it decides how the answer is framed.
 type requestChange struct {
@@ -27,7 +29,7 @@ func (r *Request) SetMethod(method string) error {
 	switch {
 	case method == "CONNECT" || string(r.MethodBytes()) == "CONNECT":
 		return errChangeConnect
-	case !isToken(method):
+	case !syntax.IsToken(method):
 		return errChangeMethod
 	case len(method) > maxMethodBytes:
 		return errMethodTooLong
@@ -62,7 +64,7 @@ func (r *Request) setTarget(start int) error {
 	target, uri := r.change.since(start), r.URI()
 	uri.split()
 	hasPath := uri.form == targetOrigin || uri.form == targetAbsolute
-	if hasPath && validOriginTarget(target) {
+	if hasPath && syntax.ValidOriginTarget(target) {
 		r.change.target, r.changed = target, true
 		uri.setTarget(target)
 		return nil

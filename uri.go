@@ -1,6 +1,10 @@
 package filo
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/filohttp/filo/internal/syntax"
+)
 
 // targetForm is how a request target is written (RFC 9112, section 3.2).
 type targetForm uint8
@@ -82,7 +86,7 @@ func (u *URI) splitTarget() {
 	// RFC 9112, section 3.2.2: "When an origin server receives a request with an absolute-form of request-target, the
 	// origin server MUST ignore the received Host header field (if any) and instead use the host information of the
 	// request-target."
-	secure, host, rest, ok := splitAbsoluteTarget(u.target)
+	secure, host, rest, ok := syntax.SplitAbsoluteTarget(u.target)
 	if !ok {
 		u.form = targetAuthority
 		u.host = u.target
@@ -172,7 +176,7 @@ func (u *URI) decodePath() {
 	case bytes.IndexByte(u.rawPath, '%') < 0:
 		u.path = u.rawPath
 	default:
-		u.decoded = appendPercentDecoded(u.decoded[:0], u.rawPath)
+		u.decoded = syntax.AppendPercentDecoded(u.decoded[:0], u.rawPath)
 		u.path = u.decoded
 	}
 }

@@ -1,9 +1,13 @@
 package filo
 
 import (
+	"bufio"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 func ExampleURI() {
@@ -162,6 +166,58 @@ func FuzzURI(f *testing.F) {
 			t.Fatalf("path %q of %q", u.Path(), u.RawPath())
 		}
 	})
+}
+
+// FuzzURIOfRequest: a URI has the same parts as net/url's, for each target and Host that the server accepts.
+func FuzzURIOfRequest(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"/", "example.com"}, {"/a%20b?x=%", "[::1]:80"}, {"http://a:80/p?q", ""}, {"https://[2001:db8::1]", "a%c3%bc"},
+		{"a:443", "a:443"}, {"*", "a,b;c"}, {"//h/p", "a:"}, {"http://a?b/c", "x"}, {"[::1]:1", "1.2.3.4"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, target, host string) {
+		if host != "" && !syntax.ValidHost([]byte(host)) {
+			return
+		}
+		secure, absoluteHost, _, absolute := syntax.SplitAbsoluteTarget([]byte(target))
+		method, wantHost := "GET", host
+		switch {
+		case syntax.ValidAuthorityTarget([]byte(target)):
+			method, wantHost = "CONNECT", target
+		case absolute:
+			wantHost = string(absoluteHost)
+		case target == "*":
+			method = "OPTIONS"
+		case !syntax.ValidOriginTarget([]byte(target)):
+			return
+		}
+		request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(
+			method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")))
+		if err != nil {
+			t.Fatalf("%s %q, Host %q: %v", method, target, host, err)
+		}
+		var uri URI
+		uri.parse([]byte(target), []byte(host), secure)
+		compareURI(t, &uri, request, wantHost, target)
+	})
+}
+
+func compareURI(t *testing.T, uri *URI, request *http.Request, host, target string) {
+	path := request.URL.Path
+	if path == "" && request.URL.Scheme != "" {
+		path = "/"
+	}
+	if uri.Path() != path || uri.RawQuery() != request.URL.RawQuery || uri.Host() != host {
+		t.Fatalf("%q: path %q, query %q, host %q", target, uri.Path(), uri.RawQuery(), uri.Host())
+	}
+	if !strings.Contains(host, "%") && request.URL.Host == host &&
+		(uri.Hostname() != request.URL.Hostname() || uri.Port() != request.URL.Port()) {
+		t.Fatalf("%q: host name %q, port %q", target, uri.Hostname(), uri.Port())
+	}
+	if s := uri.String(); host != "" && !strings.Contains(s, host) {
+		t.Fatalf("%q: String %q lacks the host", target, s)
+	}
 }
 
 func BenchmarkURI(b *testing.B) {

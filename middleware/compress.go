@@ -8,8 +8,8 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
-	"github.com/filohttp/filo/internal/fieldvalue"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
@@ -289,8 +289,8 @@ func (m *compressor) compressible(contentType []byte) bool {
 	}
 	contentType = bytes.TrimSpace(contentType)
 	for _, prefix := range m.prefixes {
-		if len(contentType) > len(prefix) && fieldvalue.EqualFold(contentType[:len(prefix)], prefix) {
-			return !m.noEvents || !fieldvalue.EqualFold(contentType, "text/event-stream")
+		if len(contentType) > len(prefix) && syntax.EqualFold(contentType[:len(prefix)], prefix) {
+			return !m.noEvents || !syntax.EqualFold(contentType, "text/event-stream")
 		}
 	}
 	if m.types[string(contentType)] {
@@ -314,11 +314,11 @@ var codingNames = [codings]string{"zstd", "gzip", "deflate", "identity", "*"}
 // codingNumber returns the number of a coding's name, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
 func codingNumber(name []byte) int {
 	for i, known := range codingNames {
-		if fieldvalue.EqualFold(name, known) {
+		if syntax.EqualFold(name, known) {
 			return i
 		}
 	}
-	if fieldvalue.EqualFold(name, "x-gzip") {
+	if syntax.EqualFold(name, "x-gzip") {
 		return codingGzip
 	}
 	return -1
@@ -334,7 +334,7 @@ func (m *compressor) negotiate(h *filo.Header) (best *coding, identity bool) {
 			element, list, _ = bytes.Cut(list, []byte{','})
 			name, weight, _ := bytes.Cut(element, []byte{';'})
 			if i := codingNumber(bytes.TrimSpace(name)); i >= 0 && qualities[i] < 0 {
-				qualities[i] = fieldvalue.Weight(bytes.TrimSpace(weight))
+				qualities[i] = syntax.Weight(bytes.TrimSpace(weight))
 			}
 		}
 	}

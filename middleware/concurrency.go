@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/fieldvalue"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/refusals"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // ConcurrencyLimitOptions configures ConcurrencyLimit.
@@ -67,7 +67,7 @@ func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	check(o.Queue >= 0 && o.MaxWait >= 0 && o.RetryAfter >= 0, "ConcurrencyLimit with a negative Queue, MaxWait or RetryAfter")
 	return &concurrencyLimiter{
 		places: make(chan struct{}, o.Limit), maxWaiting: int64(o.Queue), maxWait: o.MaxWait,
-		retryAfter: strconv.FormatInt(fieldvalue.Seconds(o.RetryAfter), 10),
+		retryAfter: strconv.FormatInt(syntax.Seconds(o.RetryAfter), 10),
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // secretParameters are the query parameters whose values aren't logged, in lower case: those that contrib/otel redacts, too.
@@ -59,7 +59,7 @@ func isSecret(name []byte, secrets []string) bool {
 		}
 	}
 	for _, secret := range secrets {
-		if fieldvalue.EqualFold(name, secret) {
+		if syntax.EqualFold(name, secret) {
 			return true
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // encoding is a content coding that a file may have been compressed in.
@@ -64,7 +64,7 @@ func acceptedCodings(h *filo.Header) qualities {
 			element, list, _ = bytes.Cut(list, comma)
 			name, weight, _ := bytes.Cut(element, semicolon)
 			if i := codingNumber(bytes.TrimSpace(name)); i >= 0 && named[i] < 0 {
-				named[i] = fieldvalue.Weight(bytes.TrimSpace(weight))
+				named[i] = syntax.Weight(bytes.TrimSpace(weight))
 			}
 		}
 	}
@@ -76,14 +76,14 @@ var comma, semicolon = []byte{','}, []byte{';'}
 // codingNumber returns the number of a coding, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
 func codingNumber(name []byte) int {
 	for i := range encodings {
-		if fieldvalue.EqualFold(name, encodings[i].name) {
+		if syntax.EqualFold(name, encodings[i].name) {
 			return i
 		}
 	}
 	switch {
-	case fieldvalue.EqualFold(name, "x-gzip"):
+	case syntax.EqualFold(name, "x-gzip"):
 		return codingGzip
-	case fieldvalue.EqualFold(name, "identity"):
+	case syntax.EqualFold(name, "identity"):
 		return codingIdentity
 	case string(name) == "*":
 		return codingAny

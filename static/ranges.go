@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // maxRanges is how many ranges of a file a request may ask for. Programs that have use for several ask for a few; each
@@ -28,7 +28,7 @@ const (
 func parseRanges(dst []byteRange, value []byte, size int64) ([]byteRange, rangeVerdict) {
 	// RFC 9110, section 14.2: a unit that isn't known must be ignored; 14.1: "Range units are ... case-insensitive".
 	unit, set, ok := bytes.Cut(value, []byte{'='})
-	if !ok || !fieldvalue.EqualFold(unit, "bytes") || size == 0 {
+	if !ok || !syntax.EqualFold(unit, "bytes") || size == 0 {
 		return dst, rangesIgnored
 	}
 	asked, left, tooMuch := 0, size, false

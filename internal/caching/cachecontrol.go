@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/fieldvalue"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // HasToken reports whether a list has the token, in any case.
@@ -14,7 +14,7 @@ func HasToken(h *filo.Header, name, token string) bool {
 		for len(list) > 0 {
 			var element []byte
 			element, list, _ = bytes.Cut(list, []byte{','})
-			if fieldvalue.EqualFold(bytes.TrimSpace(element), token) {
+			if syntax.EqualFold(bytes.TrimSpace(element), token) {
 				return true
 			}
 		}
@@ -30,7 +30,7 @@ func Directive(h *filo.Header, name string) (argument []byte, ok bool) {
 			var element []byte
 			element, list, _ = bytes.Cut(list, []byte{','})
 			directive, argument, _ := bytes.Cut(element, []byte{'='})
-			if fieldvalue.EqualFold(bytes.TrimSpace(directive), name) {
+			if syntax.EqualFold(bytes.TrimSpace(directive), name) {
 				return bytes.Trim(argument, " \t\""), true
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/fieldvalue"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/middleware"
 )
 
@@ -162,13 +162,13 @@ func (l *limiter) admit(c *filo.Ctx) error {
 		value := append(buffer[:0], l.item...)
 		value = strconv.AppendInt(value, int64(max(state.Remaining, 0)), 10)
 		value = append(value, ";t="...)
-		value = strconv.AppendInt(value, fieldvalue.Seconds(state.Reset), 10)
+		value = strconv.AppendInt(value, syntax.Seconds(state.Reset), 10)
 		c.Response.Header.AddBytes("RateLimit", value)
 	}
 	if state.Allowed {
 		return nil
 	}
-	c.Response.Header.Set("Retry-After", strconv.FormatInt(max(fieldvalue.Seconds(state.RetryAfter), 1), 10))
+	c.Response.Header.Set("Retry-After", strconv.FormatInt(max(syntax.Seconds(state.RetryAfter), 1), 10))
 	return l.refusal
 }
 

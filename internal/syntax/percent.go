@@ -1,17 +1,17 @@
-package filo
+package syntax
 
 import "bytes"
 
-// appendPercentDecoded appends src with every "%XX" replaced by the byte it stands for. A "%" without two hexadecimal
+// AppendPercentDecoded appends src with every "%XX" replaced by the byte it stands for. A "%" without two hexadecimal
 // digits behind it stays as it is, as in the percent-decode algorithm of the WHATWG URL standard.
-func appendPercentDecoded(dst, src []byte) []byte {
+func AppendPercentDecoded(dst, src []byte) []byte {
 	for {
 		i := bytes.IndexByte(src, '%')
 		if i < 0 {
 			return append(dst, src...)
 		}
 		dst = append(dst, src[:i]...)
-		if c, ok := percentEscape(src[i:]); ok {
+		if c, ok := PercentEscape(src[i:]); ok {
 			dst = append(dst, c)
 			src = src[i+3:]
 			continue
@@ -21,27 +21,27 @@ func appendPercentDecoded(dst, src []byte) []byte {
 	}
 }
 
-// percentEscape returns the byte that the escape at the start of b stands for, and false if b starts with none.
-func percentEscape(b []byte) (byte, bool) {
+// PercentEscape returns the byte that the escape at the start of b stands for, and false if b starts with none.
+func PercentEscape(b []byte) (byte, bool) {
 	if len(b) < 3 || b[0] != '%' {
 		return 0, false
 	}
-	high, low := hexValue(b[1]), hexValue(b[2])
+	high, low := HexValue(b[1]), HexValue(b[2])
 	if high < 0 || low < 0 {
 		return 0, false
 	}
 	return byte(high<<4 | low), true
 }
 
-// appendFormDecoded is appendPercentDecoded for a name or value of application/x-www-form-urlencoded, where "+" stands
+// AppendFormDecoded is AppendPercentDecoded for a name or value of application/x-www-form-urlencoded, where "+" stands
 // for a space.
-func appendFormDecoded(dst, src []byte) []byte {
+func AppendFormDecoded(dst, src []byte) []byte {
 	for i := 0; i < len(src); i++ {
 		switch c := src[i]; c {
 		case '+':
 			dst = append(dst, ' ')
 		case '%':
-			if decoded, ok := percentEscape(src[i:]); ok {
+			if decoded, ok := PercentEscape(src[i:]); ok {
 				c = decoded
 				i += 2
 			}
@@ -53,18 +53,18 @@ func appendFormDecoded(dst, src []byte) []byte {
 	return dst
 }
 
-// isFormEncoded reports whether appendFormDecoded would change b.
-func isFormEncoded(b []byte) bool {
+// IsFormEncoded reports whether AppendFormDecoded would change b.
+func IsFormEncoded(b []byte) bool {
 	return bytes.IndexByte(b, '%') >= 0 || bytes.IndexByte(b, '+') >= 0
 }
 
-// appendFormEncoded appends src as a name or value of application/x-www-form-urlencoded: ASCII letters, digits and
+// AppendFormEncoded appends src as a name or value of application/x-www-form-urlencoded: ASCII letters, digits and
 // "*-._" as they are, a space as "+", every other byte as "%XX" (WHATWG URL standard, urlencoded serializing).
-func appendFormEncoded(dst, src []byte) []byte {
+func AppendFormEncoded(dst, src []byte) []byte {
 	const digits = "0123456789ABCDEF"
 	for _, c := range src {
 		switch {
-		case isLetter(c), c >= '0' && c <= '9', c == '*', c == '-', c == '.', c == '_':
+		case IsLetter(c), c >= '0' && c <= '9', c == '*', c == '-', c == '.', c == '_':
 			dst = append(dst, c)
 		case c == ' ':
 			dst = append(dst, '+')

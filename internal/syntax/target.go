@@ -1,22 +1,11 @@
-package filo
+package syntax
 
 import (
 	"bytes"
 	"net/netip"
 )
 
-// hostBytes are the bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, section 2,
-// but for the comma.
-var hostBytes = byteSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+;=")
-
-func byteSet(members string) (set [256]bool) {
-	for i := 0; i < len(members); i++ {
-		set[members[i]] = true
-	}
-	return set
-}
-
-// validHost reports whether b is a host with an optional port, as in Host and in the authority of an http URI (RFC
+// ValidHost reports whether b is a host with an optional port, as in Host and in the authority of an http URI (RFC
 // 9110, sections 4.2 and 7.2, and RFC 3986, section 3.2). It is stricter than the grammar in five ways:
 //
 //   - An empty host isn't valid. Host may have an empty value, which is the caller's to allow.
@@ -28,7 +17,7 @@ func byteSet(members string) (set [256]bool) {
 //   - A port is at most 65535. An empty one, as in "example.com:", is allowed.
 //
 // There is no user information: RFC 9110, section 4.2.4, asks to treat it as an error.
-func validHost(b []byte) bool {
+func ValidHost(b []byte) bool {
 	end := hostEnd(b)
 	if end <= 0 {
 		return false
@@ -48,14 +37,14 @@ func hostEnd(b []byte) int {
 	}
 	i := 0
 	for i < len(b) {
-		if hostBytes[b[i]] {
+		if classes[b[i]]&classHost != 0 {
 			i++
 			continue
 		}
 		if b[i] != '%' {
 			break
 		}
-		if c, ok := percentEscape(b[i:]); !ok || c < 0x80 {
+		if c, ok := PercentEscape(b[i:]); !ok || c < 0x80 {
 			return 0
 		}
 		i += 3
@@ -92,11 +81,11 @@ func parsePort(b []byte) (int, bool) {
 	return port, true
 }
 
-// validOriginTarget reports whether b is a request target in origin-form (RFC 9112, section 3.2.1): an absolute path
+// ValidOriginTarget reports whether b is a request target in origin-form (RFC 9112, section 3.2.1): an absolute path
 // with well-formed percent-encoding, and perhaps a query. All bytes are visible ASCII without "#". That is more than
 // RFC 3986 allows, since browsers send some of '"<>\^`{|}' as they are; and a query may hold any "%", since what it
 // means is between the client and the handler.
-func validOriginTarget(b []byte) bool {
+func ValidOriginTarget(b []byte) bool {
 	return len(b) > 0 && b[0] == '/' && validPathAndQuery(b)
 }
 
@@ -104,35 +93,33 @@ func validPathAndQuery(b []byte) bool {
 	i := 0
 	for ; i < len(b) && b[i] != '?'; i++ {
 		if b[i] == '%' {
-			if _, ok := percentEscape(b[i:]); !ok {
+			if _, ok := PercentEscape(b[i:]); !ok {
 				return false
 			}
 			i += 2
 			continue
 		}
-		if !isTargetByte(b[i]) {
+		if !IsTargetByte(b[i]) {
 			return false
 		}
 	}
 	for ; i < len(b); i++ {
-		if !isTargetByte(b[i]) {
+		if !IsTargetByte(b[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func isTargetByte(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }
-
-// splitAbsoluteTarget splits a request target in absolute-form (RFC 9112, section 3.2.2). The scheme is http or, with
-// secure, https; host is never empty, may have a port and passes validHost; rest is the path and the query, empty or
-// beginning with "/" or "?", and passes the checks of validOriginTarget.
-func splitAbsoluteTarget(b []byte) (secure bool, host, rest []byte, ok bool) {
+// SplitAbsoluteTarget splits a request target in absolute-form (RFC 9112, section 3.2.2). The scheme is http or, with
+// secure, https; host is never empty, may have a port and passes ValidHost; rest is the path and the query, empty or
+// beginning with "/" or "?", and passes the checks of ValidOriginTarget.
+func SplitAbsoluteTarget(b []byte) (secure bool, host, rest []byte, ok bool) {
 	const plainPrefix, securePrefix = "http://", "https://"
 	switch {
-	case len(b) > len(plainPrefix) && equalFold(b[:len(plainPrefix)], plainPrefix):
+	case len(b) > len(plainPrefix) && EqualFold(b[:len(plainPrefix)], plainPrefix):
 		b = b[len(plainPrefix):]
-	case len(b) > len(securePrefix) && equalFold(b[:len(securePrefix)], securePrefix):
+	case len(b) > len(securePrefix) && EqualFold(b[:len(securePrefix)], securePrefix):
 		b = b[len(securePrefix):]
 		secure = true
 	default:
@@ -143,16 +130,16 @@ func splitAbsoluteTarget(b []byte) (secure bool, host, rest []byte, ok bool) {
 		end++
 	}
 	host, rest = b[:end:end], b[end:]
-	if !validHost(host) || !validPathAndQuery(rest) {
+	if !ValidHost(host) || !validPathAndQuery(rest) {
 		return false, nil, nil, false
 	}
 	return secure, host, rest, true
 }
 
-// validAuthorityTarget reports whether b is a request target in authority-form, the one of CONNECT: a host that passes
-// validHost, and a port. RFC 9110, section 9.3.6: "A server MUST reject a CONNECT request that targets an empty or
+// ValidAuthorityTarget reports whether b is a request target in authority-form, the one of CONNECT: a host that passes
+// ValidHost, and a port. RFC 9110, section 9.3.6: "A server MUST reject a CONNECT request that targets an empty or
 // invalid port number", such as 0.
-func validAuthorityTarget(b []byte) bool {
+func ValidAuthorityTarget(b []byte) bool {
 	end := hostEnd(b)
 	if end == 0 || end == len(b) || b[end] != ':' {
 		return false

@@ -1,4 +1,4 @@
-package filo
+package syntax
 
 import (
 	"bufio"
@@ -62,7 +62,7 @@ func TestValidHost(t *testing.T) {
 		{"no zone identifiers", "[fe80::1%25eth0]", false},
 		{"no zone identifiers", "[fe80::1%eth0]", false},
 	} {
-		if got := validHost([]byte(test.host)); got != test.want {
+		if got := ValidHost([]byte(test.host)); got != test.want {
 			t.Errorf("%s: %q: got %v", test.sentence, test.host, got)
 		}
 	}
@@ -97,7 +97,7 @@ func TestValidOriginTarget(t *testing.T) {
 		{"no raw octets outside ASCII", "/ü", false},
 		{"no raw octets outside ASCII", "/?ü", false},
 	} {
-		if got := validOriginTarget([]byte(test.target)); got != test.want {
+		if got := ValidOriginTarget([]byte(test.target)); got != test.want {
 			t.Errorf("%s: %q: got %v", test.sentence, test.target, got)
 		}
 	}
@@ -136,7 +136,7 @@ func TestSplitAbsoluteTarget(t *testing.T) {
 		{"other forms", "a:80", "", false, false},
 		{"other forms", "", "", false, false},
 	} {
-		secure, host, rest, ok := splitAbsoluteTarget([]byte(test.target))
+		secure, host, rest, ok := SplitAbsoluteTarget([]byte(test.target))
 		got := ""
 		if ok {
 			got = string(host) + "|" + string(rest)
@@ -166,7 +166,7 @@ func TestValidAuthorityTarget(t *testing.T) {
 		{"a host must not be empty", ":443", false},
 		{"userinfo is an error", "user@a:443", false},
 	} {
-		if got := validAuthorityTarget([]byte(test.target)); got != test.want {
+		if got := ValidAuthorityTarget([]byte(test.target)); got != test.want {
 			t.Errorf("%s: %q: got %v", test.sentence, test.target, got)
 		}
 	}
@@ -181,18 +181,18 @@ func FuzzTarget(f *testing.F) {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, target, host string) {
-		if validHost([]byte(host)) && !httpguts.ValidHostHeader(host) {
+		if ValidHost([]byte(host)) && !httpguts.ValidHostHeader(host) {
 			t.Fatalf("ValidHostHeader refuses %q", host)
 		}
-		if host != "" && !validHost([]byte(host)) {
+		if host != "" && !ValidHost([]byte(host)) {
 			host = "example.com"
 		}
-		secure, absoluteHost, rest, absolute := splitAbsoluteTarget([]byte(target))
+		secure, absoluteHost, rest, absolute := SplitAbsoluteTarget([]byte(target))
 		method, wantHost := "GET", host
 		switch {
-		case validAuthorityTarget([]byte(target)):
+		case ValidAuthorityTarget([]byte(target)):
 			method, wantHost = "CONNECT", target
-		case validOriginTarget([]byte(target)):
+		case ValidOriginTarget([]byte(target)):
 			rest = []byte(target)
 		case absolute:
 			wantHost = string(absoluteHost)
@@ -207,10 +207,6 @@ func FuzzTarget(f *testing.F) {
 			t.Fatalf("%s %q, Host %q: %v", method, target, host, err)
 		}
 		compareWithURL(t, request, wantHost, string(rest), target, secure)
-
-		var uri URI
-		uri.parse([]byte(target), []byte(host), secure)
-		compareURI(t, &uri, request, wantHost, target)
 	})
 }
 
@@ -220,34 +216,17 @@ func compareWithURL(t *testing.T, request *http.Request, host, rest, target stri
 		t.Fatalf("%q: host %q, net/http has %q", target, host, request.Host)
 	}
 	path, query, _ := strings.Cut(rest, "?")
-	if request.URL.EscapedPath() != path && request.URL.Path != string(appendPercentDecoded(nil, []byte(path))) ||
+	if request.URL.EscapedPath() != path && request.URL.Path != string(AppendPercentDecoded(nil, []byte(path))) ||
 		request.URL.RawQuery != query || (request.URL.Scheme == "https") != secure {
 		t.Fatalf("%q: path %q, query %q, net/url has %#v", target, path, query, request.URL)
-	}
-}
-
-func compareURI(t *testing.T, uri *URI, request *http.Request, host, target string) {
-	path := request.URL.Path
-	if path == "" && request.URL.Scheme != "" {
-		path = "/"
-	}
-	if uri.Path() != path || uri.RawQuery() != request.URL.RawQuery || uri.Host() != host {
-		t.Fatalf("%q: path %q, query %q, host %q", target, uri.Path(), uri.RawQuery(), uri.Host())
-	}
-	if !strings.Contains(host, "%") && request.URL.Host == host &&
-		(uri.Hostname() != request.URL.Hostname() || uri.Port() != request.URL.Port()) {
-		t.Fatalf("%q: host name %q, port %q", target, uri.Hostname(), uri.Port())
-	}
-	if s := uri.String(); host != "" && !strings.Contains(s, host) {
-		t.Fatalf("%q: String %q lacks the host", target, s)
 	}
 }
 
 func TestTargetAllocations(t *testing.T) {
 	host, target, absolute := []byte("www.example.com:8080"), []byte("/a/b%20c?d=e"), []byte("http://example.com/a")
 	n := testing.AllocsPerRun(100, func() {
-		_, _, _, ok := splitAbsoluteTarget(absolute)
-		if !ok || !validHost(host) || !validOriginTarget(target) || !validAuthorityTarget(host) {
+		_, _, _, ok := SplitAbsoluteTarget(absolute)
+		if !ok || !ValidHost(host) || !ValidOriginTarget(target) || !ValidAuthorityTarget(host) {
 			t.Fatal("not valid")
 		}
 	})
@@ -262,7 +241,7 @@ func BenchmarkValidHost(b *testing.B) {
 			bytes := []byte(host)
 			b.ReportAllocs()
 			for b.Loop() {
-				validHost(bytes)
+				ValidHost(bytes)
 			}
 		})
 	}
@@ -272,7 +251,7 @@ func BenchmarkValidOriginTarget(b *testing.B) {
 	target := []byte("/api/v1/users/12345/name%20of?fields=name,email&limit=50")
 	b.ReportAllocs()
 	for b.Loop() {
-		validOriginTarget(target)
+		ValidOriginTarget(target)
 	}
 }
 
@@ -280,6 +259,6 @@ func BenchmarkSplitAbsoluteTarget(b *testing.B) {
 	target := []byte("http://www.example.com:8080/api/v1/users/12345?fields=name")
 	b.ReportAllocs()
 	for b.Loop() {
-		splitAbsoluteTarget(target)
+		SplitAbsoluteTarget(target)
 	}
 }

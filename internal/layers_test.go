@@ -1,0 +1,34 @@
+package internal
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/filohttp/filo"
+
+// layers are the packages below the root, lowest first. Of this module, each may import only those before it.
+var layers = []string{
+	"internal/syntax",
+}
+
+// The packages below the root know nothing of it, nor of a layer above them.
+func TestLayers(t *testing.T) {
+	for i, layer := range layers {
+		out, err := exec.Command("go", "list", "-deps", module+"/"+layer).Output()
+		if err != nil {
+			t.Fatalf("go list -deps of %s: %v", layer, err)
+		}
+		for dependency := range strings.Lines(string(out)) {
+			dependency = strings.TrimSpace(dependency)
+			if dependency != module && !strings.HasPrefix(dependency, module+"/") {
+				continue
+			}
+			if name := strings.TrimPrefix(dependency, module+"/"); !slices.Contains(layers[:i+1], name) {
+				t.Errorf("%s depends on %s, which isn't below it", layer, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package syntax
+
+import (
+	"bytes"
+	"time"
+)
+
+// MaxQuality is the weight 1 in thousandths: a weight has at most three digits behind the point.
+const MaxQuality = 1000
+
+// Weight reads a weight with its name, such as "q=0.5" (RFC 9110, section 12.4.2), in thousandths. An empty weight counts as 1,
+// and a malformed one as 0.
+func Weight(weight []byte) int {
+	if len(weight) == 0 {
+		return MaxQuality
+	}
+	name, value, _ := bytes.Cut(weight, []byte{'='})
+	if !EqualFold(name, "q") {
+		return 0
+	}
+	return Quality(value)
+}
+
+// Quality reads the value of a weight: qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] ). It is in thousandths. A malformed one
+// counts as 0.
+func Quality(q []byte) int {
+	if len(q) == 0 || len(q) > 5 || q[0] != '0' && q[0] != '1' || len(q) > 1 && q[1] != '.' {
+		return 0
+	}
+	quality, unit := int(q[0]-'0')*MaxQuality, MaxQuality/10
+	for _, digit := range q[min(2, len(q)):] {
+		if digit < '0' || digit > '9' {
+			return 0
+		}
+		quality += int(digit-'0') * unit
+		unit /= 10
+	}
+	if quality > MaxQuality {
+		return 0
+	}
+	return quality
+}
+
+// Seconds returns d in whole seconds, rounded up, so that a client that waits for that long has waited long enough.
+func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
