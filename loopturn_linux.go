@@ -641,13 +641,13 @@ func (lc *loopConn) abandon(linger bool) {
 	}
 }
 
-// wait lets an accepted connection wait for its first request.
-func (lc *loopConn) wait() bool {
+// wait registers an accepted connection with its loop until its first request arrives.
+func (lc *loopConn) wait() {
 	s := lc.server
 	if reason := s.conns.add(&lc.conn); reason != nil {
 		lc.ended = true
 		s.refuseConn(lc.netConn, reason)
-		return true
+		return
 	}
 	returned := false
 	defer func() {
@@ -663,7 +663,6 @@ func (lc *loopConn) wait() bool {
 	if !lc.release(false) {
 		lc.loop.post(lc)
 	}
-	return true
 }
 
 // watch cancels the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.

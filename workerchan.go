@@ -12,15 +12,16 @@ import (
 type workerChan struct {
 	// pool is whose stack the worker comes back to. Immutable.
 	pool *workerPool
-	// ch takes a connection, appointed, or nil to retire the worker. Only who has taken the worker off the stack (or has
-	// just spawned it) sends, and only once, so there is never more than one value on its way.
-	ch chan net.Conn
+	// ch takes a job, or nil to retire the worker. Only who has taken the worker off the stack (or has just spawned it)
+	// sends, and only once, so there is never more than one value on its way.
+	ch chan job
 	// lastUse is when the worker was released last, on the clock's scale. It is guarded by the pool's mutex.
 	lastUse int64
 	// scratch is the worker's buffers, nil until WorkerFunc makes them. It belongs to the worker's goroutine.
 	scratch *scratch
-	// conn is the connection that isn't finished with yet. It belongs to the worker's goroutine.
-	conn net.Conn
+	// serving is the job of serving a connection. Who sends it sets its connection before; after that it belongs to the
+	// worker's goroutine.
+	serving connJob
 	// handedOver is set by a WorkerFunc that panics or ends its goroutine, and so can't say it by its result: conn was
 	// hijacked or handed over. It belongs to the worker's goroutine.
 	handedOver bool
@@ -29,7 +30,7 @@ type workerChan struct {
 	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
-	// leads is what appointed on its way in ch is for. Who takes it out, this worker or another one, leads.
+	// leads is the leadership that is on its way in ch. Who takes it out of here, this worker or another one, leads.
 	leads atomic.Pointer[leadership]
 	// loop is the loop that the worker leads, and word what that loop's word was set to when the turn began. They belong to
 	// the worker's goroutine.
@@ -44,7 +45,18 @@ type workerChan struct {
 	place workerPlace
 }
 
-// leadership is what a worker can lead: a loop.
+// job is the work that a worker is sent for.
+type job interface {
+	// do does the work on the worker's goroutine. It reports whether the worker goes on: then the worker is on the stack again.
+	do(w *workerChan) (again bool)
+}
+
+// connJob is the job of serving a connection. Each worker has one, so that to send it a connection allocates nothing.
+type connJob struct {
+	conn net.Conn // nil when it is finished with
+}
+
+// leadership is the job of leading a loop.
 type leadership struct {
 	// lead returns when the worker has given it away, and has then served a connection (w.place isn't placeLeading), or when
 	// it is over.
@@ -53,11 +65,6 @@ type leadership struct {
 	// only grows, so that whoever makes it even can't undo a retake that he hasn't seen.
 	retakes atomic.Uint64
 }
-
-// appointed is sent to a worker that is to lead.
-var appointed net.Conn = new(appointment)
-
-type appointment struct{ net.Conn }
 
 // workerPlace is what a worker counts as.
 type workerPlace uint8
@@ -87,6 +94,6 @@ func workerChanCap() int {
 // renew gives w a channel that suits the number of processors, which may have changed since w was used.
 func (w *workerChan) renew() {
 	if capacity := workerChanCap(); w.ch == nil || cap(w.ch) != capacity {
-		w.ch = make(chan net.Conn, capacity)
+		w.ch = make(chan job, capacity)
 	}
 }

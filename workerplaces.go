@@ -78,7 +78,7 @@ func (wp *workerPool) serveKept(c net.Conn) bool {
 	if ok {
 		w := wp.spawn()
 		w.kept = true
-		w.ch <- c
+		w.send(c)
 	}
 	return ok
 }

@@ -236,7 +236,7 @@ func TestTakeOver(t *testing.T) {
 				a.Lead(lead)
 				w := <-test.leads
 				// As handOver does, with a worker of b's that has no processor.
-				late := &workerChan{pool: &b.workerPool, ch: make(chan net.Conn, 1)}
+				late := &workerChan{pool: &b.workerPool, ch: make(chan job, 1)}
 				b.mu.Lock()
 				if !b.maySpawnLocked() {
 					t.Fatal("no place")

@@ -124,11 +124,19 @@ func (wp *workerPool) signalEndLocked() {
 	}
 }
 
-// Serve passes the connection to a worker, or lets it wait in its loop for what it is to be served. It reports false if all of them are busy and there may be no more, or if the
-// pool doesn't run; then the connection stays the caller's.
+// connWithoutWorker is a connection that needs no worker until a request has come.
+type connWithoutWorker interface {
+	net.Conn
+	// wait registers the connection with the loop that watches it. It doesn't wait itself.
+	wait()
+}
+
+// Serve passes the connection to a worker, or registers it with its loop. It reports false if all workers are busy and there
+// may be no more, or if the pool doesn't run; then the connection stays the caller's.
 func (wp *workerPool) Serve(c net.Conn) bool {
-	if waiting, ok := c.(interface{ wait() bool }); ok {
-		return waiting.wait()
+	if c, ok := c.(connWithoutWorker); ok {
+		c.wait()
+		return true
 	}
 	w := wp.getCh()
 	if w == nil {
@@ -136,8 +144,14 @@ func (wp *workerPool) Serve(c net.Conn) bool {
 	}
 	// Stop may come in between. It retires what it finds on the stack, and w isn't there: w serves c, and ends after
 	// its release.
-	w.ch <- c
+	w.send(c)
 	return true
+}
+
+// send sends w, which the caller has taken off its stack or spawned, a connection to serve.
+func (w *workerChan) send(c net.Conn) {
+	w.serving.conn = c
+	w.ch <- &w.serving
 }
 
 // getCh takes the hottest ready worker, or spawns one, or borrows one. The caller owes it one send. It returns nil if there
@@ -294,13 +308,13 @@ func (wp *workerPool) countLeaders(n int) {
 func (w *workerChan) appoint(l *leadership) {
 	w.leads.Store(l)
 	w.pool.places.appointed.Store(w)
-	w.ch <- appointed
+	w.ch <- l
 }
 
-// lead makes w lead what it was appointed for, and then what it finds without a leader. It reports whether the worker goes on.
-func (wp *workerPool) lead(w *workerChan) (again bool) {
-	l := w.leads.Swap(nil)
-	if l == nil {
+// do makes w lead, unless another worker does so already, and then lead what it finds without a leader.
+func (l *leadership) do(w *workerChan) (again bool) {
+	wp := w.pool
+	if l = w.leads.Swap(nil); l == nil {
 		w.place = placeClosing // that of the worker which leads
 	}
 	for l != nil {
@@ -356,28 +370,24 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 func (wp *workerPool) run(w *workerChan) {
 	defer wp.end(w)
 	for {
-		c := <-w.ch
-		switch c {
-		case nil:
-			return // who sent it has done the counting
-		case appointed:
-			if !wp.lead(w) {
-				return
-			}
-			continue
-		}
-		w.conn, w.place, w.handedOver, w.linger = c, placeServing, false, false
-		if w.kept {
-			w.place = placeClosing
-		}
-		closeConn := wp.serve(w, c)
-		if w.forgotten {
-			wp.remember(w)
-		}
-		if !wp.finish(w, c, closeConn) {
-			return
+		if j := <-w.ch; j == nil || !j.do(w) {
+			return // who sent nil has done the counting
 		}
 	}
+}
+
+// do serves the connection.
+func (j *connJob) do(w *workerChan) (again bool) {
+	wp, c := w.pool, j.conn
+	w.place, w.handedOver, w.linger = placeServing, false, false
+	if w.kept {
+		w.place = placeClosing
+	}
+	closeConn := wp.serve(w, c)
+	if w.forgotten {
+		wp.remember(w)
+	}
+	return wp.finish(w, c, closeConn)
 }
 
 // end is the last thing that a worker does. A worker that something else than run ends, which is runtime.Goexit in
@@ -402,8 +412,8 @@ func (wp *workerPool) end(w *workerChan) {
 	wp.leaveLocked(w)
 	wp.mu.Unlock()
 	w.endKept()
-	if serving && !w.handedOver && w.conn != nil {
-		wp.close(w.conn, w.linger)
+	if serving && !w.handedOver && w.serving.conn != nil {
+		wp.close(w.serving.conn, w.linger)
 	}
 }
 
@@ -468,7 +478,7 @@ func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again b
 		closeConn = false
 	}
 	linger := w.linger
-	w.conn = nil
+	w.serving.conn = nil
 	again = wp.release(w)
 	if closeConn {
 		wp.close(c, linger)

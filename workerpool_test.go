@@ -405,7 +405,7 @@ func TestWorkerPoolClean(t *testing.T) {
 				now := wp.clock.exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
-					all = append(all, &workerChan{ch: make(chan net.Conn, 1), lastUse: now - int64(idle)})
+					all = append(all, &workerChan{ch: make(chan job, 1), lastUse: now - int64(idle)})
 				}
 				wp.ready = slices.Clone(all)
 				room := wp.ready
@@ -459,7 +459,7 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 		// Workers that are at the cap and long idle, and don't get to their channel.
 		held := make([]*workerChan, workers)
 		for i := range held {
-			held[i] = &workerChan{pool: &p.workerPool, ch: make(chan net.Conn), lastUse: 1}
+			held[i] = &workerChan{pool: &p.workerPool, ch: make(chan job), lastUse: 1}
 		}
 		time.Sleep(2 * time.Hour)
 		p.workerPool.mu.Lock()
