@@ -19,9 +19,21 @@ import (
 
 const textHTML = "text/html; charset=utf-8"
 
+// answerable returns ErrHijacked if the handler has given the connection away: nobody would get an answer. Each method below
+// that answers begins with it.
+func (c *Ctx) answerable() error {
+	c.check()
+	if c.conn.hijacked {
+		return ErrHijacked
+	}
+	return nil
+}
+
 // Text answers with plain text in UTF-8.
 func (c *Ctx) Text(status int, text string) error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		return err
+	}
 	c.Response.SetStatus(status)
 	c.Response.Header.setPlainText()
 	c.Response.SetBodyString(text)
@@ -30,7 +42,9 @@ func (c *Ctx) Text(status int, text string) error {
 
 // Bytes answers with a copy of b.
 func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		return err
+	}
 	c.Response.SetStatus(status)
 	c.Response.Header.setID(fieldContentType, contentType)
 	c.Response.SetBody(b)
@@ -39,7 +53,9 @@ func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 
 // BytesNoCopy answers with b without copying it. The caller gives b away for good and must never change it again.
 func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		return err
+	}
 	c.Response.SetStatus(status)
 	c.Response.Header.setID(fieldContentType, contentType)
 	c.Response.SetBodyNoCopy(b)
@@ -102,7 +118,9 @@ func (c *Ctx) encoded(status int, contentType string, encode func(io.Writer) err
 
 // HTML answers with an HTML document. To render a template, see Render.
 func (c *Ctx) HTML(status int, html string) error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		return err
+	}
 	c.Response.SetStatus(status)
 	c.Response.Header.setID(fieldContentType, textHTML)
 	c.Response.SetBodyString(html)
@@ -127,7 +145,9 @@ func (c *Ctx) Render(status int, name string, data any) error {
 
 // Redirect answers with a status of 300 to 308 and a Location field, which is sent unchanged.
 func (c *Ctx) Redirect(status int, location string) error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		return err
+	}
 	if status < 300 || status > 308 {
 		return errors.New("filo: a redirect has a status of 300 to 308")
 	}
@@ -139,7 +159,9 @@ func (c *Ctx) Redirect(status int, location string) error {
 
 // NoContent answers with 204.
 func (c *Ctx) NoContent() error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		return err
+	}
 	c.Response.SetStatus(204)
 	c.Response.resetBody()
 	return nil
@@ -150,7 +172,9 @@ func (c *Ctx) NoContent() error {
 // HTTPError with status 404; if it may not be read, 403. File uses the path unchanged: never build it from client input without
 // checking that.
 func (c *Ctx) File(path string) error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		return err
+	}
 	file, info, err := openRegular(path)
 	if err != nil {
 		return err
@@ -226,7 +250,10 @@ func appendExtValue(dst []byte, r rune) []byte {
 // Reader answers with size bytes read from r, or with everything until io.EOF if size is negative. The server reads r after the
 // handler has returned: see Response.SetBodyStream.
 func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) error {
-	c.check()
+	if err := c.answerable(); err != nil {
+		c.Response.SetBodyStream(r, size) // which closes it at the end of the request
+		return err
+	}
 	c.Response.SetStatus(status)
 	c.Response.Header.setID(fieldContentType, contentType)
 	c.Response.SetBodyStream(r, size)

@@ -19,8 +19,9 @@ var (
 	ErrClientGone = errors.New("filo: client closed the connection")
 	// ErrAbort, when a handler returns it or panics with it, closes the connection without an answer or a log record.
 	ErrAbort = errors.New("filo: request aborted by its handler")
-	// ErrHijacked is returned by methods that need the connection after Hijack or Upgrade has taken it over.
-	ErrHijacked = errors.New("filo: connection was hijacked")
+	// ErrHijacked is returned by methods that need the connection, or answer, after the handler has taken the connection over by
+	// Hijack, Upgrade or Park. The server logs it when the handler returns it.
+	ErrHijacked = errors.New("filo: the connection was taken over before, by Hijack, Upgrade or Park")
 	// ErrHeadSent is returned by methods that would change an answer whose head has been sent.
 	ErrHeadSent = errors.New("filo: the response head has been sent")
 	// ErrBodyNotAllowed is returned by a write to a response that can have no body: an answer to HEAD, 1xx, 204 or 304.

@@ -28,6 +28,7 @@ func (c *conn) handle() {
 	}
 	err := c.invoke(ctx)
 	if c.hijacked {
+		c.logDropped(ctx, err)
 		return
 	}
 	c.finish(ctx, err)
@@ -180,6 +181,17 @@ func (c *conn) logError(ctx *Ctx, err error, status int) {
 	}
 	c.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
 		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()))
+}
+
+// logDropped logs the error of a handler that has taken the connection over: nothing answers it. Most such errors are those of a
+// client that left. ErrHijacked is the program's own.
+func (c *conn) logDropped(ctx *Ctx, err error) {
+	var panicError *PanicError
+	if err == nil || errors.As(err, &panicError) || !errors.Is(err, ErrHijacked) && !c.server.LogAllErrors {
+		return
+	}
+	c.server.logger().Error("handler failed after it had taken the connection over", "error", err, "method", ctx.Request.Method(),
+		"path", ctx.Request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 }
 
 // renderError calls the ErrorHandler; one that panics must not take the connection's worker with it. It reports false if

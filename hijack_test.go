@@ -283,12 +283,22 @@ func TestHijackTwice(t *testing.T) {
 				"Flush":      func() error { c.Stream().WriteString("x"); return c.Stream().Flush() },
 				"Body":       func() error { _, err := c.Body(); return err },
 				"BodyReader": func() error { _, err := c.BodyReader().Read(make([]byte, 10)); return err },
+				"Text":       func() error { return c.Text(200, strings.Repeat("not sent", 5000)) },
+				"Bytes":      func() error { return c.Bytes(200, "a/b", []byte("not sent")) },
+				"NoCopy":     func() error { return c.BytesNoCopy(200, "a/b", []byte("not sent")) },
+				"JSON":       func() error { return c.JSON(200, "not sent") },
+				"XML":        func() error { return c.XML(200, "not sent") },
+				"HTML":       func() error { return c.HTML(200, "not sent") },
+				"Redirect":   func() error { return c.Redirect(303, "/") },
+				"NoContent":  func() error { return c.NoContent() },
+				"File":       func() error { return c.File("hijack_test.go") },
+				"Attachment": func() error { return c.Attachment("hijack_test.go", "") },
+				"Reader":     func() error { return c.Reader(200, "a/b", strings.NewReader("not sent"), -1) },
 			} {
 				if err := call(); !errors.Is(err, filo.ErrHijacked) {
 					t.Errorf("%s after Hijack: %v, want ErrHijacked", name, err)
 				}
 			}
-			c.Text(200, strings.Repeat("not sent", 5000))
 			return nil
 		}}
 	}, func(t *testing.T, h *answerHost) {
@@ -298,6 +308,82 @@ func TestHijackTwice(t *testing.T) {
 		c.wantEnd(t)
 	})
 }
+
+// An answer after the connection was taken over reaches nobody, and the log says so, once. Other errors are most often those of
+// a client that has left: they are logged only with LogAllErrors.
+func TestAnswerAfterTakingOver(t *testing.T) {
+	hijack := func(c *filo.Ctx) error {
+		conn, _, err := c.Hijack()
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	parkStream := func(c *filo.Ctx) error {
+		p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+		if err == nil {
+			p.End()
+		}
+		return err
+	}
+	text := func(c *filo.Ctx) error { return c.Text(200, "dropped") }
+	fail := func(*filo.Ctx) error { return io.ErrUnexpectedEOF }
+	for name, test := range map[string]struct {
+		take, then filo.Handler
+		all        bool
+		want       string
+	}{
+		"Hijack":                   {hijack, text, false, "error=filo: the connection was taken over before, by Hijack, Upgrade or Park method=GET path=/"},
+		"ParkStream":               {parkStream, text, false, "error=filo: the connection was taken over before, by Hijack, Upgrade or Park method=GET path=/"},
+		"another error":            {hijack, fail, false, ""},
+		"another error, all of it": {hijack, fail, true, "error=unexpected EOF method=GET path=/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, ended := new(answerLog), make(chan bool, 1)
+			answerEach(t, func() *filo.Server {
+				log = new(answerLog)
+				return &filo.Server{Logger: log.logger(), LogAllErrors: test.all, Handler: func(c *filo.Ctx) error {
+					c.Request.SetBodyReader(tellingCloser{strings.NewReader(""), ended})
+					if err := test.take(c); err != nil {
+						return err
+					}
+					return test.then(c)
+				}}
+			}, func(t *testing.T, h *answerHost) {
+				h.raw(t, answerGet)
+				answerWait(t, ended, "the request's end")
+				got := strings.Join(log.all(), "\n")
+				const message = "ERROR handler failed after it had taken the connection over "
+				if test.want == "" && got != "" || test.want != "" && (!strings.HasPrefix(got, message+test.want) || strings.Contains(got, "\n")) {
+					t.Errorf("logged %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// "Closed if it is an io.Closer": also a reader whose bytes nobody gets.
+func TestReaderIsClosedAfterTakingOver(t *testing.T) {
+	closed := make(chan bool, 1)
+	h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+		conn, _, err := c.Hijack()
+		if err != nil {
+			return err
+		}
+		conn.Close()
+		return c.Reader(200, "a/b", tellingCloser{strings.NewReader("x"), closed}, -1)
+	}})
+	h.raw(t, answerGet)
+	answerWait(t, closed, "the reader to be closed")
+}
+
+// tellingCloser is a reader that says when it is closed.
+type tellingCloser struct {
+	io.Reader
+	closed chan<- bool
+}
+
+func (r tellingCloser) Close() error { r.closed <- true; return nil }
 
 // "ErrHeadSent is returned by methods that would have to change an answer whose head is on its way."
 func TestHijackAfterTheHead(t *testing.T) {

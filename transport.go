@@ -69,6 +69,7 @@ func (c *transportConn) run(h Handler) error {
 	c.worker.class = &c.server.class
 	err := h(ctx)
 	if c.hijacked {
+		c.logDropped(ctx, err)
 		return nil
 	}
 	c.finish(ctx, err)

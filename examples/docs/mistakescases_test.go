@@ -740,6 +740,22 @@ var topics = []topic{
 			instead: "conn, received, err := c.Hijack() // once; from then on the connection is yours",
 		},
 		{
+			title: "An answer after the connection was taken over",
+			do: func(r *router.Router, s *filo.Server) error {
+				r.GET("/", func(c *filo.Ctx) error { // GET /
+					conn, _, err := c.Hijack()
+					if err != nil {
+						return err
+					}
+					defer conn.Close()
+					return c.Text(200, "done")
+				})
+				return nil
+			},
+			ask:     []string{"GET /"},
+			instead: "return nil // Hijack, Upgrade, Park, and Serve of a hub or an upgrader leave nothing to answer",
+		},
+		{
 			title: "A WebSocket by a plain request",
 			do: func(r *router.Router, s *filo.Server) error {
 				echo := func(conn *websocket.Conn, kind websocket.MessageType, message []byte) error { return nil }
