@@ -34,6 +34,10 @@ type config struct {
 	leave   int           // after how many of them the client leaves
 }
 
+// earliest is when a client may leave. Whoever closes within the first 20 ms may have closed only its sending side, and
+// then filo ends the context after 5 seconds.
+const earliest = 40 * time.Millisecond
+
 func parseFlags(args []string) (config, error) {
 	var cfg config
 	flags := flag.NewFlagSet("cancel", flag.ContinueOnError)
@@ -47,13 +51,16 @@ func parseFlags(args []string) (config, error) {
 	if flags.NArg() > 0 {
 		return config{}, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
+	if cfg.step > 0 && cfg.leave > 0 && time.Duration(cfg.leave)*cfg.step < earliest {
+		return config{}, fmt.Errorf("-leave times -step is at least %v: filo takes a client that closes at once for one that still waits for its answer", earliest)
+	}
 	if cfg.clients < 1 || cfg.step <= 0 || cfg.leave < 1 || cfg.steps < cfg.leave+2 {
 		return config{}, errors.New("-clients, -step and -leave are positive, and -steps is at least 2 more than -leave")
 	}
 	return cfg, nil
 }
 
-// run asks each server, and prints what became of the work. It returns an error if filo's handlers went on.
+// run asks each server, and prints what became of the work. It returns an error if the claim doesn't hold.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	cfg, err := parseFlags(args)
 	if err != nil {
@@ -64,15 +71,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	say("%d clients ask for it, and close their connections after step %d.", cfg.clients, cfg.leave)
 	say("")
 	say("%-10s %22s %26s   %s", "", "steps done for nobody", "work went on for (longest)", "the context")
-	var filos *result
+	var results []*result
 	for _, s := range servers {
 		r, err := ask(ctx, cfg, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		if filos == nil {
-			filos = r
-		}
+		results = append(results, r)
 		ended := "didn't end"
 		if r.cancelled == cfg.clients {
 			ended = "ended"
@@ -80,21 +85,34 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		say("%-10s %15d of %3d %26v   %s", s.name, r.wasted, cfg.clients*(cfg.steps-cfg.leave), r.longest.Round(100*time.Microsecond), ended)
 	}
 	say("")
-	if err := filos.verdict(cfg); err != nil {
+	if err := verdict(results, cfg); err != nil {
 		say("FAIL: %v.", err)
 		return err
 	}
-	say("PASS: with filo the work stopped when the client had left.")
+	say("PASS: with filo the work stopped when the client had left, and with fasthttp it went on.")
 	return nil
 }
 
-// verdict is nil if every context ended, and no work went on for longer than a client needs to be missed.
-func (r *result) verdict(cfg config) error {
+// verdict is nil if filo stopped the work, and fasthttp didn't. results are in the order of servers.
+func verdict(results []*result, cfg config) error {
+	filo, fasthttp := results[0], results[len(results)-1]
+	if err := filo.stopped(cfg); err != nil {
+		return fmt.Errorf("with filo %w", err)
+	}
+	if fasthttp.stopped(cfg) == nil {
+		return errors.New("with fasthttp the work stopped as well")
+	}
+	return nil
+}
+
+// stopped is nil if every context ended, and nearly no step was done after its client had left. On a busy machine a close arrives late:
+// a tenth of the steps may be done by then.
+func (r *result) stopped(cfg config) error {
 	switch rest := cfg.clients * (cfg.steps - cfg.leave); {
 	case r.cancelled < cfg.clients:
-		return fmt.Errorf("with filo %d of %d contexts didn't end", cfg.clients-r.cancelled, cfg.clients)
-	case r.wasted*2 > rest:
-		return fmt.Errorf("with filo %d of %d steps were done after the client had left", r.wasted, rest)
+		return fmt.Errorf("%d of %d contexts didn't end", cfg.clients-r.cancelled, cfg.clients)
+	case r.wasted*10 > rest:
+		return fmt.Errorf("%d of %d steps were done after the client had left", r.wasted, rest)
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 
 func TestTheClaim(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-clients", "3", "-steps", "20", "-step", "20ms", "-leave", "2"}, &out); err != nil {
+	if err := run(t.Context(), []string{"-clients", "3", "-steps", "40", "-step", "20ms", "-leave", "4"}, &out); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	for _, want := range []string{"\nfilo ", "\nnet/http ", "\nfasthttp ", "54 of  54", "didn't end", "PASS: "} {
+	for _, want := range []string{"\nfilo ", "\nnet/http ", "\nfasthttp ", "108 of 108", "didn't end", "PASS: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &out)
 		}
@@ -24,13 +24,13 @@ func TestTheClaim(t *testing.T) {
 
 // Each server does what the report says of it: net/http ends the context as filo does, and fasthttp doesn't.
 func TestEachServer(t *testing.T) {
-	cfg := config{clients: 3, steps: 20, step: 20 * time.Millisecond, leave: 2}
+	cfg := config{clients: 3, steps: 40, step: 20 * time.Millisecond, leave: 4}
 	for _, s := range servers {
 		r, err := ask(t.Context(), cfg, s)
 		if err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
-		if claimed := r.verdict(cfg) == nil; claimed != (s.name != "fasthttp") {
+		if claimed := r.stopped(cfg) == nil; claimed != (s.name != "fasthttp") {
 			t.Errorf("%s: %+v", s.name, r)
 		}
 	}
@@ -43,18 +43,23 @@ func TestVerdict(t *testing.T) {
 		good bool
 	}{
 		{result{cancelled: 2}, true},
-		{result{cancelled: 2, wasted: 10}, true},
-		{result{cancelled: 2, wasted: 11}, false},
+		{result{cancelled: 2, wasted: 2}, true},
+		{result{cancelled: 2, wasted: 3}, false},
 		{result{cancelled: 1}, false},
 	} {
-		if err := test.r.verdict(cfg); (err == nil) != test.good {
+		goesOn := &result{wasted: 20}
+		if err := verdict([]*result{&test.r, goesOn}, cfg); (err == nil) != test.good {
 			t.Errorf("%+v: %v", test.r, err)
 		}
+	}
+	stops := &result{cancelled: 2}
+	if verdict([]*result{stops, stops}, cfg) == nil {
+		t.Error("the claim holds of a fasthttp that stops the work")
 	}
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range [][]string{{"-clients", "0"}, {"-steps", "6"}, {"-step", "0s"}, {"-leave", "0"}, {"more"}, {"-none"}} {
+	for _, args := range [][]string{{"-clients", "0"}, {"-steps", "6"}, {"-step", "0s"}, {"-leave", "0"}, {"-step", "5ms", "-leave", "7"}, {"more"}, {"-none"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
 			t.Errorf("run takes %q", args)
 		}

@@ -70,13 +70,17 @@ func TestVerdict(t *testing.T) {
 		good bool
 	}{
 		{figures{before: 10 << 20, with: 15 << 20, goroutines: 13}, true},
-		{figures{before: 10 << 20, with: 45 << 20, goroutines: 13}, true},
-		{figures{before: 10 << 20, with: 46 << 20, goroutines: 13}, false},
-		{figures{before: 10 << 20, with: 15 << 20, goroutines: 9013}, false},
+		{figures{before: 10 << 20, with: 18 << 20, goroutines: 64}, true},
+		{figures{before: 10 << 20, with: 19 << 20, goroutines: 13}, false},
+		{figures{before: 10 << 20, with: 15 << 20, goroutines: 65}, false},
 	} {
 		if err := verdict(append([]figures{test.f}, others...), n); (err == nil) != test.good {
 			t.Errorf("%+v: %v", test.f, err)
 		}
+	}
+	few := []figures{{before: 10 << 20, with: 13 << 20, goroutines: 13}, {before: 10 << 20, with: 21 << 20, goroutines: 105}}
+	if err := verdict(few, 100); err == nil {
+		t.Error("3 MB is less than a quarter of 11")
 	}
 }
 
