@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // The blocking driver: a worker serves a connection for as long as that lives, and waits in the connection's own
@@ -126,19 +127,19 @@ func (c *conn) fill(state waitState) error {
 	return err
 }
 
-// readDeadline returns until when the owner may wait for input in a state, on the coarse clock's scale; 0 is for ever.
-func (c *conn) readDeadline(state waitState, now int64) int64 {
+// readDeadline returns until when the owner may wait for input in a state; 0 is for ever.
+func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 	config := &c.server.config
 	switch state {
 	case stateNew:
 		if c.headSince != 0 {
 			now = c.headSince // of a TLS handshake
 		}
-		return after(now, c.headTimeout())
+		return now.Deadline(c.headTimeout())
 	case stateIdle:
-		return after(now, config.idleTimeout)
+		return now.Deadline(config.idleTimeout)
 	case stateHead:
-		return after(c.headSince, c.headTimeout())
+		return c.headSince.Deadline(c.headTimeout())
 	case stateBody, stateRest:
 		if until := c.worker.ctx.readUntil; until != 0 {
 			return until
@@ -160,13 +161,6 @@ func (c *conn) headTimeout() time.Duration {
 // keptTime is how long a connection may take for a head that has one of the places which are kept.
 const keptTime = time.Second
 
-func after(now int64, timeout time.Duration) int64 {
-	if timeout < 0 {
-		return 0
-	}
-	return addTime(now, timeout)
-}
-
 // receive reads into p: at least a byte, or an error.
 func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if c.inputError != nil {
@@ -187,7 +181,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 }
 
 // await is receive's wait.
-func (c *conn) await(p []byte, state waitState, deadline, start int64) (int, error) {
+func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int, error) {
 	if state <= stateIdle && c.server.draining.Load() {
 		return c.lastRead(p, state, start)
 	}
@@ -195,7 +189,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start int64) (int, err
 		n, err := c.stream.Read(p)
 		if n > 0 {
 			if state.body() {
-				c.readPace.add(n, c.server.clock.now()-start)
+				c.readPace.add(n, c.server.clock.now().Sub(start))
 			}
 			return n, nil
 		}
@@ -222,8 +216,8 @@ func (c *conn) await(p []byte, state waitState, deadline, start int64) (int, err
 
 // lastRead takes what an idle connection, which has been so since the given time, has sent by the time that the server
 // shuts down. A deadline in the past would hide bytes that are there, so it gets short ones of its own.
-func (c *conn) lastRead(p []byte, state waitState, since int64) (int, error) {
-	wait := lastReadTime(state, c.server.clock.now()-since)
+func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error) {
+	wait := lastReadTime(state, c.server.clock.now().Sub(since))
 	c.setState(stateLast)
 	end := time.Now().Add(wait)
 	for looks := 0; looks < lastLooks || time.Now().Before(end); looks++ {
@@ -244,9 +238,9 @@ func (c *conn) lastRead(p []byte, state waitState, since int64) (int, error) {
 // endWait ends a wait. If the sweep has found its deadline passed, the wake-up may still be under way: then it waits for
 // that, so that it can't hit a later wait, where it would be an error that is no one's fault (a TLS connection doesn't
 // survive one while it writes).
-func (c *conn) endWait(deadline int64, writing bool) {
+func (c *conn) endWait(deadline clock.Time, writing bool) {
 	old := c.word.Swap(int64(stateHandler))
-	if deadline == 0 || old&^stateMask != 0 {
+	if deadline == 0 || deadlineIn(old) != 0 {
 		return
 	}
 	c.server.conns.awaitWakeUp()
@@ -351,7 +345,7 @@ type vectorWriter interface {
 }
 
 // beforeWrite begins the wait of a write of size bytes.
-func (c *conn) beforeWrite(size int) (deadline, start int64) {
+func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
 	if c.tlsState == nil {
 		size = 0 // a time-out tells how much was written, so that what was can earn more time
 	}
@@ -363,17 +357,17 @@ func (c *conn) beforeWrite(size int) (deadline, start int64) {
 
 // afterWrite ends the wait of a write that has written n bytes. A time-out isn't an error if the client has done its
 // part all the same, or if it was meant for a wait before: then the caller writes on.
-func (c *conn) afterWrite(n int, err error, deadline, start int64) error {
+func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
 	c.endWait(deadline, true)
 	if err == nil {
-		c.writePace.add(n, c.server.clock.now()-start)
+		c.writePace.add(n, c.server.clock.now().Sub(start))
 		return nil
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	now, config := c.server.clock.exact(), &c.server.config
-	c.writePace.add(n, now-start)
+	c.writePace.add(n, now.Sub(start))
 	switch {
 	case c.tlsState != nil:
 		// crypto/tls can't go on after a record that was written in part.

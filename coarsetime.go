@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // coarseClock is one cached time, and a ready-made Date line, for everything that needs no better than its tick: idle
@@ -14,16 +16,16 @@ import (
 // that is more than about a tick old. A clock that doesn't run gives exact times, at the price of a lock and the system's
 // clock. The zero value is a clock that doesn't run.
 type coarseClock struct {
-	// cached is nanoseconds since base, and 0 when it may not be used: the clock rests or doesn't run. It is stored
+	// cached is the time as of the last tick, and 0 when it may not be used: the clock rests or doesn't run. It is stored
 	// under mu only, so that it never goes back, and loaded without.
-	cached atomic.Int64
+	cached clock.AtomicTime
 	// date is the line for the second that cached is in. It is stored before cached: who has seen cached set finds a
 	// line no older than that.
 	date atomic.Pointer[dateLine]
 	// used says that somebody has read the clock since its last tick. Readers store it only when it isn't set, or else
 	// they would pass its cache line round between the processors.
 	used atomic.Bool
-	// base is one second before the clock was first used, so that no time is 0. It is set once: a clock that is stopped
+	// base is the origin of the clock's scale: one second before the clock was first used, so that no time is 0. It is set once: a clock that is stopped
 	// and started again doesn't go back. It isn't the process's, since the time in a synctest bubble is another one.
 	base atomic.Pointer[time.Time]
 
@@ -81,21 +83,20 @@ func (c *coarseClock) stop() {
 	}
 }
 
-// at returns a time on the clock's scale, 0 for the zero time. One that is too far away for the scale is the end of that.
-func (c *coarseClock) at(t time.Time) int64 {
+// at returns the moment of a time, none for the zero time. A time that is too far away for the scale is at its end.
+func (c *coarseClock) at(t time.Time) clock.Time {
 	if t.IsZero() {
 		return 0
 	}
 	ahead := time.Until(t)
 	if ahead > 0 {
-		return addTime(c.exact(), ahead)
+		return c.exact().Add(ahead)
 	}
-	return max(c.exact()+int64(ahead), 1<<stateBits)
+	return max(c.exact()+clock.Time(ahead), 1<<stateBits)
 }
 
-// exact returns the time in nanoseconds on the scale of now, at the price of the system's clock. It is never before a
-// time that now has returned.
-func (c *coarseClock) exact() int64 { return int64(time.Since(*c.origin())) }
+// exact returns the exact time, at the price of the system's clock. It is never before a time that now has returned.
+func (c *coarseClock) exact() clock.Time { return clock.Time(time.Since(*c.origin())) }
 
 // origin returns base.
 func (c *coarseClock) origin() *time.Time {
@@ -107,8 +108,8 @@ func (c *coarseClock) origin() *time.Time {
 	return c.base.Load()
 }
 
-// now returns the monotonic time in nanoseconds since the clock's base, always over 0, as of the last tick.
-func (c *coarseClock) now() int64 {
+// now returns the time as of the last tick.
+func (c *coarseClock) now() clock.Time {
 	cached := c.cached.Load()
 	if cached == 0 {
 		return c.slowNow()
@@ -132,7 +133,7 @@ func (c *coarseClock) dateLine() []byte {
 }
 
 // slowNow is now for a clock that rests or doesn't run.
-func (c *coarseClock) slowNow() int64 {
+func (c *coarseClock) slowNow() clock.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.wakeUpLocked() {
@@ -216,7 +217,7 @@ func (c *coarseClock) refreshLocked() {
 	if date := c.date.Load(); date == nil || date.second != wall.Unix() {
 		c.date.Store(newDateLine(wall))
 	}
-	c.cached.Store(int64(wall.Sub(*base)))
+	c.cached.Store(clock.Time(wall.Sub(*base)))
 }
 
 func newDateLine(wall time.Time) *dateLine {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 const testTick = 10 * time.Millisecond
@@ -45,22 +47,22 @@ func TestClockTick(t *testing.T) {
 // A time is put on the clock's scale however far it is from now.
 func TestClockAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock coarseClock
-		now, exact := time.Now(), clock.exact()
+		var coarse coarseClock
+		now, exact := time.Now(), coarse.exact()
 		for _, at := range []time.Time{now.AddDate(200, 0, 0), now.AddDate(500, 0, 0), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
-			if got := clock.at(at); time.Duration(got-exact) < 100*365*24*time.Hour {
-				t.Errorf("%v is in %v", at, time.Duration(got-exact))
+			if got := coarse.at(at); got.Sub(exact) < 100*365*24*time.Hour {
+				t.Errorf("%v is in %v", at, got.Sub(exact))
 			}
 		}
 		for _, at := range []time.Time{now.Add(-time.Hour), time.Unix(1, 0), time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)} {
-			if got := clock.at(at); got <= stateMask || got > exact {
-				t.Errorf("%v is in %v", at, time.Duration(got-exact))
+			if got := coarse.at(at); got <= stateMask || got > exact {
+				t.Errorf("%v is in %v", at, got.Sub(exact))
 			}
 		}
-		if at := clock.at(now.Add(time.Minute)); at != exact+int64(time.Minute) {
-			t.Errorf("a minute from now is in %v", time.Duration(at-exact))
+		if at := coarse.at(now.Add(time.Minute)); at != exact.Add(time.Minute) {
+			t.Errorf("a minute from now is in %v", at.Sub(exact))
 		}
-		if at := clock.at(time.Time{}); at != 0 {
+		if at := coarse.at(time.Time{}); at != 0 {
 			t.Errorf("the zero time is %d", at)
 		}
 	})
@@ -69,68 +71,68 @@ func TestClockAt(t *testing.T) {
 // A clock that doesn't run is exact: before the start, after the stop.
 func TestClockNotRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock coarseClock
-		clock.stop() // does nothing
+		var coarse coarseClock
+		coarse.stop() // does nothing
 		check := func(when string) {
 			for range 3 {
 				time.Sleep(333*time.Millisecond + 7)
-				if now, exact := clock.now(), clock.exact(); now != exact || now <= 0 {
+				if now, exact := coarse.now(), coarse.exact(); now != exact || now <= 0 {
 					t.Errorf("%s: now is %d, exact %d", when, now, exact)
 				}
-				checkDate(t, clock.dateLine(), 0)
+				checkDate(t, coarse.dateLine(), 0)
 			}
 		}
 		check("before start")
-		clock.start(testTick)
-		clock.now()
-		clock.stop()
+		coarse.start(testTick)
+		coarse.now()
+		coarse.stop()
 		select {
-		case <-clock.ended:
+		case <-coarse.ended:
 		default:
 			t.Error("stop must wait for the clock's goroutine")
 		}
-		clock.stop() // does nothing
-		clock.tick() // one that was on its way
+		coarse.stop() // does nothing
+		coarse.tick() // one that was on its way
 		check("after stop")
-		clock.start(testTick) // which can be done again
-		defer clock.stop()
+		coarse.start(testTick) // which can be done again
+		defer coarse.stop()
 		time.Sleep(testTick / 2)
-		if clock.now() == clock.exact() {
+		if coarse.now() == coarse.exact() {
 			t.Error("started again, the clock is exact: it doesn't tick")
 		}
 	})
 }
 
 func TestClockStartedTwice(t *testing.T) {
-	var clock coarseClock
-	clock.start(testTick)
-	defer clock.stop()
+	var coarse coarseClock
+	coarse.start(testTick)
+	defer coarse.stop()
 	defer func() {
 		if recover() == nil {
 			t.Error("starting a clock that runs must panic")
 		}
 	}()
-	clock.start(testTick)
+	coarse.start(testTick)
 }
 
 // While it is read, the clock is at most a tick old, and so is its Date.
 func TestClockTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock coarseClock
-		clock.start(testTick)
-		defer clock.stop()
+		var coarse coarseClock
+		coarse.start(testTick)
+		defer coarse.stop()
 		cached := 0
 		for range 1000 {
 			time.Sleep(testTick / 3)
 			synctest.Wait()
-			now, exact := clock.now(), clock.exact()
-			if now > exact || exact-now > int64(testTick) {
-				t.Fatalf("now is %v behind", time.Duration(exact-now))
+			now, exact := coarse.now(), coarse.exact()
+			if now > exact || exact.Sub(now) > testTick {
+				t.Fatalf("now is %v behind", exact.Sub(now))
 			}
 			if now != exact {
 				cached++
 			}
-			checkDate(t, clock.dateLine(), testTick)
+			checkDate(t, coarse.dateLine(), testTick)
 		}
 		if cached < 500 {
 			t.Errorf("only %d of 1000 times were cached ones", cached)
@@ -141,13 +143,13 @@ func TestClockTicks(t *testing.T) {
 // The line is rendered anew for a new second only.
 func TestClockDateRebuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock coarseClock
-		clock.start(testTick)
-		defer clock.stop()
+		var coarse coarseClock
+		coarse.start(testTick)
+		defer coarse.stop()
 		seen := make(map[*byte]bool)
 		for start := time.Now(); time.Since(start) < 3*time.Second-testTick; time.Sleep(testTick / 2) {
 			synctest.Wait()
-			line := clock.dateLine()
+			line := coarse.dateLine()
 			checkDate(t, line, testTick)
 			seen[&line[0]] = true
 		}
@@ -159,24 +161,24 @@ func TestClockDateRebuilt(t *testing.T) {
 
 // Nobody reads: the clock rests. The next reader gets the right time, and the clock ticks as long as it is read.
 func TestClockRests(t *testing.T) {
-	readers := map[string]func(t *testing.T, clock *coarseClock, late time.Duration){
-		"now": func(t *testing.T, clock *coarseClock, late time.Duration) {
-			if behind := time.Duration(clock.exact() - clock.now()); behind < 0 || behind > late {
+	readers := map[string]func(t *testing.T, coarse *coarseClock, late time.Duration){
+		"now": func(t *testing.T, coarse *coarseClock, late time.Duration) {
+			if behind := coarse.exact().Sub(coarse.now()); behind < 0 || behind > late {
 				t.Errorf("the time is %v behind", behind)
 			}
 		},
-		"dateLine": func(t *testing.T, clock *coarseClock, late time.Duration) {
-			checkDate(t, clock.dateLine(), late)
+		"dateLine": func(t *testing.T, coarse *coarseClock, late time.Duration) {
+			checkDate(t, coarse.dateLine(), late)
 		},
 	}
 	for name, read := range readers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var clock coarseClock
-				clock.start(testTick)
-				defer clock.stop()
+				var coarse coarseClock
+				coarse.start(testTick)
+				defer coarse.stop()
 				for range 3 {
-					restAndWake(t, &clock, func(late time.Duration) { read(t, &clock, late) })
+					restAndWake(t, &coarse, func(late time.Duration) { read(t, &coarse, late) })
 				}
 			})
 		})
@@ -184,12 +186,12 @@ func TestClockRests(t *testing.T) {
 }
 
 // restAndWake lets the clock fall to rest, wakes it with read, which is told how late the time may be, and keeps it awake.
-func restAndWake(t *testing.T, clock *coarseClock, read func(late time.Duration)) {
+func restAndWake(t *testing.T, coarse *coarseClock, read func(late time.Duration)) {
 	t.Helper()
 	time.Sleep((restAfter + 1) * testTick)
 	for range 3 {
 		synctest.Wait()
-		if clock.cached.Load() != 0 {
+		if coarse.cached.Load() != 0 {
 			t.Fatal("a clock that nobody has read for 11 ticks must rest, and go on resting")
 		}
 		time.Sleep(time.Hour + 333*time.Millisecond)
@@ -198,7 +200,7 @@ func restAndWake(t *testing.T, clock *coarseClock, read func(late time.Duration)
 	for range 3 * restAfter {
 		time.Sleep(testTick / 2)
 		synctest.Wait()
-		if clock.cached.Load() == 0 {
+		if coarse.cached.Load() == 0 {
 			t.Fatal("a clock that is read must not rest")
 		}
 		read(testTick)
@@ -208,45 +210,45 @@ func restAndWake(t *testing.T, clock *coarseClock, read func(late time.Duration)
 // A clock that is stopped while it rests ends too (synctest would find its goroutine).
 func TestClockStoppedAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock coarseClock
-		clock.start(testTick)
+		var coarse coarseClock
+		coarse.start(testTick)
 		time.Sleep(100 * testTick)
-		clock.stop()
+		coarse.stop()
 	})
 }
 
 // Readers that come and go, so that the clock often rests, never see it go back, and never more than a tick late.
 func TestClockConcurrentReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock coarseClock
-		clock.start(testTick)
+		var coarse coarseClock
+		coarse.start(testTick)
 		var rests atomic.Int64
 		var readers sync.WaitGroup
 		for range 4 {
 			readers.Go(func() {
-				last := int64(0)
+				last := clock.Time(0)
 				for range 2000 {
 					time.Sleep(rand.N(60 * testTick))
-					if clock.cached.Load() == 0 {
+					if coarse.cached.Load() == 0 {
 						rests.Add(1)
 					}
-					before := clock.exact()
+					before := coarse.exact()
 					for range 3 {
-						now := clock.now()
+						now := coarse.now()
 						if now < last {
-							t.Errorf("the clock went back by %v", time.Duration(last-now))
+							t.Errorf("the clock went back by %v", last.Sub(now))
 						}
-						if before-now > int64(testTick) {
-							t.Errorf("the clock is %v behind", time.Duration(before-now))
+						if before.Sub(now) > testTick {
+							t.Errorf("the clock is %v behind", before.Sub(now))
 						}
 						last = now
-						checkDate(t, clock.dateLine(), testTick)
+						checkDate(t, coarse.dateLine(), testTick)
 					}
 				}
 			})
 		}
 		readers.Wait()
-		clock.stop()
+		coarse.stop()
 		if rests.Load() < 100 {
 			t.Errorf("the clock rested %d times: the test shows nothing", rests.Load())
 		}
@@ -255,70 +257,70 @@ func TestClockConcurrentReaders(t *testing.T) {
 
 // With real time: starts and stops beside readers, which see neither a step back nor an end of the world.
 func TestClockMonotonic(t *testing.T) {
-	var clock coarseClock
+	var coarse coarseClock
 	var ended atomic.Bool
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
-			for last := int64(1); !ended.Load(); {
-				now := clock.now()
-				if exact := clock.exact(); now < last || now > exact {
+			for last := clock.Time(1); !ended.Load(); {
+				now := coarse.now()
+				if exact := coarse.exact(); now < last || now > exact {
 					t.Errorf("now is %d after %d, exact is %d", now, last, exact)
 					return
 				}
 				last = now
-				if line := clock.dateLine(); len(line) != len("Date: \r\n")+len(timeFormat) {
+				if line := coarse.dateLine(); len(line) != len("Date: \r\n")+len(timeFormat) {
 					t.Errorf("the line is %q", line)
 				}
 			}
 		})
 	}
 	for range 20 {
-		clock.start(minClockTick)
+		coarse.start(minClockTick)
 		time.Sleep(time.Duration(rand.N(1000)) * time.Microsecond)
-		clock.stop()
+		coarse.stop()
 	}
 	ended.Store(true)
 	readers.Wait()
 }
 
 func TestClockAllocations(t *testing.T) {
-	var clock coarseClock
-	clock.start(testTick)
-	defer clock.stop()
+	var coarse coarseClock
+	coarse.start(testTick)
+	defer coarse.stop()
 	buffer := make([]byte, 0, 64)
-	if n := testing.AllocsPerRun(1000, func() { _ = clock.now() }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { _ = coarse.now() }); n != 0 {
 		t.Errorf("now allocates %v times", n)
 	}
-	if n := testing.AllocsPerRun(1000, func() { buffer = append(buffer[:0], clock.dateLine()...) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { buffer = append(buffer[:0], coarse.dateLine()...) }); n != 0 {
 		t.Errorf("dateLine allocates %v times", n)
 	}
 }
 
 func BenchmarkClock(b *testing.B) {
-	var clock coarseClock
-	clock.start(maxClockTick)
-	defer clock.stop()
+	var coarse coarseClock
+	coarse.start(maxClockTick)
+	defer coarse.stop()
 	b.Run("now", func(b *testing.B) {
 		for b.Loop() {
-			clock.now()
+			coarse.now()
 		}
 	})
 	b.Run("now, parallel", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				clock.now()
+				coarse.now()
 			}
 		})
 	})
 	b.Run("dateLine", func(b *testing.B) {
 		for b.Loop() {
-			clock.dateLine()
+			coarse.dateLine()
 		}
 	})
 	b.Run("exact", func(b *testing.B) {
 		for b.Loop() {
-			clock.exact()
+			coarse.exact()
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // waitState says what a connection's owner is doing. It is a part of conn.word.
@@ -130,12 +131,12 @@ type conn struct {
 	context    context.Context // of Server.ConnContext; nil until it is needed
 	// inputError is what the watch for a context read behind the input that it received.
 	inputError error
-	headSince  int64 // when the first byte of the head came, on the coarse clock; 0: it hasn't
-	readPace   pace  // of the current body
-	writePace  pace  // of the current answer
+	headSince  clock.Time // when the first byte of the head came; 0: it hasn't
+	readPace   pace       // of the current body
+	writePace  pace       // of the current answer
 
-	// word holds the owner's waitState in its low bits and above them the deadline of its wait, in nanoseconds on the
-	// coarse clock's scale, 0 for none. The owner stores it; the sweep takes an expired deadline out and wakes the owner.
+	// word holds the owner's waitState in its low bits and above them the deadline of its wait, a clock.Time, 0 for none.
+	// The owner stores it; the sweep takes an expired deadline out and wakes the owner.
 	word atomic.Int64
 	// answered counts the answers by status class: one of its server's in the blocking driver, its loop's in the other.
 	answered *answerCounts
@@ -205,8 +206,11 @@ func (c *conn) detach() {
 
 func (c *conn) setState(s waitState) { c.word.Store(int64(s)) }
 
-func (c *conn) setWait(s waitState, deadline int64) {
-	c.word.Store(deadline&^stateMask | int64(s))
+// deadlineIn returns the deadline that a connection's word holds, 0 for none.
+func deadlineIn(word int64) clock.Time { return clock.Time(word &^ stateMask) }
+
+func (c *conn) setWait(s waitState, deadline clock.Time) {
+	c.word.Store(int64(deadline)&^stateMask | int64(s))
 	if set := &c.server.conns; deadline != 0 && deadline < set.due.Load() {
 		set.hasten(deadline)
 	}

@@ -5,8 +5,9 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // connSet is the connections that are being served, and the sweep that looks after their deadlines: one goroutine and
@@ -32,15 +33,15 @@ type connSet struct {
 	answered []sharedCounts // set once, by configure, under the server's mu
 	counting int            // the one that the next connection gets; guarded by mu
 
-	// due is when the next sweep is, on the clock's scale: at the earliest deadline that the last one saw, and no later than
+	// due is when the next sweep is: at the earliest deadline that the last one saw, and no later than
 	// a wait that began after it could end. Who sets an earlier deadline moves it. During a sweep it is what it will be at the
 	// latest.
-	due      atomic.Int64
+	due      clock.AtomicTime
 	clock    *coarseClock
 	timer    *time.Timer   // guarded by mu
 	interval time.Duration // the least between two sweeps
 	shortest time.Duration // of the time-outs
-	swept    int64         // when the last sweep ended; guarded by mu
+	swept    clock.Time    // when the last sweep ended; guarded by mu
 }
 
 // sharedCounts is answerCounts in cache lines of their own.
@@ -78,7 +79,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 	}
 	if !s.sweeping && s.timer != nil {
 		s.sweeping = true
-		s.due.Store(s.clock.now() + int64(s.interval))
+		s.due.Store(s.clock.now().Add(s.interval))
 		s.timer.Reset(s.interval)
 	}
 	return nil
@@ -137,7 +138,7 @@ func (s *connSet) startSweep(server *Server) {
 	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
 	s.interval = max(min(time.Second, s.shortest/4), time.Millisecond)
 	s.sweeping = s.conns.count > 0
-	s.due.Store(s.clock.now() + int64(s.interval))
+	s.due.Store(s.clock.now().Add(s.interval))
 	s.timer = time.AfterFunc(s.interval, s.sweep)
 	if !s.sweeping {
 		s.timer.Stop()
@@ -186,9 +187,9 @@ func (s *connSet) sweep() {
 	if !ok {
 		return
 	}
-	due := now + int64(s.shortest)
+	due := now.Add(s.shortest)
 	s.walk(func(c *conn) {
-		switch deadline := c.word.Load() &^ stateMask; {
+		switch deadline := deadlineIn(c.word.Load()); {
 		case deadline > now:
 			due = min(due, deadline)
 		case deadline != 0:
@@ -200,7 +201,7 @@ func (s *connSet) sweep() {
 
 // beginSweep returns the time of a sweep that begins now, or false if there is to be none any more. From here on a wait that
 // begins, and ends before the next sweep would be at the latest, moves that.
-func (s *connSet) beginSweep() (now int64, ok bool) {
+func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {
@@ -208,37 +209,37 @@ func (s *connSet) beginSweep() (now int64, ok bool) {
 	}
 	now = s.clock.exact()
 	s.underway = true
-	s.due.Store(now + int64(s.shortest))
+	s.due.Store(now.Add(s.shortest))
 	return now, true
 }
 
 // endSweep sets when the next one is, for the earliest of the deadlines that it has seen.
-func (s *connSet) endSweep(due int64) {
+func (s *connSet) endSweep(due clock.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.underway = false
 	if s.sweeping = s.conns.count > 0; s.sweeping && s.timer != nil {
 		s.swept = s.clock.exact()
-		s.setDueLocked(s.swept, max(min(due, s.due.Load()), s.swept+int64(s.interval)))
+		s.setDueLocked(s.swept, max(min(due, s.due.Load()), s.swept.Add(s.interval)))
 	}
 }
 
 // setDueLocked sets when the next sweep is.
-func (s *connSet) setDueLocked(now, due int64) {
+func (s *connSet) setDueLocked(now, due clock.Time) {
 	s.due.Store(due)
 	if !s.underway {
-		s.timer.Reset(time.Duration(due - now))
+		s.timer.Reset(due.Sub(now))
 	}
 }
 
 // expire wakes the owner of a connection whose deadline has passed.
-func (s *connSet) expire(c *conn, now int64) {
+func (s *connSet) expire(c *conn, now clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	// The owner may have gone on since, or do so before the exchange, which fails then. If it goes on just after it, it finds
 	// a wake-up that isn't for it, looks at the clock, and waits on.
 	word := c.word.Load()
-	if deadline := word &^ stateMask; deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
+	if deadline := deadlineIn(word); deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
 		return
 	}
 	if waitState(word&stateMask) == stateWrite {
@@ -249,12 +250,12 @@ func (s *connSet) expire(c *conn, now int64) {
 }
 
 // hasten makes the next sweep come in time for a deadline.
-func (s *connSet) hasten(deadline int64) {
+func (s *connSet) hasten(deadline clock.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The least between two sweeps counts from the last one: or else deadlines that are set again and again would put off
 	// the sweep for good.
-	if due := max(deadline, s.swept+int64(s.interval)); s.timer != nil && s.sweeping && due < s.due.Load() {
+	if due := max(deadline, s.swept.Add(s.interval)); s.timer != nil && s.sweeping && due < s.due.Load() {
 		s.setDueLocked(s.clock.exact(), due)
 	}
 }
@@ -267,7 +268,7 @@ func (s *connSet) awaitWakeUp() {
 }
 
 // wakeIdle makes the connections that wait for a request notice that the server is draining.
-func (s *connSet) wakeIdle(now int64) {
+func (s *connSet) wakeIdle(now clock.Time) {
 	s.walk(func(c *conn) {
 		if c.isToldOfDraining(c.word.Load(), now) {
 			s.tellOfDraining(c, now)
@@ -276,19 +277,19 @@ func (s *connSet) wakeIdle(now int64) {
 }
 
 // isToldOfDraining reports whether the owner of a connection, whose word is given, is to be woken since the server is draining.
-func (c *conn) isToldOfDraining(word, now int64) bool {
+func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	switch state := waitState(word & stateMask); state {
 	case stateNew, stateIdle, stateParked:
 		return true
 	case stateRest:
-		return c.server.endsRest(func() int64 { return now })
+		return c.server.endsRest(func() clock.Time { return now })
 	case stateLast:
-		return c.looped != nil && word&^stateMask <= now // the sweep may come much later
+		return c.looped != nil && deadlineIn(word) <= now // the sweep may come much later
 	}
 	return false
 }
 
-func (s *connSet) tellOfDraining(c *conn, now int64) {
+func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	word := c.word.Load()

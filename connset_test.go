@@ -25,6 +25,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // lifeBound is how long the tests wait for what has to come. A passing test never waits so long.
@@ -146,7 +148,7 @@ func TestSweepLetsOthersIn(t *testing.T) {
 				}
 				s.conns.remove(conns[0]) // which would come last
 				s.conns.add(&conn{server: s, answered: new(answerCounts)})
-				c.setWait(stateHead, s.clock.exact()+int64(2*time.Second)) // whose turn has been
+				c.setWait(stateHead, s.clock.exact().Add(2*time.Second)) // whose turn has been
 			}}
 			s.conns.add(c)
 			c.word.Store(1<<stateBits | int64(stateIdle))
@@ -177,7 +179,7 @@ func BenchmarkSweep(b *testing.B) {
 			for range n {
 				c := &conn{server: s, answered: new(answerCounts)}
 				s.conns.add(c)
-				c.setWait(stateIdle, int64(time.Hour))
+				c.setWait(stateIdle, clock.Time(time.Hour))
 			}
 			lifeShuffle(&s.conns)
 			var longest atomic.Int64
@@ -734,14 +736,14 @@ func TestWaitEndsAfterItsPoke(t *testing.T) {
 
 // A pace's deadline is the time of grace, and then what the average rate allows, for any number of bytes.
 func TestPaceDeadline(t *testing.T) {
-	const second = int64(time.Second)
+	const second = clock.Time(time.Second)
 	for _, test := range []struct {
 		name  string
 		pace  pace
 		grace time.Duration
 		rate  int
 		size  int
-		want  int64 // from now on; 0 for no deadline
+		want  clock.Time // from now on; 0 for no deadline
 	}{
 		{"grace alone at first", pace{}, 30 * time.Second, 500, 0, 30 * second},
 		{"no time-out", pace{}, -1, 500, 0, 0},
@@ -757,11 +759,11 @@ func TestPaceDeadline(t *testing.T) {
 		got := test.pace.deadline(now, test.grace, test.rate, test.size)
 		switch {
 		case test.want == math.MaxInt64: // far away
-			if got < now+int64(1000*time.Hour) {
-				t.Errorf("%s: the deadline is in %v", test.name, time.Duration(got-now))
+			if got < now.Add(1000*time.Hour) {
+				t.Errorf("%s: the deadline is in %v", test.name, got.Sub(now))
 			}
 		case test.want == 0 && got != 0 || test.want != 0 && got != now+test.want:
-			t.Errorf("%s: the deadline is in %v, want %v", test.name, time.Duration(got-now), time.Duration(test.want))
+			t.Errorf("%s: the deadline is in %v, want %v", test.name, got.Sub(now), time.Duration(test.want))
 		}
 	}
 }

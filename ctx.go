@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
 )
 
@@ -36,8 +37,8 @@ type Ctx struct {
 	context  *requestContext
 	deadline time.Time
 	timeout  *handlerTimeout // nil until one is set; kept for the next request
-	// readUntil and writeUntil are the handler's own deadlines, on the coarse clock's scale; 0 is none.
-	readUntil, writeUntil int64
+	// readUntil and writeUntil are the handler's own deadlines; 0 is none.
+	readUntil, writeUntil clock.Time
 	// clientGone says that the context, which is over, ended because of the client.
 	clientGone bool
 	claimed    bool // the answer is on its way, or the handler has returned: no time-out is set any more

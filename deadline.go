@@ -1,6 +1,10 @@
 package filo
 
-import "time"
+import (
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+)
 
 // SetReadDeadline sets a deadline for reading the request body, in place of ReadTimeout and MinTransferRate. A read that waits
 // at the deadline fails within a quarter of a second with an error that is os.ErrDeadlineExceeded. The zero time restores the
@@ -31,8 +35,8 @@ func (c *Ctx) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// writeDeadline returns until when a write of size bytes may wait for the client, on the coarse clock's scale; 0 is for ever.
-func (c *conn) writeDeadline(now int64, size int) int64 {
+// writeDeadline returns until when a write of size bytes may wait for the client; 0 is for ever.
+func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
 	if until := c.worker.ctx.writeUntil; until != 0 {
 		return until
 	}
@@ -41,4 +45,4 @@ func (c *conn) writeDeadline(now int64, size int) int64 {
 }
 
 // passed reports whether a deadline of the handler's has passed; 0 is none.
-func (c *conn) passed(until int64) bool { return until != 0 && c.server.clock.exact() >= until }
+func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.exact() >= until }

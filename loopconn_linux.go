@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // Bits of loopConn.poll.
@@ -59,8 +61,8 @@ type loopConn struct {
 	poll atomic.Uint32
 	// deadline is until when an idle connection may wait, and since is when it began to, both on the coarse clock's scale.
 	// since is 0 from when something has come.
-	deadline, since int64
-	lastUntil       int64 // until when it may wait for a last request, once the server shuts down; 0: not decided
+	deadline, since clock.Time
+	lastUntil       clock.Time // until when it may wait for a last request, once the server shuts down; 0: not decided
 	// pending is what has come of a request that isn't complete.
 	pending *pendingInput
 	// unsent is what the client hasn't taken yet of complete answers; a held body comes behind it.

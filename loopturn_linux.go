@@ -158,11 +158,11 @@ func (lc *loopConn) save() {
 // endIdle ends the wait that the connection was claimed from.
 func (lc *loopConn) endIdle() {
 	old := lc.word.Swap(int64(stateHandler))
-	if old&^stateMask == 0 && (lc.deadline != 0 || lc.server.draining.Load()) {
+	if deadlineIn(old) == 0 && (lc.deadline != 0 || lc.server.draining.Load()) {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
 	lc.drained, lc.expired = false, false
-	switch waited := lc.server.clock.now() - lc.since; waitState(old & stateMask) {
+	switch waited := lc.server.clock.now().Sub(lc.since); waitState(old & stateMask) {
 	case stateBody, stateRest:
 		lc.readPace.add(0, waited)
 	case stateWrite:
@@ -189,7 +189,7 @@ func (lc *loopConn) endIdle() {
 // idle makes the connection wait, without a worker. It reports false if there is something to do after all.
 func (lc *loopConn) idle(state waitState) bool {
 	s, w, now := lc.server, lc.worker, lc.server.clock.now()
-	var deadline int64
+	var deadline clock.Time
 	switch {
 	case state == stateWrite:
 		deadline = lc.writeDeadline(now, 0)
@@ -221,13 +221,13 @@ func (lc *loopConn) idle(state waitState) bool {
 
 // lastLook returns until when a connection between two requests may wait for another one, though the server is shutting
 // down; 0 is not at all.
-func (lc *loopConn) lastLook(state waitState, now int64) int64 {
+func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 	if lc.lastUntil == 0 {
-		waited := int64(0)
+		waited := time.Duration(0)
 		if lc.since != 0 {
-			waited = now - lc.since
+			waited = now.Sub(lc.since)
 		}
-		lc.lastUntil = lc.server.clock.exact() + int64(lastReadTime(state, waited))
+		lc.lastUntil = lc.server.clock.exact().Add(lastReadTime(state, waited))
 	} else if lc.server.clock.exact() >= lc.lastUntil {
 		return 0
 	}

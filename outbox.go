@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // ErrQueueFull is returned by ParkedConn.Queue when a client is too slow and its queue is full.
@@ -88,9 +90,9 @@ type outbox struct {
 	timer    *time.Timer // wakes them at the deadline; guarded by mu
 
 	stall   *time.Timer // looks at the pace of a client that has something to take; guarded by mu
-	stalled int64       // since when, on the coarse clock's scale; guarded by mu
+	stalled clock.Time  // since when; guarded by mu
 	pace    pace        // since then; guarded by mu
-	looked  int64       // when the last look was; guarded by mu
+	looked  clock.Time  // when the last look was; guarded by mu
 	moved   int64       // by then; guarded by mu
 }
 
@@ -600,10 +602,10 @@ func (o *outbox) tooSlow() bool {
 		return false
 	}
 	config, now := &o.conn.server.config, o.conn.server.clock.exact()
-	if now-o.looked < int64(config.writeTimeout) {
+	if now.Sub(o.looked) < config.writeTimeout {
 		return false // the timer of a wait that is over
 	}
-	o.pace.waited = time.Duration(now - o.stalled)
+	o.pace.waited = now.Sub(o.stalled)
 	late := o.pace.moved == o.moved || config.minRate > 0 && o.pace.late(config.writeTimeout, config.minRate)
 	if late {
 		o.failLocked(os.ErrDeadlineExceeded)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // takingNower is a socket that takes as much as it is told to.
@@ -56,7 +58,7 @@ func TestTimerOfAStallThatIsOver(t *testing.T) {
 	if o.tooSlow() || o.err != nil {
 		t.Errorf("a client whose time has just begun is too slow: %v", o.err)
 	}
-	o.looked -= int64(time.Hour) // as if that had passed
+	o.looked -= clock.Time(time.Hour) // as if that had passed
 	if !o.tooSlow() || o.err == nil {
 		t.Error("a client that has taken nothing in its time isn't too slow")
 	}

@@ -3,6 +3,8 @@ package filo
 import (
 	"math"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // pace bounds how slowly a peer may send or take bytes: a time of grace, and then an average rate. Only the time spent
@@ -16,29 +18,26 @@ type pace struct {
 // maxPaceSeconds is how much time a transfer can earn by its size.
 const maxPaceSeconds = 100 * 365 * 24 * 3600
 
-// deadline returns until when, on the coarse clock's scale, the peer may keep us waiting for size more bytes; 0 is for ever.
-func (p *pace) deadline(now int64, grace time.Duration, rate int, size int) int64 {
-	if grace < 0 {
-		return 0
+// deadline returns until when the peer may keep us waiting for size more bytes; 0 is for ever.
+func (p *pace) deadline(now clock.Time, grace time.Duration, rate int, size int) clock.Time {
+	if grace < 0 || rate <= 0 {
+		return now.Deadline(grace)
 	}
-	if rate <= 0 {
-		return addTime(now, grace)
-	}
-	allowed := time.Duration(addTime(int64(grace), earned(p.moved+int64(size), rate)))
-	return addTime(now, max(allowed-p.waited, 1))
+	return now.Add(max(allowed(grace, p.moved+int64(size), rate)-p.waited, 1))
 }
 
 // late reports whether the peer has used up the grace and what its bytes have earned. There must be a rate.
 func (p *pace) late(grace time.Duration, rate int) bool {
-	return int64(p.waited) >= addTime(int64(grace), earned(p.moved, rate))
+	return p.waited >= allowed(grace, p.moved, rate)
 }
 
-// addTime adds two times of which neither is negative; where the sum is more than there is, it is the most.
-func addTime(t int64, d time.Duration) int64 {
-	if t > math.MaxInt64-int64(d) {
+// allowed returns how long a peer that moves n bytes may keep us waiting altogether. A sum that is too large is the largest.
+func allowed(grace time.Duration, n int64, rate int) time.Duration {
+	earned := earned(n, rate)
+	if grace > math.MaxInt64-earned {
 		return math.MaxInt64
 	}
-	return t + int64(d)
+	return grace + earned
 }
 
 // earned returns the time that n bytes give.
@@ -50,7 +49,7 @@ func earned(n int64, rate int) time.Duration {
 }
 
 // add notes that n bytes moved after a wait.
-func (p *pace) add(n int, waited int64) {
+func (p *pace) add(n int, waited time.Duration) {
 	p.moved += int64(n)
-	p.waited += time.Duration(waited)
+	p.waited += waited
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // "A time of grace, and then an average rate."
@@ -33,16 +35,16 @@ func TestPaceLate(t *testing.T) {
 
 // The deadline of a wait is when the peer will be late, if nothing comes until then.
 func TestPaceDeadlineIsWhenLate(t *testing.T) {
-	const now, grace, rate = int64(time.Hour), 3 * time.Second, 500
+	const now, grace, rate = clock.Time(time.Hour), 3 * time.Second, 500
 	for _, moved := range []int64{0, 1, 499, 500, 1000, 12_345, 1 << 30} {
 		for _, waited := range []time.Duration{0, time.Second, 2999 * time.Millisecond} {
 			p := pace{waited: waited, moved: moved}
-			left := p.deadline(now, grace, rate, 0) - now
+			left := p.deadline(now, grace, rate, 0).Sub(now)
 			early, late := p, p
 			early.add(0, left-1)
 			late.add(0, left)
 			if early.late(grace, rate) || !late.late(grace, rate) {
-				t.Errorf("%+v: the deadline is in %v", p, time.Duration(left))
+				t.Errorf("%+v: the deadline is in %v", p, left)
 			}
 		}
 	}
@@ -51,7 +53,7 @@ func TestPaceDeadlineIsWhenLate(t *testing.T) {
 // Bytes that are still to be moved count for a deadline only where the caller says so.
 func TestPaceDeadlineOfSize(t *testing.T) {
 	p := pace{}
-	p.add(1000, int64(time.Second))
+	p.add(1000, time.Second)
 	if p != (pace{waited: time.Second, moved: 1000}) {
 		t.Fatalf("%+v", p)
 	}
@@ -67,14 +69,14 @@ func TestPaceDeadlineOfSize(t *testing.T) {
 
 // A time-out that is as long as can be is as good as none: it doesn't overflow, and end every wait at once.
 func TestPaceLongestTimeout(t *testing.T) {
-	const now = int64(365 * 24 * time.Hour)
+	const now = clock.Time(365 * 24 * time.Hour)
 	for _, grace := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Duration(now), math.MaxInt64 / 2, 100 * 365 * 24 * time.Hour} {
 		s := &Server{Handler: benchHello, ReadTimeout: grace, WriteTimeout: grace, ReadHeaderTimeout: grace, IdleTimeout: grace}
 		s.configure()
 		for _, rate := range []int{-1, 1, 500} {
 			for _, p := range []pace{{}, {moved: 1 << 40, waited: time.Hour}, {moved: math.MaxInt64, waited: time.Hour}} {
 				deadline := p.deadline(now, s.config.readTimeout, rate, 0)
-				if deadline != 0 && deadline < now+int64(time.Hour) {
+				if deadline != 0 && deadline < now.Add(time.Hour) {
 					t.Errorf("grace %v, rate %d, %+v: at %v the deadline is at %v", grace, rate, p, time.Duration(now), time.Duration(deadline))
 				}
 				if rate > 0 && p.late(s.config.writeTimeout, rate) {
@@ -83,7 +85,7 @@ func TestPaceLongestTimeout(t *testing.T) {
 			}
 		}
 		for _, timeout := range []time.Duration{s.config.readHeaderTimeout, s.config.idleTimeout} {
-			if deadline := after(now, timeout); deadline != 0 && deadline < now+int64(time.Hour) {
+			if deadline := now.Deadline(timeout); deadline != 0 && deadline < now.Add(time.Hour) {
 				t.Errorf("a time-out of %v: at %v the deadline is at %v", grace, time.Duration(now), time.Duration(deadline))
 			}
 		}

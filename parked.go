@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // Wake is the reason for a call of a ParkedConn's function.
@@ -400,8 +401,8 @@ func (p *ParkedConn) finish() bool {
 	return p.out.finish(nil)
 }
 
-// deadline returns until when the connection waits, on the coarse clock's scale.
-func (p *ParkedConn) deadline() int64 {
+// deadline returns until when the connection waits; 0 is for ever.
+func (p *ParkedConn) deadline() clock.Time {
 	return p.conn.server.clock.at(p.wait)
 }
 

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/pool"
 )
 
@@ -182,10 +183,10 @@ type Server struct {
 	held       atomic.Int64  // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.
 	parkedWaiting atomic.Int32
-	class         classes.Class // of Handler, until it enters another one; trusted when it has done so once
-	classes       classes.Set   // that were entered
-	draining      atomic.Bool   // Shutdown or Close was called
-	restUntil     atomic.Int64  // until when it waits for bodies that nobody reads, on the coarse clock's scale; set before draining
+	class         classes.Class    // of Handler, until it enters another one; trusted when it has done so once
+	classes       classes.Set      // that were entered
+	draining      atomic.Bool      // Shutdown or Close was called
+	restUntil     clock.AtomicTime // until when it waits for bodies that nobody reads; set before draining
 
 	tasks      serverTasks
 	configOnce sync.Once
@@ -445,7 +446,7 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 	ctx := s.handshakeContext()
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
-			timeout -= time.Duration(s.clock.now() - c.headSince) // the client's first byte came then
+			timeout -= s.clock.now().Sub(c.headSince) // the client's first byte came then
 		}
 		if crowded {
 			timeout = min(timeout, s.config.readHeaderTimeout/10)

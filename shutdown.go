@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // shutdownPoll is how often a shutdown looks for connections that have become idle: they notice by themselves before
@@ -135,14 +137,14 @@ const (
 )
 
 // endsRest reports whether the connections end now whose answered request has a body that is still coming.
-func (s *Server) endsRest(now func() int64) bool {
+func (s *Server) endsRest(now func() clock.Time) bool {
 	return s.draining.Load() && now() >= s.restUntil.Load()
 }
 
 // lastReadTime returns for how long a connection that has waited for a request until now is asked for one at shutdown.
-func lastReadTime(state waitState, waited int64) time.Duration {
+func lastReadTime(state waitState, waited time.Duration) time.Duration {
 	switch {
-	case waited >= int64(busyTime):
+	case waited >= busyTime:
 		return lastReadTimeIdle
 	case state == stateNew:
 		return lastReadTimeNew
@@ -183,7 +185,7 @@ func (s *Server) beginDraining() (listeners []*net.Listener, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.draining.Load() {
-		s.restUntil.Store(s.clock.exact() + int64(lastRestTime))
+		s.restUntil.Store(s.clock.exact().Add(lastRestTime))
 	}
 	if first = !s.draining.Swap(true); first {
 		close(s.stopAccept)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // workerChan is one worker: the channel that it gets its connections by, and the buffers that it serves them with.
@@ -15,8 +16,8 @@ type workerChan struct {
 	// ch takes a job, or nil to retire the worker. Only who has taken the worker off the stack (or has just spawned it)
 	// sends, and only once, so there is never more than one value on its way.
 	ch chan job
-	// lastUse is when the worker was released last, on the clock's scale. It is guarded by the pool's mutex.
-	lastUse int64
+	// lastUse is when the worker was released last. It is guarded by the pool's mutex.
+	lastUse clock.Time
 	// scratch is the worker's buffers, nil until WorkerFunc makes them. It belongs to the worker's goroutine.
 	scratch *scratch
 	// serving is the job of serving a connection. Who sends it sets its connection before; after that it belongs to the

@@ -625,10 +625,10 @@ func (wp *workerPool) slack() time.Duration { return wp.MaxIdleWorkerDuration / 
 // clean retires the workers that are due, by way of *expired, which it keeps for the next time. It returns how long to
 // wait before the next clean. That is 0 if no worker is ready: from then on the cleaner rests, and release wakes it.
 func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
-	due := wp.clock.exact() - int64(wp.MaxIdleWorkerDuration)
+	now := wp.clock.exact()
 	wp.mu.Lock()
 	ready := wp.ready
-	n := sort.Search(len(ready), func(i int) bool { return ready[i].lastUse > due })
+	n := sort.Search(len(ready), func(i int) bool { return now.Sub(ready[i].lastUse) < wp.MaxIdleWorkerDuration })
 	*expired = append((*expired)[:0], ready[:n]...)
 	kept := copy(ready, ready[n:])
 	clear(ready[kept:])
@@ -636,7 +636,7 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	// They don't count from now on, though their goroutines have yet to end: nobody is refused because of them.
 	wp.retireLocked(n, n)
 	if kept > 0 {
-		wait = time.Duration(ready[0].lastUse-due) + wp.slack()
+		wait = wp.MaxIdleWorkerDuration - now.Sub(ready[0].lastUse) + wp.slack()
 	} else {
 		wp.resting = true
 		wp.ready = nil // the room that the busiest time needed

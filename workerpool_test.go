@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // poolConn is a connection whose serving the test ends, by finish, and whose closing it sees.
@@ -405,7 +407,7 @@ func TestWorkerPoolClean(t *testing.T) {
 				now := wp.clock.exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
-					all = append(all, &workerChan{ch: make(chan job, 1), lastUse: now - int64(idle)})
+					all = append(all, &workerChan{ch: make(chan job, 1), lastUse: now - clock.Time(idle)})
 				}
 				wp.ready = slices.Clone(all)
 				room := wp.ready
@@ -443,7 +445,7 @@ func TestWorkerPoolSorted(t *testing.T) {
 		one, _ := p.serve(t)
 		two, _ := p.serve(t)
 		p.finish(one, outcomeClose)
-		p.ready[0].lastUse = p.clock.exact() + int64(time.Second)
+		p.ready[0].lastUse = p.clock.exact().Add(time.Second)
 		p.finish(two, outcomeClose)
 		if p.ready[1].lastUse < p.ready[0].lastUse {
 			t.Error("a hotter worker has an older last use")

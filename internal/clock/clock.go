@@ -1,10 +1,46 @@
-// Package clock measures how long things take.
+// Package clock has the two scales on which the server tells the time. Time is a moment on a server's coarse clock, for deadlines
+// and whatever is compared with them. Nanotime is exact, and measures how long things take. Moments of one scale mean nothing on
+// the other.
 package clock
 
-import "time"
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
 
-// processStart is the origin of Nanotime.
-var processStart = time.Now()
+// Time is a moment on a server's coarse clock, in nanoseconds since shortly before that clock was first used. Every moment is
+// over 0. The zero Time is no moment: as a deadline it never comes.
+type Time int64
 
-// Nanotime returns the monotonic time in nanoseconds. It is never 0.
-func Nanotime() int64 { return int64(time.Since(processStart)) + 1 }
+// Last is the end of the scale, 292 years after the clock's beginning.
+const Last Time = math.MaxInt64
+
+// Add returns the moment d after t, or Last if the scale ends before. d isn't negative.
+func (t Time) Add(d time.Duration) Time {
+	if t > Last-Time(d) {
+		return Last
+	}
+	return t + Time(d)
+}
+
+// Sub returns the time from u to t.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Deadline returns the moment at which a wait that begins at t has lasted for timeout; none if the timeout is negative, which
+// means unlimited.
+func (t Time) Deadline(timeout time.Duration) Time {
+	if timeout < 0 {
+		return 0
+	}
+	return t.Add(timeout)
+}
+
+// AtomicTime is a Time that several goroutines load and store. The zero value holds none.
+type AtomicTime struct{ nanoseconds atomic.Int64 }
+
+// Load returns the moment.
+func (a *AtomicTime) Load() Time { return Time(a.nanoseconds.Load()) }
+
+// Store sets the moment.
+func (a *AtomicTime) Store(t Time) { a.nanoseconds.Store(int64(t)) }
