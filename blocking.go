@@ -26,8 +26,8 @@ type scratch struct {
 	begun  uint32         // those of the server's class, likewise
 	class  *classes.Class // of the running handler
 	outer  bool           // it is the server's, the worker led its loop when the handler began, and the monitor can't blame it
-	// timedSince is when the call began that is being timed, in clock.Nanotime; 0 is none.
-	timedSince int64
+	// timedSince is when the call began that is being timed; 0 is none.
+	timedSince clock.Nanos
 	spent      time.Duration // in inline handlers, in this batch; an estimate
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool

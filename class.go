@@ -107,7 +107,7 @@ func (w *scratch) time(class *classes.Class, calls *uint32) {
 // timed ends that.
 func (w *scratch) timed() {
 	if w.timedSince != 0 {
-		w.class.Add(time.Duration(clock.Nanotime() - w.timedSince))
+		w.class.Add(clock.Nanotime().Sub(w.timedSince))
 		w.timedSince = 0
 	}
 }

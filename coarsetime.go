@@ -18,7 +18,7 @@ import (
 type coarseClock struct {
 	// cached is the time as of the last tick, and 0 when it may not be used: the clock rests or doesn't run. It is stored
 	// under mu only, so that it never goes back, and loaded without.
-	cached clock.AtomicTime
+	cached clock.Atomic[clock.Time]
 	// date is the line for the second that cached is in. It is stored before cached: who has seen cached set finds a
 	// line no older than that.
 	date atomic.Pointer[dateLine]

@@ -36,7 +36,7 @@ type connSet struct {
 	// due is when the next sweep is: at the earliest deadline that the last one saw, and no later than
 	// a wait that began after it could end. Who sets an earlier deadline moves it. During a sweep it is what it will be at the
 	// latest.
-	due      clock.AtomicTime
+	due      clock.Atomic[clock.Time]
 	clock    *coarseClock
 	timer    *time.Timer   // guarded by mu
 	interval time.Duration // the least between two sweeps

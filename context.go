@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // requestContext is a request's context. Most handlers only hand it on to calls that look for values in it, or never wait: so
@@ -46,8 +48,8 @@ type requestContext struct {
 	leaving  *time.Timer  // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
 	// leaveOuter lets go of outer, if that can end; guarded by mu.
 	leaveOuter func() bool
-	// watchedSince is when the connection's loop began to watch the client, in clock.Nanotime. Set before the loop knows of the context.
-	watchedSince int64
+	// watchedSince is when the connection's loop began to watch the client. Set before the loop knows of the context.
+	watchedSince clock.Nanos
 }
 
 // contextEnd is what an armed context ends by. All of it is immutable.

@@ -79,7 +79,7 @@ type loop struct {
 	queue     []*loopConn // connections that were claimed and are to be served, from queued on
 	queued    int
 	rounds    int
-	busySince int64       // in clock.Nanotime; 0 when it is to be set anew
+	busySince clock.Nanos // 0 when it is to be set anew
 	taken     []*loopConn // from the inbox
 	share     share
 	load      load
@@ -261,7 +261,7 @@ func (l *loop) breathe() {
 
 // isBreathless reports whether the loop has been served for so long that other things should have their turn.
 func (l *loop) isBreathless() bool {
-	return l.busySince != 0 && clock.Nanotime()-l.busySince > int64(maxTurn)
+	return l.busySince != 0 && clock.Nanotime().Sub(l.busySince) > maxTurn
 }
 
 // catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller. The share isn't measured

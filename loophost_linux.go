@@ -48,11 +48,12 @@ type hosting struct {
 // share is what part of the time a leader gets: of the time that passes on the clock the part that its thread runs. It is
 // measured while the leader is busy, without a break.
 type share struct {
-	thread    int   // that runs the leader; 0 is none
-	wall, cpu int64 // when it began to be measured, in nanoseconds
-	took      int64 // measured before that
-	lost      int64 // of that
-	quiet     int   // times in a row that little was lost
+	thread int           // that runs the leader; 0 is none
+	wall   clock.Nanos   // when it began to be measured
+	cpu    time.Duration // that the thread had run by then
+	took   time.Duration // measured before that
+	lost   time.Duration // of that
+	quiet  int           // times in a row that little was lost
 }
 
 // begin begins to measure, on the calling thread.
@@ -61,7 +62,7 @@ func (s *share) begin() { s.thread, s.wall, s.cpu = sysThread(), clock.Nanotime(
 // end ends that. Nothing is known if the leader was moved to another thread.
 func (s *share) end() {
 	if s.thread != 0 && s.thread == sysThread() {
-		took := clock.Nanotime() - s.wall
+		took := clock.Nanotime().Sub(s.wall)
 		s.took += took
 		s.lost += max(took-(sysThreadTime()-s.cpu), 0)
 	}
@@ -70,7 +71,7 @@ func (s *share) end() {
 
 // over reports whether enough was measured, and whether the leader had to share its processor.
 func (s *share) over() (over, shared bool) {
-	if s.took < int64(shareTime) {
+	if s.took < shareTime {
 		return false, false
 	}
 	shared = s.lost > s.took*lostShare/100
@@ -83,20 +84,21 @@ func (s *share) over() (over, shared bool) {
 
 // load is what part of the time a leader is busy.
 type load struct {
-	since   int64        // when the leader woke up, in clock.Nanotime
-	begin   int64        // when it began to be measured
-	busy    int64        // since then
-	percent atomic.Int32 // of the last time
+	since   clock.Nanos   // when the leader woke up
+	begin   clock.Nanos   // when it began to be measured
+	busy    time.Duration // since then
+	percent atomic.Int32  // of the last time
 }
 
 // rests takes note that the leader has nothing to do. It reports whether enough was measured.
 func (d *load) rests() bool {
 	now := clock.Nanotime()
-	d.busy += now - d.since
-	if now-d.begin < int64(loadTime) {
+	d.busy += now.Sub(d.since)
+	measured := now.Sub(d.begin)
+	if measured < loadTime {
 		return false
 	}
-	d.percent.Store(int32(100 * d.busy / (now - d.begin)))
+	d.percent.Store(int32(100 * d.busy / measured))
 	d.begin, d.busy = now, 0
 	return true
 }

@@ -59,7 +59,7 @@ func TestSharedProcessor(t *testing.T) {
 	for _, guestTime := range []time.Duration{minGuestTime, 2 * minGuestTime} {
 		still()
 		guest.server.hosting.since = time.Time{}
-		guest.share = share{took: int64(shareTime), lost: int64(shareTime) / 2}
+		guest.share = share{took: shareTime, lost: shareTime / 2}
 		returned := become(guest.shareProcessors)
 		hostAwait(t, guest, host)
 		still()
@@ -67,18 +67,18 @@ func TestSharedProcessor(t *testing.T) {
 			t.Errorf("a guest for %v, want %v", guest.guestTime, guestTime)
 		}
 		// The only host doesn't become a guest itself.
-		host.share = share{took: int64(shareTime), lost: int64(shareTime)}
+		host.share = share{took: shareTime, lost: shareTime}
 		if host.shareProcessors(); host.host.Load() != nil {
 			t.Fatal("nobody looks after the loops any more")
 		}
 		for range 2 {
-			host.share.took = int64(shareTime)
+			host.share.took = shareTime
 			if host.shareProcessors(); guest.host.Load() != host {
 				t.Fatal("let go too early")
 			}
 		}
 		guest.guestSince = time.Now().Add(-guestTime)
-		host.share.took = int64(shareTime)
+		host.share.took = shareTime
 		host.shareProcessors()
 		<-returned
 		if guest.host.Load() != nil || len(host.guests) != 0 {
@@ -92,9 +92,9 @@ func TestSharedProcessor(t *testing.T) {
 func TestLowLoad(t *testing.T) {
 	loops := hostLoops(t, 40, 60, 10)
 	first, second, third := loops[0], loops[1], loops[2]
-	low := func(l *loop, percent int64) func() {
+	low := func(l *loop, percent clock.Nanos) func() {
 		return func() {
-			const measured = int64(time.Hour) // so long that it doesn't matter what this goroutine waits for a processor
+			const measured = clock.Nanos(time.Hour) // so long that it doesn't matter what this goroutine waits for a processor
 			l.load.since = clock.Nanotime() - percent*measured/100
 			l.load.begin = clock.Nanotime() - measured
 			l.load.busy = 0

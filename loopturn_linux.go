@@ -683,7 +683,7 @@ func (lc *loopConn) clientLeft(gone bool) {
 	case gone:
 		r.cancel(ErrClientGone)
 	default:
-		r.clientEnded(clock.Nanotime()-r.watchedSince <= int64(halfCloseTime))
+		r.clientEnded(clock.Nanotime().Sub(r.watchedSince) <= halfCloseTime)
 	}
 }
 

@@ -183,10 +183,10 @@ type Server struct {
 	held       atomic.Int64  // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.
 	parkedWaiting atomic.Int32
-	class         classes.Class    // of Handler, until it enters another one; trusted when it has done so once
-	classes       classes.Set      // that were entered
-	draining      atomic.Bool      // Shutdown or Close was called
-	restUntil     clock.AtomicTime // until when it waits for bodies that nobody reads; set before draining
+	class         classes.Class            // of Handler, until it enters another one; trusted when it has done so once
+	classes       classes.Set              // that were entered
+	draining      atomic.Bool              // Shutdown or Close was called
+	restUntil     clock.Atomic[clock.Time] // until when it waits for bodies that nobody reads; set before draining
 
 	tasks      serverTasks
 	configOnce sync.Once

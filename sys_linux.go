@@ -4,6 +4,7 @@ package filo
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -135,12 +136,12 @@ func sysThread() int {
 	return int(id)
 }
 
-// sysThreadTime returns how long the calling thread has run, in nanoseconds.
-func sysThreadTime() int64 {
+// sysThreadTime returns how long the calling thread has run.
+func sysThreadTime() time.Duration {
 	const clockThreadTime = 3
 	var t syscall.Timespec
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockThreadTime, uintptr(unsafe.Pointer(&t)), 0)
-	return t.Nano()
+	return time.Duration(t.Nano())
 }
 
 func sysClose(fd int) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }

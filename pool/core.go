@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // unlimited is the capacity of a pool that has no limit. Sums of it with a queue's size don't overflow.
@@ -44,7 +46,7 @@ type core[T any] struct {
 	workers   int         // that count: searching, busy or parked
 
 	turns      int           // how many submitters a worker lets in before it lets them run: minTurns to maxTurns
-	yieldedAt  int64         // since when one lets them run, 0 if none does
+	yieldedAt  clock.Nanos   // since when one lets them run, 0 if none does
 	capacity   int           // how many tasks may run at once
 	goroutines int           // workers until they have ended, so also those that have stopped counting
 	period     uint64        // changes with each period of expiry that is begun anew
@@ -55,7 +57,7 @@ type core[T any] struct {
 	refused  uint64
 	waits    uint64 // submitters that have waited
 	spawned  uint64
-	probeAt  int64 // since when the measured task waits
+	probeAt  clock.Nanos // since when the measured task waits
 	waited   [waitBuckets]uint64
 
 	freeWaiters sync.Pool // of *waiter[T]
@@ -160,7 +162,7 @@ func (p *core[T]) submitSlowly(ctx context.Context, task T, bare bool) error {
 	w.bare = bare
 	p.waiters.push(w)
 	if p.waits++; p.waits%measured == 0 {
-		w.since = nanotime()
+		w.since = clock.Nanotime()
 	}
 	p.mu.Unlock()
 	w.await(ctx, p)
@@ -206,7 +208,7 @@ func (p *core[T]) refuseLocked(err error) error {
 func (p *core[T]) pushLocked(task T) {
 	p.submitted++
 	if p.submitted%measured == 0 && p.probe == 0 {
-		p.probe, p.probeAt = p.submitted, nanotime()
+		p.probe, p.probeAt = p.submitted, clock.Nanotime()
 	}
 	p.queue.push(task)
 	if p.grows {

@@ -3,6 +3,8 @@ package pool
 import (
 	"math/bits"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 const (
@@ -12,12 +14,6 @@ const (
 	// waitBuckets is how many classes of waits are told apart.
 	waitBuckets = 32
 )
-
-// processStart is the origin of nanotime.
-var processStart = time.Now()
-
-// nanotime returns the monotonic time in nanoseconds. It is never 0.
-func nanotime() int64 { return int64(time.Since(processStart)) + 1 }
 
 // Stats has counters since the pool was made, and the pool's current state.
 type Stats struct {
@@ -72,8 +68,8 @@ func (h *WaitHistogram) Quantile(q float64) time.Duration {
 }
 
 // measureLocked counts the wait of a task that starts.
-func (p *core[T]) measureLocked(since int64) {
-	p.waited[min(bits.Len64(uint64(nanotime()-since)>>10), waitBuckets-1)]++
+func (p *core[T]) measureLocked(since clock.Nanos) {
+	p.waited[min(bits.Len64(uint64(clock.Nanotime().Sub(since))>>10), waitBuckets-1)]++
 }
 
 // Stats returns the counters and the state of the pool, all from the same moment.

@@ -1,6 +1,10 @@
 package pool
 
-import "context"
+import (
+	"context"
+
+	"github.com/filohttp/filo/internal/clock"
+)
 
 // waiter is a submitter that waits for room, with its task. It is guarded by the lock of the list that it is in; who
 // has taken it off the list owns it until it has sent to ready, and the submitter from then on.
@@ -11,7 +15,7 @@ type waiter[T any] struct {
 	// err is why the task was refused.
 	err error
 	// since is when the wait began, if it is one that is measured, or else 0.
-	since int64
+	since clock.Nanos
 	// home is the index of the MultiPool's pool that the waiter counts with.
 	home int
 	// ready gets a value when the wait is over. Its cap is 1, so that nobody waits to send.

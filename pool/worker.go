@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 const (
@@ -13,7 +15,7 @@ const (
 
 	// maxTurns is how many it lets in where that is slow: it takes slowYield if others want the processor.
 	maxTurns  = 1 << 14
-	slowYield = int64(time.Millisecond)
+	slowYield = time.Millisecond
 )
 
 // worker is a goroutine that runs tasks. It is parked, searching, busy, or ending.
@@ -115,7 +117,7 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 	}
 	p.queueWaiterLocked(admitted)
 	if yield {
-		w.admitted, p.yieldedAt = 0, nanotime()
+		w.admitted, p.yieldedAt = 0, clock.Nanotime()
 		if !p.searching {
 			p.searching = true
 			p.mu.Unlock()
@@ -145,7 +147,7 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 
 // adaptLocked adapts turns to how long the searching worker that comes now has let others run.
 func (p *core[T]) adaptLocked() {
-	if nanotime()-p.yieldedAt < slowYield {
+	if clock.Nanotime().Sub(p.yieldedAt) < slowYield {
 		p.turns = max(p.turns/2, minTurns)
 	} else {
 		p.turns = min(4*p.turns, maxTurns)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 func faulty() { panic("faulty's own panic") }
@@ -163,7 +165,7 @@ func TestTurnsAdapt(t *testing.T) {
 		round := func(took time.Duration) int {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.yieldedAt = nanotime()
+			p.yieldedAt = clock.Nanotime()
 			time.Sleep(took)
 			p.adaptLocked()
 			return p.turns

@@ -43,8 +43,8 @@ type Class struct {
 
 	fixed   fixed
 	retakes atomic.Uint64
-	// slowUntil is until when, in Nanotime, the class is slow because its calls have held up loops; 0 is never.
-	slowUntil atomic.Int64
+	// slowUntil is until when the class is slow because its calls have held up loops; 0 is never.
+	slowUntil clock.Atomic[clock.Nanos]
 	// set is that of the server that lists the class.
 	set atomic.Pointer[Set]
 	// parked is that of the functions of the connections that the handler has parked.
@@ -116,12 +116,12 @@ func (k *Class) Retaken() {
 	}
 	k.recent = 0
 	now := clock.Nanotime()
-	if k.backOff == 0 || now-k.slowUntil.Load() > int64(forgiven*k.backOff) {
+	if k.backOff == 0 || now.Sub(k.slowUntil.Load()) > forgiven*k.backOff {
 		k.backOff = minBackOff
 	} else {
 		k.backOff = min(2*k.backOff, maxBackOff)
 	}
-	k.slowUntil.Store(now + int64(k.backOff))
+	k.slowUntil.Store(now + clock.Nanos(k.backOff))
 }
 
 // Add moves the estimated median a step towards the measured time: up as often as down is where the median lies. A mean

@@ -1,6 +1,6 @@
 // Package clock has the two scales on which the server tells the time. Time is a moment on a server's coarse clock, for deadlines
-// and whatever is compared with them. Nanotime is exact, and measures how long things take. Moments of one scale mean nothing on
-// the other.
+// and whatever is compared with them. Nanos is an exact moment, for measuring how long things take. Moments of one scale mean
+// nothing on the other.
 package clock
 
 import (
@@ -36,11 +36,11 @@ func (t Time) Deadline(timeout time.Duration) Time {
 	return t.Add(timeout)
 }
 
-// AtomicTime is a Time that several goroutines load and store. The zero value holds none.
-type AtomicTime struct{ nanoseconds atomic.Int64 }
+// Atomic is a moment that several goroutines load and store. The zero value holds none.
+type Atomic[T Time | Nanos] struct{ nanoseconds atomic.Int64 }
 
 // Load returns the moment.
-func (a *AtomicTime) Load() Time { return Time(a.nanoseconds.Load()) }
+func (a *Atomic[T]) Load() T { return T(a.nanoseconds.Load()) }
 
 // Store sets the moment.
-func (a *AtomicTime) Store(t Time) { a.nanoseconds.Store(int64(t)) }
+func (a *Atomic[T]) Store(t T) { a.nanoseconds.Store(int64(t)) }

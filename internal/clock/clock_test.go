@@ -54,7 +54,7 @@ func TestSub(t *testing.T) {
 
 // "It is never 0", and it doesn't go back.
 func TestNanotime(t *testing.T) {
-	last := int64(0)
+	last := Nanos(0)
 	for range 1000 {
 		now := Nanotime()
 		if now <= 0 || now < last {
