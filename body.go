@@ -3,6 +3,8 @@ package filo
 import (
 	"errors"
 	"io"
+
+	"github.com/filohttp/filo/internal/lend"
 )
 
 const (
@@ -353,6 +355,9 @@ func (c *conn) takeBuffer() []byte {
 // buffers before that are few, since each of them is garbage while other uploads still grow.
 const believedPart = 16
 
+// largeBuffers keeps the buffers of large bodies, for all servers of the process together.
+var largeBuffers lend.Buffers
+
 // readLarge reads the body into a buffer that grows as the bytes come: the announced length is only believed once
 // a part of it is there, so that announcing costs a client about as much as it costs the server.
 func (c *conn) readLarge(b *body) ([]byte, error) {
@@ -392,12 +397,10 @@ func (c *conn) releaseBody(b *body) {
 // releaseBuffer takes back a buffer that a body was read into: the worker keeps a small one, the free list a large one.
 func (c *conn) releaseBuffer(buffer []byte) {
 	if cap(buffer) > maxKeptBody {
-		largeBuffers.put(buffer)
+		largeBuffers.Put(buffer)
 		return
 	}
-	if raceEnabled {
-		poison(buffer[:cap(buffer)])
-	}
+	lend.Poison(buffer[:cap(buffer)])
 	c.worker.body = buffer[:0]
 }
 
@@ -406,7 +409,7 @@ func growBody(buffer []byte, size int) []byte {
 	if size <= cap(buffer) {
 		return buffer
 	}
-	grown := append(largeBuffers.get(size), buffer...)
-	largeBuffers.put(buffer)
+	grown := append(largeBuffers.Get(size), buffer...)
+	largeBuffers.Put(buffer)
 	return grown
 }

@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"github.com/filohttp/filo/internal/conformance"
+	"github.com/filohttp/filo/internal/lend"
 )
 
 // wireConn is a connection that receives its parts, one in each Read or in several, and then the error; io.EOF if that is
@@ -207,7 +208,7 @@ func TestLargeBodySplits(t *testing.T) {
 		for _, request := range []string{wireFixed(body), wireChunked + chunks + "0\r\n\r\n", wireChunked + wireChunkOf(body) + "0\r\nX-Sum: 1\r\n\r\n"} {
 			input := request + wireNext
 			for _, piece := range []int{1, 100, 1460, 2047, 2048, 2049, 4096, 5000, 8192, len(request) - 1, len(request), len(request) + 1} {
-				if piece == 1 && raceEnabled {
+				if piece == 1 && lend.RaceEnabled {
 					continue
 				}
 				var cuts []int
@@ -593,10 +594,7 @@ func TestBodyAnnounced(t *testing.T) {
 
 // wireForgetBuffers empties the free lists of buffers, so that sizes don't depend on what other tests left there.
 func wireForgetBuffers() {
-	largeBuffers.mu.Lock()
-	defer largeBuffers.mu.Unlock()
-	clear(largeBuffers.classes[:])
-	largeBuffers.size = 0
+	largeBuffers = lend.Buffers{}
 	for scratches.Get().(*scratch).in.buf != nil { // until a new one comes
 	}
 }
@@ -655,7 +653,7 @@ func TestBodyGrows(t *testing.T) {
 
 // The memory of a large body is used again for the next one, and a worker keeps a small one.
 func TestBodyMemoryIsReused(t *testing.T) {
-	if raceEnabled {
+	if lend.RaceEnabled {
 		t.Skip("with the race detector it is overwritten and, if large, not used again")
 	}
 	for _, size := range []int{10_000, 50_000, 2 << 20} {
@@ -674,8 +672,8 @@ func TestBodyMemoryIsReused(t *testing.T) {
 		if len(places) != 3 || places[1] != places[2] {
 			t.Errorf("%d bytes: the memory isn't used again", size)
 		}
-		if largeBuffers.size > maxKeptLargeBuffers || size > minLargeBuffer && largeBuffers.size < size {
-			t.Errorf("%d bytes: %d are kept", size, largeBuffers.size)
+		if size > maxKeptBody && unsafe.SliceData(largeBuffers.Get(size)) != places[2] {
+			t.Errorf("%d bytes: the memory isn't kept", size)
 		}
 	}
 }

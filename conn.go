@@ -13,6 +13,7 @@ import (
 
 	"github.com/filohttp/filo/internal/classes"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/lend"
 )
 
 // waitState says what a connection's owner is doing. It is a part of conn.word.
@@ -185,7 +186,7 @@ func (c *conn) attach(w *scratch) {
 func (c *conn) detach() {
 	w := c.worker
 	w.ctx.end() // before the reset, since it may give back bytes that a watch has read
-	if raceEnabled {
+	if lend.RaceEnabled {
 		c.poisonRequest()
 	}
 	w.in.reset()
@@ -197,7 +198,7 @@ func (c *conn) detach() {
 	}
 	w.ctx.Response.reset()
 	w.ctx.conn = nil
-	if raceEnabled {
+	if lend.RaceEnabled {
 		w.ctx = nil
 	}
 	w.stream, w.outBody = nil, nil
@@ -324,7 +325,7 @@ func (c *conn) end() {
 // endRequest lets go of what the current request holds. Its handler has returned.
 func (c *conn) endRequest() {
 	c.worker.ctx.end()
-	if raceEnabled {
+	if lend.RaceEnabled {
 		c.retireCtx()
 	}
 }
@@ -339,19 +340,19 @@ func (c *conn) retireCtx() {
 
 // poisonRequest overwrites all memory that was lent to the handler.
 func (c *conn) poisonRequest() {
-	poison(c.in.buf[:c.in.pinned])
+	lend.Poison(c.in.buf[:c.in.pinned])
 	for _, old := range c.in.outgrown {
-		poison(old)
+		lend.Poison(old)
 	}
 	c.in.outgrown = nil
 	request, response := &c.worker.ctx.Request, &c.worker.ctx.Response
 	for _, h := range [...]*Header{&request.Header, &request.Trailer, &response.Header, &response.Trailer} {
 		if !h.borrowed {
-			poison(h.buf[:cap(h.buf)])
+			lend.Poison(h.buf[:cap(h.buf)])
 		}
 	}
 	for _, b := range [...][]byte{request.uri.decoded, request.uri.query.arena, request.form.arena} {
-		poison(b[:cap(b)])
+		lend.Poison(b[:cap(b)])
 	}
 }
 

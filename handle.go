@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/filohttp/filo/internal/lend"
 )
 
 const (
@@ -293,7 +295,7 @@ func (c *conn) afterAnswer() {
 		c.reading, c.rest = readingRest, b
 		b.limit = b.received + maxSkip
 		// The bytes lent to the handler aren't needed any more, so skipping needs no more room than there is.
-		if raceEnabled {
+		if lend.RaceEnabled {
 			c.poisonRequest()
 		}
 		c.in.pinned = 0

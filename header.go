@@ -7,6 +7,8 @@ import (
 
 	"github.com/filohttp/filo/internal/syntax"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/filohttp/filo/internal/lend"
 )
 
 // field is one header field: where its name and value are in the bytes of its Header. Offsets and not slices, so that
@@ -277,8 +279,8 @@ func (h *Header) own() (old []byte) {
 // poisonOutgrown overwrites the buffer from before a change if there is a new one since: what was lent of it is valid until
 // the Header is changed.
 func (h *Header) poisonOutgrown(old []byte) {
-	if raceEnabled && cap(old) > 0 && &old[:1][0] != &h.buf[0] {
-		poison(old[:cap(old)])
+	if lend.RaceEnabled && cap(old) > 0 && &old[:1][0] != &h.buf[0] {
+		lend.Poison(old[:cap(old)])
 	}
 }
 

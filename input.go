@@ -1,5 +1,7 @@
 package filo
 
+import "github.com/filohttp/filo/internal/lend"
+
 const (
 	// readBufferSize is what a connection reads into at first: most request heads with their bodies fit.
 	readBufferSize = 4 << 10
@@ -51,7 +53,7 @@ func (in *inputBuffer) space() []byte {
 	}
 	grown := make([]byte, max(2*len(in.buf), readBufferSize))
 	copy(grown, in.buf[:in.w])
-	if raceEnabled {
+	if lend.RaceEnabled {
 		in.outgrown = append(in.outgrown, in.buf[:in.pinned])
 	}
 	in.buf = grown

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/filohttp/filo/internal/lend"
 )
 
 const (
@@ -116,8 +118,8 @@ func linger(netConn net.Conn, answer []byte) {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
-	defer copyBuffers.Put(buffer)
+	buffer := lend.NewCopyBuffer()
+	defer buffer.Release()
 	for received := 0; received < lingerBytes; {
 		n, err := netConn.Read(buffer[:])
 		received += n

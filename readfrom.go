@@ -1,6 +1,10 @@
 package filo
 
-import "io"
+import (
+	"io"
+
+	"github.com/filohttp/filo/internal/lend"
+)
 
 // ReadFrom adds the content of r to the body, for io.Copy and io.CopyN. If the body's length was announced, a file, an
 // io.SectionReader of a file, or an io.LimitedReader of either is sent by sendfile where the connection allows it.
@@ -17,8 +21,8 @@ func (w *StreamWriter) ReadFrom(r io.Reader) (int64, error) {
 
 // copyFrom reads r into a buffer, and writes that.
 func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
-	buffer := copyBuffers.Get().(*[copyBufferSize]byte)
-	defer copyBuffers.Put(buffer)
+	buffer := lend.NewCopyBuffer()
+	defer buffer.Release()
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer[:])
 }
 

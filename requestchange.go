@@ -1,6 +1,9 @@
 package filo
 
-import "github.com/filohttp/filo/internal/syntax"
+import (
+	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/syntax"
+)
 
 // requestChange is what SetMethod and SetTarget have made of a request. What was sent stays where it is, in the
 // connection's buffer: it may be lent, and it decides how the answer is framed.
@@ -84,9 +87,7 @@ func (change *requestChange) since(start int) []byte {
 
 // end forgets the changes. What was lent of them becomes invalid.
 func (change *requestChange) end() {
-	if raceEnabled {
-		poison(change.memory[:cap(change.memory)])
-	}
+	lend.Poison(change.memory[:cap(change.memory)])
 	memory := change.memory[:0]
 	if cap(memory) > maxKeptChange {
 		memory = nil

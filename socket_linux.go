@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
+
+	"github.com/filohttp/filo/internal/lend"
 )
 
 // maxRawWrite is how much one system call of a socket writes: one that copies more takes so long that the scheduler
@@ -34,7 +36,7 @@ type socketCall struct {
 // attach makes s read and write the connection, if that is a plain socket.
 func (s *socket) attach(netConn net.Conn) {
 	s.raw = nil
-	if raceEnabled {
+	if lend.RaceEnabled {
 		return // syscall's Read and Write tell the race detector that what is sent comes before it is received
 	}
 	switch netConn.(type) {

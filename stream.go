@@ -5,15 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"sync"
 )
 
-const (
-	// streamBufferSize is how much of a stream gathers before it is sent.
-	streamBufferSize = 8 << 10
-	// copyBufferSize is for copying a body stream.
-	copyBufferSize = 32 << 10
-)
+// streamBufferSize is how much of a stream gathers before it is sent.
+const streamBufferSize = 8 << 10
 
 // StreamWriter sends a response body while the handler runs: see Ctx.Stream. It is valid until the handler returns.
 type StreamWriter struct {
@@ -275,8 +270,6 @@ func appendTrailer(dst []byte, trailer *Header) []byte {
 	}
 	return dst
 }
-
-var copyBuffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 
 // copyBody sends what Response.SetBodyStream was given.
 func (c *Ctx) copyBody() error {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/filohttp/filo/internal/lend"
 )
 
 // The system calls of the loop driver. Those that can't wait are made without telling the runtime's scheduler, which
@@ -31,7 +33,7 @@ func bytesPointer(p []byte) unsafe.Pointer {
 // sysRead reads from a socket that doesn't block.
 func sysRead(fd int, p []byte) (int, syscall.Errno) {
 	for {
-		if raceEnabled {
+		if lend.RaceEnabled {
 			n, err := syscall.Read(fd, p)
 			if err == nil {
 				return n, 0
@@ -69,7 +71,7 @@ func sysPeek(fd int, p []byte) (int, syscall.Errno) {
 func sysWrite(fd int, p []byte) (int, syscall.Errno) {
 	p = p[:min(len(p), maxRawWrite)]
 	for {
-		if raceEnabled {
+		if lend.RaceEnabled {
 			n, err := syscall.Write(fd, p)
 			if err == nil {
 				return n, 0

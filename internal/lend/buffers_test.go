@@ -1,4 +1,4 @@
-package filo
+package lend
 
 import (
 	"math/rand/v2"
@@ -7,15 +7,15 @@ import (
 	"unsafe"
 )
 
-// wireKeepBuffers skips a test in builds that keep no buffer.
-func wireKeepBuffers(t *testing.T) {
-	if raceEnabled {
+// skipUnlessKept skips a test in builds that keep no buffer.
+func skipUnlessKept(t *testing.T) {
+	if RaceEnabled {
 		t.Skip("with the race detector buffers are overwritten and left to the garbage collector: see TestPutBufferIsOverwritten")
 	}
 }
 
-// wireCheck compares the list's books with what it holds.
-func (l *bufferList) wireCheck(t *testing.T) {
+// check compares the list's books with what it holds.
+func (l *Buffers) check(t *testing.T) {
 	t.Helper()
 	size := 0
 	for class, buffers := range l.classes {
@@ -26,14 +26,14 @@ func (l *bufferList) wireCheck(t *testing.T) {
 			}
 		}
 	}
-	if size != l.size || size > maxKeptLargeBuffers {
+	if size != l.size || size > maxKept {
 		t.Errorf("%d bytes are kept, the books say %d", size, l.size)
 	}
 }
 
 // A buffer is given out again for what fits it without too much waste.
-func TestBufferListReuse(t *testing.T) {
-	wireKeepBuffers(t)
+func TestBuffersReuse(t *testing.T) {
+	skipUnlessKept(t)
 	const mb = 1 << 20
 	for _, test := range []struct {
 		put, get int
@@ -41,58 +41,58 @@ func TestBufferListReuse(t *testing.T) {
 	}{
 		{mb, mb, true}, {mb + 1, mb, true}, {mb, mb + 1, false}, {2*mb - 1, mb, true}, {2 * mb, 2*mb - 1, true}, {2*mb - 1, 2 * mb, false},
 		{4*mb - 1, mb, true}, {4 * mb, mb, false}, {10 * mb, 10 * mb, true}, {10 * mb, 9 * mb, true}, {10 * mb, 11 * mb, false},
-		{maxKeptLargeBuffers, maxKeptLargeBuffers, true}, {maxKeptLargeBuffers + 1, maxKeptLargeBuffers + 1, false},
+		{maxKept, maxKept, true}, {maxKept + 1, maxKept + 1, false},
 		{mb - 1, mb - 1, false}, {mb, mb - 1, false}, {mb - 1, 10, false},
 	} {
-		var list bufferList
+		var list Buffers
 		buffer := make([]byte, 100, test.put)
-		list.put(buffer)
-		list.wireCheck(t)
-		got := list.get(test.get)
-		list.wireCheck(t)
+		list.Put(buffer)
+		list.check(t)
+		got := list.Get(test.get)
+		list.check(t)
 		if len(got) != 0 || cap(got) < test.get {
-			t.Errorf("get(%d) has length %d and capacity %d", test.get, len(got), cap(got))
+			t.Errorf("Get(%d) has length %d and capacity %d", test.get, len(got), cap(got))
 		}
 		if reused := unsafe.SliceData(got) == unsafe.SliceData(buffer); reused != test.reused {
 			t.Errorf("%d for %d was reused: %t", test.put, test.get, reused)
 		}
-		if again := list.get(test.get); unsafe.SliceData(again) == unsafe.SliceData(got) && cap(got) > 0 {
+		if again := list.Get(test.get); unsafe.SliceData(again) == unsafe.SliceData(got) && cap(got) > 0 {
 			t.Errorf("a buffer for %d was given out twice", test.get)
 		}
 	}
 }
 
 // "A bound in bytes": what is over it is left to the garbage collector, and what is taken out makes room.
-func TestBufferListBound(t *testing.T) {
-	wireKeepBuffers(t)
+func TestBuffersBound(t *testing.T) {
+	skipUnlessKept(t)
 	const size = 4 << 20
-	var list bufferList
-	for range 2 * maxKeptLargeBuffers / size {
-		list.put(make([]byte, 0, size))
-		list.wireCheck(t)
+	var list Buffers
+	for range 2 * maxKept / size {
+		list.Put(make([]byte, 0, size))
+		list.check(t)
 	}
-	if list.size != maxKeptLargeBuffers {
-		t.Errorf("%d bytes are kept, want %d", list.size, maxKeptLargeBuffers)
+	if list.size != maxKept {
+		t.Errorf("%d bytes are kept, want %d", list.size, maxKept)
 	}
-	taken := list.get(size)
-	list.wireCheck(t)
-	if list.size != maxKeptLargeBuffers-size {
+	taken := list.Get(size)
+	list.check(t)
+	if list.size != maxKept-size {
 		t.Errorf("%d bytes are kept after one was taken", list.size)
 	}
-	list.put(taken)
-	list.wireCheck(t)
-	if list.size != maxKeptLargeBuffers {
+	list.Put(taken)
+	list.check(t)
+	if list.size != maxKept {
 		t.Errorf("%d bytes are kept after one was given back", list.size)
 	}
 }
 
 // Whatever is taken and given back by however many, no buffer has two owners.
-func TestBufferListConcurrent(t *testing.T) {
+func TestBuffersConcurrent(t *testing.T) {
 	rounds := 300
-	if raceEnabled {
+	if RaceEnabled {
 		rounds = 20 // overwriting takes its time
 	}
-	var list bufferList
+	var list Buffers
 	var running sync.WaitGroup
 	for owner := range 4 {
 		running.Go(func() {
@@ -106,16 +106,16 @@ func TestBufferListConcurrent(t *testing.T) {
 						t.Error("a buffer has two owners")
 						return
 					}
-					list.put(last)
+					list.Put(last)
 					continue
 				}
 				if len(held) == 5 {
 					continue
 				}
 				size := 1<<20 + random.IntN(1<<20)
-				buffer := list.get(size)
+				buffer := list.Get(size)
 				if len(buffer) != 0 || cap(buffer) < size {
-					t.Errorf("get(%d) has length %d and capacity %d", size, len(buffer), cap(buffer))
+					t.Errorf("Get(%d) has length %d and capacity %d", size, len(buffer), cap(buffer))
 				}
 				buffer = buffer[:size]
 				buffer[0], buffer[size-1] = byte(owner), byte(owner)
@@ -124,18 +124,18 @@ func TestBufferListConcurrent(t *testing.T) {
 		})
 	}
 	running.Wait()
-	list.wireCheck(t)
+	list.check(t)
 }
 
 // "A build with the race detector overwrites released buffers": whoever kept one finds out.
 func TestPutBufferIsOverwritten(t *testing.T) {
-	if !raceEnabled {
+	if !RaceEnabled {
 		t.Skip("for builds with the race detector")
 	}
-	var list bufferList
-	for _, size := range []int{10, minLargeBuffer} {
+	var list Buffers
+	for _, size := range []int{10, minKept} {
 		buffer := make([]byte, size/2, size)
-		list.put(buffer)
+		list.Put(buffer)
 		for _, i := range []int{0, size/2 - 1, size - 1} {
 			if c := buffer[:size][i]; c != 0xDB {
 				t.Errorf("byte %d of %d is %#x", i, size, c)

@@ -1,0 +1,58 @@
+package lend
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+const (
+	// minKept is the smallest buffer that a list keeps; smaller ones are left to the garbage collector.
+	minKept = 1 << 20
+	// maxKept is how many bytes a list holds at most.
+	maxKept = 64 << 20
+)
+
+// Buffers is a free list of large buffers, in classes by the power of two that they hold. Unlike a sync.Pool it has a bound in
+// bytes, 64 MB, and it isn't emptied by the garbage collector just when uploads make it run. The zero value is an empty list.
+type Buffers struct {
+	mu      sync.Mutex
+	classes [bits.UintSize + 1][][]byte // each guarded by mu
+	size    int                         // bytes in classes, guarded by mu
+}
+
+// Get returns an empty buffer of at least the given capacity.
+func (l *Buffers) Get(size int) []byte {
+	if size < minKept {
+		return make([]byte, 0, size)
+	}
+	// A buffer in class k holds 2^k bytes or more, and less than twice that. One of the next class up serves as well.
+	class := bits.Len(uint(size)) - 1
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := class; k <= class+1; k++ {
+		for i := len(l.classes[k]) - 1; i >= 0; i-- {
+			if buffer := l.classes[k][i]; cap(buffer) >= size {
+				l.classes[k] = slices.Delete(l.classes[k], i, i+1)
+				l.size -= cap(buffer)
+				return buffer
+			}
+		}
+	}
+	return make([]byte, 0, size)
+}
+
+// Put gives a buffer back. Nobody may use it any more.
+func (l *Buffers) Put(buffer []byte) {
+	Poison(buffer[:cap(buffer)])
+	if RaceEnabled || cap(buffer) < minKept {
+		return
+	}
+	class := bits.Len(uint(cap(buffer))) - 1
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size+cap(buffer) <= maxKept {
+		l.classes[class] = append(l.classes[class], buffer[:0])
+		l.size += cap(buffer)
+	}
+}

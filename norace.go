@@ -1,5 +1,0 @@
-//go:build !race
-
-package filo
-
-const raceEnabled = false
