@@ -28,7 +28,8 @@ func Multipart(c *filo.Ctx, v any, options ...Option) error { return one(c, v, o
 // Query reads the query parameters into the struct that v points to, by the tag query.
 func Query(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inQuery) }
 
-// Path reads the values of the route's wildcards into the struct that v points to, by the tag path.
+// Path reads the values of the route's wildcards into the struct that v points to, by the tag path. If the route has no wildcard of
+// a tag's name, Path returns an error without a status, unless the field is a pointer or has a tag of another source.
 func Path(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inPath) }
 
 // Header reads header fields into the struct that v points to, by the tag header.

@@ -49,7 +49,8 @@ type Field struct {
 	In string
 	// Name is the input's name in that source.
 	Name string
-	// Required reports that the request must have the input. If several sources can set the field, none of them is required.
+	// Required reports that the request must have the input. For a path it says that the handler's routes must have the wildcard.
+	// If several sources can set the field, none of them is required.
 	Required bool
 	// Comma reports that one text may hold several values, separated by commas.
 	Comma bool
@@ -109,7 +110,7 @@ func fieldsOf(t reflect.Type) (fields []Field) {
 			file := m.field.Type == fileType || m.field.Type == filesType
 			fields = append(fields, Field{
 				In: in.String(), Name: m.name, Struct: m.field, File: file,
-				Required: i >= 0 && required[i].only(in),
+				Required: i >= 0 && required[i].only(in) || in == inPath && needsWildcard(m.field),
 				Comma:    in != inBody && hasOption(m.option, "comma"),
 			})
 		}

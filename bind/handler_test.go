@@ -176,6 +176,8 @@ func TestDescribe(t *testing.T) {
 		Name   string                `json:"name" form:"n" required:"true"`
 		Tags   []string              `header:"Tags,comma" required:"true"`
 		Theme  string                `cookie:"theme"`
+		Part   *string               `path:"part"`
+		Path   string                `path:"name" header:"-" query:"name"`
 		Avatar *multipart.FileHeader `json:"-" form:"avatar"`
 		Hidden string                `json:"-"`
 	}
@@ -193,7 +195,7 @@ func TestDescribe(t *testing.T) {
 			map[bool]string{true: " comma"}[f.Comma], map[bool]string{true: " file"}[f.File]))
 	}
 	const wantFields = "body both Both, body name Name required, form n Name required, form avatar Avatar file, " +
-		"header Tags Tags required comma, cookie theme Theme, query page Page, query size Size, query both Both, path id ID"
+		"header Tags Tags required comma, cookie theme Theme, query page Page, query size Size, query both Both, query name Path, path id ID required, path part Part, path name Path"
 	if got := strings.Join(fields, ", "); got != wantFields {
 		t.Errorf("got %s\nwant %s", got, wantFields)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bind"
+	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -39,11 +40,13 @@ func bound[T any](t testing.TB, request string, bindTo func(*filo.Ctx, any, ...b
 func boundTo(t testing.TB, request string, v any, bindTo func(*filo.Ctx, any, ...bind.Option) error, options ...bind.Option) (err error) {
 	t.Helper()
 	called := false
-	servertest.New(t, func(c *filo.Ctx) error {
+	r := router.New()
+	r.Handle("/{shop...}", func(c *filo.Ctx) error {
 		called = true
 		err = bindTo(c, v, options...)
 		return nil
-	}).Raw(t, request)
+	})
+	servertest.New(t, r.Serve).Raw(t, request)
 	if !called {
 		t.Fatalf("the server refused %q", request)
 	}

@@ -30,6 +30,8 @@ type field struct {
 	optional bool
 	// required is the field's position in the plan's required, -1 if it needn't be there.
 	required int
+	// wildcard says that the request's route must have a wildcard of the name.
+	wildcard bool
 }
 
 func (f *field) file() bool { return f.decode == nil }
@@ -65,6 +67,7 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 			p.err = fmt.Errorf("bind: %s, tag %s: %w", fieldOf(t, m.field.Name), in.tag(), err)
 		}
 		f.required = find(p.required, m.index)
+		f.wildcard = in == inPath && needsWildcard(m.field)
 		p.byName[f.name] = len(p.fields)
 		p.fields = append(p.fields, f)
 	}
@@ -77,6 +80,20 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 		p.none = untagged(t, in)
 	}
 	return p
+}
+
+// needsWildcard reports whether a field with the tag path gets a value only if the route has its wildcard: no other source has the
+// field. A field that is a pointer may stay nil, for routes that share a struct.
+func needsWildcard(field reflect.StructField) bool {
+	if field.Type.Kind() == reflect.Pointer && field.Tag.Get("required") != "true" {
+		return false
+	}
+	for in := inBody; in < inPath; in++ {
+		if name, has := field.Tag.Lookup(in.tag()); has && name != "-" {
+			return false
+		}
+	}
+	return true
 }
 
 // untagged returns the error for a struct no field of which has the source's tag, nil if there is no field that could. The field

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"mime/multipart"
 	"reflect"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // text binds a struct from a source of text. The error is of the whole; those of values are collected.
@@ -38,6 +41,9 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 		if f.comma {
 			found = splitAtCommas(found)
 		}
+		if len(found) == 0 && f.wildcard && !hasWildcard(b.c, f.name) {
+			return withoutWildcard(b.c, target.Type(), f)
+		}
 		if len(found) > 0 {
 			b.field(in, f, found, target)
 		}
@@ -48,6 +54,27 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 		})
 	}
 	return nil
+}
+
+// hasWildcard reports whether the route of the request has a wildcard of the name.
+func hasWildcard(c *filo.Ctx, name string) bool {
+	match := inside.Match(c)
+	for i := range match.Len() {
+		if each, _ := match.At(i); each == name {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutWildcard returns the programmer's error about a field whose wildcard the route doesn't have.
+func withoutWildcard(c *filo.Ctx, t reflect.Type, f *field) error {
+	name := fieldOf(t, t.FieldByIndex(f.index).Name)
+	if c.Route() == "" {
+		return fmt.Errorf("bind: %s has the tag path:%q, and the request has no route: only a router's patterns have wildcards", name, f.name)
+	}
+	return fmt.Errorf("bind: %s has the tag path:%q, and the route %q has no wildcard {%s}: give both the same name, or make the field a pointer if "+
+		"only some of its routes have the wildcard", name, f.name, c.Route(), f.name)
 }
 
 // given reports whether the values of a field's name stand for one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime/multipart"
 	"net/netip"
 	"reflect"
@@ -190,11 +191,10 @@ func TestPath(t *testing.T) {
 	type key struct {
 		Shop int    `path:"shop"`
 		Item string `path:"item"`
-		None string `path:"none"`
 	}
 	for path, want := range map[string]string{
-		"/shops/7/a%2Fb": "{7 a/b } <nil>",
-		"/shops/x/%FF":   `{0  } 400 Bad Request: path "shop": must be an integer (and 1 more error)`,
+		"/shops/7/a%2Fb": "{7 a/b} <nil>",
+		"/shops/x/%FF":   `{0 } 400 Bad Request: path "shop": must be an integer (and 1 more error)`,
 	} {
 		got := ""
 		r := router.New()
@@ -205,9 +205,77 @@ func TestPath(t *testing.T) {
 			return nil
 		})
 		servertest.New(t, r.Serve).Raw(t, get(path))
-		if got = strings.Replace(got, "}", "} ", 1); got != strings.Replace(want, "} ", "}  ", 1) && got != want {
+		if got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
+	}
+}
+
+// A tag that names no wildcard of the route is a mistake in the program, and its error says which tag and which route. A field that
+// other sources have, or that may be nil, is for routes with and without the wildcard.
+func TestPathWithoutWildcard(t *testing.T) {
+	type item struct {
+		Item string `path:"item"`
+	}
+	type key struct {
+		item
+		Shop int `path:"shop"`
+	}
+	type shared struct {
+		Shop   *int   `path:"shop"`
+		Team   string `path:"team" query:"team"`
+		Member int    `path:"member" json:"member"`
+		Rest   string `path:"rest"`
+	}
+	type asked struct {
+		Shop *int `path:"shop" required:"true"`
+	}
+	const advice = ": give both the same name, or make the field a pointer if only some of its routes have the wildcard"
+	for _, test := range []struct {
+		name, pattern string
+		v             any
+		bindTo        func(*filo.Ctx, any, ...bind.Option) error
+		want          string
+	}{
+		{"Path", "GET /a/{rest...}", new(key), bind.Path, `bind: bind_test.key.Item has the tag path:"item", and the route "GET /a/{rest...}" has no wildcard {item}` + advice},
+		{"All", "GET /a/{item}", new(key), bind.All, `bind: bind_test.key.Shop has the tag path:"shop", and the route "GET /a/{item}" has no wildcard {shop}` + advice},
+		{"a type without a name", "GET /a/b", &struct {
+			ID int `path:"id"`
+		}{}, bind.All, `bind: the field ID has the tag path:"id", and the route "GET /a/b" has no wildcard {id}` + advice},
+		{"a pointer that is required", "GET /a/b", new(asked), bind.Path, `bind: bind_test.asked.Shop has the tag path:"shop", and the route "GET /a/b" has no wildcard {shop}` + advice},
+		{"without a router", "", new(key), bind.Path, `bind: bind_test.key.Item has the tag path:"item", and the request has no route: only a router's patterns have wildcards`},
+		{"pointers, and what others have", "GET /a/{rest...}", new(shared), bind.All, ""},
+		{"an empty rest", "GET /a/b/{rest...}", new(shared), bind.Path, ""},
+	} {
+		got := ""
+		h := func(c *filo.Ctx) error {
+			if err := test.bindTo(c, test.v); err != nil {
+				got = err.Error()
+			}
+			return nil
+		}
+		serve := filo.Handler(h)
+		if test.pattern != "" {
+			r := router.New()
+			r.Handle(test.pattern, h)
+			serve = r.Serve
+		}
+		servertest.New(t, serve).Raw(t, get("/a/b"))
+		if got != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", test.name, got, test.want)
+		}
+	}
+}
+
+// The error of a typed handler is logged, and its client gets a 500.
+func TestHandlerWithoutWildcard(t *testing.T) {
+	var log bytes.Buffer
+	r := router.New()
+	r.POST("/shops/{id}", bind.Handler(renameShop))
+	s := servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	answer := s.DoBody(t, "POST /shops/7", `{"name":"a"}`, "Content-Type: application/json")
+	if said := log.String(); answer.Status != 500 || !strings.Contains(said, "tag path:") || strings.Count(said, "handler failed") != 1 {
+		t.Errorf("got %d %s, logged %s", answer.Status, answer.Body, said)
 	}
 }
 

@@ -49,7 +49,8 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // members unless all handlers are strict.
 //
 // Call it once for a document. The document may have other content, and may be changed afterwards, for example to add a header
-// field to an answer. The error names the route that can't be described, and the reason.
+// field to an answer. The error names the route that can't be described, and the reason, such as a field with the tag path whose
+// wildcard the route doesn't have.
 func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
 	if document.OpenAPI == "" {
 		document.OpenAPI = "3.1.0"
@@ -121,7 +122,9 @@ func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err 
 		op.OperationID = huma.GenerateOperationID(route.Method, path, struct{}{})
 	}
 	d.strict = d.strict && described.Strict
-	d.parameters(op, described, wildcards)
+	if err := d.parameters(op, described, wildcards); err != nil {
+		return err
+	}
 	d.body(op, described)
 	d.responses(op, described)
 	d.document.AddOperation(op)
@@ -129,7 +132,7 @@ func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err 
 }
 
 // parameters describes what isn't in the body. Each wildcard of the route is one.
-func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wildcards []string) {
+func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wildcards []string) error {
 	defaults := defaultsOf(described.Input)
 	for _, f := range described.Fields {
 		if f.In == "body" || f.In == "form" {
@@ -145,8 +148,11 @@ func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wi
 		}
 		if f.In == "path" {
 			i := slices.Index(wildcards, f.Name)
-			if i < 0 {
-				continue // another route has it
+			switch {
+			case i < 0 && f.Required:
+				return fmt.Errorf("the input's field %s has the tag path:%q, and the route has no wildcard {%s}", f.Struct.Name, f.Name, f.Name)
+			case i < 0:
+				continue // another route with this input has it
 			}
 			wildcards = slices.Delete(wildcards, i, i+1)
 			param.Required = true
@@ -156,6 +162,7 @@ func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wi
 	for _, name := range wildcards {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}})
 	}
+	return nil
 }
 
 // text returns the schema of a field that is bound from text, which bind reads some types from otherwise than encoding/json does.

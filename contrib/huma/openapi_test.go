@@ -163,6 +163,9 @@ func TestDocumentRoutesMistakes(t *testing.T) {
 	type badTag struct {
 		N int `query:"n" minimum:"low"`
 	}
+	type inShop struct {
+		Shop int `path:"shop"`
+	}
 	type OtherInput struct {
 		N int `json:"n"`
 	}
@@ -172,6 +175,8 @@ func TestDocumentRoutesMistakes(t *testing.T) {
 	}{
 		{func(r *router.Router) { r.Any("/a", bind.Handler(typed[struct{}, int])) }, []string{"humafilo: describing /a (registered at ", "openapi_test.go:", "it is for every method"}},
 		{func(r *router.Router) { r.GET("/a", bind.Handler(typed[badTag, int])) }, []string{"humafilo: describing GET /a", "low"}},
+		{func(r *router.Router) { r.GET("/shops/{id}", bind.Handler(typed[inShop, int])) }, []string{"humafilo: describing GET /shops/{id} (registered at ",
+			`: the input's field Shop has the tag path:"shop", and the route has no wildcard {shop}`}},
 		{func(r *router.Router) { r.PUT("/a", bind.Handler(typed[OtherInput, OtherInput])) }, []string{"humafilo: OtherInput is the name of what is in a request and of what is in an answer"}},
 	} {
 		r := router.New()

@@ -819,6 +819,20 @@ var topics = []topic{
 			instead: "var in struct {\n\tID int `path:\"id\"`\n}\nreturn bind.Path(c, &in)",
 		},
 		{
+			title: "A tag path with another name than the wildcard",
+			do: func(r *router.Router, s *filo.Server) error {
+				type showUser struct {
+					ID int `path:"user"`
+				}
+				r.GET("/users/{id}", bind.Handler(func(c *filo.Ctx, in showUser) (User, error) { // GET /users/7
+					return User{Name: "Ada"}, nil
+				}))
+				return nil
+			},
+			ask:     []string{"GET /users/7"},
+			instead: "type showUser struct {\n\tID int `path:\"id\"`\n}",
+		},
+		{
 			title: "A field in lower case",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/users", func(c *filo.Ctx) error { // GET /users?page=2
