@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -13,8 +14,8 @@ import (
 // them another value doesn't match.
 func (c *Ctx) Negotiate(offers ...string) string {
 	c.check()
-	if h := &c.Response.Header; !h.hasToken(fieldVary, "accept") {
-		h.Add(fieldNames[fieldVary], fieldNames[fieldAccept])
+	if h := &c.Response.Header; !h.list.HasToken(field.Vary, "accept") {
+		h.Add(field.Vary.String(), field.Accept.String())
 	}
 	best, bestQuality := "", 0
 	for _, offer := range offers {
@@ -30,7 +31,7 @@ func (c *Ctx) Negotiate(offers ...string) string {
 func prefersJSON(h *Header, byDefault bool) bool {
 	problem := max(acceptQuality(h, "application/problem+json"), acceptQuality(h, "application/json"))
 	text := acceptQuality(h, "text/plain")
-	return problem > text || problem == text && (byDefault || isJSON(h.getID(fieldContentType)))
+	return problem > text || problem == text && (byDefault || isJSON(h.list.GetID(field.ContentType)))
 }
 
 // isJSON reports whether a Content-Type is one of JSON (RFC 6839, section 3.1).
@@ -44,11 +45,11 @@ func isJSON(contentType []byte) bool {
 // section 12.5.1: "the most specific reference has precedence").
 func acceptQuality(h *Header, offer string) int {
 	quality, closest, any := 0, 0, false
-	for i := range h.fields {
-		if h.fields[i].id != fieldAccept {
+	for i := range h.list.Len() {
+		if h.list.ID(i) != field.Accept {
 			continue
 		}
-		for list := h.valueOf(i); len(list) > 0; {
+		for list := h.list.Value(i); len(list) > 0; {
 			var element []byte
 			element, list = cutQuoted(list, ',')
 			mediaRange, weight, ok := parseMediaRange(element)

@@ -13,9 +13,12 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
 )
+
+var plainTextField = NewField(field.ContentType.String(), textPlain)
 
 const textHTML = "text/html; charset=utf-8"
 
@@ -35,7 +38,7 @@ func (c *Ctx) Text(status int, text string) error {
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.setPlainText()
+	c.Response.Header.SetField(&plainTextField)
 	c.Response.SetBodyString(text)
 	return nil
 }
@@ -46,7 +49,7 @@ func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.setID(fieldContentType, contentType)
+	c.Response.Header.list.SetID(field.ContentType, contentType)
 	c.Response.SetBody(b)
 	return nil
 }
@@ -57,7 +60,7 @@ func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.setID(fieldContentType, contentType)
+	c.Response.Header.list.SetID(field.ContentType, contentType)
 	c.Response.SetBodyNoCopy(b)
 	return nil
 }
@@ -122,7 +125,7 @@ func (c *Ctx) HTML(status int, html string) error {
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.setID(fieldContentType, textHTML)
+	c.Response.Header.list.SetID(field.ContentType, textHTML)
 	c.Response.SetBodyString(html)
 	return nil
 }
@@ -152,7 +155,7 @@ func (c *Ctx) Redirect(status int, location string) error {
 		return errors.New("filo: a redirect has a status of 300 to 308")
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.setID(fieldLocation, location)
+	c.Response.Header.list.SetID(field.Location, location)
 	c.Response.resetBody()
 	return nil
 }
@@ -180,14 +183,14 @@ func (c *Ctx) File(path string) error {
 		return err
 	}
 	h := &c.Response.Header
-	if h.findID(fieldContentType, 0) < 0 {
+	if h.list.FindID(field.ContentType, 0) < 0 {
 		contentType := mime.TypeByExtension(filepath.Ext(path))
 		if contentType == "" {
 			contentType = "application/octet-stream"
 		}
-		h.setID(fieldContentType, contentType)
+		h.list.SetID(field.ContentType, contentType)
 	}
-	h.setID(fieldLastModified, info.ModTime().UTC().Format(timeFormat))
+	h.list.SetID(field.LastModified, info.ModTime().UTC().Format(timeFormat))
 	c.Response.SetBodyStream(file, info.Size())
 	return nil
 }
@@ -201,7 +204,7 @@ func (c *Ctx) Attachment(path, name string) error {
 	if name == "" {
 		name = filepath.Base(path)
 	}
-	c.Response.Header.setID(fieldContentDisposition, contentDisposition(name))
+	c.Response.Header.list.SetID(field.ContentDisposition, contentDisposition(name))
 	return nil
 }
 
@@ -255,7 +258,7 @@ func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) er
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.setID(fieldContentType, contentType)
+	c.Response.Header.list.SetID(field.ContentType, contentType)
 	c.Response.SetBodyStream(r, size)
 	return nil
 }

@@ -135,7 +135,7 @@ func (c *conn) takeTrailer(b *body) {
 	unread := c.in.unread()
 	done, err := p.parse(unread, &c.server.config.head)
 	for i := 0; err == nil && done && i < len(p.fields); i++ {
-		if !p.fields[i].id.inTrailer() {
+		if !p.fields[i].ID.InTrailer() {
 			err = errTrailer
 		}
 	}
@@ -146,9 +146,7 @@ func (c *conn) takeTrailer(b *body) {
 	if !done {
 		return
 	}
-	trailer := &c.worker.ctx.Request.Trailer
-	trailer.buf = append(trailer.buf[:0], unread[:p.pos]...)
-	trailer.fields = append(trailer.fields[:0], p.fields...)
+	c.worker.ctx.Request.Trailer.list.Copy(unread[:p.pos], p.fields)
 	c.in.advance(p.pos)
 	b.reachEnd()
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"runtime/debug"
+
+	"github.com/filohttp/filo/internal/field"
 )
 
 // WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
@@ -157,7 +159,7 @@ func (r *Response) wrapWhole() error {
 	if err := w.closeLayers(); err != nil {
 		return err
 	}
-	r.Header.Del(fieldNames[fieldContentLength])
+	r.Header.list.DelID(field.ContentLength)
 	r.resetBody()
 	r.buffer = wrapped.Bytes() // made for this client, as what was copied is
 	return nil

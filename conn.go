@@ -13,6 +13,7 @@ import (
 
 	"github.com/filohttp/filo/internal/classes"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/lend"
 )
 
@@ -265,13 +266,11 @@ func (c *conn) begin() *HTTPError {
 	c.awaitsBody = false
 	p, ctx := c.parser, w.ctx
 	head := c.in.unread()[:p.pos:p.pos]
-	h := &ctx.Request.Header
-	h.buf, h.borrowed = head, true
-	h.fields, p.fields = p.fields, h.fields[:0]
-	f, err := p.frame(head, h)
+	f, err := p.frame(head)
 	if err != nil {
 		return err
 	}
+	p.fields = ctx.Request.Header.list.Adopt(head, p.fields)
 	c.in.advance(p.pos)
 	c.in.pin()
 	c.requests++
@@ -292,15 +291,11 @@ const maxAwaitedBody = 16 << 10
 // client may want to be answered while it sends.
 func (c *conn) lacksBody() bool {
 	p := c.parser
-	if p.first[fieldContentLength] == 0 || c.inputError != nil {
+	if p.first[field.ContentLength] == 0 || c.inputError != nil {
 		return false
 	}
 	unread := c.in.unread()
-	h := &c.worker.ctx.Request.Header
-	fields := h.fields
-	h.buf, h.fields, h.borrowed = unread[:p.pos], p.fields, true
-	f, err := p.frame(unread[:p.pos], h)
-	h.fields = fields
+	f, err := p.frame(unread[:p.pos])
 	limit := c.server.config.maxBody
 	if err != nil || f.expectContinue || limit >= 0 && f.length > limit {
 		return false
@@ -347,9 +342,7 @@ func (c *conn) poisonRequest() {
 	c.in.outgrown = nil
 	request, response := &c.worker.ctx.Request, &c.worker.ctx.Response
 	for _, h := range [...]*Header{&request.Header, &request.Trailer, &response.Header, &response.Trailer} {
-		if !h.borrowed {
-			lend.Poison(h.buf[:cap(h.buf)])
-		}
+		h.list.Poison()
 	}
 	for _, b := range [...][]byte{request.uri.decoded, request.uri.query.arena, request.form.arena} {
 		lend.Poison(b[:cap(b)])

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
 )
 
@@ -171,7 +173,7 @@ func (h *Header) keepNoPromises() {
 	h.Del("Expires")
 	for value := range h.Values("Cache-Control") {
 		value = bytes.ToLower(value)
-		promised = promised || bytes.Contains(value, []byte("max-age")) || bytes.Contains(value, []byte("s-maxage")) || listHasToken(value, "public")
+		promised = promised || bytes.Contains(value, []byte("max-age")) || bytes.Contains(value, []byte("s-maxage")) || syntax.ListHasToken(value, "public")
 	}
 	if promised {
 		h.SetField(&fieldNoStore)
@@ -190,13 +192,13 @@ func ProblemErrorHandler(c *Ctx, err error) { answerError(c, err, true) }
 // answerError answers with an error, by default as JSON or as text.
 func answerError(c *Ctx, err error, asJSON bool) {
 	problem := statusOf(err)
-	asJSON = asJSON || isJSON(c.Response.Header.getID(fieldContentType))
+	asJSON = asJSON || isJSON(c.Response.Header.list.GetID(field.ContentType))
 	c.Response.resetBody()
-	for _, id := range [...]fieldID{fieldContentLength, fieldContentType, fieldContentEncoding, fieldETag, fieldLastModified} {
-		c.Response.Header.Del(fieldNames[id])
+	for _, id := range [...]field.ID{field.ContentLength, field.ContentType, field.ContentEncoding, field.ETag, field.LastModified} {
+		c.Response.Header.list.DelID(id)
 	}
 	if problem.Status != 416 { // RFC 9110, section 14.4: that says how long the whole is
-		c.Response.Header.Del(fieldNames[fieldContentRange])
+		c.Response.Header.list.DelID(field.ContentRange)
 	}
 	c.Response.Header.keepNoPromises()
 	c.Response.Header.SetField(&fieldNoSniff)
@@ -205,12 +207,12 @@ func answerError(c *Ctx, err error, asJSON bool) {
 		buffer := bytebufferpool.Get()
 		defer bytebufferpool.Put(buffer)
 		if json.NewEncoder(buffer).Encode(problem) == nil {
-			c.Response.Header.setID(fieldContentType, "application/problem+json")
+			c.Response.Header.list.SetID(field.ContentType, "application/problem+json")
 			c.Response.SetBody(buffer.B)
 			return
 		}
 	}
-	c.Response.Header.setID(fieldContentType, textPlain)
+	c.Response.Header.list.SetID(field.ContentType, textPlain)
 	text := statusText(problem.Status)
 	if problem.Detail != "" {
 		text += ": " + problem.Detail

@@ -1,6 +1,9 @@
 package filo
 
-import "github.com/filohttp/filo/internal/syntax"
+import (
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
+)
 
 // framing is what a request's head says about the bytes behind it and about the connection.
 type framing struct {
@@ -11,30 +14,31 @@ type framing struct {
 
 // frame checks the parts of a complete head that decide where the request ends and whom it is for, and works out
 // the framing. Whatever could be read in two ways is refused (RFC 9112, sections 3.2, 6.1 and 6.3).
-func (p *headParser) frame(b []byte, h *Header) (framing, *HTTPError) {
+func (p *headParser) frame(b []byte) (framing, *HTTPError) {
 	var f framing
-	if err := p.checkHost(h); err != nil {
+	if err := p.checkHost(b); err != nil {
 		return f, err
 	}
 	if err := p.checkTarget(b); err != nil {
 		return f, err
 	}
-	if p.first[fieldContentLength]|p.first[fieldTransferEncoding] != 0 {
-		length, err := p.bodyLength(h)
+	if p.first[field.ContentLength]|p.first[field.TransferEncoding] != 0 {
+		length, err := p.bodyLength(b)
 		if err != nil {
 			return f, err
 		}
 		f.length = length
 	}
 	f.close = p.minor == 0
-	if p.first[fieldConnection] != 0 {
-		f.close = h.hasToken(fieldConnection, "close") ||
-			p.minor == 0 && !h.hasToken(fieldConnection, "keep-alive")
+	if p.first[field.Connection] != 0 {
+		fields := field.Borrow(b, p.fields)
+		f.close = fields.HasToken(field.Connection, "close") ||
+			p.minor == 0 && !fields.HasToken(field.Connection, "keep-alive")
 	}
 	// RFC 9110, section 10.1.1: a server ignores an Expect that comes with HTTP/1.0.
-	if p.first[fieldExpect] != 0 && p.minor > 0 {
-		switch value := p.framingValue(h, fieldExpect); {
-		case p.repeated&(1<<fieldExpect) != 0:
+	if p.first[field.Expect] != 0 && p.minor > 0 {
+		switch value := p.framingValue(b, field.Expect); {
+		case p.repeated&(1<<field.Expect) != 0:
 			return f, errExpectation
 		case len(value) == 0: // a list without a member
 		case !syntax.EqualFold(value, "100-continue"):
@@ -47,22 +51,22 @@ func (p *headParser) frame(b []byte, h *Header) (framing, *HTTPError) {
 }
 
 // framingValue returns the value of the first field with the number id, which must occur.
-func (p *headParser) framingValue(h *Header, id fieldID) []byte {
-	return h.valueOf(int(p.first[id]) - 1)
+func (p *headParser) framingValue(b []byte, id field.ID) []byte {
+	return p.fields[p.first[id]-1].ValueIn(b)
 }
 
 // checkHost follows RFC 9112, section 3.2: exactly one Host in HTTP/1.1, and a valid one. Its value may be empty.
-func (p *headParser) checkHost(h *Header) *HTTPError {
-	if p.first[fieldHost] == 0 {
+func (p *headParser) checkHost(b []byte) *HTTPError {
+	if p.first[field.Host] == 0 {
 		if p.minor == 0 {
 			return nil
 		}
 		return errNoHost
 	}
-	if p.repeated&(1<<fieldHost) != 0 {
+	if p.repeated&(1<<field.Host) != 0 {
 		return errTwoHosts
 	}
-	host := p.framingValue(h, fieldHost)
+	host := p.framingValue(b, field.Host)
 	if len(host) == 0 || string(host) == string(p.host[:p.hostLength]) {
 		return nil
 	}
@@ -96,21 +100,21 @@ func (p *headParser) checkTarget(b []byte) *HTTPError {
 }
 
 // bodyLength returns the length that Content-Length announces, or -1 for the chunked coding.
-func (p *headParser) bodyLength(h *Header) (int64, *HTTPError) {
-	if p.first[fieldTransferEncoding] != 0 {
+func (p *headParser) bodyLength(b []byte) (int64, *HTTPError) {
+	if p.first[field.TransferEncoding] != 0 {
 		// RFC 9112, section 6.1: both fields at once, or a transfer coding on HTTP/1.0, is an attempt to smuggle.
-		if p.first[fieldContentLength] != 0 {
+		if p.first[field.ContentLength] != 0 {
 			return 0, errLengthAndEncoding
 		}
-		if p.minor == 0 || p.repeated&(1<<fieldTransferEncoding) != 0 {
+		if p.minor == 0 || p.repeated&(1<<field.TransferEncoding) != 0 {
 			return 0, errTransferEncoding
 		}
-		return -1, checkTransferEncoding(p.framingValue(h, fieldTransferEncoding))
+		return -1, checkTransferEncoding(p.framingValue(b, field.TransferEncoding))
 	}
-	if p.repeated&(1<<fieldContentLength) != 0 {
+	if p.repeated&(1<<field.ContentLength) != 0 {
 		return 0, errContentLength
 	}
-	length, ok := parseLength(p.framingValue(h, fieldContentLength))
+	length, ok := parseLength(p.framingValue(b, field.ContentLength))
 	if !ok {
 		return 0, errContentLength
 	}

@@ -143,8 +143,7 @@ func TestFrameAfterAnother(t *testing.T) {
 				if !done || err != nil {
 					t.Fatal(done, err)
 				}
-				h := Header{buf: []byte(test.head), fields: p.fields}
-				if got, err := p.frame([]byte(test.head), &h); err != nil || got != test.want {
+				if got, err := p.frame([]byte(test.head)); err != nil || got != test.want {
 					t.Fatalf("%q after %q: %+v, %v", test.head, before.head[:n], got, err)
 				}
 			}
@@ -164,7 +163,7 @@ func TestFrameHostAfterAnother(t *testing.T) {
 		if done, err := p.parse(head, &wireLarge); !done || err != nil {
 			t.Fatal(host, done, err)
 		}
-		_, err := p.frame(head, &Header{buf: head, fields: p.fields})
+		_, err := p.frame(head)
 		return err
 	}
 	for _, before := range hosts {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/lend"
 )
 
@@ -155,7 +156,7 @@ func (c *conn) renderError(ctx *Ctx, err error) bool {
 		return false
 	}
 	ctx.stream.reset()
-	ctx.Response.Header.Del(fieldNames[fieldContentEncoding]) // that of a body which isn't sent
+	ctx.Response.Header.list.DelID(field.ContentEncoding) // that of a body which isn't sent
 	if errors.Is(err, errBusy) {
 		// The connection goes on: to come again over a new one would cost both sides more than the answer does.
 		c.server.overloads.Add(1)

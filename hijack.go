@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net"
 	"time"
+
+	"github.com/filohttp/filo/internal/field"
 )
 
 // Hijack takes the connection over from the server, which no longer reads, writes or closes it. It returns the connection
@@ -52,11 +54,11 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 // agreeOn makes sure that the client has asked for the protocol.
 func (c *Ctx) agreeOn(protocol string) error {
 	h := &c.Response.Header
-	h.setID(fieldUpgrade, protocol)
-	h.setID(fieldConnection, "Upgrade")
+	h.list.SetID(field.Upgrade, protocol)
+	h.list.SetID(field.Connection, "Upgrade")
 	// An Upgrade in an HTTP/1.0 request is ignored, and one that Connection doesn't list wasn't meant for us.
 	request := &c.Request.Header
-	if c.Request.minor == 0 || !request.hasToken(fieldConnection, "upgrade") || !request.hasToken(fieldUpgrade, protocol) {
+	if c.Request.minor == 0 || !request.list.HasToken(field.Connection, "upgrade") || !request.list.HasToken(field.Upgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)
 	}
 	return nil
@@ -66,11 +68,11 @@ func (c *Ctx) agreeOn(protocol string) error {
 func (c *Ctx) switchProtocols() {
 	h := &c.Response.Header
 	out := appendStatusLine(c.conn.out, 101)
-	for i := range h.fields {
-		switch h.fields[i].id {
-		case fieldContentLength, fieldTransferEncoding:
+	for i := range h.list.Len() {
+		switch h.list.ID(i) {
+		case field.ContentLength, field.TransferEncoding:
 		default:
-			out = h.appendLine(out, i)
+			out = h.list.AppendLine(out, i)
 		}
 	}
 	c.conn.out = append(out, "\r\n"...)

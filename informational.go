@@ -1,6 +1,10 @@
 package filo
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/filohttp/filo/internal/field"
+)
 
 var errInformational = errors.New("filo: an informational answer has a status of 100 to 199, but not 101")
 
@@ -28,11 +32,11 @@ func (c *Ctx) Informational(status int) error {
 	}
 	conn, h := c.conn, &c.Response.Header
 	conn.out = appendStatusLine(conn.out, status)
-	for i := range h.fields {
-		switch h.fields[i].id {
-		case fieldContentLength, fieldTransferEncoding, fieldConnection, fieldContentType:
+	for i := range h.list.Len() {
+		switch h.list.ID(i) {
+		case field.ContentLength, field.TransferEncoding, field.Connection, field.ContentType:
 		default:
-			conn.out = h.appendLine(conn.out, i)
+			conn.out = h.list.AppendLine(conn.out, i)
 		}
 	}
 	conn.out = append(conn.out, "\r\n"...)

@@ -1,6 +1,9 @@
 package filo
 
-import "github.com/filohttp/filo/internal/syntax"
+import (
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
+)
 
 // headState is what the head parser expects next.
 type headState uint8
@@ -48,12 +51,12 @@ type headParser struct {
 
 	methodStart, methodEnd int
 	targetStart, targetEnd int
-	value                  field // the field being parsed
+	value                  field.Entry // the field being parsed
 
-	fields []field
+	fields []field.Entry
 	// first holds, for each name that decides about framing, the index of its first field plus one; 0 is none.
 	// repeated has a bit set for those that occur again.
-	first    [fieldFraming]uint16
+	first    [field.Framing]uint16
 	repeated uint16
 
 	// host is the last valid Host: on one connection it is mostly the same, and needn't be checked again.
@@ -67,7 +70,7 @@ func (p *headParser) reset() {
 	p.pos, p.mark = 0, 0
 	p.methodEnd = 0 // refuse asks whether there was a method
 	p.fields = p.fields[:0]
-	p.first, p.repeated = [fieldFraming]uint16{}, 0
+	p.first, p.repeated = [field.Framing]uint16{}, 0
 }
 
 // resetTrailer makes the parser ready for a trailer section.
@@ -242,10 +245,10 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 			if b[i] != ':' || i == p.mark {
 				return nameError(b, p.mark, i)
 			}
-			if i-p.mark > 1<<16-1 {
+			if i-p.mark > field.MaxName {
 				return errHeadTooLarge
 			}
-			p.value = field{name: uint32(p.mark), nameLen: uint16(i - p.mark)}
+			p.value = field.Entry{Name: uint32(p.mark), NameLen: uint16(i - p.mark)}
 			i++
 			p.state = headBeforeValue
 			fallthrough
@@ -277,7 +280,7 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 			for end > p.mark && (b[end-1] == ' ' || b[end-1] == '\t') {
 				end--
 			}
-			p.value.value, p.value.valueLen = uint32(p.mark), uint32(end-p.mark)
+			p.value.Value, p.value.ValueLen = uint32(p.mark), uint32(end-p.mark)
 			i++
 			p.state = headValueLF
 			fallthrough
@@ -292,7 +295,8 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 			if len(p.fields) >= limits.fields {
 				return errTooManyFields
 			}
-			p.addField(b)
+			p.fields = field.Append(p.fields, b, &p.value)
+			p.noteFraming(p.value.ID)
 			i++
 			p.state = headFieldStart
 
@@ -309,23 +313,15 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 	return nil
 }
 
-// addField appends the parsed field and takes note of it if it decides about framing.
-func (p *headParser) addField(b []byte) {
-	f := p.value
-	name := b[f.name : f.name+uint32(f.nameLen)]
-	if len(name) <= maxKnownFieldName {
-		// Most names come in their usual case.
-		if f.id = fieldTable[fieldHash(name)]; string(name) != fieldNames[f.id] {
-			f.id = lookupField(name)
-		}
+// noteFraming takes note of the last field if it decides about framing.
+func (p *headParser) noteFraming(id field.ID) {
+	if id == field.Unknown || id >= field.Framing {
+		return
 	}
-	p.fields = append(p.fields, f)
-	if f.id != fieldUnknown && f.id < fieldFraming {
-		if p.first[f.id] == 0 {
-			p.first[f.id] = uint16(len(p.fields))
-		} else {
-			p.repeated |= 1 << f.id
-		}
+	if p.first[id] == 0 {
+		p.first[id] = uint16(len(p.fields))
+	} else {
+		p.repeated |= 1 << id
 	}
 }
 

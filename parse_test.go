@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo/internal/conformance"
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -28,7 +29,7 @@ type wireHead struct {
 	fields         string // "Name=value|" for each
 	ids            string
 	start, end     int // of the head in the input
-	first          [fieldFraming]uint16
+	first          [field.Framing]uint16
 	repeated       uint16
 }
 
@@ -46,11 +47,11 @@ func wireFound(p *headParser, b []byte, done bool, err *HTTPError) wireHead {
 	if !done || err != nil {
 		return wireHead{err: err}
 	}
-	h := Header{buf: b, fields: p.fields, borrowed: true}
+	h := field.Borrow(b, p.fields)
 	var fields, ids strings.Builder
 	for i := range p.fields {
-		fmt.Fprintf(&fields, "%s=%s|", h.nameOf(i), h.valueOf(i))
-		ids.WriteByte(byte(p.fields[i].id))
+		fmt.Fprintf(&fields, "%s=%s|", h.Name(i), h.Value(i))
+		ids.WriteByte(byte(p.fields[i].ID))
 	}
 	return wireHead{
 		done: done, method: string(b[p.methodStart:p.methodEnd]), target: string(b[p.targetStart:p.targetEnd]),
@@ -377,19 +378,34 @@ func TestHeadIsLookedAtOnce(t *testing.T) {
 func TestHeadAllocations(t *testing.T) {
 	input := []byte(wireAcceptedHeads[len(wireAcceptedHeads)-1].head)
 	var p headParser
-	var h Header
 	run := func() {
 		p.reset()
 		done, err := p.parse(input, &wireLarge)
 		if !done || err != nil {
 			t.Fatal(done, err)
 		}
-		h.buf, h.fields, h.borrowed = input, p.fields, true
-		p.frame(input[:p.pos], &h)
+		p.frame(input[:p.pos])
 	}
 	run()
 	if n := testing.AllocsPerRun(100, run); n != 0 {
 		t.Errorf("%v allocations per head, want 0", n)
+	}
+}
+
+// The parser takes note of the first field, and of a second one, of each name that decides about framing.
+func TestFramingFieldsNoted(t *testing.T) {
+	for id := field.Unknown + 1; id < field.Count; id++ {
+		if id == field.Framing {
+			continue
+		}
+		line := strings.ToLower(id.String()) + ": x\r\n"
+		head := wireParse([]byte("GET / HTTP/1.1\r\nX-A: x\r\n"+line+line+"\r\n"), wireLarge)
+		if head.ids != string([]byte{0, byte(id), byte(id)}) {
+			t.Errorf("the parser takes %q for the fields %q", id, head.ids)
+		}
+		if id < field.Framing && (head.first[id] != 2 || head.repeated != 1<<id) || id > field.Framing && head.repeated != 0 {
+			t.Errorf("%q is noted as %d and %b", id, head.first, head.repeated)
+		}
 	}
 }
 
@@ -404,8 +420,8 @@ func wireRequest(input []byte, limits headLimits) (*Request, *HTTPError) {
 	ctx := &Ctx{conn: &conn{}}
 	r := &ctx.Request
 	head := input[:p.pos:p.pos]
-	r.Header = Header{buf: head, fields: p.fields, borrowed: true}
-	f, err := p.frame(head, &r.Header)
+	r.Header.list.Adopt(head, p.fields)
+	f, err := p.frame(head)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"mime/multipart"
 
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -49,15 +50,15 @@ func (r *Request) begin(c *Ctx, p *headParser, head []byte, f framing) {
 	r.targetStart, r.targetEnd = p.targetStart, p.targetEnd
 	r.uriParsed = false
 	r.host = nil
-	if i := p.first[fieldHost]; i != 0 {
-		r.host = r.Header.valueOf(int(i) - 1)
+	if i := p.first[field.Host]; i != 0 {
+		r.host = r.Header.list.Value(int(i) - 1)
 	}
 	r.body.begin(f)
 }
 
 // end lets go of what the request holds.
 func (r *Request) end() {
-	if len(r.Trailer.fields) > 0 {
+	if r.Trailer.Len() > 0 {
 		r.Trailer.Reset()
 	}
 	if r.multipart != nil {
@@ -156,7 +157,7 @@ func (r *Request) Host() string { return string(r.HostBytes()) }
 // HostBytes is Host, borrowed.
 func (r *Request) HostBytes() []byte {
 	if r.head[r.targetStart] == '/' {
-		return r.Header.getID(fieldHost)
+		return r.Header.list.GetID(field.Host)
 	}
 	return r.URI().HostBytes()
 }
@@ -171,7 +172,7 @@ func (r *Request) ContentLength() int64 {
 }
 
 // ContentType returns the Content-Type field with its parameters.
-func (r *Request) ContentType() string { return string(r.Header.getID(fieldContentType)) }
+func (r *Request) ContentType() string { return string(r.Header.list.GetID(field.ContentType)) }
 
 // Close reports whether the client asked the server to close the connection after this request.
 func (r *Request) Close() bool { return r.framing.close }
@@ -182,8 +183,8 @@ func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)
 // CookieBytes is Cookie, borrowed, and nil if there is none.
 func (r *Request) CookieBytes(name string) []byte {
 	h := &r.Header
-	for i := h.findID(fieldCookie, 0); i >= 0; i = h.findID(fieldCookie, i+1) {
-		if value, ok := cookieValue(h.valueOf(i), name); ok {
+	for i := h.list.FindID(field.Cookie, 0); i >= 0; i = h.list.FindID(field.Cookie, i+1) {
+		if value, ok := cookieValue(h.list.Value(i), name); ok {
 			return value
 		}
 	}
@@ -193,8 +194,8 @@ func (r *Request) CookieBytes(name string) []byte {
 // Cookies yields the name and value of each cookie, borrowed.
 func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
-		for field := range r.Header.Values(fieldNames[fieldCookie]) {
-			for name, value := range cookiePairs(field) {
+		for pairs := range r.Header.Values(field.Cookie.String()) {
+			for name, value := range cookiePairs(pairs) {
 				if !yield(name, value) {
 					return
 				}
@@ -247,7 +248,7 @@ func (r *Request) Form() (*Args, error) {
 		return &r.form, r.formErr
 	}
 	r.formParsed = true
-	mediaType := r.Header.getID(fieldContentType)
+	mediaType := r.Header.list.GetID(field.ContentType)
 	if semicolon := bytes.IndexByte(mediaType, ';'); semicolon >= 0 {
 		mediaType = mediaType[:semicolon]
 	}

@@ -6,6 +6,9 @@ import (
 	"runtime/debug"
 	"strconv"
 	"unsafe"
+
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 const textPlain = "text/plain; charset=utf-8"
@@ -52,8 +55,8 @@ type Response struct {
 
 // reset makes the response ready for the next request.
 func (r *Response) reset() {
-	r.Header.resetWithin(maxKeptHeader)
-	r.Trailer.resetWithin(maxKeptHeader)
+	r.Header.list.ResetWithin(maxKeptHeader)
+	r.Trailer.list.ResetWithin(maxKeptHeader)
 	r.status, r.close = 200, false
 	if r.source != bodyBuffer || len(r.buffer) > 0 {
 		r.resetBody()
@@ -170,7 +173,7 @@ func (r *Response) SetCookie(cookie *Cookie) error {
 	var buffer [256]byte
 	value, err := cookie.AppendTo(buffer[:0])
 	if err == nil {
-		addField(&r.Header, fieldNames[fieldSetCookie], fieldSetCookie, value)
+		r.Header.AddBytes(field.SetCookie.String(), value)
 	}
 	return err
 }
@@ -212,7 +215,7 @@ const noLength = -2
 
 // declaredLength returns the Content-Length that the handler set, noLength if none or an invalid one.
 func (r *Response) declaredLength() int64 {
-	if value := r.Header.getID(fieldContentLength); value != nil {
+	if value := r.Header.list.GetID(field.ContentLength); value != nil {
 		if n, ok := parseLength(value); ok {
 			return n
 		}
@@ -222,7 +225,7 @@ func (r *Response) declaredLength() int64 {
 
 // wantsClose reports whether the handler asked for the connection to be closed.
 func (r *Response) wantsClose() bool {
-	return r.close || len(r.Header.fields) > 0 && r.Header.hasToken(fieldConnection, "close")
+	return r.close || r.Header.Len() > 0 && r.Header.list.HasToken(field.Connection, "close")
 }
 
 // appendHead renders the response head. The fields that decide about framing are the server's own.
@@ -230,22 +233,22 @@ func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
 	dst = appendStatusLine(dst, r.status)
 	server, date := len(s.config.serverLine) == 0, false
 	h := &r.Header
-	for i := range h.fields {
-		switch h.fields[i].id {
-		case fieldContentLength, fieldTransferEncoding, fieldKeepAlive, fieldTrailer:
+	for i := range h.list.Len() {
+		switch h.list.ID(i) {
+		case field.ContentLength, field.TransferEncoding, field.KeepAlive, field.Trailer:
 			continue
-		case fieldConnection:
-			if f.close && (listHasToken(h.valueOf(i), "close") || listHasToken(h.valueOf(i), "keep-alive")) {
+		case field.Connection:
+			if f.close && (syntax.ListHasToken(h.list.Value(i), "close") || syntax.ListHasToken(h.list.Value(i), "keep-alive")) {
 				continue
 			}
-		case fieldServer:
+		case field.Server:
 			server = true
-		case fieldDate:
-			if date = true; len(h.valueOf(i)) == 0 {
+		case field.Date:
+			if date = true; len(h.list.Value(i)) == 0 {
 				continue
 			}
 		}
-		dst = h.appendLine(dst, i)
+		dst = h.list.AppendLine(dst, i)
 	}
 	if !server {
 		dst = append(dst, s.config.serverLine...)
@@ -272,12 +275,12 @@ func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
 
 func (r *Response) appendTrailerNames(dst []byte) []byte {
 	separator := "Trailer: "
-	for i := range r.Trailer.fields {
-		if !r.Trailer.fields[i].id.inTrailer() {
+	for i := range r.Trailer.list.Len() {
+		if !r.Trailer.list.ID(i).InTrailer() {
 			continue
 		}
 		dst = append(dst, separator...)
-		dst = append(dst, r.Trailer.nameOf(i)...)
+		dst = append(dst, r.Trailer.list.Name(i)...)
 		separator = ", "
 	}
 	if separator == ", " {

@@ -33,6 +33,7 @@ import (
 
 	"github.com/filohttp/filo/internal/classes"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/pool"
 )
 
@@ -242,8 +243,8 @@ func (s *Server) configure() {
 				name = "filo"
 			}
 			var h Header
-			h.setID(fieldServer, name)
-			c.serverLine = h.appendLine(nil, 0)
+			h.list.SetID(field.Server, name)
+			c.serverLine = h.list.AppendLine(nil, 0)
 		}
 		c.head = headLimits{
 			bytes:  limit(s.MaxHeaderBytes, DefaultMaxHeaderBytes),

@@ -3,6 +3,7 @@ package filo
 import (
 	"errors"
 	"fmt"
+	"github.com/filohttp/filo/internal/field"
 	"io"
 	"strconv"
 )
@@ -263,9 +264,9 @@ func (c *Ctx) finishStream() error {
 }
 
 func appendTrailer(dst []byte, trailer *Header) []byte {
-	for i := range trailer.fields {
-		if trailer.fields[i].id.inTrailer() {
-			dst = trailer.appendLine(dst, i)
+	for i := range trailer.list.Len() {
+		if trailer.list.ID(i).InTrailer() {
+			dst = trailer.list.AppendLine(dst, i)
 		}
 	}
 	return dst
@@ -275,9 +276,9 @@ func appendTrailer(dst []byte, trailer *Header) []byte {
 func (c *Ctx) copyBody() error {
 	r, stream, size := &c.Response, c.Response.stream, c.Response.streamSize
 	if size >= 0 {
-		r.Header.setInt(fieldContentLength, size)
+		r.Header.list.SetInt(field.ContentLength, size)
 	} else {
-		r.Header.Del(fieldNames[fieldContentLength])
+		r.Header.list.DelID(field.ContentLength)
 	}
 	// Stream would drop the body that it is to send.
 	w := &c.stream

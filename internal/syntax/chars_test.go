@@ -2,8 +2,37 @@ package syntax
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
+
+// The classes of bytes, as their RFCs list them.
+func TestClasses(t *testing.T) {
+	const letters, digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "0123456789"
+	for i := range 256 {
+		c := byte(i)
+		is := func(members string) bool { return strings.IndexByte(members, c) >= 0 }
+		for _, test := range []struct {
+			class     string
+			got, want bool
+		}{
+			{"letters", IsLetter(c), is(letters)},
+			{"tchar (RFC 9110, section 5.6.2)", IsTokenByte(c), is(letters + digits + "!#$%&'*+-.^_`|~")},
+			{"bytes of a target", IsTargetByte(c), c > ' ' && c < 0x7f && c != '#'},
+			{"bytes of a host", ValidHost([]byte{c}), is(letters + digits + "-._~!$&'()*+;=")}, // without the comma
+			{"hexadecimal digits", HexValue(c) >= 0, is(digits + "abcdefABCDEF")},
+		} {
+			if test.got != test.want {
+				t.Errorf("%s: %q is one: %t", test.class, c, test.got)
+			}
+		}
+	}
+	for token, want := range map[string]bool{"": false, "a": true, "a b": false, "a:": false, "x-A1": true, "\u00e9": false} {
+		if IsToken(token) != want || IsToken([]byte(token)) != want {
+			t.Errorf("%q is a token: %t", token, !want)
+		}
+	}
+}
 
 // EqualFold is right for all pairs of bytes: those that differ in the same bit as the cases of a letter, too.
 func TestEqualFold(t *testing.T) {

@@ -41,5 +41,17 @@ func Quality(q []byte) int {
 	return quality
 }
 
+// ListHasToken reports whether a comma-separated list has the token, in any case (RFC 9110, section 5.6.1).
+func ListHasToken(list []byte, token string) bool {
+	for len(list) > 0 {
+		var element []byte
+		element, list, _ = bytes.Cut(list, []byte{','})
+		if EqualFold(TrimSpace(element), token) {
+			return true
+		}
+	}
+	return false
+}
+
 // Seconds returns d in whole seconds, rounded up, so that a client that waits for that long has waited long enough.
 func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -12,3 +12,20 @@ func TestWeight(t *testing.T) {
 		}
 	}
 }
+
+// Lists are compared element by element (RFC 9110, section 5.6.1).
+func TestListHasToken(t *testing.T) {
+	for _, test := range []struct {
+		list, token string
+		want        bool
+	}{
+		{"close", "close", true}, {"Close", "close", true}, {"a, close", "close", true}, {"close,a", "close", true},
+		{"a ,\tclose\t, b", "close", true}, {",,close,", "close", true}, {"", "close", false}, {",", "close", false},
+		{"closed", "close", false}, {"not-close", "close", false}, {"clo se", "close", false}, {"\"close\"", "close", false},
+		{"close;q=1", "close", false}, {"close", "", false},
+	} {
+		if got := ListHasToken([]byte(test.list), test.token); got != test.want {
+			t.Errorf("%q has %q: %t", test.list, test.token, got)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package filo
+package field
 
 import (
 	"strings"
@@ -18,12 +18,18 @@ func wireCases(name string) []string {
 	return []string{name, strings.ToLower(name), strings.ToUpper(name), string(mixed[0]), string(mixed[1])}
 }
 
-// Field names are case-insensitive (RFC 9110, section 5.1): each known one is found in any case, by a lookup and by the
-// parser.
+// appendName returns the entry that Append makes of a name that a client has sent.
+func appendName(name string) Entry {
+	e := Entry{NameLen: uint16(len(name))}
+	return Append(nil, []byte(name), &e)[0]
+}
+
+// Field names are case-insensitive (RFC 9110, section 5.1): each known one is found in any case, by Lookup and by
+// Append.
 func TestKnownFieldNames(t *testing.T) {
-	for id := fieldUnknown + 1; id < fieldCount; id++ {
-		name := fieldNames[id]
-		if id == fieldFraming {
+	for id := Unknown + 1; id < Count; id++ {
+		name := names[id]
+		if id == Framing {
 			if name != "" {
 				t.Errorf("the end of the framing fields is called %q", name)
 			}
@@ -33,41 +39,37 @@ func TestKnownFieldNames(t *testing.T) {
 			t.Errorf("the name of field %d is %q", id, name)
 			continue
 		}
-		if len(name) > maxKnownFieldName {
+		if len(name) > maxKnownName {
 			t.Errorf("%q is longer than the longest known name", name)
 		}
 		for _, name := range wireCases(name) {
-			if got := lookupField(name); got != id {
-				t.Errorf("lookupField(%q) = %d, want %d", name, got, id)
+			if got := Lookup(name); got != id {
+				t.Errorf("Lookup(%q) = %d, want %d", name, got, id)
 			}
-			if got := lookupField([]byte(name)); got != id {
-				t.Errorf("lookupField of %q in bytes is %d, want %d", name, got, id)
+			if got := Lookup([]byte(name)); got != id {
+				t.Errorf("Lookup of %q in bytes is %d, want %d", name, got, id)
 			}
-			head := wireParse([]byte("GET / HTTP/1.1\r\n"+name+": x\r\n\r\n"), wireLarge)
-			if head.ids != string([]byte{byte(id)}) {
-				t.Errorf("the parser takes %q for field %q, want %d", name, head.ids, id)
-			}
-			if id < fieldFraming && head.first[id] != 1 {
-				t.Errorf("the parser took no note of %q", name)
+			if entry := appendName(name); entry.ID != id {
+				t.Errorf("Append takes %q for %d, want %d", name, entry.ID, id)
 			}
 		}
 	}
 }
 
-// "fieldHash has no collision among them": with one, the earlier name wouldn't be found.
+// "hash has no collision among them": with one, the earlier name wouldn't be found.
 func TestFieldHashCollisions(t *testing.T) {
-	names := make(map[uint8]string)
-	for _, name := range fieldNames {
+	taken := make(map[uint8]string)
+	for _, name := range names {
 		if name == "" {
 			continue
 		}
-		hash := fieldHash(name)
-		if other, taken := names[hash]; taken {
+		h := hash(name)
+		if other := taken[h]; other != "" {
 			t.Errorf("%q and %q have the same hash", name, other)
 		}
-		names[hash] = name
+		taken[h] = name
 		for _, inCase := range wireCases(name) {
-			if fieldHash(inCase) != hash || fieldHash([]byte(inCase)) != hash {
+			if hash(inCase) != h || hash([]byte(inCase)) != h {
 				t.Errorf("the hash of %q depends on case", name)
 			}
 		}
@@ -77,21 +79,20 @@ func TestFieldHashCollisions(t *testing.T) {
 // A name that is almost a known one isn't it, though it may have its hash.
 func TestUnknownFieldNames(t *testing.T) {
 	known := make(map[string]bool)
-	for _, name := range fieldNames {
+	for _, name := range names {
 		known[strings.ToLower(name)] = true
 	}
 	check := func(name string) {
-		if got := lookupField(name); got != fieldUnknown && !known[strings.ToLower(name)] {
-			t.Errorf("%q is taken for %q", name, fieldNames[got])
+		if got := Lookup(name); got != Unknown && !known[strings.ToLower(name)] {
+			t.Errorf("%q is taken for %q", name, names[got])
 		}
 		if syntax.IsToken(name) {
-			head := wireParse([]byte("GET / HTTP/1.1\r\n"+name+": x\r\n\r\n"), wireLarge)
-			if id := fieldID(head.ids[0]); id != fieldUnknown && !known[strings.ToLower(name)] {
-				t.Errorf("the parser takes %q for %q", name, fieldNames[id])
+			if id := appendName(name).ID; id != Unknown && !known[strings.ToLower(name)] {
+				t.Errorf("Append takes %q for %q", name, names[id])
 			}
 		}
 	}
-	for _, name := range fieldNames {
+	for _, name := range names {
 		if name == "" {
 			continue
 		}
@@ -108,8 +109,8 @@ func TestUnknownFieldNames(t *testing.T) {
 		}
 	}
 	check("")
-	check(strings.Repeat("x", maxKnownFieldName))
-	check(strings.Repeat("x", maxKnownFieldName+1))
+	check(strings.Repeat("x", maxKnownName))
+	check(strings.Repeat("x", maxKnownName+1))
 }
 
 // A trailer section has no field "necessary for message framing, routing, request modifiers, authentication, response
@@ -119,12 +120,12 @@ func TestFieldsInTrailers(t *testing.T) {
 		"Transfer-Encoding", "Content-Length", "Host", "Connection", "Expect", "Upgrade", "TE", "Trailer", "Cache-Control",
 		"Authorization", "Cookie", "Set-Cookie", "Content-Encoding", "Content-Type", "Content-Range",
 	} {
-		if lookupField(name).inTrailer() {
+		if Lookup(name).InTrailer() {
 			t.Errorf("%s may be in a trailer", name)
 		}
 	}
 	for _, name := range []string{"ETag", "Server", "X-Checksum", "Digest", "Server-Timing", "X-Request-ID", "Date"} {
-		if !lookupField(name).inTrailer() {
+		if !Lookup(name).InTrailer() {
 			t.Errorf("%s may not be in a trailer", name)
 		}
 	}

@@ -1,0 +1,308 @@
+package field
+
+import (
+	"bytes"
+	"iter"
+	"strconv"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// MaxName is how long a name may be.
+const MaxName = 1<<16 - 1
+
+// Entry is one header field: where its name and value are in the bytes of a message. Offsets and not slices, so that the bytes
+// can move, and so that the garbage collector has nothing to look at.
+type Entry struct {
+	Name, Value uint32
+	ValueLen    uint32
+	NameLen     uint16
+	ID          ID
+	// rendered says that the field stands in the bytes as it goes on the wire, "Name: value\r\n": it was set and not parsed.
+	rendered bool
+}
+
+// ValueIn returns the value, which lies in b.
+func (e *Entry) ValueIn(b []byte) []byte {
+	end := e.Value + e.ValueLen
+	return b[e.Value:end:end]
+}
+
+// Append appends e to entries, with the number of its name, which lies in b.
+func Append(entries []Entry, b []byte, e *Entry) []Entry {
+	name := b[e.Name : e.Name+uint32(e.NameLen)]
+	e.ID = Unknown
+	if len(name) <= maxKnownName {
+		// Most names come in their usual case.
+		if e.ID = table[hash(name)]; string(name) != names[e.ID] {
+			e.ID = Lookup(name)
+		}
+	}
+	return append(entries, *e)
+}
+
+// List is an ordered list of header fields. Slices that it returns are valid until it changes, and while the buffer that it has
+// borrowed is. The zero value is an empty list.
+type List struct {
+	// buf holds the names and values. Fields that were set stand there as they go on the wire, "Name: value\r\n".
+	buf     []byte
+	entries []Entry
+	// borrowed is set while buf is somebody else's: it is copied before it is written to.
+	borrowed bool
+}
+
+// Borrow returns a list of entries, which lie in b. The list doesn't write to b.
+func Borrow(b []byte, entries []Entry) List { return List{buf: b, entries: entries, borrowed: true} }
+
+// Adopt makes l a list of entries, which lie in b. The list doesn't write to b, and owns entries. In return the caller owns the
+// empty slice that Adopt returns, the memory of the entries before.
+func (l *List) Adopt(b []byte, entries []Entry) []Entry {
+	old := l.entries[:0]
+	l.buf, l.entries, l.borrowed = b, entries, true
+	return old
+}
+
+// Copy makes l a list of entries, which lie in b. The list keeps neither. It must not have borrowed a buffer.
+func (l *List) Copy(b []byte, entries []Entry) {
+	l.buf = append(l.buf[:0], b...)
+	l.entries = append(l.entries[:0], entries...)
+}
+
+// Len returns the number of fields.
+func (l *List) Len() int { return len(l.entries) }
+
+// ID returns the number of field i's name.
+func (l *List) ID(i int) ID { return l.entries[i].ID }
+
+// Name returns the name of field i.
+func (l *List) Name(i int) []byte {
+	e := &l.entries[i]
+	end := e.Name + uint32(e.NameLen)
+	return l.buf[e.Name:end:end]
+}
+
+// Value returns the value of field i.
+func (l *List) Value(i int) []byte {
+	return l.entries[i].ValueIn(l.buf)
+}
+
+// Find returns the index of the first field called name at or after from, -1 if there is none.
+func (l *List) Find(name string, from int) int { return l.findNamed(name, Lookup(name), from) }
+
+// findNamed is Find for a name of which the number is known.
+func (l *List) findNamed(name string, id ID, from int) int {
+	if id != Unknown {
+		return l.FindID(id, from)
+	}
+	for i := from; i < len(l.entries); i++ {
+		e := &l.entries[i]
+		if e.ID == Unknown && int(e.NameLen) == len(name) && syntax.EqualFold(l.Name(i), name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// FindID is Find for the number of a name.
+func (l *List) FindID(id ID, from int) int {
+	for i := from; i < len(l.entries); i++ {
+		if l.entries[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// Get returns the value of the first field called name, nil if there is none.
+func (l *List) Get(name string) []byte {
+	if i := l.Find(name, 0); i >= 0 {
+		return l.Value(i)
+	}
+	return nil
+}
+
+// GetID is Get for the number of a name.
+func (l *List) GetID(id ID) []byte {
+	if i := l.FindID(id, 0); i >= 0 {
+		return l.Value(i)
+	}
+	return nil
+}
+
+// Values yields the value of each field called name, in order.
+func (l *List) Values(name string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := l.Find(name, 0); i >= 0; i = l.Find(name, i+1) {
+			if !yield(l.Value(i)) {
+				return
+			}
+		}
+	}
+}
+
+// All yields the name and the value of each field, in order and in the case in which they were sent or set.
+func (l *List) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for i := range l.entries {
+			if !yield(l.Name(i), l.Value(i)) {
+				return
+			}
+		}
+	}
+}
+
+// HasToken reports whether the list in the fields with the number id has the token, in any case and place
+// (RFC 9110, section 5.6.1: a list may be spread over several fields and have empty elements).
+func (l *List) HasToken(id ID, token string) bool {
+	for i := l.FindID(id, 0); i >= 0; i = l.FindID(id, i+1) {
+		if syntax.ListHasToken(l.Value(i), token) {
+			return true
+		}
+	}
+	return false
+}
+
+// Set replaces all fields called name by one with the value. It takes the place of the first of them. A name that isn't a token
+// changes nothing, and control bytes in a value become spaces.
+func (l *List) Set(name, value string) { set(l, name, Lookup(name), value) }
+
+// SetBytes is Set for a value in bytes, which it copies.
+func (l *List) SetBytes(name string, value []byte) { set(l, name, Lookup(name), value) }
+
+// SetID is Set with the canonical name of a known field.
+func (l *List) SetID(id ID, value string) { set(l, names[id], id, value) }
+
+// SetInt is SetID for a value in decimal digits.
+func (l *List) SetInt(id ID, value int64) {
+	var digits [20]byte
+	set(l, names[id], id, strconv.AppendInt(digits[:0], value, 10))
+}
+
+// Add appends a field and keeps others of the same name. It treats names and values as Set does.
+func (l *List) Add(name, value string) { add(l, name, Lookup(name), value) }
+
+// AddBytes is Add for a value in bytes, which it copies.
+func (l *List) AddBytes(name string, value []byte) { add(l, name, Lookup(name), value) }
+
+// Del removes all fields called name.
+func (l *List) Del(name string) { l.removeFrom(name, Lookup(name), 0) }
+
+// DelID is Del for the number of a name.
+func (l *List) DelID(id ID) { l.removeFrom(names[id], id, 0) }
+
+// Reset removes all fields.
+func (l *List) Reset() {
+	l.entries = l.entries[:0]
+	if l.borrowed {
+		l.buf, l.borrowed = nil, false
+	}
+	l.buf = l.buf[:0]
+}
+
+// ResetWithin is Reset, and lets go of a buffer over a size.
+func (l *List) ResetWithin(size int) {
+	if cap(l.buf) > size {
+		*l = List{}
+	} else if len(l.buf) > 0 {
+		l.Reset()
+	}
+}
+
+// AppendLine appends field i as it goes on the wire.
+func (l *List) AppendLine(dst []byte, i int) []byte {
+	e := &l.entries[i]
+	if e.rendered {
+		return append(dst, l.buf[e.Name:e.Value+e.ValueLen+2]...)
+	}
+	dst = append(append(dst, l.Name(i)...), ": "...)
+	return append(append(dst, l.Value(i)...), "\r\n"...)
+}
+
+// Poison overwrites the list's own memory, in builds with the race detector.
+func (l *List) Poison() {
+	if !l.borrowed {
+		lend.Poison(l.buf[:cap(l.buf)])
+	}
+}
+
+func (l *List) removeFrom(name string, id ID, from int) {
+	i := l.findNamed(name, id, from)
+	if i < 0 {
+		return
+	}
+	kept := l.entries[:i]
+	for next := l.findNamed(name, id, i+1); next >= 0; next = l.findNamed(name, id, i+1) {
+		kept = append(kept, l.entries[i+1:next]...)
+		i = next
+	}
+	l.entries = append(kept, l.entries[i+1:]...)
+}
+
+func set[V []byte | string](l *List, name string, id ID, value V) {
+	at := l.findNamed(name, id, 0)
+	if at < 0 {
+		add(l, name, id, value)
+		return
+	}
+	if e, ok := write(l, name, id, value); ok {
+		l.removeFrom(name, id, at+1)
+		l.entries[at] = e
+	}
+}
+
+func add[V []byte | string](l *List, name string, id ID, value V) {
+	if e, ok := write(l, name, id, value); ok {
+		l.entries = append(l.entries, e)
+	}
+}
+
+// write writes a field's line to the end of buf.
+func write[V []byte | string](l *List, name string, id ID, value V) (Entry, bool) {
+	if len(name) > MaxName || id == Unknown && !httpguts.ValidHeaderFieldName(name) {
+		return Entry{}, false
+	}
+	old := l.own()
+	e := Entry{Name: uint32(len(l.buf)), NameLen: uint16(len(name)), ID: id, rendered: true}
+	l.buf = append(l.buf, name...)
+	l.buf = append(l.buf, ": "...)
+	e.Value = uint32(len(l.buf))
+	l.buf = append(l.buf, value...)
+	cleanValue(l.buf[e.Value:])
+	trimmed := syntax.TrimSpace(l.buf[e.Value:])
+	if len(trimmed) < len(value) {
+		l.buf = append(l.buf[:e.Value], trimmed...)
+	}
+	e.ValueLen = uint32(len(trimmed))
+	l.buf = append(l.buf, "\r\n"...)
+	l.poisonOutgrown(old)
+	return e, true
+}
+
+// own makes buf the list's own, to be appended to, and returns it as it is before that.
+func (l *List) own() (old []byte) {
+	if l.borrowed {
+		l.buf, l.borrowed = bytes.Clone(l.buf), false
+		return nil
+	}
+	return l.buf
+}
+
+// poisonOutgrown overwrites the buffer from before a change if there is a new one since: what was lent of it is valid until
+// the list is changed.
+func (l *List) poisonOutgrown(old []byte) {
+	if lend.RaceEnabled && cap(old) > 0 && &old[:1][0] != &l.buf[0] {
+		lend.Poison(old[:cap(old)])
+	}
+}
+
+// cleanValue replaces what may not be in a field value (RFC 9110, section 5.5) by spaces.
+func cleanValue(v []byte) {
+	for i := syntax.IndexControl(v, 0); i < len(v); i = syntax.IndexControl(v, i+1) {
+		if v[i] != '\t' {
+			v[i] = ' '
+		}
+	}
+}
