@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -22,13 +22,9 @@ type scratch struct {
 	parser headParser
 	socket socket
 	ctx    *Ctx
-	calls  uint32         // of quick handlers; see time
-	begun  uint32         // those of the server's class, likewise
-	class  *classes.Class // of the running handler
-	outer  bool           // it is the server's, the worker led its loop when the handler began, and the monitor can't blame it
-	// timedSince is when the call began that is being timed; 0 is none.
-	timedSince clock.Nanos
-	spent      time.Duration // in inline handlers, in this batch; an estimate
+	timer  class.Timer   // of the handlers
+	outer  bool          // the running handler's class is the server's, the worker led its loop when it began, and the monitor can't blame it
+	spent  time.Duration // in inline handlers, in this batch; an estimate
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool
 	// linger says, of a connection that is to be closed, that its client may still be sending.

@@ -3,15 +3,14 @@ package filo
 import (
 	"time"
 
-	"github.com/filohttp/filo/internal/classes"
-	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/class"
 )
 
 // inlineClass and offloadClass are those of the handlers that Inline and Offload make.
 var inlineClass, offloadClass = newFixedClasses()
 
-func newFixedClasses() (inline, offload *classes.Class) {
-	inline, offload = &classes.Class{Name: "inline"}, &classes.Class{Name: "offload"}
+func newFixedClasses() (inline, offload *class.Class) {
+	inline, offload = &class.Class{Name: "inline"}, &class.Class{Name: "offload"}
 	inline.SetInline()
 	offload.SetOffload()
 	return inline, offload
@@ -42,7 +41,7 @@ func Offload(h Handler) Handler {
 }
 
 // enter says which class the rest of the handler belongs to, and which route that is, "" for the one that it was: see inside.Enter.
-func (c *Ctx) enter(class *classes.Class, route string) error {
+func (c *Ctx) enter(class *class.Class, route string) error {
 	c.check()
 	if route != "" {
 		c.match.Route = route
@@ -52,12 +51,9 @@ func (c *Ctx) enter(class *classes.Class, route string) error {
 	if !class.In(&s.classes) {
 		s.classes.Add(class)
 	}
-	if !s.class.Trusted.Load() {
-		s.class.Trusted.Store(true)
-		w.timedSince = 0 // the first call may have made what the later ones find, such as a router's tables
-	}
+	w.timer.Trust(&s.class)
 	w.endOuter()
-	w.class = class
+	w.timer.Switch(class)
 	inline := class.MayRunInline()
 	if conn.looped != nil {
 		var err error
@@ -73,7 +69,7 @@ func (c *Ctx) enter(class *classes.Class, route string) error {
 			return err
 		}
 	}
-	w.time(class, &w.calls)
+	w.timer.Start(w.leads())
 	return nil
 }
 
@@ -90,37 +86,16 @@ func (c *Ctx) flushBefore() error {
 	return c.conn.flush()
 }
 
-// time begins to time a call, if it is this one's turn. Of a quick class one call in classes.TimedCalls is timed, as a counter of the
-// worker's says, of others each: what they do otherwise costs more.
-func (w *scratch) time(class *classes.Class, calls *uint32) {
-	if class.Known() {
-		if *calls++; *calls%classes.TimedCalls != 0 {
-			return
-		}
-		if w.worker != nil && w.worker.loop != nil {
-			class.Inlined.Add(1)
-		}
-	}
-	w.timedSince = clock.Nanotime()
-}
-
-// timed ends that.
-func (w *scratch) timed() {
-	if w.timedSince != 0 {
-		w.class.Add(clock.Nanotime().Sub(w.timedSince))
-		w.timedSince = 0
-	}
-}
+// leads reports whether the worker leads a loop, so that what it runs is run where its request was read.
+func (w *scratch) leads() bool { return w.worker != nil && w.worker.loop != nil }
 
 // call runs the handler, in the server's class until it enters another one.
 func (c *conn) call(ctx *Ctx) error {
 	s, w := c.server, c.worker
-	w.class, w.timedSince = &s.class, 0
 	// A class that the monitor knows of is blamed by that.
-	w.outer = w.worker != nil && w.worker.holdsLoop() && w.worker.running.Load() != w.class
-	w.time(w.class, &w.begun)
+	w.outer = w.worker != nil && w.worker.holdsLoop() && w.worker.running.Load() != &s.class
+	w.timer.Begin(&s.class, w.leads())
 	err := s.Handler(ctx)
-	w.timed()
 	w.endOuter()
 	return err
 }
@@ -134,11 +109,11 @@ func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.k
 // endOuter ends what belongs to a class when the handler enters another one, or returns. What runs in the server's own class is
 // so short mostly that to say so to the monitor would take as long: it is found out here whether it has cost the loop its leader.
 func (w *scratch) endOuter() {
-	w.timed()
+	w.timer.End()
 	if w.outer {
 		w.outer = false
 		if w.worker.overtaken() {
-			w.class.Retaken()
+			w.timer.Class().Retaken()
 		}
 	}
 }
@@ -157,9 +132,9 @@ type ClassStats struct {
 	Inline, Handoffs, Retakes uint64
 }
 
-func classStats(k *classes.Class) ClassStats {
+func classStats(k *class.Class) ClassStats {
 	return ClassStats{
 		Name: k.Name, Kind: k.Kind(), Median: time.Duration(k.Median.Load()),
-		Inline: k.Inlined.Load() * classes.TimedCalls, Handoffs: k.Handoffs.Load(), Retakes: k.Retakes(),
+		Inline: k.Inlined.Load() * class.TimedCalls, Handoffs: k.Handoffs.Load(), Retakes: k.Retakes(),
 	}
 }

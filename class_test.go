@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 )
 
-// Each call of a class that isn't quick is timed, the first among them, and one in classes.TimedCalls of a quick one; each is made,
+// Each call of a class that isn't quick is timed, the first among them, and one in class.TimedCalls of a quick one; each is made,
 // and its error comes back.
 func TestClassTimes(t *testing.T) {
 	failure := errors.New("failure")
@@ -39,16 +39,16 @@ func TestClassTimes(t *testing.T) {
 		}
 	}
 	timed := 0
-	for range 10 * classes.TimedCalls {
+	for range 10 * class.TimedCalls {
 		s.class.Median.Store(5000)
 		if run(); s.class.Median.Load() != 5000 {
 			timed++
 		}
 	}
 	if timed != 10 {
-		t.Errorf("%d of %d calls of a quick class were timed", timed, 10*classes.TimedCalls)
+		t.Errorf("%d of %d calls of a quick class were timed", timed, 10*class.TimedCalls)
 	}
-	if want := quickAfter + 10*classes.TimedCalls; calls != want {
+	if want := quickAfter + 10*class.TimedCalls; calls != want {
 		t.Errorf("%d calls, want %d", calls, want)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/lend"
@@ -56,7 +56,7 @@ const (
 type looped interface {
 	// enter decides whether a handler of the class runs where its request was read. If not, the loop is another worker's
 	// afterwards. The error is errBusy.
-	enter(class *classes.Class) (inline bool, err error)
+	enter(class *class.Class) (inline bool, err error)
 	// watch cancels the context when the client leaves, until unwatch, and reports what of that has happened: the client has
 	// ended its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu.
 	watch(r *requestContext) (half, gone bool)

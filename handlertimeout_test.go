@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
@@ -420,7 +420,7 @@ func TestTimeoutAndContext(t *testing.T) {
 
 // A handler that enters its class late finds that its time is over.
 func TestTimeoutBeforeEnter(t *testing.T) {
-	var class classes.Class
+	var class class.Class
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/quick" {
 			return c.Text(200, "quick")
@@ -488,7 +488,7 @@ func (panickyConn) Write([]byte) (int, error) { panic("a write") }
 // A connection that panics when the answers before it are to be written costs itself: who serves it gets the panic, and isn't
 // left waiting for a time-out's lock.
 func TestEnterWithAWriteThatPanics(t *testing.T) {
-	var class classes.Class
+	var class class.Class
 	quick := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })
 	s := &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/quick" {

@@ -255,7 +255,7 @@ func (lc *loopConn) beforeWait() error {
 	if lc.worker == nil {
 		return nil
 	}
-	return lc.leave(lc.worker.class)
+	return lc.leave(lc.worker.timer.Class())
 }
 
 // Write sends all of p, and before it what is unsent.
@@ -356,7 +356,7 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 func (lc *loopConn) sendFile(part *sendfilePart) error {
 	if lc.worker != nil {
 		// The file may have to be read from a disk.
-		if err := lc.leave(lc.worker.class); err != nil {
+		if err := lc.leave(lc.worker.timer.Class()); err != nil {
 			return err
 		}
 	}
@@ -564,7 +564,7 @@ func (lc *loopConn) RemoteAddr() net.Addr {
 	return &net.UnixAddr{Net: "unix"}
 }
 
-func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.class) }
+func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.timer.Class()) }
 
 func (lc *loopConn) remote() netip.AddrPort { return lc.peer.addrPort() }
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -64,7 +64,7 @@ func classOf(s *filo.Server, name string) filo.ClassStats {
 // again; and what was said outright holds from the beginning.
 func TestClasses(t *testing.T) {
 	lifeLooped(t)
-	var learned classes.Class
+	var learned class.Class
 	learned.Name = "learned"
 	answer := func(c *filo.Ctx) error { return c.Text(200, "fine") }
 	inline, offload := filo.Inline(answer), filo.Offload(answer)
@@ -113,7 +113,7 @@ func TestClasses(t *testing.T) {
 // when it has held up the loop now and then.
 func TestClassBeforeEnter(t *testing.T) {
 	lifeLooped(t)
-	learned := classes.Class{Name: "learned"}
+	learned := class.Class{Name: "learned"}
 	calls := 0 // of one client
 	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
 		calls++

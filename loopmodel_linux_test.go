@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -43,7 +43,7 @@ type model struct {
 	small bool // Concurrency is: a request may be refused
 	cuts  bool // the server is going to be closed: answers may be cut
 
-	classes map[string]*classes.Class
+	classes map[string]*class.Class
 	next    atomic.Uint32
 	calls   [modelMost]atomic.Int32 // of handlers, by request
 	most    [modelMost]int32        // calls that there may have been; each is its client's until all have ended
@@ -72,12 +72,12 @@ type modelConn struct {
 // newModel starts a server.
 func newModel(t *testing.T, concurrency int) *model {
 	lifeLooped(t)
-	m := &model{t: t, seed: uint64(time.Now().UnixNano()), small: concurrency < 100, classes: make(map[string]*classes.Class)}
+	m := &model{t: t, seed: uint64(time.Now().UnixNano()), small: concurrency < 100, classes: make(map[string]*class.Class)}
 	if text := os.Getenv(modelSeed); text != "" {
 		m.seed, _ = strconv.ParseUint(text, 10, 64)
 	}
 	for _, work := range modelWorks {
-		m.classes[work] = &classes.Class{Name: work}
+		m.classes[work] = &class.Class{Name: work}
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -115,10 +115,11 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 		p.out.mu.Unlock()
 	}
 	lc.setState(stateHandler)
-	p.serving, w.class, w.timedSince = w, p.class, 0
-	w.time(p.class, &w.calls)
+	p.serving = w
+	w.timer.Switch(p.class)
+	w.timer.Start(w.leads())
 	again := p.call(why)
-	w.timed()
+	w.timer.End()
 	p.serving = nil
 	if again {
 		return true

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -312,7 +312,7 @@ func (lc *loopConn) answerTurn() {
 	}
 	if refused != nil {
 		lc.before = len(lc.out)
-		w.class, w.timedSince = &s.class, 0
+		w.timer.Switch(&s.class)
 		lc.finish(w.ctx, refused)
 	} else {
 		lc.handle()
@@ -329,13 +329,13 @@ func (lc *loopConn) answerTurn() {
 	lc.afterAnswer()
 }
 
-func (lc *loopConn) enter(class *classes.Class) (inline bool, err error) {
+func (lc *loopConn) enter(class *class.Class) (inline bool, err error) {
 	return lc.worker.enter(class)
 }
 
 // enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
 // so afterwards. In a crowded loop even a quick one needs a place.
-func (w *scratch) enter(class *classes.Class) (inline bool, err error) {
+func (w *scratch) enter(class *class.Class) (inline bool, err error) {
 	if w.worker.loop == nil {
 		if !class.MayRunInline() && !w.mayRun() {
 			return false, errBusy
@@ -363,14 +363,14 @@ func (w *scratch) enter(class *classes.Class) (inline bool, err error) {
 }
 
 // leave gives the loop that the connection's worker leads, if it leads one, to another worker.
-func (lc *loopConn) leave(class *classes.Class) error {
+func (lc *loopConn) leave(class *class.Class) error {
 	if lc.worker == nil {
 		return nil // it isn't served any more
 	}
 	return lc.worker.leave(class)
 }
 
-func (w *scratch) leave(class *classes.Class) error {
+func (w *scratch) leave(class *class.Class) error {
 	worker := w.worker
 	if worker.loop == nil && !w.mayRun() {
 		return errBusy
@@ -408,7 +408,7 @@ func (lc *loopConn) flushAnswers() {
 	lc.worker.worker.endClass()
 	if size > maxUnsent {
 		// A worker whose loop was taken away may have no place.
-		if w := lc.worker; w.leave(w.class) == nil && w.worker.pool.occupy(w.worker) {
+		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.worker.pool.occupy(w.worker) {
 			lc.flush()
 			return
 		}
@@ -689,7 +689,7 @@ func (lc *loopConn) clientLeft(gone bool) {
 
 // prepareHijack leaves the loop and makes a net.Conn of another descriptor of the socket.
 func (lc *loopConn) prepareHijack() (net.Conn, error) {
-	if err := lc.leave(lc.worker.class); err != nil {
+	if err := lc.leave(lc.worker.timer.Class()); err != nil {
 		return nil, err
 	}
 	dup, err := duplicate(int(lc.fd))

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
@@ -236,7 +236,7 @@ func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net
 func TestKeptPlaces(t *testing.T) {
 	const kept = 32
 	gate := newLifeGate()
-	enters := classes.Class{Name: "may block"}
+	enters := class.Class{Name: "may block"}
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/exit":

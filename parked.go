@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -39,12 +39,12 @@ type ParkedConn struct {
 	serve    func(*ParkedConn, Wake) error
 	received []byte // to be read first
 	wait     time.Time
-	chunked  bool           // what is written is a body in chunks; immutable
-	class    *classes.Class // of the function; immutable
-	serving  *scratch       // who calls the function in the loop driver; the owner's
-	ending   bool           // its function isn't called any more, and it is closed when all has left; the owner's
-	asked    atomic.Bool    // to end
-	unread   bool           // the client may still be sending what nobody reads; the owner's
+	chunked  bool         // what is written is a body in chunks; immutable
+	class    *class.Class // of the function; immutable
+	serving  *scratch     // who calls the function in the loop driver; the owner's
+	ending   bool         // its function isn't called any more, and it is closed when all has left; the owner's
+	asked    atomic.Bool  // to end
+	unread   bool         // the client may still be sending what nobody reads; the owner's
 	out      outbox
 	ledBy    *loop      // where the function was called by the leader last; guarded by out.mu
 	ledTurn  uint64     // its word then, which it has in no other turn; guarded by out.mu
@@ -156,7 +156,7 @@ func (c *Ctx) park(serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedCo
 		return nil, err
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
-	p.class = owner.server.classes.Parked(owner.worker.class)
+	p.class = owner.server.classes.Parked(owner.worker.timer.Class())
 	p.out.open(owner, chunked)
 	p.received = append(p.received, owner.in.unread()...)
 	owner.in.advance(len(p.received))

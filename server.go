@@ -31,7 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/pool"
@@ -184,8 +184,8 @@ type Server struct {
 	held       atomic.Int64  // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.
 	parkedWaiting atomic.Int32
-	class         classes.Class            // of Handler, until it enters another one; trusted when it has done so once
-	classes       classes.Set              // that were entered
+	class         class.Class              // of Handler, until it enters another one; trusted when it has done so once
+	classes       class.Set                // that were entered
 	draining      atomic.Bool              // Shutdown or Close was called
 	restUntil     clock.Atomic[clock.Time] // until when it waits for bodies that nobody reads; set before draining
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 )
 
 // ConnState is the state of a connection.
@@ -76,7 +76,7 @@ func (s *Server) Stats() Stats {
 	}
 	answered := s.conns.answered
 	s.mu.Unlock()
-	s.classes.Each(func(k *classes.Class) { st.Classes = append(st.Classes, classStats(k)) })
+	s.classes.Each(func(k *class.Class) { st.Classes = append(st.Classes, classStats(k)) })
 	slices.SortStableFunc(st.Classes[1:], func(a, b ClassStats) int { return strings.Compare(a.Name, b.Name) })
 	for class := range s.refusals {
 		st.Requests[class] += s.refusals[class].Load()

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/hooks"
 )
 
@@ -66,7 +66,7 @@ func (c *transportConn) run(h Handler) error {
 	}
 	c.looped, c.before = c, 0
 	ctx := c.worker.ctx
-	c.worker.class = &c.server.class
+	c.worker.timer.Switch(&c.server.class)
 	err := h(ctx)
 	if c.hijacked {
 		c.logDropped(ctx, err)
@@ -84,7 +84,7 @@ func (c *transportConn) run(h Handler) error {
 }
 
 // enter implements looped: the handler has a goroutine for itself.
-func (c *transportConn) enter(*classes.Class) (inline bool, err error) { return false, nil }
+func (c *transportConn) enter(*class.Class) (inline bool, err error) { return false, nil }
 
 // watch implements looped. The other server watches the client: see requestContext.followOuter.
 func (c *transportConn) watch(*requestContext) (half, gone bool) { return false, false }

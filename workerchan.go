@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -38,7 +38,7 @@ type workerChan struct {
 	loop *loop
 	word uint64
 	// running is the class of the handler that the worker runs as a leader; the monitor asks for it.
-	running atomic.Pointer[classes.Class]
+	running atomic.Pointer[class.Class]
 	// kept says that the worker has one of the places that are kept for quick handlers, and so is placeClosing while it serves. It
 	// belongs to the worker's goroutine.
 	kept bool

@@ -12,6 +12,7 @@ const module = "github.com/filohttp/filo"
 // layers are the packages below the root, lowest first. Of this module, each may import only those before it.
 var layers = []string{
 	"internal/clock", "internal/lend", "internal/syntax", "internal/field",
+	"internal/class",
 }
 
 // The packages below the root know nothing of it, nor of a layer above them.

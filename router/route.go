@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -18,7 +18,7 @@ type Route struct {
 	handler   filo.Handler // with all middleware
 	preflight filo.Handler // the same middleware around what answers OPTIONS
 
-	class     classes.Class
+	class     class.Class
 	names     []string    // of the values
 	restNamed bool        // the last one is that of a {name...}
 	mount     *mountPoint // what the route hands over to; nil is none

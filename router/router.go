@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/inside"
 )
@@ -98,7 +98,7 @@ type table struct {
 	unmatched                  filo.Handler // what has no route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
 	// class is that of what the router answers itself, or has NotFound and MethodNotAllowed answer: these may do anything.
-	class classes.Class
+	class class.Class
 }
 
 // freeze makes the table and the middleware chains.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/prometheus"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
@@ -88,7 +88,7 @@ func TestCollectorClasses(t *testing.T) {
 			name = "shared\xff"
 		}
 		n++
-		if err := inside.Enter(c, &classes.Class{Name: name}); err != nil {
+		if err := inside.Enter(c, &class.Class{Name: name}); err != nil {
 			return err
 		}
 		return c.NoContent()

@@ -10,7 +10,7 @@ import (
 
 // What the root sets when it is initialised.
 var (
-	Enter   any // func(c *filo.Ctx, class *classes.Class, route string) error
+	Enter   any // func(c *filo.Ctx, class *class.Class, route string) error
 	Inherit any // func(c, from *filo.Ctx)
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 )

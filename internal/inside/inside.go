@@ -4,12 +4,12 @@ package inside
 
 import (
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/hooks"
 )
 
 var (
-	enter   = hooks.Enter.(func(c *filo.Ctx, class *classes.Class, route string) error)
+	enter   = hooks.Enter.(func(c *filo.Ctx, class *class.Class, route string) error)
 	inherit = hooks.Inherit.(func(c, from *filo.Ctx))
 	carry   = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
 )
@@ -23,10 +23,10 @@ func Match(c *filo.Ctx) *hooks.Match { return c.Match(hooks.Own{}) }
 // handler has called it once expects it to go on doing so, and to be quick until then as long as it is when it is timed.
 //
 // The error is a 503 for the handler to return: Concurrency has been reached.
-func Enter(c *filo.Ctx, class *classes.Class) error { return enter(c, class, "") }
+func Enter(c *filo.Ctx, class *class.Class) error { return enter(c, class, "") }
 
 // EnterRoute is Enter with the class of a route, which Ctx.Route returns from then on.
-func EnterRoute(c *filo.Ctx, class *classes.Class, route string) error { return enter(c, class, route) }
+func EnterRoute(c *filo.Ctx, class *class.Class, route string) error { return enter(c, class, route) }
 
 // Inherit gives c's request the path parameters, the route, the values and the limit for bodies of another one, and takes over from it
 // whether an error was rendered. It is for adaptors that run a part of a chain of handlers with a Ctx of its own, and afterwards let

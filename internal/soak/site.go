@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -38,7 +38,7 @@ type site struct {
 }
 
 type route struct {
-	class   classes.Class
+	class   class.Class
 	handler func(c *filo.Ctx, number uint64) error
 }
 

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/classes"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -83,7 +83,7 @@ func handle(c *filo.Ctx) error {
 }
 
 // pathClasses are those of the paths, which handle enters as a router does.
-var pathClasses = map[string]*classes.Class{
+var pathClasses = map[string]*class.Class{
 	"/hello": {Name: "/hello"}, "/sleep": {Name: "/sleep"}, "/db": {Name: "/db"},
 	"/quick": {Name: "/quick"}, "/whole": {Name: "/whole"}, "/stream": {Name: "/stream"},
 }

@@ -1,5 +1,5 @@
-// Package classes keeps what is known about how long handlers take, by which a server decides where they run.
-package classes
+// Package class keeps what is known about how long handlers take, by which a server decides where they run.
+package class
 
 import (
 	"strings"

@@ -1,0 +1,69 @@
+package class
+
+import (
+	"testing"
+	"time"
+)
+
+// Each call of a class that isn't quick is measured, the first among them, and one in TimedCalls of a quick one, of which those that
+// run inline count.
+func TestTimerMeasures(t *testing.T) {
+	for _, inline := range []bool{false, true} {
+		var timer Timer
+		var own, entered Class
+		measured := func(k *Class, median time.Duration, calls int) (n int) {
+			for range calls {
+				own.Median.Store(int64(median))
+				entered.Median.Store(int64(median))
+				timer.Begin(&own, inline)
+				timer.End()
+				timer.Switch(&entered)
+				timer.Start(inline)
+				timer.End()
+				if k.Median.Load() != int64(median) {
+					n++
+				}
+			}
+			return n
+		}
+		for _, k := range []*Class{&own, &entered} {
+			if n := measured(k, 0, 1); n != 1 {
+				t.Error("the first call isn't measured")
+			}
+			if n := measured(k, time.Second, 100); n != 100 {
+				t.Errorf("%d of 100 calls of a slow class are measured", n)
+			}
+			before := k.Inlined.Load()
+			if n := measured(k, Quick/2, 10*TimedCalls); n != 10 {
+				t.Errorf("%d of %d calls of a quick class are measured", n, 10*TimedCalls)
+			}
+			if counted := k.Inlined.Load() - before; inline != (counted == 10) || !inline && counted != 0 {
+				t.Errorf("inline %v: %d calls are counted", inline, counted)
+			}
+		}
+	}
+}
+
+// What a panic has left behind is no class's time, nor is the first call of a server's handler that enters a class.
+func TestTimerDrops(t *testing.T) {
+	var timer Timer
+	var own, next Class
+	timer.Begin(&own, false)
+	timer.Begin(&next, false) // the handler before didn't return
+	timer.End()
+	if own.Median.Load() != 0 || next.Median.Load() == 0 {
+		t.Errorf("the estimates are %d and %d", own.Median.Load(), next.Median.Load())
+	}
+	timer.Begin(&own, false)
+	timer.Trust(&own)
+	timer.End()
+	if own.Median.Load() != 0 || !own.IsQuick() {
+		t.Errorf("the call that trust begins with is measured: %d", own.Median.Load())
+	}
+	timer.Begin(&own, false)
+	timer.Trust(&own)
+	timer.End()
+	if own.Median.Load() == 0 {
+		t.Error("the second call isn't measured")
+	}
+}
