@@ -140,7 +140,7 @@ func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 		if until := c.worker.ctx.readUntil; until != 0 {
 			return until
 		}
-		return c.readPace.deadline(now, config.readTimeout, config.minRate, 0)
+		return c.readPace.Deadline(now, config.reading, 0)
 	}
 	return 0
 }
@@ -185,7 +185,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		n, err := c.stream.Read(p)
 		if n > 0 {
 			if state.body() {
-				c.readPace.add(n, c.server.clock.now().Sub(start))
+				c.readPace.Add(n, c.server.clock.now().Sub(start))
 			}
 			return n, nil
 		}
@@ -356,14 +356,14 @@ func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
 func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
 	c.endWait(deadline, true)
 	if err == nil {
-		c.writePace.add(n, c.server.clock.now().Sub(start))
+		c.writePace.Add(n, c.server.clock.now().Sub(start))
 		return nil
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	now, config := c.server.clock.exact(), &c.server.config
-	c.writePace.add(n, now.Sub(start))
+	now := c.server.clock.exact()
+	c.writePace.Add(n, now.Sub(start))
 	switch {
 	case c.tlsState != nil:
 		// crypto/tls can't go on after a record that was written in part.
@@ -371,7 +371,7 @@ func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
 	case deadline == 0 || now < deadline:
 	case c.worker.ctx.writeUntil != 0:
 		return errDeadline
-	case config.minRate <= 0 && n == 0, config.minRate > 0 && c.writePace.late(config.writeTimeout, config.minRate):
+	case c.writePace.Late(c.server.config.writing, int64(n)):
 		return errDeadline
 	}
 	c.netConn.SetWriteDeadline(time.Time{})

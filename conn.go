@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/pace"
 )
 
 // waitState says what a connection's owner is doing. It is a part of conn.word.
@@ -134,8 +135,8 @@ type conn struct {
 	// inputError is what the watch for a context read behind the input that it received.
 	inputError error
 	headSince  clock.Time // when the first byte of the head came; 0: it hasn't
-	readPace   pace       // of the current body
-	writePace  pace       // of the current answer
+	readPace   pace.Pace  // of the current body
+	writePace  pace.Pace  // of the current answer
 
 	// word holds the owner's waitState in its low bits and above them the deadline of its wait, a clock.Time, 0 for none.
 	// The owner stores it; the sweep takes an expired deadline out and wakes the owner.
@@ -275,7 +276,7 @@ func (c *conn) begin() *HTTPError {
 	c.in.pin()
 	c.requests++
 	c.headSince, c.lost = 0, false
-	c.readPace, c.writePace = pace{}, pace{}
+	c.readPace, c.writePace = pace.Pace{}, pace.Pace{}
 	ctx.Request.begin(ctx, p, head, f)
 	ctx.Request.body.limit = c.server.config.maxBody
 	ctx.Response.ctx = ctx
@@ -304,7 +305,7 @@ func (c *conn) lacksBody() bool {
 		return false
 	}
 	if !c.awaitsBody {
-		c.awaitsBody, c.headSince, c.readPace = true, 0, pace{}
+		c.awaitsBody, c.headSince, c.readPace = true, 0, pace.Pace{}
 	}
 	return true
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -731,40 +730,6 @@ func TestWaitEndsAfterItsPoke(t *testing.T) {
 	<-served
 	if poked.wrong != "" {
 		t.Error(poked.wrong)
-	}
-}
-
-// A pace's deadline is the time of grace, and then what the average rate allows, for any number of bytes.
-func TestPaceDeadline(t *testing.T) {
-	const second = clock.Time(time.Second)
-	for _, test := range []struct {
-		name  string
-		pace  pace
-		grace time.Duration
-		rate  int
-		size  int
-		want  clock.Time // from now on; 0 for no deadline
-	}{
-		{"grace alone at first", pace{}, 30 * time.Second, 500, 0, 30 * second},
-		{"no time-out", pace{}, -1, 500, 0, 0},
-		{"waiting uses the grace up", pace{waited: 10 * time.Second}, 30 * time.Second, 500, 0, 20 * second},
-		{"bytes that came give time", pace{waited: 30 * time.Second, moved: 5000}, 30 * time.Second, 500, 0, 10 * second},
-		{"without a rate each wait has the time-out", pace{waited: time.Hour, moved: 1}, 30 * time.Second, -1, 0, 30 * second},
-		{"too slow: at once", pace{waited: time.Hour, moved: 5000}, 30 * time.Second, 500, 0, 1},
-		{"as much as a connection can carry", pace{waited: time.Hour, moved: math.MaxInt64 / 2000}, 30 * time.Second, 500, 0, math.MaxInt64},
-		{"10 GB at a byte a second", pace{waited: time.Hour, moved: 10 << 30}, 30 * time.Second, 1, 0, math.MaxInt64},
-		{"10 TB at 500 bytes a second", pace{waited: time.Hour, moved: 10 << 40}, 30 * time.Second, 500, 0, math.MaxInt64},
-	} {
-		const now = 1000 * second
-		got := test.pace.deadline(now, test.grace, test.rate, test.size)
-		switch {
-		case test.want == math.MaxInt64: // far away
-			if got < now.Add(1000*time.Hour) {
-				t.Errorf("%s: the deadline is in %v", test.name, got.Sub(now))
-			}
-		case test.want == 0 && got != 0 || test.want != 0 && got != now+test.want:
-			t.Errorf("%s: the deadline is in %v, want %v", test.name, got.Sub(now), time.Duration(test.want))
-		}
 	}
 }
 

@@ -40,8 +40,7 @@ func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
 	if until := c.worker.ctx.writeUntil; until != 0 {
 		return until
 	}
-	config := &c.server.config
-	return c.writePace.deadline(now, config.writeTimeout, config.minRate, size)
+	return c.writePace.Deadline(now, c.server.config.writing, size)
 }
 
 // passed reports whether a deadline of the handler's has passed; 0 is none.

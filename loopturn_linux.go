@@ -164,9 +164,9 @@ func (lc *loopConn) endIdle() {
 	lc.drained, lc.expired = false, false
 	switch waited := lc.server.clock.now().Sub(lc.since); waitState(old & stateMask) {
 	case stateBody, stateRest:
-		lc.readPace.add(0, waited)
+		lc.readPace.Add(0, waited)
 	case stateWrite:
-		lc.writePace.add(0, waited)
+		lc.writePace.Add(0, waited)
 	}
 	switch word := lc.poll.Load(); {
 	case word&pollClosing != 0:
@@ -249,7 +249,7 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 		lc.expired = false
 		switch {
 		case state.body():
-			lc.readPace.add(n, 0)
+			lc.readPace.Add(n, 0)
 		case lc.toldIdle || state == stateNew:
 			lc.toldIdle = false
 			lc.server.changed(&lc.conn, StateActive)
@@ -495,7 +495,7 @@ func (lc *loopConn) takeHeld(held *heldBody) error {
 	lc.noWaitWrite = true
 	_, err := lc.netConn.Write(piece)
 	lc.noWaitWrite = false
-	lc.writePace.add(max(0, n-len(lc.unsent)), 0)
+	lc.writePace.Add(max(0, n-len(lc.unsent)), 0)
 	return err
 }
 
@@ -529,11 +529,11 @@ func (lc *loopConn) sendUnsent() bool {
 	if len(lc.unsent) == 0 {
 		return true
 	}
-	moved := lc.writePace.moved
+	moved := lc.writePace.Moved()
 	switch err := lc.sendNow(); {
 	case err == nil:
 		return true
-	case err == errNotYet && !(lc.expired && lc.tooSlow(int(lc.writePace.moved-moved))):
+	case err == errNotYet && !(lc.expired && lc.writePace.Late(lc.server.config.writing, lc.writePace.Moved()-moved)):
 		lc.expired = false
 		lc.watchWritable()
 		return false
@@ -555,7 +555,7 @@ func (lc *loopConn) sendNow() error {
 			case errno != 0:
 				return os.NewSyscallError("write", errno)
 			}
-			lc.writePace.add(n, 0)
+			lc.writePace.Add(n, 0)
 			lc.unsent = lc.unsent[n:]
 		}
 		lc.unsent = nil
@@ -582,15 +582,6 @@ func (lc *loopConn) finishUnsent() error {
 	}
 	lc.unsent = nil
 	return nil
-}
-
-// tooSlow reports whether a client that has just taken sent bytes, after its time was up, has no more of it.
-func (lc *loopConn) tooSlow(sent int) bool {
-	config := &lc.server.config
-	if config.minRate <= 0 {
-		return sent == 0
-	}
-	return lc.writePace.late(config.writeTimeout, config.minRate)
 }
 
 // end closes the connection, or leaves that to the lingerer.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/pace"
 )
 
 // ErrQueueFull is returned by ParkedConn.Queue when a client is too slow and its queue is full.
@@ -89,11 +90,10 @@ type outbox struct {
 	waiters  int         // in Write; guarded by mu
 	timer    *time.Timer // wakes them at the deadline; guarded by mu
 
-	stall   *time.Timer // looks at the pace of a client that has something to take; guarded by mu
-	stalled clock.Time  // since when; guarded by mu
-	pace    pace        // since then; guarded by mu
-	looked  clock.Time  // when the last look was; guarded by mu
-	moved   int64       // by then; guarded by mu
+	stall  *time.Timer // looks at the pace of a client that has something to take; guarded by mu
+	pace   pace.Pace   // since that began; guarded by mu
+	looked clock.Time  // when the last look was, or that began; guarded by mu
+	moved  int64       // by then; guarded by mu
 }
 
 // nower writes what a socket takes without waiting for more.
@@ -214,7 +214,7 @@ func (o *outbox) pump() {
 // consumeLocked takes n bytes that were sent out of what waits, and the marks behind them.
 func (o *outbox) consumeLocked(n int) {
 	o.waiting -= n
-	o.pace.moved += int64(n)
+	o.pace.Add(n, 0)
 	done := false
 	for len(o.pieces) > 0 && !o.pieces[0].turn {
 		first := &o.pieces[0]
@@ -410,7 +410,7 @@ func (o *outbox) writeBlocking(b []byte) (int, error) {
 		moved, err = o.conn.netConn.Write(b[n:min(len(b), n+maxPaced)])
 		o.mu.Lock()
 		n += moved
-		o.pace.moved += int64(moved)
+		o.pace.Add(moved, 0)
 	}
 	o.direct = false
 	if err != nil {
@@ -571,14 +571,12 @@ func (o *outbox) failLocked(err error) {
 // watchPaceLocked has a client that doesn't take what waits watched. What a socket's buffers take at once may have earned it much
 // time, so it must take something in each of the time-outs as well.
 func (o *outbox) watchPaceLocked() {
-	config := &o.conn.server.config
-	if o.stall != nil || config.writeTimeout < 0 || o.err != nil {
+	grace := o.conn.server.config.writing.Grace
+	if o.stall != nil || grace < 0 || o.err != nil {
 		return
 	}
-	o.pace, o.moved = pace{}, 0
-	o.stalled = o.conn.server.clock.exact()
-	o.looked = o.stalled
-	o.stall = time.AfterFunc(config.writeTimeout, o.checkPace)
+	o.pace, o.moved, o.looked = pace.Pace{}, 0, o.conn.server.clock.exact()
+	o.stall = time.AfterFunc(grace, o.checkPace)
 }
 
 func (o *outbox) endPaceLocked() {
@@ -601,17 +599,16 @@ func (o *outbox) tooSlow() bool {
 	if o.stall == nil || o.err != nil {
 		return false
 	}
-	config, now := &o.conn.server.config, o.conn.server.clock.exact()
-	if now.Sub(o.looked) < config.writeTimeout {
+	limits, now := o.conn.server.config.writing, o.conn.server.clock.exact()
+	if now.Sub(o.looked) < limits.Grace {
 		return false // the timer of a wait that is over
 	}
-	o.pace.waited = now.Sub(o.stalled)
-	late := o.pace.moved == o.moved || config.minRate > 0 && o.pace.late(config.writeTimeout, config.minRate)
-	if late {
+	o.pace.Add(0, now.Sub(o.looked))
+	if moved := o.pace.Moved() - o.moved; moved == 0 || o.pace.Late(limits, moved) {
 		o.failLocked(os.ErrDeadlineExceeded)
 		return true
 	}
-	o.moved, o.looked = o.pace.moved, now
-	o.stall.Reset(config.writeTimeout)
+	o.moved, o.looked = o.pace.Moved(), now
+	o.stall.Reset(limits.Grace)
 	return false
 }

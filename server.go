@@ -34,6 +34,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/pool"
 )
 
@@ -216,10 +217,9 @@ type serverConfig struct {
 	maxBody           int64
 	maxRequests       int
 	readHeaderTimeout time.Duration
-	readTimeout       time.Duration
-	writeTimeout      time.Duration
+	reading           pace.Limits // of a body
+	writing           pace.Limits // of an answer
 	idleTimeout       time.Duration
-	minRate           int
 	tick              time.Duration // of the coarse clock
 	loops             int
 	driver            Driver
@@ -254,15 +254,15 @@ func (s *Server) configure() {
 		c.maxBody = withDefault(s.MaxBodyBytes, DefaultMaxBodyBytes)
 		c.maxRequests = s.MaxRequestsPerConn
 		c.readHeaderTimeout = withDefault(s.ReadHeaderTimeout, DefaultReadHeaderTimeout)
-		c.readTimeout = withDefault(s.ReadTimeout, DefaultReadTimeout)
-		c.writeTimeout = withDefault(s.WriteTimeout, DefaultWriteTimeout)
+		rate := withDefault(s.MinTransferRate, DefaultMinTransferRate)
+		c.reading = pace.Limits{Grace: withDefault(s.ReadTimeout, DefaultReadTimeout), Rate: rate}
+		c.writing = pace.Limits{Grace: withDefault(s.WriteTimeout, DefaultWriteTimeout), Rate: rate}
 		c.idleTimeout = withDefault(s.IdleTimeout, DefaultIdleTimeout)
-		c.minRate = withDefault(s.MinTransferRate, DefaultMinTransferRate)
 		idleWorker := s.MaxIdleWorkerDuration
 		if idleWorker <= 0 {
 			idleWorker = DefaultMaxIdleWorkerDuration
 		}
-		idleWorker = min(idleWorker, maxPaceSeconds*time.Second)
+		idleWorker = min(idleWorker, 100*365*24*time.Hour)
 		concurrency := s.Concurrency
 		if concurrency <= 0 {
 			concurrency = DefaultConcurrency
@@ -309,7 +309,7 @@ func withDefault[T int | int64 | time.Duration](value, standard T) T {
 // shortestTimeout returns the shortest of the time-outs that are set: the clock and the sweep must be finer.
 func (c *serverConfig) shortestTimeout() time.Duration {
 	shortest := DefaultIdleTimeout
-	for _, timeout := range [...]time.Duration{c.readHeaderTimeout, c.readTimeout, c.writeTimeout, c.idleTimeout} {
+	for _, timeout := range [...]time.Duration{c.readHeaderTimeout, c.reading.Grace, c.writing.Grace, c.idleTimeout} {
 		if timeout > 0 {
 			shortest = min(shortest, timeout)
 		}
