@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/linger"
 )
 
 // connSet is the connections that are being served, and the sweep that looks after their deadlines: one goroutine and
@@ -243,9 +244,9 @@ func (s *connSet) expire(c *conn, now clock.Time) {
 		return
 	}
 	if waitState(word&stateMask) == stateWrite {
-		c.netConn.SetWriteDeadline(longAgo)
+		c.netConn.SetWriteDeadline(clock.Past)
 	} else {
-		c.netConn.SetReadDeadline(longAgo)
+		c.netConn.SetReadDeadline(clock.Past)
 	}
 }
 
@@ -297,7 +298,7 @@ func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	if !c.isToldOfDraining(word, now) || c.looped != nil && !c.word.CompareAndSwap(word, word&stateMask) {
 		return
 	}
-	c.netConn.SetReadDeadline(longAgo)
+	c.netConn.SetReadDeadline(clock.Past)
 }
 
 // closeAll closes every connection, and keeps new ones out.
@@ -305,7 +306,7 @@ func (s *connSet) closeAll() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.walk(func(c *conn) { cutConn(c.netConn) })
+	s.walk(func(c *conn) { linger.Cut(c.netConn) })
 }
 
 // seal keeps new connections out if there are none now, and reports whether it did.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -455,8 +454,8 @@ func lifePoke(s *Server, stop <-chan struct{}) {
 		case <-time.After(50 * time.Microsecond):
 		}
 		s.conns.walk(func(c *conn) {
-			c.netConn.SetReadDeadline(longAgo)
-			c.netConn.SetWriteDeadline(longAgo)
+			c.netConn.SetReadDeadline(clock.Past)
+			c.netConn.SetWriteDeadline(clock.Past)
 		})
 	}
 }
@@ -587,81 +586,6 @@ func TestPokeWhileSendingFile(t *testing.T) {
 	<-served
 }
 
-// Close ends the connections that linger now, those too that have only just begun to, or are about to.
-func TestCloseWhileLingeringBegins(t *testing.T) {
-	for name, hasBegun := range map[string]bool{"about to begin": false, "has just begun": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, server := net.Pipe()
-				defer client.Close()
-				var l lingerer
-				begun := make(chan struct{})
-				stub := &lifeConn{Conn: server, write: func() { close(begun) }}
-				if !l.takeOver(stub, []byte("nobody reads this")) {
-					t.Fatal("nothing lingers")
-				}
-				if hasBegun {
-					<-begun
-				}
-				start := time.Now()
-				l.close()
-				if took := time.Since(start); took > 0 {
-					t.Errorf("close waited %v for the lingering to end by itself", took)
-				}
-			})
-		})
-	}
-}
-
-// "A limit on everything": so many connections linger, and so many of them with a TLS handshake to come, and no more.
-// Further ones stay the caller's, and places are free again when others are done.
-func TestLingererLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l lingerer
-		var clients []net.Conn
-		linger := func(secure bool) bool {
-			client, server := net.Pipe()
-			clients = append(clients, client)
-			if secure {
-				server = tls.Server(server, &tls.Config{})
-			}
-			if l.takeOver(server, []byte("nobody reads this")) {
-				return true
-			}
-			return server.Close() != nil // takeOver left it open
-		}
-		for round := range 2 {
-			for i := range maxLingeringTLS {
-				if !linger(true) {
-					t.Fatalf("round %d: TLS connection %d doesn't linger", round, i)
-				}
-			}
-			if linger(true) {
-				t.Errorf("round %d: too many TLS connections linger", round)
-			}
-			for i := range maxLingering - maxLingeringTLS {
-				if !linger(false) {
-					t.Fatalf("round %d: connection %d doesn't linger", round, i)
-				}
-			}
-			if linger(false) {
-				t.Errorf("round %d: too many connections linger", round)
-			}
-			time.Sleep(lingerTime)
-			synctest.Wait()
-		}
-		l.close()
-		if linger(false) {
-			t.Error("a connection lingers after the end")
-		}
-		for _, client := range clients {
-			if n, err := client.Read(make([]byte, 1)); n > 0 || err != io.EOF {
-				t.Fatalf("a connection is still open: %v", err)
-			}
-		}
-	})
-}
-
 // lifePoked is a connection whose first write takes until the sweep loses its patience, and where the sweep's wake-up
 // takes a while to arrive.
 type lifePoked struct {
@@ -677,7 +601,7 @@ type lifePoked struct {
 func (c *lifePoked) SetWriteDeadline(at time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !at.Equal(longAgo) {
+	if !at.Equal(clock.Past) {
 		c.expired = false
 		return nil
 	}

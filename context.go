@@ -494,15 +494,12 @@ func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
 // end ends the goroutine, and gives the connection what it has read.
 func (w *clientWatch) end(c *conn) {
 	close(w.stopping)
-	w.netConn.SetReadDeadline(longAgo)
+	w.netConn.SetReadDeadline(clock.Past)
 	<-w.ended
 	w.netConn.SetReadDeadline(time.Time{})
 	c.in.received(w.received)
 	c.inputError = w.err
 }
-
-// longAgo is a deadline that wakes whoever waits.
-var longAgo = time.Unix(1, 0)
 
 // stopWatch ends the context, and the watch, if there is one.
 func (c *Ctx) stopWatch() {

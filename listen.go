@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/linger"
 )
 
 var errNoHandler = errors.New("filo: Server.Handler is nil: set it, to the Serve of a router for example")
@@ -312,10 +314,10 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 	w := scratches.Get().(*scratch)
 	defer scratches.Put(w)
 	w.handedOver, w.linger = false, false
-	if !s.serveConn(w, netConn) || w.linger && s.lingerer.takeOver(netConn, nil) {
+	if !s.serveConn(w, netConn) || w.linger && s.lingerer.TakeOver(netConn, nil) {
 		return nil
 	}
-	return closeConn(netConn)
+	return linger.Close(netConn)
 }
 
 // scratches are the buffers for ServeConn, which has no worker.
@@ -332,8 +334,8 @@ func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.refused.Add(1)
 	s.refusals[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, retryAfter, false)
-	if !s.lingerer.takeOver(netConn, answer) {
-		closeConn(netConn)
+	if !s.lingerer.TakeOver(netConn, answer) {
+		linger.Close(netConn)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/clock"
 )
 
 // maxAccepts is how many connections a leader accepts in one turn.
@@ -227,7 +229,7 @@ func (ll *loopListener) watchUser() {
 
 // endWatch makes watchUser end, and waits for that. The listener accepts nothing any more then.
 func (ll *loopListener) endWatch() {
-	ll.user.(interface{ SetDeadline(time.Time) error }).SetDeadline(longAgo)
+	ll.user.(interface{ SetDeadline(time.Time) error }).SetDeadline(clock.Past)
 	<-ll.watched
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/linger"
 )
 
 // Bits of loopConn.poll.
@@ -376,25 +377,27 @@ func (lc *loopConn) sendFile(part *sendfilePart) error {
 	}
 }
 
+var _ linger.Socket = (*loopConn)(nil)
+
 // Close is net.Conn's, for crypto/tls above all: that calls it when it has said goodbye, for the owner, and when a handshake's time
 // is over, on a goroutine of its own and perhaps long after the handshake has returned. So it only cuts; the owner, who ends the
-// connection by closeConn, closes the socket.
+// connection by linger.Close, closes the socket.
 func (lc *loopConn) Close() error {
 	if taken := lc.taken(); taken != nil {
 		return taken.Close()
 	}
-	return lc.cut()
+	return lc.Cut()
 }
 
-// closeSocket closes the socket, for the owner.
-func (lc *loopConn) closeSocket() { lc.loop.remove(lc) }
+// CloseSocket closes the socket, for the owner.
+func (lc *loopConn) CloseSocket() { lc.loop.remove(lc) }
 
-// cut makes the owner end the connection. Anybody may call it, at any time. The error is net.ErrClosed if that has happened.
+// Cut makes the owner end the connection. Anybody may call it, at any time. The error is net.ErrClosed if that has happened.
 //
 // One that nobody owns is claimed, so that its loop ends it in a moment, and then not by a reset. If it is owned, the owner
 // can't let go of it any more, since release fails from here on, and what it waits for is over; and the client sees the end
 // at once, whatever the owner is doing. Unless the owner has closed it by then: the lock settles which of the two it is.
-func (lc *loopConn) cut() error {
+func (lc *loopConn) Cut() error {
 	if lc.poll.Load()&pollShared != 0 {
 		lc.parked.out.fail(net.ErrClosed) // from here on nobody writes
 	}

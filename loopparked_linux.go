@@ -235,7 +235,7 @@ func (lc *loopConn) endParked() {
 	lc.server.changed(&lc.conn, StateClosed)
 	if linger {
 		p.over()
-		if lc.server.lingerer.takeOver(lc.netConn, nil) {
+		if lc.server.lingerer.TakeOver(lc.netConn, nil) {
 			return
 		}
 	}

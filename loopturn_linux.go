@@ -590,14 +590,14 @@ func (lc *loopConn) end() {
 	w.linger, lc.ended = false, true
 	s.connEnded(&lc.conn)
 	lc.pending = nil
-	if w.linger && s.lingerer.takeOver(lc.netConn, nil) {
+	if w.linger && s.lingerer.TakeOver(lc.netConn, nil) {
 		return
 	}
 	if lc.netConn != net.Conn(lc) {
 		lc.noWaitWrite = true
 		lc.netConn.Close() // TLS says goodbye
 	}
-	lc.closeSocket()
+	lc.CloseSocket()
 }
 
 // abandon closes a connection whose turn has failed, or whose goroutine is about to end. In the second case it has been

@@ -13,6 +13,7 @@ import (
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/linger"
 )
 
 // Wake is the reason for a call of a ParkedConn's function.
@@ -318,7 +319,7 @@ func (p *ParkedConn) SetWait(until time.Time) { p.wait = until }
 // Close ends the connection at once. It may be called at any time. The connection's function isn't called again.
 func (p *ParkedConn) Close() error {
 	p.out.fail(net.ErrClosed)
-	return cutConn(p.netConn)
+	return linger.Cut(p.netConn)
 }
 
 // End ends the connection as if its function had returned io.EOF: further data is refused, and the connection is closed once
@@ -331,7 +332,7 @@ func (p *ParkedConn) End() {
 	if !p.ends.over { // or else the lingerer may be reading
 		p.reads.Lock()
 		defer p.reads.Unlock()
-		p.netConn.SetReadDeadline(longAgo) // wakes whoever waits
+		p.netConn.SetReadDeadline(clock.Past) // wakes whoever waits
 	}
 }
 
@@ -408,7 +409,7 @@ func (p *ParkedConn) deadline() clock.Time {
 
 // close closes the connection. What hasn't left is lost.
 func (p *ParkedConn) close() {
-	closeConn(p.netConn) // TLS says goodbye
+	linger.Close(p.netConn) // TLS says goodbye
 	p.out.fail(net.ErrClosed)
 	p.over()
 }
@@ -425,7 +426,7 @@ func (p *ParkedConn) run() {
 		if p.ending {
 			p.over()
 		}
-		if !p.ending || !s.lingerer.takeOver(p.netConn, nil) {
+		if !p.ending || !s.lingerer.TakeOver(p.netConn, nil) {
 			p.close()
 		}
 		c.setState(stateClosed)

@@ -34,6 +34,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/pool"
 )
@@ -175,7 +176,7 @@ type Server struct {
 	clock      coarseClock
 	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under mu
 	conns      connSet
-	lingerer   lingerer
+	lingerer   linger.Group
 	loops      []*loop // set once, before anybody else sees them
 	monitor    monitor
 	loopsLeft  atomic.Int32 // loops that have not ended, and who else needs their descriptors
@@ -276,7 +277,7 @@ func (s *Server) configure() {
 		for range c.loops {
 			places.pools = append(places.pools, &workerPool{
 				WorkerFunc:            s.serveWorker,
-				Linger:                func(netConn net.Conn) bool { return s.lingerer.takeOver(netConn, nil) },
+				Linger:                func(netConn net.Conn) bool { return s.lingerer.TakeOver(netConn, nil) },
 				MaxWorkersCount:       concurrency,
 				MaxIdleWorkerDuration: idleWorker,
 				Logger:                s.logger(),
@@ -428,7 +429,7 @@ func (s *Server) connEnded(c *conn) bool {
 		return false
 	}
 	if c.broken {
-		resetOnClose(c.netConn)
+		linger.ResetOnClose(c.netConn)
 	}
 	c.worker.linger = c.linger && !c.failed
 	c.detach()

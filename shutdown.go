@@ -64,7 +64,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	if err := s.tasks.wait(ctx); err != nil {
 		return err
 	}
-	s.lingerer.wait(ctx)
+	s.lingerer.Wait(ctx)
 	s.cancelBase(ErrServerClosed)
 	s.stopLoops()
 	if err := s.awaitLoops(ctx); err != nil {
@@ -117,7 +117,7 @@ func (s *Server) Close() error {
 	s.stopLoops()
 	s.stopPools()
 	s.stopClocks()
-	s.lingerer.close()
+	s.lingerer.Close()
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (s *Server) stopAccepting(now bool) {
 	for _, listener := range listeners {
 		patient, ok := (*listener).(interface{ SetDeadline(time.Time) error })
 		// Only the first time: the deadline belongs to acceptLast then.
-		if now || first && (!ok || patient.SetDeadline(longAgo) != nil) {
+		if now || first && (!ok || patient.SetDeadline(clock.Past) != nil) {
 			(*listener).Close()
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/filohttp/filo/internal/linger"
 )
 
 var (
@@ -94,7 +96,7 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 		return
 	}
 	// A socket's buffer, where nothing is yet, takes it at once.
-	record.Conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	record.Conn.SetWriteDeadline(time.Now().Add(linger.Longest))
 	if _, err := record.Conn.Write(s.appendRefusal(nil, errPlainHTTP, "", begin == "HEAD ")); err == nil {
 		s.refusals[errPlainHTTP.Status/100].Add(1)
 		c.linger = true

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"sync"
 	"time"
+
+	"github.com/filohttp/filo/internal/linger"
 )
 
 // workerPool serves connections, each on a worker's goroutine. Ready workers are a FILO stack: the one that was released
@@ -497,14 +499,14 @@ func closesAtOnce(c net.Conn) bool {
 }
 
 // close closes a connection of any kind, or leaves that to Linger.
-func (wp *workerPool) close(c net.Conn, linger bool) {
+func (wp *workerPool) close(c net.Conn, lingers bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			wp.logPanic("panic in a connection's Close", value)
 		}
 	}()
-	if !linger || wp.Linger == nil || !wp.Linger(c) {
-		closeConn(c)
+	if !lingers || wp.Linger == nil || !wp.Linger(c) {
+		linger.Close(c)
 	}
 }
 

@@ -36,6 +36,9 @@ func (t Time) Deadline(timeout time.Duration) Time {
 	return t.Add(timeout)
 }
 
+// Past is a deadline for a net.Conn that wakes whoever waits in its Read or Write.
+var Past = time.Unix(1, 0)
+
 // Atomic is a moment that several goroutines load and store. The zero value holds none.
 type Atomic[T Time | Nanos] struct{ nanoseconds atomic.Int64 }
 

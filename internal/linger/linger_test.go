@@ -1,0 +1,221 @@
+package linger
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// stubConn is a connection that tells what happens to it.
+type stubConn struct {
+	net.Conn
+	write      func()
+	closeWrite func() error
+}
+
+func (c *stubConn) Write(p []byte) (int, error) {
+	if c.write != nil {
+		c.write()
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *stubConn) CloseWrite() error { return c.closeWrite() }
+
+// socketPair returns the two ends of a TCP connection.
+func socketPair(t *testing.T) (client, server *net.TCPConn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dialed, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dialed.Close(); accepted.Close() })
+	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
+}
+
+// "To close at once would make the system send a reset, and a reset may destroy the answer before the client has read it": a client
+// that goes on sending gets the answer and the end of what the server sends. When it has ended its own side, all is over.
+func TestAnswerArrives(t *testing.T) {
+	client, server := socketPair(t)
+	sent := bytes.Repeat([]byte("x"), 3<<20)
+	if _, err := client.Write(sent[:10]); err != nil {
+		t.Fatal(err)
+	}
+	var g Group
+	if !g.TakeOver(server, []byte("the answer")) {
+		t.Fatal("nothing lingers")
+	}
+	if _, err := client.Write(sent); err != nil {
+		t.Errorf("the client can't go on sending: %v", err)
+	}
+	if answer, err := io.ReadAll(client); string(answer) != "the answer" || err != nil {
+		t.Errorf("got %q, %v", answer, err)
+	}
+	client.Close()
+	g.running.Wait()
+	if _, err := server.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the connection is still open: %v", err)
+	}
+}
+
+// A connection lingers for Longest, and no longer, whether its client does nothing or sends for ever.
+func TestLongest(t *testing.T) {
+	for name, sends := range map[string]bool{"silent": false, "sending": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				defer client.Close()
+				var g Group
+				start := time.Now()
+				if !g.TakeOver(&stubConn{Conn: server, closeWrite: func() error { return nil }}, nil) {
+					t.Fatal("nothing lingers")
+				}
+				if sends {
+					go func() {
+						for {
+							time.Sleep(10 * time.Millisecond)
+							if _, err := client.Write([]byte("x")); err != nil {
+								return
+							}
+						}
+					}()
+				}
+				g.running.Wait()
+				if took := time.Since(start); took != Longest {
+					t.Errorf("it lingered for %v", took)
+				}
+			})
+		})
+	}
+}
+
+// Wait ends with the last connection, or when its context is done; from then on nothing is taken over.
+func TestWait(t *testing.T) {
+	for name, patience := range map[string]time.Duration{"patient": time.Hour, "impatient": Longest / 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var g Group
+				client, server := net.Pipe()
+				defer client.Close()
+				if !g.TakeOver(server, []byte("nobody reads this")) {
+					t.Fatal("nothing lingers")
+				}
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				g.Wait(ctx)
+				if took := time.Since(start); took != min(Longest, patience) {
+					t.Errorf("it waited for %v", took)
+				}
+				if g.TakeOver(server, nil) {
+					t.Error("a connection lingers after the end")
+				}
+			})
+		})
+	}
+}
+
+// A connection whose type can't be compared lingers like any other.
+func TestIncomparable(t *testing.T) {
+	_, server := net.Pipe()
+	var g Group
+	if !g.TakeOver(incomparableConn{server, nil}, []byte("nobody reads this")) {
+		t.Fatal("nothing lingers")
+	}
+	g.Close()
+}
+
+type incomparableConn struct {
+	net.Conn
+	_ []byte
+}
+
+// Close ends the connections that linger now, those too that have only just begun to, or are about to.
+func TestCloseWhileLingeringBegins(t *testing.T) {
+	for name, hasBegun := range map[string]bool{"about to begin": false, "has just begun": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				defer client.Close()
+				var g Group
+				begun := make(chan struct{})
+				stub := &stubConn{Conn: server, write: func() { close(begun) }}
+				if !g.TakeOver(stub, []byte("nobody reads this")) {
+					t.Fatal("nothing lingers")
+				}
+				if hasBegun {
+					<-begun
+				}
+				start := time.Now()
+				g.Close()
+				if took := time.Since(start); took > 0 {
+					t.Errorf("close waited %v for the lingering to end by itself", took)
+				}
+			})
+		})
+	}
+}
+
+// "A limit on everything": so many connections linger, and so many of them with a TLS handshake to come, and no more.
+// Further ones stay the caller's, and places are free again when others are done.
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		var clients []net.Conn
+		linger := func(secure bool) bool {
+			client, server := net.Pipe()
+			clients = append(clients, client)
+			if secure {
+				server = tls.Server(server, &tls.Config{})
+			}
+			if g.TakeOver(server, []byte("nobody reads this")) {
+				return true
+			}
+			return server.Close() != nil // TakeOver left it open
+		}
+		for round := range 2 {
+			for i := range maxHandshakes {
+				if !linger(true) {
+					t.Fatalf("round %d: TLS connection %d doesn't linger", round, i)
+				}
+			}
+			if linger(true) {
+				t.Errorf("round %d: too many TLS connections linger", round)
+			}
+			for i := range maxConns - maxHandshakes {
+				if !linger(false) {
+					t.Fatalf("round %d: connection %d doesn't linger", round, i)
+				}
+			}
+			if linger(false) {
+				t.Errorf("round %d: too many connections linger", round)
+			}
+			time.Sleep(Longest)
+			synctest.Wait()
+		}
+		g.Close()
+		if linger(false) {
+			t.Error("a connection lingers after the end")
+		}
+		for _, client := range clients {
+			if n, err := client.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+				t.Fatalf("a connection is still open: %v", err)
+			}
+		}
+	})
+}
