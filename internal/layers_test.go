@@ -11,7 +11,12 @@ const module = "github.com/filohttp/filo"
 
 // layers are the packages below the root, lowest first. Of this module, each may import only those before it.
 var layers = []string{
-	"internal/clock", "internal/lend", "internal/syntax", "internal/field",
+	"internal/clock",
+	"internal/lend",
+	"internal/syntax",
+	"internal/field",
+	"internal/pace",
+	"internal/linger",
 	"internal/class",
 }
 
