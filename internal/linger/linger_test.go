@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,20 +86,22 @@ func TestLongest(t *testing.T) {
 				if !g.TakeOver(&stubConn{Conn: server, closeWrite: func() error { return nil }}, nil) {
 					t.Fatal("nothing lingers")
 				}
+				var sender sync.WaitGroup
 				if sends {
-					go func() {
+					sender.Go(func() {
 						for {
 							time.Sleep(10 * time.Millisecond)
 							if _, err := client.Write([]byte("x")); err != nil {
 								return
 							}
 						}
-					}()
+					})
 				}
 				g.running.Wait()
 				if took := time.Since(start); took != Longest {
 					t.Errorf("it lingered for %v", took)
 				}
+				sender.Wait()
 			})
 		})
 	}
