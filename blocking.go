@@ -9,6 +9,7 @@ import (
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 // The blocking driver: a worker serves a connection for as long as that lives, and waits in the connection's own
@@ -17,9 +18,9 @@ import (
 // scratch is what a worker lends to the connection that it serves.
 type scratch struct {
 	lent
-	in     inputBuffer
+	in     http1.Input
 	body   []byte // for a request body that doesn't fit in; at most maxKeptBody
-	parser headParser
+	parser http1.Parser
 	socket socket
 	ctx    *Ctx
 	timer  class.Timer   // of the handlers
@@ -102,7 +103,7 @@ func (c *conn) inputState() waitState {
 		return stateRest
 	case c.awaitsBody:
 		return stateBody
-	case c.in.len() > 0 || c.parser.started():
+	case c.in.Len() > 0 || c.parser.Started():
 		if c.headSince == 0 {
 			c.headSince = c.server.clock.now()
 		}
@@ -115,8 +116,8 @@ func (c *conn) inputState() waitState {
 
 // fill reads what there is into the read buffer. It waits as long as the state allows.
 func (c *conn) fill(state waitState) error {
-	n, err := c.receive(c.in.space(), state)
-	c.in.received(n)
+	n, err := c.receive(c.in.Space(), state)
+	c.in.Received(n)
 	if n > 0 {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
 )
 
@@ -27,7 +28,7 @@ type body struct {
 	remaining int64 // of a body with a length: what the handler hasn't got yet
 	received  int64
 	limit     int64 // of the whole body; negative: none
-	decoder   chunkDecoder
+	decoder   http1.ChunkDecoder
 	err       error // what every further read returns; io.EOF at the end
 	done      bool  // err is io.EOF: to compare errors takes longer than all else that is done for a request without a body
 
@@ -40,16 +41,16 @@ type body struct {
 }
 
 // begin sets b to an unread body.
-func (b *body) begin(f framing) {
-	b.remaining, b.received = f.length, 0
-	b.expect = f.expectContinue
-	b.chunked = f.length < 0
+func (b *body) begin(f http1.Framing) {
+	b.remaining, b.received = f.Length, 0
+	b.expect = f.ExpectContinue
+	b.chunked = f.Length < 0
 	b.err, b.done = nil, false
 	b.wholeRead, b.wholeTaken = false, 0
 	switch {
 	case b.chunked:
-		b.decoder = chunkDecoder{}
-	case f.length == 0:
+		b.decoder = http1.ChunkDecoder{}
+	case f.Length == 0:
 		b.reachEnd()
 	}
 }
@@ -91,30 +92,30 @@ func (b *body) took(n int) error {
 // take returns the next piece of the body that is in the read buffer, nil if there is none: then b.err says whether
 // the body is over, or more input is needed. At most max bytes are taken.
 func (c *conn) take(b *body, max int) ([]byte, error) {
-	for b.err == nil && c.in.len() > 0 {
-		unread := c.in.unread()
+	for b.err == nil && c.in.Len() > 0 {
+		unread := c.in.Unread()
 		if !b.chunked {
 			piece := unread[:min(len(unread), max, int(min(b.remaining, 1<<30)))]
-			c.in.advance(len(piece))
+			c.in.Advance(len(piece))
 			return piece, b.took(len(piece))
 		}
-		if b.decoder.state == chunkTrailer {
+		if b.decoder.AtTrailer() {
 			c.takeTrailer(b)
 			break
 		}
-		if b.decoder.state == chunkData {
+		if b.decoder.InData() {
 			unread = unread[:min(len(unread), max)]
 		}
-		piece, n, err := b.decoder.decode(unread)
-		if err == nil && len(piece) > max {
+		piece, n, fault := b.decoder.Decode(unread)
+		if fault == http1.NoFault && len(piece) > max {
 			// Framing and data came together: leave what is over for the next call.
-			b.decoder.giveBack(len(piece) - max)
+			b.decoder.GiveBack(len(piece) - max)
 			n -= len(piece) - max
 			piece = piece[:max]
 		}
-		c.in.advance(n)
-		if err != nil {
-			return nil, b.fail(err)
+		c.in.Advance(n)
+		if fault != http1.NoFault {
+			return nil, b.fail(faultErrors[fault])
 		}
 		if len(piece) > 0 {
 			return piece, b.took(len(piece))
@@ -126,35 +127,20 @@ func (c *conn) take(b *body, max int) ([]byte, error) {
 	return nil, nil
 }
 
-// takeTrailer parses the trailer section. It is a head without a request line, and has a head's limits.
+// takeTrailer parses the trailer section, which has a head's limits.
 func (c *conn) takeTrailer(b *body) {
-	p := c.parser
-	if p.state == headDone {
-		p.resetTrailer()
-	}
-	unread := c.in.unread()
-	done, err := p.parse(unread, &c.server.config.head)
-	for i := 0; err == nil && done && i < len(p.fields); i++ {
-		if !p.fields[i].ID.InTrailer() {
-			err = errTrailer
-		}
-	}
-	if err != nil {
-		b.fail(err)
+	p, unread := c.parser, c.in.Unread()
+	done, fault := p.ParseTrailer(unread, &c.server.config.head)
+	if fault != http1.NoFault {
+		b.fail(faultErrors[fault])
 		return
 	}
 	if !done {
 		return
 	}
-	c.worker.ctx.Request.Trailer.list.Copy(unread[:p.pos], p.fields)
-	c.in.advance(p.pos)
+	p.CopyFields(&c.worker.ctx.Request.Trailer.list, unread)
+	c.in.Advance(p.Len())
 	b.reachEnd()
-}
-
-// giveBack undoes took for data that wasn't wanted yet.
-func (d *chunkDecoder) giveBack(size int) {
-	d.remaining += int64(size)
-	d.state = chunkData
 }
 
 // readBody is io.Reader's Read for a body.
@@ -190,7 +176,7 @@ func (c *conn) readPiece(b *body, p []byte) (int, error) {
 		if b.err != nil {
 			break
 		}
-		if n := b.direct(len(p)); n >= directRead && c.in.len() == 0 {
+		if n := b.direct(len(p)); n >= directRead && c.in.Len() == 0 {
 			return c.readDirect(b, p[:n])
 		}
 		if err := c.waitBody(b); err != nil {
@@ -218,8 +204,8 @@ func (b *body) direct(size int) int {
 	switch {
 	case !b.chunked:
 		return int(min(int64(size), b.remaining))
-	case b.decoder.state == chunkData:
-		return int(min(int64(size), b.decoder.remaining))
+	case b.decoder.InData():
+		return int(min(int64(size), b.decoder.Remaining()))
 	}
 	return 0
 }
@@ -231,7 +217,7 @@ func (c *conn) readDirect(b *body, p []byte) (int, error) {
 	n, err := c.receive(p, stateBody)
 	if n > 0 {
 		if b.chunked {
-			b.decoder.took(int64(n))
+			b.decoder.Took(int64(n))
 		}
 		if err := b.took(n); err != nil {
 			return 0, err
@@ -274,7 +260,7 @@ func (c *conn) beforeWait(b *body) error {
 	if b.expect {
 		b.expect = false
 		// Not if the body is on its way, and not once the head of the final answer is.
-		if b.received == 0 && c.in.len() == 0 && !ctx.stream.sent {
+		if b.received == 0 && c.in.Len() == 0 && !ctx.stream.sent {
 			c.out = append(c.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
 		}
 	}
@@ -311,7 +297,7 @@ func (c *conn) readWholeBody(b *body) ([]byte, error) {
 		err = b.err
 	case b.limit >= 0 && !b.chunked && b.remaining > b.limit:
 		err = b.fail(errTooLarge)
-	case !b.chunked && b.received == 0 && b.remaining <= int64(c.in.room()):
+	case !b.chunked && b.received == 0 && b.remaining <= int64(c.in.Room()):
 		b.whole, err = c.readInPlace(b)
 	default:
 		b.large, err = c.readLarge(b)
@@ -328,14 +314,14 @@ func (c *conn) readWholeBody(b *body) ([]byte, error) {
 // readInPlace waits until the whole body is in the read buffer and returns it from there.
 func (c *conn) readInPlace(b *body) ([]byte, error) {
 	size := int(b.remaining)
-	for c.in.len() < size {
+	for c.in.Len() < size {
 		if err := c.waitBody(b); err != nil {
 			return nil, err
 		}
 	}
-	whole := c.in.unread()[:size:size]
-	c.in.advance(size)
-	c.in.pin()
+	whole := c.in.Unread()[:size:size]
+	c.in.Advance(size)
+	c.in.Pin()
 	return whole, b.took(size)
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 // WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
@@ -50,7 +51,7 @@ func (r *Response) endStream(w *StreamWriter) {
 
 // wrap calls the functions of WrapBody for a body that streams. It reports whether one of them has wrapped it.
 func (w *StreamWriter) wrap() bool {
-	if r := &w.ctx.Response; len(r.wraps) > 0 && bodyAllowed(r.status) {
+	if r := &w.ctx.Response; len(r.wraps) > 0 && http1.BodyAllowed(r.status) {
 		w.wrapped = true
 		w.addLayers(bodySink{w}, max(w.length, -1))
 	}
@@ -142,7 +143,7 @@ func (r *Response) wrapWhole() error {
 	w := &c.stream
 	body := r.bodyBytes()
 	switch {
-	case len(r.wraps) == 0 || !bodyAllowed(r.status):
+	case len(r.wraps) == 0 || !http1.BodyAllowed(r.status):
 		return nil
 	case len(body) == 0 && c.Request.isHead() && r.declaredLength() >= 0:
 		return nil // the handler has said how long GET's body is without making it

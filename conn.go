@@ -14,6 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/pace"
 )
@@ -112,9 +113,9 @@ type conn struct {
 	worker   *scratch // whose buffers are in use
 	*lent             // a part of worker
 
-	in     *inputBuffer // the worker's, or the connection's own while a request is unfinished
-	parser *headParser  // likewise
-	rest   *body        // what is skipped while reading is readingRest
+	in     *http1.Input  // the worker's, or the connection's own while a request is unfinished
+	parser *http1.Parser // likewise
+	rest   *body         // what is skipped while reading is readingRest
 
 	reading reading
 	linger  bool // close only after the client had time to read an error answer
@@ -173,7 +174,7 @@ func (a *answerCounts) addTo(requests *[6]uint64) {
 // attach lends a worker's buffers to the connection.
 func (c *conn) attach(w *scratch) {
 	c.worker, c.lent, c.in, c.parser = w, &w.lent, &w.in, &w.parser
-	w.parser.reset()
+	w.parser.Reset()
 	c.stream, c.out, c.before, c.outBody = c.netConn, w.out[:0], 0, nil
 	if w.socket.attach(c.netConn); w.socket.attached() {
 		c.stream = &w.socket
@@ -191,7 +192,7 @@ func (c *conn) detach() {
 	if lend.RaceEnabled {
 		c.poisonRequest()
 	}
-	w.in.reset()
+	w.in.Reset()
 	w.socket.detach()
 	if cap(c.out) <= maxKeptWriteBuffer {
 		w.out = c.out[:0]
@@ -231,49 +232,41 @@ func (c *conn) next() step {
 		return stepGone
 	case c.reading == readingNothing:
 		return stepClose
-	case c.reading == readingRest || c.in.len() == 0:
+	case c.reading == readingRest || c.in.Len() == 0:
 		return stepRead
 	}
-	done, err := c.parser.parse(c.in.unread(), &c.server.config.head)
-	if err == nil && !done {
-		c.dropEmptyLines()
+	done, fault := c.parser.Parse(c.in.Unread(), &c.server.config.head)
+	if fault == http1.NoFault && !done {
+		// Empty lines before a request line are no part of a request, and a connection that got nothing else is idle.
+		c.in.Advance(c.parser.TakeEmptyLines())
 		return stepRead
 	}
-	if err == nil && c.looped != nil && c.lacksBody() {
+	if fault == http1.NoFault && c.looped != nil && c.lacksBody() {
 		return stepRead
 	}
-	if err == nil {
-		err = c.begin()
+	if fault == http1.NoFault {
+		fault = c.begin()
 	}
-	if err != nil {
-		c.refuse(err)
+	if fault != http1.NoFault {
+		c.refuse(faultErrors[fault])
 		return stepClose
 	}
 	return stepHandle
 }
 
-// dropEmptyLines takes empty lines before a request line out of the input: they are no part of a request, and a
-// connection that got nothing else is idle.
-func (c *conn) dropEmptyLines() {
-	if p := c.parser; !p.started() {
-		c.in.advance(p.pos)
-		p.pos, p.mark = 0, 0
-	}
-}
-
 // begin makes the head that the parser has completed the current request.
-func (c *conn) begin() *HTTPError {
+func (c *conn) begin() http1.Fault {
 	w := c.worker
 	c.awaitsBody = false
 	p, ctx := c.parser, w.ctx
-	head := c.in.unread()[:p.pos:p.pos]
-	f, err := p.frame(head)
-	if err != nil {
-		return err
+	head := c.in.Unread()[:p.Len():p.Len()]
+	f, fault := p.Frame(head)
+	if fault != http1.NoFault {
+		return fault
 	}
-	p.fields = ctx.Request.Header.list.Adopt(head, p.fields)
-	c.in.advance(p.pos)
-	c.in.pin()
+	p.GiveFields(&ctx.Request.Header.list, head)
+	c.in.Advance(len(head))
+	c.in.Pin()
 	c.requests++
 	c.headSince, c.lost = 0, false
 	c.readPace, c.writePace = pace.Pace{}, pace.Pace{}
@@ -281,7 +274,7 @@ func (c *conn) begin() *HTTPError {
 	ctx.Request.body.limit = c.server.config.maxBody
 	ctx.Response.ctx = ctx
 	ctx.Response.reset()
-	return nil
+	return http1.NoFault
 }
 
 // maxAwaitedBody is how large a body may be for the loop driver to wait for it before the handler runs.
@@ -292,16 +285,16 @@ const maxAwaitedBody = 16 << 10
 // client may want to be answered while it sends.
 func (c *conn) lacksBody() bool {
 	p := c.parser
-	if p.first[field.ContentLength] == 0 || c.inputError != nil {
+	if !p.Has(field.ContentLength) || c.inputError != nil {
 		return false
 	}
-	unread := c.in.unread()
-	f, err := p.frame(unread[:p.pos])
+	unread := c.in.Unread()
+	f, fault := p.Frame(unread[:p.Len()])
 	limit := c.server.config.maxBody
-	if err != nil || f.expectContinue || limit >= 0 && f.length > limit {
+	if fault != http1.NoFault || f.ExpectContinue || limit >= 0 && f.Length > limit {
 		return false
 	}
-	if f.length < 0 || f.length > maxAwaitedBody || int64(len(unread)-p.pos) >= f.length {
+	if f.Length < 0 || f.Length > maxAwaitedBody || int64(len(unread)-p.Len()) >= f.Length {
 		return false
 	}
 	if !c.awaitsBody {
@@ -312,10 +305,10 @@ func (c *conn) lacksBody() bool {
 
 // end makes the connection ready for the next request, once the answer to the current one is in out or written.
 func (c *conn) end() {
-	c.parser.reset()
+	c.parser.Reset()
 	c.outBody = nil
 	c.endRequest()
-	c.in.unpin()
+	c.in.Unpin()
 }
 
 // endRequest lets go of what the current request holds. Its handler has returned.
@@ -336,11 +329,7 @@ func (c *conn) retireCtx() {
 
 // poisonRequest overwrites all memory that was lent to the handler.
 func (c *conn) poisonRequest() {
-	lend.Poison(c.in.buf[:c.in.pinned])
-	for _, old := range c.in.outgrown {
-		lend.Poison(old)
-	}
-	c.in.outgrown = nil
+	c.in.Poison()
 	request, response := &c.worker.ctx.Request, &c.worker.ctx.Response
 	for _, h := range [...]*Header{&request.Header, &request.Trailer, &response.Header, &response.Trailer} {
 		h.list.Poison()
@@ -358,7 +347,7 @@ func (c *conn) skipRest() {
 		return
 	}
 	for {
-		piece, err := c.take(b, c.in.len())
+		piece, err := c.take(b, c.in.Len())
 		switch {
 		case err != nil:
 			c.reading, c.linger = readingNothing, true
@@ -378,8 +367,7 @@ func (c *conn) refuse(err *HTTPError) {
 	if c.server.LogAllErrors {
 		c.server.logger().Warn("request refused", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 	}
-	p := c.parser
-	head := p.methodEnd > 0 && string(c.in.unread()[p.methodStart:p.methodEnd]) == "HEAD"
+	head := string(c.parser.Method(c.in.Unread())) == "HEAD"
 	c.out = c.server.appendRefusal(c.out, err, "", head)
 	c.count(err.Status)
 	c.reading, c.linger = readingNothing, true
@@ -387,7 +375,7 @@ func (c *conn) refuse(err *HTTPError) {
 
 // inputEnded takes note that no more input will come, and why.
 func (c *conn) inputEnded(err error) {
-	started := c.in.len() > 0 || c.parser.started()
+	started := c.in.Len() > 0 || c.parser.Started()
 	if c.reading == readingHead && started {
 		switch {
 		case errors.Is(err, errDeadline):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 // requestContext is a request's context. Most handlers only hand it on to calls that look for values in it, or never wait: so
@@ -290,9 +291,9 @@ func (c *Ctx) watch() {
 	}
 	// What a goroutine that watches receives is the beginning of the next request. It reads no more than fits here.
 	var space []byte
-	if conn.looped == nil && conn.in.len() < readBufferSize {
-		conn.in.pin()
-		space = conn.in.space()
+	if conn.looped == nil && conn.in.Len() < http1.ReadBufferSize {
+		conn.in.Pin()
+		space = conn.in.Space()
 	}
 	var half, gone bool
 	r.mu.Lock()
@@ -371,7 +372,7 @@ func (r *requestContext) finish() (cause error) {
 
 // hasWhole reports whether the whole body has come, though the handler may still have to read it.
 func (c *conn) hasWhole(b *body) bool {
-	return b.complete() || b.err == nil && !b.chunked && b.remaining <= int64(c.in.len())
+	return b.complete() || b.err == nil && !b.chunked && b.remaining <= int64(c.in.Len())
 }
 
 // loseClient takes note that the client can't be reached any more, since a read or a write has failed.
@@ -497,7 +498,7 @@ func (w *clientWatch) end(c *conn) {
 	w.netConn.SetReadDeadline(clock.Past)
 	<-w.ended
 	w.netConn.SetReadDeadline(time.Time{})
-	c.in.received(w.received)
+	c.in.Received(w.received)
 	c.inputError = w.err
 }
 

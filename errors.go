@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
 )
@@ -65,7 +66,7 @@ func Error(status int, detail string) *HTTPError { return &HTTPError{Status: sta
 
 // Error returns the status, the detail and the cause in one line.
 func (e *HTTPError) Error() string {
-	text := strconv.Itoa(e.Status) + " " + statusText(e.Status)
+	text := strconv.Itoa(e.Status) + " " + http1.StatusText(e.Status)
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
@@ -87,7 +88,7 @@ func (e *HTTPError) MarshalJSON() ([]byte, error) {
 	members["status"] = e.Status
 	members["title"] = e.Title
 	if e.Title == "" {
-		members["title"] = statusText(e.Status)
+		members["title"] = http1.StatusText(e.Status)
 	}
 	for name, value := range map[string]string{"type": e.Type, "detail": e.Detail, "instance": e.Instance} {
 		if value != "" {
@@ -114,42 +115,23 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// The answers to requests that are refused before a handler sees them. They are shared: nothing may change them.
+// faultErrors are the answers to malformed requests, by what is wrong with them. They are shared: nothing may change them.
+var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
+	for fault := http1.NoFault + 1; fault < http1.FaultCount; fault++ {
+		errs[fault] = Error(fault.Status(), fault.String())
+	}
+	return errs
+}()
+
+// The other answers to requests that are refused before a handler sees them. They are shared, too.
 var (
-	errMethod              = Error(400, "the request line must start with a method, a token, and one space")
-	errMethodTooLong       = Error(501, "the method is longer than any known one")
-	errTarget              = Error(400, "invalid request target")
-	errVersion             = Error(400, "the request line must end with HTTP/1.1 or HTTP/1.0")
-	errVersionNotSupported = Error(505, "HTTP/1.1 and HTTP/1.0 are supported here")
-	errLineTooLong         = Error(414, "request line too long")
-	errHeadTooLarge        = Error(431, "request head too large")
-	errTooManyFields       = Error(431, "too many header fields")
-	errBareCR              = Error(400, "CR without LF")
-	errBareLF              = Error(400, "LF without CR")
-	errFold                = Error(400, "a header field may not be folded over lines")
-	errSpaceBeforeColon    = Error(400, "white space before the colon of a header field")
-	errFieldName           = Error(400, "invalid header field name")
-	errFieldValue          = Error(400, "control character in a header field value")
-	errNoHost              = Error(400, "missing Host")
-	errTwoHosts            = Error(400, "more than one Host")
-	errHost                = Error(400, "invalid Host")
-	errContentLength       = Error(400, "Content-Length must be one decimal number")
-	errLengthAndEncoding   = Error(400, "both Content-Length and Transfer-Encoding")
-	errTransferEncoding    = Error(400, "Transfer-Encoding must be chunked, in HTTP/1.1")
-	errTransferCoding      = Error(501, "chunked is the only transfer coding supported here")
-	errExpectation         = Error(417, "100-continue is the only expectation supported here")
-	errChunkSize           = Error(400, "invalid chunk size")
-	errChunkEnd            = Error(400, "missing CRLF after chunk data")
-	errChunkExtension      = Error(400, "invalid chunk extension")
-	errChunkExtensions     = Error(400, "too many bytes of chunk extensions")
-	errTrailer             = Error(400, "a framing field in the trailer section")
-	errTruncated           = Error(400, "the connection ended inside the request")
-	errSlowHead            = Error(408, "the request head took too long to arrive")
-	errSlowBody            = &HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: errDeadline}
-	errTooLarge            = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
-	errOverload            = Error(503, "too many connections")
-	errBusy                = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}
-	errConnsPerIP          = Error(429, "too many connections from this address")
+	errTruncated  = Error(400, "the connection ended inside the request")
+	errSlowHead   = Error(408, "the request head took too long to arrive")
+	errSlowBody   = &HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: errDeadline}
+	errTooLarge   = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
+	errOverload   = Error(503, "too many connections")
+	errBusy       = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}
+	errConnsPerIP = Error(429, "too many connections from this address")
 )
 
 // statusOf returns the status and the problem details that an error is answered with.
@@ -213,7 +195,7 @@ func answerError(c *Ctx, err error, asJSON bool) {
 		}
 	}
 	c.Response.Header.list.SetID(field.ContentType, textPlain)
-	text := statusText(problem.Status)
+	text := http1.StatusText(problem.Status)
 	if problem.Detail != "" {
 		text += ": " + problem.Detail
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
 )
 
@@ -132,7 +133,7 @@ func (c *conn) skipReceived(b *body) {
 	}
 	b.limit = -1
 	for piece := []byte{0}; piece != nil; {
-		piece, _ = c.take(b, c.in.len())
+		piece, _ = c.take(b, c.in.Len())
 	}
 }
 
@@ -225,7 +226,7 @@ func (c *conn) render(ctx *Ctx) {
 	f := headFraming{length: int64(size)}
 	declared := r.declaredLength()
 	switch {
-	case !bodyAllowed(r.status):
+	case !http1.BodyAllowed(r.status):
 		// RFC 9110, section 8.6: no Content-Length with 204; with 304 it describes the answer to a GET.
 		f.length, size = noLength, 0
 		if r.status == 304 {
@@ -257,11 +258,11 @@ func (c *conn) settle(ctx *Ctx, f *headFraming) {
 	switch {
 	case !b.complete() && (b.endsConnection() || b.isMuch() && !ctx.stream.open): // who streams may still read
 		f.close = true
-	case request.framing.close, ctx.Response.wantsClose():
+	case request.framing.Close, ctx.Response.wantsClose():
 		f.close = true
 	case c.server.config.maxRequests > 0 && c.requests >= c.server.config.maxRequests:
 		f.close = true
-	case c.in.len() == 0 && c.server.draining.Load():
+	case c.in.Len() == 0 && c.server.draining.Load():
 		f.close = true
 	case c.looped == nil && c.worker.kept():
 		f.close = true // others want the place
@@ -277,13 +278,13 @@ func (b *body) endsConnection() bool { return b.closeEnd || b.expect }
 
 // isMuch reports whether so much of the body is known to be left that the connection isn't worth it.
 func (b *body) isMuch() bool {
-	return !b.chunked && b.remaining > maxDrain || b.chunked && b.decoder.remaining > maxDrain
+	return !b.chunked && b.remaining > maxDrain || b.chunked && b.decoder.Remaining() > maxDrain
 }
 
 // afterAnswer goes on to the next request, or to the rest of this one's body.
 func (c *conn) afterAnswer() {
 	b := &c.worker.ctx.Request.body
-	c.pipelined = c.pipelined || c.in.len() > 0
+	c.pipelined = c.pipelined || c.in.Len() > 0
 	switch {
 	case c.hijacked || c.failed || c.aborted:
 	case !b.complete() && (c.reading == readingNothing || b.endsConnection()):
@@ -299,7 +300,7 @@ func (c *conn) afterAnswer() {
 		if lend.RaceEnabled {
 			c.poisonRequest()
 		}
-		c.in.pinned = 0
+		c.in.Unpin()
 	default:
 		c.end()
 	}

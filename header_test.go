@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -17,12 +18,14 @@ import (
 func wireParsedHeader(t *testing.T, fields string) (h *Header, buffer []byte) {
 	t.Helper()
 	buffer = []byte("GET / HTTP/1.1\r\n" + fields + "\r\nGET /next HTTP/1.1\r\n\r\n")
-	var p headParser
-	p.reset()
-	if done, err := p.parse(buffer, &wireLarge); !done || err != nil {
-		t.Fatalf("%q: %t, %v", fields, done, err)
+	var p http1.Parser
+	p.Reset()
+	if done, fault := p.Parse(buffer, &http1.Limits{Bytes: 1 << 20, Line: 1 << 20, Fields: 1 << 10}); !done || fault != http1.NoFault {
+		t.Fatalf("%q: %t, %v", fields, done, fault)
 	}
-	return &Header{list: field.Borrow(buffer[:p.pos:p.pos], p.fields)}, buffer
+	h = new(Header)
+	p.GiveFields(&h.list, buffer[:p.Len():p.Len()])
+	return h, buffer
 }
 
 // Each method does what its name says: field.List has the rules.

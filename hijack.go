@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 // Hijack takes the connection over from the server, which no longer reads, writes or closes it. It returns the connection
@@ -67,7 +68,7 @@ func (c *Ctx) agreeOn(protocol string) error {
 // switchProtocols renders the 101.
 func (c *Ctx) switchProtocols() {
 	h := &c.Response.Header
-	out := appendStatusLine(c.conn.out, 101)
+	out := http1.AppendStatusLine(c.conn.out, 101)
 	for i := range h.list.Len() {
 		switch h.list.ID(i) {
 		case field.ContentLength, field.TransferEncoding:
@@ -115,8 +116,8 @@ func (c *Ctx) hijack(prepared net.Conn) (net.Conn, []byte, error) {
 		closePrepared(prepared)
 		return nil, nil, err
 	}
-	buffered := bytes.Clone(owner.in.unread())
-	owner.in.advance(len(buffered))
+	buffered := bytes.Clone(owner.in.Unread())
+	owner.in.Advance(len(buffered))
 	c.Request.body.hijacked()
 	owner.hijacked = true
 	owner.server.connHijacked(owner)

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 var errInformational = errors.New("filo: an informational answer has a status of 100 to 199, but not 101")
@@ -31,7 +32,7 @@ func (c *Ctx) Informational(status int) error {
 		c.Request.body.expect = false
 	}
 	conn, h := c.conn, &c.Response.Header
-	conn.out = appendStatusLine(conn.out, status)
+	conn.out = http1.AppendStatusLine(conn.out, status)
 	for i := range h.list.Len() {
 		switch h.list.ID(i) {
 		case field.ContentLength, field.TransferEncoding, field.Connection, field.ContentType:

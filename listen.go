@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
 )
 
@@ -342,11 +343,11 @@ func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 // appendRefusal renders an answer that the server gives without a handler, with extra header lines, and without a body if
 // the request was a HEAD. The connection ends with it.
 func (s *Server) appendRefusal(dst []byte, reason *HTTPError, extra string, head bool) []byte {
-	body := statusText(reason.Status)
+	body := http1.StatusText(reason.Status)
 	if reason.Detail != "" {
 		body += ": " + reason.Detail
 	}
-	dst = appendStatusLine(dst, reason.Status)
+	dst = http1.AppendStatusLine(dst, reason.Status)
 	dst = append(dst, s.config.serverLine...)
 	dst = append(dst, s.clock.dateLine()...)
 	dst = append(dst, extra...)

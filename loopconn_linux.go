@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
 )
 
@@ -78,8 +79,8 @@ type loopConn struct {
 
 // pendingInput is an unfinished request, which no worker has a buffer for.
 type pendingInput struct {
-	in     inputBuffer
-	parser headParser
+	in     http1.Input
+	parser http1.Parser
 	rest   body
 }
 

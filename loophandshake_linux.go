@@ -55,7 +55,7 @@ func (lc *loopConn) helloCame() bool {
 	if lc.poll.Load()&pollHup != 0 {
 		return true // nothing more will
 	}
-	space := lc.in.space()
+	space := lc.in.Space()
 	n, errno := sysPeek(int(lc.fd), space)
 	switch {
 	case errno == syscall.EAGAIN:

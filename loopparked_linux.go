@@ -186,8 +186,9 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	case len(p.received) > 0:
 		return WakeData, true
 	}
-	n, err := lc.readNow(w.in.space())
-	p.received = w.in.buf[:n]
+	space := w.in.Space()
+	n, err := lc.readNow(space)
+	p.received = space[:n]
 	switch {
 	case n > 0:
 		return WakeData, true

@@ -49,7 +49,7 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			continue
 		}
 		late := budget <= 0 && lc.reading == readingRest
-		if late || lc.in.len() > 0 && !lc.failed && (w.worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
+		if late || lc.in.Len() > 0 && !lc.failed && (w.worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
 			if lc.flushAnswers(); len(lc.unsent) == 0 && !lc.failed {
 				lc.save()
 				lc.detachTurn()
@@ -104,7 +104,7 @@ func (lc *loopConn) attachTurn(w *scratch) {
 		lc.in, lc.parser, lc.rest = &p.in, &p.parser, &p.rest
 	} else {
 		lc.in, lc.parser = &w.in, &w.parser
-		w.parser.reset()
+		w.parser.Reset()
 	}
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
@@ -119,7 +119,7 @@ func (lc *loopConn) detachTurn() {
 		// Its answer, or the rest of its body, is waited for: the handler has returned, and the Ctx is another request's next.
 		lc.endRequest()
 	}
-	w.in.reset()
+	w.in.Reset()
 	if cap(lc.out) <= maxKeptWriteBuffer {
 		w.out = lc.out[:0]
 	} else {
@@ -131,8 +131,8 @@ func (lc *loopConn) detachTurn() {
 
 // save moves what has come of an unfinished request from the worker's buffers to the connection's own.
 func (lc *loopConn) save() {
-	unread, p := lc.in.unread(), lc.pending
-	if len(unread) == 0 && lc.parser.fresh() && lc.reading != readingRest {
+	unread, p := lc.in.Unread(), lc.pending
+	if len(unread) == 0 && lc.parser.Fresh() && lc.reading != readingRest {
 		lc.pending = nil
 		return
 	}
@@ -144,11 +144,9 @@ func (lc *loopConn) save() {
 	}
 	p = new(pendingInput)
 	if len(unread) > 0 {
-		p.in.buf = make([]byte, max(512, 2*len(unread)))
-		p.in.w = copy(p.in.buf, unread)
+		p.in.Save(unread)
 	}
-	w := lc.worker
-	p.parser, w.parser.fields = *lc.parser, nil
+	p.parser = lc.parser.Detach()
 	if lc.reading == readingRest {
 		p.rest = *lc.rest
 	}
@@ -239,10 +237,10 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 	if lc.drained {
 		return false
 	}
-	space := lc.in.space()
+	space := lc.in.Space()
 	n, err := lc.readNow(space)
 	if n > 0 {
-		lc.in.received(n)
+		lc.in.Received(n)
 		lc.since = 0
 		// What comes behind a short read is another event, but for an end that came with it.
 		lc.drained = n < len(space) && lc.tlsState == nil && lc.poll.Load()&pollHup == 0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
 )
 
@@ -121,7 +122,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 		return nil, ErrHijacked
 	case c.stream.sent:
 		return nil, ErrHeadSent
-	case c.Request.isHead(), !bodyAllowed(r.status):
+	case c.Request.isHead(), !http1.BodyAllowed(r.status):
 		return nil, ErrBodyNotAllowed
 	}
 	if err := c.prepareParked(); err != nil {
@@ -159,8 +160,8 @@ func (c *Ctx) park(serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedCo
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
 	p.class = owner.server.classes.Parked(owner.worker.timer.Class())
 	p.out.open(owner, chunked)
-	p.received = append(p.received, owner.in.unread()...)
-	owner.in.advance(len(p.received))
+	p.received = append(p.received, owner.in.Unread()...)
+	owner.in.Advance(len(p.received))
 	p.unread = !c.Request.body.complete()
 	c.Request.body.hijacked()
 	owner.hijacked, owner.parked = true, p

@@ -7,6 +7,7 @@ import (
 	"mime/multipart"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -23,7 +24,7 @@ type Request struct {
 
 	methodStart, methodEnd int // in head
 	targetStart, targetEnd int
-	framing                framing
+	framing                http1.Framing
 	minor                  uint8
 	// changed says that there is something in change or replaced: to look there takes time for every request.
 	changed bool
@@ -44,14 +45,14 @@ type Request struct {
 }
 
 // begin sets the request to what the parser found in head.
-func (r *Request) begin(c *Ctx, p *headParser, head []byte, f framing) {
-	r.ctx, r.head, r.framing, r.minor = c, head, f, p.minor
-	r.methodStart, r.methodEnd = p.methodStart, p.methodEnd
-	r.targetStart, r.targetEnd = p.targetStart, p.targetEnd
+func (r *Request) begin(c *Ctx, p *http1.Parser, head []byte, f http1.Framing) {
+	r.ctx, r.head, r.framing, r.minor = c, head, f, p.Minor
+	r.methodStart, r.methodEnd = p.MethodStart, p.MethodEnd
+	r.targetStart, r.targetEnd = p.TargetStart, p.TargetEnd
 	r.uriParsed = false
 	r.host = nil
-	if i := p.first[field.Host]; i != 0 {
-		r.host = r.Header.list.Value(int(i) - 1)
+	if i := p.HostIndex(); i >= 0 {
+		r.host = r.Header.list.Value(i)
 	}
 	r.body.begin(f)
 }
@@ -168,14 +169,14 @@ func (r *Request) ContentLength() int64 {
 	if r.replaced != nil {
 		return -1
 	}
-	return r.framing.length
+	return r.framing.Length
 }
 
 // ContentType returns the Content-Type field with its parameters.
 func (r *Request) ContentType() string { return string(r.Header.list.GetID(field.ContentType)) }
 
 // Close reports whether the client asked the server to close the connection after this request.
-func (r *Request) Close() bool { return r.framing.close }
+func (r *Request) Close() bool { return r.framing.Close }
 
 // Cookie returns the value of the first cookie called name, "" if there is none.
 func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)) }

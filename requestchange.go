@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/syntax"
 )
@@ -34,8 +35,8 @@ func (r *Request) SetMethod(method string) error {
 		return errChangeConnect
 	case !syntax.IsToken(method):
 		return errChangeMethod
-	case len(method) > maxMethodBytes:
-		return errMethodTooLong
+	case len(method) > http1.MaxMethodBytes:
+		return faultErrors[http1.FaultMethodTooLong]
 	}
 	start := len(r.change.memory)
 	r.change.memory = append(r.change.memory, method...)
@@ -76,7 +77,7 @@ func (r *Request) setTarget(start int) error {
 	if !hasPath {
 		return errChangeForm
 	}
-	return errTarget
+	return faultErrors[http1.FaultTarget]
 }
 
 // since returns what was appended to the memory from start on.

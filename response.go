@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -216,7 +217,7 @@ const noLength = -2
 // declaredLength returns the Content-Length that the handler set, noLength if none or an invalid one.
 func (r *Response) declaredLength() int64 {
 	if value := r.Header.list.GetID(field.ContentLength); value != nil {
-		if n, ok := parseLength(value); ok {
+		if n, ok := http1.ParseLength(value); ok {
 			return n
 		}
 	}
@@ -230,7 +231,7 @@ func (r *Response) wantsClose() bool {
 
 // appendHead renders the response head. The fields that decide about framing are the server's own.
 func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
-	dst = appendStatusLine(dst, r.status)
+	dst = http1.AppendStatusLine(dst, r.status)
 	server, date := len(s.config.serverLine) == 0, false
 	h := &r.Header
 	for i := range h.list.Len() {

@@ -34,6 +34,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/pool"
@@ -214,7 +215,7 @@ type Server struct {
 // serverConfig is the Server's fields with their defaults, worked out once.
 type serverConfig struct {
 	serverLine        []byte // "Server: filo\r\n"
-	head              headLimits
+	head              http1.Limits
 	maxBody           int64
 	maxRequests       int
 	readHeaderTimeout time.Duration
@@ -247,10 +248,10 @@ func (s *Server) configure() {
 			h.list.SetID(field.Server, name)
 			c.serverLine = h.list.AppendLine(nil, 0)
 		}
-		c.head = headLimits{
-			bytes:  limit(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
-			line:   limit(s.MaxRequestLineBytes, DefaultMaxRequestLineBytes),
-			fields: min(limit(s.MaxHeaderFields, DefaultMaxHeaderFields), 1<<16-2),
+		c.head = http1.Limits{
+			Bytes:  limit(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
+			Line:   limit(s.MaxRequestLineBytes, DefaultMaxRequestLineBytes),
+			Fields: min(limit(s.MaxHeaderFields, DefaultMaxHeaderFields), 1<<16-2),
 		}
 		c.maxBody = withDefault(s.MaxBodyBytes, DefaultMaxBodyBytes)
 		c.maxRequests = s.MaxRequestsPerConn

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 	"io"
 	"strconv"
 )
@@ -135,7 +136,7 @@ func (w *StreamWriter) admit(size int) error {
 	if w.ctx.timedOut() {
 		return ErrHandlerTimeout
 	}
-	if !bodyAllowed(w.ctx.Response.status) && size > 0 {
+	if !http1.BodyAllowed(w.ctx.Response.status) && size > 0 {
 		return ErrBodyNotAllowed
 	}
 	if !w.sent {
@@ -160,7 +161,7 @@ func (w *StreamWriter) begin() {
 		f.length = noLength // the handler's is that of what it writes
 	}
 	switch {
-	case !bodyAllowed(r.status):
+	case !http1.BodyAllowed(r.status):
 		w.discard = true
 		if r.status != 304 {
 			f.length = noLength
@@ -283,7 +284,7 @@ func (c *Ctx) copyBody() error {
 	// Stream would drop the body that it is to send.
 	w := &c.stream
 	w.ctx, w.used, w.open, w.length = c, true, true, noLength
-	if c.Request.isHead() || !bodyAllowed(r.status) {
+	if c.Request.isHead() || !http1.BodyAllowed(r.status) {
 		return w.emit(nil, false)
 	}
 	if size > copiedBody {

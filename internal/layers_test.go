@@ -17,6 +17,7 @@ var layers = []string{
 	"internal/field",
 	"internal/pace",
 	"internal/linger",
+	"internal/http1",
 	"internal/class",
 }
 

@@ -1,4 +1,4 @@
-package filo
+package http1
 
 import (
 	"bytes"
@@ -15,13 +15,13 @@ import (
 type wireChunks struct {
 	data string
 	end  int // where the trailer section begins; -1: it didn't come
-	err  *HTTPError
+	err  Fault
 }
 
 // wireDecodeChunks gives the decoder the input up to each of the cuts and then all of it. As the connection does, it calls
 // again with what was left.
 func wireDecodeChunks(input []byte, cuts ...int) wireChunks {
-	var d chunkDecoder
+	var d ChunkDecoder
 	var data []byte
 	taken := 0
 	for i := 0; i <= len(cuts); i++ {
@@ -30,8 +30,8 @@ func wireDecodeChunks(input []byte, cuts ...int) wireChunks {
 			end = cuts[i]
 		}
 		for taken < end && d.state != chunkTrailer {
-			piece, n, err := d.decode(input[taken:end:end])
-			if err != nil {
+			piece, n, err := d.Decode(input[taken:end:end])
+			if err != NoFault {
 				return wireChunks{string(data), -1, err}
 			}
 			data = append(data, piece...)
@@ -39,9 +39,9 @@ func wireDecodeChunks(input []byte, cuts ...int) wireChunks {
 		}
 	}
 	if d.state != chunkTrailer {
-		return wireChunks{string(data), -1, nil}
+		return wireChunks{string(data), -1, NoFault}
 	}
-	return wireChunks{string(data), taken, nil}
+	return wireChunks{string(data), taken, NoFault}
 }
 
 var wireAcceptedChunks = []struct{ rule, input, want string }{
@@ -62,7 +62,7 @@ var wireAcceptedChunks = []struct{ rule, input, want string }{
 func TestChunksAccepted(t *testing.T) {
 	for _, test := range wireAcceptedChunks {
 		input := []byte(test.input)
-		want := wireChunks{test.want, strings.LastIndex(test.input, "\r\n0") + 2, nil}
+		want := wireChunks{test.want, strings.LastIndex(test.input, "\r\n0") + 2, NoFault}
 		want.end += strings.Index(test.input[want.end:], "\r\n") + 2
 		switch test.rule {
 		case "there may be no chunk":
@@ -82,7 +82,7 @@ func TestChunksAccepted(t *testing.T) {
 			t.Errorf("%s: %q byte by byte gave %+v, want %+v", test.rule, test.input, got, want)
 		}
 		for n := range want.end {
-			if got := wireDecodeChunks(input[:n]); got.err != nil || got.end >= 0 || !strings.HasPrefix(test.want, got.data) {
+			if got := wireDecodeChunks(input[:n]); got.err != NoFault || got.end >= 0 || !strings.HasPrefix(test.want, got.data) {
 				t.Errorf("%s: %q gave %+v", test.rule, test.input[:n], got)
 			}
 		}
@@ -91,54 +91,54 @@ func TestChunksAccepted(t *testing.T) {
 
 var wireRefusedChunks = []struct {
 	rule, input string
-	err         *HTTPError
+	err         Fault
 }{
-	{"a size is needed", "\r\nx", errChunkSize},
-	{"a size is needed", ";a\r\nx", errChunkSize},
-	{"a size is hexadecimal", "g\r\n", errChunkSize},
-	{"a size is hexadecimal", "1g\r\n", errChunkSize},
-	{"a size has no prefix", "0x1\r\nx\r\n", errChunkSize},
-	{"a size has no sign", "+1\r\nx\r\n", errChunkSize},
-	{"a size has no sign", "-1\r\nx\r\n", errChunkSize},
-	{"no white space before a size", " 1\r\nx\r\n", errChunkSize},
-	{"no white space behind a size", "1 \r\nx\r\n", errChunkSize},
-	{"no white space before an extension (BWS is bad)", "1 ;a\r\nx\r\n", errChunkSize},
-	{"no digit separators", "1_0\r\n", errChunkSize},
-	{"bytes outside ASCII are no digits", "\xef\xbc\x91\r\n", errChunkSize},
-	{"a size must be a number of 63 bits", "8000000000000000\r\n", errChunkSize},
-	{"a size must not overflow (RFC 9112, section 7.1)", "ffffffffffffffff\r\n", errChunkSize},
-	{"a size must not overflow (RFC 9112, section 7.1)", "10000000000000001\r\nx\r\n", errChunkSize},
-	{"a size has at most 16 digits", "00000000000000001\r\nx\r\n", errChunkSize},
-	{"so has the last chunk's", strings.Repeat("0", 17) + "\r\n", errChunkSize},
-	{"a bare LF behind a size", "1\nx\r\n", errBareLF},
-	{"a bare CR behind a size", "1\rx\r\n", errBareCR},
-	{"a bare LF behind an extension", "1;a\nx\r\n", errBareLF},
-	{"a bare LF behind a quoted value", "1;a=\"b\"\nx\r\n", errBareLF},
-	{"a bare CR behind an extension", "1;a\r;b\r\n", errBareCR},
-	{"data longer than its size", "1\r\nxy\r\n0\r\n", errChunkEnd},
-	{"a bare LF behind data", "1\r\nx\n0\r\n", errChunkEnd},
-	{"a bare CR behind data", "1\r\nx\r0\r\n", errChunkEnd},
-	{"no CRLF behind data", "1\r\nx0\r\n\r\n", errChunkEnd},
-	{"an extension has a name", "1;\r\nx\r\n", errChunkExtension},
-	{"an extension has a name", "1;;a\r\nx\r\n", errChunkExtension},
-	{"an extension has a name", "1;=a\r\nx\r\n", errChunkExtension},
-	{"a name is a token", "1;a b\r\nx\r\n", errChunkExtension},
-	{"a name isn't quoted", "1;\"a\"\r\nx\r\n", errChunkExtension},
-	{"a value has a byte", "1;a=\r\nx\r\n", errChunkExtension},
-	{"a value has a byte", "1;a=;b\r\nx\r\n", errChunkExtension},
-	{"a value is a token", "1;a=b=c\r\nx\r\n", errChunkExtension},
-	{"a value is a token", "1;a=b\"\r\nx\r\n", errChunkExtension},
-	{"nothing behind a quoted value", "1;a=\"b\"c\r\nx\r\n", errChunkExtension},
-	{"no white space behind a quoted value", "1;a=\"b\" \r\nx\r\n", errChunkExtension},
-	{"no white space around \"=\" (BWS is bad)", "1;a =b\r\nx\r\n", errChunkExtension},
-	{"no white space around \"=\" (BWS is bad)", "1;a= b\r\nx\r\n", errChunkExtension},
-	{"no CR in a quoted value", "1;a=\"\r\n\"\r\nx\r\n", errChunkExtension},
-	{"no LF in a quoted value", "1;a=\"\n\"\r\nx\r\n", errChunkExtension},
-	{"no CR in a quoted-pair", "1;a=\"\\\r\n\"\r\nx\r\n", errChunkExtension},
-	{"no NUL in a quoted-pair", "1;a=\"\\\x00\"\r\nx\r\n", errChunkExtension},
-	{"no DEL in a quoted value", "1;a=\"\x7f\"\r\nx\r\n", errChunkExtension},
-	{"no control bytes in a name", "1;a\x00\r\nx\r\n", errChunkExtension},
-	{"an extension of the last chunk is held to the same rules", "0;\r\n\r\n", errChunkExtension},
+	{"a size is needed", "\r\nx", FaultChunkSize},
+	{"a size is needed", ";a\r\nx", FaultChunkSize},
+	{"a size is hexadecimal", "g\r\n", FaultChunkSize},
+	{"a size is hexadecimal", "1g\r\n", FaultChunkSize},
+	{"a size has no prefix", "0x1\r\nx\r\n", FaultChunkSize},
+	{"a size has no sign", "+1\r\nx\r\n", FaultChunkSize},
+	{"a size has no sign", "-1\r\nx\r\n", FaultChunkSize},
+	{"no white space before a size", " 1\r\nx\r\n", FaultChunkSize},
+	{"no white space behind a size", "1 \r\nx\r\n", FaultChunkSize},
+	{"no white space before an extension (BWS is bad)", "1 ;a\r\nx\r\n", FaultChunkSize},
+	{"no digit separators", "1_0\r\n", FaultChunkSize},
+	{"bytes outside ASCII are no digits", "\xef\xbc\x91\r\n", FaultChunkSize},
+	{"a size must be a number of 63 bits", "8000000000000000\r\n", FaultChunkSize},
+	{"a size must not overflow (RFC 9112, section 7.1)", "ffffffffffffffff\r\n", FaultChunkSize},
+	{"a size must not overflow (RFC 9112, section 7.1)", "10000000000000001\r\nx\r\n", FaultChunkSize},
+	{"a size has at most 16 digits", "00000000000000001\r\nx\r\n", FaultChunkSize},
+	{"so has the last chunk's", strings.Repeat("0", 17) + "\r\n", FaultChunkSize},
+	{"a bare LF behind a size", "1\nx\r\n", FaultBareLF},
+	{"a bare CR behind a size", "1\rx\r\n", FaultBareCR},
+	{"a bare LF behind an extension", "1;a\nx\r\n", FaultBareLF},
+	{"a bare LF behind a quoted value", "1;a=\"b\"\nx\r\n", FaultBareLF},
+	{"a bare CR behind an extension", "1;a\r;b\r\n", FaultBareCR},
+	{"data longer than its size", "1\r\nxy\r\n0\r\n", FaultChunkEnd},
+	{"a bare LF behind data", "1\r\nx\n0\r\n", FaultChunkEnd},
+	{"a bare CR behind data", "1\r\nx\r0\r\n", FaultChunkEnd},
+	{"no CRLF behind data", "1\r\nx0\r\n\r\n", FaultChunkEnd},
+	{"an extension has a name", "1;\r\nx\r\n", FaultChunkExtension},
+	{"an extension has a name", "1;;a\r\nx\r\n", FaultChunkExtension},
+	{"an extension has a name", "1;=a\r\nx\r\n", FaultChunkExtension},
+	{"a name is a token", "1;a b\r\nx\r\n", FaultChunkExtension},
+	{"a name isn't quoted", "1;\"a\"\r\nx\r\n", FaultChunkExtension},
+	{"a value has a byte", "1;a=\r\nx\r\n", FaultChunkExtension},
+	{"a value has a byte", "1;a=;b\r\nx\r\n", FaultChunkExtension},
+	{"a value is a token", "1;a=b=c\r\nx\r\n", FaultChunkExtension},
+	{"a value is a token", "1;a=b\"\r\nx\r\n", FaultChunkExtension},
+	{"nothing behind a quoted value", "1;a=\"b\"c\r\nx\r\n", FaultChunkExtension},
+	{"no white space behind a quoted value", "1;a=\"b\" \r\nx\r\n", FaultChunkExtension},
+	{"no white space around \"=\" (BWS is bad)", "1;a =b\r\nx\r\n", FaultChunkExtension},
+	{"no white space around \"=\" (BWS is bad)", "1;a= b\r\nx\r\n", FaultChunkExtension},
+	{"no CR in a quoted value", "1;a=\"\r\n\"\r\nx\r\n", FaultChunkExtension},
+	{"no LF in a quoted value", "1;a=\"\n\"\r\nx\r\n", FaultChunkExtension},
+	{"no CR in a quoted-pair", "1;a=\"\\\r\n\"\r\nx\r\n", FaultChunkExtension},
+	{"no NUL in a quoted-pair", "1;a=\"\\\x00\"\r\nx\r\n", FaultChunkExtension},
+	{"no DEL in a quoted value", "1;a=\"\x7f\"\r\nx\r\n", FaultChunkExtension},
+	{"no control bytes in a name", "1;a\x00\r\nx\r\n", FaultChunkExtension},
+	{"an extension of the last chunk is held to the same rules", "0;\r\n\r\n", FaultChunkExtension},
 }
 
 func TestChunksRefused(t *testing.T) {
@@ -173,19 +173,19 @@ func TestChunkExtensionLimit(t *testing.T) {
 	tooMany.WriteString(many.String() + "1;a\r\nx\r\n")
 	for _, test := range []struct {
 		rule, input string
-		err         *HTTPError
+		err         Fault
 	}{
-		{"one extension at the limit", "1" + one + "\r\nx\r\n0\r\n", nil},
-		{"one extension over the limit", "1" + one + "a\r\nx\r\n0\r\n", errChunkExtensions},
-		{"a quoted value at the limit", "1" + quoted + "\r\nx\r\n0\r\n", nil},
-		{"a quoted value over the limit", "1;a" + quoted[1:] + "\r\nx\r\n0\r\n", errChunkExtensions},
-		{"at the limit, and more in the last chunk", "1" + one + "\r\nx\r\n0;a\r\n", errChunkExtensions},
-		{"many small ones at the limit", many.String() + "0\r\n", nil},
-		{"many small ones over the limit", tooMany.String() + "0\r\n", errChunkExtensions},
-		{"one that never ends", "1;" + strings.Repeat("a", 2*maxChunkExtensions), errChunkExtensions},
+		{"one extension at the limit", "1" + one + "\r\nx\r\n0\r\n", NoFault},
+		{"one extension over the limit", "1" + one + "a\r\nx\r\n0\r\n", FaultChunkExtensions},
+		{"a quoted value at the limit", "1" + quoted + "\r\nx\r\n0\r\n", NoFault},
+		{"a quoted value over the limit", "1;a" + quoted[1:] + "\r\nx\r\n0\r\n", FaultChunkExtensions},
+		{"at the limit, and more in the last chunk", "1" + one + "\r\nx\r\n0;a\r\n", FaultChunkExtensions},
+		{"many small ones at the limit", many.String() + "0\r\n", NoFault},
+		{"many small ones over the limit", tooMany.String() + "0\r\n", FaultChunkExtensions},
+		{"one that never ends", "1;" + strings.Repeat("a", 2*maxChunkExtensions), FaultChunkExtensions},
 	} {
 		got := wireDecodeChunks([]byte(test.input))
-		if got.err != test.err || test.err == nil && got.end < 0 {
+		if got.err != test.err || test.err == NoFault && got.end < 0 {
 			t.Errorf("%s: %+v, want %v", test.rule, got, test.err)
 		}
 		if split := wireDecodeChunks([]byte(test.input), wireEachByte([]byte(test.input))...); split != got {
@@ -196,13 +196,13 @@ func TestChunkExtensionLimit(t *testing.T) {
 
 // The largest size is 2^63-1, whose data comes to no end here.
 func TestChunkSizeLimit(t *testing.T) {
-	var d chunkDecoder
-	_, n, err := d.decode([]byte("7fffffffffffffff\r\n"))
-	if err != nil || n != 18 || d.state != chunkData || d.remaining != math.MaxInt64 {
+	var d ChunkDecoder
+	_, n, err := d.Decode([]byte("7fffffffffffffff\r\n"))
+	if err != NoFault || n != 18 || d.state != chunkData || d.remaining != math.MaxInt64 {
 		t.Fatalf("%d, %v: %+v", n, err, d)
 	}
-	data, n, err := d.decode([]byte("data"))
-	if string(data) != "data" || n != 4 || err != nil || d.remaining != math.MaxInt64-4 {
+	data, n, err := d.Decode([]byte("data"))
+	if string(data) != "data" || n != 4 || err != NoFault || d.remaining != math.MaxInt64-4 {
 		t.Errorf("%q, %d, %v: %+v", data, n, err, d)
 	}
 }
@@ -210,9 +210,9 @@ func TestChunkSizeLimit(t *testing.T) {
 // Data lies in the input, and what follows it can't be reached by appending.
 func TestChunkDataIsBorrowed(t *testing.T) {
 	input := []byte("3\r\nabc\r\n0\r\n")
-	var d chunkDecoder
-	data, _, err := d.decode(input)
-	if err != nil || string(data) != "abc" || &data[0] != &input[3] || cap(data) != 3 {
+	var d ChunkDecoder
+	data, _, err := d.Decode(input)
+	if err != NoFault || string(data) != "abc" || &data[0] != &input[3] || cap(data) != 3 {
 		t.Errorf("%q with capacity %d, %v", data, cap(data), err)
 	}
 }
@@ -221,15 +221,15 @@ func TestChunkDataIsBorrowed(t *testing.T) {
 func TestChunkGiveBack(t *testing.T) {
 	for size := range 4 {
 		input := []byte("3\r\nabc\r\n0\r\n")
-		var d chunkDecoder
-		data, n, _ := d.decode(input)
+		var d ChunkDecoder
+		data, n, _ := d.Decode(input)
 		if size > 0 {
-			d.giveBack(size)
+			d.GiveBack(size)
 		}
 		var rest []byte
 		for n -= size; n < len(input) && d.state != chunkTrailer; {
-			piece, taken, err := d.decode(input[n:])
-			if err != nil {
+			piece, taken, err := d.Decode(input[n:])
+			if err != NoFault {
 				t.Fatal(err)
 			}
 			rest = append(rest, piece...)
@@ -260,7 +260,7 @@ func TestChunksOfRandomBodies(t *testing.T) {
 		wire.WriteString("Trailer: x\r\n\r\n")
 		cuts := []int{random.IntN(end), random.IntN(end)}
 		got := wireDecodeChunks(wire.Bytes(), min(cuts[0], cuts[1]), max(cuts[0], cuts[1]))
-		if got.err != nil || got.end != end || got.data != want.String() {
+		if got.err != NoFault || got.end != end || got.data != want.String() {
 			t.Fatalf("%q cut at %d gave %+v", wire.Bytes(), cuts, got)
 		}
 	}

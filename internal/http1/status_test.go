@@ -1,4 +1,4 @@
-package filo
+package http1
 
 import (
 	"net/http"
@@ -12,9 +12,9 @@ import (
 func TestStatusLines(t *testing.T) {
 	form := regexp.MustCompile(`^HTTP/1\.1 (\d{3}) ([A-Za-z0-9 '-]+)\r\n$`)
 	for status := 100; status < 600; status++ {
-		line := string(appendStatusLine([]byte("before"), status))
+		line := string(AppendStatusLine([]byte("before"), status))
 		parts := form.FindStringSubmatch(strings.TrimPrefix(line, "before"))
-		if parts == nil || parts[1] != strconv.Itoa(status) || parts[2] != statusText(status) {
+		if parts == nil || parts[1] != strconv.Itoa(status) || parts[2] != StatusText(status) {
 			t.Errorf("the line of %d is %q", status, line)
 		}
 	}
@@ -38,8 +38,8 @@ func TestStatusTexts(t *testing.T) {
 		case text != want:
 			t.Errorf("the text of %d is %q, want %q", status, text, want)
 		}
-		if !known && statusText(status) != "Status "+strconv.Itoa(status) {
-			t.Errorf("the text of %d is %q", status, statusText(status))
+		if !known && StatusText(status) != "Status "+strconv.Itoa(status) {
+			t.Errorf("the text of %d is %q", status, StatusText(status))
 		}
 	}
 }
@@ -48,8 +48,8 @@ func TestStatusTexts(t *testing.T) {
 func TestBodyAllowed(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		want := status >= 200 && status != 204 && status != 304
-		if bodyAllowed(status) != want {
-			t.Errorf("bodyAllowed(%d) isn't %t", status, want)
+		if BodyAllowed(status) != want {
+			t.Errorf("BodyAllowed(%d) isn't %t", status, want)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestBodyAllowed(t *testing.T) {
 func TestStatusLineAllocations(t *testing.T) {
 	buffer := make([]byte, 0, 100)
 	for _, status := range []int{200, 404, 503} {
-		if n := testing.AllocsPerRun(100, func() { buffer = appendStatusLine(buffer[:0], status) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { buffer = AppendStatusLine(buffer[:0], status) }); n != 0 {
 			t.Errorf("%d: %v allocations, want 0", status, n)
 		}
 	}

@@ -1,87 +1,87 @@
-package filo
+package http1
 
 import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// framing is what a request's head says about the bytes behind it and about the connection.
-type framing struct {
-	length         int64 // of the body; -1 for chunked
-	close          bool  // the connection ends with this request
-	expectContinue bool
+// Framing is what a request's head says about the bytes behind it and about the connection.
+type Framing struct {
+	Length         int64 // of the body; -1 for chunked
+	Close          bool  // the connection ends with this request
+	ExpectContinue bool
 }
 
-// frame checks the parts of a complete head that decide where the request ends and whom it is for, and works out
+// Frame checks the parts of a complete head that decide where the request ends and whom it is for, and works out
 // the framing. Whatever could be read in two ways is refused (RFC 9112, sections 3.2, 6.1 and 6.3).
-func (p *headParser) frame(b []byte) (framing, *HTTPError) {
-	var f framing
-	if err := p.checkHost(b); err != nil {
-		return f, err
+func (p *Parser) Frame(b []byte) (Framing, Fault) {
+	var f Framing
+	if fault := p.checkHost(b); fault != NoFault {
+		return f, fault
 	}
-	if err := p.checkTarget(b); err != nil {
-		return f, err
+	if fault := p.checkTarget(b); fault != NoFault {
+		return f, fault
 	}
 	if p.first[field.ContentLength]|p.first[field.TransferEncoding] != 0 {
-		length, err := p.bodyLength(b)
-		if err != nil {
-			return f, err
+		length, fault := p.bodyLength(b)
+		if fault != NoFault {
+			return f, fault
 		}
-		f.length = length
+		f.Length = length
 	}
-	f.close = p.minor == 0
+	f.Close = p.Minor == 0
 	if p.first[field.Connection] != 0 {
 		fields := field.Borrow(b, p.fields)
-		f.close = fields.HasToken(field.Connection, "close") ||
-			p.minor == 0 && !fields.HasToken(field.Connection, "keep-alive")
+		f.Close = fields.HasToken(field.Connection, "close") ||
+			p.Minor == 0 && !fields.HasToken(field.Connection, "keep-alive")
 	}
 	// RFC 9110, section 10.1.1: a server ignores an Expect that comes with HTTP/1.0.
-	if p.first[field.Expect] != 0 && p.minor > 0 {
+	if p.first[field.Expect] != 0 && p.Minor > 0 {
 		switch value := p.framingValue(b, field.Expect); {
 		case p.repeated&(1<<field.Expect) != 0:
-			return f, errExpectation
+			return f, FaultExpectation
 		case len(value) == 0: // a list without a member
 		case !syntax.EqualFold(value, "100-continue"):
-			return f, errExpectation
+			return f, FaultExpectation
 		default:
-			f.expectContinue = f.length != 0
+			f.ExpectContinue = f.Length != 0
 		}
 	}
-	return f, nil
+	return f, NoFault
 }
 
 // framingValue returns the value of the first field with the number id, which must occur.
-func (p *headParser) framingValue(b []byte, id field.ID) []byte {
+func (p *Parser) framingValue(b []byte, id field.ID) []byte {
 	return p.fields[p.first[id]-1].ValueIn(b)
 }
 
 // checkHost follows RFC 9112, section 3.2: exactly one Host in HTTP/1.1, and a valid one. Its value may be empty.
-func (p *headParser) checkHost(b []byte) *HTTPError {
+func (p *Parser) checkHost(b []byte) Fault {
 	if p.first[field.Host] == 0 {
-		if p.minor == 0 {
-			return nil
+		if p.Minor == 0 {
+			return NoFault
 		}
-		return errNoHost
+		return FaultNoHost
 	}
 	if p.repeated&(1<<field.Host) != 0 {
-		return errTwoHosts
+		return FaultTwoHosts
 	}
 	host := p.framingValue(b, field.Host)
 	if len(host) == 0 || string(host) == string(p.host[:p.hostLength]) {
-		return nil
+		return NoFault
 	}
 	if !syntax.ValidHost(host) {
-		return errHost
+		return FaultHost
 	}
 	if len(host) <= len(p.host) {
 		p.hostLength = uint8(copy(p.host[:], host))
 	}
-	return nil
+	return NoFault
 }
 
 // checkTarget follows RFC 9112, section 3.2.1 to 3.2.4: the form of the target must fit the method.
-func (p *headParser) checkTarget(b []byte) *HTTPError {
-	method, target := b[p.methodStart:p.methodEnd], b[p.targetStart:p.targetEnd]
+func (p *Parser) checkTarget(b []byte) Fault {
+	method, target := b[p.MethodStart:p.MethodEnd], b[p.TargetStart:p.TargetEnd]
 	ok := true
 	switch {
 	case string(method) == "CONNECT":
@@ -94,50 +94,50 @@ func (p *headParser) checkTarget(b []byte) *HTTPError {
 		_, _, _, ok = syntax.SplitAbsoluteTarget(target)
 	}
 	if !ok {
-		return errTarget
+		return FaultTarget
 	}
-	return nil
+	return NoFault
 }
 
 // bodyLength returns the length that Content-Length announces, or -1 for the chunked coding.
-func (p *headParser) bodyLength(b []byte) (int64, *HTTPError) {
+func (p *Parser) bodyLength(b []byte) (int64, Fault) {
 	if p.first[field.TransferEncoding] != 0 {
 		// RFC 9112, section 6.1: both fields at once, or a transfer coding on HTTP/1.0, is an attempt to smuggle.
 		if p.first[field.ContentLength] != 0 {
-			return 0, errLengthAndEncoding
+			return 0, FaultLengthAndEncoding
 		}
-		if p.minor == 0 || p.repeated&(1<<field.TransferEncoding) != 0 {
-			return 0, errTransferEncoding
+		if p.Minor == 0 || p.repeated&(1<<field.TransferEncoding) != 0 {
+			return 0, FaultTransferEncoding
 		}
 		return -1, checkTransferEncoding(p.framingValue(b, field.TransferEncoding))
 	}
 	if p.repeated&(1<<field.ContentLength) != 0 {
-		return 0, errContentLength
+		return 0, FaultContentLength
 	}
-	length, ok := parseLength(p.framingValue(b, field.ContentLength))
+	length, ok := ParseLength(p.framingValue(b, field.ContentLength))
 	if !ok {
-		return 0, errContentLength
+		return 0, FaultContentLength
 	}
-	return length, nil
+	return length, NoFault
 }
 
 // checkTransferEncoding accepts chunked alone. Another coding before a final chunked is well-formed but not known
 // here (501); where chunked isn't the last one, or occurs twice, the body's end can't be told (400).
-func checkTransferEncoding(value []byte) *HTTPError {
+func checkTransferEncoding(value []byte) Fault {
 	if syntax.EqualFold(value, "chunked") {
-		return nil
+		return NoFault
 	}
 	coding, rest, more := lastElement(value)
 	if !more || !syntax.EqualFold(coding, "chunked") {
-		return errTransferEncoding
+		return FaultTransferEncoding
 	}
 	for more {
 		coding, rest, more = lastElement(rest)
 		if !syntax.IsToken(coding) || syntax.EqualFold(coding, "chunked") || syntax.EqualFold(coding, "identity") {
-			return errTransferEncoding
+			return FaultTransferEncoding
 		}
 	}
-	return errTransferCoding
+	return FaultTransferCoding
 }
 
 // lastElement splits a list at its last comma, and reports whether there are elements before that.
@@ -150,8 +150,8 @@ func lastElement(list []byte) (element, rest []byte, more bool) {
 	return syntax.TrimSpace(list), nil, false
 }
 
-// parseLength reads 1*DIGIT (RFC 9110, section 8.6), at most 2^63-1.
-func parseLength(value []byte) (int64, bool) {
+// ParseLength reads 1*DIGIT (RFC 9110, section 8.6), at most 2^63-1.
+func ParseLength(value []byte) (int64, bool) {
 	if len(value) == 0 || len(value) > 19 {
 		return 0, false
 	}

@@ -1,4 +1,4 @@
-package filo
+package http1
 
 import "strconv"
 
@@ -25,7 +25,8 @@ var statusTexts = map[int]string{
 	507: "Insufficient Storage", 508: "Loop Detected", 511: "Network Authentication Required",
 }
 
-func statusText(status int) string {
+// StatusText returns the reason phrase of a status.
+func StatusText(status int) string {
 	if text, ok := statusTexts[status]; ok {
 		return text
 	}
@@ -41,15 +42,16 @@ var statusLines = func() (lines [600]string) {
 }()
 
 func formatStatusLine(status int) string {
-	return "HTTP/1.1 " + strconv.Itoa(status) + " " + statusText(status) + "\r\n"
+	return "HTTP/1.1 " + strconv.Itoa(status) + " " + StatusText(status) + "\r\n"
 }
 
-func appendStatusLine(dst []byte, status int) []byte {
+// AppendStatusLine appends the status line of an answer.
+func AppendStatusLine(dst []byte, status int) []byte {
 	if line := statusLines[status]; line != "" {
 		return append(dst, line...)
 	}
 	return append(dst, formatStatusLine(status)...)
 }
 
-// bodyAllowed reports whether a response with the status has a body (RFC 9110, section 6.4.1).
-func bodyAllowed(status int) bool { return status >= 200 && status != 204 && status != 304 }
+// BodyAllowed reports whether a response with the status has a body (RFC 9110, section 6.4.1).
+func BodyAllowed(status int) bool { return status >= 200 && status != 204 && status != 304 }

@@ -1,4 +1,4 @@
-package filo
+package http1
 
 import (
 	"math"
@@ -32,9 +32,9 @@ const maxChunkExtensions = 4096
 // maxChunkDigits is how many digits a chunk size may have, leading zeros included: those of the largest 64-bit number.
 const maxChunkDigits = 16
 
-// chunkDecoder takes the chunked coding apart. It is strict: no sign, prefix or white space about the size, CRLF
+// ChunkDecoder takes the chunked coding apart. It is strict: no sign, prefix or white space about the size, CRLF
 // and nothing else as line ends, and extensions that are well-formed. The zero value is ready for a body.
-type chunkDecoder struct {
+type ChunkDecoder struct {
 	state      chunkState
 	empty      bool  // the element that the state is inside of has no byte yet
 	digits     uint8 // of the chunk-size so far
@@ -42,9 +42,9 @@ type chunkDecoder struct {
 	remaining  int64 // data of the current chunk that hasn't come yet
 }
 
-// decode consumes n bytes of b: framing, and at most one piece of data, which it returns as a part of b.
-// Called again with what is left it goes on; it has seen the last chunk when the state is chunkTrailer.
-func (d *chunkDecoder) decode(b []byte) (data []byte, n int, err *HTTPError) {
+// Decode consumes n bytes of b: framing, and at most one piece of data, which it returns as a part of b.
+// Called again with what is left it goes on; it has seen the last chunk when AtTrailer.
+func (d *ChunkDecoder) Decode(b []byte) (data []byte, n int, fault Fault) {
 	for n < len(b) && d.state != chunkTrailer {
 		if d.state == chunkData {
 			size := len(b) - n
@@ -52,19 +52,19 @@ func (d *chunkDecoder) decode(b []byte) (data []byte, n int, err *HTTPError) {
 				size = int(d.remaining)
 			}
 			data = b[n : n+size : n+size]
-			d.took(int64(size))
-			return data, n + size, nil
+			d.Took(int64(size))
+			return data, n + size, NoFault
 		}
-		if err := d.framing(b[n]); err != nil {
-			return nil, n, err
+		if fault := d.framing(b[n]); fault != NoFault {
+			return nil, n, fault
 		}
 		n++
 	}
-	return nil, n, nil
+	return nil, n, NoFault
 }
 
-// took notes that size bytes of the current chunk's data were consumed.
-func (d *chunkDecoder) took(size int64) {
+// Took notes that size bytes of the current chunk's data were consumed.
+func (d *ChunkDecoder) Took(size int64) {
 	d.remaining -= size
 	if d.remaining == 0 {
 		d.state = chunkDataCR
@@ -72,13 +72,13 @@ func (d *chunkDecoder) took(size int64) {
 }
 
 // framing takes one byte that isn't data.
-func (d *chunkDecoder) framing(c byte) *HTTPError {
+func (d *ChunkDecoder) framing(c byte) Fault {
 	switch d.state {
 	case chunkSizeStart, chunkSize:
 		return d.size(c)
 	case chunkSizeLF:
 		if c != '\n' {
-			return errBareCR
+			return FaultBareCR
 		}
 		d.state = chunkData
 		if d.remaining == 0 {
@@ -86,60 +86,60 @@ func (d *chunkDecoder) framing(c byte) *HTTPError {
 		}
 	case chunkDataCR:
 		if c != '\r' {
-			return errChunkEnd
+			return FaultChunkEnd
 		}
 		d.state = chunkDataLF
 	case chunkDataLF:
 		if c != '\n' {
-			return errChunkEnd
+			return FaultChunkEnd
 		}
 		d.state, d.digits = chunkSizeStart, 0
 	default:
 		return d.extension(c)
 	}
-	return nil
+	return NoFault
 }
 
-func (d *chunkDecoder) size(c byte) *HTTPError {
+func (d *ChunkDecoder) size(c byte) Fault {
 	if v := syntax.HexValue(c); v >= 0 {
 		if d.digits == maxChunkDigits || d.remaining > math.MaxInt64>>4 {
-			return errChunkSize
+			return FaultChunkSize
 		}
 		d.digits++
 		d.remaining = d.remaining<<4 | int64(v)
 		d.state = chunkSize
-		return nil
+		return NoFault
 	}
 	if d.state == chunkSizeStart {
-		return errChunkSize
+		return FaultChunkSize
 	}
-	return d.endElement(c, errChunkSize)
+	return d.endElement(c, FaultChunkSize)
 }
 
 // extension takes one byte of chunk-ext = *( ";" chunk-ext-name [ "=" ( token / quoted-string ) ] ). The optional
 // white space of the grammar is "bad" by its own name, and is refused.
-func (d *chunkDecoder) extension(c byte) *HTTPError {
+func (d *ChunkDecoder) extension(c byte) Fault {
 	if d.extensions++; d.extensions > maxChunkExtensions {
-		return errChunkExtensions
+		return FaultChunkExtensions
 	}
 	switch d.state {
 	case chunkExtName, chunkExtToken:
 		if syntax.IsTokenByte(c) {
 			d.empty = false
-			return nil
+			return NoFault
 		}
 		if d.empty {
-			return errChunkExtension
+			return FaultChunkExtension
 		}
 		if c == '=' && d.state == chunkExtName {
 			d.state = chunkExtValue
-			return nil
+			return NoFault
 		}
-		return d.endElement(c, errChunkExtension)
+		return d.endElement(c, FaultChunkExtension)
 	case chunkExtValue:
 		if c == '"' {
 			d.state = chunkExtQuoted
-			return nil
+			return NoFault
 		}
 		d.state, d.empty = chunkExtToken, true
 		return d.extensionAgain(c)
@@ -150,36 +150,51 @@ func (d *chunkDecoder) extension(c byte) *HTTPError {
 		case c == '\\':
 			d.state = chunkExtEscaped
 		case c < 0x20 && c != '\t' || c == 0x7f:
-			return errChunkExtension
+			return FaultChunkExtension
 		}
 	case chunkExtEscaped:
 		if c < 0x20 && c != '\t' || c == 0x7f {
-			return errChunkExtension
+			return FaultChunkExtension
 		}
 		d.state = chunkExtQuoted
 	case chunkExtEnd:
-		return d.endElement(c, errChunkExtension)
+		return d.endElement(c, FaultChunkExtension)
 	}
-	return nil
+	return NoFault
 }
 
 // extensionAgain takes a byte a second time, in the state that it led to.
-func (d *chunkDecoder) extensionAgain(c byte) *HTTPError {
+func (d *ChunkDecoder) extensionAgain(c byte) Fault {
 	d.extensions--
 	return d.extension(c)
 }
 
 // endElement takes the byte after a size or an extension: another extension, or the line's end.
-func (d *chunkDecoder) endElement(c byte, err *HTTPError) *HTTPError {
+func (d *ChunkDecoder) endElement(c byte, fault Fault) Fault {
 	switch c {
 	case ';':
 		d.state, d.empty = chunkExtName, true
 	case '\r':
 		d.state = chunkSizeLF
 	case '\n':
-		return errBareLF
+		return FaultBareLF
 	default:
-		return err
+		return fault
 	}
-	return nil
+	return NoFault
 }
+
+// GiveBack undoes Took for data that wasn't wanted yet.
+func (d *ChunkDecoder) GiveBack(size int) {
+	d.remaining += int64(size)
+	d.state = chunkData
+}
+
+// InData reports whether the next byte is data, of which the chunk has Remaining bytes left.
+func (d *ChunkDecoder) InData() bool { return d.state == chunkData }
+
+// Remaining returns how many bytes of the current chunk's data haven't come yet.
+func (d *ChunkDecoder) Remaining() int64 { return d.remaining }
+
+// AtTrailer reports whether the trailer section is next: Parser.ParseTrailer's work.
+func (d *ChunkDecoder) AtTrailer() bool { return d.state == chunkTrailer }

@@ -1,4 +1,4 @@
-package filo
+package http1
 
 import (
 	"bufio"
@@ -17,12 +17,12 @@ import (
 )
 
 // wireLarge is limits that nothing in these tests reaches.
-var wireLarge = headLimits{bytes: 1 << 20, line: 1 << 20, fields: 1<<16 - 2}
+var wireLarge = Limits{Bytes: 1 << 20, Line: 1 << 20, Fields: 1<<16 - 2}
 
 // wireHead is what the parser finds in a head, in a form that can be compared.
 type wireHead struct {
 	done           bool
-	err            *HTTPError
+	err            Fault
 	method, target string
 	minor          uint8
 	percent        bool
@@ -35,16 +35,16 @@ type wireHead struct {
 
 func (h wireHead) String() string {
 	switch {
-	case h.err != nil:
-		return h.err.Error()
+	case h.err != NoFault:
+		return h.err.String()
 	case !h.done:
 		return "incomplete"
 	}
 	return fmt.Sprintf("%s %s 1.%d %s", h.method, h.target, h.minor, h.fields)
 }
 
-func wireFound(p *headParser, b []byte, done bool, err *HTTPError) wireHead {
-	if !done || err != nil {
+func wireFound(p *Parser, b []byte, done bool, err Fault) wireHead {
+	if !done || err != NoFault {
 		return wireHead{err: err}
 	}
 	h := field.Borrow(b, p.fields)
@@ -54,25 +54,25 @@ func wireFound(p *headParser, b []byte, done bool, err *HTTPError) wireHead {
 		ids.WriteByte(byte(p.fields[i].ID))
 	}
 	return wireHead{
-		done: done, method: string(b[p.methodStart:p.methodEnd]), target: string(b[p.targetStart:p.targetEnd]),
-		minor: p.minor, percent: p.percent, fields: fields.String(), ids: ids.String(),
-		start: p.methodStart, end: p.pos, first: p.first, repeated: p.repeated,
+		done: done, method: string(b[p.MethodStart:p.MethodEnd]), target: string(b[p.TargetStart:p.TargetEnd]),
+		minor: p.Minor, percent: p.percent, fields: fields.String(), ids: ids.String(),
+		start: p.MethodStart, end: p.pos, first: p.first, repeated: p.repeated,
 	}
 }
 
 // wireParse gives the parser the input up to each of the cuts and then all of it, until it has seen enough. The bytes
 // move between the calls: what the parser had before is overwritten, and nothing can be read behind what it has.
-func wireParse(input []byte, limits headLimits, cuts ...int) wireHead {
-	var p headParser
-	p.reset()
+func wireParse(input []byte, limits Limits, cuts ...int) wireHead {
+	var p Parser
+	p.Reset()
 	for i := 0; ; i++ {
 		n := len(input)
 		if i < len(cuts) {
 			n = cuts[i]
 		}
 		b := bytes.Clone(input[:n])[:n:n]
-		done, err := p.parse(b, &limits)
-		if done || err != nil || i >= len(cuts) {
+		done, err := p.Parse(b, &limits)
+		if done || err != NoFault || i >= len(cuts) {
 			return wireFound(&p, b, done, err)
 		}
 		for i := range b {
@@ -91,7 +91,7 @@ func wireEachByte(input []byte) []int {
 }
 
 // wireCheckSplits parses the input whole, cut at each byte, and byte by byte, which must not make a difference.
-func wireCheckSplits(t *testing.T, input []byte, limits headLimits) wireHead {
+func wireCheckSplits(t *testing.T, input []byte, limits Limits) wireHead {
 	t.Helper()
 	whole := wireParse(input, limits)
 	for cut := range len(input) {
@@ -134,7 +134,7 @@ var wireAcceptedHeads = []struct{ rule, head, want string }{
 	{"only the first colon ends the name", "GET / HTTP/1.1\r\nA: b:c\r\nD::\r\n\r\n", "GET / 1.1 A=b:c|D=:|"},
 	{"field-name = token (RFC 9110, section 5.1)", "GET / HTTP/1.1\r\n" + wireToken + ": x\r\n\r\n", "GET / 1.1 " + wireToken + "=x|"},
 	{"order and case are as sent", "GET / HTTP/1.1\r\nx-B: 1\r\nX-a: 2\r\nX-b: 3\r\n\r\n", "GET / 1.1 x-B=1|X-a=2|X-b=3|"},
-	{"names that decide about framing are counted", "POST / HTTP/1.1\r\nhost: a\r\nContent-Length: 1\r\nCONTENT-LENGTH: 2\r\n" +
+	{"names that decide about Framing are counted", "POST / HTTP/1.1\r\nhost: a\r\nContent-Length: 1\r\nCONTENT-LENGTH: 2\r\n" +
 		"Transfer-encoding: x\r\nexpect: y\r\nConnection: z\r\nUpgrade: u\r\nHost: b\r\n\r\n",
 		"POST / 1.1 host=a|Content-Length=1|CONTENT-LENGTH=2|Transfer-encoding=x|expect=y|Connection=z|Upgrade=u|Host=b|"},
 }
@@ -156,61 +156,61 @@ func TestHeadAccepted(t *testing.T) {
 
 var wireRefusedHeads = []struct {
 	rule, head string
-	err        *HTTPError
+	err        Fault
 }{
-	{"a method is needed", " / HTTP/1.1\r\n\r\n", errMethod},
-	{"white space before the method", " GET / HTTP/1.1\r\n\r\n", errMethod},
-	{"white space before the method", "\tGET / HTTP/1.1\r\n\r\n", errMethod},
-	{"the method ends with a space", "GET\t/ HTTP/1.1\r\n\r\n", errMethod},
-	{"the method ends with a space", "GET\r\n\r\n", errMethod},
-	{"method = token", "G(T / HTTP/1.1\r\n\r\n", errMethod},
-	{"TLS on a plain port isn't a method", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", errMethod},
-	{"a longer method than any is 501 (RFC 9112, section 3)", strings.Repeat("M", 33) + " / HTTP/1.1\r\n\r\n", errMethodTooLong},
-	{"one space before the target", "GET  / HTTP/1.1\r\n\r\n", errTarget},
-	{"no other white space in the line (RFC 9112, section 3)", "GET /a\tb HTTP/1.1\r\n\r\n", errTarget},
-	{"no fragment in a target (RFC 9112, section 3.2)", "GET /a#b HTTP/1.1\r\n\r\n", errTarget},
-	{"no bytes outside ASCII in a target", "GET /\xc3\xa9 HTTP/1.1\r\n\r\n", errTarget},
-	{"no white space in a target (RFC 9112, section 3.2)", "GET /a b HTTP/1.1\r\n\r\n", errVersion},
-	{"one space before the version", "GET /  HTTP/1.1\r\n\r\n", errVersion},
-	{"HTTP/0.9 is refused", "GET /\r\n\r\n", errVersion},
-	{"HTTP/0.9 is refused", "GET /\n", errVersion},
-	{"HTTP/0.9 is refused", "GET / \r\n\r\n", errVersion},
-	{"HTTP-name is case-sensitive (RFC 9112, section 2.3)", "GET / http/1.1\r\n\r\n", errVersion},
-	{"HTTP-version = HTTP-name \"/\" DIGIT \".\" DIGIT (RFC 9112, section 2.3)", "GET / HTTP/11\r\n\r\n", errVersion},
-	{"HTTP-version has one digit on each side", "GET / HTTP/1.10\r\n\r\n", errVersion},
-	{"HTTP-version has one digit on each side", "GET / HTTP/01.1\r\n\r\n", errVersion},
-	{"HTTP-version has one digit on each side", "GET / HTTP/1.\r\n\r\n", errVersion},
-	{"HTTP-version has one digit on each side", "GET / HTTP/1\r\n\r\n", errVersion},
-	{"no white space behind the version", "GET / HTTP/1.1 \r\n\r\n", errVersion},
-	{"505 for another major version (RFC 9110, section 15.6.6)", "GET / HTTP/2.0\r\n\r\n", errVersionNotSupported},
-	{"505 for another major version (RFC 9110, section 15.6.6)", "GET / HTTP/0.9\r\n\r\n", errVersionNotSupported},
-	{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", errVersionNotSupported},
-	{"a bare LF could end a line (RFC 9112, section 2.2); here it doesn't", "GET / HTTP/1.1\nHost: a\r\n\r\n", errBareLF},
-	{"a bare CR is invalid (RFC 9112, section 2.2)", "GET / HTTP/1.1\rHost: a\r\n\r\n", errVersion},
-	{"a bare CR is invalid (RFC 9112, section 2.2)", "\rGET / HTTP/1.1\r\n\r\n", errBareCR},
-	{"empty lines end in CRLF too", "\nGET / HTTP/1.1\r\n\r\n", errMethod},
-	{"empty lines without end", "\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\n", errMethod},
+	{"a method is needed", " / HTTP/1.1\r\n\r\n", FaultMethod},
+	{"white space before the method", " GET / HTTP/1.1\r\n\r\n", FaultMethod},
+	{"white space before the method", "\tGET / HTTP/1.1\r\n\r\n", FaultMethod},
+	{"the method ends with a space", "GET\t/ HTTP/1.1\r\n\r\n", FaultMethod},
+	{"the method ends with a space", "GET\r\n\r\n", FaultMethod},
+	{"method = token", "G(T / HTTP/1.1\r\n\r\n", FaultMethod},
+	{"TLS on a plain port isn't a method", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", FaultMethod},
+	{"a longer method than any is 501 (RFC 9112, section 3)", strings.Repeat("M", 33) + " / HTTP/1.1\r\n\r\n", FaultMethodTooLong},
+	{"one space before the target", "GET  / HTTP/1.1\r\n\r\n", FaultTarget},
+	{"no other white space in the line (RFC 9112, section 3)", "GET /a\tb HTTP/1.1\r\n\r\n", FaultTarget},
+	{"no fragment in a target (RFC 9112, section 3.2)", "GET /a#b HTTP/1.1\r\n\r\n", FaultTarget},
+	{"no bytes outside ASCII in a target", "GET /\xc3\xa9 HTTP/1.1\r\n\r\n", FaultTarget},
+	{"no white space in a target (RFC 9112, section 3.2)", "GET /a b HTTP/1.1\r\n\r\n", FaultVersion},
+	{"one space before the version", "GET /  HTTP/1.1\r\n\r\n", FaultVersion},
+	{"HTTP/0.9 is refused", "GET /\r\n\r\n", FaultVersion},
+	{"HTTP/0.9 is refused", "GET /\n", FaultVersion},
+	{"HTTP/0.9 is refused", "GET / \r\n\r\n", FaultVersion},
+	{"HTTP-name is case-sensitive (RFC 9112, section 2.3)", "GET / http/1.1\r\n\r\n", FaultVersion},
+	{"HTTP-version = HTTP-name \"/\" DIGIT \".\" DIGIT (RFC 9112, section 2.3)", "GET / HTTP/11\r\n\r\n", FaultVersion},
+	{"HTTP-version has one digit on each side", "GET / HTTP/1.10\r\n\r\n", FaultVersion},
+	{"HTTP-version has one digit on each side", "GET / HTTP/01.1\r\n\r\n", FaultVersion},
+	{"HTTP-version has one digit on each side", "GET / HTTP/1.\r\n\r\n", FaultVersion},
+	{"HTTP-version has one digit on each side", "GET / HTTP/1\r\n\r\n", FaultVersion},
+	{"no white space behind the version", "GET / HTTP/1.1 \r\n\r\n", FaultVersion},
+	{"505 for another major version (RFC 9110, section 15.6.6)", "GET / HTTP/2.0\r\n\r\n", FaultVersionNotSupported},
+	{"505 for another major version (RFC 9110, section 15.6.6)", "GET / HTTP/0.9\r\n\r\n", FaultVersionNotSupported},
+	{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", FaultVersionNotSupported},
+	{"a bare LF could end a line (RFC 9112, section 2.2); here it doesn't", "GET / HTTP/1.1\nHost: a\r\n\r\n", FaultBareLF},
+	{"a bare CR is invalid (RFC 9112, section 2.2)", "GET / HTTP/1.1\rHost: a\r\n\r\n", FaultVersion},
+	{"a bare CR is invalid (RFC 9112, section 2.2)", "\rGET / HTTP/1.1\r\n\r\n", FaultBareCR},
+	{"empty lines end in CRLF too", "\nGET / HTTP/1.1\r\n\r\n", FaultMethod},
+	{"empty lines without end", "\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\n", FaultMethod},
 	{"a message with whitespace between the start-line and the first field is refused (RFC 9112, section 2.2)",
-		"GET / HTTP/1.1\r\n Host: a\r\n\r\n", errFold},
-	{"obs-fold is refused (RFC 9112, section 5.2)", "GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", errFold},
-	{"obs-fold is refused (RFC 9112, section 5.2)", "GET / HTTP/1.1\r\nA: b\r\n\tc\r\n\r\n", errFold},
-	{"obs-fold is refused (RFC 9112, section 5.2)", "GET / HTTP/1.1\r\nA: b\r\n \r\n\r\n", errFold},
-	{"no white space between name and colon: 400 (RFC 9112, section 5.1)", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", errSpaceBeforeColon},
-	{"no white space between name and colon: 400 (RFC 9112, section 5.1)", "GET / HTTP/1.1\r\nHost\t: a\r\n\r\n", errSpaceBeforeColon},
-	{"a name is needed", "GET / HTTP/1.1\r\n: a\r\n\r\n", errFieldName},
-	{"a colon is needed", "GET / HTTP/1.1\r\nHost\r\n\r\n", errFieldName},
-	{"a colon is needed", "GET / HTTP/1.1\r\nHost\n\r\n", errBareLF},
-	{"a bare LF at the end of the head", "GET / HTTP/1.1\r\nA: b\r\n\n", errBareLF},
-	{"a bare LF at the end of a field", "GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", errBareLF},
-	{"a bare LF at the end of an empty value", "GET / HTTP/1.1\r\nA:\n\r\n", errBareLF},
-	{"a bare CR in a value", "GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", errBareCR},
-	{"a bare CR in a value", "GET / HTTP/1.1\r\nA: b\r\r\n\r\n", errBareCR},
-	{"a bare CR at the end of the head", "GET / HTTP/1.1\r\nA: b\r\n\rC: d\r\n\r\n", errBareCR},
-	{"a bare CR at the end of the head", "GET / HTTP/1.1\r\n\r\r\n", errBareCR},
-	{"NUL is invalid (RFC 9110, section 5.5)", "GET / HTTP/1.1\r\nA: b\x00\r\n\r\n", errFieldValue},
-	{"DEL is invalid", "GET / HTTP/1.1\r\nA: \x7f\r\n\r\n", errFieldValue},
-	{"a name isn't quoted", "GET / HTTP/1.1\r\n\"A\": b\r\n\r\n", errFieldName},
-	{"a name is ASCII", "GET / HTTP/1.1\r\n\xc3\xa9: b\r\n\r\n", errFieldName},
+		"GET / HTTP/1.1\r\n Host: a\r\n\r\n", FaultFold},
+	{"obs-fold is refused (RFC 9112, section 5.2)", "GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", FaultFold},
+	{"obs-fold is refused (RFC 9112, section 5.2)", "GET / HTTP/1.1\r\nA: b\r\n\tc\r\n\r\n", FaultFold},
+	{"obs-fold is refused (RFC 9112, section 5.2)", "GET / HTTP/1.1\r\nA: b\r\n \r\n\r\n", FaultFold},
+	{"no white space between name and colon: 400 (RFC 9112, section 5.1)", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", FaultSpaceBeforeColon},
+	{"no white space between name and colon: 400 (RFC 9112, section 5.1)", "GET / HTTP/1.1\r\nHost\t: a\r\n\r\n", FaultSpaceBeforeColon},
+	{"a name is needed", "GET / HTTP/1.1\r\n: a\r\n\r\n", FaultFieldName},
+	{"a colon is needed", "GET / HTTP/1.1\r\nHost\r\n\r\n", FaultFieldName},
+	{"a colon is needed", "GET / HTTP/1.1\r\nHost\n\r\n", FaultBareLF},
+	{"a bare LF at the end of the head", "GET / HTTP/1.1\r\nA: b\r\n\n", FaultBareLF},
+	{"a bare LF at the end of a field", "GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", FaultBareLF},
+	{"a bare LF at the end of an empty value", "GET / HTTP/1.1\r\nA:\n\r\n", FaultBareLF},
+	{"a bare CR in a value", "GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", FaultBareCR},
+	{"a bare CR in a value", "GET / HTTP/1.1\r\nA: b\r\r\n\r\n", FaultBareCR},
+	{"a bare CR at the end of the head", "GET / HTTP/1.1\r\nA: b\r\n\rC: d\r\n\r\n", FaultBareCR},
+	{"a bare CR at the end of the head", "GET / HTTP/1.1\r\n\r\r\n", FaultBareCR},
+	{"NUL is invalid (RFC 9110, section 5.5)", "GET / HTTP/1.1\r\nA: b\x00\r\n\r\n", FaultFieldValue},
+	{"DEL is invalid", "GET / HTTP/1.1\r\nA: \x7f\r\n\r\n", FaultFieldValue},
+	{"a name isn't quoted", "GET / HTTP/1.1\r\n\"A\": b\r\n\r\n", FaultFieldName},
+	{"a name is ASCII", "GET / HTTP/1.1\r\n\xc3\xa9: b\r\n\r\n", FaultFieldName},
 }
 
 func TestHeadRefused(t *testing.T) {
@@ -253,7 +253,7 @@ func TestHeadIncomplete(t *testing.T) {
 	for _, test := range wireAcceptedHeads {
 		end := wireParse([]byte(test.head), wireLarge).end
 		for n := range end {
-			if got := wireParse([]byte(test.head[:n]), wireLarge); got.done || got.err != nil {
+			if got := wireParse([]byte(test.head[:n]), wireLarge); got.done || got.err != NoFault {
 				t.Errorf("%s: %q gave %v", test.rule, test.head[:n], got)
 			}
 		}
@@ -266,7 +266,7 @@ func TestHeadLimits(t *testing.T) {
 	const fields = "A: b\r\nC: d\r\n"
 	const head = line + "\r\n" + fields + "\r\n" // 34 bytes
 	large := wireLarge
-	with := func(change func(*headLimits)) headLimits {
+	with := func(change func(*Limits)) Limits {
 		limits := large
 		change(&limits)
 		return limits
@@ -274,31 +274,31 @@ func TestHeadLimits(t *testing.T) {
 	name := strings.Repeat("n", 1<<16-1)
 	for _, test := range []struct {
 		rule   string
-		limits headLimits
+		limits Limits
 		head   string
-		err    *HTTPError
+		err    Fault
 	}{
-		{"a request line at its limit", with(func(l *headLimits) { l.line = 18 }), head, nil},
-		{"a request line over its limit is 414", with(func(l *headLimits) { l.line = 17 }), head, errLineTooLong},
-		{"a target over the line's limit is 414 at once", with(func(l *headLimits) { l.line = 8 }), "GET /2345", errLineTooLong},
-		{"a target at the line's limit may end there", with(func(l *headLimits) { l.line = 9 }), "GET /2345", nil},
-		{"empty lines before it don't count for the line", with(func(l *headLimits) { l.line = 18 }), "\r\n\r\n" + head, nil},
-		{"a head at its limit", with(func(l *headLimits) { l.bytes = 34 }), head, nil},
-		{"a head at its limit, with bytes behind it", with(func(l *headLimits) { l.bytes = 34 }), head + head, nil},
-		{"a head over its limit is 431", with(func(l *headLimits) { l.bytes = 33 }), head, errHeadTooLarge},
-		{"a head over its limit is 431 before its end has come", with(func(l *headLimits) { l.bytes = 25 }), head[:25], errHeadTooLarge},
-		{"a head below its limit may go on", with(func(l *headLimits) { l.bytes = 26 }), head[:25], nil},
-		{"fields at their limit", with(func(l *headLimits) { l.fields = 2 }), head, nil},
-		{"fields over their limit are 431", with(func(l *headLimits) { l.fields = 1 }), head, errTooManyFields},
-		{"no fields allowed", with(func(l *headLimits) { l.fields = 0 }), line + "\r\n\r\n", nil},
-		{"the longest method", large, strings.Repeat("M", 32) + " / HTTP/1.1\r\n\r\n", nil},
-		{"a longer method is 501", large, strings.Repeat("M", 33), errMethodTooLong},
-		{"the longest name", large, line + "\r\n" + name + ": x\r\n\r\n", nil},
-		{"a longer name is 431", large, line + "\r\n" + name + "n: x\r\n\r\n", errHeadTooLarge},
+		{"a request line at its limit", with(func(l *Limits) { l.Line = 18 }), head, NoFault},
+		{"a request line over its limit is 414", with(func(l *Limits) { l.Line = 17 }), head, FaultLineTooLong},
+		{"a target over the line's limit is 414 at once", with(func(l *Limits) { l.Line = 8 }), "GET /2345", FaultLineTooLong},
+		{"a target at the line's limit may end there", with(func(l *Limits) { l.Line = 9 }), "GET /2345", NoFault},
+		{"empty lines before it don't count for the line", with(func(l *Limits) { l.Line = 18 }), "\r\n\r\n" + head, NoFault},
+		{"a head at its limit", with(func(l *Limits) { l.Bytes = 34 }), head, NoFault},
+		{"a head at its limit, with bytes behind it", with(func(l *Limits) { l.Bytes = 34 }), head + head, NoFault},
+		{"a head over its limit is 431", with(func(l *Limits) { l.Bytes = 33 }), head, FaultHeadTooLarge},
+		{"a head over its limit is 431 before its end has come", with(func(l *Limits) { l.Bytes = 25 }), head[:25], FaultHeadTooLarge},
+		{"a head below its limit may go on", with(func(l *Limits) { l.Bytes = 26 }), head[:25], NoFault},
+		{"fields at their limit", with(func(l *Limits) { l.Fields = 2 }), head, NoFault},
+		{"fields over their limit are 431", with(func(l *Limits) { l.Fields = 1 }), head, FaultTooManyFields},
+		{"no fields allowed", with(func(l *Limits) { l.Fields = 0 }), line + "\r\n\r\n", NoFault},
+		{"the longest method", large, strings.Repeat("M", 32) + " / HTTP/1.1\r\n\r\n", NoFault},
+		{"a longer method is 501", large, strings.Repeat("M", 33), FaultMethodTooLong},
+		{"the longest name", large, line + "\r\n" + name + ": x\r\n\r\n", NoFault},
+		{"a longer name is 431", large, line + "\r\n" + name + "n: x\r\n\r\n", FaultHeadTooLarge},
 	} {
 		check := wireCheckSplits
 		if len(test.head) > 1000 {
-			check = func(_ *testing.T, input []byte, limits headLimits) wireHead {
+			check = func(_ *testing.T, input []byte, limits Limits) wireHead {
 				return wireParse(input, limits, len(input)/2, len(input)-10)
 			}
 		}
@@ -326,7 +326,7 @@ func TestHeadSplitsAtLimits(t *testing.T) {
 			at := random.IntN(len(input))
 			input[at] = bytesToPut[random.IntN(len(bytesToPut))]
 		}
-		limits := headLimits{bytes: 1 + random.IntN(len(input)+2), line: 1 + random.IntN(len(input)+2), fields: random.IntN(6)}
+		limits := Limits{Bytes: 1 + random.IntN(len(input)+2), Line: 1 + random.IntN(len(input)+2), Fields: random.IntN(6)}
 		whole := wireParse(input, limits)
 		cuts := wireEachByte(input)
 		if n := random.IntN(6); n > 0 {
@@ -348,12 +348,12 @@ func TestHeadIsLookedAtOnce(t *testing.T) {
 	input := []byte("\r\n" + strings.Repeat("M", 32) + " /" + long + "?" + long + " HTTP/1.1\r\n" +
 		long + ": " + long + " \t " + long + "\r\nHost:" + strings.Repeat(" ", 3000) + "a\r\n\r\n")
 	want := wireParse(input, wireLarge)
-	var p headParser
-	p.reset()
+	var p Parser
+	p.Reset()
 	b := slices.Clone(input)
 	for n := 1; n <= len(b); n++ {
-		done, err := p.parse(b[:n:n], &wireLarge)
-		if err != nil {
+		done, err := p.Parse(b[:n:n], &wireLarge)
+		if err != NoFault {
 			t.Fatalf("at %d of %d, in state %d: %v", n, len(b), p.state, err)
 		}
 		if done != (n == len(b)) {
@@ -367,7 +367,7 @@ func TestHeadIsLookedAtOnce(t *testing.T) {
 			b[i] = 0
 		}
 	}
-	got := wireFound(&p, input, true, nil)
+	got := wireFound(&p, input, true, NoFault)
 	// The names were gone when they would have been looked up.
 	got.ids, got.first = want.ids, want.first
 	if got != want {
@@ -377,14 +377,14 @@ func TestHeadIsLookedAtOnce(t *testing.T) {
 
 func TestHeadAllocations(t *testing.T) {
 	input := []byte(wireAcceptedHeads[len(wireAcceptedHeads)-1].head)
-	var p headParser
+	var p Parser
 	run := func() {
-		p.reset()
-		done, err := p.parse(input, &wireLarge)
-		if !done || err != nil {
+		p.Reset()
+		done, err := p.Parse(input, &wireLarge)
+		if !done || err != NoFault {
 			t.Fatal(done, err)
 		}
-		p.frame(input[:p.pos])
+		p.Frame(input[:p.pos])
 	}
 	run()
 	if n := testing.AllocsPerRun(100, run); n != 0 {
@@ -409,24 +409,42 @@ func TestFramingFieldsNoted(t *testing.T) {
 	}
 }
 
-// wireRequest is a request that begin has made of a head.
-func wireRequest(input []byte, limits headLimits) (*Request, *HTTPError) {
-	var p headParser
-	p.reset()
-	done, err := p.parse(input, &limits)
-	if err != nil || !done {
-		return nil, err
+// wireRequest is a request as the parser has it.
+type wireRequest struct {
+	p    Parser
+	head []byte
+	Framing
+	fields field.List
+}
+
+// wireRequestOf parses a request's head, and returns nil if it isn't one.
+func wireRequestOf(input []byte, limits Limits) (*wireRequest, Fault) {
+	r := new(wireRequest)
+	r.p.Reset()
+	done, fault := r.p.Parse(input, &limits)
+	if fault != NoFault || !done {
+		return nil, fault
 	}
-	ctx := &Ctx{conn: &conn{}}
-	r := &ctx.Request
-	head := input[:p.pos:p.pos]
-	r.Header.list.Adopt(head, p.fields)
-	f, err := p.frame(head)
-	if err != nil {
-		return nil, err
+	r.head = input[:r.p.Len():r.p.Len()]
+	if r.Framing, fault = r.p.Frame(r.head); fault != NoFault {
+		return nil, fault
 	}
-	r.begin(ctx, &p, head, f)
-	return r, nil
+	r.p.GiveFields(&r.fields, r.head)
+	return r, NoFault
+}
+
+func (r *wireRequest) method() string { return string(r.p.Method(r.head)) }
+func (r *wireRequest) target() string { return string(r.head[r.p.TargetStart:r.p.TargetEnd]) }
+
+// host returns the host that the request is for.
+func (r *wireRequest) host() string {
+	if r.method() == "CONNECT" {
+		return r.target()
+	}
+	if _, host, _, ok := syntax.SplitAbsoluteTarget([]byte(r.target())); ok {
+		return string(host)
+	}
+	return string(r.fields.GetID(field.Host))
 }
 
 // wireMayReject reports whether net/http may reject what filo accepts, and why that is right. There is nothing else:
@@ -434,38 +452,37 @@ func wireRequest(input []byte, limits headLimits) (*Request, *HTTPError) {
 //   - Empty lines before the request line, which net/http doesn't skip (RFC 9112, section 2.2, says that a server SHOULD).
 //   - A Trailer field that announces Content-Length, Transfer-Encoding or Trailer. It is a hint (RFC 9110, section
 //     6.6.2); the fields themselves are refused in the trailer section.
-func wireMayReject(r *Request, err error) bool {
-	if r.framing.length >= 0 || !r.Header.Has("Trailer") {
+func wireMayReject(r *wireRequest, err error) bool {
+	if r.Length >= 0 || r.fields.GetID(field.Trailer) == nil {
 		return false
 	}
 	return strings.Contains(err.Error(), "bad trailer key")
 }
 
 // wireCompare holds what filo makes of a head to what net/http makes of it.
-func wireCompare(t *testing.T, r *Request, want *http.Request) {
-	f := r.framing
+func wireCompare(t *testing.T, r *wireRequest, want *http.Request) {
 	wantLength := want.ContentLength
-	if (f.length < 0) != slices.Equal(want.TransferEncoding, []string{"chunked"}) || f.length != wantLength {
-		t.Errorf("length %d, net/http: %d %q", f.length, wantLength, want.TransferEncoding)
+	if (r.Length < 0) != slices.Equal(want.TransferEncoding, []string{"chunked"}) || r.Length != wantLength {
+		t.Errorf("length %d, net/http: %d %q", r.Length, wantLength, want.TransferEncoding)
 	}
-	if r.Method() != want.Method || r.Target() != want.RequestURI || (r.Proto() == "HTTP/1.0") != (want.ProtoMinor == 0) {
-		t.Errorf("%s %s %s, net/http: %s %s %s", r.Method(), r.Target(), r.Proto(), want.Method, want.RequestURI, want.Proto)
+	if r.method() != want.Method || r.target() != want.RequestURI || (r.p.Minor == 0) != (want.ProtoMinor == 0) {
+		t.Errorf("%s %s 1.%d, net/http: %s %s %s", r.method(), r.target(), r.p.Minor, want.Method, want.RequestURI, want.Proto)
 	}
 	// net/http decodes the host of a target in absolute or authority form.
-	if host := wireDecode(r.Host()); host != want.Host && r.Host() != want.Host {
-		t.Errorf("host %q, net/http: %q", r.Host(), want.Host)
+	if host := wireDecode(r.host()); host != want.Host && r.host() != want.Host {
+		t.Errorf("host %q, net/http: %q", r.host(), want.Host)
 	}
-	if f.close != want.Close {
-		t.Errorf("close %t, net/http: %t", f.close, want.Close)
+	if r.Close != want.Close {
+		t.Errorf("close %t, net/http: %t", r.Close, want.Close)
 	}
 	got := make(http.Header)
-	for name, value := range r.Header.All() {
+	for name, value := range r.fields.All() {
 		got.Add(string(name), string(value))
 	}
 	// net/http takes these out of the header, and turns Pragma into Cache-Control.
 	got.Del("Host")
 	got.Del("Transfer-Encoding")
-	if f.length < 0 {
+	if r.Length < 0 {
 		got.Del("Trailer")
 	}
 	if pragma := got["Pragma"]; len(pragma) > 0 && pragma[0] == "no-cache" && len(got["Cache-Control"]) == 0 {
@@ -508,8 +525,8 @@ func FuzzRequestHead(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, input []byte, limit uint16) {
-		small := headLimits{bytes: int(limit) + 1, line: int(limit)/2 + 1, fields: int(limit) % 7}
-		for _, limits := range []headLimits{wireLarge, small} {
+		small := Limits{Bytes: int(limit) + 1, Line: int(limit)/2 + 1, Fields: int(limit) % 7}
+		for _, limits := range []Limits{wireLarge, small} {
 			whole := wireParse(input, limits)
 			step := len(input)/50 + 1
 			for cut := 0; cut < len(input); cut += step {
@@ -523,12 +540,12 @@ func FuzzRequestHead(f *testing.F) {
 				}
 			}
 		}
-		r, _ := wireRequest(input, wireLarge)
+		r, _ := wireRequestOf(input, wireLarge)
 		if r == nil {
 			return
 		}
 		// From the request line on, for net/http doesn't skip empty lines.
-		request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(input[r.methodStart:])))
+		request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(input[r.p.MethodStart:])))
 		if err != nil {
 			if !wireMayReject(r, err) {
 				t.Fatalf("net/http rejects it: %v", err)
@@ -545,13 +562,57 @@ func TestNetHTTPStillRejects(t *testing.T) {
 		"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Content-Length\r\n\r\n",
 	} {
-		r, refused := wireRequest([]byte(input), wireLarge)
+		r, refused := wireRequestOf([]byte(input), wireLarge)
 		if r == nil {
 			t.Errorf("%q is refused: %v", input, refused)
 			continue
 		}
 		if _, err := http.ReadRequest(bufio.NewReader(strings.NewReader(input))); err == nil {
 			t.Errorf("net/http accepts %q", input)
+		}
+	}
+}
+
+// A trailer section is read like the fields of a head, and has none that decide how the message is framed, routed or read (RFC
+// 9110, section 6.5.1).
+func TestParseTrailer(t *testing.T) {
+	for _, test := range []struct {
+		input string
+		want  string // the fields, if there is no fault
+		fault Fault
+	}{
+		{"\r\n", "", NoFault},
+		{"X-A: 1\r\nETag: 2\r\n\r\n", "X-A=1|ETag=2|", NoFault},
+		{"X-A: 1\r\nContent-Length: 2\r\n\r\n", "", FaultTrailer},
+		{"transfer-encoding: chunked\r\n\r\n", "", FaultTrailer},
+		{"X-A : 1\r\n\r\n", "", FaultSpaceBeforeColon},
+		{"GET / HTTP/1.1\r\n\r\n", "", FaultSpaceBeforeColon},
+	} {
+		input := []byte(test.input + "GET / HTTP/1.1\r\n")
+		for _, cut := range wireEachByte(input) {
+			var p Parser
+			p.Reset()
+			if done, fault := p.Parse([]byte(wireGET+"\r\n"), &wireLarge); !done || fault != NoFault {
+				t.Fatal(done, fault)
+			}
+			done, fault := p.ParseTrailer(input[:cut:cut], &wireLarge)
+			if !done && fault == NoFault {
+				done, fault = p.ParseTrailer(input, &wireLarge)
+			}
+			got := ""
+			if done && fault == NoFault {
+				var copied field.List
+				p.CopyFields(&copied, input)
+				for name, value := range copied.All() {
+					got += string(name) + "=" + string(value) + "|"
+				}
+				if p.Len() != len(test.input) {
+					t.Errorf("%q has %d bytes, want %d", test.input, p.Len(), len(test.input))
+				}
+			}
+			if fault != test.fault || got != test.want {
+				t.Errorf("%q cut at %d: %q, %v, want %q, %v", test.input, cut, got, fault, test.want, test.fault)
+			}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package filo
+package http1
 
 import (
 	"github.com/filohttp/filo/internal/field"
@@ -24,34 +24,36 @@ const (
 )
 
 const (
-	// maxMethodBytes is how long a method may be. The longest registered one (UPDATEREDIRECTREF) has 17.
-	maxMethodBytes = 32
+	// MaxMethodBytes is how long a method may be. The longest registered one (UPDATEREDIRECTREF) has 17.
+	MaxMethodBytes = 32
 	// maxEmptyLines is how many empty lines may come before a request line (RFC 9112, section 2.2, asks for one).
 	maxEmptyLines = 4
 )
 
-// headLimits bounds what a head may hold.
-type headLimits struct {
-	bytes  int // of the whole head
-	line   int // of the request line
-	fields int
+// Limits bounds what a head may hold.
+type Limits struct {
+	Bytes  int // of the whole head
+	Line   int // of the request line
+	Fields int // how many
 }
 
-// headParser turns the bytes of a request head, or of a trailer section, into offsets. It makes one pass and can stop
+// Parser turns the bytes of a request head, or of a trailer section, into offsets. It makes one pass and can stop
 // at any byte: called again with the same bytes and more behind them, it goes on where it stopped, so a head that
 // arrives byte by byte costs no more than one that comes whole. It keeps no reference to the bytes, which may move.
-type headParser struct {
+type Parser struct {
 	state      headState
-	minor      uint8 // of the version, which is 1.minor
 	emptyLines uint8
 	percent    bool // the target holds a '%'
 
 	pos  int // everything before it has been looked at
 	mark int // start of the element that pos is in
 
-	methodStart, methodEnd int
-	targetStart, targetEnd int
-	value                  field.Entry // the field being parsed
+	// Where the parts of the request line are, once they have been parsed.
+	MethodStart, MethodEnd int
+	TargetStart, TargetEnd int
+	Minor                  uint8 // of the version, which is 1.Minor
+
+	value field.Entry // the field being parsed
 
 	fields []field.Entry
 	// first holds, for each name that decides about framing, the index of its first field plus one; 0 is none.
@@ -64,54 +66,105 @@ type headParser struct {
 	hostLength uint8
 }
 
-// reset makes the parser ready for the next head. It keeps the memory of its fields.
-func (p *headParser) reset() {
-	p.state, p.minor, p.emptyLines, p.percent = headStart, 0, 0, false
+// Reset makes the parser ready for the next head. It keeps the memory of its fields.
+func (p *Parser) Reset() {
+	p.state, p.Minor, p.emptyLines, p.percent = headStart, 0, 0, false
 	p.pos, p.mark = 0, 0
-	p.methodEnd = 0 // refuse asks whether there was a method
+	p.MethodEnd = 0 // Method asks whether there was one
 	p.fields = p.fields[:0]
 	p.first, p.repeated = [field.Framing]uint16{}, 0
 }
 
-// resetTrailer makes the parser ready for a trailer section.
-func (p *headParser) resetTrailer() {
-	p.reset()
-	p.state = headFieldStart
+// Detach returns the parser with its memory, to go on elsewhere. p itself must be Reset before it is used again.
+func (p *Parser) Detach() Parser {
+	detached := *p
+	p.fields = nil
+	return detached
 }
 
-// started reports whether any byte of a request line has come.
-func (p *headParser) started() bool { return p.state > headEmptyLF }
+// Started reports whether any byte of a request line has come.
+func (p *Parser) Started() bool { return p.state > headEmptyLF }
 
-// fresh reports whether no byte has come, not even of an empty line.
-func (p *headParser) fresh() bool { return p.state == headStart && p.emptyLines == 0 }
+// Fresh reports whether no byte has come, not even of an empty line.
+func (p *Parser) Fresh() bool { return p.state == headStart && p.emptyLines == 0 }
 
-// parse looks at the bytes of b that it hasn't seen yet. It reports whether the head is complete, in which case
-// it ends before b[p.pos]; false means that more bytes are needed.
-func (p *headParser) parse(b []byte, limits *headLimits) (bool, *HTTPError) {
+// TakeEmptyLines returns how many bytes of empty lines before a request line were looked at, and forgets them: the next look is at
+// the bytes behind them. It is 0 once the request line has begun.
+func (p *Parser) TakeEmptyLines() int {
+	if p.Started() {
+		return 0
+	}
+	n := p.pos
+	p.pos, p.mark = 0, 0
+	return n
+}
+
+// Parse looks at the bytes of b that it hasn't seen yet. It reports whether the head is complete, in which case
+// it has Len bytes; false means that more bytes are needed.
+func (p *Parser) Parse(b []byte, limits *Limits) (bool, Fault) {
 	if p.state == headDone {
-		return true, nil // asked once more, since the request has yet to wait for its body
+		return true, NoFault // asked once more, since the request has yet to wait for its body
 	}
 	// What is behind the limit may have come by now or not, and so mustn't decide.
-	b = b[:min(len(b), limits.bytes)]
+	b = b[:min(len(b), limits.Bytes)]
 	if p.state < headFieldStart {
-		if err := p.parseRequestLine(b, limits); err != nil {
-			return false, err
+		if fault := p.parseRequestLine(b, limits); fault != NoFault {
+			return false, fault
 		}
 	}
 	if p.state >= headFieldStart {
-		if err := p.parseFields(b, limits); err != nil {
-			return false, err
+		if fault := p.parseFields(b, limits); fault != NoFault {
+			return false, fault
 		}
 	}
-	if p.state != headDone && len(b) >= limits.bytes {
-		return false, errHeadTooLarge
+	if p.state != headDone && len(b) >= limits.Bytes {
+		return false, FaultHeadTooLarge
 	}
-	return p.state == headDone, nil
+	return p.state == headDone, NoFault
 }
+
+// ParseTrailer is Parse for a trailer section: a head without a request line, and without fields that decide about framing. Behind
+// a head that is complete it begins anew.
+func (p *Parser) ParseTrailer(b []byte, limits *Limits) (bool, Fault) {
+	if p.state == headDone {
+		p.Reset()
+		p.state = headFieldStart
+	}
+	done, fault := p.Parse(b, limits)
+	for i := 0; fault == NoFault && done && i < len(p.fields); i++ {
+		if !p.fields[i].ID.InTrailer() {
+			fault = FaultTrailer
+		}
+	}
+	return done, fault
+}
+
+// Len returns the length of a complete head, in bytes.
+func (p *Parser) Len() int { return p.pos }
+
+// Method returns the method, which lies in b, nil if it hasn't all come.
+func (p *Parser) Method(b []byte) []byte {
+	if p.MethodEnd == 0 {
+		return nil
+	}
+	return b[p.MethodStart:p.MethodEnd]
+}
+
+// Has reports whether the head has a field of a name that decides about framing.
+func (p *Parser) Has(id field.ID) bool { return p.first[id] != 0 }
+
+// HostIndex returns the index of Host among the fields, -1 if there is none.
+func (p *Parser) HostIndex() int { return int(p.first[field.Host]) - 1 }
+
+// GiveFields makes l the list of a complete head's fields, which lie in head. The parser has them no longer.
+func (p *Parser) GiveFields(l *field.List, head []byte) { p.fields = l.Adopt(head, p.fields) }
+
+// CopyFields makes l a copy of the fields of a complete trailer section, which lie in b.
+func (p *Parser) CopyFields(l *field.List, b []byte) { l.Copy(b[:p.pos], p.fields) }
 
 // parseRequestLine follows RFC 9112, section 3: method SP request-target SP HTTP-version CRLF.
 // One space each and no white space around, since lenient splitting is how two parsers come to disagree.
-func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
+func (p *Parser) parseRequestLine(b []byte, limits *Limits) Fault {
 	i := p.pos
 	for i < len(b) {
 		switch p.state {
@@ -122,12 +175,12 @@ func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
 				i++
 				continue
 			}
-			p.mark, p.methodStart = i, i
+			p.mark, p.MethodStart = i, i
 			p.state = headMethod
 
 		case headEmptyLF:
 			if b[i] != '\n' {
-				return errBareCR
+				return FaultBareCR
 			}
 			i++
 			p.state = headStart
@@ -136,18 +189,18 @@ func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
 			for i < len(b) && syntax.IsTokenByte(b[i]) {
 				i++
 			}
-			if i-p.mark > maxMethodBytes {
-				return errMethodTooLong
+			if i-p.mark > MaxMethodBytes {
+				return FaultMethodTooLong
 			}
 			if i == len(b) {
 				break
 			}
 			if b[i] != ' ' || i == p.mark {
-				return errMethod
+				return FaultMethod
 			}
-			p.methodEnd = i
+			p.MethodEnd = i
 			i++
-			p.mark, p.targetStart = i, i
+			p.mark, p.TargetStart = i, i
 			p.state = headTarget
 
 		case headTarget:
@@ -157,71 +210,71 @@ func (p *headParser) parseRequestLine(b []byte, limits *headLimits) *HTTPError {
 				}
 				i++
 			}
-			if i-p.methodStart > limits.line {
-				return errLineTooLong
+			if i-p.MethodStart > limits.Line {
+				return FaultLineTooLong
 			}
 			if i == len(b) {
 				break
 			}
 			if b[i] != ' ' || i == p.mark {
 				if b[i] == '\r' || b[i] == '\n' {
-					return errVersion // HTTP/0.9
+					return FaultVersion // HTTP/0.9
 				}
-				return errTarget
+				return FaultTarget
 			}
-			p.targetEnd = i
+			p.TargetEnd = i
 			i++
 			p.mark = i
 			p.state = headVersion
 
 		case headVersion:
-			n, err := p.parseVersion(b[p.mark:], limits)
+			n, fault := p.parseVersion(b[p.mark:], limits)
 			p.pos = p.mark + n
-			return err
+			return fault
 		}
 	}
 	p.pos = i
-	return nil
+	return NoFault
 }
 
 // parseVersion reads HTTP-version CRLF at the start of b and returns how much of it there is.
-func (p *headParser) parseVersion(b []byte, limits *headLimits) (int, *HTTPError) {
+func (p *Parser) parseVersion(b []byte, limits *Limits) (int, Fault) {
 	const usual, form = "HTTP/1.1\r\n", "HTTP/d.d\r\n"
-	if len(b) >= len(usual) && string(b[:len(usual)]) == usual && p.mark+8-p.methodStart <= limits.line {
-		p.minor, p.state = 1, headFieldStart
-		return len(usual), nil
+	if len(b) >= len(usual) && string(b[:len(usual)]) == usual && p.mark+8-p.MethodStart <= limits.Line {
+		p.Minor, p.state = 1, headFieldStart
+		return len(usual), NoFault
 	}
 	n := min(len(b), len(form))
 	for i := 0; i < n; i++ {
 		if form[i] == 'd' {
 			if b[i] < '0' || b[i] > '9' {
-				return 0, errVersion
+				return 0, FaultVersion
 			}
 		} else if b[i] != form[i] {
 			if i == len(form)-2 && b[i] == '\n' {
-				return 0, errBareLF
+				return 0, FaultBareLF
 			}
-			return 0, errVersion
+			return 0, FaultVersion
 		}
 	}
 	if n < len(form) {
-		return n, nil
+		return n, NoFault
 	}
 	if b[5] != '1' {
-		return 0, errVersionNotSupported
+		return 0, FaultVersionNotSupported
 	}
-	if p.mark+8-p.methodStart > limits.line {
-		return 0, errLineTooLong
+	if p.mark+8-p.MethodStart > limits.Line {
+		return 0, FaultLineTooLong
 	}
-	p.minor = b[7] - '0'
+	p.Minor = b[7] - '0'
 	p.state = headFieldStart
-	return n, nil
+	return n, NoFault
 }
 
 // parseFields follows RFC 9112, section 5: field-name ":" OWS field-value OWS CRLF, and an empty line at the end.
 // A line that starts with white space (obs-fold), white space before the colon, a bare CR or LF and control bytes are
 // refused: each of them is read in different ways by different servers.
-func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
+func (p *Parser) parseFields(b []byte, limits *Limits) Fault {
 	i := p.pos
 	for i < len(b) {
 		switch p.state {
@@ -246,7 +299,7 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 				return nameError(b, p.mark, i)
 			}
 			if i-p.mark > field.MaxName {
-				return errHeadTooLarge
+				return FaultHeadTooLarge
 			}
 			p.value = field.Entry{Name: uint32(p.mark), NameLen: uint16(i - p.mark)}
 			i++
@@ -290,10 +343,10 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 				break
 			}
 			if b[i] != '\n' {
-				return errBareCR
+				return FaultBareCR
 			}
-			if len(p.fields) >= limits.fields {
-				return errTooManyFields
+			if len(p.fields) >= limits.Fields {
+				return FaultTooManyFields
 			}
 			p.fields = field.Append(p.fields, b, &p.value)
 			p.noteFraming(p.value.ID)
@@ -302,19 +355,19 @@ func (p *headParser) parseFields(b []byte, limits *headLimits) *HTTPError {
 
 		case headEndLF:
 			if b[i] != '\n' {
-				return errBareCR
+				return FaultBareCR
 			}
 			p.pos = i + 1
 			p.state = headDone
-			return nil
+			return NoFault
 		}
 	}
 	p.pos = i
-	return nil
+	return NoFault
 }
 
 // noteFraming takes note of the last field if it decides about framing.
-func (p *headParser) noteFraming(id field.ID) {
+func (p *Parser) noteFraming(id field.ID) {
 	if id == field.Unknown || id >= field.Framing {
 		return
 	}
@@ -325,21 +378,21 @@ func (p *headParser) noteFraming(id field.ID) {
 	}
 }
 
-func nameError(b []byte, mark, i int) *HTTPError {
+func nameError(b []byte, mark, i int) Fault {
 	switch {
 	case i == mark && (b[i] == ' ' || b[i] == '\t'):
-		return errFold
+		return FaultFold
 	case b[i] == ' ' || b[i] == '\t':
-		return errSpaceBeforeColon
+		return FaultSpaceBeforeColon
 	case b[i] == '\n':
-		return errBareLF
+		return FaultBareLF
 	}
-	return errFieldName
+	return FaultFieldName
 }
 
-func controlError(c byte) *HTTPError {
+func controlError(c byte) Fault {
 	if c == '\n' {
-		return errBareLF
+		return FaultBareLF
 	}
-	return errFieldValue
+	return FaultFieldValue
 }

@@ -1,4 +1,4 @@
-package filo
+package http1
 
 import (
 	"bytes"
@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/filohttp/filo/internal/field"
 )
 
-// wireInput is an inputBuffer and what must be in it.
+// wireInput is an Input and what must be in it.
 type wireInput struct {
-	inputBuffer
+	Input
 	t      *testing.T
 	random *rand.Rand
 	unseen []byte      // received and not taken
@@ -21,12 +23,12 @@ type wireInput struct {
 
 // receive puts up to n bytes into the buffer as a connection would.
 func (in *wireInput) receive(n int) {
-	before, full := len(in.buf), in.pinned+in.len()
-	space := in.space()
+	before, full := len(in.buf), in.pinned+in.Len()
+	space := in.Space()
 	if len(space) == 0 {
 		in.t.Fatal("no space")
 	}
-	if len(in.buf) != before && (full < before || len(in.buf) != max(2*full, readBufferSize)) {
+	if len(in.buf) != before && (full < before || len(in.buf) != max(2*full, ReadBufferSize)) {
 		in.t.Fatalf("the buffer grew from %d to %d for %d bytes", before, len(in.buf), full)
 	}
 	// The space is the connection's to write to, all of it.
@@ -37,27 +39,27 @@ func (in *wireInput) receive(n int) {
 	for i := range n {
 		space[i] = byte(in.random.Uint32())
 	}
-	in.received(n)
+	in.Received(n)
 	in.unseen = append(in.unseen, space[:n]...)
 }
 
 // take takes n bytes, and lends them if lend is set.
 func (in *wireInput) take(n int, lend bool) {
-	taken := in.unread()[:n]
-	in.advance(n)
+	taken := in.Unread()[:n]
+	in.Advance(n)
 	in.unseen = in.unseen[n:]
 	if lend {
-		in.pin()
+		in.Pin()
 		in.lent = append(in.lent, [2][]byte{taken, bytes.Clone(taken)})
 	}
 }
 
 func (in *wireInput) check() {
 	in.t.Helper()
-	if !bytes.Equal(in.unread(), in.unseen) || in.len() != len(in.unseen) {
-		in.t.Fatalf("%d unread bytes are wrong", in.len())
+	if !bytes.Equal(in.Unread(), in.unseen) || in.Len() != len(in.unseen) {
+		in.t.Fatalf("%d unread bytes are wrong", in.Len())
 	}
-	if unread := in.unread(); cap(unread) != len(unread) {
+	if unread := in.Unread(); cap(unread) != len(unread) {
 		in.t.Fatal("appending to the unread bytes would change the buffer")
 	}
 	for _, lent := range in.lent {
@@ -70,7 +72,7 @@ func (in *wireInput) check() {
 // Nothing that was received is lost, and what was lent stays as it is until unpin, whatever is received meanwhile.
 func TestInputBuffer(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 14))
-	sizes := []int{1, 10, 1000, readBufferSize, 3 * readBufferSize}
+	sizes := []int{1, 10, 1000, ReadBufferSize, 3 * ReadBufferSize}
 	for range 100 {
 		in := &wireInput{t: t, random: random}
 		for range 60 {
@@ -78,14 +80,14 @@ func TestInputBuffer(t *testing.T) {
 			case 0, 1, 2:
 				in.receive(n)
 			case 3:
-				in.take(min(n, in.len()), true)
+				in.take(min(n, in.Len()), true)
 			case 4:
-				in.take(min(n, in.len()), false)
+				in.take(min(n, in.Len()), false)
 			case 5:
-				in.take(in.len(), false)
+				in.take(in.Len(), false)
 			case 6:
 				if random.IntN(4) == 0 {
-					in.unpin()
+					in.Unpin()
 					in.lent = nil
 				}
 			}
@@ -100,22 +102,22 @@ func TestInputBufferRoom(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 16))
 	for range 200 {
 		in := &wireInput{t: t, random: random}
-		in.receive(1 + random.IntN(readBufferSize))
-		in.take(random.IntN(in.len()+1), true)
-		if in.len() == 0 {
+		in.receive(1 + random.IntN(ReadBufferSize))
+		in.take(random.IntN(in.Len()+1), true)
+		if in.Len() == 0 {
 			continue
 		}
-		size, first := in.room(), unsafe.SliceData(in.unread())
-		for in.len() < size {
-			in.receive(1 + random.IntN(size-in.len()))
+		size, first := in.Room(), unsafe.SliceData(in.Unread())
+		for in.Len() < size {
+			in.receive(1 + random.IntN(size-in.Len()))
 		}
 		in.check()
-		if unsafe.SliceData(in.unread()) != first || len(in.buf) != readBufferSize {
+		if unsafe.SliceData(in.Unread()) != first || len(in.buf) != ReadBufferSize {
 			t.Fatal("the bytes were moved")
 		}
 		in.receive(1)
 		in.check()
-		if unsafe.SliceData(in.unread()) == first && in.pinned > 0 {
+		if unsafe.SliceData(in.Unread()) == first && in.pinned > 0 {
 			t.Fatal("more than the room fits")
 		}
 	}
@@ -125,35 +127,35 @@ func TestInputBufferRoom(t *testing.T) {
 func TestInputBufferStaysSmall(t *testing.T) {
 	in := &wireInput{t: t, random: rand.New(rand.NewPCG(17, 18))}
 	for range 20 {
-		for in.len() < 3000 {
+		for in.Len() < 3000 {
 			in.receive(1000)
 		}
 		in.take(1000, true)
 		for range 20 {
 			in.receive(2000)
-			in.take(in.len()-100, false)
+			in.take(in.Len()-100, false)
 		}
 		in.check()
-		in.unpin()
+		in.Unpin()
 		in.lent = nil
 	}
-	if len(in.buf) != readBufferSize {
+	if len(in.buf) != ReadBufferSize {
 		t.Errorf("the buffer has grown to %d bytes", len(in.buf))
 	}
 }
 
-// A worker keeps a buffer of up to maxKeptReadBuffer for the next connection, and nothing of what was in it.
+// A worker keeps a buffer of up to MaxKeptReadBuffer for the next connection, and nothing of what was in it.
 func TestInputBufferReset(t *testing.T) {
-	for _, size := range []int{readBufferSize, maxKeptReadBuffer, 2 * maxKeptReadBuffer} {
+	for _, size := range []int{ReadBufferSize, MaxKeptReadBuffer, 2 * MaxKeptReadBuffer} {
 		in := &wireInput{t: t, random: rand.New(rand.NewPCG(19, 20))}
-		for in.len() < size {
+		for in.Len() < size {
 			in.receive(size)
 		}
 		in.take(size/2, true)
-		in.reset()
+		in.Reset()
 		in.unseen, in.lent = nil, nil
 		in.check()
-		if kept := len(in.buf); kept > maxKeptReadBuffer || size <= maxKeptReadBuffer && kept != size {
+		if kept := len(in.buf); kept > MaxKeptReadBuffer || size <= MaxKeptReadBuffer && kept != size {
 			t.Errorf("of %d bytes %d were kept", size, kept)
 		}
 		in.receive(10)
@@ -171,21 +173,51 @@ func TestHeadsThroughTheBuffer(t *testing.T) {
 		fmt.Fprintf(&input, "%sGET /%d HTTP/1.1\r\nHost: a\r\nX-Padding: %s\r\nX-Last: %d\r\n\r\n", strings.Repeat("\r\n", i%5), i, padding, i)
 		want = append(want, fmt.Sprintf("/%d %s %d", i, padding, i))
 	}
-	var got []string
-	s := wireServer(t, func(c *Ctx) error {
-		h := &c.Request.Header
-		got = append(got, fmt.Sprintf("%s %s %s", c.Request.Target(), h.Get("x-padding"), h.Get("X-LAST")))
-		return c.NoContent()
-	})
 	for _, piece := range []int{1, 2, 7, 100, 1460, 4095, 4096, 4097, 10_000, input.Len()} {
-		var cuts []int
-		for cut := piece; cut < input.Len(); cut += piece {
-			cuts = append(cuts, cut)
+		var got []string
+		var in Input
+		var p Parser
+		p.Reset()
+	pieces:
+		for rest := input.String(); ; {
+			done, fault := p.Parse(in.Unread(), &wireLarge)
+			switch {
+			case fault != NoFault:
+				t.Fatalf("in pieces of %d: %v after %.200q", piece, fault, got)
+			case done:
+				head := in.Unread()[:p.Len():p.Len()]
+				var fields field.List
+				p.GiveFields(&fields, head)
+				in.Advance(len(head))
+				in.Pin()
+				got = append(got, fmt.Sprintf("%s %s %s", head[p.TargetStart:p.TargetEnd], fields.Get("x-padding"), fields.Get("X-LAST")))
+				p.Reset()
+				in.Unpin()
+				continue
+			}
+			in.Advance(p.TakeEmptyLines())
+			if rest == "" {
+				break pieces
+			}
+			n := copy(in.Space(), rest[:min(piece, len(rest))])
+			in.Received(n)
+			rest = rest[n:]
 		}
-		got = nil
-		answers := wireServe(t, s, &wireConn{parts: wireParts(input.String(), cuts...)})
-		if !slices.Equal(got, want) || strings.Count(answers, "HTTP/1.1 204 ") != len(want) || strings.Count(answers, "HTTP/1.1 ") != len(want) {
-			t.Errorf("in pieces of %d: %d requests, want %d: %.200q\n%.2000s", piece, len(got), len(want), got, answers)
+		if !slices.Equal(got, want) || in.Len() != 0 {
+			t.Errorf("in pieces of %d: %d requests, want %d: %.200q", piece, len(got), len(want), got)
+		}
+	}
+}
+
+// Save keeps the bytes, and nothing of where they were.
+func TestInputSave(t *testing.T) {
+	for _, size := range []int{1, 255, 256, 257, 5000} {
+		var in Input
+		b := bytes.Repeat([]byte("a"), size)
+		in.Save(b)
+		b[0] = 'b'
+		if !bytes.Equal(in.Unread(), bytes.Repeat([]byte("a"), size)) || len(in.Space()) < size {
+			t.Errorf("of %d bytes there are %d, with room for %d", size, in.Len(), len(in.Space()))
 		}
 	}
 }

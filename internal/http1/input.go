@@ -1,0 +1,92 @@
+package http1
+
+import "github.com/filohttp/filo/internal/lend"
+
+const (
+	// ReadBufferSize is what a connection reads into at first: most request heads with their bodies fit.
+	ReadBufferSize = 4 << 10
+	// MaxKeptReadBuffer is how large a read buffer a worker keeps between connections.
+	MaxKeptReadBuffer = 32 << 10
+)
+
+// Input holds what was received: first the bytes that the current request lends to its handler, which must
+// stay where they are, then those that nobody has taken yet.
+type Input struct {
+	buf    []byte // its length is its capacity
+	pinned int    // buf[:pinned] is lent
+	r, w   int    // buf[r:w] hasn't been taken
+	// outgrown are the buffers before buf, parts of which are still lent. They are kept only to be poisoned.
+	outgrown [][]byte
+}
+
+// Len returns how many bytes nobody has taken.
+func (in *Input) Len() int { return in.w - in.r }
+
+// Unread returns the bytes that nobody has taken. They are valid until Space.
+func (in *Input) Unread() []byte { return in.buf[in.r:in.w:in.w] }
+
+// Advance takes n bytes.
+func (in *Input) Advance(n int) { in.r += n }
+
+// Pin lends everything that was taken, until Unpin.
+func (in *Input) Pin() { in.pinned = in.r }
+
+// Unpin takes the lent bytes back.
+func (in *Input) Unpin() {
+	in.pinned = 0
+	if in.r == in.w {
+		in.r, in.w = 0, 0
+	}
+}
+
+// Room returns how many bytes, unread ones included, fit without moving any.
+func (in *Input) Room() int { return max(len(in.buf), ReadBufferSize) - in.r }
+
+// Space returns where to receive the next bytes. It makes room by moving the unread bytes down to the lent ones, or
+// else into a buffer of twice the size; lent bytes stay valid in the old one.
+func (in *Input) Space() []byte {
+	if in.r == in.w {
+		in.r, in.w = in.pinned, in.pinned
+	}
+	if in.w < len(in.buf) {
+		return in.buf[in.w:]
+	}
+	if in.r > in.pinned {
+		in.w = in.pinned + copy(in.buf[in.pinned:], in.buf[in.r:in.w])
+		in.r = in.pinned
+		return in.buf[in.w:]
+	}
+	grown := make([]byte, max(2*len(in.buf), ReadBufferSize))
+	copy(grown, in.buf[:in.w])
+	if lend.RaceEnabled {
+		in.outgrown = append(in.outgrown, in.buf[:in.pinned])
+	}
+	in.buf = grown
+	return in.buf[in.w:]
+}
+
+// Received notes that n bytes came into what Space has returned.
+func (in *Input) Received(n int) { in.w += n }
+
+// Reset empties the buffer for another connection.
+func (in *Input) Reset() {
+	in.pinned, in.r, in.w = 0, 0, 0
+	if len(in.buf) > MaxKeptReadBuffer {
+		in.buf = nil
+	}
+}
+
+// Save makes an empty input hold a copy of b, in a small buffer with room for as much again.
+func (in *Input) Save(b []byte) {
+	in.buf = make([]byte, max(512, 2*len(b)))
+	in.w = copy(in.buf, b)
+}
+
+// Poison overwrites what is lent, in builds with the race detector.
+func (in *Input) Poison() {
+	lend.Poison(in.buf[:in.pinned])
+	for _, old := range in.outgrown {
+		lend.Poison(old)
+	}
+	in.outgrown = nil
+}
