@@ -5,6 +5,10 @@
 //
 // The package is a separate module, so that filo doesn't depend on huma.
 //
+// There are three ways to an OpenAPI document. OpenAPI is for handlers of bind.Handler: filo reads, checks and answers, and huma only
+// writes the document. New is for operations written as huma's own functions: huma reads and validates requests, and serves the
+// document. Document is for an API of New that also has plain filo handlers: it adds their description to that API's document.
+//
 //	r := router.New()
 //	api := humafilo.New(r, huma.DefaultConfig("My API", "1.0.0"))
 //	huma.Get(api, "/greeting/{name}", func(ctx context.Context, input *struct {
@@ -38,7 +42,7 @@
 //
 // # filo's own routes
 //
-// Routes with handlers of bind.Handler need no operations: OpenAPI serves a document of them.
+// Routes with handlers of bind.Handler are no operations of huma: OpenAPI serves a document of them.
 //
 //	r.POST("/users", bind.Handler(addUser, bind.Status(201), bind.Doc{Summary: "Add a user"}))
 //	r.GET("/openapi.json", humafilo.OpenAPI(r, &huma.OpenAPI{Info: &huma.Info{Title: "Users", Version: "1.0.0"}}))
