@@ -35,7 +35,8 @@ type body struct {
 	whole      []byte // by readWholeBody
 	wholeErr   error
 	wholeRead  bool
-	wholeTaken int // how much of whole a reader has got since
+	wholeTaken int  // how much of whole a reader has got since
+	formRead   bool // MultipartForm has read it: see errFormRead
 	// large is the buffer of whole if it isn't in the read buffer: see releaseBody.
 	large []byte
 }
@@ -46,7 +47,7 @@ func (b *body) begin(f http1.Framing) {
 	b.expect = f.ExpectContinue
 	b.chunked = f.Length < 0
 	b.err, b.done = nil, false
-	b.wholeRead, b.wholeTaken = false, 0
+	b.wholeRead, b.wholeTaken, b.formRead = false, 0, false
 	switch {
 	case b.chunked:
 		b.decoder = http1.ChunkDecoder{}
@@ -164,6 +165,9 @@ func (c *conn) readPiece(b *body, p []byte) (int, error) {
 	if b.wholeRead {
 		// Body was called before: its bytes are all there is.
 		return c.readFromWhole(b, p)
+	}
+	if b.formRead {
+		return 0, errFormRead
 	}
 	for b.err == nil {
 		piece, err := c.take(b, len(p))
@@ -292,6 +296,8 @@ func (c *conn) readWholeBody(b *body) ([]byte, error) {
 	}
 	var err error
 	switch {
+	case b.formRead:
+		err = errFormRead
 	case b.done:
 	case b.err != nil:
 		err = b.err

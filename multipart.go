@@ -48,6 +48,15 @@ func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 	return nil, Error(400, "the form has no file "+strconv.Quote(name))
 }
 
+// Mistakes in the program, which get a 500.
+var (
+	// errFormRead is the error of what reads the body behind MultipartForm. Without it the body would look empty.
+	errFormRead = errors.New("filo: MultipartForm or FormFile has read the body: use the form, or call Body before")
+	// errNotWhole is the error of a form of which a reader has taken a part. Without it the client would be told that its form is
+	// malformed.
+	errNotWhole = errors.New("filo: BodyReader or MultipartReader has read from the body, so there is no whole form: call Body or the form's method before")
+)
+
 // These are shared: nothing may change them.
 var (
 	errTooManyParts = &HTTPError{Status: 413, Detail: "too many parts in the form", Err: ErrTooManyParts}

@@ -215,6 +215,9 @@ func (r *Request) check() {
 // Body reads the whole body and returns it, borrowed. It waits for bytes that haven't arrived yet. The error is an HTTPError:
 // 413 for a body over the limit, 408 for one that arrives too slowly, 400 for one that is truncated or malformed. With an error
 // no part of the body is returned. Later calls return the same result.
+//
+// Body may be called before Form and MultipartForm, and after Form. After MultipartForm, which keeps no whole body, Body returns an
+// error without a status. After a part of the body was read by BodyReader, Body returns the rest.
 func (r *Request) Body() ([]byte, error) {
 	r.check()
 	if r.replaced != nil {
@@ -243,7 +246,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 }
 
 // Form reads an application/x-www-form-urlencoded body and returns its parameters. The error is an HTTPError with status 415
-// for another Content-Type, and 400 for too many parameters.
+// for another Content-Type, and 400 for too many parameters. If BodyReader has read from the body, the error has no status.
 func (r *Request) Form() (*Args, error) {
 	if r.formParsed {
 		return &r.form, r.formErr
@@ -257,6 +260,10 @@ func (r *Request) Form() (*Args, error) {
 		r.formErr = Error(415, "the body must be application/x-www-form-urlencoded")
 		return &r.form, r.formErr
 	}
+	if whole, taken := r.progress(); !whole && taken > 0 {
+		r.formErr = errNotWhole
+		return &r.form, errNotWhole
+	}
 	data, err := r.Body()
 	if err == nil {
 		err = r.form.Parse(data)
@@ -266,14 +273,47 @@ func (r *Request) Form() (*Args, error) {
 }
 
 // MultipartForm reads a multipart/form-data body, limited by the server's MultipartLimits and the body limit. Files over the
-// memory limit go to temporary files, which the server removes when the handler returns.
+// memory limit go to temporary files, which the server removes when the handler returns. If BodyReader or MultipartReader has read
+// from the body, the error has no status.
 func (r *Request) MultipartForm() (*multipart.Form, error) {
 	r.check()
 	if !r.multipartRead {
 		r.multipartRead = true
-		r.multipart, r.multipartErr = readMultipartForm(r.BodyReader(), r.ContentType(), r.ctx.conn.server.MultipartLimits)
+		r.multipart, r.multipartErr = r.readMultipartForm()
 	}
 	return r.multipart, r.multipartErr
+}
+
+func (r *Request) readMultipartForm() (*multipart.Form, error) {
+	body := r.BodyReader()
+	whole, taken := r.progress()
+	switch {
+	case whole:
+		b, err := r.Body()
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b) // whatever readers have taken since
+	case taken > 0:
+		return nil, errNotWhole
+	}
+	form, err := readMultipartForm(body, r.ContentType(), r.ctx.conn.server.MultipartLimits)
+	if _, taken = r.progress(); !whole && taken > 0 {
+		if r.replaced != nil {
+			r.replaced.formRead = true
+		} else {
+			r.body.formRead = true
+		}
+	}
+	return form, err
+}
+
+// progress reports whether Body has read the body, and how many bytes of the body were read so far.
+func (r *Request) progress() (whole bool, taken int64) {
+	if r.replaced != nil {
+		return r.replaced.wholeRead, r.replaced.received
+	}
+	return r.body.wholeRead, r.body.received
 }
 
 // MultipartReader returns a reader of the parts of a multipart body, one by one, as they arrive.

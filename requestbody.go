@@ -17,7 +17,8 @@ type replacedBody struct {
 	whole      []byte // by readWhole, in a buffer of its own
 	wholeErr   error
 	wholeRead  bool
-	wholeTaken int // how much of whole a reader has got since
+	wholeTaken int  // how much of whole a reader has got since
+	formRead   bool // MultipartForm has read it: see errFormRead
 }
 
 // SetBodyReader replaces the request body by the content of reader, for Body, BodyReader, Form and the other methods. Usually
@@ -42,6 +43,9 @@ func (b *replacedBody) Read(p []byte) (int, error) {
 	b.ctx.check()
 	if b.wholeRead {
 		return b.readFromWhole(p)
+	}
+	if b.formRead {
+		return 0, errFormRead
 	}
 	return b.read(p)
 }
@@ -75,6 +79,9 @@ func (b *replacedBody) readFromWhole(p []byte) (int, error) {
 func (b *replacedBody) readWhole() ([]byte, error) {
 	if b.wholeRead {
 		return b.whole, b.wholeErr
+	}
+	if b.formRead {
+		return nil, errFormRead
 	}
 	buffer := b.ctx.conn.takeBuffer()
 	var err error

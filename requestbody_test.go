@@ -405,3 +405,85 @@ func TestUnreadBodyWithoutAnEnd(t *testing.T) {
 		t.Error("the connection takes any number of chunks")
 	})
 }
+
+// Body, a reader and a form read the same bytes. What finds them gone says so, and in an order that works all get the whole body.
+func TestBodyAndForms(t *testing.T) {
+	const (
+		multi   = "--b\r\nContent-Disposition: form-data; name=\"k\"; filename=\"f\"\r\n\r\nvalue\r\n--b--\r\n"
+		encoded = "k=value"
+		gone    = "filo: MultipartForm or FormFile has read the body: use the form, or call Body before"
+		partly  = "filo: BodyReader or MultipartReader has read from the body, so there is no whole form: call Body or the form's method before"
+	)
+	text := func(b []byte, err error) string {
+		if err != nil {
+			return err.Error()
+		}
+		return string(b)
+	}
+	calls := map[string]func(c *filo.Ctx) string{
+		"Body":   func(c *filo.Ctx) string { return text(c.Body()) },
+		"Reader": func(c *filo.Ctx) string { return text(io.ReadAll(c.BodyReader())) },
+		"some": func(c *filo.Ctx) string {
+			return text(make([]byte, 3), second(io.ReadFull(c.BodyReader(), make([]byte, 3))))
+		},
+		"File": func(c *filo.Ctx) string {
+			header, err := c.FormFile("k")
+			if err != nil {
+				return err.Error()
+			}
+			file, err := header.Open()
+			if err != nil {
+				return err.Error()
+			}
+			defer file.Close()
+			return text(io.ReadAll(file))
+		},
+		"Form": func(c *filo.Ctx) string {
+			form, err := c.Request.Form()
+			return text(form.GetBytes("k"), err)
+		},
+	}
+	some := string(make([]byte, 3))
+	for _, test := range []struct{ body, calls, want string }{
+		{multi, "File Body Body Reader File", "value|" + gone + "|" + gone + "|" + gone + "|value"},
+		{multi, "File Reader", "value|" + gone},
+		{multi, "Body File Body File", multi + "|value|" + multi + "|value"},
+		{multi, "Body Reader File Body", multi + "|" + multi + "|value|" + multi},
+		{multi, "Reader File", multi + "|" + partly},
+		{multi, "some File Body", some + "|" + partly + "|" + multi[3:]},
+		{multi, "Form Body", "415 Unsupported Media Type: the body must be application/x-www-form-urlencoded|" + multi},
+		{encoded, "File Body Reader Form", "415 Unsupported Media Type: Content-Type must be multipart/form-data|" + encoded + "|" + encoded + "|value"},
+		{encoded, "Form Body Form Reader", "value|" + encoded + "|value|" + encoded},
+		{encoded, "Body Form", encoded + "|value"},
+		{encoded, "Reader Form", encoded + "|" + partly},
+		{encoded, "some Form Body", some + "|" + partly + "|" + encoded[3:]},
+	} {
+		contentType := "Content-Type: application/x-www-form-urlencoded"
+		if test.body == multi {
+			contentType = "Content-Type: multipart/form-data; boundary=b"
+		}
+		fixed := post(test.body, contentType)
+		chunked := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", contentType, len(test.body), test.body)
+		for name, serve := range map[string]struct {
+			request  string
+			replaced bool
+		}{"with a length": {fixed, false}, "in chunks": {chunked, false}, "replaced": {fixed, true}} {
+			var got []string
+			servertest.New(t, func(c *filo.Ctx) error {
+				if serve.replaced {
+					c.Request.SetBodyReader(strings.NewReader(test.body))
+				}
+				got = nil
+				for call := range strings.FieldsSeq(test.calls) {
+					got = append(got, calls[call](c))
+				}
+				return c.NoContent()
+			}).Raw(t, serve.request)
+			if got := strings.Join(got, "|"); got != test.want {
+				t.Errorf("%s, %s:\n got %q\nwant %q", test.calls, name, got, test.want)
+			}
+		}
+	}
+}
+
+func second[A, B any](_ A, b B) B { return b }
