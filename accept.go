@@ -14,9 +14,7 @@ import (
 // them another value doesn't match.
 func (c *Ctx) Negotiate(offers ...string) string {
 	c.check()
-	if h := &c.Response.Header; !h.list.HasToken(field.Vary, "accept") {
-		h.Add(field.Vary.String(), field.Accept.String())
-	}
+	c.Response.Header.varyByAccept()
 	best, bestQuality := "", 0
 	for _, offer := range offers {
 		if quality := acceptQuality(&c.Request.Header, offer); quality > bestQuality {
@@ -24,6 +22,13 @@ func (c *Ctx) Negotiate(offers ...string) string {
 		}
 	}
 	return best
+}
+
+// varyByAccept tells caches that the response depends on the request's Accept.
+func (h *Header) varyByAccept() {
+	if !h.list.HasToken(field.Vary, "accept") && !h.list.HasToken(field.Vary, "*") {
+		h.Add(field.Vary.String(), field.Accept.String())
+	}
 }
 
 // prefersJSON reports whether a client would rather have an error as JSON than as text. If it likes both alike, or says nothing,

@@ -527,7 +527,7 @@ var answerExchanges = []struct {
 		name: "HEAD with an error", rule: "no body in an error's answer either (RFC 9110, section 9.3.2)",
 		handler: func(c *filo.Ctx) error { return filo.Error(404, "x") },
 		request: "HEAD / HTTP/1.1\nHost: a\n\n",
-		want:    "HTTP/1.1 404 Not Found\nX-Content-Type-Options: nosniff\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 13\n\n",
+		want:    "HTTP/1.1 404 Not Found\nX-Content-Type-Options: nosniff\nVary: Accept\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 13\n\n",
 	},
 	{
 		name: "wrong Content-Length", rule: "the body's own length goes out, since another one would break the framing",

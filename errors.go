@@ -164,8 +164,9 @@ func (h *Header) keepNoPromises() {
 
 // DefaultErrorHandler answers with the error's status, or 500 if it has none. The body is problem details (RFC 9457) if the
 // client's Accept prefers JSON. It is also problem details if Accept has no preference and either the request body was JSON or
-// the response's Content-Type is JSON. Otherwise it is a line of text. The previous body is dropped. Header fields that the
-// handler set stay, except those that describe the body or allow caching.
+// the response's Content-Type is JSON. Otherwise it is a line of text. The answer has "Vary: Accept", since caches may keep some
+// errors, such as a 404. The previous body is dropped. Header fields that the handler set stay, except those that describe the body
+// or allow caching.
 func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 
 // ProblemErrorHandler is DefaultErrorHandler for an API: every client whose Accept doesn't prefer text gets problem details.
@@ -184,6 +185,7 @@ func answerError(c *Ctx, err error, asJSON bool) {
 	}
 	c.Response.Header.keepNoPromises()
 	c.Response.Header.SetField(&fieldNoSniff)
+	c.Response.Header.varyByAccept()
 	c.Response.SetStatus(problem.Status)
 	if prefersJSON(&c.Request.Header, asJSON) {
 		buffer := bytebufferpool.Get()

@@ -620,3 +620,41 @@ func TestErrorNoSniff(t *testing.T) {
 		}
 	}
 }
+
+// The form of an error depends on Accept, and caches may keep some errors without being told to (RFC 9110, section 15.1): they learn
+// what the answer depends on, once, and beside what the handler has said.
+func TestErrorsVary(t *testing.T) {
+	for _, test := range []struct {
+		why      string
+		set      []string
+		problems bool // by ProblemErrorHandler
+		want     string
+	}{
+		{"alone", nil, false, "Accept"},
+		{"an API's errors, too", nil, true, "Accept"},
+		{"beside the handler's", []string{"Origin"}, false, "Origin, Accept"},
+		{"not twice", []string{"Origin, accept"}, false, "Origin, accept"},
+		{"not if it is in another line", []string{"Accept", "Origin"}, false, "Accept, Origin"},
+		{"Accept-Language is another field", []string{"Accept-Language"}, false, "Accept-Language, Accept"},
+		{"a star is all", []string{"*"}, false, "*"},
+	} {
+		for _, status := range []int{400, 404, 405, 410, 414, 500, 501} {
+			s := &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+				for _, value := range test.set {
+					c.Response.Header.Add("Vary", value)
+				}
+				return filo.Error(status, "x")
+			}}
+			if test.problems {
+				s.ErrorHandler = filo.ProblemErrorHandler
+			}
+			host := servertest.NewServer(t, s)
+			for _, accept := range []string{"text/plain", "application/json", "*/*"} {
+				got := host.Do(t, "GET /", "Accept: "+accept)
+				if vary := strings.Join(got.Header.Values("Vary"), ", "); got.Status != status || vary != test.want {
+					t.Errorf("%s: %d for %s: got %d with Vary %q, want %q", test.why, status, accept, got.Status, vary, test.want)
+				}
+			}
+		}
+	}
+}

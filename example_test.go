@@ -60,6 +60,7 @@ func ExampleHandler() {
 	//
 	// Hello, Gopher!HTTP/1.1 404 Not Found
 	// X-Content-Type-Options: nosniff
+	// Vary: Accept
 	// Content-Type: text/plain; charset=utf-8
 	// Server: filo
 	// Content-Length: 35
@@ -412,6 +413,7 @@ func ExampleHTTPError() {
 	// Output:
 	// HTTP/1.1 403 Forbidden
 	// X-Content-Type-Options: nosniff
+	// Vary: Accept
 	// Content-Type: text/plain; charset=utf-8
 	// Server: filo
 	// Content-Length: 44
@@ -419,6 +421,7 @@ func ExampleHTTPError() {
 	// Forbidden: the balance is 30, that costs 50
 	// HTTP/1.1 403 Forbidden
 	// X-Content-Type-Options: nosniff
+	// Vary: Accept
 	// Content-Type: application/problem+json
 	// Server: filo
 	// Content-Length: 92
@@ -478,6 +481,7 @@ func ExampleRequest_Form() {
 	// hello go, page 2
 	// HTTP/1.1 400 Bad Request
 	// X-Content-Type-Options: nosniff
+	// Vary: Accept
 	// Content-Type: text/plain; charset=utf-8
 	// Server: filo
 	// Content-Length: 49

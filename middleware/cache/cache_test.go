@@ -286,8 +286,12 @@ func TestErrorForm(t *testing.T) {
 		{sendsJSON, "application/problem+json", 3},
 		{"X: 1", "text/plain; charset=utf-8", 4},
 	} {
-		if got := s.Do(t, "GET /", step.field); got.Header.Get("Content-Type") != step.contentType || calls != step.calls {
+		got := s.Do(t, "GET /", step.field)
+		if got.Header.Get("Content-Type") != step.contentType || calls != step.calls {
 			t.Errorf("%d: %s: %v by call %d, want %s by call %d", i, step.field, got, calls, step.contentType, step.calls)
+		}
+		if vary := strings.Join(got.Header.Values("Vary"), ", "); vary != "X, Accept" {
+			t.Errorf("%d: %s: Vary is %q, which other caches go by", i, step.field, vary)
 		}
 	}
 }
