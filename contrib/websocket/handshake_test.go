@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
@@ -139,6 +140,8 @@ func TestWrongOptions(t *testing.T) {
 		"an empty one":                     {Subprotocols: []string{""}},
 		"one that is there twice":          {Subprotocols: []string{"a", "b", "a"}},
 		"a queue without a limit":          {MaxQueuedBytes: -1},
+		"an OnOpen without OnMessage":      {OnOpen: func(*filo.Ctx, *websocket.Conn) error { return nil }},
+		"an OnClose without OnMessage":     {OnClose: func(*websocket.Conn, error) {}},
 		"closing without a limit":          {CloseTimeout: -1},
 		"an unknown compression":           {Compression: 3},
 	} {

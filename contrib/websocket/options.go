@@ -42,7 +42,8 @@ type Options struct {
 	OnOpen func(c *filo.Ctx, conn *Conn) error
 	// OnMessage is called with each message of a connection of Serve, one after the other. It may block, and then holds a
 	// worker. The message is lent until OnMessage returns. If OnMessage returns a *CloseError, the connection is closed with
-	// that code and reason, after any other error with StatusInternalError. Required for Serve.
+	// that code and reason, after any other error with StatusInternalError. Required for Serve: New panics if OnOpen or OnClose is
+	// set without it.
 	OnMessage func(conn *Conn, kind MessageType, message []byte) error
 	// OnClose is called once when a connection of Serve has ended. err is a *CloseError if either side sent a close frame, else
 	// the error of OnOpen or OnMessage if that ended the connection, else the connection's error. No function is called after
@@ -91,6 +92,8 @@ func (o Options) withDefaults() Options {
 	or(&o.PingInterval, DefaultPingInterval)
 	or(&o.PongTimeout, DefaultPongTimeout)
 	switch {
+	case o.OnMessage == nil && (o.OnOpen != nil || o.OnClose != nil):
+		panic("websocket: OnOpen and OnClose are functions of Serve, which needs OnMessage, too")
 	case o.MaxQueuedBytes < 0:
 		panic("websocket: MaxQueuedBytes must not be negative")
 	case o.CloseTimeout < 0:

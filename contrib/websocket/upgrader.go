@@ -38,7 +38,7 @@ func one(options []Options) (o Options) {
 // Shutdown their clients get StatusGoingAway.
 func (u *Upgrader) Serve(c *filo.Ctx) error {
 	if u.options.OnMessage == nil {
-		panic("websocket: Serve needs Options.OnMessage")
+		panic("websocket: Serve needs Options.OnMessage, which is called with each message; without it, use Accept")
 	}
 	conn, err := u.upgrade(c, func(conn *Conn) (err error) {
 		conn.parked, err = c.Park(protocol, conn.serve)
