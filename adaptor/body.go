@@ -16,7 +16,7 @@ type requestBody struct {
 	trailer  *http.Header // the request's, for what comes behind a chunked body
 }
 
-// errNext is what a read returns while the request belongs to the rest of filo's chain.
+// errNext is the error of a read while the request belongs to the rest of filo's chain.
 var errNext = errors.New("adaptor: the body is next's to read")
 
 // Read reads bytes that have arrived, or waits for some.

@@ -310,7 +310,7 @@ type chunkReader struct {
 	err    error
 }
 
-// chunkRoom is what a chunk's size takes before its data.
+// chunkRoom is the space that a chunk's size takes before its data.
 const chunkRoom = len("2000\r\n")
 
 // Read implements io.Reader.

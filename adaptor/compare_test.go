@@ -29,7 +29,7 @@ type side struct {
 	start func(t testing.TB, h http.Handler) (dial func() (net.Conn, error))
 }
 
-// reference is what the others are compared with.
+// reference is the server that the others are compared with.
 var reference = side{"net/http", func(t testing.TB, h http.Handler) func() (net.Conn, error) {
 	return startHTTP(t, h)
 }}
@@ -405,7 +405,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What handlers see of a request is what they see under net/http.
+// Handlers see the same request as under net/http.
 func TestRequests(t *testing.T) {
 	show := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s %q %+v host %q\n", r.Method, r.Proto, r.RequestURI, *r.URL, r.Host)

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// standIn is what http.ServerContextKey stands for: httputil.ReverseProxy, for one, looks whether there is any.
+// standIn is the server under http.ServerContextKey. httputil.ReverseProxy, for one, checks that there is a server.
 var standIn http.Server
 
 // requestContext is the context of a request of net/http: that of the filo.Ctx, with the values that net/http's server adds.

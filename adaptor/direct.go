@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// snapshot is what a middleware might change of a request, as it was.
+// snapshot holds the parts of a request that a middleware might change, as they were before it.
 type snapshot struct {
 	method, host, remote string
 	url                  url.URL

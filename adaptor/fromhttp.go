@@ -19,7 +19,7 @@ type exchange struct {
 	// server is the one that the request came to.
 	server *filo.Server
 	local  net.Addr // nil until asked for; guarded by mu
-	// returned is what the rest of filo's chain has returned, if Middleware runs it, or what Fail was given; guarded by mu.
+	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
 	failed   bool // by Fail; guarded by mu
 	// sent is the request as a middleware has got it; nil for a handler.

@@ -76,7 +76,7 @@ func TestMiddlewareChangesRequest(t *testing.T) {
 	}
 }
 
-// upperWriter is what a middleware may wrap around a ResponseWriter.
+// upperWriter is a wrapper such as a middleware may put around a ResponseWriter.
 type upperWriter struct {
 	http.ResponseWriter
 	status, writes int

@@ -56,7 +56,7 @@ func Middleware(middleware func(http.Handler) http.Handler) filo.Middleware {
 	}
 }
 
-// rest is what of filo's chain is behind a middleware of net/http.
+// rest is the part of filo's chain behind a middleware of net/http.
 type rest struct{ next filo.Handler }
 
 // exchangeKey is the context's key of the exchange in which a middleware runs.

@@ -30,7 +30,7 @@ const (
 	noLength = -1
 )
 
-// errEnded is what a ResponseWriter returns once its handler has.
+// errEnded is the error of a ResponseWriter whose handler has returned.
 var errEnded = errors.New("adaptor: the handler has returned")
 
 // gathered holds the buffers for what is gathered.

@@ -43,7 +43,7 @@ func Example() {
 	// X-Content-Type-Options: nosniff
 }
 
-// frontChain is what stands in front of an API.
+// frontChain is a chain as it stands in front of an API.
 func frontChain() []filo.Middleware {
 	return []filo.Middleware{
 		middleware.RequestID(),
@@ -139,7 +139,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkChain is what all of them together cost a request.
+// BenchmarkChain measures the cost of the whole chain for one request.
 func BenchmarkChain(b *testing.B) {
 	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, frontChain()...), "GET /", frontFields...)
 }

@@ -167,7 +167,7 @@ func (e *encoding) release() {
 	e.coding.pool.Put(e)
 }
 
-// compression is what is known of one response.
+// compression is the state of one response.
 type compression struct {
 	*compressor
 	ctx    *filo.Ctx

@@ -53,9 +53,9 @@ type decompressor struct {
 }
 
 const (
-	// maxWindow is how much of a zstd body a decoder may have to remember: RFC 9659 lets nobody ask for more.
+	// maxWindow is the largest window of a zstd decoder. RFC 9659 forbids larger ones.
 	maxWindow = 8 << 20
-	// smallWindow is what a decoder takes at once, on the word of a few bytes.
+	// smallWindow is the largest window that a decoder gets at once. For a larger one, as many bytes of the body must have arrived.
 	smallWindow = 1 << 20
 )
 

@@ -23,11 +23,11 @@ type RealIPOptions struct {
 	TrustProto, TrustHost bool
 }
 
-// maxForwardedHops is how many proxies, one behind the other, are looked through.
+// maxForwardedHops is the largest number of proxies, one behind the other, that RealIP looks through.
 const maxForwardedHops = 32
 
-// realIP is what a request's fields are looked at by. It is the same one for all requests, and what they say is worked out when
-// it is asked for: that costs no memory, and nothing at all where nobody asks.
+// realIP reads the origin of a request from its fields. All requests share one. The fields are read when somebody asks for the
+// origin, so that requests for which nobody asks cost nothing, and the others no memory.
 type realIP struct{ options RealIPOptions }
 
 type realIPKey struct{}
@@ -167,7 +167,7 @@ func (r *realIP) xForwardedFor(c *filo.Ctx, nearest netip.Addr) netip.Addr {
 	return client
 }
 
-// forwarded is what Forwarded says. What is nil, or not valid, it doesn't say.
+// forwarded holds the values of the field Forwarded. A value that is nil or invalid is missing there.
 type forwarded struct {
 	client      netip.Addr
 	proto, host []byte

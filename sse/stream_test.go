@@ -29,7 +29,7 @@ func stream(options sse.Options, f func(*sse.Stream) error) filo.Handler {
 	}
 }
 
-// wait is what a handler does that has nothing to send.
+// wait blocks like a handler that has nothing to send.
 func wait(s *sse.Stream) error {
 	<-s.Context().Done()
 	return nil

@@ -31,7 +31,7 @@ func (b *requestBody) note(err error) {
 // maxWhole is how long a response may be, in bytes, to be sent as a whole.
 const maxWhole = 64 << 10
 
-// responseBody is what an operation writes its response to. It implements http.Flusher, and what http.ResponseController and
+// responseBody is the writer of an operation's response. It implements http.Flusher, and what http.ResponseController and
 // huma's package sse look for.
 type responseBody struct {
 	c *filo.Ctx

@@ -81,7 +81,7 @@ func inputName(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Input") + "Input"
 }
 
-// problemDetails is what errors are answered with.
+// problemDetails is the body of error responses.
 type problemDetails struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`

@@ -68,7 +68,7 @@ type Options[C any] struct {
 	Check func(c *filo.Ctx, claims *C) error
 }
 
-// claimsKey is what claims of type C are stored under.
+// claimsKey is the key of claims of type C.
 type claimsKey[C any] struct{}
 
 // Claims returns the claims of the request's token, and whether there is a token. Inside of New without Optional there always

@@ -28,7 +28,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// user is what the tests' tokens claim.
+// user holds the claims of the tests' tokens.
 type user struct {
 	jwt.RegisteredClaims
 	Role string `json:"role,omitempty"`

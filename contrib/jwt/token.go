@@ -79,7 +79,7 @@ func queryToken(args *filo.Args, name string) (token []byte, err *filo.HTTPError
 	return token, nil
 }
 
-// isToken reports whether b is what RFC 6750, section 2.1, calls b64token.
+// isToken reports whether b is a b64token (RFC 6750, section 2.1).
 func isToken(b []byte) bool {
 	b = bytes.TrimRight(b, "=")
 	for _, c := range b {

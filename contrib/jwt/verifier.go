@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// verifier is what New has made of its options. It is immutable.
+// verifier checks tokens by the options of New. It is immutable.
 type verifier struct {
 	parser     *gojwt.Parser
 	keyFunc    gojwt.Keyfunc

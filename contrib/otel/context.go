@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// spanKey is what a request's span is stored under.
+// spanKey is the key of a request's span.
 type spanKey struct{}
 
 // SpanOf returns the request's span, to add attributes and events. Unlike the span in Ctx.Context it costs nothing to get.

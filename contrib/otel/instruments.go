@@ -106,7 +106,7 @@ func responseSize(c *filo.Ctx) int64 {
 	return 0
 }
 
-// setKey is what the attributes of a route's metrics depend on. There are few of each.
+// setKey identifies a set of attributes of a route's metrics. Each of its fields has few values.
 type setKey struct {
 	method int
 	https  bool

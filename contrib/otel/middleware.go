@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// scope is what the spans and metrics say they come from.
+// scope is the name of the instrumentation scope, which spans and metrics carry.
 const scope = "github.com/filohttp/filo/contrib/otel"
 
 // defaultMethods are those that the conventions know: RFC 9110's, PATCH (RFC 5789) and QUERY.
@@ -95,7 +95,7 @@ func one(options []Options) (o Options) {
 	return o
 }
 
-// telemetry is what the requests of a Middleware share.
+// telemetry holds the state that all requests of a Middleware share.
 type telemetry struct {
 	options     Options
 	tracer      trace.Tracer
@@ -136,7 +136,7 @@ func newTelemetry(options *Options) *telemetry {
 	return t
 }
 
-// exchange is what is known of a request and its answer.
+// exchange holds the figures of one request and its answer.
 type exchange struct {
 	start  time.Time
 	method int   // an index of telemetry.methodLabels
@@ -251,8 +251,8 @@ func isAbort(value any) bool {
 	return ok && errors.Is(err, filo.ErrAbort)
 }
 
-// switchedProtocols reports whether the handler has answered with 101, which isn't the response's status: that is what there
-// would have been otherwise.
+// switchedProtocols reports whether the handler has answered with 101. The response's status doesn't tell: it is the status of an
+// answer without the switch.
 func switchedProtocols(c *filo.Ctx) bool {
 	return c.BytesWritten() == 0 && c.Status() == 200 && c.Response.Header.Has("Upgrade") && c.Request.Header.Has("Upgrade")
 }

@@ -13,7 +13,7 @@ import (
 // number of routes, but a program may make routers while it serves.
 const MaxRoutes = 1000
 
-// route is what is made once for all requests of a route.
+// route holds the names and attributes that all requests of a route share. They are made once.
 type route struct {
 	path  string   // http.route: the pattern without method and host, "" if there is none
 	names []string // of spans, by method

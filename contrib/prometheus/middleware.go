@@ -151,7 +151,7 @@ func isAbort(value any) bool {
 	return ok && errors.Is(err, filo.ErrAbort)
 }
 
-// measured is what is known of a request.
+// measured holds the figures of one request.
 type measured struct {
 	start  time.Time
 	method int   // an index of metrics.methodLabels
@@ -211,8 +211,8 @@ func statusClass(c *filo.Ctx, r *measured) int {
 	return c.Status() / 100
 }
 
-// switchedProtocols reports whether the handler has answered with 101, which isn't the response's status: that is what there
-// would have been otherwise.
+// switchedProtocols reports whether the handler has answered with 101. The response's status doesn't tell: it is the status of an
+// answer without the switch.
 func switchedProtocols(c *filo.Ctx) bool {
 	return c.BytesWritten() == 0 && c.Status() == 200 && c.Response.Header.Has("Upgrade") && c.Request.Header.Has("Upgrade")
 }

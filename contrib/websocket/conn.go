@@ -84,7 +84,7 @@ type Conn struct {
 	topics []*topic     // in which it is; guarded by gate
 }
 
-// epoch is what times are counted from.
+// epoch is the zero of the times that now returns.
 var epoch = time.Now()
 
 func now() time.Duration { return time.Since(epoch) }

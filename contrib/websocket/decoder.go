@@ -9,7 +9,7 @@ import (
 // maxFrames is how many frames a message may have: one that needs more is an attack on the processor.
 const maxFrames = 1 << 16
 
-// event is what a decoder has found.
+// event says what a decoder has found in its input.
 type event uint8
 
 const (

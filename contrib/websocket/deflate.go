@@ -16,7 +16,7 @@ const (
 	deflateDictionary = 8 << 10
 )
 
-// syncTail is what a compressed message ends with, and what isn't sent of it (RFC 7692, section 7.2.1).
+// syncTail is the end of every compressed message. It isn't sent (RFC 7692, section 7.2.1).
 const syncTail = "\x00\x00\xff\xff"
 
 // inflateTail is appended to a compressed message: what its sender has left out, and a block that says that it was the last.
@@ -27,7 +27,7 @@ const maxFinals = 16
 
 var errInflate = failure(StatusInvalidPayload, "a compressed message is malformed")
 
-// contexts are what messages refer to of those before them, where that was negotiated.
+// contexts hold the ends of earlier messages, to which messages may refer if that was negotiated.
 type contexts struct {
 	sent, received []byte
 }

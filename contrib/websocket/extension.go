@@ -8,12 +8,12 @@ import (
 
 const extensionName = "permessage-deflate"
 
-// deflateTerms are what was agreed about compression (RFC 7692, section 7.1).
+// deflateTerms are the negotiated parameters of compression (RFC 7692, section 7.1).
 type deflateTerms struct {
 	on bool
 	// sendContext and receiveContext say that messages of this side, and of the client's, may refer to those before.
 	sendContext, receiveContext bool
-	// bits is what the client wants the server's window to be limited to; 0 if it didn't say.
+	// bits is the window size, as a power of two, that the client asks the server not to exceed; 0 if the client doesn't ask.
 	bits uint8
 }
 
@@ -41,7 +41,7 @@ func (d deflateTerms) answer() string {
 	return s
 }
 
-// offer is what a client has said about permessage-deflate in one of its offers.
+// offer holds the parameters of one of the client's offers of permessage-deflate.
 type offer struct {
 	serverAlone, clientAlone bool // …_no_context_takeover
 	serverBits, clientBits   uint8

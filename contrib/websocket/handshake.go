@@ -22,7 +22,7 @@ const (
 	version   = "13"
 	protocol  = "websocket"
 	keyLength = 24 // of 16 bytes in base64
-	// acceptGUID is what the answer to a key is made with (section 1.3).
+	// acceptGUID is appended to a client's key to compute the answer (section 1.3).
 	acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 )
 
@@ -43,7 +43,7 @@ var (
 	errOrigin     = filo.Error(403, "pages of this origin may not connect")
 )
 
-// agreement is what a handshake has settled.
+// agreement is the result of a handshake.
 type agreement struct {
 	subprotocol string
 	deflate     deflateTerms

@@ -7,7 +7,7 @@ import (
 
 var errBadText = failure(StatusInvalidPayload, "a text isn't UTF-8")
 
-// incoming is what has come of a message that isn't complete. A connection of Serve has one only meanwhile.
+// incoming holds the received part of an incomplete message. A connection of Serve has one only while a message is incomplete.
 type incoming struct {
 	decoder
 	text     utf8Check

@@ -105,7 +105,7 @@ func (r *inflateReader) finish(err error) {
 	r.flate = nil
 }
 
-// inflateSource is what a decompressor reads: the message, and what its sender has left out.
+// inflateSource is the input of a decompressor: the message, and the tail that its sender has left out.
 type inflateSource struct{ r *inflateReader }
 
 // ReadByte implements io.ByteReader.

@@ -13,7 +13,7 @@ import (
 // testLimit is how long a message may be in these tests.
 const testLimit = 100_000
 
-// rfcCase is what a client sends and gets, of a server that echoes.
+// rfcCase holds the bytes that a client sends to a server that echoes, and those that it must get.
 type rfcCase struct {
 	section string // of RFC 6455 or RFC 7692
 	says    string // what that asks for

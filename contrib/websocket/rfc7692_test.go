@@ -24,7 +24,7 @@ func deflatedAfter(s, before string) string {
 	return strings.TrimSuffix(b.String(), "\x00\x00\xff\xff")
 }
 
-// inflated undoes that. dictionary is what came before.
+// inflated undoes that. dictionary is the data before it.
 func inflated(t testing.TB, s, dictionary string) string {
 	t.Helper()
 	b, err := io.ReadAll(flate.NewReaderDict(strings.NewReader(s+"\x00\x00\xff\xff\x01\x00\x00\xff\xff"), []byte(dictionary)))

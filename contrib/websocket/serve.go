@@ -14,7 +14,7 @@ var (
 	errGoingAway = failure(StatusGoingAway, "the server shuts down")
 )
 
-// pingMessage is what silent clients are sent.
+// pingMessage is the ping for silent clients.
 var pingMessage = filo.NewPreparedMessage([]byte{bitFin | opPing, 0})
 
 // opened begins the life of a connection of Serve, in the handler of its request.

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// streamBuffer is what a connection of Accept reads into at first, and streamBufferMax when much comes.
+	// streamBuffer is the size of the read buffer that a connection of Accept begins with, and streamBufferMax the size to which
+	// the buffer grows when much arrives.
 	streamBuffer    = 4 << 10
 	streamBufferMax = 32 << 10
 )
 
 var errServed = errors.New("websocket: connections of Serve are read by OnMessage")
 
-// stream is what a connection of Accept has besides.
+// stream holds the state that only connections of Accept have.
 type stream struct {
 	conn    *Conn
 	forget  func()     // takes it out of the open ones

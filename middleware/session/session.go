@@ -187,14 +187,14 @@ type Session struct {
 	over      bool   // the handler has panicked: nothing is saved any more
 }
 
-// contents is what is kept of a session.
+// contents is the stored form of a session.
 type contents struct {
 	Values  map[string]string `json:"v,omitempty"`
 	Created int64             `json:"c"` // in seconds since 1970
 	Expires int64             `json:"e"`
 	Renewed bool              `json:"r,omitempty"`
-	// Next is, in the place of all else, under what a session is stored that was renewed. Those who have loaded it before
-	// find it there, and can end it.
+	// Next is set instead of all other fields when the session was renewed: the key under which the session is stored now.
+	// Requests that loaded the session before the renewal find it by Next, and can end it.
 	Next string `json:"n,omitempty"`
 }
 
