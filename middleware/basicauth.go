@@ -41,8 +41,8 @@ func BasicAuth(options BasicAuthOptions) filo.Middleware {
 	a.challenge = prepare("WWW-Authenticate", "Basic realm="+quoted(options.Realm)+`, charset="UTF-8"`)
 	for name, password := range options.Users {
 		check(name != "" && !strings.ContainsFunc(name, isControl) && !strings.Contains(name, ":"),
-			"BasicAuth: a user can't be called %q", name)
-		check(password != "", "BasicAuth: no password for %q", name)
+			"BasicAuth: %q is not a user name: it must not be empty, and have no colon or control character", name)
+		check(password != "", "BasicAuth: the user %q has an empty password", name)
 		a.users = append(a.users, basicUser{name, sha256.Sum256([]byte(name)), sha256.Sum256([]byte(password))})
 	}
 	return func(next filo.Handler) filo.Handler {

@@ -53,11 +53,11 @@ func CacheControl(options ...CacheControlOptions) filo.Middleware {
 // value returns the field's value.
 func (options *CacheControlOptions) value() string {
 	o := options
-	check(!o.Public || !o.Private, "CacheControl: both Public and Private")
+	check(!o.Public || !o.Private, "CacheControl: set either Public or Private, not both")
 	durations := o.MaxAge != 0 || o.SharedMaxAge != 0 || o.StaleWhileRevalidate != 0 || o.StaleIfError != 0
-	check(!o.NoStore || !o.Public && !o.Immutable && !durations, "CacheControl: NoStore, and something about what is stored")
-	check(!o.Private || o.SharedMaxAge == 0 && !o.ProxyRevalidate, "CacheControl: Private, and something for shared caches")
-	check(o.StaleWhileRevalidate >= 0 && o.StaleIfError >= 0, "CacheControl: a negative duration")
+	check(!o.NoStore || !o.Public && !o.Immutable && !durations, "CacheControl: NoStore excludes Public, Immutable and durations")
+	check(!o.Private || o.SharedMaxAge == 0 && !o.ProxyRevalidate, "CacheControl: Private excludes SharedMaxAge and ProxyRevalidate")
+	check(o.StaleWhileRevalidate >= 0 && o.StaleIfError >= 0, "CacheControl: durations must not be negative")
 	var directives []string
 	for _, each := range [...]struct {
 		name string

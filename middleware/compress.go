@@ -100,7 +100,7 @@ func newCompressor(o CompressOptions) *compressor {
 	}
 	for _, mediaType := range o.Types {
 		kind, rest, ok := strings.Cut(mediaType, "/")
-		check(ok && kind != "" && rest != "" && !strings.ContainsAny(mediaType, "; ,"), "Compress: Types: %q is no media type", mediaType)
+		check(ok && kind != "" && rest != "" && !strings.ContainsAny(mediaType, "; ,"), "Compress: Types: %q is not a media type", mediaType)
 		if rest == "*" {
 			m.prefixes = append(m.prefixes, strings.ToLower(kind)+"/")
 		} else {
@@ -140,7 +140,7 @@ func newCoding(name string, o CompressOptions) *coding {
 				zstd.WithWindowSize(1<<20))
 		}
 	default:
-		check(false, "Compress: Encodings: %q is none of gzip, deflate and zstd", name)
+		check(false, "Compress: Encodings: %q is not gzip, deflate or zstd", name)
 	}
 	k.pool.New = func() any {
 		encoder, err := make()
@@ -176,7 +176,7 @@ type compression struct {
 	done   bool    // the body is as it will be
 }
 
-var errNotAcceptable = filo.Error(406, "none of the content codings that are accepted is available")
+var errNotAcceptable = filo.Error(406, "no content coding that the client accepts is available")
 
 func (m *compressor) serve(c *filo.Ctx, next filo.Handler) error {
 	coding, identity := m.negotiate(&c.Request.Header)

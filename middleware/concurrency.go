@@ -63,8 +63,8 @@ func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	if o.RetryAfter == 0 {
 		o.RetryAfter = time.Second
 	}
-	check(o.Limit > 0, "ConcurrencyLimit needs a Limit over 0")
-	check(o.Queue >= 0 && o.MaxWait >= 0 && o.RetryAfter >= 0, "ConcurrencyLimit with a negative Queue, MaxWait or RetryAfter")
+	check(o.Limit > 0, "ConcurrencyLimit needs a positive Limit")
+	check(o.Queue >= 0 && o.MaxWait >= 0 && o.RetryAfter >= 0, "ConcurrencyLimit: Queue, MaxWait and RetryAfter must not be negative")
 	return &concurrencyLimiter{
 		places: make(chan struct{}, o.Limit), maxWaiting: int64(o.Queue), maxWait: o.MaxWait,
 		retryAfter: strconv.FormatInt(syntax.Seconds(o.RetryAfter), 10),

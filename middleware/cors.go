@@ -95,7 +95,7 @@ func newCORSPolicy(options *CORSOptions) *corsPolicy {
 	for _, origin := range options.AllowOrigins {
 		p.addOrigin(origin)
 	}
-	check(!p.any || !options.AllowCredentials, `CORS: AllowCredentials with "*" would let every site act in its visitors' names`)
+	check(!p.any || !options.AllowCredentials, `CORS: AllowCredentials with "*" would let every site act on behalf of its visitors`)
 
 	methods := options.AllowMethods
 	if len(methods) == 0 {
@@ -145,7 +145,7 @@ func (p *corsPolicy) addOrigin(origin string) {
 	check(err == nil && u.Scheme != "" && isHost(u.Host) && u.Scheme+"://"+u.Host == plain && strings.ToLower(plain) == plain,
 		`CORS: %q isn't an origin such as "https://example.com" or "https://*.example.com", in lower case and without a path`, origin)
 	check(!(u.Scheme == "https" && u.Port() == "443") && !(u.Scheme == "http" && u.Port() == "80"),
-		"CORS: %q has its scheme's own port, which browsers leave out", origin)
+		"CORS: %q has the default port of its scheme, which browsers leave out", origin)
 	if wildcard {
 		p.wildcards = append(p.wildcards, originWildcard{prefix + "://", "." + suffix})
 	} else {

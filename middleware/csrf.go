@@ -51,7 +51,7 @@ func newCSRFGuard(options CSRFOptions) *csrfGuard {
 	for _, origin := range options.TrustedOrigins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
-			panic(fmt.Sprintf(`middleware: CSRF with the trusted origin %q: it must be "scheme://host" or "scheme://host:port"`, origin))
+			panic(fmt.Sprintf(`middleware: CSRF: the trusted origin %q must be "scheme://host" or "scheme://host:port"`, origin))
 		}
 		g.trusted[origin] = true
 	}

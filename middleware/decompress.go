@@ -60,7 +60,7 @@ const (
 )
 
 var (
-	errCoding   = filo.Error(415, "Content-Encoding isn't one of Accept-Encoding")
+	errCoding   = filo.Error(415, "unsupported Content-Encoding: Accept-Encoding lists the supported ones")
 	errExpanded = &filo.HTTPError{Status: 413, Detail: "request body too large when decoded", Err: filo.ErrBodyTooLarge}
 )
 
@@ -72,7 +72,7 @@ func newDecompressor(o DecompressOptions) *decompressor {
 		o.Encodings = []string{"gzip", "deflate", "zstd"}
 	}
 	for _, encoding := range o.Encodings {
-		check(decoders[encoding] != nil, "Decompress: Encodings: %q is none of gzip, deflate and zstd", encoding)
+		check(decoders[encoding] != nil, "Decompress: Encodings: %q is not gzip, deflate or zstd", encoding)
 	}
 	return &decompressor{o.MaxBytes, o.Encodings, strings.Join(o.Encodings, ", ")}
 }
@@ -213,11 +213,11 @@ func (b *decodedBody) failure(err error) error {
 		if b.encoded.err != nil {
 			return b.encoded.err
 		}
-		err = errors.New("something follows the end of the encoded body")
+		err = errors.New("data after the end of the encoded body")
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return &filo.HTTPError{Status: 413, Detail: "the body takes too much memory to decode", Err: err}
 	}
-	return &filo.HTTPError{Status: 400, Detail: "the body isn't what Content-Encoding says", Err: err}
+	return &filo.HTTPError{Status: 400, Detail: "the body isn't valid in its Content-Encoding", Err: err}
 }
 
 // Close returns the decoder to its pool when the request is over.

@@ -261,7 +261,7 @@ func ExampleDecompress() {
 	h := middleware.Decompress(middleware.DecompressOptions{MaxBytes: 1 << 20})(mwtest.Hello)
 	mwtest.Show(h, []string{"Accept-Encoding"}, "POST /", "Content-Encoding: compress", "Content-Length: 0")
 	// Output:
-	// 415 Unsupported Media Type: Content-Encoding isn't one of Accept-Encoding
+	// 415 Unsupported Media Type: unsupported Content-Encoding: Accept-Encoding lists the supported ones
 	// Accept-Encoding: gzip, deflate, zstd
 }
 

@@ -27,7 +27,7 @@ type ETagOptions struct {
 // the change.
 func ETag(options ...ETagOptions) filo.Middleware {
 	o := setup.One("middleware: ETag", options)
-	check(o.MaxBytes >= 0, "ETag with negative MaxBytes")
+	check(o.MaxBytes >= 0, "ETag: MaxBytes must not be negative")
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 4 << 20
 	}

@@ -73,7 +73,7 @@ func newKeyAuth(options *KeyAuthOptions) *keyAuth {
 			places++
 		}
 	}
-	check(places <= 1, "KeyAuth: the key is in one place: Header, Query or Cookie")
+	check(places <= 1, "KeyAuth: set only one of Header, Query and Cookie")
 	if places == 0 {
 		k.header = "Authorization"
 	}
@@ -89,9 +89,9 @@ func newKeyAuth(options *KeyAuthOptions) *keyAuth {
 	case k.header != "" && !equalToken([]byte(k.header), "Authorization"): // RFC 9111, section 3.5
 		k.vary = prepare("Vary", k.header)
 	}
-	check(k.scheme == "" || k.header != "", "KeyAuth: a Scheme is for a Header")
+	check(k.scheme == "" || k.header != "", "KeyAuth: a Scheme needs a Header")
 	for _, key := range options.Keys {
-		check(key != "" && len(key) <= maxKey, "KeyAuth: a key has 1 to %d bytes", maxKey)
+		check(key != "" && len(key) <= maxKey, "KeyAuth: a key must have 1 to %d bytes", maxKey)
 		k.keys = append(k.keys, []byte(key))
 	}
 	if k.check == nil {

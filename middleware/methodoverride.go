@@ -19,7 +19,7 @@ type MethodOverrideOptions struct {
 }
 
 // errOverride is shared: nothing may change it.
-var errOverride = filo.Error(400, "POST can't be overridden by this method")
+var errOverride = filo.Error(400, "this method can't override POST")
 
 // MethodOverride turns a POST into a request with another method, for clients that can't send that method. It overrides no method
 // but POST, so that a GET, which CSRF doesn't check, can't become a request that changes something. A method that isn't allowed
@@ -39,7 +39,7 @@ func MethodOverride(options ...MethodOverrideOptions) filo.Middleware {
 		o.Header = "X-HTTP-Method-Override"
 	case "-":
 		o.Header = ""
-		check(o.FormField != "", "MethodOverride: neither Header nor FormField")
+		check(o.FormField != "", "MethodOverride: set Header or FormField")
 	}
 	if o.Header != "" {
 		checkFieldName("MethodOverrideOptions.Header", o.Header)
@@ -50,7 +50,7 @@ func MethodOverride(options ...MethodOverrideOptions) filo.Middleware {
 	setup.CheckMethods(check, "MethodOverrideOptions.Methods", o.Methods)
 	methods := make(map[string]string, len(o.Methods))
 	for _, method := range o.Methods {
-		check(method != "CONNECT" && len(method) <= 32, "MethodOverride: POST can't become %q", method)
+		check(method != "CONNECT" && len(method) <= 32, "MethodOverride: Methods: %q can't override POST", method)
 		methods[method] = method
 	}
 	return prerouting.Mark("middleware.MethodOverride", func(next filo.Handler) filo.Handler {

@@ -50,12 +50,12 @@ var errNoHost = filo.Error(400, "the request doesn't say which host it is for")
 //
 // Put it inside of RealIP, whose Scheme and Host it uses, and outside of everything that works on the request.
 func Redirect(options RedirectOptions) filo.Middleware {
-	check(options.HTTPS || options.Host != "" || options.WWW != KeepWWW, "Redirect: none of HTTPS, Host and WWW")
-	check(options.WWW >= KeepWWW && options.WWW <= StripWWW, "Redirect: WWW is one of KeepWWW, AddWWW and StripWWW")
-	check(options.Host == "" || options.WWW == KeepWWW, "Redirect: both Host and WWW")
-	check(options.Host == "" || isHost(options.Host), "Redirect: %q is no host", options.Host)
+	check(options.HTTPS || options.Host != "" || options.WWW != KeepWWW, "Redirect: set HTTPS, Host or WWW")
+	check(options.WWW >= KeepWWW && options.WWW <= StripWWW, "Redirect: WWW must be KeepWWW, AddWWW or StripWWW")
+	check(options.Host == "" || options.WWW == KeepWWW, "Redirect: set either Host or WWW, not both")
+	check(options.Host == "" || isHost(options.Host), "Redirect: Host is %q, which is not a host", options.Host)
 	check(options.HTTPSPort == 0 || options.HTTPS && options.Host == "" && options.HTTPSPort > 0 && options.HTTPSPort < 1<<16,
-		"Redirect: HTTPSPort is the port for HTTPS; one for Host is put behind that")
+		"Redirect: HTTPSPort must be a port, and needs HTTPS; with Host, write the port behind the host")
 	r := &redirect{options: options}
 	if options.HTTPSPort != 0 && options.HTTPSPort != 443 {
 		r.port = ":" + strconv.Itoa(options.HTTPSPort)

@@ -73,15 +73,15 @@ type rewriteRule struct {
 }
 
 func newRewriteRule(rule RewriteRule) rewriteRule {
-	check((rule.Prefix != "") != (rule.Pattern != ""), "Rewrite: a rule has either a Prefix or a Pattern: %+v", rule)
+	check((rule.Prefix != "") != (rule.Pattern != ""), "Rewrite: a rule must have either a Prefix or a Pattern: %+v", rule)
 	r := rewriteRule{prefix: rule.Prefix, to: rule.To}
 	if i := strings.IndexByte(rule.To, '?'); i >= 0 {
 		r.to, r.query = rule.To[:i], rule.To[i:]
 	}
-	check(strings.HasPrefix(r.to, "/") && isTarget(rule.To), "Rewrite: %q is no path, with a query or without", rule.To)
+	check(strings.HasPrefix(r.to, "/") && isTarget(rule.To), "Rewrite: To is %q, and must be a path, with or without a query", rule.To)
 	if rule.Pattern == "" {
 		check(strings.HasPrefix(rule.Prefix, "/") && isTarget(rule.Prefix) && !strings.Contains(rule.Prefix, "?"),
-			"Rewrite: %q is no beginning of a path", rule.Prefix)
+			"Rewrite: Prefix is %q, and must be the beginning of a path", rule.Prefix)
 		return r
 	}
 	pattern, err := regexp.Compile("^(?:" + rule.Pattern + ")$")

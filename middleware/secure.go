@@ -88,7 +88,7 @@ func secureFields(options *SecureOptions) (fields []*filo.Field) {
 
 func hstsField(options *SecureOptions) *filo.Field {
 	const year = 365 * 24 * time.Hour
-	check(options.HSTS >= 0, "SecureOptions.HSTS is negative")
+	check(options.HSTS >= 0, "SecureOptions.HSTS must not be negative")
 	check(options.HSTS > 0 || !options.HSTSSubdomains && !options.HSTSPreload, "SecureOptions: HSTSSubdomains and HSTSPreload need HSTS")
 	check(!options.HSTSPreload || options.HSTSSubdomains && options.HSTS >= year,
 		"SecureOptions: HSTSPreload needs HSTSSubdomains, and HSTS of a year or more")

@@ -22,7 +22,7 @@ type TimeoutOptions struct {
 // Put it in front of handlers that wait for something else, and inside of AccessLog. A Timeout inside of another one replaces it.
 // Timeout panics without a TimeoutOptions.Timeout.
 func Timeout(options TimeoutOptions) filo.Middleware {
-	check(options.Timeout > 0, "Timeout: TimeoutOptions.Timeout must be over 0")
+	check(options.Timeout > 0, "Timeout: TimeoutOptions.Timeout must be positive")
 	check(options.Error == nil || options.Error.Status >= 400 && options.Error.Status <= 599,
 		"Timeout: the status of Error must be 400 to 599")
 	return func(next filo.Handler) filo.Handler {

@@ -113,10 +113,10 @@ const (
 	entryCost = 256
 )
 
-var errOnlyIfCached = filo.Error(504, "there is no stored answer")
+var errOnlyIfCached = filo.Error(504, "the cache has no stored response")
 
 func newCache(o Options) *cache {
-	check(o.MaxBytes >= 0 && o.MaxBodyBytes >= 0 && o.TTL >= 0, "New with a negative MaxBytes, MaxBodyBytes or TTL")
+	check(o.MaxBytes >= 0 && o.MaxBodyBytes >= 0 && o.TTL >= 0, "Options.MaxBytes, MaxBodyBytes and TTL must not be negative")
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
 	}

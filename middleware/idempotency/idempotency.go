@@ -88,9 +88,9 @@ var (
 	errKeyInvalid  = filo.Error(400, "Idempotency-Key must be one string in quotes, or a token, of at most 255 bytes")
 	errKeyRunning  = filo.Error(409, "a request with the same Idempotency-Key is being processed")
 	errKeyReused   = filo.Error(422, "the Idempotency-Key was used for another request")
-	errKeyNoAnswer = filo.Error(409, "the request was processed before, and its answer wasn't kept")
-	errScopeFull   = filo.Error(429, "too many Idempotency-Keys of this client are kept")
-	errKeysFull    = &filo.HTTPError{Status: 503, Detail: "too many Idempotency-Keys are kept", Err: filo.ErrBusy}
+	errKeyNoAnswer = filo.Error(409, "the request was processed before, and its response wasn't kept")
+	errScopeFull   = filo.Error(429, "this client has too many Idempotency-Keys")
+	errKeysFull    = &filo.HTTPError{Status: 503, Detail: "too many Idempotency-Keys are stored", Err: filo.ErrBusy}
 )
 
 func newKeeper(o Options) *keeper {
@@ -100,7 +100,7 @@ func newKeeper(o Options) *keeper {
 		o.Methods = []string{"POST", "PATCH"}
 	}
 	setup.CheckMethods(check, "Methods", o.Methods)
-	check(o.Scope != nil, "New needs a Scope: it says whose keys a request's are")
+	check(o.Scope != nil, "New needs a Scope, which tells clients and their keys apart")
 	if o.TTL == 0 {
 		o.TTL = 24 * time.Hour
 	}
@@ -180,7 +180,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
 		if err := m.settle(c, key, undone, done); err != nil {
 			// The request was done: that its answer can't be repeated is no reason to keep it from the client.
-			c.Logger().Error("idempotency: can't keep an answer, or release a key", "error", err)
+			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", err)
 		}
 	}()
 	outer := replay.Fields(c)
@@ -209,7 +209,7 @@ func nothingDone(status int) bool {
 	return status == 401 || status == 403 || status == 429 || status == 503
 }
 
-var errKeyLost = errors.New("another request has claimed the key: this one took longer than MaxRun")
+var errKeyLost = errors.New("the request took longer than MaxRun, and another request has claimed its key")
 
 // settle ends the claim of a key.
 func (m *keeper) settle(c *filo.Ctx, key string, undone bool, done Record) error {

@@ -130,16 +130,16 @@ func newLimiter(limit int, window time.Duration, o Options) *limiter {
 
 // check panics unless the options, with their defaults, make a limit of the quota.
 func (o *Options) check(q Quota) {
-	check(q.Limit > 0, "New needs a limit over 0")
+	check(q.Limit > 0, "New needs a positive limit")
 	check(q.Window >= time.Second && q.Window%time.Second == 0, "New needs a window of whole seconds, such as time.Minute")
-	check(o.Burst >= 0 && o.MaxKeys >= 0, "New with a negative Burst or MaxKeys")
+	check(o.Burst >= 0 && o.MaxKeys >= 0, "Options.Burst and MaxKeys must not be negative")
 	interval := q.Window / time.Duration(q.Limit)
 	check(interval > 0 && int64(o.Burst) <= math.MaxInt64/4/int64(interval+1),
-		"New with a limit or Burst out of all proportion to its window")
+		"New: the limit or Burst is too large for its window")
 	for i := 0; i < len(o.Name); i++ {
 		b := o.Name[i]
 		check(b > ' ' && b < 0x7F && b != '"' && b != '\\',
-			"New with the Name %q: it must be visible ASCII without quotes and backslashes", o.Name)
+			"Options.Name is %q, and must be visible ASCII without quotes and backslashes", o.Name)
 	}
 }
 
@@ -150,7 +150,7 @@ func (l *limiter) admit(c *filo.Ctx) error {
 		if !l.FailOpen {
 			return err
 		}
-		c.Logger().Error("ratelimit: a request was let through since the Store failed", "error", err)
+		c.Logger().Error("ratelimit: the Store failed, so the request was admitted", "error", err)
 		return nil
 	}
 	if !limited {

@@ -14,7 +14,7 @@ import (
 // saveTries is how often a session is saved that others change at the same time.
 const saveTries = 20
 
-var errBusy = errors.New("session: it was changed by too many requests at once")
+var errBusy = errors.New("session: too many requests changed the session at once")
 
 // saveStore adds the request's changes to what is in the store by now.
 func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {

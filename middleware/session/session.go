@@ -140,7 +140,7 @@ func (o *opened) Unsaved() bool {
 func Get(c *filo.Ctx) (*Session, error) {
 	m, ok := c.Get(managerKey{}).(*manager)
 	if !ok {
-		panic("session: Get needs the middleware of New around the handler")
+		panic("session: Get was called in a handler without the middleware of New")
 	}
 	if state := m.opened(c); state != nil {
 		return state, nil
@@ -265,13 +265,13 @@ type manager struct {
 
 var check = setup.Checker("session")
 
-var errTooLarge = errors.New("session: the values are more than MaxBytes, or than a cookie has room for")
+var errTooLarge = errors.New("session: the values exceed MaxBytes or the size of a cookie")
 
 func newManager(o Options) *manager {
 	check((o.Store == nil) != (len(o.Keys) == 0), "New needs either a Store or Keys")
-	check(o.IdleTimeout >= 0 && o.Lifetime >= 0 && o.MaxBytes >= 0, "New with a negative IdleTimeout, Lifetime or MaxBytes")
+	check(o.IdleTimeout >= 0 && o.Lifetime >= 0 && o.MaxBytes >= 0, "Options.IdleTimeout, Lifetime and MaxBytes must not be negative")
 	if memory, ok := o.Store.(*Memory); ok {
-		check(memory.MaxBytes >= 0, "New with a Memory of a negative MaxBytes")
+		check(memory.MaxBytes >= 0, "Memory.MaxBytes must not be negative")
 	}
 	if o.CookieName == "" {
 		o.CookieName = "__Host-session"
@@ -295,7 +295,7 @@ func newManager(o Options) *manager {
 		Name: o.CookieName, Value: "x", Path: "/", Domain: o.Domain, Secure: !o.Insecure, HttpOnly: true, SameSite: o.SameSite,
 	}}
 	if err := m.cookie.Valid(); err != nil {
-		panic(fmt.Sprintf("session: New with options that make no valid cookie: %v", err))
+		panic(fmt.Sprintf("session: the options of New make an invalid cookie: %v", err))
 	}
 	if o.Store == nil {
 		m.sealer = newSealer(o.Keys, o.CookieName)
@@ -367,7 +367,7 @@ func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 // logUnsaved logs an error of save that can't be the request's.
 func logUnsaved(c *filo.Ctx, err error) {
 	if err != nil {
-		c.Logger().Error("a session can't be saved", "error", err)
+		c.Logger().Error("saving a session failed", "error", err)
 	}
 }
 
@@ -391,7 +391,7 @@ func (s *Session) save(c *filo.Ctx) (err error) {
 	case !s.unsaved():
 		return nil
 	case needsCookie && c.Committed():
-		return fmt.Errorf("a session's cookie can't be set: %w", filo.ErrHeadSent)
+		return fmt.Errorf("setting a session's cookie: %w", filo.ErrHeadSent)
 	case s.destroyed:
 		return s.remove(c)
 	case s.manager.sealer != nil:

@@ -639,7 +639,7 @@ func TestDestroyedLate(t *testing.T) {
 			t.Fatal(got)
 		}
 		ended := b.get("/get/a").Body == "true"
-		if logged := strings.Contains(log.String(), "can't be s"); ended == logged || ended != (options.Store != nil) {
+		if logged := strings.Contains(log.String(), "setting a session's cookie"); ended == logged || ended != (options.Store != nil) {
 			t.Errorf("ended: %t, logged: %q", ended, log.String())
 		}
 	})
