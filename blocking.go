@@ -10,6 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // The blocking driver: a worker serves a connection for as long as that lives, and waits in the connection's own
@@ -21,7 +22,7 @@ type scratch struct {
 	in     http1.Input
 	body   []byte // for a request body that doesn't fit in; at most maxKeptBody
 	parser http1.Parser
-	socket socket
+	socket sock.Conn
 	ctx    *Ctx
 	timer  class.Timer   // of the handlers
 	outer  bool          // the running handler's class is the server's, the worker led its loop when it began, and the monitor can't blame it

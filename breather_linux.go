@@ -3,10 +3,11 @@
 package filo
 
 import (
-	"encoding/binary"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // breather lets a busy leader give way to all else that there is: what can run, and what waits in the runtime's poller, which
@@ -23,7 +24,7 @@ type breather struct {
 const longestBreath = time.Millisecond
 
 func (b *breather) open() error {
-	fd, err := newEventFD()
+	fd, err := sock.NewEventFD()
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (b *breather) open() error {
 	}
 	b.wait = func(fd uintptr) (rung bool) {
 		if !b.rung {
-			ringEventFD(int(fd))
+			sock.RingEventFD(int(fd))
 			b.rung = true
 			return false
 		}
@@ -55,20 +56,4 @@ func (b *breather) breathe() {
 	b.rung = false
 	b.file.SetReadDeadline(time.Now().Add(longestBreath))
 	b.raw.Read(b.wait)
-}
-
-// newEventFD returns a descriptor for an edge-triggered poller, so that nobody has to read it.
-func newEventFD() (int, error) {
-	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if errno != 0 {
-		return 0, os.NewSyscallError("eventfd2", errno)
-	}
-	return int(fd), nil
-}
-
-// ringEventFD makes its pollers report the descriptor.
-func ringEventFD(fd int) {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	sysWrite(fd, one[:])
 }

@@ -176,7 +176,7 @@ func (c *conn) attach(w *scratch) {
 	c.worker, c.lent, c.in, c.parser = w, &w.lent, &w.in, &w.parser
 	w.parser.Reset()
 	c.stream, c.out, c.before, c.outBody = c.netConn, w.out[:0], 0, nil
-	if w.socket.attach(c.netConn); w.socket.attached() {
+	if w.socket.Attach(c.netConn); w.socket.Attached() {
 		c.stream = &w.socket
 	}
 	if w.ctx == nil {
@@ -193,7 +193,7 @@ func (c *conn) detach() {
 		c.poisonRequest()
 	}
 	w.in.Reset()
-	w.socket.detach()
+	w.socket.Detach()
 	if cap(c.out) <= maxKeptWriteBuffer {
 		w.out = c.out[:0]
 	} else {

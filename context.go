@@ -11,6 +11,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // requestContext is a request's context. Most handlers only hand it on to calls that look for values in it, or never wait: so
@@ -313,8 +314,8 @@ func (r *requestContext) startWatch() (half, gone bool) {
 		return looped.watch(r)
 	}
 	w := &clientWatch{context: r, netConn: r.conn.netConn, space: r.space}
-	if socket := &r.conn.worker.socket; socket.attached() {
-		if w.halfClosed, gone = socket.ended(); gone {
+	if socket := &r.conn.worker.socket; socket.Attached() {
+		if w.halfClosed, gone = socket.Ended(); gone {
 			return false, true
 		}
 	}
@@ -456,25 +457,22 @@ func (w *clientWatch) run() {
 	w.err = err
 	if err == nil {
 		// The end comes behind what isn't read here.
-		if err, stopped = w.await(func() error { return awaitPeer(w.netConn, false) }); stopped {
+		if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, false) }); stopped {
 			return
 		}
 	}
 	switch {
-	case err == errCannotTell:
+	case err == sock.ErrCannotTell:
 		return
 	case !isEOF(err):
 		r.cancel(ErrClientGone)
 		return
 	}
 	r.clientEnded(w.halfClosed || time.Since(start) <= halfCloseTime)
-	if err, stopped = w.await(func() error { return awaitPeer(w.netConn, true) }); !stopped && err != errCannotTell {
+	if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, true) }); !stopped && err != sock.ErrCannotTell {
 		r.cancel(ErrClientGone)
 	}
 }
-
-// errCannotTell is awaitPeer's error for a connection that isn't a socket.
-var errCannotTell = errors.New("filo: the connection isn't a socket that can be watched")
 
 // await calls wait again while it ends by a deadline, until the watch is to stop.
 func (w *clientWatch) await(wait func() error) (err error, stopped bool) {

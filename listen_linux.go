@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // maxAccepts is how many connections a leader accepts in one turn.
@@ -99,8 +100,8 @@ func (e *listenerEntry) close() {
 		return
 	}
 	// A socket that several loops share, or that its listener has another descriptor of, stays open.
-	epollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
-	sysClose(e.fd)
+	sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+	sock.Close(e.fd)
 	e.fd = -1
 	l.mu.Lock()
 	l.listeners[e.slot-firstListener] = nil
@@ -172,7 +173,7 @@ func (e *listenerEntry) watch() syscall.Errno {
 	if e.fd < 0 || e.watched {
 		return 0
 	}
-	errno := epollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN, e.slot, 0)
+	errno := sock.EpollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN, e.slot, 0)
 	e.watched = errno == 0
 	return errno
 }
@@ -186,7 +187,7 @@ func (e *listenerEntry) pause() {
 		return
 	}
 	e.watched = false
-	epollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+	sock.EpollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
 	e.delay = min(max(2*e.delay, minAcceptDelay), maxAcceptDelay)
 	time.AfterFunc(e.delay, e.listen)
 }
@@ -236,20 +237,20 @@ func (ll *loopListener) endWatch() {
 // acceptUser waits until the user's listener is closed, has a connection for it, or fails. The connection's descriptor is there
 // before the connection is: or else there might be none left for it.
 func (ll *loopListener) acceptUser() {
-	spare, err := duplicate(ll.server.loops[0].epfd)
+	spare, err := sock.Duplicate(ll.server.loops[0].epfd)
 	if err != nil {
 		return
 	}
 	netConn, err := ll.user.Accept()
 	if err != nil {
-		sysClose(spare)
+		sock.Close(spare)
 		return
 	}
 	lc := new(loopConn)
 	err = controlSocket(netConn, func(fd int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) })
 	netConn.Close() // package net's descriptor
-	if err != nil || sysPeer(spare, &lc.peer) != 0 {
-		sysClose(spare) // the client has left
+	if err != nil || sock.Peer(spare, &lc.peer) != 0 {
+		sock.Close(spare) // the client has left
 		return
 	}
 	if ll.address.Network() != "unix" {
@@ -292,7 +293,7 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 	e.mu.Lock()
 	fd, errno := -1, syscall.EAGAIN
 	if e.fd >= 0 {
-		fd, errno = sysAccept(e.fd, &lc.peer)
+		fd, errno = sock.Accept(e.fd, &lc.peer)
 	}
 	if errno == 0 {
 		e.delay = 0
@@ -500,7 +501,7 @@ func (o *SocketOptions) siblings(listener *net.TCPListener, n int) (fds []int, e
 			if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soReusePort, 1); err != nil {
 				return os.NewSyscallError("setsockopt", err)
 			}
-			dup, err := duplicate(fd)
+			dup, err := sock.Duplicate(fd)
 			if err == nil {
 				fds = append(fds, dup)
 			}
@@ -519,7 +520,7 @@ func (s *Server) sharedSocket(listener net.Listener) (fds []int, err error) {
 		if listener.Addr().Network() != "unix" {
 			s.SocketOptions.setInherited(fd)
 		}
-		dup, err := duplicate(fd)
+		dup, err := sock.Duplicate(fd)
 		if err == nil {
 			fds = append(fds, dup)
 		}
@@ -528,16 +529,8 @@ func (s *Server) sharedSocket(listener net.Listener) (fds []int, err error) {
 	return fds, err
 }
 
-func duplicate(fd int) (int, error) {
-	dup, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
-	if errno != 0 {
-		return -1, os.NewSyscallError("fcntl", errno)
-	}
-	return int(dup), nil
-}
-
 func closeSockets(fds []int) {
 	for _, fd := range fds {
-		sysClose(fd)
+		sock.Close(fd)
 	}
 }

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 const (
 	// connEvents is what the epoll set watches a connection for, once and for all.
-	connEvents = syscall.EPOLLIN | epollRDHUP | epollET
+	connEvents = syscall.EPOLLIN | sock.EpollRDHUP | sock.EpollET
 
 	// maxEvents is how many events a leader takes at a time.
 	maxEvents = 24
@@ -167,12 +168,12 @@ func newLoop(s *Server, index int) (*loop, error) {
 	l := &loop{server: s, index: index, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
 	l.leadership.lead = l.lead
 	if err := l.parker.open(epfd); err != nil {
-		sysClose(epfd)
+		sock.Close(epfd)
 		return nil, err
 	}
 	if err := l.breather.open(); err != nil {
 		l.parker.close()
-		sysClose(epfd)
+		sock.Close(epfd)
 		return nil, err
 	}
 	return l, nil
@@ -182,7 +183,7 @@ func newLoop(s *Server, index int) (*loop, error) {
 func (l *loop) closeFiles() {
 	l.breather.close()
 	l.parker.close()
-	sysClose(l.epfd)
+	sock.Close(l.epfd)
 }
 
 // lead serves the loop until w has given it away, or it is over.
@@ -276,7 +277,7 @@ func (l *loop) catchBreath() {
 
 // poll takes the events of a loop's epoll set, which may be another's. It reports whether there were any.
 func (l *loop) poll(of *loop) bool {
-	n := epollPoll(of.epfd, l.events[:])
+	n := sock.EpollPoll(of.epfd, l.events[:])
 	if n == 0 {
 		return false
 	}
@@ -587,7 +588,7 @@ func (l *loop) add(lc *loopConn) error {
 		l.slots = append(l.slots, lc)
 	}
 	l.mu.Unlock()
-	if errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, int(lc.fd), connEvents, lc.slot, lc.generation); errno != 0 {
+	if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, int(lc.fd), connEvents, lc.slot, lc.generation); errno != 0 {
 		l.mu.Lock()
 		l.removeLocked(lc)
 		l.mu.Unlock()
@@ -610,7 +611,7 @@ func (l *loop) removeLocked(lc *loopConn) {
 	if lc.poll.Load()&pollShared != 0 {
 		lc.parked.out.fail(net.ErrClosed) // nobody writes to what the number stands for then
 	}
-	sysClose(int(lc.fd))
+	sock.Close(int(lc.fd))
 	l.forgetLocked(lc)
 }
 

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // A bit claims a connection that nobody owns if that waits for it, and the claim takes out what the owner asks the socket
@@ -67,8 +69,8 @@ func TestPollEvent(t *testing.T) {
 		{syscall.EPOLLIN, pollReadable},
 		{syscall.EPOLLOUT, pollWritable},
 		{syscall.EPOLLIN | syscall.EPOLLOUT, pollReadable | pollWritable},
-		{syscall.EPOLLIN | epollRDHUP, pollReadable | pollHup},
-		{epollRDHUP, pollReadable | pollHup},
+		{syscall.EPOLLIN | sock.EpollRDHUP, pollReadable | pollHup},
+		{sock.EpollRDHUP, pollReadable | pollHup},
 		{syscall.EPOLLHUP, pollReadable | pollHup | pollGone | pollWritable},
 		{syscall.EPOLLERR, pollReadable | pollHup | pollGone | pollWritable},
 	} {
@@ -439,7 +441,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 			e := l.listeners[0]
 			l.mu.Unlock()
 			e.mu.Lock()
-			epollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+			sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
 			e.mu.Unlock()
 			c, err := net.Dial(test.network, listener.Addr().String())
 			if err != nil {

@@ -3,12 +3,10 @@
 package filo
 
 import (
-	"encoding/binary"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // Bits of loopConn.poll.
@@ -74,7 +73,7 @@ type loopConn struct {
 	// watcher is the context to be cancelled when the client leaves.
 	watcher atomic.Pointer[requestContext]
 
-	peer sockaddr
+	peer sock.Address
 }
 
 // pendingInput is an unfinished request, which no worker has a buffer for.
@@ -105,10 +104,10 @@ func (notYetError) Temporary() bool { return true }
 // event notes what the epoll set has reported. It returns true if the connection was idle and is the caller's now.
 func (lc *loopConn) event(events uint32) (claimed bool) {
 	var set uint32
-	if events&(syscall.EPOLLIN|epollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+	if events&(syscall.EPOLLIN|sock.EpollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		set |= pollReadable
 	}
-	if events&(epollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+	if events&(sock.EpollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		set |= pollHup
 	}
 	if events&(syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
@@ -225,7 +224,7 @@ func (lc *loopConn) Read(p []byte) (int, error) {
 		if word := lc.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !lc.noWaitRead {
 			return 0, lc.waitError("read", word&pollClosing != 0)
 		}
-		n, errno := sysRead(int(lc.fd), p)
+		n, errno := sock.Read(int(lc.fd), p)
 		switch {
 		case errno == syscall.EAGAIN:
 		case errno != 0:
@@ -301,7 +300,7 @@ func (lc *loopConn) write(p []byte) (sent int, err error) {
 		if word := lc.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
 			return sent, lc.waitError("write", word&pollClosing != 0)
 		}
-		n, errno := sysWrite(int(lc.fd), p[sent:])
+		n, errno := sock.Write(int(lc.fd), p[sent:])
 		if errno != 0 && errno != syscall.EAGAIN {
 			return sent, lc.opError("write", os.NewSyscallError("write", errno))
 		}
@@ -330,14 +329,14 @@ func (lc *loopConn) awaitWritable() error {
 func (lc *loopConn) watchWritable() {
 	if !lc.watchOut {
 		lc.watchOut = true
-		epollControl(lc.loop.epfd, syscall.EPOLL_CTL_MOD, int(lc.fd), connEvents|syscall.EPOLLOUT, lc.slot, lc.generation)
+		sock.EpollControl(lc.loop.epfd, syscall.EPOLL_CTL_MOD, int(lc.fd), connEvents|syscall.EPOLLOUT, lc.slot, lc.generation)
 	}
 }
 
 // writeVector is Write for two buffers.
 func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	if len(lc.unsent) == 0 {
-		n, errno := sysWritev(int(lc.fd), first, second)
+		n, errno := sock.Writev(int(lc.fd), first, second)
 		switch {
 		case errno == syscall.EAGAIN:
 		case errno != 0:
@@ -407,7 +406,7 @@ func (lc *loopConn) Cut() error {
 	}
 	if _, claimed := lc.set(pollClosing); claimed {
 		lc.loop.post(lc)
-	} else if !lc.whileOpen(func(fd int) { sysShutdown(fd, syscall.SHUT_RDWR) }) {
+	} else if !lc.whileOpen(func(fd int) { sock.Shutdown(fd, syscall.SHUT_RDWR) }) {
 		lc.closeTaken() // or the owner has just ended it, perhaps because it found pollClosing
 	}
 	return nil
@@ -434,7 +433,7 @@ func (lc *loopConn) closeTaken() error {
 
 // CloseWrite says to the client that nothing more comes.
 func (lc *loopConn) CloseWrite() error {
-	sysShutdown(int(lc.fd), syscall.SHUT_WR)
+	sock.Shutdown(int(lc.fd), syscall.SHUT_WR)
 	return nil
 }
 
@@ -549,20 +548,12 @@ func (lc *loopConn) LocalAddr() net.Addr {
 		}
 		return &net.TCPAddr{}
 	}
-	switch address, _ := syscall.Getsockname(int(lc.fd)); address := address.(type) {
-	case *syscall.SockaddrInet4:
-		return &net.TCPAddr{IP: net.IP(address.Addr[:]), Port: address.Port}
-	case *syscall.SockaddrInet6:
-		return net.TCPAddrFromAddrPort(addrPort6(address.Addr, address.ZoneId, uint16(address.Port)))
-	case *syscall.SockaddrUnix:
-		return &net.UnixAddr{Name: address.Name, Net: "unix"}
-	}
-	return &net.TCPAddr{}
+	return sock.LocalAddr(int(lc.fd))
 }
 
 // RemoteAddr returns the address of the client.
 func (lc *loopConn) RemoteAddr() net.Addr {
-	if address := lc.peer.addrPort(); address.IsValid() {
+	if address := lc.peer.AddrPort(); address.IsValid() {
 		return net.TCPAddrFromAddrPort(address)
 	}
 	return &net.UnixAddr{Net: "unix"}
@@ -570,31 +561,7 @@ func (lc *loopConn) RemoteAddr() net.Addr {
 
 func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.timer.Class()) }
 
-func (lc *loopConn) remote() netip.AddrPort { return lc.peer.addrPort() }
-
-// addrPort takes the address apart; it isn't valid if it is none of IP.
-func (a *sockaddr) addrPort() netip.AddrPort {
-	port := binary.BigEndian.Uint16(a[2:])
-	switch binary.NativeEndian.Uint16(a[:]) {
-	case syscall.AF_INET:
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a[4:8])), port)
-	case syscall.AF_INET6:
-		return addrPort6([16]byte(a[8:24]), binary.NativeEndian.Uint32(a[24:]), port)
-	}
-	return netip.AddrPort{}
-}
-
-func addrPort6(address [16]byte, scope uint32, port uint16) netip.AddrPort {
-	ip := netip.AddrFrom16(address).Unmap()
-	if ip.Is6() && scope != 0 {
-		zone := strconv.FormatUint(uint64(scope), 10)
-		if i, err := net.InterfaceByIndex(int(scope)); err == nil {
-			zone = i.Name
-		}
-		ip = ip.WithZone(zone)
-	}
-	return netip.AddrPortFrom(ip, port)
-}
+func (lc *loopConn) remote() netip.AddrPort { return lc.peer.AddrPort() }
 
 // waitError is the error of a Read or Write that mustn't wait any more.
 func (lc *loopConn) waitError(op string, closed bool) error {

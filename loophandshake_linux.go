@@ -8,6 +8,8 @@ import (
 	"math"
 	"sync"
 	"syscall"
+
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection
@@ -56,7 +58,7 @@ func (lc *loopConn) helloCame() bool {
 		return true // nothing more will
 	}
 	space := lc.in.Space()
-	n, errno := sysPeek(int(lc.fd), space)
+	n, errno := sock.Peek(int(lc.fd), space)
 	switch {
 	case errno == syscall.EAGAIN:
 		return false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // Leaders that compete for a processor, with each other or with other programs, hold their clients up by whole time slices;
@@ -57,14 +58,14 @@ type share struct {
 }
 
 // begin begins to measure, on the calling thread.
-func (s *share) begin() { s.thread, s.wall, s.cpu = sysThread(), clock.Nanotime(), sysThreadTime() }
+func (s *share) begin() { s.thread, s.wall, s.cpu = sock.Thread(), clock.Nanotime(), sock.ThreadTime() }
 
 // end ends that. Nothing is known if the leader was moved to another thread.
 func (s *share) end() {
-	if s.thread != 0 && s.thread == sysThread() {
+	if s.thread != 0 && s.thread == sock.Thread() {
 		took := clock.Nanotime().Sub(s.wall)
 		s.took += took
-		s.lost += max(took-(sysThreadTime()-s.cpu), 0)
+		s.lost += max(took-(sock.ThreadTime()-s.cpu), 0)
 	}
 	s.thread = 0
 }
@@ -154,7 +155,7 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 		guest.mu.Lock()
 		guest.host.Store(host)
 		guest.mu.Unlock()
-		epollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
+		sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
 	}
 	l.resting.Store(true)
 	l.sleeping.Store(true)
@@ -188,7 +189,7 @@ func (l *loop) findHost(suits func(host *loop) bool) *loop {
 func (l *loop) receiveGuests(arrived []*loop) {
 	for _, guest := range arrived {
 		l.guests = append(l.guests, guest)
-		errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, guest.epfd, syscall.EPOLLIN, firstGuest+uint32(guest.index), 0)
+		errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, guest.epfd, syscall.EPOLLIN, firstGuest+uint32(guest.index), 0)
 		if errno != 0 || guest.pending.Load() {
 			l.letGo(guest) // it has been rung already, or the system allows no more
 		}
@@ -199,7 +200,7 @@ func (l *loop) receiveGuests(arrived []*loop) {
 func (l *loop) letGo(guest *loop) {
 	h := &l.server.hosting
 	leaves := func(each *loop) bool { return each == guest }
-	epollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
+	sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
 	l.guests = slices.DeleteFunc(l.guests, leaves)
 	l.mu.Lock()
 	l.arrivals = slices.DeleteFunc(l.arrivals, leaves)

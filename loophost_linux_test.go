@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // hostLoops returns loops that nobody leads, and who are busy by so many percent.
@@ -177,7 +178,7 @@ func TestTooManyGuests(t *testing.T) {
 	t.Cleanup(func() { file.Close() })
 	fd := int(file.Fd())
 	for _, l := range loops {
-		if errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN, firstListener, 0); errno != 0 {
+		if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN, firstListener, 0); errno != 0 {
 			t.Fatal(errno)
 		}
 	}
@@ -222,14 +223,14 @@ func TestGuestOfABusyHost(t *testing.T) {
 	guest, host := loops[0], loops[1]
 	ready := func(l *loop, n int) {
 		for slot := range n {
-			fd, err := newEventFD()
+			fd, err := sock.NewEventFD()
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { sysClose(fd) })
-			ringEventFD(fd)
+			t.Cleanup(func() { sock.Close(fd) })
+			sock.RingEventFD(fd)
 			l.slots = append(l.slots, &loopConn{loop: l, generation: 1})
-			if errno := epollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|epollET, uint32(slot), 1); errno != 0 {
+			if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|sock.EpollET, uint32(slot), 1); errno != 0 {
 				t.Fatal(errno)
 			}
 		}

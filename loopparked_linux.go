@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // prepareParked sends what waits to be sent.
@@ -23,9 +25,9 @@ func (lc *loopConn) setParked() { lc.poll.Or(pollShared) }
 func (lc *loopConn) writeNow(first, second []byte) (n int, err error) {
 	var errno syscall.Errno
 	if len(second) == 0 {
-		n, errno = sysWrite(int(lc.fd), first)
+		n, errno = sock.Write(int(lc.fd), first)
 	} else {
-		n, errno = sysWritev(int(lc.fd), first, second)
+		n, errno = sock.Writev(int(lc.fd), first, second)
 	}
 	switch {
 	case errno == syscall.EAGAIN:
@@ -246,6 +248,6 @@ func (lc *loopConn) endParked() {
 // hasInput reports whether there is something to be read.
 func (lc *loopConn) hasInput() bool {
 	var b [1]byte
-	n, errno := sysPeek(int(lc.fd), b[:])
+	n, errno := sock.Peek(int(lc.fd), b[:])
 	return n > 0 && errno == 0
 }

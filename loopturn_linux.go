@@ -15,6 +15,7 @@ import (
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 const (
@@ -278,7 +279,7 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 		lc.noWaitRead = false
 		return n, err
 	}
-	n, errno := sysRead(int(lc.fd), p)
+	n, errno := sock.Read(int(lc.fd), p)
 	switch {
 	case errno == syscall.EAGAIN:
 		return 0, errNotYet
@@ -503,9 +504,9 @@ func (lc *loopConn) queue(first, second []byte) error {
 		var n int
 		var errno syscall.Errno
 		if len(second) == 0 {
-			n, errno = sysWrite(int(lc.fd), first)
+			n, errno = sock.Write(int(lc.fd), first)
 		} else {
-			n, errno = sysWritev(int(lc.fd), first, second)
+			n, errno = sock.Writev(int(lc.fd), first, second)
 		}
 		if errno == syscall.EAGAIN {
 			break
@@ -546,7 +547,7 @@ func (lc *loopConn) sendUnsent() bool {
 func (lc *loopConn) sendNow() error {
 	for {
 		for len(lc.unsent) > 0 {
-			n, errno := sysWrite(int(lc.fd), lc.unsent)
+			n, errno := sock.Write(int(lc.fd), lc.unsent)
 			switch {
 			case errno == syscall.EAGAIN:
 				return errNotYet
@@ -656,7 +657,7 @@ func (lc *loopConn) wait() {
 
 // watch cancels the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
-	half, gone = peekEnd(int(lc.fd))
+	half, gone = sock.Ended(int(lc.fd))
 	r.watchedSince = clock.Nanotime()
 	lc.watcher.Store(r)
 	word := lc.poll.Load()
@@ -681,7 +682,7 @@ func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	if err := lc.leave(lc.worker.timer.Class()); err != nil {
 		return nil, err
 	}
-	dup, err := duplicate(int(lc.fd))
+	dup, err := sock.Duplicate(int(lc.fd))
 	if err != nil {
 		return nil, fmt.Errorf("filo: taking a connection over: %w", err)
 	}
@@ -703,9 +704,9 @@ func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 	// Before fd is -1, so that who finds that knows where the connection is.
 	lc.waiters.Load().taken.Store(&prepared)
 	// A registration follows the open file, not its number.
-	epollControl(lc.loop.epfd, syscall.EPOLL_CTL_DEL, int(lc.fd), 0, 0, 0)
+	sock.EpollControl(lc.loop.epfd, syscall.EPOLL_CTL_DEL, int(lc.fd), 0, 0, 0)
 	lc.loop.mu.Lock()
-	sysClose(int(lc.fd))
+	sock.Close(int(lc.fd))
 	lc.loop.forgetLocked(lc)
 	lc.loop.mu.Unlock()
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {

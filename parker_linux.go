@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // parker lets a leader wait without holding a thread: by the runtime's poller. An epoll set that the runtime's poller
@@ -26,14 +28,14 @@ func (p *parker) open(epfd int) error {
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	bell, err := newEventFD()
+	bell, err := sock.NewEventFD()
 	if err != nil {
-		sysClose(fd)
+		sock.Close(fd)
 		return err
 	}
 	p.epfd, p.fd, p.bell = epfd, fd, bell
-	epollControl(fd, syscall.EPOLL_CTL_ADD, epfd, 0, 0, 0)
-	epollControl(epfd, syscall.EPOLL_CTL_ADD, p.bell, syscall.EPOLLIN|epollET, bellSlot, 0)
+	sock.EpollControl(fd, syscall.EPOLL_CTL_ADD, epfd, 0, 0, 0)
+	sock.EpollControl(epfd, syscall.EPOLL_CTL_ADD, p.bell, syscall.EPOLLIN|sock.EpollET, bellSlot, 0)
 	syscall.SetNonblock(fd, true) // or else os.NewFile doesn't register it
 	p.outer = os.NewFile(uintptr(fd), "loop")
 	if p.raw, err = p.outer.SyscallConn(); err == nil {
@@ -46,12 +48,12 @@ func (p *parker) open(epfd int) error {
 }
 
 func (p *parker) close() {
-	sysClose(p.bell)
+	sock.Close(p.bell)
 	p.outer.Close()
 }
 
 // ring ends a wait.
-func (p *parker) ring() { ringEventFD(p.bell) }
+func (p *parker) ring() { sock.RingEventFD(p.bell) }
 
 // wait returns when the loop has news.
 func (p *parker) wait(l *loop) {
@@ -59,7 +61,7 @@ func (p *parker) wait(l *loop) {
 		p.wake = func(uintptr) bool {
 			if !p.armed {
 				p.armed = true
-				epollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, syscall.EPOLLIN, 0, 0)
+				sock.EpollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, syscall.EPOLLIN, 0, 0)
 			}
 			return l.pending.Load() || l.poll(l)
 		}
@@ -69,5 +71,5 @@ func (p *parker) wait(l *loop) {
 		l.publish()
 	}
 	p.armed = false
-	epollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, 0, 0, 0)
+	sock.EpollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, 0, 0, 0)
 }

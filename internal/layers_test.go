@@ -18,6 +18,7 @@ var layers = []string{
 	"internal/pace",
 	"internal/linger",
 	"internal/http1",
+	"internal/sock",
 	"internal/class",
 }
 

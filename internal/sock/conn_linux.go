@@ -1,0 +1,154 @@
+package sock
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// Conn reads and writes a plain socket of package net's by Read and Write. Waiting, deadlines and closing are the net package's, as
+// ever. A Conn can be attached to one connection after the other. The zero value isn't attached.
+type Conn struct {
+	raw           syscall.RawConn // nil while there is no plain socket
+	input, output call
+	read, write   func(fd uintptr) bool // input.read and output.write; made once, since making allocates
+}
+
+// call is the arguments and the result of a read or a write.
+type call struct {
+	p     []byte
+	n     int
+	errno syscall.Errno
+}
+
+// Attach makes s read and write the connection, if that is a plain socket.
+func (s *Conn) Attach(netConn net.Conn) {
+	s.raw = nil
+	switch netConn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+	default:
+		return
+	}
+	raw, err := netConn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return
+	}
+	s.raw = raw
+	if s.read == nil {
+		s.read, s.write = s.input.read, s.output.write
+	}
+}
+
+// Detach lets go of the connection.
+func (s *Conn) Detach() { s.raw = nil }
+
+// Attached reports whether s can be used.
+func (s *Conn) Attached() bool { return s.raw != nil }
+
+// Ended reports whether the client has sent all that it will send and all of it has been read, and whether it is gone
+// altogether. It doesn't wait.
+func (s *Conn) Ended() (ended, gone bool) {
+	err := s.raw.Control(func(fd uintptr) { ended, gone = Ended(int(fd)) })
+	return ended, gone || err != nil
+}
+
+// Ended looks at what a socket would read next: the end of the client's side, or an error because the client is gone.
+// A reset shows only once: who looks next sees an end.
+func Ended(fd int) (ended, gone bool) {
+	var next [1]byte
+	n, errno := Peek(fd, next[:])
+	return n == 0 && errno == 0, errno != 0 && errno != syscall.EAGAIN
+}
+
+// AwaitEnd waits until the client of a socket has ended its side, with io.EOF, or, if gone is set, until it is gone altogether.
+// It ends as a Read of the connection does otherwise. The error is ErrCannotTell if the connection isn't a socket.
+func AwaitEnd(netConn net.Conn, gone bool) error {
+	if tlsConn, ok := netConn.(*tls.Conn); ok {
+		netConn = tlsConn.NetConn()
+	}
+	owner, ok := netConn.(syscall.Conn)
+	if !ok {
+		return ErrCannotTell
+	}
+	raw, err := owner.SyscallConn()
+	if err != nil {
+		return err
+	}
+	events := int16(pollRDHUP)
+	if gone {
+		events = 0
+	}
+	if err := raw.Read(func(fd uintptr) bool { return hasHappened(int(fd), events) }); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// pollRDHUP is POLLRDHUP, which package syscall hasn't.
+const pollRDHUP = 0x2000
+
+// hasHappened reports whether one of the events of poll(2) has, or the socket is broken or ended on both sides.
+func hasHappened(fd int, events int16) bool {
+	entry := struct {
+		fd              int32
+		events, revents int16
+	}{int32(fd), events, 0}
+	var now syscall.Timespec
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&entry)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return errno == 0 && n > 0
+}
+
+// Read is net.Conn's Read.
+func (s *Conn) Read(p []byte) (int, error) {
+	call := &s.input
+	call.p, call.n, call.errno = p, 0, 0
+	err := s.raw.Read(s.read)
+	call.p = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case call.errno != 0:
+		return 0, os.NewSyscallError("read", call.errno)
+	case call.n == 0:
+		return 0, io.EOF
+	}
+	return call.n, nil
+}
+
+// Write is net.Conn's Write.
+func (s *Conn) Write(p []byte) (int, error) {
+	call := &s.output
+	call.p, call.n, call.errno = p, 0, 0
+	err := s.raw.Write(s.write)
+	call.p = nil
+	if err == nil && call.errno != 0 {
+		err = os.NewSyscallError("write", call.errno)
+	}
+	return call.n, err
+}
+
+// read reports whether there is a result; if not, it is called again when the socket is readable.
+func (c *call) read(fd uintptr) bool {
+	c.n, c.errno = Read(int(fd), c.p)
+	return c.errno != syscall.EAGAIN
+}
+
+// write reports whether all is written, or can't be; if not, it is called again when the socket takes more.
+func (c *call) write(fd uintptr) bool {
+	for len(c.p) > 0 {
+		n, errno := Write(int(fd), c.p)
+		if errno == syscall.EAGAIN {
+			return false
+		}
+		if errno != 0 {
+			c.errno = errno
+			return true
+		}
+		c.n += n
+		c.p = c.p[n:]
+	}
+	return true
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package sock
+
+import "net"
+
+// Conn would read and write plain sockets by system calls of its own, as it does on Linux. Elsewhere it is never attached.
+type Conn struct{ net.Conn }
+
+// Attach does nothing.
+func (s *Conn) Attach(net.Conn) {}
+
+// Detach does nothing.
+func (s *Conn) Detach() {}
+
+// Attached returns false.
+func (s *Conn) Attached() bool { return false }
+
+// Ended isn't called.
+func (s *Conn) Ended() (ended, gone bool) { return false, false }
+
+// AwaitEnd returns ErrCannotTell.
+func AwaitEnd(net.Conn, bool) error { return ErrCannotTell }

@@ -1,0 +1,65 @@
+//go:build !386
+
+package sock
+
+import (
+	"encoding/binary"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Constants that package syscall hasn't for every architecture.
+const (
+	EpollRDHUP = 0x2000
+	EpollET    = 1 << 31
+)
+
+// EpollPoll takes the events that there are.
+func EpollPoll(epfd int, events []syscall.EpollEvent) int {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
+		uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0 // interrupted
+	}
+	return int(n)
+}
+
+// EpollControl changes what an epoll descriptor watches.
+func EpollControl(epfd, op, fd int, events uint32, slot, generation uint32) syscall.Errno {
+	event := syscall.EpollEvent{Events: events, Fd: int32(slot), Pad: int32(generation)}
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd),
+		uintptr(unsafe.Pointer(&event)), 0, 0)
+	return errno
+}
+
+// NewEventFD returns a descriptor for an edge-triggered poller, so that nobody has to read it.
+func NewEventFD() (int, error) {
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("eventfd2", errno)
+	}
+	return int(fd), nil
+}
+
+// RingEventFD makes its pollers report the descriptor.
+func RingEventFD(fd int) {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	Write(fd, one[:])
+}
+
+// Thread returns the calling thread's number.
+func Thread() int {
+	id, _, _ := syscall.RawSyscall(syscall.SYS_GETTID, 0, 0, 0)
+	return int(id)
+}
+
+// ThreadTime returns how long the calling thread has run.
+func ThreadTime() time.Duration {
+	const clockThreadTime = 3
+	var t syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockThreadTime, uintptr(unsafe.Pointer(&t)), 0)
+	return time.Duration(t.Nano())
+}

@@ -1,0 +1,41 @@
+//go:build !386
+
+package sock
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Peek is Read, but what it reads stays there to be read.
+func Peek(fd int, p []byte) (int, syscall.Errno) {
+	for {
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(bytesPointer(p)), uintptr(len(p)),
+			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+		if errno == 0 {
+			return int(n), 0
+		}
+		if errno != syscall.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// Writev writes two buffers. It may copy much, and so tells the scheduler.
+func Writev(fd int, first, second []byte) (int, syscall.Errno) {
+	vector := [2]syscall.Iovec{{Base: (*byte)(bytesPointer(first))}, {Base: (*byte)(bytesPointer(second))}}
+	vector[0].SetLen(len(first))
+	vector[1].SetLen(len(second))
+	for {
+		n, _, errno := syscall.Syscall(syscall.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&vector)), 2)
+		if errno == 0 {
+			return int(n), 0
+		}
+		if errno != syscall.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// Shutdown ends the sides of a connection that how names, such as syscall.SHUT_WR.
+func Shutdown(fd, how int) { syscall.RawSyscall(syscall.SYS_SHUTDOWN, uintptr(fd), uintptr(how), 0) }

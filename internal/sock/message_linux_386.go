@@ -1,0 +1,16 @@
+package sock
+
+import "syscall"
+
+// Peek is Read, but what it reads stays there to be read.
+func Peek(fd int, p []byte) (int, syscall.Errno) {
+	for {
+		n, _, err := syscall.Recvfrom(fd, p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		if err == nil {
+			return n, 0
+		}
+		if err != syscall.EINTR {
+			return 0, err.(syscall.Errno)
+		}
+	}
+}
