@@ -4,20 +4,13 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/filohttp/filo/bench/internal/load"
 	"github.com/filohttp/filo/bench/internal/plan"
 	"github.com/filohttp/filo/bench/internal/row"
 )
-
-func TestMain(m *testing.M) {
-	load.Main()
-	os.Exit(m.Run())
-}
 
 func TestParseFlags(t *testing.T) {
 	for _, c := range []struct {
@@ -90,7 +83,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Chdir("../..")
 	var out strings.Builder
-	args := strings.Fields("-rows json -kinds peak -peers filo,nethttp -rounds 2 -seconds 0.05 -warmup 20ms -report " + t.TempDir())
+	args := strings.Fields("-rows json -kinds peak -peers filo,nethttp -rounds 2 -seconds 1 -warmup 20ms -report " + t.TempDir())
 	if err := run(t.Context(), args, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}

@@ -27,7 +27,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/filohttp/filo/bench/internal/load"
 	"github.com/filohttp/filo/bench/internal/measure"
 	"github.com/filohttp/filo/bench/internal/peer"
 	"github.com/filohttp/filo/bench/internal/plan"
@@ -36,7 +35,6 @@ import (
 )
 
 func main() {
-	load.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout)

@@ -32,11 +32,11 @@ func parseFlags(args []string) (*options, error) {
 	size := flags.String("size", "default", "quick, default or all")
 	rows := flags.String("rows", "", "only these `rows`, as in keepalive-64,json")
 	peers := flags.String("peers", "", "only these `servers`, of "+strings.Join(peer.Names(), ", "))
-	kinds := flags.String("kinds", "", "only these `kinds` of figures, of peak, rate (which needs peak), syscalls and wrk")
+	kinds := flags.String("kinds", "", "only these `kinds` of figures, of peak, rate (which needs peak) and syscalls")
 	procs := flags.String("procs", "", "only runs with these values of GOMAXPROCS, as in 1,2,4")
 	flags.BoolVar(&o.choice.Pinned, "pinned", false, "only runs in which the server and the generator have a processor each")
 	flags.IntVar(&o.choice.Rounds, "rounds", 0, "runs of each cell; 0 is the size's")
-	flags.Float64Var(&o.choice.Seconds, "seconds", 0, "length of a run; 0 is the size's")
+	flags.IntVar(&o.choice.Seconds, "seconds", 0, "length of a run in seconds; 0 is the size's")
 	flags.DurationVar(&o.warmup, "warmup", 250*time.Millisecond, "load before each run")
 	flags.DurationVar(&o.lateness, "max-lateness", 5*time.Millisecond,
 		"how late the generator may be for a run at a constant rate to count")

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/filohttp/filo/bench/internal/openloop"
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
@@ -52,19 +51,8 @@ func Fetch(base string, r *row.Row) ([]Answer, error) {
 	return answers, nil
 }
 
-func exchange(conn net.Conn, reader *bufio.Reader, request *openloop.Request, host string) (a Answer, err error) {
-	method := request.Method
-	if method == "" {
-		method = "GET"
-	}
-	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n", method, request.Target, host)
-	for _, field := range request.Header {
-		head += field + "\r\n"
-	}
-	if request.Body != nil {
-		head += fmt.Sprintf("Content-Length: %d\r\n", len(request.Body))
-	}
-	if _, err := conn.Write(append([]byte(head+"\r\n"), request.Body...)); err != nil {
+func exchange(conn net.Conn, reader *bufio.Reader, request *row.Request, host string) (a Answer, err error) {
+	if _, err := conn.Write(request.Raw(host, false)); err != nil {
 		return a, err
 	}
 	resp, err := http.ReadResponse(reader, nil)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/filohttp/filo/bench/internal/openloop"
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
@@ -15,7 +14,7 @@ func answer(server, kind, body string) Answer {
 }
 
 func TestCompare(t *testing.T) {
-	r := &row.Row{Requests: []openloop.Request{{Target: "/"}}}
+	r := &row.Row{Requests: []row.Request{{Target: "/"}}}
 	varied := &row.Row{Requests: r.Requests, Varies: []string{"Content-Type"}}
 	first := []Answer{answer("bench", "text/plain", "hello")}
 	another := first[0]
@@ -52,15 +51,15 @@ func TestFetch(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	good := openloop.Request{Target: "/good", Want: openloop.Want{Body: []byte("good")}}
+	good := row.Request{Target: "/good", Want: row.Want{Body: []byte("good")}}
 	for _, c := range []struct {
 		name     string
-		requests []openloop.Request
+		requests []row.Request
 		want     string
 	}{
-		{"two requests", []openloop.Request{good, good}, ""},
-		{"a status of 404", []openloop.Request{good, {Target: "/lost"}}, "404"},
-		{"a body that isn't wanted", []openloop.Request{{Target: "/good", Want: openloop.Want{Body: []byte("bad")}}}, "bad"},
+		{"two requests", []row.Request{good, good}, ""},
+		{"a status of 404", []row.Request{good, {Target: "/lost"}}, "404"},
+		{"a body that isn't wanted", []row.Request{{Target: "/good", Want: row.Want{Body: []byte("bad")}}}, "bad"},
 	} {
 		answers, err := Fetch(s.URL, &row.Row{Requests: c.requests})
 		switch {

@@ -1,168 +1,61 @@
-// Package load runs the load generator as a process of its own, so that it can be bound to a processor and its garbage isn't
-// that of who measures.
+// Package load loads servers and times their answers. Closed loops, in which each connection sends its next request when it has the
+// answer, are wrk's. What wrk and h2load can't do is a small generator's, Open:
+//
+//   - A constant rate, with latencies that count from when a request was due, so that a server which stalls is seen to stall (no
+//     coordinated omission). wrk has closed loops only. h2load has --rps, but counts from when it sent a request, and sends all of
+//     the last ten milliseconds at once: of 5,000 requests at 1,000 per second to a server that stalled for 300 ms in each second,
+//     its log had 60 that took more than 10 ms.
+//   - WebSockets, which neither has.
 package load
 
 import (
-	"bufio"
-	"context"
-	"crypto/tls"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
 
-	"github.com/filohttp/filo/bench/internal/openloop"
-	"github.com/filohttp/filo/bench/internal/proc"
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// Spec is what a generator does.
-type Spec struct {
-	Options openloop.Options // without TLS
-	Secure  bool             // speaks TLS
-	CPUs    []int            // the processors that it is bound to, none for all
+// Job is what a server is loaded with.
+type Job struct {
+	Base string   // where the server listens, as in "http://127.0.0.1:8080"
+	Row  *row.Row // what is asked, and over how many connections
+	// Rate is how many requests per second Open sends; 0 is a closed loop.
+	Rate     float64
+	Refusals bool // 503 is an answer, too
+	Warmup   time.Duration
+	Duration time.Duration // whole seconds for Wrk
+	// MaxLateness is how late Open may be itself, at the 99th percentile.
+	MaxLateness time.Duration
+	CPUs        []int // the processors that the generator is bound to, none for all
+	// Window, if it isn't nil, is called when the measured time begins, and when it ends.
+	Window func(begin bool) error
 }
 
-// Window is called when the measured time begins, and when it ends.
-type Window func(begin bool) error
-
-// environment has the generator's process know what it is.
-const environment = "FILO_BENCH_GENERATOR"
-
-// The lines by which the generator says where it is. The result follows as one line of JSON.
-const (
-	beginLine = "begin"
-	endLine   = "end"
-)
-
-// Main is to be called first by every program that calls Run: it is run once more as the generator, and then doesn't return.
-func Main() {
-	if os.Getenv(environment) == "" {
-		return
+// window calls Window if there is one.
+func (j *Job) window(begin bool) error {
+	if j.Window == nil {
+		return nil
 	}
-	if err := generate(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	return j.Window(begin)
 }
 
-func generate() error {
-	var spec Spec
-	if err := json.NewDecoder(os.Stdin).Decode(&spec); err != nil {
-		return err
-	}
-	if spec.Secure {
-		spec.Options.TLS = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
-	}
-	announced := make(chan struct{})
-	go func() {
-		defer close(announced)
-		watchRun(&spec.Options, func(line string) { fmt.Println(line) })
-	}()
-	result, err := openloop.Run(context.Background(), spec.Options)
-	if err != nil {
-		return err
-	}
-	ended := time.Now()
-	<-announced
-	if late := time.Since(ended); late > max(spec.Options.Duration/50, 10*time.Millisecond) {
-		result.Invalid = append(result.Invalid, fmt.Sprintf("the measured time was announced %v too late", late))
-	}
-	return json.NewEncoder(os.Stdout).Encode(result)
+// Result is what a run without an error has found.
+type Result struct {
+	Answers float64 // of status 200 in Seconds
+	Refused float64 // of status 503 in Seconds
+	Seconds float64 // between the calls of Window
+	Late    float64 // p99 of how late Open was itself, in ms
+
+	Latency, RefusedLatency Percentiles
 }
 
-// Run loads a server as the spec says. Errors that the generator met are in the result.
-func Run(ctx context.Context, spec Spec, window Window) (*openloop.Result, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), environment+"=1")
-	var messages strings.Builder
-	cmd.Stderr = &messages
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := proc.Start(cmd, spec.CPUs); err != nil {
-		return nil, err
-	}
-	sent := send(stdin, &spec)
-	result, err := follow(bufio.NewReader(stdout), window)
-	if err != nil {
-		cmd.Process.Kill()
-	}
-	if ended := cmd.Wait(); ended != nil && ctx.Err() == nil && messages.Len() > 0 {
-		return nil, fmt.Errorf("load generator: %s", strings.TrimSpace(messages.String()))
-	}
-	return result, errors.Join(err, sent, ctx.Err())
-}
+// Percentiles are those of latencies, in ms.
+type Percentiles struct{ P50, P99, P999 float64 }
 
-// send writes the spec. Options.TLS, which can't be written, is nil.
-func send(to io.WriteCloser, spec *Spec) error {
-	line, err := json.Marshal(spec) //lint:ignore SA1026 see above
-	if err != nil {
-		return err
+func percentiles(h *hdrhistogram.Histogram) Percentiles {
+	at := func(percentile float64) float64 {
+		return float64(h.ValueAtQuantile(percentile)) / float64(time.Millisecond)
 	}
-	_, err = to.Write(line)
-	return errors.Join(err, to.Close())
+	return Percentiles{at(50), at(99), at(99.9)}
 }
-
-// follow reads what the generator says.
-func follow(out *bufio.Reader, window Window) (*openloop.Result, error) {
-	for {
-		line, err := out.ReadString('\n')
-		if err != nil {
-			return nil, fmt.Errorf("load generator: no result: %w", err)
-		}
-		switch line = strings.TrimSpace(line); line {
-		case beginLine, endLine:
-			if window == nil {
-				continue
-			}
-			if err := window(line == beginLine); err != nil {
-				return nil, err
-			}
-		default:
-			result := &openloop.Result{}
-			if err := json.Unmarshal([]byte(line), result); err != nil {
-				return nil, fmt.Errorf("load generator: its result: %w", err)
-			}
-			return result, nil
-		}
-	}
-}
-
-// Err says what is wrong with a run, nil if its figures count: errors, an answer that wasn't as wanted, or a rate that wasn't
-// kept. The statuses in allowed are no errors; those outside the measured time aren't told apart, and are none then either.
-func Err(r *openloop.Result, allowed ...int) error {
-	failed := r.Failed()
-	if len(allowed) > 0 {
-		failed -= r.ErrorsOutside
-	}
-	for _, status := range allowed {
-		failed -= min(failed, r.Statuses[status])
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d errors: %v, %d outside the measured time: %s", failed, r.Errors, r.ErrorsOutside, r.FirstError)
-	}
-	if r.Answers == 0 {
-		return errors.New("there were no answers")
-	}
-	if len(r.Invalid) > 0 {
-		return errors.New(strings.Join(r.Invalid, "; "))
-	}
-	return nil
-}
-
-// lead is how long after the connections have been opened a run begins.
-const lead = 20 * time.Millisecond

@@ -111,3 +111,14 @@ func TestSite(t *testing.T) {
 		t.Errorf("the flags are %q and %q", plain, secure)
 	}
 }
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{7}, 7}, {[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5}} {
+		if got := Median(c.values); got != c.want {
+			t.Errorf("the median of %v is %v", c.values, got)
+		}
+	}
+}

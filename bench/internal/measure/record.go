@@ -9,8 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/filohttp/filo/bench/internal/stat"
+	"slices"
 )
 
 // Kind is what is measured.
@@ -18,25 +17,24 @@ type Kind string
 
 // The kinds.
 const (
-	Peak       Kind = "peak"     // a closed loop, or what the row's own kind has instead
-	Rate       Kind = "rate"     // an open loop at a part of the slowest server's peak
-	Syscalls   Kind = "syscalls" // a closed loop under strace
-	CrossCheck Kind = "wrk"      // a closed loop by wrk
+	Peak     Kind = "peak"     // a closed loop, or what the row's own kind has instead
+	Rate     Kind = "rate"     // an open loop at a part of the slowest server's peak
+	Syscalls Kind = "syscalls" // a closed loop under strace
 )
 
 // Kinds are all of them.
-var Kinds = []Kind{Peak, Rate, Syscalls, CrossCheck}
+var Kinds = []Kind{Peak, Rate, Syscalls}
 
 // Cell is one place of the comparison: who is measured, at what and how.
 type Cell struct {
-	Kind    Kind    `json:"kind"`
-	Row     string  `json:"row"`
-	Peer    string  `json:"peer"`
-	Hash    string  `json:"hash"`              // of the peer
-	Pinned  bool    `json:"pinned,omitempty"`  // server and generator have a processor each
-	Procs   int     `json:"procs,omitempty"`   // GOMAXPROCS; 0 is the server's own default
-	Percent int     `json:"percent,omitempty"` // of the slowest server's peak
-	Seconds float64 `json:"seconds"`
+	Kind    Kind   `json:"kind"`
+	Row     string `json:"row"`
+	Peer    string `json:"peer"`
+	Hash    string `json:"hash"`              // of the peer
+	Pinned  bool   `json:"pinned,omitempty"`  // server and generator have a processor each
+	Procs   int    `json:"procs,omitempty"`   // GOMAXPROCS; 0 is the server's own default
+	Percent int    `json:"percent,omitempty"` // of the slowest server's peak
+	Seconds int    `json:"seconds"`
 }
 
 // Record is what one run has found.
@@ -44,8 +42,6 @@ type Record struct {
 	Cell
 	Round   int                `json:"round"`
 	Figures map[string]float64 `json:"figures"`
-	// Curve are points of a curve: latencies in ms over percentiles, or memory in bytes over idle connections.
-	Curve [][2]float64 `json:"curve,omitempty"`
 }
 
 // The names of figures. A Record has those that its run could tell.
@@ -163,8 +159,14 @@ func (s *Store) Spread(c Cell, figure string) (Spread, bool) {
 	if len(values) == 0 {
 		return Spread{}, false
 	}
-	least, largest := stat.Range(values)
-	return Spread{stat.Median(values), least, largest}, true
+	return Spread{Median(values), slices.Min(values), slices.Max(values)}, true
+}
+
+// Median returns the middle one, or what is halfway between the two in the middle. There has to be one.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // Close closes the file.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/filohttp/filo/bench/internal/load"
 )
 
 // HasStrace reports whether system calls can be counted.
@@ -44,12 +42,9 @@ func (r *run) traced(ctx context.Context) error {
 		cmd.Process.Kill()
 		return fmt.Errorf("strace: %w: %s", errors.Join(err, cmd.Wait()), messages.String())
 	}
-	spec := r.spec()
-	spec.Options.Warmup = 0
-	result, err := load.Run(ctx, spec, nil)
-	if err == nil {
-		err = load.Err(result)
-	}
+	runner := *r.Runner
+	r.Runner, runner.Warmup = &runner, 0
+	result, err := r.load(ctx)
 	cmd.Process.Signal(syscall.SIGINT)
 	cmd.Wait() // it ends by the signal
 	if err != nil {
@@ -63,7 +58,7 @@ func (r *run) traced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.record.Figures[Calls] = float64(calls) / float64(result.Answers)
+	r.record.Figures[Calls] = float64(calls) / result.Answers
 	return nil
 }
 

@@ -164,8 +164,6 @@ func (g *Group) Name() string {
 		name += fmt.Sprintf(" at %d %%", g.Cell.Percent)
 	case g.Cell.Kind == measure.Syscalls:
 		name += " under strace"
-	case g.Cell.Kind == measure.CrossCheck:
-		name += " by wrk"
 	case g.Cell.Pinned:
 		name += ", pinned"
 	case g.Cell.Procs > 0:

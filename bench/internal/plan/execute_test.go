@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/filohttp/filo/bench/internal/load"
 	"github.com/filohttp/filo/bench/internal/measure"
 	"github.com/filohttp/filo/bench/internal/peer"
 	"github.com/filohttp/filo/bench/internal/row"
@@ -20,7 +19,6 @@ import (
 var programs string
 
 func TestMain(m *testing.M) {
-	load.Main()
 	os.Exit(inFolder(m.Run))
 }
 
@@ -94,7 +92,7 @@ func TestExecute(t *testing.T) {
 		if r.Kind == row.Overload {
 			r.Connections = 64
 		}
-		cell := measure.Cell{Kind: measure.Peak, Row: id, Seconds: 0.1}
+		cell := measure.Cell{Kind: measure.Peak, Row: id, Seconds: 1}
 		groups = append(groups, Group{Cell: cell, Row: r, Peers: []string{"filo", "fasthttp"}, Rounds: 2})
 	}
 	// On a busy machine a generator is late, or a server doesn't keep a rate.

@@ -2,7 +2,6 @@
 package plan
 
 import (
-	"os/exec"
 	"runtime"
 	"slices"
 	"time"
@@ -16,7 +15,7 @@ type Size struct {
 	Name    string
 	Rows    []string // IDs; nil is all
 	Rounds  int
-	Seconds float64 // of one run; a row may have more
+	Seconds int // of one run; a row may have more
 	// RateRounds is how many rounds latencies at constant rates have, 0 for none.
 	RateRounds int
 	// All measures everybody in every row that they can, and not only where a row says so.
@@ -27,7 +26,7 @@ type Size struct {
 
 // Sizes are the sizes that there are.
 var Sizes = []Size{
-	{Name: "quick", Rows: row.Quick, Rounds: 11, Seconds: 0.6},
+	{Name: "quick", Rows: row.Quick, Rounds: 7, Seconds: 1},
 	{Name: "default", Rounds: 5, Seconds: 1, RateRounds: 3, Beyond: true},
 	{Name: "all", Rounds: 9, Seconds: 2, RateRounds: 5, All: true, Beyond: true},
 }
@@ -50,7 +49,7 @@ type Choice struct {
 	Pinned      bool  // only pinned runs
 	Procs       []int // only with these values of GOMAXPROCS
 	Rounds      int
-	Seconds     float64
+	Seconds     int
 }
 
 // Make returns the groups of a size in the order in which they are measured.
@@ -71,8 +70,6 @@ func Make(size Size, c Choice) ([]Group, error) {
 	}
 	var groups []Group
 	switch {
-	case slices.Equal(c.Kinds, []measure.Kind{measure.CrossCheck}):
-		groups = crossChecks(rows, size)
 	case c.Pinned:
 		groups = pinned(rows, size)
 	case c.Procs != nil:
@@ -80,7 +77,6 @@ func Make(size Size, c Choice) ([]Group, error) {
 	default:
 		groups = unpinned(rows, size)
 		if size.Beyond && c.Rows == nil {
-			groups = append(groups, crossChecks(rows, size)...)
 			groups = append(groups, pinned(quickRows(rows, size), size)...)
 			groups = append(groups, procs(keepAlive(rows), size, doublings(runtime.NumCPU()))...)
 		}
@@ -122,7 +118,7 @@ func narrow(groups []Group, c Choice) []Group {
 
 // group makes one of a row.
 func group(r row.Row, size Size, kind measure.Kind, peers []string, rounds int) Group {
-	cell := measure.Cell{Kind: kind, Row: r.ID, Seconds: size.Seconds * float64(r.Seconds)}
+	cell := measure.Cell{Kind: kind, Row: r.ID, Seconds: size.Seconds * r.Seconds}
 	return Group{Cell: cell, Row: r, Peers: peers, Rounds: rounds}
 }
 
@@ -171,17 +167,6 @@ func quickRows(rows []row.Row, size Size) (left []row.Row) {
 	return left
 }
 
-// crossChecks have wrk in place of the generator here.
-func crossChecks(rows []row.Row, size Size) (groups []Group) {
-	if _, err := exec.LookPath("wrk"); err != nil {
-		return nil
-	}
-	for _, r := range keepAlive(rows) {
-		groups = append(groups, group(r, size, measure.CrossCheck, row.Core(), size.RateRounds))
-	}
-	return groups
-}
-
 // pinned has a processor for the server and one for the generator.
 func pinned(rows []row.Row, size Size) (groups []Group) {
 	if runtime.NumCPU() < 2 {
@@ -223,7 +208,7 @@ func doublings(n int) (values []int) {
 func Estimate(groups []Group, warmup time.Duration) (runs int, took time.Duration) {
 	const overhead = 150 * time.Millisecond // starting and ending server and generator
 	for _, g := range groups {
-		one := time.Duration(g.Cell.Seconds*float64(time.Second)) + warmup + overhead
+		one := time.Duration(g.Cell.Seconds)*time.Second + warmup + overhead
 		switch g.Row.Kind {
 		case row.Idle:
 			one = 4 * time.Second

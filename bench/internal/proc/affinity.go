@@ -16,18 +16,24 @@ func Start(cmd *exec.Cmd, cpus []int) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before, bound unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return err
-	}
-	for _, cpu := range cpus {
-		bound.Set(cpu)
-	}
-	if err := unix.SchedSetaffinity(0, &bound); err != nil {
+	var before unix.CPUSet
+	if err := errors.Join(unix.SchedGetaffinity(0, &before), Bind(cpus)); err != nil {
 		return err
 	}
 	err := cmd.Start()
 	return errors.Join(err, unix.SchedSetaffinity(0, &before))
+}
+
+// Bind binds the calling thread to the given processors, if there are any.
+func Bind(cpus []int) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	var bound unix.CPUSet
+	for _, cpu := range cpus {
+		bound.Set(cpu)
+	}
+	return unix.SchedSetaffinity(0, &bound)
 }
 
 // CPUs returns the processors that this process may run on.

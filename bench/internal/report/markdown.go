@@ -13,20 +13,16 @@ import (
 	"github.com/filohttp/filo/bench/internal/plan"
 )
 
-// Write writes BENCHMARKS.md to a folder, and plots and results.txt to its folder bench.
+// Write writes BENCHMARKS.md to a folder, and results.txt to its folder bench.
 func (r *Report) Write(folder string) error {
 	beside := filepath.Join(folder, "bench")
 	if err := os.MkdirAll(beside, 0o755); err != nil {
 		return err
 	}
-	pictures, err := r.draw(beside)
-	if err != nil {
-		return err
-	}
 	if err := writeTo(filepath.Join(beside, "results.txt"), r.writeGoBench); err != nil {
 		return err
 	}
-	return writeTo(filepath.Join(folder, "BENCHMARKS.md"), func(out io.Writer) error { return r.markdown(out, pictures) })
+	return writeTo(filepath.Join(folder, "BENCHMARKS.md"), r.markdown)
 }
 
 func writeTo(name string, write func(io.Writer) error) error {
@@ -44,7 +40,7 @@ func writeTo(name string, write func(io.Writer) error) error {
 // run is the command of a table, from the module's folder.
 func run(args string) string { return "go run ./cmd/compare " + args }
 
-func (r *Report) markdown(out io.Writer, pictures []picture) error {
+func (r *Report) markdown(out io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\n")
 	fmt.Fprintf(&b, "Written by `cd bench && %s` on %s. [bench/README.md](../bench/README.md) says how everything is\n"+
@@ -55,10 +51,6 @@ func (r *Report) markdown(out io.Writer, pictures []picture) error {
 	r.losing(&b)
 	if r.Failed != nil {
 		fmt.Fprintf(&b, "## What couldn't be measured\n\n```\n%v\n```\n\n", r.Failed)
-	}
-	b.WriteString("## Plots\n\n")
-	for _, p := range pictures {
-		fmt.Fprintf(&b, "![%s](bench/%s)\n\n`%s`\n\n", p.title, p.file, run(p.command))
 	}
 	b.WriteString("## Tables\n\n")
 	for _, t := range r.tables() {

@@ -1,4 +1,4 @@
-// Package report shows what was measured: as text, as docs/BENCHMARKS.md with plots, and in Go's benchmark format.
+// Package report shows what was measured: as text, as docs/BENCHMARKS.md, and in Go's benchmark format.
 package report
 
 import (
@@ -15,7 +15,6 @@ import (
 	"github.com/filohttp/filo/bench/internal/plan"
 	"github.com/filohttp/filo/bench/internal/proc"
 	"github.com/filohttp/filo/bench/internal/row"
-	"github.com/filohttp/filo/bench/internal/stat"
 )
 
 // Report is what is shown.
@@ -176,7 +175,7 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	if len(ratios) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" ×%.2f", stat.Median(ratios))
+	return fmt.Sprintf(" ×%.2f", measure.Median(ratios))
 }
 
 // text is the median and the range.
@@ -227,15 +226,9 @@ func (r *Report) tables() []table {
 		titled(r.of(refusedP99, three, overload, "-rows overload"), "overload"),
 		titled(r.of(throughput, three, pinned, "-pinned"), "a processor each for server and generator"),
 		titled(r.of(cpu, three, pinned, "-pinned"), "a processor each for server and generator"),
-		r.crossCheck(throughput), r.crossCheck(cpu),
 		titled(r.of(throughput, three, grown, "-procs 1,2,4"), "growth"), titled(r.of(cpu, three, grown, "-procs 1,2,4"), "growth"),
 	)
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
-}
-
-// crossCheck has what wrk finds.
-func (r *Report) crossCheck(f figure) table {
-	return titled(r.of(f, three, r.groups(measure.CrossCheck, nil), "-kinds wrk"), "loaded by wrk, as a check of the generator here")
 }
 
 // beside has filo beside others than the usual ones.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/filohttp/filo/bench/internal/openloop"
 	"github.com/filohttp/filo/bench/internal/site"
 	"github.com/filohttp/filo/internal/githubapi"
 )
@@ -30,7 +29,7 @@ type Row struct {
 	Args []string // flags of package site
 	TLS  bool
 
-	Requests      []openloop.Request // one after the other
+	Requests      []Request // one after the other
 	Connections   int
 	Pipeline      int // requests that are on their way at once on each connection; 0 is one
 	PerConnection int // requests after which a connection is closed; 0 is never
@@ -61,12 +60,6 @@ func Core() []string { return slices.Clone(core) }
 // Quick are the rows of the quick size.
 var Quick = []string{"keepalive-64", "keepalive-512", "conn-10", "json", "post-1k"}
 
-// Connections are the rows over which the number of connections grows, and how many those are.
-var Connections = []struct {
-	ID    string
-	Count int
-}{{"keepalive-1", 1}, {"keepalive-8", 8}, {"keepalive-64", 64}, {"keepalive-512", 512}, {"keepalive-4096", 4096}}
-
 // Sizes of bodies and files.
 const (
 	KB = 1 << 10
@@ -76,11 +69,8 @@ const (
 // Files are the names and sizes of those that servers have at /files.
 var Files = map[string]int{"1k.bin": KB, "1m.bin": MB, "100m.bin": 100 * MB}
 
-// IdleConnections is how many of them the row of that kind has, and IdleSteps at which numbers memory is measured.
+// IdleConnections is how many of them the row of that kind has.
 const IdleConnections = 9000
-
-// IdleSteps ascend, up to IdleConnections.
-var IdleSteps = []int{0, 1000, 3000, 6000, IdleConnections}
 
 // OverloadLimit is how many requests the servers of that row serve at once, and OverloadRate how many come per second: twice
 // what that limit and site.Wait let through.
@@ -128,22 +118,22 @@ func Find(id string) (Row, error) {
 }
 
 // get is a request for a path whose answer is checked.
-func get(path string, want openloop.Want, header ...string) []openloop.Request {
-	return []openloop.Request{{Target: path, Header: header, Want: want}}
+func get(path string, want Want, header ...string) []Request {
+	return []Request{{Target: path, Header: header, Want: want}}
 }
 
-var greeting = openloop.Want{Body: site.GreetingBytes}
+var greeting = Want{Body: site.GreetingBytes}
 
 func plaintext() (rows []Row) {
-	for _, c := range Connections {
+	for _, n := range []int{1, 8, 64, 512, 4096} {
 		r := Row{
-			ID: c.ID, Title: fmt.Sprintf("13 bytes, keep-alive, %d connections", c.Count), Connections: c.Count,
-			Requests: get("/", greeting), Latency: c.Count > 1, Peers: slices.Concat(core, references), More: others,
+			ID: fmt.Sprintf("keepalive-%d", n), Title: fmt.Sprintf("13 bytes, keep-alive, %d connections", n), Connections: n,
+			Requests: get("/", greeting), Latency: n > 1, Peers: slices.Concat(core, references), More: others,
 		}
-		if c.Count == 1 {
+		if n == 1 {
 			r.Title = "13 bytes, keep-alive, 1 connection"
 		}
-		if c.Count == 64 {
+		if n == 64 {
 			r.Peers, r.More = slices.Concat(core, others, references), nil
 		}
 		rows = append(rows, r)
@@ -152,19 +142,19 @@ func plaintext() (rows []Row) {
 		Row{ID: "pipeline-16", Title: "13 bytes, pipelined ×16", Requests: get("/", greeting), Pipeline: 16,
 			Peers: slices.Concat(core, references), More: others},
 		Row{ID: "conn-10", Title: "10 requests per connection", Requests: get("/", greeting), PerConnection: 10, Latency: true,
-			About: "The tenth request has Connection: close. A latency has the connection's establishment in it.",
+			About: "Every tenth request has Connection: close. A latency at a constant rate has the connection's establishment in it.",
 			Peers: slices.Concat(core, references), More: others},
 		Row{ID: "conn-1", Title: "one request per connection", Requests: get("/", greeting), PerConnection: 1, Latency: true,
-			About: "Every request has Connection: close. A latency has the connection's establishment in it.",
+			About: "Every request has Connection: close. A latency at a constant rate has the connection's establishment in it.",
 			Peers: slices.Concat(core, references), More: others},
 	)
 }
 
 func documents() []Row {
 	return []Row{
-		{ID: "json", Title: "JSON, small", Requests: get("/json", openloop.Want{Body: site.SmallJSON()}), Latency: true,
+		{ID: "json", Title: "JSON, small", Requests: get("/json", Want{Body: site.SmallJSON()}), Latency: true,
 			About: "All encode by encoding/json.", Peers: slices.Concat(core, others)},
-		{ID: "json20k", Title: "JSON, 20 KB, gzip", Requests: get("/json20k", openloop.Want{}, "Accept-Encoding: gzip"), Latency: true,
+		{ID: "json20k", Title: "JSON, 20 KB, gzip", Requests: get("/json20k", Want{}, "Accept-Encoding: gzip"), Latency: true,
 			About: fmt.Sprintf("Encoded by encoding/json for each request and compressed at level %d by klauspost/compress: filo's "+
 				"middleware.Compress, fasthttp's CompressHandlerLevel, and gzhttp for net/http.", site.GzipLevel),
 			Varies: []string{"Content-Length", "Transfer-Encoding", "Vary"}, More: blocking},
@@ -184,8 +174,8 @@ func body(n int) []byte {
 	return b
 }
 
-func post(path string, size int) []openloop.Request {
-	return []openloop.Request{{Method: "POST", Target: path, Body: body(size), Want: openloop.Want{Body: fmt.Append(nil, size)}}}
+func post(path string, size int) []Request {
+	return []Request{{Method: "POST", Target: path, Body: body(size), Want: Want{Body: fmt.Append(nil, size)}}}
 }
 
 func bodies() []Row {
@@ -211,7 +201,7 @@ func files() (rows []Row) {
 		{"file-100m", "static file, 100 MB", "100m.bin", 4, 2},
 	} {
 		rows = append(rows, Row{
-			ID: f.id, Title: f.title, Requests: get("/files/"+f.name, openloop.Want{Length: int64(Files[f.name])}), About: about,
+			ID: f.id, Title: f.title, Requests: get("/files/"+f.name, Want{Length: int64(Files[f.name])}), About: about,
 			Connections: f.connections, Seconds: f.seconds, Latency: f.seconds == 1,
 			Varies: []string{"Accept-Ranges", "Content-Type", "Etag", "Last-Modified", "Server", "X-Content-Type-Options"},
 			Peers:  append(Core(), "nginx"), More: blocking,
@@ -233,9 +223,9 @@ func structure() []Row {
 }
 
 // github asks for each route of GitHub's API.
-func github() (requests []openloop.Request) {
+func github() (requests []Request) {
 	for _, route := range githubapi.Routes() {
-		r := openloop.Request{Method: route.Method, Target: route.Request(), Want: greeting}
+		r := Request{Method: route.Method, Target: route.Request(), Want: greeting}
 		if r.Method != "GET" {
 			r.Body = []byte{}
 		}
@@ -255,10 +245,10 @@ func waiting() []Row {
 			Connections: IdleConnections, About: "Each connection has one request answered, waits, and then all send one at once.",
 			Peers: slices.Concat(core, references), More: others},
 		{ID: "overload", Title: "overload, twice the capacity", Kind: Overload, Connections: 256,
-			Requests: get("/limited", openloop.Want{}), Args: []string{"-limit", fmt.Sprint(OverloadLimit)},
+			Requests: get("/limited", Want{}), Args: []string{"-limit", fmt.Sprint(OverloadLimit)},
 			About: fmt.Sprintf("%d handlers at once that sleep 5 ms can serve %.0f requests per second; %.0f come. filo refuses by its own "+
 				"Concurrency, the others by a channel in front of the handler.", OverloadLimit, OverloadRate/2, OverloadRate), More: blocking},
-		{ID: "websocket", Title: "WebSocket echo", Requests: get("/websocket", openloop.Want{}), Message: 125, Latency: true,
+		{ID: "websocket", Title: "WebSocket echo", Requests: get("/websocket", Want{}), Message: 125, Latency: true,
 			About: "Binary messages of 125 bytes. filo's contrib/websocket, coder/websocket on net/http, fasthttp/websocket on fasthttp. " +
 				"Requests are messages.", More: blocking},
 	}

@@ -1,0 +1,118 @@
+package load
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/filohttp/filo/bench/internal/row"
+)
+
+// answer is as much of an answer as has come. There is never more than one on its way on a connection.
+type answer struct {
+	head    []byte // with what came in the same piece
+	status  int    // 0 until the head is whole
+	length  int    // of the body; -1 is until the last chunk
+	matched int    // bytes of the body
+	tail    []byte // the last of a chunked one
+}
+
+const lastChunk = "\r\n0\r\n\r\n"
+
+// take takes a piece of an answer, and compares it with what is wanted.
+func (a *answer) take(data []byte, want *row.Want, refusals bool) (done bool, err error) {
+	if a.status == 0 {
+		a.head = append(a.head, data...)
+		end := bytes.Index(a.head, []byte("\r\n\r\n"))
+		if end < 0 && len(a.head) < 16<<10 {
+			return false, nil
+		}
+		if end < 0 || !bytes.HasPrefix(a.head, []byte("HTTP/1.1 200 ")) && !(refusals && bytes.HasPrefix(a.head, []byte("HTTP/1.1 503 "))) {
+			return false, fmt.Errorf("the answer begins with %.200q", a.head)
+		}
+		if a.status, err = strconv.Atoi(string(a.head[9:12])); err != nil {
+			return false, err
+		}
+		if a.length, err = bodyLength(a.head[:end+2]); err != nil {
+			return false, err
+		}
+		if length := int64(a.length); a.status == 200 && (want.Length > 0 && length != want.Length || want.Body != nil && a.length != len(want.Body)) {
+			return false, fmt.Errorf("the answer's body has %d bytes: %.200q", length, a.head)
+		}
+		data = a.head[end+4:]
+	}
+	if a.length < 0 {
+		a.tail = append(a.tail, data...)
+		a.tail = a.tail[max(0, len(a.tail)-len(lastChunk)):]
+		return string(a.tail) == lastChunk, nil
+	}
+	if a.status == 200 && want.Body != nil {
+		return a.is(want.Body, data)
+	}
+	if a.matched += len(data); a.matched > a.length {
+		return false, fmt.Errorf("there are %d bytes behind the answer", a.matched-a.length)
+	}
+	return a.matched == a.length, nil
+}
+
+// is compares a piece with what comes next of all that is wanted.
+func (a *answer) is(wanted, data []byte) (done bool, err error) {
+	if !bytes.HasPrefix(wanted[a.matched:], data) {
+		return false, fmt.Errorf("the answer is %.200q, and not %.200q", data, wanted[a.matched:])
+	}
+	a.matched += len(data)
+	return a.matched == len(wanted), nil
+}
+
+// bodyLength finds the length of the body, -1 if it is chunked.
+func bodyLength(head []byte) (int, error) {
+	for line := range bytes.Lines(head) {
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(": "))
+		if len(name) == len("Content-Length") && strings.EqualFold(string(name), "Content-Length") {
+			return strconv.Atoi(string(value))
+		}
+		if len(name) == len("Transfer-Encoding") && strings.EqualFold(string(name), "Transfer-Encoding") {
+			return -1, nil
+		}
+	}
+	return 0, fmt.Errorf("the answer has no length: %.200q", head)
+}
+
+// upgrade makes a connection one of WebSocket messages. A fixed key and, below, a fixed mask will do: they are there for the sake of
+// proxies.
+func upgrade(conn io.ReadWriter, target, host string) error {
+	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n", target, host)
+	if err != nil {
+		return err
+	}
+	var head []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, one[0]) {
+		if _, err := io.ReadFull(conn, one); err != nil {
+			return err
+		}
+	}
+	if !bytes.HasPrefix(head, []byte("HTTP/1.1 101 ")) || !bytes.Contains(head, []byte("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")) {
+		return fmt.Errorf("the upgrade is answered with %q", head)
+	}
+	return nil
+}
+
+// clientFrame is a message of so many bytes, all 0, so that what is sent is the mask; serverFrame is its echo.
+func clientFrame(size int) []byte {
+	frame := append(frameHeader(size, 0x80), 0x3a, 0xc5, 0x96, 0x0f)
+	return append(frame, bytes.Repeat(frame[len(frame)-4:], size/4+1)[:size]...)
+}
+
+func serverFrame(size int) []byte { return append(frameHeader(size, 0), make([]byte, size)...) }
+
+// frameHeader begins a frame of fewer than 65,536 bytes (RFC 6455, section 5.2).
+func frameHeader(size int, masked byte) []byte {
+	if size < 126 {
+		return []byte{0x82, masked | byte(size)}
+	}
+	return binary.BigEndian.AppendUint16([]byte{0x82, masked | 126}, uint16(size))
+}

@@ -1,0 +1,438 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/filohttp/filo/bench/internal/proc"
+)
+
+// patience is how long the last answers are waited for.
+const patience = 5 * time.Second
+
+// loop is Open's: one thread and one epoll set. Its times are in nanoseconds since it began.
+type loop struct {
+	*Job
+	host     string
+	address  unix.SockaddrInet4
+	raw      [][]byte // of the requests
+	last     []byte   // the request that closes a connection
+	echo     []byte   // the frame that answers a message, nil for HTTP
+	turn     int      // of the requests
+	epoll    int
+	conns    []*conn
+	free     chan *conn // those that wait for a request; it has room for all
+	freed    int64      // since when there is a free one
+	busy     int        // requests on their way
+	due      float64    // when the next request is
+	interval float64    // between requests, 0 in a closed loop
+	buffer   []byte
+
+	started        time.Time
+	begin, end     int64 // of the measured time
+	answers        atomic.Int64
+	refused        atomic.Int64
+	expected, kept int // requests due in the measured time, and those of them that had an answer in it
+
+	latency, refusals, late *hdrhistogram.Histogram
+}
+
+// Open sends requests at the job's rate, spread evenly, or messages in a closed loop, and compares every answer with what it should
+// be. The first error ends it. A request is due at its time, whether a connection is free or not; it waits for one. Where
+// connections are closed, a latency has the establishment of the next one in it. It is an error, too, if the generator was late
+// itself, or if fewer than 99 % of what was due in the measured time had an answer in it.
+func Open(ctx context.Context, j *Job) (*Result, error) {
+	l := &loop{
+		Job: j, free: make(chan *conn, j.Row.Connections), buffer: make([]byte, 256<<10),
+		latency: histogram(), refusals: histogram(), late: histogram(),
+	}
+	// What little the loop allocates in some seconds isn't collected, so that nothing stops it.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	ready, watched := make(chan struct{}), make(chan error, 1)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var result Result
+	go func() { watched <- l.watch(ctx, ready, &result) }()
+	ran := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and the thread, which isn't like others any more, ends with the goroutine
+		ran <- l.run(ctx, ready)
+	}()
+	err := <-ran
+	if err != nil {
+		stop()
+	}
+	if err := errors.Join(err, <-watched); err != nil {
+		return nil, err
+	}
+	result.Latency, result.RefusedLatency = percentiles(l.latency), percentiles(l.refusals)
+	late := time.Duration(l.late.ValueAtQuantile(99))
+	result.Late = float64(late) / float64(time.Millisecond)
+	switch {
+	case result.Answers == 0:
+		return nil, errors.New("there were no answers")
+	case late > j.MaxLateness:
+		return nil, fmt.Errorf("the generator was late itself, by %v at the 99th percentile", late)
+	case float64(l.kept) < 0.99*float64(l.expected):
+		return nil, fmt.Errorf("%d of %d requests had their answer in time", l.kept, l.expected)
+	}
+	return &result, nil
+}
+
+func histogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(time.Minute), 3) }
+
+func (l *loop) now() int64 { return int64(time.Since(l.started)) }
+
+// watch calls Window when it is time to, and counts the answers between.
+func (l *loop) watch(ctx context.Context, ready chan struct{}, r *Result) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-ready:
+	}
+	answers, refused, at := make([]int64, 2), make([]int64, 2), make([]int64, 2)
+	for i, moment := range []int64{l.begin, l.end} {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(moment - l.now())):
+		}
+		answers[i], refused[i], at[i] = l.answers.Load(), l.refused.Load(), l.now()
+		if err := l.window(i == 0); err != nil {
+			return err
+		}
+	}
+	r.Answers, r.Refused = float64(answers[1]-answers[0]), float64(refused[1]-refused[0])
+	r.Seconds = time.Duration(at[1] - at[0]).Seconds()
+	return nil
+}
+
+// run opens the connections and goes on until all that was due has an answer.
+func (l *loop) run(ctx context.Context, ready chan struct{}) error {
+	if err := bePunctual(l.CPUs); err != nil {
+		return err
+	}
+	defer func() {
+		for _, c := range l.conns {
+			unix.Close(c.fd)
+		}
+		unix.Close(l.epoll)
+	}()
+	if err := l.open(); err != nil {
+		return err
+	}
+	const lead = 20 * time.Millisecond
+	l.started, l.due = time.Now(), float64(lead)
+	l.begin = int64(lead + l.Warmup)
+	l.end = l.begin + int64(l.Duration)
+	if l.Rate > 0 {
+		l.interval = float64(time.Second) / l.Rate
+	}
+	close(ready)
+	events := make([]unix.EpollEvent, 256)
+	for ctx.Err() == nil {
+		if err := l.send(); err != nil {
+			return err
+		}
+		now := l.now()
+		if now > l.end && l.busy == 0 && (l.interval == 0 || l.due >= float64(l.end)) {
+			return nil
+		}
+		if now > l.end+int64(patience) {
+			return fmt.Errorf("%d requests have no answer", l.busy)
+		}
+		wait := time.Second
+		if l.interval > 0 && len(l.free) > 0 && l.due < float64(l.end) {
+			wait = time.Duration(l.due) - time.Duration(now)
+		}
+		n, err := epollWait(l.epoll, events, wait)
+		if err != nil {
+			return err
+		}
+		for _, e := range events[:n] {
+			if err := l.conns[e.Fd].ready(e.Events); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// send gives what is due to free connections.
+func (l *loop) send() error {
+	for len(l.free) > 0 {
+		now := l.now()
+		due := now
+		if l.interval > 0 {
+			if due = int64(l.due); due > now || due >= l.end {
+				return nil
+			}
+			l.due += l.interval
+		} else if now >= l.end {
+			return nil
+		}
+		if due >= l.begin {
+			l.expected++
+			l.late.RecordValue(now - max(due, l.freed))
+		}
+		if err := (<-l.free).send(due); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loop) release(c *conn, now int64) {
+	if len(l.free) == 0 {
+		l.freed = now
+	}
+	l.free <- c
+}
+
+// open makes the connections.
+func (l *loop) open() (err error) {
+	_, l.host, _ = strings.Cut(l.Base, "://")
+	address, err := netip.ParseAddrPort(l.host)
+	if err != nil {
+		return err
+	}
+	l.address = unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return err
+	}
+	r := l.Row
+	for i := range r.Requests {
+		l.raw = append(l.raw, r.Requests[i].Raw(l.host, false))
+	}
+	l.last = r.Requests[0].Raw(l.host, true)
+	if r.Message > 0 {
+		l.raw, l.echo = [][]byte{clientFrame(r.Message)}, serverFrame(r.Message)
+	}
+	if r.PerConnection > 0 && (r.TLS || r.Message > 0) {
+		return errors.New("connections with TLS or WebSockets stay open")
+	}
+	for range r.Connections {
+		c := &conn{loop: l, index: len(l.conns), fd: -1}
+		l.conns = append(l.conns, c)
+		if err := c.open(); err != nil {
+			return fmt.Errorf("connection %d: %w", len(l.conns), err)
+		}
+		l.free <- c
+	}
+	return nil
+}
+
+// conn is a connection, and the next one after that.
+type conn struct {
+	loop   *loop
+	index  int
+	fd     int // -1 if it isn't open
+	io     io.ReadWriter
+	asked  int   // requests on this socket
+	turn   int   // of the request that is on its way
+	due    int64 // when that was
+	out    []byte
+	answer answer
+	busy   bool
+}
+
+// socket reads and writes for a conn, directly or below TLS. EAGAIN is an error after which crypto/tls can go on.
+type socket struct {
+	net.Conn // nil: crypto/tls calls nothing else
+	fd       int
+}
+
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := unix.Read(s.fd, p)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+func (s *socket) Write(p []byte) (int, error) {
+	n, err := unix.Write(s.fd, p)
+	return max(n, 0), err
+}
+
+// connect begins to connect. What is written before the connection is there gets EAGAIN.
+func (c *conn) connect(flags int) (err error) {
+	if c.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|flags, 0); err != nil {
+		return err
+	}
+	c.io, c.asked = &socket{fd: c.fd}, 0
+	err = unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if err == nil {
+		err = unix.Connect(c.fd, &c.loop.address)
+	}
+	if err != nil && err != unix.EINPROGRESS {
+		return err
+	}
+	return nil
+}
+
+// watched adds the connection to the epoll set.
+func (c *conn) watched() error {
+	const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | 1<<31 // which is EPOLLET
+	return unix.EpollCtl(c.loop.epoll, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.index)})
+}
+
+// open connects, and has TLS and the WebSocket agreed on, all of which it waits for.
+func (c *conn) open() error {
+	if err := c.connect(0); err != nil {
+		return err
+	}
+	unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
+	if c.loop.Row.TLS {
+		secure := tls.Client(c.io.(*socket), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		if err := secure.Handshake(); err != nil {
+			return err
+		}
+		c.io = secure
+	}
+	if c.loop.echo != nil {
+		if err := upgrade(c.io, c.loop.Row.Requests[0].Target, c.loop.host); err != nil {
+			return err
+		}
+	}
+	return errors.Join(unix.SetNonblock(c.fd, true), c.watched())
+}
+
+// send begins to send the next request.
+func (c *conn) send(due int64) error {
+	l := c.loop
+	if c.fd < 0 {
+		if err := errors.Join(c.connect(unix.SOCK_NONBLOCK), c.watched()); err != nil {
+			return err
+		}
+	}
+	c.turn = l.turn
+	l.turn = (l.turn + 1) % len(l.raw)
+	c.out = l.raw[c.turn]
+	if c.asked++; c.closing() {
+		c.out = l.last
+	}
+	c.due, c.busy, c.answer = due, true, answer{head: c.answer.head[:0], tail: c.answer.tail[:0]}
+	l.busy++
+	return c.flush()
+}
+
+// closing reports whether the connection's last request is on its way.
+func (c *conn) closing() bool { return c.asked == c.loop.Row.PerConnection }
+
+func (c *conn) flush() error {
+	for len(c.out) > 0 {
+		n, err := c.io.Write(c.out)
+		if err == unix.EAGAIN {
+			return nil // the event comes when there is room
+		}
+		if err != nil {
+			return err
+		}
+		c.out = c.out[n:]
+	}
+	return nil
+}
+
+// ready handles an event of the socket.
+func (c *conn) ready(events uint32) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	for events&^unix.EPOLLOUT != 0 && c.fd >= 0 {
+		n, err := c.io.Read(c.loop.buffer)
+		if errors.Is(err, unix.EAGAIN) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the server ends the connection: %w", err)
+		}
+		if !c.busy {
+			return fmt.Errorf("the server says unasked %.100q", c.loop.buffer[:n])
+		}
+		if err := c.take(c.loop.buffer[:n]); err != nil {
+			return err
+		}
+		if n < len(c.loop.buffer) && events&^unix.EPOLLOUT == unix.EPOLLIN && !c.loop.Row.TLS {
+			return nil // more would be another event
+		}
+	}
+	return nil
+}
+
+// take takes a piece of an answer.
+func (c *conn) take(data []byte) (err error) {
+	done := false
+	if l := c.loop; l.echo != nil {
+		done, err = c.answer.is(l.echo, data)
+	} else {
+		done, err = c.answer.take(data, &l.Row.Requests[c.turn].Want, l.Refusals)
+	}
+	if done {
+		c.answered()
+	}
+	return err
+}
+
+// answered ends the request.
+func (c *conn) answered() {
+	l := c.loop
+	now := l.now()
+	c.busy = false
+	l.busy--
+	count, latencies := &l.answers, l.latency
+	if c.answer.status == 503 {
+		count, latencies = &l.refused, l.refusals
+	}
+	count.Add(1)
+	if c.due >= l.begin && c.due < l.end {
+		latencies.RecordValue(now - c.due)
+		if now <= l.end || l.interval == 0 {
+			l.kept++
+		}
+	}
+	if c.closing() {
+		unix.Close(c.fd)
+		c.fd = -1
+	}
+	l.release(c, now)
+}
+
+// bePunctual makes the calling thread's timers end when they should, instead of up to 50 µs later, asks the scheduler for short
+// slices, which a thread gets sooner when it wakes up (since Linux 6.12), and binds it to processors.
+func bePunctual(cpus []int) error {
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	if attributes, err := unix.SchedGetAttr(0, 0); err == nil {
+		attributes.Runtime = uint64(100 * time.Microsecond)
+		unix.SchedSetAttr(0, attributes, 0) // the kernel may refuse
+	}
+	return proc.Bind(cpus)
+}
+
+// epollWait waits for events as exactly as the kernel can.
+func epollWait(epoll int, events []unix.EpollEvent, d time.Duration) (int, error) {
+	timeout := unix.NsecToTimespec(int64(max(0, d)))
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
+		uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	switch errno {
+	case 0:
+		return int(n), nil
+	case unix.EINTR:
+		return 0, nil
+	}
+	return 0, errno
+}

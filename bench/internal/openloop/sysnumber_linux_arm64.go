@@ -1,4 +1,0 @@
-package openloop
-
-// sysSchedSetattr is sched_setattr, which package syscall hasn't.
-const sysSchedSetattr = 274
