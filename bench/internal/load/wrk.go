@@ -53,7 +53,8 @@ type report struct {
 // Wrk runs a closed loop: wrk with one thread, after a warm-up by another wrk. Each answer's status is wrk's to check; that their
 // bodies are as long as they should be follows from how many bytes there were. CPU time in the window includes that of opening the
 // connections. Where a row closes connections, every so manieth request of all does it, whosever it is. As to its latencies, wrk
-// adds those of requests that a connection would have sent while it waited for a slow answer.
+// adds those of requests that a connection would have sent while it waited for a slow answer; where requests are pipelined it counts
+// them wrongly, and there are none here.
 func Wrk(ctx context.Context, j *Job) (*Result, error) {
 	folder, err := os.MkdirTemp("", "filo-wrk")
 	if err != nil {
@@ -87,7 +88,11 @@ func Wrk(ctx context.Context, j *Job) (*Result, error) {
 	if err := errors.Join(err, j.window(false)); err != nil {
 		return nil, err
 	}
-	return read(out, size, float64(j.Row.Connections*max(j.Row.Pipeline, 1)))
+	result, err := read(out, size, float64(j.Row.Connections*max(j.Row.Pipeline, 1)))
+	if err == nil && j.Row.Pipeline > 1 {
+		result.Latency = Percentiles{}
+	}
+	return result, err
 }
 
 func (j *Job) wrk(ctx context.Context, program string, d time.Duration) (string, error) {

@@ -151,7 +151,10 @@ func (r *run) loaded(ctx context.Context) error {
 // answers takes over how many there were, and their latencies.
 func (r *run) answers(result *load.Result) {
 	f, l := r.record.Figures, result.Latency
-	f[Throughput], f[P50], f[P99], f[P999] = result.Answers/result.Seconds, l.P50, l.P99, l.P999
+	f[Throughput] = result.Answers / result.Seconds
+	if l.P50 > 0 {
+		f[P50], f[P99], f[P999] = l.P50, l.P99, l.P999
+	}
 }
 
 // mixed has blocking requests in the background, of which those in the measured time count for the CPU time alone.

@@ -54,9 +54,33 @@ func TestSite(t *testing.T) {
 	if got := site.Wildcards("/repos/{owner}/:repo/x"); !slices.Equal(got, []string{"owner", "repo"}) {
 		t.Errorf("the wildcards are %q", got)
 	}
-	for list, want := range map[string]bool{"": false, "1,2,3,4,5,6,7,8,9,10": false, "1,2,3,4,5,6,7,8,9,10,11": true} {
-		if site.TooMany(list) != want {
-			t.Errorf("%q is too many: %t", list, !want)
+}
+
+// The steps set five fields, and refuse who isn't authorized and who came by too many proxies.
+func TestSteps(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		request        map[string]string
+		status, fields int
+	}{
+		{"nothing", nil, 0, 4},
+		{"all that may be", map[string]string{"Authorization": site.Authorization, "X-Forwarded-For": "1,2,3,4,5,6,7,8,9,10"}, 0, 4},
+		{"another authorization", map[string]string{"Authorization": "Bearer bad"}, 401, 4},
+		{"eleven proxies", map[string]string{"X-Forwarded-For": "1,2,3,4,5,6,7,8,9,10,11"}, 400, 4},
+	} {
+		set := map[string]string{}
+		steps := site.Steps(
+			func(c map[string]string, name string) string { return c[name] },
+			func(_ map[string]string, name, value string) { set[name] = value },
+		)
+		status := 0
+		for _, step := range steps {
+			if status = step(c.request); status != 0 {
+				break
+			}
+		}
+		if status != c.status || len(set) != c.fields {
+			t.Errorf("%s: %d, %v", c.name, status, set)
 		}
 	}
 }

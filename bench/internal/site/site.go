@@ -9,7 +9,7 @@
 //	POST /echo-length      reads the body as a whole and answers with its length
 //	POST /upload           counts the body, as a stream where the server has them, and answers with its length
 //	GET  /files/NAME       a file of Flags.Files
-//	GET  /middleware       Greeting, behind ten middlewares: see Stack
+//	GET  /middleware       Greeting, behind ten middlewares: see Steps
 //	GET  /sleep            Greeting, after Wait
 //	GET  /mixed/quick      Greeting, found by the server's router
 //	GET  /mixed/sleep      the same after Wait
@@ -187,44 +187,63 @@ func encode(v any) []byte {
 	return b
 }
 
-// Stack is what the ten middlewares of /middleware do, the outermost first. Each server has them as functions of its own kind:
-//
-//  1. recovers from panics
-//  2. copies X-Request-Id from the request to the answer, "none" if it has none
-//  3. counts requests (Requests)
-//  4. adds up their time (Nanoseconds)
-//  5. sets X-Content-Type-Options
-//  6. sets X-Frame-Options
-//  7. sets Referrer-Policy
-//  8. refuses a request with an Authorization that isn't "Bearer good"
-//  9. refuses a request with more than 10 entries in X-Forwarded-For
-//  10. stores a value for the request (UserKey, User), which the handler reads
+// Stack counts what the ten middlewares of /middleware see. Each is one of the server's own kind. The outermost recovers from panics,
+// the next adds up the time, the innermost stores a value for the request (UserKey, User), which the handler reads. Steps are the
+// others.
 var Stack struct{ Requests, Nanoseconds atomic.Int64 }
 
-// Names and values of the middlewares.
+// What middlewares ask for, and store.
 const (
 	RequestID     = "X-Request-Id"
-	NoRequestID   = "none"
 	Authorization = "Bearer good"
-	MaxForwarded  = 10
 	UserKey       = "user"
 	User          = "anonymous"
 )
 
-// SecurityFields are the three that are set.
-var SecurityFields = [3][2]string{
-	{"X-Content-Type-Options", "nosniff"}, {"X-Frame-Options", "DENY"}, {"Referrer-Policy", "no-referrer"},
-}
-
-// TooMany reports whether a list has more than MaxForwarded entries.
-func TooMany[T string | []byte](list T) bool {
-	commas := 0
-	for i := range len(list) {
-		if list[i] == ',' {
-			commas++
+// Steps are what seven of the ten middlewares do, by functions that get a field of the request, empty if there is none, and set one of
+// the answer. A step returns 0, or the status of a refusal.
+func Steps[C any, T string | []byte](get func(c C, name string) T, set func(c C, name string, value T)) []func(C) int {
+	constant := func(name, value string) func(C) int {
+		text := T(value)
+		return func(c C) int {
+			set(c, name, text)
+			return 0
 		}
 	}
-	return commas >= MaxForwarded
+	none := T("none")
+	return []func(C) int{
+		func(c C) int { // an id for the answer
+			id := get(c, RequestID)
+			if len(id) == 0 {
+				id = none
+			}
+			set(c, RequestID, id)
+			return 0
+		},
+		func(C) int {
+			Stack.Requests.Add(1)
+			return 0
+		},
+		constant("X-Content-Type-Options", "nosniff"), constant("X-Frame-Options", "DENY"), constant("Referrer-Policy", "no-referrer"),
+		func(c C) int {
+			if given := get(c, "Authorization"); len(given) > 0 && string(given) != Authorization {
+				return 401
+			}
+			return 0
+		},
+		func(c C) int { // more than ten proxies
+			list, commas := get(c, "X-Forwarded-For"), 0
+			for i := range len(list) {
+				if list[i] == ',' {
+					commas++
+				}
+			}
+			if commas >= 10 {
+				return 400
+			}
+			return 0
+		},
+	}
 }
 
 // Limiter lets at most so many in at once, for the servers that have no limit of their own.

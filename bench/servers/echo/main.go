@@ -17,9 +17,7 @@ func main() {
 	e.GET("/", greet)
 	e.GET("/json", func(c *echo.Context) error { return answer(c, site.JSONType, site.SmallJSON()) })
 	e.POST("/echo-length", length)
-	e.GET("/middleware", greetUser, recovered, requestID, counted, timed,
-		field(site.SecurityFields[0]), field(site.SecurityFields[1]), field(site.SecurityFields[2]),
-		authorized, forwarded, withUser)
+	e.GET("/middleware", greetUser, stack()...)
 	for _, route := range flags.GitHub(true) {
 		names := site.Wildcards(route.Path)
 		e.Add(route.Method, route.Path, func(c *echo.Context) error {

@@ -7,7 +7,25 @@ import (
 	"github.com/labstack/echo/v5"
 )
 
-// These are the ten middlewares of site.Stack.
+// stack has the ten middlewares of package site.
+func stack() []echo.MiddlewareFunc {
+	middlewares := []echo.MiddlewareFunc{recovered, timed}
+	steps := site.Steps(
+		func(c *echo.Context, name string) string { return c.Request().Header.Get(name) },
+		func(c *echo.Context, name, value string) { c.Response().Header().Set(name, value) },
+	)
+	for _, step := range steps {
+		middlewares = append(middlewares, func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) error {
+				if status := step(c); status != 0 {
+					return echo.NewHTTPError(status, "refused")
+				}
+				return next(c)
+			}
+		})
+	}
+	return append(middlewares, withUser)
+}
 
 func recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) (err error) {
@@ -20,57 +38,12 @@ func recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func requestID(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
-		id := c.Request().Header.Get(site.RequestID)
-		if id == "" {
-			id = site.NoRequestID
-		}
-		c.Response().Header().Set(site.RequestID, id)
-		return next(c)
-	}
-}
-
-func counted(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
-		site.Stack.Requests.Add(1)
-		return next(c)
-	}
-}
-
 func timed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		begin := time.Now()
 		err := next(c)
 		site.Stack.Nanoseconds.Add(int64(time.Since(begin)))
 		return err
-	}
-}
-
-func field(nameValue [2]string) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error {
-			c.Response().Header().Set(nameValue[0], nameValue[1])
-			return next(c)
-		}
-	}
-}
-
-func authorized(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
-		if given := c.Request().Header.Get("Authorization"); given != "" && given != site.Authorization {
-			return echo.ErrUnauthorized
-		}
-		return next(c)
-	}
-}
-
-func forwarded(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
-		if site.TooMany(c.Request().Header.Get("X-Forwarded-For")) {
-			return echo.ErrBadRequest
-		}
-		return next(c)
 	}
 }
 

@@ -23,7 +23,7 @@ func main() {
 // newHandler finds the resources that need no router by a switch. The router has the others.
 func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
-	stacked := stack(greetUser)
+	stacked := stack()
 	limited := limit(flags.Limit)
 	routes := newRouter(flags).Handler
 	return func(ctx *fasthttp.RequestCtx) {

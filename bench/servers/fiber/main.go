@@ -18,9 +18,7 @@ func main() {
 		return c.Send(site.SmallJSON())
 	})
 	app.Post("/echo-length", length)
-	stacked := app.Group("/middleware", recovered, requestID, counted, timed,
-		field(site.SecurityFields[0]), field(site.SecurityFields[1]), field(site.SecurityFields[2]),
-		authorized, forwarded, withUser)
+	stacked := app.Group("/middleware", stack()...)
 	stacked.Get("/", greetUser)
 	for _, route := range flags.GitHub(true) {
 		names := site.Wildcards(route.Path)

@@ -42,7 +42,7 @@ func main() {
 func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
 	compressed := compress(func(c *filo.Ctx) error { return c.BytesNoCopy(200, site.JSONType, site.LargeJSON()) })
-	stacked := stack(greetUser)
+	stacked := stack()
 	limited := sleep
 	if blocking && flags.Limit > 0 {
 		// In the blocking driver Server.Concurrency bounds connections, so the limit is a middleware there.

@@ -18,9 +18,7 @@ func main() {
 	r.GET("/", greet)
 	r.GET("/json", func(c *gin.Context) { answer(c, site.JSONType, site.SmallJSON()) })
 	r.POST("/echo-length", length)
-	r.GET("/middleware", recovered, requestID, counted, timed,
-		field(site.SecurityFields[0]), field(site.SecurityFields[1]), field(site.SecurityFields[2]),
-		authorized, forwarded, withUser, greetUser)
+	r.GET("/middleware", stack()...)
 	for _, route := range flags.GitHub(true) {
 		names := site.Wildcards(route.Path)
 		r.Handle(route.Method, route.Path, func(c *gin.Context) {

@@ -8,7 +8,19 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// These are the ten middlewares of site.Stack.
+// stack has the ten middlewares of package site, and the handler.
+func stack() []gin.HandlerFunc {
+	handlers := []gin.HandlerFunc{recovered, timed}
+	steps := site.Steps((*gin.Context).GetHeader, func(c *gin.Context, name, value string) { c.Header(name, value) })
+	for _, step := range steps {
+		handlers = append(handlers, func(c *gin.Context) {
+			if status := step(c); status != 0 {
+				c.AbortWithStatus(status)
+			}
+		})
+	}
+	return append(handlers, func(c *gin.Context) { c.Set(site.UserKey, site.User) }, greetUser)
+}
 
 func recovered(c *gin.Context) {
 	defer func() {
@@ -19,52 +31,10 @@ func recovered(c *gin.Context) {
 	c.Next()
 }
 
-func requestID(c *gin.Context) {
-	id := c.GetHeader(site.RequestID)
-	if id == "" {
-		id = site.NoRequestID
-	}
-	c.Header(site.RequestID, id)
-	c.Next()
-}
-
-func counted(c *gin.Context) {
-	site.Stack.Requests.Add(1)
-	c.Next()
-}
-
 func timed(c *gin.Context) {
 	begin := time.Now()
 	c.Next()
 	site.Stack.Nanoseconds.Add(int64(time.Since(begin)))
-}
-
-func field(nameValue [2]string) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		c.Header(nameValue[0], nameValue[1])
-		c.Next()
-	}
-}
-
-func authorized(c *gin.Context) {
-	if given := c.GetHeader("Authorization"); given != "" && given != site.Authorization {
-		c.AbortWithStatus(http.StatusUnauthorized)
-		return
-	}
-	c.Next()
-}
-
-func forwarded(c *gin.Context) {
-	if site.TooMany(c.GetHeader("X-Forwarded-For")) {
-		c.AbortWithStatus(http.StatusBadRequest)
-		return
-	}
-	c.Next()
-}
-
-func withUser(c *gin.Context) {
-	c.Set(site.UserKey, site.User)
-	c.Next()
 }
 
 func greetUser(c *gin.Context) {

@@ -20,9 +20,7 @@ func main() {
 	h.GET("/", greet)
 	h.GET("/json", func(_ context.Context, c *app.RequestContext) { c.Data(200, site.JSONType, site.SmallJSON()) })
 	h.POST("/echo-length", length)
-	h.GET("/middleware", recovered, requestID, counted, timed,
-		field(site.SecurityFields[0]), field(site.SecurityFields[1]), field(site.SecurityFields[2]),
-		authorized, forwarded, withUser, greetUser)
+	h.GET("/middleware", stack()...)
 	for _, route := range flags.GitHub(true) {
 		names := site.Wildcards(route.Path)
 		h.Handle(route.Method, route.Path, func(ctx context.Context, c *app.RequestContext) {

@@ -28,7 +28,7 @@ func newHandler(flags *site.Flags) http.Handler {
 	compressed := compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer(w, jsonType, site.LargeJSON())
 	}))
-	stacked := stack(http.HandlerFunc(greetUser))
+	stacked := stack()
 	limited := limit(flags.Limit)
 	mux := newMux(flags)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,7 @@ func newHandler(flags *site.Flags) http.Handler {
 		case "/upload":
 			upload(w, r)
 		case "/middleware":
-			stacked.ServeHTTP(w, r)
+			stacked(w, r)
 		case "/sleep":
 			sleep(w)
 		case "/limited":
