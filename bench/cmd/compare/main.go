@@ -79,12 +79,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	runs, estimate := plan.Estimate(groups, o.warmup)
 	fmt.Fprintf(stdout, "built in %v; %d runs, about %v if none has been measured yet\n",
 		time.Since(begin).Round(time.Second), runs, estimate.Round(time.Minute/2))
-	site, err := measure.NewSite(folder)
-	if err != nil {
+	if err := measure.MakeFiles(folder); err != nil {
 		return err
 	}
 	executor := &plan.Executor{
-		Runner: &measure.Runner{Site: site, Warmup: o.warmup, MaxLateness: o.lateness}, Peers: peers, Store: store, Log: stdout,
+		Runner: &measure.Runner{Files: folder, Warmup: o.warmup, MaxLateness: o.lateness}, Peers: peers, Store: store, Log: stdout,
 	}
 	begin = time.Now()
 	failed := executor.Execute(ctx, groups)

@@ -1,9 +1,18 @@
 package measure
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/bench/internal/load"
@@ -14,7 +23,7 @@ import (
 
 // Runner runs cells.
 type Runner struct {
-	Site   *Site
+	Files  string // a folder with row.Files
 	Warmup time.Duration
 	// MaxLateness is how late the generator may be, at the 99th percentile, for a run at a constant rate to count.
 	MaxLateness time.Duration
@@ -66,7 +75,17 @@ func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, 
 
 // Options are those that a row's server is started with.
 func (r *Runner) Options(of *row.Row) peer.Options {
-	return peer.Options{Args: r.Site.args(of), Files: r.Site.Files}
+	return peer.Options{Args: of.Args, Files: r.Files}
+}
+
+// MakeFiles writes row.Files to a folder.
+func MakeFiles(folder string) error {
+	for name, size := range row.Files {
+		if err := os.WriteFile(filepath.Join(folder, name), row.Body(size), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cpus are the processors of the server or of the generator: the last and the first one, if they are pinned.
@@ -189,4 +208,196 @@ func (r *run) mixed(ctx context.Context) error {
 	}
 	r.answers(result)
 	return r.perRequest(result.Answers + row.MixedRate*r.seconds)
+}
+
+// settle is how long the server has after the last answer until its memory is read.
+const settle = 300 * time.Millisecond
+
+// idle opens many connections, one after the other, each of which asks once and then waits; reads the memory before and after; and
+// in the end asks on all at once. wrk and h2load have no idle connections.
+func (r *run) idle() error {
+	_, address, _ := strings.Cut(r.server.Base, "://")
+	request := r.row.Requests[0].Raw(address, false)
+	before, err := r.settled()
+	if err != nil {
+		return err
+	}
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	var first []byte // answer
+	for range row.IdleConnections {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return fmt.Errorf("idle connection %d: %w", len(conns)+1, err)
+		}
+		conns = append(conns, c)
+		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			return err
+		}
+		if _, err := c.Write(request); err != nil {
+			return err
+		}
+		if first == nil {
+			if first, err = readFirst(c, r.row.Requests[0].Want.Body); err != nil {
+				return err
+			}
+		} else if err := readNext(c, first); err != nil {
+			return err
+		}
+	}
+	after, err := r.settled()
+	if err != nil {
+		return err
+	}
+	r.record.Figures[IdleMemory] = float64(after-before) / row.IdleConnections / row.KB
+	return r.burst(conns, request, first)
+}
+
+// settled is the server's memory without what is mapped from files.
+func (r *run) settled() (int64, error) {
+	time.Sleep(settle)
+	memory, err := proc.ReadMemory(r.server.Processes())
+	return memory.Anonymous, err
+}
+
+// burst asks on all connections at once.
+func (r *run) burst(conns []net.Conn, request, first []byte) error {
+	if err := r.window(true); err != nil {
+		return err
+	}
+	begin := time.Now()
+	for _, c := range conns {
+		if _, err := c.Write(request); err != nil {
+			return err
+		}
+	}
+	for _, c := range conns {
+		if err := readNext(c, first); err != nil {
+			return err
+		}
+	}
+	took := time.Since(begin)
+	if err := r.window(false); err != nil {
+		return err
+	}
+	r.record.Figures[BurstTime] = float64(took) / float64(time.Millisecond)
+	r.record.Figures[Throughput] = float64(len(conns)) / took.Seconds()
+	return r.perRequest(float64(len(conns)))
+}
+
+// readFirst reads an answer that ends with a body.
+func readFirst(c net.Conn, body []byte) (answer []byte, err error) {
+	for piece := make([]byte, 1); !bytes.HasSuffix(answer, append([]byte("\r\n\r\n"), body...)); answer = append(answer, piece[0]) {
+		if _, err := io.ReadFull(c, piece); err != nil {
+			return nil, fmt.Errorf("the answer is %q: %w", answer, err)
+		}
+	}
+	return answer, nil
+}
+
+// readNext reads one that is as long as the first, and begins and ends like it.
+func readNext(c net.Conn, first []byte) error {
+	answer := make([]byte, len(first))
+	if _, err := io.ReadFull(c, answer); err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) || !bytes.HasSuffix(answer, first[len(first)-16:]) {
+		return fmt.Errorf("the answer is %q, and was %q", answer, first)
+	}
+	return nil
+}
+
+// HasStrace reports whether system calls can be counted.
+func HasStrace() bool {
+	_, err := exec.LookPath("strace")
+	return err == nil
+}
+
+// traced counts the server's system calls in a run of its own, since being traced makes it slow. Those that open and close the
+// row's connections are among them.
+func (r *run) traced(ctx context.Context) error {
+	folder, err := os.MkdirTemp("", "filo-strace")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	summary := filepath.Join(folder, "summary")
+	args := []string{"-f", "-c", "-U", "calls,name", "-o", summary}
+	for _, pid := range r.server.Processes() {
+		args = append(args, "-p", strconv.Itoa(pid))
+	}
+	cmd := exec.CommandContext(ctx, "strace", args...)
+	var messages strings.Builder
+	cmd.Stderr = &messages
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if err := waitTraced(r.server.Processes()); err != nil {
+		cmd.Process.Kill()
+		return fmt.Errorf("strace: %w: %s", errors.Join(err, cmd.Wait()), messages.String())
+	}
+	runner := *r.Runner
+	r.Runner, runner.Warmup = &runner, 0
+	result, err := r.load(ctx)
+	cmd.Process.Signal(syscall.SIGINT)
+	cmd.Wait() // it ends by the signal
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(summary)
+	if err != nil {
+		return err
+	}
+	calls, err := parseStrace(string(text))
+	if err != nil {
+		return err
+	}
+	r.record.Figures[Calls] = float64(calls) / result.Answers
+	return nil
+}
+
+// waitTraced waits until all threads of the processes are traced, for five seconds at most.
+func waitTraced(pids []int) error {
+	for try := 0; ; try++ {
+		all := true
+		for _, pid := range pids {
+			files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+			if err != nil {
+				return err
+			}
+			for _, file := range files {
+				if status, err := os.ReadFile(file); err == nil && strings.Contains(string(status), "TracerPid:\t0\n") {
+					all = false
+				}
+			}
+		}
+		if all {
+			return nil
+		}
+		if try == 500 {
+			return errors.New("it doesn't attach to the server")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// parseStrace adds up the calls of strace's summary, whose columns are calls and name.
+func parseStrace(summary string) (calls int64, err error) {
+	for line := range strings.Lines(summary) {
+		fields := strings.Fields(line)
+		if len(fields) != 2 || fields[1] == "total" {
+			continue
+		}
+		if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
+			calls += n
+		}
+	}
+	if calls == 0 {
+		return 0, fmt.Errorf("strace counted nothing: %q", summary)
+	}
+	return calls, nil
 }

@@ -2,15 +2,20 @@ package peer
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
+	"text/template"
 	"time"
 
 	"github.com/filohttp/filo/bench/internal/proc"
@@ -202,4 +207,65 @@ func (s *Server) end() {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 	<-s.gone
+}
+
+// configurations of the installed programs are templates. They answer everything but nginx's /files with the greeting.
+//
+//go:embed nginx.conf haproxy.conf
+var configurations embed.FS
+
+func (p *Peer) configuration() string {
+	text, _ := configurations.ReadFile(p.Name + ".conf") // others have none
+	return string(text)
+}
+
+// installedArgs writes the configuration and returns the arguments to start with.
+func (p *Peer) installedArgs(folder, address string, o *Options) ([]string, error) {
+	parsed, err := template.New(p.Name).Parse(p.configuration())
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = parsed.Execute(&text, map[string]any{
+		"Threads": o.threads(), "Root": os.Geteuid() == 0, "Folder": folder, "Address": address, "Files": o.Files,
+	})
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, p.Name+".conf")
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		return nil, err
+	}
+	if p.Name == "haproxy" {
+		return []string{"-db", "-f", file}, nil
+	}
+	return []string{"-p", folder, "-c", file}, nil
+}
+
+// freeAddress returns one that nobody listens on at the moment.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+// waitForPort tries until somebody listens, at most for five seconds, or until gone is closed.
+func waitForPort(address string, gone <-chan struct{}) error {
+	for try := 0; ; try++ {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		if try == 500 {
+			return err
+		}
+		select {
+		case <-gone:
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }

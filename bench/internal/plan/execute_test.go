@@ -50,8 +50,8 @@ func newExecutor(t *testing.T) *Executor {
 	if testing.Short() {
 		t.Skip("it builds all servers")
 	}
-	site, err := measure.NewSite(t.TempDir())
-	if err != nil {
+	files := t.TempDir()
+	if err := measure.MakeFiles(files); err != nil {
 		t.Fatal(err)
 	}
 	store, err := measure.Open("", false)
@@ -63,7 +63,7 @@ func newExecutor(t *testing.T) *Executor {
 		t.Fatal(err)
 	}
 	return &Executor{
-		Runner: &measure.Runner{Site: site, Warmup: 20 * time.Millisecond, MaxLateness: time.Second},
+		Runner: &measure.Runner{Files: files, Warmup: 20 * time.Millisecond, MaxLateness: time.Second},
 		Peers:  peers, Store: store, Log: t.Output(), checked: map[string]bool{},
 	}
 }

@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tick is the unit of the times in /proc/PID/stat: USER_HZ is 100 on all that Go runs on.
@@ -179,4 +184,98 @@ func statusNumber(status, name string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("no line %s in /proc/PID/status", name)
+}
+
+// Start starts the command with its threads bound to the given processors, to all if there are none. They are set on the
+// thread that starts it, which the process inherits them from, so that it never runs anywhere else.
+func Start(cmd *exec.Cmd, cpus []int) error {
+	if len(cpus) == 0 {
+		return cmd.Start()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before unix.CPUSet
+	if err := errors.Join(unix.SchedGetaffinity(0, &before), Bind(cpus)); err != nil {
+		return err
+	}
+	err := cmd.Start()
+	return errors.Join(err, unix.SchedSetaffinity(0, &before))
+}
+
+// Bind binds the calling thread to the given processors, if there are any.
+func Bind(cpus []int) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	var bound unix.CPUSet
+	for _, cpu := range cpus {
+		bound.Set(cpu)
+	}
+	return unix.SchedSetaffinity(0, &bound)
+}
+
+// CPUs returns the processors that this process may run on.
+func CPUs() []int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil
+	}
+	var cpus []int
+	for cpu := 0; len(cpus) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+// Machine describes where the figures come from.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory string `json:"memory"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+}
+
+// ThisMachine describes the one that this runs on.
+func ThisMachine() Machine {
+	return Machine{
+		CPU: fileField("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: fileField("/proc/meminfo", "MemTotal"),
+		Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
+	}
+}
+
+func firstLine(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "?"
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	return line
+}
+
+func fileField(file, name string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "?"
+	}
+	for line := range strings.Lines(string(data)) {
+		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "?"
+}
+
+var version = regexp.MustCompile(`\d+(\.\d+)+`)
+
+// Version runs a program with arguments that make it say its version, and returns that.
+func Version(program string, args ...string) string {
+	// wrk and others say it with an exit code that isn't 0.
+	out, _ := exec.Command(program, args...).CombinedOutput()
+	if found := version.Find(out); found != nil {
+		return string(found)
+	}
+	return "?"
 }

@@ -161,21 +161,17 @@ func documents() []Row {
 	}
 }
 
-// body is n bytes that aren't all the same.
-func body(n int) []byte {
+// Body is n bytes that aren't all the same.
+func Body(n int) []byte {
 	b := make([]byte, n)
-	filled := min(n, 4*KB)
-	for i := range filled {
+	for i := range b {
 		b[i] = byte(i * 131 >> 3)
-	}
-	for filled < n {
-		filled += copy(b[filled:], b[:filled])
 	}
 	return b
 }
 
 func post(path string, size int) []Request {
-	return []Request{{Method: "POST", Target: path, Body: body(size), Want: Want{Body: fmt.Append(nil, size)}}}
+	return []Request{{Method: "POST", Target: path, Body: Body(size), Want: Want{Body: fmt.Append(nil, size)}}}
 }
 
 func bodies() []Row {
@@ -256,9 +252,9 @@ func waiting() []Row {
 
 func encrypted() []Row {
 	return []Row{
-		{ID: "tls-keepalive", Title: "TLS, keep-alive", Requests: get("/", greeting), TLS: true, Latency: true,
+		{ID: "tls-keepalive", Title: "TLS, keep-alive", Requests: get("/", greeting), TLS: true, Args: []string{"-tls"}, Latency: true,
 			About: "TLS 1.3, an ECDSA certificate on P-256; crypto/tls in all.", More: blocking},
-		{ID: "tls-handshake", Title: "TLS, one handshake per request", Requests: get("/", greeting), TLS: true, PerConnection: 1,
+		{ID: "tls-handshake", Title: "TLS, one handshake per request", Requests: get("/", greeting), TLS: true, Args: []string{"-tls"}, PerConnection: 1,
 			About: "Without session tickets: every handshake is a whole one.", More: blocking},
 	}
 }

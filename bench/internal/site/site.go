@@ -20,13 +20,18 @@ package site
 
 import (
 	"crypto/tls"
+	_ "embed"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
 	"net"
+	"os"
+	"os/signal"
+	"runtime/metrics"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/githubapi"
@@ -55,8 +60,8 @@ var GreetingBytes = []byte(Greeting)
 type Flags struct {
 	// Addr is the TCP address to listen on.
 	Addr string
-	// Cert and Key are PEM files; with them the server speaks TLS.
-	Cert, Key string
+	// Secure has the server speak TLS.
+	Secure bool
 	// Files is the folder of /files.
 	Files string
 	// Routes adds GitHub's routes to the server's router.
@@ -72,8 +77,7 @@ type Flags struct {
 func Parse() *Flags {
 	f := &Flags{}
 	flag.StringVar(&f.Addr, "addr", "127.0.0.1:0", "TCP `address` to listen on")
-	flag.StringVar(&f.Cert, "cert", "", "certificate, a PEM `file`; with it the server speaks TLS")
-	flag.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `file`")
+	flag.BoolVar(&f.Secure, "tls", false, "speak TLS")
 	flag.StringVar(&f.Files, "files", ".", "`folder` of the files at /files")
 	flag.BoolVar(&f.Routes, "routes", false, "add GitHub's 203 routes")
 	flag.BoolVar(&f.Stream, "stream", false, "read bodies as streams")
@@ -83,7 +87,7 @@ func Parse() *Flags {
 	return f
 }
 
-// Listen listens on the address and announces it. The connections speak TLS if there is a certificate.
+// Listen listens on the address and announces it. The connections speak TLS if they should.
 func (f *Flags) Listen() net.Listener {
 	listener, err := net.Listen("tcp", f.Addr)
 	if err != nil {
@@ -99,19 +103,27 @@ func (f *Flags) Listen() net.Listener {
 // Announce says where the server listens: cmd/compare waits for that line.
 func (f *Flags) Announce(addr net.Addr) {
 	scheme := "http"
-	if f.Cert != "" {
+	if f.Secure {
 		scheme = "https"
 	}
 	fmt.Printf("listening on %s://%s\n", scheme, addr)
 }
 
-// TLS returns the configuration of TLS, nil without a certificate. There are no session tickets, so that every handshake is a
+// An ECDSA certificate on P-256 for localhost, and its key, which is no secret.
+var (
+	//go:embed cert.pem
+	certificate []byte
+	//go:embed key.pem
+	key []byte
+)
+
+// TLS returns the configuration of TLS, nil without it. There are no session tickets, so that every handshake is a
 // whole one.
 func (f *Flags) TLS() *tls.Config {
-	if f.Cert == "" {
+	if !f.Secure {
 		return nil
 	}
-	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	cert, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -192,6 +204,9 @@ func encode(v any) []byte {
 // others.
 var Stack struct{ Requests, Nanoseconds atomic.Int64 }
 
+// Timed adds up the time since the beginning.
+func Timed(begin time.Time) { Stack.Nanoseconds.Add(int64(time.Since(begin))) }
+
 // What middlewares ask for, and store.
 const (
 	RequestID     = "X-Request-Id"
@@ -261,3 +276,22 @@ func (l Limiter) Enter() bool {
 
 // Leave makes room.
 func (l Limiter) Leave() { <-l }
+
+// reportOnSignal prints what the process has allocated whenever it gets SIGUSR1: the number of objects, their bytes, and how
+// often garbage was collected.
+func reportOnSignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	go func() {
+		samples := []metrics.Sample{
+			{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"},
+			{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/cycles/total:gc-cycles"},
+		}
+		for range signals {
+			metrics.Read(samples)
+			// As runtime.MemStats.Mallocs has it.
+			fmt.Printf("allocated %d objects %d bytes %d collections\n",
+				samples[0].Value.Uint64()+samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64())
+		}
+	}()
+}

@@ -4,6 +4,7 @@ package main
 import (
 	"io"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/fasthttp/router"
@@ -128,4 +129,49 @@ func echo(conn *websocket.Conn) {
 			return
 		}
 	}
+}
+
+// stack puts the ten middlewares of package site around a greeting.
+func stack() fasthttp.RequestHandler {
+	steps := site.Steps(
+		func(ctx *fasthttp.RequestCtx, name string) []byte { return ctx.Request.Header.Peek(name) },
+		func(ctx *fasthttp.RequestCtx, name string, value []byte) { ctx.Response.Header.SetBytesV(name, value) },
+	)
+	h := func(ctx *fasthttp.RequestCtx) {
+		ctx.SetUserValue(site.UserKey, site.User)
+		greetUser(ctx)
+	}
+	for _, step := range slices.Backward(steps) {
+		next := h
+		h = func(ctx *fasthttp.RequestCtx) {
+			if status := step(ctx); status != 0 {
+				ctx.Error("refused", status)
+				return
+			}
+			next(ctx)
+		}
+	}
+	return recovered(func(ctx *fasthttp.RequestCtx) {
+		defer site.Timed(time.Now())
+		h(ctx)
+	})
+}
+
+func recovered(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		defer func() {
+			if recover() != nil {
+				ctx.Error("the handler panicked", 500)
+			}
+		}()
+		next(ctx)
+	}
+}
+
+func greetUser(ctx *fasthttp.RequestCtx) {
+	if user, ok := ctx.UserValue(site.UserKey).(string); !ok || user != site.User {
+		ctx.Error("no user", 500)
+		return
+	}
+	greet(ctx)
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bench/internal/site"
+	"github.com/filohttp/filo/contrib/websocket"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/static"
@@ -81,7 +83,11 @@ func newRouter(flags *site.Flags) *router.Router {
 		log.Fatal(err)
 	}
 	r.GET("/files/{path...}", files.Serve)
-	r.GET("/websocket", webSocket)
+	r.GET("/websocket", websocket.New(websocket.Options{
+		OnMessage: func(conn *websocket.Conn, kind websocket.MessageType, message []byte) error {
+			return conn.Write(kind, message)
+		},
+	}).Serve)
 	for _, route := range flags.GitHub(false) {
 		names := site.Wildcards(route.Path)
 		r.Handle(route.Method+" "+route.Path, func(c *filo.Ctx) error {
@@ -117,4 +123,36 @@ func upload(c *filo.Ctx) error {
 		return err
 	}
 	return c.Text(200, fmt.Sprint(n))
+}
+
+// stack puts the ten middlewares of package site around a greeting.
+func stack() filo.Handler {
+	steps := site.Steps(
+		func(c *filo.Ctx, name string) []byte { return c.Request.Header.GetBytes(name) },
+		func(c *filo.Ctx, name string, value []byte) { c.Response.Header.SetBytes(name, value) },
+	)
+	userKey := filo.NewKey[string](site.UserKey)
+	greetUser := func(c *filo.Ctx) error {
+		if user, ok := userKey.Get(c); !ok || user != site.User {
+			return filo.Error(500, "no user")
+		}
+		return greet(c)
+	}
+	h := filo.Handler(func(c *filo.Ctx) error {
+		userKey.Set(c, site.User)
+		return greetUser(c)
+	})
+	for _, step := range slices.Backward(steps) {
+		next := h
+		h = func(c *filo.Ctx) error {
+			if status := step(c); status != 0 {
+				return filo.Error(status, "refused")
+			}
+			return next(c)
+		}
+	}
+	return middleware.Recover()(func(c *filo.Ctx) error {
+		defer site.Timed(time.Now())
+		return h(c)
+	})
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/cloudwego/hertz/pkg/app"
+	"github.com/cloudwego/hertz/pkg/app/middlewares/server/recovery"
 	"github.com/cloudwego/hertz/pkg/app/server"
 	"github.com/cloudwego/hertz/pkg/common/hlog"
 	"github.com/filohttp/filo/bench/internal/site"
@@ -38,7 +40,7 @@ func main() {
 
 // listen returns a plain listener: netpoll takes it over, which it can't with one of TLS.
 func listen(flags *site.Flags) net.Listener {
-	flags.Cert = ""
+	flags.Secure = false
 	return flags.Listen()
 }
 
@@ -46,4 +48,34 @@ func greet(_ context.Context, c *app.RequestContext) { c.Data(200, site.TextType
 
 func length(_ context.Context, c *app.RequestContext) {
 	c.Data(200, site.TextType, strconv.AppendInt(nil, int64(len(c.Request.Body())), 10))
+}
+
+// stack has the ten middlewares of package site, and the handler.
+func stack() []app.HandlerFunc {
+	handlers := []app.HandlerFunc{recovery.Recovery(), timed}
+	steps := site.Steps(
+		func(c *app.RequestContext, name string) []byte { return c.Request.Header.Peek(name) },
+		func(c *app.RequestContext, name string, value []byte) { c.Response.Header.SetBytesV(name, value) },
+	)
+	for _, step := range steps {
+		handlers = append(handlers, func(_ context.Context, c *app.RequestContext) {
+			if status := step(c); status != 0 {
+				c.AbortWithStatus(status)
+			}
+		})
+	}
+	return append(handlers, func(_ context.Context, c *app.RequestContext) { c.Set(site.UserKey, site.User) }, greetUser)
+}
+
+func timed(ctx context.Context, c *app.RequestContext) {
+	defer site.Timed(time.Now())
+	c.Next(ctx)
+}
+
+func greetUser(ctx context.Context, c *app.RequestContext) {
+	if c.GetString(site.UserKey) != site.User {
+		c.AbortWithStatus(500)
+		return
+	}
+	greet(ctx, c)
 }

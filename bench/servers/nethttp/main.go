@@ -2,9 +2,11 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -146,4 +148,56 @@ func webSocket(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// exchange is what a step gets.
+type exchange struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+// stack puts the ten middlewares of package site around greetUser.
+func stack() http.HandlerFunc {
+	steps := site.Steps(
+		func(e exchange, name string) string { return e.r.Header.Get(name) },
+		func(e exchange, name, value string) { e.w.Header().Set(name, value) },
+	)
+	h := func(w http.ResponseWriter, r *http.Request) {
+		greetUser(w, r.WithContext(context.WithValue(r.Context(), userKey{}, site.User)))
+	}
+	for _, step := range slices.Backward(steps) {
+		next := h
+		h = func(w http.ResponseWriter, r *http.Request) {
+			if status := step(exchange{w, r}); status != 0 {
+				http.Error(w, "refused", status)
+				return
+			}
+			next(w, r)
+		}
+	}
+	return recovered(func(w http.ResponseWriter, r *http.Request) {
+		defer site.Timed(time.Now())
+		h(w, r)
+	})
+}
+
+func recovered(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				http.Error(w, "the handler panicked", http.StatusInternalServerError)
+			}
+		}()
+		next(w, r)
+	}
+}
+
+type userKey struct{}
+
+func greetUser(w http.ResponseWriter, r *http.Request) {
+	if user, ok := r.Context().Value(userKey{}).(string); !ok || user != site.User {
+		http.Error(w, "no user", http.StatusInternalServerError)
+		return
+	}
+	greet(w)
 }
