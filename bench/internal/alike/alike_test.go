@@ -10,7 +10,7 @@ import (
 )
 
 func answer(server, kind, body string) Answer {
-	return Answer{200, []byte(body), http.Header{"Server": {server}, "Content-Type": {kind}, "Date": {"x"}}}
+	return Answer{200, []byte(body), http.Header{"Server": {server}, "Content-Type": {kind}, "Date": {"x"}}, 0}
 }
 
 func TestCompare(t *testing.T) {

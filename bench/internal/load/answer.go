@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/filohttp/filo/bench/internal/row"
 )
@@ -79,6 +81,23 @@ func bodyLength(head []byte) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("the answer has no length: %.200q", head)
+}
+
+// ReadAnswer reads an answer that has to come within a minute, and compares it with what is wanted.
+func ReadAnswer(c net.Conn, want *row.Want) error {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	var a answer
+	for piece := make([]byte, 1024); ; {
+		n, err := c.Read(piece)
+		if err != nil {
+			return err
+		}
+		if done, err := a.take(piece[:n], want, false); done || err != nil {
+			return err
+		}
+	}
 }
 
 // upgrade makes a connection one of WebSocket messages. A fixed key and, below, a fixed mask will do: they are there for the sake of

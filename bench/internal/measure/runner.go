@@ -1,11 +1,9 @@
 package measure
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -140,8 +138,8 @@ func (r *run) perRequest(requests float64) error {
 		f[Objects] = float64(r.allocated.Objects) / requests
 		f[Bytes] = float64(r.allocated.Bytes) / requests
 	}
-	memory, err := proc.ReadMemory(r.server.Processes())
-	f[PeakMemory] = float64(memory.Peak) / (1 << 20)
+	peak, _, err := proc.ReadMemory(r.server.Processes())
+	f[PeakMemory] = float64(peak) / (1 << 20)
 	return err
 }
 
@@ -228,24 +226,17 @@ func (r *run) idle() error {
 			c.Close()
 		}
 	}()
-	var first []byte // answer
+	want := &r.row.Requests[0].Want
 	for range row.IdleConnections {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			return fmt.Errorf("idle connection %d: %w", len(conns)+1, err)
 		}
 		conns = append(conns, c)
-		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-			return err
-		}
 		if _, err := c.Write(request); err != nil {
 			return err
 		}
-		if first == nil {
-			if first, err = readFirst(c, r.row.Requests[0].Want.Body); err != nil {
-				return err
-			}
-		} else if err := readNext(c, first); err != nil {
+		if err := load.ReadAnswer(c, want); err != nil {
 			return err
 		}
 	}
@@ -253,19 +244,19 @@ func (r *run) idle() error {
 	if err != nil {
 		return err
 	}
-	r.record.Figures[IdleMemory] = float64(after-before) / row.IdleConnections / row.KB
-	return r.burst(conns, request, first)
+	r.record.Figures[IdleMemory] = (after - before) / row.IdleConnections / row.KB
+	return r.burst(conns, request, want)
 }
 
 // settled is the server's memory without what is mapped from files.
-func (r *run) settled() (int64, error) {
+func (r *run) settled() (float64, error) {
 	time.Sleep(settle)
-	memory, err := proc.ReadMemory(r.server.Processes())
-	return memory.Anonymous, err
+	_, anonymous, err := proc.ReadMemory(r.server.Processes())
+	return float64(anonymous), err
 }
 
 // burst asks on all connections at once.
-func (r *run) burst(conns []net.Conn, request, first []byte) error {
+func (r *run) burst(conns []net.Conn, request []byte, want *row.Want) error {
 	if err := r.window(true); err != nil {
 		return err
 	}
@@ -276,7 +267,7 @@ func (r *run) burst(conns []net.Conn, request, first []byte) error {
 		}
 	}
 	for _, c := range conns {
-		if err := readNext(c, first); err != nil {
+		if err := load.ReadAnswer(c, want); err != nil {
 			return err
 		}
 	}
@@ -287,28 +278,6 @@ func (r *run) burst(conns []net.Conn, request, first []byte) error {
 	r.record.Figures[BurstTime] = float64(took) / float64(time.Millisecond)
 	r.record.Figures[Throughput] = float64(len(conns)) / took.Seconds()
 	return r.perRequest(float64(len(conns)))
-}
-
-// readFirst reads an answer that ends with a body.
-func readFirst(c net.Conn, body []byte) (answer []byte, err error) {
-	for piece := make([]byte, 1); !bytes.HasSuffix(answer, append([]byte("\r\n\r\n"), body...)); answer = append(answer, piece[0]) {
-		if _, err := io.ReadFull(c, piece); err != nil {
-			return nil, fmt.Errorf("the answer is %q: %w", answer, err)
-		}
-	}
-	return answer, nil
-}
-
-// readNext reads one that is as long as the first, and begins and ends like it.
-func readNext(c net.Conn, first []byte) error {
-	answer := make([]byte, len(first))
-	if _, err := io.ReadFull(c, answer); err != nil {
-		return err
-	}
-	if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) || !bytes.HasSuffix(answer, first[len(first)-16:]) {
-		return fmt.Errorf("the answer is %q, and was %q", answer, first)
-	}
-	return nil
 }
 
 // HasStrace reports whether system calls can be counted.

@@ -1,10 +1,9 @@
-// Package proc reads from Linux's /proc what a process and its children have used.
+// Package proc reads from Linux's /proc what processes have used, and starts them on chosen processors.
 package proc
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,11 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
-
-// tick is the unit of the times in /proc/PID/stat: USER_HZ is 100 on all that Go runs on.
-const tick = 10 * time.Millisecond
 
 // Usage is what a process and its descendants have used since they began.
 type Usage struct {
@@ -32,26 +29,13 @@ func (u Usage) Minus(before Usage) Usage {
 	return Usage{u.CPU - before.CPU, u.Voluntary - before.Voluntary, u.Involuntary - before.Involuntary}
 }
 
-// Memory is what a process and its descendants have resident, in bytes.
-type Memory struct {
-	Peak      int64 // the sum of the most that each of them has had
-	Resident  int64
-	Anonymous int64 // of Resident, without what is mapped from files: heaps and stacks
-}
-
 // Tree returns the process and its descendants.
 func Tree(pid int) []int {
 	pids := []int{pid}
 	for i := 0; i < len(pids); i++ {
-		lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pids[i]))
-		if err != nil {
-			continue
-		}
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pids[i]))
 		for _, list := range lists {
-			data, err := os.ReadFile(list)
-			if err != nil {
-				continue // the thread ended since Glob
-			}
+			data, _ := os.ReadFile(list) // nothing if the thread has ended since Glob
 			for child := range strings.FieldsSeq(string(data)) {
 				if n, err := strconv.Atoi(child); err == nil {
 					pids = append(pids, n)
@@ -62,128 +46,57 @@ func Tree(pid int) []int {
 	return pids
 }
 
-// ReadUsage adds up the usage of the processes. One that has ended is an error.
-func ReadUsage(pids []int) (Usage, error) {
-	var sum Usage
+// ReadUsage adds up the usage of the processes. One that has ended is an error. The threads' schedstat counts nanoseconds but forgets
+// threads that ended; stat remembers them but counts ticks of 10 ms. So a process's CPU time is the larger of the two.
+func ReadUsage(pids []int) (sum Usage, err error) {
 	for _, pid := range pids {
-		u, err := readUsage(filepath.Join("/proc", strconv.Itoa(pid)))
+		process, err := procfs.NewProc(pid)
 		if err != nil {
 			return Usage{}, err
 		}
-		sum.CPU += u.CPU
-		sum.Voluntary += u.Voluntary
-		sum.Involuntary += u.Involuntary
-	}
-	return sum, nil
-}
-
-// readUsage reads it from a process's folder. The threads' schedstat counts nanoseconds but forgets threads that ended; stat
-// remembers them but counts ticks. So the CPU time is the larger of the two.
-func readUsage(folder string) (Usage, error) {
-	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
-	if err != nil {
-		return Usage{}, err
-	}
-	coarse, err := parseStat(string(stat))
-	if err != nil {
-		return Usage{}, err
-	}
-	threads, err := filepath.Glob(filepath.Join(folder, "task", "*"))
-	if err != nil {
-		return Usage{}, err
-	}
-	var sum Usage
-	for _, thread := range threads {
-		u, err := readThread(thread)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the thread ended since Glob: stat has its time
-		}
+		stat, err := process.Stat()
 		if err != nil {
-			return Usage{}, fmt.Errorf("%s: %w", thread, err)
+			return Usage{}, err
 		}
-		sum.CPU += u.CPU
-		sum.Voluntary += u.Voluntary
-		sum.Involuntary += u.Involuntary
-	}
-	sum.CPU = max(sum.CPU, coarse)
-	return sum, nil
-}
-
-func readThread(folder string) (u Usage, err error) {
-	schedstat, err := os.ReadFile(filepath.Join(folder, "schedstat"))
-	if err != nil {
-		return u, err
-	}
-	if u.CPU, err = parseSchedstat(string(schedstat)); err != nil {
-		return u, err
-	}
-	status, err := os.ReadFile(filepath.Join(folder, "status"))
-	if err != nil {
-		return u, err
-	}
-	if u.Voluntary, err = statusNumber(string(status), "voluntary_ctxt_switches:"); err != nil {
-		return u, err
-	}
-	u.Involuntary, err = statusNumber(string(status), "nonvoluntary_ctxt_switches:")
-	return u, err
-}
-
-// ReadMemory adds up the memory of the processes.
-func ReadMemory(pids []int) (Memory, error) {
-	var sum Memory
-	for _, pid := range pids {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		threads, err := procfs.AllThreads(pid)
 		if err != nil {
-			return Memory{}, err
+			return Usage{}, err
 		}
-		for name, to := range map[string]*int64{"VmHWM:": &sum.Peak, "VmRSS:": &sum.Resident, "RssAnon:": &sum.Anonymous} {
-			kilobytes, err := statusNumber(string(status), name)
+		var fine time.Duration
+		for _, thread := range threads {
+			scheduled, err := thread.Schedstat()
 			if err != nil {
-				return Memory{}, err
+				continue // the thread has ended
 			}
-			*to += kilobytes << 10
+			status, err := thread.NewStatus()
+			if err != nil {
+				continue
+			}
+			fine += time.Duration(scheduled.RunningNanoseconds)
+			sum.Voluntary += int64(status.VoluntaryCtxtSwitches)
+			sum.Involuntary += int64(status.NonVoluntaryCtxtSwitches)
 		}
+		sum.CPU += max(fine, time.Duration(stat.CPUTime()*float64(time.Second)))
 	}
 	return sum, nil
 }
 
-// parseStat adds utime and stime, the fields 14 and 15 of /proc/PID/stat. The second field is the program's name in
-// parentheses, and may itself hold spaces and parentheses.
-func parseStat(stat string) (time.Duration, error) {
-	end := strings.LastIndexByte(stat, ')')
-	fields := strings.Fields(stat[end+1:])
-	if end < 0 || len(fields) < 13 {
-		return 0, fmt.Errorf("not a line of /proc/PID/stat: %q", stat)
-	}
-	utime, err := strconv.ParseInt(fields[14-3], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("utime in /proc/PID/stat: %w", err)
-	}
-	stime, err := strconv.ParseInt(fields[15-3], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("stime in /proc/PID/stat: %w", err)
-	}
-	return time.Duration(utime+stime) * tick, nil
-}
-
-// parseSchedstat reads the time on the CPU, the first of three numbers.
-func parseSchedstat(schedstat string) (time.Duration, error) {
-	fields := strings.Fields(schedstat)
-	if len(fields) != 3 {
-		return 0, fmt.Errorf("not a schedstat: %q", schedstat)
-	}
-	ns, err := strconv.ParseInt(fields[0], 10, 64)
-	return time.Duration(ns), err
-}
-
-// statusNumber finds a line of /proc/PID/status by its name, which has the colon, and returns its number.
-func statusNumber(status, name string) (int64, error) {
-	for line := range strings.Lines(status) {
-		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == name {
-			return strconv.ParseInt(fields[1], 10, 64)
+// ReadMemory adds up the most that each of the processes has had resident, and what it has now without what is mapped from files:
+// heaps and stacks. Both are in bytes.
+func ReadMemory(pids []int) (peak, anonymous uint64, err error) {
+	for _, pid := range pids {
+		process, err := procfs.NewProc(pid)
+		if err != nil {
+			return 0, 0, err
 		}
+		status, err := process.NewStatus()
+		if err != nil {
+			return 0, 0, err
+		}
+		peak += status.VmHWM
+		anonymous += status.RssAnon
 	}
-	return 0, fmt.Errorf("no line %s in /proc/PID/status", name)
+	return peak, anonymous, nil
 }
 
 // Start starts the command with its threads bound to the given processors, to all if there are none. They are set on the
@@ -215,12 +128,11 @@ func Bind(cpus []int) error {
 }
 
 // CPUs returns the processors that this process may run on.
-func CPUs() []int {
+func CPUs() (cpus []int) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return nil
 	}
-	var cpus []int
 	for cpu := 0; len(cpus) < set.Count(); cpu++ {
 		if set.IsSet(cpu) {
 			cpus = append(cpus, cpu)
@@ -229,46 +141,29 @@ func CPUs() []int {
 	return cpus
 }
 
-// Machine describes where the figures come from.
+// Machine describes where figures come from.
 type Machine struct {
-	CPU    string `json:"cpu"`
-	Cores  int    `json:"cores"`
-	Memory string `json:"memory"`
-	Kernel string `json:"kernel"`
-	Go     string `json:"go"`
+	CPU, Memory, Kernel, Go string
+	Cores                   int
 }
 
 // ThisMachine describes the one that this runs on.
 func ThisMachine() Machine {
-	return Machine{
-		CPU: fileField("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: fileField("/proc/meminfo", "MemTotal"),
-		Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
-	}
-}
-
-func firstLine(file string) string {
-	data, err := os.ReadFile(file)
+	m := Machine{CPU: "?", Memory: "?", Kernel: Version("uname", "-r"), Go: runtime.Version(), Cores: runtime.NumCPU()}
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return "?"
+		return m
 	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	return line
+	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.CPU = cpus[0].ModelName
+	}
+	if memory, err := fs.Meminfo(); err == nil && memory.MemTotal != nil {
+		m.Memory = fmt.Sprint(*memory.MemTotal, " kB")
+	}
+	return m
 }
 
-func fileField(file, name string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "?"
-	}
-	for line := range strings.Lines(string(data)) {
-		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "?"
-}
-
-var version = regexp.MustCompile(`\d+(\.\d+)+`)
+var version = regexp.MustCompile(`\d+(\.\d+)+[-\w]*`)
 
 // Version runs a program with arguments that make it say its version, and returns that.
 func Version(program string, args ...string) string {

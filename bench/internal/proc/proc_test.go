@@ -10,44 +10,6 @@ import (
 	"time"
 )
 
-func TestParseStat(t *testing.T) {
-	const stat = "4242 (a) b (c) S 1 4242 4242 0 -1 4194304 900 0 0 0 123 45 7 8 20 0 9 0 5000 1 2 3\n"
-	got, err := parseStat(stat)
-	if want := 1680 * time.Millisecond; err != nil || got != want {
-		t.Errorf("got %v, %v; want %v", got, err, want)
-	}
-	for _, bad := range []string{"", "4242 (hello) S 1 2 3", "no parenthesis", "1 (x) S 1 4242 4242 0 -1 4194304 900 0 0 0 a b 7 8"} {
-		if got, err := parseStat(bad); err == nil {
-			t.Errorf("%q is read as %v", bad, got)
-		}
-	}
-}
-
-func TestParseSchedstat(t *testing.T) {
-	if got, err := parseSchedstat("8994718 365901 19\n"); err != nil || got != 8994718 {
-		t.Errorf("got %d, %v", got, err)
-	}
-	for _, bad := range []string{"", "1 2", "x 2 3"} {
-		if got, err := parseSchedstat(bad); err == nil {
-			t.Errorf("%q is read as %v", bad, got)
-		}
-	}
-}
-
-func TestStatusNumber(t *testing.T) {
-	const status = "Name:\tfilo\nVmHWM:\t   12345 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t8\n"
-	for name, want := range map[string]int64{"VmHWM:": 12345, "voluntary_ctxt_switches:": 7, "nonvoluntary_ctxt_switches:": 8} {
-		if got, err := statusNumber(status, name); err != nil || got != want {
-			t.Errorf("%s is %d, %v; want %d", name, got, err, want)
-		}
-	}
-	for _, name := range []string{"VmRSS:", "ctxt_switches:", "Name:"} {
-		if got, err := statusNumber(status, name); err == nil {
-			t.Errorf("%s is read as %d", name, got)
-		}
-	}
-}
-
 // What a shell's child uses is the shell's usage as well, and what it has beyond the shell's is memory of both.
 func TestTree(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 60 & wait")
@@ -69,13 +31,12 @@ func TestTree(t *testing.T) {
 	if len(pids) != 2 || pids[0] != cmd.Process.Pid {
 		t.Fatalf("the tree is %v", pids)
 	}
-	one, err := ReadMemory(pids[:1])
+	one, _, err := ReadMemory(pids[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := ReadMemory(pids)
-	if err != nil || both.Peak <= one.Peak || both.Resident <= one.Resident || both.Anonymous > both.Resident {
-		t.Errorf("one has %+v, both %+v, %v", one, both, err)
+	if both, anonymous, err := ReadMemory(pids); err != nil || both <= one || anonymous == 0 || anonymous > both {
+		t.Errorf("one has %d, both %d and %d, %v", one, both, anonymous, err)
 	}
 	// On a busy machine the shell has not begun to wait yet.
 	u, err := ReadUsage(pids)

@@ -10,6 +10,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
 	"github.com/filohttp/filo/bench/internal/measure"
 	"github.com/filohttp/filo/bench/internal/peer"
 	"github.com/filohttp/filo/bench/internal/plan"
@@ -41,19 +44,21 @@ type figure struct {
 }
 
 var (
-	throughput = figure{measure.Throughput, "Requests per second", "%.0f", true}
-	cpu        = figure{measure.CPU, "Server CPU time per request, µs", "%.2f", false}
-	closedP99  = figure{measure.P99, "p99 in the closed loop, ms", "%.2f", false}
-	openP99    = figure{measure.P99, "p99 at a constant rate, ms", "%.2f", false}
-	peakMemory = figure{measure.PeakMemory, "Peak memory, MB", "%.0f", false}
-	objects    = figure{measure.Objects, "Allocations per request", "%.1f", false}
-	allocated  = figure{measure.Bytes, "Bytes allocated per request", "%.0f", false}
-	calls      = figure{measure.Calls, "System calls per request", "%.2f", false}
-	idleMemory = figure{measure.IdleMemory, "Memory per idle connection, KB", "%.2f", false}
-	burstTime  = figure{measure.BurstTime, "Time until 9,000 idle connections have an answer, ms", "%.0f", false}
-	refused    = figure{measure.Refused, "503 per second", "%.0f", false}
-	refusedP50 = figure{measure.RefusedP50, "p50 of a 503, ms", "%.3f", false}
-	refusedP99 = figure{measure.RefusedP99, "p99 of a 503, ms", "%.3f", false}
+	throughput  = figure{measure.Throughput, "Requests per second", "%.0f", true}
+	cpu         = figure{measure.CPU, "Server CPU time per request, µs", "%.2f", false}
+	closedP99   = figure{measure.P99, "p99 in the closed loop, ms", "%.2f", false}
+	openP99     = figure{measure.P99, "p99 at a constant rate, ms", "%.2f", false}
+	peakMemory  = figure{measure.PeakMemory, "Peak memory, MB", "%.0f", false}
+	objects     = figure{measure.Objects, "Allocations per request", "%.1f", false}
+	allocated   = figure{measure.Bytes, "Bytes allocated per request", "%.0f", false}
+	calls       = figure{measure.Calls, "System calls per request", "%.2f", false}
+	voluntary   = figure{measure.Voluntary, "Voluntary context switches per request", "%.3f", false}
+	involuntary = figure{measure.Involuntary, "Involuntary context switches per request", "%.3f", false}
+	idleMemory  = figure{measure.IdleMemory, "Memory per idle connection, KB", "%.2f", false}
+	burstTime   = figure{measure.BurstTime, "Time until 9,000 idle connections have an answer, ms", "%.0f", false}
+	refused     = figure{measure.Refused, "503 per second", "%.0f", false}
+	refusedP50  = figure{measure.RefusedP50, "p50 of a 503, ms", "%.3f", false}
+	refusedP99  = figure{measure.RefusedP99, "p99 of a 503, ms", "%.3f", false}
 )
 
 // The groups of peers that stand beside each other in a table.
@@ -85,11 +90,8 @@ func (r *Report) groups(kind measure.Kind, filter func(*plan.Group) bool) (group
 func isPlain(g *plan.Group) bool  { return !g.Cell.Pinned && g.Cell.Procs == 0 }
 func isPinned(g *plan.Group) bool { return g.Cell.Pinned }
 func isGrown(g *plan.Group) bool  { return g.Cell.Procs > 0 }
-
-// is lets a kind of row through, unpinned.
-func is(kind row.Kind) func(*plan.Group) bool {
-	return func(g *plan.Group) bool { return isPlain(g) && g.Row.Kind == kind }
-}
+func isIdle(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Idle }
+func isFull(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Overload }
 
 // table is one in text or Markdown.
 type table struct {
@@ -98,47 +100,32 @@ type table struct {
 	rows           [][]string
 }
 
-// of makes a table of a figure: a column for each peer, and a row for each group that any but the first of them is in, or
+// of makes a table of a figure: a column for each peer that has it, and a row for each group that any but the first of them is in, or
 // the first if there is no other.
 func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) table {
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.Peers[name] == nil })
-	t := table{title: f.title, command: command, header: []string{""}}
-	present := map[string]bool{}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !slices.ContainsFunc(groups, func(g *plan.Group) bool {
+			_, ok := r.spread(g, name, f.name)
+			return ok
+		})
+	})
+	t := table{title: f.title, command: command, header: append([]string{""}, names...)}
 	for _, g := range groups {
-		line, others := []string{label(g)}, 0
+		line, found := []string{label(g)}, len(names) == 1
 		for i, name := range names {
 			s, ok := r.spread(g, name, f.name)
 			text := "–"
 			if ok {
-				text, present[name] = f.text(s), true
+				text = f.text(s)
 			}
 			if ok && i > 0 {
-				text += r.ratio(g, f, name, names[0])
-				others++
+				text, found = text+r.ratio(g, f, name, names[0]), true
 			}
 			line = append(line, text)
 		}
-		if others > 0 || len(names) == 1 && line[1] != "–" {
+		if found {
 			t.rows = append(t.rows, line)
 		}
-	}
-	t.header = append(t.header, names...)
-	return t.without(func(column int) bool { return column > 0 && !present[names[column-1]] })
-}
-
-// without drops columns.
-func (t table) without(drop func(column int) bool) table {
-	cut := func(line []string) (left []string) {
-		for i, text := range line {
-			if !drop(i) {
-				left = append(left, text)
-			}
-		}
-		return left
-	}
-	t.header = cut(t.header)
-	for i := range t.rows {
-		t.rows[i] = cut(t.rows[i])
 	}
 	return t
 }
@@ -189,30 +176,20 @@ func (f figure) text(s measure.Spread) string {
 
 // number puts commas between thousands.
 func (f figure) number(v float64) string {
-	text := fmt.Sprintf(f.format, v)
-	whole, fraction, dotted := strings.Cut(text, ".")
-	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if dotted {
-		whole += "." + fraction
-	}
-	return whole
+	return message.NewPrinter(language.English).Sprintf(f.format, v)
 }
 
 // tables are all that have rows, in the order in which they are shown.
 func (r *Report) tables() []table {
-	plain := r.groups(measure.Peak, isPlain)
-	closed := slices.DeleteFunc(slices.Clone(plain), func(g *plan.Group) bool { return g.Row.Kind == row.Idle })
-	rates := r.groups(measure.Rate, nil)
-	idle, overload := r.groups(measure.Peak, is(row.Idle)), r.groups(measure.Peak, is(row.Overload))
+	closed := r.groups(measure.Peak, func(g *plan.Group) bool { return isPlain(g) && g.Row.Kind != row.Idle })
+	idle, overload := r.groups(measure.Peak, isIdle), r.groups(measure.Peak, isFull)
 	pinned, grown := r.groups(measure.Peak, isPinned), r.groups(measure.Peak, isGrown)
 	const peak = "-kinds peak"
 	tables := []table{
 		r.of(throughput, three, closed, peak), r.of(cpu, three, closed, peak), r.of(closedP99, three, closed, peak),
 	}
 	for _, percent := range plan.Percents {
-		at := slices.DeleteFunc(slices.Clone(rates), func(g *plan.Group) bool { return g.Cell.Percent != percent })
+		at := r.groups(measure.Rate, func(g *plan.Group) bool { return g.Cell.Percent == percent })
 		tables = append(tables, r.percentiles(at, percent))
 	}
 	tables = append(tables,
@@ -220,7 +197,7 @@ func (r *Report) tables() []table {
 		r.beside(throughput, references, closed, "references"), r.beside(cpu, references, closed, "references"),
 		r.of(idleMemory, peer.Names(), idle, "-rows idle-burst"), r.of(burstTime, peer.Names(), idle, "-rows idle-burst"),
 		r.of(peakMemory, three, closed, peak), r.of(objects, three, closed, peak), r.of(allocated, three, closed, peak),
-		r.of(calls, three, r.groups(measure.Syscalls, nil), "-kinds syscalls"), r.switches(closed),
+		r.of(calls, three, r.groups(measure.Syscalls, nil), "-kinds syscalls"), r.of(voluntary, three, closed, peak), r.of(involuntary, three, closed, peak),
 		titled(r.of(refused, three, overload, "-rows overload"), "overload"),
 		titled(r.of(refusedP50, three, overload, "-rows overload"), "overload"),
 		titled(r.of(refusedP99, three, overload, "-rows overload"), "overload"),
@@ -245,53 +222,31 @@ func titled(t table, of string) table {
 	return t
 }
 
-// percentiles has three of them in each field, and how late the generator was.
+// percentiles has three of them in each field.
 func (r *Report) percentiles(groups []*plan.Group, percent int) table {
+	names := slices.DeleteFunc(slices.Clone(three), func(name string) bool { return r.Peers[name] == nil })
 	t := table{
 		title:   fmt.Sprintf("p50 / p99 / p99.9 in ms at %d %% of the slowest server's peak", percent),
-		command: "-kinds peak,rate", header: append([]string{"", "requests/s"}, three...),
+		command: "-kinds peak,rate", header: append([]string{"", "requests/s"}, names...),
 	}
 	for _, g := range groups {
-		line, rate := []string{g.Row.Title, "–"}, false
-		for _, name := range three {
+		line, kept := []string{g.Row.Title, "–"}, false
+		for _, name := range names {
 			text := "not kept"
-			p50, ok := r.spread(g, name, measure.P50)
-			if ok {
+			if p50, ok := r.spread(g, name, measure.P50); ok {
 				p99, _ := r.spread(g, name, measure.P99)
 				p999, _ := r.spread(g, name, measure.P999)
-				text = fmt.Sprintf("%.2f / %.2f / %.2f", p50.Median, p99.Median, p999.Median)
 				offered, _ := r.spread(g, name, measure.Offered)
-				line[1], rate = throughput.number(offered.Median), true
+				text = fmt.Sprintf("%.2f / %.2f / %.2f", p50.Median, p99.Median, p999.Median)
+				line[1], kept = throughput.number(offered.Median), true
 			}
 			line = append(line, text)
 		}
-		if rate {
+		if kept {
 			t.rows = append(t.rows, line)
 		}
 	}
-	return t.without(func(column int) bool { return column > 1 && r.Peers[t.header[column]] == nil })
-}
-
-// switches are voluntary and involuntary ones.
-func (r *Report) switches(groups []*plan.Group) table {
-	t := table{title: "Context switches per request, voluntary + involuntary", command: "-kinds peak",
-		header: append([]string{""}, three...)}
-	for _, g := range groups {
-		line, any := []string{g.Row.Title}, false
-		for _, name := range three {
-			voluntary, ok := r.spread(g, name, measure.Voluntary)
-			text := "–"
-			if ok {
-				involuntary, _ := r.spread(g, name, measure.Involuntary)
-				text, any = fmt.Sprintf("%.3f + %.3f", voluntary.Median, involuntary.Median), true
-			}
-			line = append(line, text)
-		}
-		if any {
-			t.rows = append(t.rows, line)
-		}
-	}
-	return t.without(func(column int) bool { return column > 0 && r.Peers[t.header[column]] == nil })
+	return t
 }
 
 // Print writes the tables as text.

@@ -261,22 +261,6 @@ func Steps[C any, T string | []byte](get func(c C, name string) T, set func(c C,
 	}
 }
 
-// Limiter lets at most so many in at once, for the servers that have no limit of their own.
-type Limiter chan struct{}
-
-// Enter reports whether there is room. If so, Leave has to be called.
-func (l Limiter) Enter() bool {
-	select {
-	case l <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// Leave makes room.
-func (l Limiter) Leave() { <-l }
-
 // reportOnSignal prints what the process has allocated whenever it gets SIGUSR1: the number of objects, their bytes, and how
 // often garbage was collected.
 func reportOnSignal() {

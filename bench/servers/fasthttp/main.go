@@ -108,14 +108,15 @@ func sleep(ctx *fasthttp.RequestCtx) {
 }
 
 func limit(n int) fasthttp.RequestHandler {
-	limiter := make(site.Limiter, n)
+	limiter := make(chan struct{}, n)
 	return func(ctx *fasthttp.RequestCtx) {
-		if !limiter.Enter() {
+		select {
+		case limiter <- struct{}{}:
+			sleep(ctx)
+			<-limiter
+		default:
 			ctx.Error("Service Unavailable", 503)
-			return
 		}
-		defer limiter.Leave()
-		sleep(ctx)
 	}
 }
 

@@ -104,14 +104,15 @@ func sleep(w http.ResponseWriter) {
 }
 
 func limit(n int) func(http.ResponseWriter) {
-	limiter := make(site.Limiter, n)
+	limiter := make(chan struct{}, n)
 	return func(w http.ResponseWriter) {
-		if !limiter.Enter() {
+		select {
+		case limiter <- struct{}{}:
+			sleep(w)
+			<-limiter
+		default:
 			http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
-			return
 		}
-		defer limiter.Leave()
-		sleep(w)
 	}
 }
 
