@@ -2,14 +2,11 @@
 package peer
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"debug/buildinfo"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,32 +116,25 @@ func find(name string) (*Peer, error) {
 
 // goBuild builds without paths and the state of the repository, so that the same source gives the same program.
 func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
-	err := run(ctx, b.Module, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder)
-	if err != nil {
+	if err := run(ctx, b.Module, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder); err != nil {
 		return err
 	}
-	info, err := buildinfo.ReadFile(p.Program)
-	if err != nil {
-		return err
-	}
+	version := []string{"go", "list", "-m", "-f", "{{.Version}}", p.module}
 	switch p.folder {
-	case "filo":
-		p.Version = Revision(ctx, b.Module)
+	case "filo": // its commit, with "+" if it has been changed since
+		version = []string{"git", "describe", "--always", "--dirty=+"}
 	case "nethttp":
-		p.Version = info.GoVersion
-	default:
-		for _, dep := range info.Deps {
-			if dep.Path == p.module {
-				p.Version = dep.Version
-			}
-		}
+		version = []string{"go", "env", "GOVERSION"}
 	}
+	p.Version = b.output(ctx, version...)
 	return nil
 }
 
-// Revision names the commit that a folder of a repository is at, with "+" for one that has been changed since.
-func Revision(ctx context.Context, folder string) string {
-	out, err := exec.CommandContext(ctx, "git", "-C", folder, "describe", "--always", "--dirty=+").Output()
+// output is what a program says, without the space around it.
+func (b *Builder) output(ctx context.Context, command ...string) string {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = b.Module
+	out, err := cmd.Output()
 	if err != nil {
 		return "?"
 	}
@@ -190,13 +180,12 @@ func run(ctx context.Context, folder, program string, args ...string) error {
 // filo of then, so that only filo differs, and that of the revision otherwise.
 func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Peer, error) {
 	p := &Peer{Name: name, folder: "filo", Program: filepath.Join(b.Out, name)}
-	commit, err := exec.CommandContext(ctx, "git", "-C", b.Module, "rev-parse", "--short", "--verify", revision+"^{commit}").Output()
-	if err != nil {
+	if p.Version = b.output(ctx, "git", "rev-parse", "--short", "--verify", revision+"^{commit}"); p.Version == "?" {
 		return nil, fmt.Errorf("there is no revision %q", revision)
 	}
-	p.Version = string(bytes.TrimSpace(commit))
 	tree := filepath.Join(b.Out, "tree-"+p.Version)
-	if err := b.export(ctx, p.Version, tree); err != nil {
+	script := `mkdir -p "$2" && git -C "$(git rev-parse --show-toplevel)" archive "$1" | tar -x -C "$2"`
+	if err := run(ctx, b.Module, "sh", "-c", script, "sh", p.Version, tree); err != nil {
 		return nil, err
 	}
 	today := b.buildToday(ctx, p, tree)
@@ -208,25 +197,9 @@ func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Pe
 				revision, errors.Join(today, then))
 		}
 	}
+	var err error
 	p.Hash, err = p.fingerprint()
 	return p, err
-}
-
-// export writes the files of a commit to a folder.
-func (b *Builder) export(ctx context.Context, commit, folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	root, err := exec.CommandContext(ctx, "git", "-C", b.Module, "rev-parse", "--show-toplevel").Output()
-	if err != nil {
-		return err
-	}
-	archive := filepath.Join(folder, "archive.tar")
-	err = run(ctx, string(bytes.TrimSpace(root)), "git", "archive", "-o", archive, commit)
-	if err != nil {
-		return err
-	}
-	return run(ctx, folder, "tar", "-xf", archive)
 }
 
 // localReplace is a replacement of go.mod by a folder of the repository, which is above the module.
@@ -234,22 +207,14 @@ var localReplace = regexp.MustCompile(`(?m)=>\s*\.\./?(\S*)$`)
 
 // buildToday builds today's server with the folders of a tree in place of the repository's.
 func (b *Builder) buildToday(ctx context.Context, p *Peer, tree string) error {
-	mod, err := os.ReadFile(filepath.Join(b.Module, "go.mod"))
+	mod, noMod := os.ReadFile(filepath.Join(b.Module, "go.mod"))
+	sum, noSum := os.ReadFile(filepath.Join(b.Module, "go.sum"))
+	mod = localReplace.ReplaceAll(mod, []byte("=> "+tree+"/$1"))
+	alternative := filepath.Join(b.Out, p.Name)
+	err := errors.Join(noMod, noSum, os.WriteFile(alternative+".mod", mod, 0o644), os.WriteFile(alternative+".sum", sum, 0o644))
 	if err != nil {
 		return err
 	}
-	mod = localReplace.ReplaceAll(mod, []byte("=> "+tree+"/$1"))
-	alternative := filepath.Join(b.Out, p.Name+".mod")
-	if err := os.WriteFile(alternative, mod, 0o644); err != nil {
-		return err
-	}
-	sum, err := os.ReadFile(filepath.Join(b.Module, "go.sum"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(b.Out, p.Name+".sum"), sum, 0o644); err != nil {
-		return err
-	}
-	return run(ctx, b.Module, "go", "build", "-modfile", alternative, "-mod=mod", "-trimpath", "-buildvcs=false", "-o", p.Program,
-		"./servers/filo")
+	return run(ctx, b.Module, "go", "build", "-modfile", alternative+".mod", "-mod=mod", "-trimpath", "-buildvcs=false",
+		"-o", p.Program, "./servers/filo")
 }

@@ -9,18 +9,6 @@ import (
 	"testing"
 )
 
-func TestParseAllocated(t *testing.T) {
-	got, err := parseAllocated("allocated 7 objects 800 bytes 2 collections")
-	if want := (Allocated{7, 800, 2}); err != nil || got != want {
-		t.Errorf("got %+v, %v; want %+v", got, err, want)
-	}
-	for _, bad := range []string{"", "allocated x objects", "listening on http://127.0.0.1:1"} {
-		if got, err := parseAllocated(bad); err == nil {
-			t.Errorf("%q is read as %+v", bad, got)
-		}
-	}
-}
-
 func TestBuildRefuses(t *testing.T) {
 	b := &Builder{Module: "../..", Out: t.TempDir()}
 	if _, err := b.Build(context.Background(), "apache"); err == nil || !strings.Contains(err.Error(), "fasthttp") {

@@ -114,28 +114,20 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 		s.cmd.Wait()
 		close(s.gone)
 	}()
+	line := "listening on http://" + address
 	if p.Kind == Installed {
-		err, s.Base = waitForPort(address, s.gone), "http://"+address
+		err = waitForPort(address, s.gone)
 	} else {
-		err = s.announced()
+		line, err = s.line(10 * time.Second)
+	}
+	var listens bool
+	if s.Base, listens = strings.CutPrefix(line, "listening on "); err == nil && !listens {
+		err = fmt.Errorf("its first line is %q", line)
 	}
 	if err != nil {
 		s.end()
 	}
 	return err
-}
-
-// announced waits for the line that says where the server listens.
-func (s *Server) announced() error {
-	line, err := s.line(10 * time.Second)
-	if err != nil {
-		return err
-	}
-	var listens bool
-	if s.Base, listens = strings.CutPrefix(line, "listening on "); !listens {
-		return fmt.Errorf("its first line is %q", line)
-	}
-	return nil
 }
 
 func (s *Server) line(patience time.Duration) (string, error) {
@@ -155,11 +147,11 @@ func (s *Server) Processes() []int {
 }
 
 // Allocated is what a Go program has allocated since it began.
-type Allocated struct{ Objects, Bytes, Collections int64 }
+type Allocated struct{ Objects, Bytes int64 }
 
 // Minus returns what was allocated since an earlier reading.
 func (a Allocated) Minus(before Allocated) Allocated {
-	return Allocated{a.Objects - before.Objects, a.Bytes - before.Bytes, a.Collections - before.Collections}
+	return Allocated{a.Objects - before.Objects, a.Bytes - before.Bytes}
 }
 
 // Allocated asks a Go program what it has allocated. Of others it is nothing.
@@ -174,12 +166,7 @@ func (s *Server) Allocated() (a Allocated, err error) {
 	if err != nil {
 		return a, err
 	}
-	return parseAllocated(line)
-}
-
-func parseAllocated(line string) (a Allocated, err error) {
-	_, err = fmt.Sscanf(line, "allocated %d objects %d bytes %d collections", &a.Objects, &a.Bytes, &a.Collections)
-	if err != nil {
+	if _, err = fmt.Sscanf(line, "allocated %d objects %d bytes", &a.Objects, &a.Bytes); err != nil {
 		err = fmt.Errorf("what it has allocated: %q: %w", line, err)
 	}
 	return a, err

@@ -64,9 +64,16 @@ func Make(size Size, c Choice) ([]Group, error) {
 	if c.Rows != nil {
 		size.Rows = c.Rows
 	}
-	rows, err := chooseRows(size.Rows)
-	if err != nil {
-		return nil, err
+	rows := row.All()
+	if size.Rows != nil {
+		rows = nil
+	}
+	for _, id := range size.Rows {
+		r, err := row.Find(id)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
 	}
 	var groups []Group
 	switch {
@@ -77,26 +84,13 @@ func Make(size Size, c Choice) ([]Group, error) {
 	default:
 		groups = unpinned(rows, size)
 		if size.Beyond && c.Rows == nil {
-			groups = append(groups, pinned(quickRows(rows, size), size)...)
-			groups = append(groups, procs(keepAlive(rows), size, doublings(runtime.NumCPU()))...)
+			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return r.Kind != row.Closed || !size.All && !slices.Contains(row.Quick, r.ID) })
+			groups = append(groups, pinned(rows, size)...)
+			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return r.ID != "keepalive-64" })
+			groups = append(groups, procs(rows, size, doublings(runtime.NumCPU()))...)
 		}
 	}
 	return narrow(groups, c), nil
-}
-
-func chooseRows(ids []string) ([]row.Row, error) {
-	if ids == nil {
-		return row.All(), nil
-	}
-	var rows []row.Row
-	for _, id := range ids {
-		r, err := row.Find(id)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, r)
-	}
-	return rows, nil
 }
 
 // narrow drops the peers and the kinds that weren't chosen.
@@ -157,16 +151,6 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 	return groups
 }
 
-// quickRows are those of the quick size, or all of the whole one.
-func quickRows(rows []row.Row, size Size) (left []row.Row) {
-	for _, r := range rows {
-		if r.Kind == row.Closed && (size.All || slices.Contains(row.Quick, r.ID)) {
-			left = append(left, r)
-		}
-	}
-	return left
-}
-
 // pinned has a processor for the server and one for the generator.
 func pinned(rows []row.Row, size Size) (groups []Group) {
 	if runtime.NumCPU() < 2 {
@@ -178,11 +162,6 @@ func pinned(rows []row.Row, size Size) (groups []Group) {
 		groups = append(groups, g)
 	}
 	return groups
-}
-
-// keepAlive is the row over which GOMAXPROCS grows.
-func keepAlive(rows []row.Row) []row.Row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r row.Row) bool { return r.ID != "keepalive-64" })
 }
 
 func procs(rows []row.Row, size Size, values []int) (groups []Group) {

@@ -38,39 +38,24 @@ import (
 )
 
 const (
-	// Greeting is the 13-byte answer.
-	Greeting = "Hello, World!"
-	// TextType is its type, and JSONType that of the JSON documents.
+	Greeting = "Hello, World!" // the 13-byte answer
 	TextType = "text/plain; charset=utf-8"
 	JSONType = "application/json"
-	// Server is the Server field of all answers.
-	Server = "bench"
-	// Wait is how long handlers sleep.
-	Wait = 5 * time.Millisecond
+	Server   = "bench"              // the Server field of all answers
+	Wait     = 5 * time.Millisecond // how long handlers sleep
+	MaxBody  = 64 << 20
 	// GzipLevel is how hard all compress, filo's default. They use the same implementation, that of klauspost/compress.
 	GzipLevel = 5
-	// MaxBody is how large a body may be.
-	MaxBody = 64 << 20
 )
 
 // GreetingBytes is Greeting, never changed.
 var GreetingBytes = []byte(Greeting)
 
-// Flags are what a server is told on its command line.
+// Flags are what a server is told on its command line: see Parse.
 type Flags struct {
-	// Addr is the TCP address to listen on.
-	Addr string
-	// Secure has the server speak TLS.
-	Secure bool
-	// Files is the folder of /files.
-	Files string
-	// Routes adds GitHub's routes to the server's router.
-	Routes bool
-	// Stream lets the server read bodies as streams, where it has to be told.
-	Stream bool
-	// Limit is how many requests /limited serves at once. For a server whose own setting it is, it may hold for all
-	// resources; such a server has no limit if it is 0.
-	Limit int
+	Addr, Files            string
+	Secure, Routes, Stream bool
+	Limit                  int
 }
 
 // Parse reads the command line.
@@ -79,9 +64,9 @@ func Parse() *Flags {
 	flag.StringVar(&f.Addr, "addr", "127.0.0.1:0", "TCP `address` to listen on")
 	flag.BoolVar(&f.Secure, "tls", false, "speak TLS")
 	flag.StringVar(&f.Files, "files", ".", "`folder` of the files at /files")
-	flag.BoolVar(&f.Routes, "routes", false, "add GitHub's 203 routes")
-	flag.BoolVar(&f.Stream, "stream", false, "read bodies as streams")
-	flag.IntVar(&f.Limit, "limit", 0, "requests that /limited serves at once")
+	flag.BoolVar(&f.Routes, "routes", false, "add GitHub's 203 routes to the server's router")
+	flag.BoolVar(&f.Stream, "stream", false, "read bodies as streams, where the server has to be told")
+	flag.IntVar(&f.Limit, "limit", 0, "requests that /limited serves at once; it may hold for all resources, and be none if it is 0")
 	flag.Parse()
 	reportOnSignal()
 	return f
@@ -261,21 +246,19 @@ func Steps[C any, T string | []byte](get func(c C, name string) T, set func(c C,
 	}
 }
 
-// reportOnSignal prints what the process has allocated whenever it gets SIGUSR1: the number of objects, their bytes, and how
-// often garbage was collected.
+// reportOnSignal prints what the process has allocated whenever it gets SIGUSR1: the number of objects, and their
+// bytes.
 func reportOnSignal() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)
 	go func() {
 		samples := []metrics.Sample{
-			{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"},
-			{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/cycles/total:gc-cycles"},
+			{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"},
 		}
 		for range signals {
 			metrics.Read(samples)
 			// As runtime.MemStats.Mallocs has it.
-			fmt.Printf("allocated %d objects %d bytes %d collections\n",
-				samples[0].Value.Uint64()+samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64())
+			fmt.Printf("allocated %d objects %d bytes\n", samples[0].Value.Uint64()+samples[1].Value.Uint64(), samples[2].Value.Uint64())
 		}
 	}()
 }
