@@ -21,7 +21,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,9 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
@@ -51,8 +48,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if runtime.GOOS != "linux" {
-		return errors.New("CPU time and memory are read from Linux's /proc: this runs on Linux only")
+	if _, err := exec.LookPath("wrk"); err != nil {
+		return errors.New("wrk, which loads the servers, isn't installed: make deps")
 	}
 	groups, err := plan.Make(o.size, o.choice)
 	if err != nil {
@@ -114,7 +111,13 @@ func build(ctx context.Context, o *options, groups []plan.Group, folder string, 
 			if _, known := peers[name]; known {
 				continue
 			}
-			p, err := buildOne(ctx, b, name, o)
+			var p *peer.Peer
+			var err error
+			if name == baseName {
+				p, err = b.BuildRevision(ctx, name, o.base)
+			} else {
+				p, err = b.Build(ctx, name)
+			}
 			var missing *peer.MissingError
 			if errors.As(err, &missing) {
 				fmt.Fprintln(stdout, "left out:", missing)
@@ -125,13 +128,6 @@ func build(ctx context.Context, o *options, groups []plan.Group, folder string, 
 		}
 	}
 	return peers, nil
-}
-
-func buildOne(ctx context.Context, b *peer.Builder, name string, o *options) (*peer.Peer, error) {
-	if name == baseName {
-		return b.BuildRevision(ctx, name, o.base)
-	}
-	return b.Build(ctx, name)
 }
 
 // baseName is filo at another revision.

@@ -89,10 +89,10 @@ func TestParseStrace(t *testing.T) {
      2000 total
 `
 	if got, err := parseStrace(summary); err != nil || got != 2000 {
-		t.Errorf("got %d, %v", got, err)
+		t.Errorf("got %v, %v", got, err)
 	}
 	if got, err := parseStrace("strace: Could not attach"); err == nil {
-		t.Errorf("no summary is read as %d", got)
+		t.Errorf("no summary is read as %v", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -289,84 +290,58 @@ func HasStrace() bool {
 // traced counts the server's system calls in a run of its own, since being traced makes it slow. Those that open and close the
 // row's connections are among them.
 func (r *run) traced(ctx context.Context) error {
-	folder, err := os.MkdirTemp("", "filo-strace")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	summary := filepath.Join(folder, "summary")
-	args := []string{"-f", "-c", "-U", "calls,name", "-o", summary}
+	args := []string{"-f", "-c", "-U", "calls,name"}
 	for _, pid := range r.server.Processes() {
 		args = append(args, "-p", strconv.Itoa(pid))
 	}
 	cmd := exec.CommandContext(ctx, "strace", args...)
-	var messages strings.Builder
-	cmd.Stderr = &messages
+	var summary strings.Builder
+	cmd.Stderr = &summary
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := waitTraced(r.server.Processes()); err != nil {
-		cmd.Process.Kill()
-		return fmt.Errorf("strace: %w: %s", errors.Join(err, cmd.Wait()), messages.String())
+	var result *load.Result
+	err := waitTraced(r.server.Processes())
+	if err == nil {
+		runner := *r.Runner
+		r.Runner, runner.Warmup = &runner, 0
+		result, err = r.load(ctx)
 	}
-	runner := *r.Runner
-	r.Runner, runner.Warmup = &runner, 0
-	result, err := r.load(ctx)
 	cmd.Process.Signal(syscall.SIGINT)
 	cmd.Wait() // it ends by the signal
 	if err != nil {
-		return err
+		return fmt.Errorf("under strace: %w", err)
 	}
-	text, err := os.ReadFile(summary)
-	if err != nil {
-		return err
-	}
-	calls, err := parseStrace(string(text))
-	if err != nil {
-		return err
-	}
-	r.record.Figures[Calls] = float64(calls) / result.Answers
-	return nil
+	calls, err := parseStrace(summary.String())
+	r.record.Figures[Calls] = calls / result.Answers
+	return err
 }
 
 // waitTraced waits until all threads of the processes are traced, for five seconds at most.
 func waitTraced(pids []int) error {
-	for try := 0; ; try++ {
-		all := true
+	untraced := func(file string) bool {
+		status, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(status), "TracerPid:\t0\n")
+	}
+	for range 500 {
+		var files []string
 		for _, pid := range pids {
-			files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-			if err != nil {
-				return err
-			}
-			for _, file := range files {
-				if status, err := os.ReadFile(file); err == nil && strings.Contains(string(status), "TracerPid:\t0\n") {
-					all = false
-				}
-			}
+			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+			files = append(files, threads...)
 		}
-		if all {
+		if !slices.ContainsFunc(files, untraced) {
 			return nil
-		}
-		if try == 500 {
-			return errors.New("it doesn't attach to the server")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	return errors.New("it doesn't attach to the server")
 }
 
-// parseStrace adds up the calls of strace's summary, whose columns are calls and name.
-func parseStrace(summary string) (calls int64, err error) {
-	for line := range strings.Lines(summary) {
-		fields := strings.Fields(line)
-		if len(fields) != 2 || fields[1] == "total" {
-			continue
-		}
-		if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
-			calls += n
-		}
-	}
-	if calls == 0 {
-		return 0, fmt.Errorf("strace counted nothing: %q", summary)
+// parseStrace returns the calls that strace's summary, whose columns are calls and name, has as the total.
+func parseStrace(summary string) (calls float64, err error) {
+	before, _, _ := strings.Cut(summary, " total\n")
+	if _, err := fmt.Sscan(before[strings.LastIndexByte(before, '\n')+1:], &calls); err != nil {
+		return 0, fmt.Errorf("strace says only %q", summary)
 	}
 	return calls, nil
 }

@@ -3,6 +3,7 @@ package peer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -29,15 +30,7 @@ type Options struct {
 	Procs int      // GOMAXPROCS, or how many workers; 0 for the processors that it has
 }
 
-func (o *Options) threads() int {
-	switch {
-	case o.Procs > 0:
-		return o.Procs
-	case len(o.CPUs) > 0:
-		return len(o.CPUs)
-	}
-	return runtime.NumCPU()
-}
+func (o *Options) threads() int { return cmp.Or(o.Procs, len(o.CPUs), runtime.NumCPU()) }
 
 // Server is a running peer.
 type Server struct {
@@ -81,10 +74,12 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 	case Go:
 		args = slices.Concat(args, p.args, o.Args, []string{"-files", o.Files})
 	case Installed:
-		var err error
-		if address, err = freeAddress(); err != nil {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
 			return err
 		}
+		address = listener.Addr().String() // free in a moment
+		listener.Close()
 		if args, err = p.installedArgs(s.folder, address, o); err != nil {
 			return err
 		}
@@ -229,30 +224,17 @@ func (p *Peer) installedArgs(folder, address string, o *Options) ([]string, erro
 	return []string{"-p", folder, "-c", file}, nil
 }
 
-// freeAddress returns one that nobody listens on at the moment.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
-}
-
 // waitForPort tries until somebody listens, at most for five seconds, or until gone is closed.
 func waitForPort(address string, gone <-chan struct{}) error {
-	for try := 0; ; try++ {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
+	for range 500 {
+		if conn, err := net.Dial("tcp", address); err == nil {
 			return conn.Close()
-		}
-		if try == 500 {
-			return err
 		}
 		select {
 		case <-gone:
-			return err
+			return errors.New("it has ended")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	return errors.New("it doesn't listen")
 }

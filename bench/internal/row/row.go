@@ -2,6 +2,7 @@
 package row
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -72,11 +73,10 @@ var Files = map[string]int{"1k.bin": KB, "1m.bin": MB, "100m.bin": 100 * MB}
 // IdleConnections is how many of them the row of that kind has.
 const IdleConnections = 9000
 
-// OverloadLimit is how many requests the servers of that row serve at once, and OverloadRate how many come per second: twice
-// what that limit and site.Wait let through.
+// OverloadLimit is how many requests the servers of that row serve at once.
 const OverloadLimit = 16
 
-// OverloadRate is in requests per second.
+// OverloadRate is how many come per second: twice what that limit and site.Wait let through.
 var OverloadRate = 2 * OverloadLimit / site.Wait.Seconds()
 
 // MixedRate is how many blocking requests per second are in the background of the Mixed row, and MixedConnections over how
@@ -91,13 +91,10 @@ func All() []Row {
 	rows := slices.Concat(plaintext(), documents(), bodies(), files(), structure(), waiting(), encrypted())
 	for i := range rows {
 		r := &rows[i]
+		r.Connections, r.Seconds = cmp.Or(r.Connections, 64), cmp.Or(r.Seconds, 1)
 		if r.Peers == nil {
 			r.Peers = core
 		}
-		if r.Connections == 0 {
-			r.Connections = 64
-		}
-		r.Seconds = max(r.Seconds, 1)
 	}
 	return rows
 }
@@ -110,9 +107,9 @@ func Find(id string) (Row, error) {
 			return r, nil
 		}
 	}
-	ids := make([]string, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].ID
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.ID)
 	}
 	return Row{}, fmt.Errorf("there is no row %q, only %q", id, ids)
 }

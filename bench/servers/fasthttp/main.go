@@ -25,7 +25,7 @@ func main() {
 func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
 	stacked := stack()
-	limited := limit(flags.Limit)
+	places := make(chan struct{}, flags.Limit)
 	routes := newRouter(flags).Handler
 	return func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
@@ -44,7 +44,7 @@ func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 		case "/sleep":
 			sleep(ctx)
 		case "/limited":
-			limited(ctx)
+			limited(ctx, places)
 		default:
 			routes(ctx)
 		}
@@ -107,26 +107,21 @@ func sleep(ctx *fasthttp.RequestCtx) {
 	greet(ctx)
 }
 
-func limit(n int) fasthttp.RequestHandler {
-	limiter := make(chan struct{}, n)
-	return func(ctx *fasthttp.RequestCtx) {
-		select {
-		case limiter <- struct{}{}:
-			sleep(ctx)
-			<-limiter
-		default:
-			ctx.Error("Service Unavailable", 503)
-		}
+// limited sleeps for as many at once as the channel has places.
+func limited(ctx *fasthttp.RequestCtx, places chan struct{}) {
+	select {
+	case places <- struct{}{}:
+		sleep(ctx)
+		<-places
+	default:
+		ctx.Error("Service Unavailable", 503)
 	}
 }
 
 func echo(conn *websocket.Conn) {
 	for {
 		kind, message, err := conn.ReadMessage()
-		if err != nil {
-			return
-		}
-		if err := conn.WriteMessage(kind, message); err != nil {
+		if err != nil || conn.WriteMessage(kind, message) != nil {
 			return
 		}
 	}

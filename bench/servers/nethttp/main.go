@@ -31,7 +31,7 @@ func newHandler(flags *site.Flags) http.Handler {
 		answer(w, jsonType, site.LargeJSON())
 	}))
 	stacked := stack()
-	limited := limit(flags.Limit)
+	places := make(chan struct{}, flags.Limit)
 	mux := newMux(flags)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -42,15 +42,15 @@ func newHandler(flags *site.Flags) http.Handler {
 		case "/json20k":
 			compressed.ServeHTTP(w, r)
 		case "/echo-length":
-			length(w, r)
+			length(w, r, true)
 		case "/upload":
-			upload(w, r)
+			length(w, r, false)
 		case "/middleware":
 			stacked(w, r)
 		case "/sleep":
 			sleep(w)
 		case "/limited":
-			limited(w)
+			limited(w, places)
 		default:
 			mux.ServeHTTP(w, r)
 		}
@@ -103,30 +103,27 @@ func sleep(w http.ResponseWriter) {
 	greet(w)
 }
 
-func limit(n int) func(http.ResponseWriter) {
-	limiter := make(chan struct{}, n)
-	return func(w http.ResponseWriter) {
-		select {
-		case limiter <- struct{}{}:
-			sleep(w)
-			<-limiter
-		default:
-			http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
-		}
+// limited sleeps for as many at once as the channel has places.
+func limited(w http.ResponseWriter, places chan struct{}) {
+	select {
+	case places <- struct{}{}:
+		sleep(w)
+		<-places
+	default:
+		http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
 	}
 }
 
-func length(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, site.MaxBody))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+// length reads a body as a whole or, for an upload, as it comes.
+func length(w http.ResponseWriter, r *http.Request, whole bool) {
+	reader, body, n := http.MaxBytesReader(w, r.Body, site.MaxBody), []byte(nil), int64(0)
+	var err error
+	if whole {
+		body, err = io.ReadAll(reader)
+		n = int64(len(body))
+	} else {
+		n, err = io.Copy(io.Discard, reader)
 	}
-	answer(w, textType, strconv.AppendInt(nil, int64(len(body)), 10))
-}
-
-func upload(w http.ResponseWriter, r *http.Request) {
-	n, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, site.MaxBody))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -142,10 +139,7 @@ func webSocket(w http.ResponseWriter, r *http.Request) {
 	defer conn.CloseNow()
 	for {
 		kind, message, err := conn.Read(r.Context())
-		if err != nil {
-			return
-		}
-		if err := conn.Write(r.Context(), kind, message); err != nil {
+		if err != nil || conn.Write(r.Context(), kind, message) != nil {
 			return
 		}
 	}
