@@ -77,6 +77,15 @@ func (r *Report) spread(g *plan.Group, name, figure string) (measure.Spread, boo
 	return r.Store.Spread(g.Of(p), figure)
 }
 
+// records are a peer's in a group.
+func (r *Report) records(g *plan.Group, name string) []measure.Record {
+	p := r.Peers[name]
+	if p == nil || !slices.Contains(g.Peers, name) {
+		return nil
+	}
+	return r.Store.Records(g.Of(p))
+}
+
 // groups are those of a kind which the filter, if there is one, lets through.
 func (r *Report) groups(kind measure.Kind, filter func(*plan.Group) bool) (groups []*plan.Group) {
 	for i := range r.Groups {
@@ -93,23 +102,24 @@ func isGrown(g *plan.Group) bool  { return g.Cell.Procs > 0 }
 func isIdle(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Idle }
 func isFull(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Overload }
 
-// table is one in text or Markdown.
-type table struct {
-	title, command string
-	header         []string
-	rows           [][]string
+// Table is one in text or Markdown, with the flags that measure it.
+type Table struct {
+	Title, Command string
+
+	Header []string
+	Rows   [][]string
 }
 
 // of makes a table of a figure: a column for each peer that has it, and a row for each group that any but the first of them is in, or
 // the first if there is no other.
-func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) table {
+func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) Table {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return !slices.ContainsFunc(groups, func(g *plan.Group) bool {
 			_, ok := r.spread(g, name, f.name)
 			return ok
 		})
 	})
-	t := table{title: f.title, command: command, header: append([]string{""}, names...)}
+	t := Table{Title: f.title, Command: command, Header: append([]string{""}, names...)}
 	for _, g := range groups {
 		line, found := []string{label(g)}, len(names) == 1
 		for i, name := range names {
@@ -124,7 +134,7 @@ func (r *Report) of(f figure, names []string, groups []*plan.Group, command stri
 			line = append(line, text)
 		}
 		if found {
-			t.rows = append(t.rows, line)
+			t.Rows = append(t.Rows, line)
 		}
 	}
 	return t
@@ -150,11 +160,11 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 		return ""
 	}
 	bases := map[int]float64{}
-	for _, record := range r.Store.Records(g.Of(r.Peers[to])) {
+	for _, record := range r.records(g, to) {
 		bases[record.Round] = record.Figures[f.name]
 	}
 	var ratios []float64
-	for _, record := range r.Store.Records(g.Of(r.Peers[name])) {
+	for _, record := range r.records(g, name) {
 		if base := bases[record.Round]; base > 0 {
 			ratios = append(ratios, record.Figures[f.name]/base)
 		}
@@ -179,13 +189,13 @@ func (f figure) number(v float64) string {
 	return message.NewPrinter(language.English).Sprintf(f.format, v)
 }
 
-// tables are all that have rows, in the order in which they are shown.
-func (r *Report) tables() []table {
+// Tables are all that have rows, in the order in which they are shown.
+func (r *Report) Tables() []Table {
 	closed := r.groups(measure.Peak, func(g *plan.Group) bool { return isPlain(g) && g.Row.Kind != row.Idle })
 	idle, overload := r.groups(measure.Peak, isIdle), r.groups(measure.Peak, isFull)
 	pinned, grown := r.groups(measure.Peak, isPinned), r.groups(measure.Peak, isGrown)
 	const peak = "-kinds peak"
-	tables := []table{
+	tables := []Table{
 		r.of(throughput, three, closed, peak), r.of(cpu, three, closed, peak), r.of(closedP99, three, closed, peak),
 	}
 	for _, percent := range plan.Percents {
@@ -205,29 +215,29 @@ func (r *Report) tables() []table {
 		titled(r.of(cpu, three, pinned, "-pinned"), "a processor each for server and generator"),
 		titled(r.of(throughput, three, grown, "-procs 1,2,4"), "growth"), titled(r.of(cpu, three, grown, "-procs 1,2,4"), "growth"),
 	)
-	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
+	return slices.DeleteFunc(tables, func(t Table) bool { return len(t.Rows) == 0 })
 }
 
 // beside has filo beside others than the usual ones.
-func (r *Report) beside(f figure, names []string, groups []*plan.Group, of string) table {
+func (r *Report) beside(f figure, names []string, groups []*plan.Group, of string) Table {
 	t := titled(r.of(f, names, groups, "-kinds peak -rows ROW -peers "+strings.Join(names, ",")), of)
-	if len(t.header) < 3 {
-		t.rows = nil
+	if len(t.Header) < 3 {
+		t.Rows = nil
 	}
 	return t
 }
 
-func titled(t table, of string) table {
-	t.title += ": " + of
+func titled(t Table, of string) Table {
+	t.Title += ": " + of
 	return t
 }
 
 // percentiles has three of them in each field.
-func (r *Report) percentiles(groups []*plan.Group, percent int) table {
+func (r *Report) percentiles(groups []*plan.Group, percent int) Table {
 	names := slices.DeleteFunc(slices.Clone(three), func(name string) bool { return r.Peers[name] == nil })
-	t := table{
-		title:   fmt.Sprintf("p50 / p99 / p99.9 in ms at %d %% of the slowest server's peak", percent),
-		command: "-kinds peak,rate", header: append([]string{"", "requests/s"}, names...),
+	t := Table{
+		Title:   fmt.Sprintf("p50 / p99 / p99.9 in ms at %d %% of the slowest server's peak", percent),
+		Command: "-kinds peak,rate", Header: append([]string{"", "requests/s"}, names...),
 	}
 	for _, g := range groups {
 		line, kept := []string{g.Row.Title, "–"}, false
@@ -243,7 +253,7 @@ func (r *Report) percentiles(groups []*plan.Group, percent int) table {
 			line = append(line, text)
 		}
 		if kept {
-			t.rows = append(t.rows, line)
+			t.Rows = append(t.Rows, line)
 		}
 	}
 	return t
@@ -252,16 +262,16 @@ func (r *Report) percentiles(groups []*plan.Group, percent int) table {
 // Print writes the tables as text.
 func (r *Report) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, t := range r.tables() {
-		fmt.Fprintf(w, "%s\n", t.title)
-		fmt.Fprintln(w, strings.Join(t.header, "\t"))
-		for _, line := range t.rows {
+	for _, t := range r.Tables() {
+		fmt.Fprintf(w, "%s\n", t.Title)
+		fmt.Fprintln(w, strings.Join(t.Header, "\t"))
+		for _, line := range t.Rows {
 			fmt.Fprintln(w, strings.Join(line, "\t"))
 		}
 		fmt.Fprintln(w)
 		w.Flush()
 	}
-	for _, line := range r.losses() {
-		fmt.Fprintln(out, "not first:", line.plain())
+	for _, l := range r.Losses() {
+		fmt.Fprintf(out, "not first: %s, %s: %s has %s, filo %s (%.2f times)\n", l.Group, l.Figure, l.Peer, l.Theirs, l.Home, l.Times)
 	}
 }

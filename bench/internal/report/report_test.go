@@ -102,13 +102,13 @@ func TestRatio(t *testing.T) {
 
 // filo loses where the ranges don't overlap, and only there.
 func TestLosses(t *testing.T) {
-	losses := sample(t).losses()
+	losses := sample(t).Losses()
 	if len(losses) != 1 {
 		t.Fatalf("%d losses: %+v", len(losses), losses)
 	}
 	l := losses[0]
-	if l.group.Row.ID != "upload-20m" || l.peer != "fasthttp" || l.figure.name != measure.CPU ||
-		l.cause != "smaller reads" || l.times < 1.71 || l.times > 1.72 {
+	if l.Group != "upload-20m" || l.Peer != "fasthttp" || l.Figure != cpu.title ||
+		l.Cause != "smaller reads" || l.Times < 1.71 || l.Times > 1.72 {
 		t.Errorf("the loss is %+v", l)
 	}
 }
