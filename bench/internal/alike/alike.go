@@ -27,18 +27,6 @@ type Answer struct {
 	Size float64 // of all of it, in bytes
 }
 
-// counter counts what is read.
-type counter struct {
-	io.Reader
-	n int
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += n
-	return n, err
-}
-
 // Fetch sends each request of the row over one connection to the server at base and returns the answers.
 func Fetch(base string, r *row.Row) ([]Answer, error) {
 	scheme, address, _ := strings.Cut(base, "://")
@@ -53,15 +41,16 @@ func Fetch(base string, r *row.Row) ([]Answer, error) {
 	if scheme == "https" {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 	}
-	counted := &counter{Reader: conn}
-	reader := bufio.NewReader(counted)
+	var read bytes.Buffer
+	reader := bufio.NewReader(io.TeeReader(conn, &read))
 	var answers []Answer
 	for i := range r.Requests {
 		a, err := exchange(conn, reader, &r.Requests[i], address)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", r.Requests[i].Method, r.Requests[i].Target, err)
 		}
-		a.Size, counted.n = float64(counted.n), 0
+		a.Size = float64(read.Len())
+		read.Reset()
 		answers = append(answers, a)
 	}
 	return answers, nil

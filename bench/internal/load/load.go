@@ -28,16 +28,8 @@ type Job struct {
 	// MaxLateness is how late Open may be itself, at the 99th percentile.
 	MaxLateness time.Duration
 	CPUs        []int // the processors that the generator is bound to, none for all
-	// Window, if it isn't nil, is called when the measured time begins, and when it ends.
+	// Window is called when the measured time begins, and when it ends.
 	Window func(begin bool) error
-}
-
-// window calls Window if there is one.
-func (j *Job) window(begin bool) error {
-	if j.Window == nil {
-		return nil
-	}
-	return j.Window(begin)
 }
 
 // Result is what a run without an error has found.

@@ -62,22 +62,22 @@ func Open(ctx context.Context, j *Job) (*Result, error) {
 	}
 	// What little the loop allocates in some seconds isn't collected, so that nothing stops it.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	ready, watched := make(chan struct{}), make(chan error, 1)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var result Result
-	go func() { watched <- l.watch(ctx, ready, &result) }()
-	ran := make(chan error, 1)
+	ready, ran := make(chan struct{}), make(chan error, 1)
+	ctx, stop := context.WithCancelCause(ctx)
 	go func() {
 		runtime.LockOSThread() // and the thread, which isn't like others any more, ends with the goroutine
-		ran <- l.run(ctx, ready)
+		err := l.run(ctx, ready)
+		if err != nil {
+			stop(err)
+		}
+		ran <- err
 	}()
-	err := <-ran
-	if err != nil {
-		stop()
+	var result Result
+	if err := l.watch(ctx, ready, &result); err != nil {
+		stop(err)
 	}
-	if err := errors.Join(err, <-watched); err != nil {
-		return nil, err
+	if err := <-ran; err != nil {
+		return nil, context.Cause(ctx)
 	}
 	result.Latency, result.RefusedLatency = percentiles(l.latency), percentiles(l.refusals)
 	late := time.Duration(l.late.ValueAtQuantile(99))
@@ -104,20 +104,21 @@ func (l *loop) watch(ctx context.Context, ready chan struct{}, r *Result) error 
 		return ctx.Err()
 	case <-ready:
 	}
-	answers, refused, at := make([]int64, 2), make([]int64, 2), make([]int64, 2)
-	for i, moment := range []int64{l.begin, l.end} {
+	sign := -1.0
+	for _, moment := range []int64{l.begin, l.end} {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(time.Duration(moment - l.now())):
 		}
-		answers[i], refused[i], at[i] = l.answers.Load(), l.refused.Load(), l.now()
-		if err := l.window(i == 0); err != nil {
+		r.Answers += sign * float64(l.answers.Load())
+		r.Refused += sign * float64(l.refused.Load())
+		r.Seconds += sign * float64(l.now()) / float64(time.Second)
+		if err := l.Window(sign < 0); err != nil {
 			return err
 		}
+		sign = 1
 	}
-	r.Answers, r.Refused = float64(answers[1]-answers[0]), float64(refused[1]-refused[0])
-	r.Seconds = time.Duration(at[1] - at[0]).Seconds()
 	return nil
 }
 

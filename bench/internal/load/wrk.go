@@ -59,11 +59,11 @@ func Wrk(ctx context.Context, j *Job) (*Result, error) {
 		j.wrk(warm, data, program, time.Hour) // ends by being killed
 		cancel()
 	}
-	if err := j.window(true); err != nil {
+	if err := j.Window(true); err != nil {
 		return nil, err
 	}
 	out, err := j.wrk(ctx, data, program, j.Duration)
-	if err := errors.Join(err, j.window(false)); err != nil {
+	if err := errors.Join(err, j.Window(false)); err != nil {
 		return nil, err
 	}
 	result, err := read(out, answers[0].Size, float64(j.Row.Connections*max(j.Row.Pipeline, 1)))

@@ -281,12 +281,6 @@ func (r *run) burst(conns []net.Conn, request []byte, want *row.Want) error {
 	return r.perRequest(float64(len(conns)))
 }
 
-// HasStrace reports whether system calls can be counted.
-func HasStrace() bool {
-	_, err := exec.LookPath("strace")
-	return err == nil
-}
-
 // traced counts the server's system calls in a run of its own, since being traced makes it slow. Those that open and close the
 // row's connections are among them.
 func (r *run) traced(ctx context.Context) error {

@@ -2,6 +2,7 @@
 package plan
 
 import (
+	"os/exec"
 	"runtime"
 	"slices"
 	"time"
@@ -76,19 +77,24 @@ func Make(size Size, c Choice) ([]Group, error) {
 		rows = append(rows, r)
 	}
 	var groups []Group
+	pinned := func(c *measure.Cell) { c.Pinned = true }
+	values := c.Procs
 	switch {
 	case c.Pinned:
-		groups = pinned(rows, size)
-	case c.Procs != nil:
-		groups = procs(rows, size, c.Procs)
-	default:
+		groups = varied(rows, size, pinned)
+	case values == nil:
 		groups = unpinned(rows, size)
 		if size.Beyond && c.Rows == nil {
 			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return r.Kind != row.Closed || !size.All && !slices.Contains(row.Quick, r.ID) })
-			groups = append(groups, pinned(rows, size)...)
+			if runtime.NumCPU() > 1 {
+				groups = append(groups, varied(rows, size, pinned)...)
+			}
 			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return r.ID != "keepalive-64" })
-			groups = append(groups, procs(rows, size, doublings(runtime.NumCPU()))...)
+			values = doublings(runtime.NumCPU())
 		}
+	}
+	for _, n := range values {
+		groups = append(groups, varied(rows, size, func(c *measure.Cell) { c.Procs = n })...)
 	}
 	return narrow(groups, c), nil
 }
@@ -141,8 +147,9 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 			groups = append(groups, g)
 		}
 	}
+	_, missing := exec.LookPath("strace")
 	for _, r := range rows {
-		if size.Beyond && r.Kind == row.Closed && measure.HasStrace() {
+		if size.Beyond && r.Kind == row.Closed && missing == nil {
 			g := group(r, size, measure.Syscalls, row.Core(), 1)
 			g.Cell.Seconds *= 2 // being traced is slow
 			groups = append(groups, g)
@@ -151,26 +158,12 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 	return groups
 }
 
-// pinned has a processor for the server and one for the generator.
-func pinned(rows []row.Row, size Size) (groups []Group) {
-	if runtime.NumCPU() < 2 {
-		return nil
-	}
+// varied are the rows with cells that are changed.
+func varied(rows []row.Row, size Size, change func(*measure.Cell)) (groups []Group) {
 	for _, r := range rows {
 		g := group(r, size, measure.Peak, row.Core(), size.Rounds)
-		g.Cell.Pinned = true
+		change(&g.Cell)
 		groups = append(groups, g)
-	}
-	return groups
-}
-
-func procs(rows []row.Row, size Size, values []int) (groups []Group) {
-	for _, r := range rows {
-		for _, n := range values {
-			g := group(r, size, measure.Peak, row.Core(), size.Rounds)
-			g.Cell.Procs = n
-			groups = append(groups, g)
-		}
 	}
 	return groups
 }

@@ -67,7 +67,12 @@ func stack() []echo.MiddlewareFunc {
 			}
 		})
 	}
-	return append(middlewares, withUser)
+	return append(middlewares, func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			c.Set(site.UserKey, site.User)
+			return next(c)
+		}
+	})
 }
 
 func recovered(next echo.HandlerFunc) echo.HandlerFunc {
@@ -84,13 +89,6 @@ func recovered(next echo.HandlerFunc) echo.HandlerFunc {
 func timed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		defer site.Timed(time.Now())
-		return next(c)
-	}
-}
-
-func withUser(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
-		c.Set(site.UserKey, site.User)
 		return next(c)
 	}
 }
