@@ -20,7 +20,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -118,9 +117,8 @@ func build(ctx context.Context, o *options, groups []plan.Group, folder string, 
 			} else {
 				p, err = b.Build(ctx, name)
 			}
-			var missing *peer.MissingError
-			if errors.As(err, &missing) {
-				fmt.Fprintln(stdout, "left out:", missing)
+			if errors.Is(err, peer.ErrMissing) {
+				fmt.Fprintln(stdout, "left out:", err)
 			} else if err != nil {
 				return nil, err
 			}
@@ -148,8 +146,8 @@ func filoTwice(groups []plan.Group) (left []plan.Group) {
 func tools() map[string]string {
 	versions := map[string]string{}
 	for name, argument := range map[string]string{"wrk": "-v", "strace": "-V", "cc": "--version"} {
-		if file, err := exec.LookPath(name); err == nil {
-			versions[filepath.Base(file)] = proc.Version(file, argument)
+		if _, err := exec.LookPath(name); err == nil {
+			versions[name] = proc.Version(name, argument)
 		}
 	}
 	return versions

@@ -42,11 +42,10 @@ type loop struct {
 	interval float64    // between requests, 0 in a closed loop
 	buffer   []byte
 
-	started        time.Time
-	begin, end     int64 // of the measured time
-	answers        atomic.Int64
-	refused        atomic.Int64
-	expected, kept int // requests due in the measured time, and those of them that had an answer in it
+	started          time.Time
+	begin, end       int64 // of the measured time
+	answers, refused atomic.Int64
+	expected, kept   int // requests due in the measured time, and those of them that had an answer in it
 
 	latency, refusals, late *hdrhistogram.Histogram
 }
@@ -113,7 +112,7 @@ func (l *loop) watch(ctx context.Context, ready chan struct{}, r *Result) error 
 		}
 		r.Answers += sign * float64(l.answers.Load())
 		r.Refused += sign * float64(l.refused.Load())
-		r.Seconds += sign * float64(l.now()) / float64(time.Second)
+		r.Seconds += sign * float64(min(l.now(), l.end)) / float64(time.Second)
 		if err := l.Window(sign < 0); err != nil {
 			return err
 		}
@@ -197,13 +196,6 @@ func (l *loop) send() error {
 	return nil
 }
 
-func (l *loop) release(c *conn, now int64) {
-	if len(l.free) == 0 {
-		l.freed = now
-	}
-	l.free <- c
-}
-
 // open makes the connections.
 func (l *loop) open() (err error) {
 	_, l.host, _ = strings.Cut(l.Base, "://")
@@ -283,11 +275,6 @@ func (c *conn) connect(flags int) (err error) {
 	if err != nil && err != unix.EINPROGRESS {
 		return err
 	}
-	return nil
-}
-
-// watched adds the connection to the epoll set.
-func (c *conn) watched() error {
 	const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | 1<<31 // which is EPOLLET
 	return unix.EpollCtl(c.loop.epoll, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.index)})
 }
@@ -310,14 +297,14 @@ func (c *conn) open() error {
 			return err
 		}
 	}
-	return errors.Join(unix.SetNonblock(c.fd, true), c.watched())
+	return unix.SetNonblock(c.fd, true)
 }
 
 // send begins to send the next request.
 func (c *conn) send(due int64) error {
 	l := c.loop
 	if c.fd < 0 {
-		if err := errors.Join(c.connect(unix.SOCK_NONBLOCK), c.watched()); err != nil {
+		if err := c.connect(unix.SOCK_NONBLOCK); err != nil {
 			return err
 		}
 	}
@@ -410,7 +397,10 @@ func (c *conn) answered() {
 		unix.Close(c.fd)
 		c.fd = -1
 	}
-	l.release(c, now)
+	if len(l.free) == 0 {
+		l.freed = now
+	}
+	l.free <- c
 }
 
 // bePunctual makes the calling thread's timers end when they should, instead of up to 50 µs later, asks the scheduler for short
@@ -429,11 +419,11 @@ func epollWait(epoll int, events []unix.EpollEvent, d time.Duration) (int, error
 	timeout := unix.NsecToTimespec(int64(max(0, d)))
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
 		uintptr(unsafe.Pointer(&timeout)), 0, 0)
-	switch errno {
-	case 0:
-		return int(n), nil
-	case unix.EINTR:
+	if errno == unix.EINTR {
 		return 0, nil
 	}
-	return 0, errno
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }

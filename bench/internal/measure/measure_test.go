@@ -3,7 +3,6 @@ package measure
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/filohttp/filo/bench/internal/row"
@@ -46,7 +45,7 @@ func TestStore(t *testing.T) {
 	if s, err = Open(name, false); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := s.Spread(cell, CPU); !ok || got != (Spread{2, 1, 3}) || !slices.Equal(s.Values(cell, CPU), []float64{3, 1, 2}) {
+	if got, ok := s.Spread(cell, CPU); !ok || got != (Spread{2, 1, 3}) || len(s.Records(cell)) != 3 {
 		t.Errorf("read again: %+v, %t", got, ok)
 	}
 	if got, ok := s.Spread(record("fasthttp", 0).Cell, CPU); !ok || got.Median != 5 {

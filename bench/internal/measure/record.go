@@ -140,22 +140,17 @@ func (s *Store) Empty() bool { return len(s.records) == 0 }
 // Records are those of a cell, in the order in which they were added. They must not be changed.
 func (s *Store) Records(c Cell) []Record { return s.records[c] }
 
-// Values are a figure of the cell's records.
-func (s *Store) Values(c Cell, figure string) (values []float64) {
-	for _, r := range s.records[c] {
-		if v, ok := r.Figures[figure]; ok {
-			values = append(values, v)
-		}
-	}
-	return values
-}
-
 // Spread is the median of a figure, and the least and largest one.
 type Spread struct{ Median, Min, Max float64 }
 
 // Spread returns that of a figure of a cell, if there is one.
 func (s *Store) Spread(c Cell, figure string) (Spread, bool) {
-	values := s.Values(c, figure)
+	var values []float64
+	for _, r := range s.records[c] {
+		if v, ok := r.Figures[figure]; ok {
+			values = append(values, v)
+		}
+	}
 	if len(values) == 0 {
 		return Spread{}, false
 	}

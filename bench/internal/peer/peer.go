@@ -73,15 +73,10 @@ type Builder struct {
 	Out    string // where programs go
 }
 
-// MissingError says that an installed program isn't there.
-type MissingError struct{ Name string }
+// ErrMissing says that an installed program isn't there.
+var ErrMissing = errors.New("neither in PATH nor in /usr/sbin: `apt-get install` has it on Debian")
 
-// Error says so.
-func (e *MissingError) Error() string {
-	return e.Name + " is neither in PATH nor in /usr/sbin: `apt-get install " + e.Name + "` on Debian"
-}
-
-// Build builds the peer called name. If it is a program that isn't installed, the error is a *MissingError.
+// Build builds the peer called name. If it is a program that isn't installed, the error is ErrMissing.
 func (b *Builder) Build(ctx context.Context, name string) (*Peer, error) {
 	p, err := find(name)
 	if err != nil {
@@ -142,16 +137,14 @@ func (b *Builder) output(ctx context.Context, command ...string) string {
 }
 
 // locate finds an installed program.
-func (p *Peer) locate() error {
-	file, err := exec.LookPath(p.Name)
+func (p *Peer) locate() (err error) {
+	if p.Program, err = exec.LookPath(p.Name); err != nil {
+		p.Program, err = exec.LookPath("/usr/sbin/" + p.Name)
+	}
 	if err != nil {
-		file = filepath.Join("/usr/sbin", p.Name)
+		return fmt.Errorf("%s is %w", p.Name, ErrMissing)
 	}
-	if _, err := os.Stat(file); err != nil {
-		return &MissingError{p.Name}
-	}
-	p.Program = file
-	p.Version = proc.Version(file, "-v")
+	p.Version = proc.Version(p.Program, "-v")
 	return nil
 }
 

@@ -36,8 +36,7 @@ var build = sync.OnceValues(func() (map[string]*peer.Peer, error) {
 	b := &peer.Builder{Module: "../..", Out: programs}
 	for _, name := range peer.Names() {
 		p, err := b.Build(context.Background(), name)
-		var missing *peer.MissingError
-		if err != nil && !errors.As(err, &missing) {
+		if err != nil && !errors.Is(err, peer.ErrMissing) {
 			return nil, err
 		}
 		peers[name] = p
