@@ -93,16 +93,3 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
-
-func TestCommand(t *testing.T) {
-	for want, args := range map[string][]string{
-		"go run ./cmd/compare":                     nil,
-		"go run ./cmd/compare -rows json":          {"-rows", "json", "-resume"},
-		"go run ./cmd/compare -rounds 3 -size all": {"--resume=true", "-rounds", "3", "-size", "all"},
-		"go run ./cmd/compare -rows resume":        {"-rows", "resume"},
-	} {
-		if got := command(args); got != want {
-			t.Errorf("%q: got %q, want %q", args, got, want)
-		}
-	}
-}

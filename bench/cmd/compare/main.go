@@ -6,9 +6,7 @@
 //	go run ./cmd/compare -size all        # everything: hours. It can be interrupted and goes on where it was
 //	go run ./cmd/compare -base main       # filo as it is and as it was at a revision
 //
-// All answer the same requests alike, which is checked first. Runs are interleaved (filo, fasthttp, net/http, filo, ...), each
-// in a fresh process after a warm-up, and what is printed are medians with the least and the largest figure. A run with errors
-// counts for nothing.
+// README.md says how.
 package main
 
 import (
@@ -89,7 +87,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fmt.Fprintf(stdout, "measured in %v\n\n", time.Since(begin).Round(time.Second))
 	r := &report.Report{
 		Groups: groups, Peers: peers, Store: store, Machine: proc.ThisMachine(), Tools: tools(), Warmup: o.warmup,
-		Command: command(args), Time: time.Now(), Failed: failed,
+		Command: strings.Join(append([]string{"go run ./cmd/compare"}, args...), " "), Time: time.Now(), Failed: failed,
 	}
 	if r.Causes, err = report.ReadCauses("causes.txt"); err != nil {
 		return errors.Join(failed, err)
@@ -151,13 +149,4 @@ func tools() map[string]string {
 		}
 	}
 	return versions
-}
-
-// command is what measures once more what a run with these arguments has: one that was resumed is measured from the beginning.
-func command(args []string) string {
-	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		return strings.HasPrefix(arg, "-") && name == "resume"
-	})
-	return strings.Join(append([]string{"go run ./cmd/compare"}, args...), " ")
 }

@@ -4,9 +4,7 @@ package measure
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,13 +80,12 @@ func Open(name string, fresh bool) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
 	}
+	flags := os.O_RDWR | os.O_CREATE
 	if fresh {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
+		flags |= os.O_TRUNC
 	}
 	var err error
-	if s.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	if s.file, err = os.OpenFile(name, flags, 0o644); err != nil {
 		return nil, err
 	}
 	if err := s.read(); err != nil {
@@ -164,10 +161,5 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Close closes the file.
-func (s *Store) Close() error {
-	if s.file == nil {
-		return nil
-	}
-	return s.file.Close()
-}
+// Close closes the file, if there is one.
+func (s *Store) Close() error { return s.file.Close() }

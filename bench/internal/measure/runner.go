@@ -124,7 +124,8 @@ func (r *run) window(begin bool) error {
 	if begin {
 		r.usage, r.allocated, r.begun = usage, allocated, time.Now()
 	} else {
-		r.usage, r.allocated, r.seconds = usage.Minus(r.usage), allocated.Minus(r.allocated), time.Since(r.begun).Seconds()
+		r.usage, r.seconds = usage.Minus(r.usage), time.Since(r.begun).Seconds()
+		r.allocated = peer.Allocated{Objects: allocated.Objects - r.allocated.Objects, Bytes: allocated.Bytes - r.allocated.Bytes}
 	}
 	return err
 }

@@ -31,6 +31,9 @@ type Peer struct {
 	Name string
 	Kind Kind
 
+	// Peculiarities are the fields in which the answers differ from the others' whatever the configuration.
+	Peculiarities []string
+
 	folder string   // of its program in servers/
 	module string   // whose version is the peer's
 	args   []string // its own, in front of the row's
@@ -50,7 +53,7 @@ var all = []Peer{
 	{Name: "hertz", folder: "hertz", module: "github.com/cloudwego/hertz"},
 	{Name: "gin", folder: "gin", module: "github.com/gin-gonic/gin"},
 	{Name: "echo", folder: "echo", module: "github.com/labstack/echo/v5"},
-	{Name: "nginx", Kind: Installed},
+	{Name: "nginx", Kind: Installed, Peculiarities: []string{"Server", "Connection"}},
 	{Name: "haproxy", Kind: Installed},
 	{Name: "limit", Kind: C},
 }

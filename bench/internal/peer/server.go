@@ -44,14 +44,6 @@ type Server struct {
 	gone   chan struct{} // closed when it has ended
 }
 
-// Peculiarities are the names of the fields in which the peer's answers differ from the others' whatever its configuration.
-func (p *Peer) Peculiarities() []string {
-	if p.Name == "nginx" {
-		return []string{"Server", "Connection"}
-	}
-	return nil
-}
-
 // Start runs the peer's program on a free port and waits until it listens.
 func (p *Peer) Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{peer: p, lines: make(chan string, 16), gone: make(chan struct{})}
@@ -143,11 +135,6 @@ func (s *Server) Processes() []int {
 
 // Allocated is what a Go program has allocated since it began.
 type Allocated struct{ Objects, Bytes int64 }
-
-// Minus returns what was allocated since an earlier reading.
-func (a Allocated) Minus(before Allocated) Allocated {
-	return Allocated{a.Objects - before.Objects, a.Bytes - before.Bytes}
-}
 
 // Allocated asks a Go program what it has allocated. Of others it is nothing.
 func (s *Server) Allocated() (a Allocated, err error) {

@@ -74,7 +74,7 @@ func (e *Executor) check(ctx context.Context, g *Group) error {
 			first = answers
 			continue
 		}
-		if err := alike.Compare(&g.Row, first, answers, p.Peculiarities()...); err != nil {
+		if err := alike.Compare(&g.Row, first, answers, p.Peculiarities...); err != nil {
 			return fmt.Errorf("%s: %s and %s don't answer alike: %w", g.Row.ID, peers[0].Name, p.Name, err)
 		}
 	}
@@ -143,14 +143,10 @@ func (e *Executor) once(ctx context.Context, g *Group, p *peer.Peer, round int, 
 }
 
 // summary has the figures that a reader of the log looks for.
-func summary(f map[string]float64) string {
-	text := ""
-	for _, figure := range []struct{ name, format string }{
-		{measure.Throughput, "%9.0f/s"}, {measure.CPU, "%9.2f µs"}, {measure.P99, "  p99 %.3f ms"}, {measure.PeakMemory, "  %.0f MB"},
-		{measure.Calls, "%6.2f system calls"}, {measure.RefusedP99, "  p99 of refusals %.3f ms"},
-	} {
-		if v, ok := f[figure.name]; ok {
-			text += fmt.Sprintf(figure.format, v)
+func summary(f map[string]float64) (text string) {
+	for _, name := range []string{measure.Throughput, measure.CPU, measure.P99, measure.PeakMemory, measure.Calls} {
+		if v, ok := f[name]; ok {
+			text += fmt.Sprintf("  %9.2f %s", v, name)
 		}
 	}
 	return text

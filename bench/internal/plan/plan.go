@@ -181,11 +181,8 @@ func Estimate(groups []Group, warmup time.Duration) (runs int, took time.Duratio
 	const overhead = 150 * time.Millisecond // starting and ending server and generator
 	for _, g := range groups {
 		one := time.Duration(g.Cell.Seconds)*time.Second + warmup + overhead
-		switch g.Row.Kind {
-		case row.Idle:
+		if g.Row.Kind == row.Idle {
 			one = 4 * time.Second
-		case row.Mixed:
-			one += time.Second / 2
 		}
 		runs += len(g.Peers) * g.Rounds
 		took += one * time.Duration(len(g.Peers)*g.Rounds)

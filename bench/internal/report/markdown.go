@@ -77,7 +77,7 @@ func (r *Report) goBench() []byte {
 			cell += fmt.Sprintf("/procs=%d", g.Cell.Procs)
 		}
 		for _, name := range g.Peers {
-			for _, record := range r.records(g, name) {
+			for _, record := range r.Store.Records(r.cell(g, name)) {
 				b = fmt.Appendf(b, "%s/server=%s-%d\t1", cell, name, r.Machine.Cores)
 				for _, unit := range slices.Sorted(maps.Keys(record.Figures)) {
 					b = fmt.Appendf(b, "\t%.6g %s", record.Figures[unit], unit)

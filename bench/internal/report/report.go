@@ -68,22 +68,18 @@ var (
 	references = []string{"filo", "nginx", "haproxy", "limit"}
 )
 
-// spread returns a peer's figure in a group.
-func (r *Report) spread(g *plan.Group, name, figure string) (measure.Spread, bool) {
+// cell is a peer's in a group, one without records if the peer isn't there.
+func (r *Report) cell(g *plan.Group, name string) measure.Cell {
 	p := r.Peers[name]
 	if p == nil || !slices.Contains(g.Peers, name) {
-		return measure.Spread{}, false
+		return measure.Cell{}
 	}
-	return r.Store.Spread(g.Of(p), figure)
+	return g.Of(p)
 }
 
-// records are a peer's in a group.
-func (r *Report) records(g *plan.Group, name string) []measure.Record {
-	p := r.Peers[name]
-	if p == nil || !slices.Contains(g.Peers, name) {
-		return nil
-	}
-	return r.Store.Records(g.Of(p))
+// spread returns a peer's figure in a group.
+func (r *Report) spread(g *plan.Group, name, figure string) (measure.Spread, bool) {
+	return r.Store.Spread(r.cell(g, name), figure)
 }
 
 // groups are those of a kind which the filter, if there is one, lets through.
@@ -160,11 +156,11 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 		return ""
 	}
 	bases := map[int]float64{}
-	for _, record := range r.records(g, to) {
+	for _, record := range r.Store.Records(r.cell(g, to)) {
 		bases[record.Round] = record.Figures[f.name]
 	}
 	var ratios []float64
-	for _, record := range r.records(g, name) {
+	for _, record := range r.Store.Records(r.cell(g, name)) {
 		if base := bases[record.Round]; base > 0 {
 			ratios = append(ratios, record.Figures[f.name]/base)
 		}

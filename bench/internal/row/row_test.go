@@ -51,8 +51,11 @@ func TestSite(t *testing.T) {
 	if n := len(site.LargeJSON()); n < 20_000 || n > 21_000 {
 		t.Errorf("the large document has %d bytes", n)
 	}
-	if got := site.Wildcards("/repos/{owner}/:repo/x"); !slices.Equal(got, []string{"owner", "repo"}) {
-		t.Errorf("the wildcards are %q", got)
+	routes := &site.Flags{Routes: true}
+	for route, names := range routes.GitHub(true) {
+		if strings.Count(route.Path, ":") != len(names) || strings.Contains(route.Path, "{") {
+			t.Errorf("the wildcards of %s are %q", route.Path, names)
+		}
 	}
 }
 

@@ -24,12 +24,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"iter"
 	"log"
 	"net"
 	"os"
 	"os/signal"
 	"runtime/metrics"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -115,29 +115,20 @@ func (f *Flags) TLS() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"}}
 }
 
-// GitHub returns the routes of GitHub's API if they were asked for. Colons begins their wildcards with a colon instead of
-// putting them in braces.
-func (f *Flags) GitHub(colons bool) []githubapi.Route {
-	if !f.Routes {
-		return nil
-	}
-	routes := githubapi.Routes()
-	if colons {
-		for i, route := range routes {
-			routes[i].Path = route.Replace(":$1")
+// GitHub has the routes of GitHub's API, and the names of their wildcards, if they were asked for. Colons begins wildcards with a
+// colon instead of putting them in braces.
+func (f *Flags) GitHub(colons bool) iter.Seq2[githubapi.Route, []string] {
+	return func(yield func(githubapi.Route, []string) bool) {
+		for _, route := range githubapi.Routes() {
+			names := route.Wildcards()
+			if colons {
+				route.Path = route.Replace(":$1")
+			}
+			if !f.Routes || !yield(route, names) {
+				return
+			}
 		}
 	}
-	return routes
-}
-
-// Wildcards returns the names of a path's wildcards, however they are written.
-func Wildcards(path string) (names []string) {
-	for segment := range strings.SplitSeq(path, "/") {
-		if name := strings.Trim(segment, ":{}"); name != segment {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // Message is the small document.

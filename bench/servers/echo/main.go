@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,13 +20,10 @@ func main() {
 	e.GET("/json", func(c *echo.Context) error { return answer(c, site.JSONType, site.SmallJSON()) })
 	e.POST("/echo-length", length)
 	e.GET("/middleware", greetUser, stack()...)
-	for _, route := range flags.GitHub(true) {
-		names := site.Wildcards(route.Path)
+	for route, names := range flags.GitHub(true) {
 		e.Add(route.Method, route.Path, func(c *echo.Context) error {
-			for _, name := range names {
-				if c.Param(name) == "" {
-					return echo.ErrBadRequest
-				}
+			if slices.ContainsFunc(names, func(name string) bool { return c.Param(name) == "" }) {
+				return echo.ErrBadRequest
 			}
 			return greet(c)
 		})

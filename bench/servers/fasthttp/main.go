@@ -63,8 +63,7 @@ func newRouter(flags *site.Flags) *router.Router {
 		// An error has been answered by the upgrader.
 		upgrader.Upgrade(ctx, echo)
 	})
-	for _, route := range flags.GitHub(false) {
-		names := site.Wildcards(route.Path)
+	for route, names := range flags.GitHub(false) {
 		r.Handle(route.Method, route.Path, func(ctx *fasthttp.RequestCtx) {
 			for _, name := range names {
 				if value, _ := ctx.UserValue(name).(string); value == "" {

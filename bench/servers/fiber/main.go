@@ -3,6 +3,7 @@ package main
 
 import (
 	"log"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,13 +23,10 @@ func main() {
 	app.Post("/echo-length", length)
 	stacked := app.Group("/middleware", stack()...)
 	stacked.Get("/", greetUser)
-	for _, route := range flags.GitHub(true) {
-		names := site.Wildcards(route.Path)
+	for route, names := range flags.GitHub(true) {
 		app.Add([]string{route.Method}, route.Path, func(c fiber.Ctx) error {
-			for _, name := range names {
-				if c.Params(name) == "" {
-					return fiber.ErrBadRequest
-				}
+			if slices.ContainsFunc(names, func(name string) bool { return c.Params(name) == "" }) {
+				return fiber.ErrBadRequest
 			}
 			return greet(c)
 		})

@@ -88,8 +88,7 @@ func newRouter(flags *site.Flags) *router.Router {
 			return conn.Write(kind, message)
 		},
 	}).Serve)
-	for _, route := range flags.GitHub(false) {
-		names := site.Wildcards(route.Path)
+	for route, names := range flags.GitHub(false) {
 		r.Handle(route.Method+" "+route.Path, func(c *filo.Ctx) error {
 			for _, name := range names {
 				if len(c.ParamBytes(name)) == 0 {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,14 +21,11 @@ func main() {
 	r.GET("/json", func(c *gin.Context) { answer(c, site.JSONType, site.SmallJSON()) })
 	r.POST("/echo-length", length)
 	r.GET("/middleware", stack()...)
-	for _, route := range flags.GitHub(true) {
-		names := site.Wildcards(route.Path)
+	for route, names := range flags.GitHub(true) {
 		r.Handle(route.Method, route.Path, func(c *gin.Context) {
-			for _, name := range names {
-				if c.Param(name) == "" {
-					c.AbortWithStatus(http.StatusBadRequest)
-					return
-				}
+			if slices.ContainsFunc(names, func(name string) bool { return c.Param(name) == "" }) {
+				c.AbortWithStatus(http.StatusBadRequest)
+				return
 			}
 			greet(c)
 		})

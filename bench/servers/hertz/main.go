@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,14 +24,11 @@ func main() {
 	h.GET("/json", func(_ context.Context, c *app.RequestContext) { c.Data(200, site.JSONType, site.SmallJSON()) })
 	h.POST("/echo-length", length)
 	h.GET("/middleware", stack()...)
-	for _, route := range flags.GitHub(true) {
-		names := site.Wildcards(route.Path)
+	for route, names := range flags.GitHub(true) {
 		h.Handle(route.Method, route.Path, func(ctx context.Context, c *app.RequestContext) {
-			for _, name := range names {
-				if c.Param(name) == "" {
-					c.AbortWithStatus(400)
-					return
-				}
+			if slices.ContainsFunc(names, func(name string) bool { return c.Param(name) == "" }) {
+				c.AbortWithStatus(400)
+				return
 			}
 			greet(ctx, c)
 		})

@@ -67,8 +67,7 @@ func newMux(flags *site.Flags) *http.ServeMux {
 		files.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /websocket", webSocket)
-	for _, route := range flags.GitHub(false) {
-		names := site.Wildcards(route.Path)
+	for route, names := range flags.GitHub(false) {
 		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
 			for _, name := range names {
 				if r.PathValue(name) == "" {
