@@ -17,7 +17,6 @@
 package dashboard
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -80,6 +79,9 @@ type Dashboard struct {
 	lastSeen time.Time
 }
 
+// must panics if what New is given is wrong.
+var must = setup.Checker("dashboard")
+
 const topic = "samples"
 
 // New returns a dashboard of a server. Another server may serve the dashboard. New panics if the options are invalid.
@@ -123,10 +125,4 @@ func (d *Dashboard) Serve(c *filo.Ctx) error {
 	err := d.router.Serve(c)
 	d.recorder.disown(c.Route())
 	return err
-}
-
-func must(ok bool, format string, args ...any) {
-	if !ok {
-		panic("dashboard: " + fmt.Sprintf(format, args...))
-	}
 }

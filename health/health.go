@@ -51,6 +51,9 @@ const (
 	DefaultRetryAfter  = 5 * time.Second
 )
 
+// must panics if what New and Add are given is wrong.
+var must = setup.Checker("health")
+
 // MaxChecks is how many checks a Health can have.
 const MaxChecks = 100
 
@@ -239,9 +242,3 @@ func (h *Health) logger() *slog.Logger {
 
 // errUnknown is the error of a check that has had no result yet.
 var errUnknown = errors.New("no result yet")
-
-func must(ok bool, format string, args ...any) {
-	if !ok {
-		panic("health: " + fmt.Sprintf(format, args...))
-	}
-}

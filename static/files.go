@@ -16,6 +16,9 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
+// check panics if what New and Dir are given is wrong.
+var check = setup.Checker("static")
+
 // Options configures New and Dir. The zero value is right for most sites.
 type Options struct {
 	// Index is the name of the file that answers for its directory, "index.html" if empty; "-" means none.
