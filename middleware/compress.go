@@ -124,7 +124,7 @@ func newCoding(name string, o CompressOptions) *coding {
 		}
 		return level
 	}
-	k := &coding{name: name, number: codingNumber([]byte(name))}
+	k := &coding{name: name, number: syntax.CodingNumber([]byte(name))}
 	var make func() (encoder, error)
 	switch name {
 	case "gzip":
@@ -299,59 +299,22 @@ func (m *compressor) compressible(contentType []byte) bool {
 	return m.types[string(bytes.ToLower(contentType))]
 }
 
-// The content codings that Accept-Encoding may name, by number.
-const (
-	codingZstd = iota
-	codingGzip
-	codingDeflate
-	codingIdentity
-	codingAny
-	codings
-)
-
-var codingNames = [codings]string{"zstd", "gzip", "deflate", "identity", "*"}
-
-// codingNumber returns the number of a coding's name, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
-func codingNumber(name []byte) int {
-	for i, known := range codingNames {
-		if syntax.EqualFold(name, known) {
-			return i
-		}
-	}
-	if syntax.EqualFold(name, "x-gzip") {
-		return codingGzip
-	}
-	return -1
-}
-
 // negotiate chooses a coding by Accept-Encoding (RFC 9110, section 12.5.3), nil for none, and says whether the client takes
 // an uncompressed answer.
 func (m *compressor) negotiate(h *filo.Header) (best *coding, identity bool) {
-	qualities := [codings]int{-1, -1, -1, -1, -1} // -1: isn't named
+	var accepted syntax.Codings
 	for list := range h.Values("Accept-Encoding") {
-		for len(list) > 0 {
-			var element []byte
-			element, list, _ = bytes.Cut(list, []byte{','})
-			name, weight, _ := bytes.Cut(element, []byte{';'})
-			if i := codingNumber(bytes.TrimSpace(name)); i >= 0 && qualities[i] < 0 {
-				qualities[i] = syntax.Weight(bytes.TrimSpace(weight))
-			}
-		}
+		accepted.Read(list)
 	}
 	quality := 0
 	for _, k := range m.codings {
-		q := qualities[k.number]
-		if q < 0 {
-			q = qualities[codingAny]
-		}
-		if q > quality {
+		if q := accepted.Weight(k.number); q > quality {
 			best, quality = k, q
 		}
 	}
-	named := qualities[codingIdentity]
-	if named > quality {
+	plain, ok := accepted.Plain()
+	if plain > quality {
 		return nil, true
 	}
-	// Uncompressed is "acceptable by default unless specifically excluded".
-	return best, named > 0 || named < 0 && qualities[codingAny] != 0
+	return best, ok
 }

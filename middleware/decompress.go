@@ -10,6 +10,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
@@ -113,8 +114,8 @@ func codingOf(h *filo.Header) (coding string, several bool) {
 			}
 			several = coding != ""
 			coding = "unknown"
-			if i := codingNumber(element); i >= 0 {
-				coding = codingNames[i]
+			if i := syntax.CodingNumber(element); i >= 0 {
+				coding = syntax.CodingNames[i]
 			}
 			if several {
 				return coding, true

@@ -1,0 +1,61 @@
+package syntax
+
+import "bytes"
+
+// The content codings that Accept-Encoding may name, by number.
+const (
+	Zstd = iota
+	Brotli
+	Gzip
+	Deflate
+	Identity
+	anyCoding
+	codings
+)
+
+// CodingNames are their names.
+var CodingNames = [codings]string{"zstd", "br", "gzip", "deflate", "identity", "*"}
+
+// Codings are the weights that a client gives to content codings. The zero value has none. Each is in thousandths and one more, so
+// that 0 says that the coding isn't named.
+type Codings [codings]int
+
+// Read reads a value of Accept-Encoding (RFC 9110, section 12.5.3). Of a coding that is named twice the first weight counts.
+func (c *Codings) Read(list []byte) {
+	for len(list) > 0 {
+		var element []byte
+		element, list, _ = bytes.Cut(list, []byte{','})
+		name, weight, _ := bytes.Cut(element, []byte{';'})
+		if i := CodingNumber(TrimSpace(name)); i >= 0 && c[i] == 0 {
+			c[i] = 1 + Weight(TrimSpace(weight))
+		}
+	}
+}
+
+// CodingNumber returns the number of a coding's name, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
+func CodingNumber(name []byte) int {
+	for i, known := range CodingNames {
+		if EqualFold(name, known) {
+			return i
+		}
+	}
+	if EqualFold(name, "x-gzip") {
+		return Gzip
+	}
+	return -1
+}
+
+// Weight returns the weight of a coding by its number, 0 if the client doesn't accept it.
+func (c *Codings) Weight(coding int) int {
+	if c[coding] == 0 {
+		coding = anyCoding
+	}
+	return max(0, c[coding]-1)
+}
+
+// Plain returns the weight that the client gives to an answer without a coding by name, and whether it accepts one: that is
+// "acceptable by default unless specifically excluded".
+func (c *Codings) Plain() (weight int, ok bool) {
+	named := c[Identity]
+	return max(0, named-1), named > 1 || named == 0 && c[anyCoding] != 1
+}
