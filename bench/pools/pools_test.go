@@ -83,7 +83,7 @@ var kinds = []struct {
 	task func()
 }{
 	{"empty", func() {}},
-	{"compute", func() { spin(10_000) }},
+	{"compute", func() { _ = spin(10_000) }},
 	{"sleep", func() { time.Sleep(time.Millisecond) }},
 	{"deep", func() { deep(15) }}, // needs more than a new goroutine's stack
 }

@@ -35,7 +35,7 @@ func newJob(t *testing.T, start func(*httptest.Server)) *Job {
 			io.WriteString(w, greeting)
 			http.NewResponseController(w).Flush()
 		case "/busy":
-			http.Error(w, "busy", 503)
+			http.Error(w, "busy", http.StatusServiceUnavailable)
 		default:
 			io.WriteString(w, greeting)
 		}
