@@ -26,7 +26,7 @@ const textHTML = "text/html; charset=utf-8"
 // that answers begins with it.
 func (c *Ctx) answerable() error {
 	c.check()
-	if c.conn.hijacked {
+	if c.exchange.hijacked {
 		return ErrHijacked
 	}
 	return nil
@@ -69,7 +69,7 @@ func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 // unchanged.
 func (c *Ctx) JSON(status int, v any) error {
 	c.check()
-	if codec := c.conn.server.JSON; codec != nil {
+	if codec := c.exchange.server.JSON; codec != nil {
 		body, err := codec.Marshal(v)
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ type JSONCodec interface {
 // that people can read.
 func (c *Ctx) DecodeJSON(data []byte, v any) error {
 	c.check()
-	if codec := c.conn.server.JSON; codec != nil {
+	if codec := c.exchange.server.JSON; codec != nil {
 		return codec.Unmarshal(data, v)
 	}
 	return json.Unmarshal(data, v)
@@ -139,7 +139,7 @@ type Renderer interface {
 // Render returns its error and leaves the response unchanged.
 func (c *Ctx) Render(status int, name string, data any) error {
 	c.check()
-	renderer := c.conn.server.Renderer
+	renderer := c.exchange.server.Renderer
 	if renderer == nil {
 		return errors.New("filo: Render without a Server.Renderer")
 	}

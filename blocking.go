@@ -24,9 +24,13 @@ type scratch struct {
 	parser http1.Parser
 	socket sock.Conn
 	ctx    *Ctx
-	timer  class.Timer   // of the handlers
-	outer  bool          // the running handler's class is the server's, the worker led its loop when it began, and the monitor can't blame it
-	spent  time.Duration // in inline handlers, in this batch; an estimate
+	// watcher watches the client of the request in the blocking driver, and reads into watchSpace, which is a part of in. Both are
+	// guarded by the mu of the request's context while a handler runs.
+	watcher    *clientWatch
+	watchSpace []byte
+	timer      class.Timer   // of the handlers
+	outer      bool          // the running handler's class is the server's, the worker led its loop when it began, and the monitor can't blame it
+	spent      time.Duration // in inline handlers, in this batch; an estimate
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool
 	// linger says, of a connection that is to be closed, that its client may still be sending.

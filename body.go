@@ -37,7 +37,7 @@ type body struct {
 	wholeRead  bool
 	wholeTaken int  // how much of whole a reader has got since
 	formRead   bool // MultipartForm has read it: see errFormRead
-	// large is the buffer of whole if it isn't in the read buffer: see releaseBody.
+	// large is the buffer of whole if it is the worker's, to be given back.
 	large []byte
 }
 
@@ -144,30 +144,31 @@ func (c *conn) takeTrailer(b *body) {
 	b.reachEnd()
 }
 
-// readBody is io.Reader's Read for a body.
-func (c *conn) readBody(b *body, p []byte) (int, error) {
-	n, err := c.readPiece(b, p)
-	c.bodyRead(b)
+// readBody is io.Reader's Read for the request's body.
+func (x *exchange) readBody(b *body, p []byte) (n int, err error) {
+	if b.wholeRead {
+		// Body was called before: its bytes are all there is.
+		return b.readFromWhole(p)
+	}
+	if b.formRead {
+		return 0, errFormRead
+	}
+	n, err = x.wire.readBody(b, p)
+	x.bodyRead(b)
 	return n, err
 }
 
 // bodyRead lets a context that was asked for before watch the client, once the body is complete.
-func (c *conn) bodyRead(b *body) {
-	if ctx := c.worker.ctx; ctx.context != nil && b.complete() {
+func (x *exchange) bodyRead(b *body) {
+	if ctx := x.worker.ctx; ctx.context != nil && b.complete() {
 		ctx.watch()
 	}
 }
 
-func (c *conn) readPiece(b *body, p []byte) (int, error) {
+// readBody implements wire.
+func (c *conn) readBody(b *body, p []byte) (int, error) {
 	if len(p) == 0 && b.err == nil {
 		return 0, nil
-	}
-	if b.wholeRead {
-		// Body was called before: its bytes are all there is.
-		return c.readFromWhole(b, p)
-	}
-	if b.formRead {
-		return 0, errFormRead
 	}
 	for b.err == nil {
 		piece, err := c.take(b, len(p))
@@ -190,7 +191,7 @@ func (c *conn) readPiece(b *body, p []byte) (int, error) {
 	return 0, b.err
 }
 
-func (c *conn) readFromWhole(b *body, p []byte) (int, error) {
+func (b *body) readFromWhole(p []byte) (int, error) {
 	if b.wholeTaken == len(b.whole) {
 		if b.wholeErr != nil {
 			return 0, b.wholeErr
@@ -290,7 +291,7 @@ func bodyError(err error) error {
 }
 
 // readWholeBody returns the whole body: a part of the read buffer if it fits, a buffer of its own if not.
-func (c *conn) readWholeBody(b *body) ([]byte, error) {
+func (x *exchange) readWholeBody(b *body) ([]byte, error) {
 	if b.wholeRead {
 		return b.whole, b.wholeErr
 	}
@@ -303,38 +304,45 @@ func (c *conn) readWholeBody(b *body) ([]byte, error) {
 		err = b.err
 	case b.limit >= 0 && !b.chunked && b.remaining > b.limit:
 		err = b.fail(errTooLarge)
-	case !b.chunked && b.received == 0 && b.remaining <= int64(c.in.Room()):
-		b.whole, err = c.readInPlace(b)
 	default:
-		b.large, err = c.readLarge(b)
-		b.whole = b.large
+		var lent bool
+		if b.received == 0 {
+			b.whole, lent, err = x.wire.lendBody(b)
+		}
+		if !lent {
+			b.large, err = x.readLarge(b)
+			b.whole = b.large
+		}
 	}
 	b.wholeRead, b.wholeErr = true, err
-	c.bodyRead(b)
+	x.bodyRead(b)
 	if err != nil {
 		b.whole = nil
 	}
 	return b.whole, err
 }
 
-// readInPlace waits until the whole body is in the read buffer and returns it from there.
-func (c *conn) readInPlace(b *body) ([]byte, error) {
+// lendBody implements wire. If the body fits in the read buffer, lendBody waits until all of it is there.
+func (c *conn) lendBody(b *body) (whole []byte, ok bool, err error) {
+	if b.chunked || b.remaining > int64(c.in.Room()) {
+		return nil, false, nil
+	}
 	size := int(b.remaining)
 	for c.in.Len() < size {
 		if err := c.waitBody(b); err != nil {
-			return nil, err
+			return nil, true, err
 		}
 	}
-	whole := c.in.Unread()[:size:size]
+	whole = c.in.Unread()[:size:size]
 	c.in.Advance(size)
 	c.in.Pin()
-	return whole, b.took(size)
+	return whole, true, b.took(size)
 }
 
 // takeBuffer returns an empty buffer to read a body into: the one that the worker keeps, or a new one.
-func (c *conn) takeBuffer() []byte {
-	buffer := c.worker.body[:0]
-	c.worker.body = nil
+func (w *scratch) takeBuffer() []byte {
+	buffer := w.body[:0]
+	w.body = nil
 	if cap(buffer) == 0 {
 		buffer = make([]byte, 0, firstBodyBuffer)
 	}
@@ -350,8 +358,8 @@ var largeBuffers lend.Buffers
 
 // readLarge reads the body into a buffer that grows as the bytes come: the announced length is only believed once
 // a part of it is there, so that announcing costs a client about as much as it costs the server.
-func (c *conn) readLarge(b *body) ([]byte, error) {
-	buffer := c.takeBuffer()
+func (x *exchange) readLarge(b *body) ([]byte, error) {
+	buffer := x.worker.takeBuffer()
 	announced := b.remaining
 	for {
 		if len(buffer) == cap(buffer) {
@@ -365,7 +373,7 @@ func (c *conn) readLarge(b *body) ([]byte, error) {
 			// One byte more than the announced length is never needed; a chunked body needs it to see its end.
 			buffer = growBody(buffer, int(size))
 		}
-		n, err := c.readBody(b, buffer[len(buffer):cap(buffer)])
+		n, err := x.readBody(b, buffer[len(buffer):cap(buffer)])
 		buffer = buffer[:len(buffer)+n]
 		if err == io.EOF || err == nil && b.complete() {
 			return buffer, nil
@@ -376,22 +384,14 @@ func (c *conn) readLarge(b *body) ([]byte, error) {
 	}
 }
 
-// releaseBody takes back what readLarge has returned.
-func (c *conn) releaseBody(b *body) {
-	if b.large != nil {
-		c.releaseBuffer(b.large)
-		b.large = nil
-	}
-}
-
 // releaseBuffer takes back a buffer that a body was read into: the worker keeps a small one, the free list a large one.
-func (c *conn) releaseBuffer(buffer []byte) {
+func (w *scratch) releaseBuffer(buffer []byte) {
 	if cap(buffer) > maxKeptBody {
 		largeBuffers.Put(buffer)
 		return
 	}
 	lend.Poison(buffer[:cap(buffer)])
-	c.worker.body = buffer[:0]
+	w.body = buffer[:0]
 }
 
 // growBody returns a buffer with the content of buffer and at least the given capacity.

@@ -563,7 +563,7 @@ func TestBodyInPlace(t *testing.T) {
 			if large := c.Request.body.large != nil; large == test.inPlace {
 				t.Errorf("%d bytes: a buffer of its own is %t", test.size, large)
 			}
-			if room := c.conn.in.Room(); room > http1.ReadBufferSize-len(head) {
+			if room := c.exchange.wire.(*conn).in.Room(); room > http1.ReadBufferSize-len(head) {
 				t.Errorf("%d bytes: the read buffer has grown, to room for %d", test.size, room)
 			}
 			return c.NoContent()

@@ -32,7 +32,7 @@ func (r *Response) WholeBody() ([]byte, bool) {
 	c.check()
 	w := &c.stream
 	switch {
-	case c.conn.hijacked, w.sent, r.source == bodyStream, c.timedOut():
+	case c.exchange.hijacked, w.sent, r.source == bodyStream, c.timedOut():
 		return nil, false
 	case w.open && r.Trailer.Len() > 0 && c.Request.minor > 0:
 		return nil, false // it takes chunks to send them
@@ -83,7 +83,7 @@ func (s bodySink) Write(p []byte) (int, error) {
 	if !w.wrapped {
 		return 0, io.ErrClosedPipe // the answer is over
 	}
-	if err := w.put(p, len(w.ctx.conn.out) >= streamBufferSize); err != nil {
+	if err := w.put(p, w.kept >= streamBufferSize); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -133,7 +133,7 @@ func (w *StreamWriter) layered(err error) error {
 // dropLayers closes the layers of a body that was broken off.
 func (c *Ctx) dropLayers(layers []io.WriteCloser) {
 	for i := len(layers) - 1; i >= 0; i-- {
-		c.conn.guard(layers[i].Close)
+		c.exchange.guard(layers[i].Close)
 	}
 }
 
@@ -167,10 +167,10 @@ func (r *Response) wrapWhole() error {
 }
 
 // guard calls a function of the user's that may panic, where that must not go further.
-func (c *conn) guard(f func() error) error {
+func (x *exchange) guard(f func() error) error {
 	panicked, err := protect(f)
 	if panicked != nil {
-		return c.panicked(panicked)
+		return x.panicked(panicked)
 	}
 	return err
 }

@@ -46,31 +46,44 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	if route != "" {
 		c.match.Route = route
 	}
-	conn := c.conn
-	s, w := conn.server, conn.worker
+	s, w := c.exchange.server, c.exchange.worker
 	if !class.In(&s.classes) {
 		s.classes.Add(class)
 	}
 	w.timer.Trust(&s.class)
 	w.endOuter()
 	w.timer.Switch(class)
-	inline := class.MayRunInline()
-	if conn.looped != nil {
-		var err error
-		if inline, err = conn.looped.enter(class); err != nil {
-			return err
-		}
-	} else if !inline && !w.mayRun() {
-		return errBusy
+	if _, err := w.enter(class); err != nil {
+		return err
 	}
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if !inline && !class.IsQuick() && !c.stream.sent {
+	if !class.IsQuick() && !c.stream.sent {
 		if err := c.flushBefore(); err != nil {
 			return err
 		}
 	}
 	w.timer.Start(w.leads())
 	return nil
+}
+
+// enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
+// so afterwards.
+func (w *scratch) enter(class *class.Class) (inline bool, err error) {
+	switch {
+	case w.worker != nil && w.worker.loop != nil:
+		return w.stayOrLeave(class)
+	case !class.MayRunInline() && !w.mayRun():
+		return false, errBusy
+	}
+	return false, nil
+}
+
+// flushEarlier implements wire.
+func (c *conn) flushEarlier() error {
+	if c.before == 0 {
+		return nil
+	}
+	return c.flush()
 }
 
 // flushBefore writes the answers to earlier requests. The time-out has to wait for that, and go on though a connection of the
@@ -80,18 +93,15 @@ func (c *Ctx) flushBefore() error {
 		return err
 	}
 	defer c.releaseAnswer()
-	if c.conn.before == 0 {
-		return nil
-	}
-	return c.conn.flush()
+	return c.exchange.wire.flushEarlier()
 }
 
 // leads reports whether the worker leads a loop, so that what it runs is run where its request was read.
 func (w *scratch) leads() bool { return w.worker != nil && w.worker.loop != nil }
 
 // call runs the handler, in the server's class until it enters another one.
-func (c *conn) call(ctx *Ctx) error {
-	s, w := c.server, c.worker
+func (x *exchange) call(ctx *Ctx) error {
+	s, w := x.server, x.worker
 	// A class that the monitor knows of is blamed by that.
 	w.outer = w.worker != nil && w.worker.holdsLoop() && w.worker.running.Load() != &s.class
 	w.timer.Begin(&s.class, w.leads())

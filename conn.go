@@ -2,7 +2,6 @@ package filo
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
@@ -56,9 +54,6 @@ const (
 
 // looped is what the loop driver does in its own way for a handler that runs.
 type looped interface {
-	// enter decides whether a handler of the class runs where its request was read. If not, the loop is another worker's
-	// afterwards. The error is errBusy.
-	enter(class *class.Class) (inline bool, err error)
 	// watch cancels the context when the client leaves, until unwatch, and reports what of that has happened: the client has
 	// ended its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu.
 	watch(r *requestContext) (half, gone bool)
@@ -104,14 +99,11 @@ var (
 //
 // Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
 type conn struct {
-	server  *Server  // immutable
-	netConn net.Conn // immutable
+	// exchange is that of the current request. Its server, netConn, tlsState and answered are the connection's.
+	exchange
 	// looped is the connection as the loop driver knows it, nil in the blocking driver.
 	looped looped
-	// tlsState is what the TLS handshake settled, nil without TLS.
-	tlsState *tls.ConnectionState
-	worker   *scratch // whose buffers are in use
-	*lent             // a part of worker
+	*lent  // a part of worker
 
 	in     *http1.Input  // the worker's, or the connection's own while a request is unfinished
 	parser *http1.Parser // likewise
@@ -119,13 +111,12 @@ type conn struct {
 
 	reading reading
 	linger  bool // close only after the client had time to read an error answer
-	failed  bool // a write has failed: nothing more is written
 	aborted bool // the current answer won't be completed
 	broken  bool // an answer was broken off: close by a reset
-	lost    bool // the client of the current request can't be reached any more
+	chunked bool // the current answer streams in chunks
+	toEnd   bool // the current answer streams until the end of the connection
 	// pipelined says that the client has sent a request before it had the answer to the one before: it may be sending others.
 	pipelined bool
-	hijacked  bool
 	unserved  bool // nothing came in the time for which it had one of the places that are kept: it is to be refused
 	// awaitsBody says that the current request's head is complete, and its small body is waited for before the handler runs.
 	awaitsBody bool
@@ -142,8 +133,6 @@ type conn struct {
 	// word holds the owner's waitState in its low bits and above them the deadline of its wait, a clock.Time, 0 for none.
 	// The owner stores it; the sweep takes an expired deadline out and wakes the owner.
 	word atomic.Int64
-	// answered counts the answers by status class: one of its server's in the blocking driver, its loop's in the other.
-	answered *answerCounts
 
 	// Guarded by the server's connSet.
 	member bool
@@ -161,14 +150,21 @@ type lent struct {
 	outBody []byte
 }
 
-// answerCounts counts answers by status class.
-type answerCounts [6]atomic.Uint64
+func newConn(s *Server, netConn net.Conn) *conn {
+	c := new(conn)
+	c.open(s, netConn)
+	return c
+}
 
-// addTo adds the counts to those of a Stats.
-func (a *answerCounts) addTo(requests *[6]uint64) {
-	for class := range a {
-		requests[class] += a[class].Load()
+// open sets what doesn't change as long as there is the connection.
+func (c *conn) open(s *Server, netConn net.Conn) { c.server, c.netConn, c.wire = s, netConn, c }
+
+// remote implements wire.
+func (c *conn) remote() netip.AddrPort {
+	if c.looped != nil {
+		return c.looped.remote()
 	}
+	return addrPortOf(c.netConn.RemoteAddr())
 }
 
 // attach lends a worker's buffers to the connection.
@@ -182,7 +178,7 @@ func (c *conn) attach(w *scratch) {
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
-	w.ctx.conn = c
+	w.ctx.exchange = &c.exchange
 }
 
 // detach takes them back.
@@ -200,7 +196,7 @@ func (c *conn) detach() {
 		w.out = nil
 	}
 	w.ctx.Response.reset()
-	w.ctx.conn = nil
+	w.ctx.exchange = nil
 	if lend.RaceEnabled {
 		w.ctx = nil
 	}
@@ -323,7 +319,7 @@ func (c *conn) endRequest() {
 func (c *conn) retireCtx() {
 	c.poisonRequest()
 	old := c.worker.ctx
-	c.worker.ctx = &Ctx{conn: c}
+	c.worker.ctx = &Ctx{exchange: &c.exchange}
 	*old = Ctx{}
 }
 
@@ -388,9 +384,4 @@ func (c *conn) inputEnded(err error) {
 	}
 	c.unserved = !started && c.requests == 0 && c.worker.kept()
 	c.reading = readingNothing
-}
-
-// count takes note of an answer.
-func (c *conn) count(status int) {
-	c.answered[status/100].Add(1)
 }

@@ -20,12 +20,12 @@ import (
 //
 // Any goroutine may arm it, at any time, while the connection belongs to the one that runs the handler, its owner:
 //
-//   - The owner sets conn while nothing but a watch for the client may read the connection: from when the whole body has come
+//   - The owner sets wire while nothing but a watch for the client may read the connection: from when the whole body has come
 //     (Ctx.watch) until the owner reads the connection itself, gives it away or ends the request (Ctx.endWatch).
-//   - Who arms the context holds mu, and starts the watch if conn is set. If it isn't, the owner starts the watch as soon as it
-//     sets conn. A watch touches only what is safe beside a handler that writes.
-//   - The owner takes conn back under mu, and then stops a watch that was started. So the connection and its descriptor outlive
-//     whatever is done under mu while conn is set.
+//   - Who arms the context holds mu, and starts the watch if wire is set. If it isn't, the owner starts the watch as soon as it
+//     sets wire. A watch touches only what is safe beside a handler that writes.
+//   - The owner takes wire back under mu, and then stops a watch that was started. So the connection and its descriptor outlive
+//     whatever is done under mu while wire is set.
 //   - A request that has ended leaves a cause. A context that is armed after that has ended, for this cause.
 type requestContext struct {
 	server *Server // immutable
@@ -40,14 +40,12 @@ type requestContext struct {
 	writes atomic.Uint32
 
 	mu sync.Mutex
-	// conn is set while the client may be watched. It is changed by the owner alone, who may so read it without mu.
-	conn     *conn
-	space    []byte       // of the read buffer, for a goroutine that watches; guarded by mu
-	deadline time.Time    // the zero time is none; guarded by mu, and fixed when the context is armed
-	cause    error        // why the context ends though it wasn't armed by then, context.Canceled with the request; guarded by mu
-	watched  bool         // the client is watched; guarded by mu
-	watcher  *clientWatch // the goroutine that does so; nil in the loop driver; guarded by mu
-	leaving  *time.Timer  // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
+	// wire is set while the client may be watched. It is changed by the owner alone, who may so read it without mu.
+	wire     wire
+	deadline time.Time   // the zero time is none; guarded by mu, and fixed when the context is armed
+	cause    error       // why the context ends though it wasn't armed by then, context.Canceled with the request; guarded by mu
+	watched  bool        // the client is watched; guarded by mu
+	leaving  *time.Timer // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
 	// leaveOuter lets go of outer, if that can end; guarded by mu.
 	leaveOuter func() bool
 	// watchedSince is when the connection's loop began to watch the client. Set before the loop knows of the context.
@@ -117,34 +115,33 @@ func (c *Ctx) valuesOnly() context.Context {
 	if c.override != nil {
 		return context.WithoutCancel(c.override)
 	}
-	if outer := c.conn.outerContext(); outer != nil {
+	if outer, _ := c.exchange.wire.outerContext(); outer != nil {
 		return context.WithoutCancel(outer)
 	}
 	return context.Background()
 }
 
-// outerContext returns the context that those of the connection's requests have their values from, and end with: that of a
-// Transport, or of Server.ConnContext. Nil is none.
-func (c *conn) outerContext() context.Context {
+// outerContext implements wire. The context is that of a Transport, or of Server.ConnContext.
+func (c *conn) outerContext() (outer context.Context, carried bool) {
 	if carried, ok := c.looped.(*transportConn); ok {
-		return carried.transport.Context()
+		return carried.transport.Context(), true
 	}
 	if c.context == nil && c.server.ConnContext != nil {
 		if c.context = c.server.ConnContext((*observedConn)(c)); c.context == nil {
 			panic("filo: Server.ConnContext has returned nil")
 		}
 	}
-	return c.context
+	return c.context, false
 }
 
 func (c *Ctx) newContext() *requestContext {
-	r := &requestContext{server: c.conn.server, outer: c.conn.outerContext()}
-	_, r.carried = c.conn.looped.(*transportConn)
+	r := &requestContext{server: c.exchange.server}
+	r.outer, r.carried = c.exchange.wire.outerContext()
 	if r.outer != nil {
 		r.outerDeadline, _ = r.outer.Deadline()
 	}
 	r.deadline = c.earliestDeadline(r.outerDeadline)
-	if c.conn.lost {
+	if c.exchange.lost {
 		r.cause = ErrClientGone
 	}
 	return r
@@ -227,8 +224,9 @@ func (r *requestContext) arm() *contextEnd {
 	if e == nil {
 		e, first = r.newEnd(), r.cause == nil
 		r.end.Store(e)
-		if first && r.conn != nil {
-			half, gone = r.startWatch()
+		if first && r.wire != nil {
+			r.watched = true
+			half, gone = r.wire.startWatch(r)
 		}
 	}
 	r.mu.Unlock()
@@ -286,43 +284,62 @@ func (r *requestContext) followOuter(e *contextEnd) {
 
 // watch lets the client be watched, once nothing else reads the connection: when the whole body has come.
 func (c *Ctx) watch() {
-	r, conn := c.context, c.conn
-	if r == nil || r.conn != nil || r.carried || conn.hijacked || conn.lost || !conn.hasWhole(&c.Request.body) {
+	r, x := c.context, c.exchange
+	if r == nil || r.wire != nil || r.carried || x.hijacked || x.lost || !x.wire.mayWatch(&c.Request.body) {
 		return
-	}
-	// What a goroutine that watches receives is the beginning of the next request. It reads no more than fits here.
-	var space []byte
-	if conn.looped == nil && conn.in.Len() < http1.ReadBufferSize {
-		conn.in.Pin()
-		space = conn.in.Space()
 	}
 	var half, gone bool
 	r.mu.Lock()
-	r.conn, r.space = conn, space
+	r.wire = x.wire
 	if r.end.Load() != nil {
-		half, gone = r.startWatch()
+		r.watched = true
+		half, gone = r.wire.startWatch(r)
 	}
 	r.mu.Unlock()
 	r.clientFound(half, gone)
 }
 
-// startWatch begins to watch the client, and reports what is known of the client already: that it has ended its side, or that it
-// is gone altogether. The caller holds mu, and conn is set.
-func (r *requestContext) startWatch() (half, gone bool) {
-	r.watched = true
-	if looped := r.conn.looped; looped != nil {
-		return looped.watch(r)
+// mayWatch implements wire: the client can be watched once the whole body has come.
+func (c *conn) mayWatch(b *body) bool {
+	if !c.hasWhole(b) {
+		return false
 	}
-	w := &clientWatch{context: r, netConn: r.conn.netConn, space: r.space}
-	if socket := &r.conn.worker.socket; socket.Attached() {
+	// What a goroutine that watches receives is the beginning of the next request. It reads no more than fits here.
+	if c.looped == nil && c.in.Len() < http1.ReadBufferSize {
+		c.in.Pin()
+		c.worker.watchSpace = c.in.Space()
+	}
+	return true
+}
+
+// startWatch implements wire.
+func (c *conn) startWatch(r *requestContext) (half, gone bool) {
+	if c.looped != nil {
+		return c.looped.watch(r)
+	}
+	w := &clientWatch{context: r, netConn: c.netConn, space: c.worker.watchSpace}
+	if socket := &c.worker.socket; socket.Attached() {
 		if w.halfClosed, gone = socket.Ended(); gone {
 			return false, true
 		}
 	}
 	w.ended, w.stopping = make(chan struct{}), make(chan struct{})
-	r.watcher = w
+	c.worker.watcher = w
 	go w.run()
 	return false, false // of half an end the goroutine tells, when it has come to it
+}
+
+// endWatch implements wire.
+func (c *conn) endWatch() {
+	if c.looped != nil {
+		c.looped.unwatch()
+		return
+	}
+	watcher := c.worker.watcher
+	c.worker.watcher, c.worker.watchSpace = nil, nil
+	if watcher != nil {
+		watcher.end(c)
+	}
 }
 
 // clientFound ends the context as far as startWatch has found a reason.
@@ -512,21 +529,16 @@ func (c *Ctx) stopWatch() {
 // endWatch makes the connection's input its owner's again. The context goes on without.
 func (c *Ctx) endWatch() {
 	r := c.context
-	if r == nil || r.conn == nil {
+	if r == nil || r.wire == nil {
 		return
 	}
 	r.mu.Lock()
-	watcher := r.watcher
-	if looped := c.conn.looped; looped != nil {
-		looped.unwatch()
-	}
-	r.conn, r.space, r.watcher, r.watched = nil, nil, nil, false
+	watching := r.wire
+	r.wire, r.watched = nil, false
 	if r.leaving != nil {
 		r.leaving.Stop()
 		r.leaving = nil
 	}
 	r.mu.Unlock()
-	if watcher != nil {
-		watcher.end(c.conn)
-	}
+	watching.endWatch()
 }

@@ -32,7 +32,7 @@ type Ctx struct {
 	// Response is the response that the client will get.
 	Response Response
 
-	conn     *conn
+	exchange *exchange // of the request; nil when the handler has returned
 	stream   StreamWriter
 	context  *requestContext
 	deadline time.Time
@@ -60,7 +60,7 @@ const released = "filo: Ctx used after its handler returned: copy what is needed
 // check panics if the Ctx is of no request: in builds with the race detector as soon as its handler has returned, in others when
 // the connection has nothing more to handle.
 func (c *Ctx) check() {
-	if c.conn == nil {
+	if c.exchange == nil {
 		panic(released)
 	}
 }
@@ -121,16 +121,13 @@ func (c *Ctx) BodyReader() io.Reader { return c.Request.BodyReader() }
 func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = n }
 
 // RemoteAddr returns the address of the client's end of the connection.
-func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.conn.netConn.RemoteAddr() }
+func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.exchange.netConn.RemoteAddr() }
 
 // RemoteAddrPort returns the address and port of the client's end, an IPv4 address always as IPv4. It is invalid if the
 // connection isn't an IP connection. Unlike RemoteAddr it allocates nothing.
 func (c *Ctx) RemoteAddrPort() netip.AddrPort {
 	c.check()
-	if looped := c.conn.looped; looped != nil {
-		return looped.remote()
-	}
-	return addrPortOf(c.conn.netConn.RemoteAddr())
+	return c.exchange.wire.remote()
 }
 
 func addrPortOf(address net.Addr) netip.AddrPort {
@@ -142,16 +139,16 @@ func addrPortOf(address net.Addr) netip.AddrPort {
 }
 
 // LocalAddr returns the address of the server's end of the connection.
-func (c *Ctx) LocalAddr() net.Addr { c.check(); return c.conn.netConn.LocalAddr() }
+func (c *Ctx) LocalAddr() net.Addr { c.check(); return c.exchange.netConn.LocalAddr() }
 
 // TLS returns the state of a TLS connection, or nil without TLS. It must not be changed.
 func (c *Ctx) TLS() *tls.ConnectionState {
 	c.check()
-	return c.conn.tlsState
+	return c.exchange.tlsState
 }
 
 // Server returns the server that serves the request.
-func (c *Ctx) Server() *Server { c.check(); return c.conn.server }
+func (c *Ctx) Server() *Server { c.check(); return c.exchange.server }
 
 // Logger returns the server's logger with attributes that identify the request: "route", if a route was found, and those of
 // AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. The logger is
@@ -163,7 +160,7 @@ func (c *Ctx) Logger() *slog.Logger {
 	if c.logger != nil && c.loggedRoute == route {
 		return c.logger
 	}
-	c.logger, c.loggedRoute = c.conn.server.logger(), route
+	c.logger, c.loggedRoute = c.exchange.server.logger(), route
 	if route == "" && len(c.logAttributes) == 0 {
 		return c.logger
 	}
@@ -191,7 +188,7 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 
 // ShuttingDown returns a channel that is closed when the server starts to shut down. A handler that streams endlessly should
 // return then.
-func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.conn.server.shuttingDown() }
+func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.exchange.server.shuttingDown() }
 
 // EarlyHints sends 103 (Early Hints) with the current fields of Response.Header, usually Link. The fields stay for the final
 // answer. Nothing is sent to an HTTP/1.0 client, which doesn't know interim answers.

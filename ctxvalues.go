@@ -75,10 +75,10 @@ func (c *Ctx) BytesWritten() int64 {
 // handler to return. It leaves ErrAbort, and an error after the head was sent, to the server.
 func (c *Ctx) RenderError(err error) error {
 	c.check()
-	if err == nil || c.rendered || c.stream.sent || c.conn.hijacked || c.timedOut() {
+	if err == nil || c.rendered || c.stream.sent || c.exchange.hijacked || c.timedOut() {
 		return err
 	}
-	c.rendered = c.conn.renderError(c, err)
+	c.rendered = c.exchange.renderError(c, err)
 	return err
 }
 

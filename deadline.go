@@ -11,28 +11,34 @@ import (
 // server's limits. As with http.ResponseController, a deadline that has passed ends the connection.
 func (c *Ctx) SetReadDeadline(t time.Time) error {
 	c.check()
-	if c.conn.hijacked {
+	if c.exchange.hijacked {
 		return ErrHijacked
 	}
-	c.readUntil = c.conn.server.clock.at(t)
-	if carried, ok := c.conn.looped.(*transportConn); ok {
-		return carried.transport.SetReadDeadline(t)
-	}
-	return nil
+	c.readUntil = c.exchange.server.clock.at(t)
+	return c.exchange.wire.deadlineSet(t, false)
 }
 
 // SetWriteDeadline sets a deadline for sending with Stream, in place of WriteTimeout and MinTransferRate: see SetReadDeadline.
 // The server's limits apply to whatever is left to send when the handler has returned.
 func (c *Ctx) SetWriteDeadline(t time.Time) error {
 	c.check()
-	if c.conn.hijacked {
+	if c.exchange.hijacked {
 		return ErrHijacked
 	}
-	c.writeUntil = c.conn.server.clock.at(t)
-	if carried, ok := c.conn.looped.(*transportConn); ok {
+	c.writeUntil = c.exchange.server.clock.at(t)
+	return c.exchange.wire.deadlineSet(t, true)
+}
+
+// deadlineSet implements wire. Another server has deadlines of its own, a connection of this one looks at those of the Ctx when it waits.
+func (c *conn) deadlineSet(t time.Time, write bool) error {
+	carried, ok := c.looped.(*transportConn)
+	switch {
+	case !ok:
+		return nil
+	case write:
 		return carried.transport.SetWriteDeadline(t)
 	}
-	return nil
+	return carried.transport.SetReadDeadline(t)
 }
 
 // writeDeadline returns until when a write of size bytes may wait for the client; 0 is for ever.

@@ -1,12 +1,6 @@
 package filo
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
-
-	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
 )
@@ -27,102 +21,40 @@ func (c *conn) handle() {
 	c.before = len(c.out)
 	if ctx.Request.head[ctx.Request.targetStart] == '*' {
 		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about what a handler has.
-		c.finish(ctx, ctx.NoContent())
+		c.answerError(ctx, ctx.NoContent())
 		return
 	}
-	err := c.invoke(ctx)
-	if c.hijacked {
-		c.logDropped(ctx, err)
-		return
-	}
-	c.finish(ctx, err)
-}
-
-// invoke calls the handler and turns a panic into an error. A handler that ends its goroutine (runtime.Goexit, as
-// testing's FailNow does) is answered with 500 in the deferred function; then the goroutine, and so the connection, ends.
-func (c *conn) invoke(ctx *Ctx) (err error) {
-	returned := false
+	invoked := false
 	defer func() {
-		if returned {
+		if invoked {
 			return
 		}
-		c.server.logger().Error("the handler ended its goroutine", "method", ctx.Request.Method(), "path", ctx.Request.URI().Path())
-		if !c.hijacked {
-			ctx.Response.close = true
-			c.finish(ctx, errGoexit)
+		// The goroutine, and so the connection, ends.
+		if e := c.exited(ctx); e != endingTaken {
+			c.conclude(ctx, e)
 			if c.failed || c.flush() == nil {
 				c.afterAnswer()
 			}
 		}
 	}()
-	panicked, err := protect(func() error { return c.call(ctx) })
-	returned = true
-	if panicked != nil {
-		return c.panicked(panicked)
-	}
-	return err
+	err := c.invoke(ctx)
+	invoked = true
+	c.conclude(ctx, c.finish(ctx, err))
 }
 
-// errGoexit is the error of a handler that ended its goroutine.
-var errGoexit = errors.New("filo: the handler ended its goroutine")
+// answerError answers a request whose handler isn't called with err, or with what is in the response if err is nil.
+func (c *conn) answerError(ctx *Ctx, err error) { c.conclude(ctx, c.finish(ctx, err)) }
 
-func (c *conn) panicked(err *PanicError) error {
-	if errors.Is(err, ErrAbort) {
-		return ErrAbort
-	}
-	request := &c.worker.ctx.Request
-	c.server.logger().Error("panic in handler", "value", fmt.Sprint(err.Value), "method", request.Method(),
-		"path", request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()), "stack", string(err.Stack))
-	return err
-}
-
-// finish completes the answer after the handler has returned with err.
-func (c *conn) finish(ctx *Ctx, err error) {
-	ctx.claimed = true
-	ctx.readUntil, ctx.writeUntil = 0, 0
-	if err != nil || ctx.Response.source != bodyStream {
-		ctx.stopWatch() // what is left to be read for the answer may depend on the context
-	}
-	if ctx.timeout != nil && c.endTimeout(ctx, err) {
-		ctx.stopWatch()
-		c.finishTimedOut(ctx, err)
-		return
-	}
-	c.finishAnswer(ctx, err)
-	ctx.stopWatch() // what the user's code did meanwhile may have asked for the context once more
-}
-
-func (c *conn) finishAnswer(ctx *Ctx, err error) {
-	if err != nil && (errors.Is(err, ErrAbort) || !ctx.rendered && !c.renderError(ctx, err)) {
-		c.abortNow(ctx)
-		return
-	}
-	err = c.complete(ctx)
-	ctx.stopWatch()
-	if err != nil && c.renderError(ctx, err) {
-		err = c.complete(ctx) // of the ErrorHandler's answer
-	}
-	if err != nil {
-		c.abortNow(ctx)
-		return
-	}
-	c.count(ctx.Response.status)
-}
-
-// complete renders the answer, or what is left of a streamed one. An error means that it can't be completed.
-func (c *conn) complete(ctx *Ctx) error {
-	if !ctx.stream.open && ctx.Response.source != bodyStream {
-		if len(ctx.Response.wraps) > 0 {
-			if err := c.guard(ctx.Response.wrapWhole); err != nil {
-				return err
-			}
-		}
+// conclude does what is left to do for an answer when its handler has returned.
+func (c *conn) conclude(ctx *Ctx, e ending) {
+	switch e {
+	case endingWhole:
 		c.render(ctx)
-		return nil
+	case endingAborted:
+		c.abortNow(ctx)
+	case endingTimedOut:
+		c.reading = readingNothing
 	}
-	err := c.guard(ctx.finishStream)
-	ctx.Response.closeStream()
-	return err
 }
 
 // skipReceived throws away what has been received of a body that its handler didn't read: what is behind it decides
@@ -142,80 +74,8 @@ func (c *conn) skipReceived(b *body) {
 func (c *conn) abortNow(ctx *Ctx) {
 	c.out, c.outBody = c.out[:c.before], nil
 	c.reading, c.linger, c.aborted = readingNothing, false, true
-	c.broken = ctx.stream.sent && ctx.stream.toEnd
+	c.broken = ctx.stream.sent && c.toEnd
 	ctx.Response.resetBody()
-}
-
-// renderError lets the ErrorHandler turn err into a response. It reports false if that can't be, because a head is
-// already on its way, or mustn't be.
-func (c *conn) renderError(ctx *Ctx, err error) bool {
-	if errors.Is(err, ErrAbort) {
-		return false
-	}
-	if ctx.stream.sent {
-		c.logError(ctx, err, statusOf(err).Status)
-		return false
-	}
-	ctx.stream.reset()
-	ctx.Response.Header.list.DelID(field.ContentEncoding) // that of a body which isn't sent
-	if errors.Is(err, errBusy) {
-		// The connection goes on: to come again over a new one would cost both sides more than the answer does.
-		c.server.overloads.Add(1)
-		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
-	}
-	ok := c.server.renderError(ctx, err)
-	// Only the ErrorHandler knows what an error of the program's own means.
-	c.logError(ctx, err, ctx.Response.status)
-	return ok
-}
-
-// logError logs a handler's error that was answered with status, if it isn't the client's. A panic, or the end of its
-// goroutine, has been logged.
-func (c *conn) logError(ctx *Ctx, err error, status int) {
-	var panicError *PanicError
-	clients := status < 500 || errors.Is(err, ErrClientGone) || c.failed || ctx.stream.err != nil && !ctx.stream.ours ||
-		ctx.clientGone && errors.Is(err, context.Canceled)
-	busy := errors.Is(err, ErrBusy) // Stats counts the server's own; under overload a line for each is the last thing to write
-	if errors.As(err, &panicError) || err == errGoexit || (clients || busy) && !c.server.LogAllErrors {
-		return
-	}
-	var httpError *HTTPError
-	if errors.As(err, &httpError) && (httpError.Status < 400 || httpError.Status > 599) {
-		err = fmt.Errorf("filo: an HTTPError must have a status of 400 to 599, and is answered with %d: %w", status, err)
-	}
-	c.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
-		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()))
-}
-
-// logDropped logs the error of a handler that has taken the connection over: nothing answers it. Most such errors are those of a
-// client that left. ErrHijacked is the program's own.
-func (c *conn) logDropped(ctx *Ctx, err error) {
-	var panicError *PanicError
-	if err == nil || errors.As(err, &panicError) || !errors.Is(err, ErrHijacked) && !c.server.LogAllErrors {
-		return
-	}
-	c.server.logger().Error("handler failed after it had taken the connection over", "error", err, "method", ctx.Request.Method(),
-		"path", ctx.Request.URI().Path(), "remote", fmt.Sprint(c.netConn.RemoteAddr()))
-}
-
-// renderError calls the ErrorHandler; one that panics must not take the connection's worker with it. It reports false if
-// it has panicked behind a head that it sent.
-func (s *Server) renderError(ctx *Ctx, err error) (ok bool) {
-	defer func() {
-		if value := recover(); value != nil {
-			s.logger().Error("panic in ErrorHandler", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
-			if ok = !ctx.stream.sent; ok {
-				ctx.stream.reset()
-				DefaultErrorHandler(ctx, Error(500, ""))
-			}
-		}
-	}()
-	if s.ErrorHandler != nil {
-		s.ErrorHandler(ctx, err)
-	} else {
-		DefaultErrorHandler(ctx, err)
-	}
-	return true
 }
 
 // render puts the answer into out, but for a body that is too large to be copied, which goes to outBody.

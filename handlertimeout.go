@@ -23,7 +23,7 @@ type handlerTimeout struct {
 	bodyBytes int64
 	// contextOnly says that the answer is the handler's, and the timer ends the context all the same.
 	contextOnly bool
-	conn        *conn
+	exchange    *exchange // nil unless it is armed, or contextOnly
 	// deadline is the zero time if there is none for the request. As armed it is changed by the handler's goroutine alone.
 	deadline time.Time
 	answer   *HTTPError
@@ -40,7 +40,7 @@ type handlerTimeout struct {
 // 0 or less cancels the time-out. SetTimeout does nothing once the head has been sent.
 func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 	c.check()
-	if c.conn.hijacked || c.claimed {
+	if c.exchange.hijacked || c.claimed {
 		return
 	}
 	if c.timeout == nil {
@@ -72,13 +72,11 @@ func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
 		e = statusOf(e) // 500, as elsewhere
 	}
 	t.armed, t.fired, t.failed = true, false, false
-	t.conn, t.answer, t.head, t.context = c.conn, e, c.Request.isHead(), nil
+	t.exchange, t.answer, t.head, t.context = c.exchange, e, c.Request.isHead(), nil
 	if t.deadline = time.Now().Add(d); !c.moveDeadline() {
 		t.context = c.context
 	}
-	if c.conn.looped != nil {
-		c.conn.looped.setApart(true)
-	}
+	c.exchange.wire.setApart(true)
 	if t.timer == nil {
 		t.timer = time.AfterFunc(d, t.fire)
 	} else {
@@ -89,10 +87,8 @@ func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
 // disarm stops the timer. The caller holds mu. A call of fire that is under way finds nothing to do.
 func (t *handlerTimeout) disarm() {
 	t.timer.Stop()
-	if c := t.conn; c.looped != nil {
-		c.looped.setApart(false)
-	}
-	t.armed, t.contextOnly, t.conn, t.context = false, false, nil, nil
+	t.exchange.wire.setApart(false)
+	t.armed, t.contextOnly, t.exchange, t.context = false, false, nil, nil
 }
 
 // forget ends what is left of a request's time-out.
@@ -126,23 +122,36 @@ func (t *handlerTimeout) isOver() bool { return !t.fired && !time.Now().Before(t
 // answerNow answers in the handler's place. The caller holds mu.
 func (t *handlerTimeout) answerNow() {
 	t.fired = true
-	c := t.conn
-	earlier := len(c.out) // the answers to earlier requests
-	c.out = c.server.appendRefusal(c.out, t.answer, "", t.head)
-	answer := c.out[earlier:]
-	t.bodyBytes = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
-	if c.looped != nil {
-		t.failed = c.looped.sendApart(c.out) != nil
-	} else {
-		c.netConn.SetWriteDeadline(time.Now().Add(apartTime))
-		_, err := c.netConn.Write(c.out)
-		c.netConn.SetWriteDeadline(time.Time{})
-		t.failed = err != nil
-	}
-	c.out, c.before = c.out[:0], 0
+	var err error
+	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, t.head)
+	t.failed = err != nil
 	if t.context != nil {
 		t.context.cancel(context.DeadlineExceeded)
 	}
+}
+
+// setApart implements wire.
+func (c *conn) setApart(on bool) {
+	if c.looped != nil {
+		c.looped.setApart(on)
+	}
+}
+
+// answerApart implements wire. The answers to earlier requests that wait in out are sent as well.
+func (c *conn) answerApart(e *HTTPError, head bool) (size int64, err error) {
+	earlier := len(c.out)
+	c.out = c.server.appendRefusal(c.out, e, "", head)
+	answer := c.out[earlier:]
+	size = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
+	if c.looped != nil {
+		err = c.looped.sendApart(c.out)
+	} else {
+		c.netConn.SetWriteDeadline(time.Now().Add(apartTime))
+		_, err = c.netConn.Write(c.out)
+		c.netConn.SetWriteDeadline(time.Time{})
+	}
+	c.out, c.before = c.out[:0], 0
+	return size, err
 }
 
 // apartTime is how long a client may take to take the answer of a time-out in the blocking driver. It is so small an answer
@@ -181,9 +190,7 @@ func (c *Ctx) claimAnswer() error {
 		return nil
 	}
 	t.armed, t.contextOnly = false, true
-	if looped := t.conn.looped; looped != nil {
-		looped.setApart(false)
-	}
+	t.exchange.wire.setApart(false)
 	return nil
 }
 
@@ -202,9 +209,7 @@ func (c *Ctx) holdAnswer() error {
 		t.mu.Unlock()
 		return ErrHandlerTimeout
 	}
-	if looped := c.conn.looped; looped != nil {
-		looped.setApart(false)
-	}
+	c.exchange.wire.setApart(false)
 	return nil
 }
 
@@ -213,15 +218,13 @@ func (c *Ctx) releaseAnswer() {
 	if t == nil || !t.armed {
 		return
 	}
-	if looped := c.conn.looped; looped != nil {
-		looped.setApart(true)
-	}
+	c.exchange.wire.setApart(true)
 	t.mu.Unlock()
 }
 
 // endTimeout ends the time-out of a handler that has returned, and reports whether it has answered. An error that is returned
 // when the time is over is that of the time-out, whether or not the timer has fired.
-func (c *conn) endTimeout(ctx *Ctx, err error) bool {
+func (x *exchange) endTimeout(ctx *Ctx, err error) bool {
 	t := ctx.timeout
 	if !t.armed && !t.contextOnly {
 		return false
@@ -238,17 +241,17 @@ func (c *conn) endTimeout(ctx *Ctx, err error) bool {
 	if t.disarm(); !t.fired {
 		return false
 	}
-	c.reading, c.failed = readingNothing, c.failed || t.failed
+	x.failed = x.failed || t.failed
 	ctx.Response.resetBody()
 	ctx.Response.status = t.answer.Status
 	return true
 }
 
 // finishTimedOut ends a request that its time-out has answered. The error is the handler's, which nobody else gets to see.
-func (c *conn) finishTimedOut(ctx *Ctx, err error) {
+func (x *exchange) finishTimedOut(ctx *Ctx, err error) {
 	ended := errors.Is(err, ErrHandlerTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if err != nil && !ended && !errors.Is(err, ErrAbort) {
-		c.logError(ctx, err, statusOf(err).Status)
+		x.logError(ctx, err, statusOf(err).Status)
 	}
-	c.count(ctx.Response.status)
+	x.count(ctx.Response.status)
 }

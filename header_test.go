@@ -112,7 +112,7 @@ func TestHeadersCantBeBroken(t *testing.T) {
 		"Server.Name": func(c *Ctx, _, value string) {
 			named := &Server{Handler: benchHello, Name: value}
 			named.configure()
-			c.conn.server = named
+			c.exchange.server = named
 		},
 		"Connection": func(c *Ctx, _, value string) { c.Response.Header.Set("Connection", value) },
 	}
@@ -120,11 +120,11 @@ func TestHeadersCantBeBroken(t *testing.T) {
 		for _, c := range []byte(wireControls + " !\"(,:;=@[{~\x80\x85\xff") {
 			for _, value := range []string{"a%sb", "%s", "a%s", "%sa", "a%s%sInjected: 1", "%s\n%s\r\n", "a\r%sb: c"} {
 				value = strings.ReplaceAll(value, "%s", string([]byte{c}))
-				ctx := &Ctx{conn: &conn{server: s, worker: &scratch{}}}
+				ctx := &Ctx{exchange: &exchange{server: s, worker: &scratch{}}}
 				ctx.Response.reset()
 				set(ctx, value, value)
 				for _, f := range []headFraming{{length: 3}, {length: -1, chunked: true}, {length: noLength, close: true}} {
-					head := ctx.Response.appendHead(nil, ctx.conn.server, f)
+					head := ctx.Response.appendHead(nil, ctx.exchange.server, f)
 					wireCheckLines(t, setter, head)
 					trailer := appendTrailer([]byte("status line\r\n"), &ctx.Response.Trailer)
 					wireCheckLines(t, setter+", trailer", append(trailer, "\r\n"...))

@@ -17,7 +17,7 @@ import (
 // In the blocking driver the connection counts against Concurrency until the handler returns.
 func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	c.check()
-	if c.conn.hijacked {
+	if c.exchange.hijacked {
 		return nil, nil, ErrHijacked
 	}
 	if c.stream.sent {
@@ -36,7 +36,7 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	switch {
-	case c.conn.hijacked:
+	case c.exchange.hijacked:
 		return nil, nil, ErrHijacked
 	case c.stream.sent:
 		return nil, nil, ErrHeadSent
@@ -67,8 +67,14 @@ func (c *Ctx) agreeOn(protocol string) error {
 
 // switchProtocols renders the 101.
 func (c *Ctx) switchProtocols() {
-	h := &c.Response.Header
-	out := http1.AppendStatusLine(c.conn.out, 101)
+	c.exchange.wire.switchProtocols(&c.Response.Header)
+	c.Response.status = 101 // for middleware
+	c.exchange.count(101)
+}
+
+// switchProtocols implements wire.
+func (c *conn) switchProtocols(h *Header) {
+	out := http1.AppendStatusLine(c.out, 101)
 	for i := range h.list.Len() {
 		switch h.list.ID(i) {
 		case field.ContentLength, field.TransferEncoding:
@@ -76,26 +82,31 @@ func (c *Ctx) switchProtocols() {
 			out = h.list.AppendLine(out, i)
 		}
 	}
-	c.conn.out = append(out, "\r\n"...)
-	c.Response.status = 101 // for middleware
-	c.conn.count(101)
+	c.out = append(out, "\r\n"...)
 }
 
 // prepareHijack makes sure that the connection can be taken over, and claims the answer. If it can't, the request can still be
 // answered.
 func (c *Ctx) prepareHijack() (prepared net.Conn, err error) {
-	if looped := c.conn.looped; looped != nil {
-		if prepared, err = looped.prepareHijack(); err != nil {
-			return nil, err
-		}
-	} else if !c.conn.worker.mayRun() {
-		return nil, errBusy
+	if prepared, err = c.exchange.wire.prepareHijack(); err != nil {
+		return nil, err
 	}
 	if err := c.claimAnswer(); err != nil {
 		closePrepared(prepared)
 		return nil, err
 	}
 	return prepared, nil
+}
+
+// prepareHijack implements wire.
+func (c *conn) prepareHijack() (prepared net.Conn, err error) {
+	if c.looped != nil {
+		return c.looped.prepareHijack()
+	}
+	if !c.worker.mayRun() {
+		return nil, errBusy
+	}
+	return nil, nil
 }
 
 // closePrepared closes what prepareHijack has made of a connection that isn't taken over after all.
@@ -106,21 +117,29 @@ func closePrepared(prepared net.Conn) {
 }
 
 func (c *Ctx) hijack(prepared net.Conn) (net.Conn, []byte, error) {
-	owner := c.conn
 	c.endWatch()
-	taken, err := owner.netConn, owner.flush()
-	if err == nil && owner.looped != nil {
-		taken, err = owner.looped.hijack(prepared)
-	}
+	taken, buffered, err := c.exchange.wire.hijack(prepared)
 	if err != nil {
 		closePrepared(prepared)
 		return nil, nil, err
 	}
-	buffered := bytes.Clone(owner.in.Unread())
-	owner.in.Advance(len(buffered))
 	c.Request.body.hijacked()
-	owner.hijacked = true
-	owner.server.connHijacked(owner)
 	taken.SetDeadline(time.Time{})
+	return taken, buffered, nil
+}
+
+// hijack implements wire.
+func (c *conn) hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error) {
+	taken, err = c.netConn, c.flush()
+	if err == nil && c.looped != nil {
+		taken, err = c.looped.hijack(prepared)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	buffered = bytes.Clone(c.in.Unread())
+	c.in.Advance(len(buffered))
+	c.hijacked = true
+	c.server.connHijacked(c)
 	return taken, buffered, nil
 }

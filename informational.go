@@ -17,7 +17,7 @@ func (c *Ctx) Informational(status int) error {
 	switch {
 	case status < 100 || status > 199 || status == 101:
 		return errInformational
-	case c.conn.hijacked:
+	case c.exchange.hijacked:
 		return ErrHijacked
 	case c.stream.sent:
 		return ErrHeadSent
@@ -31,15 +31,19 @@ func (c *Ctx) Informational(status int) error {
 	if status == 100 {
 		c.Request.body.expect = false
 	}
-	conn, h := c.conn, &c.Response.Header
-	conn.out = http1.AppendStatusLine(conn.out, status)
+	return c.exchange.wire.inform(status, &c.Response.Header)
+}
+
+// inform implements wire.
+func (c *conn) inform(status int, h *Header) error {
+	c.out = http1.AppendStatusLine(c.out, status)
 	for i := range h.list.Len() {
 		switch h.list.ID(i) {
 		case field.ContentLength, field.TransferEncoding, field.Connection, field.ContentType:
 		default:
-			conn.out = h.list.AppendLine(conn.out, i)
+			c.out = h.list.AppendLine(c.out, i)
 		}
 	}
-	conn.out = append(conn.out, "\r\n"...)
-	return conn.flush()
+	c.out = append(c.out, "\r\n"...)
+	return c.flush()
 }

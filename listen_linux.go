@@ -315,10 +315,9 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 // admit puts a connection that was accepted into a loop, where it waits for its first request.
 func (ll *loopListener) admit(of *loop, fd int, lc *loopConn) {
 	s := ll.server
-	lc.fd, lc.server, lc.looped = int32(fd), s, lc
+	lc.fd, lc.looped = int32(fd), lc
 	lc.poll.Store(pollBusy)
-	lc.netConn = lc
-	if ll.tls != nil {
+	if lc.open(s, lc); ll.tls != nil {
 		lc.netConn = tls.Server(lc, ll.tls)
 	}
 	// A guest's connections are its own: it takes them with it. Those of a socket for all loops go to each of these in turn. (If

@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+
+	"github.com/filohttp/filo/internal/class"
 )
 
 // There is no loop driver here: every connection is served by the blocking one.
@@ -17,6 +19,8 @@ type monitor struct{}
 type hosting struct{}
 
 type handshakeQueue struct{}
+
+func (w *scratch) stayOrLeave(*class.Class) (inline bool, err error) { panic("filo: no loops here") }
 
 func (w *workerChan) holdsLoop() bool { return false }
 func (w *workerChan) overtaken() bool { return false }

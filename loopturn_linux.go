@@ -110,7 +110,7 @@ func (lc *loopConn) attachTurn(w *scratch) {
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
-	w.ctx.conn = &lc.conn
+	w.ctx.exchange = &lc.exchange
 }
 
 // detachTurn takes them back. No handler runs.
@@ -126,7 +126,7 @@ func (lc *loopConn) detachTurn() {
 	} else {
 		w.out = nil
 	}
-	w.ctx.conn = nil
+	w.ctx.exchange = nil
 	lc.worker, lc.lent, lc.in, lc.parser, lc.rest = nil, nil, nil, nil, nil
 }
 
@@ -297,12 +297,11 @@ func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
 	if !s.class.Trusted.Load() || !s.class.MayRunInline() || w.worker.crowded() {
-		var inline bool
-		inline, refused = lc.enter(&s.class)
+		_, refused = w.enter(&s.class)
 		if refused != nil && s.class.Trusted.Load() && w.leaveKept() {
 			refused = nil // what is entered then may be quick
 		}
-		if refused == nil && !inline && len(lc.out) > 0 && !s.class.IsQuick() {
+		if refused == nil && len(lc.out) > 0 && !s.class.IsQuick() {
 			lc.flushAnswers()
 		}
 	}
@@ -312,7 +311,7 @@ func (lc *loopConn) answerTurn() {
 	if refused != nil {
 		lc.before = len(lc.out)
 		w.timer.Switch(&s.class)
-		lc.finish(w.ctx, refused)
+		lc.answerError(w.ctx, refused)
 	} else {
 		lc.handle()
 	}
@@ -328,19 +327,8 @@ func (lc *loopConn) answerTurn() {
 	lc.afterAnswer()
 }
 
-func (lc *loopConn) enter(class *class.Class) (inline bool, err error) {
-	return lc.worker.enter(class)
-}
-
-// enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
-// so afterwards. In a crowded loop even a quick one needs a place.
-func (w *scratch) enter(class *class.Class) (inline bool, err error) {
-	if w.worker.loop == nil {
-		if !class.MayRunInline() && !w.mayRun() {
-			return false, errBusy
-		}
-		return false, nil
-	}
+// stayOrLeave is enter for a worker that leads a loop. In a crowded loop even a quick handler needs a place.
+func (w *scratch) stayOrLeave(class *class.Class) (inline bool, err error) {
 	if class.MayRunInline() && !w.worker.crowded() {
 		median := time.Duration(class.Median.Load())
 		if w.spent <= maxBatchTime || median <= shortHandler || w.leave(class) != nil {

@@ -31,7 +31,7 @@ func TestTimerOfAStallThatIsOver(t *testing.T) {
 	s := &Server{WriteTimeout: time.Hour} // which no timer comes to
 	s.configure()
 	socket := &takingNower{}
-	o := &outbox{conn: &conn{server: s}, now: socket, limit: defaultQueueLimit}
+	o := &outbox{conn: &conn{exchange: exchange{server: s}}, now: socket, limit: defaultQueueLimit}
 	o.progress.L = &o.mu
 	message := make([]byte, 100)
 	queue := func() {
@@ -68,7 +68,7 @@ func TestTimerOfAStallThatIsOver(t *testing.T) {
 func TestQueueLimitOfEverything(t *testing.T) {
 	s := &Server{WriteTimeout: -1}
 	s.configure()
-	o := &outbox{conn: &conn{server: s}, now: &takingNower{}}
+	o := &outbox{conn: &conn{exchange: exchange{server: s}}, now: &takingNower{}}
 	o.progress.L = &o.mu
 	o.setLimit(math.MaxInt)
 	for range 3 {
@@ -98,7 +98,7 @@ func TestBlockingOrder(t *testing.T) {
 				s := &Server{WriteTimeout: -1}
 				s.configure()
 				client, server := net.Pipe()
-				o := &outbox{conn: &conn{server: s, netConn: server}, limit: defaultQueueLimit}
+				o := &outbox{conn: &conn{exchange: exchange{server: s, netConn: server}}, limit: defaultQueueLimit}
 				o.progress.L = &o.mu
 				queue := func(text string) {
 					if err := o.queue([]byte(text)); err != nil {

@@ -85,7 +85,7 @@ type ParkedConn struct {
 func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()
 	switch {
-	case c.conn.hijacked:
+	case c.exchange.hijacked:
 		return nil, ErrHijacked
 	case c.stream.sent:
 		return nil, ErrHeadSent
@@ -95,13 +95,14 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 			return nil, err
 		}
 	}
-	if err := c.prepareParked(); err != nil {
+	owner, err := c.prepareParked()
+	if err != nil {
 		return nil, err // before the 101, behind which there could be no other answer
 	}
 	if protocol != "" {
 		c.switchProtocols()
 	}
-	return c.park(serve, false)
+	return c.park(owner, serve, false)
 }
 
 // ParkStream answers with the response's status and fields, and parks the connection as Park does. Whatever is written or
@@ -118,41 +119,44 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	c.check()
 	r := &c.Response
 	switch {
-	case c.conn.hijacked:
+	case c.exchange.hijacked:
 		return nil, ErrHijacked
 	case c.stream.sent:
 		return nil, ErrHeadSent
 	case c.Request.isHead(), !http1.BodyAllowed(r.status):
 		return nil, ErrBodyNotAllowed
 	}
-	if err := c.prepareParked(); err != nil {
+	owner, err := c.prepareParked()
+	if err != nil {
 		return nil, err // before the head, behind which there could be no other answer
 	}
 	f := headFraming{length: noLength, chunked: c.Request.minor > 0, close: true}
-	c.conn.out = r.appendHead(c.conn.out, c.conn.server, f)
-	c.conn.count(r.status)
-	return c.park(serve, f.chunked)
+	owner.out = r.appendHead(owner.out, owner.server, f)
+	owner.count(r.status)
+	return c.park(owner, serve, f.chunked)
 }
 
 // prepareParked makes sure that the connection can be parked, and claims the answer. Until that is done a time-out may be
 // writing, and what the client hasn't taken mustn't be touched.
-func (c *Ctx) prepareParked() error {
-	looped := c.conn.looped
-	if looped == nil {
-		return c.claimAnswer()
+func (c *Ctx) prepareParked() (owner *conn, err error) {
+	owner, ok := c.exchange.wire.(*conn)
+	switch {
+	case !ok:
+		return nil, errNoParking
+	case owner.looped == nil:
+		return owner, c.claimAnswer()
 	}
-	if err := looped.leaveLoop(); err != nil {
-		return err
+	if err := owner.looped.leaveLoop(); err != nil {
+		return nil, err
 	}
 	if err := c.claimAnswer(); err != nil {
-		return err
+		return nil, err
 	}
-	return looped.prepareParked()
+	return owner, owner.looped.prepareParked()
 }
 
 // park takes the connection over. What it answers has been rendered.
-func (c *Ctx) park(serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedConn, error) {
-	owner := c.conn
+func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedConn, error) {
 	c.endWatch()
 	if err := owner.flush(); err != nil {
 		return nil, err

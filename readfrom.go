@@ -42,7 +42,7 @@ func (w *StreamWriter) readFile(file, r io.Reader, size int64) (int64, error) {
 		return 0, err
 	}
 	available, ok := part.regularSize()
-	if !ok || w.discard || w.chunked || len(w.layers) > 0 {
+	if !ok || w.discard || len(w.layers) > 0 {
 		return w.copyFrom(r)
 	}
 	size = min(size, available)

@@ -80,7 +80,8 @@ func (r *Request) end() {
 		r.endChanges()
 	}
 	if r.body.large != nil {
-		r.ctx.conn.releaseBody(&r.body)
+		r.ctx.exchange.worker.releaseBuffer(r.body.large)
+		r.body.large = nil
 	}
 	r.body.end()
 }
@@ -207,7 +208,7 @@ func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 
 // check is Ctx.check for what reads the body.
 func (r *Request) check() {
-	if r.ctx == nil || r.ctx.conn == nil {
+	if r.ctx == nil || r.ctx.exchange == nil {
 		panic(released)
 	}
 }
@@ -223,7 +224,7 @@ func (r *Request) Body() ([]byte, error) {
 	if r.replaced != nil {
 		return r.replaced.readWhole()
 	}
-	return r.ctx.conn.readWholeBody(&r.body)
+	return r.ctx.exchange.readWholeBody(&r.body)
 }
 
 // BodyReader returns a reader of the body as it arrives, with the same errors as Body. Both read the same bytes, so use only
@@ -242,7 +243,7 @@ type bodyReader Ctx
 func (b *bodyReader) Read(p []byte) (int, error) {
 	c := (*Ctx)(b)
 	c.check()
-	return c.conn.readBody(&c.Request.body, p)
+	return c.exchange.readBody(&c.Request.body, p)
 }
 
 // Form reads an application/x-www-form-urlencoded body and returns its parameters. The error is an HTTPError with status 415
@@ -297,7 +298,7 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 	case taken > 0:
 		return nil, errNotWhole
 	}
-	form, err := readMultipartForm(body, r.ContentType(), r.ctx.conn.server.MultipartLimits)
+	form, err := readMultipartForm(body, r.ContentType(), r.ctx.exchange.server.MultipartLimits)
 	if _, taken = r.progress(); !whole && taken > 0 {
 		if r.replaced != nil {
 			r.replaced.formRead = true

@@ -83,7 +83,7 @@ func (b *replacedBody) readWhole() ([]byte, error) {
 	if b.formRead {
 		return nil, errFormRead
 	}
-	buffer := b.ctx.conn.takeBuffer()
+	buffer := b.ctx.exchange.worker.takeBuffer()
 	var err error
 	for err == nil {
 		if len(buffer) == cap(buffer) {
@@ -95,7 +95,7 @@ func (b *replacedBody) readWhole() ([]byte, error) {
 	}
 	b.wholeRead = true
 	if err != io.EOF {
-		b.ctx.conn.releaseBuffer(buffer)
+		b.ctx.exchange.worker.releaseBuffer(buffer)
 		b.wholeErr = err
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (b *replacedBody) end() {
 	for ; b != nil; b = b.before {
 		b.close()
 		if b.whole != nil {
-			b.ctx.conn.releaseBuffer(b.whole)
+			b.ctx.exchange.worker.releaseBuffer(b.whole)
 			b.whole = nil
 		}
 	}

@@ -82,7 +82,7 @@ func (r *Response) closeStream() {
 	r.stream = nil
 	defer func() {
 		if value := recover(); value != nil {
-			r.ctx.conn.server.logger().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			r.ctx.exchange.server.logger().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
 		}
 	}()
 	if closer, ok := stream.(io.Closer); ok {
@@ -101,8 +101,8 @@ func (r *Response) SetStatus(status int) {
 
 // logStatus logs a status that can't be that of an answer.
 func (r *Response) logStatus(status int) {
-	if c := r.ctx; c != nil && c.conn != nil {
-		c.conn.server.logger().Error("the status of an answer must be 200 to 599: it becomes 500", "status", status, "route", c.match.Route,
+	if c := r.ctx; c != nil && c.exchange != nil {
+		c.exchange.server.logger().Error("the status of an answer must be 200 to 599: it becomes 500", "status", status, "route", c.match.Route,
 			"method", c.Request.Method(), "path", c.Request.URI().Path())
 	}
 }

@@ -108,35 +108,47 @@ func (s *readFromSender) sendFile(offset int64, size int) (int, error) {
 // sendFile sends size bytes of a file, which on a plain TCP or Unix socket the system does (sendfile). It reports false, and
 // has sent nothing, if the connection has no way to do so, or the body is wrapped.
 func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
-	conn, w := c.conn, &c.stream
-	sender := p.sender(conn.netConn)
-	if sender == nil {
-		return false, nil
-	}
-	if conn.looped != nil && !w.sent {
-		if err := conn.looped.leaveLoop(); err != nil {
-			return true, err // before the head, behind which there could be no other answer
-		}
+	w, wire := &c.stream, c.exchange.wire
+	sender, err := wire.fileSender(p, w.sent)
+	if err != nil || sender == nil {
+		return err != nil, err
 	}
 	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
 		return err != nil, err
 	}
-	for sent := int64(0); sent < size; {
-		deadline, start := conn.beforeWrite(maxSendfile)
-		n, err := sender.sendFile(p.offset+sent, int(min(size-sent, maxSendfile)))
-		sent += int64(n)
-		w.written += int64(n)
-		ended := err == nil && n == 0
-		if err = conn.afterWrite(n, err, deadline, start); errors.Is(err, errNoSendfile) && sent == 0 {
-			return false, nil
+	sent, err := wire.sendFile(sender, p.offset, size)
+	w.written += sent
+	if sent == 0 && errors.Is(err, errNoSendfile) {
+		return false, nil
+	}
+	w.err = err
+	return true, err
+}
+
+// fileSender implements wire.
+func (c *conn) fileSender(p filePart, headSent bool) (fileSender, error) {
+	sender := p.sender(c.netConn)
+	if sender != nil && c.looped != nil && !headSent {
+		if err := c.looped.leaveLoop(); err != nil {
+			return nil, err // before the head, behind which there could be no other answer
 		}
-		if err == nil && ended {
+	}
+	return sender, nil
+}
+
+// sendFile implements wire.
+func (c *conn) sendFile(sender fileSender, offset, size int64) (sent int64, err error) {
+	for sent < size {
+		deadline, start := c.beforeWrite(maxSendfile)
+		n, err := sender.sendFile(offset+sent, int(min(size-sent, maxSendfile)))
+		sent += int64(n)
+		ended := err == nil && n == 0
+		if err = c.afterWrite(n, err, deadline, start); err == nil && ended {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			w.err = err
-			return true, err
+			return sent, err
 		}
 	}
-	return true, nil
+	return sent, nil
 }

@@ -396,7 +396,7 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 // serveConn serves an admitted connection and reports whether it is to be closed, or left to the lingerer if w.linger is
 // set. It isn't once it was hijacked.
 func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
-	c := &conn{server: s, netConn: netConn}
+	c := newConn(s, netConn)
 	if _, ok := netConn.(*tls.Conn); ok {
 		c.setState(stateHandshake) // before a shutdown sees it
 	}

@@ -18,11 +18,10 @@ type StreamWriter struct {
 	used    bool
 	open    bool
 	sent    bool  // the head is on its way
-	chunked bool  // the body goes in chunks
-	toEnd   bool  // the end of the connection is that of the body
 	discard bool  // the response has no body: an answer to HEAD, 204, 304
 	length  int64 // announced, noLength if it wasn't
 	written int64
+	kept    int // of the body, what the wire may have kept back since it was flushed last
 	buffer  []byte
 	err     error            // of the connection, or of a layer
 	ours    bool             // err is a layer's
@@ -112,7 +111,7 @@ func (w *StreamWriter) Flush() error {
 	if err := w.flushLayers(); err != nil {
 		return err
 	}
-	return w.sendOut()
+	return w.put(nil, true)
 }
 
 // emitGathered is emit for what has gathered.
@@ -125,11 +124,11 @@ func (w *StreamWriter) emitGathered(flush bool) error {
 // admit decides whether size more bytes may be written.
 func (w *StreamWriter) admit(size int) error {
 	switch {
-	case w.ctx == nil || w.ctx.conn == nil || !w.open:
+	case w.ctx == nil || w.ctx.exchange == nil || !w.open:
 		return errStreamOver
 	case w.err != nil:
 		return w.err
-	case w.ctx.conn.hijacked:
+	case w.ctx.exchange.hijacked:
 		return ErrHijacked
 	}
 	w.ctx.check()
@@ -151,32 +150,35 @@ func (w *StreamWriter) admit(size int) error {
 
 // begin renders the head.
 func (w *StreamWriter) begin() {
-	c := w.ctx.conn
-	request, r := &w.ctx.Request, &w.ctx.Response
-	f := headFraming{length: noLength}
-	if w.length = r.declaredLength(); w.length >= 0 {
-		f.length = w.length
-	}
+	r := &w.ctx.Response
+	w.length = r.declaredLength()
+	length := w.length
 	if w.wrap() {
-		f.length = noLength // the handler's is that of what it writes
+		length = noLength // the handler's is that of what it writes
 	}
+	w.discard = !http1.BodyAllowed(r.status) || w.ctx.Request.isHead()
+	w.sent = true
+	w.ctx.exchange.wire.head(w.ctx, length)
+}
+
+// head implements wire.
+func (c *conn) head(ctx *Ctx, length int64) {
+	r := &ctx.Response
+	f := headFraming{length: length}
+	c.toEnd = false
 	switch {
 	case !http1.BodyAllowed(r.status):
-		w.discard = true
 		if r.status != 304 {
 			f.length = noLength
 		}
-	case request.isHead():
-		w.discard = true
-	case f.length >= 0:
-	case request.minor == 0:
-		r.close = true
+	case ctx.Request.isHead(), length >= 0:
+	case ctx.Request.minor == 0:
+		r.close, c.toEnd = true, true
 	default:
 		f.chunked = true
 	}
-	w.chunked, w.sent = f.chunked, true
-	w.toEnd = !w.discard && !f.chunked && f.length < 0
-	c.settle(w.ctx, &f)
+	c.chunked = f.chunked
+	c.settle(ctx, &f)
 	c.out = r.appendHead(c.out, c.server, f)
 }
 
@@ -200,68 +202,78 @@ func (w *StreamWriter) emit(data []byte, flush bool) error {
 
 // put sends a part of the body as the client is to get it.
 func (w *StreamWriter) put(data []byte, flush bool) error {
-	c := w.ctx.conn
-	if len(data) > 0 && !w.discard {
-		if w.chunked {
-			c.out = strconv.AppendUint(c.out, uint64(len(data)), 16)
+	if w.discard {
+		data = nil
+	}
+	if w.kept += len(data); flush {
+		w.kept = 0
+	}
+	err := w.ctx.exchange.wire.data(data, flush)
+	if err != nil {
+		w.err = err
+	}
+	return err
+}
+
+// data implements wire.
+func (c *conn) data(p []byte, flush bool) error {
+	if len(p) > 0 {
+		if c.chunked {
+			c.out = strconv.AppendUint(c.out, uint64(len(p)), 16)
 			c.out = append(c.out, "\r\n"...)
 		}
-		if len(data) <= copiedBody {
-			c.out = append(c.out, data...)
+		if len(p) <= copiedBody {
+			c.out = append(c.out, p...)
 		} else {
-			c.outBody = data
-			if err := w.sendOut(); err != nil {
+			c.outBody = p
+			if err := c.flush(); err != nil {
 				return err
 			}
 		}
-		if w.chunked {
+		if c.chunked {
 			c.out = append(c.out, "\r\n"...)
 		}
 	}
 	if flush {
-		return w.sendOut()
+		return c.flush()
 	}
 	return nil
 }
 
-func (w *StreamWriter) sendOut() error {
-	w.err = w.ctx.conn.flush()
-	return w.err
-}
-
-// finishStream completes a streamed answer. An error means that it can't be completed.
-func (c *Ctx) finishStream() error {
+// finishStream completes a streamed answer, or makes it a whole one if nothing of it was sent. An error means that it can't be completed.
+func (c *Ctx) finishStream() (ending, error) {
 	w, r := &c.stream, &c.Response
 	switch {
 	case w.err != nil:
-		return w.err
+		return endingAborted, w.err
 	case r.source == bodyStream && !w.open:
 		if err := c.copyBody(); err != nil {
-			return err
+			return endingAborted, err
 		}
 	case !w.sent && (r.Trailer.Len() == 0 || c.Request.minor == 0):
 		r.endStream(w)
-		if err := r.wrapWhole(); err != nil {
-			return err
-		}
-		c.conn.render(c)
-		return nil
+		return endingWhole, r.wrapWhole()
 	}
 	if err := w.emitGathered(false); err != nil {
-		return err
+		return endingAborted, err
 	}
 	if w.length >= 0 && w.written < w.length && !w.discard {
-		return fmt.Errorf("filo: the handler wrote %d bytes of its Content-Length of %d: %w", w.written, w.length, io.ErrUnexpectedEOF)
+		return endingAborted, fmt.Errorf("filo: the handler wrote %d bytes of its Content-Length of %d: %w", w.written, w.length, io.ErrUnexpectedEOF)
 	}
 	if err := w.closeLayers(); err != nil {
-		return err
+		return endingAborted, err
 	}
-	if w.chunked {
-		c.conn.out = append(c.conn.out, "0\r\n"...)
-		c.conn.out = appendTrailer(c.conn.out, &r.Trailer)
-		c.conn.out = append(c.conn.out, "\r\n"...)
+	c.exchange.wire.endStream(&r.Trailer)
+	return endingStreamed, nil
+}
+
+// endStream implements wire.
+func (c *conn) endStream(trailer *Header) {
+	if c.chunked {
+		c.out = append(c.out, "0\r\n"...)
+		c.out = appendTrailer(c.out, trailer)
+		c.out = append(c.out, "\r\n"...)
 	}
-	return nil
 }
 
 func appendTrailer(dst []byte, trailer *Header) []byte {

@@ -42,7 +42,7 @@ func (c *Ctx) Go(task func(context.Context)) error {
 	if task == nil {
 		return pool.ErrNilTask
 	}
-	err := c.conn.server.startTask(c.valuesOnly(), task)
+	err := c.exchange.server.startTask(c.valuesOnly(), task)
 	if err != nil {
 		c.Response.Header.Set("Retry-After", retryAfterSeconds)
 	}

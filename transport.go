@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/hooks"
 )
 
@@ -19,7 +18,8 @@ var (
 func (s *Server) carry(t hooks.Transport, h Handler) error {
 	s.configure()
 	c := &transportConn{transport: t}
-	c.conn = conn{server: s, netConn: t, answered: &c.answers, tlsState: t.TLS()}
+	c.open(s, t)
+	c.answered, c.tlsState = &c.answers, t.TLS()
 	w := transportScratch.Get().(*scratch)
 	c.attach(w)
 	returned := false
@@ -68,12 +68,11 @@ func (c *transportConn) run(h Handler) error {
 	ctx := c.worker.ctx
 	c.worker.timer.Switch(&c.server.class)
 	err := h(ctx)
-	if c.hijacked {
-		c.logDropped(ctx, err)
-		return nil
-	}
-	c.finish(ctx, err)
+	e := c.finish(ctx, err)
+	c.conclude(ctx, e)
 	switch {
+	case e == endingTaken:
+		return nil
 	case c.aborted:
 		c.flush()
 		return ErrAbort
@@ -82,9 +81,6 @@ func (c *transportConn) run(h Handler) error {
 	}
 	return c.flush()
 }
-
-// enter implements looped: the handler has a goroutine for itself.
-func (c *transportConn) enter(*class.Class) (inline bool, err error) { return false, nil }
 
 // watch implements looped. The other server watches the client: see requestContext.followOuter.
 func (c *transportConn) watch(*requestContext) (half, gone bool) { return false, false }
