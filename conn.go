@@ -99,8 +99,9 @@ var (
 //
 // Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
 type conn struct {
-	// exchange is that of the current request. Its server, netConn, tlsState and answered are the connection's.
+	// exchange is that of the current request. Its server, tlsState and answered are the connection's.
 	exchange
+	netConn net.Conn // immutable
 	// looped is the connection as the loop driver knows it, nil in the blocking driver.
 	looped looped
 	*lent  // a part of worker
@@ -158,6 +159,12 @@ func newConn(s *Server, netConn net.Conn) *conn {
 
 // open sets what doesn't change as long as there is the connection.
 func (c *conn) open(s *Server, netConn net.Conn) { c.server, c.netConn, c.wire = s, netConn, c }
+
+// localAddr implements wire.
+func (c *conn) localAddr() net.Addr { return c.netConn.LocalAddr() }
+
+// remoteAddr implements wire.
+func (c *conn) remoteAddr() net.Addr { return c.netConn.RemoteAddr() }
 
 // remote implements wire.
 func (c *conn) remote() netip.AddrPort {
@@ -260,16 +267,12 @@ func (c *conn) begin() http1.Fault {
 	if fault != http1.NoFault {
 		return fault
 	}
-	p.GiveFields(&ctx.Request.Header.list, head)
 	c.in.Advance(len(head))
 	c.in.Pin()
 	c.requests++
 	c.headSince, c.lost = 0, false
 	c.readPace, c.writePace = pace.Pace{}, pace.Pace{}
-	ctx.Request.begin(ctx, p, head, f)
-	ctx.Request.body.limit = c.server.config.maxBody
-	ctx.Response.ctx = ctx
-	ctx.Response.reset()
+	ctx.begin(p, head, f)
 	return http1.NoFault
 }
 
@@ -326,7 +329,12 @@ func (c *conn) retireCtx() {
 // poisonRequest overwrites all memory that was lent to the handler.
 func (c *conn) poisonRequest() {
 	c.in.Poison()
-	request, response := &c.worker.ctx.Request, &c.worker.ctx.Response
+	c.worker.ctx.poison()
+}
+
+// poison overwrites what the request and the response hold.
+func (c *Ctx) poison() {
+	request, response := &c.Request, &c.Response
 	for _, h := range [...]*Header{&request.Header, &request.Trailer, &response.Header, &response.Trailer} {
 		h.list.Poison()
 	}

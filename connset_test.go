@@ -78,7 +78,7 @@ func TestConnSetCounts(t *testing.T) {
 			conns = append(conns[:i], conns[i+1:]...)
 		} else {
 			addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(random(6)))}
-			c := &conn{exchange: exchange{netConn: &lifeConn{remote: addr}, answered: new(answerCounts)}}
+			c := &conn{exchange: exchange{answered: new(answerCounts)}, netConn: &lifeConn{remote: addr}}
 			var want *HTTPError
 			if len(conns) == 12 {
 				want = errOverload

@@ -41,7 +41,7 @@ type requestContext struct {
 
 	mu sync.Mutex
 	// wire is set while the client may be watched. It is changed by the owner alone, who may so read it without mu.
-	wire     wire
+	wire     watchWire
 	deadline time.Time   // the zero time is none; guarded by mu, and fixed when the context is armed
 	cause    error       // why the context ends though it wasn't armed by then, context.Canceled with the request; guarded by mu
 	watched  bool        // the client is watched; guarded by mu
@@ -121,11 +121,8 @@ func (c *Ctx) valuesOnly() context.Context {
 	return context.Background()
 }
 
-// outerContext implements wire. The context is that of a Transport, or of Server.ConnContext.
+// outerContext implements wire. The context is that of Server.ConnContext.
 func (c *conn) outerContext() (outer context.Context, carried bool) {
-	if carried, ok := c.looped.(*transportConn); ok {
-		return carried.transport.Context(), true
-	}
 	if c.context == nil && c.server.ConnContext != nil {
 		if c.context = c.server.ConnContext((*observedConn)(c)); c.context == nil {
 			panic("filo: Server.ConnContext has returned nil")
@@ -285,12 +282,16 @@ func (r *requestContext) followOuter(e *contextEnd) {
 // watch lets the client be watched, once nothing else reads the connection: when the whole body has come.
 func (c *Ctx) watch() {
 	r, x := c.context, c.exchange
-	if r == nil || r.wire != nil || r.carried || x.hijacked || x.lost || !x.wire.mayWatch(&c.Request.body) {
+	if r == nil || r.wire != nil || x.hijacked || x.lost {
+		return
+	}
+	wire, ok := x.wire.(watchWire)
+	if !ok || !wire.mayWatch(&c.Request.body) {
 		return
 	}
 	var half, gone bool
 	r.mu.Lock()
-	r.wire = x.wire
+	r.wire = wire
 	if r.end.Load() != nil {
 		r.watched = true
 		half, gone = r.wire.startWatch(r)
@@ -299,7 +300,7 @@ func (c *Ctx) watch() {
 	r.clientFound(half, gone)
 }
 
-// mayWatch implements wire: the client can be watched once the whole body has come.
+// mayWatch implements watchWire: the client can be watched once the whole body has come.
 func (c *conn) mayWatch(b *body) bool {
 	if !c.hasWhole(b) {
 		return false
@@ -312,7 +313,7 @@ func (c *conn) mayWatch(b *body) bool {
 	return true
 }
 
-// startWatch implements wire.
+// startWatch implements watchWire.
 func (c *conn) startWatch(r *requestContext) (half, gone bool) {
 	if c.looped != nil {
 		return c.looped.watch(r)
@@ -329,7 +330,7 @@ func (c *conn) startWatch(r *requestContext) (half, gone bool) {
 	return false, false // of half an end the goroutine tells, when it has come to it
 }
 
-// endWatch implements wire.
+// endWatch implements watchWire.
 func (c *conn) endWatch() {
 	if c.looped != nil {
 		c.looped.unwatch()
@@ -395,9 +396,6 @@ func (c *conn) hasWhole(b *body) bool {
 
 // loseClient takes note that the client can't be reached any more, since a read or a write has failed.
 func (c *conn) loseClient() {
-	if _, carried := c.looped.(*transportConn); carried {
-		return // whose context says so; what has failed may be something around the connection
-	}
 	c.lost = true
 	if r := c.worker.ctx.context; r != nil {
 		r.cancel(ErrClientGone)

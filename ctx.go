@@ -11,6 +11,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 // Handler answers a request. It may block. The server's ErrorHandler turns an error that it returns into a response. The Ctx,
@@ -63,6 +64,15 @@ func (c *Ctx) check() {
 	if c.exchange == nil {
 		panic(released)
 	}
+}
+
+// begin makes the request that the parser found in head the one to be handled.
+func (c *Ctx) begin(p *http1.Parser, head []byte, f http1.Framing) {
+	p.GiveFields(&c.Request.Header.list, head)
+	c.Request.begin(c, p, head, f)
+	c.Request.body.limit = c.exchange.server.config.maxBody
+	c.Response.ctx = c
+	c.Response.reset()
 }
 
 // end lets go of what the request held.
@@ -121,7 +131,7 @@ func (c *Ctx) BodyReader() io.Reader { return c.Request.BodyReader() }
 func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = n }
 
 // RemoteAddr returns the address of the client's end of the connection.
-func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.exchange.netConn.RemoteAddr() }
+func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.exchange.wire.remoteAddr() }
 
 // RemoteAddrPort returns the address and port of the client's end, an IPv4 address always as IPv4. It is invalid if the
 // connection isn't an IP connection. Unlike RemoteAddr it allocates nothing.
@@ -139,7 +149,7 @@ func addrPortOf(address net.Addr) netip.AddrPort {
 }
 
 // LocalAddr returns the address of the server's end of the connection.
-func (c *Ctx) LocalAddr() net.Addr { c.check(); return c.exchange.netConn.LocalAddr() }
+func (c *Ctx) LocalAddr() net.Addr { c.check(); return c.exchange.wire.localAddr() }
 
 // TLS returns the state of a TLS connection, or nil without TLS. It must not be changed.
 func (c *Ctx) TLS() *tls.ConnectionState {

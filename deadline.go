@@ -29,17 +29,8 @@ func (c *Ctx) SetWriteDeadline(t time.Time) error {
 	return c.exchange.wire.deadlineSet(t, true)
 }
 
-// deadlineSet implements wire. Another server has deadlines of its own, a connection of this one looks at those of the Ctx when it waits.
-func (c *conn) deadlineSet(t time.Time, write bool) error {
-	carried, ok := c.looped.(*transportConn)
-	switch {
-	case !ok:
-		return nil
-	case write:
-		return carried.transport.SetWriteDeadline(t)
-	}
-	return carried.transport.SetReadDeadline(t)
-}
+// deadlineSet implements wire. A wait looks at the deadlines of the Ctx.
+func (c *conn) deadlineSet(time.Time, bool) error { return nil }
 
 // writeDeadline returns until when a write of size bytes may wait for the client; 0 is for ever.
 func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {

@@ -20,7 +20,6 @@ import (
 // A field belongs to the goroutine that runs the handler.
 type exchange struct {
 	server   *Server              // immutable
-	netConn  net.Conn             // immutable; only for its addresses
 	tlsState *tls.ConnectionState // what the TLS handshake settled, nil without TLS
 	wire     wire                 // the protocol, for what happens inside a handler
 	worker   *scratch             // whose goroutine runs the handler, and whose buffers are in use
@@ -37,6 +36,9 @@ type exchange struct {
 //
 // The methods are called on the handler's goroutine, and keep no slice that they are given, except where it says otherwise.
 type wire interface {
+	// localAddr and remoteAddr return the addresses of the connection's ends.
+	localAddr() net.Addr
+	remoteAddr() net.Addr
 	// remote returns the address of the client, not valid if it has none of IP.
 	remote() netip.AddrPort
 	// outerContext returns the context that those of the requests have their values from, and end with; nil is none. It is carried
@@ -59,11 +61,6 @@ type wire interface {
 	head(ctx *Ctx, length int64)
 	// data sends a part of the body, which may be empty. Without flush it may be kept back, as a copy.
 	data(p []byte, flush bool) error
-	// fileSender returns what sends the part by itself, nil if there is nothing such. With it the loop is given away if no head
-	// was sent, since the file may have to be read from a disk.
-	fileSender(p filePart, headSent bool) (fileSender, error)
-	// sendFile sends size bytes from the offset on. What was sent before the error is counted.
-	sendFile(sender fileSender, offset, size int64) (sent int64, err error)
 	// endStream completes a streamed answer.
 	endStream(trailer *Header)
 
@@ -80,7 +77,19 @@ type wire interface {
 	// answerApart answers in the handler's place: nothing else is sent for the request. It is called between setApart(true) and
 	// setApart(false), on a timer's goroutine or the handler's. It returns the size of the answer's body.
 	answerApart(e *HTTPError, head bool) (size int64, err error)
+}
 
+// fileWire is a wire that sends files by itself.
+type fileWire interface {
+	// fileSender returns what sends the part, nil if nothing can. With it the loop is given away if no head was sent, since the file may
+	// have to be read from a disk.
+	fileSender(p filePart, headSent bool) (fileSender, error)
+	// sendFile sends size bytes from the offset on. What was sent before the error is counted.
+	sendFile(sender fileSender, offset, size int64) (sent int64, err error)
+}
+
+// watchWire is a wire whose client can be watched while a handler runs.
+type watchWire interface {
 	// mayWatch reports whether the client can be watched from now until endWatch, since nothing else reads from it.
 	mayWatch(b *body) bool
 	// startWatch cancels the context when the client leaves, until endWatch, and reports what of that has happened: the client has ended
@@ -145,7 +154,7 @@ func (x *exchange) panicked(err *PanicError) error {
 	}
 	request := &x.worker.ctx.Request
 	x.server.logger().Error("panic in handler", "value", fmt.Sprint(err.Value), "method", request.Method(),
-		"path", request.URI().Path(), "remote", fmt.Sprint(x.netConn.RemoteAddr()), "stack", string(err.Stack))
+		"path", request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()), "stack", string(err.Stack))
 	return err
 }
 
@@ -242,7 +251,7 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 		err = fmt.Errorf("filo: an HTTPError must have a status of 400 to 599, and is answered with %d: %w", status, err)
 	}
 	x.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
-		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.netConn.RemoteAddr()))
+		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
 // logDropped logs the error of a handler that has taken the connection over: nothing answers it. Most such errors are those of a
@@ -253,7 +262,7 @@ func (x *exchange) logDropped(ctx *Ctx, err error) {
 		return
 	}
 	x.server.logger().Error("handler failed after it had taken the connection over", "error", err, "method", ctx.Request.Method(),
-		"path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.netConn.RemoteAddr()))
+		"path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
 // renderError calls the ErrorHandler; one that panics must not take the connection's worker with it. It reports false if

@@ -82,25 +82,8 @@ func (c *conn) abortNow(ctx *Ctx) {
 func (c *conn) render(ctx *Ctx) {
 	c.skipReceived(&ctx.Request.body)
 	r := &ctx.Response
-	size := r.size()
-	f := headFraming{length: int64(size)}
-	declared := r.declaredLength()
-	switch {
-	case !http1.BodyAllowed(r.status):
-		// RFC 9110, section 8.6: no Content-Length with 204; with 304 it describes the answer to a GET.
-		f.length, size = noLength, 0
-		if r.status == 304 {
-			f.length = declared
-		}
-	case ctx.Request.isHead():
-		if size == 0 && declared >= 0 {
-			f.length = declared
-		}
-		size = 0
-	case declared >= 0 && declared != int64(size):
-		c.server.logger().Error("the handler's Content-Length isn't that of its body, which is sent as it is",
-			"declared", declared, "length", size, "path", ctx.Request.URI().Path())
-	}
+	length, size := r.wholeLength(ctx)
+	f := headFraming{length: length}
 	c.settle(ctx, &f)
 	c.out = r.appendHead(c.out, c.server, f)
 	switch {
@@ -110,6 +93,30 @@ func (c *conn) render(ctx *Ctx) {
 	default:
 		c.outBody = r.bodyBytes()
 	}
+}
+
+// wholeLength returns the length that a whole answer announces, noLength if none, and how much of its body is sent.
+func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
+	size = r.size()
+	length = int64(size)
+	declared := r.declaredLength()
+	switch {
+	case !http1.BodyAllowed(r.status):
+		// RFC 9110, section 8.6: no Content-Length with 204; with 304 it describes the answer to a GET.
+		length, size = noLength, 0
+		if r.status == 304 {
+			length = declared
+		}
+	case ctx.Request.isHead():
+		if size == 0 && declared >= 0 {
+			length = declared
+		}
+		size = 0
+	case declared >= 0 && declared != length:
+		ctx.exchange.server.logger().Error("the handler's Content-Length isn't that of its body, which is sent as it is",
+			"declared", declared, "length", length, "path", ctx.Request.URI().Path())
+	}
+	return length, size
 }
 
 // settle decides whether the connection goes on after the answer, and says so in f.

@@ -38,12 +38,19 @@ func (c *Ctx) Informational(status int) error {
 func (c *conn) inform(status int, h *Header) error {
 	c.out = http1.AppendStatusLine(c.out, status)
 	for i := range h.list.Len() {
-		switch h.list.ID(i) {
-		case field.ContentLength, field.TransferEncoding, field.Connection, field.ContentType:
-		default:
+		if informs(h.list.ID(i)) {
 			c.out = h.list.AppendLine(c.out, i)
 		}
 	}
 	c.out = append(c.out, "\r\n"...)
 	return c.flush()
+}
+
+// informs reports whether an interim answer has the field.
+func informs(id field.ID) bool {
+	switch id {
+	case field.ContentLength, field.TransferEncoding, field.Connection, field.ContentType:
+		return false
+	}
+	return true
 }

@@ -343,20 +343,25 @@ func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 // appendRefusal renders an answer that the server gives without a handler, with extra header lines, and without a body if
 // the request was a HEAD. The connection ends with it.
 func (s *Server) appendRefusal(dst []byte, reason *HTTPError, extra string, head bool) []byte {
-	body := http1.StatusText(reason.Status)
-	if reason.Detail != "" {
-		body += ": " + reason.Detail
-	}
+	body := refusalText(reason)
 	dst = http1.AppendStatusLine(dst, reason.Status)
 	dst = append(dst, s.config.serverLine...)
 	dst = append(dst, s.clock.dateLine()...)
 	dst = append(dst, extra...)
 	dst = append(dst, "Content-Type: "+textPlain+"\r\nContent-Length: "...)
-	dst = strconv.AppendInt(dst, int64(len(body)+1), 10)
+	dst = strconv.AppendInt(dst, int64(len(body)), 10)
 	dst = append(dst, "\r\nConnection: close\r\n\r\n"...)
 	if head {
 		return dst
 	}
-	dst = append(dst, body...)
-	return append(dst, '\n')
+	return append(dst, body...)
+}
+
+// refusalText returns the body of an answer that the server gives without a handler.
+func refusalText(reason *HTTPError) string {
+	text := http1.StatusText(reason.Status)
+	if reason.Detail != "" {
+		text += ": " + reason.Detail
+	}
+	return text + "\n"
 }

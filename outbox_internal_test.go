@@ -98,7 +98,7 @@ func TestBlockingOrder(t *testing.T) {
 				s := &Server{WriteTimeout: -1}
 				s.configure()
 				client, server := net.Pipe()
-				o := &outbox{conn: &conn{exchange: exchange{server: s, netConn: server}}, limit: defaultQueueLimit}
+				o := &outbox{conn: &conn{exchange: exchange{server: s}, netConn: server}, limit: defaultQueueLimit}
 				o.progress.L = &o.mu
 				queue := func(text string) {
 					if err := o.queue([]byte(text)); err != nil {

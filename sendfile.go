@@ -108,7 +108,11 @@ func (s *readFromSender) sendFile(offset int64, size int) (int, error) {
 // sendFile sends size bytes of a file, which on a plain TCP or Unix socket the system does (sendfile). It reports false, and
 // has sent nothing, if the connection has no way to do so, or the body is wrapped.
 func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
-	w, wire := &c.stream, c.exchange.wire
+	w := &c.stream
+	wire, ok := c.exchange.wire.(fileWire)
+	if !ok {
+		return false, nil
+	}
 	sender, err := wire.fileSender(p, w.sent)
 	if err != nil || sender == nil {
 		return err != nil, err
@@ -125,7 +129,7 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	return true, err
 }
 
-// fileSender implements wire.
+// fileSender implements fileWire.
 func (c *conn) fileSender(p filePart, headSent bool) (fileSender, error) {
 	sender := p.sender(c.netConn)
 	if sender != nil && c.looped != nil && !headSent {
@@ -136,7 +140,7 @@ func (c *conn) fileSender(p filePart, headSent bool) (fileSender, error) {
 	return sender, nil
 }
 
-// sendFile implements wire.
+// sendFile implements fileWire.
 func (c *conn) sendFile(sender fileSender, offset, size int64) (sent int64, err error) {
 	for sent < size {
 		deadline, start := c.beforeWrite(maxSendfile)

@@ -1,12 +1,19 @@
 package filo
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/lend"
 )
 
 var (
@@ -14,109 +21,326 @@ var (
 	errNoRequest = errors.New("filo: the transport brought no request that can be understood")
 )
 
+// carried is the wire of a request that came to another server. That server has the connection and frames the messages. A carried
+// request is in no server's books.
+type carried struct {
+	exchange
+	transport hooks.Transport
+	counts    answerCounts
+	streams   bool   // a body of unknown length is being sent
+	switching []byte // a 101, to be sent when the connection is taken over
+}
+
+// carriedScratch holds what workers have for connections.
+var carriedScratch = sync.Pool{New: func() any { return new(scratch) }}
+
 // carry runs h on a request that came to another server: see inside.Carry.
 func (s *Server) carry(t hooks.Transport, h Handler) error {
 	s.configure()
-	c := &transportConn{transport: t}
-	c.open(s, t)
-	c.answered, c.tlsState = &c.answers, t.TLS()
-	w := transportScratch.Get().(*scratch)
-	c.attach(w)
+	w := carriedScratch.Get().(*scratch)
+	c := &carried{transport: t}
+	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, worker: w, answered: &c.counts}
+	if w.ctx == nil {
+		w.ctx = new(Ctx)
+	}
+	ctx := w.ctx
+	ctx.exchange = &c.exchange
 	returned := false
 	defer func() {
 		if !returned {
-			if ctx := c.worker.ctx; ctx.timeout != nil {
+			if ctx.timeout != nil {
 				c.endTimeout(ctx, nil)
 			}
-			c.detach() // h has panicked
+			c.release(ctx) // h has panicked
 		}
 	}()
-	err := c.run(h)
-	c.detach()
+	err := c.run(ctx, h)
+	c.release(ctx)
 	returned = true
 	// A worker's buffers aren't used again after a panic, which may have been anywhere.
-	transportScratch.Put(w)
+	carriedScratch.Put(w)
 	return err
 }
 
-// transportScratch holds what workers have for connections.
-var transportScratch = sync.Pool{New: func() any { return new(scratch) }}
-
-// transportConn is a connection that a hooks.Transport plays. It drives its protocol by itself, and is in no server's books.
-type transportConn struct {
-	conn
-	transport hooks.Transport
-	answers   answerCounts
+// release ends the request.
+func (c *carried) release(ctx *Ctx) {
+	ctx.end()
+	if lend.RaceEnabled {
+		ctx.poison()
+		c.worker.ctx = nil
+	}
+	ctx.Response.reset()
+	ctx.exchange = nil
 }
 
-func (c *transportConn) run(h Handler) error {
-	next := c.next()
-	for next == stepRead {
-		if err := c.fill(stateHead); err != nil {
-			c.inputEnded(err)
-			break
-		}
-		next = c.next()
+func (c *carried) run(ctx *Ctx, h Handler) error {
+	head := c.transport.Head()
+	if len(head) == 0 {
+		return errNoRequest
 	}
-	if next != stepHandle {
-		if len(c.out) == 0 {
-			return errNoRequest
-		}
-		return c.flush() // of a refusal
+	if err := c.receive(ctx, head); err != nil {
+		_, failed := c.answerApart(err, false)
+		return failed
 	}
-	c.looped, c.before = c, 0
-	ctx := c.worker.ctx
 	c.worker.timer.Switch(&c.server.class)
-	err := h(ctx)
-	e := c.finish(ctx, err)
-	c.conclude(ctx, e)
-	switch {
-	case e == endingTaken:
-		return nil
-	case c.aborted:
-		c.flush()
+	switch c.finish(ctx, h(ctx)) {
+	case endingWhole:
+		c.render(ctx)
+	case endingAborted:
 		return ErrAbort
-	case c.failed:
+	}
+	if c.failed {
 		return ErrClientGone
 	}
-	return c.flush()
+	return nil
 }
 
-// watch implements looped. The other server watches the client: see requestContext.followOuter.
-func (c *transportConn) watch(*requestContext) (half, gone bool) { return false, false }
+// receive makes the request the current one. Its head is parsed as any other: what isn't valid, or is over a limit, is refused.
+func (c *carried) receive(ctx *Ctx, head []byte) *HTTPError {
+	p := &c.worker.parser
+	p.Reset()
+	done, fault := p.Parse(head, &c.server.config.head)
+	if fault == http1.NoFault && !done {
+		return errTruncated
+	}
+	var f http1.Framing
+	if fault == http1.NoFault {
+		f, fault = p.Frame(head)
+	}
+	if fault != http1.NoFault {
+		return faultErrors[fault]
+	}
+	ctx.begin(p, head, f)
+	return nil
+}
 
-// unwatch implements looped.
-func (c *transportConn) unwatch() {}
+// render sends a whole answer.
+func (c *carried) render(ctx *Ctx) {
+	r := &ctx.Response
+	length, size := r.wholeLength(ctx)
+	c.writeHead(ctx, length, false)
+	if size > 0 {
+		c.write(r.bodyBytes())
+	}
+}
 
-// setApart implements looped.
-func (c *transportConn) setApart(bool) {}
+// writeHead sends the head of a final answer.
+func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
+	r := &ctx.Response
+	head := hooks.Head{Status: r.status, Length: length, Streams: streams, Close: ctx.Request.framing.Close || r.wantsClose()}
+	head.Fields = func(yield func(name, value []byte) bool) { r.finalFields(c.server, yield) }
+	if streams && ctx.Request.minor > 0 {
+		head.Trailer = &r.Trailer.list
+	}
+	c.transport.WriteHead(head)
+}
 
-// sendApart implements looped.
-func (c *transportConn) sendApart(p []byte) error {
-	_, err := c.transport.Write(p)
-	if err == nil {
-		err = c.transport.Flush()
+func (c *carried) write(p []byte) error {
+	if _, err := c.transport.Write(p); err != nil {
+		c.failed = true
+		return err
+	}
+	return nil
+}
+
+// finalFields yields the fields of a final answer, but for those about its framing.
+func (r *Response) finalFields(s *Server, yield func(name, value []byte) bool) {
+	server, date, h := len(s.config.serverLine) == 0, false, &r.Header.list
+	for i := range h.Len() {
+		switch h.ID(i) {
+		case field.ContentLength, field.TransferEncoding, field.KeepAlive, field.Trailer:
+			continue
+		case field.Server:
+			server = true
+		case field.Date:
+			if date = true; len(h.Value(i)) == 0 {
+				continue
+			}
+		}
+		if !yield(h.Name(i), h.Value(i)) {
+			return
+		}
+	}
+	if !server && !yieldLine(s.config.serverLine, yield) {
+		return
+	}
+	if !date {
+		yieldLine(s.clock.dateLine(), yield)
+	}
+}
+
+// yieldLine yields a field that was rendered, if there is one.
+func yieldLine(line []byte, yield func(name, value []byte) bool) bool {
+	if len(line) == 0 {
+		return true
+	}
+	name, value, _ := bytes.Cut(line[:len(line)-len("\r\n")], []byte(": "))
+	return yield(name, value)
+}
+
+// localAddr implements wire.
+func (c *carried) localAddr() net.Addr { return c.transport.LocalAddr() }
+
+// remoteAddr implements wire.
+func (c *carried) remoteAddr() net.Addr { return c.transport.RemoteAddr() }
+
+// remote implements wire.
+func (c *carried) remote() netip.AddrPort { return addrPortOf(c.transport.RemoteAddr()) }
+
+// outerContext implements wire.
+func (c *carried) outerContext() (outer context.Context, carried bool) {
+	return c.transport.Context(), true
+}
+
+// deadlineSet implements wire: the other server has deadlines of its own.
+func (c *carried) deadlineSet(t time.Time, write bool) error {
+	if write {
+		return c.transport.SetWriteDeadline(t)
+	}
+	return c.transport.SetReadDeadline(t)
+}
+
+// readBody implements wire.
+func (c *carried) readBody(b *body, p []byte) (int, error) {
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case len(p) == 0:
+		return 0, nil
+	case b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit:
+		return 0, b.fail(errTooLarge)
+	case c.worker.ctx.timedOut():
+		return 0, b.fail(ErrHandlerTimeout)
+	case !b.chunked:
+		p = p[:min(int64(len(p)), b.remaining)]
+	}
+	n, err := c.transport.Read(p)
+	switch {
+	case n > 0:
+		if err := b.took(n); err != nil {
+			return 0, err
+		}
+		return n, nil
+	case err == nil:
+		return 0, nil
+	case err == io.EOF && b.chunked:
+		for name, value := range c.transport.Trailer() {
+			if field.Lookup(name).InTrailer() {
+				c.worker.ctx.Request.Trailer.Add(name, value)
+			}
+		}
+		b.reachEnd()
+		return 0, io.EOF
+	}
+	return 0, b.fail(bodyError(err))
+}
+
+// lendBody implements wire.
+func (c *carried) lendBody(*body) (whole []byte, ok bool, err error) { return nil, false, nil }
+
+// flushEarlier implements wire: there are no earlier requests.
+func (c *carried) flushEarlier() error { return nil }
+
+// inform implements wire.
+func (c *carried) inform(status int, h *Header) error {
+	c.transport.WriteHead(hooks.Head{Status: status, Length: noLength, Fields: func(yield func(name, value []byte) bool) {
+		for i := range h.list.Len() {
+			if informs(h.list.ID(i)) && !yield(h.list.Name(i), h.list.Value(i)) {
+				return
+			}
+		}
+	}})
+	return nil
+}
+
+// head implements wire.
+func (c *carried) head(ctx *Ctx, length int64) {
+	r, streams := &ctx.Response, false
+	switch {
+	case !http1.BodyAllowed(r.status):
+		if r.status != 304 {
+			length = noLength
+		}
+	case !ctx.Request.isHead():
+		streams = length < 0
+	}
+	c.streams = streams
+	c.writeHead(ctx, length, streams)
+}
+
+// data implements wire.
+func (c *carried) data(p []byte, flush bool) error {
+	if len(p) > 0 {
+		if err := c.write(p); err != nil {
+			return err
+		}
+	}
+	if !flush {
+		return nil
+	}
+	err := c.transport.Flush()
+	switch ctx := c.worker.ctx; {
+	case err != nil:
+		c.failed = true
+	case ctx.context != nil:
+		ctx.context.writes.Add(1)
 	}
 	return err
 }
 
-// remote implements looped.
-func (c *transportConn) remote() netip.AddrPort { return addrPortOf(c.transport.RemoteAddr()) }
+// endStream implements wire.
+func (c *carried) endStream(trailer *Header) {
+	if !c.streams || c.worker.ctx.Request.minor == 0 {
+		return
+	}
+	c.transport.WriteTrailer(func(yield func(name, value []byte) bool) {
+		for i := range trailer.list.Len() {
+			if trailer.list.ID(i).InTrailer() && !yield(trailer.list.Name(i), trailer.list.Value(i)) {
+				return
+			}
+		}
+	})
+}
 
-// leaveLoop implements looped.
-func (c *transportConn) leaveLoop() error { return nil }
+// setApart implements wire.
+func (c *carried) setApart(bool) {}
 
-// prepareParked implements looped.
-func (c *transportConn) prepareParked() error { return errNoParking }
+// answerApart implements wire.
+func (c *carried) answerApart(e *HTTPError, head bool) (size int64, err error) {
+	body := refusalText(e)
+	c.transport.WriteHead(hooks.Head{Status: e.Status, Length: int64(len(body)), Close: true, Fields: func(yield func(name, value []byte) bool) {
+		_ = yieldLine(c.server.config.serverLine, yield) && yieldLine(c.server.clock.dateLine(), yield) &&
+			yield([]byte("Content-Type"), []byte(textPlain))
+	}})
+	if head {
+		return 0, c.transport.Flush()
+	}
+	if _, err := c.transport.Write([]byte(body)); err != nil {
+		return int64(len(body)), err
+	}
+	return int64(len(body)), c.transport.Flush()
+}
 
-// setParked implements looped.
-func (c *transportConn) setParked() {}
+// prepareHijack implements wire.
+func (c *carried) prepareHijack() (prepared net.Conn, err error) { return nil, nil }
 
-// prepareHijack implements looped.
-func (c *transportConn) prepareHijack() (net.Conn, error) { return nil, nil }
+// switchProtocols implements wire.
+func (c *carried) switchProtocols(h *Header) { c.switching = appendSwitching(nil, h) }
 
-// hijack implements looped.
-func (c *transportConn) hijack(net.Conn) (net.Conn, error) { return c.transport.Hijack() }
+// hijack implements wire.
+func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
+	if taken, err = c.transport.Hijack(); err != nil {
+		return nil, nil, err
+	}
+	if len(c.switching) > 0 {
+		if _, err := taken.Write(c.switching); err != nil {
+			taken.Close()
+			return nil, nil, err
+		}
+	}
+	c.hijacked = true
+	return taken, nil, nil
+}
 
 // inherit gives the request what belongs to another one: see inside.Inherit.
 func (c *Ctx) inherit(from *Ctx) {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,24 +18,44 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
 
-// pipeTransport brings what was written to the other end of a pipe.
-type pipeTransport struct {
-	*servertest.Conn
+// textTransport brings a request that was written down, and writes the answer down. It frames no bodies.
+type textTransport struct {
+	net.Conn // unused, but for its addresses and deadlines
 	ctx      context.Context
-	hijacked bool
+	head     string
+	body     *strings.Reader
+	answer   strings.Builder
+	hijacked net.Conn
 }
 
-func (p *pipeTransport) Flush() error              { return nil }
-func (p *pipeTransport) Context() context.Context  { return p.ctx }
-func (p *pipeTransport) TLS() *tls.ConnectionState { return nil }
+func (x *textTransport) Head() []byte               { return []byte(x.head) }
+func (x *textTransport) Read(p []byte) (int, error) { return x.body.Read(p) }
+func (x *textTransport) Trailer() iter.Seq2[string, string] {
+	return func(func(name, value string) bool) {}
+}
+func (x *textTransport) Write(p []byte) (int, error) { return x.answer.Write(p) }
+func (x *textTransport) Flush() error                { return nil }
+func (x *textTransport) Context() context.Context    { return x.ctx }
+func (x *textTransport) TLS() *tls.ConnectionState   { return nil }
+func (x *textTransport) Hijack() (net.Conn, error)   { return x.hijacked, nil }
 
-func (p *pipeTransport) Hijack() (net.Conn, error) {
-	p.hijacked = true
-	return p.Conn, nil
+func (x *textTransport) WriteHead(h hooks.Head) {
+	fmt.Fprintf(&x.answer, "%d\n", h.Status)
+	for name, value := range h.Fields {
+		fmt.Fprintf(&x.answer, "%s: %s\n", name, value)
+	}
+	fmt.Fprintf(&x.answer, "length %d, streams %t\n", h.Length, h.Streams)
+}
+
+func (x *textTransport) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
+	for name, value := range fields {
+		fmt.Fprintf(&x.answer, "\n%s: %s", name, value)
+	}
 }
 
 // serveTransport runs h on a request, and returns what was answered and what inside.Carry returned.
@@ -42,19 +64,19 @@ func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Ha
 	client, server := servertest.Pipe()
 	defer client.Close()
 	client.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(client, request); err != nil {
-		t.Fatal(err)
+	head, body, _ := strings.Cut(request, "\r\n\r\n")
+	if head != "" {
+		head += "\r\n\r\n"
 	}
-	client.CloseWrite()
-	transport := &pipeTransport{Conn: server, ctx: ctx}
+	x := &textTransport{Conn: server, hijacked: server, ctx: ctx, head: head, body: strings.NewReader(body)}
 	s := &filo.Server{Name: "-", Logger: slog.New(slog.DiscardHandler)}
-	err := inside.Carry(s, transport, h)
+	err := inside.Carry(s, x, h)
 	server.Close()
 	got, readErr := io.ReadAll(client)
 	if readErr != nil {
 		t.Fatal(readErr)
 	}
-	return string(got), err
+	return x.answer.String() + string(got), err
 }
 
 type transportKey struct{}
@@ -68,46 +90,47 @@ func TestServeTransport(t *testing.T) {
 		end           string
 		err           error
 	}{
-		{"a whole answer", answerGet, func(c *filo.Ctx) error { return c.Text(200, "hello") }, "HTTP/1.1 200 OK\r\n", "\r\n\r\nhello", nil},
+		{"a whole answer", answerGet, func(c *filo.Ctx) error { return c.Text(200, "hello") }, "200\n", "length 5, streams false\nhello", nil},
 		{"a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", func(c *filo.Ctx) error {
 			body, err := c.Body()
 			return errors.Join(err, c.Bytes(200, "x/y", body))
-		}, "HTTP/1.1 200 OK\r\n", "\r\n\r\nbody", nil},
+		}, "200\n", "length 4, streams false\nbody", nil},
 		{"a body that is missing", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\nbody", func(c *filo.Ctx) error {
 			_, err := c.Body()
 			return err
-		}, "HTTP/1.1 400 ", "", nil},
+		}, "400\n", "", nil},
 		{"a stream", answerGet, func(c *filo.Ctx) error {
 			w := c.Stream()
 			w.WriteString("piece")
+			c.Response.Trailer.Set("X-Sum", "7")
 			return w.Flush()
-		}, "HTTP/1.1 200 OK\r\n", "5\r\npiece\r\n0\r\n\r\n", nil},
-		{"an error", answerGet, func(c *filo.Ctx) error { return filo.Error(404, "") }, "HTTP/1.1 404 ", "Not Found\n", nil},
+		}, "200\n", "streams true\npiece\nX-Sum: 7", nil},
+		{"an error", answerGet, func(c *filo.Ctx) error { return filo.Error(404, "") }, "404\n", "Not Found\n", nil},
 		{"an abort", answerGet, func(c *filo.Ctx) error { return filo.ErrAbort }, "", "", filo.ErrAbort},
 		{"a stream that is broken off", answerGet, func(c *filo.Ctx) error {
 			c.Stream().Flush()
 			return errors.New("broken")
-		}, "HTTP/1.1 200 OK\r\n", "chunked\r\n\r\n", filo.ErrAbort},
+		}, "200\n", "streams true\n", filo.ErrAbort},
 		{"no request", "GET / HTTP/1.1\r\n\r\n", func(c *filo.Ctx) error { t.Error("the handler was called"); return nil },
-			"HTTP/1.1 400 ", "missing Host\n", nil},
+			"400\n", "missing Host\n", nil},
 		{"OPTIONS * is the handler's", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", func(c *filo.Ctx) error { return c.Text(200, c.Path()) },
-			"HTTP/1.1 200 OK\r\n", "*", nil},
-		{"a connection that is taken over", answerGet + "more", func(c *filo.Ctx) error {
-			conn, received, err := c.Hijack()
+			"200\n", "*", nil},
+		{"a connection that is taken over", answerGet, func(c *filo.Ctx) error {
+			conn, _, err := c.Hijack()
 			if err != nil {
 				return err
 			}
-			_, err = conn.Write(received)
+			_, err = conn.Write([]byte("more"))
 			return err
 		}, "more", "more", nil},
 		{"the context's values", answerGet, func(c *filo.Ctx) error {
 			value, _ := c.Context().Value(transportKey{}).(string)
 			return c.Text(200, value)
-		}, "HTTP/1.1 200 OK\r\n", "\r\n\r\nvalue", nil},
+		}, "200\n", "value", nil},
 		{"a connection that can't be parked", answerGet, func(c *filo.Ctx) error {
 			_, err := c.Park("", func(*filo.ParkedConn, filo.Wake) error { return nil })
 			return err
-		}, "HTTP/1.1 501 ", "", nil},
+		}, "501\n", "", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := serveTransport(t, context.WithValue(context.Background(), transportKey{}, "value"), test.request, test.handler)

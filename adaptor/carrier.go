@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,16 +19,20 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/inside"
 )
 
 // carrier is a hooks.Transport: it carries a request of net/http to a handler of filo, and the answer back.
 type carrier struct {
-	answer
-	r     *http.Request
-	head  []byte // what hasn't been read of the request's head
-	body  io.Reader
-	taken net.Conn // the client's connection once it was hijacked
+	w         http.ResponseWriter
+	control   *http.ResponseController
+	r         *http.Request
+	head      []byte          // of the request
+	body      io.Reader       // nil if there is none
+	began     bool            // the head of the final answer was written
+	announced map[string]bool // trailer fields
 }
 
 // heads holds buffers for request heads.
@@ -37,10 +42,7 @@ var heads = sync.Pool{New: func() any { return new([]byte) }}
 const maxKeptHead = 16 << 10
 
 func newCarrier(w http.ResponseWriter, r *http.Request) *carrier {
-	return &carrier{r: r, answer: answer{
-		w: w, control: http.NewResponseController(w), noBody: r.Method == http.MethodHead, duplex: r.ContentLength != 0,
-		shared: r.ProtoMajor >= 2,
-	}}
+	return &carrier{w: w, control: http.NewResponseController(w), r: r}
 }
 
 // serve runs h on the request. It panics with http.ErrAbortHandler if the answer can't be completed.
@@ -54,7 +56,7 @@ func (t *carrier) serve(s *filo.Server, h filo.Handler) {
 		}
 	}()
 	if inside.Carry(s, t, h) != nil {
-		if t.state != answerHead {
+		if t.began {
 			t.Flush() // what there is, as a part
 		}
 		panic(http.ErrAbortHandler)
@@ -102,7 +104,7 @@ func (t *carrier) appendHead(dst []byte) []byte {
 		for name := range r.Trailer {
 			dst = appendField(dst, "Trailer", name)
 		}
-		t.body = &chunkReader{r: r}
+		t.body = r.Body
 	}
 	return append(dst, "\r\n"...)
 }
@@ -159,16 +161,12 @@ func appendEncoded(dst []byte, text string) []byte {
 
 func isControl(c byte) bool { return c < ' ' || c == 0x7f }
 
-// Read implements net.Conn.
+// Head implements hooks.Transport.
+func (t *carrier) Head() []byte { return t.head }
+
+// Read implements hooks.Transport.
 func (t *carrier) Read(p []byte) (int, error) {
-	switch {
-	case t.taken != nil:
-		return t.taken.Read(p)
-	case len(t.head) > 0:
-		n := copy(p, t.head)
-		t.head = t.head[n:]
-		return n, nil
-	case t.body == nil:
+	if t.body == nil {
 		return 0, io.EOF
 	}
 	n, err := t.body.Read(p)
@@ -183,25 +181,78 @@ func (t *carrier) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
-func (t *carrier) Write(p []byte) (int, error) {
-	if t.taken == nil && t.switches(p) {
-		if _, err := t.Hijack(); err != nil {
-			return 0, err
+// Trailer implements hooks.Transport.
+func (t *carrier) Trailer() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for name, values := range t.r.Trailer {
+			for _, value := range values {
+				if !yield(name, value) {
+					return
+				}
+			}
 		}
 	}
-	if t.taken != nil {
-		return t.taken.Write(p)
-	}
-	n, err := t.answer.Write(p)
-	if err == nil && t.flushes() {
-		err = t.Flush()
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("adaptor: %v", err) // filo would take it for a deadline of its own
-	}
-	return n, err
 }
+
+// WriteHead implements hooks.Transport.
+func (t *carrier) WriteHead(h hooks.Head) {
+	if h.Status == http.StatusContinue {
+		return // net/http sends one by itself when the body is read
+	}
+	header, final := t.w.Header(), h.Status >= 200
+	for name := range header {
+		if !strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(header, name) // filo was given them
+		}
+	}
+	for name, value := range h.Fields {
+		header.Add(string(name), string(value))
+	}
+	if h.Length >= 0 {
+		header["Content-Length"] = []string{strconv.FormatInt(h.Length, 10)}
+	}
+	if final {
+		t.finishHeader(header, &h)
+	}
+	t.w.WriteHeader(h.Status)
+}
+
+// finishHeader adds to the header of a final answer what concerns its connection and its framing.
+func (t *carrier) finishHeader(header http.Header, h *hooks.Head) {
+	t.began = true
+	switch {
+	case t.r.ProtoMajor >= 2: // where other requests have the same connection
+		delete(header, "Connection")
+	case h.Close:
+		header["Connection"] = []string{"close"}
+	}
+	for _, name := range [...]string{"Content-Type", "Date"} {
+		if _, ok := header[name]; !ok {
+			header[name] = nil // it isn't to be guessed either
+		}
+	}
+	if h.Trailer != nil {
+		t.announce(header, h.Trailer)
+	}
+	if h.Streams && t.r.ContentLength != 0 {
+		t.control.EnableFullDuplex() // the body may be read while the answer is sent
+	}
+}
+
+// announce adds the names of the trailer fields to the header.
+func (t *carrier) announce(header http.Header, trailer *field.List) {
+	t.announced = make(map[string]bool)
+	for i := range trailer.Len() {
+		if trailer.ID(i).InTrailer() {
+			name := http.CanonicalHeaderKey(string(trailer.Name(i)))
+			t.announced[name] = true
+			header.Add("Trailer", name)
+		}
+	}
+}
+
+// Write implements hooks.Transport.
+func (t *carrier) Write(p []byte) (int, error) { return t.w.Write(p) }
 
 // Flush implements hooks.Transport. A wrapped ResponseWriter may not be able to flush.
 func (t *carrier) Flush() error {
@@ -212,11 +263,20 @@ func (t *carrier) Flush() error {
 	return err
 }
 
+// WriteTrailer implements hooks.Transport.
+func (t *carrier) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
+	header := t.w.Header()
+	for name, value := range fields {
+		key := http.CanonicalHeaderKey(string(name))
+		if !t.announced[key] {
+			key = http.TrailerPrefix + key
+		}
+		header[key] = append(header[key], string(value))
+	}
+}
+
 // Hijack implements hooks.Transport.
 func (t *carrier) Hijack() (net.Conn, error) {
-	if t.taken != nil {
-		return t.taken, nil
-	}
 	conn, rw, err := t.control.Hijack()
 	if err != nil {
 		return nil, err
@@ -225,7 +285,6 @@ func (t *carrier) Hijack() (net.Conn, error) {
 	if rw.Reader.Buffered() > 0 {
 		conn = &receivedConn{Conn: conn, reader: rw.Reader}
 	}
-	t.taken = conn
 	return conn, nil
 }
 
@@ -244,15 +303,7 @@ func (t *carrier) Context() context.Context { return t.r.Context() }
 // TLS implements hooks.Transport.
 func (t *carrier) TLS() *tls.ConnectionState { return t.r.TLS }
 
-// Close implements net.Conn.
-func (t *carrier) Close() error {
-	if t.taken != nil {
-		return t.taken.Close()
-	}
-	return nil
-}
-
-// LocalAddr implements net.Conn.
+// LocalAddr implements hooks.Transport.
 func (t *carrier) LocalAddr() net.Addr {
 	if address, ok := t.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		return address
@@ -260,7 +311,7 @@ func (t *carrier) LocalAddr() net.Addr {
 	return &net.TCPAddr{}
 }
 
-// RemoteAddr implements net.Conn. Middleware may have set a text that isn't an address and a port.
+// RemoteAddr implements hooks.Transport. Middleware may have set a text that isn't an address and a port.
 func (t *carrier) RemoteAddr() net.Addr {
 	text := t.r.RemoteAddr
 	if address, err := netip.ParseAddrPort(text); err == nil {
@@ -281,71 +332,8 @@ func (textAddr) Network() string { return "" }
 // String implements net.Addr.
 func (a textAddr) String() string { return string(a) }
 
-// SetDeadline implements net.Conn.
-func (t *carrier) SetDeadline(at time.Time) error {
-	return errors.Join(t.SetReadDeadline(at), t.SetWriteDeadline(at))
-}
+// SetReadDeadline implements hooks.Transport.
+func (t *carrier) SetReadDeadline(at time.Time) error { return t.control.SetReadDeadline(at) }
 
-// SetReadDeadline implements net.Conn.
-func (t *carrier) SetReadDeadline(at time.Time) error {
-	if t.taken != nil {
-		return t.taken.SetReadDeadline(at)
-	}
-	return t.control.SetReadDeadline(at)
-}
-
-// SetWriteDeadline implements net.Conn.
-func (t *carrier) SetWriteDeadline(at time.Time) error {
-	if t.taken != nil {
-		return t.taken.SetWriteDeadline(at)
-	}
-	return t.control.SetWriteDeadline(at)
-}
-
-// chunkReader reads a request's body in the chunked coding.
-type chunkReader struct {
-	r      *http.Request
-	buffer [8 << 10]byte
-	chunk  []byte // what hasn't been read of the last one
-	err    error
-}
-
-// chunkRoom is the space that a chunk's size takes before its data.
-const chunkRoom = len("2000\r\n")
-
-// Read implements io.Reader.
-func (c *chunkReader) Read(p []byte) (int, error) {
-	for len(c.chunk) == 0 {
-		if c.err != nil {
-			return 0, c.err
-		}
-		c.next()
-	}
-	n := copy(p, c.chunk)
-	c.chunk = c.chunk[n:]
-	return n, nil
-}
-
-// next makes a chunk of what can be read, or the end of the body.
-func (c *chunkReader) next() {
-	data := c.buffer[chunkRoom : len(c.buffer)-len("\r\n")]
-	n, err := c.r.Body.Read(data)
-	if n > 0 {
-		size := strconv.AppendInt(nil, int64(n), 16)
-		start := chunkRoom - len(size) - len("\r\n")
-		copy(c.buffer[start:], size)
-		copy(c.buffer[chunkRoom-len("\r\n"):], "\r\n")
-		end := chunkRoom + n + copy(c.buffer[chunkRoom+n:], "\r\n")
-		c.chunk = c.buffer[start:end]
-	}
-	if err == io.EOF {
-		last := []byte("0\r\n")
-		for name, values := range c.r.Trailer {
-			for _, value := range values {
-				last = appendField(last, name, value)
-			}
-		}
-		c.chunk = append(c.chunk[:len(c.chunk):len(c.chunk)], append(last, "\r\n"...)...)
-	}
-	c.err = err
-}
+// SetWriteDeadline implements hooks.Transport.
+func (t *carrier) SetWriteDeadline(at time.Time) error { return t.control.SetWriteDeadline(at) }

@@ -5,7 +5,11 @@ package hooks
 import (
 	"context"
 	"crypto/tls"
+	"iter"
 	"net"
+	"time"
+
+	"github.com/filohttp/filo/internal/field"
 )
 
 // What the root sets when it is initialised.
@@ -71,17 +75,48 @@ func (m *Match) Reset() {
 	m.names, m.values = nil, m.values[:0]
 }
 
-// Transport brings one request that came to another server, and takes its answer: see inside.Carry. As a net.Conn it carries both
-// as HTTP/1.1: Read returns the request, head and body, and then io.EOF; Write takes what a client would be sent, in pieces as it is
-// flushed. After Hijack it is the client's connection.
+// Transport brings one request that came to another server, and takes its answer: see inside.Carry. Its server frames the messages: what
+// Read and Write carry is the content of the bodies.
 type Transport interface {
-	net.Conn
-	// Flush sends what Write has taken, all of it. It is called where Write alone mustn't wait for more.
+	// Head returns the request's head as HTTP/1.1 text, with the fields that frame its body; nothing if there is no request.
+	Head() []byte
+	// Read reads the request's body. Its error may be an HTTPError of filo's.
+	Read(p []byte) (int, error)
+	// Trailer returns the fields behind a body of unknown length, once Read has returned io.EOF.
+	Trailer() iter.Seq2[string, string]
+
+	// WriteHead begins the answer, or sends an interim one.
+	WriteHead(h Head)
+	// Write sends a part of the answer's body. It may keep that until Flush, or the end.
+	Write(p []byte) (int, error)
+	// Flush sends what Write has taken, all of it.
 	Flush() error
-	// Context returns the context of the request. That of the Ctx has its values, and ends with it.
-	Context() context.Context
+	// WriteTrailer ends an answer that streams, with the fields behind its body.
+	WriteTrailer(fields iter.Seq2[[]byte, []byte])
+
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
 	// TLS returns the state of the client's connection if that is a TLS one, or nil.
 	TLS() *tls.ConnectionState
+	// Context returns the context of the request. That of the Ctx has its values, and ends with it.
+	Context() context.Context
+	// SetReadDeadline and SetWriteDeadline are net.Conn's.
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
 	// Hijack takes the client's connection over from its server, and returns it without a deadline.
 	Hijack() (net.Conn, error)
+}
+
+// Head is the head of an answer.
+type Head struct {
+	Status int
+	// Fields yields the fields, but for those that frame the body. They are borrowed.
+	Fields iter.Seq2[[]byte, []byte]
+	// Length is what Content-Length is to say; negative if it is to be left out.
+	Length int64
+	// Streams says that a body of unknown length follows, with these trailer fields, if the client knows them; nil is none.
+	Streams bool
+	Trailer *field.List
+	// Close says that the connection ends with the answer.
+	Close bool
 }
