@@ -66,6 +66,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 func (c *carried) release(ctx *Ctx) {
 	ctx.end()
 	if lend.RaceEnabled {
+		lend.Poison(ctx.Request.head)
 		ctx.poison()
 		c.worker.ctx = nil
 	}

@@ -78,7 +78,8 @@ func (m *Match) Reset() {
 // Transport brings one request that came to another server, and takes its answer: see inside.Carry. Its server frames the messages: what
 // Read and Write carry is the content of the bodies.
 type Transport interface {
-	// Head returns the request's head as HTTP/1.1 text, with the fields that frame its body; nothing if there is no request.
+	// Head returns the request's head as HTTP/1.1 text, with the fields that frame its body; nothing if there is no request. It is
+	// borrowed until Carry returns, which overwrites it in builds with the race detector.
 	Head() []byte
 	// Read reads the request's body. Its error may be an HTTPError of filo's.
 	Read(p []byte) (int, error)
