@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // exchange is what running a handler needs to know of whatever brought the request: the server, the addresses, the worker, and how far
@@ -83,9 +84,9 @@ type wire interface {
 type fileWire interface {
 	// fileSender returns what sends the part, nil if nothing can. With it the loop is given away if no head was sent, since the file may
 	// have to be read from a disk.
-	fileSender(p filePart, headSent bool) (fileSender, error)
+	fileSender(p filePart, headSent bool) (sock.FileSender, error)
 	// sendFile sends size bytes from the offset on. What was sent before the error is counted.
-	sendFile(sender fileSender, offset, size int64) (sent int64, err error)
+	sendFile(sender sock.FileSender, offset, size int64) (sent int64, err error)
 }
 
 // watchWire is a wire whose client can be watched while a handler runs.

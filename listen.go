@@ -15,6 +15,7 @@ import (
 
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 var errNoHandler = errors.New("filo: Server.Handler is nil: set it, to the Serve of a router for example")
@@ -67,7 +68,7 @@ func (s *Server) ListenAndServe(addr string) error {
 // Listen opens a listening socket on the TCP address with the server's SocketOptions, for Serve or ServeTLS. Unlike a listener
 // of net.Listen, it lets each loop of the loop driver have its own socket.
 func (s *Server) Listen(addr string) (net.Listener, error) {
-	listener, err := s.SocketOptions.listen(addr, false)
+	listener, err := (*sock.Options)(&s.SocketOptions).Listen(addr, false)
 	if err != nil {
 		return nil, err
 	}

@@ -247,14 +247,14 @@ func (ll *loopListener) acceptUser() {
 		return
 	}
 	lc := new(loopConn)
-	err = controlSocket(netConn, func(fd int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) })
+	err = sock.Control(netConn, func(fd int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) })
 	netConn.Close() // package net's descriptor
 	if err != nil || sock.Peer(spare, &lc.peer) != 0 {
 		sock.Close(spare) // the client has left
 		return
 	}
 	if ll.address.Network() != "unix" {
-		ll.server.SocketOptions.setInherited(spare)
+		(*sock.Options)(&ll.server.SocketOptions).SetInherited(spare)
 	}
 	ll.admit(ll.entries[0].loop, spare, lc)
 }
@@ -463,7 +463,7 @@ func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listene
 		return nil, nil, false
 	}
 	if own, ok := listener.(*serverListener); ok {
-		if fds, err := s.SocketOptions.siblings(own.TCPListener, s.config.loops); err == nil {
+		if fds, err := siblings((*sock.Options)(&s.SocketOptions), own.TCPListener, s.config.loops); err == nil {
 			return fds, nil, true
 		}
 		listener = own.TCPListener
@@ -474,7 +474,7 @@ func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listene
 
 // siblings returns that many listening sockets on the listener's address, and closes it. The first is the listener's own,
 // which was bound for itself: so a second instance of the program is refused the address, though the others share it.
-func (o *SocketOptions) siblings(listener *net.TCPListener, n int) (fds []int, err error) {
+func siblings(o *sock.Options, listener *net.TCPListener, n int) (fds []int, err error) {
 	listeners := []net.Listener{listener}
 	defer func() {
 		for i, each := range listeners {
@@ -489,16 +489,16 @@ func (o *SocketOptions) siblings(listener *net.TCPListener, n int) (fds []int, e
 	}()
 	for i := range n {
 		if i > 0 {
-			sibling, err := o.listen(listener.Addr().String(), true)
+			sibling, err := o.Listen(listener.Addr().String(), true)
 			if err != nil {
 				return fds, err
 			}
 			listeners = append(listeners, sibling)
 		}
-		err := controlSocket(listeners[i], func(fd int) error {
-			o.setInherited(fd)
-			if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soReusePort, 1); err != nil {
-				return os.NewSyscallError("setsockopt", err)
+		err := sock.Control(listeners[i], func(fd int) error {
+			o.SetInherited(fd)
+			if err := sock.SetReusePort(fd); err != nil {
+				return err
 			}
 			dup, err := sock.Duplicate(fd)
 			if err == nil {
@@ -515,9 +515,9 @@ func (o *SocketOptions) siblings(listener *net.TCPListener, n int) (fds []int, e
 
 // sharedSocket returns a descriptor of the socket that a listener has.
 func (s *Server) sharedSocket(listener net.Listener) (fds []int, err error) {
-	err = controlSocket(listener, func(fd int) error {
+	err = sock.Control(listener, func(fd int) error {
 		if listener.Addr().Network() != "unix" {
-			s.SocketOptions.setInherited(fd)
+			(*sock.Options)(&s.SocketOptions).SetInherited(fd)
 		}
 		dup, err := sock.Duplicate(fd)
 		if err == nil {

@@ -353,8 +353,10 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	return int64(n), err
 }
 
-// sendFile sends a part of a file by sendfile.
-func (lc *loopConn) sendFile(part *sendfilePart) error {
+var _ sock.RawWriter = (*loopConn)(nil)
+
+// RawWrite sends a part of a file: see sock.RawWriter.
+func (lc *loopConn) RawWrite(write func(fd uintptr) (done bool)) error {
 	if lc.worker != nil {
 		// The file may have to be read from a disk.
 		if err := lc.leave(lc.worker.timer.Class()); err != nil {
@@ -368,7 +370,7 @@ func (lc *loopConn) sendFile(part *sendfilePart) error {
 		if word := lc.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
 			return lc.waitError("write", word&pollClosing != 0)
 		}
-		if part.sendTo(uintptr(lc.fd)) {
+		if write(uintptr(lc.fd)) {
 			return nil
 		}
 		if err := lc.awaitWritable(); err != nil {

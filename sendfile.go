@@ -4,10 +4,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"reflect"
 	"syscall"
+
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // filePart is what a reader has yet to read of a file.
@@ -70,41 +71,6 @@ func (p *filePart) regularSize() (size int64, ok bool) {
 	return min(p.size, max(info.Size()-p.offset, 0)), true
 }
 
-// fileSender sends a file on a connection.
-type fileSender interface {
-	// sendFile sends at most size bytes from the offset on: nothing, and no error, if the file ends there; less, and why, if it
-	// failed. errNoSendfile says that this file can't be sent so, and nothing was.
-	sendFile(offset int64, size int) (sent int, err error)
-}
-
-var errNoSendfile = errors.New("filo: the system can't send such a file by itself")
-
-// sender returns what sends the part on a connection; nil is nothing.
-func (p *filePart) sender(conn net.Conn) fileSender {
-	if s := p.systemSender(conn); s != nil {
-		return s
-	}
-	if target, ok := conn.(io.ReaderFrom); ok && p.whole != nil {
-		return &readFromSender{target, p.whole}
-	}
-	return nil
-}
-
-// readFromSender leaves it to the connection's ReadFrom, which reads a file from its own position on.
-type readFromSender struct {
-	target io.ReaderFrom
-	file   regularFile
-}
-
-func (s *readFromSender) sendFile(offset int64, size int) (int, error) {
-	// ReadFrom may have read what it then couldn't write, before a time-out.
-	if _, err := s.file.Seek(offset, io.SeekStart); err != nil {
-		return 0, err
-	}
-	n, err := s.target.ReadFrom(&io.LimitedReader{R: s.file, N: int64(size)})
-	return int(n), err
-}
-
 // sendFile sends size bytes of a file, which on a plain TCP or Unix socket the system does (sendfile). It reports false, and
 // has sent nothing, if the connection has no way to do so, or the body is wrapped.
 func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
@@ -122,7 +88,7 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	}
 	sent, err := wire.sendFile(sender, p.offset, size)
 	w.written += sent
-	if sent == 0 && errors.Is(err, errNoSendfile) {
+	if sent == 0 && errors.Is(err, sock.ErrNoSendfile) {
 		return false, nil
 	}
 	w.err = err
@@ -130,8 +96,8 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 }
 
 // fileSender implements fileWire.
-func (c *conn) fileSender(p filePart, headSent bool) (fileSender, error) {
-	sender := p.sender(c.netConn)
+func (c *conn) fileSender(p filePart, headSent bool) (sock.FileSender, error) {
+	sender := sock.NewFileSender(c.netConn, p.file, p.whole)
 	if sender != nil && c.looped != nil && !headSent {
 		if err := c.looped.leaveLoop(); err != nil {
 			return nil, err // before the head, behind which there could be no other answer
@@ -141,10 +107,10 @@ func (c *conn) fileSender(p filePart, headSent bool) (fileSender, error) {
 }
 
 // sendFile implements fileWire.
-func (c *conn) sendFile(sender fileSender, offset, size int64) (sent int64, err error) {
+func (c *conn) sendFile(sender sock.FileSender, offset, size int64) (sent int64, err error) {
 	for sent < size {
 		deadline, start := c.beforeWrite(maxSendfile)
-		n, err := sender.sendFile(offset+sent, int(min(size-sent, maxSendfile)))
+		n, err := sender.SendFile(offset+sent, int(min(size-sent, maxSendfile)))
 		sent += int64(n)
 		ended := err == nil && n == 0
 		if err = c.afterWrite(n, err, deadline, start); err == nil && ended {

@@ -1,13 +1,6 @@
 package filo
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"net"
-	"syscall"
-	"time"
-)
+import "time"
 
 // SocketOptions are options of the TCP sockets that Listen, ListenAndServe, Run and their TLS variants open. They don't apply
 // to a listener that the program opens itself. The zero value suits most servers. Options that the system doesn't support are
@@ -38,50 +31,4 @@ type SocketOptions struct {
 	// ReadBuffer and WriteBuffer are the sizes of the system's buffers per connection, in bytes. Default 0, which lets the
 	// system adapt them to the connection; a fixed size is for machines with very many connections.
 	ReadBuffer, WriteBuffer int
-}
-
-// defaultKeepAlive is net.ListenConfig's.
-const defaultKeepAlive = 15 * time.Second
-
-// keepAlive returns the interval, 0 for none.
-func (o *SocketOptions) keepAlive() time.Duration {
-	switch {
-	case o.KeepAlive < 0:
-		return 0
-	case o.KeepAlive == 0:
-		return defaultKeepAlive
-	}
-	return o.KeepAlive
-}
-
-// listen opens a listening socket on the TCP address. One that shares its address with others of this process says so.
-func (o *SocketOptions) listen(addr string, shared bool) (net.Listener, error) {
-	interval := o.keepAlive()
-	config := net.ListenConfig{
-		Control: func(_, _ string, raw syscall.RawConn) error {
-			var failed error
-			if err := raw.Control(func(fd uintptr) { failed = o.set(int(fd), shared) }); err != nil {
-				return err
-			}
-			return failed
-		},
-		KeepAliveConfig: net.KeepAliveConfig{Enable: interval > 0, Idle: interval, Interval: interval},
-	}
-	if interval == 0 {
-		config.KeepAlive = -1
-	}
-	// Multipath TCP would have every connection pay for what few clients use.
-	config.SetMultipathTCP(false)
-	listener, err := config.Listen(context.Background(), "tcp", addr)
-	if wrong := (*net.AddrError)(nil); errors.As(err, &wrong) {
-		return nil, fmt.Errorf("filo: an address is a host, which may be empty, and a port, such as \":8080\" or \"localhost:8080\": %w", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := o.setListening(listener); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, nil
 }

@@ -1,14 +1,14 @@
-package filo
+package sock
 
 import (
 	"net"
 	"syscall"
 )
 
-// sendfilePart is a part of a file that is sent by sendfile. The offset is told with each call: the file's own position, which
-// others may use at the same time, stays where it is.
-type sendfilePart struct {
-	target sendfileTarget
+// sendfile sends a file by the system call of that name. The offset is told with each call: the file's own position, which others
+// may use at the same time, stays where it is.
+type sendfile struct {
+	target RawWriter
 	file   syscall.RawConn
 	offset int64
 	left   int
@@ -20,15 +20,15 @@ type sendfilePart struct {
 	socket int
 }
 
-// sendfileTarget is a connection with a socket. It calls sendTo until that is done, and waits in between until the socket may
-// take more.
-type sendfileTarget interface {
-	sendFile(part *sendfilePart) error
+// RawWriter is a connection whose writes can be made by system calls of others. RawWrite calls write until that is done, and waits
+// in between until the socket may take more.
+type RawWriter interface {
+	RawWrite(write func(fd uintptr) (done bool)) error
 }
 
-// systemSender returns what sends the part by sendfile; nil if the connection isn't a socket's own.
-func (p *filePart) systemSender(conn net.Conn) fileSender {
-	target, ok := conn.(sendfileTarget)
+// newSendfile returns what sends the file by sendfile; nil if the connection isn't a socket's own.
+func newSendfile(conn net.Conn, file syscall.Conn) FileSender {
+	target, ok := conn.(RawWriter)
 	if !ok {
 		switch conn.(type) {
 		case *net.TCPConn, *net.UnixConn: // themselves, and nothing that embeds one, and may have a Write of its own
@@ -39,36 +39,37 @@ func (p *filePart) systemSender(conn net.Conn) fileSender {
 		if err != nil {
 			return nil
 		}
-		target = socketSender{socket}
+		target = netWriter{socket}
 	}
-	file, err := p.file.SyscallConn()
+	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil
 	}
-	s := &sendfilePart{target: target, file: file}
+	s := &sendfile{target: target, file: raw}
 	s.send, s.sendTo = s.callSend, s.callSendTo
 	return s
 }
 
-// socketSender is a connection of package net's.
-type socketSender struct{ syscall.RawConn }
+// netWriter is a connection of package net's.
+type netWriter struct{ syscall.RawConn }
 
-func (s socketSender) sendFile(part *sendfilePart) error { return s.Write(part.sendTo) }
+// RawWrite implements RawWriter.
+func (w netWriter) RawWrite(write func(fd uintptr) bool) error { return w.Write(write) }
 
-// sendFile implements fileSender.
-func (s *sendfilePart) sendFile(offset int64, size int) (int, error) {
+// SendFile implements FileSender.
+func (s *sendfile) SendFile(offset int64, size int) (int, error) {
 	s.offset, s.left, s.sent = offset, size, 0
-	err := s.target.sendFile(s)
+	err := s.target.RawWrite(s.sendTo)
 	if err == nil {
 		err = s.err
 	}
 	if s.sent == 0 && (err == syscall.EINVAL || err == syscall.ENOSYS || err == syscall.EOPNOTSUPP) {
-		return 0, errNoSendfile
+		return 0, ErrNoSendfile
 	}
 	return s.sent, err
 }
 
-func (s *sendfilePart) callSendTo(socket uintptr) (done bool) {
+func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 	s.socket = int(socket)
 	if err := s.file.Control(s.send); err != nil {
 		s.err = err
@@ -77,7 +78,7 @@ func (s *sendfilePart) callSendTo(socket uintptr) (done bool) {
 }
 
 // callSend sends until the part or the file ends, or the socket takes nothing more, or it fails.
-func (s *sendfilePart) callSend(file uintptr) {
+func (s *sendfile) callSend(file uintptr) {
 	for s.err = nil; s.left > 0; {
 		n, err := syscall.Sendfile(s.socket, int(file), &s.offset, s.left) // which counts the offset up
 		switch {

@@ -1,4 +1,4 @@
-package filo
+package sock
 
 import (
 	"net"
@@ -14,7 +14,7 @@ const (
 )
 
 // set sets the options of a socket that is about to be bound.
-func (o *SocketOptions) set(fd int, shared bool) error {
+func (o *Options) set(fd int, shared bool) error {
 	seconds := int((o.DeferAccept + time.Second - 1) / time.Second)
 	for _, option := range [...]struct {
 		name          string
@@ -45,18 +45,18 @@ func boolToInt(b bool) int {
 }
 
 // setListening sets what a listening socket has.
-func (o *SocketOptions) setListening(listener net.Listener) error {
+func (o *Options) setListening(listener net.Listener) error {
 	if o.Backlog <= 0 {
 		return nil
 	}
-	return controlSocket(listener, func(fd int) error {
+	return Control(listener, func(fd int) error {
 		return os.NewSyscallError("listen", syscall.Listen(fd, o.Backlog)) // once more, which changes the backlog
 	})
 }
 
-// setInherited sets on a listening socket what package net would set on each connection that it accepts; connections that
+// SetInherited sets on a listening socket what package net would set on each connection that it accepts; connections that
 // the loops accept inherit it, and need no system call.
-func (o *SocketOptions) setInherited(fd int) {
+func (o *Options) SetInherited(fd int) {
 	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	interval := o.keepAlive()
 	syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, boolToInt(interval > 0))
@@ -66,8 +66,13 @@ func (o *SocketOptions) setInherited(fd int) {
 	}
 }
 
-// controlSocket calls f with the descriptor of a listener, or of a connection, of package net's.
-func controlSocket(of any, f func(fd int) error) error {
+// SetReusePort lets further sockets listen on the address of a listening one.
+func SetReusePort(fd int) error {
+	return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soReusePort, 1))
+}
+
+// Control calls f with the descriptor of a listener, or of a connection, of package net's.
+func Control(of any, f func(fd int) error) error {
 	raw, err := of.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return err

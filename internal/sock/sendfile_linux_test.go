@@ -1,0 +1,98 @@
+package sock
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func testFile(t *testing.T, content []byte) *os.File {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+// onlyReadFrom is a connection that isn't a socket's own.
+type onlyReadFrom struct{ net.Conn }
+
+func (c onlyReadFrom) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{c.Conn}, r)
+}
+
+// A part of a file is sent from its offset on, to the file's end at most. By sendfile the file's position stays where it is.
+func TestFileSender(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // more than a socket's buffers hold
+	for name, stub := range map[string]bool{"sendfile": false, "ReadFrom": true} {
+		t.Run(name, func(t *testing.T) {
+			file := testFile(t, content)
+			client, server := tcpPair(t)
+			var conn net.Conn = server
+			if stub {
+				conn = onlyReadFrom{server}
+			}
+			sender := NewFileSender(conn, file, file)
+			received := make(chan []byte)
+			go func() {
+				b, _ := io.ReadAll(client)
+				received <- b
+			}()
+			if n, err := sender.SendFile(100, len(content)-200); n != len(content)-200 || err != nil {
+				t.Errorf("sent %d, %v", n, err)
+			}
+			if n, err := sender.SendFile(int64(len(content)-100), 1000); n != 100 || err != nil {
+				t.Errorf("beyond the end sent %d, %v", n, err)
+			}
+			if n, err := sender.SendFile(int64(len(content)), 1000); n != 0 || err != nil {
+				t.Errorf("at the end sent %d, %v", n, err)
+			}
+			if at, err := file.Seek(0, io.SeekCurrent); !stub && (at != 0 || err != nil) {
+				t.Errorf("the file's position is %d, %v", at, err)
+			}
+			server.CloseWrite()
+			if got := <-received; !bytes.Equal(got, content[100:]) {
+				t.Errorf("%d bytes came, want %d, or others", len(got), len(content)-100)
+			}
+			server.Close()
+			if n, err := sender.SendFile(0, 10); n != 0 || !errors.Is(err, net.ErrClosed) {
+				t.Errorf("on a closed connection sent %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// A file that the system can't send by itself, and a connection that has no way to.
+func TestNoFileSender(t *testing.T) {
+	_, server := tcpPair(t)
+	directory, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer directory.Close()
+	if n, err := NewFileSender(server, directory, nil).SendFile(0, 10); n != 0 || !errors.Is(err, ErrNoSendfile) {
+		t.Errorf("a directory: %d, %v", n, err)
+	}
+	file := testFile(t, []byte("content"))
+	pipe, other := net.Pipe()
+	defer other.Close()
+	for name, sender := range map[string]FileSender{
+		"a net.Pipe":                             NewFileSender(pipe, file, file),
+		"a part, by what moves the position":     NewFileSender(onlyReadFrom{server}, file, nil),
+		"a connection that embeds one and hides": NewFileSender(struct{ net.Conn }{server}, file, file),
+	} {
+		if sender != nil {
+			t.Errorf("%s: %T", name, sender)
+		}
+	}
+}
