@@ -609,7 +609,7 @@ func (l *loop) removeLocked(lc *loopConn) {
 		return
 	}
 	if lc.poll.Load()&pollShared != 0 {
-		lc.parked.out.fail(net.ErrClosed) // nobody writes to what the number stands for then
+		lc.parked.out.Fail(net.ErrClosed) // nobody writes to what the number stands for then
 	}
 	sock.Close(int(lc.fd))
 	l.forgetLocked(lc)

@@ -117,7 +117,7 @@ func (lc *loopConn) event(events uint32) (claimed bool) {
 		set |= pollWritable
 	}
 	if set&pollWritable != 0 && lc.poll.Load()&pollShared != 0 {
-		lc.parked.out.pump()
+		lc.parked.out.Pump()
 	}
 	old, claimed := lc.set(set)
 	if !claimed && set&pollHup != 0 && old&pollBusy != 0 {
@@ -265,7 +265,7 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 		return taken.Write(p)
 	}
 	if lc.poll.Load()&pollShared != 0 {
-		return lc.parked.out.put(p) // by TLS
+		return lc.parked.out.Put(p) // by TLS
 	}
 	if lc.noWaitWrite {
 		return len(p), lc.queue(p, nil)
@@ -401,7 +401,7 @@ func (lc *loopConn) CloseSocket() { lc.loop.remove(lc) }
 // at once, whatever the owner is doing. Unless the owner has closed it by then: the lock settles which of the two it is.
 func (lc *loopConn) Cut() error {
 	if lc.poll.Load()&pollShared != 0 {
-		lc.parked.out.fail(net.ErrClosed) // from here on nobody writes
+		lc.parked.out.Fail(net.ErrClosed) // from here on nobody writes
 	}
 	if !lc.whileOpen(func(int) {}) {
 		return lc.closeTaken()

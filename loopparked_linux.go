@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -21,8 +22,10 @@ func (lc *loopConn) prepareParked() error {
 // setParked makes the connection one that several goroutines use.
 func (lc *loopConn) setParked() { lc.poll.Or(pollShared) }
 
-// writeNow implements nower.
-func (lc *loopConn) writeNow(first, second []byte) (n int, err error) {
+var _ outbox.Socket = (*loopConn)(nil)
+
+// WriteNow implements outbox.Socket.
+func (lc *loopConn) WriteNow(first, second []byte) (n int, err error) {
 	var errno syscall.Errno
 	if len(second) == 0 {
 		n, errno = sock.Write(int(lc.fd), first)
@@ -39,8 +42,8 @@ func (lc *loopConn) writeNow(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// pumpLater implements nower.
-func (lc *loopConn) pumpLater() {
+// PumpLater implements outbox.Socket.
+func (lc *loopConn) PumpLater() {
 	lc.watchOut = false
 	lc.watchWritable()
 }
@@ -48,21 +51,21 @@ func (lc *loopConn) pumpLater() {
 // turnCalls is how many times the function of a parked connection is called in a row before others have their turn.
 const turnCalls = 32
 
-// wakeOwner implements nower.
-func (lc *loopConn) wakeOwner() {
+// WakeOwner implements outbox.Socket.
+func (lc *loopConn) WakeOwner() {
 	if _, claimed := lc.set(pollWritable); claimed {
 		lc.loop.post(lc)
 	}
 }
 
-// leaveTurn implements nower. Who calls Write isn't known, so this does what the monitor would do a tick later, which is right whoever
+// LeaveTurn implements outbox.Socket. Who calls Write isn't known, so this does what the monitor would do a tick later, which is right whoever
 // leads: the loop gets another leader, and the one that has called the function gets to know when the turn ends. If that is over
 // the word is another one.
-func (lc *loopConn) leaveTurn() {
+func (lc *loopConn) LeaveTurn() {
 	p := lc.parked
-	p.out.mu.Lock()
-	l, word := p.ledBy, p.ledTurn
-	p.out.mu.Unlock()
+	p.led.Lock()
+	l, word := p.led.by, p.led.turn
+	p.led.Unlock()
 	if l == nil {
 		return
 	}
@@ -112,9 +115,9 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 		return false
 	}
 	if w.worker.holdsLoop() {
-		p.out.mu.Lock()
-		p.ledBy, p.ledTurn = w.worker.loop, w.worker.word
-		p.out.mu.Unlock()
+		p.led.Lock()
+		p.led.by, p.led.turn = w.worker.loop, w.worker.word
+		p.led.Unlock()
 	}
 	lc.setState(stateHandler)
 	p.serving = w
@@ -153,7 +156,7 @@ func (lc *loopConn) endingTurn() {
 	p := lc.parked
 	p.unread = p.unread || len(p.received) > 0
 	p.received = nil
-	for lc.poll.Load()&(pollClosing|pollGone) == 0 && !p.out.empty() {
+	for lc.poll.Load()&(pollClosing|pollGone) == 0 && !p.out.Empty() {
 		lc.deadline, lc.since = 0, lc.server.clock.now()
 		lc.setWait(stateWrite, 0)
 		if lc.release(true) {

@@ -15,6 +15,8 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/outbox"
+	"github.com/filohttp/filo/internal/pace"
 )
 
 // Wake is the reason for a call of a ParkedConn's function.
@@ -47,10 +49,18 @@ type ParkedConn struct {
 	ending   bool         // its function isn't called any more, and it is closed when all has left; the owner's
 	asked    atomic.Bool  // to end
 	unread   bool         // the client may still be sending what nobody reads; the owner's
-	out      outbox
-	ledBy    *loop      // where the function was called by the leader last; guarded by out.mu
-	ledTurn  uint64     // its word then, which it has in no other turn; guarded by out.mu
-	sealing  sync.Mutex // orders what is written through TLS in the loop driver; before out.mu
+	out      outbox.Outbox
+	// sealed says that what is sent goes through TLS to the outbox, and not the other way round, as it does in the loop driver.
+	// Immutable.
+	sealed  bool
+	sealing sync.Mutex // orders what is written through TLS then; before the outbox's lock
+
+	// led is where the connection's function was called by a loop's leader last.
+	led struct {
+		sync.Mutex
+		by   *loop  // nil if it never was
+		turn uint64 // the loop's word then, which it has in no other turn
+	}
 
 	// reads is the deadline for Read. While the connection waits, the deadline of netConn is the server's, to wake it; it is this
 	// one only during a Read, and none of the two once the connection is asked to end.
@@ -163,7 +173,9 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked boo
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
 	p.class = owner.server.classes.Parked(owner.worker.timer.Class())
-	p.out.open(owner, chunked)
+	socket, _ := owner.looped.(outbox.Socket)
+	p.out.Open((*parkedOwner)(p), socket, p.netConn, chunked)
+	p.sealed = socket != nil && owner.tlsState != nil
 	p.received = append(p.received, owner.in.Unread()...)
 	owner.in.Advance(len(p.received))
 	p.unread = !c.Request.body.complete()
@@ -238,10 +250,10 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 }
 
 func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
-	if !p.sealed() {
-		return p.out.write(frame)
+	if !p.sealed {
+		return p.out.Write(frame)
 	}
-	if p.out.expired() {
+	if p.out.Expired() {
 		return 0, os.ErrDeadlineExceeded // and nothing is sealed, which could not be taken back
 	}
 	p.sealing.Lock()
@@ -250,18 +262,15 @@ func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return 0, p.out.awaitSent()
+	return 0, p.out.AwaitSent()
 }
-
-// sealed reports whether what is sent goes through TLS to the outbox, and not the other way round.
-func (p *ParkedConn) sealed() bool { return p.out.now != nil && p.conn.tlsState != nil }
 
 // seal puts b, which is a message or what else is sent, into the outbox through TLS. The caller holds sealing.
 func (p *ParkedConn) seal(b []byte, message bool) error {
-	if err := p.out.beginSeal(message, len(b)); err != nil {
+	if err := p.out.BeginSeal(message, len(b)); err != nil {
 		return err
 	}
-	defer p.out.endSeal()
+	defer p.out.EndSeal()
 	_, err := p.netConn.Write(b)
 	return err
 }
@@ -275,9 +284,9 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 // The server disconnects a client that takes nothing from the queue for WriteTimeout, or after that takes less than
 // MinTransferRate on average.
 func (p *ParkedConn) Queue(m *PreparedMessage) error {
-	b := m.bytes(p.chunked)
-	if !p.sealed() {
-		return p.out.queue(b)
+	b := m.framed(p.chunked)
+	if !p.sealed {
+		return p.out.Queue(b)
 	}
 	p.sealing.Lock()
 	defer p.sealing.Unlock()
@@ -286,10 +295,10 @@ func (p *ParkedConn) Queue(m *PreparedMessage) error {
 
 // SetQueueLimit sets how many bytes of messages may wait for the client. Default 256 KB. Over TLS, messages wait in encrypted
 // form, with a copy for each connection.
-func (p *ParkedConn) SetQueueLimit(n int) { p.out.setLimit(n) }
+func (p *ParkedConn) SetQueueLimit(n int) { p.out.SetLimit(n) }
 
 // Queued returns the number of bytes that wait for the client.
-func (p *ParkedConn) Queued() int { return p.out.size() }
+func (p *ParkedConn) Queued() int { return p.out.Size() }
 
 // OnClose registers f to be called once when the connection has ended, no matter who ended it; if it has already ended, f is
 // called now. f must be quick.
@@ -323,7 +332,7 @@ func (p *ParkedConn) SetWait(until time.Time) { p.wait = until }
 
 // Close ends the connection at once. It may be called at any time. The connection's function isn't called again.
 func (p *ParkedConn) Close() error {
-	p.out.fail(net.ErrClosed)
+	p.out.Fail(net.ErrClosed)
 	return linger.Cut(p.netConn)
 }
 
@@ -340,6 +349,18 @@ func (p *ParkedConn) End() {
 		p.netConn.SetReadDeadline(clock.Past) // wakes whoever waits
 	}
 }
+
+// parkedOwner is a ParkedConn as its outbox knows it.
+type parkedOwner ParkedConn
+
+// Limits implements outbox.Owner.
+func (p *parkedOwner) Limits() pace.Limits { return p.conn.server.config.writing }
+
+// Now implements outbox.Owner.
+func (p *parkedOwner) Now() clock.Time { return p.conn.server.clock.exact() }
+
+// Disconnect implements outbox.Owner.
+func (p *parkedOwner) Disconnect() { (*ParkedConn)(p).Close() }
 
 // LocalAddr returns the address of the server's end.
 func (p *ParkedConn) LocalAddr() net.Addr { return p.netConn.LocalAddr() }
@@ -364,7 +385,7 @@ func (p *ParkedConn) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline sets a deadline for Write.
-func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.setDeadline(t) }
+func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.SetDeadline(t) }
 
 // call calls the function and reports whether the connection goes on. If not, and it is to be ended as it should, it is ending.
 func (p *ParkedConn) call(why Wake) (again bool) {
@@ -396,15 +417,15 @@ func (p *ParkedConn) finish() bool {
 	if p.chunked {
 		last = "0\r\n\r\n"
 	}
-	if !p.sealed() {
-		return p.out.finish([]byte(last))
+	if !p.sealed {
+		return p.out.Finish([]byte(last))
 	}
 	p.sealing.Lock()
 	defer p.sealing.Unlock()
 	if last != "" {
 		p.seal([]byte(last), false)
 	}
-	return p.out.finish(nil)
+	return p.out.Finish(nil)
 }
 
 // deadline returns until when the connection waits; 0 is for ever.
@@ -415,7 +436,7 @@ func (p *ParkedConn) deadline() clock.Time {
 // close closes the connection. What hasn't left is lost.
 func (p *ParkedConn) close() {
 	linger.Close(p.netConn) // TLS says goodbye
-	p.out.fail(net.ErrClosed)
+	p.out.Fail(net.ErrClosed)
 	p.over()
 }
 
@@ -451,7 +472,7 @@ func (p *ParkedConn) run() {
 			continue
 		}
 		if p.ending && !p.finish() {
-			p.out.awaitEmpty()
+			p.out.AwaitEmpty()
 		}
 		return
 	}

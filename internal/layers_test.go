@@ -19,6 +19,7 @@ var layers = []string{
 	"internal/linger",
 	"internal/http1",
 	"internal/sock",
+	"internal/outbox",
 	"internal/class",
 }
 

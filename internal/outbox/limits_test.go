@@ -1,0 +1,135 @@
+package outbox
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/pace"
+)
+
+// watched returns an outbox whose client is watched, and its owner.
+func watched(socket *stubSocket, limits pace.Limits) (*Outbox, *stubOwner) {
+	o, owner := new(Outbox), &stubOwner{limits: limits, start: time.Now()}
+	o.Open(owner, socket, nil, false)
+	return o, owner
+}
+
+// A timer may fire just when its client has taken everything: what was queued since has all of its time.
+func TestTimerOfAStallThatIsOver(t *testing.T) {
+	socket := newStubSocket()
+	o, _ := watched(socket, pace.Limits{Grace: time.Hour}) // which no timer comes to
+	message := string(make([]byte, 100))
+	o.mustQueue(t, message)
+	defer o.Fail(net.ErrClosed)
+	socket.takes = len(message)
+	o.Pump()
+	if o.stall.timer != nil {
+		t.Fatal("a client that has taken everything is watched")
+	}
+	o.mustQueue(t, message)
+	if o.stall.timer == nil {
+		t.Fatal("a client that has something to take isn't watched")
+	}
+	if o.tooSlow() || o.err != nil {
+		t.Errorf("a client whose time has just begun is too slow: %v", o.err)
+	}
+	o.stall.looked -= clock.Time(time.Hour) // as if that had passed
+	if !o.tooSlow() || o.err == nil {
+		t.Error("a client that has taken nothing in its time isn't too slow")
+	}
+}
+
+// "The client must take something in each grace period as well as keep up the rate."
+func TestStall(t *testing.T) {
+	const grace = 10 * time.Second
+	for _, test := range []struct {
+		name  string
+		rate  int
+		takes []int         // in each grace period
+		after time.Duration // it is disconnected; 0: not at all
+	}{
+		{"takes nothing", 100, nil, grace},
+		{"takes nothing, without a rate", -1, nil, grace},
+		{"takes something at first, without a rate", -1, []int{1, 1}, 3 * grace},
+		{"takes little", 100, []int{10, 10, 10}, grace},
+		{"has earned a period", 100, []int{1500, 1, 1}, 3 * grace},
+		{"has earned much and takes nothing", 100, []int{50_000}, 2 * grace},
+		{"keeps up the rate", 100, []int{1000, 1000, 1000, 1000, 1000, 95_000}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				socket := newStubSocket()
+				o, owner := watched(socket, pace.Limits{Grace: grace, Rate: test.rate})
+				o.mustQueue(t, string(make([]byte, 100_000)))
+				start := time.Now()
+				for _, n := range test.takes {
+					time.Sleep(grace / 2)
+					socket.takes = n
+					o.Pump()
+					time.Sleep(grace / 2)
+				}
+				synctest.Wait()
+				for owner.disconnected.Load() == 0 && !o.Empty() && time.Since(start) < 100*grace {
+					time.Sleep(grace)
+					synctest.Wait()
+				}
+				if test.after == 0 {
+					if owner.disconnected.Load() > 0 || o.err != nil || !o.Empty() {
+						t.Errorf("disconnected %d times, %v, %d wait", owner.disconnected.Load(), o.err, o.Size())
+					}
+					return
+				}
+				if owner.disconnected.Load() != 1 || !errors.Is(o.err, os.ErrDeadlineExceeded) {
+					t.Errorf("disconnected %d times, %v", owner.disconnected.Load(), o.err)
+				}
+				if took := time.Since(start); test.after < took-time.Duration(len(test.takes))*grace || took < test.after {
+					t.Errorf("disconnected after at most %v, want %v", took, test.after)
+				}
+			})
+		})
+	}
+}
+
+// A client that nothing waits for isn't watched, nor one that may take its time; in the blocking way a Write is watched as well.
+func TestWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := watched(newStubSocket(), pace.Limits{Grace: -1})
+		if o.mustQueue(t, "x"); o.stall.timer != nil {
+			t.Error("a client that may take its time is watched")
+		}
+		owner := &stubOwner{limits: pace.Limits{Grace: time.Second}, start: time.Now()}
+		client, server := net.Pipe()
+		defer client.Close()
+		blocking := new(Outbox)
+		blocking.Open(owner, nil, server, false)
+		written := make(chan error)
+		go func() {
+			_, err := blocking.Write([]byte("nobody reads this"))
+			written <- err
+		}()
+		time.Sleep(2 * time.Second)
+		if owner.disconnected.Load() != 1 {
+			t.Errorf("a client that takes nothing was disconnected %d times", owner.disconnected.Load())
+		}
+		server.Close() // as Disconnect would
+		if err := <-written; err == nil {
+			t.Error("a Write that nobody reads succeeded")
+		}
+	})
+}
+
+func TestAdmits(t *testing.T) {
+	for _, test := range []struct {
+		waiting, size, limit int
+		want                 bool
+	}{{0, 100, 10, true}, {0, 0, 0, true}, {1, 9, 10, true}, {1, 10, 10, false}, {10, 0, 10, true}, {11, 0, 10, false}} {
+		if got := admits(test.waiting, test.size, test.limit); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
+	}
+}

@@ -1,0 +1,448 @@
+package outbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/pace"
+)
+
+// stubOwner says how slowly a client may be, and counts how often it was disconnected.
+type stubOwner struct {
+	limits       pace.Limits
+	start        time.Time
+	disconnected atomic.Int32
+}
+
+func (s *stubOwner) Limits() pace.Limits { return s.limits }
+func (s *stubOwner) Now() clock.Time     { return 1 + clock.Time(time.Since(s.start)) }
+func (s *stubOwner) Disconnect()         { s.disconnected.Add(1) }
+
+// stubSocket takes as many bytes as it is told to, and says what was called.
+type stubSocket struct {
+	takes     int
+	once      int // the most that it takes by one call; 0: no limit
+	err       error
+	taken     []byte
+	calls     int
+	later     int // calls of PumpLater
+	left      int // calls of LeaveTurn
+	ownerWoke chan struct{}
+}
+
+func newStubSocket() *stubSocket { return &stubSocket{ownerWoke: make(chan struct{}, 10)} }
+
+func (s *stubSocket) WriteNow(first, second []byte) (n int, err error) {
+	if s.calls++; s.err != nil {
+		return 0, s.err
+	}
+	n = min(s.takes, len(first)+len(second))
+	if s.once > 0 {
+		n = min(n, s.once)
+	}
+	s.takes -= n
+	s.taken = append(append(s.taken, first...), second...)[:len(s.taken)+n]
+	return n, nil
+}
+
+func (s *stubSocket) PumpLater() { s.later++ }
+func (s *stubSocket) LeaveTurn() { s.left++ }
+func (s *stubSocket) WakeOwner() { s.ownerWoke <- struct{}{} }
+
+// open returns an outbox in front of the socket, without a limit of the client's pace.
+func open(socket *stubSocket, frames bool) *Outbox {
+	o := new(Outbox)
+	o.Open(&stubOwner{limits: pace.Limits{Grace: -1}, start: time.Now()}, socket, nil, frames)
+	return o
+}
+
+func (o *Outbox) mustQueue(t *testing.T, text string) {
+	t.Helper()
+	if err := o.Queue([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What the socket doesn't take at once waits, and goes on, in order, as the socket takes it: however little that is.
+func TestQueueAndPump(t *testing.T) {
+	for _, once := range []int{0, 1, 3, 7} {
+		socket := newStubSocket()
+		socket.takes, socket.once = 4, once
+		o := open(socket, false)
+		for _, text := range []string{"first ", "", "second ", "third"} {
+			o.mustQueue(t, text)
+		}
+		if string(socket.taken) != "firs" || o.Size() != len("t second third") || o.Empty() {
+			t.Errorf("%d at once: sent %q, %d wait", once, socket.taken, o.Size())
+		}
+		for socket.takes = 1; !o.Empty(); socket.takes++ {
+			before := len(socket.taken)
+			o.Pump()
+			if len(socket.taken) == before {
+				t.Fatalf("%d at once: nothing goes on after %q", once, socket.taken)
+			}
+		}
+		if string(socket.taken) != "first second third" || o.Size() != 0 {
+			t.Errorf("%d at once: sent %q, %d wait", once, socket.taken, o.Size())
+		}
+	}
+}
+
+// A leader sends a part of much, and then serves others first.
+func TestPumpInParts(t *testing.T) {
+	socket := newStubSocket()
+	socket.once = 64 << 10
+	o := open(socket, false)
+	o.SetLimit(math.MaxInt)
+	message := make([]byte, 3*maxPump)
+	socket.takes = math.MaxInt
+	if o.Queue(message); socket.later != 1 || len(socket.taken) != maxPump {
+		t.Errorf("at once %d bytes, PumpLater %d times", len(socket.taken), socket.later)
+	}
+	for round := 2; round <= 3; round++ {
+		if o.Pump(); socket.later != round || len(socket.taken) != round*maxPump {
+			t.Errorf("round %d: %d bytes, PumpLater %d times", round, len(socket.taken), socket.later)
+		}
+	}
+	if !o.Empty() {
+		t.Errorf("%d bytes wait", o.Size())
+	}
+}
+
+// "The error is ErrFull if more would wait than the limit allows: then nothing of b is sent. One message always may wait." What Write
+// sends doesn't count.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		socket := newStubSocket()
+		o := open(socket, false)
+		o.SetLimit(10)
+		written := make(chan error)
+		go func() {
+			_, err := o.Write(make([]byte, 100))
+			written <- err
+		}()
+		synctest.Wait()
+		o.mustQueue(t, "twelve bytes")
+		if err := o.Queue(nil); err != ErrFull {
+			t.Errorf("over the limit: %v", err)
+		}
+		socket.takes = 100 + 4
+		o.Pump()
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+		o.mustQueue(t, "xx") // 8 and 2
+		if err := o.Queue([]byte("x")); err != ErrFull || o.Size() != 10 {
+			t.Errorf("11 of 10 bytes: %v, %d wait", err, o.Size())
+		}
+	})
+}
+
+// "What TLS has to say by itself is bounded all the same", and what the program sends by it is as it would be without.
+func TestPut(t *testing.T) {
+	o := open(newStubSocket(), false)
+	o.SetLimit(1000)
+	record := []byte("a record")
+	if err := o.BeginSeal(true, len(record)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := o.Put(record); n != len(record) || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	o.EndSeal()
+	record[0] = 'X' // crypto/tls uses it again
+	if first, _ := o.queue.front(); string(first) != "a record" {
+		t.Errorf("%q waits", first)
+	}
+	if err := o.BeginSeal(true, 1000); err != ErrFull {
+		t.Errorf("a message that is too large: %v", err)
+	}
+	if err := o.BeginSeal(false, 0); err != nil {
+		t.Errorf("a Write: %v", err)
+	}
+	if _, err := o.Put(make([]byte, 2000)); err != nil || o.queue.messages != len("a record") {
+		t.Errorf("%d bytes count as messages, %v", o.queue.messages, err)
+	}
+	o.EndSeal()
+	for n := 0; ; n += 1 << 10 {
+		if _, err := o.Put(make([]byte, 1<<10)); err != nil {
+			if err != ErrFull || n < maxOwnRecords {
+				t.Errorf("after %d bytes: %v", n, err)
+			}
+			break
+		}
+		if n > maxOwnRecords+4<<10 {
+			t.Fatalf("%d bytes wait", o.Size())
+		}
+	}
+	if err := o.Queue(nil); err != ErrFull || !o.Empty() {
+		t.Errorf("afterwards: %v, %d wait", err, o.Size())
+	}
+}
+
+// Where everything may wait, so may what TLS has to say by itself.
+func TestLimitOfEverything(t *testing.T) {
+	o := open(newStubSocket(), false)
+	o.SetLimit(math.MaxInt)
+	for range 3 {
+		if _, err := o.Put(make([]byte, 100)); err != nil {
+			t.Error(err)
+		}
+		if err := o.Queue(make([]byte, 1<<20)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A Write whose deadline passes takes back what hasn't left. If it was to send a frame, and a part of that has left, nothing can follow.
+func TestWriteDeadline(t *testing.T) {
+	for _, test := range []struct {
+		takes  int
+		frames bool
+		after  error // of a message afterwards
+	}{{0, false, nil}, {0, true, nil}, {3, false, nil}, {3, true, os.ErrDeadlineExceeded}} {
+		synctest.Test(t, func(t *testing.T) {
+			socket := newStubSocket()
+			socket.takes = test.takes
+			o := open(socket, test.frames)
+			o.SetDeadline(time.Now().Add(time.Hour))
+			start, result := time.Now(), make(chan error)
+			go func() {
+				n, err := o.Write([]byte("abcdef"))
+				if n != test.takes {
+					t.Errorf("%+v: wrote %d", test, n)
+				}
+				result <- err
+			}()
+			synctest.Wait()
+			o.SetDeadline(start.Add(time.Minute))
+			if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Minute {
+				t.Errorf("%+v: %v after %v", test, err, time.Since(start))
+			}
+			if socket.left != 1 {
+				t.Errorf("%+v: a Write that waits has left the turn %d times", test, socket.left)
+			}
+			if n, err := o.Write([]byte("x")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%+v: after the deadline: %d, %v", test, n, err)
+			}
+			if err := o.Queue([]byte("next")); !errors.Is(err, test.after) || (err == nil) != (test.after == nil) {
+				t.Errorf("%+v: a message afterwards: %v", test, err)
+			}
+			socket.takes = 100
+			if o.Pump(); test.after == nil && string(socket.taken) != "abcdef"[:test.takes]+"next" {
+				t.Errorf("%+v: sent %q", test, socket.taken)
+			}
+		})
+	}
+}
+
+// AwaitSent waits for what was put before it, and not for what comes after. It can't be taken back.
+func TestAwaitSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		socket := newStubSocket()
+		o := open(socket, false)
+		if err := o.AwaitSent(); err != nil {
+			t.Error(err)
+		}
+		sent := make(chan error, 1)
+		o.mustQueue(t, "before")
+		go func() { sent <- o.AwaitSent() }()
+		synctest.Wait()
+		o.mustQueue(t, "after")
+		socket.takes = len("before")
+		o.Pump()
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+		go func() { sent <- o.AwaitSent() }()
+		synctest.Wait()
+		o.SetDeadline(time.Now().Add(time.Second))
+		if err := <-sent; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+		if err := o.Queue(nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// After Finish all that was given is sent, with last behind it, and nothing else is taken. The owner gets to know of the end if it came
+// too early for it.
+func TestFinish(t *testing.T) {
+	socket := newStubSocket()
+	o := open(socket, false)
+	if !o.Finish(nil) {
+		t.Error("an empty outbox has something to send")
+	}
+	socket = newStubSocket()
+	o = open(socket, false)
+	o.mustQueue(t, "message ")
+	if o.Finish([]byte("end")) || o.Empty() {
+		t.Error("all has left, it says")
+	}
+	if o.Finish([]byte("twice")) {
+		t.Error("all has left, it says")
+	}
+	for name, err := range map[string]error{"Queue": o.Queue([]byte("late")), "BeginSeal": o.BeginSeal(false, 0)} {
+		if err != net.ErrClosed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n, err := o.Write([]byte("late")); n != 0 || err != net.ErrClosed {
+		t.Errorf("Write: %d, %v", n, err)
+	}
+	socket.takes = 100
+	if o.Pump(); !o.Empty() || string(socket.taken) != "message end" {
+		t.Errorf("sent %q", socket.taken)
+	}
+}
+
+// Whatever ends it, an error comes to everybody: who waits, who comes later, and the owner who waits to close the connection.
+func TestFail(t *testing.T) {
+	broken := errors.New("broken")
+	for name, fail := range map[string]func(*Outbox, *stubSocket){
+		"Fail":                    func(o *Outbox, _ *stubSocket) { o.Fail(broken) },
+		"the socket, at a Pump":   func(o *Outbox, s *stubSocket) { s.err = broken; o.Pump() },
+		"twice, the first counts": func(o *Outbox, _ *stubSocket) { o.Fail(broken); o.Fail(io.EOF) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				socket := newStubSocket()
+				o := open(socket, false)
+				waiting := make(chan error, 2)
+				go func() {
+					_, err := o.Write([]byte("x"))
+					waiting <- err
+				}()
+				synctest.Wait()
+				go func() { waiting <- o.AwaitSent() }()
+				synctest.Wait()
+				o.Finish(nil)
+				fail(o, socket)
+				for range 2 {
+					if err := <-waiting; err != broken {
+						t.Errorf("who waits gets %v", err)
+					}
+				}
+				o.AwaitEmpty()
+				<-socket.ownerWoke
+				if err := o.Queue([]byte("x")); err != broken || o.Size() != 0 {
+					t.Errorf("afterwards: %v, %d wait", err, o.Size())
+				}
+				if n, err := o.Put([]byte("x")); n != 0 || err != broken {
+					t.Errorf("Put afterwards: %d, %v", n, err)
+				}
+			})
+		})
+	}
+	t.Run("the socket, at once", func(t *testing.T) {
+		socket := newStubSocket()
+		socket.err = broken
+		if err := open(socket, false).Queue([]byte("x")); err != broken {
+			t.Error(err)
+		}
+	})
+}
+
+// In the blocking way, too, what is given is sent in the order in which it was given, whether or not its sender waits for it; and a Write
+// that gives up leaves the order of the others as it was.
+func TestBlockingOrder(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(*Outbox) // the client reads
+		want   string
+		errs   map[string]error // of the writes
+	}{
+		"all are sent":        {func(*Outbox) {}, "a b c d e f", nil},
+		"a deadline passes":   {func(o *Outbox) { o.SetDeadline(time.Now().Add(-time.Second)) }, "a c e f", map[string]error{"b": os.ErrDeadlineExceeded, "d": os.ErrDeadlineExceeded}},
+		"the connection ends": {func(o *Outbox) { o.Finish([]byte("-")) }, "a c e f -", map[string]error{"b": net.ErrClosed, "d": net.ErrClosed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				o := new(Outbox)
+				o.Open(&stubOwner{limits: pace.Limits{Grace: -1}}, nil, server, false)
+				queue := func(text string) {
+					o.mustQueue(t, text)
+					synctest.Wait()
+				}
+				errs := make(map[string]chan error)
+				write := func(text string) {
+					err := make(chan error, 1)
+					errs[text] = err
+					go func() {
+						_, e := o.Write([]byte(text))
+						err <- e
+					}()
+					synctest.Wait()
+				}
+				queue("a")
+				write("b")
+				queue("c")
+				write("d")
+				queue("e")
+				queue("f")
+				test.before(o)
+				synctest.Wait()
+				got := ""
+				go func() {
+					var p [100]byte
+					for {
+						n, err := client.Read(p[:])
+						if err != nil {
+							return
+						}
+						got += " " + string(p[:n])
+					}
+				}()
+				synctest.Wait()
+				if want := " " + test.want; got != want {
+					t.Errorf("got%s, want%s", got, want)
+				}
+				for text, err := range errs {
+					if e := <-err; !errors.Is(e, test.errs[text]) || e != nil && test.errs[text] == nil {
+						t.Errorf("%s: %v, want %v", text, e, test.errs[text])
+					}
+				}
+				if o.turn.taken || !o.queue.empty() {
+					t.Error("afterwards something is still being sent: " + fmt.Sprint(o.queue))
+				}
+				server.Close()
+			})
+		})
+	}
+}
+
+// A deadline that comes while a Write has the turn ends it.
+func TestBlockingWriteDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		o := new(Outbox)
+		o.Open(&stubOwner{limits: pace.Limits{Grace: -1}}, nil, server, true)
+		start, result := time.Now(), make(chan error)
+		go func() {
+			_, err := o.Write(bytes.Repeat([]byte("x"), 2*maxPaced))
+			result <- err
+		}()
+		io.ReadFull(client, make([]byte, maxPaced))
+		synctest.Wait()
+		o.SetDeadline(start.Add(time.Minute))
+		if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if err := o.Queue(nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("behind a part of a frame: %v", err)
+		}
+		o.AwaitEmpty()
+	})
+}

@@ -1,0 +1,104 @@
+package outbox
+
+import (
+	"os"
+	"time"
+)
+
+// maxPaced is how much is written at a time where writes wait: a slow client must show that it has taken something.
+const maxPaced = 16 << 10
+
+// turn says which goroutine writes where there is no Socket: one at a time, which holds the turn. It has no lock of its own: it is
+// guarded by its outbox's.
+//
+// Something waits in the queue only while a goroutine holds the turn. What is queued without waiting is written by a goroutine that
+// is started for it; a goroutine in Write waits for the turn, and writes itself.
+type turn struct {
+	taken  bool
+	direct bool // by a goroutine in Write
+}
+
+// send writes what waits, up to the next goroutine that waits for its turn. It is the goroutine that has the turn.
+func (o *Outbox) send() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.conn.SetWriteDeadline(time.Time{})
+	for !o.queue.empty() && !o.queue.atTurn() && o.err == nil {
+		first, _ := o.queue.front()
+		o.mu.Unlock()
+		n, err := o.conn.Write(first[:min(len(first), maxPaced)])
+		o.mu.Lock()
+		if o.err != nil {
+			break
+		}
+		if o.consumeLocked(n); err != nil {
+			o.failLocked(err)
+		}
+	}
+	o.passOnLocked()
+}
+
+// passOnLocked ends the caller's turn: what comes next is sent by the goroutine that waits for its turn with it, or else by one that is
+// started for that.
+func (o *Outbox) passOnLocked() {
+	switch {
+	case o.err != nil || o.queue.empty():
+		o.turn.taken = false
+		o.stall.end()
+	case o.queue.atTurn():
+		o.queue.takeTurn()
+	default:
+		go o.send()
+	}
+	o.progress.Broadcast()
+}
+
+// takeTurnLocked waits until all that was given before has left, and gives the caller the turn, until passOnLocked.
+func (o *Outbox) takeTurnLocked() error {
+	w := &wait{done: !o.turn.taken}
+	if o.turn.taken {
+		o.queue.add(piece{wait: w, turn: true})
+	}
+	o.turn.taken = true
+	o.awaitLocked(func() bool { return w.done || o.ending })
+	err := o.unusableLocked()
+	if err == nil && o.waits.expired() {
+		err = os.ErrDeadlineExceeded
+	}
+	switch {
+	case err == nil:
+		return nil
+	case w.done:
+		o.passOnLocked()
+	default:
+		o.queue.withdraw(w)
+	}
+	return err
+}
+
+// writeInTurn is Write without a Socket.
+func (o *Outbox) writeInTurn(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.takeTurnLocked(); err != nil {
+		return 0, err
+	}
+	o.turn.direct = true
+	o.conn.SetWriteDeadline(o.waits.deadline)
+	o.watchLocked()
+	n, err := 0, error(nil)
+	for n < len(b) && err == nil {
+		o.mu.Unlock()
+		var moved int
+		moved, err = o.conn.Write(b[n:min(len(b), n+maxPaced)])
+		o.mu.Lock()
+		n += moved
+		o.stall.took(moved)
+	}
+	o.turn.direct = false
+	if err != nil {
+		o.brokenLocked(n)
+	}
+	o.passOnLocked()
+	return n, err
+}
