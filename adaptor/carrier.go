@@ -33,6 +33,10 @@ type carrier struct {
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
 	announced map[string]bool // trailer fields
+	// text is the names and the values that were gathered of a head's fields, behind the request's head, and ends is where each ends.
+	text []byte
+	ends []int
+	room [16]int
 }
 
 // heads holds buffers for request heads.
@@ -205,9 +209,8 @@ func (t *carrier) WriteHead(h hooks.Head) {
 			delete(header, name) // filo was given them
 		}
 	}
-	for name, value := range h.Fields {
-		header.Add(string(name), string(value))
-	}
+	h.Fields(t.gather)
+	t.addGathered(header)
 	if h.Length >= 0 {
 		header["Content-Length"] = []string{strconv.FormatInt(h.Length, 10)}
 	}
@@ -215,6 +218,34 @@ func (t *carrier) WriteHead(h hooks.Head) {
 		t.finishHeader(header, &h)
 	}
 	t.w.WriteHeader(h.Status)
+}
+
+// gather takes a field of an answer, to be added to the header.
+func (t *carrier) gather(name, value []byte) bool {
+	if t.text == nil {
+		t.text, t.ends = t.head[len(t.head):], t.room[:0]
+	}
+	t.text = append(t.text, name...)
+	t.ends = append(t.ends, len(t.text))
+	t.text = append(t.text, value...)
+	t.ends = append(t.ends, len(t.text))
+	return true
+}
+
+// addGathered adds the gathered fields to a header. They share one string, and one slice.
+func (t *carrier) addGathered(header http.Header) {
+	text, values, start := string(t.text), make([]string, len(t.ends)/2), 0
+	for i := range values {
+		end, valueEnd := t.ends[2*i], t.ends[2*i+1]
+		name := http.CanonicalHeaderKey(text[start:end])
+		values[i], start = text[end:valueEnd], valueEnd
+		if before := header[name]; before != nil {
+			header[name] = append(before, values[i])
+		} else {
+			header[name] = values[i : i+1 : i+1]
+		}
+	}
+	t.text, t.ends = t.text[:0], t.ends[:0]
 }
 
 // finishHeader adds to the header of a final answer what concerns its connection and its framing.
