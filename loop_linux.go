@@ -111,54 +111,6 @@ type loop struct {
 	answered                         answerCounts
 }
 
-// loopEvent is an event and what it is for.
-type loopEvent struct {
-	guest    *loop
-	conn     *loopConn
-	listener *listenerEntry
-	events   uint32
-}
-
-// batchEntry is a loopEvent in a batch. Who reads it may find later that it was somebody else's, so it is atomic.
-type batchEntry struct {
-	conn     atomic.Pointer[loopConn]
-	listener atomic.Pointer[listenerEntry]
-	events   atomic.Uint32
-}
-
-// put adds an event to the batch that is being filled.
-func (l *loop) put(e loopEvent) {
-	entry := &l.batch[l.filled]
-	entry.conn.Store(e.conn)
-	if entry.listener.Load() != e.listener {
-		entry.listener.Store(e.listener)
-	}
-	entry.events.Store(e.events)
-	l.filled++
-}
-
-// publish makes what was put the batch. The one before is used up.
-func (l *loop) publish() {
-	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(l.filled)<<16)
-	l.filled = 0
-}
-
-// take takes an event out of the batch. It may be called by anybody.
-func (l *loop) take() (e loopEvent, ok bool) {
-	for {
-		cursor := l.cursor.Load()
-		next, count := cursor&0xffff, cursor>>16&0xffff
-		if next >= count {
-			return e, false
-		}
-		entry := &l.batch[next]
-		e = loopEvent{conn: entry.conn.Load(), listener: entry.listener.Load(), events: entry.events.Load()}
-		if l.cursor.CompareAndSwap(cursor, cursor+1) {
-			return e, true
-		}
-	}
-}
-
 // newLoop makes a loop; it has no leader yet.
 func newLoop(s *Server, index int) (*loop, error) {
 	epfd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
@@ -373,23 +325,6 @@ func (l *loop) isOver() bool {
 	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox)+len(l.arrivals)+len(l.guests) == 0
 }
 
-// requeue puts the connections that were claimed into the batch, behind what is there.
-func (l *loop) requeue() {
-	if len(l.queue) == 0 {
-		return
-	}
-	for ; l.queued < len(l.queue) && l.filled < len(l.batch); l.queued++ {
-		l.put(loopEvent{conn: l.queue[l.queued], events: claimedEvent})
-		l.queue[l.queued] = nil
-	}
-	// What is left is moved to the front when it is the smaller part, so that a long queue isn't moved each time.
-	if rest := len(l.queue) - l.queued; rest <= l.queued {
-		copy(l.queue, l.queue[l.queued:])
-		clear(l.queue[rest:])
-		l.queue, l.queued = l.queue[:rest], 0
-	}
-}
-
 // steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may wait for
 // a processor: then its connections needn't.
 func (l *loop) steal(w *workerChan) bool {
@@ -462,82 +397,6 @@ func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
 	} else if value != nil {
 		w.scratch = &scratch{worker: w}
 	}
-}
-
-// endClass takes note that what w does from here on is no class's fault.
-func (w *workerChan) endClass() {
-	if w.running.Load() != nil {
-		w.running.Store(nil)
-	}
-}
-
-// holdsLoop reports whether w leads a loop that hasn't been taken away.
-func (w *workerChan) holdsLoop() bool { return w.loop != nil && w.loop.word.Load() == w.word }
-
-// crowded reports whether w leads a loop that mustn't be lost by an inline call: see workerPool.crowded.
-func (w *workerChan) crowded() bool {
-	return w.loop != nil && w.loop.leadership.retakes.Load()&1 != 0 && w.loop.pool.crowded(&w.loop.leadership)
-}
-
-// overtaken reports whether the monitor has given w's loop to another worker, and w hasn't seen it yet.
-func (w *workerChan) overtaken() bool { return w.loop != nil && w.loop.word.Load() != w.word }
-
-// retaken makes w the ordinary worker that it is since the monitor gave its loop to another one.
-func (w *workerChan) retaken() {
-	w.loop = nil
-	w.place = placeServing
-}
-
-// handOff gives the loop to another worker, in a turn of w's. It reports false if Concurrency has been reached, unless it
-// must.
-func (l *loop) handOff(w *workerChan, must bool) bool {
-	return l.giveAway(w, func() bool { return l.pool.handOver(w, &l.leadership, must) })
-}
-
-// handOffKept is handOff for a worker that gets one of the places that are kept, though Concurrency has been reached.
-func (l *loop) handOffKept(w *workerChan) bool {
-	return l.giveAway(w, func() bool { return l.pool.handOverKept(w, &l.leadership) })
-}
-
-// giveAway gives the loop away by handOver, unless the monitor has done so.
-func (l *loop) giveAway(w *workerChan, handOver func() bool) bool {
-	// From here on the monitor has nothing to take.
-	if !l.word.CompareAndSwap(w.word, w.word+1) {
-		w.retaken()
-		return true
-	}
-	if !handOver() {
-		w.word += 2
-		l.word.Store(w.word)
-		return false
-	}
-	l.handoffs.Add(1)
-	return true
-}
-
-// retake gives the loop to another worker because its leader, whose turn began when it had this word, may never come back.
-func (l *loop) retake(word uint64) {
-	leader := l.takeAway(word)
-	if leader == nil {
-		return
-	}
-	l.retakes.Add(1)
-	if class := leader.running.Load(); class != nil {
-		class.Retaken()
-	}
-	l.pool.retake(leader, &l.leadership)
-}
-
-// takeAway takes the loop from its leader, if the loop still has this word, for the caller to find another one. Anybody may call it.
-//
-// While the server serves that has an end: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and Logger may
-// wait as well. When there are keptPlaces of those their loops wait, too.
-func (l *loop) takeAway(word uint64) (leader *workerChan) {
-	beyond := l.pool.places.taken.Load() - int64(l.pool.MaxWorkersCount) // the latter may be math.MaxInt
-	if beyond >= int64(len(l.server.loops)+keptPlaces) && !l.server.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
-		return nil
-	}
-	return l.leader.Load()
 }
 
 // rest waits until there is something to do.

@@ -57,16 +57,6 @@ type connJob struct {
 	conn net.Conn // nil when it is finished with
 }
 
-// leadership is the job of leading a loop.
-type leadership struct {
-	// lead returns when the worker has given it away, and has then served a connection (w.place isn't placeLeading), or when
-	// it is over.
-	lead func(w *workerChan)
-	// retakes is odd if a leader has lost it to retake since there was last seen to be no worker beyond the cap: see crowded. It
-	// only grows, so that whoever makes it even can't undo a retake that he hasn't seen.
-	retakes atomic.Uint64
-}
-
 // workerPlace is what a worker counts as.
 type workerPlace uint8
 

@@ -1,0 +1,70 @@
+//go:build !386
+
+package filo
+
+import "sync/atomic"
+
+// loopEvent is an event and what it is for.
+type loopEvent struct {
+	guest    *loop
+	conn     *loopConn
+	listener *listenerEntry
+	events   uint32
+}
+
+// batchEntry is a loopEvent in a batch. Who reads it may find later that it was somebody else's, so it is atomic.
+type batchEntry struct {
+	conn     atomic.Pointer[loopConn]
+	listener atomic.Pointer[listenerEntry]
+	events   atomic.Uint32
+}
+
+// put adds an event to the batch that is being filled.
+func (l *loop) put(e loopEvent) {
+	entry := &l.batch[l.filled]
+	entry.conn.Store(e.conn)
+	if entry.listener.Load() != e.listener {
+		entry.listener.Store(e.listener)
+	}
+	entry.events.Store(e.events)
+	l.filled++
+}
+
+// publish makes what was put the batch. The one before is used up.
+func (l *loop) publish() {
+	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(l.filled)<<16)
+	l.filled = 0
+}
+
+// take takes an event out of the batch. It may be called by anybody.
+func (l *loop) take() (e loopEvent, ok bool) {
+	for {
+		cursor := l.cursor.Load()
+		next, count := cursor&0xffff, cursor>>16&0xffff
+		if next >= count {
+			return e, false
+		}
+		entry := &l.batch[next]
+		e = loopEvent{conn: entry.conn.Load(), listener: entry.listener.Load(), events: entry.events.Load()}
+		if l.cursor.CompareAndSwap(cursor, cursor+1) {
+			return e, true
+		}
+	}
+}
+
+// requeue puts the connections that were claimed into the batch, behind what is there.
+func (l *loop) requeue() {
+	if len(l.queue) == 0 {
+		return
+	}
+	for ; l.queued < len(l.queue) && l.filled < len(l.batch); l.queued++ {
+		l.put(loopEvent{conn: l.queue[l.queued], events: claimedEvent})
+		l.queue[l.queued] = nil
+	}
+	// What is left is moved to the front when it is the smaller part, so that a long queue isn't moved each time.
+	if rest := len(l.queue) - l.queued; rest <= l.queued {
+		copy(l.queue, l.queue[l.queued:])
+		clear(l.queue[rest:])
+		l.queue, l.queued = l.queue[:rest], 0
+	}
+}
