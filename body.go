@@ -266,7 +266,7 @@ func (c *conn) beforeWait(b *body) error {
 		b.expect = false
 		// Not if the body is on its way, and not once the head of the final answer is.
 		if b.received == 0 && c.in.Len() == 0 && !ctx.stream.sent {
-			c.out = append(c.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+			c.out = append(c.out, http1.Continue...)
 		}
 	}
 	if err := c.flush(); err != nil {

@@ -372,7 +372,7 @@ func (c *conn) refuse(err *HTTPError) {
 		c.server.logger().Warn("request refused", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 	}
 	head := string(c.parser.Method(c.in.Unread())) == "HEAD"
-	c.out = c.server.appendRefusal(c.out, err, "", head)
+	c.out = c.server.appendRefusal(c.out, err, &refusalFields, head)
 	c.count(err.Status)
 	c.reading, c.linger = readingNothing, true
 }

@@ -668,7 +668,7 @@ var answerExchanges = []struct {
 		name: "a refused request", rule: "the server's own errors have a Date, and the connection ends with them",
 		handler: func(c *filo.Ctx) error { return nil },
 		request: "GET / HTTP/1.1\n\nGET /never HTTP/1.1\nHost: a\n\n",
-		want: "HTTP/1.1 400 Bad Request\nServer: filo\nDate: D\nContent-Type: text/plain; charset=utf-8\nContent-Length: 26\n" +
+		want: "HTTP/1.1 400 Bad Request\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 26\n" +
 			"Connection: close\n\nBad Request: missing Host␊",
 	},
 	{

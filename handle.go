@@ -83,9 +83,9 @@ func (c *conn) render(ctx *Ctx) {
 	c.skipReceived(&ctx.Request.body)
 	r := &ctx.Response
 	length, size := r.wholeLength(ctx)
-	f := headFraming{length: length}
+	f := http1.Head{Length: length}
 	c.settle(ctx, &f)
-	c.out = r.appendHead(c.out, c.server, f)
+	c.out = r.appendHead(c.out, c.server, &f)
 	switch {
 	case size == 0:
 	case size <= copiedBody:
@@ -120,22 +120,22 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 }
 
 // settle decides whether the connection goes on after the answer, and says so in f.
-func (c *conn) settle(ctx *Ctx, f *headFraming) {
+func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	request, b := &ctx.Request, &ctx.Request.body
 	switch {
 	case !b.complete() && (b.endsConnection() || b.isMuch() && !ctx.stream.open): // who streams may still read
-		f.close = true
+		f.Close = true
 	case request.framing.Close, ctx.Response.wantsClose():
-		f.close = true
+		f.Close = true
 	case c.server.config.maxRequests > 0 && c.requests >= c.server.config.maxRequests:
-		f.close = true
+		f.Close = true
 	case c.in.Len() == 0 && c.server.draining.Load():
-		f.close = true
+		f.Close = true
 	case c.looped == nil && c.worker.kept():
-		f.close = true // others want the place
+		f.Close = true // others want the place
 	}
-	f.keepAlive = !f.close && request.minor == 0
-	if f.close {
+	f.KeepAlive = !f.Close && request.minor == 0
+	if f.Close {
 		c.reading = readingNothing
 	}
 }

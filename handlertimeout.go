@@ -140,7 +140,7 @@ func (c *conn) setApart(on bool) {
 // answerApart implements wire. The answers to earlier requests that wait in out are sent as well.
 func (c *conn) answerApart(e *HTTPError, head bool) (size int64, err error) {
 	earlier := len(c.out)
-	c.out = c.server.appendRefusal(c.out, e, "", head)
+	c.out = c.server.appendRefusal(c.out, e, &refusalFields, head)
 	answer := c.out[earlier:]
 	size = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
 	if c.looped != nil {

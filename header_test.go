@@ -123,11 +123,11 @@ func TestHeadersCantBeBroken(t *testing.T) {
 				ctx := &Ctx{exchange: &exchange{server: s, worker: &scratch{}}}
 				ctx.Response.reset()
 				set(ctx, value, value)
-				for _, f := range []headFraming{{length: 3}, {length: -1, chunked: true}, {length: noLength, close: true}} {
-					head := ctx.Response.appendHead(nil, ctx.exchange.server, f)
+				for _, f := range []http1.Head{{Length: 3}, {Chunked: true}, {Length: noLength, Close: true}} {
+					head := ctx.Response.appendHead(nil, ctx.exchange.server, &f)
 					wireCheckLines(t, setter, head)
-					trailer := appendTrailer([]byte("status line\r\n"), &ctx.Response.Trailer)
-					wireCheckLines(t, setter+", trailer", append(trailer, "\r\n"...))
+					trailer := http1.AppendLastChunk(nil, &ctx.Response.Trailer.list)
+					wireCheckLines(t, setter+", trailer", trailer)
 				}
 				if t.Failed() {
 					t.Fatalf("with %q", value)
@@ -155,8 +155,8 @@ func TestHeaderAssigned(t *testing.T) {
 		r.Header = Header{list: h.list}
 		r.Trailer = Header{list: h.list}
 		for what, head := range map[string][]byte{
-			"header":  r.appendHead(nil, s, headFraming{length: 0}),
-			"trailer": append(appendTrailer([]byte("status line\r\n"), &r.Trailer), "\r\n"...),
+			"header":  r.appendHead(nil, s, &http1.Head{Length: 0}),
+			"trailer": http1.AppendLastChunk(nil, &r.Trailer.list),
 		} {
 			got := wireCheckLines(t, what, head)
 			for name, value := range want {

@@ -73,20 +73,7 @@ func (c *Ctx) switchProtocols() {
 }
 
 // switchProtocols implements wire.
-func (c *conn) switchProtocols(h *Header) { c.out = appendSwitching(c.out, h) }
-
-// appendSwitching renders a 101 with the fields.
-func appendSwitching(dst []byte, h *Header) []byte {
-	dst = http1.AppendStatusLine(dst, 101)
-	for i := range h.list.Len() {
-		switch h.list.ID(i) {
-		case field.ContentLength, field.TransferEncoding:
-		default:
-			dst = h.list.AppendLine(dst, i)
-		}
-	}
-	return append(dst, "\r\n"...)
-}
+func (c *conn) switchProtocols(h *Header) { c.out = http1.AppendInterim(c.out, 101, &h.list) }
 
 // prepareHijack makes sure that the connection can be taken over, and claims the answer. If it can't, the request can still be
 // answered.

@@ -3,7 +3,6 @@ package filo
 import (
 	"errors"
 
-	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 )
 
@@ -36,21 +35,6 @@ func (c *Ctx) Informational(status int) error {
 
 // inform implements wire.
 func (c *conn) inform(status int, h *Header) error {
-	c.out = http1.AppendStatusLine(c.out, status)
-	for i := range h.list.Len() {
-		if informs(h.list.ID(i)) {
-			c.out = h.list.AppendLine(c.out, i)
-		}
-	}
-	c.out = append(c.out, "\r\n"...)
+	c.out = http1.AppendInterim(c.out, status, &h.list)
 	return c.flush()
-}
-
-// informs reports whether an interim answer has the field.
-func informs(id field.ID) bool {
-	switch id {
-	case field.ContentLength, field.TransferEncoding, field.Connection, field.ContentType:
-		return false
-	}
-	return true
 }

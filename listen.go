@@ -8,11 +8,11 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/sock"
@@ -325,33 +325,42 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 // scratches are the buffers for ServeConn, which has no worker.
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// retryAfter is the field of an answer to what is refused because of too much load.
-const (
-	retryAfter        = "Retry-After: " + retryAfterSeconds + "\r\n"
-	retryAfterSeconds = "1"
+// retryAfterSeconds says when to come again, to what is refused because of too much load.
+const retryAfterSeconds = "1"
+
+// The fields of answers that the server gives without a handler, and of those to what is refused because of too much load. They are
+// only read.
+var (
+	refusalFields = func() (l field.List) {
+		l.SetID(field.ContentType, textPlain)
+		return l
+	}()
+	overloadFields = func() (l field.List) {
+		l.SetID(field.RetryAfter, retryAfterSeconds)
+		l.SetID(field.ContentType, textPlain)
+		return l
+	}()
 )
 
 // refuseConn answers a connection that isn't served.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.refused.Add(1)
 	s.refusals[reason.Status/100].Add(1)
-	answer := s.appendRefusal(nil, reason, retryAfter, false)
+	answer := s.appendRefusal(nil, reason, &overloadFields, false)
 	if !s.lingerer.TakeOver(netConn, answer) {
 		linger.Close(netConn)
 	}
 }
 
-// appendRefusal renders an answer that the server gives without a handler, with extra header lines, and without a body if
-// the request was a HEAD. The connection ends with it.
-func (s *Server) appendRefusal(dst []byte, reason *HTTPError, extra string, head bool) []byte {
+// appendRefusal renders an answer that the server gives without a handler, with refusalFields or overloadFields, and without a body
+// if the request was a HEAD. The connection ends with it.
+func (s *Server) appendRefusal(dst []byte, reason *HTTPError, fields *field.List, head bool) []byte {
 	body := refusalText(reason)
-	dst = http1.AppendStatusLine(dst, reason.Status)
-	dst = append(dst, s.config.serverLine...)
-	dst = append(dst, s.clock.dateLine()...)
-	dst = append(dst, extra...)
-	dst = append(dst, "Content-Type: "+textPlain+"\r\nContent-Length: "...)
-	dst = strconv.AppendInt(dst, int64(len(body)), 10)
-	dst = append(dst, "\r\nConnection: close\r\n\r\n"...)
+	h := http1.Head{
+		Status: reason.Status, Length: int64(len(body)), Close: true,
+		Server: s.config.serverLine, Date: s.clock.dateLine(),
+	}
+	dst = h.Append(dst, fields)
 	if head {
 		return dst
 	}

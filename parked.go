@@ -140,10 +140,10 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	if err != nil {
 		return nil, err // before the head, behind which there could be no other answer
 	}
-	f := headFraming{length: noLength, chunked: c.Request.minor > 0, close: true}
-	owner.out = r.appendHead(owner.out, owner.server, f)
+	f := http1.Head{Length: noLength, Chunked: c.Request.minor > 0, Close: true}
+	owner.out = r.appendHead(owner.out, owner.server, &f)
 	owner.count(r.status)
-	return c.park(owner, serve, f.chunked)
+	return c.park(owner, serve, f.Chunked)
 }
 
 // prepareParked makes sure that the connection can be parked, and claims the answer. Until that is done a time-out may be
@@ -237,7 +237,7 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 	}
 	frame := b
 	if p.chunked {
-		frame = appendChunk(make([]byte, 0, len(b)+chunkOverhead), b)
+		frame = http1.AppendChunk(make([]byte, 0, len(b)+http1.ChunkOverhead), b)
 	}
 	n, err := p.writeFrame(frame)
 	if err == nil {
@@ -415,7 +415,7 @@ func (p *ParkedConn) recoverPanic() {
 func (p *ParkedConn) finish() bool {
 	last := ""
 	if p.chunked {
-		last = "0\r\n\r\n"
+		last = http1.LastChunk
 	}
 	if !p.sealed {
 		return p.out.Finish([]byte(last))

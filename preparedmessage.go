@@ -1,8 +1,7 @@
 package filo
 
 import (
-	"strconv"
-
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/outbox"
 )
 
@@ -20,7 +19,7 @@ type PreparedMessage struct {
 
 // NewPreparedMessage makes a message from a copy of b.
 func NewPreparedMessage(b []byte) *PreparedMessage {
-	chunk := appendChunk(make([]byte, 0, len(b)+chunkOverhead), b)
+	chunk := http1.AppendChunk(make([]byte, 0, len(b)+http1.ChunkOverhead), b)
 	end := len(chunk) - len("\r\n")
 	return &PreparedMessage{payload: chunk[end-len(b) : end : end], chunk: chunk}
 }
@@ -34,15 +33,4 @@ func (m *PreparedMessage) framed(chunked bool) []byte {
 		return m.chunk
 	}
 	return m.payload
-}
-
-// chunkOverhead is more than a chunk is larger than its content.
-const chunkOverhead = 24
-
-// appendChunk appends b as a chunk. An empty one would be the last.
-func appendChunk(dst, b []byte) []byte {
-	dst = strconv.AppendUint(dst, uint64(len(b)), 16)
-	dst = append(dst, "\r\n"...)
-	dst = append(dst, b...)
-	return append(dst, "\r\n"...)
 }

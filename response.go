@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"strconv"
 	"unsafe"
 
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
-	"github.com/filohttp/filo/internal/syntax"
 )
 
 const textPlain = "text/plain; charset=utf-8"
@@ -203,16 +201,8 @@ func (r *Response) bodyBytes() []byte {
 	return r.buffer
 }
 
-// headFraming is how the head of a response describes what follows it.
-type headFraming struct {
-	length  int64 // of the body; -1 unknown, -2 says nothing of the body
-	chunked bool
-	close   bool
-	// keepAlive answers an HTTP/1.0 client that asked for it.
-	keepAlive bool
-}
-
-const noLength = -2
+// noLength is a length that isn't known, or not said.
+const noLength = -1
 
 // declaredLength returns the Content-Length that the handler set, noLength if none or an invalid one.
 func (r *Response) declaredLength() int64 {
@@ -229,63 +219,9 @@ func (r *Response) wantsClose() bool {
 	return r.close || r.Header.Len() > 0 && r.Header.list.HasToken(field.Connection, "close")
 }
 
-// appendHead renders the response head. The fields that decide about framing are the server's own.
-func (r *Response) appendHead(dst []byte, s *Server, f headFraming) []byte {
-	dst = http1.AppendStatusLine(dst, r.status)
-	server, date := len(s.config.serverLine) == 0, false
-	h := &r.Header
-	for i := range h.list.Len() {
-		switch h.list.ID(i) {
-		case field.ContentLength, field.TransferEncoding, field.KeepAlive, field.Trailer:
-			continue
-		case field.Connection:
-			if f.close && (syntax.ListHasToken(h.list.Value(i), "close") || syntax.ListHasToken(h.list.Value(i), "keep-alive")) {
-				continue
-			}
-		case field.Server:
-			server = true
-		case field.Date:
-			if date = true; len(h.list.Value(i)) == 0 {
-				continue
-			}
-		}
-		dst = h.list.AppendLine(dst, i)
-	}
-	if !server {
-		dst = append(dst, s.config.serverLine...)
-	}
-	if !date {
-		dst = append(dst, s.clock.dateLine()...)
-	}
-	switch {
-	case f.chunked:
-		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-		dst = r.appendTrailerNames(dst)
-	case f.length >= 0:
-		dst = append(dst, "Content-Length: "...)
-		dst = strconv.AppendInt(dst, f.length, 10)
-		dst = append(dst, "\r\n"...)
-	}
-	if f.close {
-		dst = append(dst, "Connection: close\r\n"...)
-	} else if f.keepAlive {
-		dst = append(dst, "Connection: keep-alive\r\n"...)
-	}
-	return append(dst, "\r\n"...)
-}
-
-func (r *Response) appendTrailerNames(dst []byte) []byte {
-	separator := "Trailer: "
-	for i := range r.Trailer.list.Len() {
-		if !r.Trailer.list.ID(i).InTrailer() {
-			continue
-		}
-		dst = append(dst, separator...)
-		dst = append(dst, r.Trailer.list.Name(i)...)
-		separator = ", "
-	}
-	if separator == ", " {
-		dst = append(dst, "\r\n"...)
-	}
-	return dst
+// appendHead renders the response head. What the server itself says in it is in head, but for what it always says.
+func (r *Response) appendHead(dst []byte, s *Server, head *http1.Head) []byte {
+	head.Status, head.Trailer = r.status, &r.Trailer.list
+	head.Server, head.Date = s.config.serverLine, s.clock.dateLine()
+	return head.Append(dst, &r.Header.list)
 }

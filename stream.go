@@ -6,7 +6,6 @@ import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"io"
-	"strconv"
 )
 
 // streamBufferSize is how much of a stream gathers before it is sent.
@@ -164,22 +163,22 @@ func (w *StreamWriter) begin() {
 // head implements wire.
 func (c *conn) head(ctx *Ctx, length int64) {
 	r := &ctx.Response
-	f := headFraming{length: length}
+	f := http1.Head{Length: length}
 	c.toEnd = false
 	switch {
 	case !http1.BodyAllowed(r.status):
 		if r.status != 304 {
-			f.length = noLength
+			f.Length = noLength
 		}
 	case ctx.Request.isHead(), length >= 0:
 	case ctx.Request.minor == 0:
 		r.close, c.toEnd = true, true
 	default:
-		f.chunked = true
+		f.Chunked = true
 	}
-	c.chunked = f.chunked
+	c.chunked = f.Chunked
 	c.settle(ctx, &f)
-	c.out = r.appendHead(c.out, c.server, f)
+	c.out = r.appendHead(c.out, c.server, &f)
 }
 
 // emit sends the head if it wasn't sent, and data. Without flush it may stay in the connection's buffer, and with it in a
@@ -219,8 +218,7 @@ func (w *StreamWriter) put(data []byte, flush bool) error {
 func (c *conn) data(p []byte, flush bool) error {
 	if len(p) > 0 {
 		if c.chunked {
-			c.out = strconv.AppendUint(c.out, uint64(len(p)), 16)
-			c.out = append(c.out, "\r\n"...)
+			c.out = http1.AppendChunkSize(c.out, len(p))
 		}
 		if len(p) <= copiedBody {
 			c.out = append(c.out, p...)
@@ -231,7 +229,7 @@ func (c *conn) data(p []byte, flush bool) error {
 			}
 		}
 		if c.chunked {
-			c.out = append(c.out, "\r\n"...)
+			c.out = http1.AppendChunkEnd(c.out)
 		}
 	}
 	if flush {
@@ -270,19 +268,8 @@ func (c *Ctx) finishStream() (ending, error) {
 // endStream implements wire.
 func (c *conn) endStream(trailer *Header) {
 	if c.chunked {
-		c.out = append(c.out, "0\r\n"...)
-		c.out = appendTrailer(c.out, trailer)
-		c.out = append(c.out, "\r\n"...)
+		c.out = http1.AppendLastChunk(c.out, &trailer.list)
 	}
-}
-
-func appendTrailer(dst []byte, trailer *Header) []byte {
-	for i := range trailer.list.Len() {
-		if trailer.list.ID(i).InTrailer() {
-			dst = trailer.list.AppendLine(dst, i)
-		}
-	}
-	return dst
 }
 
 // copyBody sends what Response.SetBodyStream was given.

@@ -246,7 +246,7 @@ func (c *carried) flushEarlier() error { return nil }
 func (c *carried) inform(status int, h *Header) error {
 	c.transport.WriteHead(hooks.Head{Status: status, Length: noLength, Fields: func(yield func(name, value []byte) bool) {
 		for i := range h.list.Len() {
-			if informs(h.list.ID(i)) && !yield(h.list.Name(i), h.list.Value(i)) {
+			if h.list.ID(i).InInterim() && !yield(h.list.Name(i), h.list.Value(i)) {
 				return
 			}
 		}
@@ -326,7 +326,7 @@ func (c *carried) answerApart(e *HTTPError, head bool) (size int64, err error) {
 func (c *carried) prepareHijack() (prepared net.Conn, err error) { return nil, nil }
 
 // switchProtocols implements wire.
-func (c *carried) switchProtocols(h *Header) { c.switching = appendSwitching(nil, h) }
+func (c *carried) switchProtocols(h *Header) { c.switching = http1.AppendInterim(nil, 101, &h.list) }
 
 // hijack implements wire.
 func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {

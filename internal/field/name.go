@@ -164,6 +164,16 @@ func Lookup[S []byte | string](name S) ID {
 // String returns the name in its canonical case, "" for Unknown.
 func (id ID) String() string { return names[id] }
 
+// InInterim reports whether an interim answer (RFC 9110, section 15.2) has the field: not one that speaks of the final answer or of the
+// connection.
+func (id ID) InInterim() bool {
+	switch id {
+	case ContentLength, TransferEncoding, Connection, ContentType:
+		return false
+	}
+	return true
+}
+
 // InTrailer reports whether a field may be in a trailer section: not one that decides how the message is framed, routed,
 // authenticated or read (RFC 9110, section 6.5.1).
 func (id ID) InTrailer() bool {

@@ -1,0 +1,127 @@
+package http1
+
+import (
+	"strconv"
+
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// Head is what a server itself says in the head of an answer. The other fields are the handler's.
+type Head struct {
+	Status int
+	Length int64 // of the body, in bytes; negative: the head says nothing of it
+	// Chunked says that the body comes in chunks, and has the fields of Trailer behind it. Length is ignored.
+	Chunked bool
+	Trailer *field.List // nil: none
+	Close   bool        // the connection ends with the answer
+	// KeepAlive answers an HTTP/1.0 client that asked for the connection to go on.
+	KeepAlive bool
+	// Server and Date are lines with CRLF, which a field of the same name replaces.
+	Server, Date []byte
+}
+
+// Append renders the head of an answer with the fields. Those of them that decide about framing are left out: the server's own are
+// right. A Date without a value keeps Date out of the head.
+func (h *Head) Append(dst []byte, fields *field.List) []byte {
+	dst = AppendStatusLine(dst, h.Status)
+	server, date := h.Server, h.Date
+	for i := range fields.Len() {
+		switch fields.ID(i) {
+		case field.ContentLength, field.TransferEncoding, field.KeepAlive, field.Trailer:
+			continue
+		case field.Connection:
+			if value := fields.Value(i); h.Close && (syntax.ListHasToken(value, "close") || syntax.ListHasToken(value, "keep-alive")) {
+				continue
+			}
+		case field.Server:
+			server = nil
+		case field.Date:
+			if date = nil; len(fields.Value(i)) == 0 {
+				continue
+			}
+		}
+		dst = fields.AppendLine(dst, i)
+	}
+	dst = append(append(dst, server...), date...)
+	switch {
+	case h.Chunked:
+		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
+		if h.Trailer != nil {
+			dst = appendTrailerNames(dst, h.Trailer)
+		}
+	case h.Length >= 0:
+		dst = append(dst, "Content-Length: "...)
+		dst = strconv.AppendInt(dst, h.Length, 10)
+		dst = append(dst, "\r\n"...)
+	}
+	if h.Close {
+		dst = append(dst, "Connection: close\r\n"...)
+	} else if h.KeepAlive {
+		dst = append(dst, "Connection: keep-alive\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+func appendTrailerNames(dst []byte, trailer *field.List) []byte {
+	separator := "Trailer: "
+	for i := range trailer.Len() {
+		if !trailer.ID(i).InTrailer() {
+			continue
+		}
+		dst = append(dst, separator...)
+		dst = append(dst, trailer.Name(i)...)
+		separator = ", "
+	}
+	if separator == ", " {
+		dst = append(dst, "\r\n"...)
+	}
+	return dst
+}
+
+// Continue is the interim answer that asks for the request's body.
+const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// AppendInterim renders an answer of status 1xx, with those of the fields that may be there. In a 101, behind which there is no final
+// answer, that also goes for Connection and Content-Type.
+func AppendInterim(dst []byte, status int, fields *field.List) []byte {
+	dst = AppendStatusLine(dst, status)
+	for i := range fields.Len() {
+		id := fields.ID(i)
+		if id.InInterim() || status == 101 && (id == field.Connection || id == field.ContentType) {
+			dst = fields.AppendLine(dst, i)
+		}
+	}
+	return append(dst, "\r\n"...)
+}
+
+// ChunkOverhead is more than a chunk is larger than its content.
+const ChunkOverhead = 24
+
+// AppendChunk renders b as a chunk. It must not be empty: an empty chunk is the last.
+func AppendChunk(dst, b []byte) []byte {
+	return AppendChunkEnd(append(AppendChunkSize(dst, len(b)), b...))
+}
+
+// AppendChunkSize renders what comes before the content of a chunk.
+func AppendChunkSize(dst []byte, size int) []byte {
+	dst = strconv.AppendUint(dst, uint64(size), 16)
+	return append(dst, "\r\n"...)
+}
+
+// AppendChunkEnd renders what comes behind the content of a chunk.
+func AppendChunkEnd(dst []byte) []byte { return append(dst, "\r\n"...) }
+
+// LastChunk ends a body in chunks that has no trailer section.
+const LastChunk = "0\r\n\r\n"
+
+// AppendLastChunk renders the end of a body in chunks, with those fields of the trailer that may be there.
+func AppendLastChunk(dst []byte, trailer *field.List) []byte {
+	dst = append(dst, "0\r\n"...)
+	for i := range trailer.Len() {
+		if trailer.ID(i).InTrailer() {
+			dst = trailer.AppendLine(dst, i)
+		}
+	}
+	return append(dst, "\r\n"...)
+}
