@@ -1,5 +1,7 @@
 //go:build !386
 
+// On 386 package syscall has no numbers for these calls. The loops, which need them, aren't built there.
+
 package sock
 
 import (
@@ -10,8 +12,6 @@ import (
 	"syscall"
 	"unsafe"
 )
-
-// Package syscall has no numbers for these calls on 386.
 
 // Address is a socket address as the kernel writes it: family, port, address, and the scope of an IPv6 address.
 type Address [28]byte
