@@ -32,13 +32,30 @@ type body struct {
 	err       error // what every further read returns; io.EOF at the end
 	done      bool  // err is io.EOF: to compare errors takes longer than all else that is done for a request without a body
 
-	whole      []byte // by readWholeBody
-	wholeErr   error
-	wholeRead  bool
-	wholeTaken int  // how much of whole a reader has got since
-	formRead   bool // MultipartForm has read it: see errFormRead
+	wholeBody
 	// large is the buffer of whole if it is the worker's, to be given back.
 	large []byte
+}
+
+// wholeBody is the part of a body that knows whether something has read all of it at once.
+type wholeBody struct {
+	whole      []byte // what Body returns
+	wholeErr   error
+	wholeRead  bool // by Body, and readers get the bytes from whole
+	wholeTaken int  // how much of whole a reader has got since
+	formRead   bool // MultipartForm has read it: see errFormRead
+}
+
+func (b *wholeBody) readFromWhole(p []byte) (int, error) {
+	if b.wholeTaken == len(b.whole) {
+		if b.wholeErr != nil {
+			return 0, b.wholeErr
+		}
+		return 0, io.EOF
+	}
+	n := copy(p, b.whole[b.wholeTaken:])
+	b.wholeTaken += n
+	return n, nil
 }
 
 // begin sets b to an unread body.
@@ -189,18 +206,6 @@ func (c *conn) readBody(b *body, p []byte) (int, error) {
 		}
 	}
 	return 0, b.err
-}
-
-func (b *body) readFromWhole(p []byte) (int, error) {
-	if b.wholeTaken == len(b.whole) {
-		if b.wholeErr != nil {
-			return 0, b.wholeErr
-		}
-		return 0, io.EOF
-	}
-	n := copy(p, b.whole[b.wholeTaken:])
-	b.wholeTaken += n
-	return n, nil
 }
 
 // direct returns how many of size bytes can be read into the handler's own buffer: never beyond the body, and only

@@ -14,11 +14,7 @@ type replacedBody struct {
 	received int64
 	err      error // what every further read returns
 
-	whole      []byte // by readWhole, in a buffer of its own
-	wholeErr   error
-	wholeRead  bool
-	wholeTaken int  // how much of whole a reader has got since
-	formRead   bool // MultipartForm has read it: see errFormRead
+	wholeBody // whole is in a buffer of its own
 }
 
 // SetBodyReader replaces the request body by the content of reader, for Body, BodyReader, Form and the other methods. Usually
@@ -61,18 +57,6 @@ func (b *replacedBody) read(p []byte) (int, error) {
 	}
 	b.err = err
 	return n, err
-}
-
-func (b *replacedBody) readFromWhole(p []byte) (int, error) {
-	if b.wholeTaken == len(b.whole) {
-		if b.wholeErr != nil {
-			return 0, b.wholeErr
-		}
-		return 0, io.EOF
-	}
-	n := copy(p, b.whole[b.wholeTaken:])
-	b.wholeTaken += n
-	return n, nil
 }
 
 // readWhole returns the whole body. Nothing announces its length, so the buffer grows with it.
