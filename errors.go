@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 
 	"github.com/filohttp/filo/internal/field"
@@ -104,6 +105,12 @@ type PanicError struct {
 	Value any
 	// Stack is the stack of the goroutine at the panic, as runtime/debug.Stack formats it.
 	Stack []byte
+}
+
+// logPanic logs a panic that the server has recovered from, and what else is known of it, in pairs of keys and values.
+func logPanic(logger *slog.Logger, message string, value any, stack []byte, known ...any) {
+	known = append([]any{"value", fmt.Sprint(value)}, known...)
+	logger.Error(message, append(known, "stack", string(stack))...)
 }
 
 // Error returns the value as text, without the stack.

@@ -154,8 +154,8 @@ func (x *exchange) panicked(err *PanicError) error {
 		return ErrAbort
 	}
 	request := &x.worker.ctx.Request
-	x.server.logger().Error("panic in handler", "value", fmt.Sprint(err.Value), "method", request.Method(),
-		"path", request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()), "stack", string(err.Stack))
+	logPanic(x.server.logger(), "panic in handler", err.Value, err.Stack, "method", request.Method(),
+		"path", request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 	return err
 }
 
@@ -271,7 +271,7 @@ func (x *exchange) logDropped(ctx *Ctx, err error) {
 func (s *Server) renderError(ctx *Ctx, err error) (ok bool) {
 	defer func() {
 		if value := recover(); value != nil {
-			s.logger().Error("panic in ErrorHandler", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			logPanic(s.logger(), "panic in ErrorHandler", value, debug.Stack())
 			if ok = !ctx.stream.sent; ok {
 				ctx.stream.reset()
 				DefaultErrorHandler(ctx, Error(500, ""))

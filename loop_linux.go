@@ -3,7 +3,6 @@
 package filo
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -383,7 +382,7 @@ func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
 	}
 	value := recover()
 	if value != nil {
-		l.server.logger().Error("panic in a worker", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+		logPanic(l.server.logger(), "panic in a worker", value, debug.Stack())
 	}
 	if lc != nil {
 		lc.abandon(value == nil)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -376,7 +377,7 @@ func (lc *loopConn) end() {
 func (lc *loopConn) abandon(linger bool) {
 	defer func() {
 		if value := recover(); value != nil {
-			lc.server.pools[0].logPanic("panic in ConnState", value)
+			logPanic(lc.server.logger(), "panic in ConnState", value, debug.Stack())
 			lc.loop.remove(lc)
 		}
 	}()

@@ -406,8 +406,8 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 // recoverPanic is deferred around what is the user's.
 func (p *ParkedConn) recoverPanic() {
 	if value := recover(); value != nil {
-		p.conn.server.logger().Error("panic in the function of a parked connection", "value", fmt.Sprint(value),
-			"remote", fmt.Sprint(p.RemoteAddr()), "stack", string(debug.Stack()))
+		logPanic(p.conn.server.logger(), "panic in the function of a parked connection", value, debug.Stack(),
+			"remote", fmt.Sprint(p.RemoteAddr()))
 	}
 }
 

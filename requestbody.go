@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"fmt"
 	"io"
 	"runtime/debug"
 )
@@ -106,7 +105,7 @@ func (b *replacedBody) close() {
 	}
 	defer func() {
 		if value := recover(); value != nil {
-			b.ctx.Logger().Error("panic in a body reader's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			logPanic(b.ctx.Logger(), "panic in a body reader's Close", value, debug.Stack())
 		}
 	}()
 	closer.Close()

@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"fmt"
 	"io"
 	"runtime/debug"
 	"unsafe"
@@ -80,7 +79,7 @@ func (r *Response) closeStream() {
 	r.stream = nil
 	defer func() {
 		if value := recover(); value != nil {
-			r.ctx.exchange.server.logger().Error("panic in a body stream's Close", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			logPanic(r.ctx.exchange.server.logger(), "panic in a body stream's Close", value, debug.Stack())
 		}
 	}()
 	if closer, ok := stream.(io.Closer); ok {

@@ -2,7 +2,6 @@ package filo
 
 import (
 	"context"
-	"fmt"
 	"runtime/debug"
 	"sync"
 
@@ -84,7 +83,7 @@ func (t *serverTasks) begin(s *Server) (*pool.Pool, context.Context, error) {
 	}
 	if t.pool == nil {
 		made, err := pool.NewPool(DefaultMaxTasks, pool.WithPanicHandler(func(value any) {
-			s.logger().Error("panic in a task", "value", fmt.Sprint(value), "stack", string(debug.Stack()))
+			logPanic(s.logger(), "panic in a task", value, debug.Stack())
 		}))
 		if err != nil {
 			return nil, nil, err

@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"fmt"
 	"log/slog"
 	"net"
 	"runtime/debug"
@@ -321,7 +320,7 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 		w.scratch = nil // the buffers may be in any state
 		closeConn = !w.handedOver
 		if value := recover(); value != nil { // or else it is a panic(nil) with GODEBUG=panicnil=1, or Goexit
-			wp.logPanic("panic in a worker", value)
+			logPanic(wp.Logger, "panic in a worker", value, debug.Stack())
 		}
 	}()
 	closeConn = wp.WorkerFunc(w, c)
@@ -367,16 +366,12 @@ func closesAtOnce(c net.Conn) bool {
 func (wp *workerPool) close(c net.Conn, lingers bool) {
 	defer func() {
 		if value := recover(); value != nil {
-			wp.logPanic("panic in a connection's Close", value)
+			logPanic(wp.Logger, "panic in a connection's Close", value, debug.Stack())
 		}
 	}()
 	if !lingers || wp.Linger == nil || !wp.Linger(c) {
 		linger.Close(c)
 	}
-}
-
-func (wp *workerPool) logPanic(message string, value any) {
-	wp.Logger.Error(message, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 }
 
 // vacate gives up a serving worker's place, unless so many workers have done so already.

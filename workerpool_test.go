@@ -576,7 +576,7 @@ func TestWorkerPoolPanic(t *testing.T) {
 			if w.scratch != nil {
 				t.Error("buffers that may be in any state were kept")
 			}
-			for _, part := range []string{"level=ERROR", `panic="no such record"`, "stack=", "poolTest).work"} {
+			for _, part := range []string{"level=ERROR", `value="no such record"`, "stack=", "poolTest).work"} {
 				if !strings.Contains(p.log.String(), part) {
 					t.Errorf("the log has no %q: %s", part, p.log.String())
 				}
