@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -240,31 +241,62 @@ const (
 	acceptLogInterval = time.Minute
 )
 
+// nextAcceptDelay returns how long to wait before accepting again, when it has failed after that delay; 0 is the first time.
+func nextAcceptDelay(delay time.Duration) time.Duration {
+	return min(max(2*delay, minAcceptDelay), maxAcceptDelay)
+}
+
+// acceptLog logs that accepting on a listener fails for the moment, and later that it works again.
+type acceptLog struct {
+	failing atomic.Bool // it was logged that accepting fails, and not yet that it works again
+	mu      sync.Mutex
+	logged  time.Time // when it was logged last that accepting fails; guarded by mu
+}
+
+// failed takes note that accepting has failed.
+func (a *acceptLog) failed(s *Server, err error) {
+	if a.isDue() {
+		s.logger().Error("accepting connections fails; trying again", "error", err)
+	}
+}
+
+// isDue reports whether a failure is to be logged.
+func (a *acceptLog) isDue() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.logged) <= acceptLogInterval {
+		return false
+	}
+	a.logged = time.Now()
+	a.failing.Store(true)
+	return true
+}
+
+// succeeded takes note that a connection was accepted.
+func (a *acceptLog) succeeded(s *Server) {
+	if a.failing.Load() && a.failing.Swap(false) {
+		s.logger().Info("accepting connections again")
+	}
+}
+
 // acceptLoop accepts until the listener is closed. Running out of descriptors or memory passes: it waits a little,
 // longer each time, and says so once a minute at most.
 func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn) error {
 	var delay time.Duration
-	var logged time.Time
-	failing := false // and it was logged
+	var log acceptLog
 	for {
 		netConn, err := listener.Accept()
 		if err == nil {
 			delay = 0
-			if failing {
-				failing = false
-				s.logger().Info("accepting connections again")
-			}
+			log.succeeded(s)
 			s.admit(wrap(netConn))
 			continue
 		}
 		if s.draining.Load() || !temporary(err) {
 			return err
 		}
-		if time.Since(logged) > acceptLogInterval {
-			logged, failing = time.Now(), true
-			s.logger().Error("accepting connections fails; trying again", "error", err)
-		}
-		delay = min(max(2*delay, minAcceptDelay), maxAcceptDelay)
+		log.failed(s, err)
+		delay = nextAcceptDelay(delay)
 		select {
 		case <-time.After(delay):
 		case <-s.stopAccept:

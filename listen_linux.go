@@ -35,11 +35,11 @@ type loopListener struct {
 	entries []*listenerEntry // immutable
 	turn    atomic.Uint32    // of the user's connections, which go to each of the loops in turn
 
-	mu      sync.Mutex
-	err     error         // what accepting failed with for good; guarded by mu
-	logged  time.Time     // when it was logged that accepting fails for the moment; guarded by mu
-	failing atomic.Bool   // and not yet that it works again
-	done    chan struct{} // closed when all entries are
+	log  acceptLog
+	done chan struct{} // closed when all entries are
+
+	mu  sync.Mutex
+	err error // what accepting failed with for good; guarded by mu
 }
 
 // listenerEntry is a listening socket in a loop.
@@ -188,7 +188,7 @@ func (e *listenerEntry) pause() {
 	}
 	e.watched = false
 	sock.EpollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
-	e.delay = min(max(2*e.delay, minAcceptDelay), maxAcceptDelay)
+	e.delay = nextAcceptDelay(e.delay)
 	time.AfterFunc(e.delay, e.listen)
 }
 
@@ -305,9 +305,7 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 		}
 		return false
 	}
-	if e.failing.Load() {
-		e.recovered()
-	}
+	e.log.succeeded(e.server)
 	e.admit(e.loop, fd, lc)
 	return true
 }
@@ -345,28 +343,7 @@ func (e *listenerEntry) failed(err error) {
 		return
 	}
 	e.pause() // first: while the logger is at it the loop may be given to another leader, which would find the same
-	if ll.shallLog() {
-		ll.server.logger().Error("accepting connections fails; trying again", "error", err)
-	}
-}
-
-// shallLog reports whether it is to be logged that accepting fails.
-func (ll *loopListener) shallLog() bool {
-	ll.mu.Lock()
-	defer ll.mu.Unlock()
-	if time.Since(ll.logged) <= acceptLogInterval {
-		return false
-	}
-	ll.logged = time.Now()
-	ll.failing.Store(true)
-	return true
-}
-
-// recovered takes note that accepting works again.
-func (ll *loopListener) recovered() {
-	if ll.failing.Swap(false) {
-		ll.server.logger().Info("accepting connections again")
-	}
+	ll.log.failed(ll.server, err)
 }
 
 // startLoops starts the loops, if they don't run yet. It fails when descriptors are short.
