@@ -64,7 +64,7 @@ func answerOf(t testing.TB, h filo.Handler, request string) string {
 // A typed handler reads from everywhere, and answers with what its function returns.
 func TestHandler(t *testing.T) {
 	typed := bind.Handler(renameShop)
-	const problem = " | Content-Type: application/problem+json | "
+	const problem = " | Content-Type: application/problem+json | Vary: Accept | "
 	for _, c := range []struct{ name, request, want string }{
 		{"JSON, with defaults", postJSON(`{"name":"a"}`), `200 OK | Content-Type: application/json | {"id":7,"text":"a false  50"}`},
 		{"a form", post("application/x-www-form-urlencoded", "name=a"), `200 OK | Content-Type: application/json | {"id":7,"text":"a false  50"}`},
@@ -76,7 +76,7 @@ func TestHandler(t *testing.T) {
 		{"an error of the request, told in JSON without being asked", get("/shops/x"), "400 Bad Request" + problem +
 			`{"detail":"path \"shop\": must be an integer (and 1 more error)","errors":[{"in":"path","name":"shop","detail":"must be an integer"},` +
 			`{"in":"body","pointer":"/name","detail":"is required"}],"status":400,"title":"Bad Request"}`},
-		{"but not to who prefers text", get("/shops/x", "Accept: text/plain"), "400 Bad Request | Content-Type: text/plain; charset=utf-8 | " +
+		{"but not to who prefers text", get("/shops/x", "Accept: text/plain"), "400 Bad Request | Content-Type: text/plain; charset=utf-8 | Vary: Accept | " +
 			`Bad Request: path "shop": must be an integer (and 1 more error)`},
 		{"a malformed body", postJSON(`{`), "400 Bad Request" + problem + `{"detail":"body: line 1, column 1: unexpected end of JSON input",` +
 			`"errors":[{"in":"body","detail":"line 1, column 1: unexpected end of JSON input"}],"status":400,"title":"Bad Request"}`},
@@ -111,13 +111,13 @@ func TestHandlerOptions(t *testing.T) {
 		{"XML of two", bind.Handler(one, xml), get("/shops/7", "Accept: application/xml"), "200 OK | Content-Type: application/xml; charset=utf-8 | Vary: Accept | " + asXML},
 		{"none of two", bind.Handler(one, xml), get("/shops/7", "Accept: text/html"), "406 Not Acceptable | Content-Type: application/problem+json | Vary: Accept | " +
 			`{"detail":"this can be had as application/json, application/xml","status":406,"title":"Not Acceptable"}`},
-		{"strict", bind.Handler(nothing, bind.Strict()), get("/shops/7?x=1"), "400 Bad Request | Content-Type: application/problem+json | " +
+		{"strict", bind.Handler(nothing, bind.Strict()), get("/shops/7?x=1"), "400 Bad Request | Content-Type: application/problem+json | Vary: Accept | " +
 			`{"detail":"query \"x\": isn't known here","errors":[{"in":"query","name":"x","detail":"isn't known here"}],"status":400,"title":"Bad Request"}`},
 		{"a validator", bind.Handler(nothing, bind.Strict(), bind.With(validatorFunc(func(any) error { return filo.Error(403, "no") }))), get("/shops/7"),
-			`403 Forbidden | Content-Type: application/problem+json | {"detail":"no","status":403,"title":"Forbidden"}`},
+			`403 Forbidden | Content-Type: application/problem+json | Vary: Accept | {"detail":"no","status":403,"title":"Forbidden"}`},
 		{"a body that nobody asked for", bind.Handler(nothing), post("text/csv", "a"), "204 No Content | "},
 		{"an output that can't be encoded", bind.Handler(func(*filo.Ctx, empty) (chan int, error) { return nil, nil }), get("/shops/7"),
-			`500 Internal Server Error | Content-Type: application/problem+json | {"status":500,"title":"Internal Server Error"}`},
+			`500 Internal Server Error | Content-Type: application/problem+json | Vary: Accept | {"status":500,"title":"Internal Server Error"}`},
 	} {
 		if got := answerOf(t, c.handler, c.request); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
