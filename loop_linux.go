@@ -95,7 +95,7 @@ type loop struct {
 	guestTime  time.Duration // for how long it is one at least; likewise
 	hosted     int           // guests, those included that the leader hasn't received; guarded by hosting.mu
 
-	mu         sync.Mutex
+	mu         sync.Mutex       // in the order of docs/LOOP.md, "Locks"
 	slots      []*loopConn      // by slot; nil is free; guarded by mu
 	free       []uint32         // slots; guarded by mu
 	generation uint32           // of the last connection; guarded by mu

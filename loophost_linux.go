@@ -41,9 +41,9 @@ const (
 
 // hosting is which of a server's loops are guests.
 type hosting struct {
-	mu     sync.Mutex
-	since  time.Time // of the last change; guarded by mu
-	closed bool      // there are no guests any more; guarded by mu
+	mu     sync.Mutex // in the order of docs/LOOP.md, "Locks"
+	since  time.Time  // of the last change; guarded by mu
+	closed bool       // there are no guests any more; guarded by mu
 }
 
 // share is what part of the time a leader gets: of the time that passes on the clock the part that its thread runs. It is
