@@ -189,7 +189,7 @@ func TestAwaitEnd(t *testing.T) {
 		return result
 	}
 	io.WriteString(client, "what isn't read doesn't hide the end")
-	ended, gone := await(false), make(<-chan error)
+	ended := await(false)
 	client.CloseWrite()
 	if err := <-ended; err != io.EOF {
 		t.Errorf("at the end: %v", err)
@@ -199,7 +199,7 @@ func TestAwaitEnd(t *testing.T) {
 		t.Errorf("a client that has only ended its side is gone: %v", err)
 	}
 	server.SetReadDeadline(time.Time{})
-	gone = await(true)
+	gone := await(true)
 	client.SetLinger(0)
 	client.Close()
 	if err := <-gone; err != io.EOF {
