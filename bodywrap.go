@@ -53,7 +53,7 @@ func (r *Response) endStream(w *StreamWriter) {
 func (w *StreamWriter) wrap() bool {
 	if r := &w.ctx.Response; len(r.wraps) > 0 && http1.BodyAllowed(r.status) {
 		w.wrapped = true
-		w.addLayers(bodySink{w}, max(w.length, -1))
+		w.addLayers(bodySink{w}, w.length)
 	}
 	return len(w.layers) > 0
 }

@@ -261,6 +261,43 @@ func TestLargeBodiesAreNotCopied(t *testing.T) {
 	}
 }
 
+// repeatingLayer writes what it gets several times.
+type repeatingLayer struct {
+	io.Writer
+	times int
+}
+
+func (l repeatingLayer) Write(p []byte) (int, error) {
+	for range l.times {
+		if _, err := l.Writer.Write(p); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (repeatingLayer) Close() error { return nil }
+
+// A large piece of a layer's goes at once, and what ends its chunk with the next piece.
+func TestLargePiecesOfALayer(t *testing.T) {
+	const pieces = 5
+	script := &answerScript{input: []string{answerRequests("/1")}}
+	answerScripted(script, 0, func(c *Ctx, _ func(string)) error {
+		c.Response.WrapBody(func(_ *Ctx, body io.Writer, _ int64) io.WriteCloser { return repeatingLayer{body, pieces} })
+		_, err := c.Stream().Write(make([]byte, copiedBody+1))
+		return err
+	})
+	// The head goes by itself. Then two writes for each piece, since this connection has no writev; the end of the last chunk, when Write
+	// has all; and the end of the body.
+	want := []string{"read", "/1", "write 1"}
+	for range 2*pieces + 2 {
+		want = append(want, "write 0")
+	}
+	if got := script.events[:len(script.events)-2]; !slices.Equal(got, want) {
+		t.Errorf("it went %q, want %q", got, want)
+	}
+}
+
 // answerSender is a connection that sends files itself, as a TCP socket does.
 type answerSender struct{ *answerScript }
 

@@ -3,9 +3,10 @@ package filo
 import (
 	"errors"
 	"fmt"
+	"io"
+
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
-	"io"
 )
 
 // streamBufferSize is how much of a stream gathers before it is sent.
@@ -204,7 +205,7 @@ func (w *StreamWriter) put(data []byte, flush bool) error {
 	if w.discard {
 		data = nil
 	}
-	if w.kept += len(data); flush {
+	if w.kept += len(data); flush || len(data) > copiedBody {
 		w.kept = 0
 	}
 	err := w.ctx.exchange.wire.data(data, flush)
