@@ -140,7 +140,7 @@ type conn struct {
 	index  int
 }
 
-// lent is what of a worker's scratch is so much a connection's that it goes by the same names.
+// lent holds the worker's buffers that a connection uses while it is attached.
 type lent struct {
 	// stream is what to read and write the connection by: the worker's socket if it can, or else netConn itself.
 	stream io.ReadWriter
@@ -368,9 +368,7 @@ func (c *conn) skipRest() {
 
 // refuse answers a request that isn't one. What follows it can't be understood, so the connection ends.
 func (c *conn) refuse(err *HTTPError) {
-	if c.server.LogAllErrors {
-		c.server.logger().Warn("request refused", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
-	}
+	c.logRefused(err)
 	head := string(c.parser.Method(c.in.Unread())) == "HEAD"
 	c.out = c.server.appendRefusal(c.out, err, &refusalFields, head)
 	c.count(err.Status)

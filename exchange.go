@@ -32,8 +32,8 @@ type exchange struct {
 	lost     bool // the client of the current request can't be reached any more
 }
 
-// wire is a protocol, as a running handler needs it: reading the body, sending an answer while the handler runs, and watching the
-// client. A whole answer doesn't cross it: the protocol renders that itself when the handler has returned.
+// wire is a protocol, as a running handler needs it: reading the body, and sending an answer while the handler runs. A whole answer
+// doesn't cross it: the protocol renders that itself when the handler has returned.
 //
 // The methods are called on the handler's goroutine, and keep no slice that they are given, except where it says otherwise.
 type wire interface {
@@ -60,7 +60,7 @@ type wire interface {
 	inform(status int, h *Header) error
 	// head begins a streamed answer with a body of that length, noLength if unknown. It sends nothing yet.
 	head(ctx *Ctx, length int64)
-	// data sends a part of the body, which may be empty. Without flush it may be kept back, as a copy.
+	// data sends a part of the body, which may be empty. Without flush a part of at most copiedBody bytes may be kept back, as a copy.
 	data(p []byte, flush bool) error
 	// endStream completes a streamed answer.
 	endStream(trailer *Header)
@@ -253,6 +253,13 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	}
 	x.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
 		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
+}
+
+// logRefused logs a request that was refused before there was a handler to run: it isn't one.
+func (x *exchange) logRefused(err *HTTPError) {
+	if x.server.LogAllErrors {
+		x.server.logger().Warn("request refused", "error", err, "remote", fmt.Sprint(x.wire.remoteAddr()))
+	}
 }
 
 // logDropped logs the error of a handler that has taken the connection over: nothing answers it. Most such errors are those of a

@@ -80,7 +80,8 @@ func (c *carried) run(ctx *Ctx, h Handler) error {
 		return errNoRequest
 	}
 	if err := c.receive(ctx, head); err != nil {
-		_, failed := c.answerApart(err, false)
+		c.logRefused(err)
+		_, failed := c.answerApart(err, string(c.worker.parser.Method(head)) == "HEAD")
 		return failed
 	}
 	c.worker.timer.Switch(&c.server.class)
@@ -276,16 +277,11 @@ func (c *carried) data(p []byte, flush bool) error {
 			return err
 		}
 	}
-	if !flush {
+	if !flush && len(p) <= copiedBody {
 		return nil
 	}
 	err := c.transport.Flush()
-	switch ctx := c.worker.ctx; {
-	case err != nil:
-		c.failed = true
-	case ctx.context != nil:
-		ctx.context.writes.Add(1)
-	}
+	c.failed = c.failed || err != nil
 	return err
 }
 
@@ -333,13 +329,14 @@ func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) 
 	if taken, err = c.transport.Hijack(); err != nil {
 		return nil, nil, err
 	}
+	c.hijacked = true
 	if len(c.switching) > 0 {
 		if _, err := taken.Write(c.switching); err != nil {
 			taken.Close()
+			c.failed = true
 			return nil, nil, err
 		}
 	}
-	c.hijacked = true
 	return taken, nil, nil
 }
 

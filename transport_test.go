@@ -113,6 +113,8 @@ func TestServeTransport(t *testing.T) {
 		}, "200\n", "streams true\n", filo.ErrAbort},
 		{"no request", "GET / HTTP/1.1\r\n\r\n", func(c *filo.Ctx) error { t.Error("the handler was called"); return nil },
 			"400\n", "missing Host\n", nil},
+		{"no request, but the method is known", "HEAD / HTTP/1.1\r\n\r\n", func(c *filo.Ctx) error { t.Error("the handler was called"); return nil },
+			"400\n", "streams false\n", nil},
 		{"OPTIONS * is the handler's", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", func(c *filo.Ctx) error { return c.Text(200, c.Path()) },
 			"200\n", "*", nil},
 		{"a connection that is taken over", answerGet, func(c *filo.Ctx) error {
@@ -148,6 +150,37 @@ func TestServeTransport(t *testing.T) {
 func TestServeTransportNothing(t *testing.T) {
 	if got, err := serveTransport(t, context.Background(), "", func(*filo.Ctx) error { return nil }); got != "" || err == nil {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// LogAllErrors logs a malformed request here, too.
+func TestServeTransportLogsRefusals(t *testing.T) {
+	var log lifeLog
+	x := &textTransport{Conn: leftConn{}, ctx: context.Background(), head: "GET / HTTP/1.1\r\n\r\n"}
+	s := &filo.Server{Logger: log.logger(), LogAllErrors: true}
+	if err := inside.Carry(s, x, func(*filo.Ctx) error { return nil }); err != nil || len(log.lines("missing Host")) != 1 {
+		t.Errorf("%v, logged %q", err, log.lines(""))
+	}
+}
+
+// leftConn is a connection whose client has gone.
+type leftConn struct{ net.Conn }
+
+func (leftConn) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (leftConn) Close() error              { return nil }
+func (leftConn) RemoteAddr() net.Addr      { return &net.TCPAddr{} }
+
+// Behind a connection that was taken over, and was gone by then, there is nothing to answer on.
+func TestServeTransportUpgradeOfAGoneClient(t *testing.T) {
+	x := &textTransport{Conn: leftConn{}, ctx: context.Background(), hijacked: leftConn{},
+		head: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"}
+	s := &filo.Server{Logger: slog.New(slog.DiscardHandler)}
+	err := inside.Carry(s, x, func(c *filo.Ctx) error {
+		_, _, err := c.Upgrade("x")
+		return err
+	})
+	if x.answer.Len() > 0 || err != filo.ErrClientGone {
+		t.Errorf("answered %q, %v", x.answer.String(), err)
 	}
 }
 
