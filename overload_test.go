@@ -272,7 +272,14 @@ func TestKeptPlaces(t *testing.T) {
 			first := s.dial(t)
 			lifeAwait(t, "it to be known what the handler does", func() bool {
 				first.get("/")
-				first.want(200, "quick", false)
+				response, _ := first.answer()
+				// Whether the handler is quick isn't known yet, and a leader that has lost its loop has the one place for a moment.
+				if response.StatusCode == 503 && s.Stats().Retakes > 0 {
+					return false
+				}
+				if response.StatusCode != 200 {
+					t.Fatalf("at first: %d", response.StatusCode)
+				}
 				return !waits || classOf(s.Server, "").Kind == "slow"
 			})
 			gate.hold(t, first)

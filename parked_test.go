@@ -373,6 +373,7 @@ func TestParkedQuick(t *testing.T) {
 func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	lifeLooped(t)
 	const size = 32 << 20
+	large := make([]byte, size) // here, since to make it takes longer than a leader keeps its loop
 	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
@@ -381,7 +382,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 			b := make([]byte, 64)
 			n, err := p.Read(b)
 			if err == nil && bytes.ContainsRune(b[:n], 'w') {
-				_, err = p.Write(make([]byte, size))
+				_, err = p.Write(large)
 			}
 			return err
 		})
