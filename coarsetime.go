@@ -25,8 +25,9 @@ type coarseClock struct {
 	// used says that somebody has read the clock since its last tick. Readers store it only when it isn't set, or else
 	// they would pass its cache line round between the processors.
 	used atomic.Bool
-	// base is the origin of the clock's scale: one second before the clock was first used, so that no time is 0. It is set once: a clock that is stopped
-	// and started again doesn't go back. It isn't the process's, since the time in a synctest bubble is another one.
+	// base is the origin of the clock's scale: one second before the clock was first used, so that no time is 0. It is set once: a
+	// clock that is stopped and started again doesn't go back. It isn't the process's, since the time in a synctest bubble is
+	// another one.
 	base atomic.Pointer[time.Time]
 
 	mu      sync.Mutex

@@ -18,15 +18,15 @@ import (
 )
 
 // loopConn is a connection in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
-// cut claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
+// Cut claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
 // writes and closes the socket, but for sendApart. The lingerer is the owner of what it has taken over.
 //
 // As a net.Conn it serves its owner, who may wait in Read and Write when no other worker depends on it: the loop's own
-// events wake it. It isn't registered with the runtime's poller. Deadlines and cut are for everybody.
+// events wake it. It isn't registered with the runtime's poller. Deadlines and Cut are for everybody.
 //
 // The descriptor is the owner's to close, since the number may be another connection's at once, and whoever had it in his
 // hands would then read and write that. So fd becomes -1 only by the owner (removeLocked, or forgetLocked when it is
-// hijacked) and under loop.mu. Others reach the descriptor only by cut and LocalAddr, which hold that lock and look at fd;
+// hijacked) and under loop.mu. Others reach the descriptor only by Cut and LocalAddr, which hold that lock and look at fd;
 // and by the outbox of a parked connection, which the owner fails before.
 type loopConn struct {
 	conn

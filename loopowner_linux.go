@@ -14,7 +14,7 @@ const (
 	pollWaitsWrite             // it isn't busy, and waits to be writable rather than readable
 	pollHup                    // the client sends nothing more: there is an end to be read
 	pollGone                   // the connection is broken, or both sides have ended it
-	pollClosing                // cut was called: the owner is to end it
+	pollClosing                // Cut was called: the owner is to end it
 	pollReadable               // an event came that nobody has looked into
 	pollWritable
 	pollReadParked // the owner's goroutine waits for an event

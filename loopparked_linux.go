@@ -58,9 +58,9 @@ func (lc *loopConn) WakeOwner() {
 	}
 }
 
-// LeaveTurn implements outbox.Socket. Who calls Write isn't known, so this does what the monitor would do a tick later, which is right whoever
-// leads: the loop gets another leader, and the one that has called the function gets to know when the turn ends. If that is over
-// the word is another one.
+// LeaveTurn implements outbox.Socket. Who calls Write isn't known, so this does what the monitor would do a tick later, which is right
+// whoever leads: the loop gets another leader, and the one that has called the function gets to know when the turn ends. If that is
+// over the word is another one.
 func (lc *loopConn) LeaveTurn() {
 	p := lc.parked
 	p.led.Lock()

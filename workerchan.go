@@ -23,10 +23,10 @@ type workerChan struct {
 	// serving is the job of serving a connection. Who sends it sets its connection before; after that it belongs to the
 	// worker's goroutine.
 	serving connJob
-	// handedOver is set by a WorkerFunc that panics or ends its goroutine, and so can't say it by its result: conn was
-	// hijacked or handed over. It belongs to the worker's goroutine.
+	// handedOver is set by a WorkerFunc that panics or ends its goroutine, and so can't say it by its result: the
+	// connection was hijacked or handed over. It belongs to the worker's goroutine.
 	handedOver bool
-	// linger is set by WorkerFunc if conn's client may still be sending when conn is closed. It belongs to the worker's
+	// linger is set by WorkerFunc if the client may still be sending when its connection is closed. It belongs to the worker's
 	// goroutine.
 	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.

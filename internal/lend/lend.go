@@ -1,5 +1,5 @@
-// Package lend has the memory that a server lends to its handlers or to itself for a while: buffers for large bodies and for
-// copying. Builds with the race detector overwrite what is taken back and don't lend it again, so that their tests show who keeps
+// Package lend has the memory that a server lends for a while: to its handlers for large bodies, and to itself to copy through. Builds
+// with the race detector overwrite what handlers had when it is taken back, and don't lend it again, so that their tests show who keeps
 // something too long.
 package lend
 

@@ -12,8 +12,8 @@ import (
 // give: a sixth of a server's processor time with small requests. Builds with the race detector read and write by package syscall,
 // which tells the race detector that what is sent comes before it is received.
 
-// MaxWrite is how much one Write writes at most: one that copies more takes so long that the scheduler should know of it.
-const MaxWrite = 64 << 10
+// maxWrite is how much one Write writes at most: one that copies more takes so long that the scheduler should know of it.
+const maxWrite = 64 << 10
 
 // noBytes is what an empty buffer points to.
 var noBytes byte
@@ -48,9 +48,9 @@ func Read(fd int, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// Write writes to a socket that doesn't block, at most MaxWrite bytes.
+// Write writes to a socket that doesn't block, at most maxWrite bytes.
 func Write(fd int, p []byte) (int, syscall.Errno) {
-	p = p[:min(len(p), MaxWrite)]
+	p = p[:min(len(p), maxWrite)]
 	for {
 		if lend.RaceEnabled {
 			n, err := syscall.Write(fd, p)

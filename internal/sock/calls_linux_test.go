@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The calls never wait: what would is EAGAIN. A Write takes MaxWrite at most, a Writev both of its buffers in order, and what a Peek
+// The calls never wait: what would is EAGAIN. A Write takes maxWrite at most, a Writev both of its buffers in order, and what a Peek
 // returns stays to be read.
 func TestCalls(t *testing.T) {
 	client, server := tcpPair(t)
@@ -35,14 +35,14 @@ func TestCalls(t *testing.T) {
 		if n, errno := Write(fd, nil); n != 0 || errno != 0 {
 			t.Errorf("Write of nothing: %d, %v", n, errno)
 		}
-		large := bytes.Repeat([]byte("x"), 2*MaxWrite)
+		large := bytes.Repeat([]byte("x"), 2*maxWrite)
 		written := 0
 		for {
 			n, errno := Write(fd, large)
 			if errno == syscall.EAGAIN {
 				break
 			}
-			if written += n; n > MaxWrite || errno != 0 || written > 1<<30 {
+			if written += n; n > maxWrite || errno != 0 || written > 1<<30 {
 				t.Fatalf("Write: %d, %v, after %d", n, errno, written)
 			}
 		}
