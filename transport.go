@@ -149,9 +149,11 @@ func (c *carried) write(p []byte) error {
 func (r *Response) finalFields(s *Server, yield func(name, value []byte) bool) {
 	server, date, h := len(s.config.serverLine) == 0, false, &r.Header.list
 	for i := range h.Len() {
-		switch h.ID(i) {
-		case field.ContentLength, field.TransferEncoding, field.KeepAlive, field.Trailer:
+		id := h.ID(i)
+		if !id.InFinal() {
 			continue
+		}
+		switch id {
 		case field.Server:
 			server = true
 		case field.Date:

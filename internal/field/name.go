@@ -164,6 +164,15 @@ func Lookup[S []byte | string](name S) ID {
 // String returns the name in its canonical case, "" for Unknown.
 func (id ID) String() string { return names[id] }
 
+// InFinal reports whether a final answer has the field as its handler gave it: not one that frames the body, which is for the server.
+func (id ID) InFinal() bool {
+	switch id {
+	case ContentLength, TransferEncoding, KeepAlive, Trailer:
+		return false
+	}
+	return true
+}
+
 // InInterim reports whether an interim answer (RFC 9110, section 15.2) has the field: not one that speaks of the final answer or of the
 // connection.
 func (id ID) InInterim() bool {

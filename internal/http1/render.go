@@ -27,9 +27,11 @@ func (h *Head) Append(dst []byte, fields *field.List) []byte {
 	dst = AppendStatusLine(dst, h.Status)
 	server, date := h.Server, h.Date
 	for i := range fields.Len() {
-		switch fields.ID(i) {
-		case field.ContentLength, field.TransferEncoding, field.KeepAlive, field.Trailer:
+		id := fields.ID(i)
+		if !id.InFinal() {
 			continue
+		}
+		switch id {
 		case field.Connection:
 			if value := fields.Value(i); h.Close && (syntax.ListHasToken(value, "close") || syntax.ListHasToken(value, "keep-alive")) {
 				continue
