@@ -265,8 +265,11 @@ func (x *exchange) logRefused(err *HTTPError) {
 // logDropped logs the error of a handler that has taken the connection over: nothing answers it. Most such errors are those of a
 // client that left. ErrHijacked is the program's own.
 func (x *exchange) logDropped(ctx *Ctx, err error) {
+	if err == nil {
+		return
+	}
 	var panicError *PanicError
-	if err == nil || errors.As(err, &panicError) || !errors.Is(err, ErrHijacked) && !x.server.LogAllErrors {
+	if errors.As(err, &panicError) || !errors.Is(err, ErrHijacked) && !x.server.LogAllErrors {
 		return
 	}
 	x.server.logger().Error("handler failed after it had taken the connection over", "error", err, "method", ctx.Request.Method(),

@@ -5,8 +5,8 @@ import "github.com/filohttp/filo/internal/lend"
 const (
 	// ReadBufferSize is what a connection reads into at first: most request heads with their bodies fit.
 	ReadBufferSize = 4 << 10
-	// MaxKeptReadBuffer is how large a read buffer a worker keeps between connections.
-	MaxKeptReadBuffer = 32 << 10
+	// maxKeptReadBuffer is how large a read buffer a worker keeps between connections.
+	maxKeptReadBuffer = 32 << 10
 )
 
 // Input holds what was received: first the bytes that the current request lends to its handler, which must
@@ -71,7 +71,7 @@ func (in *Input) Received(n int) { in.w += n }
 // Reset empties the buffer for another connection.
 func (in *Input) Reset() {
 	in.pinned, in.r, in.w = 0, 0, 0
-	if len(in.buf) > MaxKeptReadBuffer {
+	if len(in.buf) > maxKeptReadBuffer {
 		in.buf = nil
 	}
 }

@@ -144,9 +144,9 @@ func TestInputBufferStaysSmall(t *testing.T) {
 	}
 }
 
-// A worker keeps a buffer of up to MaxKeptReadBuffer for the next connection, and nothing of what was in it.
+// A worker keeps a buffer of up to maxKeptReadBuffer for the next connection, and nothing of what was in it.
 func TestInputBufferReset(t *testing.T) {
-	for _, size := range []int{ReadBufferSize, MaxKeptReadBuffer, 2 * MaxKeptReadBuffer} {
+	for _, size := range []int{ReadBufferSize, maxKeptReadBuffer, 2 * maxKeptReadBuffer} {
 		in := &wireInput{t: t, random: rand.New(rand.NewPCG(19, 20))}
 		for in.Len() < size {
 			in.receive(size)
@@ -155,7 +155,7 @@ func TestInputBufferReset(t *testing.T) {
 		in.Reset()
 		in.unseen, in.lent = nil, nil
 		in.check()
-		if kept := len(in.buf); kept > MaxKeptReadBuffer || size <= MaxKeptReadBuffer && kept != size {
+		if kept := len(in.buf); kept > maxKeptReadBuffer || size <= maxKeptReadBuffer && kept != size {
 			t.Errorf("of %d bytes %d were kept", size, kept)
 		}
 		in.receive(10)
