@@ -258,16 +258,13 @@ func (c *conn) flush() error {
 	if len(c.out) == 0 && c.outBody == nil {
 		return nil
 	}
-	err, ctx := errDeadline, c.worker.ctx
-	if !c.passed(ctx.writeUntil) {
+	err := errDeadline
+	if !c.passed(c.worker.ctx.writeUntil) {
 		err = c.writeQueued()
 	}
 	c.out, c.outBody, c.before = c.out[:0], nil, 0
-	switch {
-	case err != nil:
+	if err != nil {
 		c.writeFailed()
-	case ctx.context != nil:
-		ctx.context.writes.Add(1)
 	}
 	return err
 }
@@ -354,6 +351,7 @@ func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
 	start = c.server.clock.now()
 	deadline = c.writeDeadline(start, size)
 	c.setWait(stateWrite, deadline)
+	c.worker.ctx.countWrite()
 	return deadline, start
 }
 
@@ -361,6 +359,7 @@ func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
 // part all the same, or if it was meant for a wait before: then the caller writes on.
 func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
 	c.endWait(deadline, true)
+	c.worker.ctx.countWrite()
 	if err == nil {
 		c.writePace.Add(n, c.server.clock.now().Sub(start))
 		return nil

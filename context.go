@@ -36,7 +36,7 @@ type requestContext struct {
 	carried       bool      // immutable
 	// end is nil until the context is armed. It is set under mu.
 	end atomic.Pointer[contextEnd]
-	// writes counts what was sent while there was a context: see clientEnded.
+	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see clientEnded.
 	writes atomic.Uint32
 
 	mu sync.Mutex
@@ -412,8 +412,9 @@ const (
 )
 
 // clientEnded takes note that the client sends nothing more: it has left, or, if that is early, it may wait for its answer.
-// Then the context ends when the time of grace is over. But if something was sent to the client meanwhile it goes on, since
-// a client that has left answers by a reset.
+// Then the context ends when the time of grace is over. But if a write began meanwhile, the context goes on, since a client
+// that has left answers such a write by a reset. A write that had begun before proves nothing by its end: the client may
+// have left because of it.
 func (r *requestContext) clientEnded(early bool) {
 	r.mu.Lock()
 	if !r.watched || r.leaving != nil {
@@ -421,11 +422,15 @@ func (r *requestContext) clientEnded(early bool) {
 		return
 	}
 	if early {
-		written := r.writes.Load()
+		begun := r.writesBegun()
 		var timer *time.Timer
 		timer = time.AfterFunc(halfCloseGrace, func() {
 			r.mu.Lock()
-			left := r.leaving == timer && r.writes.Load() == written
+			left := r.leaving == timer && r.writesBegun() == begun
+			if left && r.writes.Load()%2 != 0 {
+				left = false
+				timer.Reset(halfCloseGrace) // the client still takes, or delays, what was sent before
+			}
 			r.mu.Unlock()
 			if left {
 				r.cancel(ErrClientGone)
@@ -438,6 +443,16 @@ func (r *requestContext) clientEnded(early bool) {
 		r.cancel(ErrClientGone)
 	}
 }
+
+// countWrite counts the beginning or the end of a write to the client, if there is a context.
+func (c *Ctx) countWrite() {
+	if r := c.context; r != nil {
+		r.writes.Add(1)
+	}
+}
+
+// writesBegun returns how many writes have begun.
+func (r *requestContext) writesBegun() uint32 { return (r.writes.Load() + 1) / 2 }
 
 // clientWatch is the goroutine that watches a client in the blocking driver.
 type clientWatch struct {

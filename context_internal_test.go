@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -63,5 +64,60 @@ func TestContextIsArmedWhenItsEndIsAskedFor(t *testing.T) {
 		client.Close()
 		s.Close()
 		<-served
+	}
+}
+
+// A client may leave because of what a write has brought it, and before the write returns. So a write that began before the
+// client's end proves nothing by its end.
+func TestContextOfAClientThatLeavesDuringAWrite(t *testing.T) {
+	tests := []struct {
+		name   string
+		before int           // beginnings and ends of writes before the client's end
+		during []int         // and after it, in each second
+		ends   time.Duration // when the context ends; 0: not
+	}{
+		{"no write", 0, nil, 5 * time.Second},
+		{"a write before", 2, nil, 5 * time.Second},
+		{"a write that ends then", 1, []int{1}, 5 * time.Second},
+		{"a write that began before and lasts", 1, []int{0, 0, 0, 0, 0, 0, 1}, 10 * time.Second},
+		{"a write begins", 2, []int{0, 1}, 0},
+		{"a write behind one that ends then", 1, []int{1, 1, 1}, 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &requestContext{server: &Server{base: context.Background()}, watched: true}
+				c := &Ctx{context: r}
+				done := r.Done()
+				for range test.before {
+					c.countWrite()
+				}
+				r.clientEnded(true)
+				start, ended := time.Now(), make(chan time.Duration, 1)
+				go func() {
+					<-done
+					ended <- time.Since(start)
+				}()
+				for _, n := range test.during {
+					time.Sleep(time.Second / 2)
+					for range n {
+						c.countWrite()
+					}
+					time.Sleep(time.Second / 2)
+				}
+				time.Sleep(time.Minute - time.Since(start))
+				select {
+				case after := <-ended:
+					if after != test.ends {
+						t.Errorf("the context ended after %v, want %v", after, test.ends)
+					}
+				default:
+					if test.ends != 0 {
+						t.Errorf("the context hasn't ended, want after %v", test.ends)
+					}
+				}
+				r.finish()
+			})
+		})
 	}
 }
