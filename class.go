@@ -53,47 +53,94 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	w.timer.Trust(&s.class)
 	w.endOuter()
 	w.timer.Switch(class)
-	if _, err := w.enter(class); err != nil {
-		return err
-	}
-	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if !class.IsQuick() && !c.stream.sent {
-		if err := c.flushBefore(); err != nil {
+	if stays, must := w.stays(class); !stays {
+		switch err := c.exchange.wire.giveWay(class); {
+		case err == nil:
+		case must:
 			return err
+		default:
+			w.runInline(class)
 		}
 	}
 	w.timer.Start(w.leads())
 	return nil
 }
 
-// enter decides whether a handler of the class runs here and now. If not, and this worker leads a loop, another worker does
-// so afterwards.
-func (w *scratch) enter(class *class.Class) (inline bool, err error) {
+const (
+	// maxBatchTime is how long a leader spends in the handlers of one batch, by what is known of them, before it gives the
+	// loop away to run one that takes longer than shortHandler.
+	maxBatchTime = 200 * time.Microsecond
+	shortHandler = 2 * time.Microsecond
+)
+
+// stays decides whether a handler of the class runs where its request was read. If not, it gives way before, and must do so unless it
+// may run here after all when that fails.
+func (w *scratch) stays(class *class.Class) (stays, must bool) {
 	switch {
-	case w.worker != nil && w.worker.loop != nil:
-		return w.stayOrLeave(class)
-	case !class.MayRunInline() && !w.mayRun():
-		return false, errBusy
+	case !class.MayRunInline():
+		return false, true
+	case !w.leads():
+		return true, false
+	case w.worker.crowded():
+		return false, true // in a crowded loop even a quick handler needs a place
+	case w.spent > maxBatchTime && time.Duration(class.Median.Load()) > shortHandler:
+		return false, false
 	}
-	return false, nil
+	w.runInline(class)
+	return true, false
 }
 
-// flushEarlier implements wire.
-func (c *conn) flushEarlier() error {
+// runInline takes note that a leader runs a handler of the class.
+func (w *scratch) runInline(class *class.Class) {
+	if !w.leads() {
+		return
+	}
+	w.spent += time.Duration(class.Median.Load())
+	if running := &w.worker.running; running.Load() != class {
+		running.Store(class) // which costs as much as a short handler, so it stays for the next pipelined request
+	}
+}
+
+// enter lets a handler of the class run by this worker: as the leader of its loop (inline), or as an ordinary one.
+func (w *scratch) enter(class *class.Class) (inline bool, err error) {
+	stays, must := w.stays(class)
+	if stays {
+		return w.leads(), nil
+	}
+	if err = w.giveWay(class); err != nil && !must {
+		w.runInline(class)
+		return w.leads(), nil
+	}
+	return false, err
+}
+
+// giveWay makes the worker an ordinary one, with a place, before a handler of the class that may take long. The error is errBusy.
+func (w *scratch) giveWay(class *class.Class) error {
+	led := w.leads()
+	if err := w.leave(class); err != nil {
+		return err
+	}
+	if led && !w.worker.pool.occupy(w.worker) {
+		return errBusy // the loop was taken away before, though there was no place
+	}
+	return nil
+}
+
+// giveWay implements wire. The time-out has to wait for the answers to earlier requests, and go on though a connection of the user's
+// panics.
+func (c *conn) giveWay(class *class.Class) error {
+	w := c.worker
+	if err := w.giveWay(class); err != nil || class.IsQuick() || w.ctx.stream.sent {
+		return err
+	}
+	if err := w.ctx.holdAnswer(); err != nil {
+		return err
+	}
+	defer w.ctx.releaseAnswer()
 	if c.before == 0 {
 		return nil
 	}
 	return c.flush()
-}
-
-// flushBefore writes the answers to earlier requests. The time-out has to wait for that, and go on though a connection of the
-// user's panics.
-func (c *Ctx) flushBefore() error {
-	if err := c.holdAnswer(); err != nil {
-		return err
-	}
-	defer c.releaseAnswer()
-	return c.exchange.wire.flushEarlier()
 }
 
 // leads reports whether the worker leads a loop, so that what it runs is run where its request was read.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/sock"
 )
@@ -54,8 +55,9 @@ type wire interface {
 	// has to read the body into a buffer.
 	lendBody(b *body) (whole []byte, ok bool, err error)
 
-	// flushEarlier sends the answers to earlier requests, before a handler that may take its time.
-	flushEarlier() error
+	// giveWay gives away what other requests wait for, before a handler of the class that may take long: the loop, and the answers
+	// to earlier requests. If the error is errBusy, nothing was given away.
+	giveWay(class *class.Class) error
 	// inform sends an interim answer.
 	inform(status int, h *Header) error
 	// head begins a streamed answer with a body of that length, noLength if unknown. It sends nothing yet.

@@ -25,11 +25,6 @@ const (
 	// backlogged is how many at a time show that another loop's leader had better help.
 	backlogged = 12
 
-	// maxBatchTime is how long a leader spends in the handlers of one batch, by what is known of them, before it gives the
-	// loop away to run one that takes longer than shortHandler.
-	maxBatchTime = 200 * time.Microsecond
-	shortHandler = 2 * time.Microsecond
-
 	// maxTurn is how long leaders are busy before they let the runtime's scheduler run what else there is. One looks at the
 	// clock every turnRounds batches.
 	maxTurn    = 500 * time.Microsecond

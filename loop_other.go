@@ -20,9 +20,15 @@ type hosting struct{}
 
 type handshakeQueue struct{}
 
-func (w *scratch) stayOrLeave(*class.Class) (inline bool, err error) { panic("filo: no loops here") }
+func (w *scratch) leave(*class.Class) error {
+	if !w.mayRun() {
+		return errBusy
+	}
+	return nil
+}
 
 func (w *workerChan) holdsLoop() bool { return false }
+func (w *workerChan) crowded() bool   { return false }
 func (w *workerChan) overtaken() bool { return false }
 
 func (s *Server) startLoops() error                { return nil }

@@ -3,8 +3,6 @@
 package filo
 
 import (
-	"time"
-
 	"github.com/filohttp/filo/internal/class"
 )
 
@@ -82,28 +80,6 @@ func (l *loop) takeAway(word uint64) (leader *workerChan) {
 		return nil
 	}
 	return l.leader.Load()
-}
-
-// stayOrLeave is enter for a worker that leads a loop. In a crowded loop even a quick handler needs a place.
-func (w *scratch) stayOrLeave(class *class.Class) (inline bool, err error) {
-	if class.MayRunInline() && !w.worker.crowded() {
-		median := time.Duration(class.Median.Load())
-		if w.spent <= maxBatchTime || median <= shortHandler || w.leave(class) != nil {
-			w.spent += median
-			if running := &w.worker.running; running.Load() != class {
-				running.Store(class) // which costs as much as a short handler, so it stays for the next pipelined request
-			}
-			return true, nil
-		}
-		return false, nil
-	}
-	if err := w.leave(class); err != nil {
-		return false, err
-	}
-	if !w.worker.pool.occupy(w.worker) {
-		return false, errBusy // the loop was taken away before, though there was no place
-	}
-	return false, nil
 }
 
 // leave gives the loop that the connection's worker leads, if it leads one, to another worker.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
@@ -242,8 +243,13 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 // lendBody implements wire.
 func (c *carried) lendBody(*body) (whole []byte, ok bool, err error) { return nil, false, nil }
 
-// flushEarlier implements wire: there are no earlier requests.
-func (c *carried) flushEarlier() error { return nil }
+// giveWay implements wire: nobody waits for the worker.
+func (c *carried) giveWay(class *class.Class) error {
+	if !class.IsQuick() && c.worker.ctx.timedOut() {
+		return ErrHandlerTimeout
+	}
+	return nil
+}
 
 // inform implements wire.
 func (c *carried) inform(status int, h *Header) error {
