@@ -77,7 +77,7 @@ func (c *conn) serve() {
 // answer runs the handler, and writes what can't wait until the input is used up. It reports false if the client is gone.
 func (c *conn) answer() bool {
 	// Earlier answers wait for a quick handler, but not for one that may be slow.
-	if len(c.out) > 0 && !c.server.class.IsQuick() && c.flush() != nil {
+	if len(c.out) > 0 && !c.server.classes.handler.IsQuick() && c.flush() != nil {
 		return false
 	}
 	c.handle()
@@ -184,7 +184,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 
 // await is receive's wait.
 func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int, error) {
-	if state <= stateIdle && c.server.draining.Load() {
+	if state <= stateIdle && c.server.life.draining.Load() {
 		return c.lastRead(p, state, start)
 	}
 	for {
@@ -206,10 +206,10 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if deadline != 0 && c.server.clock.exact() >= deadline {
 			return 0, errDeadline
 		}
-		if state <= stateIdle && c.server.draining.Load() {
+		if state <= stateIdle && c.server.life.draining.Load() {
 			return c.lastRead(p, state, start)
 		}
-		if state == stateRest && c.server.endsRest(c.server.clock.exact) {
+		if state == stateRest && c.server.life.endsRest(c.server.clock.exact) {
 			return 0, errDraining
 		}
 		c.setWait(state, deadline)

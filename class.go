@@ -1,6 +1,8 @@
 package filo
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/filohttp/filo/internal/class"
@@ -40,6 +42,20 @@ func Offload(h Handler) Handler {
 	}
 }
 
+// serverClasses are the classes of the handlers that a server has run.
+type serverClasses struct {
+	handler class.Class // of Server.Handler, until it enters another one; trusted when it has done so once
+	entered class.Set   // the others
+}
+
+// stats describes the handler's class, and then the others by their names.
+func (k *serverClasses) stats() []ClassStats {
+	all := []ClassStats{classStats(&k.handler)}
+	k.entered.Each(func(each *class.Class) { all = append(all, classStats(each)) })
+	slices.SortStableFunc(all[1:], func(a, b ClassStats) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 // enter says which class the rest of the handler belongs to, and which route that is, "" for the one that it was: see inside.Enter.
 func (c *Ctx) enter(class *class.Class, route string) error {
 	c.check()
@@ -47,10 +63,10 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 		c.match.Route = route
 	}
 	s, w := c.exchange.server, c.exchange.worker
-	if !class.In(&s.classes) {
-		s.classes.Add(class)
+	if !class.In(&s.classes.entered) {
+		s.classes.entered.Add(class)
 	}
-	w.timer.Trust(&s.class)
+	w.timer.Trust(&s.classes.handler)
 	w.endOuter()
 	w.timer.Switch(class)
 	if stays, must := w.stays(class); !stays {
@@ -150,8 +166,8 @@ func (w *scratch) leads() bool { return w.worker != nil && w.worker.loop != nil 
 func (x *exchange) call(ctx *Ctx) error {
 	s, w := x.server, x.worker
 	// A class that the monitor knows of is blamed by that.
-	w.outer = w.worker != nil && w.worker.holdsLoop() && w.worker.running.Load() != &s.class
-	w.timer.Begin(&s.class, w.leads())
+	w.outer = w.worker != nil && w.worker.holdsLoop() && w.worker.running.Load() != &s.classes.handler
+	w.timer.Begin(&s.classes.handler, w.leads())
 	err := s.Handler(ctx)
 	w.endOuter()
 	return err

@@ -27,21 +27,21 @@ func TestClassTimes(t *testing.T) {
 		}
 	}
 	run()
-	if s.class.Median.Load() < int64(time.Millisecond) {
-		t.Errorf("after the first call the estimate is %v", time.Duration(s.class.Median.Load()))
+	if s.classes.handler.Median.Load() < int64(time.Millisecond) {
+		t.Errorf("after the first call the estimate is %v", time.Duration(s.classes.handler.Median.Load()))
 	}
 	slow = false
 	quickAfter := 1
-	for ; !s.class.IsQuick() && quickAfter < 1000; quickAfter++ {
-		before := s.class.Median.Load()
-		if run(); s.class.Median.Load() == before {
+	for ; !s.classes.handler.IsQuick() && quickAfter < 1000; quickAfter++ {
+		before := s.classes.handler.Median.Load()
+		if run(); s.classes.handler.Median.Load() == before {
 			t.Fatalf("call %d of a slow class wasn't timed", quickAfter)
 		}
 	}
 	timed := 0
 	for range 10 * class.TimedCalls {
-		s.class.Median.Store(5000)
-		if run(); s.class.Median.Load() != 5000 {
+		s.classes.handler.Median.Store(5000)
+		if run(); s.classes.handler.Median.Load() != 5000 {
 			timed++
 		}
 	}

@@ -346,7 +346,7 @@ func (c *Ctx) poison() {
 // skipRest throws away what is left of the last request's body, so that it is never taken for a request.
 func (c *conn) skipRest() {
 	b := c.rest
-	if c.server.endsRest(c.server.clock.exact) {
+	if c.server.life.endsRest(c.server.clock.exact) {
 		c.reading, c.linger = readingNothing, true
 		return
 	}

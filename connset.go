@@ -283,7 +283,7 @@ func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	case stateNew, stateIdle, stateParked:
 		return true
 	case stateRest:
-		return c.server.endsRest(func() clock.Time { return now })
+		return c.server.life.endsRest(func() clock.Time { return now })
 	case stateLast:
 		return c.looped != nil && deadlineIn(word) <= now // the sweep may come much later
 	}

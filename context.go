@@ -238,7 +238,7 @@ func (r *requestContext) arm() *contextEnd {
 func (r *requestContext) newEnd() *contextEnd {
 	e, parent := new(contextEnd), context.Background()
 	if r.cause != context.Canceled { // the request isn't over
-		parent = r.server.baseContext()
+		parent = r.server.life.base
 		if !r.deadline.IsZero() {
 			parent, e.stopTimer = context.WithDeadline(parent, r.deadline)
 		}

@@ -86,7 +86,7 @@ func TestContextOfAClientThatLeavesDuringAWrite(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &requestContext{server: &Server{base: context.Background()}, watched: true}
+				r := &requestContext{server: &Server{life: lifecycle{base: context.Background()}}, watched: true}
 				c := &Ctx{context: r}
 				done := r.Done()
 				for range test.before {

@@ -198,7 +198,7 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 
 // ShuttingDown returns a channel that is closed when the server starts to shut down. A handler that streams endlessly should
 // return then.
-func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.exchange.server.shuttingDown() }
+func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.exchange.server.life.drainBegun }
 
 // EarlyHints sends 103 (Early Hints) with the current fields of Response.Header, usually Link. The fields stay for the final
 // answer. Nothing is sent to an HTTP/1.0 client, which doesn't know interim answers.

@@ -230,7 +230,7 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	ctx.Response.Header.list.DelID(field.ContentEncoding) // that of a body which isn't sent
 	if errors.Is(err, errBusy) {
 		// The connection goes on: to come again over a new one would cost both sides more than the answer does.
-		x.server.overloads.Add(1)
+		x.server.counts.overloads.Add(1)
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
 	}
 	ok := x.server.renderError(ctx, err)

@@ -183,12 +183,12 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 		wrap = func(netConn net.Conn) net.Conn { return tls.Server(netConn, config) }
 	}
 	listener = once
-	if !s.track(&listener) {
+	if !s.life.track(&listener) {
 		return ErrServerClosed
 	}
-	defer s.untrack(&listener)
+	defer s.life.untrack(&listener)
 	err := s.acceptLoop(listener, wrap)
-	if s.draining.Load() {
+	if s.life.draining.Load() {
 		s.acceptLast(listener, wrap)
 		return ErrServerClosed
 	}
@@ -214,24 +214,6 @@ func (l *onceListener) SetDeadline(at time.Time) error {
 		return patient.SetDeadline(at)
 	}
 	return errors.ErrUnsupported
-}
-
-func (s *Server) track(listener *net.Listener) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining.Load() {
-		return false
-	}
-	s.listeners[listener] = true
-	return true
-}
-
-func (s *Server) untrack(listener *net.Listener) {
-	(*listener).Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, listener)
-	s.signalNotAcceptingLocked()
 }
 
 const (
@@ -292,14 +274,14 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 			s.admit(wrap(netConn))
 			continue
 		}
-		if s.draining.Load() || !temporary(err) {
+		if s.life.draining.Load() || !temporary(err) {
 			return err
 		}
 		log.failed(s, err)
 		delay = nextAcceptDelay(delay)
 		select {
 		case <-time.After(delay):
-		case <-s.stopAccept:
+		case <-s.life.drainBegun:
 			return ErrServerClosed
 		}
 	}
@@ -328,10 +310,10 @@ func temporary(err error) bool {
 
 // admit passes a connection to a worker, or refuses it. It never waits for the client.
 func (s *Server) admit(netConn net.Conn) {
-	s.accepted.Add(1)
+	s.counts.accepted.Add(1)
 	pool := s.pools[0]
 	// A handler that enters classes may run something quick, such as a probe's: a place is kept to find that out.
-	if !pool.Serve(netConn) && !(s.class.Trusted.Load() && pool.serveKept(netConn)) {
+	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveKept(netConn)) {
 		s.refuseConn(netConn, errOverload)
 	}
 }
@@ -344,7 +326,7 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 		netConn.Close()
 		return err
 	}
-	s.accepted.Add(1)
+	s.counts.accepted.Add(1)
 	w := scratches.Get().(*scratch)
 	defer scratches.Put(w)
 	w.handedOver, w.linger = false, false
@@ -376,8 +358,8 @@ var (
 
 // refuseConn answers a connection that isn't served.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
-	s.refused.Add(1)
-	s.refusals[reason.Status/100].Add(1)
+	s.counts.refused.Add(1)
+	s.counts.refusals[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, &overloadFields, false)
 	if !s.lingerer.TakeOver(netConn, answer) {
 		linger.Close(netConn)

@@ -132,11 +132,11 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 		ll.entries = append(ll.entries, e)
 	}
 	listener := net.Listener(ll)
-	if !s.track(&listener) {
+	if !s.life.track(&listener) {
 		ll.Close()
 		return ErrServerClosed
 	}
-	defer s.untrack(&listener)
+	defer s.life.untrack(&listener)
 	if user != nil {
 		ll.watched = make(chan struct{})
 		if !s.holdLoops() {
@@ -149,7 +149,7 @@ func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, conf
 		e.listen()
 	}
 	<-ll.done
-	if s.draining.Load() {
+	if s.life.draining.Load() {
 		return ErrServerClosed
 	}
 	ll.mu.Lock()
@@ -348,10 +348,10 @@ func (e *listenerEntry) failed(err error) {
 
 // startLoops starts the loops, if they don't run yet. It fails when descriptors are short.
 func (s *Server) startLoops() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
 	// Who shuts down stops the loops that there are by then.
-	if s.stopped || s.draining.Load() {
+	if s.life.draining.Load() {
 		return ErrServerClosed
 	}
 	if s.loops != nil {
@@ -406,8 +406,8 @@ func (s *Server) awaitLoops(ctx context.Context) error {
 }
 
 func (s *Server) runningLoops() []*loop {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
 	return s.loops
 }
 

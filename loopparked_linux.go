@@ -186,7 +186,7 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	switch {
 	case lc.poll.Load()&pollClosing != 0:
 		return 0, false
-	case lc.server.draining.Load():
+	case lc.server.life.draining.Load():
 		return WakeShutdown, true
 	case len(p.received) > 0:
 		return WakeData, true

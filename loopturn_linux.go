@@ -149,7 +149,7 @@ func (lc *loopConn) save() {
 // endIdle ends the wait that the connection was claimed from.
 func (lc *loopConn) endIdle() {
 	old := lc.word.Swap(int64(stateHandler))
-	if deadlineIn(old) == 0 && (lc.deadline != 0 || lc.server.draining.Load()) {
+	if deadlineIn(old) == 0 && (lc.deadline != 0 || lc.server.life.draining.Load()) {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
 	lc.drained, lc.expired = false, false
@@ -184,7 +184,7 @@ func (lc *loopConn) idle(state waitState) bool {
 	switch {
 	case state == stateWrite:
 		deadline = lc.writeDeadline(now, 0)
-	case state <= stateIdle && s.draining.Load():
+	case state <= stateIdle && s.life.draining.Load():
 		if deadline = lc.lastLook(state, now); deadline == 0 {
 			lc.inputEnded(errDraining)
 			return false
@@ -288,12 +288,12 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
-	if !s.class.Trusted.Load() || !s.class.MayRunInline() || w.worker.crowded() {
-		_, refused = w.enter(&s.class)
-		if refused != nil && s.class.Trusted.Load() && w.leaveKept() {
+	if !s.classes.handler.Trusted.Load() || !s.classes.handler.MayRunInline() || w.worker.crowded() {
+		_, refused = w.enter(&s.classes.handler)
+		if refused != nil && s.classes.handler.Trusted.Load() && w.leaveKept() {
 			refused = nil // what is entered then may be quick
 		}
-		if refused == nil && len(lc.out) > 0 && !s.class.IsQuick() {
+		if refused == nil && len(lc.out) > 0 && !s.classes.handler.IsQuick() {
 			lc.flushAnswers()
 		}
 	}
@@ -302,7 +302,7 @@ func (lc *loopConn) answerTurn() {
 	}
 	if refused != nil {
 		lc.before = len(lc.out)
-		w.timer.Switch(&s.class)
+		w.timer.Switch(&s.classes.handler)
 		lc.answerError(w.ctx, refused)
 	} else {
 		lc.handle()

@@ -37,7 +37,7 @@ func (lc *loopConn) holdBody() {
 	lc.outBody = nil
 	if held.counted > 0 && lc.server.held.Add(held.counted) > maxHeld {
 		lc.server.held.Add(-held.counted)
-		lc.server.overloads.Add(1)
+		lc.server.counts.overloads.Add(1)
 		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errBusy, &overloadFields, false)
 		lc.reading = readingNothing
 		return

@@ -172,7 +172,7 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked boo
 		return nil, err
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
-	p.class = owner.server.classes.Parked(owner.worker.timer.Class())
+	p.class = owner.server.classes.entered.Parked(owner.worker.timer.Class())
 	socket, _ := owner.looped.(outbox.Socket)
 	p.out.Open((*parkedOwner)(p), socket, p.netConn, chunked)
 	p.sealed = socket != nil && owner.tlsState != nil
@@ -483,7 +483,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
 	deadline := p.deadline()
 	c.setWait(stateParked, deadline)
-	for !s.draining.Load() && !p.asked.Load() {
+	for !s.life.draining.Load() && !p.asked.Load() {
 		n, err := p.netConn.Read(buffer)
 		p.received = buffer[:n]
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {

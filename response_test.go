@@ -69,7 +69,7 @@ func answerServeScript(netConn net.Conn, c *answerScript, median time.Duration, 
 		return handler(ctx, c.note)
 	}}
 	defer s.Close()
-	s.class.Median.Store(int64(median))
+	s.classes.handler.Median.Store(int64(median))
 	s.ServeConn(netConn)
 }
 

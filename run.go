@@ -108,7 +108,7 @@ func (s *Server) RunListenerTLS(ctx context.Context, listener net.Listener, cert
 
 // run serves until ctx is done, or serving ends for another reason, and waits for what is left in either case.
 func (s *Server) run(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	if s.draining.Load() {
+	if s.life.draining.Load() {
 		listener.Close()
 		return ErrServerClosed
 	}

@@ -31,8 +31,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/filohttp/filo/internal/class"
-	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
@@ -173,9 +171,10 @@ type Server struct {
 	// package adaptor carries over from a net/http server.
 	ConnContext func(net.Conn) context.Context
 
+	configOnce sync.Once
 	config     serverConfig
 	clock      coarseClock
-	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under mu
+	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under life.mu
 	conns      connSet
 	lingerer   linger.Group
 	loops      []*loop // set once, before anybody else sees them
@@ -183,33 +182,13 @@ type Server struct {
 	loopsLeft  atomic.Int32 // loops that have not ended, and who else needs their descriptors
 	hosting    hosting
 	handshakes handshakeQueue
-	overloads  atomic.Uint64 // requests that were refused
-	held       atomic.Int64  // bytes that count against maxHeld
+	held       atomic.Int64 // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.
 	parkedWaiting atomic.Int32
-	class         class.Class              // of Handler, until it enters another one; trusted when it has done so once
-	classes       class.Set                // that were entered
-	draining      atomic.Bool              // Shutdown or Close was called
-	restUntil     clock.Atomic[clock.Time] // until when it waits for bodies that nobody reads; set before draining
-
-	tasks      serverTasks
-	configOnce sync.Once
-	accepted   atomic.Uint64
-	refused    atomic.Uint64
-	refusals   [6]atomic.Uint64 // answers to connections that were refused, by status class
-
-	mu           sync.Mutex
-	started      bool                    // the clock, the pool and the sweep run; guarded by mu
-	stopped      bool                    // guarded by mu
-	listeners    map[*net.Listener]bool  // one for each call of Serve, which need not be comparable themselves; guarded by mu
-	notAccepting chan struct{}           // closed when it drains and no listener is left; guarded by mu
-	stopAccept   chan struct{}           // closed when draining begins; guarded by mu
-	onShutdown   []func()                // guarded by mu
-	base         context.Context         // parent of the requests' contexts; guarded by mu
-	cancelBase   context.CancelCauseFunc // guarded by mu
-	// handshaking is the parent of the contexts of TLS handshakes, and ends before base when the server shuts down.
-	handshaking      context.Context         // guarded by mu
-	cancelHandshakes context.CancelCauseFunc // guarded by mu
+	classes       serverClasses
+	life          lifecycle
+	counts        serverCounts
+	tasks         serverTasks
 }
 
 // serverConfig is the Server's fields with their defaults, worked out once.
@@ -286,18 +265,14 @@ func (s *Server) configure() {
 				places:                places,
 			})
 		}
-		s.mu.Lock()
+		s.life.mu.Lock()
 		s.pools = places.pools
 		s.conns.answered = make([]sharedCounts, 4*c.loops)
-		s.mu.Unlock()
+		s.life.mu.Unlock()
 		s.conns.perAddress = s.MaxConnsPerIP
 		s.conns.max = s.MaxConns
-		s.listeners = make(map[*net.Listener]bool)
-		s.stopAccept, s.notAccepting = make(chan struct{}), make(chan struct{})
-		s.tasks.pool = s.Tasks
-		s.tasks.ctx, s.tasks.cancel = context.WithCancelCause(context.Background())
-		s.base, s.cancelBase = context.WithCancelCause(context.Background())
-		s.handshaking, s.cancelHandshakes = context.WithCancelCause(s.base)
+		s.tasks.init(s.Tasks)
+		s.life.init()
 	})
 }
 
@@ -335,13 +310,13 @@ func (s *Server) start() error {
 	if s.config.driverErr != nil {
 		return s.config.driverErr
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped || s.draining.Load() {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	if s.life.draining.Load() {
 		return ErrServerClosed
 	}
-	if !s.started {
-		s.started = true
+	if !s.life.started {
+		s.life.started = true
 		s.clock.start(s.config.tick)
 		s.pools[0].Start()
 		s.conns.startSweep(s)
@@ -351,9 +326,6 @@ func (s *Server) start() error {
 
 // stopPools ends the pools. Connections that are still being served keep their workers.
 func (s *Server) stopPools() {
-	s.mu.Lock()
-	s.stopped = true
-	s.mu.Unlock()
 	for _, pool := range s.pools {
 		pool.Stop()
 	}
@@ -363,24 +335,6 @@ func (s *Server) stopPools() {
 func (s *Server) stopClocks() {
 	s.conns.stopSweep()
 	s.clock.stop()
-}
-
-func (s *Server) baseContext() context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.base
-}
-
-func (s *Server) handshakeContext() context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.handshaking
-}
-
-func (s *Server) shuttingDown() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopAccept
 }
 
 // serveWorker is what a worker does with a connection. It reports whether the connection is to be closed.
@@ -446,7 +400,7 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 	if !ok {
 		return true
 	}
-	ctx := s.handshakeContext()
+	ctx := s.life.handshaking
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
 			timeout -= s.clock.now().Sub(c.headSince) // the client's first byte came then

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -15,6 +17,34 @@ import (
 // shutdownPoll is how often a shutdown looks for connections that have become idle: they notice by themselves before
 // they wait, but one may have been on its way into that wait.
 const shutdownPoll = 5 * time.Millisecond
+
+// lifecycle is how far a server has come: it starts at most once, drains from the first Shutdown or Close on, and never goes back.
+// Who starts something that a shutdown ends, or adds a listener, holds mu and looks at draining: beginDraining, which holds mu
+// too, then comes either before it or finds all of it.
+type lifecycle struct {
+	draining  atomic.Bool              // Shutdown or Close was called; set under mu
+	restUntil clock.Atomic[clock.Time] // until when connections wait for bodies that nobody reads; set before draining
+
+	// What init sets doesn't change.
+	drainBegun       chan struct{}   // closed when draining begins
+	notAccepting     chan struct{}   // closed when the server drains and no listener is left
+	base             context.Context // parent of the requests' contexts
+	cancelBase       context.CancelCauseFunc
+	handshaking      context.Context // parent of the contexts of TLS handshakes; ends before base when the server shuts down
+	cancelHandshakes context.CancelCauseFunc
+
+	mu         sync.Mutex
+	started    bool                   // the clock, the pool and the sweep run; guarded by mu
+	listeners  map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
+	onShutdown []func()               // guarded by mu
+}
+
+func (l *lifecycle) init() {
+	l.listeners = make(map[*net.Listener]bool)
+	l.drainBegun, l.notAccepting = make(chan struct{}), make(chan struct{})
+	l.base, l.cancelBase = context.WithCancelCause(context.Background())
+	l.handshaking, l.cancelHandshakes = context.WithCancelCause(l.base)
+}
 
 // Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at
 // once after a last look for a request on its way. A connection opened less than a second ago has one more second for its TLS
@@ -26,7 +56,7 @@ const shutdownPoll = 5 * time.Millisecond
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.shutdown(ctx)
 	if err != nil {
-		s.cancelBase(ErrServerClosed)
+		s.life.cancelBase(ErrServerClosed)
 		s.tasks.cancel(ErrServerClosed)
 	}
 	return err
@@ -35,26 +65,26 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // RegisterOnShutdown registers f to run, on its own goroutine, when Shutdown or Close is first called; if that has already
 // happened, f runs at once. Neither method waits for f.
 func (s *Server) RegisterOnShutdown(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining.Load() {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	if s.life.draining.Load() {
 		go f()
 		return
 	}
-	s.onShutdown = append(s.onShutdown, f)
+	s.life.onShutdown = append(s.life.onShutdown, f)
 }
 
 func (s *Server) shutdown(ctx context.Context) error {
 	s.stopAccepting(false)
 	select {
-	case <-s.whenNotAccepting():
+	case <-s.life.notAccepting:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
 		// A listener of the user's own that doesn't notice its deadline.
 		s.stopAccepting(true)
 	}
-	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.cancelHandshakes(ErrServerClosed) })
+	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.life.cancelHandshakes(ErrServerClosed) })
 	defer handshakes.Stop()
 	for sealed := false; !sealed; sealed = s.conns.seal() {
 		if err := s.drain(ctx); err != nil {
@@ -65,7 +95,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		return err
 	}
 	s.lingerer.Wait(ctx)
-	s.cancelBase(ErrServerClosed)
+	s.life.cancelBase(ErrServerClosed)
 	s.stopLoops()
 	if err := s.awaitLoops(ctx); err != nil {
 		return err
@@ -111,7 +141,7 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 // the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
-	s.cancelBase(ErrServerClosed)
+	s.life.cancelBase(ErrServerClosed)
 	s.tasks.close()
 	s.conns.closeAll()
 	s.stopLoops()
@@ -137,8 +167,8 @@ const (
 )
 
 // endsRest reports whether the connections end now whose answered request has a body that is still coming.
-func (s *Server) endsRest(now func() clock.Time) bool {
-	return s.draining.Load() && now() >= s.restUntil.Load()
+func (l *lifecycle) endsRest(now func() clock.Time) bool {
+	return l.draining.Load() && now() >= l.restUntil.Load()
 }
 
 // lastReadTime returns for how long a connection that has waited for a request until now is asked for one at shutdown.
@@ -170,7 +200,7 @@ const (
 // look at what the system has accepted for them.
 func (s *Server) stopAccepting(now bool) {
 	s.configure()
-	listeners, first := s.beginDraining()
+	listeners, first := s.life.beginDraining(s.clock.exact().Add(lastRestTime))
 	for _, listener := range listeners {
 		patient, ok := (*listener).(interface{ SetDeadline(time.Time) error })
 		// Only the first time: the deadline belongs to acceptLast then.
@@ -181,20 +211,45 @@ func (s *Server) stopAccepting(now bool) {
 }
 
 // beginDraining makes the server drain. It returns the listeners that are open, and whether the server didn't drain before.
-func (s *Server) beginDraining() (listeners []*net.Listener, first bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.draining.Load() {
-		s.restUntil.Store(s.clock.exact().Add(lastRestTime))
-	}
-	if first = !s.draining.Swap(true); first {
-		close(s.stopAccept)
-		s.signalNotAcceptingLocked()
-		for _, f := range s.onShutdown {
+func (l *lifecycle) beginDraining(restUntil clock.Time) (listeners []*net.Listener, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if first = !l.draining.Load(); first {
+		l.restUntil.Store(restUntil)
+		l.draining.Store(true)
+		close(l.drainBegun)
+		l.signalNotAcceptingLocked()
+		for _, f := range l.onShutdown {
 			go f()
 		}
 	}
-	return slices.Collect(maps.Keys(s.listeners)), first
+	return slices.Collect(maps.Keys(l.listeners)), first
+}
+
+// track adds a listener that is to be closed when draining begins. It reports false if that has happened.
+func (l *lifecycle) track(listener *net.Listener) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.draining.Load() {
+		return false
+	}
+	l.listeners[listener] = true
+	return true
+}
+
+// untrack closes a listener and takes it out.
+func (l *lifecycle) untrack(listener *net.Listener) {
+	(*listener).Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.listeners, listener)
+	l.signalNotAcceptingLocked()
+}
+
+func (l *lifecycle) signalNotAcceptingLocked() {
+	if l.draining.Load() && len(l.listeners) == 0 {
+		close(l.notAccepting)
+	}
 }
 
 // acceptLast admits the connections that the system has accepted, once the server drains.
@@ -215,18 +270,5 @@ func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn)
 		default:
 			return
 		}
-	}
-}
-
-// whenNotAccepting returns a channel that is closed when, after draining has begun, no listener is open.
-func (s *Server) whenNotAccepting() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.notAccepting
-}
-
-func (s *Server) signalNotAcceptingLocked() {
-	if s.draining.Load() && len(s.listeners) == 0 {
-		close(s.notAccepting)
 	}
 }

@@ -1,11 +1,6 @@
 package filo
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/filohttp/filo/internal/class"
-)
+import "sync/atomic"
 
 // ConnState is the state of a connection.
 type ConnState int
@@ -59,15 +54,27 @@ type Stats struct {
 	Classes []ClassStats
 }
 
+// serverCounts are the counts of a server that no worker, loop or connection keeps. Each stands by itself.
+type serverCounts struct {
+	accepted, refused atomic.Uint64 // connections
+	refusals          answerCounts  // to connections that were refused
+	overloads         atomic.Uint64 // requests that were refused
+}
+
+func (c *serverCounts) addTo(st *Stats) {
+	st.ConnsAccepted += c.accepted.Load()
+	st.ConnsRefused += c.refused.Load()
+	st.RequestsRefused += c.overloads.Load()
+	c.refusals.addTo(&st.Requests)
+}
+
 // Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
 // that changes its state meanwhile may be counted in its old or its new state.
 func (s *Server) Stats() Stats {
-	st := Stats{ConnsAccepted: s.accepted.Load(), ConnsRefused: s.refused.Load()}
+	st := Stats{TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
+	s.counts.addTo(&st)
 	s.loopStats(&st)
-	st.RequestsRefused = s.overloads.Load()
-	st.TasksRunning = s.tasks.count()
-	st.Classes = append(st.Classes, classStats(&s.class))
-	s.mu.Lock()
+	s.life.mu.Lock()
 	for _, pool := range s.pools {
 		pool.stats(&st)
 	}
@@ -75,12 +82,7 @@ func (s *Server) Stats() Stats {
 		st.WorkersRunning = max(0, int(s.pools[0].places.taken.Load())-st.WorkersReady)
 	}
 	answered := s.conns.answered
-	s.mu.Unlock()
-	s.classes.Each(func(k *class.Class) { st.Classes = append(st.Classes, classStats(k)) })
-	slices.SortStableFunc(st.Classes[1:], func(a, b ClassStats) int { return strings.Compare(a.Name, b.Name) })
-	for class := range s.refusals {
-		st.Requests[class] += s.refusals[class].Load()
-	}
+	s.life.mu.Unlock()
 	for i := range answered {
 		answered[i].addTo(&st.Requests)
 	}

@@ -30,6 +30,12 @@ type serverTasks struct {
 	cancel context.CancelCauseFunc
 }
 
+// init makes the tasks ready, with the pool of the user's or nil.
+func (t *serverTasks) init(shared *pool.Pool) {
+	t.pool = shared
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+}
+
 // Go passes task to the server's task pool (Server.Tasks), which runs it on another goroutine, beside the handler or after it.
 // The task's context has the values that the request's context has at the time of the call. It doesn't end with the request or
 // its client, but only when Close is called or Shutdown gives up waiting (ErrServerClosed). Shutdown waits for the task. The

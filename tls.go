@@ -98,7 +98,7 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	// A socket's buffer, where nothing is yet, takes it at once.
 	record.Conn.SetWriteDeadline(time.Now().Add(linger.Longest))
 	if _, err := record.Conn.Write(s.appendRefusal(nil, errPlainHTTP, &refusalFields, begin == "HEAD ")); err == nil {
-		s.refusals[errPlainHTTP.Status/100].Add(1)
+		s.counts.refusals[errPlainHTTP.Status/100].Add(1)
 		c.linger = true
 	}
 }

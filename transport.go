@@ -85,7 +85,7 @@ func (c *carried) run(ctx *Ctx, h Handler) error {
 		_, failed := c.answerApart(err, string(c.worker.parser.Method(head)) == "HEAD")
 		return failed
 	}
-	c.worker.timer.Switch(&c.server.class)
+	c.worker.timer.Switch(&c.server.classes.handler)
 	switch c.finish(ctx, h(ctx)) {
 	case endingWhole:
 		c.render(ctx)
