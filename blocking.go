@@ -151,6 +151,20 @@ func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 	return 0
 }
 
+// deadlineSet implements wire. A wait looks at the deadlines of the Ctx.
+func (c *conn) deadlineSet(time.Time, bool) error { return nil }
+
+// writeDeadline returns until when a write of size bytes may wait for the client; 0 is for ever.
+func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
+	if until := c.worker.ctx.writeUntil; until != 0 {
+		return until
+	}
+	return c.writePace.Deadline(now, c.server.config.writing, size)
+}
+
+// passed reports whether a deadline of the handler's has passed; 0 is none.
+func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.exact() >= until }
+
 // headTimeout returns how long a head may take. For a place that is kept others queue.
 func (c *conn) headTimeout() time.Duration {
 	timeout := c.server.config.readHeaderTimeout

@@ -58,6 +58,12 @@ type Ctx struct {
 // released is what the use of a Ctx panics with when its handler has returned.
 const released = "filo: Ctx used after its handler returned: copy what is needed later before it returns (see Ctx.Go for work that is left to be done)"
 
+func init() {
+	hooks.Enter = (*Ctx).enter
+	hooks.Inherit = (*Ctx).inherit
+	hooks.Carry = (*Server).carry
+}
+
 // check panics if the Ctx is of no request: in builds with the race detector as soon as its handler has returned, in others when
 // the connection has nothing more to handle.
 func (c *Ctx) check() {
@@ -130,6 +136,23 @@ func (c *Ctx) BodyReader() io.Reader { return c.Request.BodyReader() }
 // body.
 func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = n }
 
+// Param returns the percent-decoded value of a wildcard in the route's pattern, or "" if the pattern has no wildcard of that
+// name.
+func (c *Ctx) Param(name string) string { c.check(); return string(c.match.Get(name)) }
+
+// ParamBytes is Param, borrowed until the handler returns.
+func (c *Ctx) ParamBytes(name string) []byte { c.check(); return c.match.Get(name) }
+
+// Query returns the first value of a query parameter, decoded, or "" if there is no parameter of that name.
+func (c *Ctx) Query(name string) string { c.check(); return c.Request.Query().Get(name) }
+
+// Route returns the pattern of the route that matched the request, such as "GET /users/{id}", or "" if none did.
+func (c *Ctx) Route() string { c.check(); return c.match.Route }
+
+// Match is for filo's own router and adaptor: no other package can construct its argument. It returns the router's match of the
+// request.
+func (c *Ctx) Match(hooks.Own) *hooks.Match { c.check(); return &c.match }
+
 // RemoteAddr returns the address of the client's end of the connection.
 func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.exchange.wire.remoteAddr() }
 
@@ -200,6 +223,110 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 // return then.
 func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.exchange.server.life.drainBegun }
 
-// EarlyHints sends 103 (Early Hints) with the current fields of Response.Header, usually Link. The fields stay for the final
-// answer. Nothing is sent to an HTTP/1.0 client, which doesn't know interim answers.
-func (c *Ctx) EarlyHints() error { return c.Informational(103) }
+// SetReadDeadline sets a deadline for reading the request body, in place of ReadTimeout and MinTransferRate. A read that waits
+// at the deadline fails within a quarter of a second with an error that is os.ErrDeadlineExceeded. The zero time restores the
+// server's limits. As with http.ResponseController, a deadline that has passed ends the connection.
+func (c *Ctx) SetReadDeadline(t time.Time) error {
+	c.check()
+	if c.exchange.hijacked {
+		return ErrHijacked
+	}
+	c.readUntil = c.exchange.server.clock.at(t)
+	return c.exchange.wire.deadlineSet(t, false)
+}
+
+// SetWriteDeadline sets a deadline for sending with Stream, in place of WriteTimeout and MinTransferRate: see SetReadDeadline.
+// The server's limits apply to whatever is left to send when the handler has returned.
+func (c *Ctx) SetWriteDeadline(t time.Time) error {
+	c.check()
+	if c.exchange.hijacked {
+		return ErrHijacked
+	}
+	c.writeUntil = c.exchange.server.clock.at(t)
+	return c.exchange.wire.deadlineSet(t, true)
+}
+
+// ctxValue is a value that was stored for a request.
+type ctxValue struct{ key, value any }
+
+// Set stores a value for the rest of the request, for later handlers and middleware. It replaces a value with the same key.
+// Keys are compared like map keys: use a key of your own type, or a Key, which also fixes the value's type, to avoid
+// collisions.
+func (c *Ctx) Set(key, value any) {
+	c.check()
+	for i := range c.values {
+		if c.values[i].key == key {
+			c.values[i].value = value
+			return
+		}
+	}
+	c.values = append(c.values, ctxValue{key, value})
+}
+
+// Get returns the value that Set stored under the key, or nil.
+func (c *Ctx) Get(key any) any {
+	c.check()
+	for i := range c.values {
+		if c.values[i].key == key {
+			return c.values[i].value
+		}
+	}
+	return nil
+}
+
+// Key stores and finds values of one type in requests. Two keys are always distinct, even with the same name.
+type Key[T any] struct{ name string }
+
+// NewKey makes a key. The name serves people only, for example in logs.
+func NewKey[T any](name string) *Key[T] { return &Key[T]{name: name} }
+
+// Set stores a value for the rest of the request.
+func (k *Key[T]) Set(c *Ctx, value T) { c.Set(k, value) }
+
+// Get returns the request's value and whether Set stored one.
+func (k *Key[T]) Get(c *Ctx) (value T, ok bool) {
+	value, ok = c.Get(k).(T)
+	return value, ok
+}
+
+// String returns the key's name.
+func (k *Key[T]) String() string { return k.name }
+
+// Status returns the response's current status, or the status of the time-out's answer once a time-out has answered.
+func (c *Ctx) Status() int {
+	c.check()
+	if c.timedOut() {
+		return c.timeout.answer.Status
+	}
+	return c.Response.status
+}
+
+// Committed reports whether the response's head has been sent, so that status and fields can no longer change.
+func (c *Ctx) Committed() bool { c.check(); return c.stream.sent || c.timedOut() }
+
+// BytesWritten returns the current size of the response body, sent or not, or that of the time-out's answer once a time-out has answered.
+func (c *Ctx) BytesWritten() int64 {
+	c.check()
+	if c.timedOut() {
+		return c.timeout.bodyBytes
+	}
+	if c.stream.open {
+		return c.stream.written
+	}
+	return int64(c.Response.size())
+}
+
+// RenderError makes the ErrorHandler turn err into the response now rather than after the handler has returned, so that outer
+// middleware sees the final response. No error that is returned later changes the response. RenderError returns err, for the
+// handler to return. It leaves ErrAbort, and an error after the head was sent, to the server.
+func (c *Ctx) RenderError(err error) error {
+	c.check()
+	if err == nil || c.rendered || c.stream.sent || c.exchange.hijacked || c.timedOut() {
+		return err
+	}
+	c.rendered = c.exchange.renderError(c, err)
+	return err
+}
+
+// ErrorRendered reports whether RenderError has turned an error into the response.
+func (c *Ctx) ErrorRendered() bool { c.check(); return c.rendered }

@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -80,6 +81,36 @@ func withoutHTTP2(protocols []string) []string {
 		return []string{"http/1.1"}
 	}
 	return rest
+}
+
+// handshake makes the TLS handshake, if there is one to make, in its time, which is short while there is a crowd.
+func (s *Server) handshake(c *conn, crowded bool) bool {
+	tlsConn, ok := c.netConn.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	ctx := s.life.handshaking
+	if timeout := s.config.readHeaderTimeout; timeout > 0 {
+		if c.headSince != 0 {
+			timeout -= s.clock.now().Sub(c.headSince) // the client's first byte came then
+		}
+		if crowded {
+			timeout = min(timeout, s.config.readHeaderTimeout/10)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	if err := tlsConn.HandshakeContext(ctx); err != nil {
+		if s.LogAllErrors {
+			s.logger().Warn("TLS handshake failed", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
+		}
+		s.answerPlainHTTP(c, err)
+		return false
+	}
+	state := tlsConn.ConnectionState()
+	c.tlsState = &state
+	return true
 }
 
 // answerPlainHTTP answers a client that has sent a request where a TLS handshake was due, if err, by which that has failed, says
