@@ -34,7 +34,7 @@ func (r *Response) WholeBody() ([]byte, bool) {
 	switch {
 	case c.exchange.hijacked, w.sent, r.source == bodyStream, c.timedOut():
 		return nil, false
-	case w.open && r.Trailer.Len() > 0 && c.Request.minor > 0:
+	case w.open && r.Trailer.Len() > 0 && c.Request.line.Minor > 0:
 		return nil, false // it takes chunks to send them
 	case w.open:
 		r.endStream(w)

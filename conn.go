@@ -272,7 +272,7 @@ func (c *conn) begin() http1.Fault {
 	c.requests++
 	c.headSince, c.lost = 0, false
 	c.readPace, c.writePace = pace.Pace{}, pace.Pace{}
-	ctx.begin(p, head, f)
+	ctx.begin(&p.RequestHead, head, f)
 	return http1.NoFault
 }
 

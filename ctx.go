@@ -73,9 +73,9 @@ func (c *Ctx) check() {
 }
 
 // begin makes the request that the parser found in head the one to be handled.
-func (c *Ctx) begin(p *http1.Parser, head []byte, f http1.Framing) {
-	p.GiveFields(&c.Request.Header.list, head)
-	c.Request.begin(c, p, head, f)
+func (c *Ctx) begin(h *http1.RequestHead, b []byte, f http1.Framing) {
+	h.GiveFields(&c.Request.Header.list, b)
+	c.Request.begin(c, h, b, f)
 	c.Request.body.limit = c.exchange.server.config.maxBody
 	c.Response.ctx = c
 	c.Response.reset()

@@ -19,7 +19,7 @@ const (
 func (c *conn) handle() {
 	ctx := c.worker.ctx
 	c.before = len(c.out)
-	if ctx.Request.head[ctx.Request.targetStart] == '*' {
+	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
 		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about what a handler has.
 		c.answerError(ctx, ctx.NoContent())
 		return
@@ -134,7 +134,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	case c.looped == nil && c.worker.kept():
 		f.Close = true // others want the place
 	}
-	f.KeepAlive = !f.Close && request.minor == 0
+	f.KeepAlive = !f.Close && request.line.Minor == 0
 	if f.Close {
 		c.reading = readingNothing
 	}

@@ -59,7 +59,7 @@ func (c *Ctx) agreeOn(protocol string) error {
 	h.list.SetID(field.Connection, "Upgrade")
 	// An Upgrade in an HTTP/1.0 request is ignored, and one that Connection doesn't list wasn't meant for us.
 	request := &c.Request.Header
-	if c.Request.minor == 0 || !request.list.HasToken(field.Connection, "upgrade") || !request.list.HasToken(field.Upgrade, protocol) {
+	if c.Request.line.Minor == 0 || !request.list.HasToken(field.Connection, "upgrade") || !request.list.HasToken(field.Upgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)
 	}
 	return nil

@@ -140,7 +140,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	if err != nil {
 		return nil, err // before the head, behind which there could be no other answer
 	}
-	f := http1.Head{Length: noLength, Chunked: c.Request.minor > 0, Close: true}
+	f := http1.Head{Length: noLength, Chunked: c.Request.line.Minor > 0, Close: true}
 	owner.out = r.appendHead(owner.out, owner.server, &f)
 	owner.count(r.status)
 	return c.park(owner, serve, f.Chunked)

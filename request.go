@@ -22,10 +22,8 @@ type Request struct {
 	head []byte // the request head, in the connection's read buffer
 	host []byte // the value of Host as sent, in head; nil if there is none
 
-	methodStart, methodEnd int // in head
-	targetStart, targetEnd int
-	framing                http1.Framing
-	minor                  uint8
+	line    http1.Line // in head
+	framing http1.Framing
 	// changed says that there is something in change or replaced: to look there takes time for every request.
 	changed bool
 
@@ -44,14 +42,12 @@ type Request struct {
 	multipartRead bool
 }
 
-// begin sets the request to what the parser found in head.
-func (r *Request) begin(c *Ctx, p *http1.Parser, head []byte, f http1.Framing) {
-	r.ctx, r.head, r.framing, r.minor = c, head, f, p.Minor
-	r.methodStart, r.methodEnd = p.MethodStart, p.MethodEnd
-	r.targetStart, r.targetEnd = p.TargetStart, p.TargetEnd
+// begin sets the request to the one with this head, which lies in b. The request has its fields.
+func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing) {
+	r.ctx, r.head, r.framing, r.line = c, b, f, h.Line
 	r.uriParsed = false
 	r.host = nil
-	if i := p.HostIndex(); i >= 0 {
+	if i := h.HostIndex(); i >= 0 {
 		r.host = r.Header.list.Value(i)
 	}
 	r.body.begin(f)
@@ -114,11 +110,11 @@ func (r *Request) MethodBytes() []byte {
 	if r.changed && r.change.method != nil {
 		return r.change.method
 	}
-	return r.head[r.methodStart:r.methodEnd:r.methodEnd]
+	return r.head[r.line.MethodStart:r.line.MethodEnd:r.line.MethodEnd]
 }
 
 // isHead reports whether HEAD was sent, so that the answer has no body.
-func (r *Request) isHead() bool { return string(r.head[r.methodStart:r.methodEnd]) == "HEAD" }
+func (r *Request) isHead() bool { return string(r.head[r.line.MethodStart:r.line.MethodEnd]) == "HEAD" }
 
 // Target returns the request target as sent (RFC 9112, section 3.2), usually a path with its query, or as changed by SetTarget.
 func (r *Request) Target() string { return string(r.TargetBytes()) }
@@ -128,12 +124,12 @@ func (r *Request) TargetBytes() []byte {
 	if r.changed && r.change.target != nil {
 		return r.change.target
 	}
-	return r.head[r.targetStart:r.targetEnd:r.targetEnd]
+	return r.head[r.line.TargetStart:r.line.TargetEnd:r.line.TargetEnd]
 }
 
 // Proto returns the protocol version: "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
-	if r.minor == 0 {
+	if r.line.Minor == 0 {
 		return "HTTP/1.0"
 	}
 	return "HTTP/1.1"
@@ -158,7 +154,7 @@ func (r *Request) Host() string { return string(r.HostBytes()) }
 
 // HostBytes is Host, borrowed.
 func (r *Request) HostBytes() []byte {
-	if r.head[r.targetStart] == '/' {
+	if r.head[r.line.TargetStart] == '/' {
 		return r.Header.list.GetID(field.Host)
 	}
 	return r.URI().HostBytes()

@@ -172,7 +172,7 @@ func (c *conn) head(ctx *Ctx, length int64) {
 			f.Length = noLength
 		}
 	case ctx.Request.isHead(), length >= 0:
-	case ctx.Request.minor == 0:
+	case ctx.Request.line.Minor == 0:
 		r.close, c.toEnd = true, true
 	default:
 		f.Chunked = true
@@ -249,7 +249,7 @@ func (c *Ctx) finishStream() (ending, error) {
 		if err := c.copyBody(); err != nil {
 			return endingAborted, err
 		}
-	case !w.sent && (r.Trailer.Len() == 0 || c.Request.minor == 0):
+	case !w.sent && (r.Trailer.Len() == 0 || c.Request.line.Minor == 0):
 		r.endStream(w)
 		return endingWhole, r.wrapWhole()
 	}
@@ -318,7 +318,7 @@ func (c *Ctx) Informational(status int) error {
 		return ErrHijacked
 	case c.stream.sent:
 		return ErrHeadSent
-	case c.Request.minor == 0:
+	case c.Request.line.Minor == 0:
 		return nil
 	}
 	if err := c.holdAnswer(); err != nil {

@@ -19,7 +19,6 @@ import (
 
 var (
 	errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: the connection of another server can't be parked")}
-	errNoRequest = errors.New("filo: the transport brought no request that can be understood")
 )
 
 // carried is the wire of a request that came to another server. That server has the connection and frames the messages. A carried
@@ -28,6 +27,7 @@ type carried struct {
 	exchange
 	transport hooks.Transport
 	counts    answerCounts
+	isHead    bool   // the method is HEAD
 	streams   bool   // a body of unknown length is being sent
 	switching []byte // a 101, to be sent when the connection is taken over
 }
@@ -76,13 +76,9 @@ func (c *carried) release(ctx *Ctx) {
 }
 
 func (c *carried) run(ctx *Ctx, h Handler) error {
-	head := c.transport.Head()
-	if len(head) == 0 {
-		return errNoRequest
-	}
-	if err := c.receive(ctx, head); err != nil {
+	if err := c.receive(ctx); err != nil {
 		c.logRefused(err)
-		_, failed := c.answerApart(err, string(c.worker.parser.Method(head)) == "HEAD")
+		_, failed := c.answerApart(err, c.isHead)
 		return failed
 	}
 	c.worker.timer.Switch(&c.server.classes.handler)
@@ -98,22 +94,20 @@ func (c *carried) run(ctx *Ctx, h Handler) error {
 	return nil
 }
 
-// receive makes the request the current one. Its head is parsed as any other: what isn't valid, or is over a limit, is refused.
-func (c *carried) receive(ctx *Ctx, head []byte) *HTTPError {
-	p := &c.worker.parser
-	p.Reset()
-	done, fault := p.Parse(head, &c.server.config.head)
-	if fault == http1.NoFault && !done {
-		return errTruncated
-	}
+// receive makes the request the current one. Its head is checked as any other: what isn't valid, or is over a limit, is refused.
+func (c *carried) receive(ctx *Ctx) *HTTPError {
+	h := &c.worker.parser.RequestHead
+	b, length, fault := c.transport.Head(h, &c.server.config.head)
+	c.isHead = string(h.Method(b)) == "HEAD"
 	var f http1.Framing
 	if fault == http1.NoFault {
-		f, fault = p.Frame(head)
+		f, fault = h.Frame(b)
 	}
 	if fault != http1.NoFault {
 		return faultErrors[fault]
 	}
-	ctx.begin(p, head, f)
+	f.Length = length
+	ctx.begin(h, b, f)
 	return nil
 }
 
@@ -132,7 +126,7 @@ func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	r := &ctx.Response
 	head := hooks.Head{Status: r.status, Length: length, Streams: streams, Close: ctx.Request.framing.Close || r.wantsClose()}
 	head.Fields = func(yield func(name, value []byte) bool) { r.finalFields(c.server, yield) }
-	if streams && ctx.Request.minor > 0 {
+	if streams && ctx.Request.line.Minor > 0 {
 		head.Trailer = &r.Trailer.list
 	}
 	c.transport.WriteHead(head)
@@ -295,7 +289,7 @@ func (c *carried) data(p []byte, flush bool) error {
 
 // endStream implements wire.
 func (c *carried) endStream(trailer *Header) {
-	if !c.streams || c.worker.ctx.Request.minor == 0 {
+	if !c.streams || c.worker.ctx.Request.line.Minor == 0 {
 		return
 	}
 	c.transport.WriteTrailer(func(yield func(name, value []byte) bool) {

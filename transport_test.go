@@ -19,6 +19,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
@@ -33,7 +34,6 @@ type textTransport struct {
 	hijacked net.Conn
 }
 
-func (x *textTransport) Head() []byte               { return []byte(x.head) }
 func (x *textTransport) Read(p []byte) (int, error) { return x.body.Read(p) }
 func (x *textTransport) Trailer() iter.Seq2[string, string] {
 	return func(func(name, value string) bool) {}
@@ -43,6 +43,21 @@ func (x *textTransport) Flush() error                { return nil }
 func (x *textTransport) Context() context.Context    { return x.ctx }
 func (x *textTransport) TLS() *tls.ConnectionState   { return nil }
 func (x *textTransport) Hijack() (net.Conn, error)   { return x.hijacked, nil }
+
+func (x *textTransport) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault) {
+	lines := strings.Split(x.head, "\r\n")
+	method, rest, _ := strings.Cut(lines[0], " ")
+	b, fault = h.Begin(nil, method, strings.TrimSuffix(rest, " HTTP/1.1"), 1, limits)
+	for _, each := range lines[1:] {
+		if name, value, ok := strings.Cut(each, ":"); ok && fault == http1.NoFault {
+			b, fault = h.Add(b, name, value, limits)
+			if name == "Content-Length" {
+				fmt.Sscan(value, &length)
+			}
+		}
+	}
+	return b, length, fault
+}
 
 func (x *textTransport) WriteHead(h hooks.Head) {
 	fmt.Fprintf(&x.answer, "%d\n", h.Status)
@@ -65,9 +80,6 @@ func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Ha
 	defer client.Close()
 	client.SetDeadline(time.Now().Add(10 * time.Second))
 	head, body, _ := strings.Cut(request, "\r\n\r\n")
-	if head != "" {
-		head += "\r\n\r\n"
-	}
 	x := &textTransport{Conn: server, hijacked: server, ctx: ctx, head: head, body: strings.NewReader(body)}
 	s := &filo.Server{Name: "-", Logger: slog.New(slog.DiscardHandler)}
 	err := inside.Carry(s, x, h)
@@ -146,9 +158,10 @@ func TestServeTransport(t *testing.T) {
 	}
 }
 
-// Nothing at all isn't a request, and there is nothing to answer.
+// Nothing at all isn't a request.
 func TestServeTransportNothing(t *testing.T) {
-	if got, err := serveTransport(t, context.Background(), "", func(*filo.Ctx) error { return nil }); got != "" || err == nil {
+	got, err := serveTransport(t, context.Background(), "", func(*filo.Ctx) error { t.Error("the handler was called"); return nil })
+	if !strings.HasPrefix(got, "400\n") || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

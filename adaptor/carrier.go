@@ -21,6 +21,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -29,7 +30,7 @@ type carrier struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
 	r         *http.Request
-	head      []byte          // of the request
+	buffer    *[]byte         // holds the request's head
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
 	announced map[string]bool // trailer fields
@@ -52,8 +53,7 @@ func newCarrier(w http.ResponseWriter, r *http.Request) *carrier {
 // serve runs h on the request. It panics with http.ErrAbortHandler if the answer can't be completed.
 func (t *carrier) serve(s *filo.Server, h filo.Handler) {
 	buffer := heads.Get().(*[]byte)
-	t.head = t.appendHead((*buffer)[:0])
-	*buffer = t.head
+	t.buffer = buffer
 	defer func() {
 		if cap(*buffer) <= maxKeptHead {
 			heads.Put(buffer)
@@ -79,38 +79,43 @@ func (t *carrier) lendHeader(c *filo.Ctx) {
 	}
 }
 
-// appendHead renders the request's head.
-func (t *carrier) appendHead(dst []byte) []byte {
-	r := t.r
-	dst = append(append(append(dst, r.Method...), ' '), t.target()...)
+// Head implements hooks.Transport.
+func (t *carrier) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault) {
+	r, minor := t.r, uint8(1)
 	if r.ProtoMajor == 1 && r.ProtoMinor == 0 {
-		dst = append(dst, " HTTP/1.0\r\n"...)
-	} else {
-		dst = append(dst, " HTTP/1.1\r\n"...)
+		minor = 0
 	}
-	dst = appendField(dst, "Host", r.Host)
+	b, fault = h.Begin((*t.buffer)[:0], r.Method, t.target(), minor, limits)
+	add := func(name, value string) {
+		if fault == http1.NoFault {
+			b, fault = h.Add(b, name, value, limits)
+		}
+	}
+	add("Host", fieldText(r.Host))
 	for name, values := range r.Header {
 		switch name {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
 			continue
 		}
-		for _, value := range values {
-			dst = appendField(dst, name, value)
+		if httpguts.ValidHeaderFieldName(name) {
+			for _, value := range values {
+				add(name, fieldText(value))
+			}
 		}
 	}
 	switch {
 	case r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0:
 	case r.ContentLength > 0:
-		dst = appendField(dst, "Content-Length", strconv.FormatInt(r.ContentLength, 10))
-		t.body = io.LimitReader(r.Body, r.ContentLength)
+		add("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+		length, t.body = r.ContentLength, io.LimitReader(r.Body, r.ContentLength)
 	default:
-		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
 		for name := range r.Trailer {
-			dst = appendField(dst, "Trailer", name)
+			add("Trailer", name)
 		}
-		t.body = r.Body
+		length, t.body = -1, r.Body
 	}
-	return append(dst, "\r\n"...)
+	*t.buffer = b
+	return b, length, fault
 }
 
 // target returns what the request is for. Middleware changes the URL, and not RequestURI.
@@ -126,20 +131,20 @@ func (t *carrier) target() string {
 	return target
 }
 
-// appendField renders a field. No value can end it.
-func appendField(dst []byte, name, value string) []byte {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return dst
-	}
-	dst = append(append(dst, name...), ": "...)
-	start := len(dst)
-	dst = append(dst, value...)
-	for i := start; i < len(dst); i++ {
-		if isControl(dst[i]) && dst[i] != '\t' {
-			dst[i] = ' '
+// fieldText returns a field's value with spaces in place of control bytes, which an http.Header may hold.
+func fieldText(value string) string {
+	for i := range len(value) {
+		if isControl(value[i]) && value[i] != '\t' {
+			clean := []byte(value)
+			for i := range clean {
+				if isControl(clean[i]) && clean[i] != '\t' {
+					clean[i] = ' '
+				}
+			}
+			return string(clean)
 		}
 	}
-	return append(dst, "\r\n"...)
+	return value
 }
 
 // lineText returns text for a request line, where a space or a control byte may only be percent-encoded.
@@ -164,9 +169,6 @@ func appendEncoded(dst []byte, text string) []byte {
 }
 
 func isControl(c byte) bool { return c < ' ' || c == 0x7f }
-
-// Head implements hooks.Transport.
-func (t *carrier) Head() []byte { return t.head }
 
 // Read implements hooks.Transport.
 func (t *carrier) Read(p []byte) (int, error) {
@@ -223,7 +225,7 @@ func (t *carrier) WriteHead(h hooks.Head) {
 // gather takes a field of an answer, to be added to the header.
 func (t *carrier) gather(name, value []byte) bool {
 	if t.text == nil {
-		t.text, t.ends = t.head[len(t.head):], t.room[:0]
+		t.text, t.ends = (*t.buffer)[len(*t.buffer):], t.room[:0]
 	}
 	t.text = append(t.text, name...)
 	t.ends = append(t.ends, len(t.text))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 // What the root sets when it is initialised.
@@ -78,9 +79,10 @@ func (m *Match) Reset() {
 // Transport brings one request that came to another server, and takes its answer: see inside.Carry. Its server frames the messages: what
 // Read and Write carry is the content of the bodies.
 type Transport interface {
-	// Head returns the request's head as HTTP/1.1 text, with the fields that frame its body; nothing if there is no request. It is
-	// borrowed until Carry returns, which overwrites it in builds with the race detector.
-	Head() []byte
+	// Head makes h the request's head, without fields that frame its body other than Content-Length. It returns the bytes that h lies
+	// in, and the length of the body, negative if that is unknown. The bytes are borrowed until Carry returns, which overwrites them
+	// in builds with the race detector.
+	Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault)
 	// Read reads the request's body. Its error may be an HTTPError of filo's.
 	Read(p []byte) (int, error)
 	// Trailer returns the fields behind a body of unknown length, once Read has returned io.EOF.

@@ -14,31 +14,31 @@ type Framing struct {
 
 // Frame checks the parts of a complete head that decide where the request ends and whom it is for, and works out
 // the framing. Whatever could be read in two ways is refused (RFC 9112, sections 3.2, 6.1 and 6.3).
-func (p *Parser) Frame(b []byte) (Framing, Fault) {
+func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 	var f Framing
-	if fault := p.checkHost(b); fault != NoFault {
+	if fault := h.checkHost(b); fault != NoFault {
 		return f, fault
 	}
-	if fault := p.checkTarget(b); fault != NoFault {
+	if fault := h.checkTarget(b); fault != NoFault {
 		return f, fault
 	}
-	if p.first[field.ContentLength]|p.first[field.TransferEncoding] != 0 {
-		length, fault := p.bodyLength(b)
+	if h.first[field.ContentLength]|h.first[field.TransferEncoding] != 0 {
+		length, fault := h.bodyLength(b)
 		if fault != NoFault {
 			return f, fault
 		}
 		f.Length = length
 	}
-	f.Close = p.Minor == 0
-	if p.first[field.Connection] != 0 {
-		fields := field.Borrow(b, p.fields)
+	f.Close = h.Minor == 0
+	if h.first[field.Connection] != 0 {
+		fields := field.Borrow(b, h.fields)
 		f.Close = fields.HasToken(field.Connection, "close") ||
-			p.Minor == 0 && !fields.HasToken(field.Connection, "keep-alive")
+			h.Minor == 0 && !fields.HasToken(field.Connection, "keep-alive")
 	}
 	// RFC 9110, section 10.1.1: a server ignores an Expect that comes with HTTP/1.0.
-	if p.first[field.Expect] != 0 && p.Minor > 0 {
-		switch value := p.framingValue(b, field.Expect); {
-		case p.repeated&(1<<field.Expect) != 0:
+	if h.first[field.Expect] != 0 && h.Minor > 0 {
+		switch value := h.framingValue(b, field.Expect); {
+		case h.repeated&(1<<field.Expect) != 0:
 			return f, FaultExpectation
 		case len(value) == 0: // a list without a member
 		case !syntax.EqualFold(value, "100-continue"):
@@ -51,43 +51,43 @@ func (p *Parser) Frame(b []byte) (Framing, Fault) {
 }
 
 // framingValue returns the value of the first field with the number id, which must occur.
-func (p *Parser) framingValue(b []byte, id field.ID) []byte {
-	return p.fields[p.first[id]-1].ValueIn(b)
+func (h *RequestHead) framingValue(b []byte, id field.ID) []byte {
+	return h.fields[h.first[id]-1].ValueIn(b)
 }
 
 // checkHost follows RFC 9112, section 3.2: exactly one Host in HTTP/1.1, and a valid one. Its value may be empty.
-func (p *Parser) checkHost(b []byte) Fault {
-	if p.first[field.Host] == 0 {
-		if p.Minor == 0 {
+func (h *RequestHead) checkHost(b []byte) Fault {
+	if h.first[field.Host] == 0 {
+		if h.Minor == 0 {
 			return NoFault
 		}
 		return FaultNoHost
 	}
-	if p.repeated&(1<<field.Host) != 0 {
+	if h.repeated&(1<<field.Host) != 0 {
 		return FaultTwoHosts
 	}
-	host := p.framingValue(b, field.Host)
-	if len(host) == 0 || string(host) == string(p.host[:p.hostLength]) {
+	host := h.framingValue(b, field.Host)
+	if len(host) == 0 || string(host) == string(h.host[:h.hostLength]) {
 		return NoFault
 	}
 	if !syntax.ValidHost(host) {
 		return FaultHost
 	}
-	if len(host) <= len(p.host) {
-		p.hostLength = uint8(copy(p.host[:], host))
+	if len(host) <= len(h.host) {
+		h.hostLength = uint8(copy(h.host[:], host))
 	}
 	return NoFault
 }
 
 // checkTarget follows RFC 9112, section 3.2.1 to 3.2.4: the form of the target must fit the method.
-func (p *Parser) checkTarget(b []byte) Fault {
-	method, target := b[p.MethodStart:p.MethodEnd], b[p.TargetStart:p.TargetEnd]
+func (h *RequestHead) checkTarget(b []byte) Fault {
+	method, target := b[h.MethodStart:h.MethodEnd], b[h.TargetStart:h.TargetEnd]
 	ok := true
 	switch {
 	case string(method) == "CONNECT":
 		ok = syntax.ValidAuthorityTarget(target)
 	case target[0] == '/':
-		ok = !p.percent || syntax.ValidOriginTarget(target)
+		ok = !h.percent || syntax.ValidOriginTarget(target)
 	case target[0] == '*':
 		ok = len(target) == 1 && string(method) == "OPTIONS"
 	default:
@@ -100,21 +100,21 @@ func (p *Parser) checkTarget(b []byte) Fault {
 }
 
 // bodyLength returns the length that Content-Length announces, or -1 for the chunked coding.
-func (p *Parser) bodyLength(b []byte) (int64, Fault) {
-	if p.first[field.TransferEncoding] != 0 {
+func (h *RequestHead) bodyLength(b []byte) (int64, Fault) {
+	if h.first[field.TransferEncoding] != 0 {
 		// RFC 9112, section 6.1: both fields at once, or a transfer coding on HTTP/1.0, is an attempt to smuggle.
-		if p.first[field.ContentLength] != 0 {
+		if h.first[field.ContentLength] != 0 {
 			return 0, FaultLengthAndEncoding
 		}
-		if p.Minor == 0 || p.repeated&(1<<field.TransferEncoding) != 0 {
+		if h.Minor == 0 || h.repeated&(1<<field.TransferEncoding) != 0 {
 			return 0, FaultTransferEncoding
 		}
-		return -1, checkTransferEncoding(p.framingValue(b, field.TransferEncoding))
+		return -1, checkTransferEncoding(h.framingValue(b, field.TransferEncoding))
 	}
-	if p.repeated&(1<<field.ContentLength) != 0 {
+	if h.repeated&(1<<field.ContentLength) != 0 {
 		return 0, FaultContentLength
 	}
-	length, ok := ParseLength(p.framingValue(b, field.ContentLength))
+	length, ok := ParseLength(h.framingValue(b, field.ContentLength))
 	if !ok {
 		return 0, FaultContentLength
 	}

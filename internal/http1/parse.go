@@ -23,56 +23,28 @@ const (
 	headDone
 )
 
-const (
-	// MaxMethodBytes is how long a method may be. The longest registered one (UPDATEREDIRECTREF) has 17.
-	MaxMethodBytes = 32
-	// maxEmptyLines is how many empty lines may come before a request line (RFC 9112, section 2.2, asks for one).
-	maxEmptyLines = 4
-)
-
-// Limits bounds what a head may hold.
-type Limits struct {
-	Bytes  int // of the whole head
-	Line   int // of the request line
-	Fields int // how many
-}
+// maxEmptyLines is how many empty lines may come before a request line (RFC 9112, section 2.2, asks for one).
+const maxEmptyLines = 4
 
 // Parser turns the bytes of a request head, or of a trailer section, into offsets. It makes one pass and can stop
 // at any byte: called again with the same bytes and more behind them, it goes on where it stopped, so a head that
 // arrives byte by byte costs no more than one that comes whole. It keeps no reference to the bytes, which may move.
 type Parser struct {
+	RequestHead
 	state      headState
 	emptyLines uint8
-	percent    bool // the target holds a '%'
 
 	pos  int // everything before it has been looked at
 	mark int // start of the element that pos is in
 
-	// Where the parts of the request line are, once they have been parsed.
-	MethodStart, MethodEnd int
-	TargetStart, TargetEnd int
-	Minor                  uint8 // of the version, which is 1.Minor
-
 	value field.Entry // the field being parsed
-
-	fields []field.Entry
-	// first holds, for each name that decides about framing, the index of its first field plus one; 0 is none.
-	// repeated has a bit set for those that occur again.
-	first    [field.Framing]uint16
-	repeated uint16
-
-	// host is the last valid Host: on one connection it is mostly the same, and needn't be checked again.
-	host       [64]byte
-	hostLength uint8
 }
 
 // Reset makes the parser ready for the next head. It keeps the memory of its fields.
 func (p *Parser) Reset() {
-	p.state, p.Minor, p.emptyLines, p.percent = headStart, 0, 0, false
+	p.RequestHead.reset()
+	p.state, p.emptyLines = headStart, 0
 	p.pos, p.mark = 0, 0
-	p.MethodEnd = 0 // Method asks whether there was one
-	p.fields = p.fields[:0]
-	p.first, p.repeated = [field.Framing]uint16{}, 0
 }
 
 // Detach returns the parser with its memory, to go on elsewhere. p itself must be Reset before it is used again.
@@ -141,23 +113,6 @@ func (p *Parser) ParseTrailer(b []byte, limits *Limits) (bool, Fault) {
 
 // Len returns the length of a complete head, in bytes.
 func (p *Parser) Len() int { return p.pos }
-
-// Method returns the method, which lies in b, nil if it hasn't all come.
-func (p *Parser) Method(b []byte) []byte {
-	if p.MethodEnd == 0 {
-		return nil
-	}
-	return b[p.MethodStart:p.MethodEnd]
-}
-
-// Has reports whether the head has a field of a name that decides about framing.
-func (p *Parser) Has(id field.ID) bool { return p.first[id] != 0 }
-
-// HostIndex returns the index of Host among the fields, -1 if there is none.
-func (p *Parser) HostIndex() int { return int(p.first[field.Host]) - 1 }
-
-// GiveFields makes l the list of a complete head's fields, which lie in head. The parser has them no longer.
-func (p *Parser) GiveFields(l *field.List, head []byte) { p.fields = l.Adopt(head, p.fields) }
 
 // CopyFields makes l a copy of the fields of a complete trailer section, which lie in b.
 func (p *Parser) CopyFields(l *field.List, b []byte) { l.Copy(b[:p.pos], p.fields) }
@@ -364,18 +319,6 @@ func (p *Parser) parseFields(b []byte, limits *Limits) Fault {
 	}
 	p.pos = i
 	return NoFault
-}
-
-// noteFraming takes note of the last field if it decides about framing.
-func (p *Parser) noteFraming(id field.ID) {
-	if id == field.Unknown || id >= field.Framing {
-		return
-	}
-	if p.first[id] == 0 {
-		p.first[id] = uint16(len(p.fields))
-	} else {
-		p.repeated |= 1 << id
-	}
 }
 
 func nameError(b []byte, mark, i int) Fault {

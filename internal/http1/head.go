@@ -1,0 +1,134 @@
+package http1
+
+import (
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// MaxMethodBytes is how long a method may be. The longest registered one (UPDATEREDIRECTREF) has 17.
+const MaxMethodBytes = 32
+
+// Limits bounds what a head may hold.
+type Limits struct {
+	Bytes  int // of the whole head
+	Line   int // of the request line
+	Fields int // how many
+}
+
+// Line says where the parts of a request line are in the bytes of a head.
+type Line struct {
+	MethodStart, MethodEnd int
+	TargetStart, TargetEnd int
+	Minor                  uint8 // of the version, which is 1.Minor
+}
+
+// RequestHead is the head of a request, as offsets into bytes that it doesn't keep. A Parser fills it in as text arrives. A protocol that
+// receives the parts by themselves makes it by Begin and Add. Either way Frame checks it.
+type RequestHead struct {
+	Line
+	fields []field.Entry
+	// first holds, for each name that decides about framing, the index of its first field plus one; 0 is none.
+	// repeated has a bit set for those that occur again.
+	first    [field.Framing]uint16
+	repeated uint16
+	percent  bool // the target holds a '%'
+
+	// host is the last valid Host: on one connection it is mostly the same, and needn't be checked again.
+	hostLength uint8
+	host       [64]byte
+}
+
+// reset forgets the head. It keeps the memory of the fields.
+func (h *RequestHead) reset() {
+	h.Minor, h.percent = 0, false
+	h.MethodEnd = 0 // Method asks whether there was one
+	h.fields = h.fields[:0]
+	h.first, h.repeated = [field.Framing]uint16{}, 0
+}
+
+// Begin makes h a head without fields, and appends its parts to b, which is empty. The limits are those of the head's text in HTTP/1.1.
+func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits *Limits) ([]byte, Fault) {
+	h.reset()
+	b = append(append(b, method...), target...)
+	h.Line = Line{MethodEnd: len(method), TargetStart: len(method), TargetEnd: len(b), Minor: minor}
+	switch {
+	case !syntax.IsToken(method):
+		return b, FaultMethod
+	case len(method) > MaxMethodBytes:
+		return b, FaultMethodTooLong
+	case len(b)+len("  HTTP/1.1") > limits.Line:
+		return b, FaultLineTooLong
+	case len(target) == 0:
+		return b, FaultTarget
+	}
+	for i := range len(target) {
+		if !syntax.IsTargetByte(target[i]) {
+			return b, FaultTarget
+		}
+		h.percent = h.percent || target[i] == '%'
+	}
+	return b, NoFault
+}
+
+// Add adds a field, and appends its name and its value to b, which has the parts before.
+func (h *RequestHead) Add(b []byte, name, value string, limits *Limits) ([]byte, Fault) {
+	start := len(b)
+	b = append(append(b, name...), value...)
+	text := b[start+len(name):]
+	switch trimmed := syntax.TrimSpace(text); {
+	case len(h.fields) >= limits.Fields:
+		return b, FaultTooManyFields
+	case !syntax.IsToken(name):
+		return b, FaultFieldName
+	case len(name) > field.MaxName, len(b)+len("  HTTP/1.1\r\n\r\n")+(len(h.fields)+1)*len(": \r\n") > limits.Bytes:
+		return b, FaultHeadTooLarge
+	case hasControl(text):
+		return b, FaultFieldValue
+	default:
+		copy(text, trimmed)
+		b = b[:len(b)-len(text)+len(trimmed)]
+		e := field.Entry{Name: uint32(start), NameLen: uint16(len(name)), Value: uint32(start + len(name)), ValueLen: uint32(len(trimmed))}
+		h.fields = field.Append(h.fields, b, &e)
+		h.noteFraming(e.ID)
+		return b, NoFault
+	}
+}
+
+// hasControl reports whether there is a control byte in a field's value that isn't a tab.
+func hasControl(value []byte) bool {
+	for i := syntax.IndexControl(value, 0); i < len(value); i = syntax.IndexControl(value, i+1) {
+		if value[i] != '\t' {
+			return true
+		}
+	}
+	return false
+}
+
+// noteFraming takes note of the last field if it decides about framing.
+func (h *RequestHead) noteFraming(id field.ID) {
+	if id == field.Unknown || id >= field.Framing {
+		return
+	}
+	if h.first[id] == 0 {
+		h.first[id] = uint16(len(h.fields))
+	} else {
+		h.repeated |= 1 << id
+	}
+}
+
+// Method returns the method, which lies in b, nil if it hasn't all come.
+func (h *RequestHead) Method(b []byte) []byte {
+	if h.MethodEnd == 0 {
+		return nil
+	}
+	return b[h.MethodStart:h.MethodEnd]
+}
+
+// Has reports whether the head has a field of a name that decides about framing.
+func (h *RequestHead) Has(id field.ID) bool { return h.first[id] != 0 }
+
+// HostIndex returns the index of Host among the fields, -1 if there is none.
+func (h *RequestHead) HostIndex() int { return int(h.first[field.Host]) - 1 }
+
+// GiveFields makes l the list of a complete head's fields, which lie in b. The head has them no longer.
+func (h *RequestHead) GiveFields(l *field.List, b []byte) { h.fields = l.Adopt(b, h.fields) }
