@@ -14,7 +14,7 @@ const (
 	// could make each of a handler's lookups arbitrarily slow.
 	maxArgs = 1000
 
-	// maxKeptArgs and maxKeptArgBytes are what Reset keeps allocated, so that one large form doesn't stay in memory for
+	// Reset keeps at most maxKeptArgs and maxKeptArgBytes allocated, so that one large form doesn't stay in memory for
 	// as long as the Args is reused.
 	maxKeptArgs     = 256
 	maxKeptArgBytes = 16 << 10

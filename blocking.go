@@ -16,7 +16,7 @@ import (
 // The blocking driver: a worker serves a connection for as long as that lives, and waits in the connection's own
 // Read and Write. No timer is set per request: the owner stores until when it waits, and the sweep wakes it.
 
-// scratch is what a worker lends to the connection that it serves.
+// scratch holds the buffers that a worker lends to the connection that it serves.
 type scratch struct {
 	lent
 	in     http1.Input

@@ -16,11 +16,11 @@ const (
 	// maxSkip is how much is thrown away of a body behind an answer that hasn't announced the connection's end. A client that
 	// hasn't ended its body by then most likely never does.
 	maxSkip = 16 << 20
-	// firstBodyBuffer is what a body that doesn't fit the read buffer gets to begin with.
+	// firstBodyBuffer is the size of the first buffer for a body that doesn't fit in the read buffer.
 	firstBodyBuffer = 16 << 10
 )
 
-// body is what is known of a request's body and how much of it has been read.
+// body keeps a request's body: its length, its limit, and how much of it has been read.
 type body struct {
 	chunked   bool
 	expect    bool  // 100 (Continue) is due before the first read

@@ -52,7 +52,7 @@ const (
 	readingNothing                // the connection ends when what is in out is written
 )
 
-// looped is what the loop driver does in its own way for a handler that runs.
+// looped holds the operations that the loop driver implements in its own way for a running handler.
 type looped interface {
 	// watch cancels the context when the client leaves, until unwatch, and reports what of that has happened: the client has
 	// ended its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu.
@@ -77,7 +77,7 @@ type looped interface {
 	hijack(prepared net.Conn) (net.Conn, error)
 }
 
-// step is what the protocol wants its driver to do next.
+// step tells a driver what the protocol needs next.
 type step uint8
 
 const (
@@ -125,7 +125,7 @@ type conn struct {
 	parked     *ParkedConn // what it was taken over as, if that is one; set once
 	requests   int
 	context    context.Context // of Server.ConnContext; nil until it is needed
-	// inputError is what the watch for a context read behind the input that it received.
+	// inputError is the error with which the watch for a context stopped reading; the input it received comes before.
 	inputError error
 	headSince  clock.Time // when the first byte of the head came; 0: it hasn't
 	readPace   pace.Pace  // of the current body
@@ -142,7 +142,7 @@ type conn struct {
 
 // lent holds the worker's buffers that a connection uses while it is attached.
 type lent struct {
-	// stream is what to read and write the connection by: the worker's socket if it can, or else netConn itself.
+	// stream reads and writes the connection: the worker's raw socket if possible, or else netConn itself.
 	stream io.ReadWriter
 	out    []byte // rendered and not written
 	// before is how much of out belongs to the answers before the current one.

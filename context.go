@@ -52,7 +52,7 @@ type requestContext struct {
 	watchedSince clock.Nanos
 }
 
-// contextEnd is what an armed context ends by. All of it is immutable.
+// contextEnd holds the functions that end an armed context. It is immutable.
 type contextEnd struct {
 	context.Context
 	cancel    context.CancelCauseFunc
@@ -463,7 +463,7 @@ type clientWatch struct {
 	halfClosed bool
 	stopping   chan struct{} // closed to end the goroutine
 	ended      chan struct{} // closed when it has ended
-	// received and err are what the goroutine read. They belong to it until it has ended.
+	// received and err are the result of the goroutine's reads. They belong to the goroutine until it has ended.
 	received int
 	err      error
 }

@@ -48,14 +48,14 @@ type Ctx struct {
 	match    hooks.Match
 	values   []ctxValue
 	override context.Context // what Context returns instead of its own; nil is none
-	// logger is what Logger returns while the route is loggedRoute; nil until it is asked for, and when there are more attributes.
+	// logger caches the result of Logger while the route is loggedRoute. It is nil until Logger is called, and after attributes were added.
 	logger      *slog.Logger
 	loggedRoute string
 	// logAttributes append the attributes of Logger.
 	logAttributes []func(*Ctx, []slog.Attr) []slog.Attr
 }
 
-// released is what the use of a Ctx panics with when its handler has returned.
+// released is the panic value when a Ctx is used after its handler has returned.
 const released = "filo: Ctx used after its handler returned: copy what is needed later before it returns (see Ctx.Go for work that is left to be done)"
 
 func init() {

@@ -16,8 +16,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// exchange is what running a handler needs to know of whatever brought the request: the server, the addresses, the worker, and how far
-// the answer has come. It knows no protocol. A Ctx points to one.
+// exchange is one request and its answer, by any protocol: the server, the worker, the wire to the client, and how far the answer has
+// come. A Ctx points to one.
 //
 // A field belongs to the goroutine that runs the handler.
 type exchange struct {

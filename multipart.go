@@ -72,7 +72,7 @@ const (
 	// maxBoundary is from RFC 2046, section 5.1.1: boundaries are "no longer than 70 characters".
 	maxBoundary = 70
 
-	// partHeaderSlack is what partLimiter allows for the header of a part when it measures the part as a whole.
+	// partHeaderSlack is how much partLimiter adds for the header of a part when it measures the whole part.
 	partHeaderSlack = 64 << 10
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// requestChange is what SetMethod and SetTarget have made of a request. What was sent stays where it is, in the
+// requestChange holds the method and the target that SetMethod and SetTarget have set. The ones that were sent stay in the
 // connection's buffer: it may be lent, and it decides how the answer is framed.
 type requestChange struct {
 	method, target []byte // in memory; nil as sent
@@ -113,7 +113,7 @@ func (u *URI) setTarget(target []byte) {
 	}
 }
 
-// replacedBody is what SetBodyReader has put in the place of a request's body.
+// replacedBody is the body that SetBodyReader has set in place of the request's.
 type replacedBody struct {
 	ctx      *Ctx
 	reader   io.Reader

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// filePart is what a reader has yet to read of a file.
+// filePart is the part of a file that a reader hasn't read yet.
 type filePart struct {
 	file   openFile
 	offset int64         // in the file, where it begins
@@ -22,7 +22,7 @@ type filePart struct {
 	whole  regularFile   // reader, if that is the file itself; nil for a section of one, which mustn't move the file's position
 }
 
-// openFile is what of an *os.File has no position.
+// openFile is the part of *os.File that has no position.
 type openFile interface {
 	syscall.Conn
 	Stat() (fs.FileInfo, error)
@@ -34,7 +34,7 @@ type regularFile interface {
 	io.ReadSeeker
 }
 
-// fileSection is what says that it reads a part of a file, as that is.
+// fileSection is a reader that can say which part of a file it reads.
 type fileSection interface{ FileSection() *io.SectionReader }
 
 // filePartOf returns what a reader has of a file; ok is false if it hasn't anything of one, or can't say from where on. What

@@ -384,7 +384,7 @@ func (s *Server) stopClocks() {
 	s.clock.stop()
 }
 
-// serveWorker is what a worker does with a connection. It reports whether the connection is to be closed.
+// serveWorker serves a connection on a worker's goroutine. It reports whether the connection is to be closed.
 func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 	if w.scratch == nil {
 		w.scratch = &scratch{worker: w}

@@ -16,7 +16,7 @@ var (
 	errTasksOver    = Error(503, "the server is shutting down")
 )
 
-// serverTasks is what handlers have left to be done when they return.
+// serverTasks runs the work that handlers leave behind when they return.
 type serverTasks struct {
 	mu      sync.Mutex
 	pool    *pool.Pool // guarded by mu

@@ -27,11 +27,11 @@ const (
 	forgiven   = 10
 )
 
-// Class is what is known about how long the calls of one handler take, mostly those of a route. The loop driver runs
+// Class records how long the calls of one handler take, usually the handler of a route. The loop driver runs
 // quick ones right where their request was read, and gives its loop to another worker before it runs others. The zero Class is
 // ready for use. It must not be copied.
 type Class struct {
-	// Name is what Stats calls it, such as the pattern of a route. It must not be changed once the class is in use.
+	// Name is the name in Stats, such as the pattern of a route. It must not be changed once the class is in use.
 	Name string
 
 	// Median is the estimated median of the calls' times in nanoseconds; 0 while nothing is known.
@@ -56,7 +56,7 @@ type Class struct {
 	backOff time.Duration // guarded by mu
 }
 
-// fixed is what a class was told to be.
+// fixed says whether a class learns, or was told where its calls run.
 type fixed uint8
 
 const (

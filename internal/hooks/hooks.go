@@ -24,8 +24,8 @@ var (
 // that a function variable would be too slow.
 type Own struct{ _ struct{} }
 
-// Match is what a router has found for a request: its route, and the path parameters, which are what the wildcards of the route's
-// pattern stand for, in their order. The router fills it in while it looks for the route.
+// Match is the result of routing a request: its route, and the path parameters, one for each wildcard of the route's pattern, in their
+// order. The router fills it in while it looks for the route.
 type Match struct {
 	Route  string   // the pattern; "" while there is none
 	names  []string // of the route; borrowed from it
@@ -115,7 +115,7 @@ type Head struct {
 	Status int
 	// Fields yields the fields, but for those that frame the body. They are borrowed.
 	Fields iter.Seq2[[]byte, []byte]
-	// Length is what Content-Length is to say; negative if it is to be left out.
+	// Length is the value of Content-Length; negative leaves the field out.
 	Length int64
 	// Streams says that a body of unknown length follows, with these trailer fields, if the client knows them; nil is none.
 	Streams bool

@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// chunkState is what the chunk decoder expects next (RFC 9112, section 7.1).
+// chunkState says which part of the chunked coding comes next (RFC 9112, section 7.1).
 type chunkState uint8
 
 const (

@@ -1,6 +1,6 @@
 package http1
 
-// Fault is what is wrong with the text of a request.
+// Fault is a reason to refuse a request.
 type Fault uint8
 
 // The faults, and that there is none.

@@ -5,7 +5,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Framing is what a request's head says about the bytes behind it and about the connection.
+// Framing is the part of a request's head that concerns the bytes behind it and the connection.
 type Framing struct {
 	Length         int64 // of the body; -1 for chunked
 	Close          bool  // the connection ends with this request

@@ -3,7 +3,7 @@ package http1
 import "github.com/filohttp/filo/internal/lend"
 
 const (
-	// ReadBufferSize is what a connection reads into at first: most request heads with their bodies fit.
+	// ReadBufferSize is the size of a connection's first read buffer: most request heads with their bodies fit.
 	ReadBufferSize = 4 << 10
 	// maxKeptReadBuffer is how large a read buffer a worker keeps between connections.
 	maxKeptReadBuffer = 32 << 10

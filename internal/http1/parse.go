@@ -5,7 +5,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// headState is what the head parser expects next.
+// headState says which part of a head comes next.
 type headState uint8
 
 const (

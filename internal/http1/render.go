@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Head is what a server itself says in the head of an answer. The other fields are the handler's.
+// Head is the server's own part of an answer's head. The other fields are the handler's.
 type Head struct {
 	Status int
 	Length int64 // of the body, in bytes; negative: the head says nothing of it

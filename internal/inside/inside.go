@@ -1,4 +1,4 @@
-// Package inside is what filo's own packages call of the root, and others can't: routers, and adaptors to other servers. The root
+// Package inside gives functions of the root to filo's own packages alone: to routers, and to adaptors to other servers. The root
 // leaves the functions in package hooks.
 package inside
 

@@ -1,4 +1,4 @@
-// Package outbox is what waits to be sent on a connection that several goroutines write to: some wait for it, and some never do.
+// Package outbox queues what is sent on a connection that several goroutines write to. Some of them wait for the client, and some never do.
 //
 // An outbox sends in one of two ways. With a Socket, of a connection in a loop, whoever has the lock writes what the socket takes, and
 // the loop goes on with the rest when that takes more. Without one, a goroutine at a time writes to a net.Conn: one in Write, or one
@@ -30,7 +30,7 @@ type Owner interface {
 	Disconnect()
 }
 
-// Outbox is what waits to be sent on one connection, in order. Everything is guarded by mu but for what Open sets. The methods can be
+// Outbox is the queue of one connection, sent in order. Everything is guarded by mu but for what Open sets. The methods can be
 // called at any time by any goroutine.
 type Outbox struct {
 	owner  Owner    // immutable

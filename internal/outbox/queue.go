@@ -2,7 +2,7 @@ package outbox
 
 import "slices"
 
-// queue is what waits to be sent, in order. It has no lock of its own: it is guarded by its outbox's.
+// queue holds the messages that wait to be sent, in order. Its outbox's lock guards it.
 //
 // bytes is always the size of all pieces together, and messages that of the pieces that are messages.
 type queue struct {

@@ -15,7 +15,7 @@ import (
 // maxWrite is how much one Write writes at most: one that copies more takes so long that the scheduler should know of it.
 const maxWrite = 64 << 10
 
-// noBytes is what an empty buffer points to.
+// noBytes is the target of the pointer to an empty buffer.
 var noBytes byte
 
 func bytesPointer(p []byte) unsafe.Pointer {
