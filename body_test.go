@@ -20,6 +20,7 @@ import (
 	"github.com/filohttp/filo/internal/conformance"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // wireConn is a connection that receives its parts, one in each Read or in several, and then the error; io.EOF if that is
@@ -209,7 +210,7 @@ func TestLargeBodySplits(t *testing.T) {
 		for _, request := range []string{wireFixed(body), wireChunked + chunks + "0\r\n\r\n", wireChunked + wireChunkOf(body) + "0\r\nX-Sum: 1\r\n\r\n"} {
 			input := request + wireNext
 			for _, piece := range []int{1, 100, 1460, 2047, 2048, 2049, 4096, 5000, 8192, len(request) - 1, len(request), len(request) + 1} {
-				if piece == 1 && lend.RaceEnabled {
+				if piece == 1 && race.Enabled {
 					continue
 				}
 				var cuts []int
@@ -678,7 +679,7 @@ func TestBodyGrows(t *testing.T) {
 
 // The memory of a large body is used again for the next one, and a worker keeps a small one.
 func TestBodyMemoryIsReused(t *testing.T) {
-	if lend.RaceEnabled {
+	if race.Enabled {
 		t.Skip("with the race detector it is overwritten and, if large, not used again")
 	}
 	for _, size := range []int{10_000, 50_000, 2 << 20} {

@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // waitState says what a connection's owner is doing. It is a part of conn.word.
@@ -192,7 +193,7 @@ func (c *conn) attach(w *scratch) {
 func (c *conn) detach() {
 	w := c.worker
 	w.ctx.end() // before the reset, since it may give back bytes that a watch has read
-	if lend.RaceEnabled {
+	if race.Enabled {
 		c.poisonRequest()
 	}
 	w.in.Reset()
@@ -204,7 +205,7 @@ func (c *conn) detach() {
 	}
 	w.ctx.Response.reset()
 	w.ctx.exchange = nil
-	if lend.RaceEnabled {
+	if race.Enabled {
 		w.ctx = nil
 	}
 	w.stream, w.outBody = nil, nil
@@ -313,7 +314,7 @@ func (c *conn) end() {
 // endRequest lets go of what the current request holds. Its handler has returned.
 func (c *conn) endRequest() {
 	c.worker.ctx.end()
-	if lend.RaceEnabled {
+	if race.Enabled {
 		c.retireCtx()
 	}
 }

@@ -2,7 +2,7 @@ package filo
 
 import (
 	"github.com/filohttp/filo/internal/http1"
-	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/race"
 )
 
 const (
@@ -164,7 +164,7 @@ func (c *conn) afterAnswer() {
 		c.reading, c.rest = readingRest, b
 		b.limit = b.received + maxSkip
 		// The bytes lent to the handler aren't needed any more, so skipping needs no more room than there is.
-		if lend.RaceEnabled {
+		if race.Enabled {
 			c.poisonRequest()
 		}
 		c.in.Unpin()

@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/race"
 )
 
 var (
@@ -66,7 +67,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 // release ends the request.
 func (c *carried) release(ctx *Ctx) {
 	ctx.end()
-	if lend.RaceEnabled {
+	if race.Enabled {
 		lend.Poison(ctx.Request.head)
 		ctx.poison()
 		c.worker.ctx = nil

@@ -5,10 +5,10 @@ import (
 	"iter"
 	"strconv"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/syntax"
+	"golang.org/x/net/http/httpguts"
 )
 
 // MaxName is how long a name may be.
@@ -293,7 +293,7 @@ func (l *List) own() (old []byte) {
 // poisonOutgrown overwrites the buffer from before a change if there is a new one since: what was lent of it is valid until
 // the list is changed.
 func (l *List) poisonOutgrown(old []byte) {
-	if lend.RaceEnabled && cap(old) > 0 && &old[:1][0] != &l.buf[0] {
+	if race.Enabled && cap(old) > 0 && &old[:1][0] != &l.buf[0] {
 		lend.Poison(old[:cap(old)])
 	}
 }

@@ -1,6 +1,9 @@
 package http1
 
-import "github.com/filohttp/filo/internal/lend"
+import (
+	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/race"
+)
 
 const (
 	// ReadBufferSize is the size of a connection's first read buffer: most request heads with their bodies fit.
@@ -58,7 +61,7 @@ func (in *Input) Space() []byte {
 	}
 	grown := make([]byte, max(2*len(in.buf), ReadBufferSize))
 	copy(grown, in.buf[:in.w])
-	if lend.RaceEnabled {
+	if race.Enabled {
 		in.outgrown = append(in.outgrown, in.buf[:in.pinned])
 	}
 	in.buf = grown

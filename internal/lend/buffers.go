@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+
+	"github.com/filohttp/filo/internal/race"
 )
 
 const (
@@ -45,7 +47,7 @@ func (l *Buffers) Get(size int) []byte {
 // Put gives a buffer back. Nobody may use it any more.
 func (l *Buffers) Put(buffer []byte) {
 	Poison(buffer[:cap(buffer)])
-	if RaceEnabled || cap(buffer) < minKept {
+	if race.Enabled || cap(buffer) < minKept {
 		return
 	}
 	class := bits.Len(uint(cap(buffer))) - 1

@@ -5,11 +5,13 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/filohttp/filo/internal/race"
 )
 
 // skipUnlessKept skips a test in builds that keep no buffer.
 func skipUnlessKept(t *testing.T) {
-	if RaceEnabled {
+	if race.Enabled {
 		t.Skip("with the race detector buffers are overwritten and left to the garbage collector: see TestPutBufferIsOverwritten")
 	}
 }
@@ -89,7 +91,7 @@ func TestBuffersBound(t *testing.T) {
 // Whatever is taken and given back by however many, no buffer has two owners.
 func TestBuffersConcurrent(t *testing.T) {
 	rounds := 300
-	if RaceEnabled {
+	if race.Enabled {
 		rounds = 20 // overwriting takes its time
 	}
 	var list Buffers
@@ -129,7 +131,7 @@ func TestBuffersConcurrent(t *testing.T) {
 
 // "A build with the race detector overwrites released buffers": whoever kept one finds out.
 func TestPutBufferIsOverwritten(t *testing.T) {
-	if !RaceEnabled {
+	if !race.Enabled {
 		t.Skip("for builds with the race detector")
 	}
 	var list Buffers

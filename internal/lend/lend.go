@@ -3,9 +3,11 @@
 // something too long.
 package lend
 
+import "github.com/filohttp/filo/internal/race"
+
 // Poison overwrites memory that was lent, in builds with the race detector. It does nothing in others.
 func Poison(b []byte) {
-	if RaceEnabled {
+	if race.Enabled {
 		for i := range b {
 			b[i] = 0xDB
 		}

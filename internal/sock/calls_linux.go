@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // The calls of this package that can't wait are made without telling the runtime's scheduler, which would cost more than it can
@@ -28,7 +28,7 @@ func bytesPointer(p []byte) unsafe.Pointer {
 // Read reads from a socket that doesn't block.
 func Read(fd int, p []byte) (int, syscall.Errno) {
 	for {
-		if lend.RaceEnabled {
+		if race.Enabled {
 			n, err := syscall.Read(fd, p)
 			if err == nil {
 				return n, 0
@@ -52,7 +52,7 @@ func Read(fd int, p []byte) (int, syscall.Errno) {
 func Write(fd int, p []byte) (int, syscall.Errno) {
 	p = p[:min(len(p), maxWrite)]
 	for {
-		if lend.RaceEnabled {
+		if race.Enabled {
 			n, err := syscall.Write(fd, p)
 			if err == nil {
 				return n, 0

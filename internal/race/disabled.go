@@ -1,0 +1,6 @@
+//go:build !race
+
+package race
+
+// Enabled says whether this is a build with the race detector.
+const Enabled = false
