@@ -1,11 +1,11 @@
 package filo
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // coarseClock is one cached time, and a ready-made Date line, for everything that needs no better than its tick: idle
@@ -30,7 +30,7 @@ type coarseClock struct {
 	// another one.
 	base atomic.Pointer[time.Time]
 
-	mu      sync.Mutex
+	mu      race.Mutex
 	running bool          // guarded by mu
 	wake    chan struct{} // ends a rest; cap 1, and sent to once for each; guarded by mu
 	quit    chan struct{} // closed by stop; guarded by mu
@@ -152,6 +152,7 @@ func (c *coarseClock) wakeUp() bool {
 }
 
 func (c *coarseClock) wakeUpLocked() bool {
+	c.mu.AssertHeld()
 	if !c.running {
 		return false
 	}
@@ -214,6 +215,7 @@ func (c *coarseClock) rest() {
 // refreshLocked stores the time, and the Date line if its second has changed. The wall clock is asked every time, since
 // it may be set forwards and back.
 func (c *coarseClock) refreshLocked() {
+	c.mu.AssertHeld()
 	base, wall := c.origin(), time.Now()
 	if date := c.date.Load(); date == nil || date.second != wall.Unix() {
 		c.date.Store(newDateLine(wall))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // connSet is the connections that are being served, and the sweep that looks after their deadlines: one goroutine and
@@ -19,7 +20,7 @@ type connSet struct {
 	max        int // 0: no limit; immutable
 	perAddress int // 0: no limit; immutable
 
-	mu        sync.Mutex
+	mu        race.Mutex
 	conns     connList           // guarded by mu
 	addresses map[netip.Addr]int // connections by client, if perAddress is set; guarded by mu
 	sweeping  bool               // a sweep is due or under way, since there are connections; guarded by mu
@@ -229,6 +230,7 @@ func (s *connSet) endSweep(due clock.Time) {
 
 // setDueLocked sets when the next sweep is.
 func (s *connSet) setDueLocked(now, due clock.Time) {
+	s.mu.AssertHeld()
 	s.due.Store(due)
 	if !s.underway {
 		s.timer.Reset(due.Sub(now))

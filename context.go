@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -39,7 +39,7 @@ type requestContext struct {
 	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see clientEnded.
 	writes atomic.Uint32
 
-	mu sync.Mutex
+	mu race.Mutex
 	// wire is set while the client may be watched. It is changed by the owner alone, who may so read it without mu.
 	wire     watchWire
 	deadline time.Time   // the zero time is none; guarded by mu, and fixed when the context is armed
@@ -219,7 +219,7 @@ func (r *requestContext) arm() *contextEnd {
 	e, first := r.end.Load(), false
 	var half, gone bool
 	if e == nil {
-		e, first = r.newEnd(), r.cause == nil
+		e, first = r.newEndLocked(), r.cause == nil
 		r.end.Store(e)
 		if first && r.wire != nil {
 			r.watched = true
@@ -234,8 +234,9 @@ func (r *requestContext) arm() *contextEnd {
 	return e
 }
 
-// newEnd returns what the context ends by. The caller holds mu.
-func (r *requestContext) newEnd() *contextEnd {
+// newEndLocked returns what the context ends by.
+func (r *requestContext) newEndLocked() *contextEnd {
+	r.mu.AssertHeld()
 	e, parent := new(contextEnd), context.Background()
 	if r.cause != context.Canceled { // the request isn't over
 		parent = r.server.life.base

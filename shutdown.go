@@ -11,11 +11,11 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // shutdownPoll is how often a shutdown looks for connections that have become idle: they notice by themselves before
@@ -37,7 +37,7 @@ type lifecycle struct {
 	handshaking      context.Context // parent of the contexts of TLS handshakes; ends before base when the server shuts down
 	cancelHandshakes context.CancelCauseFunc
 
-	mu         sync.Mutex
+	mu         race.Mutex
 	started    bool                   // the clock, the pool and the sweep run; guarded by mu
 	listeners  map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
 	onShutdown []func()               // guarded by mu
@@ -251,6 +251,7 @@ func (l *lifecycle) untrack(listener *net.Listener) {
 }
 
 func (l *lifecycle) signalNotAcceptingLocked() {
+	l.mu.AssertHeld()
 	if l.draining.Load() && len(l.listeners) == 0 {
 		close(l.notAccepting)
 	}

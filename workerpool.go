@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // workerPool serves connections, each on a worker's goroutine. Ready workers are a FILO stack: the one that was released
@@ -40,7 +41,7 @@ type workerPool struct {
 	// places counts the workers that are ready or serving. Pools that share it lend each other their ready workers.
 	places *workerPlaces
 
-	mu         sync.Mutex
+	mu         race.Mutex
 	ready      []*workerChan // the coldest first, in the order of lastUse; guarded by mu
 	closing    int           // workers of placeClosing; guarded by mu
 	leading    int           // workers of placeLeading; guarded by mu
@@ -119,6 +120,7 @@ func (wp *workerPool) done() <-chan struct{} {
 
 // signalEndLocked closes ended if the time has come.
 func (wp *workerPool) signalEndLocked() {
+	wp.mu.AssertHeld()
 	if wp.stopped && wp.goroutines == 0 && wp.ended != nil {
 		close(wp.ended)
 		wp.ended = nil
@@ -187,6 +189,7 @@ func (wp *workerPool) get(anyway bool) *workerChan {
 
 // maySpawnLocked counts a worker that is to be spawned, unless there may be no more.
 func (wp *workerPool) maySpawnLocked() bool {
+	wp.mu.AssertHeld()
 	if !wp.places.taken.take(wp.MaxWorkersCount, 0) {
 		return false
 	}
@@ -195,6 +198,7 @@ func (wp *workerPool) maySpawnLocked() bool {
 }
 
 func (wp *workerPool) countSpawnLocked() {
+	wp.mu.AssertHeld()
 	wp.spawned++
 	wp.goroutines++
 	wp.signalEndLocked() // a worker whose loop is being retaken may have ended before it was counted
@@ -202,6 +206,7 @@ func (wp *workerPool) countSpawnLocked() {
 
 // popLocked takes the hottest ready worker. Only a running pool has any.
 func (wp *workerPool) popLocked() *workerChan {
+	wp.mu.AssertHeld()
 	top := len(wp.ready) - 1
 	if top < 0 {
 		return nil
@@ -440,6 +445,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 
 // leaveLocked takes a worker that ends out of the counts.
 func (wp *workerPool) leaveLocked(w *workerChan) {
+	wp.mu.AssertHeld()
 	switch w.place {
 	case placeClosing:
 		wp.closing--
@@ -455,6 +461,7 @@ func (wp *workerPool) leaveLocked(w *workerChan) {
 
 // retireLocked takes n workers out of the counts, of which so many are ready and the others serving.
 func (wp *workerPool) retireLocked(n, ready int) {
+	wp.mu.AssertHeld()
 	wp.places.taken.add(-n, -ready)
 	wp.retired += uint64(n)
 }

@@ -62,6 +62,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time) bool {
 
 // watchLocked has the client watched, if there is a limit.
 func (o *Outbox) watchLocked() {
+	o.mu.AssertHeld()
 	if o.stall.timer != nil || o.err != nil {
 		return
 	}

@@ -21,6 +21,7 @@ type Socket interface {
 
 // sendNowLocked sends of b what the socket takes, unless something waits, and returns the rest.
 func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
+	o.mu.AssertHeld()
 	for sent := 0; len(b) > 0 && o.queue.empty() && o.err == nil; {
 		n, err := o.socket.WriteNow(b, nil)
 		if err != nil {
@@ -91,6 +92,7 @@ func (o *Outbox) writeNow(b []byte) (int, error) {
 
 // tellOwnerLocked tells an owner who waits for that, to close the connection, that nothing is left to be sent.
 func (o *Outbox) tellOwnerLocked() {
+	o.mu.AssertHeld()
 	if o.ending && o.socket != nil {
 		go o.socket.WakeOwner()
 	}

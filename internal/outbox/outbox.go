@@ -14,6 +14,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // ErrFull is the error of a message that would make more wait than the limit allows.
@@ -38,7 +39,7 @@ type Outbox struct {
 	conn   net.Conn // immutable
 	frames bool     // each Write is a frame, behind a part of which nothing can follow; immutable
 
-	mu       sync.Mutex
+	mu       race.Mutex
 	progress sync.Cond // of mu: a piece has left, or there is an error
 	queue    queue
 	limit    int // of the queue's messages
@@ -121,6 +122,7 @@ func (o *Outbox) Put(b []byte) (int, error) {
 // putLocked sends a piece as far as it goes at once, and makes the rest wait, which is copied if the piece isn't the outbox's to keep:
 // what a goroutine waits for is the outbox's until the wait is done.
 func (o *Outbox) putLocked(p piece, copied bool) {
+	o.mu.AssertHeld()
 	if o.socket != nil {
 		p.b = o.sendNowLocked(p.b)
 		switch {
@@ -146,6 +148,7 @@ func (o *Outbox) putLocked(p piece, copied bool) {
 
 // consumeLocked takes n bytes that were sent out of what waits.
 func (o *Outbox) consumeLocked(n int) {
+	o.mu.AssertHeld()
 	o.stall.took(n)
 	done := o.queue.consume(n)
 	if o.queue.empty() {
@@ -158,6 +161,7 @@ func (o *Outbox) consumeLocked(n int) {
 
 // unusableLocked says why nothing can be sent any more; nil if it can.
 func (o *Outbox) unusableLocked() error {
+	o.mu.AssertHeld()
 	if o.err == nil && o.ending {
 		return net.ErrClosed
 	}
@@ -166,6 +170,7 @@ func (o *Outbox) unusableLocked() error {
 
 // admitLocked says why size more bytes of a message may not wait; nil if they may.
 func (o *Outbox) admitLocked(size int) error {
+	o.mu.AssertHeld()
 	if err := o.unusableLocked(); err != nil {
 		return err
 	}
@@ -177,6 +182,7 @@ func (o *Outbox) admitLocked(size int) error {
 
 // brokenLocked takes note that n bytes of a Write have left and the rest won't.
 func (o *Outbox) brokenLocked(n int) {
+	o.mu.AssertHeld()
 	if n > 0 && o.frames {
 		o.failLocked(os.ErrDeadlineExceeded)
 	}
@@ -210,7 +216,10 @@ func (o *Outbox) AwaitEmpty() {
 	}
 }
 
-func (o *Outbox) emptyLocked() bool { return o.err != nil || o.queue.empty() && !o.turn.taken }
+func (o *Outbox) emptyLocked() bool {
+	o.mu.AssertHeld()
+	return o.err != nil || o.queue.empty() && !o.turn.taken
+}
 
 // SetLimit sets how many bytes of messages may wait.
 func (o *Outbox) SetLimit(n int) {
@@ -234,6 +243,7 @@ func (o *Outbox) Fail(err error) {
 }
 
 func (o *Outbox) failLocked(err error) {
+	o.mu.AssertHeld()
 	if o.err != nil {
 		return
 	}

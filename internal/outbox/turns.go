@@ -41,6 +41,7 @@ func (o *Outbox) send() {
 // passOnLocked ends the caller's turn: what comes next is sent by the goroutine that waits for its turn with it, or else by one that is
 // started for that.
 func (o *Outbox) passOnLocked() {
+	o.mu.AssertHeld()
 	switch {
 	case o.err != nil || o.queue.empty():
 		o.turn.taken = false
@@ -55,6 +56,7 @@ func (o *Outbox) passOnLocked() {
 
 // takeTurnLocked waits until all that was given before has left, and gives the caller the turn, until passOnLocked.
 func (o *Outbox) takeTurnLocked() error {
+	o.mu.AssertHeld()
 	w := &wait{done: !o.turn.taken}
 	if o.turn.taken {
 		o.queue.add(piece{wait: w, turn: true})

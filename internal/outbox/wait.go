@@ -26,6 +26,7 @@ func (w *waits) stopTimer() {
 
 // awaitLocked waits until something is so. It returns false if it can't be any more, or the deadline has passed.
 func (o *Outbox) awaitLocked(so func() bool) bool {
+	o.mu.AssertHeld()
 	o.waits.count++
 	if o.socket != nil && !so() {
 		o.mu.Unlock()

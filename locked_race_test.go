@@ -1,0 +1,31 @@
+//go:build race
+
+package filo
+
+import (
+	"testing"
+
+	"github.com/filohttp/filo/internal/clock"
+)
+
+// A function whose caller must hold a lock panics without it, in builds with the race detector.
+func TestCalledWithoutTheLock(t *testing.T) {
+	pool := &workerPool{places: new(workerPlaces)}
+	calls := map[string]func(){
+		"coarseClock":    new(coarseClock).refreshLocked,
+		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },
+		"lifecycle":      new(lifecycle).signalNotAcceptingLocked,
+		"requestContext": func() { (&requestContext{cause: ErrClientGone}).newEndLocked() },
+		"workerPool":     func() { pool.popLocked() },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("it goes on without the lock")
+				}
+			}()
+			call()
+		})
+	}
+}
