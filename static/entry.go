@@ -1,6 +1,7 @@
 package static
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -59,27 +60,48 @@ var start = time.Now()
 // sinceStart returns the monotonic time.
 func sinceStart() int64 { return int64(time.Since(start)) }
 
+// loaded is the result of a look at a file.
+type loaded struct {
+	entry *entry
+	err   error
+}
+
+// errLoadPanicked is what the others get who wait for a load that panics.
+var errLoadPanicked = errors.New("static: a panic while the file was read")
+
 // entry returns what there is to know of a file, as it is now. It reads from the disk, once for all who ask meanwhile.
 func (f *Files) entry(name string) (*entry, error) {
-	return f.loading.do(name, func() (*entry, error) {
-		known := f.memory.get([]byte(name))
-		if known != nil && (f.options.Frozen || f.unchanged(known)) {
-			known.checked.Store(sinceStart())
-			return known, nil
-		}
-		if known != nil {
-			f.open.drop(known.representations...)
-		}
-		now := sinceStart()
-		e, err := f.load(name)
-		if err != nil {
-			f.memory.drop(known)
-			return nil, err
-		}
-		e.checked.Store(now)
-		f.memory.put(e)
-		return e, nil
-	})
+	loading, first := f.loading.Join([]byte(name))
+	if !first {
+		<-loading.Done
+		return loading.Value.entry, loading.Value.err
+	}
+	defer loading.End()
+	loading.Value.err = errLoadPanicked
+	e, err := f.current(name)
+	loading.Value = loaded{e, err}
+	return e, err
+}
+
+// current looks at a file, and loads it unless what is in memory is as it is.
+func (f *Files) current(name string) (*entry, error) {
+	known := f.memory.get([]byte(name))
+	if known != nil && (f.options.Frozen || f.unchanged(known)) {
+		known.checked.Store(sinceStart())
+		return known, nil
+	}
+	if known != nil {
+		f.open.drop(known.representations...)
+	}
+	now := sinceStart()
+	e, err := f.load(name)
+	if err != nil {
+		f.memory.drop(known)
+		return nil, err
+	}
+	e.checked.Store(now)
+	f.memory.put(e)
+	return e, nil
 }
 
 // unchanged reports whether the files of an entry are as they were.

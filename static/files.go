@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/flight"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/setup"
 )
@@ -80,7 +81,7 @@ type Files struct {
 	options  Options // with the defaults
 	memory   memory
 	open     openFiles
-	loading  flights
+	loading  flight.Group[loaded]
 	fileSize int64 // that is kept in memory, at most; negative is none
 }
 

@@ -2,7 +2,7 @@ package static
 
 import (
 	"fmt"
-	"sync"
+	"io/fs"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -90,54 +90,80 @@ func FuzzMemory(f *testing.F) {
 	})
 }
 
-// Those who want the same at once wait for the first of them; a panic of that one isn't for ever.
-func TestFlights(t *testing.T) {
+// hookedFS calls open before a file is opened.
+type hookedFS struct {
+	fs.FS
+	open func(name string)
+}
+
+func (h hookedFS) Open(name string) (fs.File, error) {
+	h.open(name)
+	return h.FS.Open(name)
+}
+
+// Those who want the same at once wait for the first of them, and a panic of that one doesn't stay.
+func TestLoadsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var f flights
-		var loads atomic.Int32
-		want := newEntry("a", 0)
-		release := make(chan struct{})
-		var all sync.WaitGroup
-		for range 10 {
-			all.Go(func() {
-				e, err := f.do("a", func() (*entry, error) {
-					loads.Add(1)
-					<-release
-					return want, nil
-				})
-				if e != want || err != nil {
-					t.Errorf("got %v, %v", e, err)
+		tree := fstest.MapFS{"a": {Data: []byte("a")}, "b": {Data: []byte("b")}, "broken": {}}
+		release, entered := make(chan struct{}), make(chan struct{})
+		var opened [2]atomic.Int32 // a and b
+		var panics atomic.Bool
+		panics.Store(true)
+		f := New(hookedFS{tree, func(name string) {
+			switch name {
+			case "a":
+				opened[0].Add(1)
+				<-release
+			case "b":
+				opened[1].Add(1)
+			case "broken":
+				if panics.Load() {
+					close(entered)
+					synctest.Wait()
+					panic("broken")
 				}
-			})
+			}
+		}}, Options{})
+		entries := make(chan *entry, 10)
+		for range cap(entries) {
+			go func() {
+				e, err := f.entry("a")
+				if err != nil {
+					t.Error(err)
+				}
+				entries <- e
+			}()
 		}
 		synctest.Wait()
-		if e, err := f.do("b", func() (*entry, error) { return nil, errDirectory }); e != nil || err != errDirectory {
-			t.Errorf("another one: %v, %v", e, err)
+		if _, err := f.entry("b"); err != nil {
+			t.Errorf("another one: %v", err)
 		}
 		close(release)
-		all.Wait()
-		if n := loads.Load(); n != 1 {
-			t.Errorf("%d loads", n)
+		want := <-entries
+		for range cap(entries) - 1 {
+			if e := <-entries; e == nil || e != want {
+				t.Errorf("got %p; another one has got %p", e, want)
+			}
+		}
+		if a, b := opened[0].Load(), opened[1].Load(); a == 0 || a != b {
+			t.Errorf("opened %d times for %d at once, %d times for one", a, cap(entries), b)
 		}
 
-		entered, panicked := make(chan struct{}), make(chan any)
+		panicked := make(chan any)
 		go func() {
 			defer func() { panicked <- recover() }()
-			f.do("a", func() (*entry, error) {
-				close(entered)
-				synctest.Wait()
-				panic("broken")
-			})
+			f.entry("broken")
 		}()
 		<-entered
-		if _, err := f.do("a", func() (*entry, error) { t.Error("a second load"); return nil, nil }); err != errLoadPanicked {
+		if _, err := f.entry("broken"); err != errLoadPanicked {
 			t.Errorf("beside a panic: %v", err)
 		}
 		if value := <-panicked; value != "broken" {
 			t.Errorf("the panic is %v", value)
 		}
-		if e, err := f.do("a", func() (*entry, error) { return want, nil }); e != want || err != nil {
-			t.Errorf("after a panic: %v, %v", e, err)
+		panics.Store(false)
+		if _, err := f.entry("broken"); err != nil {
+			t.Errorf("after a panic: %v", err)
 		}
 	})
 }

@@ -14,12 +14,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
+	"github.com/filohttp/filo/internal/flight"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/lru"
 	"github.com/filohttp/filo/internal/replay"
@@ -71,10 +71,8 @@ func New(options ...Options) filo.Middleware {
 type cache struct {
 	Options
 	entries lru.Map[entry]
-	rules   atomic.Uint64 // numbers the varyRules
-
-	mu      sync.Mutex
-	flights map[string]*flight // by key; guarded by mu
+	rules   atomic.Uint64          // numbers the varyRules
+	flights flight.Group[struct{}] // of requests that others for the same wait for
 }
 
 // entry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
@@ -87,14 +85,6 @@ type entry struct {
 	cookies  bool // may answer one with cookies
 
 	vary *varyRule
-}
-
-// flight is a request that others for the same wait for. But for done it belongs to the request's goroutine.
-type flight struct {
-	cache *cache
-	key   string
-	done  chan struct{} // closed when it is over
-	over  bool
 }
 
 // varyRule is the names of the request fields that choose one of several responses. Its number keeps responses that were
@@ -123,7 +113,7 @@ func newCache(o Options) *cache {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 1 << 20
 	}
-	return &cache{Options: o, entries: lru.Map[entry]{Capacity: o.MaxBytes}, flights: make(map[string]*flight)}
+	return &cache{Options: o, entries: lru.Map[entry]{Capacity: o.MaxBytes}}
 }
 
 func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
@@ -153,10 +143,16 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if found || try == 2 || special(c) {
 			return m.fetch(c, next, key, full)
 		}
-		f, first := m.join(full)
+		f, first := m.flights.Join(full)
 		if first {
-			defer f.end()
-			c.Response.WrapBody(f.beforeHead)
+			defer f.End()
+			c.Response.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser {
+				if !f.Over() { // an answer that begins to stream, for however long, isn't kept
+					m.pass(f.Key)
+					f.End()
+				}
+				return nil // it wraps nothing
+			})
 			return m.fetch(c, next, key, full)
 		}
 		if err := inside.Offload(c); err != nil {
@@ -164,9 +160,9 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		}
 		ctx := c.Context()
 		select {
-		case <-f.done:
+		case <-f.Done:
 		case <-time.After(flightTime):
-			m.pass(f.key)
+			m.pass(f.Key)
 			return m.fetch(c, next, key, full)
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -279,39 +275,6 @@ func (m *cache) answer(c *filo.Ctx, entry *entry) error {
 		return nil
 	}
 	return caching.AnswerCondition(c)
-}
-
-// join returns the flight for a key. If there is none, it begins with the caller's request, which is the first then.
-func (m *cache) join(key []byte) (f *flight, first bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f, ok := m.flights[string(key)]; ok {
-		return f, false
-	}
-	f = &flight{cache: m, key: string(key), done: make(chan struct{})}
-	m.flights[f.key] = f
-	return f, true
-}
-
-// end lets the requests go on that wait, and has none wait any more.
-func (f *flight) end() {
-	if f.over {
-		return
-	}
-	f.over = true
-	f.cache.mu.Lock()
-	defer f.cache.mu.Unlock()
-	close(f.done)
-	delete(f.cache.flights, f.key)
-}
-
-// beforeHead ends the flight when an answer begins to stream, for however long: it isn't kept. It wraps nothing.
-func (f *flight) beforeHead(*filo.Ctx, io.Writer, int64) io.WriteCloser {
-	if !f.over {
-		f.cache.pass(f.key)
-		f.end()
-	}
-	return nil
 }
 
 // fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The

@@ -1,0 +1,52 @@
+// Package flight lets those who want the same thing at once wait for the first of them.
+package flight
+
+import "sync"
+
+// Group has the flights that are under way, by key. The zero value is ready for use.
+type Group[V any] struct {
+	mu      sync.Mutex
+	flights map[string]*Flight[V] // guarded by mu
+}
+
+// Flight is the work of one goroutine, for which others wait.
+type Flight[V any] struct {
+	Key string
+	// Value belongs to the goroutine that has begun the flight until Done is closed. Then it doesn't change.
+	Value V
+	// Done is closed by End.
+	Done chan struct{}
+
+	group *Group[V]
+	over  bool
+}
+
+// Join returns the flight for a key. If none is under way, the caller begins one, and ends it.
+func (g *Group[V]) Join(key []byte) (f *Flight[V], first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.flights[string(key)]; f != nil {
+		return f, false
+	}
+	if g.flights == nil {
+		g.flights = make(map[string]*Flight[V])
+	}
+	f = &Flight[V]{Key: string(key), Done: make(chan struct{}), group: g}
+	g.flights[f.Key] = f
+	return f, true
+}
+
+// Over reports whether End was called. Only the goroutine that has begun the flight may call Over and End.
+func (f *Flight[V]) Over() bool { return f.over }
+
+// End lets those go on that wait. Who comes next begins another flight. A second call does nothing.
+func (f *Flight[V]) End() {
+	if f.over {
+		return
+	}
+	f.over = true
+	f.group.mu.Lock()
+	delete(f.group.flights, f.Key)
+	f.group.mu.Unlock()
+	close(f.Done)
+}
