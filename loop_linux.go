@@ -471,7 +471,6 @@ func (l *loop) removeLocked(lc *loopConn) {
 // forgetLocked forgets a connection whose socket is closed, or somebody else's.
 func (l *loop) forgetLocked(lc *loopConn) {
 	lc.fd = -1
-	lc.dropHeld()
 	l.slots[lc.slot] = nil
 	l.free = append(l.free, lc.slot)
 	if l.stopping && len(l.free) == len(l.slots) {

@@ -50,8 +50,8 @@ type loopConn struct {
 	lastUntil       clock.Time // until when it may wait for a last request, once the server shuts down; 0: not decided
 	// pending is what has come of a request that isn't complete.
 	pending *pendingInput
-	// unsent is what the client hasn't taken yet of complete answers; a held body comes behind it.
-	unsent []byte
+	// unsent is what the client hasn't taken yet of complete answers, nil if it has taken all.
+	unsent *unsent
 	// waiters is where the owner waits; made by it when it first does.
 	waiters atomic.Pointer[connWaiters]
 	// watcher is the context to be cancelled when the client leaves.
@@ -73,7 +73,6 @@ type connWaiters struct {
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
 	taken                   atomic.Pointer[net.Conn] // to which a hijacked connection's calls go
-	held                    *heldBody                // the owner's. Unless it is being sent, something is in unsent before it
 }
 
 // errNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
@@ -147,14 +146,12 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 	if lc.noWaitWrite {
 		return len(p), lc.queue(p, nil)
 	}
-	for len(lc.unsent) > 0 {
-		n, err := lc.write(lc.unsent)
-		if lc.unsent = lc.unsent[n:]; err != nil {
+	if u := lc.unsent; u != nil {
+		n, err := lc.write(u.bytes)
+		if u.bytes = u.bytes[n:]; err != nil {
 			return 0, err
 		}
-		if len(lc.unsent) == 0 {
-			lc.unsent = nil
-		}
+		lc.unsent = nil
 	}
 	return lc.write(p)
 }
@@ -212,7 +209,7 @@ func (lc *loopConn) watchWritable() {
 
 // writeVector is Write for two buffers.
 func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
-	if len(lc.unsent) == 0 {
+	if lc.unsent == nil {
 		n, errno := sock.Writev(int(lc.fd), first, second)
 		switch {
 		case errno == syscall.EAGAIN:

@@ -36,14 +36,14 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 	for budget := turnRequests; ; {
 		if !lc.sendUnsent() {
 			// An answer may have been rendered since, behind those that wait.
-			if lc.flushAnswers(); len(lc.unsent) > 0 && lc.idle(stateWrite) {
+			if lc.flushAnswers(); lc.unsent != nil && lc.idle(stateWrite) {
 				return false
 			}
 			continue
 		}
 		late := budget <= 0 && lc.reading == readingRest
 		if late || lc.in.Len() > 0 && !lc.failed && (w.worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
-			if lc.flushAnswers(); len(lc.unsent) == 0 && !lc.failed {
+			if lc.flushAnswers(); lc.unsent == nil && !lc.failed {
 				lc.save()
 				lc.detachTurn()
 				return true
@@ -52,7 +52,7 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 		}
 		switch lc.next() {
 		case stepRead:
-			if lc.flushAnswers(); len(lc.unsent) > 0 || lc.failed {
+			if lc.flushAnswers(); lc.unsent != nil || lc.failed {
 				continue
 			}
 			if state := lc.inputState(); !lc.receiveNow(state) && lc.idle(state) {
@@ -68,7 +68,7 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			if !lc.failed {
 				lc.flushAnswers()
 			}
-			if len(lc.unsent) == 0 {
+			if lc.unsent == nil {
 				lc.end()
 				return false
 			}
@@ -163,8 +163,7 @@ func (lc *loopConn) endIdle() {
 	case word&pollClosing != 0:
 		lc.failed, lc.reading = true, readingNothing
 		if lc.parked == nil {
-			lc.unsent = nil
-			lc.dropHeld()
+			lc.dropUnsent()
 		}
 	case word&(pollReadExpired|pollWriteExpired) != 0:
 		expired := uint32(pollReadExpired | pollWriteExpired)
@@ -348,11 +347,12 @@ func (lc *loopConn) flushAnswers() {
 		lc.noWaitWrite = false
 	}
 	lc.out, lc.outBody, lc.before = lc.out[:0], nil, 0
-	if err == nil && lc.heldBody() != nil {
+	if err == nil && lc.unsent != nil && lc.unsent.held != nil {
 		err = lc.sendNow()
 	}
 	if err != nil && err != errNotYet {
 		lc.failed, lc.reading = true, readingNothing
+		lc.dropUnsent()
 	}
 }
 
@@ -360,6 +360,7 @@ func (lc *loopConn) flushAnswers() {
 func (lc *loopConn) end() {
 	s, w := lc.server, lc.worker
 	w.linger, lc.ended = false, true
+	lc.dropUnsent()
 	s.connEnded(&lc.conn)
 	lc.pending = nil
 	if w.linger && s.lingerer.TakeOver(lc.netConn, nil) {
@@ -383,6 +384,7 @@ func (lc *loopConn) abandon(linger bool) {
 	}()
 	over, ended := lc.fd < 0, lc.ended
 	lc.ended = true
+	lc.dropUnsent()
 	if lc.hijacked && lc.worker != nil {
 		lc.detach() // the request ends with its handler, whoever has the connection
 	}

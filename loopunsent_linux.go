@@ -17,10 +17,13 @@ const (
 	maxHeld = 64 << 20
 )
 
-// heldBody is a large body that no worker waits with, as far as it isn't in unsent.
-type heldBody struct {
-	rest    []byte // borrowed from the response, which doesn't use so large a buffer again
-	counted int64  // against maxHeld
+// unsent is what a client hasn't taken yet of complete answers: something of bytes, or of held.
+type unsent struct {
+	bytes []byte
+	// held is a large body behind bytes that no worker waits with. It is borrowed from the response, which doesn't use so large a
+	// buffer again. nil if there is none.
+	held    []byte
+	counted int64 // bytes of held that count against maxHeld
 }
 
 // holdBody makes a body wait in the connection, as a reference: else clients that take nothing of a few answers would have the
@@ -30,60 +33,57 @@ func (lc *loopConn) holdBody() {
 	if len(lc.outBody) <= maxKeptBody {
 		return // it is copied, since its buffer is used again
 	}
-	held := &heldBody{rest: lc.outBody}
+	body, counted := lc.outBody, int64(0)
 	if lc.worker.ctx.Response.source == bodyBuffer {
-		held.counted = int64(len(held.rest))
+		counted = int64(len(body))
 	}
 	lc.outBody = nil
-	if held.counted > 0 && lc.server.held.Add(held.counted) > maxHeld {
-		lc.server.held.Add(-held.counted)
+	if counted > 0 && lc.server.held.Add(counted) > maxHeld {
+		lc.server.held.Add(-counted)
 		lc.server.counts.overloads.Add(1)
 		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errBusy, &overloadFields, false)
 		lc.reading = readingNothing
 		return
 	}
-	lc.makeWaiters()
-	lc.waiters.Load().held = held
+	u := lc.makeUnsent()
+	u.held, u.counted = body, counted
 }
 
-func (lc *loopConn) heldBody() *heldBody {
-	if w := lc.waiters.Load(); w != nil {
-		return w.held
+func (lc *loopConn) makeUnsent() *unsent {
+	if lc.unsent == nil {
+		lc.unsent = new(unsent)
 	}
-	return nil
+	return lc.unsent
 }
 
-// dropHeld forgets the held body, if there is one.
-func (lc *loopConn) dropHeld() {
-	if held := lc.heldBody(); held != nil {
-		lc.server.held.Add(-held.counted)
-		lc.waiters.Load().held = nil
+// dropUnsent forgets what the client hasn't taken.
+func (lc *loopConn) dropUnsent() {
+	if u := lc.unsent; u != nil {
+		lc.server.held.Add(-u.counted)
+		lc.unsent = nil
 	}
 }
 
-// takeHeld puts the next piece of the held body into unsent, which is empty. TLS sends it, and leaves there what the client
+// takeHeld puts the next piece of the held body into u.bytes, which is empty. TLS sends it, and leaves there what the client
 // doesn't take.
-func (lc *loopConn) takeHeld(held *heldBody) error {
-	n := min(len(held.rest), maxUnsent)
-	piece := held.rest[:n:n]
-	if held.rest = held.rest[n:]; n == 0 {
-		lc.dropHeld()
-		return nil
-	}
+func (lc *loopConn) takeHeld(u *unsent) error {
+	n := min(len(u.held), maxUnsent)
+	piece := u.held[:n:n]
+	u.held = u.held[n:]
 	if lc.tlsState == nil {
-		lc.unsent = piece
+		u.bytes = piece
 		return nil
 	}
 	lc.noWaitWrite = true
 	_, err := lc.netConn.Write(piece)
 	lc.noWaitWrite = false
-	lc.writePace.Add(max(0, n-len(lc.unsent)), 0)
+	lc.writePace.Add(max(0, n-len(u.bytes)), 0)
 	return err
 }
 
 // queue sends what the socket takes of the two at once. The rest it keeps.
 func (lc *loopConn) queue(first, second []byte) error {
-	for len(lc.unsent) == 0 && len(first)+len(second) > 0 {
+	for u := lc.unsent; (u == nil || len(u.bytes) == 0) && len(first)+len(second) > 0; {
 		var n int
 		var errno syscall.Errno
 		if len(second) == 0 {
@@ -101,14 +101,15 @@ func (lc *loopConn) queue(first, second []byte) error {
 		first, second = first[k:], second[n-k:]
 	}
 	if len(first)+len(second) > 0 {
-		lc.unsent = append(append(lc.unsent, first...), second...)
+		u := lc.makeUnsent()
+		u.bytes = append(append(u.bytes, first...), second...)
 	}
 	return nil
 }
 
 // sendUnsent goes on with what the client hasn't taken. It reports false if it still doesn't take it all.
 func (lc *loopConn) sendUnsent() bool {
-	if len(lc.unsent) == 0 {
+	if lc.unsent == nil {
 		return true
 	}
 	moved := lc.writePace.Moved()
@@ -120,17 +121,18 @@ func (lc *loopConn) sendUnsent() bool {
 		lc.watchWritable()
 		return false
 	}
-	lc.failed, lc.reading, lc.unsent = true, readingNothing, nil
-	lc.dropHeld()
+	lc.failed, lc.reading = true, readingNothing
+	lc.dropUnsent()
 	return true
 }
 
 // sendNow sends what the socket takes at once of what the client hasn't taken. If that isn't all, the error is errNotYet, and
-// the next of it is in unsent.
+// the next of it is in lc.unsent.bytes.
 func (lc *loopConn) sendNow() error {
+	u := lc.unsent
 	for {
-		for len(lc.unsent) > 0 {
-			n, errno := sock.Write(int(lc.fd), lc.unsent)
+		for len(u.bytes) > 0 {
+			n, errno := sock.Write(int(lc.fd), u.bytes)
 			switch {
 			case errno == syscall.EAGAIN:
 				return errNotYet
@@ -138,25 +140,29 @@ func (lc *loopConn) sendNow() error {
 				return os.NewSyscallError("write", errno)
 			}
 			lc.writePace.Add(n, 0)
-			lc.unsent = lc.unsent[n:]
+			u.bytes = u.bytes[n:]
 		}
-		lc.unsent = nil
-		held := lc.heldBody()
-		if held == nil {
+		u.bytes = nil
+		if len(u.held) == 0 {
+			lc.dropUnsent()
 			return nil
 		}
-		if err := lc.takeHeld(held); err != nil {
+		if err := lc.takeHeld(u); err != nil {
 			return err
 		}
 	}
 }
 
-// finishUnsent sends what the client hasn't taken, waiting for it as for an answer.
+// finishUnsent sends what the client hasn't taken, waiting for it as for an answer. No body is held while a handler runs.
 func (lc *loopConn) finishUnsent() error {
-	for len(lc.unsent) > 0 {
+	u := lc.unsent
+	if u == nil {
+		return nil
+	}
+	for len(u.bytes) > 0 {
 		deadline, start := lc.beforeWrite(0)
-		n, err := lc.write(lc.unsent)
-		lc.unsent = lc.unsent[n:]
+		n, err := lc.write(u.bytes)
+		u.bytes = u.bytes[n:]
 		if err = lc.afterWrite(n, err, deadline, start); err != nil {
 			lc.writeFailed()
 			return err
