@@ -28,9 +28,8 @@ type scratch struct {
 	// guarded by the mu of the request's context while a handler runs.
 	watcher    *clientWatch
 	watchSpace []byte
-	timer      class.Timer   // of the handlers
-	outer      bool          // the running handler's class is the server's, the worker led its loop when it began, and the monitor can't blame it
-	spent      time.Duration // in inline handlers, in this batch; an estimate
+	timer      class.Timer // of the handlers
+	outer      bool        // the running handler's class is the server's, the worker led its loop when it began, and the monitor can't blame it
 	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
 	handedOver bool
 	// linger says, of a connection that is to be closed, that its client may still be sending.

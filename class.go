@@ -99,7 +99,7 @@ func (w *scratch) stays(class *class.Class) (stays, must bool) {
 		return true, false
 	case w.worker.crowded():
 		return false, true // in a crowded loop even a quick handler needs a place
-	case w.spent > maxBatchTime && time.Duration(class.Median.Load()) > shortHandler:
+	case w.worker.spent > maxBatchTime && time.Duration(class.Median.Load()) > shortHandler:
 		return false, false
 	}
 	w.runInline(class)
@@ -111,7 +111,7 @@ func (w *scratch) runInline(class *class.Class) {
 	if !w.leads() {
 		return
 	}
-	w.spent += time.Duration(class.Median.Load())
+	w.worker.spent += time.Duration(class.Median.Load())
 	if running := &w.worker.running; running.Load() != class {
 		running.Store(class) // which costs as much as a short handler, so it stays for the next pipelined request
 	}

@@ -313,9 +313,9 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 // admit puts a connection that was accepted into a loop, where it waits for its first request.
 func (ll *loopListener) admit(of *loop, fd int, lc *loopConn) {
 	s := ll.server
-	lc.fd, lc.looped = int32(fd), lc
-	lc.poll.Store(pollBusy)
-	if lc.open(s, lc); ll.tls != nil {
+	lc.looped = lc
+	lc.socket.open(fd, lc)
+	if lc.conn.open(s, lc); ll.tls != nil {
 		lc.netConn = tls.Server(lc, ll.tls)
 	}
 	// A guest's connections are its own: it takes them with it. Those of a socket for all loops go to each of these in turn. (If
@@ -324,7 +324,7 @@ func (ll *loopListener) admit(of *loop, fd int, lc *loopConn) {
 		of = s.loops[int(ll.turn.Add(1))%len(s.loops)]
 	}
 	lc.answered = &of.answered
-	if err := of.add(lc); err != nil {
+	if err := of.add(&lc.socket); err != nil {
 		s.logger().Error("an accepted connection is lost", "error", err)
 		return
 	}

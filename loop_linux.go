@@ -3,7 +3,6 @@
 package filo
 
 import (
-	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -70,12 +69,12 @@ type loop struct {
 	cursor atomic.Uint64
 
 	events    [maxEvents]syscall.EpollEvent
-	filled    int         // of batch, before the cursor says so
-	queue     []*loopConn // connections that were claimed and are to be served, from queued on
+	filled    int       // of batch, before the cursor says so
+	queue     []*socket // connections that were claimed and are to be served, from queued on
 	queued    int
 	rounds    int
 	busySince clock.Nanos // 0 when it is to be set anew
-	taken     []*loopConn // from the inbox
+	taken     []*socket   // from the inbox
 	share     share
 	load      load
 	guests    []*loop
@@ -91,12 +90,12 @@ type loop struct {
 	hosted     int           // guests, those included that the leader hasn't received; guarded by hosting.mu
 
 	mu         sync.Mutex       // in the order of docs/LOOP.md, "Locks"
-	slots      []*loopConn      // by slot; nil is free; guarded by mu
+	slots      []*socket        // by slot; nil is free; guarded by mu
 	free       []uint32         // slots; guarded by mu
 	generation uint32           // of the last connection; guarded by mu
 	listeners  []*listenerEntry // by slot - firstListener; guarded by mu
 	closing    []*listenerEntry // to be accepted from a last time and closed; guarded by mu
-	inbox      []*loopConn      // claimed, to be served by the leader; guarded by mu
+	inbox      []*socket        // claimed, to be served by the leader; guarded by mu
 	arrivals   []*loop          // guests that the leader hasn't received yet; guarded by mu
 	pending    atomic.Bool      // inbox isn't empty, or there is other news
 	stopping   bool             // the loop ends when it has no connection; guarded by mu
@@ -136,10 +135,7 @@ func (l *loop) closeFiles() {
 func (l *loop) lead(w *workerChan) {
 	w.loop = l
 	l.leader.Store(w)
-	if w.scratch == nil {
-		w.scratch = &scratch{worker: w}
-	}
-	w.scratch.spent = 0
+	w.spent = 0
 	if l.isBreathless() {
 		l.share.end()
 		l.catchBreath() // a loop that goes from hand to hand may not come to the end of its batch for long
@@ -158,7 +154,7 @@ func (l *loop) step(w *workerChan) bool {
 		return true
 	}
 	l.breathe()
-	w.scratch.spent = 0
+	w.spent = 0
 	if l.pending.Load() {
 		if e := l.closingListener(); e != nil {
 			l.turn(w, nil, e)
@@ -185,8 +181,8 @@ func (l *loop) serve(w *workerChan, e loopEvent) {
 	switch {
 	case e.listener != nil:
 		l.turn(w, nil, e.listener)
-	case e.conn != nil && (e.events == claimedEvent || e.conn.event(e.events)):
-		l.turn(w, e.conn, nil)
+	case e.socket != nil && (e.events == claimedEvent || e.socket.event(e.events)):
+		l.turn(w, e.socket, nil)
 	}
 }
 
@@ -237,7 +233,7 @@ func (l *loop) poll(of *loop) bool {
 			guests = append(guests, e.guest)
 		}
 		// Another's listeners are left to it: they will be reported again.
-		if e.conn != nil || e.listener != nil && own {
+		if e.socket != nil || e.listener != nil && own {
 			l.put(e)
 		}
 	}
@@ -272,8 +268,8 @@ func (l *loop) lookUpLocked(event *syscall.EpollEvent) loopEvent {
 	case slot >= firstGuest:
 		e.guest = l.server.loops[slot-firstGuest]
 	case slot < uint32(len(l.slots)):
-		if lc := l.slots[slot]; lc != nil && lc.generation == uint32(event.Pad) {
-			e.conn = lc
+		if s := l.slots[slot]; s != nil && s.generation == uint32(event.Pad) {
+			e.socket = s
 		}
 	}
 	return e
@@ -345,15 +341,15 @@ func (l *loop) steal(w *workerChan) bool {
 }
 
 // turn serves a connection, or accepts from a listener. During it the monitor may take the loop away.
-func (l *loop) turn(w *workerChan, lc *loopConn, listener *listenerEntry) {
+func (l *loop) turn(w *workerChan, s *socket, listener *listenerEntry) {
 	word := l.word.Load() + 1
 	l.word.Store(word)
 	w.word = word
 	returned := false
-	defer l.turnFailed(w, lc, &returned)
-	if lc != nil {
-		if lc.turn(w.scratch) {
-			lc.loop.post(lc)
+	defer l.turnFailed(w, s, &returned)
+	if s != nil {
+		if s.served.Turn(w) {
+			s.post()
 		}
 	} else {
 		l.accept(listener)
@@ -371,7 +367,7 @@ func (l *loop) endTurn(w *workerChan) {
 }
 
 // turnFailed ends a turn that panicked, or whose goroutine ends: the connection is lost, and the loop needs a leader.
-func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
+func (l *loop) turnFailed(w *workerChan, s *socket, returned *bool) {
 	if *returned {
 		return
 	}
@@ -379,17 +375,14 @@ func (l *loop) turnFailed(w *workerChan, lc *loopConn, returned *bool) {
 	if value != nil {
 		logPanic(l.server.logger(), "panic in a worker", value, debug.Stack())
 	}
-	if lc != nil {
-		lc.abandon(value == nil)
+	if s != nil {
+		s.served.Abandon(w, value == nil)
 	}
-	w.scratch = nil // the buffers may be in any state
 	w.endKept()
 	l.endTurn(w)
 	if value == nil && w.loop == l {
 		// The goroutine is about to end.
 		l.pool.handOver(w, &l.leadership, true)
-	} else if value != nil {
-		w.scratch = &scratch{worker: w}
 	}
 }
 
@@ -416,34 +409,34 @@ func (l *loop) ring() {
 }
 
 // post leaves a connection that the caller has claimed to the leader.
-func (l *loop) post(lc *loopConn) {
+func (l *loop) post(s *socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if host := l.host.Load(); host != nil {
-		host.post(lc) // under the lock, or else the host might let the loop go, and even end, meanwhile
+		host.post(s) // under the lock, or else the host might let the loop go, and even end, meanwhile
 		return
 	}
-	l.inbox = append(l.inbox, lc)
+	l.inbox = append(l.inbox, s)
 	l.ring()
 }
 
 // add puts a connection into the epoll set.
-func (l *loop) add(lc *loopConn) error {
+func (l *loop) add(s *socket) error {
 	l.mu.Lock()
 	l.generation++
-	lc.loop, lc.generation = l, l.generation
+	s.loop, s.generation = l, l.generation
 	if n := len(l.free); n > 0 {
-		lc.slot = l.free[n-1]
+		s.slot = l.free[n-1]
 		l.free = l.free[:n-1]
-		l.slots[lc.slot] = lc
+		l.slots[s.slot] = s
 	} else {
-		lc.slot = uint32(len(l.slots))
-		l.slots = append(l.slots, lc)
+		s.slot = uint32(len(l.slots))
+		l.slots = append(l.slots, s)
 	}
 	l.mu.Unlock()
-	if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, int(lc.fd), connEvents, lc.slot, lc.generation); errno != 0 {
+	if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, int(s.fd), connEvents, s.slot, s.generation); errno != 0 {
 		l.mu.Lock()
-		l.removeLocked(lc)
+		l.removeLocked(s)
 		l.mu.Unlock()
 		return os.NewSyscallError("epoll_ctl", errno)
 	}
@@ -451,28 +444,26 @@ func (l *loop) add(lc *loopConn) error {
 }
 
 // remove closes a connection's socket and forgets the connection.
-func (l *loop) remove(lc *loopConn) {
+func (l *loop) remove(s *socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.removeLocked(lc)
+	l.removeLocked(s)
 }
 
-func (l *loop) removeLocked(lc *loopConn) {
-	if lc.fd < 0 {
+func (l *loop) removeLocked(s *socket) {
+	if s.isClosed() {
 		return
 	}
-	if lc.poll.Load()&pollShared != 0 {
-		lc.parked.out.Fail(net.ErrClosed) // nobody writes to what the number stands for then
-	}
-	sock.Close(int(lc.fd))
-	l.forgetLocked(lc)
+	s.closing() // nobody writes to what the number stands for then
+	sock.Close(int(s.fd))
+	l.forgetLocked(s)
 }
 
 // forgetLocked forgets a connection whose socket is closed, or somebody else's.
-func (l *loop) forgetLocked(lc *loopConn) {
-	lc.fd = -1
-	l.slots[lc.slot] = nil
-	l.free = append(l.free, lc.slot)
+func (l *loop) forgetLocked(s *socket) {
+	s.fd = -1
+	l.slots[s.slot] = nil
+	l.free = append(l.free, s.slot)
 	if l.stopping && len(l.free) == len(l.slots) {
 		l.ring()
 	}

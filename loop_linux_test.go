@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -54,7 +55,7 @@ func TestPollSet(t *testing.T) {
 		{"a reset for an owner", pollBusy, gone, false, pollBusy | gone},
 		{"Close for an owner", pollBusy, pollClosing, false, pollBusy | pollClosing},
 	} {
-		lc := new(loopConn)
+		lc := new(socket)
 		lc.poll.Store(test.before)
 		old, claimed := lc.set(test.bits)
 		if old != test.before || claimed != test.claimed || lc.poll.Load() != test.after {
@@ -63,25 +64,97 @@ func TestPollSet(t *testing.T) {
 	}
 }
 
-// What the epoll set reports becomes the bits of what it may mean.
+// stubServed notes what a socket tells the connection that it belongs to.
+type stubServed struct{ told []string }
+
+func (s *stubServed) Turn(*workerChan) bool     { return false }
+func (s *stubServed) Abandon(*workerChan, bool) { s.told = append(s.told, "abandon") }
+func (s *stubServed) PeerLeft(broken bool) {
+	s.told = append(s.told, fmt.Sprint("left, broken: ", broken))
+}
+func (s *stubServed) Writable()         { s.told = append(s.told, "writable") }
+func (s *stubServed) Closing()          { s.told = append(s.told, "closing") }
+func (s *stubServed) BeforeWait() error { return errBusy }
+
+// What the epoll set reports becomes the bits of what it may mean. An owner is told of the end at once, and a shared connection of
+// room.
 func TestPollEvent(t *testing.T) {
-	for _, test := range []struct{ events, bits uint32 }{
-		{syscall.EPOLLIN, pollReadable},
-		{syscall.EPOLLOUT, pollWritable},
-		{syscall.EPOLLIN | syscall.EPOLLOUT, pollReadable | pollWritable},
-		{syscall.EPOLLIN | sock.EpollRDHUP, pollReadable | pollHup},
-		{sock.EpollRDHUP, pollReadable | pollHup},
-		{syscall.EPOLLHUP, pollReadable | pollHup | pollGone | pollWritable},
-		{syscall.EPOLLERR, pollReadable | pollHup | pollGone | pollWritable},
+	const half, broken, writable = "left, broken: false", "left, broken: true", "writable"
+	for _, test := range []struct {
+		events, bits uint32
+		owned        []string
+		shared       []string // owned too
+	}{
+		{syscall.EPOLLIN, pollReadable, nil, nil},
+		{syscall.EPOLLOUT, pollWritable, nil, []string{writable}},
+		{syscall.EPOLLIN | syscall.EPOLLOUT, pollReadable | pollWritable, nil, []string{writable}},
+		{syscall.EPOLLIN | sock.EpollRDHUP, pollReadable | pollHup, []string{half}, []string{half}},
+		{sock.EpollRDHUP, pollReadable | pollHup, []string{half}, []string{half}},
+		{syscall.EPOLLHUP, pollReadable | pollHup | pollGone | pollWritable, []string{broken}, []string{writable, broken}},
+		{syscall.EPOLLERR, pollReadable | pollHup | pollGone | pollWritable, []string{broken}, []string{writable, broken}},
 	} {
-		lc := new(loopConn)
-		lc.poll.Store(pollBusy)
-		if lc.event(test.events) {
-			t.Errorf("%#x claimed what has an owner", test.events)
+		for word, told := range map[uint32][]string{pollBusy: test.owned, pollBusy | pollShared: test.shared} {
+			var stub stubServed
+			lc := &socket{served: &stub}
+			lc.poll.Store(word)
+			if lc.event(test.events) {
+				t.Errorf("%#x claimed what has an owner", test.events)
+			}
+			if got := lc.poll.Load(); got != word|test.bits {
+				t.Errorf("%#x made %b, want %b", test.events, got, word|test.bits)
+			}
+			if !slices.Equal(stub.told, told) {
+				t.Errorf("%#x for %b told %q, want %q", test.events, word, stub.told, told)
+			}
 		}
-		if got := lc.poll.Load(); got != pollBusy|test.bits {
-			t.Errorf("%#x made %b, want %b", test.events, got, pollBusy|test.bits)
-		}
+	}
+}
+
+// A socket needs nothing of HTTP: it reads and writes, waits only if what it belongs to allows that, ends all writes of a shared
+// connection before it is cut, and leaves its slot when it is closed.
+func TestSocketAlone(t *testing.T) {
+	l := hostLoops(t, 0)[0]
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close(pair[1])
+	var stub stubServed
+	s := new(socket)
+	s.open(pair[0], &stub)
+	if err := l.add(s); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 10)
+	if _, err := s.readNow(b); err != errNotYet {
+		t.Errorf("reading nothing: %v", err)
+	}
+	if _, err := s.Read(b); err != errBusy {
+		t.Errorf("waiting against BeforeWait: %v", err)
+	}
+	sock.Write(pair[1], []byte("abc"))
+	if n, err := s.readNow(b); string(b[:n]) != "abc" || err != nil || !s.drained {
+		t.Errorf("read %q, %v, drained: %v", b[:n], err, s.drained)
+	}
+	if n, err := s.writeVector([]byte("de"), []byte("f")); n != 3 || err != nil {
+		t.Errorf("wrote %d, %v", n, err)
+	}
+	if n, _ := sock.Read(pair[1], b); string(b[:n]) != "def" {
+		t.Errorf("the client got %q", b[:n])
+	}
+	s.share()
+	if !s.release(false) {
+		t.Fatal("something has happened")
+	}
+	if err := s.Cut(); err != nil || !slices.Equal(stub.told, []string{"closing"}) {
+		t.Errorf("Cut: %v, told %q", err, stub.told)
+	}
+	if cut, _ := s.wokenBy(); len(l.inbox) != 1 || l.inbox[0] != s || !cut {
+		t.Errorf("the loop has %d connections to serve, cut: %v", len(l.inbox), cut)
+	}
+	s.CloseSocket()
+	if err := s.Cut(); connsOf(l) != 0 || !s.isClosed() || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%d connections, closed: %v, Cut: %v", connsOf(l), s.isClosed(), err)
 	}
 }
 
@@ -108,7 +181,7 @@ func TestPollRelease(t *testing.T) {
 		{"Close, to write", pollClosing, true, false},
 		{"a deadline, to write", pollReadExpired, true, false},
 	} {
-		lc := new(loopConn)
+		lc := new(socket)
 		lc.poll.Store(pollBusy | test.bits)
 		after := pollBusy | test.bits
 		if test.want {
@@ -130,7 +203,7 @@ func TestPollRelease(t *testing.T) {
 func TestPollOwners(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var events uint32 = syscall.EPOLLIN
-		lc := new(loopConn)
+		lc := new(socket)
 		if write {
 			events = syscall.EPOLLOUT
 			lc.poll.Store(pollWaitsWrite)
@@ -192,7 +265,7 @@ func TestPollPark(t *testing.T) {
 		{"to write", pollWriteParked, pollWritable, pollGone | pollClosing | pollWriteExpired, syscall.EPOLLOUT,
 			func(w *connWaiters) chan struct{} { return w.writable }},
 	} {
-		lc := new(loopConn)
+		lc := new(socket)
 		lc.makeWaiters()
 		lc.poll.Store(pollBusy)
 		check := func(want uint32) {
@@ -233,10 +306,10 @@ func TestPollPark(t *testing.T) {
 func TestBatchTakenOnce(t *testing.T) {
 	const batches = 3000
 	l := new(loop)
-	conns := make([]loopConn, 0, batches*maxEvents)
+	conns := make([]socket, 0, batches*maxEvents)
 	taken := make([]atomic.Int32, cap(conns))
 	count := func(e loopEvent) {
-		id := e.conn.generation
+		id := e.socket.generation
 		if e.events != id {
 			t.Errorf("the event of %d came with connection %d", e.events, id)
 		}
@@ -256,9 +329,9 @@ func TestBatchTakenOnce(t *testing.T) {
 	for batch := range batches {
 		for range batch % (maxEvents + 1) {
 			id := uint32(len(conns))
-			conns = append(conns, loopConn{})
+			conns = append(conns, socket{})
 			conns[id].generation = id
-			l.put(loopEvent{conn: &conns[id], events: id})
+			l.put(loopEvent{socket: &conns[id], events: id})
 		}
 		l.publish()
 		for e, ok := l.take(); ok; e, ok = l.take() {
@@ -279,7 +352,7 @@ func TestRequeue(t *testing.T) {
 	const conns = 100_000
 	l, last := new(loop), uint32(0)
 	push := func() {
-		lc := new(loopConn)
+		lc := new(socket)
 		lc.generation = last
 		last++
 		l.queue = append(l.queue, lc)
@@ -294,7 +367,7 @@ func TestRequeue(t *testing.T) {
 			moves++
 		}
 		for i := range l.batch[:l.filled] {
-			if id := l.batch[i].conn.Load().generation; id != next {
+			if id := l.batch[i].socket.Load().generation; id != next {
 				t.Fatalf("%d comes when it is %d's turn", id, next)
 			}
 			if next++; next%10 == 0 {
@@ -314,7 +387,7 @@ func TestRequeue(t *testing.T) {
 	if next != last || l.queued > 0 {
 		t.Errorf("%d of %d were served, and %d are left", next, last, l.queued)
 	}
-	if i := slices.IndexFunc(l.queue[:cap(l.queue)], func(lc *loopConn) bool { return lc != nil }); i >= 0 {
+	if i := slices.IndexFunc(l.queue[:cap(l.queue)], func(lc *socket) bool { return lc != nil }); i >= 0 {
 		t.Errorf("the queue still holds a connection at %d", i)
 	}
 }

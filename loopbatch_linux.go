@@ -7,14 +7,14 @@ import "sync/atomic"
 // loopEvent is an event and what it is for.
 type loopEvent struct {
 	guest    *loop
-	conn     *loopConn
+	socket   *socket
 	listener *listenerEntry
 	events   uint32
 }
 
 // batchEntry is a loopEvent in a batch. Who reads it may find later that it was somebody else's, so it is atomic.
 type batchEntry struct {
-	conn     atomic.Pointer[loopConn]
+	socket   atomic.Pointer[socket]
 	listener atomic.Pointer[listenerEntry]
 	events   atomic.Uint32
 }
@@ -22,7 +22,7 @@ type batchEntry struct {
 // put adds an event to the batch that is being filled.
 func (l *loop) put(e loopEvent) {
 	entry := &l.batch[l.filled]
-	entry.conn.Store(e.conn)
+	entry.socket.Store(e.socket)
 	if entry.listener.Load() != e.listener {
 		entry.listener.Store(e.listener)
 	}
@@ -45,7 +45,7 @@ func (l *loop) take() (e loopEvent, ok bool) {
 			return e, false
 		}
 		entry := &l.batch[next]
-		e = loopEvent{conn: entry.conn.Load(), listener: entry.listener.Load(), events: entry.events.Load()}
+		e = loopEvent{socket: entry.socket.Load(), listener: entry.listener.Load(), events: entry.events.Load()}
 		if l.cursor.CompareAndSwap(cursor, cursor+1) {
 			return e, true
 		}
@@ -58,7 +58,7 @@ func (l *loop) requeue() {
 		return
 	}
 	for ; l.queued < len(l.queue) && l.filled < len(l.batch); l.queued++ {
-		l.put(loopEvent{conn: l.queue[l.queued], events: claimedEvent})
+		l.put(loopEvent{socket: l.queue[l.queued], events: claimedEvent})
 		l.queue[l.queued] = nil
 	}
 	// What is left is moved to the front when it is the smaller part, so that a long queue isn't moved each time.

@@ -7,9 +7,6 @@ import (
 	"encoding/binary"
 	"math"
 	"sync"
-	"syscall"
-
-	"github.com/filohttp/filo/internal/sock"
 )
 
 // handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection
@@ -54,15 +51,15 @@ func (lc *loopConn) mayHandshake() bool {
 // and no more isn't to hold a worker.
 func (lc *loopConn) helloCame() bool {
 	const header, handshakeRecord = 5, 22
-	if lc.poll.Load()&pollHup != 0 {
+	if half, _ := lc.sawEnd(); half {
 		return true // nothing more will
 	}
 	space := lc.in.Space()
-	n, errno := sock.Peek(int(lc.fd), space)
+	n, err := lc.peek(space)
 	switch {
-	case errno == syscall.EAGAIN:
+	case err == errNotYet:
 		return false
-	case errno != 0, n == 0, n == len(space), space[0] != handshakeRecord:
+	case err != nil, n == 0, n == len(space), space[0] != handshakeRecord:
 		return true
 	}
 	return n >= header && n >= header+int(binary.BigEndian.Uint16(space[header-2:]))
@@ -132,6 +129,6 @@ func (q *handshakeQueue) goOn() {
 	}
 	q.mu.Unlock()
 	if next != nil {
-		next.loop.post(next)
+		next.post()
 	}
 }

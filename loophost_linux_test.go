@@ -115,7 +115,7 @@ func TestLowLoad(t *testing.T) {
 	if first.host.Load() != second || len(second.guests) != 2 || len(third.guests) != 0 {
 		t.Fatal("a guest's guest has another host")
 	}
-	lc := &loopConn{}
+	lc := &socket{}
 	first.post(lc)
 	if len(second.inbox) != 1 || len(first.inbox) != 0 {
 		t.Error("what is posted to a guest doesn't get to its host")
@@ -144,9 +144,7 @@ func TestOverWithQueue(t *testing.T) {
 	l := hostLoops(t, 10)[0]
 	l.server.loopsLeft.Store(2) // or else the end closes what isn't there
 	for range 3 * len(l.batch) {
-		lc := &loopConn{loop: l}
-		lc.ended, lc.fd = true, -1
-		l.inbox = append(l.inbox, lc)
+		l.inbox = append(l.inbox, &socket{loop: l, fd: -1})
 	}
 	l.stop()
 	for l.pending.Load() {
@@ -229,7 +227,7 @@ func TestGuestOfABusyHost(t *testing.T) {
 			}
 			t.Cleanup(func() { sock.Close(fd) })
 			sock.RingEventFD(fd)
-			l.slots = append(l.slots, &loopConn{loop: l, generation: 1})
+			l.slots = append(l.slots, &socket{loop: l, generation: 1})
 			if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|sock.EpollET, uint32(slot), 1); errno != 0 {
 				t.Fatal(errno)
 			}
@@ -244,7 +242,7 @@ func TestGuestOfABusyHost(t *testing.T) {
 		host.publish()
 		served := map[*loop]int{}
 		for e, ok := host.take(); ok; e, ok = host.take() {
-			served[e.conn.loop]++
+			served[e.socket.loop]++
 		}
 		if served[host] != maxEvents || served[guest] != maxEvents {
 			t.Errorf("%d of the host's and %d of the guest's, want %d of each", served[host], served[guest], maxEvents)

@@ -5,12 +5,10 @@ package filo
 import (
 	"bytes"
 	"errors"
-	"os"
-	"syscall"
+	"net"
 	"time"
 
 	"github.com/filohttp/filo/internal/outbox"
-	"github.com/filohttp/filo/internal/sock"
 )
 
 // prepareParked sends what waits to be sent.
@@ -20,43 +18,18 @@ func (lc *loopConn) prepareParked() error {
 }
 
 // setParked makes the connection one that several goroutines use.
-func (lc *loopConn) setParked() { lc.poll.Or(pollShared) }
+func (lc *loopConn) setParked() { lc.share() }
+
+// Writable implements served.
+func (lc *loopConn) Writable() { lc.parked.out.Pump() }
+
+// Closing implements served.
+func (lc *loopConn) Closing() { lc.parked.out.Fail(net.ErrClosed) }
 
 var _ outbox.Socket = (*loopConn)(nil)
 
-// WriteNow implements outbox.Socket.
-func (lc *loopConn) WriteNow(first, second []byte) (n int, err error) {
-	var errno syscall.Errno
-	if len(second) == 0 {
-		n, errno = sock.Write(int(lc.fd), first)
-	} else {
-		n, errno = sock.Writev(int(lc.fd), first, second)
-	}
-	switch {
-	case errno == syscall.EAGAIN:
-		lc.watchWritable()
-		return 0, nil
-	case errno != 0:
-		return 0, lc.opError("write", os.NewSyscallError("write", errno))
-	}
-	return n, nil
-}
-
-// PumpLater implements outbox.Socket.
-func (lc *loopConn) PumpLater() {
-	lc.watchOut = false
-	lc.watchWritable()
-}
-
 // turnCalls is how many times the function of a parked connection is called in a row before others have their turn.
 const turnCalls = 32
-
-// WakeOwner implements outbox.Socket.
-func (lc *loopConn) WakeOwner() {
-	if _, claimed := lc.set(pollWritable); claimed {
-		lc.loop.post(lc)
-	}
-}
 
 // LeaveTurn implements outbox.Socket. Who calls Write isn't known, so this does what the monitor would do a tick later, which is right
 // whoever leads: the loop gets another leader, and the one that has called the function gets to know when the turn ends. If that is
@@ -96,7 +69,7 @@ func (lc *loopConn) parkedTurn() (again bool) {
 		case ok && !lc.callParked(w, why):
 			return false
 		case ok:
-		case lc.poll.Load()&pollClosing != 0:
+		case lc.isCut():
 			lc.endParked()
 			return false
 		case lc.waitParked():
@@ -156,7 +129,7 @@ func (lc *loopConn) endingTurn() {
 	p := lc.parked
 	p.unread = p.unread || len(p.received) > 0
 	p.received = nil
-	for lc.poll.Load()&(pollClosing|pollGone) == 0 && !p.out.Empty() {
+	for !lc.isBroken() && !p.out.Empty() {
 		lc.deadline, lc.since = 0, lc.server.clock.now()
 		lc.setWait(stateWrite, 0)
 		if lc.release(true) {
@@ -184,7 +157,7 @@ func (lc *loopConn) end101(w *scratch) {
 func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	p := lc.parked
 	switch {
-	case lc.poll.Load()&pollClosing != 0:
+	case lc.isCut():
 		return 0, false
 	case lc.server.life.draining.Load():
 		return WakeShutdown, true
@@ -218,7 +191,7 @@ func (lc *loopConn) enterParked(w *scratch) bool {
 	wait := overloadedWait * time.Duration(1+waiting.Add(1)/overloadedCrowd)
 	time.AfterFunc(wait, func() {
 		waiting.Add(-1)
-		lc.loop.post(lc)
+		lc.post()
 	})
 	return false
 }
@@ -234,7 +207,7 @@ const (
 func (lc *loopConn) endParked() {
 	p := lc.parked
 	p.received = nil // which may be a worker's buffer
-	linger := p.ending && lc.poll.Load()&(pollGone|pollClosing) == 0 && (p.unread || lc.hasInput())
+	linger := p.ending && !lc.isBroken() && (p.unread || lc.hasInput())
 	lc.ended = true
 	lc.setState(stateClosed)
 	lc.server.conns.remove(&lc.conn)
@@ -251,6 +224,6 @@ func (lc *loopConn) endParked() {
 // hasInput reports whether there is something to be read.
 func (lc *loopConn) hasInput() bool {
 	var b [1]byte
-	n, errno := sock.Peek(int(lc.fd), b[:])
-	return n > 0 && errno == 0
+	n, err := lc.peek(b[:])
+	return n > 0 && err == nil
 }

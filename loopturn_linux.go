@@ -6,25 +6,24 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
-	"os"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/sock"
 )
 
 // turnRequests is how many pipelined requests a connection gets answered before others have their turn, and how many reads
 // of a body that nobody wants.
 const turnRequests = 128
 
-// turn serves a connection that the caller has claimed as far as that goes without waiting for the client. Then it is idle,
-// or gone; or, if it is still to be served, though others come first, it stays the caller's and the result is true.
-func (lc *loopConn) turn(w *scratch) (again bool) {
+// Turn implements served.
+func (lc *loopConn) Turn(worker *workerChan) (again bool) {
+	if worker.scratch == nil {
+		worker.scratch = &scratch{worker: worker}
+	}
+	w := worker.scratch
 	lc.attachTurn(w)
 	lc.endIdle()
 	if lc.parked != nil {
@@ -42,7 +41,7 @@ func (lc *loopConn) turn(w *scratch) (again bool) {
 			continue
 		}
 		late := budget <= 0 && lc.reading == readingRest
-		if late || lc.in.Len() > 0 && !lc.failed && (w.worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
+		if late || lc.in.Len() > 0 && !lc.failed && (worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
 			if lc.flushAnswers(); lc.unsent == nil && !lc.failed {
 				lc.save()
 				lc.detachTurn()
@@ -152,25 +151,20 @@ func (lc *loopConn) endIdle() {
 	if deadlineIn(old) == 0 && (lc.deadline != 0 || lc.server.life.draining.Load()) {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
-	lc.drained, lc.expired = false, false
+	lc.expired = false
 	switch waited := lc.server.clock.now().Sub(lc.since); waitState(old & stateMask) {
 	case stateBody, stateRest:
 		lc.readPace.Add(0, waited)
 	case stateWrite:
 		lc.writePace.Add(0, waited)
 	}
-	switch word := lc.poll.Load(); {
-	case word&pollClosing != 0:
+	switch cut, expired := lc.wokenBy(); {
+	case cut:
 		lc.failed, lc.reading = true, readingNothing
 		if lc.parked == nil {
 			lc.dropUnsent()
 		}
-	case word&(pollReadExpired|pollWriteExpired) != 0:
-		expired := uint32(pollReadExpired | pollWriteExpired)
-		if word&pollShared != 0 {
-			expired = pollReadExpired // the other one is for those who wait in Write
-		}
-		lc.clear(expired)
+	case expired:
 		lc.expired = lc.deadline != 0 && lc.server.clock.exact() >= lc.deadline
 	}
 	lc.deadline = 0
@@ -234,8 +228,6 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 	if n > 0 {
 		lc.in.Received(n)
 		lc.since = 0
-		// What comes behind a short read is another event, but for an end that came with it.
-		lc.drained = n < len(space) && lc.tlsState == nil && lc.poll.Load()&pollHup == 0
 		lc.expired = false
 		switch {
 		case state.body():
@@ -264,22 +256,13 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 }
 
 func (lc *loopConn) readNow(p []byte) (int, error) {
-	if lc.tlsState != nil {
-		lc.noWaitRead = true
-		n, err := lc.netConn.Read(p)
-		lc.noWaitRead = false
-		return n, err
+	if lc.tlsState == nil {
+		return lc.socket.readNow(p)
 	}
-	n, errno := sock.Read(int(lc.fd), p)
-	switch {
-	case errno == syscall.EAGAIN:
-		return 0, errNotYet
-	case errno != 0:
-		return 0, os.NewSyscallError("read", errno)
-	case n == 0:
-		return 0, io.EOF
-	}
-	return n, nil
+	lc.noWaitRead = true
+	n, err := lc.netConn.Read(p)
+	lc.noWaitRead = false
+	return n, err
 }
 
 // answerTurn runs the handler on the current request, here if it is quick, and else after having left the loop to another
@@ -373,16 +356,21 @@ func (lc *loopConn) end() {
 	lc.CloseSocket()
 }
 
-// abandon closes a connection whose turn has failed, or whose goroutine is about to end. In the second case it has been
-// answered, and the client may be given the time to read that.
+// Abandon implements served. A goroutine that ends has answered, and the client may be given the time to read that.
+func (lc *loopConn) Abandon(w *workerChan, goexit bool) {
+	lc.abandon(goexit)
+	w.scratch = nil // the buffers may be in any state
+}
+
+// abandon closes a connection whose turn has failed, after the client had the time to read its answer if linger is set.
 func (lc *loopConn) abandon(linger bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			logPanic(lc.server.logger(), "panic in ConnState", value, debug.Stack())
-			lc.loop.remove(lc)
+			lc.CloseSocket()
 		}
 	}()
-	over, ended := lc.fd < 0, lc.ended
+	over, ended := lc.isClosed(), lc.ended
 	lc.ended = true
 	lc.dropUnsent()
 	if lc.hijacked && lc.worker != nil {
@@ -395,14 +383,14 @@ func (lc *loopConn) abandon(linger bool) {
 		lc.endParked()
 	case over || lc.hijacked:
 	case ended:
-		lc.loop.remove(lc) // end has come as far as to tell ConnState
+		lc.CloseSocket() // end has come as far as to tell ConnState
 	case lc.worker != nil:
 		lc.linger = lc.linger && linger
 		lc.end()
 	default:
 		lc.server.conns.remove(&lc.conn)
 		lc.server.changed(&lc.conn, StateClosed)
-		lc.loop.remove(lc)
+		lc.CloseSocket()
 	}
 }
 
@@ -426,44 +414,27 @@ func (lc *loopConn) wait() {
 	lc.deadline = lc.readDeadline(stateNew, lc.since)
 	lc.setWait(stateNew, lc.deadline)
 	if !lc.release(false) {
-		lc.loop.post(lc)
+		lc.post()
 	}
 }
 
 // watch cancels the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
-	half, gone = sock.Ended(int(lc.fd))
+	half, gone = lc.askEnd()
 	r.watchedSince = clock.Nanotime()
 	lc.watcher.Store(r)
-	word := lc.poll.Load()
-	return half || word&pollHup != 0, gone || word&pollGone != 0 // an end is behind what hasn't been read, perhaps
+	sawHalf, sawGone := lc.sawEnd()
+	return half || sawHalf, gone || sawGone // an end is behind what hasn't been read, perhaps
 }
 
 func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }
-
-// clientLeft tells the context that is watched, if there is one, that the client has ended its side, or is gone altogether.
-func (lc *loopConn) clientLeft(gone bool) {
-	switch r := lc.watcher.Load(); {
-	case r == nil:
-	case gone:
-		r.cancel(ErrClientGone)
-	default:
-		r.clientEnded(clock.Nanotime().Sub(r.watchedSince) <= halfCloseTime)
-	}
-}
 
 // prepareHijack leaves the loop and makes a net.Conn of another descriptor of the socket.
 func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	if err := lc.leave(lc.worker.timer.Class()); err != nil {
 		return nil, err
 	}
-	dup, err := sock.Duplicate(int(lc.fd))
-	if err != nil {
-		return nil, fmt.Errorf("filo: taking a connection over: %w", err)
-	}
-	file := os.NewFile(uintptr(dup), "")
-	defer file.Close() // FileConn makes a descriptor of its own
-	prepared, err := net.FileConn(file)
+	prepared, err := lc.duplicate()
 	if err != nil {
 		return nil, fmt.Errorf("filo: taking a connection over: %w", err)
 	}
@@ -475,15 +446,7 @@ func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 	if err := lc.finishUnsent(); err != nil {
 		return nil, err
 	}
-	lc.makeWaiters()
-	// Before fd is -1, so that who finds that knows where the connection is.
-	lc.waiters.Load().taken.Store(&prepared)
-	// A registration follows the open file, not its number.
-	sock.EpollControl(lc.loop.epfd, syscall.EPOLL_CTL_DEL, int(lc.fd), 0, 0, 0)
-	lc.loop.mu.Lock()
-	sock.Close(int(lc.fd))
-	lc.loop.forgetLocked(lc)
-	lc.loop.mu.Unlock()
+	lc.giveTo(prepared)
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
 		return tlsConn, nil // its calls go on to the prepared one
 	}

@@ -2,13 +2,6 @@
 
 package filo
 
-import (
-	"os"
-	"syscall"
-
-	"github.com/filohttp/filo/internal/sock"
-)
-
 const (
 	// maxUnsent is how much of an answer that the client doesn't take waits in the connection; a worker waits with more.
 	maxUnsent = 256 << 10
@@ -84,18 +77,12 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 // queue sends what the socket takes of the two at once. The rest it keeps.
 func (lc *loopConn) queue(first, second []byte) error {
 	for u := lc.unsent; (u == nil || len(u.bytes) == 0) && len(first)+len(second) > 0; {
-		var n int
-		var errno syscall.Errno
-		if len(second) == 0 {
-			n, errno = sock.Write(int(lc.fd), first)
-		} else {
-			n, errno = sock.Writev(int(lc.fd), first, second)
-		}
-		if errno == syscall.EAGAIN {
+		n, err := lc.writeNow(first, second)
+		if err == errNotYet {
 			break
 		}
-		if errno != 0 {
-			return os.NewSyscallError("write", errno)
+		if err != nil {
+			return err
 		}
 		k := min(n, len(first))
 		first, second = first[k:], second[n-k:]
@@ -132,12 +119,9 @@ func (lc *loopConn) sendNow() error {
 	u := lc.unsent
 	for {
 		for len(u.bytes) > 0 {
-			n, errno := sock.Write(int(lc.fd), u.bytes)
-			switch {
-			case errno == syscall.EAGAIN:
-				return errNotYet
-			case errno != 0:
-				return os.NewSyscallError("write", errno)
+			n, err := lc.writeNow(u.bytes, nil)
+			if err != nil {
+				return err
 			}
 			lc.writePace.Add(n, 0)
 			u.bytes = u.bytes[n:]
@@ -161,7 +145,7 @@ func (lc *loopConn) finishUnsent() error {
 	}
 	for len(u.bytes) > 0 {
 		deadline, start := lc.beforeWrite(0)
-		n, err := lc.write(u.bytes)
+		n, err := lc.socket.Write(u.bytes)
 		u.bytes = u.bytes[n:]
 		if err = lc.afterWrite(n, err, deadline, start); err != nil {
 			lc.writeFailed()

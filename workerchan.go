@@ -4,6 +4,7 @@ import (
 	"net"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
@@ -37,6 +38,8 @@ type workerChan struct {
 	// the worker's goroutine.
 	loop *loop
 	word uint64
+	// spent is an estimate of how long the handlers of this batch have taken that ran in the leader.
+	spent time.Duration
 	// running is the class of the handler that the worker runs as a leader; the monitor asks for it.
 	running atomic.Pointer[class.Class]
 	// kept says that the worker has one of the places that are kept for quick handlers, and so is placeClosing while it serves. It

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Bits of loopConn.poll.
+// Bits of socket.poll.
 const (
 	pollBusy       = 1 << iota // somebody owns the connection: serves it, or has taken it over
 	pollWaitsWrite             // it isn't busy, and waits to be writable rather than readable
@@ -21,11 +21,11 @@ const (
 	pollWriteParked
 	pollReadExpired // the deadline has passed
 	pollWriteExpired
-	pollShared // it is parked: several goroutines write, by its outbox
+	pollShared // several goroutines write: see share
 )
 
 // event notes what the epoll set has reported. It returns true if the connection was idle and is the caller's now.
-func (lc *loopConn) event(events uint32) (claimed bool) {
+func (s *socket) event(events uint32) (claimed bool) {
 	var set uint32
 	if events&(syscall.EPOLLIN|sock.EpollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		set |= pollReadable
@@ -39,23 +39,23 @@ func (lc *loopConn) event(events uint32) (claimed bool) {
 	if events&(syscall.EPOLLOUT|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		set |= pollWritable
 	}
-	if set&pollWritable != 0 && lc.poll.Load()&pollShared != 0 {
-		lc.parked.out.Pump()
+	if set&pollWritable != 0 && s.isShared() {
+		s.served.Writable()
 	}
-	old, claimed := lc.set(set)
+	old, claimed := s.set(set)
 	if !claimed && set&pollHup != 0 && old&pollBusy != 0 {
-		lc.clientLeft(set&pollGone != 0)
+		s.served.PeerLeft(set&pollGone != 0)
 	}
 	return claimed
 }
 
 // set sets bits, wakes who waits for one of them, and claims the connection if nobody owns it and it waits for one of them.
 // It returns the word from before.
-func (lc *loopConn) set(bits uint32) (old uint32, claimed bool) {
+func (s *socket) set(bits uint32) (old uint32, claimed bool) {
 	const read = pollReadable | pollHup | pollClosing | pollReadExpired
 	const write = pollWritable | pollGone | pollClosing | pollWriteExpired
 	for {
-		old = lc.poll.Load()
+		old = s.poll.Load()
 		set := old | bits
 		awaited, asked := uint32(read|pollWriteExpired), uint32(pollReadable)
 		if old&pollWaitsWrite != 0 {
@@ -70,54 +70,94 @@ func (lc *loopConn) set(bits uint32) (old uint32, claimed bool) {
 		if bits&read != 0 {
 			set &^= pollReadParked
 		}
-		// Others may wait in Write of a parked connection, whether or not it is owned.
+		// Others may wait to write on a shared connection, whether or not it is owned.
 		if bits&write != 0 {
 			set &^= pollWriteParked
 		}
-		if lc.poll.CompareAndSwap(old, set) {
-			lc.wake(old &^ set)
+		if s.poll.CompareAndSwap(old, set) {
+			s.wake(old &^ set)
 			return old, claimed
 		}
 	}
 }
 
 // wake wakes the goroutines whose parked bits were taken out.
-func (lc *loopConn) wake(parked uint32) {
+func (s *socket) wake(parked uint32) {
 	if parked&pollReadParked != 0 {
-		lc.waiters.Load().readable <- struct{}{}
+		s.waiters.Load().readable <- struct{}{}
 	}
 	if parked&pollWriteParked != 0 {
-		lc.waiters.Load().writable <- struct{}{}
+		s.waiters.Load().writable <- struct{}{}
 	}
 }
 
 // clear takes bits out.
-func (lc *loopConn) clear(bits uint32) { lc.poll.And(^bits) }
+func (s *socket) clear(bits uint32) { s.poll.And(^bits) }
+
+// post leaves the connection, which the caller has claimed, to its loop's leader.
+func (s *socket) post() { s.loop.post(s) }
+
+// share makes the connection one that several goroutines write to, and not its owner alone. From here on what waits to be written is no
+// reason to claim it: served.Writable is called instead.
+func (s *socket) share() { s.poll.Or(pollShared) }
+
+// isShared reports whether share was called.
+func (s *socket) isShared() bool { return s.poll.Load()&pollShared != 0 }
+
+// isCut reports whether Cut was called.
+func (s *socket) isCut() bool { return s.poll.Load()&pollClosing != 0 }
+
+// isBroken reports whether nothing that is sent arrives any more.
+func (s *socket) isBroken() bool { return s.poll.Load()&(pollGone|pollClosing) != 0 }
+
+// sawEnd reports whether an event has said that the client sends nothing more, or is gone altogether. What it has sent before may not
+// have been read.
+func (s *socket) sawEnd() (half, gone bool) {
+	word := s.poll.Load()
+	return word&pollHup != 0, word&pollGone != 0
+}
+
+// wokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called, or else a deadline of
+// the owner's has passed, which it takes out.
+func (s *socket) wokenBy() (cut, expired bool) {
+	s.drained = false
+	switch word := s.poll.Load(); {
+	case word&pollClosing != 0:
+		return true, false
+	case word&(pollReadExpired|pollWriteExpired) == 0:
+		return false, false
+	case word&pollShared != 0:
+		s.clear(pollReadExpired) // the other one is for those who wait to write
+	default:
+		s.clear(pollReadExpired | pollWriteExpired)
+	}
+	return false, true
+}
 
 // release makes the connection idle, to wait for the client to send or, if write is set, to take something. It reports
 // false, and the connection stays the caller's, if that has happened already.
-func (lc *loopConn) release(write bool) bool {
+func (s *socket) release(write bool) bool {
 	happened, idle := uint32(pollReadable|pollHup|pollClosing|pollReadExpired|pollWriteExpired), uint32(0)
 	if write {
 		happened, idle = pollWritable|pollGone|pollClosing|pollReadExpired|pollWriteExpired, pollWaitsWrite
 	}
 	for {
-		old := lc.poll.Load()
+		old := s.poll.Load()
 		if old&happened != 0 && (old&pollShared == 0 || old&happened != pollWriteExpired) {
 			return false
 		}
-		if lc.poll.CompareAndSwap(old, old&^pollBusy|idle) {
+		if s.poll.CompareAndSwap(old, old&^pollBusy|idle) {
 			return true
 		}
 	}
 }
 
 // park waits until one of the happened bits is set. It takes the one that says so out, since the socket is to be asked.
-func (lc *loopConn) park(parked, event, happened uint32, wake func(*connWaiters) chan struct{}) {
+func (s *socket) park(parked, event, happened uint32, wake func(*connWaiters) chan struct{}) {
 	for {
-		old := lc.poll.Load()
+		old := s.poll.Load()
 		if old&event != 0 {
-			if lc.poll.CompareAndSwap(old, old&^event) {
+			if s.poll.CompareAndSwap(old, old&^event) {
 				return
 			}
 			continue
@@ -125,8 +165,8 @@ func (lc *loopConn) park(parked, event, happened uint32, wake func(*connWaiters)
 		if old&happened != 0 {
 			return
 		}
-		if lc.poll.CompareAndSwap(old, old|parked) {
-			<-wake(lc.waiters.Load())
+		if s.poll.CompareAndSwap(old, old|parked) {
+			<-wake(s.waiters.Load())
 		}
 	}
 }

@@ -1,0 +1,499 @@
+//go:build !386
+
+package filo
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/filohttp/filo/internal/sock"
+)
+
+// served is what a loop serves: a connection with its protocol, as its socket and the loop know it.
+type served interface {
+	// Turn serves the connection, which w has claimed, as far as that goes without waiting for the client. Then the connection is
+	// idle, or gone; or, if it is still to be served, though others come first, it stays claimed and the result is true. w may lose its
+	// loop meanwhile, or give it away.
+	Turn(w *workerChan) (again bool)
+	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine. The connection is lost.
+	Abandon(w *workerChan, goexit bool)
+	// PeerLeft says, of a connection that is owned, that the client sends nothing more, or, if it is broken, that nothing arrives any
+	// more either. The caller isn't the owner.
+	PeerLeft(broken bool)
+	// Writable says, of a shared connection, that the socket takes more. The caller isn't the owner.
+	Writable()
+	// Closing says, of a shared connection, that nobody may write once it has returned. The caller holds loop.mu.
+	Closing()
+	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite: it makes sure that nobody waits for the owner's
+	// goroutine, or says why it mustn't wait.
+	BeforeWait() error
+}
+
+// socket is a connection's socket in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
+// Cut claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
+// writes and closes the socket, but for the writes of a shared one. The lingerer is the owner of what it has taken over.
+//
+// As a net.Conn it serves its owner, who may wait in Read and Write when no other worker depends on it: the loop's own
+// events wake it. It isn't registered with the runtime's poller. Deadlines and Cut are for everybody.
+//
+// The descriptor is the owner's to close, since the number may be another connection's at once, and whoever had it in his
+// hands would then read and write that. So fd becomes -1 only by the owner (removeLocked, or giveTo) and under loop.mu. Others reach
+// the descriptor only by Cut and LocalAddr, which hold that lock and look at fd; and by WriteNow, which nobody calls any more once
+// Closing has returned.
+type socket struct {
+	served      served // immutable
+	loop        *loop  // whose epoll set it is in; immutable
+	fd          int32  // -1 when it is closed; changed by the owner under loop.mu
+	slot        uint32
+	generation  uint32
+	poll        atomic.Uint32
+	noWaitRead  bool // Read returns errNotYet instead of waiting
+	noWaitWrite bool // the owner doesn't wait in Write: no deadline is set for that
+	watchOut    bool // the epoll set reports when the socket takes more
+	drained     bool // the last read took all there was
+	peer        sock.Address
+	// waiters is where the owner waits; made by it when it first does.
+	waiters atomic.Pointer[connWaiters]
+}
+
+// connWaiters wakes the goroutine that waits in Read, and the one that waits in Write.
+type connWaiters struct {
+	readable, writable      chan struct{}            // cap 1
+	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
+	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
+	taken                   atomic.Pointer[net.Conn] // to which a hijacked connection's calls go
+}
+
+// errNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
+var errNotYet net.Error = notYetError{}
+
+type notYetError struct{}
+
+func (notYetError) Error() string   { return "filo: nothing to read yet" }
+func (notYetError) Timeout() bool   { return false }
+func (notYetError) Temporary() bool { return true }
+
+// open makes it the socket of a connection that the caller owns.
+func (s *socket) open(fd int, served served) {
+	s.fd, s.served = int32(fd), served
+	s.poll.Store(pollBusy)
+}
+
+func (s *socket) makeWaiters() {
+	if s.waiters.Load() == nil {
+		s.waiters.Store(&connWaiters{readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)})
+	}
+}
+
+// Read reads what has come, or waits for it.
+func (s *socket) Read(p []byte) (int, error) {
+	if taken := s.taken(); taken != nil {
+		return taken.Read(p)
+	}
+	s.drained = false // what the last event was for may be behind what is read here
+	for {
+		if word := s.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !s.noWaitRead {
+			return 0, s.waitError("read", word&pollClosing != 0)
+		}
+		n, errno := sock.Read(int(s.fd), p)
+		switch {
+		case errno == syscall.EAGAIN:
+		case errno != 0:
+			return 0, s.opError("read", os.NewSyscallError("read", errno))
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+		if s.noWaitRead {
+			return 0, errNotYet
+		}
+		if err := s.beforeWait(); err != nil {
+			return 0, err
+		}
+		s.park(pollReadParked, pollReadable, pollHup|pollClosing|pollReadExpired, func(w *connWaiters) chan struct{} { return w.readable })
+	}
+}
+
+// Write sends all of p, waiting where it must.
+func (s *socket) Write(p []byte) (sent int, err error) {
+	if taken := s.taken(); taken != nil {
+		return taken.Write(p)
+	}
+	for sent < len(p) {
+		if word := s.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
+			return sent, s.waitError("write", word&pollClosing != 0)
+		}
+		n, errno := sock.Write(int(s.fd), p[sent:])
+		if errno != 0 && errno != syscall.EAGAIN {
+			return sent, s.opError("write", os.NewSyscallError("write", errno))
+		}
+		sent += n
+		if errno == syscall.EAGAIN {
+			if err := s.awaitWritable(); err != nil {
+				return sent, err
+			}
+		}
+	}
+	return sent, nil
+}
+
+// beforeWait makes sure that nobody waits for the goroutine that is going to wait.
+func (s *socket) beforeWait() error {
+	s.makeWaiters()
+	return s.served.BeforeWait()
+}
+
+// awaitWritable waits until the socket may take more.
+func (s *socket) awaitWritable() error {
+	if err := s.beforeWait(); err != nil {
+		return err
+	}
+	s.watchWritable()
+	s.park(pollWriteParked, pollWritable, pollGone|pollClosing|pollWriteExpired, func(w *connWaiters) chan struct{} { return w.writable })
+	return nil
+}
+
+// watchWritable makes the epoll set report when the socket takes more. Changing the entry makes it look, so nothing is
+// missed.
+func (s *socket) watchWritable() {
+	if !s.watchOut {
+		s.watchOut = true
+		sock.EpollControl(s.loop.epfd, syscall.EPOLL_CTL_MOD, int(s.fd), connEvents|syscall.EPOLLOUT, s.slot, s.generation)
+	}
+}
+
+// Close is net.Conn's, for crypto/tls above all: that calls it when it has said goodbye, for the owner, and when a handshake's time
+// is over, on a goroutine of its own and perhaps long after the handshake has returned. So it only cuts; the owner, who ends the
+// connection by linger.Close, closes the socket.
+func (s *socket) Close() error {
+	if taken := s.taken(); taken != nil {
+		return taken.Close()
+	}
+	return s.Cut()
+}
+
+// writeVector sends both with one system call, as far as the socket takes them, and then all of first or some of second at least.
+func (s *socket) writeVector(first, second []byte) (int64, error) {
+	n, errno := sock.Writev(int(s.fd), first, second)
+	switch {
+	case errno == syscall.EAGAIN:
+		n = 0
+	case errno != 0:
+		return 0, s.opError("write", os.NewSyscallError("writev", errno))
+	}
+	rest := first
+	if n >= len(first) {
+		rest = second[n-len(first):]
+	} else {
+		rest = first[n:] // the caller goes on with second
+	}
+	m, err := s.Write(rest)
+	return int64(n + m), err
+}
+
+// RawWrite sends a part of a file: see sock.RawWriter.
+func (s *socket) RawWrite(write func(fd uintptr) (done bool)) error {
+	for {
+		if word := s.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
+			return s.waitError("write", word&pollClosing != 0)
+		}
+		if write(uintptr(s.fd)) {
+			return nil
+		}
+		if err := s.awaitWritable(); err != nil {
+			return err
+		}
+	}
+}
+
+// readNow is Read that doesn't wait: if nothing has come the error is errNotYet.
+func (s *socket) readNow(p []byte) (int, error) {
+	n, errno := sock.Read(int(s.fd), p)
+	switch {
+	case errno == syscall.EAGAIN:
+		return 0, errNotYet
+	case errno != 0:
+		return 0, os.NewSyscallError("read", errno)
+	case n == 0:
+		return 0, io.EOF
+	}
+	// What comes behind a short read is another event, but for an end that came with it.
+	s.drained = n < len(p) && s.poll.Load()&pollHup == 0
+	return n, nil
+}
+
+// peek reads what has come and leaves it there: if that is nothing the error is errNotYet, and n is 0 at the end.
+func (s *socket) peek(p []byte) (n int, err error) {
+	n, errno := sock.Peek(int(s.fd), p)
+	switch {
+	case errno == syscall.EAGAIN:
+		return 0, errNotYet
+	case errno != 0:
+		return 0, os.NewSyscallError("recvfrom", errno)
+	}
+	return n, nil
+}
+
+// writeNow writes what the socket takes of the two with one call: if that is nothing the error is errNotYet.
+func (s *socket) writeNow(first, second []byte) (n int, err error) {
+	var errno syscall.Errno
+	if len(second) == 0 {
+		n, errno = sock.Write(int(s.fd), first)
+	} else {
+		n, errno = sock.Writev(int(s.fd), first, second)
+	}
+	switch {
+	case errno == syscall.EAGAIN:
+		return 0, errNotYet
+	case errno != 0:
+		return 0, os.NewSyscallError("write", errno)
+	}
+	return n, nil
+}
+
+// WriteNow implements a method of outbox.Socket: it is for whoever has the lock that orders the writes of a shared connection.
+func (s *socket) WriteNow(first, second []byte) (n int, err error) {
+	switch n, err = s.writeNow(first, second); {
+	case err == errNotYet:
+		s.watchWritable()
+		return 0, nil
+	case err != nil:
+		return 0, s.opError("write", err)
+	}
+	return n, nil
+}
+
+// PumpLater implements a method of outbox.Socket, under that lock too: Writable is called when the socket takes more, or now if it does.
+func (s *socket) PumpLater() {
+	s.watchOut = false
+	s.watchWritable()
+}
+
+// WakeOwner implements a method of outbox.Socket.
+func (s *socket) WakeOwner() {
+	if _, claimed := s.set(pollWritable); claimed {
+		s.post()
+	}
+}
+
+// askEnd asks the system whether the client sends nothing more, or is gone altogether, whatever is left to be read before.
+func (s *socket) askEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
+
+// duplicate makes a connection of package net's, with another descriptor, of the same socket.
+func (s *socket) duplicate() (net.Conn, error) {
+	dup, err := sock.Duplicate(int(s.fd))
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(dup), "")
+	defer file.Close() // FileConn makes a descriptor of its own
+	return net.FileConn(file)
+}
+
+// giveTo takes the socket out of its loop, for the owner: it is only that of a duplicate from here on, and so are the calls.
+func (s *socket) giveTo(duplicate net.Conn) {
+	s.makeWaiters()
+	// Before fd is -1, so that who finds that knows where the connection is.
+	s.waiters.Load().taken.Store(&duplicate)
+	// A registration follows the open file, not its number.
+	sock.EpollControl(s.loop.epfd, syscall.EPOLL_CTL_DEL, int(s.fd), 0, 0, 0)
+	s.loop.mu.Lock()
+	defer s.loop.mu.Unlock()
+	sock.Close(int(s.fd))
+	s.loop.forgetLocked(s)
+}
+
+// isClosed reports, to the owner, whether the socket was closed, or given to a duplicate.
+func (s *socket) isClosed() bool { return s.fd < 0 }
+
+// CloseSocket closes the socket, for the owner.
+func (s *socket) CloseSocket() { s.loop.remove(s) }
+
+// Cut makes the owner end the connection. Anybody may call it, at any time. The error is net.ErrClosed if that has happened.
+//
+// One that nobody owns is claimed, so that its loop ends it in a moment, and then not by a reset. If it is owned, the owner
+// can't let go of it any more, since release fails from here on, and what it waits for is over; and the client sees the end
+// at once, whatever the owner is doing. Unless the owner has closed it by then: the lock settles which of the two it is.
+func (s *socket) Cut() error {
+	if !s.whileOpen(func(int) { s.closing() }) {
+		return s.closeTaken()
+	}
+	if _, claimed := s.set(pollClosing); claimed {
+		s.post()
+	} else if !s.whileOpen(func(fd int) { sock.Shutdown(fd, syscall.SHUT_RDWR) }) {
+		s.closeTaken() // or the owner has just ended it, perhaps because it found pollClosing
+	}
+	return nil
+}
+
+// closing ends the writes of a connection that several goroutines write to. The caller holds loop.mu.
+func (s *socket) closing() {
+	if s.isShared() {
+		s.served.Closing()
+	}
+}
+
+// whileOpen calls f with the descriptor, which the owner can't close meanwhile. It reports false if that has happened.
+func (s *socket) whileOpen(f func(fd int)) bool {
+	s.loop.mu.Lock()
+	defer s.loop.mu.Unlock()
+	if s.fd < 0 {
+		return false
+	}
+	f(int(s.fd))
+	return true
+}
+
+// closeTaken closes what a connection whose socket isn't the loop's any more was hijacked as.
+func (s *socket) closeTaken() error {
+	if taken := s.taken(); taken != nil {
+		return taken.Close()
+	}
+	return net.ErrClosed
+}
+
+// CloseWrite says to the client that nothing more comes.
+func (s *socket) CloseWrite() error {
+	sock.Shutdown(int(s.fd), syscall.SHUT_WR)
+	return nil
+}
+
+// SetLinger sets what a close does with what hasn't been sent: 0 resets the connection.
+func (s *socket) SetLinger(seconds int) error {
+	linger := syscall.Linger{Onoff: 1, Linger: int32(seconds)}
+	if seconds < 0 {
+		linger = syscall.Linger{}
+	}
+	return os.NewSyscallError("setsockopt", syscall.SetsockoptLinger(int(s.fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &linger))
+}
+
+// expire notes that a deadline has passed.
+func (s *socket) expire(write bool) {
+	bit := uint32(pollReadExpired)
+	if write {
+		bit = pollWriteExpired
+	}
+	if _, claimed := s.set(bit); claimed {
+		s.post()
+	}
+}
+
+// SetDeadline is net.Conn's.
+func (s *socket) SetDeadline(t time.Time) error {
+	if taken := s.taken(); taken != nil {
+		return taken.SetDeadline(t)
+	}
+	s.setDeadline(t, false)
+	s.setDeadline(t, true)
+	return nil
+}
+
+// SetReadDeadline is net.Conn's.
+func (s *socket) SetReadDeadline(t time.Time) error {
+	if taken := s.taken(); taken != nil {
+		return taken.SetReadDeadline(t)
+	}
+	s.setDeadline(t, false)
+	return nil
+}
+
+// SetWriteDeadline is net.Conn's.
+func (s *socket) SetWriteDeadline(t time.Time) error {
+	if taken := s.taken(); taken != nil {
+		return taken.SetWriteDeadline(t)
+	}
+	s.setDeadline(t, true)
+	return nil
+}
+
+// setDeadline sets a deadline in the runtime's way, with a timer. The server's own deadlines need none: its sweep sets
+// those that have passed.
+func (s *socket) setDeadline(t time.Time, write bool) {
+	bit := uint32(pollReadExpired)
+	if write {
+		bit = pollWriteExpired
+	}
+	wait := time.Until(t)
+	s.loop.mu.Lock()
+	if w := s.waiters.Load(); w != nil {
+		timer, serial := &w.readTimer, &w.readSerial
+		if write {
+			timer, serial = &w.writeTimer, &w.writeSerial
+		}
+		if *serial++; *timer != nil {
+			(*timer).Stop()
+			*timer = nil
+		}
+		if !t.IsZero() && wait > 0 && !s.noWaitWrite {
+			mine := *serial
+			*timer = time.AfterFunc(wait, func() {
+				s.loop.mu.Lock()
+				current := *serial == mine
+				s.loop.mu.Unlock()
+				if current {
+					s.expire(write)
+				}
+			})
+		}
+	} else if !t.IsZero() && wait > 0 && !s.noWaitWrite {
+		s.loop.mu.Unlock()
+		s.makeWaiters() // the owner's call: nobody else sets a time that is to come
+		s.setDeadline(t, write)
+		return
+	}
+	s.loop.mu.Unlock()
+	if !t.IsZero() && wait <= 0 {
+		s.expire(write)
+	} else {
+		s.clear(bit)
+	}
+}
+
+// taken returns the connection that this one's calls go to since it was hijacked.
+func (s *socket) taken() net.Conn {
+	if w := s.waiters.Load(); w != nil {
+		if taken := w.taken.Load(); taken != nil {
+			return *taken
+		}
+	}
+	return nil
+}
+
+// LocalAddr returns the address of this end.
+func (s *socket) LocalAddr() net.Addr {
+	s.loop.mu.Lock()
+	defer s.loop.mu.Unlock()
+	if s.fd < 0 {
+		if taken := s.taken(); taken != nil {
+			return taken.LocalAddr()
+		}
+		return &net.TCPAddr{}
+	}
+	return sock.LocalAddr(int(s.fd))
+}
+
+// RemoteAddr returns the address of the client.
+func (s *socket) RemoteAddr() net.Addr {
+	if address := s.peer.AddrPort(); address.IsValid() {
+		return net.TCPAddrFromAddrPort(address)
+	}
+	return &net.UnixAddr{Net: "unix"}
+}
+
+// waitError is the error of a Read or Write that mustn't wait any more.
+func (s *socket) waitError(op string, closed bool) error {
+	if closed {
+		return s.opError(op, net.ErrClosed)
+	}
+	return s.opError(op, os.ErrDeadlineExceeded)
+}
+
+func (s *socket) opError(op string, err error) error {
+	remote := s.RemoteAddr()
+	return &net.OpError{Op: op, Net: remote.Network(), Addr: remote, Err: err}
+}
