@@ -32,8 +32,8 @@ type connSet struct {
 	// later wait. What wakes may be the user's, and so mu isn't held for it.
 	waking sync.Mutex
 
-	// answered counts the answers of the blocking driver, of all connections that ever were, by status class. Each connection
-	// has one of them, so that few processors share one.
+	// answered counts the answers by status class, of all connections that ever were. Each connection has one of them, so that few
+	// processors share one, and those of a loop have the same.
 	answered []sharedCounts // set once, by configure, under the server's mu
 	counting int            // the one that the next connection gets; guarded by mu
 
@@ -78,7 +78,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 	s.conns.add(c)
 	c.member = true
 	if c.answered == nil {
-		c.answered = &s.answered[s.counting%len(s.answered)].answerCounts
+		c.answered = s.countsOf(s.counting)
 		s.counting++
 	}
 	if !s.sweeping && s.timer != nil {
@@ -87,6 +87,11 @@ func (s *connSet) add(c *conn) *HTTPError {
 		s.timer.Reset(s.interval)
 	}
 	return nil
+}
+
+// countsOf returns the answer counts of a loop, or of something else, that has this number.
+func (s *connSet) countsOf(number int) *answerCounts {
+	return &s.answered[number%len(s.answered)].answerCounts
 }
 
 // remove takes a connection out of the set, if it is in it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -193,12 +194,8 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 			"address", listener.Addr())
 	}
 	if driver != DriverBlocking {
-		if fds, user, ok := s.loopSockets(listener); ok {
-			if err := s.startLoops(); err != nil {
-				closeSockets(fds)
-				return err
-			}
-			return s.serveLoops(listener.Addr(), user, fds, config)
+		if served, err := s.serveLoops(listener, config); served {
+			return err
 		}
 		if driver == DriverLoop {
 			remedy := "DriverAuto serves it"
@@ -267,9 +264,9 @@ type acceptLog struct {
 }
 
 // failed takes note that accepting has failed.
-func (a *acceptLog) failed(s *Server, err error) {
+func (a *acceptLog) failed(logger *slog.Logger, err error) {
 	if a.isDue() {
-		s.logger().Error("accepting connections fails; trying again", "error", err)
+		logger.Error("accepting connections fails; trying again", "error", err)
 	}
 }
 
@@ -286,9 +283,9 @@ func (a *acceptLog) isDue() bool {
 }
 
 // succeeded takes note that a connection was accepted.
-func (a *acceptLog) succeeded(s *Server) {
+func (a *acceptLog) succeeded(logger *slog.Logger) {
 	if a.failing.Load() && a.failing.Swap(false) {
-		s.logger().Info("accepting connections again")
+		logger.Info("accepting connections again")
 	}
 }
 
@@ -301,14 +298,14 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 		netConn, err := listener.Accept()
 		if err == nil {
 			delay = 0
-			log.succeeded(s)
+			log.succeeded(s.logger())
 			s.admit(wrap(netConn))
 			continue
 		}
 		if s.life.draining.Load() || !temporary(err) {
 			return err
 		}
-		log.failed(s, err)
+		log.failed(s.logger(), err)
 		delay = nextAcceptDelay(delay)
 		select {
 		case <-time.After(delay):

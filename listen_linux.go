@@ -3,10 +3,8 @@
 package filo
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -23,8 +21,11 @@ const maxAccepts = 16
 
 // loopListener is a listening socket for each loop, or one for all of them.
 type loopListener struct {
-	server *Server
-	tls    *tls.Config // nil for plain connections
+	group *loopGroup
+	// admit gives a connection that was accepted to a loop. The descriptor is its own from then on.
+	admit   func(to *loop, fd int, peer sock.Address)
+	options *sock.Options // of the user's connections
+	logger  func() *slog.Logger
 	// user is the listener that the socket comes from, if it is the user's; it is closed at the end. There is one entry then.
 	user    net.Listener
 	userRaw syscall.RawConn // user's
@@ -111,59 +112,10 @@ func (e *listenerEntry) close() {
 	}
 }
 
-// serveLoops is Serve by the loops. The user's listener is closed at the end; nil is none.
-func (s *Server) serveLoops(address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
-	ll := &loopListener{server: s, tls: config, user: user, address: address, done: make(chan struct{})}
-	if user != nil {
-		raw, err := user.(syscall.Conn).SyscallConn()
-		if err != nil {
-			closeSockets(fds)
-			return err
-		}
-		ll.userRaw = raw
-	}
-	ll.open.Store(int32(len(fds)))
-	for i, fd := range fds {
-		l := s.loops[i]
-		l.mu.Lock()
-		e := &listenerEntry{loopListener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd}
-		l.listeners = append(l.listeners, e)
-		l.mu.Unlock()
-		ll.entries = append(ll.entries, e)
-	}
-	listener := net.Listener(ll)
-	if !s.life.track(&listener) {
-		ll.Close()
-		return ErrServerClosed
-	}
-	defer s.life.untrack(&listener)
-	if user != nil {
-		ll.watched = make(chan struct{})
-		if !s.holdLoops() {
-			return ErrServerClosed
-		}
-		go ll.watchUser()
-		defer ll.endWatch() // before untrack: it may have accepted something
-	}
-	for _, e := range ll.entries {
-		e.listen()
-	}
-	<-ll.done
-	if s.life.draining.Load() {
-		return ErrServerClosed
-	}
-	ll.mu.Lock()
-	defer ll.mu.Unlock()
-	if ll.err == nil {
-		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: net.ErrClosed}
-	}
-	return ll.err
-}
-
 // listen makes a loop watch its socket, until it is closed.
 func (e *listenerEntry) listen() {
 	if errno := e.watch(); errno != 0 { // the system bounds how many epoll sets may lead to one socket
-		e.server.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", os.NewSyscallError("epoll_ctl", errno))
+		e.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", os.NewSyscallError("epoll_ctl", errno))
 	}
 }
 
@@ -205,7 +157,7 @@ const (
 // then until no more come; the loops accept at less than half the cost.
 func (ll *loopListener) watchUser() {
 	defer close(ll.watched)
-	defer ll.server.loopEnded()
+	defer ll.group.release()
 	ticker := time.NewTicker(userPoll)
 	defer ticker.Stop()
 	for quiet, seen := 0, uint32(0); !ll.userClosed(); {
@@ -237,7 +189,7 @@ func (ll *loopListener) endWatch() {
 // acceptUser waits until the user's listener is closed, has a connection for it, or fails. The connection's descriptor is there
 // before the connection is: or else there might be none left for it.
 func (ll *loopListener) acceptUser() {
-	spare, err := sock.Duplicate(ll.server.loops[0].epfd)
+	spare, err := sock.Duplicate(ll.group.loops[0].epfd)
 	if err != nil {
 		return
 	}
@@ -246,17 +198,17 @@ func (ll *loopListener) acceptUser() {
 		sock.Close(spare)
 		return
 	}
-	lc := new(loopConn)
+	var peer sock.Address
 	err = sock.Control(netConn, func(fd int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) })
 	netConn.Close() // package net's descriptor
-	if err != nil || sock.Peer(spare, &lc.peer) != 0 {
+	if err != nil || sock.Peer(spare, &peer) != 0 {
 		sock.Close(spare) // the client has left
 		return
 	}
 	if ll.address.Network() != "unix" {
-		(*sock.Options)(&ll.server.SocketOptions).SetInherited(spare)
+		ll.options.SetInherited(spare)
 	}
-	ll.admit(ll.entries[0].loop, spare, lc)
+	ll.share(spare, peer)
 }
 
 // userClosed reports whether the socket comes from a listener that was closed.
@@ -289,11 +241,11 @@ func (l *loop) accept(e *listenerEntry) {
 
 // acceptOne accepts a connection. It reports false if there was none.
 func (l *loop) acceptOne(e *listenerEntry) bool {
-	lc := new(loopConn)
+	var peer sock.Address
 	e.mu.Lock()
 	fd, errno := -1, syscall.EAGAIN
 	if e.fd >= 0 {
-		fd, errno = sock.Accept(e.fd, &lc.peer)
+		fd, errno = sock.Accept(e.fd, &peer)
 	}
 	if errno == 0 {
 		e.delay = 0
@@ -305,30 +257,20 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 		}
 		return false
 	}
-	e.log.succeeded(e.server)
-	e.admit(e.loop, fd, lc)
+	e.log.succeeded(e.logger())
+	if e.user != nil {
+		e.share(fd, peer)
+	} else {
+		e.admit(e.loop, fd, peer) // a guest's connections are its own: it takes them with it
+	}
 	return true
 }
 
-// admit puts a connection that was accepted into a loop, where it waits for its first request.
-func (ll *loopListener) admit(of *loop, fd int, lc *loopConn) {
-	s := ll.server
-	lc.looped = lc
-	lc.socket.open(fd, lc)
-	if lc.conn.open(s, lc); ll.tls != nil {
-		lc.netConn = tls.Server(lc, ll.tls)
-	}
-	// A guest's connections are its own: it takes them with it. Those of a socket for all loops go to each of these in turn. (If
-	// all of them watched that, each connection would wake them all: EPOLLEXCLUSIVE does nothing where a set is nested in another.)
-	if ll.user != nil {
-		of = s.loops[int(ll.turn.Add(1))%len(s.loops)]
-	}
-	lc.answered = &of.answered
-	if err := of.add(&lc.socket); err != nil {
-		s.logger().Error("an accepted connection is lost", "error", err)
-		return
-	}
-	s.admit(lc)
+// share gives a connection of a socket for all loops to each of these in turn. (If all of them watched that, each connection would
+// wake them all: EPOLLEXCLUSIVE does nothing where a set is nested in another.)
+func (ll *loopListener) share(fd int, peer sock.Address) {
+	loops := ll.group.loops
+	ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
 }
 
 // failed takes note that accepting has failed. Running out of descriptors or memory passes: the loop asks again after a
@@ -343,85 +285,7 @@ func (e *listenerEntry) failed(err error) {
 		return
 	}
 	e.pause() // first: while the logger is at it the loop may be given to another leader, which would find the same
-	ll.log.failed(ll.server, err)
-}
-
-// startLoops starts the loops, if they don't run yet. It fails when descriptors are short.
-func (s *Server) startLoops() error {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	// Who shuts down stops the loops that there are by then.
-	if s.life.draining.Load() {
-		return ErrServerClosed
-	}
-	if s.loops != nil {
-		return nil
-	}
-	var loops []*loop
-	for i := range s.config.loops {
-		l, err := newLoop(s, i)
-		if err != nil {
-			for _, l := range loops {
-				l.closeFiles()
-			}
-			return fmt.Errorf("filo: starting the loops: %w", err)
-		}
-		loops = append(loops, l)
-	}
-	s.loops = loops
-	s.loopsLeft.Store(int32(len(loops)))
-	s.monitor.start(s)
-	for _, l := range loops {
-		if l.pool = s.pools[l.index]; l.index > 0 {
-			l.pool.Start()
-		}
-		l.pool.Lead(&l.leadership)
-	}
-	return nil
-}
-
-// stopLoops makes the loops end when they have no connections left.
-func (s *Server) stopLoops() {
-	s.hosting.close()
-	for _, l := range s.runningLoops() {
-		l.stop()
-	}
-}
-
-// awaitLoops returns when the loops have ended, or ctx has.
-func (s *Server) awaitLoops(ctx context.Context) error {
-	loops := s.runningLoops()
-	if loops == nil {
-		return nil
-	}
-	for _, l := range loops {
-		select {
-		case <-l.ended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	<-s.monitor.ended // which the last loop has told to
-	return nil
-}
-
-func (s *Server) runningLoops() []*loop {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	return s.loops
-}
-
-// loopStats fills in what the loops have counted.
-func (s *Server) loopStats(st *Stats) {
-	for _, l := range s.runningLoops() {
-		st.Handoffs += l.handoffs.Load()
-		st.Retakes += l.retakes.Load()
-		st.Steals += l.steals.Load()
-		if l.host.Load() != nil {
-			st.LoopsHosted++
-		}
-		l.answered.addTo(&st.Requests)
-	}
+	ll.log.failed(ll.logger(), err)
 }
 
 // loopable reports whether loops can accept from such a listener.

@@ -45,10 +45,10 @@ const (
 //
 // Unless said otherwise a field belongs to the leader.
 type loop struct {
-	server *Server     // immutable
-	index  int         // in server.loops; immutable
-	epfd   int         // immutable
-	pool   *workerPool // whose workers lead; immutable
+	group *loopGroup  // immutable
+	index int         // in group.loops; immutable
+	epfd  int         // immutable
+	pool  *workerPool // whose workers lead; immutable
 
 	// word says how the leader is doing: a term, which each change of the leader ends, in the high half, and in the low one
 	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
@@ -101,16 +101,15 @@ type loop struct {
 	stopping   bool             // the loop ends when it has no connection; guarded by mu
 
 	handoffs, retakes, steals, parks atomic.Uint64
-	answered                         answerCounts
 }
 
 // newLoop makes a loop; it has no leader yet.
-func newLoop(s *Server, index int) (*loop, error) {
+func newLoop(g *loopGroup, index int) (*loop, error) {
 	epfd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	l := &loop{server: s, index: index, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
+	l := &loop{group: g, index: index, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
 	l.leadership.lead = l.lead
 	if err := l.parker.open(epfd); err != nil {
 		sock.Close(epfd)
@@ -266,7 +265,7 @@ func (l *loop) lookUpLocked(event *syscall.EpollEvent) loopEvent {
 	case slot >= firstListener:
 		e.listener = l.listeners[slot-firstListener]
 	case slot >= firstGuest:
-		e.guest = l.server.loops[slot-firstGuest]
+		e.guest = l.group.loops[slot-firstGuest]
 	case slot < uint32(len(l.slots)):
 		if s := l.slots[slot]; s != nil && s.generation == uint32(event.Pad) {
 			e.socket = s
@@ -318,7 +317,7 @@ func (l *loop) isOver() bool {
 // steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may wait for
 // a processor: then its connections needn't.
 func (l *loop) steal(w *workerChan) bool {
-	loops := l.server.loops
+	loops := l.group.loops
 	for i := 1; i < len(loops); i++ {
 		other := loops[(l.index+i)%len(loops)]
 		if other.resting.Load() {
@@ -373,7 +372,7 @@ func (l *loop) turnFailed(w *workerChan, s *socket, returned *bool) {
 	}
 	value := recover()
 	if value != nil {
-		logPanic(l.server.logger(), "panic in a worker", value, debug.Stack())
+		logPanic(l.pool.Logger, "panic in a worker", value, debug.Stack())
 	}
 	if s != nil {
 		s.served.Abandon(w, value == nil)
@@ -397,7 +396,7 @@ func (l *loop) rest(w *workerChan) {
 	l.resting.Store(false)
 	l.load.since = clock.Nanotime()
 	l.busySince, l.rounds, l.share.quiet = 0, 0, 0
-	l.server.monitor.wakeUp()
+	l.group.monitor.wakeUp()
 }
 
 // ring makes a leader that waits look at what is new.
@@ -481,30 +480,5 @@ func (l *loop) stop() {
 func (l *loop) end() {
 	l.stopped = true
 	l.resting.Store(true) // nobody looks for work here any more
-	l.server.loopEnded()
-}
-
-// holdLoops keeps the loops' descriptors open until loopEnded is called once more. It reports false if they are closed.
-func (s *Server) holdLoops() bool {
-	for {
-		n := s.loopsLeft.Load()
-		if n == 0 {
-			return false
-		}
-		if s.loopsLeft.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// loopEnded takes note that a loop has ended, or something else that looks at the loops' descriptors. The last one closes them.
-func (s *Server) loopEnded() {
-	if s.loopsLeft.Add(-1) > 0 {
-		return
-	}
-	close(s.monitor.quit)
-	for _, each := range s.loops {
-		each.closeFiles()
-		close(each.ended)
-	}
+	l.group.release()
 }

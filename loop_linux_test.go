@@ -433,7 +433,7 @@ func TestOneListenerForAllLoops(t *testing.T) {
 			t.Fatalf("got %q, %v", body, err)
 		}
 	}
-	for _, l := range s.runningLoops() {
+	for _, l := range s.loops.Load().loops {
 		if n := connsOf(l); n != each {
 			t.Errorf("a loop has %d connections, want %d", n, each)
 		}
@@ -509,7 +509,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 			go func() { served <- s.Serve(listener) }()
 			await("the goroutine to wait", quiet)
 			// The loop doesn't watch the socket any more, so that the goroutine is who accepts.
-			l := s.runningLoops()[0]
+			l := s.loops.Load().loops[0]
 			l.mu.Lock()
 			e := l.listeners[0]
 			l.mu.Unlock()
@@ -545,7 +545,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 				t.Fatal("Serve doesn't return")
 			}
 			s.Close()
-			await("the loops to end", func() bool { return s.loopsLeft.Load() == 0 })
+			await("the loops to end", func() bool { return s.loops.Load().inUse.Load() == 0 })
 		})
 	}
 }
@@ -588,13 +588,13 @@ func TestOneBusyLoop(t *testing.T) {
 		defer c.Close()
 		c.SetDeadline(deadline)
 		// A connection is where it was accepted for good.
-		await("the connection", func() bool { return connsOf(s.loops[0])+connsOf(s.loops[1]) > len(conns) })
-		if connsOf(s.loops[1]) == 0 {
+		await("the connection", func() bool { return connsOf(s.loops.Load().loops[0])+connsOf(s.loops.Load().loops[1]) > len(conns) })
+		if connsOf(s.loops.Load().loops[1]) == 0 {
 			conns = append(conns, c)
 			continue
 		}
 		c.Close()
-		await("the connection to go", func() bool { return connsOf(s.loops[1]) == 0 })
+		await("the connection to go", func() bool { return connsOf(s.loops.Load().loops[1]) == 0 })
 	}
 	progress := make([]atomic.Int32, len(conns))
 	enough := make(chan struct{})

@@ -14,9 +14,11 @@ import (
 
 type loop struct{}
 
-type monitor struct{}
+type loopGroup struct{}
 
-type hosting struct{}
+func (*loopGroup) stop()                       {}
+func (*loopGroup) await(context.Context) error { return nil }
+func (*loopGroup) addTo(*Stats)                {}
 
 type handshakeQueue struct{}
 
@@ -31,18 +33,6 @@ func (w *workerChan) holdsLoop() bool { return false }
 func (w *workerChan) crowded() bool   { return false }
 func (w *workerChan) overtaken() bool { return false }
 
-func (s *Server) startLoops() error                { return nil }
-func (s *Server) stopLoops()                       {}
-func (s *Server) awaitLoops(context.Context) error { return nil }
-
-func (s *Server) loopStats(*Stats) {}
-
 func loopable(net.Listener) bool { return false }
 
-func (s *Server) loopSockets(net.Listener) ([]int, net.Listener, bool) { return nil, nil, false }
-
-func closeSockets([]int) {}
-
-func (s *Server) serveLoops(net.Addr, net.Listener, []int, *tls.Config) error {
-	panic("filo: no loops here")
-}
+func (s *Server) serveLoops(net.Listener, *tls.Config) (served bool, err error) { return false, nil }

@@ -39,7 +39,7 @@ const (
 	sharedLoad = 90
 )
 
-// hosting is which of a server's loops are guests.
+// hosting is which loops of a group are guests.
 type hosting struct {
 	mu     sync.Mutex // in the order of docs/LOOP.md, "Locks"
 	since  time.Time  // of the last change; guarded by mu
@@ -134,7 +134,7 @@ func (l *loop) shareProcessors() {
 // becomeGuest makes the loop and its guests those of another one that suits, if there is one, for that long at least. The
 // leader waits until its loop is let go.
 func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
-	h := &l.server.hosting
+	h := &l.group.hosting
 	now := time.Now()
 	h.mu.Lock()
 	host := l.findHost(suits)
@@ -170,12 +170,12 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 	l.busySince, l.rounds, l.share = 0, 0, share{}
 	l.load.since = clock.Nanotime()
 	l.load.begin, l.load.busy = l.load.since, 0
-	l.server.monitor.wakeUp()
+	l.group.monitor.wakeUp()
 }
 
 // findHost returns the next loop that suits and isn't a guest. It is called under hosting.mu.
 func (l *loop) findHost(suits func(host *loop) bool) *loop {
-	loops := l.server.loops
+	loops := l.group.loops
 	for i := range loops {
 		other := loops[(l.index+1+i)%len(loops)]
 		if other != l && other.host.Load() == nil && other.hosted+l.hosted < maxGuests && suits(other) {
@@ -198,7 +198,7 @@ func (l *loop) receiveGuests(arrived []*loop) {
 
 // letGo makes a guest's leader serve it again.
 func (l *loop) letGo(guest *loop) {
-	h := &l.server.hosting
+	h := &l.group.hosting
 	leaves := func(each *loop) bool { return each == guest }
 	sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
 	l.guests = slices.DeleteFunc(l.guests, leaves)

@@ -15,9 +15,9 @@ import (
 
 // hostLoops returns loops that nobody leads, and who are busy by so many percent.
 func hostLoops(t *testing.T, percent ...int32) (loops []*loop) {
-	s := &Server{}
+	g := new(loopGroup)
 	for i, load := range percent {
-		l, err := newLoop(s, i)
+		l, err := newLoop(g, i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func hostLoops(t *testing.T, percent ...int32) (loops []*loop) {
 		l.guestSince = time.Now().Add(-time.Hour)
 		loops = append(loops, l)
 	}
-	s.loops = loops
+	g.loops = loops
 	return loops
 }
 
@@ -59,7 +59,7 @@ func TestSharedProcessor(t *testing.T) {
 	still := func() { guest.guestSince = time.Now().Add(time.Hour) } // however slow the machine is, that time isn't over
 	for _, guestTime := range []time.Duration{minGuestTime, 2 * minGuestTime} {
 		still()
-		guest.server.hosting.since = time.Time{}
+		guest.group.hosting.since = time.Time{}
 		guest.share = share{took: shareTime, lost: shareTime / 2}
 		returned := become(guest.shareProcessors)
 		hostAwait(t, guest, host)
@@ -105,7 +105,7 @@ func TestLowLoad(t *testing.T) {
 	low(second, 60)() // too busy: it stays
 	firstReturned := become(low(first, 40))
 	hostAwait(t, first, third)
-	first.server.hosting.since = time.Time{}
+	first.group.hosting.since = time.Time{}
 	low(third, 45)() // the other one has no room for it
 	if third.host.Load() != nil {
 		t.Fatal("a guest of a loop that has no room")
@@ -132,8 +132,8 @@ func TestLowLoad(t *testing.T) {
 		t.Error("the loops that were stopped aren't over")
 	}
 	// Nobody becomes a guest of a server that shuts down.
-	first.server.hosting.close()
-	first.server.hosting.since = time.Time{}
+	first.group.hosting.close()
+	first.group.hosting.since = time.Time{}
 	if low(first, 5)(); first.host.Load() != nil {
 		t.Error("a guest during a shutdown")
 	}
@@ -142,7 +142,7 @@ func TestLowLoad(t *testing.T) {
 // A loop that is over serves first what was posted to a guest that it has let go meanwhile.
 func TestOverWithQueue(t *testing.T) {
 	l := hostLoops(t, 10)[0]
-	l.server.loopsLeft.Store(2) // or else the end closes what isn't there
+	l.group.inUse.Store(2) // or else the end closes what isn't there
 	for range 3 * len(l.batch) {
 		l.inbox = append(l.inbox, &socket{loop: l, fd: -1})
 	}
@@ -182,7 +182,7 @@ func TestTooManyGuests(t *testing.T) {
 	}
 	var returned []chan struct{}
 	for _, l := range loops[1 : maxGuests+1] {
-		l.server.hosting.since = time.Time{}
+		l.group.hosting.since = time.Time{}
 		returned = append(returned, become(func() { l.becomeGuest(0, func(other *loop) bool { return other == host }) }))
 		hostAwait(t, l, host)
 	}
@@ -190,7 +190,7 @@ func TestTooManyGuests(t *testing.T) {
 		t.Fatalf("%d guests", len(host.guests))
 	}
 	last := loops[maxGuests+1]
-	last.server.hosting.since = time.Time{}
+	last.group.hosting.since = time.Time{}
 	last.becomeGuest(0, func(other *loop) bool { return other == host }) // which returns at once
 	if last.host.Load() != nil {
 		t.Error("one guest too many")
@@ -205,7 +205,7 @@ func TestTooManyGuests(t *testing.T) {
 	closed := loops[1]
 	real := closed.epfd
 	closed.epfd = -1
-	host.server.hosting.since = time.Time{}
+	host.group.hosting.since = time.Time{}
 	let := become(func() { closed.becomeGuest(0, func(other *loop) bool { return other == host }) })
 	hostAwait(t, closed, host)
 	<-let

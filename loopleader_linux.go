@@ -76,7 +76,7 @@ func (l *loop) retake(word uint64) {
 // wait as well. When there are keptPlaces of those their loops wait, too.
 func (l *loop) takeAway(word uint64) (leader *workerChan) {
 	beyond := l.pool.places.taken.Load() - int64(l.pool.MaxWorkersCount) // the latter may be math.MaxInt
-	if beyond >= int64(len(l.server.loops)+keptPlaces) && !l.server.life.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+	if beyond >= int64(len(l.group.loops)+keptPlaces) && !l.group.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
 		return nil
 	}
 	return l.leader.Load()

@@ -17,15 +17,15 @@ const (
 // monitor watches the loops' leaders, as the runtime's sysmon watches its processors: a leader that is in the same turn as
 // a tick ago loses its loop. No clock is read for each request. The monitor rests while all leaders do.
 type monitor struct {
-	server  *Server
+	group   *loopGroup
 	resting atomic.Bool
 	wake    chan struct{} // cap 1; sent to once for each rest
 	quit    chan struct{} // closed when the last loop has ended
 	ended   chan struct{}
 }
 
-func (m *monitor) start(s *Server) {
-	m.server = s
+func (m *monitor) start(g *loopGroup) {
+	m.group = g
 	m.wake, m.quit, m.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go m.run()
 }
@@ -41,7 +41,7 @@ func (m *monitor) run() {
 	defer close(m.ended)
 	ticker := time.NewTicker(monitorTick)
 	defer ticker.Stop()
-	seen := make([]uint64, len(m.server.loops))
+	seen := make([]uint64, len(m.group.loops))
 	for quiet := 0; ; {
 		select {
 		case <-ticker.C:
@@ -77,7 +77,7 @@ func (m *monitor) run() {
 // without waking the monitor.
 func (m *monitor) look(seen []uint64) (active bool) {
 	backlog := false
-	for i, l := range m.server.loops {
+	for i, l := range m.group.loops {
 		word := l.word.Load()
 		if word == seen[i] && word&1 == 1 {
 			l.retake(word)
@@ -95,7 +95,7 @@ func (m *monitor) look(seen []uint64) (active bool) {
 
 // callHelp wakes a leader that waits, to help one that doesn't keep up.
 func (m *monitor) callHelp() {
-	for _, l := range m.server.loops {
+	for _, l := range m.group.loops {
 		if l.sleeping.Load() && l.host.Load() == nil {
 			l.ring()
 			return

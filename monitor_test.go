@@ -4,6 +4,7 @@ package filo
 
 import (
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,19 +16,19 @@ func TestMonitorAwaitsLeaders(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTests(t, 1, 2, time.Hour)[0]
 		leads, leave := make(chan *workerChan), make(chan struct{})
-		s := new(Server)
-		l := &loop{server: s, pool: &p.workerPool}
+		g := new(loopGroup)
+		l := &loop{group: g, pool: &p.workerPool}
 		l.leadership.lead = func(w *workerChan) {
 			leads <- w
 			if <-leave; l.leader.Load() != w {
 				w.retaken()
 			}
 		}
-		s.loops = []*loop{l}
+		g.loops = []*loop{l}
 		p.Lead(&l.leadership)
 		l.leader.Store(<-leads)
-		m := &s.monitor
-		m.start(s)
+		m := &g.monitor
+		m.start(g)
 		defer func() {
 			close(m.quit)
 			<-m.ended
@@ -62,7 +63,7 @@ func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTests(t, 1, 1, time.Hour)[0]
 		p.places.keptMost = 1
-		l := &loop{server: new(Server), pool: &p.workerPool}
+		l := &loop{group: new(loopGroup), pool: &p.workerPool}
 		w := &workerChan{pool: &p.workerPool, place: placeLeading, loop: l, word: 1}
 		l.word.Store(1 << 32) // the monitor was quicker
 		p.places.taken.add(2, 0)
@@ -77,9 +78,9 @@ func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
 
 // A Concurrency that is meant to be no limit is none for what may be taken away.
 func TestTakeAwayWithoutALimit(t *testing.T) {
-	w, s := new(workerChan), new(Server)
-	l := &loop{server: s, pool: &workerPool{MaxWorkersCount: math.MaxInt, places: new(workerPlaces)}}
-	s.loops = []*loop{l}
+	w, g := new(workerChan), &loopGroup{draining: new(atomic.Bool)}
+	l := &loop{group: g, pool: &workerPool{MaxWorkersCount: math.MaxInt, places: new(workerPlaces)}}
+	g.loops = []*loop{l}
 	l.leader.Store(w)
 	l.word.Store(1)
 	if l.takeAway(1) != w {

@@ -178,10 +178,7 @@ type Server struct {
 	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under life.mu
 	conns      connSet
 	lingerer   linger.Group
-	loops      []*loop // set once, before anybody else sees them
-	monitor    monitor
-	loopsLeft  atomic.Int32 // loops that have not ended, and who else needs their descriptors
-	hosting    hosting
+	loops      atomic.Pointer[loopGroup] // nil until loops serve a listener; set once, under life.mu
 	handshakes handshakeQueue
 	held       atomic.Int64 // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.

@@ -80,7 +80,7 @@ func (c *serverCounts) addTo(st *Stats) {
 func (s *Server) Stats() Stats {
 	st := Stats{TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
-	s.loopStats(&st)
+	s.loops.Load().addTo(&st)
 	s.life.mu.Lock()
 	for _, pool := range s.pools {
 		pool.stats(&st)
