@@ -941,6 +941,28 @@ func TestServeConn(t *testing.T) {
 	}
 }
 
+// ServeConn has no worker to give anything away: it runs a handler of any class.
+func TestServeConnClasses(t *testing.T) {
+	quick := func(c *filo.Ctx) error { return c.Text(200, "quick") }
+	for name, handler := range map[string]filo.Handler{"offload": filo.Offload(quick), "inline": filo.Inline(quick)} {
+		t.Run(name, func(t *testing.T) {
+			s := lifeServe(t, &filo.Server{Handler: handler})
+			client, server := net.Pipe()
+			result := make(chan error, 1)
+			s.run(func() { result <- s.ServeConn(server) })
+			c := newLifeClient(t, client)
+			for range 2 {
+				c.get("/")
+				c.want(200, "quick", false)
+			}
+			client.Close()
+			if err := lifeRecv(t, result, "ServeConn to return"); err != nil {
+				t.Errorf("ServeConn: %v", err)
+			}
+		})
+	}
+}
+
 // Shutdown waits for a connection that ServeConn serves, and closes it when it is idle.
 func TestServeConnShutdown(t *testing.T) {
 	s, gate := lifeGated(t, &filo.Server{})

@@ -91,13 +91,13 @@ func (lc *loopConn) leave(class *class.Class) error {
 }
 
 func (w *scratch) leave(class *class.Class) error {
-	worker := w.worker
-	if worker.loop == nil && !w.mayRun() {
-		return errBusy
-	}
-	if worker.loop == nil {
+	if !w.leads() {
+		if !w.mayRun() {
+			return errBusy
+		}
 		return nil
 	}
+	worker := w.worker
 	worker.endClass()
 	if !worker.loop.handOff(worker, false) {
 		return errBusy
