@@ -82,13 +82,6 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	return nil
 }
 
-const (
-	// maxBatchTime is how long a leader spends in the handlers of one batch, by what is known of them, before it gives the
-	// loop away to run one that takes longer than shortHandler.
-	maxBatchTime = 200 * time.Microsecond
-	shortHandler = 2 * time.Microsecond
-)
-
 // stays decides whether a handler of the class runs where its request was read. If not, it gives way before, and must do so unless it
 // may run here after all when that fails.
 func (w *scratch) stays(class *class.Class) (stays, must bool) {
@@ -99,21 +92,17 @@ func (w *scratch) stays(class *class.Class) (stays, must bool) {
 		return true, false
 	case w.worker.crowded():
 		return false, true // in a crowded loop even a quick handler needs a place
-	case w.worker.spent > maxBatchTime && time.Duration(class.Median.Load()) > shortHandler:
+	case w.worker.isTired(class):
 		return false, false
 	}
-	w.runInline(class)
+	w.worker.beginClass(class)
 	return true, false
 }
 
-// runInline takes note that a leader runs a handler of the class.
+// runInline takes note that a handler of the class runs here, though it would better not.
 func (w *scratch) runInline(class *class.Class) {
-	if !w.leads() {
-		return
-	}
-	w.worker.spent += time.Duration(class.Median.Load())
-	if running := &w.worker.running; running.Load() != class {
-		running.Store(class) // which costs as much as a short handler, so it stays for the next pipelined request
+	if w.leads() {
+		w.worker.beginClass(class)
 	}
 }
 
@@ -136,7 +125,7 @@ func (w *scratch) giveWay(class *class.Class) error {
 	if err := w.leave(class); err != nil {
 		return err
 	}
-	if led && !w.worker.pool.occupy(w.worker) {
+	if led && !w.worker.occupy() {
 		return errBusy // the loop was taken away before, though there was no place
 	}
 	return nil
@@ -159,8 +148,16 @@ func (c *conn) giveWay(class *class.Class) error {
 	return c.flush()
 }
 
+// leave gives the loop that the worker leads, if it leads one, to another worker. The error is errBusy.
+func (w *scratch) leave(class *class.Class) error {
+	if w.worker == nil {
+		return nil
+	}
+	return w.worker.leave(class)
+}
+
 // leads reports whether the worker leads a loop, so that what it runs is run where its request was read.
-func (w *scratch) leads() bool { return w.worker != nil && w.worker.loop != nil }
+func (w *scratch) leads() bool { return w.worker != nil && w.worker.leads() }
 
 // call runs the handler, in the server's class until it enters another one.
 func (x *exchange) call(ctx *Ctx) error {

@@ -55,7 +55,7 @@ type loop struct {
 	word atomic.Uint64
 	// leadership is what its workers hand over; leader is who leads, for the monitor.
 	leadership leadership
-	leader     atomic.Pointer[workerChan]
+	leader     atomic.Pointer[loopWorker]
 	// sleeping says that the leader waits, or is about to: who has something for it rings the bell.
 	sleeping atomic.Bool
 	resting  atomic.Bool // the leader waits; unlike sleeping it says so until the leader goes on
@@ -110,7 +110,7 @@ func newLoop(g *loopGroup, index int) (*loop, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	l := &loop{group: g, index: index, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
-	l.leadership.lead = l.lead
+	l.leadership.lead = func(w *workerChan) { l.lead(&w.loopWorker) }
 	if err := l.parker.open(epfd); err != nil {
 		sock.Close(epfd)
 		return nil, err
@@ -131,7 +131,7 @@ func (l *loop) closeFiles() {
 }
 
 // lead serves the loop until w has given it away, or it is over.
-func (l *loop) lead(w *workerChan) {
+func (l *loop) lead(w *loopWorker) {
 	w.loop = l
 	l.leader.Store(w)
 	w.spent = 0
@@ -147,7 +147,7 @@ func (l *loop) lead(w *workerChan) {
 }
 
 // step does one thing that there is to do. It reports false if there was nothing.
-func (l *loop) step(w *workerChan) bool {
+func (l *loop) step(w *loopWorker) bool {
 	if e, ok := l.take(); ok {
 		l.serve(w, e)
 		return true
@@ -176,7 +176,7 @@ func (l *loop) step(w *workerChan) bool {
 }
 
 // serve lets what an event is for have its turn.
-func (l *loop) serve(w *workerChan, e loopEvent) {
+func (l *loop) serve(w *loopWorker, e loopEvent) {
 	switch {
 	case e.listener != nil:
 		l.turn(w, nil, e.listener)
@@ -316,7 +316,7 @@ func (l *loop) isOver() bool {
 
 // steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may wait for
 // a processor: then its connections needn't.
-func (l *loop) steal(w *workerChan) bool {
+func (l *loop) steal(w *loopWorker) bool {
 	loops := l.group.loops
 	for i := 1; i < len(loops); i++ {
 		other := loops[(l.index+i)%len(loops)]
@@ -340,7 +340,7 @@ func (l *loop) steal(w *workerChan) bool {
 }
 
 // turn serves a connection, or accepts from a listener. During it the monitor may take the loop away.
-func (l *loop) turn(w *workerChan, s *socket, listener *listenerEntry) {
+func (l *loop) turn(w *loopWorker, s *socket, listener *listenerEntry) {
 	word := l.word.Load() + 1
 	l.word.Store(word)
 	w.word = word
@@ -358,7 +358,7 @@ func (l *loop) turn(w *workerChan, s *socket, listener *listenerEntry) {
 }
 
 // endTurn ends w's turn. If the loop is another's by now, w is an ordinary worker.
-func (l *loop) endTurn(w *workerChan) {
+func (l *loop) endTurn(w *loopWorker) {
 	w.endClass()
 	if w.loop == l && !l.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
@@ -366,7 +366,7 @@ func (l *loop) endTurn(w *workerChan) {
 }
 
 // turnFailed ends a turn that panicked, or whose goroutine ends: the connection is lost, and the loop needs a leader.
-func (l *loop) turnFailed(w *workerChan, s *socket, returned *bool) {
+func (l *loop) turnFailed(w *loopWorker, s *socket, returned *bool) {
 	if *returned {
 		return
 	}
@@ -377,16 +377,16 @@ func (l *loop) turnFailed(w *workerChan, s *socket, returned *bool) {
 	if s != nil {
 		s.served.Abandon(w, value == nil)
 	}
-	w.endKept()
+	w.owner.endKept()
 	l.endTurn(w)
 	if value == nil && w.loop == l {
 		// The goroutine is about to end.
-		l.pool.handOver(w, &l.leadership, true)
+		l.pool.handOver(w.owner, &l.leadership, true)
 	}
 }
 
 // rest waits until there is something to do.
-func (l *loop) rest(w *workerChan) {
+func (l *loop) rest(w *loopWorker) {
 	l.parks.Add(1)
 	l.lookForHost()
 	l.resting.Store(true)

@@ -67,8 +67,8 @@ func TestPollSet(t *testing.T) {
 // stubServed notes what a socket tells the connection that it belongs to.
 type stubServed struct{ told []string }
 
-func (s *stubServed) Turn(*workerChan) bool     { return false }
-func (s *stubServed) Abandon(*workerChan, bool) { s.told = append(s.told, "abandon") }
+func (s *stubServed) Turn(*loopWorker) bool     { return false }
+func (s *stubServed) Abandon(*loopWorker, bool) { s.told = append(s.told, "abandon") }
 func (s *stubServed) PeerLeft(broken bool) {
 	s.told = append(s.told, fmt.Sprint("left, broken: ", broken))
 }

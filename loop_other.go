@@ -22,16 +22,16 @@ func (*loopGroup) addTo(*Stats)                {}
 
 type handshakeQueue struct{}
 
-func (w *scratch) leave(*class.Class) error {
-	if !w.mayRun() {
+func (w *loopWorker) leave(*class.Class) error {
+	if !w.owner.mayRun() {
 		return errBusy
 	}
 	return nil
 }
 
-func (w *workerChan) holdsLoop() bool { return false }
-func (w *workerChan) crowded() bool   { return false }
-func (w *workerChan) overtaken() bool { return false }
+func (w *loopWorker) holdsLoop() bool { return false }
+func (w *loopWorker) crowded() bool   { return false }
+func (w *loopWorker) overtaken() bool { return false }
 
 func loopable(net.Listener) bool { return false }
 

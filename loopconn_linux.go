@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
@@ -125,6 +126,14 @@ func (lc *loopConn) sendApart(p []byte) error {
 	}
 	_, err := lc.netConn.Write(p)
 	return err
+}
+
+// leave gives the loop that the connection's worker leads, if it leads one, to another worker.
+func (lc *loopConn) leave(class *class.Class) error {
+	if lc.worker == nil {
+		return nil // it isn't served any more
+	}
+	return lc.worker.leave(class)
 }
 
 func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.timer.Class()) }

@@ -5,7 +5,6 @@ package filo
 import (
 	"crypto/tls"
 	"encoding/binary"
-	"math"
 	"sync"
 )
 
@@ -30,7 +29,7 @@ func (lc *loopConn) handshakeTurn() bool {
 			return false
 		}
 		defer s.handshakes.done()
-		if lc.leaveWithoutPlace(); s.handshake(&lc.conn, crowded) {
+		if lc.worker.worker.leaveWithoutPlace(); s.handshake(&lc.conn, crowded) {
 			lc.headSince, lc.since = 0, 0
 			return true
 		}
@@ -63,18 +62,6 @@ func (lc *loopConn) helloCame() bool {
 		return true
 	}
 	return n >= header && n >= header+int(binary.BigEndian.Uint16(space[header-2:]))
-}
-
-// leaveWithoutPlace gives the loop to another worker, for something that doesn't count against Concurrency.
-func (lc *loopConn) leaveWithoutPlace() {
-	w := lc.worker.worker
-	if w.loop != nil {
-		w.endClass()
-		w.loop.handOff(w, true)
-	}
-	if w.place == placeServing {
-		w.pool.vacate(w, math.MaxInt)
-	}
 }
 
 // handshakeQueue bounds how many TLS handshakes are made at once. Others wait, in the order that they came in.

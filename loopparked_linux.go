@@ -45,7 +45,7 @@ func (lc *loopConn) LeaveTurn() {
 	if leader := l.takeAway(word); leader != nil {
 		l.handoffs.Add(1)
 		p.class.Handoffs.Add(1)
-		l.pool.retake(leader, &l.leadership)
+		l.pool.retake(leader.owner, &l.leadership)
 	}
 }
 
@@ -55,7 +55,7 @@ func (lc *loopConn) parkedTurn() (again bool) {
 	w, p := lc.worker, lc.parked
 	lc.end101(w)
 	for budget := turnCalls; !p.ending; budget-- {
-		if budget <= 0 && w.worker.loop != nil {
+		if budget <= 0 && w.leads() {
 			p.received = bytes.Clone(p.received) // which is the worker's buffer
 			return true
 		}
@@ -183,7 +183,7 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 // then the connection gets another turn after a while.
 func (lc *loopConn) enterParked(w *scratch) bool {
 	inline, err := w.enter(lc.parked.class)
-	if err == nil && (inline || w.worker.pool.occupy(w.worker)) {
+	if err == nil && (inline || w.worker.occupy()) {
 		return true
 	}
 	lc.parked.received = bytes.Clone(lc.parked.received)

@@ -19,11 +19,12 @@ import (
 const turnRequests = 128
 
 // Turn implements served.
-func (lc *loopConn) Turn(worker *workerChan) (again bool) {
-	if worker.scratch == nil {
-		worker.scratch = &scratch{worker: worker}
+func (lc *loopConn) Turn(leader *loopWorker) (again bool) {
+	w := leader.owner.scratch
+	if w == nil {
+		w = &scratch{worker: leader.owner}
+		leader.owner.scratch = w
 	}
-	w := worker.scratch
 	lc.attachTurn(w)
 	lc.endIdle()
 	if lc.parked != nil {
@@ -41,7 +42,7 @@ func (lc *loopConn) Turn(worker *workerChan) (again bool) {
 			continue
 		}
 		late := budget <= 0 && lc.reading == readingRest
-		if late || lc.in.Len() > 0 && !lc.failed && (worker.loop != nil && budget <= 0 || !lc.mayGoOn()) {
+		if late || lc.in.Len() > 0 && !lc.failed && (leader.leads() && budget <= 0 || !lc.mayGoOn()) {
 			if lc.flushAnswers(); lc.unsent == nil && !lc.failed {
 				lc.save()
 				lc.detachTurn()
@@ -85,7 +86,7 @@ func (lc *loopConn) Turn(worker *workerChan) (again bool) {
 // If others have taken that since, it is the leader's, who serves quick handlers all the same.
 func (lc *loopConn) mayGoOn() bool {
 	w := lc.worker.worker
-	return w.loop != nil || w.place != placeClosing || w.pool.occupy(w)
+	return w.leads() || w.place != placeClosing || w.occupy()
 }
 
 // attachTurn lends a worker's buffers to the connection, but for those that an unfinished request has of its own.
@@ -272,7 +273,7 @@ func (lc *loopConn) answerTurn() {
 	var refused error
 	if !s.classes.handler.Trusted.Load() || !s.classes.handler.MayRunInline() || w.worker.crowded() {
 		_, refused = w.enter(&s.classes.handler)
-		if refused != nil && s.classes.handler.Trusted.Load() && w.leaveKept() {
+		if refused != nil && s.classes.handler.Trusted.Load() && w.worker.leaveKept() {
 			refused = nil // what is entered then may be quick
 		}
 		if refused == nil && len(lc.out) > 0 && !s.classes.handler.IsQuick() {
@@ -293,7 +294,7 @@ func (lc *loopConn) answerTurn() {
 	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
 		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free. What
 		// the worker still has to do for this request doesn't wait.
-		w.worker.pool.vacate(w.worker, math.MaxInt)
+		w.worker.vacate(math.MaxInt)
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
 		lc.flushAnswers()
@@ -311,7 +312,7 @@ func (lc *loopConn) flushAnswers() {
 	lc.worker.worker.endClass()
 	if size > maxUnsent {
 		// A worker whose loop was taken away may have no place.
-		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.worker.pool.occupy(w.worker) {
+		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.worker.occupy() {
 			lc.flush()
 			return
 		}
@@ -357,9 +358,9 @@ func (lc *loopConn) end() {
 }
 
 // Abandon implements served. A goroutine that ends has answered, and the client may be given the time to read that.
-func (lc *loopConn) Abandon(w *workerChan, goexit bool) {
+func (lc *loopConn) Abandon(w *loopWorker, goexit bool) {
 	lc.abandon(goexit)
-	w.scratch = nil // the buffers may be in any state
+	w.owner.scratch = nil // the buffers may be in any state
 }
 
 // abandon closes a connection whose turn has failed, after the client had the time to read its answer if linger is set.

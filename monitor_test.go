@@ -15,12 +15,12 @@ import (
 func TestMonitorAwaitsLeaders(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTests(t, 1, 2, time.Hour)[0]
-		leads, leave := make(chan *workerChan), make(chan struct{})
+		leads, leave := make(chan *loopWorker), make(chan struct{})
 		g := new(loopGroup)
 		l := &loop{group: g, pool: &p.workerPool}
 		l.leadership.lead = func(w *workerChan) {
-			leads <- w
-			if <-leave; l.leader.Load() != w {
+			leads <- &w.loopWorker
+			if <-leave; l.leader.Load() != &w.loopWorker {
 				w.retaken()
 			}
 		}
@@ -64,10 +64,11 @@ func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
 		p := newPoolTests(t, 1, 1, time.Hour)[0]
 		p.places.keptMost = 1
 		l := &loop{group: new(loopGroup), pool: &p.workerPool}
-		w := &workerChan{pool: &p.workerPool, place: placeLeading, loop: l, word: 1}
+		w := newWorker(&p.workerPool)
+		w.place, w.loop, w.word = placeLeading, l, 1
 		l.word.Store(1 << 32) // the monitor was quicker
 		p.places.taken.add(2, 0)
-		if ok := (&scratch{worker: w}).leaveKept(); !ok || !w.kept || w.place != placeClosing || p.places.taken.Load() != 1 {
+		if ok := w.leaveKept(); !ok || !w.kept || w.place != placeClosing || p.places.taken.Load() != 1 {
 			t.Errorf("left: %v, kept: %v, place %d, %d taken", ok, w.kept, w.place, p.places.taken.Load())
 		}
 		if w.mayRun() {
@@ -78,7 +79,7 @@ func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
 
 // A Concurrency that is meant to be no limit is none for what may be taken away.
 func TestTakeAwayWithoutALimit(t *testing.T) {
-	w, g := new(workerChan), &loopGroup{draining: new(atomic.Bool)}
+	w, g := new(loopWorker), &loopGroup{draining: new(atomic.Bool)}
 	l := &loop{group: g, pool: &workerPool{MaxWorkersCount: math.MaxInt, places: new(workerPlaces)}}
 	g.loops = []*loop{l}
 	l.leader.Store(w)

@@ -18,9 +18,9 @@ type served interface {
 	// Turn serves the connection, which w has claimed, as far as that goes without waiting for the client. Then the connection is
 	// idle, or gone; or, if it is still to be served, though others come first, it stays claimed and the result is true. w may lose its
 	// loop meanwhile, or give it away.
-	Turn(w *workerChan) (again bool)
+	Turn(w *loopWorker) (again bool)
 	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine. The connection is lost.
-	Abandon(w *workerChan, goexit bool)
+	Abandon(w *loopWorker, goexit bool)
 	// PeerLeft says, of a connection that is owned, that the client sends nothing more, or, if it is broken, that nothing arrives any
 	// more either. The caller isn't the owner.
 	PeerLeft(broken bool)

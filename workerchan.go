@@ -4,14 +4,13 @@ import (
 	"net"
 	"runtime"
 	"sync/atomic"
-	"time"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 )
 
 // workerChan is one worker: the channel that it gets its connections by, and the buffers that it serves them with.
 type workerChan struct {
+	loopWorker
 	// pool is whose stack the worker comes back to. Immutable.
 	pool *workerPool
 	// ch takes a job, or nil to retire the worker. Only who has taken the worker off the stack (or has just spawned it)
@@ -32,21 +31,19 @@ type workerChan struct {
 	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
-	// leads is the leadership that is on its way in ch. Who takes it out of here, this worker or another one, leads.
-	leads atomic.Pointer[leadership]
-	// loop is the loop that the worker leads, and word what that loop's word was set to when the turn began. They belong to
-	// the worker's goroutine.
-	loop *loop
-	word uint64
-	// spent is an estimate of how long the handlers of this batch have taken that ran in the leader.
-	spent time.Duration
-	// running is the class of the handler that the worker runs as a leader; the monitor asks for it.
-	running atomic.Pointer[class.Class]
+	// toLead is the leadership that is on its way in ch. Who takes it out of here, this worker or another one, leads.
+	toLead atomic.Pointer[leadership]
 	// kept says that the worker has one of the places that are kept for quick handlers, and so is placeClosing while it serves. It
 	// belongs to the worker's goroutine.
 	kept bool
 	// place is what the worker counts as while it is off the stack. It belongs to the worker's goroutine.
 	place workerPlace
+}
+
+func newWorker(pool *workerPool) *workerChan {
+	w := &workerChan{pool: pool}
+	w.owner = w
+	return w
 }
 
 // job is the work that a worker is sent for.

@@ -28,7 +28,7 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
 	if next == nil {
 		return false
 	}
-	w.loop, w.place = nil, placeServing
+	w.place = placeServing
 	next.appoint(l)
 	return true
 }
@@ -87,7 +87,7 @@ func (wp *workerPool) countLeaders(n int) {
 
 // appoint makes a worker that was taken off its stack lead, unless another one does so before it comes.
 func (w *workerChan) appoint(l *leadership) {
-	w.leads.Store(l)
+	w.toLead.Store(l)
 	w.pool.places.appointed.Store(w)
 	w.ch <- l
 }
@@ -95,7 +95,7 @@ func (w *workerChan) appoint(l *leadership) {
 // do makes w lead, unless another worker does so already, and then lead what it finds without a leader.
 func (l *leadership) do(w *workerChan) (again bool) {
 	wp := w.pool
-	if l = w.leads.Swap(nil); l == nil {
+	if l = w.toLead.Swap(nil); l == nil {
 		w.place = placeClosing // that of the worker which leads
 	}
 	for l != nil {
@@ -124,7 +124,7 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 		return nil
 	}
 	late.pool.mu.Lock()
-	l := late.leads.Swap(nil)
+	l := late.toLead.Swap(nil)
 	if l != nil {
 		late.pool.leading--
 		late.pool.goroutines++

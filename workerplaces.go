@@ -99,17 +99,17 @@ func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
 	w.pool.mu.Lock()
 	w.pool.closing++
 	w.pool.mu.Unlock()
-	w.loop, w.place, w.kept = nil, placeClosing, true
+	w.place, w.kept = placeClosing, true
 	next.appoint(l)
 	return true
 }
 
 // exchangeForKept gives a serving worker one of the places that are kept for its own.
-func (wp *workerPool) exchangeForKept(w *workerChan) bool {
-	if !takeBelow(&wp.places.kept, wp.places.keptMost) {
+func (w *workerChan) exchangeForKept() bool {
+	if places := w.pool.places; !takeBelow(&places.kept, places.keptMost) {
 		return false
 	}
-	wp.vacate(w, math.MaxInt)
+	w.vacate(math.MaxInt)
 	w.kept = true
 	return true
 }
@@ -123,7 +123,7 @@ func (w *workerChan) endKept() {
 }
 
 // mayRun reports whether a worker may run a handler that may take its time.
-func (w *workerChan) mayRun() bool { return !w.kept || w.pool.occupy(w) }
+func (w *workerChan) mayRun() bool { return !w.kept || w.occupy() }
 
 // borrow takes a ready worker off the stack of a pool that places are shared with, if it finds one.
 func (wp *workerPool) borrow() *workerChan {

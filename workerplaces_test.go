@@ -212,7 +212,7 @@ func TestWorkerPlacesLeaders(t *testing.T) {
 		if last.pool != &b.workerPool || a.places.taken.Load() != 2 {
 			t.Errorf("%d places are taken", a.places.taken.Load())
 		}
-		if lent.place = placeServing; b.occupy(leader) {
+		if lent.place = placeServing; leader.occupy() {
 			t.Error("both have a place, though there is only one")
 		}
 		close(test.leave)
@@ -247,7 +247,7 @@ func TestTakeOver(t *testing.T) {
 				w.place = placeServing
 				late.appoint(lead)
 				if vacated {
-					a.vacate(w, 1)
+					w.vacate(1)
 				}
 				test.leave <- struct{}{}
 				if <-test.leads != w {
@@ -319,7 +319,7 @@ func BenchmarkWorkerPlaces(b *testing.B) {
 			benchPools(b, pools, 1000, func(wp *workerPool) {
 				w := wp.getCh()
 				w.place = placeServing
-				wp.vacate(w, 1000)
+				w.vacate(1000)
 				if !wp.release(w) {
 					b.Error("not released")
 				}

@@ -222,7 +222,7 @@ func (wp *workerPool) popLocked() *workerChan {
 func (wp *workerPool) spawn() *workerChan {
 	w, _ := wp.free.Get().(*workerChan)
 	if w == nil {
-		w = &workerChan{pool: wp}
+		w = newWorker(wp)
 	}
 	w.renew()
 	go wp.run(w)
@@ -344,7 +344,7 @@ func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again b
 	w.endKept()
 	if closeConn && !closesAtOnce(c) {
 		// Clients that delay their close must not be able to pile up workers.
-		wp.vacate(w, wp.MaxWorkersCount)
+		w.vacate(wp.MaxWorkersCount)
 		wp.close(c, w.linger)
 		closeConn = false
 	}
@@ -380,7 +380,8 @@ func (wp *workerPool) close(c net.Conn, lingers bool) {
 }
 
 // vacate gives up a serving worker's place, unless so many workers have done so already.
-func (wp *workerPool) vacate(w *workerChan, most int) {
+func (w *workerChan) vacate(most int) {
+	wp := w.pool
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	if w.place == placeServing && wp.closing < most {
@@ -392,7 +393,8 @@ func (wp *workerPool) vacate(w *workerChan, most int) {
 
 // occupy makes sure that a worker has a place, which it may have given up, or have got beyond MaxWorkersCount by a retake.
 // It reports false if there is none.
-func (wp *workerPool) occupy(w *workerChan) bool {
+func (w *workerChan) occupy() bool {
+	wp := w.pool
 	beyond := w.place == placeServing && wp.places.taken.Load() > int64(wp.MaxWorkersCount)
 	if beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, 0) {
 		spare := wp.get(true) // one that is ready can go
