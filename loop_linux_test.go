@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"log/slog"
 	"net"
@@ -107,6 +110,25 @@ func TestPollEvent(t *testing.T) {
 				t.Errorf("%#x for %b told %q, want %q", test.events, word, stub.told, told)
 			}
 		}
+	}
+}
+
+// The loops know no protocol and no server: they are to become a package below this one.
+func TestLoopsKnowNoProtocol(t *testing.T) {
+	for _, name := range []string{"loop_linux.go", "loopgroup_linux.go", "loopbatch_linux.go", "loophost_linux.go", "loopleader_linux.go",
+		"loopworker.go", "socket_linux.go", "socketpoll_linux.go", "listen_linux.go", "monitor.go", "parker_linux.go", "breather_linux.go"} {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			if ok && slices.Contains([]string{"Server", "Ctx", "ParkedConn", "conn", "loopConn", "exchange", "scratch"}, id.Name) {
+				t.Errorf("%v: a loop knows %s", files.Position(id.Pos()), id.Name)
+			}
+			return true
+		})
 	}
 }
 

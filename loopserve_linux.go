@@ -111,3 +111,90 @@ func (s *Server) admitTo(l *loop, fd int, peer sock.Address, config *tls.Config)
 	}
 	s.admit(lc)
 }
+
+// loopable reports whether loops can accept from such a listener.
+func loopable(listener net.Listener) bool {
+	switch listener.(type) {
+	case *serverListener, *net.TCPListener, *net.UnixListener:
+		return true
+	}
+	return false
+}
+
+// loopSockets returns a listening socket for each loop, and the listener if they stand for it while it is open; or false if
+// the loops can't accept from it.
+func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listener, ok bool) {
+	if !loopable(listener) {
+		return nil, nil, false
+	}
+	if own, ok := listener.(*serverListener); ok {
+		if fds, err := siblings((*sock.Options)(&s.SocketOptions), own.TCPListener, s.config.loops); err == nil {
+			return fds, nil, true
+		}
+		listener = own.TCPListener
+	}
+	fds, err := s.sharedSocket(listener)
+	return fds, listener, err == nil
+}
+
+// siblings returns that many listening sockets on the listener's address, and closes it. The first is the listener's own,
+// which was bound for itself: so a second instance of the program is refused the address, though the others share it.
+func siblings(o *sock.Options, listener *net.TCPListener, n int) (fds []int, err error) {
+	listeners := []net.Listener{listener}
+	defer func() {
+		for i, each := range listeners {
+			// Package net's descriptors go, since the runtime's poller watches those.
+			if i > 0 || err == nil {
+				each.Close()
+			}
+		}
+		if err != nil {
+			closeSockets(fds)
+		}
+	}()
+	for i := range n {
+		if i > 0 {
+			sibling, err := o.Listen(listener.Addr().String(), true)
+			if err != nil {
+				return fds, err
+			}
+			listeners = append(listeners, sibling)
+		}
+		err := sock.Control(listeners[i], func(fd int) error {
+			o.SetInherited(fd)
+			if err := sock.SetReusePort(fd); err != nil {
+				return err
+			}
+			dup, err := sock.Duplicate(fd)
+			if err == nil {
+				fds = append(fds, dup)
+			}
+			return err
+		})
+		if err != nil {
+			return fds, err
+		}
+	}
+	return fds, nil
+}
+
+// sharedSocket returns a descriptor of the socket that a listener has.
+func (s *Server) sharedSocket(listener net.Listener) (fds []int, err error) {
+	err = sock.Control(listener, func(fd int) error {
+		if listener.Addr().Network() != "unix" {
+			(*sock.Options)(&s.SocketOptions).SetInherited(fd)
+		}
+		dup, err := sock.Duplicate(fd)
+		if err == nil {
+			fds = append(fds, dup)
+		}
+		return err
+	})
+	return fds, err
+}
+
+func closeSockets(fds []int) {
+	for _, fd := range fds {
+		sock.Close(fd)
+	}
+}
