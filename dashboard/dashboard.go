@@ -17,6 +17,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"sync"
@@ -91,18 +92,10 @@ func New(server *filo.Server, options ...Options) *Dashboard {
 	must(o.History >= 0 && o.History <= time.Hour, "History is 0 to 1h, and not %v", o.History)
 	must(o.MaxRoutes >= 0, "MaxRoutes is negative")
 	must(o.MaxWatchers >= 0, "MaxWatchers is negative")
-	if o.Title == "" {
-		o.Title = filepath.Base(os.Args[0])
-	}
-	if o.History == 0 {
-		o.History = DefaultHistory
-	}
-	if o.MaxRoutes == 0 {
-		o.MaxRoutes = DefaultMaxRoutes
-	}
-	if o.MaxWatchers == 0 {
-		o.MaxWatchers = DefaultMaxWatchers
-	}
+	o.Title = cmp.Or(o.Title, filepath.Base(os.Args[0]))
+	o.History = cmp.Or(o.History, DefaultHistory)
+	o.MaxRoutes = cmp.Or(o.MaxRoutes, DefaultMaxRoutes)
+	o.MaxWatchers = cmp.Or(o.MaxWatchers, DefaultMaxWatchers)
 	d := &Dashboard{server: server, options: o, recorder: newRecorder(o.MaxRoutes), own: make(map[string]bool)}
 	d.hub = sse.NewHub(sse.HubOptions{
 		Retry: 2 * time.Second, HistoryEvents: -1, MaxSubscribers: o.MaxWatchers,

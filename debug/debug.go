@@ -40,6 +40,7 @@
 package debug
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -83,9 +84,7 @@ func Handler(options ...Options) filo.Handler {
 	if o.MaxDuration < 0 {
 		panic(fmt.Sprintf("debug: MaxDuration is %v, and must not be negative", o.MaxDuration))
 	}
-	if o.MaxDuration == 0 {
-		o.MaxDuration = DefaultMaxDuration
-	}
+	o.MaxDuration = cmp.Or(o.MaxDuration, DefaultMaxDuration)
 	h := &handler{maxDuration: o.MaxDuration, vars: o.Vars != nil}
 	r := router.New()
 	r.Use(guard.New("debug", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts}))

@@ -32,6 +32,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Defaults of Options and Check.
@@ -115,16 +117,11 @@ type Health struct {
 func New(options ...Options) *Health {
 	o := setup.One("health: New", options)
 	must(o.Concurrency >= 0, "Options.Concurrency is negative")
-	if o.Concurrency == 0 {
-		o.Concurrency = DefaultConcurrency
-	}
-	if o.RetryAfter == 0 {
-		o.RetryAfter = DefaultRetryAfter
-	}
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.RetryAfter = cmp.Or(o.RetryAfter, DefaultRetryAfter)
 	h := &Health{options: o, start: time.Now(), places: make(chan struct{}, o.Concurrency)}
 	if o.RetryAfter > 0 {
-		seconds := (o.RetryAfter + time.Second - 1) / time.Second
-		field := filo.NewField("Retry-After", fmt.Sprint(int64(seconds)))
+		field := filo.NewField("Retry-After", fmt.Sprint(syntax.Seconds(o.RetryAfter)))
 		h.retryAfter = &field
 	}
 	h.Live, h.Ready = filo.Inline(h.answerLive), filo.Inline(h.answerReady)
@@ -144,12 +141,8 @@ func (h *Health) Add(name string, run func(context.Context) error, options Check
 	for _, each := range h.checks {
 		must(each.name != name, "there are two checks %q", name)
 	}
-	if options.Timeout == 0 {
-		options.Timeout = DefaultTimeout
-	}
-	if options.Period == 0 {
-		options.Period = DefaultPeriod
-	}
+	options.Timeout = cmp.Or(options.Timeout, DefaultTimeout)
+	options.Period = cmp.Or(options.Period, DefaultPeriod)
 	added := &check{health: h, name: name, run: run, options: options}
 	h.checks = append(h.checks, added)
 	if options.Live {

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -33,9 +34,7 @@ const maxCredentials = 4 << 10
 // browser's preflight has no credentials.
 func BasicAuth(options BasicAuthOptions) filo.Middleware {
 	check((len(options.Users) > 0) != (options.Check != nil), "BasicAuth: either Users or Check is required")
-	if options.Realm == "" {
-		options.Realm = "Restricted"
-	}
+	options.Realm = cmp.Or(options.Realm, "Restricted")
 	checkFieldValue("BasicAuthOptions.Realm", options.Realm)
 	a := &basicAuth{check: options.Check}
 	a.challenge = prepare("WWW-Authenticate", "Basic realm="+quoted(options.Realm)+`, charset="UTF-8"`)

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"strings"
 	"sync"
@@ -91,10 +92,7 @@ var defaultTypes = []string{
 
 func newCompressor(o CompressOptions) *compressor {
 	check(o.MinBytes >= 0, "Compress: MinBytes must not be negative")
-	m := &compressor{types: make(map[string]bool), minBytes: o.MinBytes}
-	if m.minBytes == 0 {
-		m.minBytes = 1024
-	}
+	m := &compressor{types: make(map[string]bool), minBytes: cmp.Or(o.MinBytes, 1024)}
 	if o.Types == nil {
 		o.Types, m.noEvents = defaultTypes, true
 	}
@@ -119,10 +117,7 @@ func newCompressor(o CompressOptions) *compressor {
 func newCoding(name string, o CompressOptions) *coding {
 	level := func(option string, level, byDefault, most int) int {
 		check(level >= 0 && level <= most, "Compress: %s must be 1 to %d", option, most)
-		if level == 0 {
-			return byDefault
-		}
-		return level
+		return cmp.Or(level, byDefault)
 	}
 	k := &coding{name: name, number: syntax.CodingNumber([]byte(name))}
 	var make func() (encoder, error)

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -57,12 +58,8 @@ type concurrencyLimiter struct {
 var errConcurrency = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
 
 func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
-	if o.MaxWait == 0 {
-		o.MaxWait = time.Second
-	}
-	if o.RetryAfter == 0 {
-		o.RetryAfter = time.Second
-	}
+	o.MaxWait = cmp.Or(o.MaxWait, time.Second)
+	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
 	check(o.Limit > 0, "ConcurrencyLimit needs a positive Limit")
 	check(o.Queue >= 0 && o.MaxWait >= 0 && o.RetryAfter >= 0, "ConcurrencyLimit: Queue, MaxWait and RetryAfter must not be negative")
 	return &concurrencyLimiter{

@@ -3,6 +3,7 @@ package middleware
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"strings"
@@ -66,9 +67,7 @@ var (
 )
 
 func newDecompressor(o DecompressOptions) *decompressor {
-	if o.MaxBytes == 0 {
-		o.MaxBytes = filo.DefaultMaxBodyBytes
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, filo.DefaultMaxBodyBytes)
 	if o.Encodings == nil {
 		o.Encodings = []string{"gzip", "deflate", "zstd"}
 	}

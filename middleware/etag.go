@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"time"
@@ -28,9 +29,7 @@ type ETagOptions struct {
 func ETag(options ...ETagOptions) filo.Middleware {
 	o := setup.One("middleware: ETag", options)
 	check(o.MaxBytes >= 0, "ETag: MaxBytes must not be negative")
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 4 << 20
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, 4<<20)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			err := next(c)

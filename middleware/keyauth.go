@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 
@@ -103,14 +104,9 @@ func newKeyAuth(options *KeyAuthOptions) *keyAuth {
 
 // setChallenges makes what a 401 must have (RFC 9110, section 15.5.2).
 func (k *keyAuth) setChallenges(realm string) {
-	if realm == "" {
-		realm = "Restricted"
-	}
+	realm = cmp.Or(realm, "Restricted")
 	checkFieldValue("KeyAuthOptions.Realm", realm)
-	scheme := k.scheme
-	if scheme == "" {
-		scheme = "ApiKey"
-	}
+	scheme := cmp.Or(k.scheme, "ApiKey")
 	checkFieldName("KeyAuthOptions.Scheme", scheme) // a token, too
 	challenge := scheme + " realm=" + quoted(realm)
 	k.missing = prepare("WWW-Authenticate", challenge)

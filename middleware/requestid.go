@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	crypto "crypto/rand"
 	"encoding/binary"
 	"log/slog"
@@ -111,9 +112,7 @@ func RequestIDOf(c *filo.Ctx) string {
 // response contains it, and Ctx.Logger logs it as "request_id". Put it outermost, so that all other middleware can log the id.
 func RequestID(options ...RequestIDOptions) filo.Middleware {
 	o := setup.One("middleware: RequestID", options)
-	if o.Header == "" {
-		o.Header = "X-Request-ID"
-	}
+	o.Header = cmp.Or(o.Header, "X-Request-ID")
 	checkFieldName("RequestIDOptions.Header", o.Header)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -74,9 +75,7 @@ func secureFields(options *SecureOptions) (fields []*filo.Field) {
 		{"Cross-Origin-Embedder-Policy", options.EmbedderPolicy, ""},
 		{"Cross-Origin-Resource-Policy", options.ResourcePolicy, "same-origin"},
 	} {
-		if each.value == "" {
-			each.value = each.byDefault
-		}
+		each.value = cmp.Or(each.value, each.byDefault)
 		if each.value == "" || each.value == "-" {
 			continue
 		}

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"log"
 	"math"
 	"os"
@@ -145,8 +146,6 @@ func (o *Options) complete(size int) error {
 			return ErrInvalidGrowth
 		}
 	}
-	if o.Logger == nil {
-		o.Logger = defaultLogger
-	}
+	o.Logger = cmp.Or(o.Logger, defaultLogger)
 	return nil
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,9 +23,7 @@ type HealthCheck struct {
 }
 
 func (h *HealthCheck) setDefaults() {
-	if h.Path == "" {
-		h.Path = "/"
-	}
+	h.Path = cmp.Or(h.Path, "/")
 	if !strings.HasPrefix(h.Path, "/") {
 		panic("proxy: the path of a health check must begin with a slash: " + h.Path)
 	}

@@ -34,6 +34,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -186,13 +187,14 @@ func New(options Options) *Proxy {
 	return p
 }
 
+// setDefaults gives options their defaults, and makes "none" 0.
 func (o *Options) setDefaults() {
-	setDefault(&o.DialTimeout, DefaultDialTimeout)
-	setDefault(&o.ResponseTimeout, DefaultResponseTimeout)
-	setDefault(&o.Retries, DefaultRetries)
-	setDefault(&o.MaxReplayBytes, DefaultMaxReplayBytes)
-	setDefault(&o.MaxFailures, DefaultMaxFailures)
-	setDefault(&o.FailTime, DefaultFailTime)
+	o.DialTimeout = max(cmp.Or(o.DialTimeout, DefaultDialTimeout), 0)
+	o.ResponseTimeout = max(cmp.Or(o.ResponseTimeout, DefaultResponseTimeout), 0)
+	o.Retries = max(cmp.Or(o.Retries, DefaultRetries), 0)
+	o.MaxReplayBytes = max(cmp.Or(o.MaxReplayBytes, DefaultMaxReplayBytes), 0)
+	o.MaxFailures = max(cmp.Or(o.MaxFailures, DefaultMaxFailures), 0)
+	o.FailTime = max(cmp.Or(o.FailTime, DefaultFailTime), 0)
 	if o.Upgrades == nil {
 		o.Upgrades = []string{"websocket"}
 	}
@@ -207,19 +209,7 @@ func (o *Options) setDefaults() {
 		check.setDefaults()
 		o.HealthCheck = &check
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-}
-
-// setDefault gives an option its default, and makes "none" 0.
-func setDefault[T int | int64 | time.Duration](option *T, standard T) {
-	switch {
-	case *option == 0:
-		*option = standard
-	case *option < 0:
-		*option = 0
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 }
 
 func newTransport(o *Options) *http.Transport {

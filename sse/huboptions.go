@@ -1,9 +1,12 @@
 package sse
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // HubOptions configures a Hub. The zero value has safe defaults.
@@ -54,23 +57,14 @@ const maxTopicBytes = 1024
 // check puts the defaults in, and panics if something is wrong.
 func (o *HubOptions) check() {
 	positive := func(name string, n *int, byDefault int) {
-		if *n == 0 {
-			*n = byDefault
-		}
+		*n = cmp.Or(*n, byDefault)
 		require(*n > 0, "%s must not be negative", name)
 	}
 	require(o.Retry >= 0, "Retry must not be negative")
 	require(o.HistoryTime >= 0, "HistoryTime must not be negative")
-	if o.Heartbeat == 0 {
-		o.Heartbeat = DefaultHeartbeat
-	}
-	if o.HistoryEvents == 0 {
-		o.HistoryEvents = 100
-	}
-	o.HistoryEvents = max(o.HistoryEvents, 0)
-	if o.HistoryTime == 0 {
-		o.HistoryTime = 5 * time.Minute
-	}
+	o.Heartbeat = cmp.Or(o.Heartbeat, DefaultHeartbeat)
+	o.HistoryEvents = max(cmp.Or(o.HistoryEvents, 100), 0)
+	o.HistoryTime = cmp.Or(o.HistoryTime, 5*time.Minute)
 	positive("HistoryBytes", &o.HistoryBytes, 256<<10)
 	positive("MaxHistoryBytes", &o.MaxHistoryBytes, 64<<20)
 	positive("MaxQueueBytes", &o.MaxQueueBytes, 256<<10)
@@ -87,11 +81,7 @@ func (o *HubOptions) check() {
 	}
 }
 
-func require(ok bool, format string, args ...any) {
-	if !ok {
-		panic("sse: HubOptions: " + fmt.Sprintf(format, args...))
-	}
-}
+var require = setup.Checker("sse: HubOptions")
 
 // tick is how often there are heartbeats, and old histories are looked for.
 func (o *HubOptions) tick() time.Duration {

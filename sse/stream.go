@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -168,9 +169,7 @@ func (s *Stream) fail(err error) error {
 // run sends heartbeats, and ends the stream's context when the server shuts down.
 func (s *Stream) run(shuttingDown <-chan struct{}, interval time.Duration) {
 	defer close(s.ended)
-	if interval == 0 {
-		interval = DefaultHeartbeat
-	}
+	interval = cmp.Or(interval, DefaultHeartbeat)
 	var due <-chan time.Time
 	if interval > 0 {
 		ticker := time.NewTicker(interval)

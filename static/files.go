@@ -2,6 +2,7 @@ package static
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"io/fs"
@@ -128,18 +129,10 @@ func (o *Options) setDefaults() {
 	check(o.Index == "" || validName(o.Index) && !strings.Contains(o.Index, "/"), "Index: %q is no name of a file", o.Index)
 	check(o.Fallback == "" || validName(o.Fallback), "Fallback: %q is no name of a file in the tree", o.Fallback)
 	check(o.CacheFileBytes >= 0, "CacheFileBytes is negative; a negative CacheBytes keeps no contents")
-	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCacheBytes
-	}
-	if o.CacheFileBytes == 0 {
-		o.CacheFileBytes = defaultCacheFileBytes
-	}
-	if o.CacheCheck == 0 {
-		o.CacheCheck = defaultCacheCheck
-	}
-	if o.OpenFiles == 0 {
-		o.OpenFiles = defaultOpenFiles
-	}
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
+	o.CacheFileBytes = cmp.Or(o.CacheFileBytes, defaultCacheFileBytes)
+	o.CacheCheck = cmp.Or(o.CacheCheck, defaultCacheCheck)
+	o.OpenFiles = cmp.Or(o.OpenFiles, defaultOpenFiles)
 }
 
 // Close closes the directory of Dir and the files that are kept open. Later requests for files of the directory get 500. Answers

@@ -1,6 +1,7 @@
 package static
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -35,10 +36,7 @@ func known(t time.Time) bool { return !t.IsZero() && !t.Equal(time.Unix(0, 0)) }
 
 // settled reports whether every other content that the file gets will have another stamp.
 func (s *stamp) settled(now time.Time) bool {
-	last := s.changed
-	if last == 0 {
-		last = s.modified
-	}
+	last := cmp.Or(s.changed, s.modified)
 	return s.modified != 0 && last <= now.Add(-settleTime).UnixNano()
 }
 

@@ -1,6 +1,7 @@
 package humafilo
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -48,10 +49,7 @@ func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.whole.Se
 // raiseBodyLimit lets a body in whose limit the operation sets above the server's. Below that huma holds to the limit itself,
 // and has a better answer.
 func raiseBodyLimit(c *filo.Ctx, limit int64) {
-	server := c.Server().MaxBodyBytes
-	if server == 0 {
-		server = filo.DefaultMaxBodyBytes
-	}
+	server := cmp.Or(c.Server().MaxBodyBytes, filo.DefaultMaxBodyBytes)
 	if limit < 0 || server > 0 && limit > server {
 		c.SetMaxBodyBytes(limit)
 	}

@@ -1,6 +1,7 @@
 package humafilo
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -52,9 +53,7 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // field to an answer. The error names the route that can't be described, and the reason, such as a field with the tag path whose
 // wildcard the route doesn't have.
 func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
-	if document.OpenAPI == "" {
-		document.OpenAPI = "3.1.0"
-	}
+	document.OpenAPI = cmp.Or(document.OpenAPI, "3.1.0")
 	if document.Components == nil {
 		document.Components = &huma.Components{}
 	}
@@ -298,9 +297,7 @@ func require(schema *huma.Schema, t reflect.Type) {
 	schema.Required = nil
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		if property := schema.Properties[name]; property != nil && f.Tag.Get("required") == "true" && !slices.Contains(schema.Required, name) {
 			schema.Required = append(schema.Required, name)
 			property.Nullable = false

@@ -1,6 +1,7 @@
 package jwt
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -25,9 +26,7 @@ type challenges struct {
 }
 
 func newChallenges(realm string) challenges {
-	if realm == "" {
-		realm = "api"
-	}
+	realm = cmp.Or(realm, "api")
 	for i := range len(realm) {
 		if realm[i] < ' ' || realm[i] > '~' {
 			panic(fmt.Sprintf("jwt: the Realm %q has a character that isn't printable ASCII", realm))

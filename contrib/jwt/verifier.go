@@ -1,6 +1,7 @@
 package jwt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,9 +44,7 @@ func newVerifier[C any](options *Options[C]) *verifier {
 		optional:   options.Optional,
 		challenges: newChallenges(options.Realm),
 	}
-	if v.maxBytes == 0 {
-		v.maxBytes = DefaultMaxTokenBytes
-	}
+	v.maxBytes = cmp.Or(v.maxBytes, DefaultMaxTokenBytes)
 	v.keys = newKeyring(options.Algorithms, options.Key, options.Keys, options.KeyFunc)
 	v.keyFunc = v.key
 

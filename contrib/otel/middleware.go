@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,15 +111,9 @@ type telemetry struct {
 func newTelemetry(options *Options) *telemetry {
 	t := &telemetry{options: *options, methods: make(map[string]int)}
 	o := &t.options
-	if o.TracerProvider == nil {
-		o.TracerProvider = api.GetTracerProvider()
-	}
-	if o.MeterProvider == nil {
-		o.MeterProvider = api.GetMeterProvider()
-	}
-	if o.Propagators == nil {
-		o.Propagators = api.GetTextMapPropagator()
-	}
+	o.TracerProvider = cmp.Or(o.TracerProvider, api.GetTracerProvider())
+	o.MeterProvider = cmp.Or(o.MeterProvider, api.GetMeterProvider())
+	o.Propagators = cmp.Or(o.Propagators, api.GetTextMapPropagator())
 	if o.Methods == nil {
 		o.Methods = defaultMethods
 	}

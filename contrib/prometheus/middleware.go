@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -88,9 +89,7 @@ func one[T any](constructor string, options []T) (o T) {
 }
 
 func (o *Options) complete() {
-	if o.Registerer == nil {
-		o.Registerer = client.DefaultRegisterer
-	}
+	o.Registerer = cmp.Or(o.Registerer, client.DefaultRegisterer)
 	if o.Buckets == nil {
 		o.Buckets = defaultBuckets
 	}

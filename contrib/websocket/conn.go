@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -162,9 +163,7 @@ func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool)
 		return false
 	}
 	c.state.Store(int32(next))
-	if c.cause == nil {
-		c.cause = cause
-	}
+	c.cause = cmp.Or(c.cause, cause)
 	if next != stateOver {
 		c.timer = time.AfterFunc(wait, func() { c.over(nil) })
 	}
@@ -182,9 +181,7 @@ var lingerTime = 500 * time.Millisecond // changed by tests
 func (c *Conn) over(cause error) {
 	c.gate.Lock()
 	c.state.Store(int32(stateOver))
-	if c.cause == nil {
-		c.cause = cause
-	}
+	c.cause = cmp.Or(c.cause, cause)
 	c.stopTimerLocked()
 	c.gate.Unlock()
 	c.net.Close() // which has c.ended called, of Serve
@@ -213,9 +210,7 @@ func (c *Conn) leave(cause error) (tell func()) {
 	first := !c.told
 	c.told = true
 	c.state.Store(int32(stateOver))
-	if c.cause == nil {
-		c.cause = cause
-	}
+	c.cause = cmp.Or(c.cause, cause)
 	c.stopTimerLocked()
 	topics := c.topics
 	c.topics = nil

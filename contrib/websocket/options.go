@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -83,14 +84,14 @@ type Options struct {
 
 // withDefaults returns the options with defaults, and panics if one is wrong.
 func (o Options) withDefaults() Options {
-	or(&o.MaxMessageBytes, DefaultMaxMessageBytes)
-	or(&o.MaxQueuedBytes, DefaultMaxQueuedBytes)
-	or(&o.CompressionMinimum, DefaultCompressionMinimum)
-	or(&o.ReadTimeout, DefaultReadTimeout)
-	or(&o.WriteTimeout, DefaultWriteTimeout)
-	or(&o.CloseTimeout, DefaultCloseTimeout)
-	or(&o.PingInterval, DefaultPingInterval)
-	or(&o.PongTimeout, DefaultPongTimeout)
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
+	o.MaxQueuedBytes = cmp.Or(o.MaxQueuedBytes, DefaultMaxQueuedBytes)
+	o.CompressionMinimum = cmp.Or(o.CompressionMinimum, DefaultCompressionMinimum)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, DefaultCloseTimeout)
+	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
+	o.PongTimeout = cmp.Or(o.PongTimeout, DefaultPongTimeout)
 	switch {
 	case o.OnMessage == nil && (o.OnOpen != nil || o.OnClose != nil):
 		panic("websocket: OnOpen and OnClose are functions of Serve, which needs OnMessage, too")
@@ -112,13 +113,6 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	return o
-}
-
-// or sets a value that is zero to its default.
-func or[T int | int64 | time.Duration](value *T, otherwise T) {
-	if *value == 0 {
-		*value = otherwise
-	}
 }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2.

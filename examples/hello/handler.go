@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,10 +56,7 @@ func hello(c *filo.Ctx) error {
 
 // echo answers with the request's body under its own Content-Type.
 func echo(c *filo.Ctx) error {
-	contentType := c.Request.ContentType()
-	if contentType == "" {
-		contentType = "application/octet-stream"
-	}
+	contentType := cmp.Or(c.Request.ContentType(), "application/octet-stream")
 	// What comes back is the sender's, so a browser must not guess a livelier type than it was given.
 	c.Response.Header.Set("X-Content-Type-Options", "nosniff")
 

@@ -8,9 +8,9 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
-	"fmt"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/setup"
 	"github.com/filohttp/filo/internal/unshared"
 )
 
@@ -82,11 +82,7 @@ func New(pkg string, options Options) filo.Middleware {
 
 // newAdmit returns what says why a request isn't let through, nil if it is.
 func newAdmit(pkg string, options Options) func(*filo.Ctx) error {
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			panic(pkg + ": " + fmt.Sprintf(format, args...))
-		}
-	}
+	check := setup.Checker(pkg)
 	check(options.Allow == nil || options.Token == "", "Allow and Token are both set: Allow decides alone")
 	check(len(options.Hosts) == 0 || options.Allow == nil && options.Token == "", "Hosts are for neither Allow nor Token")
 	switch {

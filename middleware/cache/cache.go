@@ -7,6 +7,7 @@ package cache
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -107,12 +108,8 @@ var errOnlyIfCached = filo.Error(504, "the cache has no stored response")
 
 func newCache(o Options) *cache {
 	check(o.MaxBytes >= 0 && o.MaxBodyBytes >= 0 && o.TTL >= 0, "Options.MaxBytes, MaxBodyBytes and TTL must not be negative")
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 64 << 20
-	}
-	if o.MaxBodyBytes == 0 {
-		o.MaxBodyBytes = 1 << 20
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 1<<20)
 	return &cache{Options: o, entries: lru.Map[entry]{Capacity: o.MaxBytes}}
 }
 

@@ -7,6 +7,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -101,21 +102,11 @@ func newKeeper(o Options) *keeper {
 	}
 	setup.CheckMethods(check, "Methods", o.Methods)
 	check(o.Scope != nil, "New needs a Scope, which tells clients and their keys apart")
-	if o.TTL == 0 {
-		o.TTL = 24 * time.Hour
-	}
-	if o.MaxRun == 0 {
-		o.MaxRun = 5 * time.Minute
-	}
-	if o.MaxBodyBytes == 0 {
-		o.MaxBodyBytes = 1 << 20
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 64 << 20
-	}
-	if o.MaxScopeBytes == 0 {
-		o.MaxScopeBytes = o.MaxBytes / 4
-	}
+	o.TTL = cmp.Or(o.TTL, 24*time.Hour)
+	o.MaxRun = cmp.Or(o.MaxRun, 5*time.Minute)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 1<<20)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
+	o.MaxScopeBytes = cmp.Or(o.MaxScopeBytes, o.MaxBytes/4)
 	if o.Store == nil {
 		o.Store = newMemory(o.MaxBytes, o.MaxScopeBytes)
 	}

@@ -7,6 +7,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -99,15 +100,9 @@ type limiter struct {
 }
 
 func newLimiter(limit int, window time.Duration, o Options) *limiter {
-	if o.Burst == 0 {
-		o.Burst = limit
-	}
-	if o.Name == "" {
-		o.Name = "default"
-	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = 1 << 16
-	}
+	o.Burst = cmp.Or(o.Burst, limit)
+	o.Name = cmp.Or(o.Name, "default")
+	o.MaxKeys = cmp.Or(o.MaxKeys, 1<<16)
 	quota := Quota{Limit: limit, Burst: o.Burst, Window: window}
 	o.check(quota)
 	l := &limiter{

@@ -17,6 +17,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -279,18 +280,10 @@ func newManager(o Options) *manager {
 			o.CookieName = "session"
 		}
 	}
-	if o.SameSite == 0 {
-		o.SameSite = filo.SameSiteLax
-	}
-	if o.IdleTimeout == 0 {
-		o.IdleTimeout = 2 * time.Hour
-	}
-	if o.Lifetime == 0 {
-		o.Lifetime = 7 * 24 * time.Hour
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 16 << 10
-	}
+	o.SameSite = cmp.Or(o.SameSite, filo.SameSiteLax)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Hour)
+	o.Lifetime = cmp.Or(o.Lifetime, 7*24*time.Hour)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 16<<10)
 	m := &manager{Options: o, cookie: filo.Cookie{
 		Name: o.CookieName, Value: "x", Path: "/", Domain: o.Domain, Secure: !o.Insecure, HttpOnly: true, SameSite: o.SameSite,
 	}}

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -74,10 +75,7 @@ func describe(e *runtime.ExceptionDetails) string {
 func join(values []*runtime.RemoteObject) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
-		texts[i] = v.Description
-		if texts[i] == "" {
-			texts[i] = string(v.Value)
-		}
+		texts[i] = cmp.Or(v.Description, string(v.Value))
 	}
 	return strings.Join(texts, " ")
 }
