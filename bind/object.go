@@ -97,12 +97,7 @@ func has(m map[string]int, key string) bool {
 }
 
 func hasOption(options, name string) bool {
-	for option := range strings.SplitSeq(options, ",") {
-		if option == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Split(options, ","), name)
 }
 
 // quotable reports whether the tag option string has a meaning for the type.

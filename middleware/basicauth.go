@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // BasicAuthOptions configures BasicAuth. Either Users or Check is required.
@@ -126,23 +127,10 @@ func basicCredentials(memory, authorization []byte) (user, password []byte, ok b
 
 // cutScheme returns what follows the authentication scheme in a field value, which is compared without regard to case.
 func cutScheme(value []byte, scheme string) ([]byte, bool) {
-	if len(value) <= len(scheme) || value[len(scheme)] != ' ' || !equalToken(value[:len(scheme)], scheme) {
+	if len(value) <= len(scheme) || value[len(scheme)] != ' ' || !syntax.EqualFold(value[:len(scheme)], scheme) {
 		return nil, false
 	}
 	return bytes.TrimLeft(value[len(scheme)+1:], " "), true
-}
-
-// equalToken compares without regard to the case of ASCII letters. (That of package bytes has the Kelvin sign equal k.)
-func equalToken(b []byte, s string) bool {
-	if len(b) != len(s) {
-		return false
-	}
-	for i, c := range b {
-		if c != s[i] && (c^s[i] != 0x20 || c|0x20 < 'a' || c|0x20 > 'z') {
-			return false
-		}
-	}
-	return true
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }

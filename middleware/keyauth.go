@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // KeyAuthOptions configures KeyAuth. Either Keys or Check is required.
@@ -78,7 +79,7 @@ func newKeyAuth(options *KeyAuthOptions) *keyAuth {
 	if places == 0 {
 		k.header = "Authorization"
 	}
-	if equalToken([]byte(k.header), "Authorization") && k.scheme == "" {
+	if syntax.EqualFold(k.header, "Authorization") && k.scheme == "" {
 		k.scheme = "Bearer"
 	}
 	if k.header != "" {
@@ -87,7 +88,7 @@ func newKeyAuth(options *KeyAuthOptions) *keyAuth {
 	switch {
 	case k.cookie != "":
 		k.vary = prepare("Vary", "Cookie")
-	case k.header != "" && !equalToken([]byte(k.header), "Authorization"): // RFC 9111, section 3.5
+	case k.header != "" && !syntax.EqualFold(k.header, "Authorization"): // RFC 9111, section 3.5
 		k.vary = prepare("Vary", k.header)
 	}
 	check(k.scheme == "" || k.header != "", "KeyAuth: a Scheme needs a Header")
@@ -110,7 +111,7 @@ func (k *keyAuth) setChallenges(realm string) {
 	checkFieldName("KeyAuthOptions.Scheme", scheme) // a token, too
 	challenge := scheme + " realm=" + quoted(realm)
 	k.missing = prepare("WWW-Authenticate", challenge)
-	if equalToken([]byte(scheme), "Bearer") {
+	if syntax.EqualFold(scheme, "Bearer") {
 		// RFC 6750, section 3.1. Without a token there is to be no error code.
 		challenge += `, error="invalid_token"`
 	}

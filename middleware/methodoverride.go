@@ -4,6 +4,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/prerouting"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // MethodOverrideOptions configures MethodOverride.
@@ -96,6 +97,6 @@ func (options *MethodOverrideOptions) override(c *filo.Ctx) ([]byte, error) {
 // isForm reports whether a Content-Type is that of a form which Request.Form reads.
 func isForm(contentType []byte) bool {
 	const form = "application/x-www-form-urlencoded"
-	return len(contentType) >= len(form) && equalToken(contentType[:len(form)], form) &&
+	return len(contentType) >= len(form) && syntax.EqualFold(contentType[:len(form)], form) &&
 		(len(contentType) == len(form) || contentType[len(form)] == ';' || contentType[len(form)] == ' ')
 }

@@ -3,6 +3,7 @@ package middleware
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"unsafe"
 
 	"github.com/filohttp/filo"
@@ -137,12 +138,7 @@ func peer(c *filo.Ctx) (address netip.Addr, trusted *realIP) {
 }
 
 func (r *realIP) trusts(address netip.Addr) bool {
-	for _, prefix := range r.options.TrustedProxies {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.options.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
 // xForwardedFor returns the client's address by X-Forwarded-For; nearest is the one of the trusted proxy that is connected.

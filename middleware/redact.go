@@ -3,6 +3,7 @@ package middleware
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/filohttp/filo/internal/syntax"
@@ -58,10 +59,5 @@ func isSecret(name []byte, secrets []string) bool {
 			name = []byte(decoded)
 		}
 	}
-	for _, secret := range secrets {
-		if syntax.EqualFold(name, secret) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secrets, func(secret string) bool { return syntax.EqualFold(name, secret) })
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // WWW says how Redirect treats "www." in front of hosts.
@@ -121,7 +122,7 @@ func (r *redirect) status(c *filo.Ctx) int {
 func (r *redirect) host(host []byte) (prefix string, name []byte, same bool) {
 	switch {
 	case r.options.Host != "":
-		return r.options.Host, nil, equalToken(host, r.options.Host)
+		return r.options.Host, nil, syntax.EqualFold(host, r.options.Host)
 	case r.options.WWW == StripWWW && hasWWW(host) && bytes.IndexByte(host[len("www."):], '.') > 0:
 		return "", host[len("www."):], false
 	case r.options.WWW == AddWWW && isBare(hostname(host)):
@@ -131,7 +132,7 @@ func (r *redirect) host(host []byte) (prefix string, name []byte, same bool) {
 }
 
 func hasWWW(host []byte) bool {
-	return len(host) > len("www.") && equalToken(host[:len("www.")], "www.")
+	return len(host) > len("www.") && syntax.EqualFold(host[:len("www.")], "www.")
 }
 
 // isBare reports whether a host name has just one dot, and isn't an address: those of IPv4 end in a number, those of IPv6 are in

@@ -92,12 +92,7 @@ func newRewriteRule(rule RewriteRule) rewriteRule {
 
 // isTarget reports whether s has only what may be in a request target (RFC 3986, appendix A), or stands for a group.
 func isTarget(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] <= ' ' || s[i] >= 0x7f || s[i] == '#' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' })
 }
 
 // apply appends the target that a path becomes, without the request's query.

@@ -209,32 +209,31 @@ func isDialError(err error) bool {
 
 // counted returns a body whose Close ends the upstream's work for the request. That of an answer of 101 can be written to.
 func (u *upstream) counted(body io.ReadCloser) io.ReadCloser {
+	end := sync.OnceFunc(func() { u.active.Add(-1) })
 	if conn, ok := body.(io.ReadWriteCloser); ok {
-		return &countedConn{ReadWriteCloser: conn, upstream: u}
+		return &countedConn{conn, end}
 	}
-	return &countedBody{ReadCloser: body, upstream: u}
+	return &countedBody{body, end}
 }
 
 type countedBody struct {
 	io.ReadCloser
-	upstream *upstream
-	once     sync.Once
+	end func()
 }
 
 // Close implements io.Closer.
 func (b *countedBody) Close() error {
-	b.once.Do(func() { b.upstream.active.Add(-1) })
+	b.end()
 	return b.ReadCloser.Close()
 }
 
 type countedConn struct {
 	io.ReadWriteCloser
-	upstream *upstream
-	once     sync.Once
+	end func()
 }
 
 // Close implements io.Closer.
 func (c *countedConn) Close() error {
-	c.once.Do(func() { c.upstream.active.Add(-1) })
+	c.end()
 	return c.ReadWriteCloser.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http/httputil"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/filohttp/filo/internal/forwarding"
@@ -48,20 +49,12 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 
 // trusts reports whether an address is that of a trusted proxy.
 func (p *Proxy) trusts(remote string) bool {
-	if len(p.options.TrustedProxies) == 0 {
-		return false
-	}
 	address, err := netip.ParseAddr(remote)
 	if err != nil {
 		return false
 	}
 	address = address.Unmap().WithZone("")
-	for _, prefix := range p.options.TrustedProxies {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.options.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
 // setForwarded adds an element to Forwarded (RFC 7239, section 4).

@@ -24,9 +24,7 @@ type HealthCheck struct {
 
 func (h *HealthCheck) setDefaults() {
 	h.Path = cmp.Or(h.Path, "/")
-	if !strings.HasPrefix(h.Path, "/") {
-		panic("proxy: the path of a health check must begin with a slash: " + h.Path)
-	}
+	must(strings.HasPrefix(h.Path, "/"), "the path of a health check must begin with a slash: %s", h.Path)
 	if h.Interval <= 0 {
 		h.Interval = 10 * time.Second
 	}

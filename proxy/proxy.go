@@ -54,6 +54,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/setup"
 )
 
 // Defaults of Options.
@@ -149,24 +150,20 @@ type Proxy struct {
 	checks  sync.WaitGroup
 }
 
+// must panics if what New is given is wrong.
+var must = setup.Checker("proxy")
+
 // New returns a proxy. It panics if an option is wrong. Close the proxy when you no longer need it.
 func New(options Options) *Proxy {
-	if len(options.Upstreams) == 0 {
-		panic("proxy: no upstreams")
-	}
-	if options.Balance != RoundRobin && options.Balance != LeastConnections {
-		panic("proxy: unknown Balance")
-	}
+	must(len(options.Upstreams) > 0, "no upstreams")
+	must(options.Balance == RoundRobin || options.Balance == LeastConnections, "unknown Balance")
 	options.setDefaults()
 	p := &Proxy{options: options}
 	for _, text := range options.Upstreams {
 		at, err := url.Parse(text)
-		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.RawQuery != "" || at.Fragment != "" {
-			panic("proxy: an upstream must be a URL such as http://10.0.0.1:8080, without a query: " + text)
-		}
-		if at.User != nil {
-			panic("proxy: an upstream's URL can't have user information, Rewrite can set Authorization: " + at.Redacted())
-		}
+		must(err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != "" && at.RawQuery == "" && at.Fragment == "",
+			"an upstream must be a URL such as http://10.0.0.1:8080, without a query: %s", text)
+		must(at.User == nil, "an upstream's URL can't have user information, Rewrite can set Authorization: %s", at.Redacted())
 		p.upstreams = append(p.upstreams, &upstream{url: at})
 	}
 	p.closing, p.close = context.WithCancel(context.Background())
@@ -200,9 +197,8 @@ func (o *Options) setDefaults() {
 	}
 	for _, protocol := range o.Upgrades {
 		name, version, versioned := strings.Cut(protocol, "/")
-		if !httpguts.ValidHeaderFieldName(name) || versioned && !httpguts.ValidHeaderFieldName(version) {
-			panic("proxy: an upgrade must be to a protocol such as websocket: " + protocol)
-		}
+		must(httpguts.ValidHeaderFieldName(name) && (!versioned || httpguts.ValidHeaderFieldName(version)),
+			"an upgrade must be to a protocol such as websocket: %s", protocol)
 	}
 	if o.HealthCheck != nil {
 		check := *o.HealthCheck

@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // literals are routes whose paths are nothing but literals, by method: no other one of the method can be more specific, so
@@ -95,10 +96,5 @@ func hash(path []byte) uint64 {
 
 // isLiteral reports whether the path has no wildcard. A {$} isn't one.
 func (p *pattern) isLiteral() bool {
-	for _, s := range p.segments {
-		if s.kind != literal && s.kind != end {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.segments, func(s segment) bool { return s.kind != literal && s.kind != end })
 }

@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"bytes"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -87,22 +88,10 @@ func sampledTrace(value []byte) []byte {
 
 // isHex reports whether all of b are hexadecimal digits, which are in lower case here.
 func isHex(b []byte) bool {
-	for _, c := range b {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return len(bytes.Trim(b, "0123456789abcdef")) == 0
 }
 
-func isZero(b []byte) bool {
-	for _, c := range b {
-		if c != '0' {
-			return false
-		}
-	}
-	return true
-}
+func isZero(b []byte) bool { return len(bytes.Trim(b, "0")) == 0 }
 
 func hexDigit(c byte) byte {
 	if c >= 'a' {

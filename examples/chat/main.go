@@ -12,17 +12,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
 const (
@@ -32,18 +28,7 @@ const (
 	maxConns = 20_000
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "chat:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("chat", run) }
 
 // run serves until ctx ends and then shuts down: WebSockets are told that the server goes away, and feeds end. It returns nil
 // after a complete shutdown.
@@ -51,18 +36,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("chat", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
 	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	handler := newHandler(newChat(time.Now), strings.Split(*hosts, ","))
 	server := &filo.Server{Handler: handler, MaxConns: maxConns, GracePeriod: shutdownGrace}
-	ln, err := server.Listen(*addr)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
-	return server.RunListener(ctx, ln)
+	return program.Serve(ctx, server, *addr, stdout)
 }

@@ -13,33 +13,19 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
 // shutdownGrace is how long running requests may take after the first signal before they are cut off. Uploads end at once: they
 // go on when the server is back.
 const shutdownGrace = 10 * time.Second
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "files:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("files", run) }
 
 // run serves until ctx ends, and returns nil after a complete shutdown.
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
@@ -52,11 +38,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags.Int64Var(&limits.totalBytes, "max-total", 40<<30, "`bytes` of all files together, unfinished ones included")
 	flags.DurationVar(&limits.expiry, "expire", 24*time.Hour, "how long an upload may lie unfinished")
 	flags.DurationVar(&limits.stall, "stall", 30*time.Second, "how long an upload may send nothing before it is broken off")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	files, err := openStore(*dir, limits)
 	if err != nil {
@@ -68,14 +51,5 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.close()) }()
-	return serve(ctx, &filo.Server{Handler: site.handler, GracePeriod: shutdownGrace}, *addr, stdout)
-}
-
-func serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writer) error {
-	ln, err := server.Listen(addr)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
-	return server.RunListener(ctx, ln)
+	return program.Serve(ctx, &filo.Server{Handler: site.handler, GracePeriod: shutdownGrace}, *addr, stdout)
 }

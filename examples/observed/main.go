@@ -15,28 +15,16 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
 // shutdownGrace is how long running requests may take before they are cut off.
 const shutdownGrace = 10 * time.Second
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "observed:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("observed", run) }
 
 // run serves until ctx ends, and returns nil after a complete shutdown.
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
@@ -46,11 +34,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	rate := flags.Float64("load", 200, "requests a second that it sends itself; 0 for none")
 	drain := flags.Duration("drain", time.Second, "how long it isn't ready before it stops accepting, for a balancer to see it")
 	verbose := flags.Bool("log", false, "write the log to the standard output, too")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	if *rate < 0 || math.IsInf(*rate, 0) || math.IsNaN(*rate) {
 		return errors.New("-load must be 0 or more requests a second")

@@ -7,26 +7,13 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "overload:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("overload", run) }
 
 // config sizes the show.
 type config struct {
@@ -44,11 +31,8 @@ func parseFlags(args []string) (config, error) {
 	flags.IntVar(&cfg.crowd, "crowd", 100, "clients that come on top")
 	flags.DurationVar(&cfg.work, "work", 50*time.Millisecond, "how long the handler takes")
 	flags.DurationVar(&cfg.storm, "storm", 2*time.Second, "how long the crowd stays")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return config{}, err
-	}
-	if flags.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	if cfg.concurrency < 4 || cfg.crowd < 1 || cfg.work <= 0 || cfg.storm <= 0 {
 		return config{}, errors.New("-concurrency is at least 4, and -crowd, -work and -storm are positive")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -158,22 +159,14 @@ func (c *crawl) summary(out io.Writer, took time.Duration) {
 	defer c.mu.Unlock()
 	fmt.Fprintf(out, "%d pages, %d bytes in %v: %.0f a second\n",
 		c.fetched, c.bytes, took.Round(time.Millisecond), float64(c.fetched)/took.Seconds())
-	for _, status := range sortedKeys(c.statuses) {
+	for _, status := range slices.Sorted(maps.Keys(c.statuses)) {
 		fmt.Fprintf(out, "  %d %-12s %d\n", status, http.StatusText(status), c.statuses[status])
 	}
-	for _, reason := range sortedKeys(c.failures) {
+	for _, reason := range slices.Sorted(maps.Keys(c.failures)) {
 		fmt.Fprintf(out, "  failed: %-8s %d\n", reason, c.failures[reason])
 	}
 	fmt.Fprintf(out, "the pool: %d tasks, %d workers started; half of the tasks waited less than %v, 99 in 100 less than %v\n",
 		stats.Submitted, stats.Spawned, stats.Waits.Quantile(0.5), stats.Waits.Quantile(0.99))
-}
-
-func sortedKeys[K interface{ ~int | ~string }](m map[K]int) (keys []K) {
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // release ends the pool.

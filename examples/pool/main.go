@@ -10,25 +10,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/examples/internal/program"
 	"golang.org/x/time/rate"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "pool:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("pool", run) }
 
 type config struct {
 	pages   int           // of the site
@@ -44,11 +32,8 @@ func parseFlags(args []string) (config, error) {
 	flags.DurationVar(&cfg.work, "work", 10*time.Millisecond, "how long the site takes for a page")
 	flags.IntVar(&cfg.workers, "workers", 16, "pages that are fetched at once")
 	flags.Float64Var(&cfg.rate, "rate", 0, "pages that are fetched a second, 0 for no limit")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return config{}, err
-	}
-	if flags.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	if cfg.pages < 1 || cfg.work < 0 || cfg.workers < 1 || cfg.rate < 0 {
 		return config{}, errors.New("-pages and -workers are at least 1, -work and -rate not negative")

@@ -15,15 +15,12 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
 const (
@@ -33,18 +30,7 @@ const (
 	maxBody = 16 << 10
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "todo:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("todo", run) }
 
 // run serves until ctx ends and then shuts down: running requests finish, new ones are refused, and the database is closed
 // behind them. It returns nil after a complete shutdown.
@@ -53,11 +39,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
 	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	db := flags.String("db", "todo.db", "SQLite `file` with the todos; made if it isn't there")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	todos, err := openStore(ctx, *db)
 	if err != nil {
@@ -68,14 +51,5 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, &filo.Server{Handler: handler, MaxBodyBytes: maxBody, GracePeriod: shutdownGrace}, *addr, stdout)
-}
-
-func serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writer) error {
-	ln, err := server.Listen(addr)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
-	return server.RunListener(ctx, ln)
+	return program.Serve(ctx, &filo.Server{Handler: handler, MaxBodyBytes: maxBody, GracePeriod: shutdownGrace}, *addr, stdout)
 }

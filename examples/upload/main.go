@@ -7,35 +7,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/examples/internal/program"
 	"github.com/filohttp/filo/middleware"
 )
 
 // shutdownGrace is how long running uploads may take after the first signal before they are cut off.
 const shutdownGrace = 30 * time.Second
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "upload:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("upload", run) }
 
 // run serves until ctx ends, lets running uploads finish, and returns nil if all did.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -45,11 +31,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	dir := flags.String("dir", "uploads", "`directory` that the files go to; made if it isn't there")
 	maxBytes := flags.Int64("max-bytes", 10<<30, "largest upload in bytes; more get a 413 (-1: no limit)")
 	fsync := flags.Bool("fsync", false, "answer only when the file is on the disk, not just in the kernel's cache")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	files, err := openStore(*dir, *maxBytes, *fsync)
 	if err != nil {

@@ -11,12 +11,8 @@ import (
 // HasToken reports whether a list has the token, in any case.
 func HasToken(h *filo.Header, name, token string) bool {
 	for list := range h.Values(name) {
-		for len(list) > 0 {
-			var element []byte
-			element, list, _ = bytes.Cut(list, []byte{','})
-			if syntax.EqualFold(bytes.TrimSpace(element), token) {
-				return true
-			}
+		if syntax.ListHasToken(list, token) {
+			return true
 		}
 	}
 	return false

@@ -157,20 +157,12 @@ func foreignName(path string) string {
 
 // reimport changes the imports of internal packages in a file of Go's.
 func reimport(source []byte) []byte {
-	for _, paths := range [][]string{keys(internals), keys(aliases)} {
-		for _, path := range paths {
+	for _, names := range []map[string]string{internals, aliases} {
+		for path := range names { // in any order: none is the whole of another's import
 			source = bytes.ReplaceAll(source, []byte("\t\""+path+"\"\n"), []byte("\t"+filepath.Base(path)+" \""+foreignName(path)+"\"\n"))
 		}
 	}
 	return source
-}
-
-func keys(m map[string]string) (all []string) {
-	for key := range m {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // detour returns net/http's server.go with the detours.

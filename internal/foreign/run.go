@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -142,19 +143,11 @@ func (e *exception) covers(test string) bool {
 // inParallel calls the functions, n at a time, and returns their results in order.
 func inParallel(n int, all []func() *testRun) []*testRun {
 	results := make([]*testRun, len(all))
-	var next int
-	var mu sync.Mutex
+	var begun atomic.Int64
 	var workers sync.WaitGroup
 	for range n {
 		workers.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= len(all) {
-					return
-				}
+			for i := begun.Add(1) - 1; i < int64(len(all)); i = begun.Add(1) - 1 {
 				results[i] = all[i]()
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"strings"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/setup"
@@ -103,12 +104,8 @@ func newAdmit(pkg string, options Options) func(*filo.Ctx) error {
 }
 
 func isToken(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return len(s) >= minToken && len(s) <= maxToken
+	visible := !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	return visible && len(s) >= minToken && len(s) <= maxToken
 }
 
 // token admits who brings it.

@@ -178,12 +178,7 @@ func special(c *filo.Ctx) bool {
 
 // conditional reports whether a request has preconditions.
 func conditional(h *filo.Header) bool {
-	for _, name := range [...]string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
-		if h.Has(name) {
-			return true
-		}
-	}
-	return false
+	return h.Has("If-None-Match") || h.Has("If-Modified-Since") || h.Has("If-Match") || h.Has("If-Unmodified-Since")
 }
 
 // appendKey appends what a response is found by: the target URI, as the client has asked for it (RFC 9111, section 2).

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -30,12 +31,7 @@ func (m *Memory) Load(_ *filo.Ctx, id string) (Record, error) {
 
 // Save stores the record if the stored record of the id has the same version.
 func (m *Memory) Save(_ *filo.Ctx, id string, record Record) (saved bool, err error) {
-	m.once.Do(func() {
-		m.records.Capacity = m.MaxBytes
-		if m.MaxBytes == 0 {
-			m.records.Capacity = 64 << 20
-		}
-	})
+	m.once.Do(func() { m.records.Capacity = cmp.Or(m.MaxBytes, 64<<20) })
 	rank := lru.Unused
 	if record.Renewed {
 		rank = lru.Kept

@@ -23,9 +23,7 @@ func main() {
 	} else {
 		err = run(ctx, os.Args[1:], os.Stdout)
 	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "idle:", err)
 		os.Exit(1)
 	}

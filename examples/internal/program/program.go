@@ -1,0 +1,49 @@
+// Package program has what most of the example programs begin with. Command hello spells it out.
+package program
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/filohttp/filo"
+)
+
+// Main calls run with the arguments of the command line, and exits with 1 if it fails. SIGINT and SIGTERM end the context; a second
+// signal ends the process at once.
+func Main(name string, run func(ctx context.Context, args []string, stdout io.Writer) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// Parse parses arguments that are flags alone.
+func Parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
+	}
+	return nil
+}
+
+// Serve listens on addr, prints the server's URL, and serves until ctx ends. It returns nil after a complete shutdown.
+func Serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writer) error {
+	ln, err := server.Listen(addr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
+	return server.RunListener(ctx, ln)
+}
