@@ -52,7 +52,8 @@ func objectOf(t reflect.Type) *object {
 		}
 		o.members = append(o.members, member)
 		o.exact[m.name] = i
-		if name := fold(m.name); !has(o.folded, name) {
+		name := fold(m.name)
+		if _, taken := o.folded[name]; !taken {
 			o.folded[name] = i
 		}
 	}
@@ -89,11 +90,6 @@ func fold(name string) string {
 		}
 		return least
 	}, name)
-}
-
-func has(m map[string]int, key string) bool {
-	_, ok := m[key]
-	return ok
 }
 
 func hasOption(options, name string) bool {

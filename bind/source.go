@@ -76,17 +76,13 @@ func (v *values) get(dst [][]byte, name string) [][]byte {
 			dst = append(dst, value)
 		}
 	case inHeader:
-		for value := range v.c.Request.Header.Values(name) {
-			dst = append(dst, value)
-		}
+		dst = slices.AppendSeq(dst, v.c.Request.Header.Values(name))
 	case inMultipart:
 		for _, value := range v.form.Value[name] {
 			dst = append(dst, []byte(value))
 		}
 	default:
-		for value := range v.args.Values(name) {
-			dst = append(dst, value)
-		}
+		dst = slices.AppendSeq(dst, v.args.Values(name))
 	}
 	return dst
 }
@@ -99,10 +95,9 @@ func (v *values) files(name string) []*multipart.FileHeader {
 	return v.form.File[name]
 }
 
-// unknown yields the names that the plan doesn't have, each once. Header fields and cookies are for others too, and path
+// unknown returns the names that the plan doesn't have, each once. Header fields and cookies are for others too, and path
 // parameters are the route's, so of these none is unknown.
-func (v *values) unknown(p *plan, yield func(name string) bool) {
-	var names []string
+func (v *values) unknown(p *plan) (names []string) {
 	note := func(name string, file bool) {
 		if i, ok := p.byName[name]; (!ok || p.fields[i].file() != file) && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -125,9 +120,5 @@ func (v *values) unknown(p *plan, yield func(name string) bool) {
 		}
 		slices.Sort(names)
 	}
-	for _, name := range names {
-		if !yield(name) {
-			return
-		}
-	}
+	return names
 }

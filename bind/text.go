@@ -49,9 +49,11 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 		}
 	}
 	if b.option.strict {
-		values.unknown(p, func(name string) bool {
-			return b.problems.add(in.status(), FieldError{In: in.String(), Name: name, Detail: "isn't known here"})
-		})
+		for _, name := range values.unknown(p) {
+			if !b.problems.add(in.status(), FieldError{In: in.String(), Name: name, Detail: "isn't known here"}) {
+				break
+			}
+		}
 	}
 	return nil
 }

@@ -223,10 +223,8 @@ func newWatch(c *filo.Ctx) *watch {
 
 // wait waits for d, or until the server shuts down. The error says that there is nobody to answer to.
 func (w *watch) wait(d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-w.over:
 	case <-w.gone:
 		return filo.ErrAbort

@@ -37,6 +37,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -151,12 +152,8 @@ func (h *Health) Add(name string, run func(context.Context) error, options Check
 }
 
 func validName(name string) bool {
-	for i := range len(name) {
-		if name[i] <= ' ' || name[i] > '~' {
-			return false
-		}
-	}
-	return len(name) > 0 && len(name) <= 64
+	invisible := func(r rune) bool { return r <= ' ' || r > '~' }
+	return name != "" && len(name) <= 64 && !strings.ContainsFunc(name, invisible)
 }
 
 // SetReady sets whether the server is ready for requests. Failing checks still make it not ready. Once the shutdown of an
@@ -174,10 +171,8 @@ func (h *Health) Attach(server *filo.Server) {
 // returns the error of ctx. For a server that Server.Run runs, use DrainContext.
 func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Duration) error {
 	h.ending.Store(true)
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(delay):
 	case <-ctx.Done():
 	}
 	return server.Shutdown(ctx)
@@ -190,10 +185,8 @@ func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		h.ending.Store(true)
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(delay):
 			cancel(context.Cause(ctx))
 		case <-later.Done():
 		}
@@ -227,10 +220,7 @@ func (h *Health) wanted() bool {
 }
 
 func (h *Health) logger() *slog.Logger {
-	if h.options.Logger != nil {
-		return h.options.Logger
-	}
-	return slog.Default()
+	return cmp.Or(h.options.Logger, slog.Default())
 }
 
 // errUnknown is the error of a check that has had no result yet.

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -131,13 +132,8 @@ func (l *accessLog) appendAttributes(list []slog.Attr, c *filo.Ctx, start time.T
 }
 
 func (l *accessLog) logger(c *filo.Ctx) *slog.Logger {
-	if l.options.Logger != nil {
-		return l.options.Logger
-	}
-	if logger := c.Server().Logger; logger != nil {
-		return logger // Ctx.Logger has some of the attributes already
-	}
-	return slog.Default()
+	// Not Ctx.Logger, which has some of the attributes already.
+	return cmp.Or(l.options.Logger, c.Server().Logger, slog.Default())
 }
 
 func appendText(list []slog.Attr, key, value string) []slog.Attr {

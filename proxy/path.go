@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // They are shared: nothing may change them.
@@ -49,11 +50,11 @@ func decodeAll(path []byte) []byte {
 		for _, c := range path {
 			decoded = append(decoded, c)
 			for n := len(decoded); n >= 3 && decoded[n-3] == '%'; n = len(decoded) {
-				high, low := hexDigit(decoded[n-2]), hexDigit(decoded[n-1])
-				if high > 15 || low > 15 {
+				c, ok := syntax.PercentEscape(decoded[n-3:])
+				if !ok {
 					break
 				}
-				decoded = append(decoded[:n-3], high<<4|low)
+				decoded = append(decoded[:n-3], c)
 			}
 		}
 		path = decoded
@@ -64,15 +65,4 @@ func decodeAll(path []byte) []byte {
 		}
 	}
 	return path
-}
-
-// hexDigit returns the value of a hexadecimal digit, and 255 of what is none.
-func hexDigit(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10
-	}
-	return 255
 }

@@ -1,10 +1,13 @@
 package router
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Some patterns are valid, and match nothing that anybody asks for: they are written as other frameworks have them. They are
@@ -12,7 +15,7 @@ import (
 
 // mistakenPath refuses what has a method where only Handle takes one, or no slash in front.
 func mistakenPath(text string) error {
-	if i := strings.IndexAny(text, " \t/"); i > 0 && text[i] != '/' && validMethod(text[:i]) {
+	if i := strings.IndexAny(text, " \t/"); i > 0 && text[i] != '/' && syntax.IsToken(text[:i]) {
 		return fmt.Errorf("the method %q doesn't belong here: it is Handle that takes one with the path", text[:i])
 	}
 	host, _, _ := strings.Cut(text, "/")
@@ -77,10 +80,7 @@ func wordIn(raw string) string {
 			break
 		}
 	}
-	if name == "" {
-		return "name"
-	}
-	return name
+	return cmp.Or(name, "name")
 }
 
 // mistakenConstraint refuses an expression that is another framework's type, or excludes nothing.

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // pattern is what a route matches: [METHOD ][HOST]/PATH.
@@ -51,7 +54,7 @@ func parsePattern(text string) (*pattern, error) {
 	// A blank behind the first slash belongs to the path, as in a regular expression.
 	if i := strings.IndexAny(text, " \t/"); i >= 0 && text[i] != '/' {
 		p.method, target = text[:i], strings.TrimLeft(text[i:], " \t")
-		if !validMethod(p.method) {
+		if !syntax.IsToken(p.method) {
 			return nil, fmt.Errorf("invalid method %q", p.method)
 		}
 		if err := mistakenMethod(p.method); err != nil {
@@ -71,16 +74,6 @@ func parsePattern(text string) (*pattern, error) {
 		p.text = p.method + " " + p.text
 	}
 	return p, p.parsePath()
-}
-
-func validMethod(method string) bool {
-	for i := 0; i < len(method); i++ {
-		c := method[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return method != ""
 }
 
 func checkHost(host, path string) error {
@@ -105,10 +98,8 @@ func (p *pattern) parsePath() error {
 			return errors.New("{$} and {name...} stand for all that is left, so they must be the last segment")
 		}
 		if s.kind == single || s.kind == rest && s.text != "" {
-			for _, name := range p.names {
-				if name == s.text {
-					return fmt.Errorf("two wildcards are called %q", name)
-				}
+			if slices.Contains(p.names, s.text) {
+				return fmt.Errorf("two wildcards are called %q", s.text)
 			}
 			p.names = append(p.names, s.text)
 		}
@@ -235,7 +226,7 @@ func appendCanonical(dst, path []byte) []byte {
 			segment, from = len(dst), i+1
 			continue
 		case '%':
-			c = unhex(path[i+1])<<4 | unhex(path[i+2])
+			c, _ = syntax.PercentEscape(path[i:])
 			i += 2
 		}
 		switch {
@@ -260,26 +251,7 @@ func encodeDots(dst []byte, segment, sent int) []byte {
 
 // decodeCanonical decodes a segment, or several, in canonical form. What it returns is in b's memory.
 func decodeCanonical(b []byte) []byte {
-	decoded := b[:0]
-	for i := 0; i < len(b); i++ {
-		c := b[i]
-		if c == '%' {
-			c = unhex(b[i+1])<<4 | unhex(b[i+2])
-			i += 2
-		}
-		decoded = append(decoded, c)
-	}
-	return decoded[:len(decoded):len(decoded)]
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c >= 'a':
-		return c - 'a' + 10
-	case c >= 'A':
-		return c - 'A' + 10
-	}
-	return c - '0'
+	return slices.Clip(syntax.AppendPercentDecoded(b[:0], b))
 }
 
 // withoutPort returns host without a port. The brackets of an IPv6 address stay.

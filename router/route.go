@@ -151,7 +151,7 @@ func (r *Router) URL(name string, values ...string) (string, error) {
 		b.WriteByte('/')
 		switch {
 		case s.kind == literal:
-			b.WriteString(escapeSegment(string(decodeCanonical([]byte(s.text)))))
+			b.WriteString(url.PathEscape(string(decodeCanonical([]byte(s.text)))))
 		case s.kind == single || s.text != "":
 			if err := writeValue(&b, s, values[0]); err != nil {
 				return "", fmt.Errorf("router: the value %q for {%s} of %q %w", values[0], s.text, p.text, err)
@@ -168,7 +168,7 @@ func writeValue(b *strings.Builder, s segment, value string) error {
 			if i > 0 {
 				b.WriteByte('/')
 			}
-			b.WriteString(escapeSegment(each))
+			b.WriteString(url.PathEscape(each))
 		}
 		if !isClean([]byte(value)) {
 			return errors.New("has an empty segment, or one of dots")
@@ -183,8 +183,6 @@ func writeValue(b *strings.Builder, s segment, value string) error {
 	case s.constraint != nil && !s.constraint.match([]byte(value)):
 		return fmt.Errorf("isn't %s", s.constraint.text)
 	}
-	b.WriteString(escapeSegment(value))
+	b.WriteString(url.PathEscape(value))
 	return nil
 }
-
-func escapeSegment(s string) string { return url.PathEscape(s) }

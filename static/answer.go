@@ -1,6 +1,7 @@
 package static
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -166,10 +167,7 @@ func (r *representation) precondition(c *filo.Ctx) int {
 	if !h.Has("If-None-Match") && !h.Has("If-Modified-Since") && !h.Has("If-Match") && !h.Has("If-Unmodified-Since") {
 		return 0
 	}
-	if r.etag == "" {
-		return middleware.Precondition(c, noTag, r.modified)
-	}
-	return middleware.Precondition(c, r.etag, r.modified)
+	return middleware.Precondition(c, cmp.Or(r.etag, noTag), r.modified)
 }
 
 // ranges appends the ranges that a request is for. RFC 9110, section 14.2: GET is the only method that has some.

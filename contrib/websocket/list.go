@@ -66,20 +66,27 @@ func (l *list) value() (value string, ok bool) {
 	return "", false
 }
 
-// eachToken yields the tokens of a list. It reports whether there is at least one, and nothing else.
-func eachToken(s string, yield func(token string)) (valid bool) {
-	l := list{s}
+// each takes the elements of the list one by one, each of which begins with a token; take takes what is behind that, and
+// reports whether it is valid. each reports whether there is at least one element, and nothing else.
+func (l *list) each(take func(token string) bool) (valid bool) {
 	for first := true; ; first = false {
 		more, ok := l.element(first)
 		if !more {
 			return ok && !first
 		}
-		token := l.token()
-		if token == "" {
+		if token := l.token(); token == "" || !take(token) {
 			return false
 		}
-		yield(token)
 	}
+}
+
+// eachToken yields the tokens of a list. It reports whether there is at least one, and nothing else.
+func eachToken(s string, yield func(token string)) (valid bool) {
+	l := list{s}
+	return l.each(func(token string) bool {
+		yield(token)
+		return true
+	})
 }
 
 // extension is an element of Sec-WebSocket-Extensions.
@@ -96,28 +103,23 @@ type param struct {
 // eachExtension yields the elements of a list of extensions. It reports whether there is at least one, and nothing else.
 func eachExtension(s string, yield func(extension)) (valid bool) {
 	l := list{s}
-	for first := true; ; first = false {
-		more, ok := l.element(first)
-		if !more {
-			return ok && !first
-		}
-		e := extension{name: l.token()}
-		if e.name == "" {
-			return false
-		}
+	return l.each(func(token string) bool {
+		e := extension{name: token}
 		for l.take(';') {
 			p := param{name: l.token()}
 			if p.name == "" {
 				return false
 			}
 			if l.take('=') {
-				p.hasValue = true
+				var ok bool
 				if p.value, ok = l.value(); !ok {
 					return false
 				}
+				p.hasValue = true
 			}
 			e.params = append(e.params, p)
 		}
 		yield(e)
-	}
+		return true
+	})
 }

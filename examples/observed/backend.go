@@ -38,10 +38,8 @@ func record(span trace.Span, err error) {
 func (b *backend) ping(ctx context.Context) error { return b.wait(ctx, time.Millisecond) }
 
 func (b *backend) wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

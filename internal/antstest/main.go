@@ -8,26 +8,23 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/filohttp/filo/internal/gotool"
 )
 
 const (
 	antsPath    = "github.com/panjf2000/ants/v2"
 	antsVersion = "v2.12.1"
-	ownPath     = "github.com/filohttp/filo"
 )
 
 // testFiles are the files of package ants_test. All use the package by its exported names only.
 var testFiles = []string{"ants_test.go", "ants_benchmark_test.go", "example_test.go"}
-
-// requirements are what the tests import besides, at the versions that ants asks for.
-var requirements = []string{"github.com/stretchr/testify", "golang.org/x/sync"}
 
 func main() {
 	count := flag.Int("count", 1, "how often the tests are run")
@@ -48,7 +45,7 @@ func main() {
 }
 
 func antstest(count int, run, bench string, keep bool) error {
-	repository, err := moduleDir(".", ownPath)
+	repository, err := gotool.Repository()
 	if err != nil {
 		return err
 	}
@@ -62,20 +59,20 @@ func antstest(count int, run, bench string, keep bool) error {
 		defer os.RemoveAll(dir)
 	}
 	fmt.Printf("antstest: %s %s against %s\n", antsPath, antsVersion, repository)
-	ants, err := download(dir)
+	ants, err := gotool.Download(dir, antsPath, antsVersion)
+	if errors.Is(err, gotool.ErrNoDownload) {
+		fmt.Println("antstest: skipped:", err)
+		return nil
+	}
 	if err != nil {
-		if os.Getenv("FILO_CI") == "" {
-			fmt.Println("antstest: skipped:", err)
-			return nil
-		}
 		return err
 	}
 	for _, name := range testFiles {
-		if err := copyTest(filepath.Join(dir, name), filepath.Join(ants.Dir, name)); err != nil {
+		if err := copyTest(filepath.Join(dir, name), filepath.Join(ants, name)); err != nil {
 			return err
 		}
 	}
-	if err := writeModule(dir, ants.GoMod, repository); err != nil {
+	if err := copyModule(dir, ants, repository); err != nil {
 		return err
 	}
 	args := []string{"test", "-race", "-count=1", "-run", run, "-timeout", "10m", "."}
@@ -84,40 +81,11 @@ func antstest(count int, run, bench string, keep bool) error {
 	}
 	// A process each: the tests leave the package's own pool closed, and a second time wait for it forever.
 	for range count {
-		if err := command(dir, args...).Run(); err != nil {
+		if err := gotool.Command(dir, args...).Run(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// moduleDir returns the directory of the module of that path that dir is in.
-func moduleDir(dir, path string) (string, error) {
-	list := command(dir, "list", "-m", "-f", "{{.Dir}}", path)
-	list.Stdout = nil
-	out, err := list.Output()
-	if err != nil {
-		return "", fmt.Errorf("not run inside the module %s: %w", path, err)
-	}
-	return string(bytes.TrimSpace(out)), nil
-}
-
-// module is what go mod download tells of a module.
-type module struct {
-	Dir, GoMod, Error string
-}
-
-func download(dir string) (m module, err error) {
-	get := command(dir, "mod", "download", "-json", antsPath+"@"+antsVersion)
-	get.Stdout = nil
-	out, runErr := get.Output()
-	if err := json.Unmarshal(out, &m); err != nil {
-		return m, fmt.Errorf("can't download %s: %w", antsPath, errors.Join(runErr, err))
-	}
-	if m.Error != "" {
-		return m, fmt.Errorf("can't download %s: %s", antsPath, m.Error)
-	}
-	return m, runErr
 }
 
 // copyTest copies a test file and changes the import path. The package's name in the file stays: the import is named.
@@ -130,46 +98,22 @@ func copyTest(to, from string) error {
 	if n := bytes.Count(source, old); n != 1 {
 		return fmt.Errorf("%s imports %s %d times, expected 1", from, antsPath, n)
 	}
-	return os.WriteFile(to, bytes.Replace(source, old, []byte(`ants "`+ownPath+`/pool"`), 1), 0o644)
+	return os.WriteFile(to, bytes.Replace(source, old, []byte(`ants "`+gotool.Filo+`/pool"`), 1), 0o644)
 }
 
-// writeModule writes the temporary module's go.mod, with the versions of ants' for what the tests import besides.
-func writeModule(dir, antsGoMod, repository string) error {
-	edit := command(dir, "mod", "edit", "-json", antsGoMod)
-	edit.Stdout = nil
-	out, err := edit.Output()
+// copyModule writes the temporary module's go.mod: that of ants, for the versions of what the tests import besides, with filo.
+func copyModule(dir, ants, repository string) error {
+	theirs, err := os.ReadFile(filepath.Join(ants, "go.mod"))
 	if err != nil {
 		return err
 	}
-	var theirs struct {
-		Require []struct{ Path, Version string }
-	}
-	if err := json.Unmarshal(out, &theirs); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), theirs, 0o644); err != nil {
 		return err
 	}
-	versions := map[string]string{}
-	for _, r := range theirs.Require {
-		versions[r.Path] = r.Version
-	}
-	var mod bytes.Buffer
-	mod.WriteString("module antstest\n\ngo 1.25.0\n")
-	fmt.Fprintf(&mod, "\nrequire %s v0.0.0\n\nreplace %s => %s\n", ownPath, ownPath, repository)
-	for _, path := range requirements {
-		if versions[path] == "" {
-			return fmt.Errorf("%s names no version of %s", antsGoMod, path)
-		}
-		fmt.Fprintf(&mod, "\nrequire %s %s\n", path, versions[path])
-	}
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), mod.Bytes(), 0o644); err != nil {
+	edit := gotool.Command(dir, "mod", "edit", "-module=antstest", "-go=1.25.0",
+		"-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+repository)
+	if err := edit.Run(); err != nil {
 		return err
 	}
-	return command(dir, "mod", "tidy").Run()
-}
-
-// command is a go command whose output is this one's.
-func command(dir string, args ...string) *exec.Cmd {
-	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	return cmd
+	return gotool.Command(dir, "mod", "tidy").Run()
 }

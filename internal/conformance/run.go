@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -104,7 +105,8 @@ func (r *runner) pipelined() error {
 		if err := s.play([]string{r.Raw + probe}); err != nil {
 			return err
 		}
-		return s.finishPipelined()
+		s.probed = true
+		return s.finish()
 	})
 }
 
@@ -121,12 +123,7 @@ func (r *runner) cut() error {
 		group.Go(func() { *err = r.cutAt(part) })
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // cutAt plays the case for each of these places, up to the first that goes wrong. A
@@ -189,6 +186,7 @@ type session struct {
 	answers  *bufio.Reader
 	received bytes.Buffer // what came so far
 	last     *response    // the latest final answer
+	probed   bool         // the probe was sent with the case
 }
 
 func (s *session) playAndFinish(parts []string) error {
@@ -284,31 +282,15 @@ func (s *session) checkAnnounced() error {
 
 // finish checks what becomes of the connection once the answers are there.
 func (s *session) finish() error {
-	switch {
-	case s.HalfClose || s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.closes():
+	if s.HalfClose || s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.closes() {
 		return s.wantEOF()
-	case s.Then == Open:
-		if _, err := io.WriteString(s.conn, probe); err != nil {
+	}
+	if !s.probed {
+		if _, err := io.WriteString(s.conn, probe); err != nil && s.Then == Open {
 			return fmt.Errorf("the connection doesn't stay open: %w", err)
 		}
-		return s.wantProbe()
 	}
-	io.WriteString(s.conn, probe)
-	if err := s.wantEOF(); err == nil {
-		return nil
-	}
-	return s.wantProbe()
-}
-
-// finishPipelined is finish for when the probe has been sent already.
-func (s *session) finishPipelined() error {
-	switch {
-	case s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.closes():
-		return s.wantEOF()
-	case s.Then == Open:
-		return s.wantProbe()
-	}
-	if err := s.wantEOF(); err == nil {
+	if s.Then != Open && s.wantEOF() == nil {
 		return nil
 	}
 	return s.wantProbe()

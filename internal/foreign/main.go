@@ -10,19 +10,16 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"time"
-)
 
-const ownPath = "github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/gotool"
+)
 
 // options are the command's flags.
 type options struct {
@@ -57,7 +54,11 @@ func main() {
 
 // foreign runs the suites, and reports whether all went as exceptions.md says.
 func foreign(o *options) (ok bool, err error) {
-	repository, goroot, err := surroundings()
+	repository, err := gotool.Repository()
+	if err != nil {
+		return false, err
+	}
+	goroot, err := gotool.Output(".", "env", "GOROOT")
 	if err != nil {
 		return false, err
 	}
@@ -95,7 +96,7 @@ func foreign(o *options) (ok bool, err error) {
 		}
 		r := &report{suite: s, listed: list[s.name]}
 		if err := r.run(o, filepath.Join(dir, fmt.Sprint("suite", i)), overlay, goroot, repository); err != nil {
-			if !errors.Is(err, errNoDownload) || os.Getenv("FILO_CI") != "" {
+			if !errors.Is(err, gotool.ErrNoDownload) {
 				return false, fmt.Errorf("%s: %w", s.name, err)
 			}
 			fmt.Printf("== %s: skipped: %v\n", s.name, err)
@@ -106,52 +107,4 @@ func foreign(o *options) (ok bool, err error) {
 	}
 	table(reports)
 	return ok, nil
-}
-
-// surroundings returns where filo is, and where Go.
-func surroundings() (repository, goroot string, err error) {
-	for _, each := range []struct {
-		to   *string
-		args []string
-	}{
-		{&repository, []string{"list", "-m", "-f", "{{.Dir}}", ownPath}},
-		{&goroot, []string{"env", "GOROOT"}},
-	} {
-		cmd := command(".", each.args...)
-		cmd.Stdout = nil
-		out, err := cmd.Output()
-		if err != nil {
-			return "", "", fmt.Errorf("not run inside the module %s: %w", ownPath, err)
-		}
-		*each.to = string(bytes.TrimSpace(out))
-	}
-	return repository, goroot, nil
-}
-
-// module is what go mod download tells of a module.
-type module struct {
-	Dir, Error string
-}
-
-var errNoDownload = errors.New("can't be downloaded")
-
-func download(dir, path, version string) (m module, err error) {
-	get := command(dir, "mod", "download", "-json", path+"@"+version)
-	get.Stdout = nil
-	out, runErr := get.Output()
-	if err := json.Unmarshal(out, &m); err != nil {
-		return m, fmt.Errorf("%s %w: %w", path, errNoDownload, errors.Join(runErr, err))
-	}
-	if m.Error != "" {
-		return m, fmt.Errorf("%s %w: %s", path, errNoDownload, m.Error)
-	}
-	return m, runErr
-}
-
-// command is a go command whose output is this one's.
-func command(dir string, args ...string) *exec.Cmd {
-	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	return cmd
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/gotool"
 )
 
 // report is what the tests of a suite did.
@@ -60,7 +62,7 @@ func (r *report) run(o *options, dir, overlay, goroot, repository string) error 
 		if o.race {
 			args = append(args, "-race")
 		}
-		if err := command(dir, append(args, "./"+p.dir)...).Run(); err != nil {
+		if err := gotool.Command(dir, append(args, "./"+p.dir)...).Run(); err != nil {
 			return err
 		}
 		names, err := exec.Command(binary, "-test.list", "^Test").Output()

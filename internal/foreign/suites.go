@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/filohttp/filo/internal/gotool"
 )
 
 // suite is the tests of somebody else.
@@ -152,11 +154,11 @@ func (s *suite) prepare(dir, goroot, repository string, native bool) error {
 			}
 		}
 	} else {
-		m, err := download(filepath.Dir(dir), s.module, s.version)
+		downloaded, err := gotool.Download(filepath.Dir(dir), s.module, s.version)
 		if err != nil {
 			return err
 		}
-		if err := copyTree(dir, m.Dir, true, func(string, []byte) bool { return true }); err != nil {
+		if err := copyTree(dir, downloaded, true, func(string, []byte) bool { return true }); err != nil {
 			return err
 		}
 		path = s.module
@@ -203,7 +205,7 @@ func (s *suite) addStandIn(dir, path, repository string, native bool) error {
 	if _, err := file.Write(sums); err != nil {
 		return err
 	}
-	return command(dir, "mod", "edit", "-go=1.26.0", "-require="+ownPath+"@v0.0.0", "-replace="+ownPath+"="+repository).Run()
+	return gotool.Command(dir, "mod", "edit", "-go=1.26.0", "-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+repository).Run()
 }
 
 // apply changes the file in a copied module.

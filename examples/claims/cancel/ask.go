@@ -32,12 +32,10 @@ func (t *task) work(ctx context.Context) error {
 	defer close(t.ended)
 	left := false
 	for t.steps < t.config.steps && ctx.Err() == nil {
-		pause := time.NewTimer(t.step)
 		select {
-		case <-pause.C: // this is where a query would be made
+		case <-time.After(t.step): // this is where a query would be made
 			t.steps++
 		case <-ctx.Done():
-			pause.Stop()
 		}
 		if t.steps == t.leave && !left {
 			close(t.due)
