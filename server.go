@@ -246,78 +246,96 @@ type serverConfig struct {
 	writing           pace.Limits // of an answer
 	idleTimeout       time.Duration
 	tick              time.Duration // of the coarse clock
+	idleWorker        time.Duration // how long one is kept
+	concurrency       int
 	loops             int
 	driver            Driver
 	driverErr         error // FILO_DRIVER names no driver
 }
 
-// configure works out the configuration.
+// configure works out the configuration, and makes the parts that depend on it.
 func (s *Server) configure() {
 	s.configOnce.Do(func() {
-		const unlimited = 1<<31 - 1
-		limit := func(value, standard int) int {
-			if value = withDefault(value, standard); value < 0 {
-				return unlimited
-			}
-			return value
-		}
-		c := &s.config
-		if s.Name != "-" {
-			name := s.Name
-			if name == "" {
-				name = "filo"
-			}
-			var h Header
-			h.list.SetID(field.Server, name)
-			c.serverLine = h.list.AppendLine(nil, 0)
-		}
-		c.head = http1.Limits{
-			Bytes:  limit(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
-			Line:   limit(s.MaxRequestLineBytes, DefaultMaxRequestLineBytes),
-			Fields: min(limit(s.MaxHeaderFields, DefaultMaxHeaderFields), 1<<16-2),
-		}
-		c.maxBody = withDefault(s.MaxBodyBytes, DefaultMaxBodyBytes)
-		c.maxRequests = s.MaxRequestsPerConn
-		c.readHeaderTimeout = withDefault(s.ReadHeaderTimeout, DefaultReadHeaderTimeout)
-		rate := withDefault(s.MinTransferRate, DefaultMinTransferRate)
-		c.reading = pace.Limits{Grace: withDefault(s.ReadTimeout, DefaultReadTimeout), Rate: rate}
-		c.writing = pace.Limits{Grace: withDefault(s.WriteTimeout, DefaultWriteTimeout), Rate: rate}
-		c.idleTimeout = withDefault(s.IdleTimeout, DefaultIdleTimeout)
-		idleWorker := s.MaxIdleWorkerDuration
-		if idleWorker <= 0 {
-			idleWorker = DefaultMaxIdleWorkerDuration
-		}
-		idleWorker = min(idleWorker, 100*365*24*time.Hour)
-		concurrency := s.Concurrency
-		if concurrency <= 0 {
-			concurrency = DefaultConcurrency
-		}
-		if c.loops = s.Loops; c.loops <= 0 {
-			c.loops = runtime.GOMAXPROCS(0)
-		}
-		c.driver, c.driverErr = chooseDriver(s.Driver)
-		c.tick = clockTick(min(idleWorker, c.shortestTimeout()))
-		places := &workerPlaces{keptMost: keptPlaces}
-		for range c.loops {
-			places.pools = append(places.pools, &workerPool{
-				WorkerFunc:            s.serveWorker,
-				Linger:                func(netConn net.Conn) bool { return s.lingerer.TakeOver(netConn, nil) },
-				MaxWorkersCount:       concurrency,
-				MaxIdleWorkerDuration: idleWorker,
-				Logger:                s.logger(),
-				clock:                 &s.clock,
-				places:                places,
-			})
-		}
+		s.config = s.newConfig()
+		pools := s.newPools()
 		s.life.mu.Lock()
-		s.pools = places.pools
-		s.conns.answered = make([]sharedCounts, 4*c.loops)
+		s.pools = pools
+		s.conns.answered = make([]sharedCounts, 4*s.config.loops)
 		s.life.mu.Unlock()
-		s.conns.perAddress = s.MaxConnsPerIP
-		s.conns.max = s.MaxConns
+		s.conns.max, s.conns.perAddress = s.MaxConns, s.MaxConnsPerIP
 		s.tasks.init(s.Tasks)
 		s.life.init()
 	})
+}
+
+func (s *Server) newConfig() serverConfig {
+	rate := withDefault(s.MinTransferRate, DefaultMinTransferRate)
+	c := serverConfig{
+		serverLine: newServerLine(s.Name),
+		head: http1.Limits{
+			Bytes:  sizeLimit(s.MaxHeaderBytes, DefaultMaxHeaderBytes),
+			Line:   sizeLimit(s.MaxRequestLineBytes, DefaultMaxRequestLineBytes),
+			Fields: min(sizeLimit(s.MaxHeaderFields, DefaultMaxHeaderFields), 1<<16-2),
+		},
+		maxBody:           withDefault(s.MaxBodyBytes, DefaultMaxBodyBytes),
+		maxRequests:       s.MaxRequestsPerConn,
+		readHeaderTimeout: withDefault(s.ReadHeaderTimeout, DefaultReadHeaderTimeout),
+		reading:           pace.Limits{Grace: withDefault(s.ReadTimeout, DefaultReadTimeout), Rate: rate},
+		writing:           pace.Limits{Grace: withDefault(s.WriteTimeout, DefaultWriteTimeout), Rate: rate},
+		idleTimeout:       withDefault(s.IdleTimeout, DefaultIdleTimeout),
+		idleWorker:        min(positive(s.MaxIdleWorkerDuration, DefaultMaxIdleWorkerDuration), 100*365*24*time.Hour),
+		concurrency:       positive(s.Concurrency, DefaultConcurrency),
+		loops:             positive(s.Loops, runtime.GOMAXPROCS(0)),
+	}
+	c.driver, c.driverErr = chooseDriver(s.Driver)
+	c.tick = clockTick(min(c.idleWorker, c.shortestTimeout()))
+	return c
+}
+
+// newPools makes a pool for each loop. Their workers are counted together.
+func (s *Server) newPools() []*workerPool {
+	places := &workerPlaces{keptMost: keptPlaces}
+	for range s.config.loops {
+		places.pools = append(places.pools, &workerPool{
+			WorkerFunc:            s.serveWorker,
+			Linger:                func(netConn net.Conn) bool { return s.lingerer.TakeOver(netConn, nil) },
+			MaxWorkersCount:       s.config.concurrency,
+			MaxIdleWorkerDuration: s.config.idleWorker,
+			Logger:                s.logger(),
+			clock:                 &s.clock,
+			places:                places,
+		})
+	}
+	return places.pools
+}
+
+// newServerLine returns the Server field for a Server's Name.
+func newServerLine(name string) []byte {
+	switch name {
+	case "-":
+		return nil
+	case "":
+		name = "filo"
+	}
+	var h Header
+	h.list.SetID(field.Server, name)
+	return h.list.AppendLine(nil, 0)
+}
+
+// positive returns value, or standard if it isn't positive.
+func positive[T int | time.Duration](value, standard T) T {
+	if value <= 0 {
+		return standard
+	}
+	return value
+}
+
+// sizeLimit returns a limit of a head, where a negative value means none.
+func sizeLimit(value, standard int) int {
+	if value = withDefault(value, standard); value < 0 {
+		return 1<<31 - 1
+	}
+	return value
 }
 
 func withDefault[T int | int64 | time.Duration](value, standard T) T {
