@@ -6,12 +6,12 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -89,7 +89,7 @@ type loop struct {
 	guestTime  time.Duration // for how long it is one at least; likewise
 	hosted     int           // guests, those included that the leader hasn't received; guarded by hosting.mu
 
-	mu         sync.Mutex       // in the order of docs/LOOP.md, "Locks"
+	mu         race.Mutex       // in the order of docs/LOOP.md, "Locks"
 	slots      []*socket        // by slot; nil is free; guarded by mu
 	free       []uint32         // slots; guarded by mu
 	generation uint32           // of the last connection; guarded by mu
@@ -258,9 +258,10 @@ func (l *loop) poll(of *loop) bool {
 }
 
 // lookUpLocked finds out what an event is for. It may be for something that is gone.
-func (l *loop) lookUpLocked(event *syscall.EpollEvent) loopEvent {
-	slot, e := uint32(event.Fd), loopEvent{events: event.Events}
-	switch {
+func (l *loop) lookUpLocked(event *syscall.EpollEvent) (e loopEvent) {
+	l.mu.AssertHeld()
+	e.events = event.Events
+	switch slot := uint32(event.Fd); {
 	case slot == bellSlot:
 	case slot >= firstListener:
 		e.listener = l.listeners[slot-firstListener]
@@ -271,7 +272,7 @@ func (l *loop) lookUpLocked(event *syscall.EpollEvent) loopEvent {
 			e.socket = s
 		}
 	}
-	return e
+	return
 }
 
 // closingListener returns a listener that is to be accepted from a last time, nil if there is none.
@@ -450,6 +451,7 @@ func (l *loop) remove(s *socket) {
 }
 
 func (l *loop) removeLocked(s *socket) {
+	l.mu.AssertHeld()
 	if s.isClosed() {
 		return
 	}
@@ -460,6 +462,7 @@ func (l *loop) removeLocked(s *socket) {
 
 // forgetLocked forgets a connection whose socket is closed, or somebody else's.
 func (l *loop) forgetLocked(s *socket) {
+	l.mu.AssertHeld()
 	s.fd = -1
 	l.slots[s.slot] = nil
 	l.free = append(l.free, s.slot)

@@ -4,12 +4,12 @@ package filo
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -41,7 +41,7 @@ const (
 
 // hosting is which loops of a group are guests.
 type hosting struct {
-	mu     sync.Mutex // in the order of docs/LOOP.md, "Locks"
+	mu     race.Mutex // in the order of docs/LOOP.md, "Locks"
 	since  time.Time  // of the last change; guarded by mu
 	closed bool       // there are no guests any more; guarded by mu
 }
@@ -173,8 +173,9 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 	l.group.monitor.wakeUp()
 }
 
-// findHost returns the next loop that suits and isn't a guest. It is called under hosting.mu.
+// findHost returns the next loop that suits and isn't a guest. The caller holds hosting.mu.
 func (l *loop) findHost(suits func(host *loop) bool) *loop {
+	l.group.hosting.mu.AssertHeld()
 	loops := l.group.loops
 	for i := range loops {
 		other := loops[(l.index+1+i)%len(loops)]
