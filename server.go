@@ -172,21 +172,22 @@ type Server struct {
 	// package adaptor carries over from a net/http server.
 	ConnContext func(net.Conn) context.Context
 
+	// What the server consists of. Each part has its invariant and its lock in the file of its methods.
 	configOnce sync.Once
 	config     serverConfig
+	life       lifecycle
 	clock      coarseClock
 	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under life.mu
 	conns      connSet
 	lingerer   linger.Group
 	loops      atomic.Pointer[loopGroup] // nil until loops serve a listener; set once, under life.mu
 	handshakes handshakeQueue
+	classes    serverClasses
+	counts     serverCounts
+	tasks      serverTasks
 	held       atomic.Int64 // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a worker to be free.
 	parkedWaiting atomic.Int32
-	classes       serverClasses
-	life          lifecycle
-	counts        serverCounts
-	tasks         serverTasks
 }
 
 // Driver is a way to serve connections. Handlers behave the same in each driver.
