@@ -35,9 +35,7 @@ func Fetch(base string, r *row.Row) ([]Answer, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		return nil, err
-	}
+	conn = patient{conn}
 	if scheme == "https" {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 	}
@@ -54,6 +52,17 @@ func Fetch(base string, r *row.Row) ([]Answer, error) {
 		answers = append(answers, a)
 	}
 	return answers, nil
+}
+
+// patient is a connection whose server may take as long as it needs, but not pause for 20 s.
+type patient struct{ net.Conn }
+
+// Read implements net.Conn.
+func (p patient) Read(b []byte) (int, error) {
+	if err := p.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Read(b)
 }
 
 func exchange(conn net.Conn, reader *bufio.Reader, request *row.Request, host string) (a Answer, err error) {
