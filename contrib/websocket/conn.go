@@ -1,7 +1,6 @@
 package websocket
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -163,7 +162,7 @@ func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool)
 		return false
 	}
 	c.state.Store(int32(next))
-	c.cause = cmp.Or(c.cause, cause)
+	c.setCauseLocked(cause)
 	if next != stateOver {
 		c.timer = time.AfterFunc(wait, func() { c.over(nil) })
 	}
@@ -181,12 +180,19 @@ var lingerTime = 500 * time.Millisecond // changed by tests
 func (c *Conn) over(cause error) {
 	c.gate.Lock()
 	c.state.Store(int32(stateOver))
-	c.cause = cmp.Or(c.cause, cause)
+	c.setCauseLocked(cause)
 	c.stopTimerLocked()
 	c.gate.Unlock()
 	c.net.Close() // which has c.ended called, of Serve
 	if c.stream != nil {
 		c.stream.forget()
+	}
+}
+
+// setCauseLocked sets the cause if there is none yet. A cause that is set is never written again, since it is read without the lock.
+func (c *Conn) setCauseLocked(cause error) {
+	if c.cause == nil {
+		c.cause = cause
 	}
 }
 
@@ -210,7 +216,7 @@ func (c *Conn) leave(cause error) (tell func()) {
 	first := !c.told
 	c.told = true
 	c.state.Store(int32(stateOver))
-	c.cause = cmp.Or(c.cause, cause)
+	c.setCauseLocked(cause)
 	c.stopTimerLocked()
 	topics := c.topics
 	c.topics = nil
