@@ -66,6 +66,22 @@ func (l *loop) retake(word uint64) {
 	l.pool.retake(leader.owner, &l.leadership)
 }
 
+// giveAway gives the loop to another worker, if the turn isn't over. Anybody may call it, and the leader gets to know of it at the end of
+// the turn.
+func (t loopTurn) giveAway() bool {
+	l := t.loop
+	if l == nil {
+		return false
+	}
+	leader := l.takeAway(t.word)
+	if leader == nil {
+		return false
+	}
+	l.handoffs.Add(1)
+	l.pool.retake(leader.owner, &l.leadership)
+	return true
+}
+
 // takeAway takes the loop from its leader, if the loop still has this word, for the caller to find another one. Anybody may call it.
 //
 // While the server serves that has an end: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and Logger may

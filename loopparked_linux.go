@@ -37,15 +37,10 @@ const turnCalls = 32
 func (lc *loopConn) LeaveTurn() {
 	p := lc.parked
 	p.led.Lock()
-	l, word := p.led.by, p.led.turn
+	turn := p.led.turn
 	p.led.Unlock()
-	if l == nil {
-		return
-	}
-	if leader := l.takeAway(word); leader != nil {
-		l.handoffs.Add(1)
+	if turn.giveAway() {
 		p.class.Handoffs.Add(1)
-		l.pool.retake(leader.owner, &l.leadership)
 	}
 }
 
@@ -89,7 +84,7 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	}
 	if w.worker.holdsLoop() {
 		p.led.Lock()
-		p.led.by, p.led.turn = w.worker.loop, w.worker.word
+		p.led.turn = w.worker.turn()
 		p.led.Unlock()
 	}
 	lc.setState(stateHandler)
@@ -119,7 +114,6 @@ func (lc *loopConn) waitParked() bool {
 	if lc.release(false) {
 		return true
 	}
-	lc.clear(pollReadable)
 	lc.endIdle()
 	return false
 }
@@ -135,7 +129,6 @@ func (lc *loopConn) endingTurn() {
 		if lc.release(true) {
 			return
 		}
-		lc.clear(pollWritable)
 		lc.endIdle()
 	}
 	lc.endParked()

@@ -99,8 +99,8 @@ func (s *Server) startLoops() (*loopGroup, error) {
 // admitTo puts a connection that was accepted into a loop, where it waits for its first request.
 func (s *Server) admitTo(l *loop, fd int, peer sock.Address, config *tls.Config) {
 	lc := new(loopConn)
-	lc.looped, lc.peer = lc, peer
-	lc.socket.open(fd, lc)
+	lc.looped = lc
+	lc.socket.open(fd, peer, lc)
 	if lc.conn.open(s, lc); config != nil {
 		lc.netConn = tls.Server(lc, config)
 	}

@@ -199,7 +199,6 @@ func (lc *loopConn) idle(state waitState) bool {
 		return true
 	}
 	lc.attachTurn(w)
-	lc.clear(pollReadable | pollWritable)
 	lc.endIdle()
 	return false
 }

@@ -20,6 +20,15 @@ type loopWorker struct {
 	running atomic.Pointer[class.Class]
 }
 
+// loopTurn is a turn of a loop's leader: the word is the loop's in no other turn.
+type loopTurn struct {
+	loop *loop // nil is no turn
+	word uint64
+}
+
+// turn returns the turn that the worker is in as a leader.
+func (w *loopWorker) turn() loopTurn { return loopTurn{w.loop, w.word} }
+
 const (
 	// maxBatchTime is how long a leader spends in the handlers of one batch, by what is known of them, before it gives the
 	// loop away to run one that takes longer than shortHandler.

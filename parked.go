@@ -58,8 +58,7 @@ type ParkedConn struct {
 	// led is where the connection's function was called by a loop's leader last.
 	led struct {
 		sync.Mutex
-		by   *loop  // nil if it never was
-		turn uint64 // the loop's word then, which it has in no other turn
+		turn loopTurn // none if it never was
 	}
 
 	// reads is the deadline for Read. While the connection waits, the deadline of netConn is the server's, to wake it; it is this

@@ -78,8 +78,8 @@ func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
 // open makes it the socket of a connection that the caller owns.
-func (s *socket) open(fd int, served served) {
-	s.fd, s.served = int32(fd), served
+func (s *socket) open(fd int, peer sock.Address, served served) {
+	s.fd, s.peer, s.served = int32(fd), peer, served
 	s.poll.Store(pollBusy)
 }
 
@@ -333,6 +333,7 @@ func (s *socket) Cut() error {
 
 // closing ends the writes of a connection that several goroutines write to. The caller holds loop.mu.
 func (s *socket) closing() {
+	s.loop.mu.AssertHeld()
 	if s.isShared() {
 		s.served.Closing()
 	}

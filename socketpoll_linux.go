@@ -135,7 +135,7 @@ func (s *socket) wokenBy() (cut, expired bool) {
 }
 
 // release makes the connection idle, to wait for the client to send or, if write is set, to take something. It reports
-// false, and the connection stays the caller's, if that has happened already.
+// false, and the connection stays the caller's, who asks the socket again, if that has happened already.
 func (s *socket) release(write bool) bool {
 	happened, idle := uint32(pollReadable|pollHup|pollClosing|pollReadExpired|pollWriteExpired), uint32(0)
 	if write {
@@ -144,6 +144,7 @@ func (s *socket) release(write bool) bool {
 	for {
 		old := s.poll.Load()
 		if old&happened != 0 && (old&pollShared == 0 || old&happened != pollWriteExpired) {
+			s.poll.And(^uint32(pollReadable | pollWritable))
 			return false
 		}
 		if s.poll.CompareAndSwap(old, old&^pollBusy|idle) {
