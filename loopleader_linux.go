@@ -13,7 +13,7 @@ func (w *loopWorker) holdsLoop() bool { return w.loop != nil && w.loop.word.Load
 
 // crowded reports whether w leads a loop that mustn't be lost by an inline call: see workerPool.crowded.
 func (w *loopWorker) crowded() bool {
-	return w.loop != nil && w.loop.leadership.retakes.Load()&1 != 0 && w.loop.pool.crowded(&w.loop.leadership)
+	return w.loop != nil && w.loop.pool.crowded(&w.loop.leadership)
 }
 
 // overtaken reports whether the monitor has given w's loop to another worker, and w hasn't seen it yet.
@@ -22,7 +22,7 @@ func (w *loopWorker) overtaken() bool { return w.loop != nil && w.loop.word.Load
 // retaken makes w the ordinary worker that it is since the monitor gave its loop to another one.
 func (w *loopWorker) retaken() {
 	w.loop = nil
-	w.owner.place = placeServing
+	w.owner.loseLead()
 }
 
 // handOff gives the loop to another worker, in a turn of w's. It reports false if Concurrency has been reached, unless it
@@ -87,8 +87,7 @@ func (t loopTurn) giveAway() bool {
 // While the server serves that has an end: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and Logger may
 // wait as well. When there are keptPlaces of those their loops wait, too.
 func (l *loop) takeAway(word uint64) (leader *loopWorker) {
-	beyond := l.pool.places.taken.Load() - int64(l.pool.MaxWorkersCount) // the latter may be math.MaxInt
-	if beyond >= int64(len(l.group.loops)+keptPlaces) && !l.group.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+	if l.pool.beyond() >= int64(len(l.group.loops)+keptPlaces) && !l.group.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
 		return nil
 	}
 	return l.leader.Load()

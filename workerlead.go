@@ -44,17 +44,21 @@ func (wp *workerPool) retake(w *workerChan, l *leadership) {
 }
 
 // crowded reports whether there are workers beyond MaxWorkersCount. Then whoever leads l must not run what it may lose l by: each
-// leader could leave one more such worker behind. It needn't be asked while l.retakes is even.
+// leader could leave one more such worker behind.
 func (wp *workerPool) crowded(l *leadership) bool {
 	retakes := l.retakes.Load()
-	if wp.places.taken.Load() > int64(wp.MaxWorkersCount) {
+	if retakes&1 == 0 {
+		return false // nobody has lost l since
+	}
+	if wp.beyond() > 0 {
 		return true
 	}
-	if retakes&1 != 0 {
-		l.retakes.CompareAndSwap(retakes, retakes+1)
-	}
+	l.retakes.CompareAndSwap(retakes, retakes+1)
 	return false
 }
+
+// loseLead makes w the ordinary worker that it is since retake.
+func (w *workerChan) loseLead() { w.place = placeServing }
 
 // successor returns the worker that is to lead in w's stead, and leaves the place of an ordinary one, which that had, to w.
 func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {

@@ -395,7 +395,7 @@ func (w *workerChan) vacate(most int) {
 // It reports false if there is none.
 func (w *workerChan) occupy() bool {
 	wp := w.pool
-	beyond := w.place == placeServing && wp.places.taken.Load() > int64(wp.MaxWorkersCount)
+	beyond := w.place == placeServing && wp.beyond() > 0
 	if beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, 0) {
 		spare := wp.get(true) // one that is ready can go
 		if spare == nil {
@@ -415,13 +415,16 @@ func (w *workerChan) occupy() bool {
 	return true
 }
 
+// beyond returns how many workers there are beyond MaxWorkersCount because of retakes; 0 or less is none.
+func (wp *workerPool) beyond() int64 { return wp.places.taken.Load() - int64(wp.MaxWorkersCount) }
+
 // release puts a worker that has finished on the stack. It reports false if the worker is to end: the pool was stopped,
 // others have taken all places while the worker was closing, or there are more workers than may be, since some were overtaken.
 func (wp *workerPool) release(w *workerChan) bool {
 	now := wp.clock.now()
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	beyond := w.place == placeServing && wp.places.taken.Load() > int64(wp.MaxWorkersCount)
+	beyond := w.place == placeServing && wp.beyond() > 0
 	if wp.stopped || beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, readyPlace) {
 		wp.leaveLocked(w)
 		return false
