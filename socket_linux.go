@@ -52,7 +52,7 @@ type socket struct {
 	generation  uint32
 	poll        atomic.Uint32
 	noWaitRead  bool // Read returns errNotYet instead of waiting
-	noWaitWrite bool // the owner doesn't wait in Write: no deadline is set for that
+	noWaitWrite bool // Write of the connection doesn't wait, so its deadline needs no timer
 	watchOut    bool // the epoll set reports when the socket takes more
 	drained     bool // the last read took all there was
 	peer        sock.Address
@@ -295,7 +295,7 @@ func (s *socket) duplicate() (net.Conn, error) {
 	return net.FileConn(file)
 }
 
-// giveTo takes the socket out of its loop, for the owner: it is only that of a duplicate from here on, and so are the calls.
+// giveTo takes the socket out of its loop, for the owner. From here on it belongs to the duplicate alone, and calls go there.
 func (s *socket) giveTo(duplicate net.Conn) {
 	s.makeWaiters()
 	// Before fd is -1, so that who finds that knows where the connection is.
