@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
 	"time"
+
+	"github.com/filohttp/filo/internal/race"
 )
 
 // handlerTimeout answers in the place of a handler that takes too long: see Ctx.SetTimeout. Its timer is the only goroutine
@@ -14,7 +15,7 @@ import (
 type handlerTimeout struct {
 	timer *time.Timer
 
-	mu sync.Mutex
+	mu race.Mutex
 	// armed is changed by the handler's goroutine alone, which so may read it without mu.
 	armed  bool
 	fired  bool
@@ -53,18 +54,19 @@ func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 		return
 	}
 	if t.armed {
-		t.disarm()
+		t.disarmLocked()
 	}
 	t.deadline = time.Time{}
 	if d > 0 {
-		t.arm(c, d, e)
+		t.armLocked(c, d, e)
 	} else {
 		c.moveDeadline()
 	}
 }
 
-// arm starts the timer. The caller holds mu.
-func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
+// armLocked starts the timer.
+func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
+	t.mu.AssertHeld()
 	if e == nil {
 		e = errHandlerTimeout
 	}
@@ -84,8 +86,9 @@ func (t *handlerTimeout) arm(c *Ctx, d time.Duration, e *HTTPError) {
 	}
 }
 
-// disarm stops the timer. The caller holds mu. A call of fire that is under way finds nothing to do.
-func (t *handlerTimeout) disarm() {
+// disarmLocked stops the timer. A call of fire that is under way finds nothing to do.
+func (t *handlerTimeout) disarmLocked() {
+	t.mu.AssertHeld()
 	t.timer.Stop()
 	t.exchange.wire.setApart(false)
 	t.armed, t.contextOnly, t.exchange, t.context = false, false, nil, nil
@@ -96,7 +99,7 @@ func (t *handlerTimeout) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.armed || t.contextOnly {
-		t.disarm()
+		t.disarmLocked()
 	}
 	t.deadline = time.Time{}
 }
@@ -108,19 +111,23 @@ func (t *handlerTimeout) fire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case !t.armed && !t.contextOnly || !t.isOver():
+	case !t.armed && !t.contextOnly || !t.isOverLocked():
 	case t.contextOnly:
 		t.context.cancel(context.DeadlineExceeded)
 	default:
-		t.answerNow()
+		t.answerNowLocked()
 	}
 }
 
-// isOver reports whether the time is over and nobody has answered. The caller holds mu.
-func (t *handlerTimeout) isOver() bool { return !t.fired && !time.Now().Before(t.deadline) }
+// isOverLocked reports whether the time is over and nobody has answered.
+func (t *handlerTimeout) isOverLocked() bool {
+	t.mu.AssertHeld()
+	return !t.fired && !time.Now().Before(t.deadline)
+}
 
-// answerNow answers in the handler's place. The caller holds mu.
-func (t *handlerTimeout) answerNow() {
+// answerNowLocked answers in the handler's place.
+func (t *handlerTimeout) answerNowLocked() {
+	t.mu.AssertHeld()
 	t.fired = true
 	var err error
 	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, t.head)
@@ -167,8 +174,8 @@ func (c *Ctx) timedOut() bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.isOver() {
-		t.answerNow()
+	if t.isOverLocked() {
+		t.answerNowLocked()
 	}
 	return t.fired
 }
@@ -186,7 +193,7 @@ func (c *Ctx) claimAnswer() error {
 	case t.fired:
 		return ErrHandlerTimeout
 	case t.context == nil:
-		t.disarm()
+		t.disarmLocked()
 		return nil
 	}
 	t.armed, t.contextOnly = false, true
@@ -232,13 +239,13 @@ func (x *exchange) endTimeout(ctx *Ctx, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.contextOnly {
-		t.disarm()
+		t.disarmLocked()
 		return false
 	}
-	if err != nil && t.isOver() {
-		t.answerNow()
+	if err != nil && t.isOverLocked() {
+		t.answerNowLocked()
 	}
-	if t.disarm(); !t.fired {
+	if t.disarmLocked(); !t.fired {
 		return false
 	}
 	x.failed = x.failed || t.failed

@@ -14,6 +14,7 @@ func TestCalledWithoutTheLock(t *testing.T) {
 	calls := map[string]func(){
 		"coarseClock":    new(coarseClock).refreshLocked,
 		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },
+		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
 		"lifecycle":      new(lifecycle).signalNotAcceptingLocked,
 		"requestContext": func() { (&requestContext{cause: ErrClientGone}).newEndLocked() },
 		"workerPool":     func() { pool.popLocked() },
