@@ -23,8 +23,8 @@ import (
 const shutdownPoll = 5 * time.Millisecond
 
 // lifecycle is how far a server has come: it starts at most once, drains from the first Shutdown or Close on, and never goes back.
-// Who starts something that a shutdown ends, or adds a listener, holds mu and looks at draining: beginDraining, which holds mu
-// too, then comes either before it or finds all of it.
+// Code that adds a listener, or starts something that a shutdown ends, holds mu and checks draining. beginDraining holds mu as well:
+// it either keeps the listener from being added, or finds it.
 type lifecycle struct {
 	draining  atomic.Bool              // Shutdown or Close was called; set under mu
 	restUntil clock.Atomic[clock.Time] // until when connections wait for bodies that nobody reads; set before draining

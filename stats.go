@@ -61,7 +61,7 @@ type Stats struct {
 	Classes []ClassStats
 }
 
-// serverCounts are the counts of a server that no worker, loop or connection keeps. Each stands by itself.
+// serverCounts holds the counters that no worker, loop or connection keeps. They are independent of each other.
 type serverCounts struct {
 	accepted, refused atomic.Uint64 // connections
 	refusals          answerCounts  // to connections that were refused

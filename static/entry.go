@@ -66,7 +66,7 @@ type loaded struct {
 	err   error
 }
 
-// errLoadPanicked is what the others get who wait for a load that panics.
+// errLoadPanicked is the result of a load that panics, for the goroutines that wait for it.
 var errLoadPanicked = errors.New("static: a panic while the file was read")
 
 // entry returns what there is to know of a file, as it is now. It reads from the disk, once for all who ask meanwhile.

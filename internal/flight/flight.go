@@ -1,9 +1,9 @@
-// Package flight lets those who want the same thing at once wait for the first of them.
+// Package flight makes goroutines that want the same thing at once wait for the one that came first.
 package flight
 
 import "sync"
 
-// Group has the flights that are under way, by key. The zero value is ready for use.
+// Group holds the flights that are under way, by key. The zero value is ready for use.
 type Group[V any] struct {
 	mu      sync.Mutex
 	flights map[string]*Flight[V] // guarded by mu
@@ -39,7 +39,7 @@ func (g *Group[V]) Join(key []byte) (f *Flight[V], first bool) {
 // Over reports whether End was called. Only the goroutine that has begun the flight may call Over and End.
 func (f *Flight[V]) Over() bool { return f.over }
 
-// End lets those go on that wait. Who comes next begins another flight. A second call does nothing.
+// End closes Done. The next caller of Join begins another flight. A second call does nothing.
 func (f *Flight[V]) End() {
 	if f.over {
 		return
