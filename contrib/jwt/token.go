@@ -81,16 +81,9 @@ func queryToken(args *filo.Args, name string) (token []byte, err *filo.HTTPError
 
 // isToken reports whether b is a b64token (RFC 6750, section 2.1).
 func isToken(b []byte) bool {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/"
 	b = bytes.TrimRight(b, "=")
-	for _, c := range b {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '-', c == '.', c == '_', c == '~', c == '+', c == '/':
-		default:
-			return false
-		}
-	}
-	return len(b) > 0
+	return len(b) > 0 && len(bytes.TrimLeft(b, allowed)) == 0
 }
 
 var varyCookie = filo.NewField("Vary", "Cookie")

@@ -3,6 +3,7 @@ package prometheus
 import (
 	"bytes"
 	"sort"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -80,7 +81,7 @@ func sampledTrace(value []byte) []byte {
 	if !isHex(trace) || !isHex(parent) || !isHex(flags) || isZero(trace) || isZero(parent) {
 		return nil
 	}
-	if sampled := hexDigit(flags[1]) & 1; sampled == 0 {
+	if sampled := strings.IndexByte("13579bdf", flags[1]) >= 0; !sampled { // the lowest bit
 		return nil
 	}
 	return trace
@@ -92,10 +93,3 @@ func isHex(b []byte) bool {
 }
 
 func isZero(b []byte) bool { return len(bytes.Trim(b, "0")) == 0 }
-
-func hexDigit(c byte) byte {
-	if c >= 'a' {
-		return c - 'a' + 10
-	}
-	return c - '0'
-}

@@ -106,11 +106,7 @@ func hello() Answer {
 	}}
 }
 
-func helloHead() Answer {
-	a := hello()
-	a.Head, a.Body = true, ""
-	return a
-}
+func helloHead() Answer { return headOf(hello()) }
 
 func page() Answer {
 	return Answer{Status: 200, Header: []Field{{"Content-Type", "text/html*"}}}

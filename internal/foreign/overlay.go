@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -13,45 +14,10 @@ import (
 	"strings"
 )
 
-// registration is a file added to package net/http: what takes the place of its server.
-const registration = `package http
-
-import (
-	"context"
-	"net"
-	"os"
-)
-
-// A Replacement serves in the place of Server.
-type Replacement interface {
-	Serve(s *Server, l net.Listener) error
-	Shutdown(s *Server, ctx context.Context) error
-	Close(s *Server) error
-	SetKeepAlivesEnabled(s *Server, on bool)
-	OwnServer(s *Server) bool
-}
-
-// Replaced is nil where Server serves by itself.
-var Replaced Replacement
-
-func replaced(s *Server) bool { return Replaced != nil && !Replaced.OwnServer(s) }
-
-// ResetProxyEnv is what TestMain of net/http has in a file that isn't copied.
-func ResetProxyEnv() {
-	for _, name := range []string{"HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "REQUEST_METHOD"} {
-		os.Unsetenv(name)
-	}
-	ResetCachedEnvironment()
-}
-
-func (s *Server) runOnShutdown() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.onShutdown {
-		go f()
-	}
-}
-`
+// replacedServer is a file that is added to package net/http. It lets another take the place of its server.
+//
+//go:embed inserted/replaced_server.go.txt
+var replacedServer []byte
 
 // detours are put at the beginning of methods of http.Server. The parameters have the names that they have in net/http.
 var detours = map[string]string{
@@ -115,7 +81,7 @@ func writeOverlay(dir, goroot string) (string, error) {
 	}
 	for path, content := range map[string][]byte{
 		"net/http/server.go":          server,
-		"net/http/replaced_server.go": []byte(registration),
+		"net/http/replaced_server.go": replacedServer,
 		"net/http/exported_hooks.go":  exports,
 	} {
 		if err := add(path, content); err != nil {

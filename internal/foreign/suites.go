@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"fmt"
 	"io/fs"
 	"os"
@@ -87,56 +88,16 @@ var suites = []suite{
 	},
 }
 
-// coderPipe makes two ends of a WebSocket by a server.
-const coderPipe = `package wstest
+// Files that take the place of a suite's own, or stand beside them.
+var (
+	// coderPipe makes two ends of a WebSocket by a server.
+	//go:embed inserted/pipe.go.txt
+	coderPipe string
 
-import (
-	"context"
-	"net/http"
-	"net/http/httptest"
-
-	"github.com/coder/websocket"
+	// connectLoopback listens on the loopback interface.
+	//go:embed inserted/loopback.go.txt
+	connectLoopback string
 )
-
-// Pipe returns both ends of a connection.
-func Pipe(dialOpts *websocket.DialOptions, acceptOpts *websocket.AcceptOptions) (clientConn, serverConn *websocket.Conn) {
-	accepted := make(chan *websocket.Conn, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, _ := websocket.Accept(w, r, acceptOpts)
-		accepted <- conn
-	}))
-	defer server.Close()
-	clientConn, _, _ = websocket.Dial(context.Background(), server.URL, dialOpts)
-	return clientConn, <-accepted
-}
-`
-
-// connectLoopback listens on the loopback interface.
-const connectLoopback = `package memhttp
-
-import (
-	"context"
-	"net"
-)
-
-type loopback struct{ *net.TCPListener }
-
-func listen() *loopback {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	return &loopback{listener.(*net.TCPListener)}
-}
-
-func (l *loopback) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", l.TCPListener.Addr().String())
-}
-
-// Addr returns the address that the tests expect in URLs.
-func (l *loopback) Addr() net.Addr { return memoryAddr("1.2.3.4") }
-`
 
 // prepare makes the module of a suite in dir, with what stands in for net/http's server.
 func (s *suite) prepare(dir, goroot, repository string, native bool) error {
