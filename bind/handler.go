@@ -61,7 +61,7 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 // defaulter is an input that has defaults.
 type defaulter interface{ SetDefaults() }
 
-// operation is what a handler of Handler knows of itself. It is immutable.
+// operation is the state behind a handler of Handler. It is immutable.
 type operation struct {
 	description Operation
 	option      Option

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// object is what a JSON object may have for a struct. It is worked out once for each, and never changed.
+// object describes the members of JSON that a struct takes. It is worked out once for each, and never changed.
 type object struct {
 	members []objectMember
 	exact   map[string]int

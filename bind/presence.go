@@ -13,7 +13,7 @@ const isRequired = "is required"
 // requirement is a field of a struct, or of a struct embedded in it, that has the tag required:"true".
 type requirement struct {
 	index []int
-	// names are what the sources call the field, "" for those that it isn't bound from.
+	// names has the field's name in each source, "" where the field isn't bound from that.
 	names [sources]string
 }
 

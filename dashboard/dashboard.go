@@ -72,7 +72,7 @@ type Dashboard struct {
 	mu sync.Mutex
 	// past holds the samples that are kept, the oldest first. Guarded by mu.
 	past []*sample
-	// latest is what was sent last. Guarded by mu.
+	// latest is the snapshot that was sent last. Guarded by mu.
 	latest *snapshot
 	// sampling says that the sampler runs. Guarded by mu.
 	sampling bool

@@ -169,7 +169,7 @@ func (r *recorder) disown(name string) {
 	}
 }
 
-// reading is what a route has counted so far.
+// reading holds the counts of a route at one moment.
 type reading struct {
 	counts counts
 	errors uint32

@@ -19,7 +19,7 @@ const (
 	maxEvent = 2*maxRows*(6*maxName+256) + 4096
 )
 
-// sample is what a chart shows of one second. Rates are per second, sizes in bytes, durations in microseconds.
+// sample holds the values of the charts for one second. Rates are per second, sizes in bytes, durations in microseconds.
 type sample struct {
 	Number  uint64     `json:"n"` // goes up by one
 	Time    int64      `json:"t"` // in milliseconds since 1970
@@ -77,7 +77,7 @@ type classRow struct {
 	total    uint64
 }
 
-// snapshot is what is sent each second.
+// snapshot is the message to the page that is sent each second.
 type snapshot struct {
 	Sample  *sample    `json:"sample"`
 	Routes  []row      `json:"routes"`

@@ -93,7 +93,7 @@ func (d *Dashboard) events(c *filo.Ctx) error {
 	return d.hub.Serve(c, topic)
 }
 
-// pastDocument is what a page begins with.
+// pastDocument holds the samples that a page shows at first.
 type pastDocument struct {
 	About   about             `json:"about"`
 	Samples []json.RawMessage `json:"samples"`

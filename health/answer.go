@@ -36,7 +36,7 @@ func (h *Health) answerReady(c *filo.Ctx) error {
 	return h.answer(c, v, h.checks)
 }
 
-// verdict is what an answer says.
+// verdict is an answer's status, with its texts.
 type verdict struct {
 	status int
 	text   string

@@ -27,7 +27,7 @@ type check struct {
 	hangs bool
 }
 
-// result is what a run of a check has come to.
+// result is the result of one run of a check.
 type result struct {
 	err  error
 	at   int64 // as what clock returned

@@ -12,7 +12,7 @@ import (
 // unlimited is the capacity of a pool that has no limit. Sums of it with a queue's size don't overflow.
 const unlimited = math.MaxInt / 4
 
-// core is what all kinds of pools have in common: it runs fn for tasks of type T.
+// core is the common part of all kinds of pools. It runs fn for tasks of type T.
 //
 // A task that is accepted goes into the run queue. At most one worker is searching, which is on its way to the queue's
 // head: who queues a task wakes a worker only if none is searching, and the one that was woken wakes the next if it has

@@ -21,7 +21,7 @@ const (
 	LeastTasks
 )
 
-// multi is what the kinds of MultiPool have in common. Its pools are used by nobody else.
+// multi is the common part of all kinds of MultiPool. Its pools are used by nobody else.
 type multi[T any] struct {
 	// pools and strategy aren't changed.
 	pools    []*core[T]

@@ -70,7 +70,7 @@ func (p *Pool) SubmitBatch(tasks []func()) (accepted int, err error) {
 	return accepted, err
 }
 
-// refuseNil is what becomes of a nil function.
+// refuseNil returns the error for a nil function.
 func (p *core[T]) refuseNil() error {
 	if p.IsClosed() {
 		return ErrPoolClosed

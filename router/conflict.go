@@ -157,7 +157,7 @@ type index struct {
 	all     []*pattern
 }
 
-// place is what a pattern has for its n-th segment.
+// place is the n-th segment of a pattern.
 type place struct {
 	n    int
 	text string // a literal, or else one of those below, which no literal can be

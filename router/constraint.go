@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// constraint is what the value of a wildcard must be for its pattern to match.
+// constraint restricts the values that a wildcard matches.
 type constraint struct {
 	text  string // the type's name or the expression: constraints of the same text are the same
 	match func(decoded []byte) bool

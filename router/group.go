@@ -14,7 +14,7 @@ import (
 // Group is a set of routes that share a path prefix, middleware, or both. A Router is also its own outermost group.
 type Group struct{ group }
 
-// group is what Router and Group share. It isn't exported, so that go doc shows its methods as those of both.
+// group holds the methods that Router and Group share. It isn't exported, so that go doc shows its methods as those of both.
 type group struct {
 	router     *Router
 	parent     *group            // nil for the router's own

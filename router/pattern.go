@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// pattern is what a route matches: [METHOD ][HOST]/PATH.
+// pattern is a parsed pattern, [METHOD ][HOST]/PATH.
 type pattern struct {
 	text     string // as Ctx.Route gives it
 	method   string // "" is every one
@@ -22,7 +22,7 @@ type pattern struct {
 	location string   // file and line of the registration
 }
 
-// segment is what a pattern has between two slashes, or behind the last one.
+// segment is the part of a pattern between two slashes, or behind the last one.
 type segment struct {
 	kind segmentKind
 	// text is a literal's in canonical form, or a wildcard's name, which a trailing slash doesn't have.
@@ -30,7 +30,7 @@ type segment struct {
 	constraint *constraint // of a single wildcard; nil is none
 }
 
-// segmentKind is what a segment matches. Of two kinds that match the same segment, the lower one is more specific.
+// segmentKind says what a segment matches. Of two kinds that match the same segment, the lower one is more specific.
 type segmentKind uint8
 
 const (

@@ -35,7 +35,7 @@ type Router struct {
 	notFound         filo.Handler      // guarded by mu
 	methodNotAllowed filo.Handler      // guarded by mu
 
-	// table is what serves, nil until then.
+	// table answers requests; it is made for the first one.
 	table atomic.Pointer[table]
 }
 

@@ -21,10 +21,10 @@ const (
 	// rawTimeout bounds how long Raw waits for the server to close the connection.
 	rawTimeout = 10 * time.Second
 
-	// shutdownTimeout is what running handlers get when the test is over.
+	// shutdownTimeout limits the handlers that still run when the test is over.
 	shutdownTimeout = 5 * time.Second
 
-	// leakTimeout is what goroutines get to end after the server has.
+	// leakTimeout limits the goroutines that still run when the server has ended.
 	leakTimeout = 5 * time.Second
 
 	// leakLabel is the pprof label by which the goroutines of a Server are known. A

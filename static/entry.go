@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// entry is what is known of one file and of its encodings. But for the atomic fields, and what memory's lock guards, nothing
+// entry holds a file's metadata and that of its encodings. But for the atomic fields, and what memory's lock guards, nothing
 // in it changes.
 type entry struct {
 	name         string

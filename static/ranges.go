@@ -14,7 +14,7 @@ const maxRanges = 32
 // byteRange is a part of a file that isn't empty.
 type byteRange struct{ begin, length int64 }
 
-// rangeVerdict is what a Range field makes of a request.
+// rangeVerdict says how a request's Range field is answered.
 type rangeVerdict int
 
 const (

@@ -20,7 +20,7 @@ type representation struct {
 	description
 }
 
-// description is what an answer's header says of a representation.
+// description holds the header fields that describe a representation.
 type description struct {
 	stamp    stamp
 	settled  bool

@@ -22,7 +22,7 @@ type file struct {
 	shared   bool
 }
 
-// set is what files were parsed into.
+// set holds the templates that were parsed from files.
 type set struct {
 	files []file
 	pages map[string]*template.Template

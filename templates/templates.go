@@ -55,7 +55,7 @@ type Options struct {
 type Templates struct {
 	fsys    fs.FS
 	options Options
-	// parsed is what pages are rendered from; nothing in it is changed.
+	// parsed holds the parsed templates, which are never changed.
 	parsed atomic.Pointer[set]
 	// reloading is held while files are looked at again.
 	reloading sync.Mutex

@@ -55,7 +55,7 @@ func newChat(now func() time.Time) *chat {
 
 // What pages are sent. Each has a type by which they tell it.
 type (
-	// welcome is what a socket is sent first.
+	// welcome is the first message to a socket.
 	welcome struct {
 		Type     string    `json:"type"` // "welcome"
 		You      person    `json:"you"`

@@ -17,7 +17,7 @@ type person struct {
 	Name string `json:"name"`
 }
 
-// message is what somebody has said.
+// message is one line of a conversation.
 type message struct {
 	Room string `json:"room"`
 	// ID is greater than that of every message before it, those of an earlier run of the program included.

@@ -28,7 +28,7 @@ const (
 	maxRefused = 50
 )
 
-// visitor is who has a socket.
+// visitor is the user at the other end of a socket.
 type visitor struct {
 	person
 	room    string

@@ -28,7 +28,7 @@ type upload struct {
 	active time.Time // when something came for the last time
 }
 
-// record is what is written down of an upload.
+// record is the part of an upload that is stored on disk.
 type record struct {
 	Name     string `json:"name"`
 	Length   int64  `json:"length"`

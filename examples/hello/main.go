@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// config is what the flags say; the zero value of a limit leaves filo's default.
+// config holds the values of the flags; the zero value of a limit leaves filo's default.
 type config struct {
 	addr              string
 	concurrency       int

@@ -28,7 +28,7 @@ func newPage(scheme string) *page {
 	return &page{scheme: scheme, started: time.Now()}
 }
 
-// pageData is what the template shows.
+// pageData holds the values of the template.
 type pageData struct {
 	Base       string // "http://host:port", as the browser called it
 	Curl       string // "curl", with -k where the certificate may be one's own

@@ -105,7 +105,7 @@ func (a *app) addPages(r *router.Router) error {
 	return err
 }
 
-// frontPage is what views/front.html shows.
+// frontPage holds the values of views/front.html.
 type frontPage struct {
 	Base, Port string // as it was asked for
 	Inside     bool   // what looks into the server is shown to who asks

@@ -18,7 +18,7 @@ import (
 // maxListed is how many traces the page lists.
 const maxListed = 40
 
-// tracesPage is what views/traces.html shows.
+// tracesPage holds the values of views/traces.html.
 type tracesPage struct {
 	Order  string // newest, slowest or failed
 	Traces []summary

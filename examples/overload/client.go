@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answer is what the handler says.
+// answer is the handler's response body.
 const answer = "served\n"
 
 // patience is how long a client waits for a whole answer.
@@ -28,7 +28,7 @@ type client struct {
 	in   *bufio.Reader
 }
 
-// outcome is what became of one request: a whole answer's status, or an error.
+// outcome is the result of one request: the status of a whole answer, or an error.
 type outcome struct {
 	status int
 	took   time.Duration // from dialling, or from sending on a kept connection, to the answer's last byte

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// result is what the clients and the server's own counters saw.
+// result holds the counts of the clients and of the server.
 type result struct {
 	calm, storm tally // the regular clients, before and while the crowd is there
 	crowd       tally

@@ -57,7 +57,7 @@ var (
 	docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
 )
 
-// docs is what the page of the document shows.
+// docs holds the values of the document's page.
 type docs struct {
 	Title, Description string
 	Operations         []docsOperation

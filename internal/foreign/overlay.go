@@ -53,7 +53,7 @@ var internals = map[string]string{
 	"net/http/internal/testcert": "foreign/testcert",
 }
 
-// aliases is what stands for the internal packages that can't be copied, since the real one must be used.
+// aliases stand for internal packages that can't be copied, since the real one must be used.
 var aliases = map[string]string{
 	"internal/nettrace": "package nettrace\n\nimport \"internal/nettrace\"\n\n" +
 		"type (\n\tTraceKey = nettrace.TraceKey\n\tLookupIPAltResolverKey = nettrace.LookupIPAltResolverKey\n\tTrace = nettrace.Trace\n)\n",

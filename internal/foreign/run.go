@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// report is what the tests of a suite did.
+// report holds the results of a suite's tests.
 type report struct {
 	suite  *suite
 	listed []*exception
@@ -119,7 +119,7 @@ func (r *report) plan(o *options, binary, dir, name string) (todo []func() *test
 	})
 }
 
-// pattern is what -test.run takes for one test, or for several: a * is any part of a name.
+// pattern returns the value of -test.run for one test, or for several: a * is any part of a name.
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {
@@ -189,7 +189,7 @@ var (
 	endedLine = regexp.MustCompile(`(?m)\x16--- (PASS|FAIL|SKIP): (\S+) \(`)
 )
 
-// afterwards is what a process looks for when its tests have passed, such as goroutines that are left.
+// afterwards stands for the checks of a process whose tests have passed, such as for goroutines that are left.
 const afterwards = "/afterwards"
 
 // take tells from a process's output which of its cases have passed. One that hasn't ended has failed.

@@ -18,7 +18,7 @@ const (
 	memorySlack = 16 << 20
 )
 
-// footprint is what a process holds.
+// footprint holds a process's counts of resources.
 type footprint struct {
 	goroutines  int
 	descriptors []string // what they are open to

@@ -8,7 +8,7 @@ import (
 // largeBody is the size of a large request or answer.
 const largeBody = 1 << 20
 
-// pattern is what bodies are cut from: each request's from another place, so that one can't pass for another.
+// pattern is the text that bodies are cut from. Each request has a place of its own there, so that no body can pass for another.
 type pattern []byte
 
 func newPattern(seed uint64) pattern {

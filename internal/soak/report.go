@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// count is what the clients of a kind have done.
+// count sums up the work of all clients of a kind.
 type count struct {
 	done        atomic.Uint64 // answers that were checked; of clients that don't wait for any, visits
 	interrupted atomic.Uint64 // visits, by a shutdown

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// panicValue is what the handler that panics gives for a reason.
+	// panicValue is the value of the handler that panics.
 	panicValue = "asked for by the soak"
 	// goneTime is how soon a request's context must be over when its client has reset the connection.
 	goneTime = 10 * time.Second
@@ -85,7 +85,7 @@ func (s *site) serve(c *filo.Ctx) error {
 
 func (s *site) String() string { return fmt.Sprintf("%d handlers are running", s.running.Load()) }
 
-// text is what most handlers answer with.
+// text is the body of most answers.
 func text(path string, number uint64) string { return fmt.Sprintf("%s %d\n", path, number) }
 
 func hello(c *filo.Ctx, number uint64) error { return c.Text(200, text("/hello", number)) }

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// config is what a run is made of.
+// config holds the parameters of a run.
 type config struct {
 	duration  time.Duration
 	blocking  bool

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// result is what became of the work for one server's clients.
+// result sums up the work for the clients of one server.
 type result struct {
 	cancelled int           // contexts that had ended when the work did
 	wasted    int           // steps that were done after the client had left

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// figures are what a server has said of itself.
+// figures are a server's own measurements.
 type figures struct {
 	before, with int // bytes in memory: with no connection, and with all of them
 	goroutines   int // with all of them

@@ -52,7 +52,7 @@ type question struct {
 	body           string
 }
 
-// questions are what both servers are asked.
+// questions are the requests that both servers get.
 var questions = []question{
 	{method: "GET", target: "/hello/gopher"},
 	{method: "HEAD", target: "/hello/gopher"},
@@ -91,7 +91,7 @@ func (q question) name() string {
 	return name
 }
 
-// answer is what a client gets.
+// answer is a response as the client reads it.
 type answer struct {
 	status int
 	fields map[string]string // the values of each, joined
