@@ -103,7 +103,7 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 }
 
 // RawWrite sends a part of a file, and before it what is unsent: see sock.RawWriter.
-func (lc *loopConn) RawWrite(write func(fd uintptr) (done bool)) error {
+func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 	if lc.worker != nil {
 		// The file may have to be read from a disk.
 		if err := lc.leave(lc.worker.timer.Class()); err != nil {

@@ -197,7 +197,7 @@ func (s *socket) writeVector(first, second []byte) (int64, error) {
 }
 
 // RawWrite sends a part of a file: see sock.RawWriter.
-func (s *socket) RawWrite(write func(fd uintptr) (done bool)) error {
+func (s *socket) RawWrite(write sock.RawWrite) error {
 	for {
 		if word := s.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
 			return s.waitError("write", word&pollClosing != 0)

@@ -21,10 +21,13 @@ type sendfile struct {
 }
 
 // RawWriter is a connection whose writes can be made by system calls of others. RawWrite calls write until that is done, and waits
-// in between until the socket may take more.
+// in between until the socket may take more. No connection of a user's has such a method, since the type of write is internal.
 type RawWriter interface {
-	RawWrite(write func(fd uintptr) (done bool)) error
+	RawWrite(write RawWrite) error
 }
+
+// RawWrite writes to a descriptor what it takes at once, and reports whether that is all.
+type RawWrite func(fd uintptr) (done bool)
 
 // newSendfile returns what sends the file by sendfile; nil if the connection isn't a socket's own.
 func newSendfile(conn net.Conn, file syscall.Conn) FileSender {
@@ -54,7 +57,7 @@ func newSendfile(conn net.Conn, file syscall.Conn) FileSender {
 type netWriter struct{ syscall.RawConn }
 
 // RawWrite implements RawWriter.
-func (w netWriter) RawWrite(write func(fd uintptr) bool) error { return w.Write(write) }
+func (w netWriter) RawWrite(write RawWrite) error { return w.Write(write) }
 
 // SendFile implements FileSender.
 func (s *sendfile) SendFile(offset int64, size int) (int, error) {
