@@ -90,19 +90,19 @@ func (w *scratch) stays(class *class.Class) (stays, must bool) {
 		return false, true
 	case !w.leads():
 		return true, false
-	case w.worker.crowded():
+	case w.worker.Crowded():
 		return false, true // in a crowded loop even a quick handler needs a place
-	case w.worker.isTired(class):
+	case w.worker.IsTired(class):
 		return false, false
 	}
-	w.worker.beginClass(class)
+	w.worker.BeginClass(class)
 	return true, false
 }
 
 // runInline takes note that a handler of the class runs here, though it would better not.
 func (w *scratch) runInline(class *class.Class) {
 	if w.leads() {
-		w.worker.beginClass(class)
+		w.worker.BeginClass(class)
 	}
 }
 
@@ -153,17 +153,20 @@ func (w *scratch) leave(class *class.Class) error {
 	if w.worker == nil {
 		return nil
 	}
-	return w.worker.leave(class)
+	if !w.worker.Leave(class) {
+		return errBusy
+	}
+	return nil
 }
 
 // leads reports whether the worker leads a loop, so that what it runs is run where its request was read.
-func (w *scratch) leads() bool { return w.worker != nil && w.worker.leads() }
+func (w *scratch) leads() bool { return w.worker != nil && w.worker.Leads() }
 
 // call runs the handler, in the server's class until it enters another one.
 func (x *exchange) call(ctx *Ctx) error {
 	s, w := x.server, x.worker
 	// A class that the monitor knows of is blamed by that.
-	w.outer = w.worker != nil && w.worker.holdsLoop() && w.worker.running.Load() != &s.classes.handler
+	w.outer = w.worker != nil && w.worker.HoldsLoop() && w.worker.Running() != &s.classes.handler
 	w.timer.Begin(&s.classes.handler, w.leads())
 	err := s.Handler(ctx)
 	w.endOuter()
@@ -171,7 +174,7 @@ func (x *exchange) call(ctx *Ctx) error {
 }
 
 // mayRun reports whether a handler that may take its time may be run. What isn't a worker's, or in its place, may.
-func (w *scratch) mayRun() bool { return w.worker == nil || w.worker.mayRun() }
+func (w *scratch) mayRun() bool { return w.worker == nil || w.worker.MayRun() }
 
 // kept reports whether the worker has one of the places that are kept for quick handlers.
 func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.kept }
@@ -182,7 +185,7 @@ func (w *scratch) endOuter() {
 	w.timer.End()
 	if w.outer {
 		w.outer = false
-		if w.worker.overtaken() {
+		if w.worker.Overtaken() {
 			w.timer.Class().Retaken()
 		}
 	}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -244,96 +242,30 @@ func (l *onceListener) SetDeadline(at time.Time) error {
 	return errors.ErrUnsupported
 }
 
-const (
-	minAcceptDelay = 5 * time.Millisecond
-	maxAcceptDelay = time.Second
-	// acceptLogInterval is how far apart log records of failing accepts are.
-	acceptLogInterval = time.Minute
-)
-
-// nextAcceptDelay returns how long to wait before accepting again, when it has failed after that delay; 0 is the first time.
-func nextAcceptDelay(delay time.Duration) time.Duration {
-	return min(max(2*delay, minAcceptDelay), maxAcceptDelay)
-}
-
-// acceptLog logs that accepting on a listener fails for the moment, and later that it works again.
-type acceptLog struct {
-	failing atomic.Bool // it was logged that accepting fails, and not yet that it works again
-	mu      sync.Mutex
-	logged  time.Time // when it was logged last that accepting fails; guarded by mu
-}
-
-// failed takes note that accepting has failed.
-func (a *acceptLog) failed(logger *slog.Logger, err error) {
-	if a.isDue() {
-		logger.Error("accepting connections fails; trying again", "error", err)
-	}
-}
-
-// isDue reports whether a failure is to be logged.
-func (a *acceptLog) isDue() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if time.Since(a.logged) <= acceptLogInterval {
-		return false
-	}
-	a.logged = time.Now()
-	a.failing.Store(true)
-	return true
-}
-
-// succeeded takes note that a connection was accepted.
-func (a *acceptLog) succeeded(logger *slog.Logger) {
-	if a.failing.Load() && a.failing.Swap(false) {
-		logger.Info("accepting connections again")
-	}
-}
-
 // acceptLoop accepts until the listener is closed. Running out of descriptors or memory passes: it waits a little,
 // longer each time, and says so once a minute at most.
 func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn) error {
 	var delay time.Duration
-	var log acceptLog
+	var log sock.AcceptLog
 	for {
 		netConn, err := listener.Accept()
 		if err == nil {
 			delay = 0
-			log.succeeded(s.logger())
+			log.Succeeded(s.logger())
 			s.admit(wrap(netConn))
 			continue
 		}
-		if s.life.draining.Load() || !temporary(err) {
+		if s.life.draining.Load() || !sock.IsTemporary(err) {
 			return err
 		}
-		log.failed(s.logger(), err)
-		delay = nextAcceptDelay(delay)
+		log.Failed(s.logger(), err)
+		delay = sock.NextAcceptDelay(delay)
 		select {
 		case <-time.After(delay):
 		case <-s.life.drainBegun:
 			return ErrServerClosed
 		}
 	}
-}
-
-// passingErrors are those of accept that say nothing about the listener: no descriptors or memory for the moment, a
-// connection that broke before it was accepted, a firewall's verdict on one. See accept(2).
-var passingErrors = [...]error{
-	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET,
-	syscall.EPROTO, syscall.EPERM, syscall.EINTR, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN,
-	syscall.EHOSTUNREACH, syscall.ENOPROTOOPT, syscall.EOPNOTSUPP,
-}
-
-// temporary reports whether accepting may succeed later.
-func temporary(err error) bool {
-	for _, passing := range passingErrors {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	// Deprecated since nobody could say what it means; but a listener of the user's own has no other way to say it.
-	var netError net.Error
-	//lint:ignore SA1019 see above
-	return errors.As(err, &netError) && netError.Temporary()
 }
 
 // admit passes a connection to a worker, or refuses it. It never waits for the client.

@@ -10,6 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -18,7 +19,7 @@ import (
 // As a net.Conn it differs from its socket by Write and RawWrite, which send what is unsent before.
 type loopConn struct {
 	conn
-	socket
+	loop.Socket
 	ended      bool // the connection isn't served any more: the owner is about to close it, or leaves that to the lingerer
 	expired    bool // the deadline of the wait before this turn has passed
 	parkedOnce bool // the request that parked it is over
@@ -44,7 +45,7 @@ type pendingInput struct {
 }
 
 var (
-	_ served         = (*loopConn)(nil)
+	_ loop.Conn      = (*loopConn)(nil)
 	_ linger.Socket  = (*loopConn)(nil)
 	_ sock.RawWriter = (*loopConn)(nil)
 )
@@ -77,26 +78,26 @@ func (lc *loopConn) PeerLeft(broken bool) {
 // Write sends all of p, and before it what is unsent.
 func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
-	case lc.taken() != nil:
-	case lc.isShared():
+	case lc.Taken() != nil:
+	case lc.IsShared():
 		return lc.parked.out.Put(p) // by TLS
-	case lc.noWaitWrite:
+	case lc.NoWaitWrite:
 		return len(p), lc.queue(p, nil)
 	case lc.unsent != nil:
 		u := lc.unsent
-		n, err := lc.socket.Write(u.bytes)
+		n, err := lc.Socket.Write(u.bytes)
 		if u.bytes = u.bytes[n:]; err != nil {
 			return 0, err
 		}
 		lc.unsent = nil
 	}
-	return lc.socket.Write(p)
+	return lc.Socket.Write(p)
 }
 
 // writeVector is Write for two buffers. It may return early with all of first.
 func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	if lc.unsent == nil {
-		return lc.socket.writeVector(first, second)
+		return lc.Socket.WriteVector(first, second)
 	}
 	n, err := lc.Write(first)
 	return int64(n), err
@@ -113,11 +114,11 @@ func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 	if _, err := lc.Write(nil); err != nil {
 		return err
 	}
-	return lc.socket.RawWrite(write)
+	return lc.Socket.RawWrite(write)
 }
 
 // setApart makes writes through TLS keep what the client doesn't take at once: who writes isn't the owner, and can't wait.
-func (lc *loopConn) setApart(on bool) { lc.noWaitWrite = on && lc.tlsState != nil }
+func (lc *loopConn) setApart(on bool) { lc.NoWaitWrite = on && lc.tlsState != nil }
 
 // sendApart sends what the client takes at once, and keeps the rest.
 func (lc *loopConn) sendApart(p []byte) error {
@@ -138,4 +139,4 @@ func (lc *loopConn) leave(class *class.Class) error {
 
 func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.timer.Class()) }
 
-func (lc *loopConn) remote() netip.AddrPort { return lc.peer.AddrPort() }
+func (lc *loopConn) remote() netip.AddrPort { return lc.Peer.AddrPort() }

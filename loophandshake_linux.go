@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"sync"
+
+	"github.com/filohttp/filo/internal/loop"
 )
 
 // handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection
@@ -29,13 +31,13 @@ func (lc *loopConn) handshakeTurn() bool {
 			return false
 		}
 		defer s.handshakes.done()
-		if lc.worker.worker.leaveWithoutPlace(); s.handshake(&lc.conn, crowded) {
+		if lc.worker.worker.LeaveWithoutPlace(); s.handshake(&lc.conn, crowded) {
 			lc.headSince, lc.since = 0, 0
 			return true
 		}
 	}
 	lc.failed = !lc.linger // unless it was answered in plain text
-	lc.noWaitWrite = true
+	lc.NoWaitWrite = true
 	lc.end()
 	s.handshakes.goOn() // its turn may have been that of the next one in the queue
 	return false
@@ -50,13 +52,13 @@ func (lc *loopConn) mayHandshake() bool {
 // and no more isn't to hold a worker.
 func (lc *loopConn) helloCame() bool {
 	const header, handshakeRecord = 5, 22
-	if half, _ := lc.sawEnd(); half {
+	if half, _ := lc.SawEnd(); half {
 		return true // nothing more will
 	}
 	space := lc.in.Space()
-	n, err := lc.peek(space)
+	n, err := lc.Peek(space)
 	switch {
-	case err == errNotYet:
+	case err == loop.ErrNotYet:
 		return false
 	case err != nil, n == 0, n == len(space), space[0] != handshakeRecord:
 		return true
@@ -116,6 +118,6 @@ func (q *handshakeQueue) goOn() {
 	}
 	q.mu.Unlock()
 	if next != nil {
-		next.post()
+		next.Post()
 	}
 }

@@ -8,17 +8,18 @@ import (
 	"net"
 	"time"
 
+	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/outbox"
 )
 
 // prepareParked sends what waits to be sent.
 func (lc *loopConn) prepareParked() error {
-	lc.makeWaiters()
+	lc.MakeWaiters()
 	return lc.finishUnsent()
 }
 
 // setParked makes the connection one that several goroutines use.
-func (lc *loopConn) setParked() { lc.share() }
+func (lc *loopConn) setParked() { lc.Share() }
 
 // Writable implements served.
 func (lc *loopConn) Writable() { lc.parked.out.Pump() }
@@ -39,7 +40,7 @@ func (lc *loopConn) LeaveTurn() {
 	p.led.Lock()
 	turn := p.led.turn
 	p.led.Unlock()
-	if turn.giveAway() {
+	if turn.GiveAway() {
 		p.class.Handoffs.Add(1)
 	}
 }
@@ -64,7 +65,7 @@ func (lc *loopConn) parkedTurn() (again bool) {
 		case ok && !lc.callParked(w, why):
 			return false
 		case ok:
-		case lc.isCut():
+		case lc.IsCut():
 			lc.endParked()
 			return false
 		case lc.waitParked():
@@ -82,9 +83,9 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	if !lc.enterParked(w) {
 		return false
 	}
-	if w.worker.holdsLoop() {
+	if w.worker.HoldsLoop() {
 		p.led.Lock()
-		p.led.turn = w.worker.turn()
+		p.led.turn = w.worker.Turn()
 		p.led.Unlock()
 	}
 	lc.setState(stateHandler)
@@ -111,7 +112,7 @@ func (lc *loopConn) waitParked() bool {
 	p.received = nil
 	lc.deadline, lc.since = p.deadline(), lc.server.clock.now()
 	lc.setWait(stateParked, lc.deadline)
-	if lc.release(false) {
+	if lc.Release(false) {
 		return true
 	}
 	lc.endIdle()
@@ -123,10 +124,10 @@ func (lc *loopConn) endingTurn() {
 	p := lc.parked
 	p.unread = p.unread || len(p.received) > 0
 	p.received = nil
-	for !lc.isBroken() && !p.out.Empty() {
+	for !lc.IsBroken() && !p.out.Empty() {
 		lc.deadline, lc.since = 0, lc.server.clock.now()
 		lc.setWait(stateWrite, 0)
-		if lc.release(true) {
+		if lc.Release(true) {
 			return
 		}
 		lc.endIdle()
@@ -150,7 +151,7 @@ func (lc *loopConn) end101(w *scratch) {
 func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	p := lc.parked
 	switch {
-	case lc.isCut():
+	case lc.IsCut():
 		return 0, false
 	case lc.server.life.draining.Load():
 		return WakeShutdown, true
@@ -163,7 +164,7 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	switch {
 	case n > 0:
 		return WakeData, true
-	case err != nil && !errors.Is(err, errNotYet):
+	case err != nil && !errors.Is(err, loop.ErrNotYet):
 		return WakeData, true // the function reads it once more
 	case lc.expired:
 		lc.expired = false
@@ -184,7 +185,7 @@ func (lc *loopConn) enterParked(w *scratch) bool {
 	wait := overloadedWait * time.Duration(1+waiting.Add(1)/overloadedCrowd)
 	time.AfterFunc(wait, func() {
 		waiting.Add(-1)
-		lc.post()
+		lc.Post()
 	})
 	return false
 }
@@ -200,7 +201,7 @@ const (
 func (lc *loopConn) endParked() {
 	p := lc.parked
 	p.received = nil // which may be a worker's buffer
-	linger := p.ending && !lc.isBroken() && (p.unread || lc.hasInput())
+	linger := p.ending && !lc.IsBroken() && (p.unread || lc.hasInput())
 	lc.ended = true
 	lc.setState(stateClosed)
 	lc.server.conns.remove(&lc.conn)
@@ -217,6 +218,6 @@ func (lc *loopConn) endParked() {
 // hasInput reports whether there is something to be read.
 func (lc *loopConn) hasInput() bool {
 	var b [1]byte
-	n, err := lc.peek(b[:])
+	n, err := lc.Peek(b[:])
 	return n > 0 && err == nil
 }

@@ -4,9 +4,10 @@ package filo
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
-	"syscall"
 
+	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -26,59 +27,29 @@ func (s *Server) serveLoops(listener net.Listener, config *tls.Config) (served b
 
 // listenInLoops accepts from the sockets, of which there is one for each loop, or one that is the user's listener's, until they are
 // closed. It closes the listener at the end; nil is none.
-func (s *Server) listenInLoops(g *loopGroup, address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
-	ll := &loopListener{
-		group: g, options: (*sock.Options)(&s.SocketOptions), logger: s.logger, user: user, address: address, done: make(chan struct{}),
-		admit: func(to *loop, fd int, peer sock.Address) { s.admitTo(to, fd, peer, config) },
-	}
-	if user != nil {
-		raw, err := user.(syscall.Conn).SyscallConn()
-		if err != nil {
-			closeSockets(fds)
-			return err
-		}
-		ll.userRaw = raw
-	}
-	ll.open.Store(int32(len(fds)))
-	for i, fd := range fds {
-		l := g.loops[i]
-		l.mu.Lock()
-		e := &listenerEntry{loopListener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd}
-		l.listeners = append(l.listeners, e)
-		l.mu.Unlock()
-		ll.entries = append(ll.entries, e)
+func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
+	ll, err := g.NewListener(loop.Listening{
+		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,
+		Admit: func(to *loop.Loop, fd int, peer sock.Address) { s.admitTo(to, fd, peer, config) },
+	})
+	if err != nil {
+		return err
 	}
 	listener := net.Listener(ll)
 	if !s.life.track(&listener) {
 		ll.Close()
 		return ErrServerClosed
 	}
-	defer s.life.untrack(&listener)
-	if user != nil {
-		ll.watched = make(chan struct{})
-		if !g.hold() {
-			return ErrServerClosed
-		}
-		go ll.watchUser()
-		defer ll.endWatch() // before untrack: it may have accepted something
-	}
-	for _, e := range ll.entries {
-		e.listen()
-	}
-	<-ll.done
+	defer s.life.untrack(&listener) // behind Serve, which may accept something until it returns
+	err = ll.Serve()
 	if s.life.draining.Load() {
 		return ErrServerClosed
 	}
-	ll.mu.Lock()
-	defer ll.mu.Unlock()
-	if ll.err == nil {
-		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: net.ErrClosed}
-	}
-	return ll.err
+	return err
 }
 
 // startLoops returns the server's loops, and starts them if they don't run yet.
-func (s *Server) startLoops() (*loopGroup, error) {
+func (s *Server) startLoops() (*loop.Group, error) {
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()
 	// Who shuts down stops the loops that there are by then.
@@ -88,24 +59,61 @@ func (s *Server) startLoops() (*loopGroup, error) {
 	if g := s.loops.Load(); g != nil {
 		return g, nil
 	}
-	g, err := newLoopGroup(s.pools, &s.life.draining)
-	if err == nil {
-		g.start()
-		s.loops.Store(g)
+	var workers []loop.Workers
+	for _, pool := range s.pools {
+		workers = append(workers, &loopWorkers{pool: pool})
 	}
-	return g, err
+	g, err := loop.NewGroup(workers, &s.life.draining)
+	if err != nil {
+		return nil, fmt.Errorf("filo: starting the loops: %w", err)
+	}
+	for _, pool := range s.pools[1:] { // the first runs already
+		pool.Start()
+	}
+	g.Start()
+	s.loops.Store(g)
+	return g, nil
+}
+
+// loopWorkers implements loop.Workers by a pool.
+type loopWorkers struct {
+	pool       *workerPool
+	leadership leadership
+}
+
+func (p *loopWorkers) Lead(l *loop.Loop) {
+	p.leadership = leadership{lead: func(w *workerChan) { l.Lead(&w.Worker) }, retakes: l.Lost()}
+	p.pool.Lead(&p.leadership)
+}
+
+func (p *loopWorkers) HandOver(w *loop.Worker, must bool) bool {
+	return p.pool.handOver(w.Owner().(*workerChan), &p.leadership, must)
+}
+
+func (p *loopWorkers) HandOverKept(w *loop.Worker) bool {
+	return p.pool.handOverKept(w.Owner().(*workerChan), &p.leadership)
+}
+
+func (p *loopWorkers) Retake(w *loop.Worker) { p.pool.retake(w.Owner().(*workerChan), &p.leadership) }
+
+func (p *loopWorkers) Crowded() bool { return p.pool.crowded(&p.leadership) }
+
+func (p *loopWorkers) MayRetake(loops int) bool { return p.pool.beyond() < int64(loops+keptPlaces) }
+
+func (p *loopWorkers) Panicked(value any, stack []byte) {
+	logPanic(p.pool.Logger, "panic in a worker", value, stack)
 }
 
 // admitTo puts a connection that was accepted into a loop, where it waits for its first request.
-func (s *Server) admitTo(l *loop, fd int, peer sock.Address, config *tls.Config) {
+func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Config) {
 	lc := new(loopConn)
 	lc.looped = lc
-	lc.socket.open(fd, peer, lc)
+	lc.Socket.Open(fd, peer, lc)
 	if lc.conn.open(s, lc); config != nil {
 		lc.netConn = tls.Server(lc, config)
 	}
-	lc.answered = s.conns.countsOf(l.index)
-	if err := l.add(&lc.socket); err != nil {
+	lc.answered = s.conns.countsOf(l.Index())
+	if err := l.Add(&lc.Socket); err != nil {
 		s.logger().Error("an accepted connection is lost", "error", err)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/loop"
 )
 
 // turnRequests is how many pipelined requests a connection gets answered before others have their turn, and how many reads
@@ -19,12 +20,12 @@ import (
 const turnRequests = 128
 
 // Turn implements served.
-func (lc *loopConn) Turn(leader *loopWorker) (again bool) {
-	w := leader.owner.scratch
-	if w == nil {
-		w = &scratch{worker: leader.owner}
-		leader.owner.scratch = w
+func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
+	worker := leader.Owner().(*workerChan)
+	if worker.scratch == nil {
+		worker.scratch = &scratch{worker: worker}
 	}
+	w := worker.scratch
 	lc.attachTurn(w)
 	lc.endIdle()
 	if lc.parked != nil {
@@ -42,7 +43,7 @@ func (lc *loopConn) Turn(leader *loopWorker) (again bool) {
 			continue
 		}
 		late := budget <= 0 && lc.reading == readingRest
-		if late || lc.in.Len() > 0 && !lc.failed && (leader.leads() && budget <= 0 || !lc.mayGoOn()) {
+		if late || lc.in.Len() > 0 && !lc.failed && (leader.Leads() && budget <= 0 || !lc.mayGoOn()) {
 			if lc.flushAnswers(); lc.unsent == nil && !lc.failed {
 				lc.save()
 				lc.detachTurn()
@@ -86,7 +87,7 @@ func (lc *loopConn) Turn(leader *loopWorker) (again bool) {
 // If others have taken that since, it is the leader's, who serves quick handlers all the same.
 func (lc *loopConn) mayGoOn() bool {
 	w := lc.worker.worker
-	return w.leads() || w.place != placeClosing || w.occupy()
+	return w.Leads() || w.place != placeClosing || w.occupy()
 }
 
 // attachTurn lends a worker's buffers to the connection, but for those that an unfinished request has of its own.
@@ -159,7 +160,7 @@ func (lc *loopConn) endIdle() {
 	case stateWrite:
 		lc.writePace.Add(0, waited)
 	}
-	switch cut, expired := lc.wokenBy(); {
+	switch cut, expired := lc.WokenBy(); {
 	case cut:
 		lc.failed, lc.reading = true, readingNothing
 		if lc.parked == nil {
@@ -195,7 +196,7 @@ func (lc *loopConn) idle(state waitState) bool {
 	lc.save()
 	lc.detachTurn()
 	lc.setWait(state, deadline)
-	if lc.release(state == stateWrite) {
+	if lc.Release(state == stateWrite) {
 		return true
 	}
 	lc.attachTurn(w)
@@ -220,7 +221,7 @@ func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 
 // receiveNow reads what has come. It reports false if that is nothing. An end of the input is something: next knows it.
 func (lc *loopConn) receiveNow(state waitState) bool {
-	if lc.drained {
+	if lc.Drained {
 		return false
 	}
 	space := lc.in.Space()
@@ -241,7 +242,7 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 	switch {
 	case err == nil:
 		return true // once more
-	case errors.Is(err, errNotYet):
+	case errors.Is(err, loop.ErrNotYet):
 		if !lc.expired {
 			return false
 		}
@@ -257,11 +258,11 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 
 func (lc *loopConn) readNow(p []byte) (int, error) {
 	if lc.tlsState == nil {
-		return lc.socket.readNow(p)
+		return lc.Socket.TryRead(p)
 	}
-	lc.noWaitRead = true
+	lc.NoWaitRead = true
 	n, err := lc.netConn.Read(p)
-	lc.noWaitRead = false
+	lc.NoWaitRead = false
 	return n, err
 }
 
@@ -270,9 +271,9 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
-	if !s.classes.handler.Trusted.Load() || !s.classes.handler.MayRunInline() || w.worker.crowded() {
+	if !s.classes.handler.Trusted.Load() || !s.classes.handler.MayRunInline() || w.worker.Crowded() {
 		_, refused = w.enter(&s.classes.handler)
-		if refused != nil && s.classes.handler.Trusted.Load() && w.worker.leaveKept() {
+		if refused != nil && s.classes.handler.Trusted.Load() && w.worker.LeaveKept() {
 			refused = nil // what is entered then may be quick
 		}
 		if refused == nil && len(lc.out) > 0 && !s.classes.handler.IsQuick() {
@@ -289,7 +290,7 @@ func (lc *loopConn) answerTurn() {
 	} else {
 		lc.handle()
 	}
-	w.worker.endKept()
+	w.worker.EndKept()
 	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
 		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free. What
 		// the worker still has to do for this request doesn't wait.
@@ -308,7 +309,7 @@ func (lc *loopConn) flushAnswers() {
 	if size == 0 {
 		return
 	}
-	lc.worker.worker.endClass()
+	lc.worker.worker.EndClass()
 	if size > maxUnsent {
 		// A worker whose loop was taken away may have no place.
 		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.worker.occupy() {
@@ -323,17 +324,17 @@ func (lc *loopConn) flushAnswers() {
 	case lc.tlsState == nil:
 		err = lc.queue(lc.out, lc.outBody)
 	default:
-		lc.noWaitWrite = true
+		lc.NoWaitWrite = true
 		if _, err = lc.netConn.Write(lc.out); err == nil && len(lc.outBody) > 0 {
 			_, err = lc.netConn.Write(lc.outBody)
 		}
-		lc.noWaitWrite = false
+		lc.NoWaitWrite = false
 	}
 	lc.out, lc.outBody, lc.before = lc.out[:0], nil, 0
 	if err == nil && lc.unsent != nil && lc.unsent.held != nil {
 		err = lc.sendNow()
 	}
-	if err != nil && err != errNotYet {
+	if err != nil && err != loop.ErrNotYet {
 		lc.failed, lc.reading = true, readingNothing
 		lc.dropUnsent()
 	}
@@ -350,16 +351,16 @@ func (lc *loopConn) end() {
 		return
 	}
 	if lc.netConn != net.Conn(lc) {
-		lc.noWaitWrite = true
+		lc.NoWaitWrite = true
 		lc.netConn.Close() // TLS says goodbye
 	}
 	lc.CloseSocket()
 }
 
 // Abandon implements served. A goroutine that ends has answered, and the client may be given the time to read that.
-func (lc *loopConn) Abandon(w *loopWorker, goexit bool) {
+func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
 	lc.abandon(goexit)
-	w.owner.scratch = nil // the buffers may be in any state
+	w.Owner().(*workerChan).scratch = nil // the buffers may be in any state
 }
 
 // abandon closes a connection whose turn has failed, after the client had the time to read its answer if linger is set.
@@ -370,7 +371,7 @@ func (lc *loopConn) abandon(linger bool) {
 			lc.CloseSocket()
 		}
 	}()
-	over, ended := lc.isClosed(), lc.ended
+	over, ended := lc.IsClosed(), lc.ended
 	lc.ended = true
 	lc.dropUnsent()
 	if lc.hijacked && lc.worker != nil {
@@ -413,17 +414,17 @@ func (lc *loopConn) wait() {
 	lc.since = s.clock.now()
 	lc.deadline = lc.readDeadline(stateNew, lc.since)
 	lc.setWait(stateNew, lc.deadline)
-	if !lc.release(false) {
-		lc.post()
+	if !lc.Release(false) {
+		lc.Post()
 	}
 }
 
 // watch cancels the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
-	half, gone = lc.askEnd()
+	half, gone = lc.AskEnd()
 	r.watchedSince = clock.Nanotime()
 	lc.watcher.Store(r)
-	sawHalf, sawGone := lc.sawEnd()
+	sawHalf, sawGone := lc.SawEnd()
 	return half || sawHalf, gone || sawGone // an end is behind what hasn't been read, perhaps
 }
 
@@ -434,7 +435,7 @@ func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	if err := lc.leave(lc.worker.timer.Class()); err != nil {
 		return nil, err
 	}
-	prepared, err := lc.duplicate()
+	prepared, err := lc.Duplicate()
 	if err != nil {
 		return nil, fmt.Errorf("filo: taking a connection over: %w", err)
 	}
@@ -446,7 +447,7 @@ func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 	if err := lc.finishUnsent(); err != nil {
 		return nil, err
 	}
-	lc.giveTo(prepared)
+	lc.GiveTo(prepared)
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
 		return tlsConn, nil // its calls go on to the prepared one
 	}

@@ -2,6 +2,8 @@
 
 package filo
 
+import "github.com/filohttp/filo/internal/loop"
+
 const (
 	// maxUnsent is how much of an answer that the client doesn't take waits in the connection; a worker waits with more.
 	maxUnsent = 256 << 10
@@ -67,9 +69,9 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 		u.bytes = piece
 		return nil
 	}
-	lc.noWaitWrite = true
+	lc.NoWaitWrite = true
 	_, err := lc.netConn.Write(piece)
-	lc.noWaitWrite = false
+	lc.NoWaitWrite = false
 	lc.writePace.Add(max(0, n-len(u.bytes)), 0)
 	return err
 }
@@ -77,8 +79,8 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 // queue sends what the socket takes of the two at once. The rest it keeps.
 func (lc *loopConn) queue(first, second []byte) error {
 	for u := lc.unsent; (u == nil || len(u.bytes) == 0) && len(first)+len(second) > 0; {
-		n, err := lc.writeNow(first, second)
-		if err == errNotYet {
+		n, err := lc.TryWrite(first, second)
+		if err == loop.ErrNotYet {
 			break
 		}
 		if err != nil {
@@ -103,9 +105,9 @@ func (lc *loopConn) sendUnsent() bool {
 	switch err := lc.sendNow(); {
 	case err == nil:
 		return true
-	case err == errNotYet && !(lc.expired && lc.writePace.Late(lc.server.config.writing, lc.writePace.Moved()-moved)):
+	case err == loop.ErrNotYet && !(lc.expired && lc.writePace.Late(lc.server.config.writing, lc.writePace.Moved()-moved)):
 		lc.expired = false
-		lc.watchWritable()
+		lc.WatchWritable()
 		return false
 	}
 	lc.failed, lc.reading = true, readingNothing
@@ -119,7 +121,7 @@ func (lc *loopConn) sendNow() error {
 	u := lc.unsent
 	for {
 		for len(u.bytes) > 0 {
-			n, err := lc.writeNow(u.bytes, nil)
+			n, err := lc.TryWrite(u.bytes, nil)
 			if err != nil {
 				return err
 			}
@@ -145,7 +147,7 @@ func (lc *loopConn) finishUnsent() error {
 	}
 	for len(u.bytes) > 0 {
 		deadline, start := lc.beforeWrite(0)
-		n, err := lc.socket.Write(u.bytes)
+		n, err := lc.Socket.Write(u.bytes)
 		u.bytes = u.bytes[n:]
 		if err = lc.afterWrite(n, err, deadline, start); err != nil {
 			lc.writeFailed()

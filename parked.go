@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
 )
@@ -58,7 +59,7 @@ type ParkedConn struct {
 	// led is where the connection's function was called by a loop's leader last.
 	led struct {
 		sync.Mutex
-		turn loopTurn // none if it never was
+		turn loop.Turn // none if it never was
 	}
 
 	// reads is the deadline for Read. While the connection waits, the deadline of netConn is the server's, to wake it; it is this

@@ -35,6 +35,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/pool"
 )
@@ -180,7 +181,7 @@ type Server struct {
 	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under life.mu
 	conns      connSet
 	lingerer   linger.Group
-	loops      atomic.Pointer[loopGroup] // nil until loops serve a listener; set once, under life.mu
+	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
 	handshakes handshakeQueue
 	classes    serverClasses
 	counts     serverCounts

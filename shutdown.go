@@ -100,8 +100,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 	}
 	s.lingerer.Wait(ctx)
 	s.life.cancelBase(ErrServerClosed)
-	s.loops.Load().stop()
-	if err := s.loops.Load().await(ctx); err != nil {
+	s.loops.Load().Stop()
+	if err := s.loops.Load().Await(ctx); err != nil {
 		return err
 	}
 	if err := s.awaitWorkers(ctx); err != nil { // those that were leaders when drain looked
@@ -148,7 +148,7 @@ func (s *Server) Close() error {
 	s.life.cancelBase(ErrServerClosed)
 	s.tasks.close()
 	s.conns.closeAll()
-	s.loops.Load().stop()
+	s.loops.Load().Stop()
 	s.stopPools()
 	s.stopClocks()
 	s.lingerer.Close()

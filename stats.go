@@ -80,7 +80,8 @@ func (c *serverCounts) addTo(st *Stats) {
 func (s *Server) Stats() Stats {
 	st := Stats{TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
-	s.loops.Load().addTo(&st)
+	loops := s.loops.Load().Counts()
+	st.Handoffs, st.Retakes, st.Steals, st.LoopsHosted = loops.Handoffs, loops.Retakes, loops.Steals, loops.Hosted
 	s.life.mu.Lock()
 	for _, pool := range s.pools {
 		pool.stats(&st)

@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/loop"
 )
 
 // workerChan is one worker: the channel that it gets its connections by, and the buffers that it serves them with.
 type workerChan struct {
-	loopWorker
+	loop.Worker
 	// pool is whose stack the worker comes back to. Immutable.
 	pool *workerPool
 	// ch takes a job, or nil to retire the worker. Only who has taken the worker off the stack (or has just spawned it)
@@ -42,7 +43,7 @@ type workerChan struct {
 
 func newWorker(pool *workerPool) *workerChan {
 	w := &workerChan{pool: pool}
-	w.owner = w
+	w.Own(w)
 	return w
 }
 

@@ -8,8 +8,8 @@ type leadership struct {
 	// it is over.
 	lead func(w *workerChan)
 	// retakes is odd if a leader has lost it to retake since there was last seen to be no worker beyond the cap: see crowded. It
-	// only grows, so that whoever makes it even can't undo a retake that he hasn't seen.
-	retakes atomic.Uint64
+	// only grows, so that whoever makes it even can't undo a retake that he hasn't seen. Immutable.
+	retakes *atomic.Uint64
 }
 
 // Lead makes a worker lead what nobody leads yet. Leaders don't count against MaxWorkersCount, nor does done wait for them.
@@ -57,8 +57,8 @@ func (wp *workerPool) crowded(l *leadership) bool {
 	return false
 }
 
-// loseLead makes w the ordinary worker that it is since retake.
-func (w *workerChan) loseLead() { w.place = placeServing }
+// LoseLead implements loop.Owner: w is the ordinary worker that it is since retake.
+func (w *workerChan) LoseLead() { w.place = placeServing }
 
 // successor returns the worker that is to lead in w's stead, and leaves the place of an ordinary one, which that had, to w.
 func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {

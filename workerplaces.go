@@ -104,8 +104,8 @@ func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
 	return true
 }
 
-// exchangeForKept gives a serving worker one of the places that are kept for its own.
-func (w *workerChan) exchangeForKept() bool {
+// ExchangeForKept implements loop.Owner: it gives a serving worker one of the places that are kept for its own.
+func (w *workerChan) ExchangeForKept() bool {
 	if places := w.pool.places; !takeBelow(&places.kept, places.keptMost) {
 		return false
 	}
@@ -114,16 +114,22 @@ func (w *workerChan) exchangeForKept() bool {
 	return true
 }
 
-// endKept gives a place that was kept back, if w has one.
-func (w *workerChan) endKept() {
+// EndKept gives a place that was kept back, if w has one.
+func (w *workerChan) EndKept() {
 	if w.kept {
 		w.kept = false
 		w.pool.places.kept.Add(-1)
 	}
 }
 
-// mayRun reports whether a worker may run a handler that may take its time.
-func (w *workerChan) mayRun() bool { return !w.kept || w.occupy() }
+// HasKept reports whether w has one of the places that are kept.
+func (w *workerChan) HasKept() bool { return w.kept }
+
+// MayRun reports whether a worker may run a handler that may take its time.
+func (w *workerChan) MayRun() bool { return !w.kept || w.occupy() }
+
+// Vacate implements loop.Owner.
+func (w *workerChan) Vacate() { w.vacate(math.MaxInt) }
 
 // borrow takes a ready worker off the stack of a pool that places are shared with, if it finds one.
 func (wp *workerPool) borrow() *workerChan {

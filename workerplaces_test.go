@@ -178,7 +178,7 @@ type testLead struct {
 }
 
 func (l *testLead) leadership() *leadership {
-	return &leadership{lead: func(w *workerChan) {
+	return &leadership{retakes: new(atomic.Uint64), lead: func(w *workerChan) {
 		l.leads <- w
 		<-l.leave
 	}}

@@ -282,7 +282,7 @@ func (wp *workerPool) end(w *workerChan) {
 	serving := w.place == placeServing || w.kept
 	wp.leaveLocked(w)
 	wp.mu.Unlock()
-	w.endKept()
+	w.EndKept()
 	if serving && !w.handedOver && w.serving.conn != nil {
 		wp.close(w.serving.conn, w.linger)
 	}
@@ -341,7 +341,7 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 // waits for it, as does the accept loop itself if the channel has no capacity. With those the worker gives up its place but
 // stays off the stack until it has closed.
 func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
-	w.endKept()
+	w.EndKept()
 	if closeConn && !closesAtOnce(c) {
 		// Clients that delay their close must not be able to pile up workers.
 		w.vacate(wp.MaxWorkersCount)
@@ -410,7 +410,7 @@ func (w *workerChan) occupy() bool {
 		wp.closing--
 		wp.mu.Unlock()
 		w.place = placeServing
-		w.endKept()
+		w.EndKept()
 	}
 	return true
 }

@@ -22,6 +22,7 @@ var layers = []string{
 	"internal/sock",
 	"internal/outbox",
 	"internal/class",
+	"internal/loop",
 }
 
 // The packages below the root know nothing of it, nor of a layer above them.

@@ -1,52 +1,50 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 )
 
-// loopGroup is the loops of a server, and what they share. A server has one from the first listener on that loops accept from. The
+// Group is the loops of a server, and what they share. A server has one from the first listener on that loops accept from. The
 // methods for a shutdown and for statistics may be called on nil, which has no loops.
-type loopGroup struct {
-	loops    []*loop      // immutable
+type Group struct {
+	loops    []*Loop      // immutable
 	draining *atomic.Bool // the server's; immutable
 	inUse    atomic.Int32 // loops that have not ended, and who else needs their descriptors
 	monitor  monitor
 	hosting  hosting
 }
 
-// newLoopGroup makes a loop for each pool. It fails when descriptors are short.
-func newLoopGroup(pools []*workerPool, draining *atomic.Bool) (*loopGroup, error) {
-	g := &loopGroup{draining: draining}
-	for i, pool := range pools {
-		l, err := newLoop(g, i)
+// NewGroup makes a loop for each pool's workers. It fails when descriptors are short.
+func NewGroup(workers []Workers, draining *atomic.Bool) (*Group, error) {
+	g := &Group{draining: draining}
+	for i, each := range workers {
+		l, err := newLoop(g, i, each)
 		if err != nil {
 			g.closeFiles()
-			return nil, fmt.Errorf("filo: starting the loops: %w", err)
+			return nil, err
 		}
-		l.pool = pool
 		g.loops = append(g.loops, l)
 	}
 	g.inUse.Store(int32(len(g.loops)))
 	return g, nil
 }
 
-// start gives each loop a leader. The first pool runs already.
-func (g *loopGroup) start() {
+// Loops returns the loops, in the order of their workers.
+func (g *Group) Loops() []*Loop { return g.loops }
+
+// Start gives each loop a leader.
+func (g *Group) Start() {
 	g.monitor.start(g)
 	for _, l := range g.loops {
-		if l.index > 0 {
-			l.pool.Start()
-		}
-		l.pool.Lead(&l.leadership)
+		l.workers.Lead(l)
 	}
 }
 
-// stop makes the loops end when they have no connections left.
-func (g *loopGroup) stop() {
+// Stop makes the loops end when they have no connections left.
+func (g *Group) Stop() {
 	if g == nil {
 		return
 	}
@@ -56,8 +54,8 @@ func (g *loopGroup) stop() {
 	}
 }
 
-// await returns when the loops have ended, or ctx has.
-func (g *loopGroup) await(ctx context.Context) error {
+// Await returns when the loops have ended, or ctx has.
+func (g *Group) Await(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
@@ -72,23 +70,24 @@ func (g *loopGroup) await(ctx context.Context) error {
 	return nil
 }
 
-// addTo fills in what the loops have counted.
-func (g *loopGroup) addTo(st *Stats) {
+// Counts returns those of all loops.
+func (g *Group) Counts() (c Counts) {
 	if g == nil {
-		return
+		return c
 	}
 	for _, l := range g.loops {
-		st.Handoffs += l.handoffs.Load()
-		st.Retakes += l.retakes.Load()
-		st.Steals += l.steals.Load()
+		c.Handoffs += l.handoffs.Load()
+		c.Retakes += l.retakes.Load()
+		c.Steals += l.steals.Load()
 		if l.host.Load() != nil {
-			st.LoopsHosted++
+			c.Hosted++
 		}
 	}
+	return c
 }
 
 // hold keeps the loops' descriptors open until release is called. It reports false if they are closed.
-func (g *loopGroup) hold() bool {
+func (g *Group) hold() bool {
 	for {
 		n := g.inUse.Load()
 		if n == 0 {
@@ -101,7 +100,7 @@ func (g *loopGroup) hold() bool {
 }
 
 // release takes note that a loop has ended, or something else that has held the loops' descriptors. The last one closes them.
-func (g *loopGroup) release() {
+func (g *Group) release() {
 	if g.inUse.Add(-1) > 0 {
 		return
 	}
@@ -112,7 +111,7 @@ func (g *loopGroup) release() {
 	}
 }
 
-func (g *loopGroup) closeFiles() {
+func (g *Group) closeFiles() {
 	for _, each := range g.loops {
 		each.closeFiles()
 	}

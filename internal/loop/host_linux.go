@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"slices"
@@ -105,15 +105,15 @@ func (d *load) rests() bool {
 }
 
 // lookForHost is called by a leader that has nothing to do. If that is often so, another one may do it as well.
-func (l *loop) lookForHost() {
+func (l *Loop) lookForHost() {
 	if !l.load.rests() || l.load.percent.Load() > lowLoad {
 		return
 	}
-	l.becomeGuest(0, func(other *loop) bool { return other.load.percent.Load()+l.load.percent.Load() <= sharedLoad })
+	l.becomeGuest(0, func(other *Loop) bool { return other.load.percent.Load()+l.load.percent.Load() <= sharedLoad })
 }
 
 // shareProcessors is called now and then by a leader that has been busy without a break, when it has measured its share.
-func (l *loop) shareProcessors() {
+func (l *Loop) shareProcessors() {
 	over, shared := l.share.over()
 	if !over {
 		return
@@ -125,7 +125,7 @@ func (l *loop) shareProcessors() {
 		if l.guestTime == 0 || time.Since(l.guestSince) > 3*l.guestTime {
 			guestTime = minGuestTime
 		}
-		l.becomeGuest(guestTime, func(*loop) bool { return true })
+		l.becomeGuest(guestTime, func(*Loop) bool { return true })
 	case n > 0 && l.share.quiet > 1 && time.Since(l.guests[n-1].guestSince) >= l.guests[n-1].guestTime:
 		l.letGo(l.guests[n-1])
 	}
@@ -133,7 +133,7 @@ func (l *loop) shareProcessors() {
 
 // becomeGuest makes the loop and its guests those of another one that suits, if there is one, for that long at least. The
 // leader waits until its loop is let go.
-func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
+func (l *Loop) becomeGuest(atLeast time.Duration, suits func(host *Loop) bool) {
 	h := &l.group.hosting
 	now := time.Now()
 	h.mu.Lock()
@@ -174,7 +174,7 @@ func (l *loop) becomeGuest(atLeast time.Duration, suits func(host *loop) bool) {
 }
 
 // findHost returns the next loop that suits and isn't a guest. The caller holds hosting.mu.
-func (l *loop) findHost(suits func(host *loop) bool) *loop {
+func (l *Loop) findHost(suits func(host *Loop) bool) *Loop {
 	l.group.hosting.mu.AssertHeld()
 	loops := l.group.loops
 	for i := range loops {
@@ -187,7 +187,7 @@ func (l *loop) findHost(suits func(host *loop) bool) *loop {
 }
 
 // receiveGuests takes the loops over that are guests from now on.
-func (l *loop) receiveGuests(arrived []*loop) {
+func (l *Loop) receiveGuests(arrived []*Loop) {
 	for _, guest := range arrived {
 		l.guests = append(l.guests, guest)
 		errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, guest.epfd, syscall.EPOLLIN, firstGuest+uint32(guest.index), 0)
@@ -198,9 +198,9 @@ func (l *loop) receiveGuests(arrived []*loop) {
 }
 
 // letGo makes a guest's leader serve it again.
-func (l *loop) letGo(guest *loop) {
+func (l *Loop) letGo(guest *Loop) {
 	h := &l.group.hosting
-	leaves := func(each *loop) bool { return each == guest }
+	leaves := func(each *Loop) bool { return each == guest }
 	sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
 	l.guests = slices.DeleteFunc(l.guests, leaves)
 	l.mu.Lock()

@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"os"

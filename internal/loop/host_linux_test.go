@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"net"
@@ -14,10 +14,10 @@ import (
 )
 
 // hostLoops returns loops that nobody leads, and who are busy by so many percent.
-func hostLoops(t *testing.T, percent ...int32) (loops []*loop) {
-	g := new(loopGroup)
+func hostLoops(t *testing.T, percent ...int32) (loops []*Loop) {
+	g := new(Group)
 	for i, load := range percent {
-		l, err := newLoop(g, i)
+		l, err := newLoop(g, i, new(fakeWorkers))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func become(try func()) (returned chan struct{}) {
 	return returned
 }
 
-func hostAwait(t *testing.T, guest, host *loop) {
+func hostAwait(t *testing.T, guest, host *Loop) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); guest.host.Load() != host; {
 		if time.Now().After(end) {
@@ -93,7 +93,7 @@ func TestSharedProcessor(t *testing.T) {
 func TestLowLoad(t *testing.T) {
 	loops := hostLoops(t, 40, 60, 10)
 	first, second, third := loops[0], loops[1], loops[2]
-	low := func(l *loop, percent clock.Nanos) func() {
+	low := func(l *Loop, percent clock.Nanos) func() {
 		return func() {
 			const measured = clock.Nanos(time.Hour) // so long that it doesn't matter what this goroutine waits for a processor
 			l.load.since = clock.Nanotime() - percent*measured/100
@@ -115,7 +115,7 @@ func TestLowLoad(t *testing.T) {
 	if first.host.Load() != second || len(second.guests) != 2 || len(third.guests) != 0 {
 		t.Fatal("a guest's guest has another host")
 	}
-	lc := &socket{}
+	lc := &Socket{}
 	first.post(lc)
 	if len(second.inbox) != 1 || len(first.inbox) != 0 {
 		t.Error("what is posted to a guest doesn't get to its host")
@@ -144,7 +144,7 @@ func TestOverWithQueue(t *testing.T) {
 	l := hostLoops(t, 10)[0]
 	l.group.inUse.Store(2) // or else the end closes what isn't there
 	for range 3 * len(l.batch) {
-		l.inbox = append(l.inbox, &socket{loop: l, fd: -1})
+		l.inbox = append(l.inbox, &Socket{loop: l, fd: -1})
 	}
 	l.stop()
 	for l.pending.Load() {
@@ -183,7 +183,7 @@ func TestTooManyGuests(t *testing.T) {
 	var returned []chan struct{}
 	for _, l := range loops[1 : maxGuests+1] {
 		l.group.hosting.since = time.Time{}
-		returned = append(returned, become(func() { l.becomeGuest(0, func(other *loop) bool { return other == host }) }))
+		returned = append(returned, become(func() { l.becomeGuest(0, func(other *Loop) bool { return other == host }) }))
 		hostAwait(t, l, host)
 	}
 	if len(host.guests) != maxGuests {
@@ -191,7 +191,7 @@ func TestTooManyGuests(t *testing.T) {
 	}
 	last := loops[maxGuests+1]
 	last.group.hosting.since = time.Time{}
-	last.becomeGuest(0, func(other *loop) bool { return other == host }) // which returns at once
+	last.becomeGuest(0, func(other *Loop) bool { return other == host }) // which returns at once
 	if last.host.Load() != nil {
 		t.Error("one guest too many")
 	}
@@ -206,7 +206,7 @@ func TestTooManyGuests(t *testing.T) {
 	real := closed.epfd
 	closed.epfd = -1
 	host.group.hosting.since = time.Time{}
-	let := become(func() { closed.becomeGuest(0, func(other *loop) bool { return other == host }) })
+	let := become(func() { closed.becomeGuest(0, func(other *Loop) bool { return other == host }) })
 	hostAwait(t, closed, host)
 	<-let
 	closed.epfd = real
@@ -219,7 +219,7 @@ func TestTooManyGuests(t *testing.T) {
 func TestGuestOfABusyHost(t *testing.T) {
 	loops := hostLoops(t, 100, 100)
 	guest, host := loops[0], loops[1]
-	ready := func(l *loop, n int) {
+	ready := func(l *Loop, n int) {
 		for slot := range n {
 			fd, err := sock.NewEventFD()
 			if err != nil {
@@ -227,7 +227,7 @@ func TestGuestOfABusyHost(t *testing.T) {
 			}
 			t.Cleanup(func() { sock.Close(fd) })
 			sock.RingEventFD(fd)
-			l.slots = append(l.slots, &socket{loop: l, generation: 1})
+			l.slots = append(l.slots, &Socket{loop: l, generation: 1})
 			if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|sock.EpollET, uint32(slot), 1); errno != 0 {
 				t.Fatal(errno)
 			}
@@ -236,11 +236,11 @@ func TestGuestOfABusyHost(t *testing.T) {
 	ready(host, 10*maxEvents)
 	ready(guest, 2*maxEvents)
 	guest.host.Store(host)
-	host.receiveGuests([]*loop{guest})
+	host.receiveGuests([]*Loop{guest})
 	for range 2 {
 		host.poll(host)
 		host.publish()
-		served := map[*loop]int{}
+		served := map[*Loop]int{}
 		for e, ok := host.take(); ok; e, ok = host.take() {
 			served[e.socket.loop]++
 		}

@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"errors"
@@ -19,11 +19,11 @@ import (
 // maxAccepts is how many connections a leader accepts in one turn.
 const maxAccepts = 16
 
-// loopListener is a listening socket for each loop, or one for all of them.
-type loopListener struct {
-	group *loopGroup
+// Listener is a listening socket for each loop, or one for all of them.
+type Listener struct {
+	group *Group
 	// admit gives a connection that was accepted to a loop. The descriptor is its own from then on.
-	admit   func(to *loop, fd int, peer sock.Address)
+	admit   func(to *Loop, fd int, peer sock.Address)
 	options *sock.Options // of the user's connections
 	logger  func() *slog.Logger
 	// user is the listener that the socket comes from, if it is the user's; it is closed at the end. There is one entry then.
@@ -36,7 +36,7 @@ type loopListener struct {
 	entries []*listenerEntry // immutable
 	turn    atomic.Uint32    // of the user's connections, which go to each of the loops in turn
 
-	log  acceptLog
+	log  sock.AcceptLog
 	done chan struct{} // closed when all entries are
 
 	mu  sync.Mutex
@@ -45,8 +45,8 @@ type loopListener struct {
 
 // listenerEntry is a listening socket in a loop.
 type listenerEntry struct {
-	*loopListener
-	loop  *loop        // immutable
+	*Listener
+	loop  *Loop        // immutable
 	slot  uint32       // immutable
 	burst atomic.Int32 // how many connections to accept in the next turn
 
@@ -58,14 +58,76 @@ type listenerEntry struct {
 	delay   time.Duration // after the last accept, if that failed for the moment; guarded by mu
 }
 
+// Listening says what a Listener accepts from, and for whom.
+type Listening struct {
+	Address net.Addr
+	// Sockets are one listening socket for each loop, or a single one that is User's. They are the Listener's.
+	Sockets []int
+	User    net.Listener // nil if there is none; closed at the end
+	Options *sock.Options
+	Logger  func() *slog.Logger
+	// Admit gives a connection that was accepted to a loop, by Loop.Add. The descriptor is its own from then on. It is called in a leader's
+	// turn, and so mustn't wait.
+	Admit func(to *Loop, fd int, peer sock.Address)
+}
+
+// NewListener makes a listener of the group's loops, which accepts when Serve is called. If it fails the sockets are closed.
+func (g *Group) NewListener(on Listening) (*Listener, error) {
+	ll := &Listener{
+		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, done: make(chan struct{}),
+	}
+	if on.User != nil {
+		raw, err := on.User.(syscall.Conn).SyscallConn()
+		if err != nil {
+			for _, fd := range on.Sockets {
+				sock.Close(fd)
+			}
+			return nil, err
+		}
+		ll.userRaw = raw
+	}
+	ll.open.Store(int32(len(on.Sockets)))
+	for i, fd := range on.Sockets {
+		l := g.loops[i]
+		l.mu.Lock()
+		e := &listenerEntry{Listener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd}
+		l.listeners = append(l.listeners, e)
+		l.mu.Unlock()
+		ll.entries = append(ll.entries, e)
+	}
+	return ll, nil
+}
+
+// Serve lets the loops accept until the listener is closed, and returns why it was.
+func (ll *Listener) Serve() error {
+	if ll.user != nil {
+		ll.watched = make(chan struct{})
+		if !ll.group.hold() {
+			return net.ErrClosed
+		}
+		go ll.watchUser()
+		defer ll.endWatch()
+	}
+	for _, e := range ll.entries {
+		e.listen()
+	}
+	<-ll.done
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	if ll.err == nil {
+		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: net.ErrClosed}
+	}
+	return ll.err
+}
+
 // Accept is net.Listener's. The loops accept by themselves.
-func (ll *loopListener) Accept() (net.Conn, error) { return nil, errors.ErrUnsupported }
+func (ll *Listener) Accept() (net.Conn, error) { return nil, errors.ErrUnsupported }
 
 // Addr is net.Listener's.
-func (ll *loopListener) Addr() net.Addr { return ll.address }
+func (ll *Listener) Addr() net.Addr { return ll.address }
 
 // Close is net.Listener's: no connection is accepted any more.
-func (ll *loopListener) Close() error {
+func (ll *Listener) Close() error {
 	ll.closeEntries()
 	if ll.user == nil {
 		return nil
@@ -73,14 +135,14 @@ func (ll *loopListener) Close() error {
 	return ll.user.Close()
 }
 
-func (ll *loopListener) closeEntries() {
+func (ll *Listener) closeEntries() {
 	for _, e := range ll.entries {
 		e.close()
 	}
 }
 
 // SetDeadline makes the loops accept what there is, and then no more. It is what a shutdown does first to a listener.
-func (ll *loopListener) SetDeadline(time.Time) error {
+func (ll *Listener) SetDeadline(time.Time) error {
 	for _, e := range ll.entries {
 		l := e.loop
 		e.closing.Store(true)
@@ -140,7 +202,7 @@ func (e *listenerEntry) pause() {
 	}
 	e.watched = false
 	sock.EpollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
-	e.delay = nextAcceptDelay(e.delay)
+	e.delay = sock.NextAcceptDelay(e.delay)
 	time.AfterFunc(e.delay, e.listen)
 }
 
@@ -155,7 +217,7 @@ const (
 // watchUser closes the socket when the listener that it comes from is closed. As long as no connection comes it costs nothing: it
 // waits in Accept then, beside the loop. If it is quicker than the loop it takes the connection to a loop, and looks now and
 // then until no more come; the loops accept at less than half the cost.
-func (ll *loopListener) watchUser() {
+func (ll *Listener) watchUser() {
 	defer close(ll.watched)
 	defer ll.group.release()
 	ticker := time.NewTicker(userPoll)
@@ -181,14 +243,14 @@ func (ll *loopListener) watchUser() {
 }
 
 // endWatch makes watchUser end, and waits for that. The listener accepts nothing any more then.
-func (ll *loopListener) endWatch() {
+func (ll *Listener) endWatch() {
 	ll.user.(interface{ SetDeadline(time.Time) error }).SetDeadline(clock.Past)
 	<-ll.watched
 }
 
 // acceptUser waits until the user's listener is closed, has a connection for it, or fails. The connection's descriptor is there
 // before the connection is: or else there might be none left for it.
-func (ll *loopListener) acceptUser() {
+func (ll *Listener) acceptUser() {
 	spare, err := sock.Duplicate(ll.group.loops[0].epfd)
 	if err != nil {
 		return
@@ -212,12 +274,12 @@ func (ll *loopListener) acceptUser() {
 }
 
 // userClosed reports whether the socket comes from a listener that was closed.
-func (ll *loopListener) userClosed() bool {
+func (ll *Listener) userClosed() bool {
 	return ll.userRaw != nil && ll.userRaw.Control(func(uintptr) {}) != nil
 }
 
 // accept accepts connections and lets each wait for its first request. It runs in a turn of the leader's.
-func (l *loop) accept(e *listenerEntry) {
+func (l *Loop) accept(e *listenerEntry) {
 	if e.closing.Load() {
 		defer e.close() // though a ConnState may panic
 		for l.acceptOne(e) {
@@ -240,7 +302,7 @@ func (l *loop) accept(e *listenerEntry) {
 }
 
 // acceptOne accepts a connection. It reports false if there was none.
-func (l *loop) acceptOne(e *listenerEntry) bool {
+func (l *Loop) acceptOne(e *listenerEntry) bool {
 	var peer sock.Address
 	e.mu.Lock()
 	fd, errno := -1, syscall.EAGAIN
@@ -257,7 +319,7 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 		}
 		return false
 	}
-	e.log.succeeded(e.logger())
+	e.log.Succeeded(e.logger())
 	if e.user != nil {
 		e.share(fd, peer)
 	} else {
@@ -268,7 +330,7 @@ func (l *loop) acceptOne(e *listenerEntry) bool {
 
 // share gives a connection of a socket for all loops to each of these in turn. (If all of them watched that, each connection would
 // wake them all: EPOLLEXCLUSIVE does nothing where a set is nested in another.)
-func (ll *loopListener) share(fd int, peer sock.Address) {
+func (ll *Listener) share(fd int, peer sock.Address) {
 	loops := ll.group.loops
 	ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
 }
@@ -276,8 +338,8 @@ func (ll *loopListener) share(fd int, peer sock.Address) {
 // failed takes note that accepting has failed. Running out of descriptors or memory passes: the loop asks again after a
 // while, longer each time.
 func (e *listenerEntry) failed(err error) {
-	ll := e.loopListener
-	if !temporary(err) {
+	ll := e.Listener
+	if !sock.IsTemporary(err) {
 		ll.mu.Lock()
 		ll.err = &net.OpError{Op: "accept", Net: ll.address.Network(), Addr: ll.address, Err: err}
 		ll.mu.Unlock()
@@ -285,5 +347,5 @@ func (e *listenerEntry) failed(err error) {
 		return
 	}
 	e.pause() // first: while the logger is at it the loop may be given to another leader, which would find the same
-	ll.log.failed(ll.logger(), err)
+	ll.log.Failed(ll.logger(), err)
 }

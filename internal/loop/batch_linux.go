@@ -1,26 +1,26 @@
 //go:build !386
 
-package filo
+package loop
 
 import "sync/atomic"
 
 // loopEvent is an event and what it is for.
 type loopEvent struct {
-	guest    *loop
-	socket   *socket
+	guest    *Loop
+	socket   *Socket
 	listener *listenerEntry
 	events   uint32
 }
 
 // batchEntry is a loopEvent in a batch. Who reads it may find later that it was somebody else's, so it is atomic.
 type batchEntry struct {
-	socket   atomic.Pointer[socket]
+	socket   atomic.Pointer[Socket]
 	listener atomic.Pointer[listenerEntry]
 	events   atomic.Uint32
 }
 
 // put adds an event to the batch that is being filled.
-func (l *loop) put(e loopEvent) {
+func (l *Loop) put(e loopEvent) {
 	entry := &l.batch[l.filled]
 	entry.socket.Store(e.socket)
 	if entry.listener.Load() != e.listener {
@@ -31,13 +31,13 @@ func (l *loop) put(e loopEvent) {
 }
 
 // publish makes what was put the batch. The one before is used up.
-func (l *loop) publish() {
+func (l *Loop) publish() {
 	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(l.filled)<<16)
 	l.filled = 0
 }
 
 // take takes an event out of the batch. It may be called by anybody.
-func (l *loop) take() (e loopEvent, ok bool) {
+func (l *Loop) take() (e loopEvent, ok bool) {
 	for {
 		cursor := l.cursor.Load()
 		next, count := cursor&0xffff, cursor>>16&0xffff
@@ -53,7 +53,7 @@ func (l *loop) take() (e loopEvent, ok bool) {
 }
 
 // requeue puts the connections that were claimed into the batch, behind what is there.
-func (l *loop) requeue() {
+func (l *Loop) requeue() {
 	if len(l.queue) == 0 {
 		return
 	}

@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"os"
@@ -39,23 +39,24 @@ const (
 	bellSlot      = 1<<31 - 1
 )
 
-// loop waits for many connections at once. One worker leads it: it takes the events of the epoll set and serves the
+// Loop waits for many connections at once. One worker leads it: it takes the events of the epoll set and serves the
 // connections that they are for, one after the other, where it is. Before something that may block, and when the monitor
 // finds that it has been in one turn for too long, another worker becomes the leader.
 //
 // Unless said otherwise a field belongs to the leader.
-type loop struct {
-	group *loopGroup  // immutable
-	index int         // in group.loops; immutable
-	epfd  int         // immutable
-	pool  *workerPool // whose workers lead; immutable
+type Loop struct {
+	group   *Group  // immutable
+	index   int     // in group.loops; immutable
+	epfd    int     // immutable
+	workers Workers // who lead; immutable
 
 	// word says how the leader is doing: a term, which each change of the leader ends, in the high half, and in the low one
 	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
-	word atomic.Uint64
-	// leadership is what its workers hand over; leader is who leads, for the monitor.
-	leadership leadership
-	leader     atomic.Pointer[loopWorker]
+	word   atomic.Uint64
+	leader atomic.Pointer[Worker] // who leads, for the monitor
+	// lost is odd if a leader has lost the loop since there was last seen to be no worker beyond the cap: see Workers. It only grows, so
+	// that whoever makes it even can't undo a loss that he hasn't seen.
+	lost atomic.Uint64
 	// sleeping says that the leader waits, or is about to: who has something for it rings the bell.
 	sleeping atomic.Bool
 	resting  atomic.Bool // the leader waits; unlike sleeping it says so until the leader goes on
@@ -70,33 +71,33 @@ type loop struct {
 
 	events    [maxEvents]syscall.EpollEvent
 	filled    int       // of batch, before the cursor says so
-	queue     []*socket // connections that were claimed and are to be served, from queued on
+	queue     []*Socket // connections that were claimed and are to be served, from queued on
 	queued    int
 	rounds    int
 	busySince clock.Nanos // 0 when it is to be set anew
-	taken     []*socket   // from the inbox
+	taken     []*Socket   // from the inbox
 	share     share
 	load      load
-	guests    []*loop
-	ready     []*loop       // guests that have events
+	guests    []*Loop
+	ready     []*Loop       // guests that have events
 	stopped   bool          // the loop is over
 	ended     chan struct{} // closed then
 
 	// host is the loop whose guest this is; nil is none. Changed under hosting.mu and mu.
-	host       atomic.Pointer[loop]
+	host       atomic.Pointer[Loop]
 	released   chan struct{} // ends that for the leader; cap 1
 	guestSince time.Time     // when it last became a guest; the leader's, and then the host's
 	guestTime  time.Duration // for how long it is one at least; likewise
 	hosted     int           // guests, those included that the leader hasn't received; guarded by hosting.mu
 
 	mu         race.Mutex       // in the order of docs/LOOP.md, "Locks"
-	slots      []*socket        // by slot; nil is free; guarded by mu
+	slots      []*Socket        // by slot; nil is free; guarded by mu
 	free       []uint32         // slots; guarded by mu
 	generation uint32           // of the last connection; guarded by mu
 	listeners  []*listenerEntry // by slot - firstListener; guarded by mu
 	closing    []*listenerEntry // to be accepted from a last time and closed; guarded by mu
-	inbox      []*socket        // claimed, to be served by the leader; guarded by mu
-	arrivals   []*loop          // guests that the leader hasn't received yet; guarded by mu
+	inbox      []*Socket        // claimed, to be served by the leader; guarded by mu
+	arrivals   []*Loop          // guests that the leader hasn't received yet; guarded by mu
 	pending    atomic.Bool      // inbox isn't empty, or there is other news
 	stopping   bool             // the loop ends when it has no connection; guarded by mu
 
@@ -104,13 +105,12 @@ type loop struct {
 }
 
 // newLoop makes a loop; it has no leader yet.
-func newLoop(g *loopGroup, index int) (*loop, error) {
+func newLoop(g *Group, index int, workers Workers) (*Loop, error) {
 	epfd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	l := &loop{group: g, index: index, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
-	l.leadership.lead = func(w *workerChan) { l.lead(&w.loopWorker) }
+	l := &Loop{group: g, index: index, workers: workers, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
 	if err := l.parker.open(epfd); err != nil {
 		sock.Close(epfd)
 		return nil, err
@@ -124,14 +124,27 @@ func newLoop(g *loopGroup, index int) (*loop, error) {
 }
 
 // closeFiles closes the loop's own descriptors.
-func (l *loop) closeFiles() {
+func (l *Loop) closeFiles() {
 	l.breather.close()
 	l.parker.close()
 	sock.Close(l.epfd)
 }
 
-// lead serves the loop until w has given it away, or it is over.
-func (l *loop) lead(w *loopWorker) {
+// Conns returns how many connections the loop has.
+func (l *Loop) Conns() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.slots) - len(l.free)
+}
+
+// Index returns which loop of its group it is.
+func (l *Loop) Index() int { return l.index }
+
+// Lost returns the count that Workers keeps of the leaders that have lost the loop.
+func (l *Loop) Lost() *atomic.Uint64 { return &l.lost }
+
+// Lead serves the loop until w has given it away, or it is over.
+func (l *Loop) Lead(w *Worker) {
 	w.loop = l
 	l.leader.Store(w)
 	w.spent = 0
@@ -147,7 +160,7 @@ func (l *loop) lead(w *loopWorker) {
 }
 
 // step does one thing that there is to do. It reports false if there was nothing.
-func (l *loop) step(w *loopWorker) bool {
+func (l *Loop) step(w *Worker) bool {
 	if e, ok := l.take(); ok {
 		l.serve(w, e)
 		return true
@@ -176,7 +189,7 @@ func (l *loop) step(w *loopWorker) bool {
 }
 
 // serve lets what an event is for have its turn.
-func (l *loop) serve(w *loopWorker, e loopEvent) {
+func (l *Loop) serve(w *Worker, e loopEvent) {
 	switch {
 	case e.listener != nil:
 		l.turn(w, nil, e.listener)
@@ -186,7 +199,7 @@ func (l *loop) serve(w *loopWorker, e loopEvent) {
 }
 
 // breathe is called between batches, and now and then does what a leader does that has been busy for long.
-func (l *loop) breathe() {
+func (l *Loop) breathe() {
 	if l.rounds++; l.rounds%turnRounds != 0 {
 		return
 	}
@@ -202,13 +215,13 @@ func (l *loop) breathe() {
 }
 
 // isBreathless reports whether the loop has been served for so long that other things should have their turn.
-func (l *loop) isBreathless() bool {
+func (l *Loop) isBreathless() bool {
 	return l.busySince != 0 && clock.Nanotime().Sub(l.busySince) > maxTurn
 }
 
 // catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller. The share isn't measured
 // meanwhile: the caller has ended that.
-func (l *loop) catchBreath() {
+func (l *Loop) catchBreath() {
 	l.breather.breathe()
 	// Who waits may come back before those who were found with it, who yields comes back after them.
 	runtime.Gosched()
@@ -217,7 +230,7 @@ func (l *loop) catchBreath() {
 }
 
 // poll takes the events of a loop's epoll set, which may be another's. It reports whether there were any.
-func (l *loop) poll(of *loop) bool {
+func (l *Loop) poll(of *Loop) bool {
 	n := sock.EpollPoll(of.epfd, l.events[:])
 	if n == 0 {
 		return false
@@ -258,7 +271,7 @@ func (l *loop) poll(of *loop) bool {
 }
 
 // lookUpLocked finds out what an event is for. It may be for something that is gone.
-func (l *loop) lookUpLocked(event *syscall.EpollEvent) (e loopEvent) {
+func (l *Loop) lookUpLocked(event *syscall.EpollEvent) (e loopEvent) {
 	l.mu.AssertHeld()
 	e.events = event.Events
 	switch slot := uint32(event.Fd); {
@@ -276,7 +289,7 @@ func (l *loop) lookUpLocked(event *syscall.EpollEvent) (e loopEvent) {
 }
 
 // closingListener returns a listener that is to be accepted from a last time, nil if there is none.
-func (l *loop) closingListener() *listenerEntry {
+func (l *Loop) closingListener() *listenerEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.closing) == 0 {
@@ -288,7 +301,7 @@ func (l *loop) closingListener() *listenerEntry {
 }
 
 // takeInbox queues what was posted, and ends the loop if it is over.
-func (l *loop) takeInbox() {
+func (l *Loop) takeInbox() {
 	l.mu.Lock()
 	l.pending.Store(len(l.closing) > 0)
 	l.taken, l.inbox = l.inbox, l.taken[:0]
@@ -309,7 +322,7 @@ func (l *loop) takeInbox() {
 
 // isOver reports whether the loop has nothing to wait for any more. The last of its connections to go, and who stops it,
 // make the leader ask.
-func (l *loop) isOver() bool {
+func (l *Loop) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox)+len(l.arrivals)+len(l.guests) == 0
@@ -317,7 +330,7 @@ func (l *loop) isOver() bool {
 
 // steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may wait for
 // a processor: then its connections needn't.
-func (l *loop) steal(w *loopWorker) bool {
+func (l *Loop) steal(w *Worker) bool {
 	loops := l.group.loops
 	for i := 1; i < len(loops); i++ {
 		other := loops[(l.index+i)%len(loops)]
@@ -341,7 +354,7 @@ func (l *loop) steal(w *loopWorker) bool {
 }
 
 // turn serves a connection, or accepts from a listener. During it the monitor may take the loop away.
-func (l *loop) turn(w *loopWorker, s *socket, listener *listenerEntry) {
+func (l *Loop) turn(w *Worker, s *Socket, listener *listenerEntry) {
 	word := l.word.Load() + 1
 	l.word.Store(word)
 	w.word = word
@@ -349,7 +362,7 @@ func (l *loop) turn(w *loopWorker, s *socket, listener *listenerEntry) {
 	defer l.turnFailed(w, s, &returned)
 	if s != nil {
 		if s.served.Turn(w) {
-			s.post()
+			s.Post()
 		}
 	} else {
 		l.accept(listener)
@@ -359,35 +372,35 @@ func (l *loop) turn(w *loopWorker, s *socket, listener *listenerEntry) {
 }
 
 // endTurn ends w's turn. If the loop is another's by now, w is an ordinary worker.
-func (l *loop) endTurn(w *loopWorker) {
-	w.endClass()
+func (l *Loop) endTurn(w *Worker) {
+	w.EndClass()
 	if w.loop == l && !l.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 	}
 }
 
 // turnFailed ends a turn that panicked, or whose goroutine ends: the connection is lost, and the loop needs a leader.
-func (l *loop) turnFailed(w *loopWorker, s *socket, returned *bool) {
+func (l *Loop) turnFailed(w *Worker, s *Socket, returned *bool) {
 	if *returned {
 		return
 	}
 	value := recover()
 	if value != nil {
-		logPanic(l.pool.Logger, "panic in a worker", value, debug.Stack())
+		l.workers.Panicked(value, debug.Stack())
 	}
 	if s != nil {
 		s.served.Abandon(w, value == nil)
 	}
-	w.owner.endKept()
+	w.owner.EndKept()
 	l.endTurn(w)
 	if value == nil && w.loop == l {
 		// The goroutine is about to end.
-		l.pool.handOver(w.owner, &l.leadership, true)
+		l.workers.HandOver(w, true)
 	}
 }
 
 // rest waits until there is something to do.
-func (l *loop) rest(w *loopWorker) {
+func (l *Loop) rest(w *Worker) {
 	l.parks.Add(1)
 	l.lookForHost()
 	l.resting.Store(true)
@@ -401,7 +414,7 @@ func (l *loop) rest(w *loopWorker) {
 }
 
 // ring makes a leader that waits look at what is new.
-func (l *loop) ring() {
+func (l *Loop) ring() {
 	l.pending.Store(true)
 	if l.sleeping.Load() && l.sleeping.CompareAndSwap(true, false) {
 		l.parker.ring()
@@ -409,7 +422,7 @@ func (l *loop) ring() {
 }
 
 // post leaves a connection that the caller has claimed to the leader.
-func (l *loop) post(s *socket) {
+func (l *Loop) post(s *Socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if host := l.host.Load(); host != nil {
@@ -420,8 +433,8 @@ func (l *loop) post(s *socket) {
 	l.ring()
 }
 
-// add puts a connection into the epoll set.
-func (l *loop) add(s *socket) error {
+// Add puts a connection into the epoll set.
+func (l *Loop) Add(s *Socket) error {
 	l.mu.Lock()
 	l.generation++
 	s.loop, s.generation = l, l.generation
@@ -444,15 +457,15 @@ func (l *loop) add(s *socket) error {
 }
 
 // remove closes a connection's socket and forgets the connection.
-func (l *loop) remove(s *socket) {
+func (l *Loop) remove(s *Socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.removeLocked(s)
 }
 
-func (l *loop) removeLocked(s *socket) {
+func (l *Loop) removeLocked(s *Socket) {
 	l.mu.AssertHeld()
-	if s.isClosed() {
+	if s.IsClosed() {
 		return
 	}
 	s.closing() // nobody writes to what the number stands for then
@@ -461,7 +474,7 @@ func (l *loop) removeLocked(s *socket) {
 }
 
 // forgetLocked forgets a connection whose socket is closed, or somebody else's.
-func (l *loop) forgetLocked(s *socket) {
+func (l *Loop) forgetLocked(s *Socket) {
 	l.mu.AssertHeld()
 	s.fd = -1
 	l.slots[s.slot] = nil
@@ -472,7 +485,7 @@ func (l *loop) forgetLocked(s *socket) {
 }
 
 // stop ends the loop when it has no connection left.
-func (l *loop) stop() {
+func (l *Loop) stop() {
 	l.mu.Lock()
 	l.stopping = true
 	l.mu.Unlock()
@@ -480,7 +493,7 @@ func (l *loop) stop() {
 }
 
 // end ends the loop.
-func (l *loop) end() {
+func (l *Loop) end() {
 	l.stopped = true
 	l.resting.Store(true) // nobody looks for work here any more
 	l.group.release()

@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"io"
@@ -13,14 +13,14 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// served is what a loop serves: a connection with its protocol, as its socket and the loop know it.
-type served interface {
+// Conn is what a loop serves: a connection with its protocol, as its socket and the loop know it.
+type Conn interface {
 	// Turn serves the connection, which w has claimed, as far as that goes without waiting for the client. Then the connection is
 	// idle, or gone; or, if it is still to be served, though others come first, it stays claimed and the result is true. w may lose its
 	// loop meanwhile, or give it away.
-	Turn(w *loopWorker) (again bool)
+	Turn(w *Worker) (again bool)
 	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine. The connection is lost.
-	Abandon(w *loopWorker, goexit bool)
+	Abandon(w *Worker, goexit bool)
 	// PeerLeft says, of a connection that is owned, that the client sends nothing more, or, if it is broken, that nothing arrives any
 	// more either. The caller isn't the owner.
 	PeerLeft(broken bool)
@@ -33,7 +33,7 @@ type served interface {
 	BeforeWait() error
 }
 
-// socket is a connection's socket in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
+// Socket is a connection's socket in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
 // Cut claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
 // writes and closes the socket, but for the writes of a shared one. The lingerer is the owner of what it has taken over.
 //
@@ -41,21 +41,21 @@ type served interface {
 // events wake it. It isn't registered with the runtime's poller. Deadlines and Cut are for everybody.
 //
 // The descriptor is the owner's to close, since the number may be another connection's at once, and whoever had it in his
-// hands would then read and write that. So fd becomes -1 only by the owner (removeLocked, or giveTo) and under loop.mu. Others reach
+// hands would then read and write that. So fd becomes -1 only by the owner (removeLocked, or GiveTo) and under loop.mu. Others reach
 // the descriptor only by Cut and LocalAddr, which hold that lock and look at fd; and by WriteNow, which nobody calls any more once
 // Closing has returned.
-type socket struct {
-	served      served // immutable
-	loop        *loop  // whose epoll set it is in; immutable
-	fd          int32  // -1 when it is closed; changed by the owner under loop.mu
+type Socket struct {
+	served      Conn  // immutable
+	loop        *Loop // whose epoll set it is in; immutable
+	fd          int32 // -1 when it is closed; changed by the owner under loop.mu
 	slot        uint32
 	generation  uint32
 	poll        atomic.Uint32
-	noWaitRead  bool // Read returns errNotYet instead of waiting
-	noWaitWrite bool // Write of the connection doesn't wait, so its deadline needs no timer
+	NoWaitRead  bool // Read returns ErrNotYet instead of waiting
+	NoWaitWrite bool // Write of the connection doesn't wait, so its deadline needs no timer
 	watchOut    bool // the epoll set reports when the socket takes more
-	drained     bool // the last read took all there was
-	peer        sock.Address
+	Drained     bool // the last read took all there was
+	Peer        sock.Address
 	// waiters is where the owner waits; made by it when it first does.
 	waiters atomic.Pointer[connWaiters]
 }
@@ -68,8 +68,8 @@ type connWaiters struct {
 	taken                   atomic.Pointer[net.Conn] // to which a hijacked connection's calls go
 }
 
-// errNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
-var errNotYet net.Error = notYetError{}
+// ErrNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
+var ErrNotYet net.Error = notYetError{}
 
 type notYetError struct{}
 
@@ -77,26 +77,27 @@ func (notYetError) Error() string   { return "filo: nothing to read yet" }
 func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
-// open makes it the socket of a connection that the caller owns.
-func (s *socket) open(fd int, peer sock.Address, served served) {
-	s.fd, s.peer, s.served = int32(fd), peer, served
+// Open makes it the socket of a connection that the caller owns.
+func (s *Socket) Open(fd int, peer sock.Address, served Conn) {
+	s.fd, s.Peer, s.served = int32(fd), peer, served
 	s.poll.Store(pollBusy)
 }
 
-func (s *socket) makeWaiters() {
+// MakeWaiters makes it possible to wait in Read and Write. The owner calls it before others use the socket, too.
+func (s *Socket) MakeWaiters() {
 	if s.waiters.Load() == nil {
 		s.waiters.Store(&connWaiters{readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)})
 	}
 }
 
 // Read reads what has come, or waits for it.
-func (s *socket) Read(p []byte) (int, error) {
-	if taken := s.taken(); taken != nil {
+func (s *Socket) Read(p []byte) (int, error) {
+	if taken := s.Taken(); taken != nil {
 		return taken.Read(p)
 	}
-	s.drained = false // what the last event was for may be behind what is read here
+	s.Drained = false // what the last event was for may be behind what is read here
 	for {
-		if word := s.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !s.noWaitRead {
+		if word := s.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !s.NoWaitRead {
 			return 0, s.waitError("read", word&pollClosing != 0)
 		}
 		n, errno := sock.Read(int(s.fd), p)
@@ -109,8 +110,8 @@ func (s *socket) Read(p []byte) (int, error) {
 		default:
 			return n, nil
 		}
-		if s.noWaitRead {
-			return 0, errNotYet
+		if s.NoWaitRead {
+			return 0, ErrNotYet
 		}
 		if err := s.beforeWait(); err != nil {
 			return 0, err
@@ -120,8 +121,8 @@ func (s *socket) Read(p []byte) (int, error) {
 }
 
 // Write sends all of p, waiting where it must.
-func (s *socket) Write(p []byte) (sent int, err error) {
-	if taken := s.taken(); taken != nil {
+func (s *Socket) Write(p []byte) (sent int, err error) {
+	if taken := s.Taken(); taken != nil {
 		return taken.Write(p)
 	}
 	for sent < len(p) {
@@ -143,24 +144,24 @@ func (s *socket) Write(p []byte) (sent int, err error) {
 }
 
 // beforeWait makes sure that nobody waits for the goroutine that is going to wait.
-func (s *socket) beforeWait() error {
-	s.makeWaiters()
+func (s *Socket) beforeWait() error {
+	s.MakeWaiters()
 	return s.served.BeforeWait()
 }
 
 // awaitWritable waits until the socket may take more.
-func (s *socket) awaitWritable() error {
+func (s *Socket) awaitWritable() error {
 	if err := s.beforeWait(); err != nil {
 		return err
 	}
-	s.watchWritable()
+	s.WatchWritable()
 	s.park(pollWriteParked, pollWritable, pollGone|pollClosing|pollWriteExpired, func(w *connWaiters) chan struct{} { return w.writable })
 	return nil
 }
 
-// watchWritable makes the epoll set report when the socket takes more. Changing the entry makes it look, so nothing is
+// WatchWritable makes the epoll set report when the socket takes more. Changing the entry makes it look, so nothing is
 // missed.
-func (s *socket) watchWritable() {
+func (s *Socket) WatchWritable() {
 	if !s.watchOut {
 		s.watchOut = true
 		sock.EpollControl(s.loop.epfd, syscall.EPOLL_CTL_MOD, int(s.fd), connEvents|syscall.EPOLLOUT, s.slot, s.generation)
@@ -170,15 +171,15 @@ func (s *socket) watchWritable() {
 // Close is net.Conn's, for crypto/tls above all: that calls it when it has said goodbye, for the owner, and when a handshake's time
 // is over, on a goroutine of its own and perhaps long after the handshake has returned. So it only cuts; the owner, who ends the
 // connection by linger.Close, closes the socket.
-func (s *socket) Close() error {
-	if taken := s.taken(); taken != nil {
+func (s *Socket) Close() error {
+	if taken := s.Taken(); taken != nil {
 		return taken.Close()
 	}
 	return s.Cut()
 }
 
-// writeVector sends both with one system call, as far as the socket takes them, and then all of first or some of second at least.
-func (s *socket) writeVector(first, second []byte) (int64, error) {
+// WriteVector sends both with one system call, as far as the socket takes them, and then all of first or some of second at least.
+func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 	n, errno := sock.Writev(int(s.fd), first, second)
 	switch {
 	case errno == syscall.EAGAIN:
@@ -197,7 +198,7 @@ func (s *socket) writeVector(first, second []byte) (int64, error) {
 }
 
 // RawWrite sends a part of a file: see sock.RawWriter.
-func (s *socket) RawWrite(write sock.RawWrite) error {
+func (s *Socket) RawWrite(write sock.RawWrite) error {
 	for {
 		if word := s.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
 			return s.waitError("write", word&pollClosing != 0)
@@ -211,36 +212,36 @@ func (s *socket) RawWrite(write sock.RawWrite) error {
 	}
 }
 
-// readNow is Read that doesn't wait: if nothing has come the error is errNotYet.
-func (s *socket) readNow(p []byte) (int, error) {
+// TryRead is Read that doesn't wait: if nothing has come the error is ErrNotYet.
+func (s *Socket) TryRead(p []byte) (int, error) {
 	n, errno := sock.Read(int(s.fd), p)
 	switch {
 	case errno == syscall.EAGAIN:
-		return 0, errNotYet
+		return 0, ErrNotYet
 	case errno != 0:
 		return 0, os.NewSyscallError("read", errno)
 	case n == 0:
 		return 0, io.EOF
 	}
 	// What comes behind a short read is another event, but for an end that came with it.
-	s.drained = n < len(p) && s.poll.Load()&pollHup == 0
+	s.Drained = n < len(p) && s.poll.Load()&pollHup == 0
 	return n, nil
 }
 
-// peek reads what has come and leaves it there: if that is nothing the error is errNotYet, and n is 0 at the end.
-func (s *socket) peek(p []byte) (n int, err error) {
+// Peek reads what has come and leaves it there: if that is nothing the error is ErrNotYet, and n is 0 at the end.
+func (s *Socket) Peek(p []byte) (n int, err error) {
 	n, errno := sock.Peek(int(s.fd), p)
 	switch {
 	case errno == syscall.EAGAIN:
-		return 0, errNotYet
+		return 0, ErrNotYet
 	case errno != 0:
 		return 0, os.NewSyscallError("recvfrom", errno)
 	}
 	return n, nil
 }
 
-// writeNow writes what the socket takes of the two with one call: if that is nothing the error is errNotYet.
-func (s *socket) writeNow(first, second []byte) (n int, err error) {
+// TryWrite writes what the socket takes of the two with one call: if that is nothing the error is ErrNotYet.
+func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	var errno syscall.Errno
 	if len(second) == 0 {
 		n, errno = sock.Write(int(s.fd), first)
@@ -249,7 +250,7 @@ func (s *socket) writeNow(first, second []byte) (n int, err error) {
 	}
 	switch {
 	case errno == syscall.EAGAIN:
-		return 0, errNotYet
+		return 0, ErrNotYet
 	case errno != 0:
 		return 0, os.NewSyscallError("write", errno)
 	}
@@ -257,10 +258,10 @@ func (s *socket) writeNow(first, second []byte) (n int, err error) {
 }
 
 // WriteNow implements a method of outbox.Socket: it is for whoever has the lock that orders the writes of a shared connection.
-func (s *socket) WriteNow(first, second []byte) (n int, err error) {
-	switch n, err = s.writeNow(first, second); {
-	case err == errNotYet:
-		s.watchWritable()
+func (s *Socket) WriteNow(first, second []byte) (n int, err error) {
+	switch n, err = s.TryWrite(first, second); {
+	case err == ErrNotYet:
+		s.WatchWritable()
 		return 0, nil
 	case err != nil:
 		return 0, s.opError("write", err)
@@ -269,23 +270,23 @@ func (s *socket) WriteNow(first, second []byte) (n int, err error) {
 }
 
 // PumpLater implements a method of outbox.Socket, under that lock too: Writable is called when the socket takes more, or now if it does.
-func (s *socket) PumpLater() {
+func (s *Socket) PumpLater() {
 	s.watchOut = false
-	s.watchWritable()
+	s.WatchWritable()
 }
 
 // WakeOwner implements a method of outbox.Socket.
-func (s *socket) WakeOwner() {
+func (s *Socket) WakeOwner() {
 	if _, claimed := s.set(pollWritable); claimed {
-		s.post()
+		s.Post()
 	}
 }
 
-// askEnd asks the system whether the client sends nothing more, or is gone altogether, whatever is left to be read before.
-func (s *socket) askEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
+// AskEnd asks the system whether the client sends nothing more, or is gone altogether, whatever is left to be read before.
+func (s *Socket) AskEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
 
-// duplicate makes a connection of package net's, with another descriptor, of the same socket.
-func (s *socket) duplicate() (net.Conn, error) {
+// Duplicate makes a connection of package net's, with another descriptor, of the same socket.
+func (s *Socket) Duplicate() (net.Conn, error) {
 	dup, err := sock.Duplicate(int(s.fd))
 	if err != nil {
 		return nil, err
@@ -295,9 +296,9 @@ func (s *socket) duplicate() (net.Conn, error) {
 	return net.FileConn(file)
 }
 
-// giveTo takes the socket out of its loop, for the owner. From here on it belongs to the duplicate alone, and calls go there.
-func (s *socket) giveTo(duplicate net.Conn) {
-	s.makeWaiters()
+// GiveTo takes the socket out of its loop, for the owner. From here on it belongs to the duplicate alone, and calls go there.
+func (s *Socket) GiveTo(duplicate net.Conn) {
+	s.MakeWaiters()
 	// Before fd is -1, so that who finds that knows where the connection is.
 	s.waiters.Load().taken.Store(&duplicate)
 	// A registration follows the open file, not its number.
@@ -308,23 +309,23 @@ func (s *socket) giveTo(duplicate net.Conn) {
 	s.loop.forgetLocked(s)
 }
 
-// isClosed reports, to the owner, whether the socket was closed, or given to a duplicate.
-func (s *socket) isClosed() bool { return s.fd < 0 }
+// IsClosed reports, to the owner, whether the socket was closed, or given to a duplicate.
+func (s *Socket) IsClosed() bool { return s.fd < 0 }
 
 // CloseSocket closes the socket, for the owner.
-func (s *socket) CloseSocket() { s.loop.remove(s) }
+func (s *Socket) CloseSocket() { s.loop.remove(s) }
 
 // Cut makes the owner end the connection. Anybody may call it, at any time. The error is net.ErrClosed if that has happened.
 //
 // One that nobody owns is claimed, so that its loop ends it in a moment, and then not by a reset. If it is owned, the owner
-// can't let go of it any more, since release fails from here on, and what it waits for is over; and the client sees the end
+// can't let go of it any more, since Release fails from here on, and what it waits for is over; and the client sees the end
 // at once, whatever the owner is doing. Unless the owner has closed it by then: the lock settles which of the two it is.
-func (s *socket) Cut() error {
+func (s *Socket) Cut() error {
 	if !s.whileOpen(func(int) { s.closing() }) {
 		return s.closeTaken()
 	}
 	if _, claimed := s.set(pollClosing); claimed {
-		s.post()
+		s.Post()
 	} else if !s.whileOpen(func(fd int) { sock.Shutdown(fd, syscall.SHUT_RDWR) }) {
 		s.closeTaken() // or the owner has just ended it, perhaps because it found pollClosing
 	}
@@ -332,15 +333,15 @@ func (s *socket) Cut() error {
 }
 
 // closing ends the writes of a connection that several goroutines write to. The caller holds loop.mu.
-func (s *socket) closing() {
+func (s *Socket) closing() {
 	s.loop.mu.AssertHeld()
-	if s.isShared() {
+	if s.IsShared() {
 		s.served.Closing()
 	}
 }
 
 // whileOpen calls f with the descriptor, which the owner can't close meanwhile. It reports false if that has happened.
-func (s *socket) whileOpen(f func(fd int)) bool {
+func (s *Socket) whileOpen(f func(fd int)) bool {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
 	if s.fd < 0 {
@@ -351,21 +352,21 @@ func (s *socket) whileOpen(f func(fd int)) bool {
 }
 
 // closeTaken closes what a connection whose socket isn't the loop's any more was hijacked as.
-func (s *socket) closeTaken() error {
-	if taken := s.taken(); taken != nil {
+func (s *Socket) closeTaken() error {
+	if taken := s.Taken(); taken != nil {
 		return taken.Close()
 	}
 	return net.ErrClosed
 }
 
 // CloseWrite says to the client that nothing more comes.
-func (s *socket) CloseWrite() error {
+func (s *Socket) CloseWrite() error {
 	sock.Shutdown(int(s.fd), syscall.SHUT_WR)
 	return nil
 }
 
 // SetLinger sets what a close does with what hasn't been sent: 0 resets the connection.
-func (s *socket) SetLinger(seconds int) error {
+func (s *Socket) SetLinger(seconds int) error {
 	linger := syscall.Linger{Onoff: 1, Linger: int32(seconds)}
 	if seconds < 0 {
 		linger = syscall.Linger{}
@@ -374,19 +375,19 @@ func (s *socket) SetLinger(seconds int) error {
 }
 
 // expire notes that a deadline has passed.
-func (s *socket) expire(write bool) {
+func (s *Socket) expire(write bool) {
 	bit := uint32(pollReadExpired)
 	if write {
 		bit = pollWriteExpired
 	}
 	if _, claimed := s.set(bit); claimed {
-		s.post()
+		s.Post()
 	}
 }
 
 // SetDeadline is net.Conn's.
-func (s *socket) SetDeadline(t time.Time) error {
-	if taken := s.taken(); taken != nil {
+func (s *Socket) SetDeadline(t time.Time) error {
+	if taken := s.Taken(); taken != nil {
 		return taken.SetDeadline(t)
 	}
 	s.setDeadline(t, false)
@@ -395,8 +396,8 @@ func (s *socket) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline is net.Conn's.
-func (s *socket) SetReadDeadline(t time.Time) error {
-	if taken := s.taken(); taken != nil {
+func (s *Socket) SetReadDeadline(t time.Time) error {
+	if taken := s.Taken(); taken != nil {
 		return taken.SetReadDeadline(t)
 	}
 	s.setDeadline(t, false)
@@ -404,8 +405,8 @@ func (s *socket) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline is net.Conn's.
-func (s *socket) SetWriteDeadline(t time.Time) error {
-	if taken := s.taken(); taken != nil {
+func (s *Socket) SetWriteDeadline(t time.Time) error {
+	if taken := s.Taken(); taken != nil {
 		return taken.SetWriteDeadline(t)
 	}
 	s.setDeadline(t, true)
@@ -414,7 +415,7 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 
 // setDeadline sets a deadline in the runtime's way, with a timer. The server's own deadlines need none: its sweep sets
 // those that have passed.
-func (s *socket) setDeadline(t time.Time, write bool) {
+func (s *Socket) setDeadline(t time.Time, write bool) {
 	bit := uint32(pollReadExpired)
 	if write {
 		bit = pollWriteExpired
@@ -430,7 +431,7 @@ func (s *socket) setDeadline(t time.Time, write bool) {
 			(*timer).Stop()
 			*timer = nil
 		}
-		if !t.IsZero() && wait > 0 && !s.noWaitWrite {
+		if !t.IsZero() && wait > 0 && !s.NoWaitWrite {
 			mine := *serial
 			*timer = time.AfterFunc(wait, func() {
 				s.loop.mu.Lock()
@@ -441,9 +442,9 @@ func (s *socket) setDeadline(t time.Time, write bool) {
 				}
 			})
 		}
-	} else if !t.IsZero() && wait > 0 && !s.noWaitWrite {
+	} else if !t.IsZero() && wait > 0 && !s.NoWaitWrite {
 		s.loop.mu.Unlock()
-		s.makeWaiters() // the owner's call: nobody else sets a time that is to come
+		s.MakeWaiters() // the owner's call: nobody else sets a time that is to come
 		s.setDeadline(t, write)
 		return
 	}
@@ -455,8 +456,8 @@ func (s *socket) setDeadline(t time.Time, write bool) {
 	}
 }
 
-// taken returns the connection that this one's calls go to since it was hijacked.
-func (s *socket) taken() net.Conn {
+// Taken returns the connection that this one's calls go to since it was hijacked.
+func (s *Socket) Taken() net.Conn {
 	if w := s.waiters.Load(); w != nil {
 		if taken := w.taken.Load(); taken != nil {
 			return *taken
@@ -466,11 +467,11 @@ func (s *socket) taken() net.Conn {
 }
 
 // LocalAddr returns the address of this end.
-func (s *socket) LocalAddr() net.Addr {
+func (s *Socket) LocalAddr() net.Addr {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
 	if s.fd < 0 {
-		if taken := s.taken(); taken != nil {
+		if taken := s.Taken(); taken != nil {
 			return taken.LocalAddr()
 		}
 		return &net.TCPAddr{}
@@ -479,22 +480,22 @@ func (s *socket) LocalAddr() net.Addr {
 }
 
 // RemoteAddr returns the address of the client.
-func (s *socket) RemoteAddr() net.Addr {
-	if address := s.peer.AddrPort(); address.IsValid() {
+func (s *Socket) RemoteAddr() net.Addr {
+	if address := s.Peer.AddrPort(); address.IsValid() {
 		return net.TCPAddrFromAddrPort(address)
 	}
 	return &net.UnixAddr{Net: "unix"}
 }
 
 // waitError is the error of a Read or Write that mustn't wait any more.
-func (s *socket) waitError(op string, closed bool) error {
+func (s *Socket) waitError(op string, closed bool) error {
 	if closed {
 		return s.opError(op, net.ErrClosed)
 	}
 	return s.opError(op, os.ErrDeadlineExceeded)
 }
 
-func (s *socket) opError(op string, err error) error {
+func (s *Socket) opError(op string, err error) error {
 	remote := s.RemoteAddr()
 	return &net.OpError{Op: op, Net: remote.Network(), Addr: remote, Err: err}
 }

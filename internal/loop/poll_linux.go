@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"syscall"
@@ -25,7 +25,7 @@ const (
 )
 
 // event notes what the epoll set has reported. It returns true if the connection was idle and is the caller's now.
-func (s *socket) event(events uint32) (claimed bool) {
+func (s *Socket) event(events uint32) (claimed bool) {
 	var set uint32
 	if events&(syscall.EPOLLIN|sock.EpollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		set |= pollReadable
@@ -39,7 +39,7 @@ func (s *socket) event(events uint32) (claimed bool) {
 	if events&(syscall.EPOLLOUT|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		set |= pollWritable
 	}
-	if set&pollWritable != 0 && s.isShared() {
+	if set&pollWritable != 0 && s.IsShared() {
 		s.served.Writable()
 	}
 	old, claimed := s.set(set)
@@ -51,7 +51,7 @@ func (s *socket) event(events uint32) (claimed bool) {
 
 // set sets bits, wakes who waits for one of them, and claims the connection if nobody owns it and it waits for one of them.
 // It returns the word from before.
-func (s *socket) set(bits uint32) (old uint32, claimed bool) {
+func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
 	const read = pollReadable | pollHup | pollClosing | pollReadExpired
 	const write = pollWritable | pollGone | pollClosing | pollWriteExpired
 	for {
@@ -82,7 +82,7 @@ func (s *socket) set(bits uint32) (old uint32, claimed bool) {
 }
 
 // wake wakes the goroutines whose parked bits were taken out.
-func (s *socket) wake(parked uint32) {
+func (s *Socket) wake(parked uint32) {
 	if parked&pollReadParked != 0 {
 		s.waiters.Load().readable <- struct{}{}
 	}
@@ -92,35 +92,35 @@ func (s *socket) wake(parked uint32) {
 }
 
 // clear takes bits out.
-func (s *socket) clear(bits uint32) { s.poll.And(^bits) }
+func (s *Socket) clear(bits uint32) { s.poll.And(^bits) }
 
-// post leaves the connection, which the caller has claimed, to its loop's leader.
-func (s *socket) post() { s.loop.post(s) }
+// Post leaves the connection, which the caller has claimed, to its loop's leader.
+func (s *Socket) Post() { s.loop.post(s) }
 
-// share makes the connection one that several goroutines write to, and not its owner alone. From here on what waits to be written is no
+// Share makes the connection one that several goroutines write to, and not its owner alone. From here on what waits to be written is no
 // reason to claim it: served.Writable is called instead.
-func (s *socket) share() { s.poll.Or(pollShared) }
+func (s *Socket) Share() { s.poll.Or(pollShared) }
 
-// isShared reports whether share was called.
-func (s *socket) isShared() bool { return s.poll.Load()&pollShared != 0 }
+// IsShared reports whether share was called.
+func (s *Socket) IsShared() bool { return s.poll.Load()&pollShared != 0 }
 
-// isCut reports whether Cut was called.
-func (s *socket) isCut() bool { return s.poll.Load()&pollClosing != 0 }
+// IsCut reports whether Cut was called.
+func (s *Socket) IsCut() bool { return s.poll.Load()&pollClosing != 0 }
 
-// isBroken reports whether nothing that is sent arrives any more.
-func (s *socket) isBroken() bool { return s.poll.Load()&(pollGone|pollClosing) != 0 }
+// IsBroken reports whether nothing that is sent arrives any more.
+func (s *Socket) IsBroken() bool { return s.poll.Load()&(pollGone|pollClosing) != 0 }
 
-// sawEnd reports whether an event has said that the client sends nothing more, or is gone altogether. What it has sent before may not
+// SawEnd reports whether an event has said that the client sends nothing more, or is gone altogether. What it has sent before may not
 // have been read.
-func (s *socket) sawEnd() (half, gone bool) {
+func (s *Socket) SawEnd() (half, gone bool) {
 	word := s.poll.Load()
 	return word&pollHup != 0, word&pollGone != 0
 }
 
-// wokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called, or else a deadline of
+// WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called, or else a deadline of
 // the owner's has passed, which it takes out.
-func (s *socket) wokenBy() (cut, expired bool) {
-	s.drained = false
+func (s *Socket) WokenBy() (cut, expired bool) {
+	s.Drained = false
 	switch word := s.poll.Load(); {
 	case word&pollClosing != 0:
 		return true, false
@@ -134,9 +134,9 @@ func (s *socket) wokenBy() (cut, expired bool) {
 	return false, true
 }
 
-// release makes the connection idle, to wait for the client to send or, if write is set, to take something. It reports
+// Release makes the connection idle, to wait for the client to send or, if write is set, to take something. It reports
 // false, and the connection stays the caller's, who asks the socket again, if that has happened already.
-func (s *socket) release(write bool) bool {
+func (s *Socket) Release(write bool) bool {
 	happened, idle := uint32(pollReadable|pollHup|pollClosing|pollReadExpired|pollWriteExpired), uint32(0)
 	if write {
 		happened, idle = pollWritable|pollGone|pollClosing|pollReadExpired|pollWriteExpired, pollWaitsWrite
@@ -154,7 +154,7 @@ func (s *socket) release(write bool) bool {
 }
 
 // park waits until one of the happened bits is set. It takes the one that says so out, since the socket is to be asked.
-func (s *socket) park(parked, event, happened uint32, wake func(*connWaiters) chan struct{}) {
+func (s *Socket) park(parked, event, happened uint32, wake func(*connWaiters) chan struct{}) {
 	for {
 		old := s.poll.Load()
 		if old&event != 0 {

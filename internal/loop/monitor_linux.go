@@ -1,6 +1,6 @@
 //go:build linux && !386
 
-package filo
+package loop
 
 import (
 	"sync/atomic"
@@ -17,14 +17,14 @@ const (
 // monitor watches the loops' leaders, as the runtime's sysmon watches its processors: a leader that is in the same turn as
 // a tick ago loses its loop. No clock is read for each request. The monitor rests while all leaders do.
 type monitor struct {
-	group   *loopGroup
+	group   *Group
 	resting atomic.Bool
 	wake    chan struct{} // cap 1; sent to once for each rest
 	quit    chan struct{} // closed when the last loop has ended
 	ended   chan struct{}
 }
 
-func (m *monitor) start(g *loopGroup) {
+func (m *monitor) start(g *Group) {
 	m.group = g
 	m.wake, m.quit, m.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go m.run()

@@ -1,6 +1,6 @@
 //go:build !386
 
-package filo
+package loop
 
 import (
 	"os"
@@ -56,7 +56,7 @@ func (p *parker) close() {
 func (p *parker) ring() { sock.RingEventFD(p.bell) }
 
 // wait returns when the loop has news.
-func (p *parker) wait(l *loop) {
+func (p *parker) wait(l *Loop) {
 	if p.wake == nil {
 		p.wake = func(uintptr) bool {
 			if !p.armed {

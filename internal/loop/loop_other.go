@@ -1,0 +1,36 @@
+//go:build !linux || 386
+
+package loop
+
+import (
+	"context"
+
+	"github.com/filohttp/filo/internal/class"
+)
+
+// Loop and Group are for Linux: there is no loop here, and nobody leads one.
+type (
+	Loop  struct{}
+	Group struct{}
+)
+
+// Stop does nothing here.
+func (*Group) Stop() {}
+
+// Await does nothing here.
+func (*Group) Await(context.Context) error { return nil }
+
+// Counts returns zeros here.
+func (*Group) Counts() (c Counts) { return c }
+
+// Leave reports whether the worker may run something that takes its time.
+func (w *Worker) Leave(*class.Class) bool { return w.owner.MayRun() }
+
+// HoldsLoop returns false here.
+func (w *Worker) HoldsLoop() bool { return false }
+
+// Crowded returns false here.
+func (w *Worker) Crowded() bool { return false }
+
+// Overtaken returns false here.
+func (w *Worker) Overtaken() bool { return false }

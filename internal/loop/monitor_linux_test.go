@@ -1,0 +1,114 @@
+//go:build !386
+
+package loop
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeWorkers are workers without a pool: Lead and Retake send a new one to leaders.
+type fakeWorkers struct {
+	Workers
+	leaders    chan *Worker
+	noMore     bool // MayRetake says so
+	handedOver int  // calls of HandOverKept
+}
+
+func (f *fakeWorkers) Lead(*Loop)         { f.leaders <- newFakeWorker() }
+func (f *fakeWorkers) Retake(*Worker)     { f.leaders <- newFakeWorker() }
+func (f *fakeWorkers) MayRetake(int) bool { return !f.noMore }
+func (f *fakeWorkers) HandOverKept(*Worker) bool {
+	f.handedOver++
+	return true
+}
+
+// fakeOwner is a worker without a pool.
+type fakeOwner struct{ lost, kept bool }
+
+func newFakeWorker() *Worker {
+	w := new(Worker)
+	w.Own(new(fakeOwner))
+	return w
+}
+
+func (o *fakeOwner) MayRun() bool  { return !o.kept }
+func (o *fakeOwner) LoseLead()     { o.lost = true }
+func (o *fakeOwner) HasKept() bool { return o.kept }
+func (o *fakeOwner) EndKept()      { o.kept = false }
+func (o *fakeOwner) Vacate()       {}
+func (o *fakeOwner) ExchangeForKept() bool {
+	o.kept = true
+	return true
+}
+
+// A leader that has to wait for a processor, for however long, loses its loop when the turn that it begins then doesn't end. The
+// monitor rests when the leaders do.
+func TestMonitorAwaitsLeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		workers := &fakeWorkers{leaders: make(chan *Worker, 1)}
+		g := new(Group)
+		l := &Loop{group: g, workers: workers}
+		g.loops = []*Loop{l}
+		l.workers.Lead(l)
+		l.leader.Store(<-workers.leaders)
+		m := &g.monitor
+		m.start(g)
+		defer func() {
+			close(m.quit)
+			<-m.ended
+		}()
+		for round := range uint64(3) {
+			time.Sleep(10 * monitorRest * monitorTick) // no processor
+			l.word.Add(1)                              // a turn
+			select {
+			case w := <-workers.leaders:
+				l.leader.Store(w)
+			case <-time.After(time.Minute):
+				t.Fatal("nobody has taken the loop away")
+			}
+			if word := l.word.Load(); word != (round+1)<<32 || l.retakes.Load() != round+1 {
+				t.Fatalf("the word is %#x, after %d retakes", word, l.retakes.Load())
+			}
+			l.resting.Store(true)
+			time.Sleep(10 * monitorRest * monitorTick)
+			if synctest.Wait(); !m.resting.Load() {
+				t.Fatal("the monitor doesn't rest")
+			}
+			l.resting.Store(false)
+			m.wakeUp()
+		}
+	})
+}
+
+// A worker that has lost its loop to the monitor learns of it when it leaves, and exchanges its place for one of the kept ones: it has no loop
+// to hand over.
+func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
+	workers, w := new(fakeWorkers), newFakeWorker()
+	l := &Loop{group: new(Group), workers: workers}
+	w.loop, w.word = l, 1
+	l.word.Store(1 << 32) // the monitor was quicker
+	owner := w.Owner().(*fakeOwner)
+	if ok := w.LeaveKept(); !ok || !owner.lost || !owner.kept || w.Leads() || workers.handedOver > 0 {
+		t.Errorf("left: %v, %+v, leads: %v, handed over %d times", ok, owner, w.Leads(), workers.handedOver)
+	}
+}
+
+// Which loop is taken away beyond the cap is up to the workers, while the server serves. When it shuts down every loop is.
+func TestTakeAway(t *testing.T) {
+	for _, test := range []struct {
+		noMore, draining, want bool
+	}{{false, false, true}, {true, false, false}, {true, true, true}} {
+		w, g := newFakeWorker(), &Group{draining: new(atomic.Bool)}
+		g.draining.Store(test.draining)
+		l := &Loop{group: g, workers: &fakeWorkers{noMore: test.noMore}}
+		g.loops = []*Loop{l}
+		l.leader.Store(w)
+		l.word.Store(1)
+		if got := l.takeAway(1) == w; got != test.want {
+			t.Errorf("no more retakes: %v, draining: %v: taken away: %v", test.noMore, test.draining, got)
+		}
+	}
+}
