@@ -72,7 +72,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	if stays, must := w.stays(class); !stays {
 		switch err := c.exchange.wire.giveWay(class); {
 		case err == nil:
-		case must:
+		case must || err != errBusy:
 			return err
 		default:
 			w.runInline(class)
@@ -112,7 +112,7 @@ func (w *scratch) enter(class *class.Class) (inline bool, err error) {
 	if stays {
 		return w.leads(), nil
 	}
-	if err = w.giveWay(class); err != nil && !must {
+	if err = w.giveWay(class); err == errBusy && !must {
 		w.runInline(class)
 		return w.leads(), nil
 	}

@@ -56,7 +56,7 @@ type wire interface {
 	lendBody(b *body) (whole []byte, ok bool, err error)
 
 	// giveWay gives away what other requests wait for, before a handler of the class that may take long: the loop, and the answers
-	// to earlier requests. If the error is errBusy, nothing was given away.
+	// to earlier requests. The error is errBusy if there is no place for that, or what sending the answers has failed with.
 	giveWay(class *class.Class) error
 	// inform sends an interim answer.
 	inform(status int, h *Header) error

@@ -61,7 +61,7 @@ func (s *Server) startLoops() (*loop.Group, error) {
 	}
 	var workers []loop.Workers
 	for _, pool := range s.pools {
-		workers = append(workers, &loopWorkers{pool: pool})
+		workers = append(workers, &loopWorkers{server: s, pool: pool})
 	}
 	g, err := loop.NewGroup(workers, &s.life.draining)
 	if err != nil {
@@ -77,6 +77,7 @@ func (s *Server) startLoops() (*loop.Group, error) {
 
 // loopWorkers implements loop.Workers by a pool.
 type loopWorkers struct {
+	server     *Server
 	pool       *workerPool
 	leadership leadership
 }
@@ -101,7 +102,7 @@ func (p *loopWorkers) Crowded() bool { return p.pool.crowded(&p.leadership) }
 func (p *loopWorkers) MayRetake(loops int) bool { return p.pool.beyond() < int64(loops+keptPlaces) }
 
 func (p *loopWorkers) Panicked(value any, stack []byte) {
-	logPanic(p.pool.Logger, "panic in a worker", value, stack)
+	logPanic(p.server.logger(), "panic in a worker", value, stack)
 }
 
 // admitTo puts a connection that was accepted into a loop, where it waits for its first request.

@@ -109,6 +109,9 @@ func (t *carrier) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 		add("Content-Length", strconv.FormatInt(r.ContentLength, 10))
 		length, t.body = r.ContentLength, io.LimitReader(r.Body, r.ContentLength)
 	default:
+		if minor > 0 {
+			add("Transfer-Encoding", "chunked")
+		}
 		for name := range r.Trailer {
 			add("Trailer", name)
 		}
