@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
 )
@@ -209,4 +211,55 @@ func answerError(c *Ctx, err error, asJSON bool) {
 		text += ": " + problem.Detail
 	}
 	c.Response.SetBodyString(text + "\n")
+}
+
+// retryAfterSeconds says when to come again, to what is refused because of too much load.
+const retryAfterSeconds = "1"
+
+// The fields of answers that the server gives without a handler, and of those to what is refused because of too much load. They are
+// only read.
+var (
+	refusalFields = func() (l field.List) {
+		l.SetID(field.ContentType, textPlain)
+		return l
+	}()
+	overloadFields = func() (l field.List) {
+		l.SetID(field.RetryAfter, retryAfterSeconds)
+		l.SetID(field.ContentType, textPlain)
+		return l
+	}()
+)
+
+// refuseConn answers a connection that isn't served.
+func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
+	s.counts.refused.Add(1)
+	s.counts.refusals[reason.Status/100].Add(1)
+	answer := s.appendRefusal(nil, reason, &overloadFields, false)
+	if !s.lingerer.TakeOver(netConn, answer) {
+		linger.Close(netConn)
+	}
+}
+
+// appendRefusal renders an answer that the server gives without a handler, with refusalFields or overloadFields, and without a body
+// if the request was a HEAD. The connection ends with it.
+func (s *Server) appendRefusal(dst []byte, reason *HTTPError, fields *field.List, head bool) []byte {
+	body := refusalText(reason)
+	h := http1.Head{
+		Status: reason.Status, Length: int64(len(body)), Close: true,
+		Server: s.config.serverLine, Date: s.clock.dateLine(),
+	}
+	dst = h.Append(dst, fields)
+	if head {
+		return dst
+	}
+	return append(dst, body...)
+}
+
+// refusalText returns the body of an answer that the server gives without a handler.
+func refusalText(reason *HTTPError) string {
+	text := http1.StatusText(reason.Status)
+	if reason.Detail != "" {
+		text += ": " + reason.Detail
+	}
+	return text + "\n"
 }

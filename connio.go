@@ -1,0 +1,291 @@
+package filo
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+)
+
+// How a connection of either driver waits, reads and writes while a handler runs, and until when. In the blocking driver that is all there
+// is; in a loop what may be done without waiting is in loopturn_linux.go.
+
+// inputState says what the next bytes belong to.
+func (c *conn) inputState() waitState {
+	switch {
+	case c.reading == readingRest:
+		return stateRest
+	case c.awaitsBody:
+		return stateBody
+	case c.in.Len() > 0 || c.parser.Started():
+		if c.headSince == 0 {
+			c.headSince = c.server.clock.now()
+		}
+		return stateHead
+	case c.requests == 0:
+		return stateNew
+	}
+	return stateIdle
+}
+
+// fill reads what there is into the read buffer. It waits as long as the state allows.
+func (c *conn) fill(state waitState) error {
+	n, err := c.receive(c.in.Space(), state)
+	c.in.Received(n)
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// readDeadline returns until when the owner may wait for input in a state; 0 is for ever.
+func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
+	config := &c.server.config
+	switch state {
+	case stateNew:
+		if c.headSince != 0 {
+			now = c.headSince // of a TLS handshake
+		}
+		return now.Deadline(c.headTimeout())
+	case stateIdle:
+		return now.Deadline(config.idleTimeout)
+	case stateHead:
+		return c.headSince.Deadline(c.headTimeout())
+	case stateBody, stateRest:
+		if until := c.worker.ctx.readUntil; until != 0 {
+			return until
+		}
+		return c.readPace.Deadline(now, config.reading, 0)
+	}
+	return 0
+}
+
+// deadlineSet implements wire. A wait looks at the deadlines of the Ctx.
+func (c *conn) deadlineSet(time.Time, bool) error { return nil }
+
+// writeDeadline returns until when a write of size bytes may wait for the client; 0 is for ever.
+func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
+	if until := c.worker.ctx.writeUntil; until != 0 {
+		return until
+	}
+	return c.writePace.Deadline(now, c.server.config.writing, size)
+}
+
+// passed reports whether a deadline of the handler's has passed; 0 is none.
+func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.exact() >= until }
+
+// headTimeout returns how long a head may take. For a place that is kept others queue.
+func (c *conn) headTimeout() time.Duration {
+	timeout := c.server.config.readHeaderTimeout
+	if c.worker.kept() && (timeout < 0 || timeout > keptTime) {
+		return keptTime
+	}
+	return timeout
+}
+
+// keptTime is how long a connection may take for a head that has one of the places which are kept.
+const keptTime = time.Second
+
+// receive reads into p: at least a byte, or an error.
+func (c *conn) receive(p []byte, state waitState) (int, error) {
+	if c.inputError != nil {
+		return 0, c.inputError
+	}
+	if state.body() && c.passed(c.worker.ctx.readUntil) {
+		return 0, errDeadline
+	}
+	if state.body() && c.looped == nil && !c.worker.mayRun() {
+		return 0, errBusy
+	}
+	start := c.server.clock.now()
+	deadline := c.readDeadline(state, start)
+	c.setWait(state, deadline)
+	n, err := c.await(p, state, deadline, start)
+	c.endWait(deadline, false)
+	return n, err
+}
+
+// await is receive's wait.
+func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int, error) {
+	if state <= stateIdle && c.server.life.draining.Load() {
+		return c.lastRead(p, state, start)
+	}
+	for {
+		n, err := c.stream.Read(p)
+		if n > 0 {
+			if state.body() {
+				c.readPace.Add(n, c.server.clock.now().Sub(start))
+			}
+			return n, nil
+		}
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return 0, err
+		}
+		// The sweep or a shutdown woke us, perhaps for a wait that is over: only our own look at the clock counts.
+		c.netConn.SetReadDeadline(time.Time{})
+		if deadline != 0 && c.server.clock.exact() >= deadline {
+			return 0, errDeadline
+		}
+		if state <= stateIdle && c.server.life.draining.Load() {
+			return c.lastRead(p, state, start)
+		}
+		if state == stateRest && c.server.life.endsRest(c.server.clock.exact) {
+			return 0, errDraining
+		}
+		c.setWait(state, deadline)
+	}
+}
+
+// endWait ends a wait. If the sweep has found its deadline passed, the wake-up may still be under way: then it waits for
+// that, so that it can't hit a later wait, where it would be an error that is no one's fault (a TLS connection doesn't
+// survive one while it writes).
+func (c *conn) endWait(deadline clock.Time, writing bool) {
+	old := c.word.Swap(int64(stateHandler))
+	if deadline == 0 || deadlineIn(old) != 0 {
+		return
+	}
+	c.server.conns.awaitWakeUp()
+	if writing {
+		c.netConn.SetWriteDeadline(time.Time{})
+	} else {
+		c.netConn.SetReadDeadline(time.Time{})
+	}
+}
+
+// flush writes out and outBody.
+func (c *conn) flush() error {
+	if len(c.out) == 0 && c.outBody == nil {
+		return nil
+	}
+	err := errDeadline
+	if !c.passed(c.worker.ctx.writeUntil) {
+		err = c.writeQueued()
+	}
+	c.out, c.outBody, c.before = c.out[:0], nil, 0
+	if err != nil {
+		c.writeFailed()
+	}
+	return err
+}
+
+// writeFailed ends the connection, since nothing more can be written.
+func (c *conn) writeFailed() {
+	c.failed, c.reading = true, readingNothing
+	c.loseClient()
+}
+
+func (c *conn) writeQueued() error {
+	if len(c.outBody) == 0 {
+		return c.send(c.out)
+	}
+	if c.tlsState != nil {
+		// Two records, whether it is one call or two.
+		if err := c.send(c.out); err != nil {
+			return err
+		}
+		return c.send(c.outBody)
+	}
+	// Head and body in one system call (writev) where the connection can.
+	first := min(len(c.outBody), maxWrite)
+	if err := c.sendVector(c.out, c.outBody[:first]); err != nil {
+		return err
+	}
+	return c.send(c.outBody[first:])
+}
+
+// send writes all of p, a piece at a time.
+func (c *conn) send(p []byte) error {
+	limit := maxWrite
+	if c.tlsState != nil {
+		limit = maxTLSWrite
+	}
+	for len(p) > 0 {
+		piece := p[:min(len(p), limit)]
+		deadline, start := c.beforeWrite(len(piece))
+		n, err := c.stream.Write(piece)
+		if err = c.afterWrite(n, err, deadline, start); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+func (c *conn) sendVector(head, body []byte) error {
+	w := c.worker
+	w.vector = [2][]byte{head, body}
+	w.vectors = w.vector[:]
+	deadline, start := c.beforeWrite(len(head) + len(body))
+	n64, err := int64(0), error(nil)
+	if writer, ok := c.netConn.(vectorWriter); ok {
+		n64, err = writer.writeVector(head, body)
+	} else {
+		n64, err = w.vectors.WriteTo(c.netConn)
+	}
+	n := int(n64)
+	err = c.afterWrite(n, err, deadline, start)
+	w.vector = [2][]byte{}
+	if err != nil {
+		return err
+	}
+	if n < len(head) {
+		if err := c.send(head[n:]); err != nil {
+			return err
+		}
+		n = len(head)
+	}
+	return c.send(body[n-len(head):])
+}
+
+// vectorWriter is a connection that isn't one of package net's and can write two buffers at once.
+type vectorWriter interface {
+	writeVector(first, second []byte) (int64, error)
+}
+
+// beforeWrite begins the wait of a write of size bytes.
+func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
+	if c.tlsState == nil {
+		size = 0 // a time-out tells how much was written, so that what was can earn more time
+	}
+	start = c.server.clock.now()
+	deadline = c.writeDeadline(start, size)
+	c.setWait(stateWrite, deadline)
+	c.worker.ctx.countWrite()
+	return deadline, start
+}
+
+// afterWrite ends the wait of a write that has written n bytes. A time-out isn't an error if the client has done its
+// part all the same, or if it was meant for a wait before: then the caller writes on.
+func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
+	c.endWait(deadline, true)
+	c.worker.ctx.countWrite()
+	if err == nil {
+		c.writePace.Add(n, c.server.clock.now().Sub(start))
+		return nil
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	now := c.server.clock.exact()
+	c.writePace.Add(n, now.Sub(start))
+	switch {
+	case c.tlsState != nil:
+		// crypto/tls can't go on after a record that was written in part.
+		return errDeadline
+	case deadline == 0 || now < deadline:
+	case c.worker.ctx.writeUntil != 0:
+		return errDeadline
+	case c.writePace.Late(c.server.config.writing, int64(n)):
+		return errDeadline
+	}
+	c.netConn.SetWriteDeadline(time.Time{})
+	return nil
+}
+
+// isEOF reports whether a read ended because the client sends nothing more, as opposed to a broken connection.
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
