@@ -64,7 +64,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 	defer s.mu.Unlock()
 	switch {
 	case s.closed, s.max > 0 && s.conns.count >= s.max:
-		return errOverload
+		return errTooManyConns
 	case address.IsValid():
 		if s.addresses[address] >= s.perAddress {
 			return errConnsPerIP

@@ -81,7 +81,7 @@ func TestConnSetCounts(t *testing.T) {
 			c := &conn{exchange: exchange{answered: new(answerCounts)}, netConn: &lifeConn{remote: addr}}
 			var want *HTTPError
 			if len(conns) == 12 {
-				want = errOverload
+				want = errTooManyConns
 			} else if per[limitAddress(addr)] == 3 {
 				want = errConnsPerIP
 			}

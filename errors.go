@@ -134,13 +134,13 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 
 // The other answers to requests that are refused before a handler sees them. They are shared, too.
 var (
-	errTruncated  = Error(400, "the connection ended inside the request")
-	errSlowHead   = Error(408, "the request head took too long to arrive")
-	errSlowBody   = &HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: errDeadline}
-	errTooLarge   = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
-	errOverload   = Error(503, "too many connections")
-	errBusy       = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}
-	errConnsPerIP = Error(429, "too many connections from this address")
+	errTruncated    = Error(400, "the connection ended inside the request")
+	errSlowHead     = Error(408, "the request head took too long to arrive")
+	errSlowBody     = &HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: errDeadline}
+	errTooLarge     = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
+	errTooManyConns = Error(503, "too many connections")
+	errBusy         = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}
+	errConnsPerIP   = Error(429, "too many connections from this address")
 )
 
 // statusOf returns the status and the problem details that an error is answered with.

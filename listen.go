@@ -272,7 +272,7 @@ func (s *Server) admit(netConn net.Conn) {
 	pool := s.pools[0]
 	// A handler that enters classes may run something quick, such as a probe's: a place is kept to find that out.
 	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveKept(netConn)) {
-		s.refuseConn(netConn, errOverload)
+		s.refuseConn(netConn, errTooManyConns)
 	}
 }
 

@@ -426,7 +426,7 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	// Deferred, since a handler may end its goroutine: then nobody gets the result.
 	defer func() {
 		if closeConn = s.connEnded(c); closeConn && c.unserved {
-			s.refuseConn(netConn, errOverload)
+			s.refuseConn(netConn, errTooManyConns)
 			closeConn = false
 		}
 		w.handedOver = !closeConn

@@ -36,10 +36,10 @@ const maxChunkDigits = 16
 // and nothing else as line ends, and extensions that are well-formed. The zero value is ready for a body.
 type ChunkDecoder struct {
 	state      chunkState
-	empty      bool  // the element that the state is inside of has no byte yet
-	digits     uint8 // of the chunk-size so far
-	extensions uint16
-	remaining  int64 // data of the current chunk that hasn't come yet
+	empty      bool   // the element that the state is inside of has no byte yet
+	digits     uint8  // of the chunk-size so far
+	extensions uint16 // bytes of extensions so far; it must hold maxChunkExtensions + 1
+	remaining  int64  // data of the current chunk that hasn't come yet
 }
 
 // Decode consumes n bytes of b: framing, and at most one piece of data, which it returns as a part of b.
