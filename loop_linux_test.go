@@ -137,7 +137,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 			s.life.mu.Lock()
 			for listener := range s.life.listeners {
 				entry := reflect.ValueOf(*listener).Elem().FieldByName("entries").Index(0).Elem()
-				epfd := entry.FieldByName("loop").Elem().FieldByName("epfd").Int()
+				epfd := entry.FieldByName("loop").Elem().FieldByName("epoll").Int()
 				sock.EpollControl(int(epfd), syscall.EPOLL_CTL_DEL, int(entry.FieldByName("fd").Int()), 0, 0, 0)
 			}
 			s.life.mu.Unlock()

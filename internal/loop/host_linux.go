@@ -5,7 +5,6 @@ package loop
 import (
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -155,7 +154,7 @@ func (l *Loop) becomeGuest(atLeast time.Duration, suits func(host *Loop) bool) {
 		guest.mu.Lock()
 		guest.host.Store(host)
 		guest.mu.Unlock()
-		sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
+		l.epoll.remove(int(guest.epoll))
 	}
 	l.resting.Store(true)
 	l.sleeping.Store(true)
@@ -190,8 +189,8 @@ func (l *Loop) findHost(suits func(host *Loop) bool) *Loop {
 func (l *Loop) receiveGuests(arrived []*Loop) {
 	for _, guest := range arrived {
 		l.guests = append(l.guests, guest)
-		errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, guest.epfd, syscall.EPOLLIN, firstGuest+uint32(guest.index), 0)
-		if errno != 0 || guest.pending.Load() {
+		err := l.epoll.add(int(guest.epoll), watchLevel, firstGuest+uint32(guest.index), 0)
+		if err != nil || guest.pending.Load() {
 			l.letGo(guest) // it has been rung already, or the system allows no more
 		}
 	}
@@ -201,7 +200,7 @@ func (l *Loop) receiveGuests(arrived []*Loop) {
 func (l *Loop) letGo(guest *Loop) {
 	h := &l.group.hosting
 	leaves := func(each *Loop) bool { return each == guest }
-	sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, guest.epfd, 0, 0, 0)
+	l.epoll.remove(int(guest.epoll))
 	l.guests = slices.DeleteFunc(l.guests, leaves)
 	l.mu.Lock()
 	l.arrivals = slices.DeleteFunc(l.arrivals, leaves)

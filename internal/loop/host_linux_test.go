@@ -176,7 +176,7 @@ func TestTooManyGuests(t *testing.T) {
 	t.Cleanup(func() { file.Close() })
 	fd := int(file.Fd())
 	for _, l := range loops {
-		if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN, firstListener, 0); errno != 0 {
+		if errno := sock.EpollControl(int(l.epoll), syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN, firstListener, 0); errno != 0 {
 			t.Fatal(errno)
 		}
 	}
@@ -203,13 +203,13 @@ func TestTooManyGuests(t *testing.T) {
 	}
 	// A descriptor that can't be added.
 	closed := loops[1]
-	real := closed.epfd
-	closed.epfd = -1
+	real := closed.epoll
+	closed.epoll = -1
 	host.group.hosting.since = time.Time{}
 	let := become(func() { closed.becomeGuest(0, func(other *Loop) bool { return other == host }) })
 	hostAwait(t, closed, host)
 	<-let
-	closed.epfd = real
+	closed.epoll = real
 	if len(host.guests) != 0 || host.hosted != 0 {
 		t.Errorf("%d guests, %d counted", len(host.guests), host.hosted)
 	}
@@ -228,7 +228,7 @@ func TestGuestOfABusyHost(t *testing.T) {
 			t.Cleanup(func() { sock.Close(fd) })
 			sock.RingEventFD(fd)
 			l.slots = append(l.slots, &Socket{loop: l, generation: 1})
-			if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|sock.EpollET, uint32(slot), 1); errno != 0 {
+			if errno := sock.EpollControl(int(l.epoll), syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN|sock.EpollET, uint32(slot), 1); errno != 0 {
 				t.Fatal(errno)
 			}
 		}

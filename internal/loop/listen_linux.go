@@ -163,7 +163,7 @@ func (e *listenerEntry) close() {
 		return
 	}
 	// A socket that several loops share, or that its listener has another descriptor of, stays open.
-	sock.EpollControl(l.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+	l.epoll.remove(e.fd)
 	sock.Close(e.fd)
 	e.fd = -1
 	l.mu.Lock()
@@ -176,20 +176,20 @@ func (e *listenerEntry) close() {
 
 // listen makes a loop watch its socket, until it is closed.
 func (e *listenerEntry) listen() {
-	if errno := e.watch(); errno != 0 { // the system bounds how many epoll sets may lead to one socket
-		e.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", os.NewSyscallError("epoll_ctl", errno))
+	if err := e.watch(); err != nil { // the system bounds how many epoll sets may lead to one socket
+		e.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", err)
 	}
 }
 
-func (e *listenerEntry) watch() syscall.Errno {
+func (e *listenerEntry) watch() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.fd < 0 || e.watched {
-		return 0
+		return nil
 	}
-	errno := sock.EpollControl(e.loop.epfd, syscall.EPOLL_CTL_ADD, e.fd, syscall.EPOLLIN, e.slot, 0)
-	e.watched = errno == 0
-	return errno
+	err := e.loop.epoll.add(e.fd, watchLevel, e.slot, 0)
+	e.watched = err == nil
+	return err
 }
 
 // pause takes the socket out of the epoll set for a while, longer each time. If the loop was taken from a leader that accepts,
@@ -201,7 +201,7 @@ func (e *listenerEntry) pause() {
 		return
 	}
 	e.watched = false
-	sock.EpollControl(e.loop.epfd, syscall.EPOLL_CTL_DEL, e.fd, 0, 0, 0)
+	e.loop.epoll.remove(e.fd)
 	e.delay = sock.NextAcceptDelay(e.delay)
 	time.AfterFunc(e.delay, e.listen)
 }
@@ -251,7 +251,7 @@ func (ll *Listener) endWatch() {
 // acceptUser waits until the user's listener is closed, has a connection for it, or fails. The connection's descriptor is there
 // before the connection is: or else there might be none left for it.
 func (ll *Listener) acceptUser() {
-	spare, err := sock.Duplicate(ll.group.loops[0].epfd)
+	spare, err := sock.Duplicate(int(ll.group.loops[0].epoll))
 	if err != nil {
 		return
 	}

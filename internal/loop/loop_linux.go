@@ -3,11 +3,9 @@
 package loop
 
 import (
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -16,9 +14,6 @@ import (
 )
 
 const (
-	// connEvents is what the epoll set watches a connection for, once and for all.
-	connEvents = syscall.EPOLLIN | sock.EpollRDHUP | sock.EpollET
-
 	// maxEvents is how many events a leader takes at a time.
 	maxEvents = 24
 	// backlogged is how many at a time show that another loop's leader had better help.
@@ -28,9 +23,6 @@ const (
 	// clock every turnRounds batches.
 	maxTurn    = 500 * time.Microsecond
 	turnRounds = 4
-
-	// claimedEvent stands for the events of a connection that was claimed before it was put into the batch.
-	claimedEvent = 1 << 26
 
 	// Slots of an epoll set's entries that aren't connections: the guests from firstGuest on, the listeners from
 	// firstListener on, and the bell.
@@ -45,10 +37,10 @@ const (
 //
 // Unless said otherwise a field belongs to the leader.
 type Loop struct {
-	group   *Group  // immutable
-	index   int     // in group.loops; immutable
-	epfd    int     // immutable
-	workers Workers // who lead; immutable
+	group   *Group   // immutable
+	index   int      // in group.loops; immutable
+	epoll   epollSet // immutable
+	workers Workers  // who lead; immutable
 
 	// word says how the leader is doing: a term, which each change of the leader ends, in the high half, and in the low one
 	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
@@ -69,7 +61,7 @@ type Loop struct {
 	batch  [3 * maxEvents]batchEntry
 	cursor atomic.Uint64
 
-	events    [maxEvents]syscall.EpollEvent
+	events    [maxEvents]pollEvent
 	filled    int       // of batch, before the cursor says so
 	queue     []*Socket // connections that were claimed and are to be served, from queued on
 	queued    int
@@ -106,18 +98,18 @@ type Loop struct {
 
 // newLoop makes a loop; it has no leader yet.
 func newLoop(g *Group, index int, workers Workers) (*Loop, error) {
-	epfd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	set, err := newEpollSet()
 	if err != nil {
-		return nil, os.NewSyscallError("epoll_create1", err)
+		return nil, err
 	}
-	l := &Loop{group: g, index: index, workers: workers, epfd: epfd, ended: make(chan struct{}), released: make(chan struct{}, 1)}
-	if err := l.parker.open(epfd); err != nil {
-		sock.Close(epfd)
+	l := &Loop{group: g, index: index, workers: workers, epoll: set, ended: make(chan struct{}), released: make(chan struct{}, 1)}
+	if err := l.parker.open(set); err != nil {
+		set.close()
 		return nil, err
 	}
 	if err := l.breather.open(); err != nil {
 		l.parker.close()
-		sock.Close(epfd)
+		set.close()
 		return nil, err
 	}
 	return l, nil
@@ -127,7 +119,7 @@ func newLoop(g *Group, index int, workers Workers) (*Loop, error) {
 func (l *Loop) closeFiles() {
 	l.breather.close()
 	l.parker.close()
-	sock.Close(l.epfd)
+	l.epoll.close()
 }
 
 // Conns returns how many connections the loop has.
@@ -231,7 +223,7 @@ func (l *Loop) catchBreath() {
 
 // poll takes the events of a loop's epoll set, which may be another's. It reports whether there were any.
 func (l *Loop) poll(of *Loop) bool {
-	n := sock.EpollPoll(of.epfd, l.events[:])
+	n := of.epoll.poll(l.events[:])
 	if n == 0 {
 		return false
 	}
@@ -271,7 +263,7 @@ func (l *Loop) poll(of *Loop) bool {
 }
 
 // lookUpLocked finds out what an event is for. It may be for something that is gone.
-func (l *Loop) lookUpLocked(event *syscall.EpollEvent) (e loopEvent) {
+func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	l.mu.AssertHeld()
 	e.events = event.Events
 	switch slot := uint32(event.Fd); {
@@ -447,13 +439,13 @@ func (l *Loop) Add(s *Socket) error {
 		l.slots = append(l.slots, s)
 	}
 	l.mu.Unlock()
-	if errno := sock.EpollControl(l.epfd, syscall.EPOLL_CTL_ADD, int(s.fd), connEvents, s.slot, s.generation); errno != 0 {
+	err := l.epoll.add(int(s.fd), watchConn, s.slot, s.generation)
+	if err != nil {
 		l.mu.Lock()
 		l.removeLocked(s)
 		l.mu.Unlock()
-		return os.NewSyscallError("epoll_ctl", errno)
 	}
-	return nil
+	return err
 }
 
 // remove closes a connection's socket and forgets the connection.

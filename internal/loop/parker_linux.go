@@ -14,32 +14,32 @@ import (
 // watched itself would wake a thread for each event while the leader is busy. So that watches a second set, outer, whose
 // only entry is the loop's, and which reports anything only while the leader waits.
 type parker struct {
-	epfd  int
-	outer *os.File
-	fd    int // outer's
+	inner epollSet // the loop's
+	outer epollSet
+	file  *os.File // of outer
 	raw   syscall.RawConn
 	bell  int // an eventfd
 	wake  func(fd uintptr) bool
 	armed bool
 }
 
-func (p *parker) open(epfd int) error {
-	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+func (p *parker) open(inner epollSet) error {
+	outer, err := newEpollSet()
 	if err != nil {
-		return os.NewSyscallError("epoll_create1", err)
+		return err
 	}
 	bell, err := sock.NewEventFD()
 	if err != nil {
-		sock.Close(fd)
+		outer.close()
 		return err
 	}
-	p.epfd, p.fd, p.bell = epfd, fd, bell
-	sock.EpollControl(fd, syscall.EPOLL_CTL_ADD, epfd, 0, 0, 0)
-	sock.EpollControl(epfd, syscall.EPOLL_CTL_ADD, p.bell, syscall.EPOLLIN|sock.EpollET, bellSlot, 0)
-	syscall.SetNonblock(fd, true) // or else os.NewFile doesn't register it
-	p.outer = os.NewFile(uintptr(fd), "loop")
-	if p.raw, err = p.outer.SyscallConn(); err == nil {
-		err = p.outer.SetReadDeadline(time.Time{}) // which tells whether the poller has it
+	p.inner, p.outer, p.bell = inner, outer, bell
+	outer.add(int(inner), watchNothing, 0, 0)
+	inner.add(p.bell, watchBell, bellSlot, 0)
+	syscall.SetNonblock(int(outer), true) // or else os.NewFile doesn't register it
+	p.file = os.NewFile(uintptr(outer), "loop")
+	if p.raw, err = p.file.SyscallConn(); err == nil {
+		err = p.file.SetReadDeadline(time.Time{}) // which tells whether the poller has it
 	}
 	if err != nil {
 		p.close()
@@ -49,7 +49,7 @@ func (p *parker) open(epfd int) error {
 
 func (p *parker) close() {
 	sock.Close(p.bell)
-	p.outer.Close()
+	p.file.Close()
 }
 
 // ring ends a wait.
@@ -61,7 +61,7 @@ func (p *parker) wait(l *Loop) {
 		p.wake = func(uintptr) bool {
 			if !p.armed {
 				p.armed = true
-				sock.EpollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, syscall.EPOLLIN, 0, 0)
+				p.outer.change(int(p.inner), watchLevel, 0, 0)
 			}
 			return l.pending.Load() || l.poll(l)
 		}
@@ -71,5 +71,5 @@ func (p *parker) wait(l *Loop) {
 		l.publish()
 	}
 	p.armed = false
-	sock.EpollControl(p.fd, syscall.EPOLL_CTL_MOD, p.epfd, 0, 0, 0)
+	p.outer.change(int(p.inner), watchNothing, 0, 0)
 }

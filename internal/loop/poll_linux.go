@@ -2,12 +2,6 @@
 
 package loop
 
-import (
-	"syscall"
-
-	"github.com/filohttp/filo/internal/sock"
-)
-
 // Bits of socket.poll.
 const (
 	pollBusy       = 1 << iota // somebody owns the connection: serves it, or has taken it over
@@ -26,19 +20,7 @@ const (
 
 // event notes what the epoll set has reported. It returns true if the connection was idle and is the caller's now.
 func (s *Socket) event(events uint32) (claimed bool) {
-	var set uint32
-	if events&(syscall.EPOLLIN|sock.EpollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
-		set |= pollReadable
-	}
-	if events&(sock.EpollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
-		set |= pollHup
-	}
-	if events&(syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
-		set |= pollGone
-	}
-	if events&(syscall.EPOLLOUT|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
-		set |= pollWritable
-	}
+	set := pollBits(events)
 	if set&pollWritable != 0 && s.IsShared() {
 		s.served.Writable()
 	}

@@ -164,7 +164,7 @@ func (s *Socket) awaitWritable() error {
 func (s *Socket) WatchWritable() {
 	if !s.watchOut {
 		s.watchOut = true
-		sock.EpollControl(s.loop.epfd, syscall.EPOLL_CTL_MOD, int(s.fd), connEvents|syscall.EPOLLOUT, s.slot, s.generation)
+		s.loop.epoll.change(int(s.fd), watchConnOut, s.slot, s.generation)
 	}
 }
 
@@ -302,7 +302,7 @@ func (s *Socket) GiveTo(duplicate net.Conn) {
 	// Before fd is -1, so that who finds that knows where the connection is.
 	s.waiters.Load().taken.Store(&duplicate)
 	// A registration follows the open file, not its number.
-	sock.EpollControl(s.loop.epfd, syscall.EPOLL_CTL_DEL, int(s.fd), 0, 0, 0)
+	s.loop.epoll.remove(int(s.fd))
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
 	sock.Close(int(s.fd))
