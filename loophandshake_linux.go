@@ -21,7 +21,7 @@ func (lc *loopConn) handshakeTurn() bool {
 		lc.headSince = s.clock.now()
 	}
 	for lc.mayHandshake() && !lc.helloCame() {
-		if lc.idle(stateNew) {
+		if lc.suspend(stateNew) {
 			return false
 		}
 	}

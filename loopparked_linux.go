@@ -115,7 +115,7 @@ func (lc *loopConn) waitParked() bool {
 	if lc.Release(false) {
 		return true
 	}
-	lc.endIdle()
+	lc.resume()
 	return false
 }
 
@@ -130,7 +130,7 @@ func (lc *loopConn) endingTurn() {
 		if lc.Release(true) {
 			return
 		}
-		lc.endIdle()
+		lc.resume()
 	}
 	lc.endParked()
 }

@@ -27,7 +27,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	}
 	w := worker.scratch
 	lc.attachTurn(w)
-	lc.endIdle()
+	lc.resume()
 	if lc.parked != nil {
 		return lc.parkedTurn()
 	}
@@ -37,7 +37,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	for budget := turnRequests; ; {
 		if !lc.sendUnsent() {
 			// An answer may have been rendered since, behind those that wait.
-			if lc.flushAnswers(); lc.unsent != nil && lc.idle(stateWrite) {
+			if lc.flushAnswers(); lc.unsent != nil && lc.suspend(stateWrite) {
 				return false
 			}
 			continue
@@ -56,7 +56,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 			if lc.flushAnswers(); lc.unsent != nil || lc.failed {
 				continue
 			}
-			if state := lc.inputState(); !lc.receiveNow(state) && lc.idle(state) {
+			if state := lc.inputState(); !lc.receiveNow(state) && lc.suspend(state) {
 				return false
 			}
 			if lc.reading == readingRest {
@@ -147,8 +147,8 @@ func (lc *loopConn) save() {
 	lc.pending = p
 }
 
-// endIdle ends the wait that the connection was claimed from.
-func (lc *loopConn) endIdle() {
+// resume ends the wait that the connection was claimed from.
+func (lc *loopConn) resume() {
 	old := lc.word.Swap(int64(stateHandler))
 	if deadlineIn(old) == 0 && (lc.deadline != 0 || lc.server.life.draining.Load()) {
 		lc.server.conns.awaitWakeUp() // see endWait
@@ -172,8 +172,8 @@ func (lc *loopConn) endIdle() {
 	lc.deadline = 0
 }
 
-// idle makes the connection wait, without a worker. It reports false if there is something to do after all.
-func (lc *loopConn) idle(state waitState) bool {
+// suspend makes the connection wait, without a worker. It reports false if there is something to do after all.
+func (lc *loopConn) suspend(state waitState) bool {
 	s, w, now := lc.server, lc.worker, lc.server.clock.now()
 	var deadline clock.Time
 	switch {
@@ -200,7 +200,7 @@ func (lc *loopConn) idle(state waitState) bool {
 		return true
 	}
 	lc.attachTurn(w)
-	lc.endIdle()
+	lc.resume()
 	return false
 }
 
