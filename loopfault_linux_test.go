@@ -414,15 +414,22 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 			for _, c := range clients {
 				c.send("GET /shared HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			}
-			lifeAwait(t, "the answers", func() bool { return s.Stats().Requests[2] == uint64(len(clients)) })
+			lifeAwait(t, "the answers", func() bool {
+				answered := s.Stats().Requests
+				return answered[2]+answered[5] >= uint64(len(clients))
+			})
 			if grown := int64(heapInUse()) - int64(before); grown > 2*heldSize {
 				t.Errorf("%d clients cost %d KB", len(clients), grown>>10)
 			}
+			// A leader that has lost its loop is beyond Concurrency for a moment, and then the next request is refused.
+			refused := func(status int) bool { return status == 503 && s.Stats().Retakes > 0 }
 			for _, c := range clients {
-				if status := heldAnswer(t, c); status != 200 {
+				if status := heldAnswer(t, c); status != 200 && !refused(status) {
 					t.Errorf("got %d", status)
 				}
-				c.want(200, "quick", false)
+				if response, body := c.answer(); (response.StatusCode != 200 || body != "quick") && !refused(response.StatusCode) {
+					t.Errorf("behind it: %d %q", response.StatusCode, body)
+				}
 				c.Close()
 			}
 		})
