@@ -18,9 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-var (
-	errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: the connection of another server can't be parked")}
-)
+var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: the connection of another server can't be parked")}
 
 // carried is the wire of a request that came to another server. That server has the connection and frames the messages. A carried
 // request is in no server's books.

@@ -33,6 +33,7 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 		Admit: func(to *loop.Loop, fd int, peer sock.Address) { s.admitTo(to, fd, peer, config) },
 	})
 	if err != nil {
+		closeSockets(fds)
 		return err
 	}
 	listener := net.Listener(ll)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -136,18 +137,12 @@ func (t *carrier) target() string {
 
 // fieldText returns a field's value with spaces in place of control bytes, which an http.Header may hold.
 func fieldText(value string) string {
-	for i := range len(value) {
-		if isControl(value[i]) && value[i] != '\t' {
-			clean := []byte(value)
-			for i := range clean {
-				if isControl(clean[i]) && clean[i] != '\t' {
-					clean[i] = ' '
-				}
-			}
-			return string(clean)
-		}
+	if strings.IndexFunc(value, unicode.IsControl) < 0 {
+		return value
 	}
-	return value
+	clean := []byte(value)
+	field.CleanValue(clean)
+	return string(clean)
 }
 
 // lineText returns text for a request line, where a space or a control byte may only be percent-encoded.

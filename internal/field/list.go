@@ -270,7 +270,7 @@ func write[V []byte | string](l *List, name string, id ID, value V) (Entry, bool
 	l.buf = append(l.buf, ": "...)
 	e.Value = uint32(len(l.buf))
 	l.buf = append(l.buf, value...)
-	cleanValue(l.buf[e.Value:])
+	CleanValue(l.buf[e.Value:])
 	trimmed := syntax.TrimSpace(l.buf[e.Value:])
 	if len(trimmed) < len(value) {
 		l.buf = append(l.buf[:e.Value], trimmed...)
@@ -298,8 +298,8 @@ func (l *List) poisonOutgrown(old []byte) {
 	}
 }
 
-// cleanValue replaces what may not be in a field value (RFC 9110, section 5.5) by spaces.
-func cleanValue(v []byte) {
+// CleanValue replaces what may not be in a field value (RFC 9110, section 5.5) by spaces.
+func CleanValue(v []byte) {
 	for i := syntax.IndexControl(v, 0); i < len(v); i = syntax.IndexControl(v, i+1) {
 		if v[i] != '\t' {
 			v[i] = ' '

@@ -2,9 +2,7 @@
 
 package loop
 
-import (
-	"github.com/filohttp/filo/internal/class"
-)
+import "github.com/filohttp/filo/internal/class"
 
 // HoldsLoop reports whether w leads a loop that hasn't been taken away.
 func (w *Worker) HoldsLoop() bool { return w.loop != nil && w.loop.word.Load() == w.word }

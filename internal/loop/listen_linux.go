@@ -71,7 +71,7 @@ type Listening struct {
 	Admit func(to *Loop, fd int, peer sock.Address)
 }
 
-// NewListener makes a listener of the group's loops, which accepts when Serve is called. If it fails the sockets are closed.
+// NewListener makes a listener of the group's loops, which accepts when Serve is called. If it fails, the sockets stay the caller's.
 func (g *Group) NewListener(on Listening) (*Listener, error) {
 	ll := &Listener{
 		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, done: make(chan struct{}),
@@ -79,9 +79,6 @@ func (g *Group) NewListener(on Listening) (*Listener, error) {
 	if on.User != nil {
 		raw, err := on.User.(syscall.Conn).SyscallConn()
 		if err != nil {
-			for _, fd := range on.Sockets {
-				sock.Close(fd)
-			}
 			return nil, err
 		}
 		ll.userRaw = raw

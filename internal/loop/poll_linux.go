@@ -2,7 +2,7 @@
 
 package loop
 
-// Bits of socket.poll.
+// Bits of Socket.poll.
 const (
 	pollBusy       = 1 << iota // somebody owns the connection: serves it, or has taken it over
 	pollWaitsWrite             // it isn't busy, and waits to be writable rather than readable
@@ -15,7 +15,7 @@ const (
 	pollWriteParked
 	pollReadExpired // the deadline has passed
 	pollWriteExpired
-	pollShared // several goroutines write: see share
+	pollShared // several goroutines write: see Share
 )
 
 // event notes what the epoll set has reported. It returns true if the connection was idle and is the caller's now.
@@ -80,10 +80,10 @@ func (s *Socket) clear(bits uint32) { s.poll.And(^bits) }
 func (s *Socket) Post() { s.loop.post(s) }
 
 // Share makes the connection one that several goroutines write to, and not its owner alone. From here on what waits to be written is no
-// reason to claim it: served.Writable is called instead.
+// reason to claim it: Conn.Writable is called instead.
 func (s *Socket) Share() { s.poll.Or(pollShared) }
 
-// IsShared reports whether share was called.
+// IsShared reports whether Share was called.
 func (s *Socket) IsShared() bool { return s.poll.Load()&pollShared != 0 }
 
 // IsCut reports whether Cut was called.
