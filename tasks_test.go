@@ -132,7 +132,7 @@ func TestTaskOverload(t *testing.T) {
 	}
 	close(s.release)
 	lifeRecv(t, s.ended, "the task to end")
-	lifeAwait(t, "its end to be seen", func() bool { return s.Stats().TasksRunning == 0 })
+	lifeAwait(t, "its place in the pool to be free", func() bool { return tasks.Stats().Done == 1 })
 	s.leave(t)
 	if err := s.shutdown(); err != nil {
 		t.Error(err)
