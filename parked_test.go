@@ -372,9 +372,11 @@ func TestParkedQuick(t *testing.T) {
 // and nobody is blamed.
 func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	lifeLooped(t)
-	const size = 32 << 20
-	large := make([]byte, size) // here, since to make it takes longer than a leader keeps its loop
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	const size = 8 << 20
+	// Neither making the buffer nor filling the socket may take as long as a leader keeps its loop.
+	large := make([]byte, size)
+	small := filo.SocketOptions{WriteBuffer: 4 << 10}
+	s := lifeServe(t, &filo.Server{Loops: 1, SocketOptions: small, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}
