@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +13,13 @@ import (
 	"time"
 )
 
-// A response is one answer, read as strictly as a grammar allows.
-type response struct {
-	status int
-	fields []Field
-	body   string
+// A Response is one answer, read as strictly as the grammar allows.
+type Response struct {
+	Status int
+	Body   []byte
+
+	fields   []Field
+	untilEnd bool // no field says how long the body is: it ends with the connection
 }
 
 // errSyntax is wrapped by every error about what a server sent.
@@ -26,13 +29,13 @@ func syntaxError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errSyntax, fmt.Sprintf(format, args...))
 }
 
-// readResponse reads the next answer, interim ones too. head says that a final
+// ReadResponse reads the next answer, interim ones too. head says that a final
 // answer is one to HEAD. It returns a bare io.EOF where no answer begins.
-func readResponse(br *bufio.Reader, head bool) (*response, error) {
+func ReadResponse(br *bufio.Reader, head bool) (*Response, error) {
 	if _, err := br.Peek(1); err != nil {
 		return nil, err
 	}
-	r := new(response)
+	r := new(Response)
 	if err := r.readStatusLine(br); err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func readLine(br *bufio.Reader) (string, error) {
 }
 
 // RFC 9112, 4: status-line = HTTP-version SP status-code SP [ reason-phrase ]
-func (r *response) readStatusLine(br *bufio.Reader) error {
+func (r *Response) readStatusLine(br *bufio.Reader) error {
 	line, err := readLine(br)
 	if err != nil {
 		return err
@@ -77,9 +80,9 @@ func (r *response) readStatusLine(br *bufio.Reader) error {
 	if len(line) < len("HTTP/1.1 200 ") || line[:9] != "HTTP/1.1 " || line[12] != ' ' || !isDigits(line[9:12]) {
 		return syntaxError("status line %q", line)
 	}
-	r.status, _ = strconv.Atoi(line[9:12])
-	if r.status < 100 || r.status > 599 {
-		return syntaxError("status %d", r.status)
+	r.Status, _ = strconv.Atoi(line[9:12])
+	if r.Status < 100 || r.Status > 599 {
+		return syntaxError("status %d", r.Status)
 	}
 	return nil
 }
@@ -104,8 +107,8 @@ func readFields(br *bufio.Reader) ([]Field, error) {
 }
 
 // checkFields checks what holds for every answer.
-func (r *response) checkFields() error {
-	lengths, codings, dates := r.values("Content-Length"), r.values("Transfer-Encoding"), r.values("Date")
+func (r *Response) checkFields() error {
+	lengths, codings, dates := r.Values("Content-Length"), r.Values("Transfer-Encoding"), r.Values("Date")
 	switch {
 	case len(lengths) > 1 || len(codings) > 1 || len(lengths)+len(codings) > 1:
 		return syntaxError("Content-Length %q and Transfer-Encoding %q", lengths, codings)
@@ -113,14 +116,14 @@ func (r *response) checkFields() error {
 		return syntaxError("Content-Length %q", lengths[0])
 	case len(codings) == 1 && codings[0] != "chunked":
 		return syntaxError("Transfer-Encoding %q", codings[0])
-	case (r.status < 200 || r.status == 204) && len(lengths)+len(codings) > 0:
+	case (r.Status < 200 || r.Status == 204) && len(lengths)+len(codings) > 0:
 		// RFC 9110, 8.6, and RFC 9112, 6.1: neither in a 1xx or a 204.
-		return syntaxError("a %d with Content-Length %q or Transfer-Encoding %q", r.status, lengths, codings)
-	case r.status < 200:
+		return syntaxError("a %d with Content-Length %q or Transfer-Encoding %q", r.Status, lengths, codings)
+	case r.Status < 200:
 		return nil
 	case len(dates) != 1:
 		return syntaxError("%d Date fields, want 1", len(dates))
-	case r.status == 405 && len(r.values("Allow")) != 1:
+	case r.Status == 405 && len(r.Values("Allow")) != 1:
 		return syntaxError("a 405 without Allow")
 	}
 	if _, err := time.Parse(http.TimeFormat, dates[0]); err != nil {
@@ -129,35 +132,42 @@ func (r *response) checkFields() error {
 	return nil
 }
 
-func (r *response) readBody(br *bufio.Reader, head bool) error {
-	if head || r.status < 200 || r.status == 204 || r.status == 304 {
+func (r *Response) readBody(br *bufio.Reader, head bool) error {
+	if head || r.Status < 200 || r.Status == 204 || r.Status == 304 {
 		return nil
 	}
 	if r.has(Field{"Transfer-Encoding", "chunked"}) {
 		return r.readChunks(br)
 	}
-	lengths := r.values("Content-Length")
+	lengths := r.Values("Content-Length")
 	if len(lengths) == 0 {
-		return syntaxError("a %d whose body has no length", r.status)
+		if !r.Closes() {
+			return syntaxError("a %d whose body has no length", r.Status)
+		}
+		var err error
+		r.untilEnd = true
+		r.Body, err = io.ReadAll(br)
+		return err
 	}
-	n, err := strconv.Atoi(lengths[0])
+	n, err := strconv.ParseInt(lengths[0], 10, 64)
 	if err != nil {
 		return syntaxError("Content-Length: %v", err)
 	}
 	return r.readBytes(br, n)
 }
 
-func (r *response) readBytes(br *bufio.Reader, n int) error {
-	body := make([]byte, n)
-	got, err := io.ReadFull(br, body)
-	r.body += string(body[:got])
+// readBytes reads n bytes of the body. It doesn't trust n: an answer may claim any length.
+func (r *Response) readBytes(br *bufio.Reader, n int64) error {
+	body := bytes.NewBuffer(r.Body)
+	got, err := io.CopyN(body, br, n)
+	r.Body = body.Bytes()
 	if err != nil {
 		return fmt.Errorf("after %d of %d bytes of a body: %w", got, n, err)
 	}
 	return nil
 }
 
-func (r *response) readChunks(br *bufio.Reader) error {
+func (r *Response) readChunks(br *bufio.Reader) error {
 	for {
 		line, err := readLine(br)
 		if err != nil {
@@ -171,7 +181,7 @@ func (r *response) readChunks(br *bufio.Reader) error {
 			_, err := readFields(br)
 			return err
 		}
-		if err := r.readBytes(br, int(n)); err != nil {
+		if err := r.readBytes(br, int64(n)); err != nil {
 			return err
 		}
 		if line, err := readLine(br); err != nil || line != "" {
@@ -180,7 +190,8 @@ func (r *response) readChunks(br *bufio.Reader) error {
 	}
 }
 
-func (r *response) values(name string) []string {
+// Values returns the values of all fields of a name, in order.
+func (r *Response) Values(name string) []string {
 	var values []string
 	for _, f := range r.fields {
 		if strings.EqualFold(f.Name, name) {
@@ -191,8 +202,8 @@ func (r *response) values(name string) []string {
 }
 
 // has says whether an expected field is there.
-func (r *response) has(want Field) bool {
-	values := r.values(want.Name)
+func (r *Response) has(want Field) bool {
+	values := r.Values(want.Name)
 	if strings.EqualFold(want.Name, "Connection") {
 		values = strings.Split(strings.Join(values, ","), ",")
 	}
@@ -202,22 +213,25 @@ func (r *response) has(want Field) bool {
 	})
 }
 
-// closes says whether the answer announces that it is the last.
-func (r *response) closes() bool {
+// Closes says whether the answer announces that it is the last.
+func (r *Response) Closes() bool {
 	return r.has(Field{"Connection", "close"})
 }
 
 // check compares the answer to what is expected.
-func (r *response) check(want Answer) error {
-	if r.status != want.Status && (want.Or == 0 || r.status != want.Or) {
-		return fmt.Errorf("status %d, want %d", r.status, want.Status)
+func (r *Response) check(want Answer) error {
+	if r.Status != want.Status && (want.Or == 0 || r.Status != want.Or) {
+		return fmt.Errorf("status %d, want %d", r.Status, want.Status)
 	}
-	if body := want.Body; body != "" && body != r.body && !(body == Empty && r.body == "") {
-		return fmt.Errorf("body %.200q, want %.200q", r.body, body)
+	if r.untilEnd {
+		return errors.New("only the connection's end tells where the body ends")
+	}
+	if body := want.Body; body != "" && body != string(r.Body) && !(body == Empty && len(r.Body) == 0) {
+		return fmt.Errorf("body %.200q, want %.200q", r.Body, body)
 	}
 	for _, f := range want.Header {
 		if !r.has(f) {
-			return fmt.Errorf("%s is %q, want %q", f.Name, r.values(f.Name), f.Value)
+			return fmt.Errorf("%s is %q, want %q", f.Name, r.Values(f.Name), f.Value)
 		}
 	}
 	return nil

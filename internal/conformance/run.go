@@ -185,7 +185,7 @@ type session struct {
 	conn     net.Conn
 	answers  *bufio.Reader
 	received bytes.Buffer // what came so far
-	last     *response    // the latest final answer
+	last     *Response    // the latest final answer
 	probed   bool         // the probe was sent with the case
 }
 
@@ -224,7 +224,7 @@ func (s *session) play(parts []string) error {
 		if err := s.readAnswer(want); err != nil {
 			return fmt.Errorf("answer %d: %w", i+1, err)
 		}
-		if last := i == len(s.Want)-1; s.last.closes() && !last {
+		if last := i == len(s.Want)-1; s.last.Closes() && !last {
 			return fmt.Errorf("answer %d of %d says Connection: close", i+1, len(s.Want))
 		}
 	}
@@ -243,20 +243,20 @@ func (s *session) pause() {
 }
 
 func (s *session) read100() error {
-	r, err := readResponse(s.answers, false)
+	r, err := ReadResponse(s.answers, false)
 	if err != nil {
 		return fmt.Errorf("waiting for a 100: %w", err)
 	}
-	if r.status != 100 {
-		return fmt.Errorf("status %d, want 100", r.status)
+	if r.Status != 100 {
+		return fmt.Errorf("status %d, want 100", r.Status)
 	}
 	return nil
 }
 
 func (s *session) readAnswer(want Answer) error {
-	r, err := readResponse(s.answers, want.Head)
-	if err == nil && r.status == 100 && s.May100 {
-		r, err = readResponse(s.answers, want.Head)
+	r, err := ReadResponse(s.answers, want.Head)
+	if err == nil && r.Status == 100 && s.May100 {
+		r, err = ReadResponse(s.answers, want.Head)
 	}
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func (s *session) checkAnnounced() error {
 	if s.last == nil {
 		return nil
 	}
-	switch closes := s.last.closes(); {
+	switch closes := s.last.Closes(); {
 	case s.Then == Open && closes:
 		return errors.New("the answer says Connection: close, want the connection open")
 	case s.Then == Closes && !closes:
@@ -282,7 +282,7 @@ func (s *session) checkAnnounced() error {
 
 // finish checks what becomes of the connection once the answers are there.
 func (s *session) finish() error {
-	if s.HalfClose || s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.closes() {
+	if s.HalfClose || s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.Closes() {
 		return s.wantEOF()
 	}
 	if !s.probed {

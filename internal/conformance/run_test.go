@@ -105,6 +105,7 @@ func TestRunner(t *testing.T) {
 		{"no answer", open, fake{close: true}, "EOF"},
 		{"stray bytes after the body", open, fake{first: ok + "\r\n"}, "malformed"},
 		{"bytes after the last answer", open, fake{first: ok, tail: "x"}, "more came"},
+		{"body until the end", closed, fake{first: strings.Replace(okClose, "Content-Length", "X", 1), close: true}, "the connection's end"},
 		{"short body", closed, fake{first: okClose[:len(okClose)-1], close: true}, "of a body"},
 		{"no 100", Case{Raw: get200, After100: "x", Want: answers(hello())}, fake{first: ok}, "want 100"},
 		{"a 100 that nobody asked for", open, fake{first: "HTTP/1.1 100 Continue\r\n\r\n" + ok}, "status 100"},

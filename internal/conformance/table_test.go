@@ -110,6 +110,7 @@ func TestReadResponse(t *testing.T) {
 		{name: "no reason", in: "HTTP/1.1 204 \r\n" + date + "\r\n", ok: true},
 		{name: "interim", in: "HTTP/1.1 100 Continue\r\n\r\n", ok: true},
 		{name: "head", in: "HTTP/1.1 200 OK\r\n" + date + "Content-Length: 2\r\n\r\n", head: true, ok: true},
+		{name: "until the end", in: "HTTP/1.1 200 OK\r\n" + date + "Connection: close\r\n\r\nhi", ok: true, body: "hi"},
 		{name: "405", in: "HTTP/1.1 405 M\r\n" + date + "Allow: GET\r\nContent-Length: 0\r\n\r\n", ok: true},
 
 		{name: "405 without Allow", in: "HTTP/1.1 405 M\r\n" + date + "Content-Length: 0\r\n\r\n"},
@@ -140,15 +141,15 @@ func TestReadResponse(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			br := bufio.NewReader(strings.NewReader(test.in))
-			r, err := readResponse(br, test.head)
+			r, err := ReadResponse(br, test.head)
 			if (err == nil) != test.ok {
 				t.Fatalf("error %v", err)
 			}
 			if err != nil {
 				return
 			}
-			if r.body != test.body {
-				t.Errorf("body %q, want %q", r.body, test.body)
+			if string(r.Body) != test.body {
+				t.Errorf("body %q, want %q", string(r.Body), test.body)
 			}
 			if rest, _ := io.ReadAll(br); !bytes.Equal(rest, nil) {
 				t.Errorf("%q is left", rest)
