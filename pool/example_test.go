@@ -132,17 +132,24 @@ func ExampleWithPanicHandler() {
 // Two workers more each time that the queue is three quarters full, and two less when a quarter of it or less is used.
 func ExampleWithGrowth() {
 	p, _ := pool.NewPool(10, pool.WithQueueSize(8), pool.WithGrowth(2, 0.75, 0.25))
-	gate := make(chan struct{})
-	for range 10 {
-		p.Submit(func() { <-gate })
+	started, gate := make(chan bool, 9), make(chan bool)
+	task := func() { started <- true; <-gate }
+	for range 2 {
+		p.Submit(task)
+		<-started
 	}
-	fmt.Println("workers:", p.Stats().Workers <= 4)
+	for range 7 { // the seventh makes the queue fuller than three quarters
+		p.Submit(task)
+	}
+	<-started
+	<-started
+	fmt.Println("workers:", p.Stats().Workers)
 	close(gate)
 	p.ReleaseTimeout(time.Minute)
 	fmt.Println("done:", p.Stats().Done)
 	// Output:
-	// workers: true
-	// done: 10
+	// workers: 4
+	// done: 9
 }
 
 func ExampleAsync() {

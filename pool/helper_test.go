@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if stacks := leaked(5 * time.Second); code == 0 && stacks != "" {
+	if stacks := leaked(time.Minute); code == 0 && stacks != "" {
 		os.Stderr.WriteString("goroutines of pools are left:\n" + stacks)
 		code = 1
 	}
@@ -81,9 +81,9 @@ func occupy(t testing.TB, p *Pool, n int) (release func()) {
 // eventually polls until ok.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within ten seconds: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
