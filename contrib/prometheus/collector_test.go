@@ -3,8 +3,10 @@ package prometheus_test
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
 
@@ -30,8 +32,10 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text string
-	for range 1000 { // until the worker of the connection that waits has come to do so
-		if text = exposed(t, registry); strings.Contains(text, `filo_connections{state="idle"} 1.0`) {
+	// The workers have yet to close the connections before, and to wait for the next request on this one.
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
+		if text = exposed(t, registry); strings.Contains(text, `filo_connections{state="idle"} 1.0`) &&
+			strings.Contains(text, `filo_connections{state="active"} 0.0`) {
 			break
 		}
 	}

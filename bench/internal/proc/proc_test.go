@@ -58,12 +58,17 @@ func TestUsageCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
-	for time.Since(begin) < 100*time.Millisecond {
+	// On a busy machine a second may pass for each tenth of one that this process gets.
+	var used Usage
+	for begin := time.Now(); used.CPU < 100*time.Millisecond && time.Since(begin) < time.Minute; {
+		after, err := ReadUsage(pids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used = after.Minus(before)
 	}
-	after, err := ReadUsage(pids)
-	if used := after.Minus(before); err != nil || used.CPU < 10*time.Millisecond || used.CPU > 10*time.Second {
-		t.Errorf("used %+v, %v", used, err)
+	if used.CPU < 100*time.Millisecond || used.CPU > 10*time.Second {
+		t.Errorf("used %+v", used)
 	}
 }
 
