@@ -29,7 +29,7 @@ func (c *lateConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// promptly is how soon after the shutdown a new client of these tests must have sent its request, or else the machine is too
+// promptly is how soon after its coming a new client of these tests must have sent its request, or else the machine is too
 // busy for the server to be blamed. The server gives it a second.
 const promptly = 700 * time.Millisecond
 
@@ -75,6 +75,7 @@ func shutdownAnswersNew(t *testing.T, serve func(*testing.T, *filo.Server) *life
 	}()
 	begun := gate.hold(t, held).ShuttingDown()
 	reached, goOn, made := make(chan struct{}), make(chan struct{}), 0
+	start := time.Now() // the server gives a second to a client that has come less than a second before
 	conn := net.Conn(&lateConn{s.dial(t).Conn, func() {
 		if made == writes {
 			close(reached)
@@ -96,7 +97,6 @@ func shutdownAnswersNew(t *testing.T, serve func(*testing.T, *filo.Server) *life
 	lifeRecv(t, reached, "the client to come so far")
 	lifeAwait(t, "the connection", func() bool { return s.Stats().ConnsOpen == 2 })
 	result := s.shutdownBegun(t, begun)
-	start := time.Now()
 	time.Sleep(200 * time.Millisecond) // as long as a client may take
 	close(goOn)
 	prompt = lifeRecv(t, sent, "the request to be sent").Sub(start) < promptly

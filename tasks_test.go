@@ -140,7 +140,7 @@ func TestTaskOverload(t *testing.T) {
 	if tasks.IsClosed() {
 		t.Error("the user's pool was released")
 	}
-	if err := tasks.ReleaseTimeout(10 * time.Second); err != nil {
+	if err := tasks.ReleaseTimeout(lifeBound); err != nil {
 		t.Error(err)
 	}
 }

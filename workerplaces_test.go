@@ -164,7 +164,7 @@ func TestWorkerPlacesRefusalTakesNoLock(t *testing.T) {
 			if !so {
 				t.Error("there is no place")
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(lifeBound):
 			t.Error("the refusal waits for the lock of another pool")
 		}
 		pools[1].workerPool.mu.Unlock()

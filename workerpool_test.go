@@ -814,7 +814,7 @@ func TestWorkerPoolStopRace(t *testing.T) {
 			clients.Wait()
 			select {
 			case <-p.done():
-			case <-time.After(10 * time.Second):
+			case <-time.After(lifeBound):
 				t.Fatal("the pool doesn't end")
 			}
 			all := slices.Concat(accepted[:]...)
