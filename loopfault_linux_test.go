@@ -58,10 +58,12 @@ func faultRest(t *testing.T, s *lifeServer, body string) {
 		c.get("/")
 	}
 	for _, c := range clients {
-		c.want(200, body, false)
+		c.served(faultGet, body)
 		c.Close()
 	}
 }
+
+const faultGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 // What comes of a body that its handler hasn't read is never taken for a request, though the head came in pieces.
 func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
@@ -120,7 +122,8 @@ func TestPlaceTakenByTheHandler(t *testing.T) {
 	}})
 	t.Cleanup(gate.open)
 	holder := s.dial(t)
-	gate.hold(t, holder)
+	gate.holdPlace(t, s, holder)
+	refused := s.Stats().RequestsRefused
 	c := s.dial(t)
 	c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 3) + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
 	for range 3 {
@@ -132,7 +135,7 @@ func TestPlaceTakenByTheHandler(t *testing.T) {
 	if head, err := http.ReadResponse(c.reader, &http.Request{Method: "HEAD"}); err != nil || head.StatusCode != 503 || head.ContentLength != 7 {
 		t.Errorf("HEAD: got %+v, %v", head, err)
 	}
-	if n := s.Stats().RequestsRefused; n != 4 {
+	if n := s.Stats().RequestsRefused - refused; n != 4 {
 		t.Errorf("%d requests were refused", n)
 	}
 	gate.open()
@@ -170,7 +173,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 	}})
 	t.Cleanup(gate.open)
 	holder := s.dial(t)
-	gate.hold(t, holder)
+	gate.holdPlace(t, s, holder)
 	for _, request := range []string{
 		"GET /file HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nthe beginning",
@@ -201,7 +204,11 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	lifeLooped(t)
 	gate, refused := newLifeGate(), make(chan struct{})
 	var s *lifeServer
-	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, _ error) {
+	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+		if c.Path() == "/hold" {
+			filo.DefaultErrorHandler(c, err)
+			return
+		}
 		close(refused)
 		lifeAwait(t, "the place to be free", func() bool { return s.Stats().Requests[2] == 1 })
 		body, err := c.Body()
@@ -209,10 +216,10 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	}})
 	t.Cleanup(gate.open)
 	holder := s.dial(t)
-	gate.hold(t, holder)
+	gate.holdPlace(t, s, holder)
 	c := s.dial(t)
 	c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
-	<-refused
+	lifeRecv(t, refused, "the request to be refused")
 	gate.open()
 	holder.want(200, "held", false)
 	time.AfterFunc(20*time.Millisecond, func() { c.send("lo\r\n0\r\n\r\n") })
@@ -224,7 +231,7 @@ func TestRefusedBodyIsRead(t *testing.T) {
 func TestEveryPlaceTaken(t *testing.T) {
 	s, gate := faultGate(t, &filo.Server{Loops: 2, Concurrency: 1})
 	holder := s.dial(t)
-	gate.hold(t, holder)
+	gate.holdPlace(t, s, holder)
 	const overload = "Service Unavailable: too many requests at once\n"
 	// refused asks for what there is no place for. It reports false if the leader was away for so long that it has lost its loop:
 	// then it has a place beyond the limit, and may answer.
@@ -243,7 +250,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 	for rounds := 0; rounds < 16; { // so that both loops get some
 		c := s.dial(t)
 		c.get("/")
-		c.want(200, "quick", false)
+		c.served(faultGet, "quick")
 		if !refused(c, "GET /offload HTTP/1.1\r\nHost: a\r\n\r\n", false) {
 			c.Close()
 			continue
@@ -252,7 +259,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 		whole := refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
 		c.send("lo\r\n0\r\n\r\n")
 		c.get("/")
-		c.want(200, "quick", false)
+		c.served(faultGet, "quick")
 		// Nobody need send what won't be read.
 		whole = whole && refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
 		c.Close()
@@ -297,7 +304,7 @@ func TestBodyWithoutAWorker(t *testing.T) {
 		return read(c)
 	}})
 	t.Cleanup(gate.open)
-	gate.hold(t, s.dial(t))
+	gate.holdPlace(t, s, s.dial(t))
 	for range 8 {
 		c := s.dial(t)
 		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
@@ -343,16 +350,23 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 		return answer(c)
 	}})
 	t.Cleanup(gate.open)
-	gate.hold(t, s.dial(t))
+	gate.holdPlace(t, s, s.dial(t))
 	for range 8 {
-		c := s.dial(t)
-		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-		if response, body, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
-			t.Fatalf("the answer before: %q, %v", body, err)
-		}
-		if _, body, err := c.tryAnswer(); err != nil || body != large {
-			t.Fatalf("the large answer: %d bytes, %v", len(body), err)
-		}
+		lifeAwait(t, "both answers", func() bool {
+			c := s.dial(t)
+			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+			first, small := c.answer()
+			second, body := c.answer()
+			c.Close()
+			// A leader that has lost its loop is beyond Concurrency for a moment, and then even quick ones may be refused.
+			if s.Stats().Retakes > 0 && (first.StatusCode == 503 || second.StatusCode == 503) {
+				return false
+			}
+			if small != "small" || body != large {
+				t.Errorf("the answer before: %.80q; the large one: %d bytes", small, len(body))
+			}
+			return true
+		})
 	}
 }
 
@@ -387,7 +401,7 @@ func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClie
 		dial = func() *lifeClient { return s.dial(t) }
 	}
 	t.Cleanup(gate.open)
-	gate.hold(t, dial())
+	gate.holdPlace(t, s, dial())
 	return s, dial
 }
 
@@ -816,10 +830,10 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 	first := s.dial(t)
 	lifeAwait(t, "it to be known that the handler is slow", func() bool {
 		first.get("/")
-		first.want(200, "quick", false)
+		first.served(faultGet, "quick")
 		return classOf(s.Server, "").Kind == "slow"
 	})
-	gate.hold(t, first)
+	gate.holdPlace(t, s, first)
 	for range 40 {
 		c := s.dial(t)
 		c.get("/fail")
@@ -836,7 +850,7 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 	gate.open()
 	first.want(200, "held", false)
 	first.get("/")
-	first.want(200, "quick", false)
+	first.served(faultGet, "quick")
 	first.Close()
 	lifeAwait(t, "nobody to be counted", func() bool {
 		stats := s.Stats()

@@ -250,7 +250,11 @@ func TestTLSNoCommonProtocol(t *testing.T) {
 // wantServesTLS checks that the server serves, and that no other connection is open.
 func (s *lifeServer) wantServesTLS(t *testing.T) {
 	t.Helper()
-	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+	// The connection ends before its worker's place is free.
+	lifeAwait(t, "the connections to go", func() bool {
+		stats := s.Stats()
+		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
+	})
 	c := s.dialTLS(t)
 	c.get("/")
 	c.want(200, "quick", false)
