@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
 // result holds the counts of the clients and of the server.
@@ -22,10 +22,6 @@ type result struct {
 
 // play starts the server, lets the clients come in three acts, and shuts it down.
 func play(ctx context.Context, cfg config) (*result, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
 	server := &filo.Server{
 		Concurrency: cfg.concurrency,
 		// Here a place is a connection's for as long as that lives. In a loop it is a request's, whoever sends it: then
@@ -37,16 +33,16 @@ func play(ctx context.Context, cfg config) (*result, error) {
 			return c.Text(http.StatusOK, answer)
 		},
 	}
-	serving, end := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.RunListener(serving, ln) }()
+	addr, stop, err := program.Background(server.RunListener)
+	if err != nil {
+		return nil, err
+	}
 
 	r := &result{}
-	r.acts(ctx, ln.Addr().String(), cfg)
+	r.acts(ctx, addr, cfg)
 	r.stats = server.Stats()
 
-	end()
-	if err := <-ended; err != nil {
+	if err := stop(); err != nil {
 		return nil, err
 	}
 	return r, ctx.Err()

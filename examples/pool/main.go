@@ -47,11 +47,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	site, err := startSite(cfg.pages, cfg.work)
+	address, stop, err := program.Background(newSite(cfg.pages, cfg.work).RunListener)
 	if err != nil {
 		return err
 	}
-	defer site.stop()
+	defer stop() // after a crawl that was broken off, pages may be cut
 	limiter := rate.NewLimiter(rate.Inf, 1)
 	if cfg.rate > 0 {
 		limiter.SetLimit(rate.Limit(cfg.rate))
@@ -60,12 +60,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d pages at %s, %d at once\n", cfg.pages, site.address, cfg.workers)
+	fmt.Fprintf(out, "%d pages at %s, %d at once\n", cfg.pages, address, cfg.workers)
 	begun := time.Now()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.crawl("http://" + site.address + "/page/0")
+		c.crawl("http://" + address + "/page/0")
 	}()
 	watch(c, done, out)
 	c.summary(out, time.Since(begun))

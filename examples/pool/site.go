@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -12,20 +10,10 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// site is a server with pages that link to each other. Page n links to the pages 2n+1 and 2n+2, so that all can be reached
+// newSite returns a server with pages that link to each other. Page n links to the pages 2n+1 and 2n+2, so that all can be reached
 // from page 0, back to the page before it, and some to a page that isn't there.
-type site struct {
-	address string
-	end     context.CancelFunc
-	ended   chan error
-}
-
-func startSite(pages int, work time.Duration) (*site, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	server := &filo.Server{
+func newSite(pages int, work time.Duration) *filo.Server {
+	return &filo.Server{
 		GracePeriod: time.Second,
 		Logger:      slog.New(slog.DiscardHandler),
 		Handler: func(c *filo.Ctx) error {
@@ -38,10 +26,6 @@ func startSite(pages int, work time.Duration) (*site, error) {
 			return c.Bytes(200, "text/html; charset=utf-8", []byte(page(n, pages)))
 		},
 	}
-	ctx, end := context.WithCancel(context.Background())
-	s := &site{address: listener.Addr().String(), end: end, ended: make(chan error, 1)}
-	go func() { s.ended <- server.RunListener(ctx, listener) }()
-	return s, nil
 }
 
 func page(n, pages int) string {
@@ -56,10 +40,4 @@ func page(n, pages int) string {
 		fmt.Fprintf(&b, "<a href=\"/page/%d\">a page to come</a>\n", pages+n)
 	}
 	return b.String()
-}
-
-// stop ends the server, which the crawl doesn't use any more.
-func (s *site) stop() {
-	s.end()
-	<-s.ended // after a crawl that was broken off, pages may be cut
 }

@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
+	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // result sums up the work for the clients of one server.
@@ -20,30 +21,54 @@ type result struct {
 // task is the work for one client.
 type task struct {
 	config
-	due   chan struct{} // closed when the client is to leave
+	asking context.Context    // the client's; its end closes the client's connection
+	hangUp context.CancelFunc // ends asking
+
 	ended chan struct{} // closed when the work has ended; from then on what follows is set
-	steps int
-	at    time.Time
-	err   error // of the context, at the end
+	done  int           // steps
+	left  time.Time     // when the client left
+	at    time.Time     // when the work ended
+	err   error         // of the handler's context then
 }
 
-// work does the steps, until they are all done or the context is.
+// work does the steps, until they are all done or the context is. After one of them the client leaves.
 func (t *task) work(ctx context.Context) error {
 	defer close(t.ended)
-	left := false
-	for t.steps < t.config.steps && ctx.Err() == nil {
+	for t.done < t.steps && ctx.Err() == nil {
 		select {
 		case <-time.After(t.step): // this is where a query would be made
-			t.steps++
+			t.done++
+			if t.done == t.leave {
+				t.left = time.Now()
+				t.hangUp()
+			}
 		case <-ctx.Done():
-		}
-		if t.steps == t.leave && !left {
-			close(t.due)
-			left = true
 		}
 	}
 	t.at, t.err = time.Now(), ctx.Err()
 	return t.err
+}
+
+// request is a client: it asks for its work until it leaves, and returns when the work has ended.
+func (t *task) request(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(t.asking, "GET", url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	switch {
+	case err == nil:
+		response.Body.Close()
+		return fmt.Errorf("the server answered %s before the client had left", response.Status)
+	case t.asking.Err() == nil:
+		return err
+	}
+	select {
+	case <-t.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ask has a server work for all clients at the same time, and waits until the work has ended.
@@ -52,65 +77,33 @@ func ask(ctx context.Context, cfg config, s server) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	tasks := make([]*task, cfg.clients)
-	for i := range tasks {
-		tasks[i] = &task{config: cfg, due: make(chan struct{}), ended: make(chan struct{})}
+	clients, ctx := errgroup.WithContext(ctx)
+	tasks := make(map[string]*task) // by the client's number
+	for i := range cfg.clients {
+		t := &task{config: cfg, ended: make(chan struct{})}
+		t.asking, t.hangUp = context.WithCancel(ctx)
+		tasks[strconv.Itoa(i)] = t
 	}
 	stop := s.serve(l, func(ctx context.Context, client string) error {
-		i, err := strconv.Atoi(client)
-		if err != nil || i < 0 || i >= len(tasks) {
-			return fmt.Errorf("there is no client %q", client)
+		if t := tasks[client]; t != nil {
+			return t.work(ctx)
 		}
-		return tasks[i].work(ctx)
+		return fmt.Errorf("there is no client %q", client)
 	})
 	defer stop()
-	var (
-		r       result
-		mu      sync.Mutex // guards r and failed
-		failed  error
-		clients sync.WaitGroup
-	)
-	for i, t := range tasks {
-		clients.Go(func() {
-			left, err := leave(ctx, l.Addr().String(), i, t)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				return
-			}
-			r.wasted += t.steps - cfg.leave
-			r.longest = max(r.longest, t.at.Sub(left))
-			if t.err != nil {
-				r.cancelled++
-			}
-		})
+	for client, t := range tasks {
+		clients.Go(func() error { return t.request(ctx, "http://"+l.Addr().String()+"/?client="+client) })
 	}
-	clients.Wait()
-	return &r, failed
-}
-
-// leave is a client that asks for its work, and leaves when that is under way. It returns when it left, after the work has ended.
-func leave(ctx context.Context, address string, i int, t *task) (left time.Time, err error) {
-	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return left, err
+	if err := clients.Wait(); err != nil {
+		return nil, err
 	}
-	defer c.Close()
-	if _, err := io.WriteString(c, fmt.Sprintf("GET /?client=%d HTTP/1.1\r\nHost: localhost\r\n\r\n", i)); err != nil {
-		return left, err
-	}
-	for _, event := range []chan struct{}{t.due, t.ended} {
-		select {
-		case <-event:
-		case <-ctx.Done():
-			return left, ctx.Err()
-		}
-		if left.IsZero() {
-			left = time.Now()
-			c.Close()
+	var r result
+	for _, t := range tasks {
+		r.wasted += t.done - cfg.leave
+		r.longest = max(r.longest, t.at.Sub(t.left))
+		if t.err != nil {
+			r.cancelled++
 		}
 	}
-	return left, nil
+	return &r, nil
 }

@@ -8,21 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout)
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "cancel:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("cancel", run) }
 
 // config sizes the work.
 type config struct {
@@ -43,11 +34,8 @@ func parseFlags(args []string) (config, error) {
 	flags.IntVar(&cfg.steps, "steps", 30, "how many steps the work for one request has, such as queries")
 	flags.DurationVar(&cfg.step, "step", 100*time.Millisecond, "how long a step takes")
 	flags.IntVar(&cfg.leave, "leave", 5, "after how many steps the client leaves")
-	if err := flags.Parse(args); err != nil {
+	if err := program.Parse(flags, args); err != nil {
 		return config{}, err
-	}
-	if flags.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	if cfg.step > 0 && cfg.leave > 0 && time.Duration(cfg.leave)*cfg.step < earliest {
 		return config{}, fmt.Errorf("-leave times -step is at least %v: filo takes a client that closes at once for one that still waits for its answer", earliest)

@@ -9,36 +9,27 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
+
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
 	if name := os.Getenv(childVariable); name != "" {
-		err = child(name, os.Stdin, os.Stdout)
-	} else {
-		err = run(ctx, os.Args[1:], os.Stdout)
+		child(name, os.Stdin, os.Stdout)
+		return
 	}
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "idle:", err)
-		os.Exit(1)
-	}
+	program.Main("idle", run)
 }
 
 // run measures each server, and prints the figures. It returns an error if filo's aren't what is claimed.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("idle", flag.ContinueOnError)
 	n := flags.Int("conns", 9000, "how many connections wait")
-	switch err := flags.Parse(args); {
-	case err != nil:
+	if err := program.Parse(flags, args); err != nil {
 		return err
-	case flags.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
-	case *n < 100:
+	}
+	if *n < 100 {
 		return errors.New("-conns is at least 100: a few connections can't be told from the server itself")
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }

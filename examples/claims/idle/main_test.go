@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -13,11 +12,8 @@ import (
 
 // TestMain is one of the servers in the processes that the tests start.
 func TestMain(m *testing.M) {
-	if name := os.Getenv(childVariable); name != "" {
-		if err := child(name, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+	if os.Getenv(childVariable) != "" {
+		main()
 		return
 	}
 	os.Exit(m.Run())

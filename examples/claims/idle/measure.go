@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // figures are a server's own measurements.
@@ -87,39 +88,24 @@ func measure(ctx context.Context, name string, n int) (f figures, err error) {
 
 // each makes a request on each of the connections, 64 at a time, and dials those that are nil.
 func each(ctx context.Context, conns []net.Conn, address string) error {
-	var (
-		wait   sync.WaitGroup
-		once   sync.Once
-		failed error
-	)
-	next := make(chan int)
-	stop := make(chan struct{})
-	for range 64 {
-		wait.Go(func() {
-			in := bufio.NewReader(nil)
-			for i := range next {
-				if err := get(ctx, &conns[i], in, address); err != nil {
-					once.Do(func() { failed = fmt.Errorf("connection %d: %w", i, err); close(stop) })
-					return
-				}
+	requests, ctx := errgroup.WithContext(ctx)
+	requests.SetLimit(64)
+	for i := range conns {
+		requests.Go(func() error {
+			if err := get(ctx, &conns[i], address); err != nil {
+				return fmt.Errorf("connection %d: %w", i, err)
 			}
+			return nil
 		})
 	}
-	for i := range conns {
-		select {
-		case next <- i:
-			continue
-		case <-stop:
-		}
-		break
-	}
-	close(next)
-	wait.Wait()
-	return failed
+	return requests.Wait()
 }
 
 // get makes a request on a connection, which is dialled if it is nil.
-func get(ctx context.Context, c *net.Conn, in *bufio.Reader, address string) (err error) {
+func get(ctx context.Context, c *net.Conn, address string) (err error) {
+	if ctx.Err() != nil { // interrupted, or another connection has failed
+		return ctx.Err()
+	}
 	if *c == nil {
 		var dialer net.Dialer
 		if *c, err = dialer.DialContext(ctx, "tcp", address); err != nil {
@@ -132,8 +118,7 @@ func get(ctx context.Context, c *net.Conn, in *bufio.Reader, address string) (er
 	if _, err := io.WriteString(*c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		return err
 	}
-	in.Reset(*c)
-	response, err := http.ReadResponse(in, nil)
+	response, err := http.ReadResponse(bufio.NewReader(*c), nil)
 	if err != nil {
 		return err
 	}

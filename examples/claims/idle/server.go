@@ -2,16 +2,15 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
+	"strings"
 
 	"github.com/filohttp/filo"
 	"github.com/valyala/fasthttp"
@@ -39,36 +38,22 @@ func serve(name string, l net.Listener) error {
 
 // child serves until its input ends. It says its address first, and for each line that comes how much memory and how many goroutines it
 // has, once garbage is collected and what is free is given back to the system.
-func child(name string, in io.Reader, out io.Writer) error {
+func child(name string, in io.Reader, out io.Writer) {
+	log.SetFlags(0)
+	log.SetPrefix("idle: " + name + ": ")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
+	go func() { log.Fatal(serve(name, l)) }()
 	fmt.Fprintln(out, l.Addr())
-	served := make(chan error, 1)
-	go func() { served <- serve(name, l) }()
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		for lines := bufio.NewScanner(in); lines.Scan(); {
-			asked <- struct{}{}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		debug.FreeOSMemory()
+		resident, err := residentMemory()
+		if err != nil {
+			log.Fatal(err)
 		}
-	}()
-	for {
-		select {
-		case err := <-served:
-			return err
-		case _, more := <-asked:
-			if !more {
-				return nil
-			}
-			debug.FreeOSMemory()
-			resident, err := residentMemory()
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(out, resident, runtime.NumGoroutine())
-		}
+		fmt.Fprintln(out, resident, runtime.NumGoroutine())
 	}
 }
 
@@ -78,11 +63,10 @@ func residentMemory() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := bytes.Cut(status, []byte("\nVmRSS:"))
-	fields := bytes.Fields(after)
-	if len(fields) < 2 || string(fields[1]) != "kB" {
-		return 0, errors.New("/proc/self/status has no VmRSS")
+	_, after, _ := strings.Cut(string(status), "\nVmRSS:")
+	var kilobytes int
+	if _, err := fmt.Sscanf(after, "%d kB", &kilobytes); err != nil {
+		return 0, fmt.Errorf("/proc/self/status has no VmRSS: %w", err)
 	}
-	kilobytes, err := strconv.Atoi(string(fields[0]))
-	return kilobytes << 10, err
+	return kilobytes << 10, nil
 }

@@ -4,36 +4,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout)
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "leave:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("leave", run) }
 
 // run asks both servers the same, and prints what they have answered. It returns an error if their answers differ.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("leave", flag.ContinueOnError)
 	verbose := flags.Bool("v", false, "print each answer whole")
 	addr := flags.String("serve", "", "don't compare: let net/http serve the application on this address, so that you can ask it yourself")
-	switch err := flags.Parse(args); {
-	case err != nil:
+	if err := program.Parse(flags, args); err != nil {
 		return err
-	case flags.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
 	if *addr != "" {
@@ -42,30 +29,30 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 		say("net/http serves the application on http://%s: GET /hello/you, for example. Ctrl-C ends it.", l.Addr())
-		if err := byNetHTTP(ctx, newServer(), l); ctx.Err() == nil {
+		if err := byNetHTTP(ctx, l); ctx.Err() == nil {
 			return err
 		}
 		return nil
 	}
-	filo, err := start(byFilo)
+	filo, stop, err := program.Background(byFilo)
 	if err != nil {
-		return fmt.Errorf("filo: %w", err)
+		return err
 	}
-	defer filo.stop()
-	netHTTP, err := start(byNetHTTP)
+	defer stop()
+	netHTTP, stop, err := program.Background(byNetHTTP)
 	if err != nil {
-		return fmt.Errorf("net/http: %w", err)
+		return err
 	}
-	defer netHTTP.stop()
+	defer stop()
 
 	say("%-40s %-10s %-10s %s", "request", "filo", "net/http", "same fields and body")
 	unlike := 0
 	for _, q := range questions {
-		a, err := filo.ask(ctx, q)
+		a, err := q.ask(ctx, filo)
 		if err != nil {
 			return fmt.Errorf("filo: %s: %w", q.name(), err)
 		}
-		b, err := netHTTP.ask(ctx, q)
+		b, err := q.ask(ctx, netHTTP)
 		if err != nil {
 			return fmt.Errorf("net/http: %s: %w", q.name(), err)
 		}

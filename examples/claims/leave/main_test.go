@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
 func TestTheClaim(t *testing.T) {
@@ -26,13 +26,13 @@ func TestTheClaim(t *testing.T) {
 // Two servers do serve: what is malformed gets filo's own answer from one, and net/http's from the other.
 func TestWhoServes(t *testing.T) {
 	answers := make(map[string]bool)
-	for _, serve := range []func(context.Context, *filo.Server, net.Listener) error{byFilo, byNetHTTP} {
-		r, err := start(serve)
+	for _, serve := range []func(context.Context, net.Listener) error{byFilo, byNetHTTP} {
+		address, stop, err := program.Background(serve)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer r.stop()
-		c, err := net.Dial("tcp", r.address)
+		defer stop()
+		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -46,4 +47,21 @@ func Serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writ
 	}
 	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
 	return server.RunListener(ctx, ln)
+}
+
+// Background calls serve in a goroutine of its own, with a listener on a free port of the loopback interface, whose address it returns.
+// stop ends serve's context, waits until serve has ended, and returns its error.
+func Background(serve func(context.Context, net.Listener) error) (address string, stop func() error, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, l) }()
+	stop = func() error {
+		cancel()
+		return <-ended
+	}
+	return l.Addr().String(), stop, nil
 }
