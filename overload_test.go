@@ -285,6 +285,8 @@ func TestKeptPlaces(t *testing.T) {
 				}
 				return !waits || classOf(s.Server, "").Kind == "slow"
 			})
+			// A leader that has lost its loop on the way there has the one place until it is back.
+			lifeAwait(t, "the place to be free", func() bool { return s.Stats().WorkersRunning == workersOf(1) })
 			gate.hold(t, first)
 			ask := func(path, more string) (status int) {
 				c := s.dial(t)
