@@ -15,8 +15,9 @@ import (
 
 // A Response is one answer, read as strictly as the grammar allows.
 type Response struct {
-	Status int
-	Body   []byte
+	Status  int
+	Body    []byte
+	Trailer []Field
 
 	fields   []Field
 	untilEnd bool // no field says how long the body is: it ends with the connection
@@ -178,7 +179,7 @@ func (r *Response) readChunks(br *bufio.Reader) error {
 			return syntaxError("chunk size %q", line)
 		}
 		if n == 0 {
-			_, err := readFields(br)
+			r.Trailer, err = readFields(br)
 			return err
 		}
 		if err := r.readBytes(br, int64(n)); err != nil {

@@ -4,34 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"time"
+
+	"github.com/filohttp/filo/internal/conformance"
 )
 
 // client makes one visit of its kind after the other.
 type client struct {
 	run    *run
-	kind   int // in kinds
+	kind   kind
+	count  *count // of all clients of the kind
 	random *rand.Rand
 }
 
 // kind is a way to use a server.
 type kind struct {
 	name string
-	// visit opens a connection, does what is to be done on it, and ends it. Its error is what the server has done wrong, or
-	// errInterrupted.
-	visit func(*client) error
+	// use does on a connection what is to be done there. Its error is what the server has done wrong, or errInterrupted.
+	use func(*visit) error
 }
 
-var kinds = [...]kind{
-	{"keep-alive", keepAlive},
+var kinds = []kind{
+	{"keep-alive", repeat(50, helloSoon)},
 	{"pipelined", pipelined},
-	{"one-shot", oneShot},
-	{"handlers", handlers},
-	{"uploads", uploads},
-	{"large-uploads", largeUploads},
+	{"one-shot", repeat(1, lastRequest)},
+	{"handlers", repeat(20, func(v *visit) *request {
+		return v.call(v.pick("/sleep", "/processor", "/mostly", "/mostly", "/mostly", "/context"))
+	})},
+	{"uploads", repeat(20, func(v *visit) *request { return v.upload(v.random.IntN(100 << 10)) })},
+	{"large-uploads", repeat(3, func(v *visit) *request { return v.upload(largeBody) })},
 	{"continued", continued},
-	{"streams", streams},
+	{"streams", repeat(10, func(v *visit) *request { return v.stream(v.random.IntN(200 << 10)) })},
 	{"panics", panics},
 	{"slow-heads", slowHeads},
 	{"slow-readers", slowReaders},
@@ -47,14 +52,14 @@ var kinds = [...]kind{
 // work visits the server until ctx is over or something is wrong.
 func (c *client) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := kinds[c.kind].visit(c)
+		err := c.visit()
 		switch {
 		case err == nil:
 		case errors.Is(err, errInterrupted):
-			c.run.counts[c.kind].interrupted.Add(1)
+			c.count.interrupted.Add(1)
 			time.Sleep(5 * time.Millisecond) // while the server isn't there
 		default:
-			c.run.fail(fmt.Errorf("%s, server %d: %w", kinds[c.kind].name, c.run.lives.number(), err))
+			c.run.fail(fmt.Errorf("%s, server %d: %w", c.kind.name, c.run.lives.number(), err))
 			return
 		}
 		c.sleep(c.run.pause)
@@ -66,190 +71,155 @@ func (c *client) sleep(most time.Duration) {
 	time.Sleep(time.Duration(c.random.Int64N(int64(most) + 1)))
 }
 
-// visit opens a connection for use, and closes it.
-func (c *client) visit(use func(*link) error) error {
-	l, err := c.dial()
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	if err := use(l); err != nil {
-		return err
-	}
-	return l.finish()
-}
-
-// repeat makes up to most exchanges of one request each on a connection.
-func (c *client) repeat(most int, next func() *request) error {
-	return c.visit(func(l *link) error {
-		for range 1 + c.random.IntN(most) {
-			if err := l.exchange(next()); err != nil {
+// repeat makes up to most exchanges of one request each.
+func repeat(most int, next func(*visit) *request) func(*visit) error {
+	return func(v *visit) error {
+		for range 1 + v.random.IntN(most) {
+			if err := v.exchange(next(v)); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
+	}
 }
 
-func keepAlive(c *client) error {
-	return c.repeat(50, func() *request {
-		if c.random.IntN(8) == 0 {
-			c.sleep(10 * time.Millisecond) // so that the connection becomes idle
+// helloSoon lets the connection become idle now and then.
+func helloSoon(v *visit) *request {
+	if v.random.IntN(8) == 0 {
+		v.sleep(10 * time.Millisecond)
+	}
+	return v.call("/hello")
+}
+
+// lastRequest asks the server to close the connection behind the answer, in one of two ways.
+func lastRequest(v *visit) *request {
+	q := v.any()
+	q.last = true
+	q.http10 = v.random.IntN(3) == 0 && q.method != "POST" // HTTP/1.0 has no chunks
+	if !q.http10 {
+		q.fields += "Connection: close\r\n"
+	}
+	return q
+}
+
+func pipelined(v *visit) error {
+	for range 1 + v.random.IntN(4) {
+		requests := v.some(24)
+		b := encode(requests...)
+		if v.random.IntN(2) == 0 {
+			// A part of the batch comes alone, and ends anywhere.
+			cut := v.random.IntN(min(len(b), 16<<10))
+			v.Write(b[:cut])
+			v.sleep(time.Millisecond)
+			b = b[cut:]
 		}
-		return c.call("/hello")
-	})
-}
-
-func pipelined(c *client) error {
-	return c.visit(func(l *link) error {
-		for range 1 + c.random.IntN(4) {
-			requests := c.some(24)
-			b := encode(requests...)
-			if len(b) > 0 && c.random.IntN(2) == 0 {
-				// A part of the batch comes alone, and ends anywhere.
-				cut := c.random.IntN(min(len(b), 16<<10))
-				l.Write(b[:cut])
-				c.sleep(time.Millisecond)
-				b = b[cut:]
-			}
-			if err := l.exchangeAs(b, requests...); err != nil {
-				return err
-			}
+		if err := v.exchangeAs(b, requests...); err != nil {
+			return err
 		}
-		return nil
-	})
-}
-
-func oneShot(c *client) error {
-	return c.visit(func(l *link) error {
-		q := c.any()
-		// HTTP/1.0 has no chunks.
-		return l.exchange(q.closing(c.random.IntN(3) == 0 && q.method != "POST"))
-	})
-}
-
-func handlers(c *client) error {
-	paths := [...]string{"/sleep", "/processor", "/mostly", "/mostly", "/mostly", "/context"}
-	return c.repeat(20, func() *request { return c.call(paths[c.random.IntN(len(paths))]) })
-}
-
-func uploads(c *client) error {
-	return c.repeat(20, func() *request { return c.upload(c.random.IntN(100 << 10)) })
-}
-
-func largeUploads(c *client) error {
-	return c.repeat(3, func() *request { return c.upload(largeBody) })
+	}
+	return nil
 }
 
 // continued sends a body when the server asks for it.
-func continued(c *client) error {
-	return c.visit(func(l *link) error {
-		q := c.upload(1 + c.random.IntN(100<<10))
-		q.fields += "Expect: 100-continue\r\n"
-		l.Write(q.appendHead(nil))
-		if _, err := l.reader.Peek(1); err != nil {
-			return l.ended(q, err)
-		}
-		h, err := l.head()
-		if err != nil || h.status != 100 {
-			return fmt.Errorf("%s: status %d instead of 100: %v", q, h.status, err)
-		}
-		return l.exchangeAs(q.body, q)
-	})
-}
-
-func streams(c *client) error {
-	return c.repeat(10, func() *request { return c.stream(c.random.IntN(200 << 10)) })
+func continued(v *visit) error {
+	q := v.upload(1 + v.random.IntN(100<<10))
+	q.fields += "Expect: 100-continue\r\n"
+	v.Write(q.appendHead(nil))
+	if err := v.begins(q); err != nil {
+		return err
+	}
+	r, err := conformance.ReadResponse(v.reader, false)
+	if err != nil {
+		return fmt.Errorf("%s: %w", q, err)
+	}
+	if r.Status != 100 {
+		return fmt.Errorf("%s: status %d instead of 100", q, r.Status)
+	}
+	return v.exchangeAs(q.body, q)
 }
 
 // panics checks that the connection lives on, too.
-func panics(c *client) error {
-	return c.visit(func(l *link) error {
-		return l.exchange(c.call("/hello"), c.fails("/panic", 500), c.call("/hello"))
-	})
+func panics(v *visit) error {
+	return v.exchange(v.call("/hello"), v.fails("/panic", 500), v.call("/hello"))
 }
 
 // slowHeads sends a head byte by byte.
-func slowHeads(c *client) error {
-	return c.visit(func(l *link) error {
-		for range 1 + c.random.IntN(2) {
-			q := c.call("/mostly")
-			for _, b := range encode(q) {
-				if _, err := l.Write([]byte{b}); err != nil {
-					break // answer says whether that may be
-				}
-				c.sleep(2 * time.Millisecond)
+func slowHeads(v *visit) error {
+	for range 1 + v.random.IntN(2) {
+		q := v.call("/mostly")
+		for _, b := range encode(q) {
+			if _, err := v.Write([]byte{b}); err != nil {
+				break // receive says whether that may be
 			}
-			if err := l.receive(q); err != nil {
-				return err
-			}
+			v.sleep(2 * time.Millisecond)
 		}
-		return nil
-	})
+		if err := v.receive(q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // slowReaders read a large answer so slowly that the server has to wait with the rest.
-func slowReaders(c *client) error {
-	return c.visit(func(l *link) error {
-		l.SetReadBuffer(16 << 10)
-		l.slow = 2 * time.Millisecond
-		q := c.content(largeBody)
-		if c.random.IntN(2) == 0 {
-			q = c.stream(largeBody)
-		}
-		return l.exchange(q)
-	})
+func slowReaders(v *visit) error {
+	v.SetReadBuffer(16 << 10)
+	v.slow = 2 * time.Millisecond
+	if v.random.IntN(2) == 0 {
+		return v.exchange(v.stream(largeBody))
+	}
+	return v.exchange(v.content(largeBody))
 }
 
 // halfCloses ends the client's side behind the last request, and gets its answers all the same.
-func halfCloses(c *client) error {
-	return c.visit(func(l *link) error {
-		requests := c.some(6)
-		l.Write(encode(requests...))
-		c.sleep(time.Millisecond)
-		l.CloseWrite()
-		for _, q := range requests {
-			if _, err := l.answer(q); err != nil {
-				return err
-			}
+func halfCloses(v *visit) error {
+	requests := v.some(6)
+	v.Write(encode(requests...))
+	v.sleep(time.Millisecond)
+	v.CloseWrite()
+	for _, q := range requests {
+		if _, err := v.answer(q); err != nil {
+			return err
 		}
-		return l.end()
-	})
+	}
+	return v.end()
 }
 
 // hijacks takes a connection over and sends lines both ways. From its first line on it has nothing to do with a
 // shutdown.
-func hijacks(c *client) error {
-	l, err := c.dial()
-	if err != nil {
+func hijacks(v *visit) error {
+	q := v.call("/hijack")
+	early := fmt.Sprintf("early %d\n", q.number)
+	v.Write(append(encode(q), early...))
+	if err := v.begins(q); err != nil {
 		return err
 	}
-	defer l.Close()
-	q := c.call("/hijack")
-	early := fmt.Sprintf("early %d\n", q.number)
-	l.Write(append(encode(q), early...))
-	if _, err := l.reader.Peek(1); err != nil {
-		return l.ended(q, err)
-	}
 	want := string(q.want)
-	for i := range 2 + c.random.IntN(8) {
-		line, err := l.reader.ReadString('\n')
-		if err != nil || line != want {
-			return fmt.Errorf("%s: line %q instead of %q: %v", q, line, want, err)
+	for i := range 2 + v.random.IntN(8) {
+		if err := v.line(q, want); err != nil {
+			return err
 		}
-		l.count.done.Add(1)
 		if want = early; i > 0 {
 			want = fmt.Sprintf("line %d of %d\n", i, q.number)
-			fmt.Fprint(l, want)
+			io.WriteString(v, want)
 		}
 	}
-	if c.random.IntN(3) == 0 {
-		l.reset()
+	if v.random.IntN(3) == 0 {
+		v.reset()
 		return nil
 	}
-	fmt.Fprint(l, "quit\n")
-	if line, err := l.reader.ReadString('\n'); err != nil || line != want {
+	io.WriteString(v, "quit\n")
+	if err := v.line(q, want); err != nil {
+		return err
+	}
+	return v.end()
+}
+
+// line checks that a hijacked connection sends a line.
+func (v *visit) line(q *request, want string) error {
+	line, err := v.reader.ReadString('\n')
+	if err != nil || line != want {
 		return fmt.Errorf("%s: line %q instead of %q: %v", q, line, want, err)
 	}
-	return l.end()
+	v.count.done.Add(1)
+	return nil
 }

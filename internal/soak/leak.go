@@ -84,19 +84,15 @@ func (c *leakCheck) check() (footprint, error) {
 			return now, err
 		}
 		if err = c.compare(now); err == nil {
-			c.settle(now)
+			if !c.settled {
+				// The free lists are filled by the first period, so later checks are stricter.
+				c.settled, c.memory = true, now.memory+memorySlack
+			}
 			return now, nil
 		}
 		if time.Now().After(end) {
 			return now, err
 		}
-	}
-}
-
-// settle makes later checks stricter: the free lists are filled by the first period.
-func (c *leakCheck) settle(now footprint) {
-	if !c.settled {
-		c.settled, c.memory = true, now.memory+memorySlack
 	}
 }
 

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,36 +23,37 @@ const (
 	listenTime = 5 * time.Second
 )
 
-// lives are the servers that come one after the other, all at the same address.
+// lives are the servers that come one after the other, all at the same address. Of its fields the clients may use phase
+// and address.
 type lives struct {
 	run *run
 	// phase is odd while a server is there, and changes before anything is done about it: a connection that was opened in
 	// an odd phase which still lasts has no excuse to fail.
-	phase atomic.Int64
+	phase   atomic.Int64
+	address string // to listen at, and from the first server on to dial
 
-	address string // of the first one, and so of all; set before there are clients
+	server *filo.Server
+	site   *site
+	served chan error // what Serve returns
 
-	mu      sync.Mutex
-	server  *filo.Server  // guarded by mu
-	site    *site         // guarded by mu
-	served  chan error    // what Serve returns
-	past    activity      // of servers that are gone; guarded by mu
-	count   int           // guarded by mu
-	longest time.Duration // of the shutdowns; guarded by mu
+	// Of the servers that are gone: sums of their Stats, and the longest of the shutdowns.
+	handoffs, retakes, steals, spawned uint64
+	longest                            time.Duration
 }
 
-// activity is the part of a server's Stats that a run adds up.
-type activity struct{ handoffs, retakes, steals, workers uint64 }
+// number returns the number of the latest server.
+func (l *lives) number() int64 { return (l.phase.Load() + 1) / 2 }
 
-func (a activity) plus(st filo.Stats) activity {
-	return activity{a.handoffs + st.Handoffs, a.retakes + st.Retakes, a.steals + st.Steals, a.workers + st.WorkersSpawned}
+func (l *lives) String() string {
+	return fmt.Sprintf("server %d: handoffs %d, retakes %d, steals %d, workers spawned %d; longest shutdown %v",
+		l.number(), l.handoffs, l.retakes, l.steals, l.spawned, l.longest.Round(time.Millisecond))
 }
 
 // begin starts a server.
 func (l *lives) begin() error {
 	r := l.run
-	site := newSite(r)
-	handler := filo.Handler(site.serve)
+	l.site = newSite(r)
+	handler := filo.Handler(l.site.serve)
 	if r.wrap != nil {
 		handler = r.wrap(handler)
 	}
@@ -60,39 +61,33 @@ func (l *lives) begin() error {
 		Handler:               handler,
 		ReadHeaderTimeout:     headTime,
 		MaxIdleWorkerDuration: time.Second, // short, so that workers retire all the time
-		Logger:                slog.New(&watchfulLog{run: r}),
+		Logger:                slog.New(slog.NewTextHandler(watchfulLog{r}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if r.blocking {
 		server.Driver = filo.DriverBlocking
 	}
 	listener, err := l.listen(server)
 	if err != nil {
-		return fmt.Errorf("server %d can't listen: %w", l.count+1, err)
+		return fmt.Errorf("server %d can't listen: %w", l.number()+1, err)
+	}
+	if l.number() == 0 { // there are no clients yet
+		l.address = listener.Addr().String()
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.address == "" {
-		l.address = listener.Addr().String()
-	}
-	l.server, l.site, l.served = server, site, served
-	l.count++
+	l.server, l.served = server, served
 	l.phase.Add(1)
 	return nil
 }
 
 // listen opens a socket as the server does it, or a plain one.
 func (l *lives) listen(server *filo.Server) (net.Listener, error) {
-	address, listen := l.address, server.Listen
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
+	listen := server.Listen
 	if l.run.random.IntN(2) == 0 {
 		listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
 	for end := time.Now().Add(listenTime); ; time.Sleep(20 * time.Millisecond) {
-		listener, err := listen(address)
+		listener, err := listen(l.address)
 		if err == nil || time.Now().After(end) {
 			return listener, err
 		}
@@ -101,72 +96,38 @@ func (l *lives) listen(server *filo.Server) (net.Listener, error) {
 
 // end shuts the server down, gracefully.
 func (l *lives) end() error {
+	number := l.number()
 	l.phase.Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
 	start := time.Now()
 	if err := l.server.Shutdown(ctx); err != nil {
-		st := l.server.Stats()
-		return l.run.hang(fmt.Errorf("server %d: Shutdown: %w; %d connections are idle, %d active, %s", l.count, err,
-			st.ConnsIdle, st.ConnsActive, l.site))
+		stats := l.server.Stats()
+		return hang(fmt.Errorf("server %d: Shutdown: %w; %d connections are idle, %d active, %d handlers are running", number, err,
+			stats.ConnsIdle, stats.ConnsActive, l.site.running.Load()))
 	}
-	took := time.Since(start)
+	l.longest = max(l.longest, time.Since(start))
 	if err := <-l.served; !errors.Is(err, filo.ErrServerClosed) {
-		return fmt.Errorf("server %d: Serve after Shutdown: %w", l.count, err)
+		return fmt.Errorf("server %d: Serve after Shutdown: %w", number, err)
 	}
-	st := l.server.Stats()
-	if st.ConnsOpen != 0 {
-		return fmt.Errorf("server %d: %d connections are counted as open after Shutdown", l.count, st.ConnsOpen)
+	stats := l.server.Stats()
+	if stats.ConnsOpen != 0 {
+		return fmt.Errorf("server %d: %d connections are counted as open after Shutdown", number, stats.ConnsOpen)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.past = l.past.plus(st)
-	l.longest = max(l.longest, took)
-	l.server, l.site, l.served = nil, nil, nil
+	l.handoffs += stats.Handoffs
+	l.retakes += stats.Retakes
+	l.steals += stats.Steals
+	l.spawned += stats.WorkersSpawned
 	return nil
-}
-
-// abort ends the server after a failure.
-func (l *lives) abort() {
-	if l.server != nil {
-		l.server.Close()
-	}
-}
-
-// number returns the number of the latest server.
-func (l *lives) number() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count
-}
-
-// activity returns how many servers there have been, what they have done, and how long the longest shutdown took.
-func (l *lives) activity() (servers int, total activity, longest time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if total = l.past; l.server != nil {
-		total = total.plus(l.server.Stats())
-	}
-	return l.count, total, l.longest
 }
 
 // watchfulLog makes the run fail when the server logs anything but the panics that were asked for: what clients do wrong
 // isn't logged, so it must be the server's own trouble.
 type watchfulLog struct{ run *run }
 
-func (w *watchfulLog) Enabled(context.Context, slog.Level) bool { return true }
-func (w *watchfulLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
-func (w *watchfulLog) WithGroup(string) slog.Handler            { return w }
-
-func (w *watchfulLog) Handle(_ context.Context, record slog.Record) error {
-	ours, text := false, record.Message
-	record.Attrs(func(a slog.Attr) bool {
-		ours = ours || a.Key == "value" && a.Value.String() == panicValue
-		text += " " + a.String()
-		return true
-	})
-	if !ours {
-		w.run.fail(fmt.Errorf("the server has logged: %s", text))
+func (w watchfulLog) Write(record []byte) (int, error) {
+	if !bytes.Contains(record, fmt.Appendf(nil, "value=%q", panicValue)) {
+		w.run.fail(fmt.Errorf("the server has logged: %s", record))
 	}
-	return nil
+	return len(record), nil
 }

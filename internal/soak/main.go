@@ -19,11 +19,10 @@ func main() {
 	flag.BoolVar(&c.blocking, "blocking", false, "use the blocking driver")
 	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "of what the clients choose at random")
 	flag.IntVar(&c.clients, "clients", c.clients, "clients of each kind")
-	flag.DurationVar(&c.pause, "pause", c.pause, "longest pause of a client between two connections")
-	flag.StringVar(&c.only, "only", "", "the only `kinds` of clients to run, with commas between them")
+	flag.Func("only", "the only `kinds` of clients to run, with commas between them", c.choose)
 	flag.Parse()
-	if err := c.check(); err != nil || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "soak: invalid arguments:", flag.Args(), err)
+	if c.duration <= 0 || c.clients < 1 || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "soak: -duration and -clients must be positive, and there are no arguments but flags")
 		flag.Usage()
 		os.Exit(2)
 	}

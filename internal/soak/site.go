@@ -3,14 +3,15 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,38 +39,39 @@ type site struct {
 }
 
 type route struct {
-	class   class.Class
-	handler func(c *filo.Ctx, number uint64) error
+	class  class.Class
+	handle handler
 }
 
+// handler handles the request of a number.
+type handler func(c *filo.Ctx, number uint64) error
+
 func newSite(r *run) *site {
-	s := &site{run: r, pattern: newPattern(r.seed), entered: r.random.IntN(3) > 0}
-	s.routes = map[string]*route{
-		"/hello":     {handler: hello},
-		"/mostly":    {handler: mostlyQuick},
-		"/sleep":     {handler: sleep},
-		"/processor": {handler: useProcessor},
-		"/content":   {handler: s.content},
-		"/stream":    {handler: s.stream},
-		"/upload":    {handler: upload},
-		"/context":   {handler: withContext},
-		"/gone":      {handler: s.awaitGone},
-		"/hijack":    {handler: hijack},
-		"/panic":     {handler: func(*filo.Ctx, uint64) error { panic(panicValue) }},
-	}
-	for name, route := range s.routes {
-		route.class.Name = name
+	s := &site{run: r, pattern: newPattern(r.seed), entered: r.random.IntN(3) > 0, routes: make(map[string]*route)}
+	for path, handle := range map[string]handler{
+		"/hello":     says(func(uint64) {}),
+		"/mostly":    says(mostlyQuick),
+		"/sleep":     says(func(uint64) { time.Sleep(5 * time.Millisecond) }),
+		"/processor": says(func(uint64) { spin(time.Millisecond) }),
+		"/content":   s.content,
+		"/stream":    s.stream,
+		"/upload":    upload,
+		"/echo":      upload, // of the conformance table's requests
+		"/context":   withContext,
+		"/gone":      s.awaitGone,
+		"/hijack":    hijack,
+		"/panic":     func(*filo.Ctx, uint64) error { panic(panicValue) },
+	} {
+		s.routes[path] = &route{class.Class{Name: path}, handle}
 	}
 	return s
 }
 
+// serve answers a request. Those of the conformance table have no number: theirs is 0.
 func (s *site) serve(c *filo.Ctx) error {
 	s.running.Add(1)
 	defer s.running.Add(-1)
-	number, err := strconv.ParseUint(c.Request.Query().Get("number"), 10, 64)
-	if err != nil {
-		return filo.Error(400, "every request has a number")
-	}
+	number, _ := strconv.ParseUint(c.Request.Query().Get("number"), 10, 64)
 	c.Response.Header.Set("Number", strconv.FormatUint(number, 10))
 	route := s.routes[c.Path()]
 	if route == nil {
@@ -80,35 +82,28 @@ func (s *site) serve(c *filo.Ctx) error {
 			return err
 		}
 	}
-	return route.handler(c, number)
+	return route.handle(c, number)
 }
-
-func (s *site) String() string { return fmt.Sprintf("%d handlers are running", s.running.Load()) }
 
 // text is the body of most answers.
 func text(path string, number uint64) string { return fmt.Sprintf("%s %d\n", path, number) }
 
-func hello(c *filo.Ctx, number uint64) error { return c.Text(200, text("/hello", number)) }
+// says answers with the text of its path, after some work.
+func says(work func(number uint64)) handler {
+	return func(c *filo.Ctx, number uint64) error {
+		work(number)
+		return c.Text(200, text(c.Path(), number))
+	}
+}
 
-// mostlyQuick looks like a quick handler, and now and then isn't: so loops are taken away from it.
-func mostlyQuick(c *filo.Ctx, number uint64) error {
+// mostlyQuick looks like a quick handler's work, and now and then isn't: so loops are taken away from it.
+func mostlyQuick(number uint64) {
 	switch number % 500 {
 	case 1:
 		time.Sleep(5 * time.Millisecond)
 	case 2:
 		spin(time.Millisecond)
 	}
-	return c.Text(200, text("/mostly", number))
-}
-
-func sleep(c *filo.Ctx, number uint64) error {
-	time.Sleep(5 * time.Millisecond)
-	return c.Text(200, text("/sleep", number))
-}
-
-func useProcessor(c *filo.Ctx, number uint64) error {
-	spin(time.Millisecond)
-	return c.Text(200, text("/processor", number))
 }
 
 func spin(d time.Duration) {
@@ -119,7 +114,7 @@ func spin(d time.Duration) {
 
 // content answers with a part of the pattern: copied if it is small, as it is otherwise.
 func (s *site) content(c *filo.Ctx, number uint64) error {
-	size, err := size(c)
+	size, err := c.Request.Query().Int("size")
 	if err != nil {
 		return err
 	}
@@ -130,35 +125,24 @@ func (s *site) content(c *filo.Ctx, number uint64) error {
 	return c.BytesNoCopy(200, "application/octet-stream", body)
 }
 
-func size(c *filo.Ctx) (int, error) {
-	size, err := c.Request.Query().Int("size")
-	if err != nil || size < 0 || size > largeBody {
-		return 0, filo.Error(400, "invalid size")
-	}
-	return size, nil
-}
-
 // stream answers with a part of the pattern piece by piece, of a length that was announced if the request has "length".
 func (s *site) stream(c *filo.Ctx, number uint64) error {
-	size, err := size(c)
-	if err != nil {
+	query := c.Request.Query()
+	size, sizeErr := query.Int("size")
+	piece, pieceErr := query.Int("piece")
+	if err := cmp.Or(sizeErr, pieceErr); err != nil {
 		return err
 	}
-	piece, err := c.Request.Query().Int("piece")
-	if err != nil || piece < 1 {
-		return filo.Error(400, "invalid piece")
-	}
-	if c.Request.Query().Has("length") {
+	if query.Has("length") {
 		c.Response.Header.Set("Content-Length", strconv.Itoa(size))
 	}
 	w := c.Stream()
-	for body, n := s.pattern.cut(number, size), 0; len(body) > 0; n++ {
-		part := body[:min(piece, len(body))]
-		body = body[len(part):]
+	n := 0
+	for part := range slices.Chunk(s.pattern.cut(number, size), piece) {
 		if _, err := w.Write(part); err != nil {
 			return err
 		}
-		if n%4 == 3 {
+		if n++; n%4 == 0 {
 			if err := w.Flush(); err != nil {
 				return err
 			}
@@ -169,23 +153,19 @@ func (s *site) stream(c *filo.Ctx, number uint64) error {
 
 // upload answers with the length and the hash of the body, which it reads whole or as a stream.
 func upload(c *filo.Ctx, number uint64) error {
-	if c.Request.Query().Has("whole") {
-		body, err := c.Body()
-		if err != nil {
-			return err
-		}
-		return c.Text(200, receipt(number, len(body), sha256.Sum256(body)))
+	read := c.Body
+	if !c.Request.Query().Has("whole") {
+		read = func() ([]byte, error) { return io.ReadAll(c.BodyReader()) }
 	}
-	hash := sha256.New()
-	n, err := io.Copy(hash, c.BodyReader())
+	body, err := read()
 	if err != nil {
 		return err
 	}
-	return c.Text(200, receipt(number, int(n), [sha256.Size]byte(hash.Sum(nil))))
+	return c.Text(200, receipt(number, body))
 }
 
-func receipt(number uint64, size int, hash [sha256.Size]byte) string {
-	return fmt.Sprintf("%d %d %x\n", number, size, hash)
+func receipt(number uint64, body []byte) string {
+	return fmt.Sprintf("%d %d %x\n", number, len(body), sha256.Sum256(body))
 }
 
 // withContext works for a client that it watches. One that stays must not look gone.
@@ -231,13 +211,10 @@ func hijack(c *filo.Ctx, number uint64) error {
 func echo(netConn net.Conn, buffered []byte, number uint64) {
 	defer netConn.Close()
 	lines := bufio.NewReader(io.MultiReader(bytes.NewReader(buffered), netConn))
-	for line := text("/hijack", number); !strings.HasPrefix(line, "quit"); {
-		if _, err := io.WriteString(netConn, line); err != nil {
-			return
-		}
-		var err error
-		if line, err = lines.ReadString('\n'); err != nil {
-			return
+	line, err := text("/hijack", number), error(nil)
+	for err == nil && line != "quit\n" {
+		if _, err = io.WriteString(netConn, line); err == nil {
+			line, err = lines.ReadString('\n')
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,32 +20,44 @@ import (
 
 // config holds the parameters of a run.
 type config struct {
-	duration  time.Duration
-	blocking  bool
-	seed      uint64
-	clients   int           // of each kind
-	only      string        // kinds, with commas between them; "" is all
-	pause     time.Duration // of a client between two connections, at most
-	span      time.Duration // a server is shut down after one to two of these
-	reporting time.Duration // between two lines
-	patience  time.Duration // after which a client that waits calls it a hang
-	settling  time.Duration // what is left behind may take this long to go
-	output    io.Writer
+	duration time.Duration
+	blocking bool
+	seed     uint64
+	kinds    []kind        // of clients
+	clients  int           // of each kind
+	pause    time.Duration // of a client between two connections, at most
+	span     time.Duration // a server is shut down after one to two of these
+	patience time.Duration // after which a client that waits calls it a hang
+	settling time.Duration // what is left behind may take this long to go
+	output   io.Writer
 	// wrap changes the server's handler: the tests make it wrong.
 	wrap func(filo.Handler) filo.Handler
 }
 
 func defaults() config {
 	return config{
-		duration:  10 * time.Minute,
-		clients:   2,
-		pause:     5 * time.Millisecond,
-		span:      10 * time.Second,
-		reporting: 10 * time.Second,
-		patience:  30 * time.Second,
-		settling:  5 * time.Second,
-		output:    os.Stdout,
+		duration: 10 * time.Minute,
+		kinds:    kinds,
+		clients:  2,
+		pause:    5 * time.Millisecond,
+		span:     10 * time.Second,
+		patience: 30 * time.Second,
+		settling: 5 * time.Second,
+		output:   os.Stdout,
 	}
+}
+
+// choose leaves only the kinds of these names, which have commas between them.
+func (c *config) choose(names string) error {
+	c.kinds = nil
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+		if i < 0 {
+			return fmt.Errorf("there is no kind %q", name)
+		}
+		c.kinds = append(c.kinds, kinds[i])
+	}
+	return nil
 }
 
 // run is a run of the clients against one server after the other.
@@ -57,38 +70,29 @@ type run struct {
 	number  atomic.Uint64 // of the last request
 	counts  []count       // by kind
 
-	failOnce sync.Once
-	failed   chan struct{} // closed when err is set
-	err      error
+	// failed ends when something goes wrong, which is its cause. What goes wrong after the first time may be its
+	// consequence, and is dropped.
+	failed context.Context
+	fail   context.CancelCauseFunc
 }
 
-// check reports a configuration that can't be run.
-func (c *config) check() error {
-	if c.clients < 1 || c.pause < 0 || c.duration <= 0 {
-		return errors.New("-clients and -duration must be positive, and -pause not negative")
-	}
-	if c.only == "" {
-		return nil
-	}
-	for name := range strings.SplitSeq(c.only, ",") {
-		if !slices.ContainsFunc(kinds[:], func(k kind) bool { return k.name == name }) {
-			return fmt.Errorf("there is no kind %q", name)
-		}
-	}
-	return nil
+// count sums up the work of all clients of a kind.
+type count struct {
+	done        atomic.Uint64 // answers that were checked; of clients that don't wait for any, visits
+	interrupted atomic.Uint64 // visits, by a shutdown
 }
 
 // soak runs until the time or ctx is over, and returns the first thing that went wrong.
 func soak(ctx context.Context, c config) error {
 	r := &run{
 		config: c, started: time.Now(), random: rand.New(rand.NewPCG(c.seed, 0)), pattern: newPattern(c.seed),
-		counts: make([]count, len(kinds)), failed: make(chan struct{}),
+		counts: make([]count, len(c.kinds)),
 	}
-	r.lives.run = r
+	r.lives.run, r.lives.address = r, "127.0.0.1:0"
+	r.failed, r.fail = context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeout(ctx, c.duration)
 	defer cancel()
 	fmt.Fprintf(c.output, "soak: %v with -seed %d -blocking=%t, %d clients of each kind\n", c.duration, c.seed, c.blocking, c.clients)
-	defer r.report()()
 	leaks, err := newLeakCheck(c.settling)
 	if err != nil {
 		return err
@@ -115,57 +119,46 @@ func (r *run) period(ctx context.Context) error {
 	}
 	working, stop := context.WithCancel(context.Background())
 	clients := r.startClients(working)
-	err := r.work(ctx)
+	err := r.live(ctx)
+	if err == nil {
+		err = r.lives.begin()
+	}
+	if err == nil {
+		err = r.live(ctx)
+	}
 	stop()
 	if err != nil {
-		r.lives.abort()
-		r.await(clients)
-		return err
+		r.lives.server.Close()
 	}
-	if !r.await(clients) {
-		return r.hang(errors.New("clients that were told to stop go on"))
+	select {
+	case <-clients:
+		return cmp.Or(err, context.Cause(r.failed))
+	case <-time.After(r.patience + 5*time.Second): // none can take longer than its patience for one connection
+		return cmp.Or(err, hang(errors.New("clients that were told to stop go on")))
 	}
-	return r.failure()
-}
-
-func (r *run) work(ctx context.Context) error {
-	if err := r.live(ctx); err != nil {
-		return err
-	}
-	if err := r.lives.begin(); err != nil {
-		return err
-	}
-	return r.live(ctx)
 }
 
 // live lets the clients work for a span, and shuts the server down while they do.
 func (r *run) live(ctx context.Context) error {
-	span := r.span + time.Duration(r.random.Int64N(int64(r.span)))
-	if end, ok := ctx.Deadline(); ok {
-		// The last period is short rather than late, but never so short that no client gets anywhere.
-		span = max(min(span, time.Until(end)), r.span/10)
-	}
 	select {
-	case <-r.failed:
-		return r.failure()
+	case <-r.failed.Done():
+		return context.Cause(r.failed)
 	case <-ctx.Done():
-	case <-time.After(span):
+	case <-time.After(r.span + time.Duration(r.random.Int64N(int64(r.span)))):
 	}
 	if err := r.lives.end(); err != nil {
 		return err
 	}
-	return r.failure()
+	fmt.Fprintf(r.output, "%7s  %s\n", r.elapsed(), r.summary())
+	return context.Cause(r.failed)
 }
 
 // startClients starts the clients and returns what is closed when they all have ended.
 func (r *run) startClients(ctx context.Context) <-chan struct{} {
 	var running sync.WaitGroup
-	for k := range kinds {
-		if !r.wanted(k) {
-			continue
-		}
+	for i, kind := range r.kinds {
 		for range r.clients {
-			c := &client{run: r, kind: k, random: rand.New(rand.NewPCG(r.seed, r.random.Uint64()))}
+			c := &client{run: r, kind: kind, count: &r.counts[i], random: rand.New(rand.NewPCG(r.seed, r.random.Uint64()))}
 			running.Go(func() { c.work(ctx) })
 		}
 	}
@@ -177,45 +170,25 @@ func (r *run) startClients(ctx context.Context) <-chan struct{} {
 	return ended
 }
 
-// wanted reports whether a kind of clients is to be run.
-func (c *config) wanted(kind int) bool {
-	return c.only == "" || slices.Contains(strings.Split(c.only, ","), kinds[kind].name)
-}
-
-// await waits for the clients. None can take longer than its patience for one connection.
-func (r *run) await(clients <-chan struct{}) bool {
-	select {
-	case <-clients:
-		return true
-	case <-time.After(r.patience + 5*time.Second):
-		return false
+// summary says what was done until now.
+func (r *run) summary() string {
+	var kinds strings.Builder
+	var done, interrupted uint64
+	for i, kind := range r.kinds {
+		n := r.counts[i].done.Load()
+		done += n
+		interrupted += r.counts[i].interrupted.Load()
+		fmt.Fprintf(&kinds, "%s %d, ", kind.name, n)
 	}
+	return fmt.Sprintf("%d checked: %s%d interrupted; %s", done, &kinds, interrupted, &r.lives)
 }
 
-// fail ends the run. What goes wrong after the first time may be its consequence, and is dropped.
-func (r *run) fail(err error) {
-	r.failOnce.Do(func() {
-		r.err = err
-		close(r.failed)
-	})
-}
-
-// failure returns what has gone wrong.
-func (r *run) failure() error {
-	select {
-	case <-r.failed:
-		return r.err
-	default:
-		return nil
-	}
-}
+func (r *run) elapsed() string { return time.Since(r.started).Round(100 * time.Millisecond).String() }
 
 // hang adds the stacks of all goroutines to an error: who waits for whom tells most about it.
-func (r *run) hang(err error) error { return fmt.Errorf("%w\n\n%s", err, stacks()) }
+func hang(err error) error { return fmt.Errorf("%w\n\n%s", err, stacks()) }
 
 func stacks() []byte {
 	buffer := make([]byte, 4<<20)
 	return buffer[:runtime.Stack(buffer, true)]
 }
-
-func (r *run) elapsed() string { return time.Since(r.started).Round(100 * time.Millisecond).String() }

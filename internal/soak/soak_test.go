@@ -13,9 +13,12 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// little is a run that is over in a moment.
-func little(t *testing.T) config {
+// little is a run of these kinds that is over in a moment.
+func little(t *testing.T, kinds string) config {
 	c := defaults()
+	if err := c.choose(kinds); err != nil {
+		t.Fatal(err)
+	}
 	c.duration, c.span = 600*time.Millisecond, 200*time.Millisecond
 	c.clients, c.pause = 1, 20*time.Millisecond
 	c.seed = 1
@@ -42,9 +45,9 @@ const quick = "keep-alive,pipelined,one-shot,uploads,streams,garbage"
 func TestSoak(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
 		t.Run(fmt.Sprintf("blocking=%t", blocking), func(t *testing.T) {
-			c := little(t)
 			// The silent wait for a time-out of the server's, which is too long for a test.
-			c.blocking, c.only = blocking, allBut("silence")
+			c := little(t, allBut("silence"))
+			c.blocking = blocking
 			if err := soak(context.Background(), c); err != nil {
 				t.Fatal(err)
 			}
@@ -94,8 +97,8 @@ func TestSoakFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := little(t)
-			c.only, c.settling = quick, time.Second
+			c := little(t, quick)
+			c.settling = time.Second
 			var calls atomic.Uint64
 			c.wrap = func(next filo.Handler) filo.Handler {
 				return func(ctx *filo.Ctx) error {
@@ -135,8 +138,8 @@ func TestLeakedDescriptor(t *testing.T) {
 
 // TestHang: a client that gets no answer says so, and doesn't wait for ever.
 func TestHang(t *testing.T) {
-	c := little(t)
-	c.only, c.patience = "keep-alive", 100*time.Millisecond
+	c := little(t, "keep-alive")
+	c.patience = 100 * time.Millisecond
 	released := make(chan struct{})
 	c.wrap = func(next filo.Handler) filo.Handler {
 		return func(*filo.Ctx) error {
@@ -148,5 +151,33 @@ func TestHang(t *testing.T) {
 	err := soak(context.Background(), c)
 	if err == nil || !strings.Contains(err.Error(), "no answer after 100ms") || !strings.Contains(err.Error(), "goroutine ") {
 		t.Errorf("error %.300v, want one of a hang, with stacks", err)
+	}
+}
+
+// TestRefused: whichever request the clients send as garbage, the server refuses it.
+func TestRefused(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	c := little(t, "garbage")
+	c.duration, c.span, c.pause = time.Hour, time.Hour, 0
+	next := 0
+	c.kinds[0].use = func(v *visit) error {
+		if next == len(refused) {
+			stop()
+			return nil
+		}
+		bad := refused[next]
+		next++
+		v.Write(slices.Concat(bad, encode(v.call("/hello"))))
+		if err := v.refusal(); err != nil {
+			return fmt.Errorf("after %.100q: %w", bad, err)
+		}
+		return nil
+	}
+	if err := soak(ctx, c); err != nil {
+		t.Error(err)
+	}
+	if len(refused) < 100 || next < len(refused) {
+		t.Errorf("%d of %d requests were tried, want all and at least 100", next, len(refused))
 	}
 }
