@@ -1,7 +1,6 @@
 package filo_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -368,51 +368,77 @@ func TestParkedQuick(t *testing.T) {
 	}
 }
 
-// A Write that waits in a function which is called where the loop runs gives the loop away at once: the monitor needn't take it,
-// and nobody is blamed.
+// awaitParked waits until the server's only connection is parked and waits for its client. Before that the worker that ran the handler
+// may still call the connection's function, and that worker leads no loop.
+func awaitParked(t *testing.T, s *filo.Server) {
+	t.Helper()
+	lifeAwait(t, "the connection to be parked", func() bool {
+		stats := s.Stats()
+		return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
+	})
+}
+
+// A Write that waits in a function which is called where the loop runs gives the loop away itself: the monitor needn't take it, and nobody
+// is blamed. The loop's other connections are answered while the Write waits.
 func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	lifeLooped(t)
 	const size = 8 << 20
 	// Neither making the buffer nor filling the socket may take as long as a leader keeps its loop.
 	large := make([]byte, size)
-	small := filo.SocketOptions{WriteBuffer: 4 << 10}
-	s := lifeServe(t, &filo.Server{Loops: 1, SocketOptions: small, Handler: func(c *filo.Ctx) error {
+	var calls atomic.Int64
+	before, written := make(chan uint64, 1), make(chan error, 1)
+	server := &filo.Server{Loops: 1, SocketOptions: filo.SocketOptions{WriteBuffer: 4 << 10}}
+	handoffs := func() uint64 { return classOf(server, "(parked)").Handoffs }
+	server.Handler = func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}
 		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
-			b := make([]byte, 64)
-			n, err := p.Read(b)
-			if err == nil && bytes.ContainsRune(b[:n], 'w') {
+			var b [1]byte
+			_, err := p.Read(b[:])
+			calls.Add(1)
+			if err == nil && b[0] == 'w' {
+				before <- handoffs() // those before the call included: what is counted from here on is the Write's
 				_, err = p.Write(large)
+				written <- err
 			}
 			return err
 		})
 		return err
-	}})
-	class := func() filo.ClassStats { return classOf(s.Server, "(parked)") }
+	}
+	s := lifeServe(t, server)
 	// On a busy machine even a quick function may seem slow, and a leader may lose its loop because it has no processor.
-	lifeAwait(t, "a loop to be given away, and not taken", func() bool {
+	lifeAwait(t, "a Write that gives its loop away", func() bool {
 		c := s.dial(t)
 		defer c.Close()
 		c.get("/park")
-		for range 200 {
-			c.send("x")
+		awaitParked(t, server)
+		const training = 20
+		called := calls.Load()
+		c.send(strings.Repeat("x", training))
+		lifeAwait(t, "the calls", func() bool { return calls.Load() == called+training })
+		awaitParked(t, server)
+		if classOf(server, "(parked)").Kind != "quick" {
+			return false
 		}
-		before := class()
 		c.send("w")
-		if _, err := c.reader.ReadByte(); err != nil {
-			t.Fatal(err)
-		}
+		had := lifeRecv(t, before, "the call that writes")
 		other := s.dial(t)
 		defer other.Close()
 		other.get("/")
 		other.want(200, "fine", false)
-		after := class()
-		if _, err := io.CopyN(io.Discard, c.reader, size-1); err != nil {
+		select {
+		case err := <-written:
+			t.Fatalf("the Write didn't wait for its client: %v", err)
+		default:
+		}
+		if _, err := io.CopyN(io.Discard, c.reader, size); err != nil {
 			t.Fatal(err)
 		}
-		return before.Kind == "quick" && after.Kind == "quick" && after.Handoffs > before.Handoffs && after.Retakes == before.Retakes
+		if err := lifeRecv(t, written, "the Write to end"); err != nil {
+			t.Fatal(err)
+		}
+		return handoffs() > had
 	})
 }
 
