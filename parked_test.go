@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -269,6 +270,8 @@ func statusOf(err error) int {
 // once: when it waits in Read or in Write, panics, or ends its goroutine.
 func TestParkedQuick(t *testing.T) {
 	lifeLooped(t)
+	texts := []string{"read", "write", "panic", "goexit"}
+	called := make(chan string, 1)
 	s := lifeServe(t, &filo.Server{Loops: 1, Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
@@ -279,7 +282,11 @@ func TestParkedQuick(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			switch text := string(b[:n]); {
+			text := string(b[:n])
+			if slices.Contains(texts, text) {
+				called <- text
+			}
+			switch {
 			case text == "read":
 				if _, err = p.Read(b); err == nil {
 					_, err = p.Write([]byte("."))
@@ -334,12 +341,14 @@ func TestParkedQuick(t *testing.T) {
 		})
 		c.Close()
 	}
-	for _, text := range []string{"read", "write", "panic", "goexit"} {
+	for _, text := range texts {
 		t.Run(text, func(t *testing.T) {
 			train()
 			c := s.dial(t)
 			c.get("/park")
+			awaitParked(t, s.Server)
 			c.send(text)
+			lifeRecv(t, called, "the call") // which is to find this text alone
 			for range 20 {
 				other := s.dial(t)
 				other.get("/")
@@ -368,8 +377,8 @@ func TestParkedQuick(t *testing.T) {
 	}
 }
 
-// awaitParked waits until the server's only connection is parked and waits for its client. Before that the worker that ran the handler
-// may still call the connection's function, and that worker leads no loop.
+// awaitParked waits until the server's only connection is parked and waits for its client. Before that the worker that ran the handler,
+// which leads no loop, calls the connection's function. It may still make the next call if it is held up just as it lets go.
 func awaitParked(t *testing.T, s *filo.Server) {
 	t.Helper()
 	lifeAwait(t, "the connection to be parked", func() bool {
