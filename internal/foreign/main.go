@@ -21,12 +21,20 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// options are the command's flags.
+// options are the command's flags, and where it finds what it needs.
 type options struct {
 	suite, run, driver          string
 	race, keep, verbose, native bool
 	count, parallel             int
 	timeout                     time.Duration
+
+	repository, goroot string // directories
+	overlay            string // a file
+}
+
+// inserted returns the path of a file that is put into the code of others.
+func (o *options) inserted(name string) string {
+	return filepath.Join(o.repository, "internal/foreign/inserted", name)
 }
 
 func main() {
@@ -54,15 +62,13 @@ func main() {
 
 // foreign runs the suites, and reports whether all went as exceptions.md says.
 func foreign(o *options) (ok bool, err error) {
-	repository, err := gotool.Repository()
-	if err != nil {
+	if o.repository, err = gotool.Repository(); err != nil {
 		return false, err
 	}
-	goroot, err := gotool.Output(".", "env", "GOROOT")
-	if err != nil {
+	if o.goroot, err = gotool.Output(".", "env", "GOROOT"); err != nil {
 		return false, err
 	}
-	differences, err := os.ReadFile(filepath.Join(repository, "docs/NETHTTP.md"))
+	differences, err := os.ReadFile(filepath.Join(o.repository, "docs/NETHTTP.md"))
 	if err != nil {
 		return false, err
 	}
@@ -79,12 +85,7 @@ func foreign(o *options) (ok bool, err error) {
 	} else {
 		defer os.RemoveAll(dir)
 	}
-	overlayDir := filepath.Join(dir, "overlay")
-	if err := os.Mkdir(overlayDir, 0o755); err != nil {
-		return false, err
-	}
-	overlay, err := writeOverlay(overlayDir, goroot)
-	if err != nil {
+	if o.overlay, err = writeOverlay(dir, o); err != nil {
 		return false, err
 	}
 	var reports []*report
@@ -95,7 +96,7 @@ func foreign(o *options) (ok bool, err error) {
 			continue
 		}
 		r := &report{suite: s, listed: list[s.name]}
-		if err := r.run(o, filepath.Join(dir, fmt.Sprint("suite", i)), overlay, goroot, repository); err != nil {
+		if err := r.run(o, filepath.Join(dir, fmt.Sprint("suite", i))); err != nil {
 			if !errors.Is(err, gotool.ErrNoDownload) {
 				return false, fmt.Errorf("%s: %w", s.name, err)
 			}

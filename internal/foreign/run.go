@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/gotool"
@@ -31,7 +29,6 @@ type testRun struct {
 	test    string // the function
 	only    *exception
 	reached bool // a server of filo
-	ended   bool // in time
 	passed  int  // of its cases: tests without others below
 	failed  []string
 	output  []byte
@@ -45,10 +42,10 @@ const (
 )
 
 // run builds a suite's tests and runs each in a process of its own.
-func (r *report) run(o *options, dir, overlay, goroot, repository string) error {
+func (r *report) run(o *options, dir string) error {
 	fmt.Printf("== %s\n", r.suite.name)
 	begin := time.Now()
-	if err := r.suite.prepare(dir, goroot, repository, o.native); err != nil {
+	if err := r.suite.prepare(dir, o); err != nil {
 		return err
 	}
 	wanted, err := regexp.Compile(o.run)
@@ -58,7 +55,7 @@ func (r *report) run(o *options, dir, overlay, goroot, repository string) error 
 	var todo []func() *testRun
 	for i, p := range r.suite.packages {
 		binary := filepath.Join(dir, fmt.Sprintf("foreign%d.test", i))
-		args := []string{"test", "-c", "-mod=mod", "-vet=off", "-overlay", overlay, "-o", binary}
+		args := []string{"test", "-c", "-mod=mod", "-vet=off", "-overlay", o.overlay, "-o", binary}
 		if o.race {
 			args = append(args, "-race")
 		}
@@ -145,16 +142,16 @@ func (e *exception) covers(test string) bool {
 // inParallel calls the functions, n at a time, and returns their results in order.
 func inParallel(n int, all []func() *testRun) []*testRun {
 	results := make([]*testRun, len(all))
-	var begun atomic.Int64
-	var workers sync.WaitGroup
-	for range n {
-		workers.Go(func() {
-			for i := begun.Add(1) - 1; i < int64(len(all)); i = begun.Add(1) - 1 {
-				results[i] = all[i]()
-			}
+	running := make(chan struct{}, n)
+	var wait sync.WaitGroup
+	for i, f := range all {
+		running <- struct{}{}
+		wait.Go(func() {
+			results[i] = f()
+			<-running
 		})
 	}
-	workers.Wait()
+	wait.Wait()
 	return results
 }
 
@@ -177,7 +174,6 @@ func (run *testRun) start(o *options, timeout time.Duration, binary, dir string,
 	run.output, err = cmd.CombinedOutput()
 	_, notReached := os.Stat(filepath.Join(mark, "reached"))
 	run.reached = notReached == nil || o.native
-	run.ended = ctx.Err() == nil && !bytes.Contains(run.output, []byte("panic: test timed out after "))
 	run.take(err)
 	if o.verbose {
 		fmt.Printf("%s: %d passed, failed %v, reached %v\n", args[1], run.passed, run.failed, run.reached)

@@ -2,12 +2,11 @@ package main
 
 import (
 	"bytes"
-	_ "embed"
+	"cmp"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/filohttp/filo/internal/gotool"
 )
@@ -17,19 +16,14 @@ type suite struct {
 	name string
 	// module and version say what to download; a suite of Go's has none.
 	module, version string
-	// sources are directories below GOROOT/src of a suite of Go's.
-	sources []source
+	// source is the directory below GOROOT/src of a suite of Go's, which is copied into the first of packages. only is the package
+	// whose Go files are copied, if not all are.
+	source, only string
 	// packages are the directories of the module whose tests are run.
 	packages []testPackage
 	patches  []patch
-	// files are put in place of those of a suite, or beside them.
+	// files of inserted take the place of those of a suite, or stand beside them.
 	files map[string]string
-}
-
-// source is a directory of Go's that is copied: its test files, or all.
-type source struct {
-	from, to string
-	keep     func(name string, content []byte) bool
 }
 
 // testPackage is a directory and the name of its package of tests.
@@ -40,18 +34,14 @@ type patch struct{ file, old, new string }
 
 var suites = []suite{
 	{
-		name: "net/http",
-		sources: []source{{"net/http", "nethttp", func(name string, content []byte) bool {
-			return !strings.HasSuffix(name, ".go") || bytes.Contains(content, []byte("\npackage http_test\n"))
-		}}},
+		name: "net/http", source: "net/http", only: "http_test",
 		packages: []testPackage{{"nethttp", "http_test"}},
 		// Servers for HTTP/2 are net/http's own, so only tests that compare one with another protocol need them.
 		patches: []patch{{"nethttp/clientserver_test.go", "	for _, mode := range modes {\n		t.Run(string(mode)",
 			"	for _, mode := range modes {\n		if mode == http2Mode || mode == http2UnencryptedMode {\n			continue\n		}\n		t.Run(string(mode)"}},
 	},
 	{
-		name:     "httputil",
-		sources:  []source{{"net/http/httputil", "httputil", func(string, []byte) bool { return true }}},
+		name: "httputil", source: "net/http/httputil",
 		packages: []testPackage{{"httputil", "httputil"}},
 	},
 	{
@@ -62,7 +52,7 @@ var suites = []suite{
 		name: "coder/websocket", module: "github.com/coder/websocket", version: "v1.8.15",
 		packages: []testPackage{{".", "websocket_test"}, {"wsjson", "wsjson_test"}},
 		// Most of its tests have two ends of a pipe, of which one is got by hijacking a recorder.
-		files: map[string]string{"internal/test/wstest/pipe.go": coderPipe},
+		files: map[string]string{"internal/test/wstest/pipe.go": "pipe.go.txt"},
 		// It wants all goroutines to have ended with the last test. filo looks every 100 ms whether its listener was closed.
 		patches: []patch{
 			{"main_test.go", "\"testing\"\n", "\"testing\"\n\t\"time\"\n"},
@@ -73,7 +63,7 @@ var suites = []suite{
 		name: "connect-go", module: "connectrpc.com/connect", version: "v1.21.1",
 		packages: []testPackage{{".", "connect_test"}},
 		// Its server speaks both protocols on pipes in memory, and its client HTTP/2 unless it is told otherwise.
-		files: map[string]string{"internal/memhttp/loopback.go": connectLoopback},
+		files: map[string]string{"internal/memhttp/loopback.go": "loopback.go.txt"},
 		patches: []patch{
 			{"internal/memhttp/memhttp.go", "*memoryListener\n", "*loopback\n"},
 			{"internal/memhttp/memhttp.go", "newMemoryListener(\"1.2.3.4\")", "listen()"},
@@ -88,121 +78,105 @@ var suites = []suite{
 	},
 }
 
-// Files that take the place of a suite's own, or stand beside them.
-var (
-	// coderPipe makes two ends of a WebSocket by a server.
-	//go:embed inserted/pipe.go.txt
-	coderPipe string
-
-	// connectLoopback listens on the loopback interface.
-	//go:embed inserted/loopback.go.txt
-	connectLoopback string
-)
-
 // prepare makes the module of a suite in dir, with what stands in for net/http's server.
-func (s *suite) prepare(dir, goroot, repository string, native bool) error {
-	path := "foreign.test/suite"
-	if s.module == "" {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+path+"\n"), 0o644); err != nil {
-			return err
-		}
-		for _, from := range s.sources {
-			if err := copyTree(filepath.Join(dir, from.to), filepath.Join(goroot, "src", from.from), false, from.keep); err != nil {
-				return err
-			}
-		}
-	} else {
-		downloaded, err := gotool.Download(filepath.Dir(dir), s.module, s.version)
+func (s *suite) prepare(dir string, o *options) error {
+	if err := s.copy(dir, o); err != nil {
+		return err
+	}
+	for to, from := range s.files {
+		content, err := os.ReadFile(o.inserted(from))
 		if err != nil {
 			return err
 		}
-		if err := copyTree(dir, downloaded, true, func(string, []byte) bool { return true }); err != nil {
-			return err
-		}
-		path = s.module
-	}
-	for name, content := range s.files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, to), content, 0o644); err != nil {
 			return err
 		}
 	}
 	for _, p := range s.patches {
-		if err := p.apply(dir); err != nil {
+		name := filepath.Join(dir, p.file)
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if content, err = replaceOne(content, p.old, p.new); err != nil {
+			return fmt.Errorf("%s: %w", p.file, err)
+		}
+		if err := os.WriteFile(name, content, 0o644); err != nil {
 			return err
 		}
 	}
-	return s.addStandIn(dir, path, repository, native)
+	return s.addStandIn(dir, o)
 }
 
+// copy copies the module of a suite, or makes one of Go's files. What is in the module cache can't be written to, the copy can.
+func (s *suite) copy(dir string, o *options) error {
+	if s.module != "" {
+		downloaded, err := gotool.Download(filepath.Dir(dir), s.module, s.version)
+		if err != nil {
+			return err
+		}
+		return os.CopyFS(dir, os.DirFS(downloaded))
+	}
+	to := filepath.Join(dir, s.packages[0].dir)
+	if err := os.CopyFS(to, os.DirFS(filepath.Join(o.goroot, "src", s.source))); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(to, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if s.only == "" || bytes.Contains(content, []byte("\npackage "+s.only+"\n")) {
+			err = os.WriteFile(file, reimport(content), 0o644)
+		} else {
+			err = os.Remove(file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+goSuite+"\n"), 0o644)
+}
+
+// goSuite is the path of the module of a suite of Go's.
+const goSuite = "foreign.test/suite"
+
 // addStandIn copies the package standin, makes the tests use it, and the module require filo.
-func (s *suite) addStandIn(dir, path, repository string, native bool) error {
+func (s *suite) addStandIn(dir string, o *options) error {
 	const name = "filostandin"
-	if err := copyTree(filepath.Join(dir, name), filepath.Join(repository, "internal/foreign/standin"), false,
-		func(string, []byte) bool { return true }); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(o.repository, "internal/foreign/standin"))); err != nil {
 		return err
 	}
 	for _, p := range s.packages {
-		if native {
+		if o.native {
 			break
 		}
-		text := "package " + p.name + "\n\nimport (\n\t\"net/http\"\n\n\t\"" + path + "/" + name + "\"\n)\n\n" +
+		text := "package " + p.name + "\n\nimport (\n\t\"net/http\"\n\n\t\"" + cmp.Or(s.module, goSuite) + "/" + name + "\"\n)\n\n" +
 			"func init() { http.Replaced = new(standin.Servers) }\n"
 		if err := os.WriteFile(filepath.Join(dir, p.dir, "replaced_server_test.go"), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	sums, err := os.ReadFile(filepath.Join(repository, "go.sum"))
+	ours, err := os.ReadFile(filepath.Join(o.repository, "go.sum"))
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "go.sum"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
+	sums := filepath.Join(dir, "go.sum")
+	theirs, _ := os.ReadFile(sums) // a suite of Go's has none
+	if err := os.WriteFile(sums, slices.Concat(theirs, ours), 0o644); err != nil {
 		return err
 	}
-	defer file.Close()
-	if _, err := file.Write(sums); err != nil {
-		return err
-	}
-	return gotool.Command(dir, "mod", "edit", "-go=1.26.0", "-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+repository).Run()
+	return gotool.Command(dir, "mod", "edit", "-go=1.26.0", "-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+o.repository).Run()
 }
 
-// apply changes the file in a copied module.
-func (p patch) apply(dir string) error {
-	name := filepath.Join(dir, p.file)
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return err
+// replaceOne replaces a text that must be there once.
+func replaceOne(content []byte, old, new string) ([]byte, error) {
+	if n := bytes.Count(content, []byte(old)); n != 1 {
+		return nil, fmt.Errorf("%q is there %d times, expected 1", old, n)
 	}
-	if n := bytes.Count(content, []byte(p.old)); n != 1 {
-		return fmt.Errorf("%s has %q %d times, expected 1", p.file, p.old, n)
-	}
-	return os.WriteFile(name, bytes.Replace(content, []byte(p.old), []byte(p.new), 1), 0o644)
-}
-
-// copyTree copies the files of a directory that keep wants, its testdata, and other directories below if deep is set. What is
-// in the module cache can't be written to, the copy can.
-func copyTree(to, from string, deep bool, keep func(name string, content []byte) bool) error {
-	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		below, err := filepath.Rel(from, name)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if below != "." && !deep && !strings.HasPrefix(below, "testdata") {
-				return fs.SkipDir
-			}
-			return os.MkdirAll(filepath.Join(to, below), 0o755)
-		}
-		content, err := os.ReadFile(name)
-		if err != nil || !keep(below, content) {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, below), reimport(content), 0o644)
-	})
+	return bytes.Replace(content, []byte(old), []byte(new), 1), nil
 }

@@ -3,6 +3,7 @@
 package standin
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,10 +13,8 @@ import (
 	"net/http"
 	"os"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/filohttp/filo"
@@ -24,8 +23,7 @@ import (
 
 // Servers are the http.Servers of a process, and what serves in their place.
 type Servers struct {
-	mu  sync.Mutex
-	all map[*http.Server]*standIn // guarded by mu
+	standIns sync.Map // *http.Server to *standIn
 }
 
 // standIn serves in the place of one http.Server.
@@ -55,17 +53,8 @@ var reached = os.Getenv("FOREIGN_REACHED")
 var blocking = os.Getenv("FOREIGN_DRIVER") == "blocking"
 
 func (all *Servers) get(s *http.Server) *standIn {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	in := all.all[s]
-	if in == nil {
-		if all.all == nil {
-			all.all = make(map[*http.Server]*standIn)
-		}
-		in = new(standIn)
-		all.all[s] = in
-	}
-	return in
+	in, _ := all.standIns.LoadOrStore(s, new(standIn))
+	return in.(*standIn)
 }
 
 // Serve serves a listener until it fails, or Shutdown or Close is called.
@@ -140,31 +129,22 @@ func (all *Servers) SetKeepAlivesEnabled(s *http.Server, on bool) {
 
 // newPart makes a server with the settings that are nearest to those of s, as docs/MIGRATING.md tells.
 func newPart(s *http.Server, in *standIn, l net.Listener) *part {
+	const unlimited = -1
 	p := &part{of: s}
-	unlimited := func(d time.Duration) time.Duration {
-		if d == 0 {
-			return -1
-		}
-		return d
-	}
 	p.Name = "-"
-	p.ReadTimeout, p.WriteTimeout = unlimited(s.ReadTimeout), unlimited(s.WriteTimeout)
-	p.ReadHeaderTimeout, p.IdleTimeout = unlimited(s.ReadHeaderTimeout), unlimited(s.IdleTimeout)
-	if s.ReadHeaderTimeout == 0 {
-		p.ReadHeaderTimeout = p.ReadTimeout
-	}
-	if s.IdleTimeout == 0 {
-		p.IdleTimeout = p.ReadTimeout
-	}
-	p.MinTransferRate = -1
+	p.ReadTimeout = cmp.Or(s.ReadTimeout, unlimited)
+	p.ReadHeaderTimeout = cmp.Or(s.ReadHeaderTimeout, s.ReadTimeout, unlimited)
+	p.WriteTimeout = cmp.Or(s.WriteTimeout, unlimited)
+	p.IdleTimeout = cmp.Or(s.IdleTimeout, s.ReadTimeout, unlimited)
+	p.MinTransferRate = unlimited
 	p.MaxHeaderBytes = s.MaxHeaderBytes
 	if p.MaxHeaderBytes <= 0 {
 		p.MaxHeaderBytes = http.DefaultMaxHeaderBytes
 	}
 	p.MaxRequestLineBytes = p.MaxHeaderBytes
-	p.MaxHeaderFields, p.MaxBodyBytes = -1, -1
+	p.MaxHeaderFields, p.MaxBodyBytes = unlimited, unlimited
 	p.LogAllErrors = true
-	p.Logger = slog.New(&logHandler{of: s})
+	p.Logger = slog.New(slog.NewTextHandler(errorLog{s}, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	if blocking {
 		p.Driver = filo.DriverBlocking
 	}
@@ -245,41 +225,18 @@ func unwrapTLS(l net.Listener) (net.Listener, *tls.Config) {
 	return v.Elem().FieldByName("Listener").Interface().(net.Listener), *(**tls.Config)(unsafe.Pointer(config.UnsafeAddr()))
 }
 
-// logHandler writes records as lines.
-type logHandler struct {
-	of    *http.Server // whose ErrorLog gets them; one that is nil is the standard logger
-	attrs []slog.Attr
+// errorLog writes to the ErrorLog of a server, or to the standard logger if that is nil. Tests set it while the server serves.
+type errorLog struct{ of *http.Server }
+
+// Write implements io.Writer.
+func (e errorLog) Write(line []byte) (int, error) {
+	return len(line), cmp.Or(e.of.ErrorLog, log.Default()).Output(2, string(line))
 }
 
-// Enabled implements slog.Handler.
-func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelInfo
-}
-
-// Handle implements slog.Handler.
-func (h *logHandler) Handle(_ context.Context, record slog.Record) error {
-	var line strings.Builder
-	line.WriteString(record.Message)
-	write := func(a slog.Attr) bool {
-		line.WriteString(" " + a.Key + "=" + a.Value.String())
-		return true
+// withoutTime leaves out what the log of package log has itself.
+func withoutTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
 	}
-	for _, a := range h.attrs {
-		write(a)
-	}
-	record.Attrs(write)
-	if to := h.of.ErrorLog; to != nil { // tests set it while the server serves
-		to.Print(line.String())
-	} else {
-		log.Print(line.String())
-	}
-	return nil
+	return a
 }
-
-// WithAttrs implements slog.Handler.
-func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logHandler{h.of, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
-}
-
-// WithGroup implements slog.Handler.
-func (h *logHandler) WithGroup(string) slog.Handler { return h }
