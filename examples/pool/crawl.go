@@ -38,8 +38,7 @@ type crawl struct {
 	seen     map[string]bool // the pages that are or were to be fetched
 	fetched  int
 	bytes    int64
-	statuses map[int]int
-	failures map[string]int
+	outcomes map[string]int // how often there was each, such as "404 Not Found"
 }
 
 func newCrawl(ctx context.Context, workers int, limiter *rate.Limiter) (*crawl, error) {
@@ -53,8 +52,7 @@ func newCrawl(ctx context.Context, workers int, limiter *rate.Limiter) (*crawl, 
 		client:   &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: workers}},
 		limiter:  limiter,
 		seen:     make(map[string]bool),
-		statuses: make(map[int]int),
-		failures: make(map[string]int),
+		outcomes: make(map[string]int),
 	}, nil
 }
 
@@ -105,7 +103,7 @@ func (c *crawl) fetch(address string) error {
 	c.mu.Lock()
 	c.fetched++
 	c.bytes += int64(len(body))
-	c.statuses[response.StatusCode]++
+	c.outcomes[response.Status]++
 	c.mu.Unlock()
 	for _, link := range links(request.URL, body) {
 		c.visit(link)
@@ -139,7 +137,7 @@ func (c *crawl) failed(err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failures[reason]++
+	c.outcomes["failed: "+reason]++
 }
 
 // bar draws how far the crawl is, so many characters wide.
@@ -159,11 +157,8 @@ func (c *crawl) summary(out io.Writer, took time.Duration) {
 	defer c.mu.Unlock()
 	fmt.Fprintf(out, "%d pages, %d bytes in %v: %.0f a second\n",
 		c.fetched, c.bytes, took.Round(time.Millisecond), float64(c.fetched)/took.Seconds())
-	for _, status := range slices.Sorted(maps.Keys(c.statuses)) {
-		fmt.Fprintf(out, "  %d %-12s %d\n", status, http.StatusText(status), c.statuses[status])
-	}
-	for _, reason := range slices.Sorted(maps.Keys(c.failures)) {
-		fmt.Fprintf(out, "  failed: %-8s %d\n", reason, c.failures[reason])
+	for _, outcome := range slices.Sorted(maps.Keys(c.outcomes)) {
+		fmt.Fprintf(out, "  %-16s %d\n", outcome, c.outcomes[outcome])
 	}
 	fmt.Fprintf(out, "the pool: %d tasks, %d workers started; half of the tasks waited less than %v, 99 in 100 less than %v\n",
 		stats.Submitted, stats.Spawned, stats.Waits.Quantile(0.5), stats.Waits.Quantile(0.99))

@@ -3,7 +3,7 @@
 // import path and nothing else, and ends as `go test -race` does. Where ants can't be downloaded it says so and ends well,
 // unless FILO_CI is set.
 //
-//	go run ./internal/antstest [-count n] [-run regexp] [-bench regexp]
+//	go run ./internal/antstest [-count n] [-run regexp]
 package main
 
 import (
@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/filohttp/filo/internal/gotool"
@@ -29,22 +28,14 @@ var testFiles = []string{"ants_test.go", "ants_benchmark_test.go", "example_test
 func main() {
 	count := flag.Int("count", 1, "how often the tests are run")
 	run := flag.String("run", ".", "which tests are run")
-	bench := flag.String("bench", "", "which benchmarks are run, without the race detector; then no tests are")
-	keep := flag.Bool("keep", false, "keep the temporary module and print where it is")
 	flag.Parse()
-	err := antstest(*count, *run, *bench, *keep)
-	var failed *exec.ExitError
-	switch {
-	case err == nil:
-	case errors.As(err, &failed):
-		os.Exit(failed.ExitCode())
-	default:
+	if err := antstest(*count, *run); err != nil {
 		fmt.Fprintln(os.Stderr, "antstest:", err)
-		os.Exit(2)
+		os.Exit(1)
 	}
 }
 
-func antstest(count int, run, bench string, keep bool) error {
+func antstest(count int, run string) error {
 	repository, err := gotool.Repository()
 	if err != nil {
 		return err
@@ -53,11 +44,7 @@ func antstest(count int, run, bench string, keep bool) error {
 	if err != nil {
 		return err
 	}
-	if keep {
-		fmt.Println("antstest: the module is in", dir)
-	} else {
-		defer os.RemoveAll(dir)
-	}
+	defer os.RemoveAll(dir)
 	fmt.Printf("antstest: %s %s against %s\n", antsPath, antsVersion, repository)
 	ants, err := gotool.Download(dir, antsPath, antsVersion)
 	if errors.Is(err, gotool.ErrNoDownload) {
@@ -75,13 +62,9 @@ func antstest(count int, run, bench string, keep bool) error {
 	if err := copyModule(dir, ants, repository); err != nil {
 		return err
 	}
-	args := []string{"test", "-race", "-count=1", "-run", run, "-timeout", "10m", "."}
-	if bench != "" {
-		args = []string{"test", "-count=1", "-run", "^$", "-bench", bench, "-benchmem", "-timeout", "1h", "."}
-	}
 	// A process each: the tests leave the package's own pool closed, and a second time wait for it forever.
 	for range count {
-		if err := gotool.Command(dir, args...).Run(); err != nil {
+		if err := gotool.Command(dir, "test", "-race", "-count=1", "-run", run, "-timeout", "10m", ".").Run(); err != nil {
 			return err
 		}
 	}
