@@ -536,30 +536,42 @@ func TestEarlyHintsAreSentAtOnce(t *testing.T) {
 // Without a worker to give its loop to, a handler can't take the connection over: it must not have said that it does.
 func TestUpgradeWithoutAPlace(t *testing.T) {
 	lifeLooped(t)
-	entered, release := make(chan struct{}), make(chan struct{})
-	slow := filo.Offload(func(c *filo.Ctx) error { close(entered); <-release; return nil })
+	gate := newLifeGate()
+	hold := filo.Offload(gate.handle)
 	upgrade := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/park" {
 			_, err := c.Park("websocket", func(*filo.ParkedConn, filo.Wake) error { return nil })
 			return err
 		}
-		_, _, err := c.Upgrade("websocket")
+		conn, _, err := c.Upgrade("websocket")
+		if err == nil {
+			conn.Close()
+		}
 		return err
 	})
 	s := lifeServe(t, &filo.Server{Concurrency: 1, Loops: 1, Handler: func(c *filo.Ctx) error {
-		if c.Path() == "/slow" {
-			return slow(c)
+		if c.Path() == "/hold" {
+			return hold(c)
 		}
 		return upgrade(c)
 	}})
-	s.dial(t).get("/slow")
-	lifeRecv(t, entered, "the place to be taken")
+	t.Cleanup(gate.open)
+	gate.holdPlace(t, s, s.dial(t))
 	for _, path := range []string{"/park", "/upgrade"} {
-		client := s.dial(t)
-		client.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-		if response, body := client.answer(); response.StatusCode != 503 {
-			t.Errorf("%s: %d %q, want a 503 alone", path, response.StatusCode, body)
-		}
+		lifeAwait(t, path+" by a leader that keeps its loop", func() bool {
+			retakes := s.Stats().Retakes
+			client := s.dial(t)
+			defer client.Close()
+			client.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			response, body := client.answer()
+			// A leader that was away for so long that it has lost its loop has a place beyond the limit.
+			if response.StatusCode == 101 && s.Stats().Retakes > retakes {
+				return false
+			}
+			if response.StatusCode != 503 {
+				t.Errorf("%s: %d %q, want a 503 alone", path, response.StatusCode, body)
+			}
+			return true
+		})
 	}
-	close(release)
 }
