@@ -26,7 +26,7 @@ func TestCalls(t *testing.T) {
 				t.Errorf("Writev: %d, %v", n, errno)
 			}
 		})
-		awaitReadable(t)(fd)
+		awaitEvent(t, fd, pollIn)
 		for _, call := range []func(int, []byte) (int, syscall.Errno){Peek, Peek, Read} {
 			if n, errno := call(fd, b); string(b[:n]) != "first second" || errno != 0 {
 				t.Errorf("got %q, %v", b[:n], errno)
@@ -78,6 +78,7 @@ func TestAccept(t *testing.T) {
 			}
 			raw.Control(func(listening uintptr) {
 				var address, peer Address
+				awaitEvent(t, int(listening), pollIn)
 				fd, errno := Accept(int(listening), &address)
 				if errno != 0 {
 					t.Fatal(errno)

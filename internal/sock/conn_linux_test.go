@@ -149,7 +149,7 @@ func TestEnded(t *testing.T) {
 			var c Conn
 			c.Attach(server)
 			if name != "open" {
-				control(t, server, awaitReadable(t))
+				control(t, server, func(fd int) { awaitEvent(t, fd, pollRDHUP) })
 			}
 			if ended, gone := c.Ended(); ended != test.ended || gone != test.gone {
 				t.Errorf("ended %t, gone %t, want %t, %t", ended, gone, test.ended, test.gone)
@@ -168,14 +168,15 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// awaitReadable waits until there is something to read, or an end.
-func awaitReadable(t *testing.T) func(fd int) {
-	return func(fd int) {
-		const pollIn = 1
-		for deadline := time.Now().Add(time.Minute); !hasHappened(fd, pollIn); {
-			if time.Now().After(deadline) {
-				t.Fatal("nothing comes")
-			}
+// pollIn is POLLIN, which package syscall hasn't.
+const pollIn = 1
+
+// awaitEvent waits until one of the events of poll(2) has happened, or the socket is broken or ended on both sides.
+func awaitEvent(t *testing.T, fd int, events int16) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !hasHappened(fd, events); {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing comes")
 		}
 	}
 }
