@@ -42,7 +42,7 @@ func become(try func()) (returned chan struct{}) {
 
 func hostAwait(t *testing.T, guest, host *Loop) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); guest.host.Load() != host; {
+	for end := time.Now().Add(time.Minute); guest.host.Load() != host; {
 		if time.Now().After(end) {
 			t.Fatal("the loop is nobody's guest")
 		}
