@@ -92,7 +92,7 @@ func exchangeRaw(t testing.TB, dial func() (net.Conn, error), request string) []
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	go io.WriteString(conn, request)
 	got, err := io.ReadAll(conn)
 	var timeout net.Error

@@ -219,14 +219,15 @@ func TestMiddlewareStreams(t *testing.T) {
 	ended := make(chan error, 1)
 	same := adaptor.Middleware(func(next http.Handler) http.Handler { return next })
 	dial := startTCP(t, &filo.Server{Handler: same(same(func(c *filo.Ctx) error {
-		ctx := c.Context() // before the client knows: it is watched from now on
+		ctx := c.Context()
+		done := ctx.Done() // before the client knows: it is watched from now on
 		w := c.Stream()
 		w.WriteString("first")
 		w.Flush()
 		select {
-		case <-ctx.Done():
+		case <-done:
 			ended <- context.Cause(ctx)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			ended <- nil
 		}
 		return nil

@@ -285,7 +285,7 @@ func TestWebSocket(t *testing.T) {
 		"behind chi's middleware": adaptor.Middleware(middleware.RequestID)(adaptor.FromHTTP(echo)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			conn, _, err := websocket.Dial(ctx, start(t, h), nil)
 			if err != nil {
