@@ -206,7 +206,7 @@ func TestSymbol(t *testing.T) {
 func TestConflict(t *testing.T) {
 	s := mounted(t, debug.Options{})
 	for _, path := range []string{"/debug/pprof/profile", "/debug/pprof/trace"} {
-		first := begin(t, s, "GET "+path+"?seconds=60")
+		first := begin(t, s, "GET "+path+"?seconds=120")
 		waits(t, true)
 		got := s.Do(t, "GET "+path+"?seconds=1")
 		if got.Status != 409 || got.Header.Get("X-Go-Pprof") != "1" || got.Header.Get("Retry-After") == "" || got.Header.Get("Content-Disposition") != "" {
@@ -215,7 +215,7 @@ func TestConflict(t *testing.T) {
 		// The first client leaves, which ends its profile long before its time.
 		first.Reset() // a Close so soon could be that of a client that has sent all that it wanted to send
 		waits(t, false)
-		for deadline := time.Now().Add(10 * time.Second); got.Status != 200; { // it still takes the runtime a moment
+		for deadline := time.Now().Add(time.Minute); got.Status != 200; { // it still takes the runtime a moment
 			if got = s.Do(t, "GET "+path+"?seconds=0.001"); time.Now().After(deadline) {
 				t.Fatalf("%s: still %d %q", path, got.Status, got.Body)
 			}
@@ -226,7 +226,7 @@ func TestConflict(t *testing.T) {
 // waits waits until a handler waits for the end of its time, or none does.
 func waits(t *testing.T, want bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var stacks bytes.Buffer
 		if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
 			t.Fatal(err)

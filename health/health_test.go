@@ -423,7 +423,7 @@ func TestAttach(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		close(inside)
 		<-look
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for {
 			if err := h.Ready(c); err != nil || c.Status() == 503 || time.Now().After(deadline) {
 				return err

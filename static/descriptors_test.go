@@ -44,7 +44,7 @@ func descriptors(t *testing.T, dir string) (n int) {
 // awaitDescriptors fails the test unless there come to be so many: an answer is over a moment after its client has it.
 func awaitDescriptors(t *testing.T, dir string, want int, why string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); descriptors(t, dir) != want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); descriptors(t, dir) != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: %d files are open, want %d", why, descriptors(t, dir), want)
 		}
