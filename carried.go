@@ -300,9 +300,6 @@ func (c *carried) endStream(trailer *Header) {
 	})
 }
 
-// setApart implements wire.
-func (c *carried) setApart(bool) {}
-
 // answerApart implements wire.
 func (c *carried) answerApart(e *HTTPError, head bool) (size int64, err error) {
 	body := refusalText(e)

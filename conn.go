@@ -59,9 +59,7 @@ type looped interface {
 	// ended its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu.
 	watch(r *requestContext) (half, gone bool)
 	unwatch()
-	// setApart says whether another goroutine may call sendApart, or write through TLS, while the handler runs.
-	setApart(bool)
-	// sendApart sends what the client takes at once. The owner sends the rest when the handler has returned.
+	// sendApart sends what the client takes at once, on any goroutine. The owner sends the rest when the handler has returned.
 	sendApart(p []byte) error
 	// remote returns the address of the client, not valid if it has none of IP.
 	remote() netip.AddrPort

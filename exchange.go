@@ -75,10 +75,8 @@ type wire interface {
 	// hijack gives the connection to the caller, with what was received behind the request, and sets hijacked.
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
 
-	// setApart says whether another goroutine may call answerApart, or write through TLS, while the handler runs.
-	setApart(bool)
-	// answerApart answers in the handler's place: nothing else is sent for the request. It is called between setApart(true) and
-	// setApart(false), on a timer's goroutine or the handler's. It returns the size of the answer's body.
+	// answerApart answers in the handler's place: nothing else is sent for the request. It is called on a timer's goroutine or the
+	// handler's, which may be reading meanwhile but doesn't write. It returns the size of the answer's body.
 	answerApart(e *HTTPError, head bool) (size int64, err error)
 }
 

@@ -78,7 +78,6 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 	if t.deadline = time.Now().Add(d); !c.moveDeadline() {
 		t.context = c.context
 	}
-	c.exchange.wire.setApart(true)
 	if t.timer == nil {
 		t.timer = time.AfterFunc(d, t.fire)
 	} else {
@@ -90,7 +89,6 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 func (t *handlerTimeout) disarmLocked() {
 	t.mu.AssertHeld()
 	t.timer.Stop()
-	t.exchange.wire.setApart(false)
 	t.armed, t.contextOnly, t.exchange, t.context = false, false, nil, nil
 }
 
@@ -134,13 +132,6 @@ func (t *handlerTimeout) answerNowLocked() {
 	t.failed = err != nil
 	if t.context != nil {
 		t.context.cancel(context.DeadlineExceeded)
-	}
-}
-
-// setApart implements wire.
-func (c *conn) setApart(on bool) {
-	if c.looped != nil {
-		c.looped.setApart(on)
 	}
 }
 
@@ -197,7 +188,6 @@ func (c *Ctx) claimAnswer() error {
 		return nil
 	}
 	t.armed, t.contextOnly = false, true
-	t.exchange.wire.setApart(false)
 	return nil
 }
 
@@ -216,7 +206,6 @@ func (c *Ctx) holdAnswer() error {
 		t.mu.Unlock()
 		return ErrHandlerTimeout
 	}
-	c.exchange.wire.setApart(false)
 	return nil
 }
 
@@ -225,7 +214,6 @@ func (c *Ctx) releaseAnswer() {
 	if t == nil || !t.armed {
 		return
 	}
-	c.exchange.wire.setApart(true)
 	t.mu.Unlock()
 }
 

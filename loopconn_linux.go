@@ -75,16 +75,21 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	}
 }
 
-// Write sends all of p, and before it what is unsent.
+// Write sends all of p, and before it what is unsent. It waits for the client where the owner awaits that (stateWrite), in a handshake,
+// and for the lingerer. Any other caller is crypto/tls, with answers that the owner waits with in the loop, with an answer in the
+// handler's place, or with a reply to a key update that a read has found: then what the client doesn't take at once is kept.
 func (lc *loopConn) Write(p []byte) (int, error) {
+	u := lc.unsent
 	switch {
 	case lc.Taken() != nil:
 	case lc.IsShared():
 		return lc.parked.out.Put(p) // by TLS
-	case lc.NoWaitWrite:
+	case lc.NoWaitWrite || lc.tlsState != nil && lc.state() != stateWrite && lc.state() != stateClosed:
+		if u != nil && len(u.bytes) > maxUntaken {
+			return 0, errUntaken
+		}
 		return len(p), lc.queue(p, nil)
-	case lc.unsent != nil:
-		u := lc.unsent
+	case u != nil:
 		n, err := lc.Socket.Write(u.bytes)
 		if u.bytes = u.bytes[n:]; err != nil {
 			return 0, err
@@ -116,9 +121,6 @@ func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 	}
 	return lc.Socket.RawWrite(write)
 }
-
-// setApart makes writes through TLS keep what the client doesn't take at once: who writes isn't the owner, and can't wait.
-func (lc *loopConn) setApart(on bool) { lc.NoWaitWrite = on && lc.tlsState != nil }
 
 // sendApart sends what the client takes at once, and keeps the rest.
 func (lc *loopConn) sendApart(p []byte) error {

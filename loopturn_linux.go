@@ -56,7 +56,8 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 			if lc.flushAnswers(); lc.unsent != nil || lc.failed {
 				continue
 			}
-			if state := lc.inputState(); !lc.receiveNow(state) && lc.suspend(state) {
+			// A read through TLS may leave something unsent: a reply to a key update.
+			if state := lc.inputState(); !lc.receiveNow(state) && lc.unsent == nil && lc.suspend(state) {
 				return false
 			}
 			if lc.reading == readingRest {
@@ -324,11 +325,9 @@ func (lc *loopConn) flushAnswers() {
 	case lc.tlsState == nil:
 		err = lc.queue(lc.out, lc.outBody)
 	default:
-		lc.NoWaitWrite = true
 		if _, err = lc.netConn.Write(lc.out); err == nil && len(lc.outBody) > 0 {
 			_, err = lc.netConn.Write(lc.outBody)
 		}
-		lc.NoWaitWrite = false
 	}
 	lc.out, lc.outBody, lc.before = lc.out[:0], nil, 0
 	if err == nil && lc.unsent != nil && lc.unsent.held != nil {

@@ -2,7 +2,11 @@
 
 package filo
 
-import "github.com/filohttp/filo/internal/loop"
+import (
+	"errors"
+
+	"github.com/filohttp/filo/internal/loop"
+)
 
 const (
 	// maxUnsent is how much of an answer that the client doesn't take waits in the connection; a worker waits with more.
@@ -10,7 +14,12 @@ const (
 	// maxHeld is how many bytes of larger bodies, made for a single client each, may wait in connections because there is no
 	// worker to wait with them.
 	maxHeld = 64 << 20
+	// maxUntaken is how much of what crypto/tls writes waits in the connection: with the answers, replies to the key updates that a
+	// client sends with a body.
+	maxUntaken = 4 * maxUnsent
 )
+
+var errUntaken = errors.New("filo: the client takes none of the replies to its key updates")
 
 // unsent is what a client hasn't taken yet of complete answers: something of bytes, or of held.
 type unsent struct {
@@ -69,9 +78,7 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 		u.bytes = piece
 		return nil
 	}
-	lc.NoWaitWrite = true
 	_, err := lc.netConn.Write(piece)
-	lc.NoWaitWrite = false
 	lc.writePace.Add(max(0, n-len(u.bytes)), 0)
 	return err
 }

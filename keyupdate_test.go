@@ -1,0 +1,231 @@
+package filo_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// tlsHalf is one direction of a TLS 1.3 connection behind its handshake: crypto/tls offers no key updates.
+type tlsHalf struct {
+	secret []byte
+	aead   cipher.AEAD
+	iv     []byte
+	serial uint64
+}
+
+func newTLSHalf(t *testing.T, secret []byte) *tlsHalf {
+	h := &tlsHalf{secret: secret, iv: tlsExpand(t, secret, "iv", 12)}
+	block, err := aes.NewCipher(tlsExpand(t, secret, "key", 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.aead, err = cipher.NewGCM(block); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// tlsExpand is HKDF-Expand-Label of RFC 8446, section 7.1, without a context.
+func tlsExpand(t *testing.T, secret []byte, label string, size int) []byte {
+	label = "tls13 " + label
+	info := append(binary.BigEndian.AppendUint16(nil, uint16(size)), byte(len(label)))
+	out, err := hkdf.Expand(sha256.New, secret, string(info)+label+"\x00", size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// next returns the direction behind a key update.
+func (h *tlsHalf) next(t *testing.T) *tlsHalf {
+	return newTLSHalf(t, tlsExpand(t, h.secret, "traffic upd", sha256.Size))
+}
+
+// nonce returns the nonce of the next record.
+func (h *tlsHalf) nonce() []byte {
+	nonce := bytes.Clone(h.iv)
+	for i, b := range binary.BigEndian.AppendUint64(nil, h.serial) {
+		nonce[4+i] ^= b
+	}
+	h.serial++
+	return nonce
+}
+
+const (
+	tlsHandshakeRecord = 22
+	tlsDataRecord      = 23
+	tlsKeyUpdate       = 24
+)
+
+// seal appends a record.
+func (h *tlsHalf) seal(to []byte, kind byte, content []byte) []byte {
+	content = append(bytes.Clone(content), kind)
+	header := binary.BigEndian.AppendUint16([]byte{tlsDataRecord, 3, 3}, uint16(len(content)+h.aead.Overhead()))
+	return h.aead.Seal(append(to, header...), h.nonce(), content, header)
+}
+
+// open reads a record.
+func (h *tlsHalf) open(r io.Reader) (kind byte, content []byte, err error) {
+	header := make([]byte, 5)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return 0, nil, err
+	}
+	sealed := make([]byte, binary.BigEndian.Uint16(header[3:]))
+	if _, err := io.ReadFull(r, sealed); err != nil {
+		return 0, nil, err
+	}
+	content, err = h.aead.Open(nil, h.nonce(), sealed, header)
+	if err != nil {
+		return 0, nil, err
+	}
+	content = bytes.TrimRight(content, "\x00")
+	return content[len(content)-1], content[:len(content)-1], nil
+}
+
+// tlsRaw is a TLS 1.3 client whose records the test makes itself.
+type tlsRaw struct {
+	net.Conn
+	reader   *bufio.Reader
+	out, in  *tlsHalf
+	body     []byte // what it has read
+	replaced int    // the server's key updates that it has read
+}
+
+func dialTLSRaw(t *testing.T, s *lifeServer) *tlsRaw {
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(lifeBound))
+	conn.(*net.TCPConn).SetReadBuffer(32 << 10)
+	var log strings.Builder
+	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: &log, MinVersion: tls.VersionTLS13})
+	if err := client.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if client.ConnectionState().CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
+		t.Skip("the machine prefers another cipher")
+	}
+	raw := &tlsRaw{Conn: conn, reader: bufio.NewReader(conn)}
+	for line := range strings.Lines(log.String()) {
+		fields := strings.Fields(line)
+		secret, err := hex.DecodeString(fields[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch fields[0] {
+		case "CLIENT_TRAFFIC_SECRET_0":
+			raw.out = newTLSHalf(t, secret)
+		case "SERVER_TRAFFIC_SECRET_0":
+			raw.in = newTLSHalf(t, secret)
+		}
+	}
+	return raw
+}
+
+// send sends data, and before each byte of it ten key updates that ask for one in reply. Behind more than sixteen in a row crypto/tls
+// gives up.
+func (raw *tlsRaw) send(t *testing.T, data string) {
+	var out []byte
+	for i := range len(data) {
+		for range 10 {
+			out = raw.out.seal(out, tlsHandshakeRecord, []byte{tlsKeyUpdate, 0, 0, 1, 1})
+			raw.out = raw.out.next(t)
+		}
+		out = raw.out.seal(out, tlsDataRecord, []byte{data[i]})
+	}
+	if _, err := raw.Write(out); err != nil {
+		t.Log(err) // the server has given up
+	}
+}
+
+// data sends a record of data.
+func (raw *tlsRaw) data(t *testing.T, data string) {
+	if _, err := raw.Write(raw.out.seal(nil, tlsDataRecord, []byte(data))); err != nil {
+		t.Log(err)
+	}
+}
+
+// read reads until it has got a text, or an error.
+func (raw *tlsRaw) read(t *testing.T, text string) error {
+	for !bytes.Contains(raw.body, []byte(text)) {
+		kind, content, err := raw.in.open(raw.reader)
+		switch {
+		case err != nil:
+			return err
+		case kind == tlsDataRecord:
+			raw.body = append(raw.body, content...)
+		case kind == tlsHandshakeRecord && content[0] == tlsKeyUpdate:
+			raw.replaced++
+			raw.in = raw.in.next(t)
+		}
+	}
+	return nil
+}
+
+// A client that sends key updates with its body, and takes none of the replies, holds up no read of that body, and gets the replies when it
+// reads. If it doesn't, they don't fill the memory: the connection ends.
+func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
+	lifeLooped(t)
+	for _, test := range []struct {
+		timeout time.Duration // of the handler; 0: none
+		updates int           // ten times as many
+		served  bool
+	}{
+		{0, 1_500, true}, {time.Hour, 1_500, true}, {0, 6_000, false}, {time.Hour, 6_000, false},
+	} {
+		t.Run(fmt.Sprintf("timeout %v, %d updates", test.timeout, 10*test.updates), func(t *testing.T) {
+			type result struct {
+				size int
+				err  error
+			}
+			read := make(chan result, 1)
+			s := lifeListenTLS(t, &filo.Server{
+				SocketOptions: filo.SocketOptions{WriteBuffer: 64 << 10},
+				Handler: func(c *filo.Ctx) error {
+					c.SetTimeout(test.timeout, nil)
+					body, err := c.Body()
+					read <- result{len(body), err}
+					return errors.Join(err, c.Text(200, "all read"))
+				},
+			})
+			raw := dialTLSRaw(t, s)
+			const rest = 16 << 10 // more than is awaited before the handler runs
+			size := test.updates + rest
+			raw.data(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
+			raw.send(t, strings.Repeat("x", test.updates))
+			raw.data(t, strings.Repeat("x", rest))
+			got := lifeRecv(t, read, "the body, or an error")
+			if !test.served {
+				if got.err == nil {
+					t.Error("all of the body was read")
+				}
+				lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+				return
+			}
+			if got.err != nil || got.size != size {
+				t.Errorf("%d bytes, %v", got.size, got.err)
+			}
+			if err := raw.read(t, "all read"); err != nil || raw.replaced != 10*test.updates {
+				t.Errorf("%v, behind %d key updates of %d", err, raw.replaced, 10*test.updates)
+			}
+		})
+	}
+}
