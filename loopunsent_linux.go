@@ -16,7 +16,7 @@ const (
 	maxHeld = 64 << 20
 	// maxUntaken is how much of what crypto/tls writes waits in the connection: with the answers, replies to the key updates that a
 	// client sends with a body.
-	maxUntaken = 4 * maxUnsent
+	maxUntaken = 2 * maxUnsent
 )
 
 var errUntaken = errors.New("filo: the client takes none of the replies to its key updates")
