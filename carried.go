@@ -20,8 +20,8 @@ import (
 
 var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: the connection of another server can't be parked")}
 
-// carried is the wire of a request that came to another server. That server has the connection and frames the messages. A carried
-// request is in no server's books.
+// carried is the wire of a request that came to another server. That server has the connection and frames the messages. Stats
+// doesn't count a carried request, and Shutdown doesn't wait for it. The filo.Server may serve connections of its own meanwhile.
 type carried struct {
 	exchange
 	transport hooks.Transport

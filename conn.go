@@ -120,9 +120,9 @@ type conn struct {
 	unserved  bool // nothing came in the time for which it had one of the places that are kept: it is to be refused
 	// awaitsBody says that the current request's head is complete, and its small body is waited for before the handler runs.
 	awaitsBody bool
-	counted    bool        // against MaxConnsPerIP; guarded by the server's connSet
-	parked     *ParkedConn // what it was taken over as, if that is one; set once
-	requests   int
+	counted    bool            // against MaxConnsPerIP; guarded by the server's connSet
+	parked     *ParkedConn     // what it was taken over as, if that is one; set once
+	requests   int             // that have begun
 	context    context.Context // of Server.ConnContext; nil until it is needed
 	// inputError is the error with which the watch for a context stopped reading; the input it received comes before.
 	inputError error

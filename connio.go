@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// How a connection of either driver waits, reads and writes while a handler runs, and until when. In the blocking driver that is all there
-// is; in a loop what may be done without waiting is in loopturn_linux.go.
+// Until when a connection of either driver may wait, for requests, bodies and its client; and how it waits, reads and writes while a handler
+// runs. In the blocking driver that is all there is; in a loop what may be done without waiting is in loopturn_linux.go.
 
 // inputState says what the next bytes belong to.
 func (c *conn) inputState() waitState {

@@ -37,9 +37,9 @@ type connSet struct {
 	answered []sharedCounts // set once, by configure, under the server's mu
 	counting int            // the one that the next connection gets; guarded by mu
 
-	// due is when the next sweep is: at the earliest deadline that the last one saw, and no later than
-	// a wait that began after it could end. Who sets an earlier deadline moves it. During a sweep it is what it will be at the
-	// latest.
+	// due is when the next sweep begins: at the earliest deadline that the last sweep saw, and no later than the shortest time-out
+	// after that sweep. Whoever sets an earlier deadline moves it (hasten). While a sweep is under way, due is when the next one
+	// begins at the latest.
 	due      clock.Atomic[clock.Time]
 	clock    *coarseClock
 	timer    *time.Timer   // guarded by mu

@@ -328,7 +328,7 @@ func (c *conn) startWatch(r *requestContext) (half, gone bool) {
 	w.ended, w.stopping = make(chan struct{}), make(chan struct{})
 	c.worker.watcher = w
 	go w.run()
-	return false, false // of half an end the goroutine tells, when it has come to it
+	return false, false // the goroutine reports a half-close when it has read as far as that
 }
 
 // endWatch implements watchWire.
@@ -407,8 +407,8 @@ const (
 	// halfCloseTime is how soon after the watch began an end of input counts as one that came with the request, though in
 	// a packet of its own.
 	halfCloseTime = 20 * time.Millisecond
-	// halfCloseGrace is how long the context goes on after such an end. Of a client that waits for its answer nothing else
-	// is ever heard, and of one that has left neither, until something is sent to it.
+	// halfCloseGrace is how long the context goes on after such an end. A client that waits for its answer sends nothing else, and
+	// neither does one that has left: the two differ only when something is sent to them.
 	halfCloseGrace = 5 * time.Second
 )
 

@@ -132,7 +132,8 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	return errs
 }()
 
-// The other answers to requests that are refused before a handler sees them. They are shared, too.
+// The other refusals. Most are of requests that no handler has seen; errBusy also comes to handlers, which wait for a worker; and two are
+// of connections. They are shared, too.
 var (
 	errTruncated    = Error(400, "the connection ended inside the request")
 	errSlowHead     = Error(408, "the request head took too long to arrive")

@@ -25,8 +25,8 @@ type loopConn struct {
 	parkedOnce bool // the request that parked it is over
 	toldIdle   bool // ConnState knows that the connection is idle
 
-	// deadline is until when an idle connection may wait, and since is when it began to, both on the coarse clock's scale.
-	// since is 0 from when something has come.
+	// deadline is when the current wait ends at the latest, 0 for never, and since is when it began, both on the coarse clock's scale.
+	// since is 0 once something has come.
 	deadline, since clock.Time
 	lastUntil       clock.Time // until when it may wait for a last request, once the server shuts down; 0: not decided
 	// pending is what has come of a request that isn't complete.
@@ -50,7 +50,7 @@ var (
 	_ sock.RawWriter = (*loopConn)(nil)
 )
 
-// BeforeWait implements served: another worker gets the loop.
+// BeforeWait implements loop.Conn: another worker gets the loop.
 func (lc *loopConn) BeforeWait() error {
 	if p := lc.parked; p != nil {
 		if p.serving != nil {
@@ -64,7 +64,7 @@ func (lc *loopConn) BeforeWait() error {
 	return lc.leave(lc.worker.timer.Class())
 }
 
-// PeerLeft implements served: the context that is watched, if there is one, ends.
+// PeerLeft implements loop.Conn: the context that is watched, if there is one, ends.
 func (lc *loopConn) PeerLeft(broken bool) {
 	switch r := lc.watcher.Load(); {
 	case r == nil:

@@ -21,10 +21,10 @@ func (lc *loopConn) prepareParked() error {
 // setParked makes the connection one that several goroutines use.
 func (lc *loopConn) setParked() { lc.Share() }
 
-// Writable implements served.
+// Writable implements loop.Conn.
 func (lc *loopConn) Writable() { lc.parked.out.Pump() }
 
-// Closing implements served.
+// Closing implements loop.Conn.
 func (lc *loopConn) Closing() { lc.parked.out.Fail(net.ErrClosed) }
 
 var _ outbox.Socket = (*loopConn)(nil)

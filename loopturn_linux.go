@@ -19,7 +19,7 @@ import (
 // of a body that nobody wants.
 const turnRequests = 128
 
-// Turn implements served.
+// Turn implements loop.Conn.
 func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	worker := leader.Owner().(*workerChan)
 	if worker.scratch == nil {
@@ -356,7 +356,7 @@ func (lc *loopConn) end() {
 	lc.CloseSocket()
 }
 
-// Abandon implements served. A goroutine that ends has answered, and the client may be given the time to read that.
+// Abandon implements loop.Conn. A goroutine that ends has answered, and the client may be given the time to read that.
 func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
 	lc.abandon(goexit)
 	w.Owner().(*workerChan).scratch = nil // the buffers may be in any state

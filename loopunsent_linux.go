@@ -122,7 +122,7 @@ func (lc *loopConn) sendUnsent() bool {
 	return true
 }
 
-// sendNow sends what the socket takes at once of what the client hasn't taken. If that isn't all, the error is errNotYet, and
+// sendNow sends what the socket takes at once of what the client hasn't taken. If that isn't all, the error is loop.ErrNotYet, and
 // the next of it is in lc.unsent.bytes.
 func (lc *loopConn) sendNow() error {
 	u := lc.unsent

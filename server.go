@@ -124,8 +124,8 @@ type Server struct {
 	GracePeriod time.Duration
 
 	// MinTransferRate is the average rate, in bytes per second, at which a client must send a body or take an answer once
-	// ReadTimeout or WriteTimeout is used up. Default 500, slower than any modem; negative: each single wait may last the whole
-	// timeout.
+	// ReadTimeout or WriteTimeout is used up. Default 500, slower than any modem. If it is negative there is no such rate:
+	// each single wait for the client may last as long as ReadTimeout or WriteTimeout.
 	MinTransferRate int
 
 	// MaxHeaderBytes limits the size of a request head, request line included (431). Default 16 KB.

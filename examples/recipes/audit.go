@@ -13,7 +13,7 @@ const maxAuditBytes = 4 << 10
 // Audit logs who sent which body, and what was answered. Only JSON bodies are logged, the first 4 KB of each. Use it for the routes
 // that need it, inside of the middleware that authenticates, and log no route that takes passwords.
 //
-// It reads a body before the handler does. The handler still finds the whole body by c.Body, c.Bind or c.BodyReader, since
+// It reads a body before the handler does. The handler still finds the whole body by c.Body, c.BodyReader or package bind, since
 // filo keeps a body that was read by c.Body for the rest of the request.
 func Audit(logger *slog.Logger, user func(c *filo.Ctx) string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {

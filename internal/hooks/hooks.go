@@ -79,9 +79,9 @@ func (m *Match) Reset() {
 // Transport brings one request that came to another server, and takes its answer: see inside.Carry. Its server frames the messages: what
 // Read and Write carry is the content of the bodies.
 type Transport interface {
-	// Head makes h the request's head. It returns the bytes that h lies in, and the length of the body, negative if that is unknown, which
-	// counts whatever the fields say. The bytes are borrowed until Carry returns, which overwrites them
-	// in builds with the race detector.
+	// Head makes h the request's head. It returns the bytes that h lies in, and the length of the body, negative if that is unknown. This
+	// length counts, whatever the fields say. The bytes are borrowed until Carry returns, which overwrites them in builds with the race
+	// detector.
 	Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault)
 	// Read reads the request's body. Its error may be an HTTPError of filo's.
 	Read(p []byte) (int, error)

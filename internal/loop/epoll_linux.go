@@ -9,8 +9,9 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// epollSet is what a loop waits by: the descriptor of an epoll set. Nothing else in the package knows what epoll's events are called, nor
-// how they are asked for.
+// epollSet is what a loop waits by: the descriptor of an epoll set. Any goroutine may call add, change, remove and poll, also at the same
+// time: a leader without work polls the sets of others. Nothing else in the package knows what epoll's events are called, nor how they
+// are asked for.
 type epollSet int
 
 // What an entry of the set is watched for.
@@ -42,7 +43,7 @@ func (e epollSet) change(fd int, what, slot, generation uint32) {
 	sock.EpollControl(int(e), syscall.EPOLL_CTL_MOD, fd, what, slot, generation)
 }
 
-// remove ends the watch of a descriptor. To close the last descriptor of a socket does so, too.
+// remove ends the watch of a descriptor. Closing a socket's last descriptor does so, too, and that is how most watches end.
 func (e epollSet) remove(fd int) { sock.EpollControl(int(e), syscall.EPOLL_CTL_DEL, fd, 0, 0, 0) }
 
 // pollEvent is an event: what has happened in Events, the slot of its entry in Fd, the generation in Pad.

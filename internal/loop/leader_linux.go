@@ -81,8 +81,8 @@ func (t Turn) GiveAway() bool {
 
 // takeAway takes the loop from its leader, if the loop still has this word, for the caller to find another one. Anybody may call it.
 //
-// While the server serves that has an end: who leads a crowded loop runs no handler, but an ErrorHandler, ConnState and Logger may
-// wait as well. When there are too many of those their loops wait, too.
+// While the server serves, takeAway refuses once too many leaders have lost a loop. The leader of a crowded loop runs no handler, but an
+// ErrorHandler, ConnState or Logger may wait as well. When too many of those wait, their loops wait, too.
 func (l *Loop) takeAway(word uint64) (leader *Worker) {
 	if !l.workers.MayRetake(len(l.group.loops)) && !l.group.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
 		return nil

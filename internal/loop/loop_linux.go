@@ -46,7 +46,7 @@ type Loop struct {
 	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
 	word   atomic.Uint64
 	leader atomic.Pointer[Worker] // who leads, for the monitor
-	// lost is odd if a leader has lost the loop since there was last seen to be no worker beyond the cap: see Workers. It only grows, so
+	// lost is odd from when a leader loses the loop until somebody sees that no worker is beyond the cap: see Workers. It only grows, so
 	// that whoever makes it even can't undo a loss that he hasn't seen.
 	lost atomic.Uint64
 	// sleeping says that the leader waits, or is about to: who has something for it rings the bell.

@@ -11,8 +11,8 @@ import (
 )
 
 // parker lets a leader wait without holding a thread: by the runtime's poller. An epoll set that the runtime's poller
-// watched itself would wake a thread for each event while the leader is busy. So that watches a second set, outer, whose
-// only entry is the loop's, and which reports anything only while the leader waits.
+// watched itself would wake a thread for each event while the leader is busy. So the runtime's poller watches a second set, outer.
+// Its only entry is the loop's set, and it reports something only while the leader waits.
 type parker struct {
 	inner epollSet // the loop's
 	outer epollSet

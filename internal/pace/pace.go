@@ -12,7 +12,7 @@ import (
 // Limits is how slowly a peer may be.
 type Limits struct {
 	Grace time.Duration // how long a peer may always keep us waiting; negative: for ever
-	Rate  int           // bytes that buy another second; 0 or less: none do, and each wait has the whole grace
+	Rate  int           // bytes that earn another second; 0 or less: none do, and each single wait may last as long as Grace
 }
 
 // Pace is how a transfer has gone so far. The zero value is one that begins.
