@@ -79,17 +79,17 @@ func (lc *loopConn) PeerLeft(broken bool) {
 // and for the lingerer. Any other caller is crypto/tls, with answers that the owner waits with in the loop, with an answer in the
 // handler's place, or with a reply to a key update that a read has found: then what the client doesn't take at once is kept.
 func (lc *loopConn) Write(p []byte) (int, error) {
-	u := lc.unsent
 	switch {
 	case lc.Taken() != nil:
 	case lc.IsShared():
 		return lc.parked.out.Put(p) // by TLS
 	case lc.NoWaitWrite || lc.tlsState != nil && lc.state() != stateWrite && lc.state() != stateClosed:
-		if u != nil && len(u.bytes) > maxUntaken {
+		if u := lc.unsent; u != nil && len(u.bytes) > maxUntaken {
 			return 0, errUntaken
 		}
 		return len(p), lc.queue(p, nil)
-	case u != nil:
+	case lc.unsent != nil:
+		u := lc.unsent
 		n, err := lc.Socket.Write(u.bytes)
 		if u.bytes = u.bytes[n:]; err != nil {
 			return 0, err
