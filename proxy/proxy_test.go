@@ -99,16 +99,8 @@ func backend(t testing.TB, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// dead returns the URL of a server that isn't there.
-func dead(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return "http://" + ln.Addr().String()
-}
+// dead is the URL of a server that isn't there: nobody is given this port unasked.
+const dead = "http://127.0.0.1:1"
 
 // echo shows the request that it gets.
 func echo(w http.ResponseWriter, r *http.Request) {
@@ -239,8 +231,8 @@ func TestErrors(t *testing.T) {
 		status       int
 		want         string
 	}{
-		{"not there", "GET", proxy.Options{Upstreams: []string{dead(t)}}, 502, "Bad Gateway: the upstream server can't be reached\n"},
-		{"not there, for HEAD", "HEAD", proxy.Options{Upstreams: []string{dead(t)}}, 502, ""},
+		{"not there", "GET", proxy.Options{Upstreams: []string{dead}}, 502, "Bad Gateway: the upstream server can't be reached\n"},
+		{"not there, for HEAD", "HEAD", proxy.Options{Upstreams: []string{dead}}, 502, ""},
 		{"slow", "GET", proxy.Options{Upstreams: []string{hang}, ResponseTimeout: 20 * time.Millisecond}, 504, "Gateway Timeout: the upstream server took too long\n"},
 		{"breaks off", "GET", proxy.Options{Upstreams: []string{reset}}, 502, "Bad Gateway: the upstream server gave no valid answer\n"},
 		{"speaks no HTTP", "GET", proxy.Options{Upstreams: []string{"http://" + garbage.Addr().String()}}, 502, "Bad Gateway: the upstream server gave no valid answer\n"},
@@ -285,7 +277,7 @@ func TestRetries(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			attempts.Store(0)
 			if test.first == "" {
-				test.first = dead(t)
+				test.first = dead
 			}
 			f := newFront(t, proxy.Options{Upstreams: []string{test.first, fine}, Retries: test.retries})
 			response, body := f.do(test.method, "/", test.body, test.fields...)
