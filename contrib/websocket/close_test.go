@@ -125,7 +125,7 @@ func TestCloseTimeout(t *testing.T) {
 // A client that was told that it has failed, and does nothing, is disconnected after a moment. What it sends meanwhile doesn't
 // make the system reset the connection, so it can read why.
 func TestFailedClientLingers(t *testing.T) {
-	inModes(t, websocket.Options{MaxMessageBytes: 1000, CloseTimeout: 2 * time.Second}, func(t *testing.T, address string) {
+	inModes(t, websocket.Options{MaxMessageBytes: 1000, CloseTimeout: 10 * time.Second}, func(t *testing.T, address string) {
 		t.Parallel()
 		c := open(t, address)
 		c.send(frame(fin|binaryOp, strings.Repeat("x", 300_000)))
@@ -202,6 +202,7 @@ func TestShutdown(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			options, ended := closes()
+			options.CloseTimeout = testTimeout
 			address, shutdown := serveUntil(t, m.driver, m.handler(websocket.New(options)))
 			var clients []*client
 			for i := range 5 {
