@@ -591,7 +591,7 @@ func TestContextAfterAReset(t *testing.T) {
 		ctx := c.Context()
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Second):
+		case <-time.After(4 * time.Second): // of a half-close it would hear after 5
 		}
 		causes <- context.Cause(ctx)
 		return nil
