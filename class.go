@@ -72,6 +72,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	if stays, must := w.stays(class); !stays {
 		switch err := c.exchange.wire.giveWay(class); {
 		case err == nil:
+		case must && err == errBusy && class.MayRunInline() && w.worker.LeaveKept(): // it is quick, as the places that are kept are for
 		case must || err != errBusy:
 			return err
 		default:

@@ -874,6 +874,34 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 	})
 }
 
+// A leader that has lost its loop by the time that it gets to know that the handler is quick has one of the kept places, too.
+func TestKeptPlaceOfALateLeader(t *testing.T) {
+	lifeLooped(t)
+	gate := newLifeGate()
+	hold, quick := filo.Offload(gate.handle), filo.Inline(gate.handle)
+	var s *lifeServer
+	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/hold" {
+			return hold(c)
+		}
+		retakes := s.Stats().Retakes
+		for end := time.Now().Add(20 * time.Millisecond); s.Stats().Retakes == retakes && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		return quick(c)
+	}})
+	t.Cleanup(gate.open)
+	gate.holdPlace(t, s, s.dial(t))
+	c := s.dial(t)
+	for range 4 { // after three the server's own class isn't quick any more, and gives the loop away before
+		c.get("/")
+		c.want(200, "quick", false)
+	}
+	if s.Stats().Retakes == 0 {
+		t.Error("no leader has lost its loop")
+	}
+}
+
 // faultLog is a log that fails.
 type faultLog struct{ fail func(here string) }
 

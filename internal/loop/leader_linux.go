@@ -108,11 +108,11 @@ func (w *Worker) Leave(class *class.Class) bool {
 func (w *Worker) LeaveKept() bool {
 	if w.loop != nil {
 		w.EndClass()
-		if !w.loop.handOffKept(w) || w.owner.HasKept() {
-			return w.owner.HasKept()
+		if !w.loop.handOffKept(w) {
+			return false
 		}
 	}
-	return w.owner.ExchangeForKept() // the loop was taken away before
+	return w.owner.HasKept() || w.owner.ExchangeForKept() // if the loop was taken away before, w has another place
 }
 
 // LeaveWithoutPlace is Leave for something that doesn't count against Concurrency.

@@ -26,6 +26,9 @@ func (*Group) Counts() (c Counts) { return c }
 // Leave reports whether the worker may run something that takes its time.
 func (w *Worker) Leave(*class.Class) bool { return w.owner.MayRun() }
 
+// LeaveKept reports whether the worker has one of the places that are kept.
+func (w *Worker) LeaveKept() bool { return w.owner.HasKept() }
+
 // HoldsLoop returns false here.
 func (w *Worker) HoldsLoop() bool { return false }
 
