@@ -376,9 +376,8 @@ func TestConcurrencyOfRequests(t *testing.T) {
 	holder := s.dial(t)
 	gate.holdPlace(t, s, holder)
 	for _, c := range idle {
-		const health = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
-		c.send(health)
-		c.served(health, "healthy")
+		c.get("/health")
+		c.want(200, "healthy", false)
 		c.get("/")
 		response, body := c.answer()
 		if response.StatusCode != 503 || !strings.Contains(body, "too many requests") {

@@ -58,7 +58,7 @@ func faultRest(t *testing.T, s *lifeServer, body string) {
 		c.get("/")
 	}
 	for _, c := range clients {
-		c.served(faultGet, body)
+		c.want(200, body, false)
 		c.Close()
 	}
 }
@@ -254,7 +254,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 	for rounds := 0; rounds < 16; { // so that both loops get some
 		c := s.dial(t)
 		c.get("/")
-		c.served(faultGet, "quick")
+		c.want(200, "quick", false)
 		if !refused(c, "GET /offload HTTP/1.1\r\nHost: a\r\n\r\n", false) {
 			c.Close()
 			continue
@@ -263,7 +263,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 		whole := refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
 		c.send("lo\r\n0\r\n\r\n")
 		c.get("/")
-		c.served(faultGet, "quick")
+		c.want(200, "quick", false)
 		// Nobody need send what won't be read.
 		whole = whole && refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
 		c.Close()
