@@ -23,8 +23,8 @@ var plainTextField = NewField(field.ContentType.String(), textPlain)
 
 const textHTML = "text/html; charset=utf-8"
 
-// answerable returns ErrHijacked if the handler has given the connection away: nobody would get an answer. Each method below
-// that answers begins with it.
+// answerable returns ErrHijacked if the handler has taken the connection over, since no answer can be sent then. Each method below that
+// answers begins with it.
 func (c *Ctx) answerable() error {
 	c.check()
 	if c.exchange.hijacked {
@@ -55,7 +55,7 @@ func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 	return nil
 }
 
-// BytesNoCopy answers with b without copying it. The caller gives b away for good and must never change it again.
+// BytesNoCopy answers with b without copying it. The caller must never change b again.
 func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 	if err := c.answerable(); err != nil {
 		return err
@@ -88,8 +88,8 @@ type JSONCodec interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// DecodeJSON decodes data into the value that v points to, by Server.JSON. Package bind decodes a request body, with errors
-// that people can read.
+// DecodeJSON decodes data into the value that v points to, with Server.JSON. Package bind decodes a request body, with errors that
+// people can read.
 func (c *Ctx) DecodeJSON(data []byte, v any) error {
 	c.check()
 	if codec := c.exchange.server.JSON; codec != nil {
@@ -110,7 +110,7 @@ func (c *Ctx) XML(status int, v any) error {
 	})
 }
 
-// encoded answers with what encode writes, if that goes well.
+// encoded answers with what encode writes, unless encode fails.
 func (c *Ctx) encoded(status int, contentType string, encode func(io.Writer) error) error {
 	buffer := bytebufferpool.Get()
 	defer bytebufferpool.Put(buffer)
@@ -171,9 +171,9 @@ func (c *Ctx) NoContent() error {
 	return nil
 }
 
-// File answers with the content of a file, by sendfile where the connection allows it. It sends Last-Modified, and a
-// Content-Type by the name's extension unless one is set. If the file doesn't exist or isn't a regular file, the error is an
-// HTTPError with status 404; if it may not be read, 403. File uses the path unchanged: never build it from client input without
+// File answers with the content of a file, by sendfile where the connection allows it. It sends Last-Modified, and a Content-Type by
+// the extension of the name unless one is set. If the file doesn't exist or isn't a regular file, the error is an HTTPError with status
+// 404. If the file may not be read, it is one with status 403. File uses the path unchanged: never build it from client input without
 // checking that.
 func (c *Ctx) File(path string) error {
 	if err := c.answerable(); err != nil {
@@ -209,8 +209,8 @@ func (c *Ctx) Attachment(path, name string) error {
 	return nil
 }
 
-// contentDisposition returns the value that has a client save the content under a name (RFC 6266, section 4). A name that
-// isn't ASCII goes into filename*, with a replacement in filename for clients that don't know that.
+// contentDisposition returns the value that makes a client save the content under a name (RFC 6266, section 4). A name that isn't ASCII
+// goes into filename*, with a replacement in filename for clients that don't know filename*.
 func contentDisposition(name string) string {
 	plain := make([]byte, 0, len(name))
 	value := make([]byte, 0, 2*len(name)+32)
@@ -255,7 +255,7 @@ func appendExtValue(dst []byte, r rune) []byte {
 // handler has returned: see Response.SetBodyStream.
 func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) error {
 	if err := c.answerable(); err != nil {
-		c.Response.SetBodyStream(r, size) // which closes it at the end of the request
+		c.Response.SetBodyStream(r, size) // so that r is closed at the end of the request
 		return err
 	}
 	c.Response.SetStatus(status)
@@ -264,7 +264,7 @@ func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) er
 	return nil
 }
 
-// openRegular opens a regular file. It looks before it opens: opening a FIFO would wait for somebody to write to it.
+// openRegular opens a regular file. It checks before it opens, since opening a FIFO would wait for a writer.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -298,10 +298,10 @@ func fileError(err error) error {
 	return err
 }
 
-// Negotiate returns the offer, a media type such as "application/json", that the client's Accept field prefers. It returns the
-// first of several equally preferred offers, the first of all without an Accept field, and "" if the client accepts none, which
-// calls for a 406. It adds Accept to the response's Vary field. Offers may have parameters: a media range that gives one of
-// them another value doesn't match.
+// Negotiate returns the offer, a media type such as "application/json", that the client's Accept field prefers. It returns the first of
+// several equally preferred offers, the first of all without an Accept field, and "" if the client accepts none, which calls for a 406.
+// It adds Accept to the response's Vary field. Offers may have parameters. A media range with another value for one of them doesn't
+// match.
 func (c *Ctx) Negotiate(offers ...string) string {
 	c.check()
 	c.Response.Header.varyByAccept()
@@ -321,15 +321,15 @@ func (h *Header) varyByAccept() {
 	}
 }
 
-// prefersJSON reports whether a client would rather have an error as JSON than as text. If it likes both alike, or says nothing,
-// whoever has sent JSON can read it, and byDefault decides for others.
+// prefersJSON reports whether a client prefers an error as JSON to one as text. If it has no preference, a client that has sent JSON
+// gets JSON, and byDefault decides for the others.
 func prefersJSON(h *Header, byDefault bool) bool {
 	problem := max(acceptQuality(h, "application/problem+json"), acceptQuality(h, "application/json"))
 	text := acceptQuality(h, "text/plain")
 	return problem > text || problem == text && (byDefault || isJSON(h.list.GetID(field.ContentType)))
 }
 
-// isJSON reports whether a Content-Type is one of JSON (RFC 6839, section 3.1).
+// isJSON reports whether a Content-Type means JSON (RFC 6839, section 3.1).
 func isJSON(contentType []byte) bool {
 	mediaType, _ := cutQuoted(contentType, ';')
 	mediaType = syntax.TrimSpace(mediaType)
@@ -363,7 +363,8 @@ func acceptQuality(h *Header, offer string) int {
 	return quality
 }
 
-// parseMediaRange takes the weight off an element of Accept: 0 if it is malformed. It reports false for what is no media range.
+// parseMediaRange splits an element of Accept into its media range and its weight, which is 0 if it is malformed. It returns false for
+// an element that isn't a media range.
 func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 	mediaRange = syntax.TrimSpace(element)
 	typeEnd := bytes.IndexByte(mediaRange, '/')
@@ -382,8 +383,8 @@ func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 	return mediaRange, syntax.MaxQuality, true
 }
 
-// matchPrecision returns how precisely a media range describes an offer: 0 if it doesn't. A parameter that the offer says
-// nothing about, such as a charset, is no reason to refuse it.
+// matchPrecision returns how precisely a media range describes an offer, or 0 if it doesn't match. A parameter that the offer doesn't
+// have, such as a charset, doesn't prevent a match.
 func matchPrecision(mediaRange []byte, offer string) int {
 	name, parameters := cutQuoted(mediaRange, ';')
 	offered, offeredParameters, _ := strings.Cut(offer, ";")
@@ -418,7 +419,7 @@ func matchPrecision(mediaRange []byte, offer string) int {
 	return precision - unknown
 }
 
-// offersParameter reports whether an offer has a parameter of the same name, and whether that has the same value.
+// offersParameter reports whether an offer has a parameter of the same name, and whether that parameter has the same value.
 func offersParameter(offered string, parameter []byte) (has, same bool) {
 	name, _, _ := bytes.Cut(parameter, []byte{'='})
 	for len(offered) > 0 {
@@ -434,7 +435,7 @@ func offersParameter(offered string, parameter []byte) (has, same bool) {
 	return has, false
 }
 
-// cutQuoted returns what is before the first separator that isn't in a quoted string, and what is behind it.
+// cutQuoted splits list at the first separator that isn't in a quoted string.
 func cutQuoted(list []byte, separator byte) (before, after []byte) {
 	quoted := false
 	for i := 0; i < len(list); i++ {

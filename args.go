@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// maxArgs is how many parameters Parse takes. A lookup goes through them one by one, so without a limit a client
-	// could make each of a handler's lookups arbitrarily slow.
+	// maxArgs limits the parameters that Parse keeps. A lookup compares them one by one, so without a limit a client could make each of
+	// a handler's lookups arbitrarily slow.
 	maxArgs = 1000
 
-	// Reset keeps at most maxKeptArgs and maxKeptArgBytes allocated, so that one large form doesn't stay in memory for
-	// as long as the Args is reused.
+	// Reset keeps at most maxKeptArgs and maxKeptArgBytes allocated, so that one large form doesn't stay in memory for as long as the
+	// Args is reused.
 	maxKeptArgs     = 256
 	maxKeptArgBytes = 16 << 10
 )
@@ -36,22 +36,22 @@ var errTooManyArgs = &HTTPError{Status: 400, Detail: "more than 1000 query or fo
 // changed. A string belongs to the caller. Args isn't safe for concurrent use, not even for reading, since values are decoded
 // on first use.
 type Args struct {
-	source []byte // what Parse was given; never written to
-	// arena holds what isn't in source: decoded bytes and those from Set and Add. Until Reset it is only appended to,
-	// so slices of it that were handed out keep their bytes.
+	source []byte // Parse's argument; never written to
+	// arena holds the bytes that aren't in source: decoded ones, and those from Set and Add. It is append-only until Reset, so that
+	// slices borrowed from it keep their bytes.
 	arena []byte
 	list  []argument
 	err   error // of the last Parse
 }
 
-// argument is a key and a value by their offsets into source or arena. It holds no pointers, so that a list needs no
-// clearing and no scanning.
+// argument is a key and a value by their offsets into source or arena. It holds no pointers, so a list needs no clearing, and the
+// garbage collector doesn't scan it.
 type argument struct {
 	keyStart, keyEnd     int
 	valueStart, valueEnd int
 	keyInArena           bool
 	valueInArena         bool
-	valueUnread          bool // in source, and perhaps encoded
+	valueUnread          bool // the value is in source, and may be encoded
 }
 
 // Parse replaces the parameters by those in query, a query without its "?" or the body of a form. Args keeps query and reads
@@ -83,8 +83,8 @@ func (a *Args) Parse(query []byte) error {
 	return nil
 }
 
-// parseOne adds the parameter at source[start:end]. Its key is decoded now, because every lookup compares it, and its
-// value not before somebody asks for it.
+// parseOne adds the parameter at source[start:end]. It decodes the key, because every lookup compares it. The value is decoded on first
+// use.
 func (a *Args) parseOne(start, end int) {
 	arg := argument{keyStart: start, keyEnd: end, valueStart: end, valueEnd: end}
 	if n := bytes.IndexByte(a.source[start:end], '='); n >= 0 {
@@ -101,7 +101,7 @@ func (a *Args) parseOne(start, end int) {
 	a.list = append(a.list, arg)
 }
 
-// Err returns the error of the last Parse, also of one that another method made, as for URI.Query. It is nil unless the query
+// Err returns the error of the last Parse, including one that another method has called, such as URI.Query. It is nil unless the query
 // had too many parameters.
 func (a *Args) Err() error { return a.err }
 
@@ -248,10 +248,10 @@ func (a *Args) decodeValue(arg *argument) {
 	arg.valueInArena = true
 }
 
-// slice returns bytes without spare capacity, so that an append by the caller can't reach what follows them.
+// slice returns bytes without spare capacity, so that an append by the caller can't overwrite what follows them.
 func (a *Args) slice(inArena bool, start, end int) []byte {
 	if start == end {
-		return []byte{} // of a nil arena it would be nil, which means missing
+		return []byte{} // a slice of a nil arena would be nil, which means missing
 	}
 	if inArena {
 		return a.arena[start:end:end]

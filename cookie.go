@@ -23,8 +23,8 @@ const (
 )
 
 const (
-	// maxCookieBytes and maxCookieAttributeBytes are the lengths past which RFC 6265bis, section 5.6, has browsers ignore a
-	// cookie (name and value together) or an attribute, without a word.
+	// Browsers ignore a cookie (name and value together) or an attribute that is longer, without any message (RFC 6265bis, section
+	// 5.6).
 	maxCookieBytes          = 4096
 	maxCookieAttributeBytes = 1024
 )
@@ -69,10 +69,9 @@ var cookieOctets = func() (set [256]bool) {
 
 // Valid returns nil if the cookie can be sent and browsers accept it; otherwise the error says what is wrong.
 //
-// Beyond the syntax of each field, Valid rejects what RFC 6265bis has browsers reject or ignore: SameSiteNone or Partitioned
-// without Secure; a "__Secure-" name without Secure; a "__Host-" name without Secure, with a Path other than "/", or with a
-// Domain; name and value of more than 4096 bytes together; an attribute of more than 1024 bytes; and a Path that isn't
-// absolute.
+// Beyond the syntax of each field, Valid rejects what browsers reject or ignore according to RFC 6265bis: SameSiteNone or Partitioned
+// without Secure; a "__Secure-" name without Secure; a "__Host-" name without Secure, with a Path other than "/", or with a Domain;
+// name and value of more than 4096 bytes together; an attribute of more than 1024 bytes; and a Path that isn't absolute.
 func (c *Cookie) Valid() error {
 	if c == nil {
 		return errors.New("filo: nil Cookie")
@@ -86,7 +85,7 @@ func (c *Cookie) Valid() error {
 	return nil
 }
 
-// problem returns what is wrong with a cookie whose name is a token, "" if nothing is.
+// problem returns what is wrong with a cookie whose name is a token, or "" if the cookie is valid.
 func (c *Cookie) problem() string {
 	switch {
 	case !validCookieValue(c.Value):
@@ -105,7 +104,7 @@ func (c *Cookie) problem() string {
 	return c.missingProtection()
 }
 
-// missingProtection returns which attribute the cookie lacks for what else it asks for, "" if none.
+// missingProtection says which attribute the cookie lacks that its other attributes or its name require, or "" if it lacks none.
 func (c *Cookie) missingProtection() string {
 	const securePrefix, hostPrefix = "__Secure-", "__Host-"
 	if !c.Secure {
@@ -124,7 +123,7 @@ func (c *Cookie) missingProtection() string {
 	return ""
 }
 
-// hasPrefixFold doesn't regard case, as RFC 6265bis, section 5.6, has browsers match the prefixes of cookie names.
+// hasPrefixFold ignores case, as browsers do for the prefixes of cookie names (RFC 6265bis, section 5.6).
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && syntax.EqualFold(s[:len(prefix)], prefix)
 }
@@ -142,8 +141,8 @@ func validCookieValue(s string) bool {
 	return true
 }
 
-// validCookiePath refuses a space, which the grammar of path-value has: no request path matches one, and at the end
-// browsers strip it.
+// validCookiePath also refuses a space, though the grammar of path-value allows it: no request path matches one, and browsers strip a
+// trailing one.
 func validCookiePath(s string) bool {
 	if s[0] != '/' || len(s) > maxCookieAttributeBytes {
 		return false
@@ -156,9 +155,8 @@ func validCookiePath(s string) bool {
 	return true
 }
 
-// validCookieDomain reports whether s is a name of letters, digits and inner hyphens in labels of 1 to 63 bytes, 253 in
-// all (RFC 1034, section 3.5, as RFC 1123, section 2.1, changed it), after a leading dot, if any. An IPv4 address is
-// one by its syntax.
+// validCookieDomain reports whether s, after a leading dot, if any, is a domain name: labels of 1 to 63 letters, digits and inner
+// hyphens, 253 bytes in all (RFC 1034, section 3.5, as RFC 1123, section 2.1, changed it). An IPv4 address also has this syntax.
 func validCookieDomain(s string) bool {
 	if s[0] == '.' {
 		s = s[1:]
@@ -184,7 +182,7 @@ func validCookieDomain(s string) bool {
 	return label > 0 && s[len(s)-1] != '-'
 }
 
-// validCookieTime: RFC 6265bis, section 5.1.1, fails for a year before 1601, and HTTP-date has four digits for one.
+// validCookieTime: browsers don't accept a year before 1601 (RFC 6265bis, section 5.1.1), and HTTP-date has four digits for a year.
 func validCookieTime(t time.Time) bool {
 	year := t.UTC().Year()
 	return year >= 1601 && year <= 9999

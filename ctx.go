@@ -33,21 +33,21 @@ type Ctx struct {
 	// Response is the response that the client will get.
 	Response Response
 
-	exchange *exchange // of the request; nil when the handler has returned
+	exchange *exchange // the request's; nil when the handler has returned
 	stream   StreamWriter
 	context  *requestContext
 	deadline time.Time
 	timeout  *handlerTimeout // nil until one is set; kept for the next request
 	// readUntil and writeUntil are the handler's own deadlines; 0 is none.
 	readUntil, writeUntil clock.Time
-	// clientGone says that the context, which is over, ended because of the client.
+	// clientGone says that the request's context has ended because the client left.
 	clientGone bool
-	claimed    bool // the answer is on its way, or the handler has returned: no time-out is set any more
+	claimed    bool // the answer is being sent, or the handler has returned: no timeout can be set any more
 	rendered   bool // an error was turned into the response, which is final
 
 	match    hooks.Match
 	values   []ctxValue
-	override context.Context // what Context returns instead of its own; nil is none
+	override context.Context // if not nil, what Context returns
 	// logger caches the result of Logger while the route is loggedRoute. It is nil until Logger is called, and after attributes were added.
 	logger      *slog.Logger
 	loggedRoute string
@@ -64,15 +64,15 @@ func init() {
 	hooks.Carry = (*Server).carry
 }
 
-// check panics if the Ctx is of no request: in builds with the race detector as soon as its handler has returned, in others when
-// the connection has nothing more to handle.
+// check panics if the Ctx has no request. Builds with the race detector take the request away as soon as its handler has returned,
+// others when the connection has no further request to handle.
 func (c *Ctx) check() {
 	if c.exchange == nil {
 		panic(released)
 	}
 }
 
-// begin makes the request that the parser found in head the one to be handled.
+// begin prepares the Ctx for the request with the head h, which lies in b.
 func (c *Ctx) begin(h *http1.RequestHead, b []byte, f http1.Framing) {
 	h.GiveFields(&c.Request.Header.list, b)
 	c.Request.begin(c, h, b, f)
@@ -81,14 +81,14 @@ func (c *Ctx) begin(h *http1.RequestHead, b []byte, f http1.Framing) {
 	c.Response.reset()
 }
 
-// end lets go of what the request held.
+// end releases what the request held.
 func (c *Ctx) end() {
 	c.stopWatch()
 	c.Request.end()
 	if c.stream.used {
 		c.stream.reset()
 	}
-	c.stopWatch() // once more: what was closed is the user's code
+	c.stopWatch() // again: the user's code that was closed may have started a watch
 	c.deadline, c.clientGone, c.claimed = time.Time{}, false, false
 	c.readUntil, c.writeUntil = 0, 0
 	c.rendered, c.match.Route, c.override, c.logger = false, "", nil, nil
@@ -184,9 +184,9 @@ func (c *Ctx) TLS() *tls.ConnectionState {
 func (c *Ctx) Server() *Server { c.check(); return c.exchange.server }
 
 // Logger returns the server's logger with attributes that identify the request: "route", if a route was found, and those of
-// AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. The logger is
-// built on the first call, and again when attributes were added. It may be kept,
-// and used by any goroutine; Logger itself, like every method of Ctx, may not.
+// AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. The logger is built on
+// the first call, and again when attributes were added. It may be kept, and used by any goroutine; Logger itself, like every method of
+// Ctx, may not.
 func (c *Ctx) Logger() *slog.Logger {
 	c.check()
 	route := c.match.Route
@@ -277,7 +277,7 @@ func (c *Ctx) Get(key any) any {
 // Key stores and finds values of one type in requests. Two keys are always distinct, even with the same name.
 type Key[T any] struct{ name string }
 
-// NewKey makes a key. The name serves people only, for example in logs.
+// NewKey makes a key. The name is for people to read, for example in logs.
 func NewKey[T any](name string) *Key[T] { return &Key[T]{name: name} }
 
 // Set stores a value for the rest of the request.
@@ -292,7 +292,7 @@ func (k *Key[T]) Get(c *Ctx) (value T, ok bool) {
 // String returns the key's name.
 func (k *Key[T]) String() string { return k.name }
 
-// Status returns the response's current status, or the status of the time-out's answer once a time-out has answered.
+// Status returns the response's current status, or the status of the timeout's answer once a timeout has answered.
 func (c *Ctx) Status() int {
 	c.check()
 	if c.timedOut() {
@@ -304,7 +304,7 @@ func (c *Ctx) Status() int {
 // Committed reports whether the response's head has been sent, so that status and fields can no longer change.
 func (c *Ctx) Committed() bool { c.check(); return c.stream.sent || c.timedOut() }
 
-// BytesWritten returns the current size of the response body, sent or not, or that of the time-out's answer once a time-out has answered.
+// BytesWritten returns the current size of the response body, sent or not, or that of the timeout's answer once a timeout has answered.
 func (c *Ctx) BytesWritten() int64 {
 	c.check()
 	if c.timedOut() {

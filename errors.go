@@ -34,7 +34,7 @@ var (
 	ErrBodyNotAllowed = errors.New("filo: a response to HEAD, or with the status 1xx, 204 or 304, can have no body")
 	// ErrContentLength is returned by a write beyond the Content-Length that the handler has set.
 	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
-	// ErrHandlerTimeout is returned by writes to a response after the handler's time-out has answered: see Ctx.SetTimeout.
+	// ErrHandlerTimeout is returned by writes to a response after the handler's timeout has answered: see Ctx.SetTimeout.
 	ErrHandlerTimeout = errors.New("filo: the handler's time-out has answered")
 	// ErrBodyTooLarge is wrapped by the 413 error of a request body over its limit.
 	ErrBodyTooLarge = errors.New("filo: request body over its limit, which Server.MaxBodyBytes and Ctx.SetMaxBodyBytes set")
@@ -43,10 +43,9 @@ var (
 	ErrBusy = errors.New("filo: too much to do at once")
 )
 
-// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return it, and errors
-// of filo's own methods, such as that for a body over its limit, are of this type too. The server answers a malformed request itself,
-// without the ErrorHandler. In problem details its members have
-// the meanings of RFC 9457, section 3.1.
+// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return it, and so do filo's own
+// methods, for example for a body over its limit. The server answers a malformed request itself, without the ErrorHandler. In problem
+// details the members have the meanings of RFC 9457, section 3.1.
 type HTTPError struct {
 	// Status is the response status, 400 to 599.
 	Status int
@@ -109,7 +108,7 @@ type PanicError struct {
 	Stack []byte
 }
 
-// logPanic logs a panic that the server has recovered from, and what else is known of it, in pairs of keys and values.
+// logPanic logs a panic that the server has recovered from. known are further attributes, as pairs of keys and values.
 func logPanic(logger *slog.Logger, message string, value any, stack []byte, known ...any) {
 	known = append([]any{"value", fmt.Sprint(value)}, known...)
 	logger.Error(message, append(known, "stack", string(stack))...)
@@ -124,7 +123,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// faultErrors are the answers to malformed requests, by what is wrong with them. They are shared: nothing may change them.
+// faultErrors are the errors that malformed requests are answered with, by fault. They are shared: nothing may change them.
 var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	for fault := http1.NoFault + 1; fault < http1.FaultCount; fault++ {
 		errs[fault] = Error(fault.Status(), fault.String())
@@ -132,8 +131,8 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	return errs
 }()
 
-// The other refusals. Most are of requests that no handler has seen; errBusy also comes to handlers, which wait for a worker; and two are
-// of connections. They are shared, too.
+// The other refusals. errTooManyConns and errConnsPerIP are of connections, the others of requests. A handler that reads its body may
+// get errTruncated's detail, errSlowBody, errTooLarge and errBusy too. They are shared as well.
 var (
 	errTruncated    = Error(400, "the connection ended inside the request")
 	errSlowHead     = Error(408, "the request head took too long to arrive")
@@ -144,7 +143,7 @@ var (
 	errConnsPerIP   = Error(429, "too many connections from this address")
 )
 
-// statusOf returns the status and the problem details that an error is answered with.
+// statusOf returns the HTTPError to answer err with: the one that err wraps, or a 500.
 func statusOf(err error) *HTTPError {
 	var httpError *HTTPError
 	if errors.As(err, &httpError) && httpError.Status >= 400 && httpError.Status <= 599 {
@@ -158,8 +157,8 @@ var (
 	fieldNoSniff = NewField("X-Content-Type-Options", "nosniff")
 )
 
-// keepNoPromises takes back what was said of an answer's being cached, which mustn't keep a failure. The rest of what was said
-// with it, such as private, is covered by no-store.
+// keepNoPromises withdraws what allows caches to keep the answer, since they mustn't keep a failure. no-store also covers the other
+// directives that were set, such as private.
 func (h *Header) keepNoPromises() {
 	promised := h.Has("Expires")
 	h.Del("Expires")
@@ -182,7 +181,7 @@ func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 // ProblemErrorHandler is DefaultErrorHandler for an API: every client whose Accept doesn't prefer text gets problem details.
 func ProblemErrorHandler(c *Ctx, err error) { answerError(c, err, true) }
 
-// answerError answers with an error, by default as JSON or as text.
+// answerError answers with an error. asJSON decides the format if the client's Accept has no preference.
 func answerError(c *Ctx, err error, asJSON bool) {
 	problem := statusOf(err)
 	asJSON = asJSON || isJSON(c.Response.Header.list.GetID(field.ContentType))
@@ -190,7 +189,7 @@ func answerError(c *Ctx, err error, asJSON bool) {
 	for _, id := range [...]field.ID{field.ContentLength, field.ContentType, field.ContentEncoding, field.ETag, field.LastModified} {
 		c.Response.Header.list.DelID(id)
 	}
-	if problem.Status != 416 { // RFC 9110, section 14.4: that says how long the whole is
+	if problem.Status != 416 { // RFC 9110, section 14.4: Content-Range gives the complete length
 		c.Response.Header.list.DelID(field.ContentRange)
 	}
 	c.Response.Header.keepNoPromises()
@@ -214,11 +213,11 @@ func answerError(c *Ctx, err error, asJSON bool) {
 	c.Response.SetBodyString(text + "\n")
 }
 
-// retryAfterSeconds says when to come again, to what is refused because of too much load.
+// retryAfterSeconds is the Retry-After of what is refused because of overload.
 const retryAfterSeconds = "1"
 
-// The fields of answers that the server gives without a handler, and of those to what is refused because of too much load. They are
-// only read.
+// refusalFields are the fields of answers that the server gives without a handler, overloadFields those of refusals because of
+// overload. Both are only read.
 var (
 	refusalFields = func() (l field.List) {
 		l.SetID(field.ContentType, textPlain)
@@ -231,7 +230,7 @@ var (
 	}()
 )
 
-// refuseConn answers a connection that isn't served.
+// refuseConn answers a connection that the server refuses, and closes it.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.counts.refused.Add(1)
 	s.counts.refusals[reason.Status/100].Add(1)
@@ -241,8 +240,8 @@ func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	}
 }
 
-// appendRefusal renders an answer that the server gives without a handler, with refusalFields or overloadFields, and without a body
-// if the request was a HEAD. The connection ends with it.
+// appendRefusal renders an answer that the server gives without a handler. fields are refusalFields or overloadFields. The answer to a
+// HEAD request has no body. The connection ends with the answer.
 func (s *Server) appendRefusal(dst []byte, reason *HTTPError, fields *field.List, head bool) []byte {
 	body := refusalText(reason)
 	h := http1.Head{

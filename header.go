@@ -23,7 +23,7 @@ type Header struct {
 	list field.List
 }
 
-// noCopy makes go vet object to copies.
+// noCopy makes go vet report copies.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}
@@ -47,7 +47,7 @@ func (h *Header) Values(name string) iter.Seq[[]byte] { return h.list.Values(nam
 // All yields the name and the value of each field, in order and in the case in which they were sent or set.
 func (h *Header) All() iter.Seq2[[]byte, []byte] { return h.list.All() }
 
-// Set replaces all fields called name by one with the value. It takes the place of the first of them.
+// Set replaces all fields called name by one with the value, in the place of the first of them.
 func (h *Header) Set(name, value string) { h.list.Set(name, value) }
 
 // SetBytes is Set for a value in bytes, which it copies.

@@ -16,9 +16,9 @@ import (
 // MultipartLimits bounds the memory and parts of a multipart/form-data form. The zero value selects safe defaults.
 // Server.MaxBodyBytes bounds the body as a whole.
 type MultipartLimits struct {
-	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB;
-	// with a negative value all files go there. Values, names and part headers may take up to 10 MB of memory together in
-	// addition. That is a constant of mime/multipart; the body limit, by default 4 MB, bounds it further.
+	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB; a
+	// negative value sends all files there. Values, names and part headers may take up to 10 MB of memory together in addition. That is
+	// a constant of mime/multipart; the body limit, by default 4 MB, bounds it further.
 	MaxMemory int64
 	// MaxParts limits the number of parts in a form. Zero means 1000, which is also the maximum of mime/multipart.
 	MaxParts int
@@ -48,11 +48,11 @@ func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 	return nil, Error(400, "the form has no file "+strconv.Quote(name))
 }
 
-// Mistakes in the program, which get a 500.
+// Mistakes in the program, which are answered with a 500.
 var (
-	// errFormRead is the error of what reads the body behind MultipartForm. Without it the body would look empty.
+	// errFormRead is the error of reading the body after MultipartForm. Without it the body would look empty.
 	errFormRead = errors.New("filo: MultipartForm or FormFile has read the body: use the form, or call Body before")
-	// errNotWhole is the error of a form of which a reader has taken a part. Without it the client would be told that its form is
+	// errNotWhole is the error of a form whose body was partly read before. Without it the client would be told that its form is
 	// malformed.
 	errNotWhole = errors.New("filo: BodyReader or MultipartReader has read from the body, so there is no whole form: call Body or the form's method before")
 )
@@ -72,7 +72,7 @@ const (
 	// maxBoundary is from RFC 2046, section 5.1.1: boundaries are "no longer than 70 characters".
 	maxBoundary = 70
 
-	// partHeaderSlack is how much partLimiter adds for the header of a part when it measures the whole part.
+	// partHeaderSlack is what partLimiter allows for the header of a part, since it measures the part with its header.
 	partHeaderSlack = 64 << 10
 )
 
@@ -89,9 +89,8 @@ func (l MultipartLimits) withDefaults() MultipartLimits {
 // readMultipartForm reads a whole form from body. The caller removes its temporary files with RemoveAll when the
 // request ends; after an error there are none.
 //
-// Errors: an *HTTPError with status 415 for another media type, 400 for a missing or invalid boundary and for a
-// malformed body, 413 for a form over its limits; errors of body as they are; others are the server's own trouble with
-// the temporary file.
+// Errors: an *HTTPError with status 415 for another media type, 400 for a missing or invalid boundary and for a malformed body, 413 for
+// a form over its limits; errors of body, unchanged; and errors of the temporary file.
 func readMultipartForm(body io.Reader, contentType string, limits MultipartLimits) (*multipart.Form, error) {
 	boundary, err := multipartBoundary(contentType, false)
 	if err != nil {
@@ -104,16 +103,15 @@ func readMultipartForm(body io.Reader, contentType string, limits MultipartLimit
 		return nil, multipartError(err, limiter)
 	}
 	if err := checkForm(form, limits); err != nil {
-		// A file that can't be removed is no reason to call the request anything but too large.
+		// The form is too large, even if its file can't be removed.
 		_ = form.RemoveAll()
 		return nil, err
 	}
 	return form, nil
 }
 
-// multipartReader returns a reader of the parts of body, for a handler that takes them as they come. It takes
-// multipart/form-data and multipart/mixed. The errors are those of readMultipartForm; a part's header is bounded by
-// mime/multipart, the number and length of parts by nothing but body.
+// multipartReader returns a reader of the parts of body as they arrive. It accepts multipart/form-data and multipart/mixed. The errors
+// are those of readMultipartForm. mime/multipart limits the header of a part; only body limits the number and length of parts.
 func multipartReader(body io.Reader, contentType string) (*multipart.Reader, error) {
 	boundary, err := multipartBoundary(contentType, true)
 	if err != nil {
@@ -122,10 +120,10 @@ func multipartReader(body io.Reader, contentType string) (*multipart.Reader, err
 	return multipart.NewReader(body, boundary), nil
 }
 
-// multipartBoundary returns the boundary that contentType gives.
+// multipartBoundary returns the boundary that contentType gives. mixed also allows multipart/mixed.
 func multipartBoundary(contentType string, mixed bool) (string, error) {
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
-	// A known media type with malformed parameters is a bad boundary.
+	// Malformed parameters of a known media type count as a bad boundary.
 	if mediaType != "multipart/form-data" && (!mixed || mediaType != "multipart/mixed") {
 		return "", errNotMultipart
 	}
@@ -150,7 +148,7 @@ func validBoundary(s string) bool {
 	return true
 }
 
-// multipartError says whose fault an error of ReadForm is.
+// multipartError turns an error of ReadForm into one that says who caused it.
 func multipartError(err error, limiter *partLimiter) error {
 	var file *fs.PathError
 	switch {
@@ -164,7 +162,7 @@ func multipartError(err error, limiter *partLimiter) error {
 	return &HTTPError{Status: 400, Detail: "malformed multipart form", Err: err}
 }
 
-// checkForm holds the whole form to the limits that partLimiter keeps approximately.
+// checkForm enforces the limits exactly on the whole form. partLimiter enforces them approximately.
 func checkForm(form *multipart.Form, limits MultipartLimits) error {
 	parts := 0
 	for _, values := range form.Value {
@@ -189,18 +187,18 @@ func checkForm(form *multipart.Form, limits MultipartLimits) error {
 	return nil
 }
 
-// partLimiter passes a body on and stops it with an error when it has too many or too large parts, since ReadForm has
-// no such limits and would write all of it to disk first. It looks for the delimiters of the parts: RFC 2046, section
-// 5.1.1, has the boundary at the beginning of a line count as one, whatever else is on the line.
+// partLimiter passes a body on, and fails if the body has too many or too large parts. ReadForm has no such limits, and would write the
+// whole body to disk first. partLimiter looks for the delimiters of the parts. A boundary at the beginning of a line is a delimiter,
+// whatever else is on the line (RFC 2046, section 5.1.1).
 type partLimiter struct {
 	body      io.Reader
 	delimiter []byte // LF and "--" and the boundary
-	// tail is the end of what was read before, in which a delimiter may have begun.
+	// tail is the end of the bytes read before, in which a delimiter may have begun.
 	tail   []byte
 	limits MultipartLimits
-	parts  int   // delimiters seen; one more than parts when the last of them is seen
+	parts  int   // delimiters seen, including the last, which ends the form
 	length int64 // bytes since the last delimiter
-	err    error // what stopped the body, other than its end
+	err    error // the error that stopped the body, other than io.EOF
 }
 
 func newPartLimiter(body io.Reader, boundary string, limits MultipartLimits) *partLimiter {
@@ -229,7 +227,7 @@ func (l *partLimiter) Read(p []byte) (int, error) {
 	return n, l.err
 }
 
-// scan counts the delimiters that end in b, and the bytes behind the last one.
+// scan counts the delimiters that end in b, and the bytes after the last one.
 func (l *partLimiter) scan(b []byte) {
 	if len(b) == 0 {
 		return

@@ -24,11 +24,11 @@ type Request struct {
 
 	line    http1.Line // in head
 	framing http1.Framing
-	// changed says that there is something in change or replaced: to look there takes time for every request.
+	// changed says that change or replaced is set. Checking this one flag saves time in every request.
 	changed bool
 
 	body     body
-	replaced *replacedBody // nil: nothing replaces body
+	replaced *replacedBody // nil if nothing replaces body
 
 	uri       URI
 	uriParsed bool
@@ -42,7 +42,7 @@ type Request struct {
 	multipartRead bool
 }
 
-// begin sets the request to the one with this head, which lies in b. The request has its fields.
+// begin sets r to the request with the head h, which lies in b. r.Header has its fields already.
 func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing) {
 	r.ctx, r.head, r.framing, r.line = c, b, f, h.Line
 	r.uriParsed = false
@@ -53,7 +53,7 @@ func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing)
 	r.body.begin(f)
 }
 
-// end lets go of what the request holds.
+// end releases what the request holds.
 func (r *Request) end() {
 	if r.Trailer.Len() > 0 {
 		r.Trailer.Reset()
@@ -91,7 +91,7 @@ func (r *Request) endChanges() {
 	}
 }
 
-// methodNames saves an allocation for the methods that are in use.
+// methodNames are the common methods, which Method returns without an allocation.
 var methodNames = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
 
 // Method returns the method as sent, or as changed by SetMethod. Methods are case-sensitive.
@@ -113,7 +113,7 @@ func (r *Request) MethodBytes() []byte {
 	return r.head[r.line.MethodStart:r.line.MethodEnd:r.line.MethodEnd]
 }
 
-// isHead reports whether HEAD was sent, so that the answer has no body.
+// isHead reports whether the client sent HEAD, to which the answer has no body.
 func (r *Request) isHead() bool { return string(r.head[r.line.MethodStart:r.line.MethodEnd]) == "HEAD" }
 
 // Target returns the request target as sent (RFC 9112, section 3.2), usually a path with its query, or as changed by SetTarget.
@@ -202,7 +202,7 @@ func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// check is Ctx.check for what reads the body.
+// check is Ctx.check for the methods that need the server or the connection.
 func (r *Request) check() {
 	if r.ctx == nil || r.ctx.exchange == nil {
 		panic(released)
@@ -290,7 +290,7 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 		if err != nil {
 			return nil, err
 		}
-		body = bytes.NewReader(b) // whatever readers have taken since
+		body = bytes.NewReader(b) // from the start, even if a reader has read from it since
 	case taken > 0:
 		return nil, errNotWhole
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// requestChange holds the method and the target that SetMethod and SetTarget have set. The ones that were sent stay in the
-// connection's buffer: it may be lent, and it decides how the answer is framed.
+// requestChange holds the method and the target that SetMethod and SetTarget have set. The original ones stay in the connection's
+// buffer: the handler may have borrowed them, and the original method decides how the answer is framed.
 type requestChange struct {
-	method, target []byte // in memory; nil as sent
-	// memory is only appended to until the request ends, so that what was lent of it keeps its bytes.
+	method, target []byte // slices of memory; nil if unchanged
+	// memory is append-only until the request ends, so that slices borrowed from it keep their bytes.
 	memory []byte
 }
 
 // maxKeptChange is how much memory for changes is kept between requests.
 const maxKeptChange = 8 << 10
 
-// They are shared: nothing may change them.
+// These errors are shared: nothing may change them.
 var (
 	errChangeMethod  = Error(400, "the method isn't a token")
 	errChangeConnect = Error(400, "CONNECT can't become another request, nor another one CONNECT")
@@ -66,7 +66,7 @@ func (r *Request) SetTargetBytes(target []byte) error {
 	return r.setTarget(start)
 }
 
-// setTarget takes the target that was appended to the memory for changes, and removes it again if it isn't valid.
+// setTarget sets the target that was appended to change.memory at start. It removes an invalid one from there.
 func (r *Request) setTarget(start int) error {
 	target, uri := r.change.since(start), r.URI()
 	uri.split()
@@ -89,7 +89,7 @@ func (change *requestChange) since(start int) []byte {
 	return change.memory[start:end:end]
 }
 
-// end forgets the changes. What was lent of them becomes invalid.
+// end forgets the changes. Slices borrowed from them become invalid.
 func (change *requestChange) end() {
 	lend.Poison(change.memory[:cap(change.memory)])
 	memory := change.memory[:0]
@@ -105,7 +105,7 @@ func (u *URI) setTarget(target []byte) {
 	u.rawPath, u.rawQuery = nil, nil
 	u.splitPath(target)
 	if u.path != nil {
-		// It may be lent, in the memory of decoded ones.
+		// The handler may have borrowed the old path, whose bytes are in decoded: give up both.
 		u.path, u.decoded = nil, nil
 	}
 	if u.queryParsed {
@@ -117,7 +117,7 @@ func (u *URI) setTarget(target []byte) {
 type replacedBody struct {
 	ctx      *Ctx
 	reader   io.Reader
-	before   *replacedBody // in whose place it is; nil for the body that the client sends
+	before   *replacedBody // the body that this one replaces; nil if that is the client's
 	received int64
 	err      error // what every further read returns
 
@@ -128,10 +128,10 @@ type replacedBody struct {
 // reader decodes what an earlier BodyReader returned. It returns io.EOF at the end; any other error becomes an error of the
 // body.
 //
-// The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit
-// applies both to the bytes from reader and to the bytes that the client sends. Bytes of the client's that reader leaves unread
-// are skipped, as for any request. ContentLength then returns -1; the caller adjusts the header fields. Call SetBodyReader
-// before the body is asked for: Form and MultipartForm keep returning a result that they have returned before.
+// The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies both
+// to the bytes from reader and to the bytes that the client sends. The server skips the client's bytes that reader leaves unread, as
+// for any request. ContentLength then returns -1; the caller adjusts the header fields. Call SetBodyReader before the body is asked
+// for: Form and MultipartForm keep returning a result that they have returned before.
 func (r *Request) SetBodyReader(reader io.Reader) {
 	r.ctx.check()
 	if reader == nil {
@@ -166,7 +166,7 @@ func (b *replacedBody) read(p []byte) (int, error) {
 	return n, err
 }
 
-// readWhole returns the whole body. Nothing announces its length, so the buffer grows with it.
+// readWhole returns the whole body. Its length isn't known in advance, so the buffer grows as needed.
 func (b *replacedBody) readWhole() ([]byte, error) {
 	if b.wholeRead {
 		return b.whole, b.wholeErr
@@ -194,7 +194,7 @@ func (b *replacedBody) readWhole() ([]byte, error) {
 	return buffer, nil
 }
 
-// end lets go of what the body, and those in whose place it is, have held.
+// end closes the body and those that it replaces, and releases their buffers.
 func (b *replacedBody) end() {
 	for ; b != nil; b = b.before {
 		b.close()
@@ -205,7 +205,7 @@ func (b *replacedBody) end() {
 	}
 }
 
-// close closes the reader. It is the user's code, and what it does wrong mustn't go further.
+// close closes the reader. A panic in its Close, which is the user's code, is logged and goes no further.
 func (b *replacedBody) close() {
 	closer, ok := b.reader.(io.Closer)
 	if !ok {

@@ -11,10 +11,10 @@ import (
 
 const textPlain = "text/plain; charset=utf-8"
 
-// maxKeptBody is how large a buffer for a request's body, and one for copied response bodies, a worker keeps.
+// maxKeptBody is the size of the largest buffer that a worker keeps for request bodies, and of the one for copied response bodies.
 const maxKeptBody = 64 << 10
 
-// maxKeptHeader is how large a buffer for header fields a worker keeps between requests.
+// maxKeptHeader is the size of the largest buffer for header fields that a worker keeps between requests.
 const maxKeptHeader = 16 << 10
 
 // bodySource says where a response's body is.
@@ -39,7 +39,7 @@ type Response struct {
 	// header field announces those that are set before the head is sent. An HTTP/1.0 client gets no trailer.
 	Trailer Header
 
-	ctx        *Ctx // whose answer it is
+	ctx        *Ctx // the Ctx that the response belongs to
 	status     int
 	source     bodySource
 	close      bool
@@ -70,7 +70,7 @@ func (r *Response) resetBody() {
 	r.buffer = r.buffer[:0]
 }
 
-// closeStream closes the body stream, if there is one. It is the user's code, and what it does wrong mustn't go further.
+// closeStream closes the body stream, if there is one. A panic in its Close, which is the user's code, is logged and goes no further.
 func (r *Response) closeStream() {
 	stream := r.stream
 	if stream == nil {
@@ -96,7 +96,7 @@ func (r *Response) SetStatus(status int) {
 	r.status = status
 }
 
-// logStatus logs a status that can't be that of an answer.
+// logStatus logs a status that no final answer can have.
 func (r *Response) logStatus(status int) {
 	if c := r.ctx; c != nil && c.exchange != nil {
 		c.exchange.server.logger().Error("the status of an answer must be 200 to 599: it becomes 500", "status", status, "route", c.match.Route,
@@ -122,7 +122,7 @@ func (r *Response) SetBodyString(s string) {
 	r.source, r.text = bodyString, s
 }
 
-// SetBodyNoCopy sets the body to b without copying it. The caller gives b away for good and must never change it again.
+// SetBodyNoCopy sets the body to b without copying it. The caller must never change b again.
 func (r *Response) SetBodyNoCopy(b []byte) {
 	r.resetBody()
 	r.source, r.ref = bodyRef, b
@@ -152,7 +152,7 @@ func (r *Response) WriteString(s string) (int, error) {
 	return len(s), nil
 }
 
-// toBuffer copies a body that was set otherwise, so that more can be appended. A stream is dropped.
+// toBuffer copies a body that is a string or a reference into the buffer, so that more can be appended. It drops a stream.
 func (r *Response) toBuffer() {
 	switch r.source {
 	case bodyString:
@@ -200,10 +200,10 @@ func (r *Response) bodyBytes() []byte {
 	return r.buffer
 }
 
-// noLength is a length that isn't known, or not said.
+// noLength stands for a length that is unknown or not declared.
 const noLength = -1
 
-// declaredLength returns the Content-Length that the handler set, noLength if none or an invalid one.
+// declaredLength returns the Content-Length that the handler set, or noLength if there is none or it is invalid.
 func (r *Response) declaredLength() int64 {
 	if value := r.Header.list.GetID(field.ContentLength); value != nil {
 		if n, ok := http1.ParseLength(value); ok {
@@ -218,7 +218,7 @@ func (r *Response) wantsClose() bool {
 	return r.close || r.Header.Len() > 0 && r.Header.list.HasToken(field.Connection, "close")
 }
 
-// appendHead renders the response head. What the server itself says in it is in head, but for what it always says.
+// appendHead renders the response head. The caller has set the framing in head; appendHead sets the rest of it.
 func (r *Response) appendHead(dst []byte, s *Server, head *http1.Head) []byte {
 	head.Status, head.Trailer = r.status, &r.Trailer.list
 	head.Server, head.Date = s.config.serverLine, s.clock.dateLine()

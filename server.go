@@ -14,8 +14,8 @@
 //		log.Fatal(err)
 //	}
 //
-// Package router adds routes, groups and middleware; Router.Serve is a Handler. The server keeps its idle workers on a stack:
-// new work goes to the worker that finished last, whose stack and buffers are warm, and workers that stay idle end.
+// Package router adds routes, groups and middleware; Router.Serve is a Handler. The server keeps its idle workers on a stack: new work
+// goes to the worker that finished last, whose memory is still in the processor's caches. Workers that stay idle end.
 //
 // Every []byte that a Ctx returns is borrowed: it is valid until the handler returns. A string belongs to the caller.
 package filo
@@ -173,12 +173,12 @@ type Server struct {
 	// package adaptor carries over from a net/http server.
 	ConnContext func(net.Conn) context.Context
 
-	// What the server consists of. Each part has its invariant and its lock in the file of its methods.
+	// The parts of the server. The file that has a part's methods says what its invariant and its lock are.
 	configOnce sync.Once
 	config     serverConfig
 	life       lifecycle
 	clock      coarseClock
-	pools      []*workerPool // one for each loop, of which the first serves what isn't in a loop; set once, by configure, under life.mu
+	pools      []*workerPool // one per loop; the first also serves connections outside loops; set once, by configure, under life.mu
 	conns      connSet
 	lingerer   linger.Group
 	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
@@ -187,7 +187,7 @@ type Server struct {
 	counts     serverCounts
 	tasks      serverTasks
 	held       atomic.Int64 // bytes that count against maxHeld
-	// parkedWaiting is how many parked connections wait for a worker to be free.
+	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
 }
 
@@ -221,8 +221,8 @@ func (d Driver) String() string {
 // driverVariable is the environment variable that overrides Server.Driver.
 const driverVariable = "FILO_DRIVER"
 
-// chooseDriver returns the driver that the environment asks for, or the program's own choice if the environment asks for none. The
-// environment wins also against a program that names its driver: an operator who needs the way out can't change the program.
+// chooseDriver returns the driver that the environment asks for, or the program's choice if the environment asks for none. The
+// environment overrides even a driver that the program names, since an operator can't change the program.
 func chooseDriver(program Driver) (Driver, error) {
 	switch value := os.Getenv(driverVariable); value {
 	case "":
@@ -237,7 +237,7 @@ func chooseDriver(program Driver) (Driver, error) {
 	}
 }
 
-// serverConfig is the Server's fields with their defaults, worked out once.
+// serverConfig holds the Server's settings with the defaults applied. It is computed once.
 type serverConfig struct {
 	serverLine        []byte // "Server: filo\r\n"
 	head              http1.Limits
@@ -248,14 +248,14 @@ type serverConfig struct {
 	writing           pace.Limits // of an answer
 	idleTimeout       time.Duration
 	tick              time.Duration // of the coarse clock
-	idleWorker        time.Duration // how long one is kept
+	idleWorker        time.Duration // how long an idle worker is kept
 	concurrency       int
 	loops             int
 	driver            Driver
-	driverErr         error // FILO_DRIVER names no driver
+	driverErr         error // set if FILO_DRIVER names no driver
 }
 
-// configure works out the configuration, and makes the parts that depend on it.
+// configure computes the configuration and creates the parts that depend on it, once.
 func (s *Server) configure() {
 	s.configOnce.Do(func() {
 		s.config = s.newConfig()
@@ -294,7 +294,7 @@ func (s *Server) newConfig() serverConfig {
 	return c
 }
 
-// newPools makes a pool for each loop. Their workers are counted together.
+// newPools makes a pool for each loop. The pools share one limit of workers.
 func (s *Server) newPools() []*workerPool {
 	places := &workerPlaces{keptMost: keptPlaces}
 	for range s.config.loops {
@@ -332,7 +332,7 @@ func positive[T int | time.Duration](value, standard T) T {
 	return value
 }
 
-// sizeLimit returns a limit of a head, where a negative value means none.
+// sizeLimit returns a limit for the size of a request head. A negative value means no limit.
 func sizeLimit(value, standard int) int {
 	if value = withDefault(value, standard); value < 0 {
 		return 1<<31 - 1
@@ -347,7 +347,8 @@ func withDefault[T int | int64 | time.Duration](value, standard T) T {
 	return value
 }
 
-// shortestTimeout returns the shortest of the time-outs that are set: the clock and the sweep must be finer.
+// shortestTimeout returns the shortest timeout that is set, at most DefaultIdleTimeout. The clock and the sweep must be finer than
+// that.
 func (c *serverConfig) shortestTimeout() time.Duration {
 	shortest := DefaultIdleTimeout
 	for _, timeout := range [...]time.Duration{c.readHeaderTimeout, c.reading.Grace, c.writing.Grace, c.idleTimeout} {
@@ -365,7 +366,7 @@ func (s *Server) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// start makes the server's background goroutines run. It fails after Shutdown or Close.
+// start starts the server's background goroutines, once. It fails after Shutdown or Close.
 func (s *Server) start() error {
 	if s.Handler == nil {
 		return errNoHandler
@@ -395,13 +396,13 @@ func (s *Server) stopPools() {
 	}
 }
 
-// stopClocks ends what looks after deadlines, when nothing needs that any more.
+// stopClocks stops the sweep and the clock once no deadline needs them.
 func (s *Server) stopClocks() {
 	s.conns.stopSweep()
 	s.clock.stop()
 }
 
-// serveWorker serves a connection on a worker's goroutine. It reports whether the connection is to be closed.
+// serveWorker serves a connection on a worker's goroutine. It reports whether the pool must close the connection.
 func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 	if w.scratch == nil {
 		w.scratch = &scratch{worker: w}
@@ -411,19 +412,19 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 	return s.serveConn(w.scratch, netConn)
 }
 
-// serveConn serves an admitted connection and reports whether it is to be closed, or left to the lingerer if w.linger is
-// set. It isn't once it was hijacked.
+// serveConn serves an accepted connection. It reports whether the pool must close the connection, by the lingerer if w.linger is set.
+// It returns false for a connection that was refused or hijacked.
 func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	c := newConn(s, netConn)
 	if _, ok := netConn.(*tls.Conn); ok {
-		c.setState(stateHandshake) // before a shutdown sees it
+		c.setState(stateHandshake) // before add shows the connection to a shutdown
 	}
 	if reason := s.conns.add(c); reason != nil {
 		s.refuseConn(netConn, reason)
 		return false
 	}
 	c.attach(w)
-	// Deferred, since a handler may end its goroutine: then nobody gets the result.
+	// Deferred, since a handler may end its goroutine. Then no caller gets closeConn, and handedOver replaces it.
 	defer func() {
 		if closeConn = s.connEnded(c); closeConn && c.unserved {
 			s.refuseConn(netConn, errTooManyConns)
@@ -438,7 +439,8 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	return
 }
 
-// connEnded takes a connection that isn't served any more out of the books and reports whether it is to be closed.
+// connEnded removes a connection that is no longer served from the server's counts and sets. It reports whether the connection must be
+// closed: false if it was hijacked.
 func (s *Server) connEnded(c *conn) bool {
 	if c.hijacked {
 		c.detach()

@@ -10,14 +10,14 @@ import (
 type targetForm uint8
 
 const (
-	targetUnsplit   targetForm = iota // nobody has asked yet
+	targetUnsplit   targetForm = iota // not parsed yet
 	targetOrigin                      // "/path?query"
 	targetAbsolute                    // "http://host/path?query"
 	targetAuthority                   // "host:port", of CONNECT
 	targetAsterisk                    // "*", of OPTIONS
 )
 
-// maxKeptPathBytes is how large a buffer for decoded paths is kept between requests.
+// maxKeptPathBytes is the size of the largest buffer for decoded paths that is kept between requests.
 const maxKeptPathBytes = 8 << 10
 
 // URI is the target URI of a request (RFC 9110, section 7.1), built from the request target, Host and the connection. It is
@@ -40,20 +40,20 @@ type URI struct {
 
 	form        targetForm
 	queryParsed bool
-	// secure is whether the connection is a TLS one, and from when form is set, whether the scheme is https.
+	// secure says whether the connection uses TLS. Once form is set, it says whether the scheme is https.
 	secure bool
 }
 
-// parse gives u the target, which must have passed the validator of its form, the value of Host and whether the
-// connection is a TLS one. It does no work, and u borrows target and host until the next parse or reset.
+// parse sets the target, the value of Host, and whether the connection uses TLS. The target must have passed the validator of its form.
+// parse does no work yet. u borrows target and host until the next parse or reset.
 func (u *URI) parse(target, host []byte, secure bool) {
 	u.reset()
-	// Without spare capacity, an append by the handler can't reach what follows in the buffer. That holds for all
-	// slices of these, too.
+	// Without spare capacity, an append by the handler can't overwrite what follows in the buffer. The slices taken from these have
+	// none either.
 	u.target, u.hostField, u.secure = target[:len(target):len(target)], host[:len(host):len(host)], secure
 }
 
-// reset lets go of all borrowed bytes.
+// reset drops all borrowed bytes.
 func (u *URI) reset() {
 	u.target, u.hostField, u.host, u.rawPath, u.rawQuery, u.path = nil, nil, nil, nil, nil, nil
 	if cap(u.decoded) > maxKeptPathBytes {
@@ -143,7 +143,7 @@ func (u *URI) Port() string {
 	return string(port)
 }
 
-// cutPort splits host at the colon before the port. The last colon of an IPv6 address isn't one.
+// cutPort splits host at the colon before the port. A colon inside an IPv6 address doesn't count.
 func cutPort(host []byte) (name, port []byte) {
 	i := bytes.LastIndexByte(host, ':')
 	if i < 0 || bytes.IndexByte(host[i:], ']') >= 0 {
@@ -231,6 +231,6 @@ func (u *URI) absoluteString() string {
 	if len(u.rawPath) == 0 {
 		uri += "/"
 	}
-	// What follows the host in an absolute-form target is the rest of it.
+	// The rest of an absolute-form target follows the host.
 	return uri + string(u.target[bytes.Index(u.target, []byte("://"))+len("://")+len(u.host):])
 }

@@ -6,35 +6,35 @@ import (
 	"sync/atomic"
 )
 
-// workerPlaces counts the workers of one pool, or of several: those of a server's loops each have a stack and a lock of their
-// own, and MaxWorkersCount together.
+// workerPlaces counts the workers of one pool, or of several pools that share MaxWorkersCount. Each of a server's loops has a pool with
+// its own stack and lock.
 type workerPlaces struct {
-	taken takenPlaces   // by workers that are ready or serving; beyond MaxWorkersCount only by those of retakes
-	pools []*workerPool // that share it, if these are several; immutable
+	taken takenPlaces   // places of workers that are ready or serving; only retakes exceed MaxWorkersCount
+	pools []*workerPool // the pools that borrow from each other; immutable
 
-	kept     atomic.Int64 // workers that have one of the places which are kept for quick handlers
-	keptMost int64        // of those; immutable
+	kept     atomic.Int64 // workers in places reserved for quick handlers
+	keptMost int64        // limit of kept; immutable
 
-	appointed atomic.Pointer[workerChan] // the last worker that was appointed to lead; it may have come by now
+	appointed atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 }
 
-// keptPlaces is how many workers a server may have beyond Concurrency to find out whether a handler is a quick one, such as a
-// probe's, which is answered whatever the load.
+// keptPlaces is how many workers a server may have beyond Concurrency, to find out whether a handler is quick. Quick handlers, such as
+// a health check's, are called whatever the load.
 const keptPlaces = 32
 
-// takenPlaces counts places in the low half of a word, and in its high half those of workers that are ready, on whichever stack. As
-// both are in one word, a load of it tells of a moment with neither a place nor a ready worker, and who is refused then needs no lock.
+// takenPlaces counts the taken places in the low half of a word, and the ready workers of all stacks in its high half. One load returns
+// both counts at the same moment, so a refusal needs no lock.
 type takenPlaces struct{ word atomic.Int64 }
 
-// readyPlace is a ready worker's in the high half.
+// readyPlace counts one ready worker in the high half.
 const readyPlace = 1 << 32
 
 func (p *takenPlaces) Load() int64 { return p.word.Load() % readyPlace }
 
-// add adds places that were taken, or given back, and ready workers. The lock of the stack that those are on is held.
+// add adds to the counts of taken places and of ready workers. If ready isn't 0, the caller holds the lock of the workers' stack.
 func (p *takenPlaces) add(n, ready int) { p.word.Add(int64(n) + int64(ready)*readyPlace) }
 
-// take takes a place, if there is one, for a worker that isn't ready; or for one that is, with readyPlace.
+// take takes a place unless most are taken. ready is readyPlace for a worker that becomes ready, 0 for any other.
 func (p *takenPlaces) take(most int, ready int64) bool {
 	for {
 		n := p.word.Load()
@@ -47,7 +47,7 @@ func (p *takenPlaces) take(most int, ready int64) bool {
 	}
 }
 
-// exhausted reports whether there is neither a place nor a ready worker.
+// exhausted reports whether no place is free and no worker is ready.
 func (p *takenPlaces) exhausted(most int) bool {
 	n := p.word.Load()
 	return n < readyPlace && n >= int64(most)
@@ -65,8 +65,8 @@ func takeBelow(count *atomic.Int64, most int64) bool {
 	}
 }
 
-// serveKept is Serve by a worker that gets one of the places that are kept. It runs quick handlers, and others if it gets another
-// place: see mayRun.
+// serveKept is Serve by a new worker in a reserved place. The worker runs quick handlers, and others only if it gets an ordinary place:
+// see MayRun.
 func (wp *workerPool) serveKept(c net.Conn) bool {
 	wp.mu.Lock()
 	ok := wp.started && !wp.stopped && takeBelow(&wp.places.kept, wp.places.keptMost)
@@ -83,7 +83,7 @@ func (wp *workerPool) serveKept(c net.Conn) bool {
 	return ok
 }
 
-// handOverKept is handOver for a worker that gets one of the places that are kept.
+// handOverKept is handOver, but w gets a reserved place and not an ordinary one.
 func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
 	if !takeBelow(&wp.places.kept, wp.places.keptMost) {
 		return false
@@ -104,7 +104,7 @@ func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
 	return true
 }
 
-// ExchangeForKept implements loop.Owner: it gives a serving worker one of the places that are kept for its own.
+// ExchangeForKept implements loop.Owner: a serving worker gives up its place for a reserved one. It returns false if none is free.
 func (w *workerChan) ExchangeForKept() bool {
 	if places := w.pool.places; !takeBelow(&places.kept, places.keptMost) {
 		return false
@@ -114,7 +114,7 @@ func (w *workerChan) ExchangeForKept() bool {
 	return true
 }
 
-// EndKept gives a place that was kept back, if w has one.
+// EndKept gives back w's reserved place, if w has one.
 func (w *workerChan) EndKept() {
 	if w.kept {
 		w.kept = false
@@ -122,16 +122,16 @@ func (w *workerChan) EndKept() {
 	}
 }
 
-// HasKept reports whether w has one of the places that are kept.
+// HasKept reports whether w has a reserved place.
 func (w *workerChan) HasKept() bool { return w.kept }
 
-// MayRun reports whether a worker may run a handler that may take its time.
+// MayRun reports whether w may run a handler that may take long. In a reserved place w must get an ordinary place first.
 func (w *workerChan) MayRun() bool { return !w.kept || w.occupy() }
 
 // Vacate implements loop.Owner.
 func (w *workerChan) Vacate() { w.vacate(math.MaxInt) }
 
-// borrow takes a ready worker off the stack of a pool that places are shared with, if it finds one.
+// borrow takes a ready worker off the stack of a pool that shares the places. It returns nil if it finds none.
 func (wp *workerPool) borrow() *workerChan {
 	for _, sibling := range wp.places.pools {
 		sibling.mu.Lock()

@@ -12,53 +12,52 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// workerPool serves connections, each on a worker's goroutine. Ready workers are a FILO stack: the one that was released
-// last is the next to serve, since its stack and buffers are in the processor's caches, and the cold ones at the bottom
-// get old and are retired.
+// workerPool serves connections, each on a worker's goroutine. Ready workers form a FILO stack. The worker released last serves next,
+// since its stack and buffers are still in the processor's caches. The workers at the bottom stay idle until they are retired.
 //
-// The configuration isn't changed after Start. A pool is started once: after Stop, Start panics.
+// The configuration doesn't change after Start. A pool can be started only once, and not after Stop.
 type workerPool struct {
-	// WorkerFunc serves a connection until it is done with it. It reports whether the pool is to close it: false if it
-	// was hijacked or handed over.
+	// WorkerFunc serves a connection. It reports whether the pool must close the connection: false if the connection was hijacked or
+	// handed over.
 	WorkerFunc func(w *workerChan, c net.Conn) (closeConn bool)
 
-	// Linger, if set, is offered the connections that are to be closed and whose worker has linger set. It reports whether
-	// it has taken the connection over, and doesn't wait.
+	// Linger, if set, may take over a connection that must be closed and whose worker has linger set. It reports whether it has taken
+	// the connection over, and doesn't wait.
 	Linger func(c net.Conn) bool
 
-	// MaxWorkersCount is how many workers may be ready or serving at once, here and in the pools that places are shared with.
+	// MaxWorkersCount limits how many workers are ready or serving, in this pool and in those that share its places.
 	MaxWorkersCount int
 
-	// MaxIdleWorkerDuration is how long a ready worker is kept; 0 is DefaultMaxIdleWorkerDuration. It is gone after
-	// 1.1 times as long, and the time that the scheduler takes.
+	// MaxIdleWorkerDuration is how long a ready worker is kept; 0 selects DefaultMaxIdleWorkerDuration. The worker ends at most a tenth
+	// of that later, plus scheduling delays.
 	MaxIdleWorkerDuration time.Duration
 
-	// Logger is told of panics; nil is slog's default.
+	// Logger receives panics; nil selects slog.Default.
 	Logger *slog.Logger
 
 	clock *coarseClock
 
-	// places counts the workers that are ready or serving. Pools that share it lend each other their ready workers.
+	// places counts the workers that are ready or serving. Pools that share places lend each other their ready workers.
 	places *workerPlaces
 
 	mu         race.Mutex
-	ready      []*workerChan // the coldest first, in the order of lastUse; guarded by mu
-	closing    int           // workers of placeClosing; guarded by mu
-	leading    int           // workers of placeLeading; guarded by mu
-	goroutines int           // the cleaner and every worker but leaders, until it has ended; guarded by mu
+	ready      []*workerChan // coldest first, in the order of lastUse; guarded by mu
+	closing    int           // workers in placeClosing; guarded by mu
+	leading    int           // workers in placeLeading; guarded by mu
+	goroutines int           // the cleaner and all workers but leaders, until they end; guarded by mu
 	spawned    uint64        // guarded by mu
-	retired    uint64        // spawned, and neither ready nor serving, closing or leading; guarded by mu
+	retired    uint64        // spawned workers that are no longer ready, serving, closing or leading; guarded by mu
 	started    bool          // guarded by mu
 	stopped    bool          // guarded by mu
 	resting    bool          // the cleaner waits for wake; guarded by mu
-	ended      chan struct{} // see done; nil while nobody has asked; guarded by mu
+	ended      chan struct{} // what done returns; nil until done is called; guarded by mu
 
-	wake chan struct{} // ends the cleaner's rest; cap 1, and sent to once for each
+	wake chan struct{} // ends the cleaner's rest; capacity 1, one send per rest
 	quit chan struct{} // closed by Stop
-	free sync.Pool     // of *workerChan whose workers have ended
+	free sync.Pool     // of *workerChan, those of workers that have ended
 }
 
-// Start lets the pool accept connections. It panics if it was called before.
+// Start lets the pool accept connections. It panics on a second call, and after Stop.
 func (wp *workerPool) Start() {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
@@ -83,8 +82,8 @@ func (wp *workerPool) Start() {
 	go wp.cleaner()
 }
 
-// Stop ends the cleaner and the ready workers. Busy workers finish what they serve and end then; see done. Serve
-// accepts nothing any more. Stop may be called more than once.
+// Stop ends the cleaner and the ready workers. Busy workers finish their jobs and then end; see done. From then on Serve passes no
+// connection to a worker. Stop may be called more than once.
 func (wp *workerPool) Stop() {
 	wp.mu.Lock()
 	if wp.stopped {
@@ -105,8 +104,8 @@ func (wp *workerPool) Stop() {
 	}
 }
 
-// done returns a channel that is closed when, after Stop, no goroutine of the pool's is left but leaders. Those may leave
-// what they lead to others later: who has made that impossible asks again.
+// done returns a channel that is closed when the pool is stopped and only its leaders have goroutines left. A leader may still hand its
+// loop over and become an ordinary worker. A caller that has to wait for those too calls done again after the loops have ended.
 func (wp *workerPool) done() <-chan struct{} {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
@@ -118,7 +117,7 @@ func (wp *workerPool) done() <-chan struct{} {
 	return ended
 }
 
-// signalEndLocked closes ended if the time has come.
+// signalEndLocked closes ended if the pool is stopped and its last counted goroutine has ended.
 func (wp *workerPool) signalEndLocked() {
 	wp.mu.AssertHeld()
 	if wp.stopped && wp.goroutines == 0 && wp.ended != nil {
@@ -127,15 +126,15 @@ func (wp *workerPool) signalEndLocked() {
 	}
 }
 
-// connWithoutWorker is a connection that needs no worker until a request has come.
+// connWithoutWorker is a connection that needs no worker until a request arrives.
 type connWithoutWorker interface {
 	net.Conn
 	// wait registers the connection with the loop that watches it. It doesn't wait itself.
 	wait()
 }
 
-// Serve passes the connection to a worker, or registers it with its loop. It reports false if all workers are busy and there
-// may be no more, or if the pool doesn't run; then the connection stays the caller's.
+// Serve passes the connection to a worker, or registers it with its loop. It returns false if all workers are busy and MaxWorkersCount
+// is reached, or if the pool isn't running. The caller then keeps the connection.
 func (wp *workerPool) Serve(c net.Conn) bool {
 	if c, ok := c.(connWithoutWorker); ok {
 		c.wait()
@@ -145,23 +144,22 @@ func (wp *workerPool) Serve(c net.Conn) bool {
 	if w == nil {
 		return false
 	}
-	// Stop may come in between. It retires what it finds on the stack, and w isn't there: w serves c, and ends after
-	// its release.
+	// If Stop comes in between, it retires the workers on the stack only. w isn't there: w serves c, and ends when it is released.
 	w.send(c)
 	return true
 }
 
-// send sends w, which the caller has taken off its stack or spawned, a connection to serve.
+// send gives w, which the caller has taken off its stack or spawned, a connection to serve.
 func (w *workerChan) send(c net.Conn) {
 	w.serving.conn = c
 	w.ch <- &w.serving
 }
 
-// getCh takes the hottest ready worker, or spawns one, or borrows one. The caller owes it one send. It returns nil if there
-// may be no more workers, or the pool doesn't run.
+// getCh returns the hottest ready worker, a new one, or one borrowed from another pool. The caller must send it exactly one job. getCh
+// returns nil if MaxWorkersCount is reached, or the pool isn't running.
 func (wp *workerPool) getCh() *workerChan { return wp.get(false) }
 
-// get is getCh for callers who may need a worker though the pool was stopped.
+// get is getCh. With anyway it also works after Stop, for callers that still need a worker.
 func (wp *workerPool) get(anyway bool) *workerChan {
 	for {
 		wp.mu.Lock()
@@ -183,11 +181,11 @@ func (wp *workerPool) get(anyway bool) *workerChan {
 		if w := wp.borrow(); w != nil {
 			return w
 		}
-		// Others have been quicker, or a worker has come to a stack that was looked at before.
+		// Other goroutines were faster, or a worker was released to a stack that borrow had already searched.
 	}
 }
 
-// maySpawnLocked counts a worker that is to be spawned, unless there may be no more.
+// maySpawnLocked takes a place for a new worker and counts the worker. It returns false if MaxWorkersCount is reached.
 func (wp *workerPool) maySpawnLocked() bool {
 	wp.mu.AssertHeld()
 	if !wp.places.taken.take(wp.MaxWorkersCount, 0) {
@@ -201,10 +199,10 @@ func (wp *workerPool) countSpawnLocked() {
 	wp.mu.AssertHeld()
 	wp.spawned++
 	wp.goroutines++
-	wp.signalEndLocked() // a worker whose loop is being retaken may have ended before it was counted
+	wp.signalEndLocked() // a worker that loses its loop in a retake may end before it is counted here
 }
 
-// popLocked takes the hottest ready worker. Only a running pool has any.
+// popLocked takes the hottest ready worker off the stack, nil if there is none. Only a running pool has any.
 func (wp *workerPool) popLocked() *workerChan {
 	wp.mu.AssertHeld()
 	top := len(wp.ready) - 1
@@ -218,7 +216,7 @@ func (wp *workerPool) popLocked() *workerChan {
 	return w
 }
 
-// spawn starts a worker that was counted.
+// spawn starts a worker that the caller has counted.
 func (wp *workerPool) spawn() *workerChan {
 	w, _ := wp.free.Get().(*workerChan)
 	if w == nil {
@@ -229,7 +227,7 @@ func (wp *workerPool) spawn() *workerChan {
 	return w
 }
 
-// dismiss retires a worker that was taken off its stack, and leaves its place to the caller.
+// dismiss retires a worker that was taken off its stack. The worker's place passes to the caller.
 func (w *workerChan) dismiss() {
 	w.pool.mu.Lock()
 	w.pool.retired++
@@ -242,7 +240,7 @@ func (wp *workerPool) run(w *workerChan) {
 	defer wp.end(w)
 	for {
 		if j := <-w.ch; j == nil || !j.do(w) {
-			return // who sent nil has done the counting
+			return // the sender of nil has already counted the worker as retired
 		}
 	}
 }
@@ -261,8 +259,8 @@ func (j *connJob) do(w *workerChan) (again bool) {
 	return wp.finish(w, c, closeConn)
 }
 
-// end is the last thing that a worker does. A worker that something else than run ends, which is runtime.Goexit in
-// WorkerFunc or in a connection's Close, still has a connection and is counted; its workerChan isn't used again.
+// end runs when a worker's goroutine ends. If runtime.Goexit has ended the goroutine, in WorkerFunc or in a connection's Close, the
+// worker is still counted and may still have its connection, and its workerChan isn't used again.
 func (wp *workerPool) end(w *workerChan) {
 	if w.place == placeLeading {
 		wp.mu.Lock()
@@ -288,7 +286,7 @@ func (wp *workerPool) end(w *workerChan) {
 	}
 }
 
-// goroutineEnded takes a goroutine out of those that done waits for.
+// goroutineEnded removes a goroutine from those that done waits for.
 func (wp *workerPool) goroutineEnded() {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
@@ -296,8 +294,8 @@ func (wp *workerPool) goroutineEnded() {
 	wp.signalEndLocked()
 }
 
-// forget makes done not wait for a serving worker, because its connection isn't the server's any more. It goes on
-// counting against MaxWorkersCount. It is called by the worker itself.
+// forget stops done from waiting for a serving worker whose connection no longer belongs to the server. The worker still counts against
+// MaxWorkersCount. Only the worker itself calls forget.
 func (wp *workerPool) forget(w *workerChan) {
 	if !w.forgotten {
 		w.forgotten = true
@@ -305,7 +303,7 @@ func (wp *workerPool) forget(w *workerChan) {
 	}
 }
 
-// remember undoes forget for a worker that has finished, unless the pool was stopped meanwhile.
+// remember undoes forget for a worker that has finished, unless the pool was stopped in the meantime.
 func (wp *workerPool) remember(w *workerChan) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
@@ -315,7 +313,7 @@ func (wp *workerPool) remember(w *workerChan) {
 	}
 }
 
-// serve calls WorkerFunc. A panic costs the connection, and not the worker.
+// serve calls WorkerFunc. A panic ends the connection, but not the worker.
 func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 	returned := false
 	defer func() {
@@ -324,7 +322,7 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 		}
 		w.scratch = nil // the buffers may be in any state
 		closeConn = !w.handedOver
-		if value := recover(); value != nil { // or else it is a panic(nil) with GODEBUG=panicnil=1, or Goexit
+		if value := recover(); value != nil { // nil: Goexit, or panic(nil) with GODEBUG=panicnil=1
 			logPanic(wp.Logger, "panic in a worker", value, debug.Stack())
 		}
 	}()
@@ -333,17 +331,17 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 	return closeConn
 }
 
-// finish gives up the worker's place and closes the connection, in this order: a client that sees the close and comes
-// back must find the place free. It reports whether the worker goes on.
+// finish gives up the worker's place and then closes the connection, so that a client that reconnects after the close finds the place
+// free. It reports whether the worker goes on.
 //
-// A socket's close doesn't wait, so the worker is released, and may even be sent its next connection, before it closes
-// the last one. Others may take long (TLS gives its close_notify a second), and who is passed to a released worker
-// waits for it, as does the accept loop itself if the channel has no capacity. With those the worker gives up its place but
-// stays off the stack until it has closed.
+// Closing a plain socket never waits. So the worker is released first, and may even be sent its next connection before it closes the
+// last one. Closing other connections may take long: TLS gives its close_notify a second. A connection passed to a worker that is still
+// closing would wait, as would the accept loop if the channel has no capacity. So the worker gives up its place, but stays off the
+// stack until it has closed such a connection.
 func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
 	w.EndKept()
 	if closeConn && !closesAtOnce(c) {
-		// Clients that delay their close must not be able to pile up workers.
+		// The limit keeps clients that delay their close from piling up workers.
 		w.vacate(wp.MaxWorkersCount)
 		wp.close(c, w.linger)
 		closeConn = false
@@ -357,8 +355,8 @@ func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again b
 	return again
 }
 
-// closesAtOnce reports whether closing c is a mere system call, which can neither wait nor panic. (SO_LINGER can make it
-// wait; nothing here sets that.)
+// closesAtOnce reports whether closing c is a single system call, which neither waits nor panics. (A positive SO_LINGER could make it
+// wait; the server sets 0 at most.)
 func closesAtOnce(c net.Conn) bool {
 	switch c.(type) {
 	case *net.TCPConn, *net.UnixConn:
@@ -367,7 +365,7 @@ func closesAtOnce(c net.Conn) bool {
 	return false
 }
 
-// close closes a connection of any kind, or leaves that to Linger.
+// close closes a connection of any kind, unless Linger takes it over.
 func (wp *workerPool) close(c net.Conn, lingers bool) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -379,7 +377,7 @@ func (wp *workerPool) close(c net.Conn, lingers bool) {
 	}
 }
 
-// vacate gives up a serving worker's place, unless so many workers have done so already.
+// vacate gives up a serving worker's place, unless the pool already has most closing workers.
 func (w *workerChan) vacate(most int) {
 	wp := w.pool
 	wp.mu.Lock()
@@ -391,13 +389,13 @@ func (w *workerChan) vacate(most int) {
 	}
 }
 
-// occupy makes sure that a worker has a place, which it may have given up, or have got beyond MaxWorkersCount by a retake.
-// It reports false if there is none.
+// occupy makes sure that a worker has a place within MaxWorkersCount: the worker may have given its place up, or a retake may have
+// given it one beyond the limit. occupy returns false if no place is free.
 func (w *workerChan) occupy() bool {
 	wp := w.pool
 	beyond := w.place == placeServing && wp.beyond() > 0
 	if beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, 0) {
-		spare := wp.get(true) // one that is ready can go
+		spare := wp.get(true) // a ready worker can give its place to w
 		if spare == nil {
 			return false
 		}
@@ -415,11 +413,11 @@ func (w *workerChan) occupy() bool {
 	return true
 }
 
-// beyond returns how many workers there are beyond MaxWorkersCount because of retakes; 0 or less is none.
+// beyond returns by how many workers retakes have exceeded MaxWorkersCount; 0 or less means none.
 func (wp *workerPool) beyond() int64 { return wp.places.taken.Load() - int64(wp.MaxWorkersCount) }
 
-// release puts a worker that has finished on the stack. It reports false if the worker is to end: the pool was stopped,
-// others have taken all places while the worker was closing, or there are more workers than may be, since some were overtaken.
+// release puts a worker that has finished on the stack. It returns false if the worker must end: because the pool was stopped, because
+// other workers took all places while this one was closing, or because retakes have exceeded MaxWorkersCount.
 func (wp *workerPool) release(w *workerChan) bool {
 	now := wp.clock.now()
 	wp.mu.Lock()
@@ -435,7 +433,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 		wp.places.taken.add(0, 1)
 	}
 	w.place = placeNone
-	// Two workers may have read the clock in one order and got here in the other; the stack stays sorted all the same.
+	// Two workers may read the clock in one order and take the lock in the other. max keeps the stack sorted.
 	if top := len(wp.ready) - 1; top >= 0 {
 		now = max(now, wp.ready[top].lastUse)
 	}
@@ -448,7 +446,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 	return true
 }
 
-// leaveLocked takes a worker that ends out of the counts.
+// leaveLocked removes a worker that ends from the counts.
 func (wp *workerPool) leaveLocked(w *workerChan) {
 	wp.mu.AssertHeld()
 	switch w.place {
@@ -464,15 +462,15 @@ func (wp *workerPool) leaveLocked(w *workerChan) {
 	w.place = placeNone
 }
 
-// retireLocked takes n workers out of the counts, of which so many are ready and the others serving.
+// retireLocked removes n workers from the counts. ready of them are ready, and the others are serving.
 func (wp *workerPool) retireLocked(n, ready int) {
 	wp.mu.AssertHeld()
 	wp.places.taken.add(-n, -ready)
 	wp.retired += uint64(n)
 }
 
-// cleaner retires the workers that have been ready for too long, until Stop. It sleeps until the coldest is due, and
-// for good while there is none.
+// cleaner retires workers that have been ready for too long, until Stop. It sleeps until the coldest worker is due. If no worker is
+// ready, it sleeps until release wakes it.
 func (wp *workerPool) cleaner() {
 	defer wp.goroutineEnded()
 	timer := time.NewTimer(0)
@@ -493,11 +491,11 @@ func (wp *workerPool) cleaner() {
 	}
 }
 
-// slack is how much longer than due a worker may stay, so that those which are due soon after each other go together.
+// slack is how long a worker may stay after it is due, so that workers that are due shortly after each other are retired together.
 func (wp *workerPool) slack() time.Duration { return wp.MaxIdleWorkerDuration / 10 }
 
-// clean retires the workers that are due, by way of *expired, which it keeps for the next time. It returns how long to
-// wait before the next clean. That is 0 if no worker is ready: from then on the cleaner rests, and release wakes it.
+// clean retires the workers that are due. It collects them in *expired, whose memory the next call reuses. It returns the time until
+// the next call, or 0 if no worker is ready: then the cleaner rests until release wakes it.
 func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	now := wp.clock.exact()
 	wp.mu.Lock()
@@ -507,13 +505,13 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	kept := copy(ready, ready[n:])
 	clear(ready[kept:])
 	wp.ready = ready[:kept]
-	// They don't count from now on, though their goroutines have yet to end: nobody is refused because of them.
+	// Although their goroutines have yet to end, these workers no longer count, so nobody is refused because of them.
 	wp.retireLocked(n, n)
 	if kept > 0 {
 		wait = wp.MaxIdleWorkerDuration - now.Sub(ready[0].lastUse) + wp.slack()
 	} else {
 		wp.resting = true
-		wp.ready = nil // the room that the busiest time needed
+		wp.ready = nil // frees the memory that peak load needed
 	}
 	wp.mu.Unlock()
 
@@ -527,7 +525,7 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	return wait
 }
 
-// stats adds what is known of the workers. Those of places.taken that aren't ready run.
+// stats adds the pool's numbers of workers. The caller gets the running ones from places.taken, which includes the ready ones.
 func (wp *workerPool) stats(st *Stats) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
