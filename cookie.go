@@ -23,8 +23,7 @@ const (
 )
 
 const (
-	// Browsers ignore a cookie (name and value together) or an attribute that is longer, without any message (RFC 6265bis, section
-	// 5.6).
+	// Browsers silently ignore a cookie (name and value together) or an attribute beyond these lengths (RFC 6265bis, section 5.6).
 	maxCookieBytes          = 4096
 	maxCookieAttributeBytes = 1024
 )

@@ -47,7 +47,7 @@ type Ctx struct {
 
 	match    hooks.Match
 	values   []ctxValue
-	override context.Context // if not nil, what Context returns
+	override context.Context // returned by Context if it isn't nil
 	// logger caches the result of Logger while the route is loggedRoute. It is nil until Logger is called, and after attributes were added.
 	logger      *slog.Logger
 	loggedRoute string

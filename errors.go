@@ -157,8 +157,8 @@ var (
 	fieldNoSniff = NewField("X-Content-Type-Options", "nosniff")
 )
 
-// keepNoPromises withdraws what allows caches to keep the answer, since they mustn't keep a failure. no-store also covers the other
-// directives that were set, such as private.
+// keepNoPromises replaces directives that allow caches to keep the answer by no-store, since caches mustn't keep a failure. no-store
+// also covers the other directives, such as private.
 func (h *Header) keepNoPromises() {
 	promised := h.Has("Expires")
 	h.Del("Expires")

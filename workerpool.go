@@ -50,7 +50,7 @@ type workerPool struct {
 	started    bool          // guarded by mu
 	stopped    bool          // guarded by mu
 	resting    bool          // the cleaner waits for wake; guarded by mu
-	ended      chan struct{} // what done returns; nil until done is called; guarded by mu
+	ended      chan struct{} // the channel that done has returned; nil if there is none; guarded by mu
 
 	wake chan struct{} // ends the cleaner's rest; capacity 1, one send per rest
 	quit chan struct{} // closed by Stop

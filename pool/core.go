@@ -14,50 +14,50 @@ const unlimited = math.MaxInt / 4
 
 // core is the common part of all kinds of pools. It runs fn for tasks of type T.
 //
-// A task that is accepted goes into the run queue. At most one worker is searching, which is on its way to the queue's
-// head: who queues a task wakes a worker only if none is searching, and the one that was woken wakes the next if it has
-// left tasks in the queue. So a queue that isn't empty always has a worker on its way, unless as many run as may.
+// An accepted task goes into the run queue. At most one worker is searching, which means that it is on its way to the queue's head. A
+// submitter wakes a worker only if none is searching. The woken worker wakes the next one if it leaves tasks in the queue. So a queue
+// that isn't empty always has a worker on its way, unless the maximum already runs.
 type core[T any] struct {
-	// fn, opts, lobby and grows aren't changed once the pool is made.
+	// fn, opts, lobby and grows don't change once the pool is made.
 	fn    func(T)
 	opts  Options
-	lobby *lobby[T] // where the submitters of a MultiPool wait; nil in a pool of its own
+	lobby *lobby[T] // where the submitters of a MultiPool wait; nil in a pool outside of one
 	grows bool      // opts.Growth is set
 
-	// mu guards what follows, up to the free lists. What each task needs comes first.
+	// mu guards the fields below, up to the free lists. The fields that each task needs come first.
 	mu sync.Mutex
 
 	closed    bool // released
 	searching bool // a worker is searching
 	ticking   bool // timer runs
 	over      bool // drained is closed
-	// accepted is how many tasks count: in the queue, running, or given a place and not queued yet. It is at most limit,
-	// unless Tune has lowered that.
+	// accepted counts the tasks that have a place: in the queue, running, or not queued yet. It is at most limit, unless Tune has
+	// lowered limit.
 	accepted  int
-	limit     int // how many tasks are accepted: capacity and the queue's size
-	busy      int // tasks that run
+	limit     int // how many tasks may be accepted: capacity plus QueueSize
+	busy      int // running tasks
 	target    int // how many workers there may be: capacity, or less in a pool that grows
 	queue     queue[T]
-	submitted uint64      // tasks queued, or run without
+	submitted uint64      // tasks queued, or run without being queued
 	probe     uint64      // the value of submitted for the task whose wait is measured, 0 for none
 	waiters   waitList[T] // empty while accepted < limit
-	parked    []*worker   // the one that was parked last is the last
-	low       int         // the least length of parked since the period of expiry began
-	workers   int         // that count: searching, busy or parked
+	parked    []*worker   // a stack: the last was parked last
+	low       int         // the least length of parked in the current period of expiry
+	workers   int         // workers that are searching, busy or parked
 
-	turns      int           // how many submitters a worker lets in before it lets them run: minTurns to maxTurns
-	yieldedAt  clock.Nanos   // since when one lets them run, 0 if none does
+	turns      int           // how many submitters a worker admits before it yields: minTurns to maxTurns
+	yieldedAt  clock.Nanos   // when a worker yielded; 0 once a searching worker has come
 	capacity   int           // how many tasks may run at once
-	goroutines int           // workers until they have ended, so also those that have stopped counting
-	period     uint64        // changes with each period of expiry that is begun anew
-	timer      *time.Timer   // ends the period; nil until there was one
-	drained    chan struct{} // closed when the pool is closed and everything has ended; another after each Reboot
+	goroutines int           // workers until they end, including those that no longer count as workers
+	period     uint64        // the number of the last period of expiry that tickLocked began
+	timer      *time.Timer   // ends the period; nil before the first one
+	drained    chan struct{} // closed when the pool is closed and everything has ended; replaced by Reboot
 
 	panicked uint64
 	refused  uint64
 	waits    uint64 // submitters that have waited
 	spawned  uint64
-	probeAt  clock.Nanos // since when the measured task waits
+	probeAt  clock.Nanos // when the wait of the measured task began
 	waited   [waitBuckets]uint64
 
 	freeWaiters sync.Pool // of *waiter[T]
@@ -90,7 +90,7 @@ func newCore[T any](size int, fn func(T), options []Option) (*core[T], error) {
 	return p, nil
 }
 
-// submit has a task accepted. If there is no room it waits, unless it mayn't.
+// submit submits a task. If there is no room, it waits or fails, as the options say.
 func (p *core[T]) submit(task T) error {
 	p.mu.Lock()
 	if p.closed || p.accepted >= p.limit {
@@ -108,7 +108,7 @@ func (p *core[T]) submit(task T) error {
 	return nil
 }
 
-// submitContext is submit until ctx is done.
+// submitContext is submit, but stops waiting when ctx is done.
 func (p *core[T]) submitContext(ctx context.Context, task T) error {
 	p.mu.Lock()
 	if err := ctx.Err(); err != nil && !p.closed {
@@ -118,7 +118,7 @@ func (p *core[T]) submitContext(ctx context.Context, task T) error {
 	return p.submitSlowly(ctx, task, false)
 }
 
-// submitAtOnce is submit without the wait: ErrPoolOverload says that there would be one.
+// submitAtOnce is submit, but returns ErrPoolOverload where submit would wait.
 func (p *core[T]) submitAtOnce(task T) error {
 	p.mu.Lock()
 	switch {
@@ -137,8 +137,8 @@ func (p *core[T]) submitAtOnce(task T) error {
 	return nil
 }
 
-// submitSlowly is submit where there may be no room. It is called with the lock held, and unlocks. A bare submission
-// gets its task a place, and the caller queues it.
+// submitSlowly is submit for a pool that may be closed or full. The caller holds the lock, and submitSlowly releases it. A bare
+// submission only gets the task a place, and the caller queues the task.
 func (p *core[T]) submitSlowly(ctx context.Context, task T, bare bool) error {
 	switch {
 	case p.closed:
@@ -169,7 +169,7 @@ func (p *core[T]) submitSlowly(ctx context.Context, task T, bare bool) error {
 	return p.freeWaiter(w)
 }
 
-// leave takes a waiter out that gives up. It reports false if another has taken it out already.
+// leave removes a waiter that gives up. It returns false if another goroutine has already removed it.
 func (p *core[T]) leave(w *waiter[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +190,7 @@ func (p *core[T]) newWaiter(task T) *waiter[T] {
 	return w
 }
 
-// freeWaiter takes back a waiter whose wait is over, and returns how it has ended.
+// freeWaiter recycles a waiter whose wait is over, and returns its error.
 func (p *core[T]) freeWaiter(w *waiter[T]) error {
 	err := w.err
 	ready := w.ready
@@ -204,7 +204,7 @@ func (p *core[T]) refuseLocked(err error) error {
 	return err
 }
 
-// pushLocked queues a task that was accepted. callLocked is to follow.
+// pushLocked queues an accepted task. The caller must call callLocked next.
 func (p *core[T]) pushLocked(task T) {
 	p.submitted++
 	if p.submitted%measured == 0 && p.probe == 0 {
@@ -216,7 +216,7 @@ func (p *core[T]) pushLocked(task T) {
 	}
 }
 
-// popLocked takes the queue's head to run it.
+// popLocked takes the task at the queue's head, which the caller runs.
 func (p *core[T]) popLocked() T {
 	if p.probe != 0 && p.probe == p.submitted-uint64(p.queue.n)+1 {
 		p.measureLocked(p.probeAt)
@@ -226,7 +226,8 @@ func (p *core[T]) popLocked() T {
 	return p.queue.pop()
 }
 
-// callLocked makes a worker search for the queue's head, if that is needed and may be. The caller is to wake it.
+// callLocked makes a worker search for the queue's head, if that is needed and allowed. The caller must pass the worker, or nil, to
+// wake.
 func (p *core[T]) callLocked() *worker {
 	if p.searching || p.queue.n == 0 || p.busy >= p.target {
 		return nil
@@ -246,14 +247,15 @@ func (p *core[T]) callLocked() *worker {
 	return nil
 }
 
-// endLocked ends a task's count. It returns the waiter that gets its place, if one does: to be sent to after the
-// unlock.
+// endLocked stops counting a task as accepted. It returns the waiter that gets the task's place, nil if there is none. The caller sends
+// to it after unlocking.
 func (p *core[T]) endLocked() *waiter[T] {
 	p.accepted--
 	return p.admitLocked()
 }
 
-// admitLocked gives a place to who has waited longest, if there is one and a place. The caller sees to the task.
+// admitLocked gives a free place to the waiter that has waited longest, and returns it. It returns nil if there is no place or no
+// waiter. The caller queues or runs the waiter's task.
 func (p *core[T]) admitLocked() *waiter[T] {
 	if p.accepted >= p.limit {
 		return nil
@@ -271,7 +273,7 @@ func (p *core[T]) admitLocked() *waiter[T] {
 	return w
 }
 
-// queueWaiterLocked queues the task of a waiter that was admitted.
+// queueWaiterLocked queues the task of an admitted waiter, unless it is bare.
 func (p *core[T]) queueWaiterLocked(w *waiter[T]) {
 	if w.bare {
 		return
@@ -282,7 +284,7 @@ func (p *core[T]) queueWaiterLocked(w *waiter[T]) {
 	}
 }
 
-// admitAll gives all free places to waiters. It is called with the lock held, and unlocks.
+// admitAll gives all free places to waiters. The caller holds the lock, and admitAll releases it.
 func (p *core[T]) admitAll() {
 	var admitted []*waiter[T]
 	for w := p.admitLocked(); w != nil; w = p.admitLocked() {
@@ -297,7 +299,7 @@ func (p *core[T]) admitAll() {
 	}
 }
 
-// queueReserved queues a task that has its place already.
+// queueReserved queues a task that already has a place.
 func (p *core[T]) queueReserved(task T) {
 	p.mu.Lock()
 	p.pushLocked(task)

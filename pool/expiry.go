@@ -2,9 +2,9 @@ package pool
 
 import "time"
 
-// tickLocked begins a period of expiry. What was parked during the whole of a period is retired at its end: the workers
-// below the least length that the stack has had. So a task costs a comparison, and no look at a clock, and there is a
-// timer only while there are parked workers.
+// tickLocked begins a period of expiry. At its end the workers that were parked during the whole period are retired, which are those
+// below the least length that the stack has had. So a task costs a comparison instead of a clock reading, and a timer runs only while
+// workers are parked.
 func (p *core[T]) tickLocked() {
 	if p.opts.ExpiryDuration == 0 {
 		return // DisablePurge
@@ -33,7 +33,7 @@ func (p *core[T]) expire(period uint64) {
 	retire(retired)
 }
 
-// stopTickLocked ends the period before its time.
+// stopTickLocked ends the period early.
 func (p *core[T]) stopTickLocked() {
 	if p.ticking {
 		p.ticking = false
@@ -41,7 +41,7 @@ func (p *core[T]) stopTickLocked() {
 	}
 }
 
-// shrinkLocked gives memory back that a burst has left behind.
+// shrinkLocked frees memory that a burst has left behind.
 func (p *core[T]) shrinkLocked() {
 	if p.opts.PreAlloc {
 		return

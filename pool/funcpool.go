@@ -2,8 +2,8 @@ package pool
 
 import "context"
 
-// PoolWithFuncGeneric calls one function on its workers, with another argument each time. So a task needs no function value of
-// its own.
+// PoolWithFuncGeneric calls one function on its workers, with a different argument each time. So a task needs no function value of its
+// own.
 type PoolWithFuncGeneric[T any] struct {
 	*core[T]
 }

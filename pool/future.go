@@ -51,7 +51,7 @@ func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	return f.value, f.err
 }
 
-// settle calls f and stores its error, or how it has ended else: a panic goes no further, but runtime.Goexit does.
+// settle calls f and stores its error: the one that f returned, a *PanicError, or ErrGoexit. It stops a panic, but not runtime.Goexit.
 func settle(err *error, f func() error) {
 	*err = ErrGoexit
 	defer func() {

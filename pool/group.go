@@ -16,7 +16,7 @@ type Group struct {
 
 	mu     sync.Mutex
 	failed bool  // guarded by mu
-	err    error // the first; guarded by mu
+	err    error // the first error; guarded by mu
 }
 
 // NewGroup makes a group whose functions p calls. The returned context is their context. It is done when a function has failed,
@@ -33,7 +33,7 @@ func (g *Group) SetLimit(n int) { g.slots = make(chan struct{}, max(n, 1)) }
 // Go submits f to the pool, which calls it with the group's context. Go waits for room. If the group has failed or its context
 // is done, f isn't called. If the pool refuses a function, the group fails.
 //
-// A task that waits for a group in the task's own pool keeps its place, which the group may need.
+// A task that waits for a group in the task's own pool keeps its place, although the group may need that place.
 func (g *Group) Go(f func(context.Context) error) {
 	if g.slots != nil {
 		select {
@@ -75,7 +75,7 @@ func (g *Group) end(err error) {
 	g.all.Done()
 }
 
-// fail notes the first error.
+// fail records the first error.
 func (g *Group) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

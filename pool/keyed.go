@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// keys holds the tasks of SubmitKeyed that wait for one of the same key. The zero keys is ready for use.
+// keys holds the tasks of SubmitKeyed that wait for an earlier task with the same key. The zero keys is ready for use.
 type keys struct {
 	mu sync.Mutex
-	// behind has an entry for each key of which a task is queued or runs: what is to come after it. Guarded by mu.
+	// behind has an entry for each key with a task that is queued or runs: the tasks that come after it. Guarded by mu.
 	behind map[any][]func()
 }
 
@@ -19,7 +19,7 @@ func (p *Pool) SubmitKeyed(key any, task func()) error {
 		return p.refuseNil()
 	}
 	if !equal(key, key) {
-		return p.submit(task) // a NaN is no other's equal, nor one that a map would find again
+		return p.submit(task) // a NaN equals no key, and a map would never find it again
 	}
 	p.core.mu.Lock()
 	if err := p.submitSlowly(context.Background(), nil, true); err != nil {
@@ -40,7 +40,7 @@ func (p *Pool) SubmitKeyed(key any, task func()) error {
 	return nil
 }
 
-// keyed returns a function that runs a task and then queues the next of its key.
+// keyed returns a function that runs a task and then queues the next task with its key.
 func (p *Pool) keyed(key any, task func()) func() {
 	return func() {
 		defer p.nextOf(key) // also if the task panics

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// lobby is where submitters wait if all pools of a MultiPool are full, for whichever has room first.
+// lobby is where submitters wait while all pools of a MultiPool are full, for the first pool that has room.
 type lobby[T any] struct {
 	n atomic.Int64 // how many wait; stored with mu held
 
-	mu      sync.Mutex // may be locked with a pool's held, but not the other way round
+	mu      sync.Mutex // may be locked while a pool's is held, but not the other way round
 	waiters waitList[T]
-	byHome  []int // how many of them count with each pool
+	byHome  []int // the number of waiters that count with each pool
 	closed  bool
 }
 
@@ -31,7 +31,7 @@ func (l *lobby[T]) enter(w *waiter[T], most int) error {
 	return nil
 }
 
-// leave takes a waiter out that gives up. It reports false if another has taken it out already.
+// leave removes a waiter that gives up. It returns false if another goroutine has already removed it.
 func (l *lobby[T]) leave(w *waiter[T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +42,7 @@ func (l *lobby[T]) leave(w *waiter[T]) bool {
 	return true
 }
 
-// pop takes out the one that has waited longest, nil if there is none.
+// pop removes the waiter that has waited longest, and returns nil if there is none.
 func (l *lobby[T]) pop() *waiter[T] {
 	if l.n.Load() == 0 {
 		return nil
@@ -62,14 +62,14 @@ func (l *lobby[T]) removeLocked(w *waiter[T]) {
 	l.n.Store(int64(l.waiters.n))
 }
 
-// waitingWith returns how many wait that count with the pool of that index.
+// waitingWith returns the number of waiters that count with the pool of that index.
 func (l *lobby[T]) waitingWith(home int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byHome[home]
 }
 
-// close sends all away, and who comes.
+// close refuses all waiters with ErrPoolClosed, also those that come later.
 func (l *lobby[T]) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

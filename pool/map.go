@@ -33,7 +33,7 @@ func Map[In, Out any](
 		for value := range in {
 			future, err := Async(ctx, p, func(ctx context.Context) (Out, error) { return f(ctx, value) })
 			if err != nil {
-				// The results before it come first.
+				// Yield the results before it first.
 				future = &Future[Out]{done: make(chan struct{}), err: err}
 				close(future.done)
 			}

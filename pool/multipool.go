@@ -21,14 +21,14 @@ const (
 	LeastTasks
 )
 
-// multi is the common part of all kinds of MultiPool. Its pools are used by nobody else.
+// multi is the common part of all kinds of MultiPool. Nobody else uses its pools.
 type multi[T any] struct {
-	// pools and strategy aren't changed.
+	// pools and strategy don't change.
 	pools    []*core[T]
 	strategy LoadBalancingStrategy
 	lobby    lobby[T]
 
-	last   atomic.Uint32 // the pool that RoundRobin has chosen last is last modulo their number
+	last   atomic.Uint32 // the last choice of RoundRobin, modulo the number of pools
 	closed atomic.Bool
 	reboot sync.Mutex // one Reboot at a time
 }
@@ -81,7 +81,7 @@ func (p *core[T]) tasks() int {
 	return p.accepted
 }
 
-// submit has a task accepted by the first pool that has room, and waits if none has.
+// submit submits a task to the first pool that has room. If none has, it waits if it may.
 func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 	if m.closed.Load() {
 		return ErrPoolClosed
@@ -105,7 +105,7 @@ func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 		m.pools[home].freeWaiter(w)
 		return err
 	}
-	// A pool whose task ends from now on sees the waiter. Those that have got room before haven't.
+	// A pool whose task ends from now on sees the waiter. A pool that got room before hasn't seen it.
 	for i := range m.pools {
 		p := m.pools[(home+i)%len(m.pools)]
 		p.mu.Lock()
@@ -115,7 +115,7 @@ func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 	return m.pools[home].freeWaiter(w)
 }
 
-// submitAtOnce tries the pools one after another, from one on.
+// submitAtOnce tries the pools one after another, beginning with the pool at index from.
 func (m *multi[T]) submitAtOnce(from int, task T) error {
 	for i := range m.pools {
 		if err := m.pools[(from+i)%len(m.pools)].submitAtOnce(task); err != ErrPoolOverload {
@@ -132,7 +132,7 @@ func (m *multi[T]) byIndex(i int, count func(*core[T]) int) (int, error) {
 	return count(m.pools[i]), nil
 }
 
-// sum adds up what is -1 for a pool without a limit; then the sum is -1 as well.
+// sum adds up the pools' counts. It returns -1 if a count is -1, which means that the pools have no limit.
 func (m *multi[T]) sum(count func(*core[T]) int) (n int) {
 	for _, p := range m.pools {
 		one := count(p)
@@ -182,7 +182,7 @@ func (m *multi[T]) IsClosed() bool { return m.closed.Load() }
 // them.
 func (m *multi[T]) Release() { m.close() }
 
-// close reports whether the pools were open.
+// close closes the pools and reports whether they were open.
 func (m *multi[T]) close() (wasOpen bool) {
 	if !m.closed.CompareAndSwap(false, true) {
 		return false

@@ -127,7 +127,7 @@ func WithGrowth(step int, high, low float64) Option {
 	return func(opts *Options) { opts.Growth = Growth{Step: step, High: high, Low: low} }
 }
 
-// complete checks the options for a pool of that capacity and puts in the defaults.
+// complete checks the options for a pool of the given size and sets the defaults.
 func (o *Options) complete(size int) error {
 	if o.DisablePurge {
 		o.ExpiryDuration = 0

@@ -78,7 +78,7 @@ func (p *core[T]) refuseNil() error {
 	return ErrNilTask
 }
 
-// submitBatch queues what there is room for under one lock, and submits the rest one by one.
+// submitBatch queues as many tasks as there is room for under one lock, and submits the rest one by one.
 func (p *core[T]) submitBatch(tasks []T) (accepted int, err error) {
 	for accepted < len(tasks) {
 		p.mu.Lock()

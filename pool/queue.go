@@ -6,8 +6,8 @@ const minQueue = 16
 // queue holds tasks in the order in which they came. The zero queue is empty and ready for use.
 type queue[T any] struct {
 	buf  []T // its length is 0 or a power of two
-	head int // index of the oldest
-	n    int // how many there are
+	head int // index of the oldest task
+	n    int // the number of tasks
 }
 
 // reserve makes room for n tasks in all.
@@ -46,7 +46,7 @@ func (q *queue[T]) pop() T {
 	var none T
 	slot := &q.buf[q.head]
 	task := *slot
-	*slot = none // what the task refers to must not live on
+	*slot = none // so that the task can be garbage collected
 	q.head = (q.head + 1) & (len(q.buf) - 1)
 	q.n--
 	return task

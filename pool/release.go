@@ -10,7 +10,7 @@ import (
 // see Wait.
 func (p *core[T]) Release() { p.close() }
 
-// close reports whether the pool was open. drained is the channel that is closed when the last task has ended.
+// close closes the pool and reports whether it was open. drained is closed when the last task and the last worker have ended.
 func (p *core[T]) close() (drained <-chan struct{}, wasOpen bool) {
 	p.mu.Lock()
 	drained = p.drained
@@ -22,7 +22,7 @@ func (p *core[T]) close() (drained <-chan struct{}, wasOpen bool) {
 	p.stopTickLocked()
 	p.refused += uint64(p.waiters.n)
 	p.waiters.release(ErrPoolClosed)
-	// What is queued has a worker on its way, which starts others as it needs them.
+	// If tasks are queued, a worker is on its way, which starts others as it needs them.
 	retired := p.retireLocked(len(p.parked))
 	p.shrinkLocked()
 	p.signalLocked()
@@ -31,7 +31,7 @@ func (p *core[T]) close() (drained <-chan struct{}, wasOpen bool) {
 	return drained, true
 }
 
-// signalLocked closes drained if the time has come.
+// signalLocked closes drained if the pool is closed and all its tasks and workers have ended.
 func (p *core[T]) signalLocked() {
 	if p.closed && p.goroutines == 0 && p.accepted == 0 && !p.over {
 		p.over = true
@@ -74,7 +74,7 @@ func (p *core[T]) Wait(ctx context.Context) error {
 	return waitFor(ctx, drained)
 }
 
-// waitFor waits for done to be closed. If it is by then, it doesn't matter whether ctx is done.
+// waitFor waits until done is closed or ctx is done. It returns nil if done is closed already, even if ctx is done.
 func waitFor(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

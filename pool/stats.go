@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// measured is of how many tasks one has its wait measured.
+	// measured is the sampling rate of waits: the wait of one task in so many is measured.
 	measured = 64
 
-	// waitBuckets is how many classes of waits are told apart.
+	// waitBuckets is the number of buckets of a WaitHistogram.
 	waitBuckets = 32
 )
 

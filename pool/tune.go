@@ -44,14 +44,14 @@ func (p *core[T]) Warm(n int) {
 	if len(cold) == 0 {
 		return
 	}
-	// Below those that are in use, but not among those that expire at the end of the period.
+	// Below the workers that are in use, but not among those that expire at the end of the period.
 	p.parked = slices.Insert(p.parked, p.low, cold...)
 	if !p.ticking {
 		p.tickLocked()
 	}
 }
 
-// growLocked adapts the number of workers to the fill of the queue, to which a task was added.
+// growLocked adapts the number of workers to the fill of the queue after a task was added.
 func (p *core[T]) growLocked() {
 	g := &p.opts.Growth
 	fill := float64(p.queue.n) / float64(p.opts.QueueSize)

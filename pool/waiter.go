@@ -6,26 +6,26 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// waiter is a submitter that waits for room, with its task. It is guarded by the lock of the list that it is in; who
-// has taken it off the list owns it until it has sent to ready, and the submitter from then on.
+// waiter is a submitter that waits for room, with its task. The lock of the list that it is in guards it. The goroutine that takes it
+// off the list owns it until it has sent to ready. From then on the submitter owns it.
 type waiter[T any] struct {
 	task T
-	// bare says that only the task's place is wanted: the submitter queues the task itself.
+	// bare says that the submitter wants only a place for the task, and queues the task itself.
 	bare bool
 	// err is why the task was refused.
 	err error
-	// since is when the wait began, if it is one that is measured, or else 0.
+	// since is when the wait began if it is measured, or else 0.
 	since clock.Nanos
 	// home is the index of the MultiPool's pool that the waiter counts with.
 	home int
-	// ready gets a value when the wait is over. Its cap is 1, so that nobody waits to send.
+	// ready gets a value when the wait is over. Its capacity is 1, so no sender waits.
 	ready chan struct{}
 
 	listed     bool
 	prev, next *waiter[T]
 }
 
-// await waits until the waiter has been taken out of where it waits, which it leaves when ctx is done.
+// await waits until another goroutine takes the waiter off its list. When ctx is done, the waiter leaves the list itself.
 func (w *waiter[T]) await(ctx context.Context, from interface{ leave(*waiter[T]) bool }) {
 	if ctx.Done() == nil {
 		<-w.ready
@@ -37,7 +37,7 @@ func (w *waiter[T]) await(ctx context.Context, from interface{ leave(*waiter[T])
 		if from.leave(w) {
 			w.err = ctx.Err()
 		} else {
-			<-w.ready // who has taken it out has decided
+			<-w.ready // the goroutine that took w off the list has decided
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (l *waitList[T]) push(w *waiter[T]) {
 	l.n++
 }
 
-// pop takes the one that has waited longest, nil if there is none.
+// pop removes the waiter that has waited longest, and returns nil if there is none.
 func (l *waitList[T]) pop() *waiter[T] {
 	w := l.first
 	if w != nil {
@@ -83,7 +83,7 @@ func (l *waitList[T]) remove(w *waiter[T]) {
 	l.n--
 }
 
-// release ends the waits of all in the list, with err.
+// release ends the waits of all waiters in the list, with err.
 func (l *waitList[T]) release(err error) {
 	for w := l.pop(); w != nil; w = l.pop() {
 		w.err = err

@@ -9,34 +9,35 @@ import (
 )
 
 const (
-	// minTurns is how many submitters a worker lets in before it lets them run. Without that it could keep a processor
-	// until all who wait are served, and they would come back all at once. A task's cost hardly shows it at this number.
+	// minTurns is how many submitters a worker admits before it yields, so that they run. Without that it could keep a processor until
+	// all waiters are served, and they would come back all at once. At this number a yield hardly adds to the cost of a task.
 	minTurns = 16
 
-	// maxTurns is how many it lets in where that is slow: it takes slowYield if others want the processor.
+	// maxTurns is how many it admits at most where yielding is slow: a yield takes slowYield or longer if other goroutines want the
+	// processor.
 	maxTurns  = 1 << 14
 	slowYield = time.Millisecond
 )
 
 // worker is a goroutine that runs tasks. It is parked, searching, busy, or ending.
 type worker struct {
-	// wake ends the wait of a parked worker. Only who has taken the worker off the stack sends, and only once, so that
-	// its cap of 1 lets nobody wait. It is nil until the worker parks for the first time.
+	// wake ends the wait of a parked worker. Only the goroutine that has taken the worker off the stack sends, and only once. So with
+	// its capacity of 1 no send waits. It is nil until the worker parks for the first time.
 	wake chan struct{}
-	// retire says to a worker that is woken that it is to end, and counts no more. It is stored before the send.
+	// retire tells a woken worker to end. The worker no longer counts. It is stored before the send to wake.
 	retire bool
-	// started says that there is a goroutine. It belongs to who has made the worker, or has taken it off the stack.
+	// started says that the worker has a goroutine. It belongs to the goroutine that has made the worker, or has taken it off the
+	// stack.
 	started bool
-	// idle says that the goroutine begins parked. It is stored before it starts.
+	// idle says that the worker's goroutine begins parked. It is stored before the goroutine starts.
 	idle bool
-	// admitted counts the submitters that the worker has let in since it has let them run last. It belongs to the
-	// goroutine.
+	// admitted counts the submitters that the worker has admitted since it last yielded. It belongs to the worker's goroutine.
 	admitted int
-	// ending says that the goroutine ends because it is to, and not by a task. It belongs to the goroutine.
+	// ending says that the goroutine ends as it should, and not because of its task. It belongs to the worker's goroutine.
 	ending bool
 }
 
-// newWorkerLocked counts a worker that is yet to be started.
+// newWorkerLocked returns a worker that it has counted, and that the caller must start.
 func (p *core[T]) newWorkerLocked() *worker {
 	p.workers++
 	p.goroutines++
@@ -75,7 +76,7 @@ func (p *core[T]) work(w *worker) {
 	w.ending = true
 }
 
-// next ends the worker's task and finds it another. It reports false if the worker is to end instead.
+// next ends the worker's task and returns the next one. It returns false if the worker must end.
 func (p *core[T]) next(w *worker) (task T, ok bool) {
 	p.mu.Lock()
 	p.busy--
@@ -99,12 +100,13 @@ func (p *core[T]) next(w *worker) (task T, ok bool) {
 	return p.search(w)
 }
 
-// nextAdmitted is the rest of next for a worker whose task's place a waiter has got.
+// nextAdmitted is the rest of next if a waiter has got the place of the worker's task. The caller holds the lock, and nextAdmitted
+// releases it.
 func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	w.admitted++
 	yield := w.admitted >= p.turns
 	if p.queue.n == 0 && p.busy < p.target && !admitted.bare && !yield {
-		// The waiter's task would be the queue's head.
+		// The waiter's task would be the queue's head, so the worker runs it at once.
 		p.submitted++
 		p.busy++
 		if admitted.since != 0 {
@@ -125,7 +127,7 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 			runtime.Gosched()
 			return p.search(w)
 		}
-		// The worker that is searching comes when it is its turn to run.
+		// Another worker is already searching, and the scheduler will run it in its turn.
 	}
 	if p.queue.n > 0 && p.busy < p.target && !yield {
 		task = p.popLocked()
@@ -145,7 +147,7 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 	return p.search(w)
 }
 
-// adaptLocked adapts turns to how long the searching worker that comes now has let others run.
+// adaptLocked adapts turns to how long the last yield let other goroutines run: until a searching worker came.
 func (p *core[T]) adaptLocked() {
 	if clock.Nanotime().Sub(p.yieldedAt) < slowYield {
 		p.turns = max(p.turns/2, minTurns)
@@ -155,8 +157,8 @@ func (p *core[T]) adaptLocked() {
 	p.yieldedAt = 0
 }
 
-// search takes the queue's head for a worker that is searching. If there is none, because others have taken it, the
-// worker parks again. It reports false if the worker is to end.
+// search takes the task at the queue's head for a searching worker. If other workers have taken all tasks, the worker parks again.
+// search returns false if the worker must end.
 func (p *core[T]) search(w *worker) (task T, ok bool) {
 	for {
 		p.mu.Lock()
@@ -182,8 +184,7 @@ func (p *core[T]) search(w *worker) (task T, ok bool) {
 	}
 }
 
-// parkLocked puts a worker that has nothing to do on the stack. It reports false if the worker is to end: it counts no
-// more then.
+// parkLocked puts a worker without a task on the stack. It returns false if the worker must end; the worker no longer counts then.
 func (p *core[T]) parkLocked(w *worker) bool {
 	if p.closed || p.workers > p.target {
 		p.workers--
@@ -199,8 +200,7 @@ func (p *core[T]) parkLocked(w *worker) bool {
 	return true
 }
 
-// retireLocked takes the n workers off the stack that were parked longest, and out of the count. The caller is to send
-// them off with retire.
+// retireLocked takes the n workers that were parked longest off the stack and out of the count. The caller must pass them to retire.
 func (p *core[T]) retireLocked(n int) []*worker {
 	n = min(n, len(p.parked))
 	if n <= 0 {
@@ -224,7 +224,7 @@ func retire(workers []*worker) {
 	}
 }
 
-// end is the last thing that a worker does. If it wasn't to end, its task has panicked or called runtime.Goexit.
+// end runs when a worker's goroutine ends. If ending isn't set, the worker's task has panicked or called runtime.Goexit.
 func (p *core[T]) end(w *worker) {
 	if !w.ending {
 		p.endTask()
@@ -240,7 +240,7 @@ func (p *core[T]) end(w *worker) {
 	p.goroutineEnded()
 }
 
-// endTask ends the task and the count of a worker that the task has ended. The place is another's at once.
+// endTask stops counting a task that panicked or called runtime.Goexit, and its worker. Another task may take the place at once.
 func (p *core[T]) endTask() {
 	p.mu.Lock()
 	p.panicked++
@@ -266,7 +266,7 @@ func (p *core[T]) handlePanic(value any) {
 	p.opts.Logger.Printf("panic in a task: %v\n%s\n", value, debug.Stack())
 }
 
-// goroutineEnded takes a goroutine out of those that a release waits for.
+// goroutineEnded removes a goroutine from those that a release waits for.
 func (p *core[T]) goroutineEnded() {
 	p.mu.Lock()
 	p.goroutines--

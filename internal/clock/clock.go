@@ -1,6 +1,5 @@
-// Package clock has the two scales on which the server tells the time. Time is a moment on a server's coarse clock, for deadlines
-// and whatever is compared with them. Nanos is an exact moment, for measuring how long things take. Moments of one scale mean
-// nothing on the other.
+// Package clock has the two scales of the server's time. Time is a moment on a server's coarse clock, for deadlines and moments that
+// are compared with them. Nanos is an exact moment, for measuring durations. Moments on different scales can't be compared.
 package clock
 
 import (
@@ -16,7 +15,7 @@ type Time int64
 // Last is the end of the scale, 292 years after the clock's beginning.
 const Last Time = math.MaxInt64
 
-// Add returns the moment d after t, or Last if the scale ends before. d isn't negative.
+// Add returns the moment d after t, or Last if the scale ends before. d must not be negative.
 func (t Time) Add(d time.Duration) Time {
 	if t > Last-Time(d) {
 		return Last
@@ -27,8 +26,8 @@ func (t Time) Add(d time.Duration) Time {
 // Sub returns the time from u to t.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// Deadline returns the moment at which a wait that begins at t has lasted for timeout; none if the timeout is negative, which
-// means unlimited.
+// Deadline returns the moment at which a wait that begins at t has lasted for timeout. It returns 0, no deadline, if the timeout is
+// negative, which means unlimited.
 func (t Time) Deadline(timeout time.Duration) Time {
 	if timeout < 0 {
 		return 0
@@ -36,7 +35,7 @@ func (t Time) Deadline(timeout time.Duration) Time {
 	return t.Add(timeout)
 }
 
-// Past is a deadline for a net.Conn that wakes whoever waits in its Read or Write.
+// Past is a deadline for a net.Conn that wakes the goroutines waiting in its Read or Write.
 var Past = time.Unix(1, 0)
 
 // Atomic is a moment that several goroutines load and store. The zero value holds none.

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// MaxName is how long a name may be.
+// MaxName is the maximum length of a name.
 const MaxName = 1<<16 - 1
 
-// Entry is one header field: where its name and value are in the bytes of a message. Offsets and not slices, so that the bytes
-// can move, and so that the garbage collector has nothing to look at.
+// Entry is one header field: where its name and value are in the bytes of a message. With offsets instead of slices the bytes can move,
+// and the garbage collector has nothing to scan.
 type Entry struct {
 	Name, Value uint32
 	ValueLen    uint32
 	NameLen     uint16
 	ID          ID
-	// rendered says that the field stands in the bytes as it goes on the wire, "Name: value\r\n": it was set and not parsed.
+	// rendered says that the bytes hold the field as it goes on the wire, "Name: value\r\n", because it was set and not parsed.
 	rendered bool
 }
 
@@ -31,7 +31,7 @@ func (e *Entry) ValueIn(b []byte) []byte {
 	return b[e.Value:end:end]
 }
 
-// Append appends e to entries, with the number of its name, which lies in b.
+// Append appends e, whose name lies in b, to entries, and sets the number of the name.
 func Append(entries []Entry, b []byte, e *Entry) []Entry {
 	name := b[e.Name : e.Name+uint32(e.NameLen)]
 	e.ID = Unknown
@@ -44,28 +44,28 @@ func Append(entries []Entry, b []byte, e *Entry) []Entry {
 	return append(entries, *e)
 }
 
-// List is an ordered list of header fields. Slices that it returns are valid until it changes, and while the buffer that it has
-// borrowed is. The zero value is an empty list.
+// List is an ordered list of header fields. Slices that it returns are valid until the list changes or its borrowed buffer becomes
+// invalid. The zero value is an empty list.
 type List struct {
-	// buf holds the names and values. Fields that were set stand there as they go on the wire, "Name: value\r\n".
+	// buf holds the names and values. It holds fields that were set as they go on the wire, "Name: value\r\n".
 	buf     []byte
 	entries []Entry
-	// borrowed is set while buf is somebody else's: it is copied before it is written to.
+	// borrowed says that buf isn't the list's own: the list copies it before it writes to it.
 	borrowed bool
 }
 
 // Borrow returns a list of entries, which lie in b. The list doesn't write to b.
 func Borrow(b []byte, entries []Entry) List { return List{buf: b, entries: entries, borrowed: true} }
 
-// Adopt makes l a list of entries, which lie in b. The list doesn't write to b, and owns entries. In return the caller owns the
-// empty slice that Adopt returns, the memory of the entries before.
+// Adopt makes l a list of entries, which lie in b. The list doesn't write to b, and owns entries. In return the caller owns the empty
+// slice that Adopt returns, which is the memory of the list's previous entries.
 func (l *List) Adopt(b []byte, entries []Entry) []Entry {
 	old := l.entries[:0]
 	l.buf, l.entries, l.borrowed = b, entries, true
 	return old
 }
 
-// Copy makes l a list of entries, which lie in b. The list keeps neither. It must not have borrowed a buffer.
+// Copy makes l a list of entries, which lie in b. The list copies both. l must not have borrowed a buffer.
 func (l *List) Copy(b []byte, entries []Entry) {
 	l.buf = append(l.buf[:0], b...)
 	l.entries = append(l.entries[:0], entries...)
@@ -92,7 +92,7 @@ func (l *List) Value(i int) []byte {
 // Find returns the index of the first field called name at or after from, -1 if there is none.
 func (l *List) Find(name string, from int) int { return l.findNamed(name, Lookup(name), from) }
 
-// findNamed is Find for a name of which the number is known.
+// findNamed is Find for a name whose number is known.
 func (l *List) findNamed(name string, id ID, from int) int {
 	if id != Unknown {
 		return l.FindID(id, from)
@@ -154,8 +154,8 @@ func (l *List) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// HasToken reports whether the list in the fields with the number id has the token, in any case and place
-// (RFC 9110, section 5.6.1: a list may be spread over several fields and have empty elements).
+// HasToken reports whether the list in the fields with the number id has the token, in any case (RFC 9110, section 5.6.1: a list may be
+// spread over several fields and have empty elements).
 func (l *List) HasToken(id ID, token string) bool {
 	for i := l.FindID(id, 0); i >= 0; i = l.FindID(id, i+1) {
 		if syntax.ListHasToken(l.Value(i), token) {
@@ -165,8 +165,8 @@ func (l *List) HasToken(id ID, token string) bool {
 	return false
 }
 
-// Set replaces all fields called name by one with the value. It takes the place of the first of them. A name that isn't a token
-// changes nothing, and control bytes in a value become spaces.
+// Set replaces all fields called name by one with the value, in the place of the first of them. A name that isn't a token changes
+// nothing, and control bytes in a value become spaces.
 func (l *List) Set(name, value string) { set(l, name, Lookup(name), value) }
 
 // SetBytes is Set for a value in bytes, which it copies.
@@ -202,7 +202,7 @@ func (l *List) Reset() {
 	l.buf = l.buf[:0]
 }
 
-// ResetWithin is Reset, and lets go of a buffer over a size.
+// ResetWithin is Reset, but drops a buffer that is larger than size.
 func (l *List) ResetWithin(size int) {
 	if cap(l.buf) > size {
 		*l = List{}
@@ -281,7 +281,7 @@ func write[V []byte | string](l *List, name string, id ID, value V) (Entry, bool
 	return e, true
 }
 
-// own makes buf the list's own, to be appended to, and returns it as it is before that.
+// own makes buf the list's own, so that the list can append to it. It returns buf if it was the list's own before, for poisonOutgrown.
 func (l *List) own() (old []byte) {
 	if l.borrowed {
 		l.buf, l.borrowed = bytes.Clone(l.buf), false
@@ -290,15 +290,15 @@ func (l *List) own() (old []byte) {
 	return l.buf
 }
 
-// poisonOutgrown overwrites the buffer from before a change if there is a new one since: what was lent of it is valid until
-// the list is changed.
+// poisonOutgrown overwrites the buffer from before a change if the change has replaced it: slices borrowed from it are valid until the
+// list changes.
 func (l *List) poisonOutgrown(old []byte) {
 	if race.Enabled && cap(old) > 0 && &old[:1][0] != &l.buf[0] {
 		lend.Poison(old[:cap(old)])
 	}
 }
 
-// CleanValue replaces what may not be in a field value (RFC 9110, section 5.5) by spaces.
+// CleanValue replaces bytes that a field value may not have (RFC 9110, section 5.5) by spaces.
 func CleanValue(v []byte) {
 	for i := syntax.IndexControl(v, 0); i < len(v); i = syntax.IndexControl(v, i+1) {
 		if v[i] != '\t' {

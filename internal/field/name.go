@@ -1,14 +1,12 @@
-// Package field holds the names of header fields that the server knows by number, and the list of fields that a message has.
+// Package field holds the numbers of the field names that the server knows, and the list of a message's fields.
 package field
 
 import "github.com/filohttp/filo/internal/syntax"
 
-// ID is the number of a field name that the server or most handlers look up.
-// A lookup by number needs no comparison of bytes.
+// ID is the number of a field name that the server or most handlers look up. A lookup by number needs no comparison of bytes.
 type ID uint8
 
-// The numbers up to Framing are those that decide how a message is framed or routed:
-// the parser takes note of them as it passes.
+// The names before Framing decide how a message is framed or routed. The parser records where they occur.
 const (
 	Unknown ID = iota
 	Host
@@ -133,7 +131,7 @@ var names = [Count]string{
 
 const maxKnownName = len("Access-Control-Request-Headers")
 
-// table finds a known name by hash, which has no collision among them (a test says so).
+// table finds a known name by its hash. The known names have no collisions (a test checks that).
 var table = func() (table [256]ID) {
 	for id := Unknown + 1; id < Count; id++ {
 		if names[id] != "" {
@@ -143,8 +141,7 @@ var table = func() (table [256]ID) {
 	return table
 }()
 
-// hash tells the known names apart by their length and three of their letters, of whatever case.
-// The name must not be empty.
+// hash tells the known names apart by their length and three of their letters, ignoring case. The name must not be empty.
 func hash[S []byte | string](name S) uint8 {
 	n := len(name)
 	return uint8(n)*240 + (name[0]|0x20)*102 + (name[n/2]|0x20)*201 + (name[n-1]|0x20)*70
@@ -164,7 +161,7 @@ func Lookup[S []byte | string](name S) ID {
 // String returns the name in its canonical case, "" for Unknown.
 func (id ID) String() string { return names[id] }
 
-// InFinal reports whether a final answer has the field as its handler gave it: not one that frames the body, which is for the server.
+// InFinal reports whether a final answer keeps the field that its handler has set. Fields that frame the body are the server's.
 func (id ID) InFinal() bool {
 	switch id {
 	case ContentLength, TransferEncoding, KeepAlive, Trailer:
@@ -173,7 +170,7 @@ func (id ID) InFinal() bool {
 	return true
 }
 
-// InInterim reports whether an interim answer (RFC 9110, section 15.2) has the field: not one that speaks of the final answer or of the
+// InInterim reports whether an interim answer (RFC 9110, section 15.2) may have the field: not one about the final answer or the
 // connection.
 func (id ID) InInterim() bool {
 	switch id {

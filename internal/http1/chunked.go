@@ -22,28 +22,28 @@ const (
 	chunkData                         // inside the data
 	chunkDataCR                       // CR after the data
 	chunkDataLF                       // LF after the data
-	chunkTrailer                      // at the trailer section: the head parser's work
+	chunkTrailer                      // at the trailer section, which the head parser parses
 )
 
-// maxChunkExtensions is how many bytes of chunk extensions one body may have. Nobody uses them; without a limit
-// they are a way to send for ever.
+// maxChunkExtensions limits the bytes of chunk extensions in one body. No client uses them. Without a limit a client could send them
+// for ever.
 const maxChunkExtensions = 4096
 
 // maxChunkDigits is how many digits a chunk size may have, leading zeros included: those of the largest 64-bit number.
 const maxChunkDigits = 16
 
-// ChunkDecoder takes the chunked coding apart. It is strict: no sign, prefix or white space about the size, CRLF
-// and nothing else as line ends, and extensions that are well-formed. The zero value is ready for a body.
+// ChunkDecoder decodes the chunked coding. It is strict: the size has no sign, prefix or white space, lines end with CRLF only, and
+// extensions are well-formed. The zero value is ready for a body.
 type ChunkDecoder struct {
 	state      chunkState
-	empty      bool   // the element that the state is inside of has no byte yet
-	digits     uint8  // of the chunk-size so far
+	empty      bool   // the current element has no byte yet
+	digits     uint8  // digits of the chunk-size so far
 	extensions uint16 // bytes of extensions so far; it must hold maxChunkExtensions + 1
-	remaining  int64  // data of the current chunk that hasn't come yet
+	remaining  int64  // bytes of the current chunk's data that haven't been consumed
 }
 
-// Decode consumes n bytes of b: framing, and at most one piece of data, which it returns as a part of b.
-// Called again with what is left it goes on; it has seen the last chunk when AtTrailer.
+// Decode consumes n bytes of b: framing, and at most one piece of data, which it returns as a part of b. The caller calls it again with
+// the rest. After the last chunk AtTrailer is true.
 func (d *ChunkDecoder) Decode(b []byte) (data []byte, n int, fault Fault) {
 	for n < len(b) && d.state != chunkTrailer {
 		if d.state == chunkData {
@@ -71,7 +71,7 @@ func (d *ChunkDecoder) Took(size int64) {
 	}
 }
 
-// framing takes one byte that isn't data.
+// framing consumes one byte that isn't data.
 func (d *ChunkDecoder) framing(c byte) Fault {
 	switch d.state {
 	case chunkSizeStart, chunkSize:
@@ -116,8 +116,8 @@ func (d *ChunkDecoder) size(c byte) Fault {
 	return d.endElement(c, FaultChunkSize)
 }
 
-// extension takes one byte of chunk-ext = *( ";" chunk-ext-name [ "=" ( token / quoted-string ) ] ). The optional
-// white space of the grammar is "bad" by its own name, and is refused.
+// extension consumes one byte of chunk-ext = *( ";" chunk-ext-name [ "=" ( token / quoted-string ) ] ). It refuses the optional white
+// space of the grammar, which the RFC itself calls "bad".
 func (d *ChunkDecoder) extension(c byte) Fault {
 	if d.extensions++; d.extensions > maxChunkExtensions {
 		return FaultChunkExtensions
@@ -163,13 +163,13 @@ func (d *ChunkDecoder) extension(c byte) Fault {
 	return NoFault
 }
 
-// extensionAgain takes a byte a second time, in the state that it led to.
+// extensionAgain consumes a byte a second time, in the state that the byte has led to.
 func (d *ChunkDecoder) extensionAgain(c byte) Fault {
 	d.extensions--
 	return d.extension(c)
 }
 
-// endElement takes the byte after a size or an extension: another extension, or the line's end.
+// endElement consumes the byte after a size or an extension. Another extension follows, or the end of the line.
 func (d *ChunkDecoder) endElement(c byte, fault Fault) Fault {
 	switch c {
 	case ';':
@@ -184,7 +184,7 @@ func (d *ChunkDecoder) endElement(c byte, fault Fault) Fault {
 	return NoFault
 }
 
-// GiveBack undoes Took for data that wasn't wanted yet.
+// GiveBack undoes Took for data that the caller doesn't want yet.
 func (d *ChunkDecoder) GiveBack(size int) {
 	d.remaining += int64(size)
 	d.state = chunkData
@@ -193,8 +193,8 @@ func (d *ChunkDecoder) GiveBack(size int) {
 // InData reports whether the next byte is data, of which the chunk has Remaining bytes left.
 func (d *ChunkDecoder) InData() bool { return d.state == chunkData }
 
-// Remaining returns how many bytes of the current chunk's data haven't come yet.
+// Remaining returns how many bytes of the current chunk's data haven't been consumed.
 func (d *ChunkDecoder) Remaining() int64 { return d.remaining }
 
-// AtTrailer reports whether the trailer section is next: Parser.ParseTrailer's work.
+// AtTrailer reports whether the trailer section is next, which Parser.ParseTrailer parses.
 func (d *ChunkDecoder) AtTrailer() bool { return d.state == chunkTrailer }

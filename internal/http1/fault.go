@@ -3,7 +3,7 @@ package http1
 // Fault is a reason to refuse a request.
 type Fault uint8
 
-// The faults, and that there is none.
+// The faults. NoFault means that there is none.
 const (
 	NoFault Fault = iota
 	FaultMethod
@@ -69,7 +69,7 @@ var faults = [FaultCount]struct {
 	FaultTrailer:             {400, "a framing field in the trailer section"},
 }
 
-// Status returns the status that a request with the fault is answered with.
+// Status returns the status of the answer to a request with the fault.
 func (f Fault) Status() int { return faults[f].status }
 
 // String explains the fault to the client. It is "" for NoFault.

@@ -5,15 +5,15 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Framing is the part of a request's head that concerns the bytes behind it and the connection.
+// Framing says how long a request's body is, and whether the connection ends with the request.
 type Framing struct {
 	Length         int64 // of the body; -1 for chunked
 	Close          bool  // the connection ends with this request
 	ExpectContinue bool
 }
 
-// Frame checks the parts of a complete head that decide where the request ends and whom it is for, and works out
-// the framing. Whatever could be read in two ways is refused (RFC 9112, sections 3.2, 6.1 and 6.3).
+// Frame checks the parts of a complete head that decide where the request ends and which host it is for, and returns the framing. It
+// refuses whatever could be read in two ways (RFC 9112, sections 3.2, 6.1 and 6.3).
 func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 	var f Framing
 	if fault := h.checkHost(b); fault != NoFault {
@@ -40,7 +40,7 @@ func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 		switch value := h.framingValue(b, field.Expect); {
 		case h.repeated&(1<<field.Expect) != 0:
 			return f, FaultExpectation
-		case len(value) == 0: // a list without a member
+		case len(value) == 0: // an empty list
 		case !syntax.EqualFold(value, "100-continue"):
 			return f, FaultExpectation
 		default:
@@ -50,7 +50,7 @@ func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 	return f, NoFault
 }
 
-// framingValue returns the value of the first field with the number id, which must occur.
+// framingValue returns the value of the first field with the number id. The head must have one.
 func (h *RequestHead) framingValue(b []byte, id field.ID) []byte {
 	return h.fields[h.first[id]-1].ValueIn(b)
 }
@@ -102,7 +102,7 @@ func (h *RequestHead) checkTarget(b []byte) Fault {
 // bodyLength returns the length that Content-Length announces, or -1 for the chunked coding.
 func (h *RequestHead) bodyLength(b []byte) (int64, Fault) {
 	if h.first[field.TransferEncoding] != 0 {
-		// RFC 9112, section 6.1: both fields at once, or a transfer coding on HTTP/1.0, is an attempt to smuggle.
+		// RFC 9112, section 6.1: both fields at once, or a transfer coding on HTTP/1.0, may be an attempt at request smuggling.
 		if h.first[field.ContentLength] != 0 {
 			return 0, FaultLengthAndEncoding
 		}
@@ -121,8 +121,8 @@ func (h *RequestHead) bodyLength(b []byte) (int64, Fault) {
 	return length, NoFault
 }
 
-// checkTransferEncoding accepts chunked alone. Another coding before a final chunked is well-formed but not known
-// here (501); where chunked isn't the last one, or occurs twice, the body's end can't be told (400).
+// checkTransferEncoding accepts only chunked. Another coding before a final chunked is well-formed, but not supported (501). If chunked
+// isn't the last one, or occurs twice, nobody can tell where the body ends (400).
 func checkTransferEncoding(value []byte) Fault {
 	if syntax.EqualFold(value, "chunked") {
 		return NoFault

@@ -5,14 +5,14 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// MaxMethodBytes is how long a method may be. The longest registered one (UPDATEREDIRECTREF) has 17.
+// MaxMethodBytes is the maximum length of a method. The longest registered one (UPDATEREDIRECTREF) has 17 bytes.
 const MaxMethodBytes = 32
 
 // Limits bounds what a head may hold.
 type Limits struct {
 	Bytes  int // of the whole head
 	Line   int // of the request line
-	Fields int // how many
+	Fields int // number of fields
 }
 
 // Line says where the parts of a request line are in the bytes of a head.
@@ -22,31 +22,31 @@ type Line struct {
 	Minor                  uint8 // of the version, which is 1.Minor
 }
 
-// RequestHead is the head of a request, as offsets into bytes that it doesn't keep. A Parser fills it in as text arrives. A protocol that
-// receives the parts by themselves makes it by Begin and Add. Either way Frame checks it.
+// RequestHead is the head of a request, as offsets into bytes that it doesn't keep. A Parser fills it as text arrives. A protocol that
+// receives the parts separately builds it with Begin and Add. Frame checks either kind.
 type RequestHead struct {
 	Line
 	fields []field.Entry
-	// first holds, for each name that decides about framing, the index of its first field plus one; 0 is none.
-	// repeated has a bit set for those that occur again.
+	// first holds, for each name that decides about framing, the index of its first field plus one; 0 means none. repeated has a bit
+	// set for each of those names that occurs again.
 	first    [field.Framing]uint16
 	repeated uint16
 	percent  bool // the target holds a '%'
 
-	// host is the last valid Host: on one connection it is mostly the same, and needn't be checked again.
+	// host is the last valid Host. Most requests on a connection have the same Host, which then needn't be checked again.
 	hostLength uint8
 	host       [64]byte
 }
 
-// reset forgets the head. It keeps the memory of the fields.
+// reset clears the head. It keeps the memory of the fields.
 func (h *RequestHead) reset() {
 	h.Minor, h.percent = 0, false
-	h.MethodEnd = 0 // Method asks whether there was one
+	h.MethodEnd = 0 // 0 tells Method that there is none
 	h.fields = h.fields[:0]
 	h.first, h.repeated = [field.Framing]uint16{}, 0
 }
 
-// Begin makes h a head without fields, and appends its parts to b, which is empty. The limits are those of the head's text in HTTP/1.1.
+// Begin makes h a head without fields, and appends its parts to b, which is empty. The limits apply to the head's text in HTTP/1.1.
 func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits *Limits) ([]byte, Fault) {
 	h.reset()
 	b = append(append(b, method...), target...)
@@ -70,7 +70,7 @@ func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits
 	return b, NoFault
 }
 
-// Add adds a field, and appends its name and its value to b, which has the parts before.
+// Add adds a field, and appends its name and its value to b, which holds the parts before.
 func (h *RequestHead) Add(b []byte, name, value string, limits *Limits) ([]byte, Fault) {
 	start := len(b)
 	b = append(append(b, name...), value...)
@@ -94,7 +94,7 @@ func (h *RequestHead) Add(b []byte, name, value string, limits *Limits) ([]byte,
 	}
 }
 
-// hasControl reports whether there is a control byte in a field's value that isn't a tab.
+// hasControl reports whether a field's value has a control byte other than a tab.
 func hasControl(value []byte) bool {
 	for i := syntax.IndexControl(value, 0); i < len(value); i = syntax.IndexControl(value, i+1) {
 		if value[i] != '\t' {
@@ -104,7 +104,7 @@ func hasControl(value []byte) bool {
 	return false
 }
 
-// noteFraming takes note of the last field if it decides about framing.
+// noteFraming records the last field, which has the number id, if it decides about framing.
 func (h *RequestHead) noteFraming(id field.ID) {
 	if id == field.Unknown || id >= field.Framing {
 		return
@@ -116,7 +116,7 @@ func (h *RequestHead) noteFraming(id field.ID) {
 	}
 }
 
-// Method returns the method, which lies in b, nil if it hasn't all come.
+// Method returns the method, which lies in b, or nil if it hasn't arrived completely.
 func (h *RequestHead) Method(b []byte) []byte {
 	if h.MethodEnd == 0 {
 		return nil
@@ -130,5 +130,5 @@ func (h *RequestHead) Has(id field.ID) bool { return h.first[id] != 0 }
 // HostIndex returns the index of Host among the fields, -1 if there is none.
 func (h *RequestHead) HostIndex() int { return int(h.first[field.Host]) - 1 }
 
-// GiveFields makes l the list of a complete head's fields, which lie in b. The head has them no longer.
+// GiveFields moves the fields of a complete head, which lie in b, to l.
 func (h *RequestHead) GiveFields(l *field.List, b []byte) { h.fields = l.Adopt(b, h.fields) }

@@ -8,30 +8,30 @@ import (
 const (
 	// ReadBufferSize is the size of a connection's first read buffer: most request heads with their bodies fit.
 	ReadBufferSize = 4 << 10
-	// maxKeptReadBuffer is how large a read buffer a worker keeps between connections.
+	// maxKeptReadBuffer is the size of the largest read buffer that a worker keeps between connections.
 	maxKeptReadBuffer = 32 << 10
 )
 
-// Input holds what was received: first the bytes that the current request lends to its handler, which must
-// stay where they are, then those that nobody has taken yet.
+// Input holds received bytes. The first ones are lent to the current request's handler, and must stay where they are. The others
+// haven't been consumed yet.
 type Input struct {
 	buf    []byte // its length is its capacity
 	pinned int    // buf[:pinned] is lent
-	r, w   int    // buf[r:w] hasn't been taken
-	// outgrown are the buffers before buf, parts of which are still lent. They are kept only to be poisoned.
+	r, w   int    // buf[r:w] hasn't been consumed
+	// outgrown holds the buffers before buf, parts of which are still lent. They are kept only to be poisoned.
 	outgrown [][]byte
 }
 
-// Len returns how many bytes nobody has taken.
+// Len returns the number of bytes that haven't been consumed.
 func (in *Input) Len() int { return in.w - in.r }
 
-// Unread returns the bytes that nobody has taken. They are valid until Space.
+// Unread returns the bytes that haven't been consumed. They are valid until Space.
 func (in *Input) Unread() []byte { return in.buf[in.r:in.w:in.w] }
 
-// Advance takes n bytes.
+// Advance consumes n bytes.
 func (in *Input) Advance(n int) { in.r += n }
 
-// Pin lends everything that was taken, until Unpin.
+// Pin lends all consumed bytes, until Unpin.
 func (in *Input) Pin() { in.pinned = in.r }
 
 // Unpin takes the lent bytes back.
@@ -45,8 +45,8 @@ func (in *Input) Unpin() {
 // Room returns how many bytes, unread ones included, fit without moving any.
 func (in *Input) Room() int { return max(len(in.buf), ReadBufferSize) - in.r }
 
-// Space returns where to receive the next bytes. It makes room by moving the unread bytes down to the lent ones, or
-// else into a buffer of twice the size; lent bytes stay valid in the old one.
+// Space returns a slice for the next received bytes. It makes room by moving the unread bytes down to the lent ones, or else into a
+// buffer of twice the size; lent bytes stay valid in the old one.
 func (in *Input) Space() []byte {
 	if in.r == in.w {
 		in.r, in.w = in.pinned, in.pinned
@@ -68,7 +68,7 @@ func (in *Input) Space() []byte {
 	return in.buf[in.w:]
 }
 
-// Received notes that n bytes came into what Space has returned.
+// Received records that n bytes were stored in the slice that Space has returned.
 func (in *Input) Received(n int) { in.w += n }
 
 // Reset empties the buffer for another connection.
@@ -85,7 +85,7 @@ func (in *Input) Save(b []byte) {
 	in.w = copy(in.buf, b)
 }
 
-// Poison overwrites what is lent, in builds with the race detector.
+// Poison overwrites the lent bytes, in builds with the race detector.
 func (in *Input) Poison() {
 	lend.Poison(in.buf[:in.pinned])
 	for _, old := range in.outgrown {

@@ -1,3 +1,4 @@
+// Package http1 parses requests and renders answers of HTTP/1.1 and HTTP/1.0. It does no I/O.
 package http1
 
 import (
@@ -23,18 +24,18 @@ const (
 	headDone
 )
 
-// maxEmptyLines is how many empty lines may come before a request line (RFC 9112, section 2.2, asks for one).
+// maxEmptyLines is how many empty lines may precede a request line (RFC 9112, section 2.2, recommends at least one).
 const maxEmptyLines = 4
 
-// Parser turns the bytes of a request head, or of a trailer section, into offsets. It makes one pass and can stop
-// at any byte: called again with the same bytes and more behind them, it goes on where it stopped, so a head that
-// arrives byte by byte costs no more than one that comes whole. It keeps no reference to the bytes, which may move.
+// Parser turns the bytes of a request head, or of a trailer section, into offsets. It makes one pass and can stop at any byte. Called
+// again with the same bytes and more after them, it resumes where it stopped, so a head that arrives byte by byte costs no more than
+// one that arrives whole. It keeps no reference to the bytes, which may move.
 type Parser struct {
 	RequestHead
 	state      headState
 	emptyLines uint8
 
-	pos  int // everything before it has been looked at
+	pos  int // everything before it has been parsed
 	mark int // start of the element that pos is in
 
 	value field.Entry // the field being parsed
@@ -47,21 +48,21 @@ func (p *Parser) Reset() {
 	p.pos, p.mark = 0, 0
 }
 
-// Detach returns the parser with its memory, to go on elsewhere. p itself must be Reset before it is used again.
+// Detach returns a copy of the parser that goes on elsewhere and owns the fields' memory. p must be Reset before it is used again.
 func (p *Parser) Detach() Parser {
 	detached := *p
 	p.fields = nil
 	return detached
 }
 
-// Started reports whether any byte of a request line has come.
+// Started reports whether any byte of a request line has arrived.
 func (p *Parser) Started() bool { return p.state > headEmptyLF }
 
-// Fresh reports whether no byte has come, not even of an empty line.
+// Fresh reports whether no byte has arrived, not even of an empty line.
 func (p *Parser) Fresh() bool { return p.state == headStart && p.emptyLines == 0 }
 
-// TakeEmptyLines returns how many bytes of empty lines before a request line were looked at, and forgets them: the next look is at
-// the bytes behind them. It is 0 once the request line has begun.
+// TakeEmptyLines returns how many bytes of empty lines before a request line were parsed, and forgets them: the next Parse gets the
+// bytes after them. It returns 0 once the request line has begun.
 func (p *Parser) TakeEmptyLines() int {
 	if p.Started() {
 		return 0
@@ -71,13 +72,13 @@ func (p *Parser) TakeEmptyLines() int {
 	return n
 }
 
-// Parse looks at the bytes of b that it hasn't seen yet. It reports whether the head is complete, in which case
-// it has Len bytes; false means that more bytes are needed.
+// Parse parses the bytes of b that it hasn't seen yet. It reports whether the head is complete; the head then has Len bytes. Otherwise
+// Parse needs more bytes.
 func (p *Parser) Parse(b []byte, limits *Limits) (bool, Fault) {
 	if p.state == headDone {
-		return true, NoFault // asked once more, since the request has yet to wait for its body
+		return true, NoFault // called again, while the request waits for its body
 	}
-	// What is behind the limit may have come by now or not, and so mustn't decide.
+	// Bytes beyond the limit may or may not have arrived yet, so the result must not depend on them.
 	b = b[:min(len(b), limits.Bytes)]
 	if p.state < headFieldStart {
 		if fault := p.parseRequestLine(b, limits); fault != NoFault {
@@ -95,8 +96,8 @@ func (p *Parser) Parse(b []byte, limits *Limits) (bool, Fault) {
 	return p.state == headDone, NoFault
 }
 
-// ParseTrailer is Parse for a trailer section: a head without a request line, and without fields that decide about framing. Behind
-// a head that is complete it begins anew.
+// ParseTrailer is Parse for a trailer section: a head without a request line, and without fields that decide about framing. After a
+// complete head it starts anew.
 func (p *Parser) ParseTrailer(b []byte, limits *Limits) (bool, Fault) {
 	if p.state == headDone {
 		p.Reset()
@@ -117,8 +118,8 @@ func (p *Parser) Len() int { return p.pos }
 // CopyFields makes l a copy of the fields of a complete trailer section, which lie in b.
 func (p *Parser) CopyFields(l *field.List, b []byte) { l.Copy(b[:p.pos], p.fields) }
 
-// parseRequestLine follows RFC 9112, section 3: method SP request-target SP HTTP-version CRLF.
-// One space each and no white space around, since lenient splitting is how two parsers come to disagree.
+// parseRequestLine follows RFC 9112, section 3: method SP request-target SP HTTP-version CRLF. It accepts single spaces and no other
+// white space, since two parsers that split leniently may disagree.
 func (p *Parser) parseRequestLine(b []byte, limits *Limits) Fault {
 	i := p.pos
 	for i < len(b) {
@@ -192,7 +193,7 @@ func (p *Parser) parseRequestLine(b []byte, limits *Limits) Fault {
 	return NoFault
 }
 
-// parseVersion reads HTTP-version CRLF at the start of b and returns how much of it there is.
+// parseVersion reads HTTP-version CRLF at the start of b and returns how many of its bytes have arrived.
 func (p *Parser) parseVersion(b []byte, limits *Limits) (int, Fault) {
 	const usual, form = "HTTP/1.1\r\n", "HTTP/d.d\r\n"
 	if len(b) >= len(usual) && string(b[:len(usual)]) == usual && p.mark+8-p.MethodStart <= limits.Line {
@@ -226,9 +227,9 @@ func (p *Parser) parseVersion(b []byte, limits *Limits) (int, Fault) {
 	return n, NoFault
 }
 
-// parseFields follows RFC 9112, section 5: field-name ":" OWS field-value OWS CRLF, and an empty line at the end.
-// A line that starts with white space (obs-fold), white space before the colon, a bare CR or LF and control bytes are
-// refused: each of them is read in different ways by different servers.
+// parseFields follows RFC 9112, section 5: field-name ":" OWS field-value OWS CRLF, and an empty line at the end. It refuses a line
+// that starts with white space (obs-fold), white space before the colon, a bare CR or LF, and control bytes. Servers read each of them
+// differently.
 func (p *Parser) parseFields(b []byte, limits *Limits) Fault {
 	i := p.pos
 	for i < len(b) {

@@ -10,19 +10,19 @@ import (
 // Head is the server's own part of an answer's head. The other fields are the handler's.
 type Head struct {
 	Status int
-	Length int64 // of the body, in bytes; negative: the head says nothing of it
-	// Chunked says that the body comes in chunks, and has the fields of Trailer behind it. Length is ignored.
+	Length int64 // of the body, in bytes; a negative value omits Content-Length
+	// Chunked says that the body is chunked, and that the fields of Trailer follow it. Length is ignored.
 	Chunked bool
 	Trailer *field.List // nil: none
 	Close   bool        // the connection ends with the answer
-	// KeepAlive answers an HTTP/1.0 client that asked for the connection to go on.
+	// KeepAlive tells an HTTP/1.0 client that the connection goes on, as the client has asked for.
 	KeepAlive bool
-	// Server and Date are lines with CRLF, which a field of the same name replaces.
+	// Server and Date are lines with CRLF. A field of the same name replaces them.
 	Server, Date []byte
 }
 
-// Append renders the head of an answer with the fields. Those of them that decide about framing are left out: the server's own are
-// right. A Date without a value keeps Date out of the head.
+// Append renders the head of an answer with the handler's fields. It omits those that decide about framing, since the server writes its
+// own. A Date without a value keeps Date out of the head.
 func (h *Head) Append(dst []byte, fields *field.List) []byte {
 	dst = AppendStatusLine(dst, h.Status)
 	server, date := h.Server, h.Date
@@ -84,8 +84,8 @@ func appendTrailerNames(dst []byte, trailer *field.List) []byte {
 // Continue is the interim answer that asks for the request's body.
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// AppendInterim renders an answer of status 1xx, with those of the fields that may be there. In a 101, behind which there is no final
-// answer, that also goes for Connection and Content-Type.
+// AppendInterim renders an answer of status 1xx with the fields that it may have. A 101 may also have Connection and Content-Type,
+// since no final answer follows it.
 func AppendInterim(dst []byte, status int, fields *field.List) []byte {
 	dst = AppendStatusLine(dst, status)
 	for i := range fields.Len() {
@@ -97,27 +97,27 @@ func AppendInterim(dst []byte, status int, fields *field.List) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// ChunkOverhead is more than a chunk is larger than its content.
+// ChunkOverhead is an upper bound for the bytes that framing adds to a chunk's content.
 const ChunkOverhead = 24
 
-// AppendChunk renders b as a chunk. It must not be empty: an empty chunk is the last.
+// AppendChunk renders b as a chunk. b must not be empty, since an empty chunk is the last one.
 func AppendChunk(dst, b []byte) []byte {
 	return AppendChunkEnd(append(AppendChunkSize(dst, len(b)), b...))
 }
 
-// AppendChunkSize renders what comes before the content of a chunk.
+// AppendChunkSize renders the line before the content of a chunk.
 func AppendChunkSize(dst []byte, size int) []byte {
 	dst = strconv.AppendUint(dst, uint64(size), 16)
 	return append(dst, "\r\n"...)
 }
 
-// AppendChunkEnd renders what comes behind the content of a chunk.
+// AppendChunkEnd renders the CRLF after the content of a chunk.
 func AppendChunkEnd(dst []byte) []byte { return append(dst, "\r\n"...) }
 
-// LastChunk ends a body in chunks that has no trailer section.
+// LastChunk ends a chunked body without a trailer section.
 const LastChunk = "0\r\n\r\n"
 
-// AppendLastChunk renders the end of a body in chunks, with those fields of the trailer that may be there.
+// AppendLastChunk renders the end of a chunked body, with those fields of the trailer that may be there.
 func AppendLastChunk(dst []byte, trailer *field.List) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailer.Len() {

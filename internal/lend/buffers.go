@@ -15,8 +15,8 @@ const (
 	maxKept = 64 << 20
 )
 
-// Buffers is a free list of large buffers, in classes by the power of two that they hold. Unlike a sync.Pool it has a bound in
-// bytes, 64 MB, and it isn't emptied by the garbage collector just when uploads make it run. The zero value is an empty list.
+// Buffers is a free list of large buffers, in classes by the power of two that they hold. Unlike a sync.Pool it has a limit, 64 MB, and
+// the garbage collector doesn't empty it during uploads, when it runs often.
 type Buffers struct {
 	mu      sync.Mutex
 	classes [bits.UintSize + 1][][]byte // each guarded by mu
@@ -44,7 +44,7 @@ func (l *Buffers) Get(size int) []byte {
 	return make([]byte, 0, size)
 }
 
-// Put gives a buffer back. Nobody may use it any more.
+// Put gives a buffer back. The caller must not use it any more.
 func (l *Buffers) Put(buffer []byte) {
 	Poison(buffer[:cap(buffer)])
 	if race.Enabled || cap(buffer) < minKept {

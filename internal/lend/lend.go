@@ -1,11 +1,11 @@
-// Package lend has the memory that a server lends for a while: to its handlers for large bodies, and to itself to copy through. Builds
-// with the race detector overwrite what handlers had when it is taken back, and don't lend it again, so that their tests show who keeps
-// something too long.
+// Package lend provides memory that is used for a while: for handlers that read large bodies, and for the server to copy through.
+// Builds with the race detector overwrite a handler's memory when it is given back, and don't lend it again, so that their tests find
+// code that keeps it too long.
 package lend
 
 import "github.com/filohttp/filo/internal/race"
 
-// Poison overwrites memory that was lent, in builds with the race detector. It does nothing in others.
+// Poison overwrites memory that was lent, in builds with the race detector. In other builds it does nothing.
 func Poison(b []byte) {
 	if race.Enabled {
 		for i := range b {

@@ -1,5 +1,5 @@
-// Package pace bounds how slowly a peer may send or take bytes: a grace period, then a minimum average rate. Only the time spent
-// waiting for the peer counts. A time-out between two operations would let a peer live for ever that moves one byte now and then.
+// Package pace limits how slowly a peer may send or take bytes: a grace period, then a minimum average rate. Only the time spent
+// waiting for the peer counts. With a timeout for each operation a peer could go on for ever by moving one byte now and then.
 package pace
 
 import (
@@ -9,22 +9,22 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Limits is how slowly a peer may be.
+// Limits says how slow a peer may be.
 type Limits struct {
-	Grace time.Duration // how long a peer may always keep us waiting; negative: for ever
-	Rate  int           // bytes that earn another second; 0 or less: none do, and each single wait may last as long as Grace
+	Grace time.Duration // how long any peer may keep the server waiting; negative: for ever
+	Rate  int           // bytes that earn another second; 0 or less: no rate, and each single wait may last as long as Grace
 }
 
-// Pace is how a transfer has gone so far. The zero value is one that begins.
+// Pace is the progress of a transfer. The zero value is a transfer that begins.
 type Pace struct {
 	waited time.Duration
 	moved  int64
 }
 
-// maxEarned is how much time a transfer can earn by its size.
+// maxEarned limits the time that a transfer can earn by its size.
 const maxEarned = 100 * 365 * 24 * time.Hour
 
-// Add takes note that n bytes moved after a wait.
+// Add records that n bytes moved after a wait.
 func (p *Pace) Add(n int, waited time.Duration) {
 	p.moved += int64(n)
 	p.waited += waited
@@ -33,7 +33,7 @@ func (p *Pace) Add(n int, waited time.Duration) {
 // Moved returns how many bytes have moved.
 func (p *Pace) Moved() int64 { return p.moved }
 
-// Deadline returns until when the peer may keep us waiting for size more bytes; none if it may for ever.
+// Deadline returns the moment until which the peer may keep the server waiting for size more bytes, or 0 if there is no limit.
 func (p *Pace) Deadline(now clock.Time, limits Limits, size int) clock.Time {
 	if limits.Grace < 0 || limits.Rate <= 0 {
 		return now.Deadline(limits.Grace)
@@ -50,7 +50,7 @@ func (p *Pace) Late(limits Limits, n int64) bool {
 	return p.waited >= limits.allowed(p.moved)
 }
 
-// allowed returns how long a peer that moves n bytes may keep us waiting altogether. A sum that is too large is the largest.
+// allowed returns how long a peer that moves n bytes may keep the server waiting in all. A sum that overflows is the longest duration.
 func (l Limits) allowed(n int64) time.Duration {
 	earned := l.earned(n)
 	if l.Grace > math.MaxInt64-earned {
@@ -59,10 +59,10 @@ func (l Limits) allowed(n int64) time.Duration {
 	return l.Grace + earned
 }
 
-// earned returns the time that n bytes give.
+// earned returns the time that n bytes earn.
 func (l Limits) earned(n int64) time.Duration {
 	if n < int64(l.Rate) {
-		return 0 // less than a second's worth isn't worth a division for each answer
+		return 0 // most answers earn less than a second, and need no division
 	}
 	return time.Duration(min(n/int64(l.Rate), int64(maxEarned/time.Second))) * time.Second
 }

@@ -7,11 +7,11 @@ import (
 	"math/bits"
 )
 
-// The classes of bytes, as one bit each of a table.
+// The classes of bytes, one bit each in classes.
 const (
 	classToken  = 1 << iota // tchar, RFC 9110 section 5.6.2
-	classTarget             // what a request target may be sent with: visible ASCII without '#'
-	classHost               // a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, but for the comma
+	classTarget             // bytes of a request target as it may be sent: visible ASCII except '#'
+	classHost               // bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, except the comma
 )
 
 var classes = func() (table [256]uint8) {
@@ -35,7 +35,7 @@ var classes = func() (table [256]uint8) {
 // IsTokenByte reports whether c may be in a token (RFC 9110, section 5.6.2).
 func IsTokenByte(c byte) bool { return classes[c]&classToken != 0 }
 
-// IsTargetByte reports whether c may be in a request target: visible ASCII but '#', since browsers send more than RFC 3986 allows.
+// IsTargetByte reports whether c may be in a request target: visible ASCII except '#', since browsers send more than RFC 3986 allows.
 func IsTargetByte(c byte) bool { return classes[c]&classTarget != 0 }
 
 // IsLetter reports whether c is a letter of ASCII.
@@ -69,8 +69,8 @@ func IndexControl(b []byte, i int) int {
 	for ; i+8 <= len(b); i += 8 {
 		x := binary.LittleEndian.Uint64(b[i:])
 		del := x ^ 0x7f*ones
-		// A byte's high bit is set where the byte is below 0x20, or is DEL. A borrow can set one too much,
-		// but only above the first hit, and only the first one counts.
+		// hit marks each byte below 0x20 and each DEL by its high bit. A borrow can mark a wrong byte too, but only above the first
+		// mark, and only the first mark counts.
 		if hit := ((x-0x20*ones) & ^x | (del-ones) & ^del) & high; hit != 0 {
 			return i + bits.TrailingZeros64(hit)/8
 		}
@@ -83,7 +83,7 @@ func IndexControl(b []byte, i int) int {
 	return i
 }
 
-// EqualFold compares without regard to the case of ASCII letters: field names, tokens and schemes are ASCII.
+// EqualFold reports whether a and b are equal, ignoring the case of ASCII letters. Field names, tokens and schemes are ASCII.
 func EqualFold[A, B []byte | string](a A, b B) bool {
 	if len(a) != len(b) {
 		return false

@@ -13,14 +13,14 @@ const (
 	codings
 )
 
-// CodingNames are their names.
+// CodingNames are the names of the content codings.
 var CodingNames = [codings]string{"zstd", "br", "gzip", "deflate", "identity", "*"}
 
-// Codings are the weights that a client gives to content codings. The zero value has none. Each is in thousandths and one more, so
-// that 0 says that the coding isn't named.
+// Codings holds the weight that a client gives to each content coding, in thousandths plus one, so that 0 means that the client doesn't
+// name the coding. The zero value has no weights.
 type Codings [codings]int
 
-// Read reads a value of Accept-Encoding (RFC 9110, section 12.5.3). Of a coding that is named twice the first weight counts.
+// Read reads a value of Accept-Encoding (RFC 9110, section 12.5.3). If it names a coding twice, the first weight counts.
 func (c *Codings) Read(list []byte) {
 	for len(list) > 0 {
 		var element []byte
@@ -32,7 +32,7 @@ func (c *Codings) Read(list []byte) {
 	}
 }
 
-// CodingNumber returns the number of a coding's name, -1 if it is another one. RFC 9110, section 8.4.1.3: x-gzip is gzip.
+// CodingNumber returns the number of a coding's name, -1 if it is unknown. RFC 9110, section 8.4.1.3: x-gzip is gzip.
 func CodingNumber(name []byte) int {
 	for i, known := range CodingNames {
 		if EqualFold(name, known) {
@@ -53,8 +53,8 @@ func (c *Codings) Weight(coding int) int {
 	return max(0, c[coding]-1)
 }
 
-// Plain returns the weight that the client gives to an answer without a coding by name, and whether it accepts one: that is
-// "acceptable by default unless specifically excluded".
+// Plain returns the weight that the client gives to identity by name, and whether it accepts an answer without a coding, which is
+// "acceptable by default unless specifically excluded" (RFC 9110, section 12.5.3).
 func (c *Codings) Plain() (weight int, ok bool) {
 	named := c[Identity]
 	return max(0, named-1), named > 1 || named == 0 && c[anyCoding] != 1

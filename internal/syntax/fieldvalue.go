@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MaxQuality is the weight 1 in thousandths: a weight has at most three digits behind the point.
+// MaxQuality is the weight 1 in thousandths: a weight has at most three digits after the point.
 const MaxQuality = 1000
 
 // Weight reads a weight with its name, such as "q=0.5" (RFC 9110, section 12.4.2), in thousandths. An empty weight counts as 1,
@@ -21,7 +21,7 @@ func Weight(weight []byte) int {
 	return Quality(value)
 }
 
-// Quality reads the value of a weight: qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] ). It is in thousandths. A malformed one
+// Quality reads the value of a weight, in thousandths: qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] ). A malformed one
 // counts as 0.
 func Quality(q []byte) int {
 	if len(q) == 0 || len(q) > 5 || q[0] != '0' && q[0] != '1' || len(q) > 1 && q[1] != '.' {

@@ -2,8 +2,8 @@ package syntax
 
 import "bytes"
 
-// AppendPercentDecoded appends src with every "%XX" replaced by the byte it stands for. A "%" without two hexadecimal
-// digits behind it stays as it is, as in the percent-decode algorithm of the WHATWG URL standard.
+// AppendPercentDecoded appends src with every "%XX" replaced by the byte it stands for. A "%" that two hexadecimal digits don't follow
+// stays as it is, as in the percent-decode algorithm of the WHATWG URL standard.
 func AppendPercentDecoded(dst, src []byte) []byte {
 	for {
 		i := bytes.IndexByte(src, '%')

@@ -8,15 +8,15 @@ import (
 // ValidHost reports whether b is a host with an optional port, as in Host and in the authority of an http URI (RFC
 // 9110, sections 4.2 and 7.2, and RFC 3986, section 3.2). It is stricter than the grammar in five ways:
 //
-//   - An empty host isn't valid. Host may have an empty value, which is the caller's to allow.
-//   - What is in brackets must be an IPv6 address without a zone: a zone means nothing to another machine, and no
-//     later version of IP literals exists.
-//   - Percent-encoding stands for bytes outside ASCII only, the one purpose RFC 3986, section 3.2.2, has it for. A host
-//     with encoded ASCII could be compared before decoding here and after it elsewhere.
-//   - There is no comma: that is what two Host fields look like that somebody on the way has merged.
+//   - An empty host isn't valid. Callers that allow an empty Host field check for it themselves.
+//   - Brackets must hold an IPv6 address without a zone. A zone means nothing to another machine, and no later version of IP
+//     literals exists.
+//   - Percent-encoding stands for bytes outside ASCII only, as RFC 3986, section 3.2.2, intends. A host with encoded ASCII could be
+//     compared before decoding here and after it elsewhere.
+//   - A comma isn't valid: it shows that an intermediary has merged two Host fields.
 //   - A port is at most 65535. An empty one, as in "example.com:", is allowed.
 //
-// There is no user information: RFC 9110, section 4.2.4, asks to treat it as an error.
+// User information isn't valid: RFC 9110, section 4.2.4, asks to treat it as an error.
 func ValidHost(b []byte) bool {
 	end := hostEnd(b)
 	if end <= 0 {
@@ -29,8 +29,8 @@ func ValidHost(b []byte) bool {
 	return b[end] == ':' && ok
 }
 
-// hostEnd returns the length of the host at the start of b: all of b, or up to something that a host can't hold, such
-// as the colon before a port. It is 0 if there is no valid host.
+// hostEnd returns the length of the host at the start of b, which ends before the first byte that a host can't hold, such as the colon
+// before a port. It is 0 if there is no valid host.
 func hostEnd(b []byte) int {
 	if len(b) > 0 && b[0] == '[' {
 		return ipLiteralEnd(b)
@@ -81,10 +81,9 @@ func parsePort(b []byte) (int, bool) {
 	return port, true
 }
 
-// ValidOriginTarget reports whether b is a request target in origin-form (RFC 9112, section 3.2.1): an absolute path
-// with well-formed percent-encoding, and perhaps a query. All bytes are visible ASCII without "#". That is more than
-// RFC 3986 allows, since browsers send some of '"<>\^`{|}' as they are; and a query may hold any "%", since what it
-// means is between the client and the handler.
+// ValidOriginTarget reports whether b is a request target in origin-form (RFC 9112, section 3.2.1): an absolute path with well-formed
+// percent-encoding, and perhaps a query. All bytes are visible ASCII without "#". That is more than RFC 3986 allows, since browsers
+// send some of '"<>\^`{|}' as they are. A query may hold any "%", since only the client and the handler decide what it means.
 func ValidOriginTarget(b []byte) bool {
 	return len(b) > 0 && b[0] == '/' && validPathAndQuery(b)
 }
@@ -136,9 +135,8 @@ func SplitAbsoluteTarget(b []byte) (secure bool, host, rest []byte, ok bool) {
 	return secure, host, rest, true
 }
 
-// ValidAuthorityTarget reports whether b is a request target in authority-form, the one of CONNECT: a host that passes
-// ValidHost, and a port. RFC 9110, section 9.3.6: "A server MUST reject a CONNECT request that targets an empty or
-// invalid port number", such as 0.
+// ValidAuthorityTarget reports whether b is a request target in authority-form, which CONNECT has: a host that passes ValidHost, and a
+// port. RFC 9110, section 9.3.6: "A server MUST reject a CONNECT request that targets an empty or invalid port number", such as 0.
 func ValidAuthorityTarget(b []byte) bool {
 	end := hostEnd(b)
 	if end == 0 || end == len(b) || b[end] != ':' {
