@@ -131,8 +131,8 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	return errs
 }()
 
-// The other refusals. errTooManyConns and errConnsPerIP are of connections, the others of requests. A handler that reads its body may
-// get errTruncated's detail, errSlowBody, errTooLarge and errBusy too. They are shared as well.
+// The other refusals. errTooManyConns and errConnsPerIP refuse connections, the others requests. A handler that reads its body may also
+// get errTruncated's detail, errSlowBody, errTooLarge and errBusy. They are shared as well.
 var (
 	errTruncated    = Error(400, "the connection ended inside the request")
 	errSlowHead     = Error(408, "the request head took too long to arrive")
@@ -157,8 +157,8 @@ var (
 	fieldNoSniff = NewField("X-Content-Type-Options", "nosniff")
 )
 
-// keepNoPromises replaces directives that allow caches to keep the answer by no-store, since caches mustn't keep a failure. no-store
-// also covers the other directives, such as private.
+// keepNoPromises replaces what allows caches to keep the answer with no-store, since caches mustn't keep a failure. no-store also
+// covers the other directives, such as private.
 func (h *Header) keepNoPromises() {
 	promised := h.Has("Expires")
 	h.Del("Expires")
@@ -213,7 +213,7 @@ func answerError(c *Ctx, err error, asJSON bool) {
 	c.Response.SetBodyString(text + "\n")
 }
 
-// retryAfterSeconds is the Retry-After of what is refused because of overload.
+// retryAfterSeconds is the Retry-After of refusals because of overload.
 const retryAfterSeconds = "1"
 
 // refusalFields are the fields of answers that the server gives without a handler, overloadFields those of refusals because of

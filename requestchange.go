@@ -119,7 +119,7 @@ type replacedBody struct {
 	reader   io.Reader
 	before   *replacedBody // the body that this one replaces; nil if that is the client's
 	received int64
-	err      error // what every further read returns
+	err      error // returned by every further read
 
 	wholeBody // whole is in a buffer of its own
 }

@@ -34,7 +34,7 @@ func (p *takenPlaces) Load() int64 { return p.word.Load() % readyPlace }
 // add adds to the counts of taken places and of ready workers. If ready isn't 0, the caller holds the lock of the workers' stack.
 func (p *takenPlaces) add(n, ready int) { p.word.Add(int64(n) + int64(ready)*readyPlace) }
 
-// take takes a place unless most are taken. ready is readyPlace for a worker that becomes ready, 0 for any other.
+// take takes a place if fewer than most are taken. ready is readyPlace for a worker that becomes ready, 0 for any other.
 func (p *takenPlaces) take(most int, ready int64) bool {
 	for {
 		n := p.word.Load()

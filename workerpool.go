@@ -50,7 +50,7 @@ type workerPool struct {
 	started    bool          // guarded by mu
 	stopped    bool          // guarded by mu
 	resting    bool          // the cleaner waits for wake; guarded by mu
-	ended      chan struct{} // the channel that done has returned; nil if there is none; guarded by mu
+	ended      chan struct{} // the open channel that done has returned; nil if there is none; guarded by mu
 
 	wake chan struct{} // ends the cleaner's rest; capacity 1, one send per rest
 	quit chan struct{} // closed by Stop
@@ -377,7 +377,7 @@ func (wp *workerPool) close(c net.Conn, lingers bool) {
 	}
 }
 
-// vacate gives up a serving worker's place, unless the pool already has most closing workers.
+// vacate gives up a serving worker's place if the pool has fewer than most closing workers.
 func (w *workerChan) vacate(most int) {
 	wp := w.pool
 	wp.mu.Lock()
@@ -462,7 +462,7 @@ func (wp *workerPool) leaveLocked(w *workerChan) {
 	w.place = placeNone
 }
 
-// retireLocked removes n workers from the counts. ready of them are ready, and the others are serving.
+// retireLocked removes n workers from the counts. ready is how many of them are ready; the others are serving.
 func (wp *workerPool) retireLocked(n, ready int) {
 	wp.mu.AssertHeld()
 	wp.places.taken.add(-n, -ready)

@@ -24,7 +24,7 @@ type worker struct {
 	// wake ends the wait of a parked worker. Only the goroutine that has taken the worker off the stack sends, and only once. So with
 	// its capacity of 1 no send waits. It is nil until the worker parks for the first time.
 	wake chan struct{}
-	// retire tells a woken worker to end. The worker no longer counts. It is stored before the send to wake.
+	// retire tells a woken worker, which no longer counts, to end. It is stored before the send to wake.
 	retire bool
 	// started says that the worker has a goroutine. It belongs to the goroutine that has made the worker, or has taken it off the
 	// stack.

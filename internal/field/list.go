@@ -298,7 +298,7 @@ func (l *List) poisonOutgrown(old []byte) {
 	}
 }
 
-// CleanValue replaces bytes that a field value may not have (RFC 9110, section 5.5) by spaces.
+// CleanValue replaces bytes that a field value may not have (RFC 9110, section 5.5) with spaces.
 func CleanValue(v []byte) {
 	for i := syntax.IndexControl(v, 0); i < len(v); i = syntax.IndexControl(v, i+1) {
 		if v[i] != '\t' {

@@ -41,8 +41,8 @@ func (p *Pace) Deadline(now clock.Time, limits Limits, size int) clock.Time {
 	return now.Add(max(limits.allowed(p.moved+int64(size))-p.waited, 1))
 }
 
-// Late reports, once the deadline of a wait has passed, whether the peer is too slow: it has used up the grace and what its bytes
-// have earned. Without a rate, it is too slow if n, the number of bytes that moved in that wait, is 0.
+// Late reports, once the deadline of a wait has passed, whether the peer is too slow: whether it has used up the grace period and the
+// time that its bytes have earned. Without a rate, it is too slow if n, the number of bytes that moved in that wait, is 0.
 func (p *Pace) Late(limits Limits, n int64) bool {
 	if limits.Rate <= 0 {
 		return n == 0
