@@ -28,49 +28,49 @@ const (
 	stateBody                     // waiting for a body
 	stateHandler                  // not waiting: parsing, or in a handler
 	stateWrite                    // waiting for the client to take an answer
-	stateLast                     // waiting a last moment for the next request, since the server is shutting down
+	stateLast                     // waiting briefly for a last request, since the server is shutting down
 	stateClosed
-	stateParked    // taken over by a handler, and waiting
-	stateHandshake // in a TLS handshake of the blocking driver, which doesn't survive a wake-up
-	stateRest      // waiting for a body that nobody reads, behind its answer
+	stateParked    // parked by Ctx.Park or ParkStream, and waiting
+	stateHandshake // in a TLS handshake of the blocking driver, which a wake-up would break
+	stateRest      // waiting for the rest of a body that its handler didn't read, after the answer
 
 	stateBits = 4
 	stateMask = 1<<stateBits - 1
 )
 
-// idle reports whether the owner waits for a request of which no byte has come.
+// idle reports whether the owner waits for a request and no byte of it has arrived.
 func (s waitState) idle() bool { return s <= stateIdle || s == stateLast || s == stateHandshake }
 
 // body reports whether the owner waits for a body.
 func (s waitState) body() bool { return s == stateBody || s == stateRest }
 
-// reading is where in the input a connection is.
+// reading is a connection's position in its input.
 type reading uint8
 
 const (
-	readingHead    reading = iota // of the next request
-	readingRest                   // of a body whose handler has returned
-	readingNothing                // the connection ends when what is in out is written
+	readingHead    reading = iota // the next request's head
+	readingRest                   // the rest of a body whose handler has returned
+	readingNothing                // the connection ends when out is written
 )
 
 // looped holds the operations that the loop driver implements in its own way for a running handler.
 type looped interface {
-	// watch cancels the context when the client leaves, until unwatch, and reports what of that has happened: the client has
-	// ended its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu.
+	// watch lets the loop cancel the context when the client leaves, until unwatch. It reports what has already happened: the client
+	// has closed its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
 	watch(r *requestContext) (half, gone bool)
 	unwatch()
-	// sendApart sends what the client takes at once, on any goroutine. The owner sends the rest when the handler has returned.
+	// sendApart sends what the client takes at once. The owner sends the rest when the handler has returned. Any goroutine may call it.
 	sendApart(p []byte) error
-	// remote returns the address of the client, not valid if it has none of IP.
+	// remote returns the client's address, invalid if the connection isn't an IP connection.
 	remote() netip.AddrPort
-	// leaveLoop makes the loop another worker's, so that the connection can be taken over. The error is errBusy.
+	// leaveLoop gives the loop to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
-	// prepareParked makes the connection ready for Ctx.Park, when it has left its loop.
+	// prepareParked sends what the client hasn't taken of earlier answers. leaveLoop comes first.
 	prepareParked() error
-	// setParked makes the connection the parked one that it has become.
+	// setParked lets several goroutines write to the connection, which has been parked.
 	setParked()
-	// prepareHijack makes the loop another worker's, and opens the socket once more for hijack. The connection stays what it is:
-	// what fails for want of a worker or of descriptors fails here.
+	// prepareHijack gives the loop to another worker and duplicates the socket's descriptor for hijack. If workers or descriptors
+	// run out, it fails here, where the connection can still answer.
 	prepareHijack() (net.Conn, error)
 	// hijack takes the connection out of its loop.
 	hijack(prepared net.Conn) (net.Conn, error)
@@ -92,46 +92,46 @@ var (
 	errDraining = errors.New("filo: the server is shutting down")
 )
 
-// conn is one connection. Its protocol code (next, and what that calls) does no IO: it takes bytes from in, leaves
-// bytes in out, and tells its driver by a step what it needs. Only where a handler has to wait for its client does the
-// protocol call the driver: receive, fill and flush.
+// conn is one HTTP/1 connection. Its protocol code (next and the methods that next calls) does no IO: it takes bytes from in, leaves
+// bytes in out, and returns the step that the driver does next. The protocol calls the driver (receive, fill, flush) only where a
+// handler has to wait for its client.
 //
 // Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
 type conn struct {
-	// exchange is that of the current request. Its server, tlsState and answered are the connection's.
+	// exchange is the current request's. Its server, tlsState and answered belong to the connection and stay.
 	exchange
 	netConn net.Conn // immutable
-	// looped is the connection as the loop driver knows it, nil in the blocking driver.
+	// looped is the loop driver's side of the connection, nil in the blocking driver.
 	looped looped
-	*lent  // a part of worker
+	*lent  // points into worker
 
 	in     *http1.Input  // the worker's, or the connection's own while a request is unfinished
 	parser *http1.Parser // likewise
-	rest   *body         // what is skipped while reading is readingRest
+	rest   *body         // the body that is skipped while reading is readingRest
 
 	reading reading
-	linger  bool // close only after the client had time to read an error answer
+	linger  bool // before closing, give the client time to read the last answer
 	aborted bool // the current answer won't be completed
 	broken  bool // an answer was broken off: close by a reset
 	chunked bool // the current answer streams in chunks
 	toEnd   bool // the current answer streams until the end of the connection
-	// pipelined says that the client has sent a request before it had the answer to the one before: it may be sending others.
+	// pipelined says that the client has sent a request without waiting for the previous answer: more may be on their way.
 	pipelined bool
-	unserved  bool // nothing came in the time for which it had one of the places that are kept: it is to be refused
-	// awaitsBody says that the current request's head is complete, and its small body is waited for before the handler runs.
+	unserved  bool // no byte arrived in time while it held a kept place (see keptPlaces): refuse it
+	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
 	awaitsBody bool
 	counted    bool            // against MaxConnsPerIP; guarded by the server's connSet
-	parked     *ParkedConn     // what it was taken over as, if that is one; set once
-	requests   int             // that have begun
-	context    context.Context // of Server.ConnContext; nil until it is needed
-	// inputError is the error with which the watch for a context stopped reading; the input it received comes before.
+	parked     *ParkedConn     // set once, by Ctx.Park or ParkStream
+	requests   int             // number of requests that have begun
+	context    context.Context // from Server.ConnContext; nil until it is needed
+	// inputError is a read error found before the handler reads: by a client watch, or while awaitsBody was set. receive returns it.
 	inputError error
-	headSince  clock.Time // when the first byte of the head came; 0: it hasn't
+	headSince  clock.Time // when the first byte of the head arrived; 0 if none has
 	readPace   pace.Pace  // of the current body
 	writePace  pace.Pace  // of the current answer
 
-	// word holds the owner's waitState in its low bits and above them the deadline of its wait, a clock.Time, 0 for none.
-	// The owner stores it; the sweep takes an expired deadline out and wakes the owner.
+	// word holds the owner's waitState in its low bits, and the deadline of its wait in the bits above (a clock.Time, 0 for none).
+	// The owner stores it. The sweep removes an expired deadline from it and wakes the owner.
 	word atomic.Int64
 
 	// Guarded by the server's connSet.
@@ -143,8 +143,8 @@ type conn struct {
 type lent struct {
 	// stream reads and writes the connection: the worker's raw socket if possible, or else netConn itself.
 	stream io.ReadWriter
-	out    []byte // rendered and not written
-	// before is how much of out belongs to the answers before the current one.
+	out    []byte // rendered but not yet written
+	// before is how many bytes of out belong to earlier answers.
 	before int
 	// outBody is a body that follows out and isn't copied into it. It is borrowed from the response.
 	outBody []byte
@@ -156,7 +156,7 @@ func newConn(s *Server, netConn net.Conn) *conn {
 	return c
 }
 
-// open sets what doesn't change as long as there is the connection.
+// open sets the fields that stay the same for the whole connection.
 func (c *conn) open(s *Server, netConn net.Conn) { c.server, c.netConn, c.wire = s, netConn, c }
 
 // localAddr implements wire.
@@ -187,10 +187,10 @@ func (c *conn) attach(w *scratch) {
 	w.ctx.exchange = &c.exchange
 }
 
-// detach takes them back.
+// detach returns the buffers to the worker.
 func (c *conn) detach() {
 	w := c.worker
-	w.ctx.end() // before the reset, since it may give back bytes that a watch has read
+	w.ctx.end() // before the reset of in, since end may add bytes to it that a watch has read
 	if race.Enabled {
 		c.poisonRequest()
 	}
@@ -224,7 +224,7 @@ func (c *conn) setWait(s waitState, deadline clock.Time) {
 
 func (c *conn) state() waitState { return waitState(c.word.Load() & stateMask) }
 
-// next looks at the input and says what to do.
+// next examines the input and returns the driver's next step.
 func (c *conn) next() step {
 	if c.reading == readingRest {
 		c.skipRest()
@@ -239,7 +239,7 @@ func (c *conn) next() step {
 	}
 	done, fault := c.parser.Parse(c.in.Unread(), &c.server.config.head)
 	if fault == http1.NoFault && !done {
-		// Empty lines before a request line are no part of a request, and a connection that got nothing else is idle.
+		// Empty lines before a request line aren't part of a request: a connection that has received nothing else is idle.
 		c.in.Advance(c.parser.TakeEmptyLines())
 		return stepRead
 	}
@@ -256,7 +256,7 @@ func (c *conn) next() step {
 	return stepHandle
 }
 
-// begin makes the head that the parser has completed the current request.
+// begin begins the request whose head the parser has completed.
 func (c *conn) begin() http1.Fault {
 	w := c.worker
 	c.awaitsBody = false
@@ -275,12 +275,12 @@ func (c *conn) begin() http1.Fault {
 	return http1.NoFault
 }
 
-// maxAwaitedBody is how large a body may be for the loop driver to wait for it before the handler runs.
+// maxAwaitedBody is the largest body that the loop driver receives completely before the handler runs.
 const maxAwaitedBody = 16 << 10
 
-// lacksBody reports whether a request whose head is complete has a small body that hasn't all come. To wait for that takes
-// no worker; for a larger one the handler's waits. That of a chunked one does, too: nobody knows how large it will be, and its
-// client may want to be answered while it sends.
+// lacksBody reports whether a request whose head is complete has a small body that hasn't arrived completely. The connection waits for
+// such a body without a worker. The handler's worker waits for larger bodies, and for chunked ones: their size is unknown, and the
+// client may expect an answer while it sends.
 func (c *conn) lacksBody() bool {
 	p := c.parser
 	if !p.Has(field.ContentLength) || c.inputError != nil {
@@ -309,7 +309,7 @@ func (c *conn) end() {
 	c.in.Unpin()
 }
 
-// endRequest lets go of what the current request holds. Its handler has returned.
+// endRequest releases what the current request holds. Its handler has returned.
 func (c *conn) endRequest() {
 	c.worker.ctx.end()
 	if race.Enabled {
@@ -317,7 +317,7 @@ func (c *conn) endRequest() {
 	}
 }
 
-// retireCtx makes the request's memory unusable: what a handler has kept is overwritten, and the Ctx isn't used again.
+// retireCtx overwrites the memory that a handler may have kept, and replaces the Ctx, so that the old one panics when it is used.
 func (c *conn) retireCtx() {
 	c.poisonRequest()
 	old := c.worker.ctx
@@ -342,7 +342,7 @@ func (c *Ctx) poison() {
 	}
 }
 
-// skipRest throws away what is left of the last request's body, so that it is never taken for a request.
+// skipRest discards the rest of the last request's body, so that it is never parsed as a request.
 func (c *conn) skipRest() {
 	b := c.rest
 	if c.server.life.endsRest(c.server.clock.exact) {
@@ -365,7 +365,7 @@ func (c *conn) skipRest() {
 	}
 }
 
-// refuse answers a request that isn't one. What follows it can't be understood, so the connection ends.
+// refuse answers a malformed or incomplete request. The input after it can't be parsed, so the connection ends.
 func (c *conn) refuse(err *HTTPError) {
 	c.logRefused(err)
 	head := string(c.parser.Method(c.in.Unread())) == "HEAD"
@@ -374,7 +374,7 @@ func (c *conn) refuse(err *HTTPError) {
 	c.reading, c.linger = readingNothing, true
 }
 
-// inputEnded takes note that no more input will come, and why.
+// inputEnded handles the end of the input, for the reason err.
 func (c *conn) inputEnded(err error) {
 	started := c.in.Len() > 0 || c.parser.Started()
 	if c.reading == readingHead && started {
@@ -383,7 +383,7 @@ func (c *conn) inputEnded(err error) {
 			c.refuse(errSlowHead)
 		case isEOF(err):
 			c.refuse(errTruncated)
-			// The client has said that it sends nothing more, so there is nothing to linger for.
+			// The client has closed its sending side: no input can come that would make lingering necessary.
 			c.linger = false
 		}
 	}

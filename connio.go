@@ -9,10 +9,10 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Until when a connection of either driver may wait, for requests, bodies and its client; and how it waits, reads and writes while a handler
-// runs. In the blocking driver that is all there is; in a loop what may be done without waiting is in loopturn_linux.go.
+// This file has the deadlines of waits, for both drivers, and the reads and writes that wait for the client. The blocking driver has
+// no others. In a loop, loopturn_linux.go has the reads and writes that don't wait.
 
-// inputState says what the next bytes belong to.
+// inputState returns the state for the next read: what its bytes will belong to.
 func (c *conn) inputState() waitState {
 	switch {
 	case c.reading == readingRest:
@@ -30,7 +30,7 @@ func (c *conn) inputState() waitState {
 	return stateIdle
 }
 
-// fill reads what there is into the read buffer. It waits as long as the state allows.
+// fill reads available input into the read buffer. If there is none, it waits, as long as the state allows.
 func (c *conn) fill(state waitState) error {
 	n, err := c.receive(c.in.Space(), state)
 	c.in.Received(n)
@@ -40,13 +40,13 @@ func (c *conn) fill(state waitState) error {
 	return err
 }
 
-// readDeadline returns until when the owner may wait for input in a state; 0 is for ever.
+// readDeadline returns the deadline for a wait for input in a state; 0 means none.
 func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 	config := &c.server.config
 	switch state {
 	case stateNew:
 		if c.headSince != 0 {
-			now = c.headSince // of a TLS handshake
+			now = c.headSince // when the TLS handshake began
 		}
 		return now.Deadline(c.headTimeout())
 	case stateIdle:
@@ -62,10 +62,10 @@ func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 	return 0
 }
 
-// deadlineSet implements wire. A wait looks at the deadlines of the Ctx.
+// deadlineSet implements wire. It does nothing, since each wait reads the deadlines from the Ctx.
 func (c *conn) deadlineSet(time.Time, bool) error { return nil }
 
-// writeDeadline returns until when a write of size bytes may wait for the client; 0 is for ever.
+// writeDeadline returns the deadline for a write of size bytes; 0 means none.
 func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
 	if until := c.worker.ctx.writeUntil; until != 0 {
 		return until
@@ -73,10 +73,10 @@ func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
 	return c.writePace.Deadline(now, c.server.config.writing, size)
 }
 
-// passed reports whether a deadline of the handler's has passed; 0 is none.
+// passed reports whether a deadline that the handler has set has passed; 0 means that none is set.
 func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.exact() >= until }
 
-// headTimeout returns how long a head may take. For a place that is kept others queue.
+// headTimeout returns how long a head may take. In a kept place the time is short, since other connections need the place.
 func (c *conn) headTimeout() time.Duration {
 	timeout := c.server.config.readHeaderTimeout
 	if c.worker.kept() && (timeout < 0 || timeout > keptTime) {
@@ -85,10 +85,10 @@ func (c *conn) headTimeout() time.Duration {
 	return timeout
 }
 
-// keptTime is how long a connection may take for a head that has one of the places which are kept.
+// keptTime is how long a head may take while the connection has a kept place.
 const keptTime = time.Second
 
-// receive reads into p: at least a byte, or an error.
+// receive reads at least one byte into p, or returns an error.
 func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if c.inputError != nil {
 		return 0, c.inputError
@@ -107,7 +107,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	return n, err
 }
 
-// await is receive's wait.
+// await reads for receive, and waits for input.
 func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int, error) {
 	if state <= stateIdle && c.server.life.draining.Load() {
 		return c.lastRead(p, state, start)
@@ -126,7 +126,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return 0, err
 		}
-		// The sweep or a shutdown woke us, perhaps for a wait that is over: only our own look at the clock counts.
+		// The sweep or a shutdown has woken the owner, perhaps for an earlier wait: only the clock tells whether this one is over.
 		c.netConn.SetReadDeadline(time.Time{})
 		if deadline != 0 && c.server.clock.exact() >= deadline {
 			return 0, errDeadline
@@ -141,9 +141,8 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// endWait ends a wait. If the sweep has found its deadline passed, the wake-up may still be under way: then it waits for
-// that, so that it can't hit a later wait, where it would be an error that is no one's fault (a TLS connection doesn't
-// survive one while it writes).
+// endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up
+// and clears it. Otherwise it could hit a later wait, which would fail for no reason; in a TLS write that ends the connection.
 func (c *conn) endWait(deadline clock.Time, writing bool) {
 	old := c.word.Swap(int64(stateHandler))
 	if deadline == 0 || deadlineIn(old) != 0 {
@@ -184,7 +183,7 @@ func (c *conn) writeQueued() error {
 		return c.send(c.out)
 	}
 	if c.tlsState != nil {
-		// Two records, whether it is one call or two.
+		// Head and body become separate TLS records in any case.
 		if err := c.send(c.out); err != nil {
 			return err
 		}
@@ -250,7 +249,7 @@ type vectorWriter interface {
 // beforeWrite begins the wait of a write of size bytes.
 func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
 	if c.tlsState == nil {
-		size = 0 // a time-out tells how much was written, so that what was can earn more time
+		size = 0 // after a timeout, afterWrite knows how much was written, and extends the wait for that
 	}
 	start = c.server.clock.now()
 	deadline = c.writeDeadline(start, size)
@@ -259,8 +258,8 @@ func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
 	return deadline, start
 }
 
-// afterWrite ends the wait of a write that has written n bytes. A time-out isn't an error if the client has done its
-// part all the same, or if it was meant for a wait before: then the caller writes on.
+// afterWrite ends the wait of a write that has written n bytes. A timeout isn't an error if the client takes bytes fast enough, or
+// if the wake-up was meant for an earlier wait. The caller then goes on writing.
 func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
 	c.endWait(deadline, true)
 	c.worker.ctx.countWrite()
@@ -275,7 +274,7 @@ func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
 	c.writePace.Add(n, now.Sub(start))
 	switch {
 	case c.tlsState != nil:
-		// crypto/tls can't go on after a record that was written in part.
+		// crypto/tls can't continue after a partly written record.
 		return errDeadline
 	case deadline == 0 || now < deadline:
 	case c.worker.ctx.writeUntil != 0:
@@ -287,5 +286,5 @@ func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
 	return nil
 }
 
-// isEOF reports whether a read ended because the client sends nothing more, as opposed to a broken connection.
+// isEOF reports whether a read failed because the client has closed its sending side, and not because the connection broke.
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }

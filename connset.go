@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// connSet is the connections that are being served, and the sweep that looks after their deadlines: one goroutine and
-// one timer for all of them, where a timer for each wait of each connection would be set twice a request.
+// connSet holds the connections being served, and the sweep that enforces their deadlines. The sweep is one goroutine with one timer
+// for all connections. If each wait had a timer, it would have to be set twice per request.
 type connSet struct {
 	max        int // 0: no limit; immutable
 	perAddress int // 0: no limit; immutable
@@ -23,28 +23,28 @@ type connSet struct {
 	mu        race.Mutex
 	conns     connList           // guarded by mu
 	addresses map[netip.Addr]int // connections by client, if perAddress is set; guarded by mu
-	sweeping  bool               // a sweep is due or under way, since there are connections; guarded by mu
-	underway  bool               // a sweep is; guarded by mu
-	empty     chan struct{}      // closed when the last connection goes; nil if nobody waits; guarded by mu
-	closed    bool               // Close has begun: no connection is added; guarded by mu
+	sweeping  bool               // a sweep is scheduled or running, since there are connections; guarded by mu
+	underway  bool               // a sweep is running; guarded by mu
+	empty     chan struct{}      // closed when the last connection is removed; nil if nobody waits; guarded by mu
+	closed    bool               // by closeAll or seal: no connection is added any more; guarded by mu
 
-	// waking is held while an owner is woken: one whose deadline was taken out waits for it, so that the wake-up can't hit a
-	// later wait. What wakes may be the user's, and so mu isn't held for it.
+	// waking is held while an owner is woken. An owner whose deadline the sweep has taken waits for this lock, so that the wake-up
+	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
 	waking sync.Mutex
 
-	// answered counts the answers by status class, of all connections that ever were. Each connection has one of them, so that few
-	// processors share one, and those of a loop have the same.
-	answered []sharedCounts // set once, by configure, under the server's mu
-	counting int            // the one that the next connection gets; guarded by mu
+	// answered counts the answers of all connections so far, by status class. The connections of a loop share one of its elements,
+	// other connections take them in turn, so that few processors write to the same one.
+	answered []sharedCounts // set once, by configure, under lifecycle.mu
+	counting int            // number of the next connection's element; guarded by mu
 
-	// due is when the next sweep begins: at the earliest deadline that the last sweep saw, and no later than the shortest time-out
-	// after that sweep. Whoever sets an earlier deadline moves it (hasten). While a sweep is under way, due is when the next one
-	// begins at the latest.
+	// due is when the next sweep begins: at the earliest deadline that the last sweep saw, or when the shortest timeout has passed
+	// since that sweep, if that is earlier. An owner that sets an earlier deadline makes due earlier (hasten). While a sweep is
+	// running, due is the latest time for the next one.
 	due      clock.Atomic[clock.Time]
 	clock    *coarseClock
 	timer    *time.Timer   // guarded by mu
-	interval time.Duration // the least between two sweeps
-	shortest time.Duration // of the time-outs
+	interval time.Duration // minimum time between two sweeps
+	shortest time.Duration // the shortest timeout
 	swept    clock.Time    // when the last sweep ended; guarded by mu
 }
 
@@ -54,7 +54,7 @@ type sharedCounts struct {
 	_ [128 - 6*8]byte
 }
 
-// add puts a connection into the set, or says why not.
+// add adds a connection to the set, or returns the reason for a refusal.
 func (s *connSet) add(c *conn) *HTTPError {
 	var address netip.Addr
 	if s.perAddress > 0 {
@@ -89,12 +89,12 @@ func (s *connSet) add(c *conn) *HTTPError {
 	return nil
 }
 
-// countsOf returns the answer counts of a loop, or of something else, that has this number.
+// countsOf returns the answer counts for a number: a loop's index, or a running number of connections without a loop.
 func (s *connSet) countsOf(number int) *answerCounts {
 	return &s.answered[number%len(s.answered)].answerCounts
 }
 
-// remove takes a connection out of the set, if it is in it.
+// remove takes a connection out of the set, if it is a member.
 func (s *connSet) remove(c *conn) {
 	var address netip.Addr
 	if s.perAddress > 0 {
@@ -119,7 +119,7 @@ func (s *connSet) remove(c *conn) {
 	}
 }
 
-// limitAddress returns what MaxConnsPerIP counts a client under: its IPv4 address, or the /64 of its IPv6 address.
+// limitAddress returns the address under which MaxConnsPerIP counts a client: its IPv4 address, or the /64 of its IPv6 address.
 // Clients without an IP address aren't counted.
 func limitAddress(addr net.Addr) netip.Addr {
 	tcp, ok := addr.(*net.TCPAddr)
@@ -140,7 +140,7 @@ func limitAddress(addr net.Addr) netip.Addr {
 	return prefix.Addr()
 }
 
-// startSweep makes the deadlines count. The sweep rests while there are no connections.
+// startSweep begins to enforce deadlines. The sweep rests while there are no connections.
 func (s *connSet) startSweep(server *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +163,8 @@ func (s *connSet) stopSweep() {
 	}
 }
 
-// walk calls visit, without the lock, for the connections that there are when it begins, but for those that are gone before
-// their turn. One may go just before visit is called. However many there are, the lock is held for a page at a time.
+// walk calls visit, without holding mu, for the connections that are in the set when walk begins, except those removed before their
+// turn. A connection may be removed just before its visit. However many there are, walk holds mu for one page at a time.
 func (s *connSet) walk(visit func(c *conn)) {
 	s.mu.Lock()
 	w := s.conns.begin()
@@ -179,11 +179,11 @@ func (s *connSet) walk(visit func(c *conn)) {
 		for _, c := range batch[:n] {
 			visit(c)
 		}
-		runtime.Gosched() // other goroutines come first, as often as they like
+		runtime.Gosched() // let other goroutines run first
 	}
 }
 
-// take takes a page of connections out of a walk.
+// take puts the next page of a walk into batch, and returns its size.
 func (s *connSet) take(w *connWalk, batch *[connPage]*conn) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +208,8 @@ func (s *connSet) sweep() {
 	s.endSweep(due)
 }
 
-// beginSweep returns the time of a sweep that begins now, or false if there is to be none any more. From here on a wait that
-// begins, and ends before the next sweep would be at the latest, moves that.
+// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines, so
+// from now on a deadline before due makes due earlier.
 func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +222,7 @@ func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	return now, true
 }
 
-// endSweep sets when the next one is, for the earliest of the deadlines that it has seen.
+// endSweep schedules the next sweep, for the earliest deadline that this sweep has seen.
 func (s *connSet) endSweep(due clock.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +233,7 @@ func (s *connSet) endSweep(due clock.Time) {
 	}
 }
 
-// setDueLocked sets when the next sweep is.
+// setDueLocked schedules the next sweep.
 func (s *connSet) setDueLocked(now, due clock.Time) {
 	s.mu.AssertHeld()
 	s.due.Store(due)
@@ -246,8 +246,8 @@ func (s *connSet) setDueLocked(now, due clock.Time) {
 func (s *connSet) expire(c *conn, now clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
-	// The owner may have gone on since, or do so before the exchange, which fails then. If it goes on just after it, it finds
-	// a wake-up that isn't for it, looks at the clock, and waits on.
+	// If the owner ends the wait before the exchange, the exchange fails. If the owner begins another wait just after it, that wait
+	// may get this wake-up: the owner then checks the clock and waits again.
 	word := c.word.Load()
 	if deadline := deadlineIn(word); deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
 		return
@@ -259,25 +259,24 @@ func (s *connSet) expire(c *conn, now clock.Time) {
 	}
 }
 
-// hasten makes the next sweep come in time for a deadline.
+// hasten makes the next sweep begin in time for a deadline.
 func (s *connSet) hasten(deadline clock.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The least between two sweeps counts from the last one: or else deadlines that are set again and again would put off
-	// the sweep for good.
+	// interval counts from the last sweep. If it counted from now, deadlines set again and again would put the sweep off for ever.
 	if due := max(deadline, s.swept.Add(s.interval)); s.timer != nil && s.sweeping && due < s.due.Load() {
 		s.setDueLocked(s.clock.exact(), due)
 	}
 }
 
-// awaitWakeUp returns when a wake-up that is under way has arrived.
+// awaitWakeUp waits until a wake-up in progress has arrived.
 func (s *connSet) awaitWakeUp() {
 	s.waking.Lock()
-	//lint:ignore SA2001 having had the lock is all it takes
+	//lint:ignore SA2001 the lock itself is the wait
 	s.waking.Unlock()
 }
 
-// wakeIdle makes the connections that wait for a request notice that the server is draining.
+// wakeIdle wakes the owners that must notice that the server is draining.
 func (s *connSet) wakeIdle(now clock.Time) {
 	s.walk(func(c *conn) {
 		if c.isToldOfDraining(c.word.Load(), now) {
@@ -286,7 +285,7 @@ func (s *connSet) wakeIdle(now clock.Time) {
 	})
 }
 
-// isToldOfDraining reports whether the owner of a connection, whose word is given, is to be woken since the server is draining.
+// isToldOfDraining reports whether a connection's owner must be woken because the server is draining. word is the connection's.
 func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	switch state := waitState(word & stateMask); state {
 	case stateNew, stateIdle, stateParked:
@@ -303,7 +302,7 @@ func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	word := c.word.Load()
-	// As in a sweep: the owner of a connection in a loop may have gone on since, and a TLS handshake must not be told.
+	// As in expire, the owner of a connection in a loop may have ended the wait. A TLS handshake must not be woken.
 	if !c.isToldOfDraining(word, now) || c.looped != nil && !c.word.CompareAndSwap(word, word&stateMask) {
 		return
 	}
@@ -318,7 +317,7 @@ func (s *connSet) closeAll() {
 	s.walk(func(c *conn) { linger.Cut(c.netConn) })
 }
 
-// seal keeps new connections out if there are none now, and reports whether it did.
+// seal keeps new connections out if the set is empty. It reports whether new connections are kept out.
 func (s *connSet) seal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,15 +340,15 @@ func (s *connSet) whenEmpty() <-chan struct{} {
 	return s.empty
 }
 
-// connPage is how many connections lie together in a connList. A walk takes as many at a time.
+// connPage is the size of a connList's pages. A walk takes one page at a time.
 const connPage = 256
 
-// connList is a list of connections in no particular order. They lie close together, so that who looks at all of them needn't
-// have seen one to find the next: the processor fetches many at once, where a chain of pointers would have it wait for each.
+// connList is an unordered list of connections. The pointers lie side by side in pages, so in a walk the processor can fetch many
+// connections at once. In a linked list it would have to fetch each one to find the next.
 type connList struct {
 	pages []*[connPage]*conn
 	count int
-	walks []*connWalk // that are under way
+	walks []*connWalk // walks in progress
 }
 
 // connWalk is a walk through a list, from its end to its beginning.
@@ -359,13 +358,13 @@ type connWalk struct {
 
 func (l *connList) at(i int) **conn { return &l.pages[i/connPage][i%connPage] }
 
-// put makes a connection the one at an index.
+// put stores a connection at an index.
 func (l *connList) put(i int, c *conn) {
 	*l.at(i) = c
 	c.index = i
 }
 
-// add puts a connection at the end, where walks that are under way have been already.
+// add appends a connection. Walks in progress don't visit it: they have left the end already.
 func (l *connList) add(c *conn) {
 	if l.count == len(l.pages)*connPage {
 		l.pages = append(l.pages, new([connPage]*conn))
@@ -374,8 +373,8 @@ func (l *connList) add(c *conn) {
 	l.count++
 }
 
-// remove takes a connection out. Another one is moved to where it was: the last of all, or of those that are still to be
-// visited by a walk, so that this misses none and visits none twice.
+// remove takes a connection out and fills the hole with the last connection. If a walk hasn't reached the hole yet, the last
+// connection that the walk hasn't visited fills it instead, and so on, so that no walk misses a connection or visits it twice.
 func (l *connList) remove(c *conn) {
 	hole := c.index
 	if len(l.walks) > 1 {
@@ -395,7 +394,7 @@ func (l *connList) remove(c *conn) {
 	}
 }
 
-// fill moves the connection at an index into a hole, unless that is the hole itself, and returns where the hole is then.
+// fill moves the connection at index from into the hole, unless from is the hole. It returns from, the new hole.
 func (l *connList) fill(hole, from int) int {
 	if from != hole {
 		l.put(hole, *l.at(from))
@@ -403,7 +402,7 @@ func (l *connList) fill(hole, from int) int {
 	return from
 }
 
-// begin begins a walk, which is to be ended.
+// begin begins a walk. The caller must call end.
 func (l *connList) begin() *connWalk {
 	w := &connWalk{left: l.count}
 	l.walks = append(l.walks, w)
@@ -415,8 +414,7 @@ func (l *connList) end(w *connWalk) {
 	l.walks = slices.DeleteFunc(l.walks, func(each *connWalk) bool { return each == w })
 }
 
-// take visits the next connections of a walk: it puts them into batch, and returns how many there are. With none left the walk
-// is over.
+// take puts the next connections of a walk into batch, and returns their number: 0 if none are left.
 func (l *connList) take(w *connWalk, batch *[connPage]*conn) int {
 	if w.left == 0 {
 		return 0

@@ -14,23 +14,23 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// requestContext is a request's context. Most handlers only hand it on to calls that look for values in it, or never wait: so
-// nothing that could end it is set up before somebody asks for its end, by Done, by Err or by making a context of it that ends.
-// That arms it.
+// requestContext is a request's context. Most handlers only pass it to calls that read its values or never wait. So the server sets up
+// nothing that could end the context until code asks for its end: by Done, by Err, or by deriving a context that can end. That arms
+// the context.
 //
-// Any goroutine may arm it, at any time, while the connection belongs to the one that runs the handler, its owner:
+// Any goroutine may arm it at any time, although the connection belongs to the goroutine that runs the handler, its owner:
 //
-//   - The owner sets wire while nothing but a watch for the client may read the connection: from when the whole body has come
-//     (Ctx.watch) until the owner reads the connection itself, gives it away or ends the request (Ctx.endWatch).
-//   - Who arms the context holds mu, and starts the watch if wire is set. If it isn't, the owner starts the watch as soon as it
-//     sets wire. A watch touches only what is safe beside a handler that writes.
-//   - The owner takes wire back under mu, and then stops a watch that was started. So the connection and its descriptor outlive
-//     whatever is done under mu while wire is set.
-//   - A request that has ended leaves a cause. A context that is armed after that has ended, for this cause.
+//   - While wire is set, only a watch for the client may read the connection. The owner sets wire when the whole body has arrived
+//     (Ctx.watch), and clears it before it reads the connection itself, gives it away or ends the request (Ctx.endWatch).
+//   - The goroutine that arms the context holds mu, and starts the watch if wire is set. If wire isn't set, the owner starts the
+//     watch when it sets wire. A watch does only what is safe while the handler writes.
+//   - The owner clears wire under mu, and then stops the watch if one was started. So while a goroutine holds mu and wire is set,
+//     the connection and its descriptor stay open.
+//   - A request that ends sets cause. A context that is armed later has ended already, with that cause.
 type requestContext struct {
 	server *Server // immutable
-	// outer is the context whose values this one has, and that this one ends with: of Server.ConnContext or, if carried is set, of
-	// a Transport. Nil is none. Immutable.
+	// outer provides the values of this context, and ends it when it ends itself. It is Server.ConnContext's or, if carried is set, a
+	// Transport's; nil if there is none. Immutable.
 	outer         context.Context
 	outerDeadline time.Time // of outer; the zero time is none; immutable
 	carried       bool      // immutable
@@ -40,15 +40,15 @@ type requestContext struct {
 	writes atomic.Uint32
 
 	mu race.Mutex
-	// wire is set while the client may be watched. It is changed by the owner alone, who may so read it without mu.
+	// wire is set while the client may be watched. It is changed only by the owner, which may therefore read it without mu.
 	wire     watchWire
 	deadline time.Time   // the zero time is none; guarded by mu, and fixed when the context is armed
-	cause    error       // why the context ends though it wasn't armed by then, context.Canceled with the request; guarded by mu
+	cause    error       // why the context ended before it was armed, context.Canceled at the request's end; guarded by mu
 	watched  bool        // the client is watched; guarded by mu
-	leaving  *time.Timer // ends the context of a client that ended its side early; nil if it hasn't; guarded by mu
-	// leaveOuter lets go of outer, if that can end; guarded by mu.
+	leaving  *time.Timer // the grace period after an early half-close; nil without one; guarded by mu
+	// leaveOuter stops following outer; nil if outer can't end; guarded by mu.
 	leaveOuter func() bool
-	// watchedSince is when the connection's loop began to watch the client. Set before the loop knows of the context.
+	// watchedSince is when the connection's loop began to watch the client. Set before the loop can find the context.
 	watchedSince clock.Nanos
 }
 
@@ -99,7 +99,7 @@ func (r *requestContext) Done() <-chan struct{} { return r.arm().Done() }
 // Err implements context.Context.
 func (r *requestContext) Err() error { return r.arm().Err() }
 
-// Value implements context.Context. Package context asks by causeKey for what ends the context, which outer mustn't answer.
+// Value implements context.Context. Package context looks up causeKey to find what ends the context: the armed context, not outer.
 func (r *requestContext) Value(key any) any {
 	if key == causeKey {
 		return r.arm().Value(key)
@@ -110,7 +110,7 @@ func (r *requestContext) Value(key any) any {
 	return nil
 }
 
-// valuesOnly returns a context with the values of the request's, which never ends.
+// valuesOnly returns a context that has the values of the request's context and never ends.
 func (c *Ctx) valuesOnly() context.Context {
 	if c.override != nil {
 		return context.WithoutCancel(c.override)
@@ -121,7 +121,7 @@ func (c *Ctx) valuesOnly() context.Context {
 	return context.Background()
 }
 
-// outerContext implements wire. The context is that of Server.ConnContext.
+// outerContext implements wire. It returns the context of Server.ConnContext.
 func (c *conn) outerContext() (outer context.Context, carried bool) {
 	if c.context == nil && c.server.ConnContext != nil {
 		if c.context = c.server.ConnContext((*observedConn)(c)); c.context == nil {
@@ -155,8 +155,8 @@ func (c *Ctx) earliestDeadline(deadline time.Time) time.Time {
 	return deadline
 }
 
-// moveDeadline gives the request's context the deadline that it has by now, and reports false if that is too late: the context
-// is armed.
+// moveDeadline updates the deadline of the request's context. It reports false if the context is armed, since its deadline is then
+// fixed.
 func (c *Ctx) moveDeadline() bool {
 	r := c.context
 	if r == nil {
@@ -189,15 +189,15 @@ func (c *Ctx) SetContext(ctx context.Context) {
 	c.override = ctx
 }
 
-// causeKey is the key by which package context finds what ends a context and why, in any context that it is given: a context of
-// another package isn't told the key otherwise.
+// causeKey is the key with which package context looks for what ends a context, and why. Package context doesn't export the key, so
+// keyRecorder finds it out.
 var causeKey = func() any {
 	var asked keyRecorder
 	context.Cause(&asked)
 	return asked.key
 }()
 
-// keyRecorder is a context that has ended, and remembers what value it was asked for.
+// keyRecorder is a context that has ended, and records the key that it is asked for.
 type keyRecorder struct {
 	context.Context
 	key any
@@ -210,7 +210,7 @@ func (r *keyRecorder) Value(key any) any {
 	return nil
 }
 
-// arm sets up what ends the context, unless that has been done.
+// arm sets up what can end the context, unless that has been done.
 func (r *requestContext) arm() *contextEnd {
 	if e := r.end.Load(); e != nil {
 		return e
@@ -234,7 +234,7 @@ func (r *requestContext) arm() *contextEnd {
 	return e
 }
 
-// newEndLocked returns what the context ends by.
+// newEndLocked makes the armed context, which has ended already if there is a cause.
 func (r *requestContext) newEndLocked() *contextEnd {
 	r.mu.AssertHeld()
 	e, parent := new(contextEnd), context.Background()
@@ -250,7 +250,7 @@ func (r *requestContext) newEndLocked() *contextEnd {
 	return e
 }
 
-// followOuter makes the context end with outer. That may be the user's code, so the caller doesn't hold mu.
+// followOuter makes the context end when outer ends. outer may be user code, so the caller doesn't hold mu.
 func (r *requestContext) followOuter(e *contextEnd) {
 	outer := r.outer
 	if outer == nil || outer.Done() == nil {
@@ -258,7 +258,7 @@ func (r *requestContext) followOuter(e *contextEnd) {
 	}
 	end := func() {
 		switch {
-		case errors.Is(outer.Err(), context.DeadlineExceeded): // of that the context knows by itself
+		case errors.Is(outer.Err(), context.DeadlineExceeded): // the context has outer's deadline, too
 		case r.carried:
 			e.cancel(ErrClientGone)
 		default:
@@ -267,7 +267,7 @@ func (r *requestContext) followOuter(e *contextEnd) {
 	}
 	leave := context.AfterFunc(outer, end)
 	if outer.Err() != nil {
-		end() // by now, and not when the goroutine of AfterFunc gets its turn
+		end() // now: AfterFunc's goroutine may run later
 	}
 	r.mu.Lock()
 	over := r.cause != nil
@@ -280,7 +280,7 @@ func (r *requestContext) followOuter(e *contextEnd) {
 	}
 }
 
-// watch lets the client be watched, once nothing else reads the connection: when the whole body has come.
+// watch lets the client be watched once the whole body has arrived, since then nothing else reads the connection.
 func (c *Ctx) watch() {
 	r, x := c.context, c.exchange
 	if r == nil || r.wire != nil || x.hijacked || x.lost {
@@ -301,12 +301,12 @@ func (c *Ctx) watch() {
 	r.clientFound(half, gone)
 }
 
-// mayWatch implements watchWire: the client can be watched once the whole body has come.
+// mayWatch implements watchWire: the client can be watched once the whole body has arrived.
 func (c *conn) mayWatch(b *body) bool {
 	if !c.hasWhole(b) {
 		return false
 	}
-	// What a goroutine that watches receives is the beginning of the next request. It reads no more than fits here.
+	// The watching goroutine receives the beginning of the next request. It reads only what fits here.
 	if c.looped == nil && c.in.Len() < http1.ReadBufferSize {
 		c.in.Pin()
 		c.worker.watchSpace = c.in.Space()
@@ -328,7 +328,7 @@ func (c *conn) startWatch(r *requestContext) (half, gone bool) {
 	w.ended, w.stopping = make(chan struct{}), make(chan struct{})
 	c.worker.watcher = w
 	go w.run()
-	return false, false // the goroutine reports a half-close when it has read as far as that
+	return false, false // the goroutine reports a half-close when it has read up to it
 }
 
 // endWatch implements watchWire.
@@ -344,7 +344,7 @@ func (c *conn) endWatch() {
 	}
 }
 
-// clientFound ends the context as far as startWatch has found a reason.
+// clientFound ends the context if startWatch has found that the client is gone, or begins the grace period of a half-close.
 func (r *requestContext) clientFound(half, gone bool) {
 	switch {
 	case gone:
@@ -367,7 +367,7 @@ func (r *requestContext) cancel(cause error) {
 	}
 }
 
-// finish ends the context with its request, and returns why it has ended: for that, if for nothing before.
+// finish ends the context with its request. It returns why the context has ended: context.Canceled, unless it ended before.
 func (r *requestContext) finish() (cause error) {
 	r.mu.Lock()
 	e, leave := r.end.Load(), r.leaveOuter
@@ -390,12 +390,12 @@ func (r *requestContext) finish() (cause error) {
 	return context.Cause(e)
 }
 
-// hasWhole reports whether the whole body has come, though the handler may still have to read it.
+// hasWhole reports whether the whole body has arrived, even if the handler hasn't read it yet.
 func (c *conn) hasWhole(b *body) bool {
 	return b.complete() || b.err == nil && !b.chunked && b.remaining <= int64(c.in.Len())
 }
 
-// loseClient takes note that the client can't be reached any more, since a read or a write has failed.
+// loseClient records that the client can't be reached any more, since a read or a write has failed, and ends the context.
 func (c *conn) loseClient() {
 	c.lost = true
 	if r := c.worker.ctx.context; r != nil {
@@ -404,18 +404,18 @@ func (c *conn) loseClient() {
 }
 
 const (
-	// halfCloseTime is how soon after the watch began an end of input counts as one that came with the request, though in
-	// a packet of its own.
+	// halfCloseTime is how long after the watch's beginning a half-close still counts as early: sent with the request, though in a
+	// packet of its own.
 	halfCloseTime = 20 * time.Millisecond
-	// halfCloseGrace is how long the context goes on after such an end. A client that waits for its answer sends nothing else, and
-	// neither does one that has left: the two differ only when something is sent to them.
+	// halfCloseGrace is how long the context lasts after an early half-close. A client that waits for its answer and one that has left
+	// look the same until the server sends something.
 	halfCloseGrace = 5 * time.Second
 )
 
-// clientEnded takes note that the client sends nothing more: it has left, or, if that is early, it may wait for its answer.
-// Then the context ends when the time of grace is over. But if a write began meanwhile, the context goes on, since a client
-// that has left answers such a write by a reset. A write that had begun before proves nothing by its end: the client may
-// have left because of it.
+// clientEnded handles a client that sends nothing more. Normally such a client has left, and the context ends. But after an early
+// half-close the client may be waiting for its answer. The context then ends after the grace period, unless a write began meanwhile:
+// a client that has left answers such a write with a reset. A write that began before the half-close proves nothing when it completes,
+// since the client may have taken its bytes and left.
 func (r *requestContext) clientEnded(early bool) {
 	r.mu.Lock()
 	if !r.watched || r.leaving != nil {
@@ -430,7 +430,7 @@ func (r *requestContext) clientEnded(early bool) {
 			left := r.leaving == timer && r.writesBegun() == begun
 			if left && r.writes.Load()%2 != 0 {
 				left = false
-				timer.Reset(halfCloseGrace) // the client still takes, or delays, what was sent before
+				timer.Reset(halfCloseGrace) // a write that began before is still in progress
 			}
 			r.mu.Unlock()
 			if left {
@@ -460,7 +460,7 @@ type clientWatch struct {
 	context *requestContext
 	netConn net.Conn
 	space   []byte
-	// halfClosed says that the client had ended its side before the goroutine began.
+	// halfClosed says that the client had closed its sending side before the goroutine began.
 	halfClosed bool
 	stopping   chan struct{} // closed to end the goroutine
 	ended      chan struct{} // closed when it has ended
@@ -469,7 +469,7 @@ type clientWatch struct {
 	err      error
 }
 
-// run reads what fits into space.
+// run reads what fits into space, waits until the client has left, and ends the context.
 func (w *clientWatch) run() {
 	defer close(w.ended)
 	r, start := w.context, time.Now()
@@ -487,7 +487,7 @@ func (w *clientWatch) run() {
 	}
 	w.err = err
 	if err == nil {
-		// The end comes behind what isn't read here.
+		// space is full: the end of the input comes after bytes that aren't read here.
 		if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, false) }); stopped {
 			return
 		}
@@ -505,13 +505,13 @@ func (w *clientWatch) run() {
 	}
 }
 
-// await calls wait again while it ends by a deadline, until the watch is to stop.
+// await calls wait again as long as it ends by a deadline and the watch isn't stopped.
 func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
 	for {
 		if err = wait(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err, false
 		}
-		// Clear the deadline first and look then: a stop that comes in between sets it again.
+		// First clear the deadline, then check stopping: a stop in between sets the deadline again.
 		w.netConn.SetReadDeadline(time.Time{})
 		select {
 		case <-w.stopping:
@@ -521,7 +521,7 @@ func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
 	}
 }
 
-// end ends the goroutine, and gives the connection what it has read.
+// end ends the goroutine, and gives the connection the bytes that it has read.
 func (w *clientWatch) end(c *conn) {
 	close(w.stopping)
 	w.netConn.SetReadDeadline(clock.Past)
@@ -531,7 +531,7 @@ func (w *clientWatch) end(c *conn) {
 	c.inputError = w.err
 }
 
-// stopWatch ends the context, and the watch, if there is one.
+// stopWatch ends the request's context, if there is one, and its watch.
 func (c *Ctx) stopWatch() {
 	if r := c.context; r != nil {
 		c.endWatch()
@@ -540,7 +540,7 @@ func (c *Ctx) stopWatch() {
 	}
 }
 
-// endWatch makes the connection's input its owner's again. The context goes on without.
+// endWatch ends the watch, so that the owner can read the connection again. The context lasts on, unwatched.
 func (c *Ctx) endWatch() {
 	r := c.context
 	if r == nil || r.wire == nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// exchange is one request and its answer, by any protocol: the server, the worker, the wire to the client, and how far the answer has
-// come. A Ctx points to one.
+// exchange is one request and its answer, in any protocol: the server, the worker, the wire to the client, and the progress of the
+// answer. A Ctx points to one.
 //
-// A field belongs to the goroutine that runs the handler.
+// The fields belong to the goroutine that runs the handler.
 type exchange struct {
 	server   *Server              // immutable
 	tlsState *tls.ConnectionState // what the TLS handshake settled, nil without TLS
 	wire     wire                 // the protocol, for what happens inside a handler
-	worker   *scratch             // whose goroutine runs the handler, and whose buffers are in use
-	// answered counts the answers by status class: one of its server's in the blocking driver, its loop's in the other.
+	worker   *scratch             // the buffers of the worker that runs the handler
+	// answered counts the answers by status class, together with other connections: see connSet.answered.
 	answered *answerCounts
 
 	hijacked bool // a handler has taken the connection over: nothing is answered
@@ -33,81 +33,82 @@ type exchange struct {
 	lost     bool // the client of the current request can't be reached any more
 }
 
-// wire is a protocol, as a running handler needs it: reading the body, and sending an answer while the handler runs. A whole answer
-// doesn't cross it: the protocol renders that itself when the handler has returned.
+// wire is what a running handler needs of a protocol: it reads the body, and sends while the handler runs. A whole answer doesn't go
+// through wire: the protocol renders it when the handler has returned.
 //
-// The methods are called on the handler's goroutine, and keep no slice that they are given, except where it says otherwise.
+// Unless said otherwise, the methods are called on the handler's goroutine, and keep no slice that they are given.
 type wire interface {
 	// localAddr and remoteAddr return the addresses of the connection's ends.
 	localAddr() net.Addr
 	remoteAddr() net.Addr
-	// remote returns the address of the client, not valid if it has none of IP.
+	// remote returns the client's address, invalid if the connection isn't an IP connection.
 	remote() netip.AddrPort
-	// outerContext returns the context that those of the requests have their values from, and end with; nil is none. It is carried
-	// if the request came to another server, which ends the context when the client leaves.
+	// outerContext returns the context that provides the values of the requests' contexts and ends them, or nil. carried says that
+	// another server received the request; that server ends the context when the client leaves.
 	outerContext() (outer context.Context, carried bool)
-	// deadlineSet tells of a deadline that the handler has set: see Ctx.readUntil and writeUntil.
+	// deadlineSet is called when the handler has set a deadline: see Ctx.readUntil and writeUntil.
 	deadlineSet(t time.Time, write bool) error
 
-	// readBody is io.Reader's Read for the request's body. It may wait for the client, and gives the loop away before.
+	// readBody is io.Reader's Read for the request's body. Before it waits for the client, it gives the loop away.
 	readBody(b *body, p []byte) (int, error)
-	// lendBody returns the whole body, of which nothing was read, borrowed until the handler returns. It reports false if the caller
-	// has to read the body into a buffer.
+	// lendBody returns the whole body, borrowed until the handler returns. No part of it may have been read before. ok is false if
+	// the caller has to read the body into a buffer.
 	lendBody(b *body) (whole []byte, ok bool, err error)
 
-	// giveWay gives away what other requests wait for, before a handler of the class that may take long: the loop, and the answers
-	// to earlier requests. The error is errBusy if there is no place for that, or what sending the answers has failed with.
+	// giveWay gives the loop away and sends the answers to earlier requests, so that other requests don't wait for a handler of the
+	// class. The error is errBusy if no place under Concurrency is free, or the error of sending.
 	giveWay(class *class.Class) error
 	// inform sends an interim answer.
 	inform(status int, h *Header) error
-	// head begins a streamed answer with a body of that length, noLength if unknown. It sends nothing yet.
+	// head begins a streamed answer whose body has this length, noLength if unknown. It need not send anything yet.
 	head(ctx *Ctx, length int64)
-	// data sends a part of the body, which may be empty. Without flush a part of at most copiedBody bytes may be kept back, as a copy.
+	// data sends a part of the body, which may be empty. Without flush it may keep a copy of up to copiedBody bytes back.
 	data(p []byte, flush bool) error
 	// endStream completes a streamed answer.
 	endStream(trailer *Header)
 
-	// prepareHijack makes sure that hijack can take the connection over. If it fails, the request can still be answered. Its result may
-	// be nil, and is given to hijack, or closed.
+	// prepareHijack makes sure that hijack can take the connection over. If it fails, the request can still be answered. The caller
+	// passes the result, which may be nil, to hijack, or closes it.
 	prepareHijack() (prepared net.Conn, err error)
 	// switchProtocols renders a 101 with these fields, to be sent by hijack.
 	switchProtocols(h *Header)
-	// hijack gives the connection to the caller, with what was received behind the request, and sets hijacked.
+	// hijack gives the caller the connection and the bytes received after the request, and sets hijacked.
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
 
 	// answerApart answers in the handler's place: nothing else is sent for the request. It is called on a timer's goroutine or the
-	// handler's, which may be reading meanwhile but doesn't write. It returns the size of the answer's body.
+	// handler's. Meanwhile the handler may read, but doesn't write. size is that of the answer's body.
 	answerApart(e *HTTPError, head bool) (size int64, err error)
 }
 
-// fileWire is a wire that sends files by itself.
+// fileWire is a wire that can send files by sendfile.
 type fileWire interface {
-	// fileSender returns what sends the part, nil if nothing can. With it the loop is given away if no head was sent, since the file may
-	// have to be read from a disk.
+	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, it
+	// has given the loop away, since the file may have to be read from a disk.
 	fileSender(p filePart, headSent bool) (sock.FileSender, error)
-	// sendFile sends size bytes from the offset on. What was sent before the error is counted.
+	// sendFile sends size bytes from the offset on. sent includes bytes that were sent before an error.
 	sendFile(sender sock.FileSender, offset, size int64) (sent int64, err error)
 }
 
 // watchWire is a wire whose client can be watched while a handler runs.
 type watchWire interface {
-	// mayWatch reports whether the client can be watched from now until endWatch, since nothing else reads from it.
+	// mayWatch reports whether the client can be watched from now until endWatch: nothing else reads the connection.
 	mayWatch(b *body) bool
-	// startWatch cancels the context when the client leaves, until endWatch, and reports what of that has happened: the client has ended
-	// its side, or is gone altogether. The caller, who may be any goroutine, holds the context's mu. mayWatch has returned true.
+	// startWatch begins to watch the client, until endWatch: the context is cancelled when the client leaves. It reports what has already
+	// happened: the client has closed its sending side (half), or is gone. mayWatch has returned true. Any goroutine may call startWatch,
+	// holding the context's mu.
 	startWatch(r *requestContext) (half, gone bool)
 	// endWatch undoes mayWatch, and startWatch if that was called. Nobody calls startWatch at the same time or afterwards.
 	endWatch()
 }
 
-// ending is how the run of a handler has ended.
+// ending is how a handler's run has ended.
 type ending uint8
 
 const (
 	endingWhole    ending = iota // the answer is in Ctx.Response, to be rendered
-	endingStreamed               // it was sent while the handler ran, to its end
-	endingAborted                // there is none, or only a part of it: the client must not take that for the whole
-	endingTimedOut               // its time-out has answered
+	endingStreamed               // the answer was streamed, up to its end
+	endingAborted                // there is no answer or only a part, which the client must not take for the whole
+	endingTimedOut               // the handler's timeout has answered
 	endingTaken                  // the handler has taken the connection over
 )
 
@@ -121,13 +122,13 @@ func (a *answerCounts) addTo(requests *[6]uint64) {
 	}
 }
 
-// count takes note of an answer.
+// count counts an answer.
 func (x *exchange) count(status int) {
 	x.answered[status/100].Add(1)
 }
 
 // invoke calls the handler and turns a panic into an error. If the handler ends its goroutine (runtime.Goexit, as testing's FailNow
-// does), the caller finds that out in a deferred function, and answers by exited.
+// does), invoke doesn't return, and a deferred function of the caller calls exited.
 func (x *exchange) invoke(ctx *Ctx) error {
 	panicked, err := protect(func() error { return x.call(ctx) })
 	if panicked != nil {
@@ -159,8 +160,8 @@ func (x *exchange) panicked(err *PanicError) error {
 	return err
 }
 
-// finish completes the answer after the handler has returned with err, except that it leaves a whole answer to be rendered. No user
-// code runs for the answer afterwards, but for what Ctx.end closes.
+// finish completes the answer after the handler has returned err. It leaves a whole answer to the protocol to render. No user code runs
+// for the answer afterwards, except what Ctx.end closes.
 func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 	if x.hijacked {
 		x.logDropped(ctx, err)
@@ -169,7 +170,7 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 	ctx.claimed = true
 	ctx.readUntil, ctx.writeUntil = 0, 0
 	if err != nil || ctx.Response.source != bodyStream {
-		ctx.stopWatch() // what is left to be read for the answer may depend on the context
+		ctx.stopWatch() // not before a body stream is sent, whose reader may depend on the context
 	}
 	if ctx.timeout != nil && x.endTimeout(ctx, err) {
 		ctx.stopWatch()
@@ -177,7 +178,7 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 		return endingTimedOut
 	}
 	e = x.finishAnswer(ctx, err)
-	ctx.stopWatch() // what the user's code did meanwhile may have asked for the context once more
+	ctx.stopWatch() // user code may have asked for the context once more
 	return e
 }
 
@@ -197,7 +198,7 @@ func (x *exchange) finishAnswer(ctx *Ctx, err error) ending {
 	return e
 }
 
-// complete makes the answer one that only has to be rendered, or sends what is left of a streamed one. An error means that it can't be
+// complete prepares a whole answer for rendering, or sends the rest of a streamed one. An error means that the answer can't be
 // completed.
 func (x *exchange) complete(ctx *Ctx) (e ending, err error) {
 	if !ctx.stream.open && ctx.Response.source != bodyStream {
@@ -214,8 +215,8 @@ func (x *exchange) complete(ctx *Ctx) (e ending, err error) {
 	return e, err
 }
 
-// renderError lets the ErrorHandler turn err into a response. It reports false if that can't be, because a head is
-// already on its way, or mustn't be.
+// renderError lets the ErrorHandler turn err into a response. It reports false if there can be no response, since a head was sent,
+// or if err is ErrAbort.
 func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	if errors.Is(err, ErrAbort) {
 		return false
@@ -225,25 +226,25 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 		return false
 	}
 	ctx.stream.reset()
-	ctx.Response.Header.list.DelID(field.ContentEncoding) // that of a body which isn't sent
+	ctx.Response.Header.list.DelID(field.ContentEncoding) // it belongs to the dropped body
 	if errors.Is(err, errBusy) {
-		// The connection goes on: to come again over a new one would cost both sides more than the answer does.
+		// The connection stays open: reconnecting would cost both sides more than this answer does.
 		x.server.counts.overloads.Add(1)
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
 	}
 	ok := x.server.renderError(ctx, err)
-	// Only the ErrorHandler knows what an error of the program's own means.
+	// With the status of the response: only the ErrorHandler knows what the program's own errors mean.
 	x.logError(ctx, err, ctx.Response.status)
 	return ok
 }
 
-// logError logs a handler's error that was answered with status, if it isn't the client's. A panic, or the end of its
-// goroutine, has been logged.
+// logError logs a handler's error that was answered with status, unless the client has caused it. Panics and handlers that ended
+// their goroutine have been logged before.
 func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || x.failed || ctx.stream.err != nil && !ctx.stream.ours ||
 		ctx.clientGone && errors.Is(err, context.Canceled)
-	busy := errors.Is(err, ErrBusy) // Stats counts the server's own; under overload a line for each is the last thing to write
+	busy := errors.Is(err, ErrBusy) // Stats counts the server's own; logging each would add to the overload
 	if errors.As(err, &panicError) || err == errGoexit || (clients || busy) && !x.server.LogAllErrors {
 		return
 	}
@@ -255,15 +256,15 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
-// logRefused logs a request that was refused before there was a handler to run: it isn't one.
+// logRefused logs a request that was refused without calling its handler, since it isn't valid.
 func (x *exchange) logRefused(err *HTTPError) {
 	if x.server.LogAllErrors {
 		x.server.logger().Warn("request refused", "error", err, "remote", fmt.Sprint(x.wire.remoteAddr()))
 	}
 }
 
-// logDropped logs the error of a handler that has taken the connection over: nothing answers it. Most such errors are those of a
-// client that left. ErrHijacked is the program's own.
+// logDropped logs the error of a handler that has taken the connection over, since no answer can report it. Most such errors only say
+// that the client has left. ErrHijacked is a mistake of the program, and always logged.
 func (x *exchange) logDropped(ctx *Ctx, err error) {
 	if err == nil {
 		return
@@ -276,8 +277,8 @@ func (x *exchange) logDropped(ctx *Ctx, err error) {
 		"path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
-// renderError calls the ErrorHandler; one that panics must not take the connection's worker with it. It reports false if
-// it has panicked behind a head that it sent.
+// renderError calls the ErrorHandler. If that panics, DefaultErrorHandler takes its place, so that the connection's worker survives.
+// renderError reports false if the ErrorHandler panicked after it had sent a head.
 func (s *Server) renderError(ctx *Ctx, err error) (ok bool) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// writeBufferFull is how much may gather in out before it is written, though more pipelined requests are there.
+	// writeBufferFull is the size at which out is written although more pipelined requests have arrived.
 	writeBufferFull = 16 << 10
-	// maxKeptWriteBuffer is how large a write buffer a worker keeps between connections.
+	// maxKeptWriteBuffer is the largest write buffer that a worker keeps between connections.
 	maxKeptWriteBuffer = 64 << 10
-	// copiedBody is up to which size a body is copied behind its head; larger ones are written from where they are.
+	// copiedBody is the largest body that is copied behind its head; larger ones are written without a copy.
 	copiedBody = 8 << 10
 )
 
-// handle runs the handler on the current request and leaves its answer in out. When that is written as far as it must
-// be, afterAnswer goes on.
+// handle runs the handler on the current request and leaves its answer in out. The driver then writes as much of out as it must, and
+// calls afterAnswer.
 func (c *conn) handle() {
 	ctx := c.worker.ctx
 	c.before = len(c.out)
@@ -29,7 +29,7 @@ func (c *conn) handle() {
 		if invoked {
 			return
 		}
-		// The goroutine, and so the connection, ends.
+		// The handler is ending the goroutine, and so the connection.
 		if e := c.exited(ctx); e != endingTaken {
 			c.conclude(ctx, e)
 			if c.failed || c.flush() == nil {
@@ -42,10 +42,10 @@ func (c *conn) handle() {
 	c.conclude(ctx, c.finish(ctx, err))
 }
 
-// answerError answers a request whose handler isn't called with err, or with what is in the response if err is nil.
+// answerError answers a request without calling its handler: with err, or with the response as it is if err is nil.
 func (c *conn) answerError(ctx *Ctx, err error) { c.conclude(ctx, c.finish(ctx, err)) }
 
-// conclude does what is left to do for an answer when its handler has returned.
+// conclude renders or aborts an answer whose handler has returned.
 func (c *conn) conclude(ctx *Ctx, e ending) {
 	switch e {
 	case endingWhole:
@@ -57,8 +57,7 @@ func (c *conn) conclude(ctx *Ctx, e ending) {
 	}
 }
 
-// skipReceived throws away what has been received of a body that its handler didn't read: what is behind it decides
-// whether the connection goes on.
+// skipReceived discards the received part of a body that its handler didn't read. settle needs to know what has arrived after the body.
 func (c *conn) skipReceived(b *body) {
 	if b.err != nil || b.endsConnection() || b.isMuch() {
 		return
@@ -69,8 +68,8 @@ func (c *conn) skipReceived(b *body) {
 	}
 }
 
-// abortNow drops what is left of the answer and closes, when the answers before it are written. If only the end of the
-// connection tells the client where the body ends, that end must be a reset.
+// abortNow drops the unwritten part of the answer, and closes the connection once the earlier answers are written. If the end of the
+// connection would mark the end of the body, the connection is reset instead.
 func (c *conn) abortNow(ctx *Ctx) {
 	c.out, c.outBody = c.out[:c.before], nil
 	c.reading, c.linger, c.aborted = readingNothing, false, true
@@ -78,7 +77,7 @@ func (c *conn) abortNow(ctx *Ctx) {
 	ctx.Response.resetBody()
 }
 
-// render puts the answer into out, but for a body that is too large to be copied, which goes to outBody.
+// render puts the answer into out. A body that is too large to be copied goes to outBody.
 func (c *conn) render(ctx *Ctx) {
 	c.skipReceived(&ctx.Request.body)
 	r := &ctx.Response
@@ -95,7 +94,7 @@ func (c *conn) render(ctx *Ctx) {
 	}
 }
 
-// wholeLength returns the length that a whole answer announces, noLength if none, and how much of its body is sent.
+// wholeLength returns the length that a whole answer announces, noLength if none, and how many bytes of its body are sent.
 func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 	size = r.size()
 	length = int64(size)
@@ -123,7 +122,7 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	request, b := &ctx.Request, &ctx.Request.body
 	switch {
-	case !b.complete() && (b.endsConnection() || b.isMuch() && !ctx.stream.open): // who streams may still read
+	case !b.complete() && (b.endsConnection() || b.isMuch() && !ctx.stream.open): // a streaming handler may still read it
 		f.Close = true
 	case request.framing.Close, ctx.Response.wantsClose():
 		f.Close = true
@@ -132,7 +131,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	case c.in.Len() == 0 && c.server.life.draining.Load():
 		f.Close = true
 	case c.looped == nil && c.worker.kept():
-		f.Close = true // others want the place
+		f.Close = true // other connections need the kept place
 	}
 	f.KeepAlive = !f.Close && request.line.Minor == 0
 	if f.Close {
@@ -140,10 +139,10 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	}
 }
 
-// endsConnection reports whether nothing can be understood behind the body.
+// endsConnection reports whether the input after the body can't be parsed.
 func (b *body) endsConnection() bool { return b.closeEnd || b.expect }
 
-// isMuch reports whether so much of the body is known to be left that the connection isn't worth it.
+// isMuch reports whether more of the body is known to be left than the server reads to keep the connection.
 func (b *body) isMuch() bool {
 	return !b.chunked && b.remaining > maxDrain || b.chunked && b.decoder.Remaining() > maxDrain
 }
@@ -159,11 +158,11 @@ func (c *conn) afterAnswer() {
 	case c.reading == readingNothing:
 		c.linger = c.pipelined
 	case !b.complete():
-		// Much more than an answer that announces the end leaves unread: the client has been told that the connection goes on,
-		// and might have sent the next request by the time that it is closed.
+		// maxSkip is much more than maxDrain: the answer has told the client that the connection stays open, so the client may send
+		// its next request, which a close would lose.
 		c.reading, c.rest = readingRest, b
 		b.limit = b.received + maxSkip
-		// The bytes lent to the handler aren't needed any more, so skipping needs no more room than there is.
+		// The bytes lent to the handler aren't needed any more: without them, skipping has room enough in the buffer.
 		if race.Enabled {
 			c.poisonRequest()
 		}

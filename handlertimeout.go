@@ -9,36 +9,35 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// handlerTimeout answers in the place of a handler that takes too long: see Ctx.SetTimeout. Its timer is the only goroutine
-// beside the handler's own that touches a connection whose handler runs, and does so once: whoever of the two comes first
-// with an answer, under mu, has it.
+// handlerTimeout answers in the place of a handler that takes too long: see Ctx.SetTimeout. While a handler runs, only its own
+// goroutine and this timer's write to the connection. The first of them that claims the answer, under mu, sends it.
 type handlerTimeout struct {
 	timer *time.Timer
 
 	mu race.Mutex
-	// armed is changed by the handler's goroutine alone, which so may read it without mu.
+	// armed is changed only by the handler's goroutine, which may therefore read it without mu.
 	armed  bool
 	fired  bool
 	failed bool // the answer couldn't be sent
-	// bodyBytes is the size of the answer's body, once it has fired.
+	// bodyBytes is the size of the answer's body, once fired is set.
 	bodyBytes int64
-	// contextOnly says that the answer is the handler's, and the timer ends the context all the same.
+	// contextOnly says that the handler has claimed the answer, and that the timer still ends the context.
 	contextOnly bool
-	exchange    *exchange // nil unless it is armed, or contextOnly
-	// deadline is the zero time if there is none for the request. As armed it is changed by the handler's goroutine alone.
+	exchange    *exchange // nil unless armed or contextOnly is set
+	// deadline is the zero time if none is set. Like armed, it is changed only by the handler's goroutine.
 	deadline time.Time
 	answer   *HTTPError
-	head     bool            // it is one to HEAD
-	context  *requestContext // armed before the time-out was set; nil if it wasn't
+	head     bool            // the request is a HEAD
+	context  *requestContext // the request's, if it was armed before the timeout was set; otherwise nil
 }
 
-// SetTimeout gives the handler d from now. After that the context of the request is done. Unless the head of the answer has
-// been sent, the client gets e as the answer, in plain text and with Connection: close; if e is nil, a 503. Later answers of
-// the handler are dropped, and its writes to a stream return ErrHandlerTimeout.
+// SetTimeout gives the handler d from now. Then the request's context is done. Unless the head of the answer has been sent, the
+// client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the handler is
+// dropped, and its writes to a stream return ErrHandlerTimeout.
 //
 // The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
 // should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of
-// 0 or less cancels the time-out. SetTimeout does nothing once the head has been sent.
+// 0 or less cancels the timeout. SetTimeout does nothing once the head has been sent.
 func (c *Ctx) SetTimeout(d time.Duration, e *HTTPError) {
 	c.check()
 	if c.exchange.hijacked || c.claimed {
@@ -85,14 +84,14 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 	}
 }
 
-// disarmLocked stops the timer. A call of fire that is under way finds nothing to do.
+// disarmLocked stops the timer. A call of fire that has already begun finds nothing to do.
 func (t *handlerTimeout) disarmLocked() {
 	t.mu.AssertHeld()
 	t.timer.Stop()
 	t.armed, t.contextOnly, t.exchange, t.context = false, false, nil, nil
 }
 
-// forget ends what is left of a request's time-out.
+// forget disarms the timeout when its request ends.
 func (t *handlerTimeout) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +103,7 @@ func (t *handlerTimeout) forget() {
 
 var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too long", Err: ErrHandlerTimeout}
 
-// fire is called by the timer, perhaps late: for a request that is over.
+// fire is called by the timer, perhaps after the request is over.
 func (t *handlerTimeout) fire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +116,7 @@ func (t *handlerTimeout) fire() {
 	}
 }
 
-// isOverLocked reports whether the time is over and nobody has answered.
+// isOverLocked reports whether the time is over and the timeout hasn't answered.
 func (t *handlerTimeout) isOverLocked() bool {
 	t.mu.AssertHeld()
 	return !t.fired && !time.Now().Before(t.deadline)
@@ -135,7 +134,7 @@ func (t *handlerTimeout) answerNowLocked() {
 	}
 }
 
-// answerApart implements wire. The answers to earlier requests that wait in out are sent as well.
+// answerApart implements wire. It also sends the answers to earlier requests that wait in out.
 func (c *conn) answerApart(e *HTTPError, head bool) (size int64, err error) {
 	earlier := len(c.out)
 	c.out = c.server.appendRefusal(c.out, e, &refusalFields, head)
@@ -152,12 +151,12 @@ func (c *conn) answerApart(e *HTTPError, head bool) (size int64, err error) {
 	return size, err
 }
 
-// apartTime is how long a client may take to take the answer of a time-out in the blocking driver. It is so small an answer
-// that one which doesn't at once has a full buffer.
+// apartTime limits the write of a timeout's answer in the blocking driver. The answer is so small that it has to wait only if the
+// socket's buffer is full.
 const apartTime = time.Second
 
-// timedOut reports whether the time-out has answered. If the time is over it does so now: a handler may hear of it from its
-// context before the timer fires.
+// timedOut reports whether the timeout has answered. If the time is over, timedOut has it answer now: the handler may learn from its
+// context that the time is over before the timer fires.
 func (c *Ctx) timedOut() bool {
 	t := c.timeout
 	if t == nil || !t.armed {
@@ -171,7 +170,7 @@ func (c *Ctx) timedOut() bool {
 	return t.fired
 }
 
-// claimAnswer makes the answer the handler's: no time-out comes any more. The error is ErrHandlerTimeout if one has come.
+// claimAnswer claims the answer for the handler: the timeout can't answer any more. The error is ErrHandlerTimeout if it already has.
 func (c *Ctx) claimAnswer() error {
 	c.claimed = true
 	t := c.timeout
@@ -191,8 +190,8 @@ func (c *Ctx) claimAnswer() error {
 	return nil
 }
 
-// holdAnswer keeps the time-out from answering until releaseAnswer, so that something can be sent before the answer. If it has
-// come, the error is ErrHandlerTimeout, and there is nothing to release.
+// holdAnswer keeps the timeout from answering until releaseAnswer, so that the handler can send something before the answer. If the
+// timeout has answered, the error is ErrHandlerTimeout, and releaseAnswer must not be called.
 func (c *Ctx) holdAnswer() error {
 	t := c.timeout
 	if t == nil || !t.armed {
@@ -217,8 +216,8 @@ func (c *Ctx) releaseAnswer() {
 	t.mu.Unlock()
 }
 
-// endTimeout ends the time-out of a handler that has returned, and reports whether it has answered. An error that is returned
-// when the time is over is that of the time-out, whether or not the timer has fired.
+// endTimeout ends the timeout of a handler that has returned err, and reports whether the timeout has answered. If the time is over
+// and err isn't nil, the timeout answers even if its timer hasn't fired yet.
 func (x *exchange) endTimeout(ctx *Ctx, err error) bool {
 	t := ctx.timeout
 	if !t.armed && !t.contextOnly {
@@ -242,7 +241,7 @@ func (x *exchange) endTimeout(ctx *Ctx, err error) bool {
 	return true
 }
 
-// finishTimedOut ends a request that its time-out has answered. The error is the handler's, which nobody else gets to see.
+// finishTimedOut ends a request that its timeout has answered. It logs the handler's error, which no answer reports.
 func (x *exchange) finishTimedOut(ctx *Ctx, err error) {
 	ended := errors.Is(err, ErrHandlerTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if err != nil && !ended && !errors.Is(err, ErrAbort) {
