@@ -12,14 +12,14 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// The blocking driver: a worker serves a connection for as long as that lives, and waits in the connection's own
-// Read and Write. No timer is set per request: the owner stores until when it waits, and the sweep wakes it.
+// The blocking driver: a worker serves a connection for its whole life, and waits in the connection's own Read and Write. No request
+// sets a timer: the owner stores the deadline of its wait, and the sweep wakes it.
 
 // scratch holds the buffers that a worker lends to the connection that it serves.
 type scratch struct {
 	lent
 	in     http1.Input
-	body   []byte // for a request body that doesn't fit in; at most maxKeptBody
+	body   []byte // buffer for a request body that doesn't fit into in; at most maxKeptBody
 	parser http1.Parser
 	socket sock.Conn
 	ctx    *Ctx
@@ -27,24 +27,24 @@ type scratch struct {
 	// guarded by the mu of the request's context while a handler runs.
 	watcher    *clientWatch
 	watchSpace []byte
-	timer      class.Timer // of the handlers
-	outer      bool        // the running handler's class is the server's, the worker led its loop when it began, and the monitor can't blame it
-	// handedOver is serveConn's result for a caller that it doesn't return to: the connection isn't to be closed.
+	timer      class.Timer // measures the handlers
+	outer      bool        // a leader runs the handler in the server's own class, which the monitor doesn't know of: see endOuter
+	// handedOver tells the caller of serveConn not to close the connection, also if serveConn panics or ends the goroutine.
 	handedOver bool
-	// linger says, of a connection that is to be closed, that its client may still be sending.
+	// linger says that the client may still be sending when its connection is closed.
 	linger bool
-	worker *workerChan // whose scratch it is; nil for ServeConn's
+	worker *workerChan // the worker that it belongs to; nil in ServeConn and for carried requests
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers
 }
 
 const (
-	// maxWrite is how much is written at a time: what a slow client has taken shows after each of them.
+	// maxWrite is the most that is written at a time: after each write the server sees how much a slow client has taken.
 	maxWrite = 256 << 10
-	// maxSendfile is that for files, of which the system has the bytes already.
+	// maxSendfile is the same limit for files, whose bytes the system already has.
 	maxSendfile = 4 << 20
-	// maxTLSWrite is that for TLS, where it must be known how long a write may take before it begins: a record.
+	// maxTLSWrite is the same limit for TLS: one record, since a TLS write can't be continued after its deadline.
 	maxTLSWrite = 16 << 10
 )
 
@@ -99,8 +99,8 @@ func (c *conn) readHead() {
 	}
 }
 
-// lastRead takes what an idle connection, which has been so since the given time, has sent by the time that the server
-// shuts down. A deadline in the past would hide bytes that are there, so it gets short ones of its own.
+// lastRead reads what a connection that has been idle since the given time sends before the server shuts down. It uses short
+// deadlines of its own, since a deadline in the past would hide bytes that have arrived.
 func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error) {
 	wait := lastReadTime(state, c.server.clock.now().Sub(since))
 	c.setState(stateLast)
@@ -115,7 +115,7 @@ func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, err
 		}
-		// Time is up, or it was a wake-up that was meant for the wait before this one.
+		// The look has timed out, or was ended by a wake-up meant for the earlier wait.
 	}
 	return 0, errDraining
 }

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// directRead is how large a handler's buffer must be for the connection to read into it without a copy.
+	// directRead is the smallest read that goes directly into the handler's buffer, without a copy.
 	directRead = 2 << 10
-	// maxDrain is how much of a body that its handler didn't read may be known to be left for the connection to be kept.
+	// maxDrain is the most that may be known to be left of an unread body if the connection is to be kept.
 	maxDrain = 256 << 10
-	// maxSkip is how much is thrown away of a body behind an answer that hasn't announced the connection's end. A client that
-	// hasn't ended its body by then most likely never does.
+	// maxSkip is the most that is discarded of an unread body after an answer that hasn't announced the connection's end. A client
+	// that sends more most likely never ends its body.
 	maxSkip = 16 << 20
 	// firstBodyBuffer is the size of the first buffer for a body that doesn't fit in the read buffer.
 	firstBodyBuffer = 16 << 10
@@ -24,25 +24,25 @@ const (
 type body struct {
 	chunked   bool
 	expect    bool  // 100 (Continue) is due before the first read
-	closeEnd  bool  // the bytes behind the body can't be told from it: the connection ends with this request
-	remaining int64 // of a body with a length: what the handler hasn't got yet
+	closeEnd  bool  // the end of the body is unknown, so the connection ends with this request
+	remaining int64 // of a body with a length: bytes that the handler hasn't got yet
 	received  int64
 	limit     int64 // of the whole body; negative: none
 	decoder   http1.ChunkDecoder
 	err       error // what every further read returns; io.EOF at the end
-	done      bool  // err is io.EOF: to compare errors takes longer than all else that is done for a request without a body
+	done      bool  // err is io.EOF; comparing errors would be the largest cost of a request without a body
 
 	wholeBody
-	// large is the buffer of whole if it is the worker's, to be given back.
+	// large is the buffer of whole if readLarge made it; releaseBuffer takes it back.
 	large []byte
 }
 
-// wholeBody is the part of a body that knows whether something has read all of it at once.
+// wholeBody records whether a body was read as a whole.
 type wholeBody struct {
 	whole      []byte // what Body returns
 	wholeErr   error
-	wholeRead  bool // by Body, and readers get the bytes from whole
-	wholeTaken int  // how much of whole a reader has got since
+	wholeRead  bool // by Body; readers then get the bytes from whole
+	wholeTaken int  // how many bytes of whole readers have got
 	formRead   bool // MultipartForm has read it: see errFormRead
 }
 
@@ -83,16 +83,16 @@ func (b *body) complete() bool { return b.done }
 // reachEnd notes that all of the body has been read.
 func (b *body) reachEnd() { b.err, b.done = io.EOF, true }
 
-// fail makes err the answer to every further read. What follows on the connection can't be trusted any more.
+// fail makes every further read return err. The input after the body can't be parsed any more.
 func (b *body) fail(err error) error {
 	b.err, b.closeEnd = err, true
 	return err
 }
 
-// hijacked makes the body unreadable: what follows belongs to who has taken the connection over.
+// hijacked makes every further read fail: the remaining input belongs to the code that has taken the connection over.
 func (b *body) hijacked() { b.err, b.done = ErrHijacked, false }
 
-// took notes that n bytes of content have gone to the handler.
+// took records that the handler has got n bytes of content.
 func (b *body) took(n int) error {
 	b.received += int64(n)
 	if b.limit >= 0 && b.received > b.limit {
@@ -107,8 +107,8 @@ func (b *body) took(n int) error {
 	return nil
 }
 
-// take returns the next piece of the body that is in the read buffer, nil if there is none: then b.err says whether
-// the body is over, or more input is needed. At most max bytes are taken.
+// take returns the next piece of the body in the read buffer, at most max bytes, or nil if there is none. Then the body is over if
+// b.err is set, and otherwise more input is needed.
 func (c *conn) take(b *body, max int) ([]byte, error) {
 	for b.err == nil && c.in.Len() > 0 {
 		unread := c.in.Unread()
@@ -126,7 +126,7 @@ func (c *conn) take(b *body, max int) ([]byte, error) {
 		}
 		piece, n, fault := b.decoder.Decode(unread)
 		if fault == http1.NoFault && len(piece) > max {
-			// Framing and data came together: leave what is over for the next call.
+			// Framing and data came together: leave the data beyond max for the next call.
 			b.decoder.GiveBack(len(piece) - max)
 			n -= len(piece) - max
 			piece = piece[:max]
@@ -175,7 +175,7 @@ func (x *exchange) readBody(b *body, p []byte) (n int, err error) {
 	return n, err
 }
 
-// bodyRead lets a context that was asked for before watch the client, once the body is complete.
+// bodyRead lets the request's context, if there is one, watch the client once the body is complete.
 func (x *exchange) bodyRead(b *body) {
 	if ctx := x.worker.ctx; ctx.context != nil && b.complete() {
 		ctx.watch()
@@ -208,8 +208,7 @@ func (c *conn) readBody(b *body, p []byte) (int, error) {
 	return 0, b.err
 }
 
-// direct returns how many of size bytes can be read into the handler's own buffer: never beyond the body, and only
-// data, not framing.
+// direct returns how many of size bytes can be read directly into the handler's buffer: only data of this body, no framing.
 func (b *body) direct(size int) int {
 	switch {
 	case !b.chunked:
@@ -248,9 +247,9 @@ func (c *conn) waitBody(b *body) error {
 	return nil
 }
 
-// bodyFailed makes what a read of the connection failed with the answer to every further read of the body.
+// bodyFailed makes every further read of the body fail, since a read of the connection has failed with err.
 func (c *conn) bodyFailed(b *body, err error) error {
-	var problem *HTTPError // of the server's own
+	var problem *HTTPError // a refusal by the server itself
 	if !errors.As(err, &problem) && !errors.Is(err, errDeadline) {
 		c.loseClient()
 	}
@@ -269,19 +268,19 @@ func (c *conn) beforeWait(b *body) error {
 	defer ctx.releaseAnswer()
 	if b.expect {
 		b.expect = false
-		// Not if the body is on its way, and not once the head of the final answer is.
+		// Not if a part of the body has arrived, or if the head of the final answer was sent.
 		if b.received == 0 && c.in.Len() == 0 && !ctx.stream.sent {
 			c.out = append(c.out, http1.Continue...)
 		}
 	}
 	if err := c.flush(); err != nil {
-		// A client that is gone when it is to be asked for the body has done what one does that goes while it sends it.
+		// The client left before it was asked for the body. That counts as leaving while it sends the body.
 		return b.fail(&HTTPError{Status: 400, Detail: errTruncated.Detail, Err: err})
 	}
 	return nil
 }
 
-// bodyError turns what a read of the connection failed with into the error of the body.
+// bodyError turns the error of a read of the connection into the body's error.
 func bodyError(err error) error {
 	var problem *HTTPError // of the loop driver, or of a hooks.Transport
 	switch {
@@ -354,15 +353,15 @@ func (w *scratch) takeBuffer() []byte {
 	return buffer
 }
 
-// believedPart is the part of an announced length that must have come for the whole to be allocated. It is small, and the
-// buffers before that are few, since each of them is garbage while other uploads still grow.
+// believedPart says when the whole of an announced length is allocated: when 1/believedPart of it has arrived. That is early, so that
+// the buffers before are few and small. Each of them becomes garbage while other uploads still grow.
 const believedPart = 16
 
 // largeBuffers keeps the buffers of large bodies, for all servers of the process together.
 var largeBuffers lend.Buffers
 
-// readLarge reads the body into a buffer that grows as the bytes come: the announced length is only believed once
-// a part of it is there, so that announcing costs a client about as much as it costs the server.
+// readLarge reads the body into a buffer that grows as bytes arrive. It allocates an announced length only when a part of it has
+// arrived, so that announcing a length costs a client about as much as the server.
 func (x *exchange) readLarge(b *body) ([]byte, error) {
 	buffer := x.worker.takeBuffer()
 	announced := b.remaining
@@ -375,7 +374,7 @@ func (x *exchange) readLarge(b *body) ([]byte, error) {
 					size = announced
 				}
 			}
-			// One byte more than the announced length is never needed; a chunked body needs it to see its end.
+			// A body with a length never needs more room than that. A chunked one needs some to read its end.
 			buffer = growBody(buffer, int(size))
 		}
 		n, err := x.readBody(b, buffer[len(buffer):cap(buffer)])

@@ -26,7 +26,7 @@ func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.Wri
 
 // WholeBody returns the body, borrowed, if it is complete in memory and no part of it was sent. Middleware that calls it after
 // the inner handler has returned can inspect the body and set another. WholeBody returns false if a streamed body was sent in
-// part or has a trailer, if the body is to be read from a stream, and after a Hijack or a time-out.
+// part or has a trailer, if the body is to be read from a stream, and after a Hijack or a timeout.
 func (r *Response) WholeBody() ([]byte, bool) {
 	c := r.ctx
 	c.check()
@@ -35,14 +35,14 @@ func (r *Response) WholeBody() ([]byte, bool) {
 	case c.exchange.hijacked, w.sent, r.source == bodyStream, c.timedOut():
 		return nil, false
 	case w.open && r.Trailer.Len() > 0 && c.Request.line.Minor > 0:
-		return nil, false // it takes chunks to send them
+		return nil, false // only chunks can carry the trailer
 	case w.open:
 		r.endStream(w)
 	}
 	return r.bodyBytes(), true
 }
 
-// endStream makes what a handler has streamed, and nothing of which was sent, the body.
+// endStream turns a stream of which nothing was sent into the response's whole body.
 func (r *Response) endStream(w *StreamWriter) {
 	w.open = false
 	r.buffer = append(r.buffer[:0], w.buffer...)
@@ -64,7 +64,7 @@ func (w *StreamWriter) addLayers(sink io.Writer, size int64) {
 	defer r.forgetWraps()
 	for _, wrap := range r.wraps {
 		if layer := wrap(w.ctx, sink, size); layer != nil {
-			w.layers = append(w.layers, layer) // now, since another one may panic
+			w.layers = append(w.layers, layer) // at once, since the next wrap may panic
 			sink = layer
 		}
 	}
@@ -97,7 +97,7 @@ func (w *StreamWriter) writeLayers(data []byte) error {
 	return w.layered(err)
 }
 
-// flushLayers flushes those that can be, from the inside out.
+// flushLayers flushes the layers that have a method Flush, from the inside out.
 func (w *StreamWriter) flushLayers() error {
 	for i := len(w.layers) - 1; i >= 0 && !w.discard; i-- {
 		if layer, ok := w.layers[i].(interface{ Flush() error }); ok {
@@ -109,7 +109,7 @@ func (w *StreamWriter) flushLayers() error {
 	return nil
 }
 
-// closeLayers ends the body.
+// closeLayers closes the layers, from the inside out, and so ends the body.
 func (w *StreamWriter) closeLayers() error {
 	for len(w.layers) > 0 {
 		last := len(w.layers) - 1
@@ -122,7 +122,7 @@ func (w *StreamWriter) closeLayers() error {
 	return nil
 }
 
-// layered makes the error of a layer that of the stream: what is behind it can't be made any more.
+// layered makes a layer's error the stream's: the rest of the body can't be made any more.
 func (w *StreamWriter) layered(err error) error {
 	if w.err == nil && err != nil {
 		w.err, w.ours = err, true
@@ -146,7 +146,7 @@ func (r *Response) wrapWhole() error {
 	case len(r.wraps) == 0 || !http1.BodyAllowed(r.status):
 		return nil
 	case len(body) == 0 && c.Request.isHead() && r.declaredLength() >= 0:
-		return nil // the handler has said how long GET's body is without making it
+		return nil // the handler has announced the length of GET's body without making the body
 	}
 	var wrapped bytes.Buffer
 	w.ctx, w.used = c, true
@@ -162,11 +162,11 @@ func (r *Response) wrapWhole() error {
 	}
 	r.Header.list.DelID(field.ContentLength)
 	r.resetBody()
-	r.buffer = wrapped.Bytes() // made for this client, as what was copied is
+	r.buffer = wrapped.Bytes() // counts as made for this client, like a copied body
 	return nil
 }
 
-// guard calls a function of the user's that may panic, where that must not go further.
+// guard calls user code, and turns its panic into an error.
 func (x *exchange) guard(f func() error) error {
 	panicked, err := protect(f)
 	if panicked != nil {
@@ -175,8 +175,8 @@ func (x *exchange) guard(f func() error) error {
 	return err
 }
 
-// protect calls f and returns its panic, if it ends so. Only Goexit isn't returned from: recover can't tell that from a panic(nil)
-// with GODEBUG=panicnil=1.
+// protect calls f and returns its panic, if it panics. After a Goexit protect doesn't return. (recover can't tell a Goexit from a
+// panic(nil) with GODEBUG=panicnil=1.)
 func protect(f func() error) (panicked *PanicError, err error) {
 	returned := false
 	defer func() {

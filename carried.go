@@ -31,7 +31,7 @@ type carried struct {
 	switching []byte // a 101, to be sent when the connection is taken over
 }
 
-// carriedScratch holds what workers have for connections.
+// carriedScratch pools buffers for carried requests, which have no worker.
 var carriedScratch = sync.Pool{New: func() any { return new(scratch) }}
 
 // carry runs h on a request that came to another server: see inside.Carry.
@@ -57,7 +57,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	err := c.run(ctx, h)
 	c.release(ctx)
 	returned = true
-	// A worker's buffers aren't used again after a panic, which may have been anywhere.
+	// Only now: after a panic the buffers may be in any state.
 	carriedScratch.Put(w)
 	return err
 }
@@ -93,7 +93,7 @@ func (c *carried) run(ctx *Ctx, h Handler) error {
 	return nil
 }
 
-// receive makes the request the current one. Its head is checked as any other: what isn't valid, or is over a limit, is refused.
+// receive begins the request. Its head is checked like any other: one that is invalid or over a limit is refused.
 func (c *carried) receive(ctx *Ctx) *HTTPError {
 	h := &c.worker.parser.RequestHead
 	b, length, fault := c.transport.Head(h, &c.server.config.head)
@@ -139,7 +139,7 @@ func (c *carried) write(p []byte) error {
 	return nil
 }
 
-// finalFields yields the fields of a final answer, but for those about its framing.
+// finalFields yields the fields of a final answer, except those about its framing.
 func (r *Response) finalFields(s *Server, yield func(name, value []byte) bool) {
 	server, date, h := len(s.config.serverLine) == 0, false, &r.Header.list
 	for i := range h.Len() {
@@ -167,7 +167,7 @@ func (r *Response) finalFields(s *Server, yield func(name, value []byte) bool) {
 	}
 }
 
-// yieldLine yields a field that was rendered, if there is one.
+// yieldLine yields a rendered field, unless the line is empty.
 func yieldLine(line []byte, yield func(name, value []byte) bool) bool {
 	if len(line) == 0 {
 		return true
@@ -190,7 +190,7 @@ func (c *carried) outerContext() (outer context.Context, carried bool) {
 	return c.transport.Context(), true
 }
 
-// deadlineSet implements wire: the other server has deadlines of its own.
+// deadlineSet implements wire: the other server enforces the deadline.
 func (c *carried) deadlineSet(t time.Time, write bool) error {
 	if write {
 		return c.transport.SetWriteDeadline(t)
@@ -236,7 +236,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 // lendBody implements wire.
 func (c *carried) lendBody(*body) (whole []byte, ok bool, err error) { return nil, false, nil }
 
-// giveWay implements wire: nobody waits for the worker.
+// giveWay implements wire. It only checks the timeout, since no other request waits for this one.
 func (c *carried) giveWay(class *class.Class) error {
 	if !class.IsQuick() && c.worker.ctx.timedOut() {
 		return ErrHandlerTimeout
@@ -338,7 +338,7 @@ func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) 
 	return taken, nil, nil
 }
 
-// inherit gives the request what belongs to another one: see inside.Inherit.
+// inherit copies another request's route, parameters, values, body limit and log attributes: see inside.Inherit.
 func (c *Ctx) inherit(from *Ctx) {
 	c.check()
 	c.match.Copy(&from.match)

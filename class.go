@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// inlineClass and offloadClass are those of the handlers that Inline and Offload make.
+// inlineClass and offloadClass are the classes of the handlers that Inline and Offload make.
 var inlineClass, offloadClass = newFixedClasses()
 
 func newFixedClasses() (inline, offload *class.Class) {
@@ -20,8 +20,8 @@ func newFixedClasses() (inline, offload *class.Class) {
 
 // Inline returns a handler that the loop driver always runs where it reads the request, whatever it has measured. The handler
 // must not block, or take more than about 10 µs: the other connections of its loop wait meanwhile. Use Inline for handlers
-// without a router; a route has a method Inline, which also covers the middleware around its handler. If Inline is used in a
-// route without that method, the first call may go to another worker, until filo knows that the middleware is quick.
+// without a router; a route has a method Inline, which also covers the middleware around its handler. If a route uses this
+// function instead of the method, the first call may go to another worker, until filo knows that the middleware is quick.
 func Inline(h Handler) Handler {
 	return func(c *Ctx) error {
 		if err := c.enter(inlineClass, ""); err != nil {
@@ -48,7 +48,7 @@ type serverClasses struct {
 	entered class.Set   // the others
 }
 
-// stats describes the handler's class, and then the others by their names.
+// stats describes the handler's class, and then the others, sorted by name.
 func (k *serverClasses) stats() []ClassStats {
 	all := []ClassStats{classStats(&k.handler)}
 	k.entered.Each(func(each *class.Class) { all = append(all, classStats(each)) })
@@ -56,7 +56,7 @@ func (k *serverClasses) stats() []ClassStats {
 	return all
 }
 
-// enter says which class the rest of the handler belongs to, and which route that is, "" for the one that it was: see inside.Enter.
+// enter makes the rest of the handler belong to class, and sets the route unless it is "": see inside.Enter.
 func (c *Ctx) enter(class *class.Class, route string) error {
 	c.check()
 	if route != "" {
@@ -83,8 +83,8 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	return nil
 }
 
-// stays decides whether a handler of the class runs where its request was read. If not, it gives way before, and must do so unless it
-// may run here after all when that fails.
+// stays decides whether a handler of the class runs where its request was read. If not, the worker gives way first. If that fails for
+// lack of a place, the handler runs here after all, unless must is true.
 func (w *scratch) stays(class *class.Class) (stays, must bool) {
 	switch {
 	case !class.MayRunInline():
@@ -100,14 +100,14 @@ func (w *scratch) stays(class *class.Class) (stays, must bool) {
 	return true, false
 }
 
-// runInline takes note that a handler of the class runs here, though it would better not.
+// runInline records that a handler of the class runs here after all.
 func (w *scratch) runInline(class *class.Class) {
 	if w.leads() {
 		w.worker.BeginClass(class)
 	}
 }
 
-// enter lets a handler of the class run by this worker: as the leader of its loop (inline), or as an ordinary one.
+// enter prepares the worker to run a handler of the class: as the leader of its loop (inline), or as an ordinary worker.
 func (w *scratch) enter(class *class.Class) (inline bool, err error) {
 	stays, must := w.stays(class)
 	if stays {
@@ -120,20 +120,20 @@ func (w *scratch) enter(class *class.Class) (inline bool, err error) {
 	return false, err
 }
 
-// giveWay makes the worker an ordinary one, with a place, before a handler of the class that may take long. The error is errBusy.
+// giveWay makes the worker an ordinary one with a place, before a handler of the class that may take long. The error is errBusy.
 func (w *scratch) giveWay(class *class.Class) error {
 	led := w.leads()
 	if err := w.leave(class); err != nil {
 		return err
 	}
 	if led && !w.worker.occupy() {
-		return errBusy // the loop was taken away before, though there was no place
+		return errBusy // the monitor has taken the loop away, and no place is free
 	}
 	return nil
 }
 
-// giveWay implements wire. The time-out has to wait for the answers to earlier requests, and go on though a connection of the user's
-// panics.
+// giveWay implements wire. It holds the timeout while it sends earlier answers. The release is deferred, since a user's net.Conn may
+// panic.
 func (c *conn) giveWay(class *class.Class) error {
 	w := c.worker
 	if err := w.giveWay(class); err != nil || class.IsQuick() || w.ctx.stream.sent {
@@ -160,13 +160,13 @@ func (w *scratch) leave(class *class.Class) error {
 	return nil
 }
 
-// leads reports whether the worker leads a loop, so that what it runs is run where its request was read.
+// leads reports whether the worker leads a loop, so that handlers that it runs run inline.
 func (w *scratch) leads() bool { return w.worker != nil && w.worker.Leads() }
 
 // call runs the handler, in the server's class until it enters another one.
 func (x *exchange) call(ctx *Ctx) error {
 	s, w := x.server, x.worker
-	// A class that the monitor knows of is blamed by that.
+	// If the monitor knows the class, the monitor itself counts retakes against it.
 	w.outer = w.worker != nil && w.worker.HoldsLoop() && w.worker.Running() != &s.classes.handler
 	w.timer.Begin(&s.classes.handler, w.leads())
 	err := s.Handler(ctx)
@@ -174,14 +174,14 @@ func (x *exchange) call(ctx *Ctx) error {
 	return err
 }
 
-// mayRun reports whether a handler that may take its time may be run. What isn't a worker's, or in its place, may.
+// mayRun reports whether a handler that may take long may run here. A worker in a kept place must get an ordinary place for that.
 func (w *scratch) mayRun() bool { return w.worker == nil || w.worker.MayRun() }
 
-// kept reports whether the worker has one of the places that are kept for quick handlers.
+// kept reports whether the worker has one of the places that are kept for quick handlers (see keptPlaces).
 func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.kept }
 
-// endOuter ends what belongs to a class when the handler enters another one, or returns. What runs in the server's own class is
-// so short mostly that to say so to the monitor would take as long: it is found out here whether it has cost the loop its leader.
+// endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so
+// short that telling the monitor about it would take as long. So endOuter checks whether that part has cost the loop its leader.
 func (w *scratch) endOuter() {
 	w.timer.End()
 	if w.outer {

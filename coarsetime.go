@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// coarseClock is one cached time, and a ready-made Date line, for everything that needs no better than its tick: idle
+// coarseClock is a cached time and a prepared Date line, for everything that needs no more precision than its tick: idle
 // workers, deadlines, answers. Reading it is an atomic load.
 //
 // It ticks only between start and stop, and only while somebody reads it: after a few ticks without a reader it rests,
@@ -17,22 +17,21 @@ import (
 // clock. The zero value is a clock that doesn't run.
 type coarseClock struct {
 	// cached is the time as of the last tick, and 0 when it may not be used: the clock rests or doesn't run. It is stored
-	// under mu only, so that it never goes back, and loaded without.
+	// only under mu, so that it never goes back, and loaded without mu.
 	cached clock.Atomic[clock.Time]
-	// date is the line for the second that cached is in. It is stored before cached: who has seen cached set finds a
-	// line no older than that.
+	// date is the Date line for the second of cached. It is stored before cached, so a reader that sees a value of cached finds
+	// a line that is no older.
 	date atomic.Pointer[dateLine]
-	// used says that somebody has read the clock since its last tick. Readers store it only when it isn't set, or else
-	// they would pass its cache line round between the processors.
+	// used says that somebody has read the clock since its last tick. Readers store it only if it isn't set. Otherwise its
+	// cache line would go back and forth between the processors.
 	used atomic.Bool
-	// base is the origin of the clock's scale: one second before the clock was first used, so that no time is 0. It is set once: a
-	// clock that is stopped and started again doesn't go back. It isn't the process's, since the time in a synctest bubble is
-	// another one.
+	// base is the origin of the clock's scale: one second before the clock was first used, so that no time is 0. It is set once, so
+	// a clock that is stopped and started again doesn't go back. Each clock has its own, since a synctest bubble has another time.
 	base atomic.Pointer[time.Time]
 
 	mu      race.Mutex
 	running bool          // guarded by mu
-	wake    chan struct{} // ends a rest; cap 1, and sent to once for each; guarded by mu
+	wake    chan struct{} // ends a rest; capacity 1, one send per rest; guarded by mu
 	quit    chan struct{} // closed by stop; guarded by mu
 	ended   chan struct{} // closed when the ticker's goroutine has ended; guarded by mu
 }
@@ -50,13 +49,13 @@ const (
 	maxClockTick = 100 * time.Millisecond
 )
 
-// clockTick returns the tick that suits the shortest duration which is measured with the clock: a twentieth of it, at
-// least 500 µs, at most 100 ms.
+// clockTick returns the tick for a clock with which shortest is the shortest measured duration: a twentieth of it, at least
+// 500 µs, at most 100 ms.
 func clockTick(shortest time.Duration) time.Duration {
 	return min(max(shortest/20, minClockTick), maxClockTick)
 }
 
-// start lets the clock tick. It panics if it does already.
+// start lets the clock tick. It panics if the clock already runs.
 func (c *coarseClock) start(tick time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +83,7 @@ func (c *coarseClock) stop() {
 	}
 }
 
-// at returns the moment of a time, none for the zero time. A time that is too far away for the scale is at its end.
+// at converts a time to the clock's scale, the zero time to 0. A time beyond the scale becomes the scale's end.
 func (c *coarseClock) at(t time.Time) clock.Time {
 	if t.IsZero() {
 		return 0
@@ -140,11 +139,11 @@ func (c *coarseClock) slowNow() clock.Time {
 	if !c.wakeUpLocked() {
 		return c.exact()
 	}
-	// Not the exact time: after that, the cached one would be a step back.
+	// Not the exact time: after it, the cached time would be a step back.
 	return c.cached.Load()
 }
 
-// wakeUp ends the clock's rest. It reports whether the clock runs, and so what is cached may be used.
+// wakeUp ends the clock's rest. It reports whether the clock runs, so that the cached values may be used.
 func (c *coarseClock) wakeUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +157,7 @@ func (c *coarseClock) wakeUpLocked() bool {
 	}
 	c.used.Store(true)
 	if c.cached.Load() == 0 {
-		// The first reader makes the time itself: the others needn't wait until the ticker's goroutine gets its turn.
+		// The first reader refreshes the time itself, so that no reader waits for the ticker's goroutine.
 		c.refreshLocked()
 		c.wake <- struct{}{}
 	}
@@ -205,15 +204,15 @@ func (c *coarseClock) tick() {
 	}
 }
 
-// rest marks the time as stale. Whoever reads it from now on wakes the clock.
+// rest marks the time as stale. The next reader wakes the clock.
 func (c *coarseClock) rest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cached.Store(0)
 }
 
-// refreshLocked stores the time, and the Date line if its second has changed. The wall clock is asked every time, since
-// it may be set forwards and back.
+// refreshLocked stores the time, and the Date line if its second has changed. It asks the wall clock every time, since that may
+// be set forwards or back.
 func (c *coarseClock) refreshLocked() {
 	c.mu.AssertHeld()
 	base, wall := c.origin(), time.Now()

@@ -126,7 +126,7 @@ type conn struct {
 	context    context.Context // from Server.ConnContext; nil until it is needed
 	// inputError is a read error found before the handler reads: by a client watch, or while awaitsBody was set. receive returns it.
 	inputError error
-	headSince  clock.Time // when the first byte of the head arrived; 0 if none has
+	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has
 	readPace   pace.Pace  // of the current body
 	writePace  pace.Pace  // of the current answer
 

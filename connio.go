@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// This file has the deadlines of waits, for both drivers, and the reads and writes that wait for the client. The blocking driver has
-// no others. In a loop, loopturn_linux.go has the reads and writes that don't wait.
+// This file has the deadlines of a connection's waits, for both drivers, and the reads and writes that wait for the client. In a loop,
+// loopturn_linux.go has those that don't wait.
 
 // inputState returns the state for the next read: what its bytes will belong to.
 func (c *conn) inputState() waitState {
@@ -76,7 +76,7 @@ func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
 // passed reports whether a deadline that the handler has set has passed; 0 means that none is set.
 func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.exact() >= until }
 
-// headTimeout returns how long a head may take. In a kept place the time is short, since other connections need the place.
+// headTimeout returns how long a head may take. In a kept place (see keptPlaces) the time is short: other connections need the place.
 func (c *conn) headTimeout() time.Duration {
 	timeout := c.server.config.readHeaderTimeout
 	if c.worker.kept() && (timeout < 0 || timeout > keptTime) {

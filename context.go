@@ -29,8 +29,8 @@ import (
 //   - A request that ends sets cause. A context that is armed later has ended already, with that cause.
 type requestContext struct {
 	server *Server // immutable
-	// outer provides the values of this context, and ends it when it ends itself. It is Server.ConnContext's or, if carried is set, a
-	// Transport's; nil if there is none. Immutable.
+	// outer provides the values of this context. When outer ends, this context ends. outer comes from Server.ConnContext or, if
+	// carried is set, from a Transport; nil if there is none. Immutable.
 	outer         context.Context
 	outerDeadline time.Time // of outer; the zero time is none; immutable
 	carried       bool      // immutable
@@ -540,7 +540,7 @@ func (c *Ctx) stopWatch() {
 	}
 }
 
-// endWatch ends the watch, so that the owner can read the connection again. The context lasts on, unwatched.
+// endWatch ends the watch, so that the owner can read the connection again. The context doesn't end.
 func (c *Ctx) endWatch() {
 	r := c.context
 	if r == nil || r.wire == nil {

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// writeBufferFull is the size at which out is written although more pipelined requests have arrived.
+	// writeBufferFull is the size at which out is written even if more pipelined requests have arrived.
 	writeBufferFull = 16 << 10
 	// maxKeptWriteBuffer is the largest write buffer that a worker keeps between connections.
 	maxKeptWriteBuffer = 64 << 10

@@ -10,7 +10,7 @@ import (
 )
 
 // handlerTimeout answers in the place of a handler that takes too long: see Ctx.SetTimeout. While a handler runs, only its own
-// goroutine and this timer's write to the connection. The first of them that claims the answer, under mu, sends it.
+// goroutine and this timer's can answer. The first of them that claims the answer, under mu, sends it.
 type handlerTimeout struct {
 	timer *time.Timer
 
@@ -31,9 +31,9 @@ type handlerTimeout struct {
 	context  *requestContext // the request's, if it was armed before the timeout was set; otherwise nil
 }
 
-// SetTimeout gives the handler d from now. Then the request's context is done. Unless the head of the answer has been sent, the
-// client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the handler is
-// dropped, and its writes to a stream return ErrHandlerTimeout.
+// SetTimeout gives the handler d from now. When that time is over, the request's context is done. Unless the head of the answer has
+// been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the
+// handler is dropped, and its writes to a stream return ErrHandlerTimeout.
 //
 // The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
 // should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of

@@ -44,7 +44,7 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	if err := c.agreeOn(protocol); err != nil {
 		return nil, nil, err
 	}
-	prepared, err := c.prepareHijack() // before the 101, behind which there could be no other answer
+	prepared, err := c.prepareHijack() // before the 101, after which no other answer is possible
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,12 +52,12 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	return c.hijack(prepared)
 }
 
-// agreeOn makes sure that the client has asked for the protocol.
+// agreeOn makes sure that the client has asked for the protocol, and sets the fields of the answer.
 func (c *Ctx) agreeOn(protocol string) error {
 	h := &c.Response.Header
 	h.list.SetID(field.Upgrade, protocol)
 	h.list.SetID(field.Connection, "Upgrade")
-	// An Upgrade in an HTTP/1.0 request is ignored, and one that Connection doesn't list wasn't meant for us.
+	// Upgrade is ignored in an HTTP/1.0 request, and if Connection doesn't list it: then it wasn't meant for this server.
 	request := &c.Request.Header
 	if c.Request.line.Minor == 0 || !request.list.HasToken(field.Connection, "upgrade") || !request.list.HasToken(field.Upgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)
@@ -75,7 +75,7 @@ func (c *Ctx) switchProtocols() {
 // switchProtocols implements wire.
 func (c *conn) switchProtocols(h *Header) { c.out = http1.AppendInterim(c.out, 101, &h.list) }
 
-// prepareHijack makes sure that the connection can be taken over, and claims the answer. If it can't, the request can still be
+// prepareHijack makes sure that the connection can be taken over, and claims the answer. If it fails, the request can still be
 // answered.
 func (c *Ctx) prepareHijack() (prepared net.Conn, err error) {
 	if prepared, err = c.exchange.wire.prepareHijack(); err != nil {
@@ -99,7 +99,7 @@ func (c *conn) prepareHijack() (prepared net.Conn, err error) {
 	return nil, nil
 }
 
-// closePrepared closes what prepareHijack has made of a connection that isn't taken over after all.
+// closePrepared closes the result of prepareHijack if the connection isn't taken over after all.
 func closePrepared(prepared net.Conn) {
 	if prepared != nil {
 		prepared.Close()

@@ -219,14 +219,14 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 	return err
 }
 
-// onceListener closes its listener once. A user's own may not bear a second time.
+// onceListener closes its listener only once: a user's listener may not allow a second Close.
 type onceListener struct {
 	net.Listener
 	once sync.Once
 	err  error // of Close
 }
 
-// Close closes the listener when it is called first.
+// Close closes the listener on the first call.
 func (l *onceListener) Close() error {
 	l.once.Do(func() { l.err = l.Listener.Close() })
 	return l.err
@@ -240,8 +240,8 @@ func (l *onceListener) SetDeadline(at time.Time) error {
 	return errors.ErrUnsupported
 }
 
-// acceptLoop accepts until the listener is closed. Running out of descriptors or memory passes: it waits a little,
-// longer each time, and says so once a minute at most.
+// acceptLoop accepts until the listener is closed. When descriptors or memory run out, it waits a little, longer each time, and
+// tries again. It logs that once a minute at most.
 func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn) error {
 	var delay time.Duration
 	var log sock.AcceptLog
@@ -270,15 +270,15 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 func (s *Server) admit(netConn net.Conn) {
 	s.counts.accepted.Add(1)
 	pool := s.pools[0]
-	// A handler that enters classes may run something quick, such as a probe's: a place is kept to find that out.
+	// If the handler enters classes, the request may be for a quick one, such as a health check. A kept place serves to find out.
 	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveKept(netConn)) {
 		s.refuseConn(netConn, errTooManyConns)
 	}
 }
 
 // ServeConn serves one connection on the caller's goroutine, and closes it unless a handler hijacks it. The connection doesn't
-// count against Concurrency. ServeConn returns ErrServerClosed if Shutdown or Close was called. The caller must shut the server
-// down or close it in the end, since a clock keeps running.
+// count against Concurrency. ServeConn returns ErrServerClosed if Shutdown or Close was called. The caller must finally shut the
+// server down or close it, since a clock keeps running.
 func (s *Server) ServeConn(netConn net.Conn) error {
 	if err := s.start(); err != nil {
 		netConn.Close()

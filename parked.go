@@ -44,26 +44,25 @@ type ParkedConn struct {
 	serve    func(*ParkedConn, Wake) error
 	received []byte // to be read first
 	wait     time.Time
-	chunked  bool         // what is written is a body in chunks; immutable
+	chunked  bool         // the data is sent as a chunked body; immutable
 	class    *class.Class // of the function; immutable
-	serving  *scratch     // who calls the function in the loop driver; the owner's
-	ending   bool         // its function isn't called any more, and it is closed when all has left; the owner's
-	asked    atomic.Bool  // to end
-	unread   bool         // the client may still be sending what nobody reads; the owner's
+	serving  *scratch     // buffers of the worker that calls the function, in the loop driver; the owner's
+	ending   bool         // no further call of the function; closed when all data has been sent; the owner's
+	asked    atomic.Bool  // End was called
+	unread   bool         // the client may still be sending, and nobody reads; the owner's
 	out      outbox.Outbox
-	// sealed says that what is sent goes through TLS to the outbox, and not the other way round, as it does in the loop driver.
-	// Immutable.
+	// sealed says that data goes through TLS into the outbox, as in the loop driver, and not out of the outbox into TLS. Immutable.
 	sealed  bool
-	sealing sync.Mutex // orders what is written through TLS then; before the outbox's lock
+	sealing sync.Mutex // orders the writes to TLS if sealed is set; taken before the outbox's lock
 
-	// led is where the connection's function was called by a loop's leader last.
+	// led holds the last turn in which a leader called the function.
 	led struct {
 		sync.Mutex
 		turn loop.Turn // none if it never was
 	}
 
-	// reads is the deadline for Read. While the connection waits, the deadline of netConn is the server's, to wake it; it is this
-	// one only during a Read, and none of the two once the connection is asked to end.
+	// reads holds the deadline for Read, which netConn has only during a Read. While the connection waits, the server sets netConn's
+	// deadline to wake it. Once asked is set neither applies: End has set a deadline in the past.
 	reads struct {
 		sync.Mutex
 		until   time.Time
@@ -107,7 +106,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	}
 	owner, err := c.prepareParked()
 	if err != nil {
-		return nil, err // before the 101, behind which there could be no other answer
+		return nil, err // before the 101, after which no other answer is possible
 	}
 	if protocol != "" {
 		c.switchProtocols()
@@ -138,7 +137,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	}
 	owner, err := c.prepareParked()
 	if err != nil {
-		return nil, err // before the head, behind which there could be no other answer
+		return nil, err // before the head, after which no other answer is possible
 	}
 	f := http1.Head{Length: noLength, Chunked: c.Request.line.Minor > 0, Close: true}
 	owner.out = r.appendHead(owner.out, owner.server, &f)
@@ -146,8 +145,8 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	return c.park(owner, serve, f.Chunked)
 }
 
-// prepareParked makes sure that the connection can be parked, and claims the answer. Until that is done a time-out may be
-// writing, and what the client hasn't taken mustn't be touched.
+// prepareParked makes sure that the connection can be parked, and claims the answer. Before the claim a timeout may be writing, so
+// the unsent part of earlier answers mustn't be touched.
 func (c *Ctx) prepareParked() (owner *conn, err error) {
 	owner, ok := c.exchange.wire.(*conn)
 	switch {
@@ -165,7 +164,7 @@ func (c *Ctx) prepareParked() (owner *conn, err error) {
 	return owner, owner.looped.prepareParked()
 }
 
-// park takes the connection over. What it answers has been rendered.
+// park takes the connection over. Its answer has been rendered.
 func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedConn, error) {
 	c.endWatch()
 	if err := owner.flush(); err != nil {
@@ -244,7 +243,7 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	if p.chunked {
-		n = 0 // a chunk in part is nothing
+		n = 0 // a partly sent chunk counts as nothing
 	}
 	return n, err
 }
@@ -254,7 +253,7 @@ func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 		return p.out.Write(frame)
 	}
 	if p.out.Expired() {
-		return 0, os.ErrDeadlineExceeded // and nothing is sealed, which could not be taken back
+		return 0, os.ErrDeadlineExceeded // before sealing: a sealed record can't be withdrawn
 	}
 	p.sealing.Lock()
 	err := p.seal(frame, false)
@@ -265,7 +264,7 @@ func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 	return 0, p.out.AwaitSent()
 }
 
-// seal puts b, which is a message or what else is sent, into the outbox through TLS. The caller holds sealing.
+// seal sends b through TLS into the outbox. message says that b is a message of Queue. The caller holds sealing.
 func (p *ParkedConn) seal(b []byte, message bool) error {
 	if err := p.out.BeginSeal(message, len(b)); err != nil {
 		return err
@@ -312,7 +311,7 @@ func (p *ParkedConn) OnClose(f func()) {
 	}
 }
 
-// over calls it.
+// over calls the function of OnClose, once.
 func (p *ParkedConn) over() {
 	p.ends.Lock()
 	f, again := p.ends.call, p.ends.over
@@ -343,14 +342,14 @@ func (p *ParkedConn) End() {
 	p.finish()
 	p.ends.Lock()
 	defer p.ends.Unlock()
-	if !p.ends.over { // or else the lingerer may be reading
+	if !p.ends.over { // after the end the lingerer may be reading
 		p.reads.Lock()
 		defer p.reads.Unlock()
-		p.netConn.SetReadDeadline(clock.Past) // wakes whoever waits
+		p.netConn.SetReadDeadline(clock.Past) // wakes the reader
 	}
 }
 
-// parkedOwner is a ParkedConn as its outbox knows it.
+// parkedOwner is the side of a ParkedConn that its outbox calls.
 type parkedOwner ParkedConn
 
 // Limits implements outbox.Owner.
@@ -387,7 +386,7 @@ func (p *ParkedConn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline sets a deadline for Write.
 func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.SetDeadline(t) }
 
-// call calls the function and reports whether the connection goes on. If not, and it is to be ended as it should, it is ending.
+// call calls the function and reports whether the connection goes on. If not, it sets ending, unless the connection ends at once.
 func (p *ParkedConn) call(why Wake) (again bool) {
 	s := p.conn.server
 	defer p.recoverPanic()
@@ -403,7 +402,7 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 	return false
 }
 
-// recoverPanic is deferred around what is the user's.
+// recoverPanic is deferred around calls of user code, and logs its panic.
 func (p *ParkedConn) recoverPanic() {
 	if value := recover(); value != nil {
 		logPanic(p.conn.server.logger(), "panic in the function of a parked connection", value, debug.Stack(),
@@ -411,7 +410,7 @@ func (p *ParkedConn) recoverPanic() {
 	}
 }
 
-// finish ends what is sent, and reports whether all of it has left.
+// finish lets the outbox take no more data, ends a chunked body, and reports whether all data has been sent.
 func (p *ParkedConn) finish() bool {
 	last := ""
 	if p.chunked {
@@ -428,27 +427,27 @@ func (p *ParkedConn) finish() bool {
 	return p.out.Finish(nil)
 }
 
-// deadline returns until when the connection waits; 0 is for ever.
+// deadline returns the deadline of SetWait; 0 means none.
 func (p *ParkedConn) deadline() clock.Time {
 	return p.conn.server.clock.at(p.wait)
 }
 
-// close closes the connection. What hasn't left is lost.
+// close closes the connection. Unsent data is lost.
 func (p *ParkedConn) close() {
-	linger.Close(p.netConn) // TLS says goodbye
+	linger.Close(p.netConn) // TLS sends its close_notify
 	p.out.Fail(net.ErrClosed)
 	p.over()
 }
 
-// parkedBuffer is how much a waiting goroutine of the blocking driver reads at first.
+// parkedBuffer is the size of the buffer of a goroutine that waits in the blocking driver.
 const parkedBuffer = 512
 
-// run waits for the connection, and serves it, in the blocking driver.
+// run serves the parked connection in the blocking driver, on a goroutine of its own.
 func (p *ParkedConn) run() {
 	c, s := p.conn, p.conn.server
 	buffer := make([]byte, parkedBuffer)
 	end := func() {
-		// Nobody knows here whether there is something to be read.
+		// The client may always be sending, so a connection that is ending goes to the lingerer.
 		if p.ending {
 			p.over()
 		}
@@ -459,7 +458,7 @@ func (p *ParkedConn) run() {
 		s.conns.remove(c)
 		s.changed(c, StateClosed)
 	}
-	defer end() // a Goexit included
+	defer end() // also after a Goexit
 	for {
 		why := WakeData
 		if len(p.received) == 0 {
@@ -478,7 +477,7 @@ func (p *ParkedConn) run() {
 	}
 }
 
-// await waits until something has come, or it is time for something else.
+// await waits until data arrives or there is another reason to call the function, and returns the reason.
 func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
 	deadline := p.deadline()
@@ -487,7 +486,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 		n, err := p.netConn.Read(buffer)
 		p.received = buffer[:n]
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return WakeData // an error comes once more when the function reads
+			return WakeData // if there is an error, the function gets it when it reads
 		}
 		p.netConn.SetReadDeadline(time.Time{})
 		if deadline != 0 && s.clock.exact() >= deadline {
@@ -507,7 +506,7 @@ var ErrQueueFull = outbox.ErrFull
 // Experimental: see Ctx.Park.
 type PreparedMessage struct {
 	payload []byte
-	chunk   []byte // the payload as a chunk of a body: the same memory, and what is around it
+	chunk   []byte // the payload with the framing of a chunk around it, in the same memory
 }
 
 // NewPreparedMessage makes a message from a copy of b.
@@ -520,7 +519,7 @@ func NewPreparedMessage(b []byte) *PreparedMessage {
 // Len returns the size of the message's content in bytes.
 func (m *PreparedMessage) Len() int { return len(m.payload) }
 
-// framed returns the message as the connection sends it. An empty chunk would be the last.
+// framed returns the message as the connection sends it. An empty message gets no framing: an empty chunk would end the body.
 func (m *PreparedMessage) framed(chunked bool) []byte {
 	if chunked && len(m.payload) > 0 {
 		return m.chunk

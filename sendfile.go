@@ -16,19 +16,19 @@ import (
 type filePart struct {
 	file   openFile
 	offset int64         // in the file, where it begins
-	size   int64         // without regard to where the file ends
-	reader io.ReadSeeker // who has it
+	size   int64         // may reach beyond the file's end
+	reader io.ReadSeeker // the reader itself
 	at     int64         // the reader's position
-	whole  regularFile   // reader, if that is the file itself; nil for a section of one, which mustn't move the file's position
+	whole  regularFile   // reader, if that is the file itself; nil for a section, which mustn't move the file's position
 }
 
-// openFile is the part of *os.File that has no position.
+// openFile is the part of *os.File that doesn't depend on the file's position.
 type openFile interface {
 	syscall.Conn
 	Stat() (fs.FileInfo, error)
 }
 
-// regularFile is an *os.File, or what io.Copy makes of one: that without its method WriteTo.
+// regularFile is an *os.File, or the wrapper without WriteTo that the file's WriteTo passes to io.Copy.
 type regularFile interface {
 	openFile
 	io.ReadSeeker
@@ -37,8 +37,8 @@ type regularFile interface {
 // fileSection is a reader that can say which part of a file it reads.
 type fileSection interface{ FileSection() *io.SectionReader }
 
-// filePartOf returns what a reader has of a file; ok is false if it hasn't anything of one, or can't say from where on. What
-// merely embeds a file may have a Read of its own, which would not be called.
+// filePartOf returns the part of a file that a reader would read. ok is false if r doesn't read a file, or its position is unknown. A
+// type that embeds a file doesn't count, since it may have a Read of its own, which sendfile wouldn't call.
 func filePartOf(r io.Reader) (p filePart, ok bool) {
 	if section, ok := r.(fileSection); ok {
 		r = section.FileSection()
@@ -53,7 +53,7 @@ func filePartOf(r io.Reader) (p filePart, ok bool) {
 		at, err := r.Seek(0, io.SeekCurrent)
 		return filePart{file: file, offset: offset + at, size: size - at, reader: r, at: at}, err == nil
 	case regularFile:
-		// An *os.File, or what its WriteTo makes of it.
+		// An *os.File, or the wrapper of its WriteTo.
 		if _, ok := r.(*os.File); !ok && reflect.TypeOf(r).PkgPath() != "os" {
 			return p, false
 		}
@@ -63,7 +63,7 @@ func filePartOf(r io.Reader) (p filePart, ok bool) {
 	return p, false
 }
 
-// regularSize returns how much of the part there is; ok is false if the file isn't a regular one.
+// regularSize returns how many bytes of the part exist; ok is false if the file isn't a regular one.
 func (p *filePart) regularSize() (size int64, ok bool) {
 	info, err := p.file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
@@ -72,8 +72,8 @@ func (p *filePart) regularSize() (size int64, ok bool) {
 	return min(p.size, max(info.Size()-p.offset, 0)), true
 }
 
-// sendFile sends size bytes of a file, which on a plain TCP or Unix socket the system does (sendfile). It reports false, and
-// has sent nothing, if the connection has no way to do so, or the body is wrapped.
+// sendFile sends size bytes of a file by sendfile, on a plain TCP or Unix socket. It reports false, and has sent none of them, if the
+// connection can't do that or the body is wrapped.
 func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	w := &c.stream
 	wire, ok := c.exchange.wire.(fileWire)
@@ -101,7 +101,7 @@ func (c *conn) fileSender(p filePart, headSent bool) (sock.FileSender, error) {
 	sender := sock.NewFileSender(c.netConn, p.file, p.whole)
 	if sender != nil && c.looped != nil && !headSent {
 		if err := c.looped.leaveLoop(); err != nil {
-			return nil, err // before the head, behind which there could be no other answer
+			return nil, err // before the head, after which no other answer is possible
 		}
 	}
 	return sender, nil
@@ -144,7 +144,7 @@ func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer[:])
 }
 
-// readFile sends at most size bytes of what may be a file, or a part of one, and is what r reads.
+// readFile sends at most size bytes of r: by sendfile if file, which r reads from, is a file or a part of one.
 func (w *StreamWriter) readFile(file, r io.Reader, size int64) (int64, error) {
 	part, ok := filePartOf(file)
 	if !ok {

@@ -18,18 +18,18 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// shutdownPoll is how often a shutdown looks for connections that have become idle: they notice by themselves before
-// they wait, but one may have been on its way into that wait.
+// shutdownPoll is how often a shutdown looks for connections that have become idle. A connection checks for draining before it waits,
+// but draining may begin between the check and the wait.
 const shutdownPoll = 5 * time.Millisecond
 
-// lifecycle is how far a server has come: it starts at most once, drains from the first Shutdown or Close on, and never goes back.
+// lifecycle is the state of a server's life: it starts at most once, drains from the first Shutdown or Close on, and never goes back.
 // Code that adds a listener, or starts something that a shutdown ends, holds mu and checks draining. beginDraining holds mu as well:
 // it either keeps the listener from being added, or finds it.
 type lifecycle struct {
 	draining  atomic.Bool              // Shutdown or Close was called; set under mu
-	restUntil clock.Atomic[clock.Time] // until when connections wait for bodies that nobody reads; set before draining
+	restUntil clock.Atomic[clock.Time] // when connections stop waiting for bodies that nobody reads; set before draining
 
-	// What init sets doesn't change.
+	// Set by init, and immutable then.
 	drainBegun       chan struct{}   // closed when draining begins
 	notAccepting     chan struct{}   // closed when the server drains and no listener is left
 	base             context.Context // parent of the requests' contexts
@@ -85,7 +85,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
-		// A listener of the user's own that doesn't notice its deadline.
+		// A user's listener doesn't obey its deadline.
 		s.stopAccepting(true)
 	}
 	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.life.cancelHandshakes(ErrServerClosed) })
@@ -104,15 +104,15 @@ func (s *Server) shutdown(ctx context.Context) error {
 	if err := s.loops.Load().Await(ctx); err != nil {
 		return err
 	}
-	if err := s.awaitWorkers(ctx); err != nil { // those that were leaders when drain looked
+	if err := s.awaitWorkers(ctx); err != nil { // the workers that were leaders during drain
 		return err
 	}
 	s.stopClocks()
 	return nil
 }
 
-// drain waits until there is no connection, and then until the workers have ended: one that was accepted but not
-// counted yet may still come, and so deadlines are looked after until then.
+// drain waits until there is no connection, and then until the workers have ended. Until then a worker may still add a connection
+// that was accepted before, so the sweep goes on enforcing deadlines.
 func (s *Server) drain(ctx context.Context) error {
 	empty := s.conns.whenEmpty()
 	for waiting := true; waiting; {
@@ -129,7 +129,7 @@ func (s *Server) drain(ctx context.Context) error {
 	return s.awaitWorkers(ctx)
 }
 
-// awaitWorkers waits until no worker is left but leaders.
+// awaitWorkers waits until only leaders are left.
 func (s *Server) awaitWorkers(ctx context.Context) error {
 	for _, pool := range s.pools {
 		select {
@@ -156,26 +156,26 @@ func (s *Server) Close() error {
 }
 
 const (
-	// lastReadTimeIdle is how long a connection that waits for a request at shutdown is asked for one that is on its way.
+	// lastReadTimeIdle is how long a shutdown waits on an idle connection for a request that may be on its way.
 	lastReadTimeIdle = 2 * time.Millisecond
-	// lastReadTimeBusy is that time for a connection that has been waiting for less than busyTime: its client is
-	// probably about to send the next request, and gets to know with the answer that it was the last.
+	// lastReadTimeBusy is that time for a connection that has been idle for less than busyTime. Its client is probably about to
+	// send the next request, and learns from the answer that it was the last.
 	lastReadTimeBusy = 100 * time.Millisecond
-	// lastReadTimeNew is that time for a connection that was opened less than busyTime ago: nobody opens one for nothing. A
-	// TLS handshake that is under way has as long.
+	// lastReadTimeNew is that time for a connection that was opened less than busyTime ago, probably to send a request. A TLS
+	// handshake in progress has as long.
 	lastReadTimeNew = time.Second
 	busyTime        = time.Second
-	// lastRestTime is how long a body that nobody reads may still come once the server drains. It comes behind an answer that
-	// hasn't announced the end, so its client is about to send another request; but all others wait for that one.
+	// lastRestTime is how long a draining server goes on discarding a body that nobody reads. The body's answer hasn't announced
+	// the end, so the client may send another request. But the whole shutdown waits for this client.
 	lastRestTime = time.Second
 )
 
-// endsRest reports whether the connections end now whose answered request has a body that is still coming.
+// endsRest reports whether a draining server ends the connections that still discard the body of an answered request.
 func (l *lifecycle) endsRest(now func() clock.Time) bool {
 	return l.draining.Load() && now() >= l.restUntil.Load()
 }
 
-// lastReadTime returns for how long a connection that has waited for a request until now is asked for one at shutdown.
+// lastReadTime returns how long a shutdown waits for a request on a connection in this state that has already waited for so long.
 func lastReadTime(state waitState, waited time.Duration) time.Duration {
 	switch {
 	case waited >= busyTime:
@@ -186,35 +186,35 @@ func lastReadTime(state waitState, waited time.Duration) time.Duration {
 	return lastReadTimeBusy
 }
 
-// lastLooks is how many times in a row a wait for a last request or connection must run out. On a busy machine one that
-// is short may be over before it begins, and then nobody has looked at what is there.
+// lastLooks is how many waits for a last request or connection must time out. On a busy machine a short wait may time out before
+// it has begun, and so without a look at what has arrived.
 const lastLooks = 3
 
 const (
-	// lastAcceptTime is how long a listener is asked for a last connection at shutdown, lastLooks times.
+	// lastAcceptTime is how long a shutdown waits on a listener for a last connection, lastLooks times.
 	lastAcceptTime = 10 * time.Millisecond
-	// lastAcceptTimeLate is that time for a look that would be over if nobody had connected meanwhile: it takes what has come
-	// before, and hardly awaits who comes after that.
+	// lastAcceptTimeLate is the shortest of these waits, when accepting has used up the time. It is enough for connections that
+	// have already arrived, and hardly waits for further ones.
 	lastAcceptTimeLate = lastAcceptTime / 20
-	// lastAcceptLimit is when it is closed at the latest.
+	// lastAcceptLimit is how long the listener stays open at most.
 	lastAcceptLimit = time.Second
 )
 
-// stopAccepting makes the server drain: connections end when they can, and listeners are closed, now or after a last
-// look at what the system has accepted for them.
+// stopAccepting makes the server drain: connections end when they can, and listeners are closed, now or after a last look for
+// connections that the system has accepted for them.
 func (s *Server) stopAccepting(now bool) {
 	s.configure()
 	listeners, first := s.life.beginDraining(s.clock.exact().Add(lastRestTime))
 	for _, listener := range listeners {
 		patient, ok := (*listener).(interface{ SetDeadline(time.Time) error })
-		// Only the first time: the deadline belongs to acceptLast then.
+		// Only on the first call: after that, acceptLast sets the deadline.
 		if now || first && (!ok || patient.SetDeadline(clock.Past) != nil) {
 			(*listener).Close()
 		}
 	}
 }
 
-// beginDraining makes the server drain. It returns the listeners that are open, and whether the server didn't drain before.
+// beginDraining makes the server drain. It returns the open listeners, and whether this call was the first.
 func (l *lifecycle) beginDraining(restUntil clock.Time) (listeners []*net.Listener, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +230,7 @@ func (l *lifecycle) beginDraining(restUntil clock.Time) (listeners []*net.Listen
 	return slices.Collect(maps.Keys(l.listeners)), first
 }
 
-// track adds a listener that is to be closed when draining begins. It reports false if that has happened.
+// track adds a listener that is to be closed when draining begins. It reports false if draining has begun.
 func (l *lifecycle) track(listener *net.Listener) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,7 +241,7 @@ func (l *lifecycle) track(listener *net.Listener) bool {
 	return true
 }
 
-// untrack closes a listener and takes it out.
+// untrack closes a listener and removes it.
 func (l *lifecycle) untrack(listener *net.Listener) {
 	(*listener).Close()
 	l.mu.Lock()
@@ -260,7 +260,7 @@ func (l *lifecycle) signalNotAcceptingLocked() {
 // acceptLast admits the connections that the system has accepted, once the server drains.
 func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn) {
 	patient, ok := listener.(interface{ SetDeadline(time.Time) error })
-	looks, start := 0, time.Now() // looks are those that have run out; see lastLooks
+	looks, start := 0, time.Now() // looks counts those that timed out; see lastLooks
 	for now := start; ok && looks < lastLooks && now.Sub(start) < lastAcceptLimit; now = time.Now() {
 		left := start.Add(time.Duration(looks+1) * lastAcceptTime).Sub(now)
 		if patient.SetDeadline(now.Add(max(left, lastAcceptTimeLate))) != nil {
@@ -373,7 +373,7 @@ func (s *Server) RunListenerTLS(ctx context.Context, listener net.Listener, cert
 	return s.run(ctx, listener, config)
 }
 
-// run serves until ctx is done, or serving ends for another reason, and waits for what is left in either case.
+// run serves until ctx is done or serving ends for another reason. In either case it then finishes the server.
 func (s *Server) run(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	if s.life.draining.Load() {
 		listener.Close()
@@ -391,7 +391,7 @@ func (s *Server) run(ctx context.Context, listener net.Listener, config *tls.Con
 	return errors.Join(served, <-ended)
 }
 
-// finish shuts the server down within its grace period, and closes it behind that.
+// finish shuts the server down, and closes it if the shutdown takes longer than the grace period.
 func (s *Server) finish() error {
 	ctx, grace := context.Background(), withDefault(s.GracePeriod, DefaultGracePeriod)
 	if grace > 0 {
@@ -402,7 +402,7 @@ func (s *Server) finish() error {
 	if s.shutdown(ctx) == nil {
 		return nil
 	}
-	stats := s.Stats() // before their contexts end, by which they might
+	stats := s.Stats() // before Close ends the contexts, which may end requests and tasks
 	s.Close()
 	return &UnfinishedError{GracePeriod: grace, Conns: stats.ConnsOpen, Tasks: stats.TasksRunning}
 }

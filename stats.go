@@ -41,8 +41,8 @@ type Stats struct {
 	ConnsAccepted, ConnsRefused uint64
 	// Requests counts the answers by status class: Requests[2] is 200 to 299. It includes the answers to refused connections.
 	Requests [6]uint64
-	// WorkersRunning is the number of workers that serve a connection, WorkersReady of those that wait for one, and
-	// WorkersLeading of those that lead a loop.
+	// WorkersRunning, WorkersReady and WorkersLeading are the numbers of workers that serve a connection, wait for one, and
+	// lead a loop.
 	WorkersRunning, WorkersReady, WorkersLeading int
 	// WorkersSpawned and WorkersRetired count since the start.
 	WorkersSpawned, WorkersRetired uint64
@@ -64,8 +64,8 @@ type Stats struct {
 // serverCounts holds the counters that no worker, loop or connection keeps. They are independent of each other.
 type serverCounts struct {
 	accepted, refused atomic.Uint64 // connections
-	refusals          answerCounts  // to connections that were refused
-	overloads         atomic.Uint64 // requests that were refused
+	refusals          answerCounts  // answers to refused connections
+	overloads         atomic.Uint64 // requests refused because Concurrency was reached
 }
 
 func (c *serverCounts) addTo(st *Stats) {
@@ -107,29 +107,29 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// changed tells the user's ConnState, if there is one.
+// changed calls Server.ConnState, if it is set.
 func (s *Server) changed(c *conn, state ConnState) {
 	if s.ConnState != nil {
 		s.ConnState((*observedConn)(c), state)
 	}
 }
 
-// connHijacked takes a connection that a handler took over out of the books.
+// connHijacked makes the server forget a connection that a handler has taken over.
 func (s *Server) connHijacked(c *conn) {
 	s.conns.remove(c)
-	s.conns.awaitWakeUp() // which must not hit whoever took it
+	s.conns.awaitWakeUp() // the wake-up must not hit the new owner
 	if worker := c.worker.worker; worker != nil {
 		worker.pool.forget(worker)
 	}
 	s.changed(c, StateHijacked)
 }
 
-// observedConn is a connection as Server.ConnState and ConnContext get it: the conn itself under another name. So it costs nothing, it is
-// the same in each of the connection's states, and it can be compared and be the key of a map.
+// observedConn is the net.Conn that Server.ConnState and ConnContext get: the conn itself, with other methods. So it costs nothing, is
+// the same in all states of the connection, and can be compared and used as the key of a map.
 //
-// Whoever keeps it may call it on any goroutine and at any time, while the owner, the lingerer, or who has hijacked the
-// connection uses the socket. So its methods touch nothing of the owner's: the addresses are immutable or asked for under
-// the loop's lock, and linger.Cut is made for it.
+// User code may keep it, and call its methods at any time on any goroutine, while the owner, the lingerer or the handler that has
+// hijacked the connection uses the socket. So the methods touch none of the owner's fields: the addresses are immutable or read
+// under the loop's lock, and linger.Cut may be called beside the owner.
 type observedConn conn
 
 var errObserved = errors.New("filo: only the server reads, writes and sets the deadlines of the connection that ConnState is told of; " +
@@ -141,7 +141,7 @@ func (c *observedConn) Read([]byte) (int, error) { return 0, errObserved }
 // Write is net.Conn's. It fails.
 func (c *observedConn) Write([]byte) (int, error) { return 0, errObserved }
 
-// Close ends the connection. It doesn't wait, and TLS doesn't say goodbye.
+// Close ends the connection. It doesn't wait, and TLS sends no close_notify.
 func (c *observedConn) Close() error { return linger.Cut(c.netConn) }
 
 // LocalAddr is net.Conn's.

@@ -18,10 +18,10 @@ type StreamWriter struct {
 	used    bool
 	open    bool
 	sent    bool  // the head is on its way
-	discard bool  // the response has no body: an answer to HEAD, 204, 304
+	discard bool  // no body is sent: an answer to HEAD, 204, 304
 	length  int64 // announced, noLength if it wasn't
 	written int64
-	kept    int // of the body, what the wire may have kept back since it was flushed last
+	kept    int // bytes of the body that the wire may have kept back since the last flush
 	buffer  []byte
 	err     error            // of the connection, or of a layer
 	ours    bool             // err is a layer's
@@ -29,7 +29,7 @@ type StreamWriter struct {
 	wrapped bool             // layers may write
 }
 
-// errStreamOver is the error of a write behind the end.
+// errStreamOver is the error of a write after the handler has returned.
 var errStreamOver = fmt.Errorf("filo: write to a response whose handler has returned: %w", io.ErrClosedPipe)
 
 // Stream returns a writer of the response body. The server sends the head at the first Flush, or when 8 KB have gathered; after
@@ -114,7 +114,7 @@ func (w *StreamWriter) Flush() error {
 	return w.put(nil, true)
 }
 
-// emitGathered is emit for what has gathered.
+// emitGathered is emit for the gathered bytes.
 func (w *StreamWriter) emitGathered(flush bool) error {
 	err := w.emit(w.buffer, flush)
 	w.buffer = w.buffer[:0]
@@ -154,7 +154,7 @@ func (w *StreamWriter) begin() {
 	w.length = r.declaredLength()
 	length := w.length
 	if w.wrap() {
-		length = noLength // the handler's is that of what it writes
+		length = noLength // the handler's Content-Length is that of the unwrapped body
 	}
 	w.discard = !http1.BodyAllowed(r.status) || w.ctx.Request.isHead()
 	w.sent = true
@@ -182,8 +182,8 @@ func (c *conn) head(ctx *Ctx, length int64) {
 	c.out = r.appendHead(c.out, c.server, &f)
 }
 
-// emit sends the head if it wasn't sent, and data. Without flush it may stay in the connection's buffer, and with it in a
-// layer's.
+// emit sends data, and before it the head if that wasn't sent. Without flush, data may stay in the connection's buffer. A layer may
+// keep it even with flush.
 func (w *StreamWriter) emit(data []byte, flush bool) error {
 	if !w.sent {
 		if err := w.ctx.claimAnswer(); err != nil {
@@ -200,7 +200,7 @@ func (w *StreamWriter) emit(data []byte, flush bool) error {
 	return w.put(data, flush)
 }
 
-// put sends a part of the body as the client is to get it.
+// put sends a part of the body that has passed through the layers.
 func (w *StreamWriter) put(data []byte, flush bool) error {
 	if w.discard {
 		data = nil
@@ -239,7 +239,8 @@ func (c *conn) data(p []byte, flush bool) error {
 	return nil
 }
 
-// finishStream completes a streamed answer, or makes it a whole one if nothing of it was sent. An error means that it can't be completed.
+// finishStream completes a streamed answer, or makes it a whole one if nothing of it was sent. An error means that the answer can't be
+// completed.
 func (c *Ctx) finishStream() (ending, error) {
 	w, r := &c.stream, &c.Response
 	switch {
@@ -273,7 +274,7 @@ func (c *conn) endStream(trailer *Header) {
 	}
 }
 
-// copyBody sends what Response.SetBodyStream was given.
+// copyBody sends the stream of Response.SetBodyStream.
 func (c *Ctx) copyBody() error {
 	r, stream, size := &c.Response, c.Response.stream, c.Response.streamSize
 	if size >= 0 {
@@ -281,7 +282,7 @@ func (c *Ctx) copyBody() error {
 	} else {
 		r.Header.list.DelID(field.ContentLength)
 	}
-	// Stream would drop the body that it is to send.
+	// Not by Ctx.Stream, which would drop the body's stream.
 	w := &c.stream
 	w.ctx, w.used, w.open, w.length = c, true, true, noLength
 	if c.Request.isHead() || !http1.BodyAllowed(r.status) {

@@ -22,15 +22,15 @@ type serverTasks struct {
 	pool    *pool.Pool // guarded by mu
 	own     bool       // the server has made the pool; guarded by mu
 	over    bool       // nothing more is accepted; guarded by mu
-	running int        // of this server's tasks, waiting ones included; guarded by mu
-	// idle is closed when none runs any more; nil while nobody waits for that. Guarded by mu.
+	running int        // number of this server's tasks, waiting ones included; guarded by mu
+	// idle is closed when no task is left; nil while nobody waits for that. Guarded by mu.
 	idle chan struct{}
 	// ctx ends the tasks' contexts. Set once, by configure.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// init makes the tasks ready, with the pool of the user's or nil.
+// init makes t ready for use. shared is the user's pool, or nil.
 func (t *serverTasks) init(shared *pool.Pool) {
 	t.pool = shared
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
@@ -54,7 +54,7 @@ func (c *Ctx) Go(task func(context.Context)) error {
 	return err
 }
 
-// startTask has a task run with a context of these values.
+// startTask submits a task, whose context gets these values.
 func (s *Server) startTask(values context.Context, task func(context.Context)) error {
 	t := &s.tasks
 	tasks, parent, err := t.begin(s)
@@ -67,7 +67,7 @@ func (s *Server) startTask(values context.Context, task func(context.Context)) e
 		defer cancel(nil)
 		defer context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })()
 		if parent.Err() != nil {
-			cancel(context.Cause(parent)) // by now, and not when the goroutine of AfterFunc gets its turn
+			cancel(context.Cause(parent)) // now: AfterFunc's goroutine may run later
 		}
 		task(ctx)
 	})
@@ -80,7 +80,7 @@ func (s *Server) startTask(values context.Context, task func(context.Context)) e
 	return &overload
 }
 
-// begin counts a task that is to be submitted to the pool.
+// begin counts a task. It returns the pool to submit the task to, and the context that ends the task's.
 func (t *serverTasks) begin(s *Server) (*pool.Pool, context.Context, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +111,7 @@ func (t *serverTasks) end() {
 	}
 }
 
-// wait returns when no task is left, and none is accepted from then on. A pool of the server's own has no goroutine then.
+// wait waits until no task is left. From then on none is accepted, and a pool of the server's own has no goroutine.
 func (t *serverTasks) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.running == 0 {
@@ -134,7 +134,7 @@ func (t *serverTasks) wait(ctx context.Context) error {
 	return nil
 }
 
-// release lets a pool of the server's own take no more tasks, and returns it.
+// release ends accepting tasks. It releases and returns a pool of the server's own, and returns nil for a shared one.
 func (t *serverTasks) release() *pool.Pool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 var (
 	errNoCertificate = errors.New("filo: TLS without a certificate: neither certFile and keyFile are given, " +
 		"nor has Server.TLSConfig Certificates, GetCertificate or GetConfigForClient")
-	// errPlainHTTP has net/http's words, by which those who meet it find help.
+	// errPlainHTTP has net/http's words, which are easy to search for.
 	errPlainHTTP = Error(400, "Client sent an HTTP request to an HTTPS server.")
 )
 
-// tlsConfig returns the server's configuration for TLS, with the certificate of the files.
+// tlsConfig returns the server's TLS configuration, with the certificate from the files.
 func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 	config := s.TLSConfig.Clone()
 	if config == nil {
@@ -45,7 +45,7 @@ func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 			if err != nil || chosen == nil || !slices.Contains(chosen.NextProtos, "h2") {
 				return chosen, err
 			}
-			chosen = chosen.Clone() // it may serve another server, too
+			chosen = chosen.Clone() // another server may use it, too
 			chosen.NextProtos = withoutHTTP2(chosen.NextProtos)
 			return chosen, nil
 		}
@@ -73,8 +73,8 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	return certificate, nil
 }
 
-// withoutHTTP2 returns the protocols that the server may choose from: a client that was told of h2 would speak it. Where
-// nothing else is left, there is HTTP/1.1.
+// withoutHTTP2 returns the protocols without h2: a client that was offered h2 would speak it. If nothing else is left, it returns
+// HTTP/1.1.
 func withoutHTTP2(protocols []string) []string {
 	rest := slices.DeleteFunc(slices.Clone(protocols), func(protocol string) bool { return protocol == "h2" })
 	if len(rest) == 0 && len(protocols) > 0 {
@@ -83,7 +83,8 @@ func withoutHTTP2(protocols []string) []string {
 	return rest
 }
 
-// handshake makes the TLS handshake, if there is one to make, in its time, which is short while there is a crowd.
+// handshake makes the handshake of a TLS connection, within ReadHeaderTimeout, or a tenth of that if crowded is set. It reports
+// false if the handshake has failed.
 func (s *Server) handshake(c *conn, crowded bool) bool {
 	tlsConn, ok := c.netConn.(*tls.Conn)
 	if !ok {
@@ -92,7 +93,7 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 	ctx := s.life.handshaking
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
-			timeout -= s.clock.now().Sub(c.headSince) // the client's first byte came then
+			timeout -= s.clock.now().Sub(c.headSince) // since the client's first byte
 		}
 		if crowded {
 			timeout = min(timeout, s.config.readHeaderTimeout/10)
@@ -113,8 +114,8 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 	return true
 }
 
-// answerPlainHTTP answers a client that has sent a request where a TLS handshake was due, if err, by which that has failed, says
-// so. Then the connection lingers, since the rest of the request may still come.
+// answerPlainHTTP answers a client that has sent a plain HTTP request instead of a TLS handshake, if err, the handshake's error, shows
+// that. The connection then lingers, since the rest of the request may still arrive.
 func (s *Server) answerPlainHTTP(c *conn, err error) {
 	var record tls.RecordHeaderError
 	if !errors.As(err, &record) || record.Conn == nil {
@@ -126,7 +127,7 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	default:
 		return
 	}
-	// A socket's buffer, where nothing is yet, takes it at once.
+	// The socket's buffer is empty, and takes the answer at once.
 	record.Conn.SetWriteDeadline(time.Now().Add(linger.Longest))
 	if _, err := record.Conn.Write(s.appendRefusal(nil, errPlainHTTP, &refusalFields, begin == "HEAD ")); err == nil {
 		s.counts.refusals[errPlainHTTP.Status/100].Add(1)
