@@ -44,7 +44,7 @@ func Offload(h Handler) Handler {
 
 // serverClasses are the classes of the handlers that a server has run.
 type serverClasses struct {
-	handler class.Class // of Server.Handler, until it enters another one; trusted when it has done so once
+	handler class.Class // Server.Handler's, until the handler enters another class; trusted once a call has done so
 	entered class.Set   // the others
 }
 

@@ -12,9 +12,9 @@ import (
 // workers, deadlines, answers. Reading it is an atomic load.
 //
 // It ticks only between start and stop, and only while somebody reads it: after a few ticks without a reader it rests,
-// and the next reader takes the exact time and wakes it. So an idle server uses no processor, and no reader sees a time
-// that is more than about a tick old. A clock that doesn't run gives exact times, at the price of a lock and the system's
-// clock. The zero value is a clock that doesn't run.
+// and the next reader takes the exact time and wakes it. So an idle server uses no processor time, and no reader sees a
+// time that is more than about a tick old. A clock that doesn't run gives exact times, at the price of a lock and a
+// reading of the system's clock. The zero value is a clock that doesn't run.
 type coarseClock struct {
 	// cached is the time as of the last tick, and 0 when it may not be used: the clock rests or doesn't run. It is stored
 	// only under mu, so that it never goes back, and loaded without mu.
@@ -95,7 +95,7 @@ func (c *coarseClock) at(t time.Time) clock.Time {
 	return max(c.exact()+clock.Time(ahead), 1<<stateBits)
 }
 
-// exact returns the exact time, at the price of the system's clock. It is never before a time that now has returned.
+// exact returns the exact time, for which it reads the system's clock. It is never before a time that now has returned.
 func (c *coarseClock) exact() clock.Time { return clock.Time(time.Since(*c.origin())) }
 
 // origin returns base.

@@ -120,7 +120,7 @@ type conn struct {
 	unserved  bool // no byte arrived in time while it held a kept place (see keptPlaces): refuse it
 	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
 	awaitsBody bool
-	counted    bool            // against MaxConnsPerIP; guarded by the server's connSet
+	counted    bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
 	parked     *ParkedConn     // set once, by Ctx.Park or ParkStream
 	requests   int             // number of requests that have begun
 	context    context.Context // from Server.ConnContext; nil until it is needed

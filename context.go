@@ -33,7 +33,7 @@ type requestContext struct {
 	// carried is set, from a Transport; nil if there is none. Immutable.
 	outer         context.Context
 	outerDeadline time.Time // of outer; the zero time is none; immutable
-	carried       bool      // immutable
+	carried       bool      // another server received the request; immutable
 	// end is nil until the context is armed. It is set under mu.
 	end atomic.Pointer[contextEnd]
 	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see clientEnded.

@@ -22,7 +22,7 @@ import (
 // The fields belong to the goroutine that runs the handler.
 type exchange struct {
 	server   *Server              // immutable
-	tlsState *tls.ConnectionState // what the TLS handshake settled, nil without TLS
+	tlsState *tls.ConnectionState // the result of the TLS handshake, nil without TLS
 	wire     wire                 // the protocol, for what happens inside a handler
 	worker   *scratch             // the buffers of the worker that runs the handler
 	// answered counts the answers by status class, together with other connections: see connSet.answered.
@@ -189,7 +189,7 @@ func (x *exchange) finishAnswer(ctx *Ctx, err error) ending {
 	e, err := x.complete(ctx)
 	ctx.stopWatch()
 	if err != nil && x.renderError(ctx, err) {
-		e, err = x.complete(ctx) // of the ErrorHandler's answer
+		e, err = x.complete(ctx) // now the ErrorHandler's answer
 	}
 	if err != nil {
 		return endingAborted

@@ -42,7 +42,7 @@ type ParkedConn struct {
 	conn     *conn
 	netConn  net.Conn
 	serve    func(*ParkedConn, Wake) error
-	received []byte // to be read first
+	received []byte // what Read returns first
 	wait     time.Time
 	chunked  bool         // the data is sent as a chunked body; immutable
 	class    *class.Class // of the function; immutable
@@ -58,7 +58,7 @@ type ParkedConn struct {
 	// led holds the last turn in which a leader called the function.
 	led struct {
 		sync.Mutex
-		turn loop.Turn // none if it never was
+		turn loop.Turn // the zero value if no leader has
 	}
 
 	// reads holds the deadline for Read, which netConn has only during a Read. While the connection waits, the server sets netConn's
