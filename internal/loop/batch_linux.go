@@ -12,7 +12,7 @@ type loopEvent struct {
 	events   uint32
 }
 
-// batchEntry is a loopEvent in a batch. Who reads it may find later that it was somebody else's, so it is atomic.
+// batchEntry is a loopEvent in a batch. Its fields are atomic: a leader may read an entry just before another leader takes that entry.
 type batchEntry struct {
 	socket   atomic.Pointer[Socket]
 	listener atomic.Pointer[listenerEntry]
@@ -30,13 +30,13 @@ func (l *Loop) put(e loopEvent) {
 	l.filled++
 }
 
-// publish makes what was put the batch. The one before is used up.
+// publish makes the entries that were put the new batch. The batch before is used up.
 func (l *Loop) publish() {
 	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(l.filled)<<16)
 	l.filled = 0
 }
 
-// take takes an event out of the batch. It may be called by anybody.
+// take takes an event out of the batch. Any goroutine may call it.
 func (l *Loop) take() (e loopEvent, ok bool) {
 	for {
 		cursor := l.cursor.Load()
@@ -52,7 +52,7 @@ func (l *Loop) take() (e loopEvent, ok bool) {
 	}
 }
 
-// requeue puts the connections that were claimed into the batch, behind what is there.
+// requeue puts the claimed connections into the batch, behind the events.
 func (l *Loop) requeue() {
 	if len(l.queue) == 0 {
 		return
@@ -61,7 +61,7 @@ func (l *Loop) requeue() {
 		l.put(loopEvent{socket: l.queue[l.queued], events: claimedEvent})
 		l.queue[l.queued] = nil
 	}
-	// What is left is moved to the front when it is the smaller part, so that a long queue isn't moved each time.
+	// The rest is moved to the front only when it is the smaller part, so a long queue isn't moved each time.
 	if rest := len(l.queue) - l.queued; rest <= l.queued {
 		copy(l.queue, l.queue[l.queued:])
 		clear(l.queue[rest:])

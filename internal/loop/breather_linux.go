@@ -10,9 +10,9 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// breather lets a busy leader give way to all else that there is: what can run, and what waits in the runtime's poller, which
-// is only asked by a processor that has nothing else to do. So the leader waits in the poller itself, for something that has
-// happened: whoever asks for it finds all the rest, too. A sleep would do the same, but with a single processor the poller
+// breather lets a busy leader give way to everything else: to goroutines that can run, and to those that wait in the runtime's poller.
+// Only a processor without other work checks that poller. So the leader waits in the poller itself, for an event that has already
+// happened: the check that finds this event finds all others too. A sleep would do the same, but with a single processor the poller then
 // waits for whole milliseconds.
 type breather struct {
 	file *os.File // an eventfd
@@ -31,7 +31,7 @@ func (b *breather) open() error {
 	b.file = os.NewFile(uintptr(fd), "breather")
 	b.raw, err = b.file.SyscallConn()
 	if err == nil {
-		err = b.file.SetReadDeadline(time.Time{}) // which tells whether the poller has it
+		err = b.file.SetReadDeadline(time.Time{}) // fails unless the file is in the poller
 	}
 	if err != nil {
 		b.file.Close()
@@ -50,8 +50,8 @@ func (b *breather) open() error {
 
 func (b *breather) close() { b.file.Close() }
 
-// breathe returns when what else there is had its turn, or after longestBreath: the poller is asked by nobody while there is always
-// something else that can run.
+// breathe returns when everything else had its turn, or after longestBreath: no processor checks the poller while goroutines are always
+// ready to run.
 func (b *breather) breathe() {
 	b.rung = false
 	b.file.SetReadDeadline(time.Now().Add(longestBreath))

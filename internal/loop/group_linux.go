@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 )
 
-// Group is the loops of a server, and what they share. A server has one from the first listener on that loops accept from. The
-// methods for a shutdown and for statistics may be called on nil, which has no loops.
+// Group holds the loops of a server and what they share. A server has a group from the first listener on that its loops accept from.
+// Stop, Await and Counts may be called on nil, which has no loops.
 type Group struct {
 	loops    []*Loop      // immutable
 	draining *atomic.Bool // the server's; immutable
-	inUse    atomic.Int32 // loops that have not ended, and who else needs their descriptors
+	inUse    atomic.Int32 // loops that haven't ended, plus other holders of their descriptors
 	monitor  monitor
 	hosting  hosting
 }
 
-// NewGroup makes a loop for each pool's workers. It fails when descriptors are short.
+// NewGroup makes a loop for each element of workers. It fails when descriptors run out.
 func NewGroup(workers []Workers, draining *atomic.Bool) (*Group, error) {
 	g := &Group{draining: draining}
 	for i, each := range workers {
@@ -54,7 +54,7 @@ func (g *Group) Stop() {
 	}
 }
 
-// Await returns when the loops have ended, or ctx has.
+// Await waits until the loops have ended. If ctx ends first, it returns ctx's error.
 func (g *Group) Await(ctx context.Context) error {
 	if g == nil {
 		return nil
@@ -66,11 +66,11 @@ func (g *Group) Await(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	<-g.monitor.ended // which the last loop has told to
+	<-g.monitor.ended // the last loop to end has told it to
 	return nil
 }
 
-// Counts returns those of all loops.
+// Counts returns the sums over all loops.
 func (g *Group) Counts() (c Counts) {
 	if g == nil {
 		return c
@@ -99,7 +99,7 @@ func (g *Group) hold() bool {
 	}
 }
 
-// release takes note that a loop has ended, or something else that has held the loops' descriptors. The last one closes them.
+// release ends a loop's own hold on the loops' descriptors, or that of a caller of hold. The last release closes them.
 func (g *Group) release() {
 	if g.inUse.Add(-1) > 0 {
 		return

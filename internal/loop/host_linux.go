@@ -12,54 +12,54 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Leaders that compete for a processor, with each other or with other programs, hold their clients up by whole time slices;
-// and leaders that have little to do spend much of their time on going to sleep and waking up. In both cases one leader that
-// runs is worth more than two. So a loop can be another one's guest, whose leader takes its events too, while its own waits.
-// When the host has been busy without a break for long enough, and has had its processor for itself, it lets a guest go.
+// Leaders that compete for a processor, with each other or with other programs, delay their clients by whole time slices. Leaders that
+// have little to do spend much of their time on going to sleep and waking up. In both cases one running leader is worth more than two. So
+// a loop can be the guest of another loop, its host: the host's leader takes the guest's events too, while the guest's own leader waits.
+// A host that has been busy for long enough without a break, and had its processor for itself, lets a guest go.
 
 const (
-	// shareTime is how long a leader that is busy watches how much of the time it gets.
+	// shareTime is how long a busy leader measures its share of the processor.
 	shareTime = 5 * time.Millisecond
-	// lostShare is the part of it, in percent, that goes to others when there isn't a processor for it.
+	// lostShare: if other threads get more than this percentage of that time, the leader lacks a processor of its own.
 	lostShare = 20
-	// minGuestTime is how long a loop without a processor is a guest the first time. It doubles with each try that fails at
-	// once, up to maxGuestTime.
+	// minGuestTime is how long a loop without a processor is a guest the first time. The time doubles, up to maxGuestTime, with each new
+	// try that fails at once.
 	minGuestTime = 100 * time.Millisecond
 	maxGuestTime = 10 * time.Second
 
-	// maxGuests is how many guests a loop has at most. The system bounds how many paths there may be from a socket through
-	// epoll sets that are nested so deep: 50.
+	// maxGuests is how many guests a loop has at most. The system allows 50 paths from a socket through epoll sets nested this deep.
 	maxGuests = 32
 
-	// loadTime is how long a leader that isn't always busy watches how much it is.
+	// loadTime is how long a leader that isn't always busy measures its load.
 	loadTime = 20 * time.Millisecond
-	// lowLoad is the part of it, in percent, with which its loop looks for a host, and sharedLoad what a host may have then.
+	// lowLoad is the load, in percent, up to which a loop looks for a host. sharedLoad is the most that it and the host may have
+	// together.
 	lowLoad    = 50
 	sharedLoad = 90
 )
 
-// hosting is which loops of a group are guests.
+// hosting guards which loops of a group are guests of which.
 type hosting struct {
 	mu     race.Mutex // in the order of docs/LOOP.md, "Locks"
 	since  time.Time  // of the last change; guarded by mu
-	closed bool       // there are no guests any more; guarded by mu
+	closed bool       // no loop becomes a guest any more; guarded by mu
 }
 
-// share is what part of the time a leader gets: of the time that passes on the clock the part that its thread runs. It is
-// measured while the leader is busy, without a break.
+// share measures a leader's share of its processor: the part of the time on the clock in which its thread runs. It is measured while the
+// leader is busy without a break.
 type share struct {
-	thread int           // that runs the leader; 0 is none
-	wall   clock.Nanos   // when it began to be measured
-	cpu    time.Duration // that the thread had run by then
+	thread int           // runs the leader; 0: not measuring
+	wall   clock.Nanos   // when begin was called
+	cpu    time.Duration // the thread's running time then
 	took   time.Duration // measured before that
-	lost   time.Duration // of that
-	quiet  int           // times in a row that little was lost
+	lost   time.Duration // part of took in which the thread didn't run
+	quiet  int           // measurements in a row that found little lost
 }
 
-// begin begins to measure, on the calling thread.
+// begin begins to measure the calling thread.
 func (s *share) begin() { s.thread, s.wall, s.cpu = sock.Thread(), clock.Nanotime(), sock.ThreadTime() }
 
-// end ends that. Nothing is known if the leader was moved to another thread.
+// end adds the time since begin. If the leader was moved to another thread that time is unknown, and end adds nothing.
 func (s *share) end() {
 	if s.thread != 0 && s.thread == sock.Thread() {
 		took := clock.Nanotime().Sub(s.wall)
@@ -69,7 +69,7 @@ func (s *share) end() {
 	s.thread = 0
 }
 
-// over reports whether enough was measured, and whether the leader had to share its processor.
+// over reports whether enough was measured and, if so, whether the leader had to share its processor.
 func (s *share) over() (over, shared bool) {
 	if s.took < shareTime {
 		return false, false
@@ -82,15 +82,15 @@ func (s *share) over() (over, shared bool) {
 	return true, shared
 }
 
-// load is what part of the time a leader is busy.
+// load measures how much of the time a leader is busy.
 type load struct {
 	since   clock.Nanos   // when the leader woke up
-	begin   clock.Nanos   // when it began to be measured
-	busy    time.Duration // since then
-	percent atomic.Int32  // of the last time
+	begin   clock.Nanos   // when the measurement began
+	busy    time.Duration // busy since begin
+	percent atomic.Int32  // result of the last measurement
 }
 
-// rests takes note that the leader has nothing to do. It reports whether enough was measured.
+// rests notes that the leader has nothing to do. It reports whether enough was measured.
 func (d *load) rests() bool {
 	now := clock.Nanotime()
 	d.busy += now.Sub(d.since)
@@ -103,7 +103,7 @@ func (d *load) rests() bool {
 	return true
 }
 
-// lookForHost is called by a leader that has nothing to do. If that is often so, another one may do it as well.
+// lookForHost is called by a leader that has nothing to do. If its load is low, another loop's leader may do its work too.
 func (l *Loop) lookForHost() {
 	if !l.load.rests() || l.load.percent.Load() > lowLoad {
 		return
@@ -111,7 +111,7 @@ func (l *Loop) lookForHost() {
 	l.becomeGuest(0, func(other *Loop) bool { return other.load.percent.Load()+l.load.percent.Load() <= sharedLoad })
 }
 
-// shareProcessors is called now and then by a leader that has been busy without a break, when it has measured its share.
+// shareProcessors is called by a leader that has been busy without a break, each time after it has measured its share.
 func (l *Loop) shareProcessors() {
 	over, shared := l.share.over()
 	if !over {
@@ -130,14 +130,14 @@ func (l *Loop) shareProcessors() {
 	}
 }
 
-// becomeGuest makes the loop and its guests those of another one that suits, if there is one, for that long at least. The
-// leader waits until its loop is let go.
+// becomeGuest makes the loop, and its guests, guests of another loop that suits, if there is one, for at least this time. The leader waits
+// until the host lets its loop go.
 func (l *Loop) becomeGuest(atLeast time.Duration, suits func(host *Loop) bool) {
 	h := &l.group.hosting
 	now := time.Now()
 	h.mu.Lock()
 	host := l.findHost(suits)
-	// A change shows only in what is measured after it.
+	// Measurements show the effect of a change only after a while.
 	if h.closed || host == nil || now.Sub(h.since) < 2*shareTime {
 		h.mu.Unlock()
 		return
@@ -146,7 +146,7 @@ func (l *Loop) becomeGuest(atLeast time.Duration, suits func(host *Loop) bool) {
 	host.hosted += 1 + l.hosted
 	l.hosted = 0
 	l.mu.Lock()
-	l.host.Store(host) // from here on what is posted goes there
+	l.host.Store(host) // from here on the host gets what is posted
 	conns, guests := append(l.inbox, l.queue[l.queued:]...), append(l.arrivals, l.guests...)
 	l.inbox, l.queue, l.queued, l.arrivals, l.guests = nil, nil, 0, nil, nil
 	l.mu.Unlock()
@@ -172,7 +172,7 @@ func (l *Loop) becomeGuest(atLeast time.Duration, suits func(host *Loop) bool) {
 	l.group.monitor.wakeUp()
 }
 
-// findHost returns the next loop that suits and isn't a guest. The caller holds hosting.mu.
+// findHost returns the next loop that suits and isn't a guest, or nil. The caller holds hosting.mu.
 func (l *Loop) findHost(suits func(host *Loop) bool) *Loop {
 	l.group.hosting.mu.AssertHeld()
 	loops := l.group.loops
@@ -185,18 +185,18 @@ func (l *Loop) findHost(suits func(host *Loop) bool) *Loop {
 	return nil
 }
 
-// receiveGuests takes the loops over that are guests from now on.
+// receiveGuests makes the host serve its new guests.
 func (l *Loop) receiveGuests(arrived []*Loop) {
 	for _, guest := range arrived {
 		l.guests = append(l.guests, guest)
 		err := l.epoll.add(int(guest.epoll), watchLevel, firstGuest+uint32(guest.index), 0)
 		if err != nil || guest.pending.Load() {
-			l.letGo(guest) // it has been rung already, or the system allows no more
+			l.letGo(guest) // its bell has already rung, or the system allows no further set
 		}
 	}
 }
 
-// letGo makes a guest's leader serve it again.
+// letGo returns a guest to its own leader.
 func (l *Loop) letGo(guest *Loop) {
 	h := &l.group.hosting
 	leaves := func(each *Loop) bool { return each == guest }
@@ -212,11 +212,11 @@ func (l *Loop) letGo(guest *Loop) {
 	guest.host.Store(nil)
 	guest.mu.Unlock()
 	h.mu.Unlock()
-	l.pending.Store(true) // a loop with guests isn't over
+	l.pending.Store(true) // check isOver again: a loop with guests isn't over
 	guest.released <- struct{}{}
 }
 
-// close ends the hosting, as far as new guests are concerned.
+// close prevents new guests.
 func (h *hosting) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,38 +4,38 @@ package loop
 
 import "github.com/filohttp/filo/internal/class"
 
-// HoldsLoop reports whether w leads a loop that hasn't been taken away.
+// HoldsLoop reports whether w leads a loop that hasn't been taken away from it.
 func (w *Worker) HoldsLoop() bool { return w.loop != nil && w.loop.word.Load() == w.word }
 
-// Crowded reports whether w leads a loop that mustn't be lost by an inline call, since there are workers beyond the cap: each leader could
-// leave one more such worker behind.
+// Crowded reports whether w leads a loop that it mustn't risk losing by an inline call. That is so while there are workers beyond the
+// cap, since each leader could leave one more such worker behind.
 func (w *Worker) Crowded() bool {
 	return w.loop != nil && w.loop.lost.Load()&1 != 0 && w.loop.workers.Crowded()
 }
 
-// Overtaken reports whether the monitor has given w's loop to another worker, and w hasn't seen it yet.
+// Overtaken reports whether w's loop was given to another worker, and w hasn't noticed yet.
 func (w *Worker) Overtaken() bool { return w.loop != nil && w.loop.word.Load() != w.word }
 
-// retaken makes w the ordinary worker that it is since the monitor gave its loop to another one.
+// retaken makes w an ordinary worker, after the loss of its loop to another worker.
 func (w *Worker) retaken() {
 	w.loop = nil
 	w.owner.LoseLead()
 }
 
-// handOff gives the loop to another worker, in a turn of w's. It reports false if Concurrency has been reached, unless it
-// must.
+// handOff gives the loop to another worker during w's turn. Unless must is set it reports false, and w keeps the loop, if Concurrency has
+// been reached.
 func (l *Loop) handOff(w *Worker, must bool) bool {
 	return l.giveAway(w, func() bool { return l.workers.HandOver(w, must) })
 }
 
-// handOffKept is handOff for a worker that gets one of the places that are kept, though Concurrency has been reached.
+// handOffKept is handOff by which w gets one of the places kept for quick handlers, although Concurrency has been reached.
 func (l *Loop) handOffKept(w *Worker) bool {
 	return l.giveAway(w, func() bool { return l.workers.HandOverKept(w) })
 }
 
-// giveAway gives the loop away by handOver, unless the monitor has done so.
+// giveAway gives the loop away by handOver, unless it was already taken away.
 func (l *Loop) giveAway(w *Worker, handOver func() bool) bool {
-	// From here on the monitor has nothing to take.
+	// From here on nobody can take the loop away.
 	if !l.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 		return true
@@ -50,7 +50,7 @@ func (l *Loop) giveAway(w *Worker, handOver func() bool) bool {
 	return true
 }
 
-// retake gives the loop to another worker because its leader, whose turn began when it had this word, may never come back.
+// retake gives the loop to another worker if its leader is still in the turn of this word: that leader may never come back.
 func (l *Loop) retake(word uint64) {
 	leader := l.takeAway(word)
 	if leader == nil {
@@ -63,8 +63,7 @@ func (l *Loop) retake(word uint64) {
 	l.workers.Retake(leader)
 }
 
-// GiveAway gives the loop to another worker, if the turn isn't over. Anybody may call it, and the leader gets to know of it at the end of
-// the turn.
+// GiveAway gives the loop to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of the turn.
 func (t Turn) GiveAway() bool {
 	l := t.loop
 	if l == nil {
@@ -79,10 +78,11 @@ func (t Turn) GiveAway() bool {
 	return true
 }
 
-// takeAway takes the loop from its leader, if the loop still has this word, for the caller to find another one. Anybody may call it.
+// takeAway takes the loop from its leader if the loop's word is still this one. The caller then finds the next leader. Any goroutine may
+// call it.
 //
-// While the server serves, takeAway refuses once too many leaders have lost a loop. The leader of a crowded loop runs no handler, but an
-// ErrorHandler, ConnState or Logger may wait as well. When too many of those wait, their loops wait, too.
+// Unless the server is draining, takeAway refuses once too many leaders have lost a loop. The leader of a crowded loop runs no handler,
+// but an ErrorHandler, ConnState or Logger may block too. When too many of those block, their loops wait for them.
 func (l *Loop) takeAway(word uint64) (leader *Worker) {
 	if !l.workers.MayRetake(len(l.group.loops)) && !l.group.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
 		return nil
@@ -90,8 +90,8 @@ func (l *Loop) takeAway(word uint64) (leader *Worker) {
 	return l.leader.Load()
 }
 
-// Leave gives the loop that w leads, if it leads one, to another worker, before something of the class that may take long. It reports false
-// if there is no place for that.
+// Leave gives the loop that w leads, if any, to another worker, before w runs something of the class that may take long. It reports false
+// if w gets no place for that.
 func (w *Worker) Leave(class *class.Class) bool {
 	if w.loop == nil {
 		return w.owner.MayRun()
@@ -104,7 +104,7 @@ func (w *Worker) Leave(class *class.Class) bool {
 	return true
 }
 
-// LeaveKept is Leave for a worker that goes on in one of the places that are kept.
+// LeaveKept is Leave for a worker that continues in one of the places kept for quick handlers.
 func (w *Worker) LeaveKept() bool {
 	if w.loop != nil {
 		w.EndClass()
@@ -112,10 +112,10 @@ func (w *Worker) LeaveKept() bool {
 			return false
 		}
 	}
-	return w.owner.HasKept() || w.owner.ExchangeForKept() // if the loop was taken away before, w has another place
+	return w.owner.HasKept() || w.owner.ExchangeForKept() // a worker that had lost its loop before exchanges its place
 }
 
-// LeaveWithoutPlace is Leave for something that doesn't count against Concurrency.
+// LeaveWithoutPlace is Leave for work that doesn't count against Concurrency.
 func (w *Worker) LeaveWithoutPlace() {
 	if w.loop != nil {
 		w.EndClass()

@@ -19,14 +19,14 @@ import (
 // maxAccepts is how many connections a leader accepts in one turn.
 const maxAccepts = 16
 
-// Listener is a listening socket for each loop, or one for all of them.
+// Listener accepts from one listening socket for each loop, or from one socket for all loops.
 type Listener struct {
 	group *Group
-	// admit gives a connection that was accepted to a loop. The descriptor is its own from then on.
+	// admit gives an accepted connection to a loop, which owns the descriptor from then on.
 	admit   func(to *Loop, fd int, peer sock.Address)
-	options *sock.Options // of the user's connections
+	options *sock.Options // set on the connections that user's Accept returns
 	logger  func() *slog.Logger
-	// user is the listener that the socket comes from, if it is the user's; it is closed at the end. There is one entry then.
+	// user is the listener whose socket all loops share, by one entry; nil if each loop has its own. user is closed at the end.
 	user    net.Listener
 	userRaw syscall.RawConn // user's
 	watched chan struct{}   // closed when watchUser has ended; nil without a user
@@ -34,13 +34,13 @@ type Listener struct {
 
 	open    atomic.Int32     // entries that aren't closed
 	entries []*listenerEntry // immutable
-	turn    atomic.Uint32    // of the user's connections, which go to each of the loops in turn
+	turn    atomic.Uint32    // counts user's connections, which the loops get in turn
 
 	log  sock.AcceptLog
 	done chan struct{} // closed when all entries are
 
 	mu  sync.Mutex
-	err error // what accepting failed with for good; guarded by mu
+	err error // the permanent error of accepting; guarded by mu
 }
 
 // listenerEntry is a listening socket in a loop.
@@ -50,28 +50,28 @@ type listenerEntry struct {
 	slot  uint32       // immutable
 	burst atomic.Int32 // how many connections to accept in the next turn
 
-	closing atomic.Bool // the next turn accepts all that there are, and closes the socket
+	closing atomic.Bool // the next turn accepts all waiting connections, and closes the socket
 
 	mu      sync.Mutex
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // it is in the loop's epoll set; guarded by mu
-	delay   time.Duration // after the last accept, if that failed for the moment; guarded by mu
+	delay   time.Duration // of the last pause, 0 after a success; guarded by mu
 }
 
-// Listening says what a Listener accepts from, and for whom.
+// Listening configures a Listener.
 type Listening struct {
 	Address net.Addr
-	// Sockets are one listening socket for each loop, or a single one that is User's. They are the Listener's.
+	// Sockets are one listening socket for each loop, or a single one that is User's. The Listener closes them.
 	Sockets []int
-	User    net.Listener // nil if there is none; closed at the end
+	User    net.Listener // nil if each loop has a socket; closed at the end
 	Options *sock.Options
 	Logger  func() *slog.Logger
-	// Admit gives a connection that was accepted to a loop, by Loop.Add. The descriptor is its own from then on. It is called in a leader's
-	// turn, and so mustn't wait.
+	// Admit gives an accepted connection to a loop, by Loop.Add. The loop owns the descriptor from then on. Admit is called in a leader's
+	// turn, so it mustn't wait.
 	Admit func(to *Loop, fd int, peer sock.Address)
 }
 
-// NewListener makes a listener of the group's loops, which accepts when Serve is called. If it fails, the sockets stay the caller's.
+// NewListener makes a listener of the group's loops, which accept when Serve is called. If it fails, the sockets stay the caller's.
 func (g *Group) NewListener(on Listening) (*Listener, error) {
 	ll := &Listener{
 		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, done: make(chan struct{}),
@@ -95,7 +95,7 @@ func (g *Group) NewListener(on Listening) (*Listener, error) {
 	return ll, nil
 }
 
-// Serve lets the loops accept until the listener is closed, and returns why it was.
+// Serve lets the loops accept until the listener is closed, and returns the reason.
 func (ll *Listener) Serve() error {
 	if ll.user != nil {
 		ll.watched = make(chan struct{})
@@ -117,13 +117,13 @@ func (ll *Listener) Serve() error {
 	return ll.err
 }
 
-// Accept is net.Listener's. The loops accept by themselves.
+// Accept implements net.Listener. It fails, since the loops accept by themselves.
 func (ll *Listener) Accept() (net.Conn, error) { return nil, errors.ErrUnsupported }
 
-// Addr is net.Listener's.
+// Addr implements net.Listener.
 func (ll *Listener) Addr() net.Addr { return ll.address }
 
-// Close is net.Listener's: no connection is accepted any more.
+// Close implements net.Listener: no connection is accepted any more.
 func (ll *Listener) Close() error {
 	ll.closeEntries()
 	if ll.user == nil {
@@ -138,7 +138,7 @@ func (ll *Listener) closeEntries() {
 	}
 }
 
-// SetDeadline makes the loops accept what there is, and then no more. It is what a shutdown does first to a listener.
+// SetDeadline makes the loops accept the connections that wait, and then stop. A shutdown calls it before it closes the listener.
 func (ll *Listener) SetDeadline(time.Time) error {
 	for _, e := range ll.entries {
 		l := e.loop
@@ -151,7 +151,7 @@ func (ll *Listener) SetDeadline(time.Time) error {
 	return nil
 }
 
-// close closes a loop's socket.
+// close closes the entry's socket.
 func (e *listenerEntry) close() {
 	l := e.loop
 	e.mu.Lock()
@@ -159,7 +159,7 @@ func (e *listenerEntry) close() {
 	if e.fd < 0 {
 		return
 	}
-	// A socket that several loops share, or that its listener has another descriptor of, stays open.
+	// Closing alone wouldn't end the watch: user has another descriptor of the socket, which keeps it open.
 	l.epoll.remove(e.fd)
 	sock.Close(e.fd)
 	e.fd = -1
@@ -171,9 +171,9 @@ func (e *listenerEntry) close() {
 	}
 }
 
-// listen makes a loop watch its socket, until it is closed.
+// listen makes the loop watch its socket, unless that is closed.
 func (e *listenerEntry) listen() {
-	if err := e.watch(); err != nil { // the system bounds how many epoll sets may lead to one socket
+	if err := e.watch(); err != nil { // the system limits the epoll sets that lead to one socket
 		e.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", err)
 	}
 }
@@ -189,8 +189,8 @@ func (e *listenerEntry) watch() error {
 	return err
 }
 
-// pause takes the socket out of the epoll set for a while, longer each time. If the loop was taken from a leader that accepts,
-// two of them may find that accepting fails.
+// pause takes the socket out of the epoll set for a while, longer each time. If a leader loses its loop while it accepts, its successor
+// may see the same failure; the second call does nothing.
 func (e *listenerEntry) pause() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -204,16 +204,16 @@ func (e *listenerEntry) pause() {
 }
 
 const (
-	// userPoll is how often it is looked whether the listener that the socket comes from was closed, while connections come: only who
-	// waits in Accept is told. It is looked before something is accepted, too.
+	// userPoll is how often watchUser checks, while connections arrive, whether user was closed: only a goroutine in Accept is told. The
+	// loop also checks, before each accept.
 	userPoll = 100 * time.Millisecond
-	// quietPolls in a row without a connection, watchUser waits in Accept.
+	// quietPolls is the number of checks in a row without a connection after which watchUser waits in Accept.
 	quietPolls = 10
 )
 
-// watchUser closes the socket when the listener that it comes from is closed. As long as no connection comes it costs nothing: it
-// waits in Accept then, beside the loop. If it is quicker than the loop it takes the connection to a loop, and looks now and
-// then until no more come; the loops accept at less than half the cost.
+// watchUser closes the loops' socket when user is closed. While no connection arrives watchUser costs nothing: it waits in Accept, beside
+// the loop. If it gets a connection before the loop does, it gives that to a loop, and checks now and then until no more arrive, since
+// loops accept at less than half the cost.
 func (ll *Listener) watchUser() {
 	defer close(ll.watched)
 	defer ll.group.release()
@@ -239,14 +239,14 @@ func (ll *Listener) watchUser() {
 	ll.closeEntries()
 }
 
-// endWatch makes watchUser end, and waits for that. The listener accepts nothing any more then.
+// endWatch ends watchUser, and waits for its end. The listener accepts nothing from then on.
 func (ll *Listener) endWatch() {
 	ll.user.(interface{ SetDeadline(time.Time) error }).SetDeadline(clock.Past)
 	<-ll.watched
 }
 
-// acceptUser waits until the user's listener is closed, has a connection for it, or fails. The connection's descriptor is there
-// before the connection is: or else there might be none left for it.
+// acceptUser waits until user is closed, returns a connection, or fails. It reserves the connection's descriptor first, since none might
+// be left afterwards.
 func (ll *Listener) acceptUser() {
 	spare, err := sock.Duplicate(int(ll.group.loops[0].epoll))
 	if err != nil {
@@ -270,15 +270,15 @@ func (ll *Listener) acceptUser() {
 	ll.share(spare, peer)
 }
 
-// userClosed reports whether the socket comes from a listener that was closed.
+// userClosed reports whether the socket's listener is user and was closed.
 func (ll *Listener) userClosed() bool {
 	return ll.userRaw != nil && ll.userRaw.Control(func(uintptr) {}) != nil
 }
 
-// accept accepts connections and lets each wait for its first request. It runs in a turn of the leader's.
+// accept accepts connections, and registers each until its first request arrives. It runs in a leader's turn.
 func (l *Loop) accept(e *listenerEntry) {
 	if e.closing.Load() {
-		defer e.close() // though a ConnState may panic
+		defer e.close() // even if a ConnState panics
 		for l.acceptOne(e) {
 		}
 		return
@@ -294,11 +294,11 @@ func (l *Loop) accept(e *listenerEntry) {
 			return
 		}
 	}
-	// Asking when nobody is there costs a system call, so a leader asks for more only while there is more.
+	// An accept that finds no connection costs a system call, so a leader tries more only while more are waiting.
 	e.burst.Store(min(2*burst+1, maxAccepts))
 }
 
-// acceptOne accepts a connection. It reports false if there was none.
+// acceptOne accepts a connection. It reports false if none was waiting.
 func (l *Loop) acceptOne(e *listenerEntry) bool {
 	var peer sock.Address
 	e.mu.Lock()
@@ -320,20 +320,20 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 	if e.user != nil {
 		e.share(fd, peer)
 	} else {
-		e.admit(e.loop, fd, peer) // a guest's connections are its own: it takes them with it
+		e.admit(e.loop, fd, peer) // not to a host: a guest takes its connections along
 	}
 	return true
 }
 
-// share gives a connection of a socket for all loops to each of these in turn. (If all of them watched that, each connection would
-// wake them all: EPOLLEXCLUSIVE does nothing where a set is nested in another.)
+// share gives a connection of the shared socket to the next loop in turn. (If all loops watched that socket, each connection would wake
+// all of them: EPOLLEXCLUSIVE has no effect in an epoll set that is nested in another.)
 func (ll *Listener) share(fd int, peer sock.Address) {
 	loops := ll.group.loops
 	ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
 }
 
-// failed takes note that accepting has failed. Running out of descriptors or memory passes: the loop asks again after a
-// while, longer each time.
+// failed handles an error of accept. After a lack of descriptors or memory, which passes, the loop tries again after a pause, longer each
+// time.
 func (e *listenerEntry) failed(err error) {
 	ll := e.Listener
 	if !sock.IsTemporary(err) {
@@ -343,6 +343,6 @@ func (e *listenerEntry) failed(err error) {
 		ll.closeEntries()
 		return
 	}
-	e.pause() // first: while the logger is at it the loop may be given to another leader, which would find the same
+	e.pause() // before the logger, which may take long: another leader could get the loop meanwhile, and the same error
 	ll.log.Failed(ll.logger(), err)
 }

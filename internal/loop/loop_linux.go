@@ -14,89 +14,89 @@ import (
 )
 
 const (
-	// maxEvents is how many events a leader takes at a time.
+	// maxEvents is how many events a leader takes from an epoll set at a time.
 	maxEvents = 24
-	// backlogged is how many at a time show that another loop's leader had better help.
+	// backlogged is the number of events in a batch from which on another loop's leader should help.
 	backlogged = 12
 
-	// maxTurn is how long leaders are busy before they let the runtime's scheduler run what else there is. One looks at the
-	// clock every turnRounds batches.
+	// maxTurn is how long a leader is busy before it lets the runtime's scheduler run other goroutines. The leader reads the clock every
+	// turnRounds batches.
 	maxTurn    = 500 * time.Microsecond
 	turnRounds = 4
 
-	// Slots of an epoll set's entries that aren't connections: the guests from firstGuest on, the listeners from
-	// firstListener on, and the bell.
+	// Slots of the entries of an epoll set that aren't connections: guests from firstGuest on, listeners from firstListener on, and the
+	// bell.
 	firstGuest    = 1 << 29
 	firstListener = 1 << 30
 	bellSlot      = 1<<31 - 1
 )
 
-// Loop waits for many connections at once. One worker leads it: it takes the events of the epoll set and serves the
-// connections that they are for, one after the other, where it is. Before something that may block, and when the monitor
-// finds that it has been in one turn for too long, another worker becomes the leader.
+// Loop waits for many connections at once. One worker leads it: the leader takes the events of the epoll set, and serves their
+// connections itself, one after the other. Another worker becomes the leader before the first does something that may block, or when the
+// monitor finds that it has been in one turn for too long.
 //
 // Unless said otherwise a field belongs to the leader.
 type Loop struct {
 	group   *Group   // immutable
 	index   int      // in group.loops; immutable
 	epoll   epollSet // immutable
-	workers Workers  // who lead; immutable
+	workers Workers  // where the leaders come from; immutable
 
-	// word says how the leader is doing: a term, which each change of the leader ends, in the high half, and in the low one
-	// a count of turns, odd during a turn. The leader and the monitor exchange it to settle who takes the loop away.
+	// word holds a term in its high half, incremented when the loop is taken from its leader, and a count of turns in its low half,
+	// which is odd during a turn. Of the leader and a goroutine that takes the loop away, the one whose exchange succeeds gets it.
 	word   atomic.Uint64
-	leader atomic.Pointer[Worker] // who leads, for the monitor
-	// lost is odd from when a leader loses the loop until somebody sees that no worker is beyond the cap: see Workers. It only grows, so
-	// that whoever makes it even can't undo a loss that he hasn't seen.
+	leader atomic.Pointer[Worker] // the current leader, for takeAway
+	// lost becomes odd when a leader loses the loop, and even when somebody sees that no worker is beyond the cap: see Workers. It only
+	// grows, so a goroutine that makes it even can't undo a later loss.
 	lost atomic.Uint64
-	// sleeping says that the leader waits, or is about to: who has something for it rings the bell.
+	// sleeping says that the leader waits, or is about to: a goroutine that has news for the leader rings the bell.
 	sleeping atomic.Bool
-	resting  atomic.Bool // the leader waits; unlike sleeping it says so until the leader goes on
+	resting  atomic.Bool // the leader waits; a ring clears sleeping, but not this
 	backlog  atomic.Bool // the last batch was a large one
 	parker   parker
 	breather breather
 
-	// batch is what is to be served, from the cursor on: its low half says the next one and how many there are, its high one
-	// counts batches. Leaders who have nothing to do take from it too.
+	// batch holds the events to be served. cursor's high half counts batches; its low half holds the index of the next event and their
+	// number. Leaders of other loops that have nothing to do take events from the batch too.
 	batch  [3 * maxEvents]batchEntry
 	cursor atomic.Uint64
 
 	events    [maxEvents]pollEvent
-	filled    int       // of batch, before the cursor says so
-	queue     []*Socket // connections that were claimed and are to be served, from queued on
+	filled    int       // entries put into batch and not yet published
+	queue     []*Socket // claimed connections to be served, from index queued on
 	queued    int
 	rounds    int
-	busySince clock.Nanos // 0 when it is to be set anew
-	taken     []*Socket   // from the inbox
+	busySince clock.Nanos // 0: to be set anew
+	taken     []*Socket   // the last content of inbox
 	share     share
 	load      load
 	guests    []*Loop
 	ready     []*Loop       // guests that have events
-	stopped   bool          // the loop is over
-	ended     chan struct{} // closed then
+	stopped   bool          // the loop has ended
+	ended     chan struct{} // closed when the last loop of the group has ended
 
-	// host is the loop whose guest this is; nil is none. Changed under hosting.mu and mu.
+	// host is the loop whose guest this loop is, nil if none. Changed with hosting.mu and mu held.
 	host       atomic.Pointer[Loop]
-	released   chan struct{} // ends that for the leader; cap 1
-	guestSince time.Time     // when it last became a guest; the leader's, and then the host's
-	guestTime  time.Duration // for how long it is one at least; likewise
-	hosted     int           // guests, those included that the leader hasn't received; guarded by hosting.mu
+	released   chan struct{} // the host sends to it to let the loop go; cap 1
+	guestSince time.Time     // when it last became a guest; written by the leader, then read by the host
+	guestTime  time.Duration // the least time as a guest; likewise
+	hosted     int           // guests, including those in arrivals; guarded by hosting.mu
 
 	mu         race.Mutex       // in the order of docs/LOOP.md, "Locks"
-	slots      []*Socket        // by slot; nil is free; guarded by mu
-	free       []uint32         // slots; guarded by mu
+	slots      []*Socket        // by slot; nil: free; guarded by mu
+	free       []uint32         // free slots; guarded by mu
 	generation uint32           // of the last connection; guarded by mu
 	listeners  []*listenerEntry // by slot - firstListener; guarded by mu
-	closing    []*listenerEntry // to be accepted from a last time and closed; guarded by mu
-	inbox      []*Socket        // claimed, to be served by the leader; guarded by mu
+	closing    []*listenerEntry // to be closed after a last accept; guarded by mu
+	inbox      []*Socket        // claimed connections for the leader to serve; guarded by mu
 	arrivals   []*Loop          // guests that the leader hasn't received yet; guarded by mu
-	pending    atomic.Bool      // inbox isn't empty, or there is other news
-	stopping   bool             // the loop ends when it has no connection; guarded by mu
+	pending    atomic.Bool      // inbox isn't empty, or the leader has other news
+	stopping   bool             // the loop ends when it has no connections left; guarded by mu
 
 	handoffs, retakes, steals, parks atomic.Uint64
 }
 
-// newLoop makes a loop; it has no leader yet.
+// newLoop makes a loop, which has no leader yet.
 func newLoop(g *Group, index int, workers Workers) (*Loop, error) {
 	set, err := newEpollSet()
 	if err != nil {
@@ -122,27 +122,27 @@ func (l *Loop) closeFiles() {
 	l.epoll.close()
 }
 
-// Conns returns how many connections the loop has.
+// Conns returns the number of the loop's connections.
 func (l *Loop) Conns() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.slots) - len(l.free)
 }
 
-// Index returns which loop of its group it is.
+// Index returns the loop's index in its group.
 func (l *Loop) Index() int { return l.index }
 
-// Lost returns the count that Workers keeps of the leaders that have lost the loop.
+// Lost returns the count, kept by Workers, by which Crowded knows that a leader has lost the loop.
 func (l *Loop) Lost() *atomic.Uint64 { return &l.lost }
 
-// Lead serves the loop until w has given it away, or it is over.
+// Lead serves the loop until w has given it away or lost it, or the loop has ended.
 func (l *Loop) Lead(w *Worker) {
 	w.loop = l
 	l.leader.Store(w)
 	w.spent = 0
 	if l.isBreathless() {
 		l.share.end()
-		l.catchBreath() // a loop that goes from hand to hand may not come to the end of its batch for long
+		l.catchBreath() // if leaders change often, breathe may not be reached for long
 	}
 	for w.loop == l && !l.stopped {
 		if !l.step(w) {
@@ -151,7 +151,7 @@ func (l *Loop) Lead(w *Worker) {
 	}
 }
 
-// step does one thing that there is to do. It reports false if there was nothing.
+// step does the next piece of work. It reports false if there was none.
 func (l *Loop) step(w *Worker) bool {
 	if e, ok := l.take(); ok {
 		l.serve(w, e)
@@ -180,7 +180,7 @@ func (l *Loop) step(w *Worker) bool {
 	return found || l.steal(w)
 }
 
-// serve lets what an event is for have its turn.
+// serve begins a turn for the event's connection or listener.
 func (l *Loop) serve(w *Worker, e loopEvent) {
 	switch {
 	case e.listener != nil:
@@ -190,7 +190,7 @@ func (l *Loop) serve(w *Worker, e loopEvent) {
 	}
 }
 
-// breathe is called between batches, and now and then does what a leader does that has been busy for long.
+// breathe is called between batches. It lets other goroutines run after the leader has been busy for maxTurn.
 func (l *Loop) breathe() {
 	if l.rounds++; l.rounds%turnRounds != 0 {
 		return
@@ -206,22 +206,22 @@ func (l *Loop) breathe() {
 	}
 }
 
-// isBreathless reports whether the loop has been served for so long that other things should have their turn.
+// isBreathless reports whether the loop has been served for longer than maxTurn without a break.
 func (l *Loop) isBreathless() bool {
 	return l.busySince != 0 && clock.Nanotime().Sub(l.busySince) > maxTurn
 }
 
-// catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller. The share isn't measured
-// meanwhile: the caller has ended that.
+// catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller. The caller has ended the measurement
+// of the share before.
 func (l *Loop) catchBreath() {
 	l.breather.breathe()
-	// Who waits may come back before those who were found with it, who yields comes back after them.
+	// After the wait this goroutine may run before others that the same check of the poller found. After Gosched it runs behind them.
 	runtime.Gosched()
 	l.busySince = clock.Nanotime()
 	l.share.begin()
 }
 
-// poll takes the events of a loop's epoll set, which may be another's. It reports whether there were any.
+// poll takes the events of the epoll set of a loop: this one, a guest or a busy one. It reports whether it found any.
 func (l *Loop) poll(of *Loop) bool {
 	n := of.epoll.poll(l.events[:])
 	if n == 0 {
@@ -236,14 +236,14 @@ func (l *Loop) poll(of *Loop) bool {
 		if e.guest != nil && of == l {
 			guests = append(guests, e.guest)
 		}
-		// Another's listeners are left to it: they will be reported again.
+		// The listeners of a busy loop are left to its leader: their events will be reported again.
 		if e.socket != nil || e.listener != nil && own {
 			l.put(e)
 		}
 	}
 	of.mu.Unlock()
 	if of == l && n == len(l.events) && len(l.guests) > 0 {
-		// In the queue of a loop that doesn't keep up a guest has a single place, however much waits in it.
+		// The host can't keep up, and each guest has only one place among the events, however many of its connections have some.
 		first := l.rounds % len(l.guests)
 		guests = append(append(guests[:0], l.guests[first:]...), l.guests[:first]...)
 	}
@@ -252,17 +252,17 @@ func (l *Loop) poll(of *Loop) bool {
 	case rung && own:
 		l.letGo(of)
 	case rung:
-		of.parker.ring() // it was for the other's leader
+		of.parker.ring() // the ring was for the busy loop's leader
 	}
 	for _, guest := range guests {
-		if l.filled <= maxEvents { // or else it is reported again; there must be room for the queue
+		if l.filled <= maxEvents { // leaves room for the queue; the event is reported again
 			l.poll(guest)
 		}
 	}
 	return l.filled > 0 || own
 }
 
-// lookUpLocked finds out what an event is for. It may be for something that is gone.
+// lookUpLocked finds what an event is for. That may be gone: then the result is empty.
 func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	l.mu.AssertHeld()
 	e.events = event.Events
@@ -280,7 +280,7 @@ func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	return
 }
 
-// closingListener returns a listener that is to be accepted from a last time, nil if there is none.
+// closingListener returns a listener that is to be closed after a last accept, nil if there is none.
 func (l *Loop) closingListener() *listenerEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,7 +292,7 @@ func (l *Loop) closingListener() *listenerEntry {
 	return e
 }
 
-// takeInbox queues what was posted, and ends the loop if it is over.
+// takeInbox queues the posted connections, and ends the loop if it is over.
 func (l *Loop) takeInbox() {
 	l.mu.Lock()
 	l.pending.Store(len(l.closing) > 0)
@@ -308,20 +308,20 @@ func (l *Loop) takeInbox() {
 	case len(l.queue) == 0:
 		l.end()
 	default:
-		l.pending.Store(true) // connections that were a guest's are to be served first
+		l.pending.Store(true) // first serve the connections that a guest had queued
 	}
 }
 
-// isOver reports whether the loop has nothing to wait for any more. The last of its connections to go, and who stops it,
-// make the leader ask.
+// isOver reports whether the loop has nothing left to wait for. The leader asks when the last connection has gone, and when the loop is
+// stopped.
 func (l *Loop) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox)+len(l.arrivals)+len(l.guests) == 0
 }
 
-// steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may wait for
-// a processor: then its connections needn't.
+// steal serves a connection of another loop whose leader is busy, or takes events for it. That leader's thread may be waiting for a
+// processor, and its connections needn't wait with it.
 func (l *Loop) steal(w *Worker) bool {
 	loops := l.group.loops
 	for i := 1; i < len(loops); i++ {
@@ -331,7 +331,7 @@ func (l *Loop) steal(w *Worker) bool {
 		}
 		if e, ok := other.take(); ok {
 			l.steals.Add(1)
-			if e.listener == nil { // or else it is reported once more
+			if e.listener == nil { // a listener's event is reported again
 				l.serve(w, e)
 			}
 			return true
@@ -345,7 +345,7 @@ func (l *Loop) steal(w *Worker) bool {
 	return false
 }
 
-// turn serves a connection, or accepts from a listener. During it the monitor may take the loop away.
+// turn serves a connection, or accepts from a listener. Meanwhile the loop may be taken away from w.
 func (l *Loop) turn(w *Worker, s *Socket, listener *listenerEntry) {
 	word := l.word.Load() + 1
 	l.word.Store(word)
@@ -363,7 +363,7 @@ func (l *Loop) turn(w *Worker, s *Socket, listener *listenerEntry) {
 	l.endTurn(w)
 }
 
-// endTurn ends w's turn. If the loop is another's by now, w is an ordinary worker.
+// endTurn ends w's turn. If the loop was taken away from w, w becomes an ordinary worker.
 func (l *Loop) endTurn(w *Worker) {
 	w.EndClass()
 	if w.loop == l && !l.word.CompareAndSwap(w.word, w.word+1) {
@@ -371,7 +371,7 @@ func (l *Loop) endTurn(w *Worker) {
 	}
 }
 
-// turnFailed ends a turn that panicked, or whose goroutine ends: the connection is lost, and the loop needs a leader.
+// turnFailed ends a turn that panicked or called runtime.Goexit: the connection is lost, and the loop may need a leader.
 func (l *Loop) turnFailed(w *Worker, s *Socket, returned *bool) {
 	if *returned {
 		return
@@ -386,12 +386,11 @@ func (l *Loop) turnFailed(w *Worker, s *Socket, returned *bool) {
 	w.owner.EndKept()
 	l.endTurn(w)
 	if value == nil && w.loop == l {
-		// The goroutine is about to end.
 		l.workers.HandOver(w, true)
 	}
 }
 
-// rest waits until there is something to do.
+// rest waits for work.
 func (l *Loop) rest(w *Worker) {
 	l.parks.Add(1)
 	l.lookForHost()
@@ -405,7 +404,7 @@ func (l *Loop) rest(w *Worker) {
 	l.group.monitor.wakeUp()
 }
 
-// ring makes a leader that waits look at what is new.
+// ring makes a waiting leader look for news.
 func (l *Loop) ring() {
 	l.pending.Store(true)
 	if l.sleeping.Load() && l.sleeping.CompareAndSwap(true, false) {
@@ -413,19 +412,19 @@ func (l *Loop) ring() {
 	}
 }
 
-// post leaves a connection that the caller has claimed to the leader.
+// post leaves a claimed connection to the leader.
 func (l *Loop) post(s *Socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if host := l.host.Load(); host != nil {
-		host.post(s) // under the lock, or else the host might let the loop go, and even end, meanwhile
+		host.post(s) // with mu held: otherwise the host might let the loop go meanwhile, and even end
 		return
 	}
 	l.inbox = append(l.inbox, s)
 	l.ring()
 }
 
-// Add puts a connection into the epoll set.
+// Add makes the connection one of the loop's.
 func (l *Loop) Add(s *Socket) error {
 	l.mu.Lock()
 	l.generation++
@@ -460,12 +459,12 @@ func (l *Loop) removeLocked(s *Socket) {
 	if s.IsClosed() {
 		return
 	}
-	s.closing() // nobody writes to what the number stands for then
+	s.closing() // from here on nobody writes to a descriptor number that may be reused
 	sock.Close(int(s.fd))
 	l.forgetLocked(s)
 }
 
-// forgetLocked forgets a connection whose socket is closed, or somebody else's.
+// forgetLocked forgets a connection whose socket is closed or belongs to somebody else.
 func (l *Loop) forgetLocked(s *Socket) {
 	l.mu.AssertHeld()
 	s.fd = -1
@@ -476,7 +475,7 @@ func (l *Loop) forgetLocked(s *Socket) {
 	}
 }
 
-// stop ends the loop when it has no connection left.
+// stop makes the loop end when it has no connections left.
 func (l *Loop) stop() {
 	l.mu.Lock()
 	l.stopping = true
@@ -484,9 +483,8 @@ func (l *Loop) stop() {
 	l.ring()
 }
 
-// end ends the loop.
 func (l *Loop) end() {
 	l.stopped = true
-	l.resting.Store(true) // nobody looks for work here any more
+	l.resting.Store(true) // no loop looks for work here any more
 	l.group.release()
 }

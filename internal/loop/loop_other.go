@@ -23,10 +23,10 @@ func (*Group) Await(context.Context) error { return nil }
 // Counts returns zeros here.
 func (*Group) Counts() (c Counts) { return c }
 
-// Leave reports whether the worker may run something that takes its time.
+// Leave reports whether the worker may run something that may take long.
 func (w *Worker) Leave(*class.Class) bool { return w.owner.MayRun() }
 
-// LeaveKept reports whether the worker has one of the places that are kept.
+// LeaveKept reports whether the worker has one of the places kept for quick handlers.
 func (w *Worker) LeaveKept() bool { return w.owner.HasKept() }
 
 // HoldsLoop returns false here.

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// monitorTick is how long a leader may be in one turn, at least, until its loop is given to another worker.
+	// monitorTick is the shortest time in one turn after which a leader loses its loop to another worker.
 	monitorTick = time.Millisecond
-	// monitorRest is the number of ticks during which all leaders have rested after which the monitor rests too.
+	// monitorRest is the number of ticks that all leaders must have rested before the monitor rests too.
 	monitorRest = 10
 )
 
-// monitor watches the loops' leaders, as the runtime's sysmon watches its processors: a leader that is in the same turn as
-// a tick ago loses its loop. No clock is read for each request. The monitor rests while all leaders do.
+// monitor watches the loops' leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
+// ago loses its loop. So no request needs a clock reading. The monitor rests while all leaders rest.
 type monitor struct {
 	group   *Group
 	resting atomic.Bool
@@ -58,7 +58,7 @@ func (m *monitor) run() {
 		quiet = 0
 		ticker.Stop()
 		m.resting.Store(true)
-		// One that began to work just before didn't see that it was to wake us.
+		// A leader that began to work just before may not have seen that the monitor rests.
 		if m.look(seen) && m.resting.CompareAndSwap(true, false) {
 			ticker.Reset(monitorTick)
 			continue
@@ -72,9 +72,8 @@ func (m *monitor) run() {
 	}
 }
 
-// look compares the loops with what they were like at the last look, and retakes those that are in the same turn. It
-// reports whether anything has changed, or may: a leader that doesn't rest may be waiting for a processor, and begin a turn
-// without waking the monitor.
+// look compares the loops' words with those of the last look, and retakes the loops that are in the same turn. It reports whether a loop
+// is active, or may be: a leader that doesn't rest may be waiting for a processor, and then begins a turn without waking the monitor.
 func (m *monitor) look(seen []uint64) (active bool) {
 	backlog := false
 	for i, l := range m.group.loops {
@@ -93,7 +92,7 @@ func (m *monitor) look(seen []uint64) (active bool) {
 	return active
 }
 
-// callHelp wakes a leader that waits, to help one that doesn't keep up.
+// callHelp wakes a resting leader, to help a loop that doesn't keep up.
 func (m *monitor) callHelp() {
 	for _, l := range m.group.loops {
 		if l.sleeping.Load() && l.host.Load() == nil {

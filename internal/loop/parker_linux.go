@@ -10,9 +10,9 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// parker lets a leader wait without holding a thread: by the runtime's poller. An epoll set that the runtime's poller
-// watched itself would wake a thread for each event while the leader is busy. So the runtime's poller watches a second set, outer.
-// Its only entry is the loop's set, and it reports something only while the leader waits.
+// parker lets a leader wait in the runtime's poller, which takes no thread. If that poller watched the loop's epoll set itself, each
+// event would wake a thread while the leader is busy. So it watches a second set, outer, whose only entry is the loop's set. The second
+// set reports events only while the leader waits.
 type parker struct {
 	inner epollSet // the loop's
 	outer epollSet
@@ -36,10 +36,10 @@ func (p *parker) open(inner epollSet) error {
 	p.inner, p.outer, p.bell = inner, outer, bell
 	outer.add(int(inner), watchNothing, 0, 0)
 	inner.add(p.bell, watchBell, bellSlot, 0)
-	syscall.SetNonblock(int(outer), true) // or else os.NewFile doesn't register it
+	syscall.SetNonblock(int(outer), true) // otherwise os.NewFile doesn't register it
 	p.file = os.NewFile(uintptr(outer), "loop")
 	if p.raw, err = p.file.SyscallConn(); err == nil {
-		err = p.file.SetReadDeadline(time.Time{}) // which tells whether the poller has it
+		err = p.file.SetReadDeadline(time.Time{}) // fails unless the file is in the poller
 	}
 	if err != nil {
 		p.close()

@@ -4,21 +4,21 @@ package loop
 
 // Bits of Socket.poll.
 const (
-	pollBusy       = 1 << iota // somebody owns the connection: serves it, or has taken it over
-	pollWaitsWrite             // it isn't busy, and waits to be writable rather than readable
-	pollHup                    // the client sends nothing more: there is an end to be read
+	pollBusy       = 1 << iota // a goroutine owns the connection: it serves it, or has taken it over
+	pollWaitsWrite             // the connection is idle, and waits to be writable rather than readable
+	pollHup                    // the client sends nothing more: the owner will read the end
 	pollGone                   // the connection is broken, or both sides have ended it
-	pollClosing                // Cut was called: the owner is to end it
-	pollReadable               // an event came that nobody has looked into
+	pollClosing                // Cut was called: the owner must end the connection
+	pollReadable               // an event came, and the owner hasn't tried the socket since
 	pollWritable
 	pollReadParked // the owner's goroutine waits for an event
 	pollWriteParked
-	pollReadExpired // the deadline has passed
+	pollReadExpired // the read deadline has passed
 	pollWriteExpired
 	pollShared // several goroutines write: see Share
 )
 
-// event notes what the epoll set has reported. It returns true if the connection was idle and is the caller's now.
+// event notes an event of the epoll set. It returns true if the connection was idle: then the caller has claimed it.
 func (s *Socket) event(events uint32) (claimed bool) {
 	set := pollBits(events)
 	if set&pollWritable != 0 && s.IsShared() {
@@ -31,8 +31,8 @@ func (s *Socket) event(events uint32) (claimed bool) {
 	return claimed
 }
 
-// set sets bits, wakes who waits for one of them, and claims the connection if nobody owns it and it waits for one of them.
-// It returns the word from before.
+// set sets bits, wakes the goroutines that wait for one of them, and claims the connection if it is idle and waits for one of them. It
+// returns the word from before.
 func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
 	const read = pollReadable | pollHup | pollClosing | pollReadExpired
 	const write = pollWritable | pollGone | pollClosing | pollWriteExpired
@@ -47,12 +47,12 @@ func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
 			awaited &^= pollWriteExpired
 		}
 		if claimed = old&pollBusy == 0 && bits&awaited != 0; claimed {
-			set = (set | pollBusy) &^ (pollWaitsWrite | asked) // the owner asks the socket anyway
+			set = (set | pollBusy) &^ (pollWaitsWrite | asked) // the owner tries the socket anyway
 		}
 		if bits&read != 0 {
 			set &^= pollReadParked
 		}
-		// Others may wait to write on a shared connection, whether or not it is owned.
+		// On a shared connection goroutines may wait to write even while nobody owns it.
 		if bits&write != 0 {
 			set &^= pollWriteParked
 		}
@@ -63,7 +63,7 @@ func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
 	}
 }
 
-// wake wakes the goroutines whose parked bits were taken out.
+// wake wakes the goroutines whose parked bits were cleared.
 func (s *Socket) wake(parked uint32) {
 	if parked&pollReadParked != 0 {
 		s.waiters.Load().readable <- struct{}{}
@@ -73,14 +73,14 @@ func (s *Socket) wake(parked uint32) {
 	}
 }
 
-// clear takes bits out.
+// clear clears bits.
 func (s *Socket) clear(bits uint32) { s.poll.And(^bits) }
 
-// Post leaves the connection, which the caller has claimed, to its loop's leader.
+// Post leaves a connection that the caller has claimed to its loop's leader.
 func (s *Socket) Post() { s.loop.post(s) }
 
-// Share makes the connection one that several goroutines write to, and not its owner alone. From here on what waits to be written is no
-// reason to claim it: Conn.Writable is called instead.
+// Share lets several goroutines write to the connection, not just its owner. From here on Conn.Writable is called when the socket has
+// room, and a write deadline that passes doesn't claim the connection.
 func (s *Socket) Share() { s.poll.Or(pollShared) }
 
 // IsShared reports whether Share was called.
@@ -89,18 +89,18 @@ func (s *Socket) IsShared() bool { return s.poll.Load()&pollShared != 0 }
 // IsCut reports whether Cut was called.
 func (s *Socket) IsCut() bool { return s.poll.Load()&pollClosing != 0 }
 
-// IsBroken reports whether nothing that is sent arrives any more.
+// IsBroken reports whether nothing that is sent reaches the client any more.
 func (s *Socket) IsBroken() bool { return s.poll.Load()&(pollGone|pollClosing) != 0 }
 
-// SawEnd reports whether an event has said that the client sends nothing more, or is gone altogether. What it has sent before may not
-// have been read.
+// SawEnd reports whether an event has said that the client sends nothing more, or is gone altogether. Bytes that it sent before may still
+// be unread.
 func (s *Socket) SawEnd() (half, gone bool) {
 	word := s.poll.Load()
 	return word&pollHup != 0, word&pollGone != 0
 }
 
-// WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called, or else a deadline of
-// the owner's has passed, which it takes out.
+// WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called or, if not, whether a
+// deadline of the owner has passed, and clears that.
 func (s *Socket) WokenBy() (cut, expired bool) {
 	s.Drained = false
 	switch word := s.poll.Load(); {
@@ -109,15 +109,15 @@ func (s *Socket) WokenBy() (cut, expired bool) {
 	case word&(pollReadExpired|pollWriteExpired) == 0:
 		return false, false
 	case word&pollShared != 0:
-		s.clear(pollReadExpired) // the other one is for those who wait to write
+		s.clear(pollReadExpired) // the write deadline is for the goroutines that wait to write
 	default:
 		s.clear(pollReadExpired | pollWriteExpired)
 	}
 	return false, true
 }
 
-// Release makes the connection idle, to wait for the client to send or, if write is set, to take something. It reports
-// false, and the connection stays the caller's, who asks the socket again, if that has happened already.
+// Release makes the connection idle until the client sends or, if write is set, takes something. It reports false if that has already
+// happened: then the caller still owns the connection, and must try the socket again.
 func (s *Socket) Release(write bool) bool {
 	happened, idle := uint32(pollReadable|pollHup|pollClosing|pollReadExpired|pollWriteExpired), uint32(0)
 	if write {
@@ -135,7 +135,7 @@ func (s *Socket) Release(write bool) bool {
 	}
 }
 
-// park waits until one of the happened bits is set. It takes the one that says so out, since the socket is to be asked.
+// park waits until event or one of the happened bits is set. It clears event, since the caller tries the socket next.
 func (s *Socket) park(parked, event, happened uint32, wake func(*connWaiters) chan struct{}) {
 	for {
 		old := s.poll.Load()

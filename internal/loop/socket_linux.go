@@ -13,62 +13,61 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Conn is what a loop serves: a connection with its protocol, as its socket and the loop know it.
+// Conn is a connection with its protocol, as its socket and its loop call it.
 type Conn interface {
-	// Turn serves the connection, which w has claimed, as far as that goes without waiting for the client. Then the connection is
-	// idle, or gone; or, if it is still to be served, though others come first, it stays claimed and the result is true. w may lose its
-	// loop meanwhile, or give it away.
+	// Turn serves the connection, which w has claimed, as far as possible without waiting for the client. Then the connection is idle or
+	// gone. Or it stays claimed and Turn returns true: more is left to do, but other connections come first. Meanwhile w may lose its
+	// loop, or give it away.
 	Turn(w *Worker) (again bool)
-	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine. The connection is lost.
+	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine (goexit). The connection is lost.
 	Abandon(w *Worker, goexit bool)
-	// PeerLeft says, of a connection that is owned, that the client sends nothing more, or, if it is broken, that nothing arrives any
-	// more either. The caller isn't the owner.
+	// PeerLeft says that the client of an owned connection sends nothing more or, if broken, that nothing reaches the client either. The
+	// caller isn't the owner.
 	PeerLeft(broken bool)
-	// Writable says, of a shared connection, that the socket takes more. The caller isn't the owner.
+	// Writable says that the socket of a shared connection takes more. The caller isn't the owner.
 	Writable()
-	// Closing says, of a shared connection, that nobody may write once it has returned. The caller holds loop.mu.
+	// Closing ends the writes on a shared connection: once it has returned, nobody may write. The caller holds loop.mu.
 	Closing()
-	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite: it makes sure that nobody waits for the owner's
-	// goroutine, or says why it mustn't wait.
+	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite. BeforeWait makes sure that nobody else waits for
+	// the owner's goroutine, or returns the reason why the owner mustn't wait.
 	BeforeWait() error
 }
 
-// Socket is a connection's socket in a loop. It is idle, and costs nothing but its memory, until an event, a deadline or a call of
-// Cut claims it by setting pollBusy in its poll word; who has done so owns it until it is idle again. Only the owner reads,
-// writes and closes the socket, but for the writes of a shared one. The lingerer is the owner of what it has taken over.
+// Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call of Cut claims it
+// by setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads,
+// writes and closes it, except for the writes to a shared one. The lingerer owns the sockets that it has taken over.
 //
-// As a net.Conn it serves its owner, who may wait in Read and Write when no other worker depends on it: the loop's own
-// events wake it. It isn't registered with the runtime's poller. Deadlines and Cut are for everybody.
+// A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
+// events wake it, since the socket isn't registered with the runtime's poller. Anybody may set deadlines and call Cut.
 //
-// The descriptor is the owner's to close, since the number may be another connection's at once, and whoever had it in his
-// hands would then read and write that. So fd becomes -1 only by the owner (removeLocked, or GiveTo) and under loop.mu. Others reach
-// the descriptor only by Cut and LocalAddr, which hold that lock and look at fd; and by WriteNow, which nobody calls any more once
-// Closing has returned.
+// Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would
+// read and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Others use the descriptor only
+// in Cut and LocalAddr, which hold loop.mu and check fd, and in WriteNow, which nobody calls once Closing has returned.
 type Socket struct {
 	served      Conn  // immutable
-	loop        *Loop // whose epoll set it is in; immutable
-	fd          int32 // -1 when it is closed; changed by the owner under loop.mu
+	loop        *Loop // the loop that it is in; immutable
+	fd          int32 // -1 once it is closed or given away; changed by the owner under loop.mu
 	slot        uint32
 	generation  uint32
 	poll        atomic.Uint32
 	NoWaitRead  bool // Read returns ErrNotYet instead of waiting
-	NoWaitWrite bool // Write of the connection doesn't wait, so its deadline needs no timer
-	watchOut    bool // the epoll set reports when the socket takes more
-	Drained     bool // the last read took all there was
+	NoWaitWrite bool // the connection's Write doesn't wait, so deadlines need no timer
+	watchOut    bool // the epoll set reports when the socket has room
+	Drained     bool // the last read took all bytes that had arrived
 	Peer        sock.Address
-	// waiters is where the owner waits; made by it when it first does.
+	// waiters is where the owner waits. The owner makes it before its first wait.
 	waiters atomic.Pointer[connWaiters]
 }
 
-// connWaiters wakes the goroutine that waits in Read, and the one that waits in Write.
+// connWaiters wakes the goroutines that wait in Read and in Write.
 type connWaiters struct {
 	readable, writable      chan struct{}            // cap 1
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
-	taken                   atomic.Pointer[net.Conn] // to which a hijacked connection's calls go
+	taken                   atomic.Pointer[net.Conn] // the connection that a hijack made: calls go there
 }
 
-// ErrNotYet says that nothing has come. For crypto/tls it must be temporary, or else its connection would be over.
+// ErrNotYet says that nothing has arrived. It is temporary, since crypto/tls ends the connection after any other error.
 var ErrNotYet net.Error = notYetError{}
 
 type notYetError struct{}
@@ -77,25 +76,25 @@ func (notYetError) Error() string   { return "filo: nothing to read yet" }
 func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
-// Open makes it the socket of a connection that the caller owns.
+// Open makes s the socket fd of the connection served, which the caller owns.
 func (s *Socket) Open(fd int, peer sock.Address, served Conn) {
 	s.fd, s.Peer, s.served = int32(fd), peer, served
 	s.poll.Store(pollBusy)
 }
 
-// MakeWaiters makes it possible to wait in Read and Write. The owner calls it before others use the socket, too.
+// MakeWaiters makes it possible to wait in Read and Write. The owner calls it before other goroutines use the socket.
 func (s *Socket) MakeWaiters() {
 	if s.waiters.Load() == nil {
 		s.waiters.Store(&connWaiters{readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)})
 	}
 }
 
-// Read reads what has come, or waits for it.
+// Read reads the bytes that have arrived, or waits for some.
 func (s *Socket) Read(p []byte) (int, error) {
 	if taken := s.Taken(); taken != nil {
 		return taken.Read(p)
 	}
-	s.Drained = false // what the last event was for may be behind what is read here
+	s.Drained = false // this read may leave bytes that no further event reports
 	for {
 		if word := s.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !s.NoWaitRead {
 			return 0, s.waitError("read", word&pollClosing != 0)
@@ -120,7 +119,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 }
 
-// Write sends all of p, waiting where it must.
+// Write sends all of p, and waits where it must.
 func (s *Socket) Write(p []byte) (sent int, err error) {
 	if taken := s.Taken(); taken != nil {
 		return taken.Write(p)
@@ -143,13 +142,13 @@ func (s *Socket) Write(p []byte) (sent int, err error) {
 	return sent, nil
 }
 
-// beforeWait makes sure that nobody waits for the goroutine that is going to wait.
+// beforeWait makes sure that nobody else waits for this goroutine, which is about to wait.
 func (s *Socket) beforeWait() error {
 	s.MakeWaiters()
 	return s.served.BeforeWait()
 }
 
-// awaitWritable waits until the socket may take more.
+// awaitWritable waits until the socket may have room.
 func (s *Socket) awaitWritable() error {
 	if err := s.beforeWait(); err != nil {
 		return err
@@ -159,8 +158,7 @@ func (s *Socket) awaitWritable() error {
 	return nil
 }
 
-// WatchWritable makes the epoll set report when the socket takes more. Changing the entry makes it look, so nothing is
-// missed.
+// WatchWritable makes the epoll set report when the socket has room. No event is missed: changing the entry checks the socket.
 func (s *Socket) WatchWritable() {
 	if !s.watchOut {
 		s.watchOut = true
@@ -168,9 +166,9 @@ func (s *Socket) WatchWritable() {
 	}
 }
 
-// Close is net.Conn's, for crypto/tls above all: that calls it when it has said goodbye, for the owner, and when a handshake's time
-// is over, on a goroutine of its own and perhaps long after the handshake has returned. So it only cuts; the owner, who ends the
-// connection by linger.Close, closes the socket.
+// Close implements net.Conn, mainly for crypto/tls, which calls it on the owner's goroutine after its goodbye. When a handshake's time is
+// over, crypto/tls calls it on another goroutine, perhaps long after the handshake has returned. So Close only cuts the connection; the
+// owner ends it by linger.Close, which closes the socket.
 func (s *Socket) Close() error {
 	if taken := s.Taken(); taken != nil {
 		return taken.Close()
@@ -178,7 +176,7 @@ func (s *Socket) Close() error {
 	return s.Cut()
 }
 
-// WriteVector sends both with one system call, as far as the socket takes them, and then all of first or some of second at least.
+// WriteVector sends first and second with one system call, and then the rest of the one in which the call has stopped.
 func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 	n, errno := sock.Writev(int(s.fd), first, second)
 	switch {
@@ -212,7 +210,7 @@ func (s *Socket) RawWrite(write sock.RawWrite) error {
 	}
 }
 
-// TryRead is Read that doesn't wait: if nothing has come the error is ErrNotYet.
+// TryRead is Read without waiting: if nothing has arrived the error is ErrNotYet.
 func (s *Socket) TryRead(p []byte) (int, error) {
 	n, errno := sock.Read(int(s.fd), p)
 	switch {
@@ -223,12 +221,12 @@ func (s *Socket) TryRead(p []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	}
-	// What comes behind a short read is another event, but for an end that came with it.
+	// Bytes that arrive after a short read cause another event. But the end may have arrived with these, in the same event.
 	s.Drained = n < len(p) && s.poll.Load()&pollHup == 0
 	return n, nil
 }
 
-// Peek reads what has come and leaves it there: if that is nothing the error is ErrNotYet, and n is 0 at the end.
+// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0.
 func (s *Socket) Peek(p []byte) (n int, err error) {
 	n, errno := sock.Peek(int(s.fd), p)
 	switch {
@@ -240,7 +238,7 @@ func (s *Socket) Peek(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// TryWrite writes what the socket takes of the two with one call: if that is nothing the error is ErrNotYet.
+// TryWrite writes with one call what the socket takes of first and second: if that is nothing the error is ErrNotYet.
 func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	var errno syscall.Errno
 	if len(second) == 0 {
@@ -257,7 +255,7 @@ func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteNow implements a method of outbox.Socket: it is for whoever has the lock that orders the writes of a shared connection.
+// WriteNow implements outbox.Socket. The caller holds the lock that orders the writes of a shared connection.
 func (s *Socket) WriteNow(first, second []byte) (n int, err error) {
 	switch n, err = s.TryWrite(first, second); {
 	case err == ErrNotYet:
@@ -269,23 +267,23 @@ func (s *Socket) WriteNow(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// PumpLater implements a method of outbox.Socket, under that lock too: Writable is called when the socket takes more, or now if it does.
+// PumpLater implements outbox.Socket, with the same lock held: Writable is called when the socket has room, or now if it has.
 func (s *Socket) PumpLater() {
 	s.watchOut = false
 	s.WatchWritable()
 }
 
-// WakeOwner implements a method of outbox.Socket.
+// WakeOwner implements outbox.Socket.
 func (s *Socket) WakeOwner() {
 	if _, claimed := s.set(pollWritable); claimed {
 		s.Post()
 	}
 }
 
-// AskEnd asks the system whether the client sends nothing more, or is gone altogether, whatever is left to be read before.
+// AskEnd asks the system whether the client sends nothing more (half), or is gone altogether. Bytes may still be left to read.
 func (s *Socket) AskEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
 
-// Duplicate makes a connection of package net's, with another descriptor, of the same socket.
+// Duplicate makes a connection of package net on another descriptor of the same socket.
 func (s *Socket) Duplicate() (net.Conn, error) {
 	dup, err := sock.Duplicate(int(s.fd))
 	if err != nil {
@@ -296,12 +294,12 @@ func (s *Socket) Duplicate() (net.Conn, error) {
 	return net.FileConn(file)
 }
 
-// GiveTo takes the socket out of its loop, for the owner. From here on it belongs to the duplicate alone, and calls go there.
+// GiveTo takes the socket out of its loop, for the owner. From here on calls go to the duplicate, which alone has the socket.
 func (s *Socket) GiveTo(duplicate net.Conn) {
 	s.MakeWaiters()
-	// Before fd is -1, so that who finds that knows where the connection is.
+	// Before fd is -1: a goroutine that finds -1 finds the duplicate.
 	s.waiters.Load().taken.Store(&duplicate)
-	// A registration follows the open file, not its number.
+	// Closing fd alone wouldn't end the watch, since the duplicate keeps the open file.
 	s.loop.epoll.remove(int(s.fd))
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -309,17 +307,18 @@ func (s *Socket) GiveTo(duplicate net.Conn) {
 	s.loop.forgetLocked(s)
 }
 
-// IsClosed reports, to the owner, whether the socket was closed, or given to a duplicate.
+// IsClosed reports, to the owner, whether the socket was closed or given to a duplicate.
 func (s *Socket) IsClosed() bool { return s.fd < 0 }
 
 // CloseSocket closes the socket, for the owner.
 func (s *Socket) CloseSocket() { s.loop.remove(s) }
 
-// Cut makes the owner end the connection. Anybody may call it, at any time. The error is net.ErrClosed if that has happened.
+// Cut makes the owner end the connection. Anybody may call it at any time. The error is net.ErrClosed if the connection has already
+// ended.
 //
-// One that nobody owns is claimed, so that its loop ends it in a moment, and then not by a reset. If it is owned, the owner
-// can't let go of it any more, since Release fails from here on, and what it waits for is over; and the client sees the end
-// at once, whatever the owner is doing. Unless the owner has closed it by then: the lock settles which of the two it is.
+// Cut claims an idle connection: its loop ends that in a moment, without a reset. If the connection is owned, Cut shuts the socket down,
+// so the client sees the end at once, whatever the owner does. The owner's wait ends, and it can't release the connection, since Release
+// fails from here on. If the owner closes the socket at the same time, the lock decides which of the two comes first.
 func (s *Socket) Cut() error {
 	if !s.whileOpen(func(int) { s.closing() }) {
 		return s.closeTaken()
@@ -327,12 +326,12 @@ func (s *Socket) Cut() error {
 	if _, claimed := s.set(pollClosing); claimed {
 		s.Post()
 	} else if !s.whileOpen(func(fd int) { sock.Shutdown(fd, syscall.SHUT_RDWR) }) {
-		s.closeTaken() // or the owner has just ended it, perhaps because it found pollClosing
+		s.closeTaken() // the owner has just closed it, perhaps because of pollClosing
 	}
 	return nil
 }
 
-// closing ends the writes of a connection that several goroutines write to. The caller holds loop.mu.
+// closing ends the writes of a shared connection. The caller holds loop.mu.
 func (s *Socket) closing() {
 	s.loop.mu.AssertHeld()
 	if s.IsShared() {
@@ -340,7 +339,7 @@ func (s *Socket) closing() {
 	}
 }
 
-// whileOpen calls f with the descriptor, which the owner can't close meanwhile. It reports false if that has happened.
+// whileOpen calls f with the descriptor, which the owner can't close meanwhile. It reports false if the socket is closed.
 func (s *Socket) whileOpen(f func(fd int)) bool {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -351,7 +350,7 @@ func (s *Socket) whileOpen(f func(fd int)) bool {
 	return true
 }
 
-// closeTaken closes what a connection whose socket isn't the loop's any more was hijacked as.
+// closeTaken closes the connection that a hijack made of the socket, if there is one.
 func (s *Socket) closeTaken() error {
 	if taken := s.Taken(); taken != nil {
 		return taken.Close()
@@ -359,13 +358,13 @@ func (s *Socket) closeTaken() error {
 	return net.ErrClosed
 }
 
-// CloseWrite says to the client that nothing more comes.
+// CloseWrite ends the sending side.
 func (s *Socket) CloseWrite() error {
 	sock.Shutdown(int(s.fd), syscall.SHUT_WR)
 	return nil
 }
 
-// SetLinger sets what a close does with what hasn't been sent: 0 resets the connection.
+// SetLinger sets what a close does with unsent bytes: 0 drops them and resets the connection.
 func (s *Socket) SetLinger(seconds int) error {
 	linger := syscall.Linger{Onoff: 1, Linger: int32(seconds)}
 	if seconds < 0 {
@@ -385,7 +384,7 @@ func (s *Socket) expire(write bool) {
 	}
 }
 
-// SetDeadline is net.Conn's.
+// SetDeadline implements net.Conn.
 func (s *Socket) SetDeadline(t time.Time) error {
 	if taken := s.Taken(); taken != nil {
 		return taken.SetDeadline(t)
@@ -395,7 +394,7 @@ func (s *Socket) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadDeadline is net.Conn's.
+// SetReadDeadline implements net.Conn.
 func (s *Socket) SetReadDeadline(t time.Time) error {
 	if taken := s.Taken(); taken != nil {
 		return taken.SetReadDeadline(t)
@@ -404,7 +403,7 @@ func (s *Socket) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is net.Conn's.
+// SetWriteDeadline implements net.Conn.
 func (s *Socket) SetWriteDeadline(t time.Time) error {
 	if taken := s.Taken(); taken != nil {
 		return taken.SetWriteDeadline(t)
@@ -413,8 +412,8 @@ func (s *Socket) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// setDeadline sets a deadline in the runtime's way, with a timer. The server's own deadlines need none: its sweep sets
-// those that have passed.
+// setDeadline sets a deadline as package net does, with a timer. The server's own deadlines need no timer: the sweep sets those that have
+// already passed.
 func (s *Socket) setDeadline(t time.Time, write bool) {
 	bit := uint32(pollReadExpired)
 	if write {
@@ -444,7 +443,7 @@ func (s *Socket) setDeadline(t time.Time, write bool) {
 		}
 	} else if !t.IsZero() && wait > 0 && !s.NoWaitWrite {
 		s.loop.mu.Unlock()
-		s.MakeWaiters() // the owner's call: nobody else sets a time that is to come
+		s.MakeWaiters() // only the owner sets a deadline in the future
 		s.setDeadline(t, write)
 		return
 	}
@@ -456,7 +455,7 @@ func (s *Socket) setDeadline(t time.Time, write bool) {
 	}
 }
 
-// Taken returns the connection that this one's calls go to since it was hijacked.
+// Taken returns the connection that a hijack made of the socket, nil if none. Calls go there.
 func (s *Socket) Taken() net.Conn {
 	if w := s.waiters.Load(); w != nil {
 		if taken := w.taken.Load(); taken != nil {
@@ -487,7 +486,7 @@ func (s *Socket) RemoteAddr() net.Addr {
 	return &net.UnixAddr{Net: "unix"}
 }
 
-// waitError is the error of a Read or Write that mustn't wait any more.
+// waitError returns the error of a Read or Write that mustn't wait any more.
 func (s *Socket) waitError(op string, closed bool) error {
 	if closed {
 		return s.opError(op, net.ErrClosed)
