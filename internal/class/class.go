@@ -1,4 +1,4 @@
-// Package class keeps what is known about how long handlers take, by which a server decides where they run.
+// Package class records how long handlers take. A server decides by this where to run them.
 package class
 
 import (
@@ -11,52 +11,51 @@ import (
 )
 
 const (
-	// Quick is how long a handler may take to count as quick.
+	// Quick is the longest time for which a handler counts as quick.
 	Quick = 10 * time.Microsecond
-	// TimedCalls is how many calls of a worker go by for each quick one that is timed.
+	// TimedCalls: a worker times one in so many calls of quick handlers.
 	TimedCalls = 64
 
-	// slowRetakes within slowWindow inline calls make a class slow for a time. One slow call says nothing: on a busy
-	// machine hundreds of a quick handler's calls take a thousand times as long.
+	// slowRetakes within slowWindow inline calls make a class slow for a while. A single one proves nothing: on a busy machine hundreds
+	// of a quick handler's calls take a thousand times as long.
 	slowRetakes = 3
 	slowWindow  = 1000
-	// minBackOff is how long a class is slow the first time; that doubles up to maxBackOff, and is forgotten when the class
-	// was quick for forgiven times as long.
+	// minBackOff is how long a class is slow the first time. The time doubles up to maxBackOff. It is reset when the class has been quick
+	// for forgiven times as long.
 	minBackOff = 10 * time.Millisecond
 	maxBackOff = 10 * time.Second
 	forgiven   = 10
 )
 
-// Class records how long the calls of one handler take, usually the handler of a route. The loop driver runs
-// quick ones right where their request was read, and gives its loop to another worker before it runs others. The zero Class is
-// ready for use. It must not be copied.
+// Class records how long the calls of one handler take, usually the handler of a route. The loop driver runs quick handlers where it has
+// read their request, and gives its loop to another worker before others. The zero Class is ready for use. It must not be copied.
 type Class struct {
-	// Name is the name in Stats, such as the pattern of a route. It must not be changed once the class is in use.
+	// Name is the name in Stats, such as a route's pattern. It must not be changed once the class is in use.
 	Name string
 
-	// Median is the estimated median of the calls' times in nanoseconds; 0 while nothing is known.
+	// Median is the estimated median duration of the calls in nanoseconds; 0: unknown.
 	Median atomic.Int64
-	// Trusted says that the calls enter another class soon, and count as quick until they have been timed.
+	// Trusted says that the calls soon enter another class. They count as quick until they have been timed.
 	Trusted atomic.Bool
-	// Inlined counts the timed inline calls, Handoffs those that have given their loop away.
+	// Inlined counts the timed inline calls, Handoffs the calls that have given their loop away.
 	Inlined, Handoffs atomic.Uint64
 
 	fixed   fixed
 	retakes atomic.Uint64
-	// slowUntil is until when the class is slow because its calls have held up loops; 0 is never.
+	// slowUntil is the time until which the class is slow because its calls have held up loops; 0: never.
 	slowUntil clock.Atomic[clock.Nanos]
-	// set is that of the server that lists the class.
+	// set is the Set of the server that lists the class.
 	set atomic.Pointer[Set]
-	// parked is that of the functions of the connections that the handler has parked.
+	// parked is the class of the functions of the connections that the handler has parked.
 	parked atomic.Pointer[Class]
 
 	mu      sync.Mutex
-	since   uint64        // of Inlined, when the first of the recent retakes was; guarded by mu
+	since   uint64        // Inlined at the first of the recent retakes; guarded by mu
 	recent  int           // retakes since then; guarded by mu
-	backOff time.Duration // guarded by mu
+	backOff time.Duration // how long the class was slow last; guarded by mu
 }
 
-// fixed says whether a class learns, or was told where its calls run.
+// fixed says whether a class learns where its calls run, or was told.
 type fixed uint8
 
 const (
@@ -65,8 +64,8 @@ const (
 	offload
 )
 
-// SetInline makes the calls of the class run where their request was read, whatever is learned about them. It must be called before
-// the class is in use, as SetOffload must.
+// SetInline makes the calls of the class run where their request was read, whatever is measured. SetInline and SetOffload must be called
+// before the class is in use.
 func (k *Class) SetInline() { k.fixed = inline }
 
 // SetOffload makes the calls of the class never run where their request was read.
@@ -81,7 +80,7 @@ func (k *Class) IsQuick() bool {
 	return median <= int64(Quick) && (median > 0 || k.Trusted.Load())
 }
 
-// Known reports whether the handler is quick, and nothing is to be learned about it that can't wait for one of the next calls.
+// Known reports whether the handler is known to be quick, so that measuring it can wait for one of the next calls.
 func (k *Class) Known() bool {
 	if k.fixed != learned {
 		return k.fixed == inline
@@ -90,7 +89,7 @@ func (k *Class) Known() bool {
 	return 0 < median && median < int64(Quick)
 }
 
-// MayRunInline reports whether the handler may be run where its request was read.
+// MayRunInline reports whether the handler may run where its request was read.
 func (k *Class) MayRunInline() bool {
 	if !k.IsQuick() {
 		return false
@@ -99,7 +98,7 @@ func (k *Class) MayRunInline() bool {
 	return until == 0 || clock.Nanotime() >= until
 }
 
-// Retaken takes note that a call has held up its loop for so long that the loop was given to another worker.
+// Retaken notes that a call has held up its loop for so long that the loop was taken away.
 func (k *Class) Retaken() {
 	k.retakes.Add(1)
 	if k.fixed != learned {
@@ -124,8 +123,8 @@ func (k *Class) Retaken() {
 	k.slowUntil.Store(now + clock.Nanos(k.backOff))
 }
 
-// Add moves the estimated median a step towards the measured time: up as often as down is where the median lies. A mean
-// would be spoilt by one slow call.
+// Add moves the estimated median a step towards the measured duration. The estimate rests where steps up and down are equally frequent,
+// at the median. A single slow call would spoil a mean.
 func (k *Class) Add(took time.Duration) {
 	median := k.Median.Load()
 	step := max(median/8, 50)
@@ -143,7 +142,7 @@ func (k *Class) Add(took time.Duration) {
 	k.Median.Store(median)
 }
 
-// Kind returns "quick", "slow" or "unknown" as was learned, or "inline" or "offload" as was told.
+// Kind returns "quick", "slow" or "unknown" if the class learns, "inline" or "offload" if it was told.
 func (k *Class) Kind() string {
 	switch {
 	case k.fixed == inline:
@@ -158,19 +157,19 @@ func (k *Class) Kind() string {
 	return "slow"
 }
 
-// Retakes returns how many calls have had their loop taken away.
+// Retakes returns the number of calls whose loop was taken away.
 func (k *Class) Retakes() uint64 { return k.retakes.Load() }
 
-// Set is the classes that a server has entered, for its Stats. The zero Set is ready for use.
+// Set holds the classes that a server's handlers have entered, for the server's Stats. The zero Set is ready for use.
 type Set struct {
 	mu  sync.Mutex
 	all map[*Class]bool // guarded by mu
 }
 
-// In reports whether the set has the class, and no other set has got it since.
+// In reports whether the set has the class, and no other set has added it since.
 func (k *Class) In(s *Set) bool { return k.set.Load() == s }
 
-// Add makes the class one of the set.
+// Add puts the class into the set.
 func (s *Set) Add(k *Class) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +189,7 @@ func (s *Set) Each(f func(*Class)) {
 	}
 }
 
-// Parked returns the class of the functions of the connections that handlers of the class park.
+// Parked returns the class of the functions of the connections that handlers of class k have parked.
 func (s *Set) Parked(k *Class) *Class {
 	if parked := k.parked.Load(); parked != nil {
 		return parked

@@ -4,30 +4,29 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Timer measures the handlers that one worker runs, one after the other, whichever driver serves. Of a quick class it measures one
-// call in TimedCalls, of others each: to read the clock twice costs as much as a short handler takes. The zero Timer is ready for
-// use.
+// Timer measures the handlers that one worker runs one after the other, in either driver. It measures one in TimedCalls calls of a quick
+// class, since two clock readings cost as much as a short handler, and every call of other classes. The zero Timer is ready for use.
 type Timer struct {
 	class *Class
-	since clock.Nanos // when the call that is being measured began; 0: none is
-	// How many calls of quick classes have begun: of servers' own classes, and of those that handlers have entered. With one count
-	// for both, handlers that enter one class each would have the same half of their calls measured for ever.
+	since clock.Nanos // when the measured call began; 0: no call is measured
+	// begun and entered count calls of quick classes: of servers' own classes, and of classes that handlers have entered. With a single
+	// count, if each handler enters one class, either all measured calls would be of the servers' classes, or all of the others.
 	begun, entered uint32
 }
 
-// Class returns the class of what runs.
+// Class returns the class of the running handler.
 func (t *Timer) Class() *Class { return t.class }
 
-// Begin begins the call of a server's handler, whose class is own. A measurement that a panic has left behind is dropped.
+// Begin begins the call of a server's handler, whose class is own. It drops a measurement that a panic has left unfinished.
 func (t *Timer) Begin(own *Class, inline bool) {
 	t.Switch(own)
 	t.start(&t.begun, inline)
 }
 
-// Switch makes k the class of what runs, without measuring it. What is being measured is dropped: End comes before.
+// Switch makes k the current class without measuring it. It drops an unfinished measurement: call End before.
 func (t *Timer) Switch(k *Class) { t.class, t.since = k, 0 }
 
-// Start begins to measure what runs since Switch, if it is its turn. It says by inline whether that runs where its request was read.
+// Start measures the handler from here on, if its turn has come. inline says that it runs where its request was read.
 func (t *Timer) Start(inline bool) { t.start(&t.entered, inline) }
 
 func (t *Timer) start(calls *uint32, inline bool) {
@@ -42,7 +41,7 @@ func (t *Timer) start(calls *uint32, inline bool) {
 	t.since = clock.Nanotime()
 }
 
-// End ends what Begin or Start has begun.
+// End ends the measurement that Begin or Start began, if any.
 func (t *Timer) End() {
 	if t.since != 0 {
 		t.class.Add(clock.Nanotime().Sub(t.since))
@@ -50,8 +49,8 @@ func (t *Timer) End() {
 	}
 }
 
-// Trust makes own, the class of the server's handler that runs, a trusted one. The first call isn't measured: it may have made what the
-// later ones find, such as a router's tables.
+// Trust makes own, the class of the running server's handler, a trusted one. The first call isn't measured: it may have set up things for
+// the later ones, such as a router's tables.
 func (t *Timer) Trust(own *Class) {
 	if !own.Trusted.Load() {
 		own.Trusted.Store(true)

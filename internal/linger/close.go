@@ -8,17 +8,17 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Socket is a connection whose descriptor only the owner may close, as one in an event loop is. Its method Close is for everybody:
-// it cuts.
+// Socket is a connection whose descriptor only its owner may close, such as one in an event loop. Anybody may call its method Close,
+// which cuts the connection.
 type Socket interface {
 	net.Conn
-	// Cut makes the owner end the connection. Anybody may call it, at any time. The error is net.ErrClosed if that has happened.
+	// Cut makes the owner end the connection. Anybody may call it at any time. The error is net.ErrClosed if the connection has ended.
 	Cut() error
 	// CloseSocket closes the descriptor, for the owner.
 	CloseSocket()
 }
 
-// Close closes a connection for its owner. TLS alone would wait five seconds to say goodbye to a client that doesn't read.
+// Close closes a connection for its owner. TLS by itself would wait five seconds to say goodbye to a client that doesn't read.
 func Close(netConn net.Conn) error {
 	tlsConn, secure := netConn.(*tls.Conn)
 	if !secure {
@@ -31,7 +31,7 @@ func Close(netConn net.Conn) error {
 	return err
 }
 
-// closeTransport closes what carries a connection, for the owner.
+// closeTransport closes a connection below TLS, for the owner.
 func closeTransport(netConn net.Conn) error {
 	if socket, ok := netConn.(Socket); ok {
 		socket.CloseSocket()
@@ -40,8 +40,8 @@ func closeTransport(netConn net.Conn) error {
 	return netConn.Close()
 }
 
-// endWaits makes the reads and writes of a connection that ends fail, from another goroutine. A deadline isn't enough for TLS,
-// which sets one of its own to say goodbye.
+// endWaits makes the reads and writes of a closing connection fail, from another goroutine. For TLS a deadline isn't enough, since
+// crypto/tls sets its own for the goodbye.
 func endWaits(netConn net.Conn) {
 	if _, secure := netConn.(*tls.Conn); secure {
 		Cut(netConn)
@@ -50,10 +50,10 @@ func endWaits(netConn net.Conn) {
 	netConn.SetDeadline(clock.Past)
 }
 
-// Cut ends a connection for those who don't own it: at any time, on any goroutine, and at once. TLS can't say goodbye,
-// since it would wait for five seconds for a client that doesn't read, and would write what only the owner may write.
+// Cut ends a connection at once. Any goroutine may call it at any time. TLS doesn't say goodbye: it would wait five seconds for a client
+// that doesn't read, and would write what only the owner may write.
 //
-// A connection of package net's is closed, which is safe while others use it. A Socket is only cut: its owner closes it.
+// A connection of package net is closed, which is safe while others use it. A Socket is only cut, and its owner closes it.
 func Cut(netConn net.Conn) error {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
@@ -64,12 +64,12 @@ func Cut(netConn net.Conn) error {
 	return netConn.Close()
 }
 
-// ResetOnClose makes the connection's close a reset: a client mustn't take an answer that was broken off for a whole one,
-// as it could where only the end of the connection ends the answer.
+// ResetOnClose makes the connection's close a reset. Where only the end of the connection ends an answer, the client can then tell an
+// answer that was broken off from a complete one.
 func ResetOnClose(netConn net.Conn) {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
-		defer closeTransport(netConn) // without TLS's own goodbye
+		defer closeTransport(netConn) // without a goodbye by TLS
 	}
 	if tcp, ok := netConn.(interface{ SetLinger(seconds int) error }); ok {
 		tcp.SetLinger(0)

@@ -1,5 +1,5 @@
-// Package linger closes connections so that the answer before the end arrives: it ends the sending side, and goes on reading
-// for a moment. It also has the other ways in which a connection ends: an owner's, anybody's, and a reset.
+// Package linger closes connections without losing the last answer: it ends the sending side, and goes on reading for a moment. It also
+// has the other ways to end a connection: by its owner, by anybody, and by a reset.
 package linger
 
 import (
@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// Longest is how long a connection lingers at most.
+	// Longest is the longest time for which a connection lingers.
 	Longest = time.Second
-	// maxConns is how many connections of a group may linger at once; further ones are closed at once.
+	// maxConns is how many connections of a group may linger at once. Further ones are closed at once.
 	maxConns = 4096
-	// maxHandshakes is how many of them may be TLS connections that still need their handshake for a refusal: under
-	// overload handshakes are the last thing to spend the processor on.
+	// maxHandshakes is how many of them may be TLS connections that need a handshake before their refusal. Under overload, handshakes are
+	// the last thing to spend processor time on.
 	maxHandshakes = 64
-	// maxBytes is how much is read from one meanwhile.
+	// maxBytes is how much is read from a lingering connection.
 	maxBytes = 64 << 20
 )
 
-// Group closes connections whose client may still be sending when it has been answered. To close at once would
-// make the system send a reset for the bytes that nobody reads, and a reset may destroy the answer before the client has
-// read it (RFC 9112, section 9.6): so the sending side is closed first, and what comes is thrown away for a moment.
+// Group closes connections whose client may still be sending after its answer. If they were closed at once, the system would answer the
+// unread bytes by a reset, and a reset may destroy the answer before the client has read it (RFC 9112, section 9.6). So the group first
+// ends the sending side, and discards input for a moment.
 //
-// It also writes the answers to refused connections, so that a client that doesn't read holds up nobody. The zero value is ready
-// for use.
+// A group also writes the answers to refused connections, so a client that doesn't read delays nobody else. The zero value is ready for
+// use.
 type Group struct {
 	mu      sync.Mutex
-	conns   map[*net.Conn]bool // which need not be comparable themselves; guarded by mu
-	secure  int                // TLS connections among those with an answer to write; guarded by mu
-	closed  bool               // no more is taken over; guarded by mu
+	conns   map[*net.Conn]bool // by pointer, since a net.Conn need not be comparable; guarded by mu
+	secure  int                // TLS connections among them that need a handshake for their answer; guarded by mu
+	closed  bool               // TakeOver refuses all; guarded by mu
 	running sync.WaitGroup
 }
 
-// TakeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many linger, or the
-// group is closed: then the connection is the caller's to close.
+// TakeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many connections linger, or
+// the group is closed: then the caller must close the connection.
 func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
-	netConn.SetDeadline(time.Time{}) // one that has woken the owner, as ParkedConn.End does, would end the lingering at once
+	netConn.SetDeadline(time.Time{}) // a deadline that woke the owner, as ParkedConn.End sets, would end the lingering at once
 	g.mu.Lock()
 	if g.closed || len(g.conns) >= maxConns || secure && g.secure >= maxHandshakes {
 		g.mu.Unlock()
@@ -76,14 +76,14 @@ func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
 	return true
 }
 
-// finish sends the answer and the end, and throws away what comes.
+// finish sends the answer, ends the sending side, and discards input.
 func finish(netConn net.Conn, answer []byte) {
 	if len(answer) > 0 {
 		if _, err := netConn.Write(answer); err != nil {
 			return
 		}
 	} else if tlsConn, ok := netConn.(*tls.Conn); ok && !tlsConn.ConnectionState().HandshakeComplete {
-		netConn = tlsConn.NetConn() // it was answered in plain text
+		netConn = tlsConn.NetConn() // the refusal was sent in plain text
 	}
 	half, ok := netConn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -100,10 +100,10 @@ func finish(netConn net.Conn, answer []byte) {
 	}
 }
 
-// Wait takes nothing over any more, and waits until nothing lingers. It is over in Longest, or when ctx is.
+// Wait makes TakeOver refuse, and waits until no connection lingers, at most for Longest. If ctx ends first, it ends the lingering.
 func (g *Group) Wait(ctx context.Context) {
 	g.mu.Lock()
-	g.closed = true // nothing more may come while we wait
+	g.closed = true // from here on no connection is added
 	g.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
@@ -117,7 +117,7 @@ func (g *Group) Wait(ctx context.Context) {
 	}
 }
 
-// Close ends the lingering and waits until that is done. Nothing is taken over any more.
+// Close makes TakeOver refuse, ends the lingering, and waits until it has ended.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.closed = true

@@ -9,33 +9,32 @@ import (
 )
 
 const (
-	// DefaultLimit is how many bytes of messages may wait unless SetLimit says otherwise.
+	// DefaultLimit is how many bytes of messages may wait, unless SetLimit was called.
 	DefaultLimit = 256 << 10
-	// maxOwnRecords is how much more may wait of what TLS has to say by itself.
+	// maxOwnRecords is how many more bytes may wait of records that TLS sends by itself.
 	maxOwnRecords = 64 << 10
 )
 
-// admits reports whether size more bytes may wait, of a message, where so many wait already. One message always may.
+// admits reports whether size more bytes of a message may wait behind so many. A single message may always wait.
 func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size <= limit }
 
-// stall watches a client while something waits for it. What a socket's buffers take at once may have earned the client much time, so
-// the client must take something in each grace period as well as keep up the rate. It has no lock of its own: it is guarded by its
-// outbox's.
+// stall watches the client while bytes wait for it. The bytes that the socket's buffers took at once may have earned the client much
+// time. So in addition to the average rate the client must take something in each grace period. The outbox's lock guards the fields.
 //
 // timer is set if and only if the client is watched.
 type stall struct {
 	timer  *time.Timer
 	pace   pace.Pace  // since the watch began
-	looked clock.Time // when the last look was, or the watch began
-	moved  int64      // by then
+	looked clock.Time // the time of the last look, or when the watch began
+	moved  int64      // bytes taken until then
 }
 
-// begin begins to watch: check is called on a goroutine of its own after the first grace period.
+// begin begins the watch: after the first grace period check is called on its own goroutine.
 func (s *stall) begin(grace time.Duration, now clock.Time, check func()) {
 	*s = stall{looked: now, timer: time.AfterFunc(grace, check)}
 }
 
-// took takes note that the client has taken n bytes.
+// took notes that the client has taken n bytes.
 func (s *stall) took(n int) { s.pace.Add(n, 0) }
 
 // end ends the watch.
@@ -46,10 +45,10 @@ func (s *stall) end() {
 	}
 }
 
-// late reports whether the client is too slow. If not, there is another look after the next grace period.
+// late reports whether the client is too slow. If not, the timer checks again after the next grace period.
 func (s *stall) late(limits pace.Limits, now clock.Time) bool {
 	if s.timer == nil || now.Sub(s.looked) < limits.Grace {
-		return false // the timer of a watch that is over
+		return false // a timer of an earlier watch
 	}
 	s.pace.Add(0, now.Sub(s.looked))
 	if moved := s.pace.Moved() - s.moved; moved == 0 || s.pace.Late(limits, moved) {
@@ -60,7 +59,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time) bool {
 	return false
 }
 
-// watchLocked has the client watched, if there is a limit.
+// watchLocked watches the client, unless it may wait for ever.
 func (o *Outbox) watchLocked() {
 	o.mu.AssertHeld()
 	if o.stall.timer != nil || o.err != nil {

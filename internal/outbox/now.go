@@ -2,24 +2,24 @@ package outbox
 
 import "os"
 
-// maxPump is how much of a queue is sent at a time: a leader does it for one connection of many.
+// maxPump is how much of a queue is sent at a time, since the leader has other connections to serve.
 const maxPump = 256 << 10
 
-// Socket writes to a connection in a loop, without waiting. An outbox calls WriteNow and PumpLater only with its lock held, the others
-// without.
+// Socket writes to a connection in a loop without waiting. An outbox calls WriteNow and PumpLater with its lock held, and the other
+// methods without it.
 type Socket interface {
-	// WriteNow writes what the socket takes of the two with one call, 0 for nothing: then Pump is called when it takes more.
+	// WriteNow writes with one call what the socket takes of first and second. If n is 0, Pump is called when the socket has room.
 	WriteNow(first, second []byte) (n int, err error)
-	// PumpLater has Pump called once the socket takes more, or now if it does.
+	// PumpLater has Pump called when the socket has room, or now if it has.
 	PumpLater()
-	// LeaveTurn gives the loop away in whose turn the connection's function runs, if it does: the goroutine that is about to wait
-	// may be the one that it runs on.
+	// LeaveTurn is called before a goroutine waits. If the connection's function is running in a turn of its loop, perhaps on this
+	// goroutine, LeaveTurn gives the loop to another worker.
 	LeaveTurn()
-	// WakeOwner has the connection's owner look at the outbox.
+	// WakeOwner makes the connection's owner look at the outbox.
 	WakeOwner()
 }
 
-// sendNowLocked sends of b what the socket takes, unless something waits, and returns the rest.
+// sendNowLocked sends what the socket takes of b, unless other pieces wait, and returns the rest.
 func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
 	o.mu.AssertHeld()
 	for sent := 0; len(b) > 0 && o.queue.empty() && o.err == nil; {
@@ -38,14 +38,14 @@ func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
 	return b
 }
 
-// Pump goes on with what waits, for a Socket.
+// Pump sends more of the waiting pieces to the Socket.
 func (o *Outbox) Pump() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for sent := 0; !o.queue.empty() && o.err == nil; {
 		first, second := o.queue.front()
 		if len(first) == 0 {
-			o.consumeLocked(0) // a mark behind what a goroutine waits for
+			o.consumeLocked(0) // a mark behind sent bytes
 			continue
 		}
 		n, err := o.socket.WriteNow(first, second)
@@ -63,7 +63,7 @@ func (o *Outbox) Pump() {
 	}
 }
 
-// writeNow is Write with a Socket.
+// writeNow is Write for a Socket.
 func (o *Outbox) writeNow(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,7 +90,7 @@ func (o *Outbox) writeNow(b []byte) (int, error) {
 	return n, os.ErrDeadlineExceeded
 }
 
-// tellOwnerLocked tells an owner who waits for that, to close the connection, that nothing is left to be sent.
+// tellOwnerLocked wakes the owner if it waits to close the connection: nothing is left to be sent.
 func (o *Outbox) tellOwnerLocked() {
 	o.mu.AssertHeld()
 	if o.ending && o.socket != nil {

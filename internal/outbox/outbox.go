@@ -1,8 +1,8 @@
-// Package outbox queues what is sent on a connection that several goroutines write to. Some of them wait for the client, and some never do.
+// Package outbox queues what several goroutines send on one connection. Some of them wait for the client, and others never do.
 //
-// An outbox sends in one of two ways. With a Socket, of a connection in a loop, whoever has the lock writes what the socket takes, and
-// the loop goes on with the rest when that takes more. Without one, a goroutine at a time writes to a net.Conn: one in Write, or one
-// that is started for what doesn't wait.
+// An outbox sends in one of two ways. With a Socket, for a connection in a loop, the goroutine that holds the lock writes what the socket
+// takes, and the loop sends the rest when the socket has room. Without a Socket, one goroutine at a time writes to a net.Conn: one in
+// Write, or one that is started for pieces that nobody waits for.
 package outbox
 
 import (
@@ -17,55 +17,54 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// ErrFull is the error of a message that would make more wait than the limit allows.
+// ErrFull is the error for a message with which more bytes would wait than the limit allows.
 var ErrFull = errors.New("filo: too much waits to be sent on a parked connection")
 
 // Owner is the connection that an outbox belongs to.
 type Owner interface {
-	// Limits returns how slowly the client may take what waits for it, always the same.
+	// Limits returns how slowly the client may take waiting bytes. The result is always the same.
 	Limits() pace.Limits
 	// Now returns the time.
 	Now() clock.Time
-	// Disconnect is called when the client is too slow, without the lock. Everything else has failed by then with
-	// os.ErrDeadlineExceeded.
+	// Disconnect is called, without the lock, when the client is too slow. By then all other calls fail with os.ErrDeadlineExceeded.
 	Disconnect()
 }
 
-// Outbox is the queue of one connection, sent in order. Everything is guarded by mu but for what Open sets. The methods can be
-// called at any time by any goroutine.
+// Outbox is the queue of one connection, sent in order. mu guards all fields but those that Open sets once. Any goroutine may call the
+// methods at any time.
 type Outbox struct {
 	owner  Owner    // immutable
-	socket Socket   // nil if conn is written to by goroutines that wait; immutable
+	socket Socket   // nil: goroutines write to conn, and wait; immutable
 	conn   net.Conn // immutable
-	frames bool     // each Write is a frame, behind a part of which nothing can follow; immutable
+	frames bool     // each Write is a frame: nothing can follow a part of one; immutable
 
 	mu       race.Mutex
-	progress sync.Cond // of mu: a piece has left, or there is an error
+	progress sync.Cond // of mu; something has changed that goroutines wait for
 	queue    queue
-	limit    int // of the queue's messages
+	limit    int // for the bytes of messages in queue
 	stall    stall
 	turn     turn
 	waits    waits
 	seal     seal
-	err      error // nothing can be sent any more
-	ending   bool  // nothing more is taken
+	err      error // the reason why nothing can be sent any more
+	ending   bool  // Finish was called: nothing more is accepted
 }
 
-// seal says what Put gets from TLS.
+// seal describes the bytes that Put gets from TLS.
 type seal struct {
-	open    bool // what a goroutine of the program sends, and not what TLS has to say by itself
-	message bool // that is a message
+	open    bool // they are sent by a goroutine of the program, and not by TLS itself
+	message bool // they are a message
 }
 
-// Open makes the outbox ready for use. It writes to the socket or, if that is nil, to conn. frames says that nothing can follow what
-// Write has sent in part.
+// Open makes the outbox ready for use. It writes to socket or, if socket is nil, to conn. frames says that nothing can follow a part of
+// what one Write sends.
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
 	o.progress.L = &o.mu
 }
 
-// Queue sends a message without waiting. What the client doesn't take at once waits, as a reference to b, which is never changed. The
-// error is ErrFull if more would wait than the limit allows: then nothing of b is sent. One message always may wait.
+// Queue sends a message without waiting. Bytes that the client doesn't take at once wait, as a reference to b, which must never be
+// changed. The error is ErrFull if more would wait than the limit allows; then no part of b is sent. A single message may always wait.
 func (o *Outbox) Queue(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +75,7 @@ func (o *Outbox) Queue(b []byte) error {
 	return o.err
 }
 
-// Write sends b and waits until it has left, or the deadline has passed.
+// Write sends b, and waits until it has left or the deadline has passed.
 func (o *Outbox) Write(b []byte) (int, error) {
 	if o.socket == nil {
 		return o.writeInTurn(b)
@@ -84,7 +83,7 @@ func (o *Outbox) Write(b []byte) (int, error) {
 	return o.writeNow(b)
 }
 
-// BeginSeal lets through TLS what a Write or, with its size, a message is to send: what Put gets until EndSeal.
+// BeginSeal says that what Put gets until EndSeal is a Write or, with its size, a message, sealed by TLS.
 func (o *Outbox) BeginSeal(message bool, size int) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,15 +96,15 @@ func (o *Outbox) BeginSeal(message bool, size int) (err error) {
 	return err
 }
 
-// EndSeal ends that.
+// EndSeal ends what BeginSeal began.
 func (o *Outbox) EndSeal() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seal.open = false
 }
 
-// Put sends a copy of b, which comes from TLS, without waiting. What TLS has to say by itself, since the client asks for it, is
-// bounded all the same.
+// Put sends a copy of b, which comes from TLS, without waiting. The records that TLS sends by itself, since the client asks for them, are
+// limited too.
 func (o *Outbox) Put(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,8 +118,8 @@ func (o *Outbox) Put(b []byte) (int, error) {
 	return len(b), o.err
 }
 
-// putLocked sends a piece as far as it goes at once, and makes the rest wait, which is copied if the piece isn't the outbox's to keep:
-// what a goroutine waits for is the outbox's until the wait is done.
+// putLocked sends what it can of a piece at once, and queues the rest. copied makes a copy of the rest, since the outbox may not keep
+// p.b. A piece that a goroutine waits for is the outbox's until the wait is done.
 func (o *Outbox) putLocked(p piece, copied bool) {
 	o.mu.AssertHeld()
 	if o.socket != nil {
@@ -146,7 +145,7 @@ func (o *Outbox) putLocked(p piece, copied bool) {
 	o.watchLocked()
 }
 
-// consumeLocked takes n bytes that were sent out of what waits.
+// consumeLocked takes n sent bytes out of the queue.
 func (o *Outbox) consumeLocked(n int) {
 	o.mu.AssertHeld()
 	o.stall.took(n)
@@ -159,7 +158,7 @@ func (o *Outbox) consumeLocked(n int) {
 	}
 }
 
-// unusableLocked says why nothing can be sent any more; nil if it can.
+// unusableLocked returns the reason why nothing can be sent any more, nil if there is none.
 func (o *Outbox) unusableLocked() error {
 	o.mu.AssertHeld()
 	if o.err == nil && o.ending {
@@ -168,7 +167,7 @@ func (o *Outbox) unusableLocked() error {
 	return o.err
 }
 
-// admitLocked says why size more bytes of a message may not wait; nil if they may.
+// admitLocked returns the reason why size more bytes of a message may not wait, nil if they may.
 func (o *Outbox) admitLocked(size int) error {
 	o.mu.AssertHeld()
 	if err := o.unusableLocked(); err != nil {
@@ -180,7 +179,7 @@ func (o *Outbox) admitLocked(size int) error {
 	return nil
 }
 
-// brokenLocked takes note that n bytes of a Write have left and the rest won't.
+// brokenLocked notes that only the first n bytes of a Write have left.
 func (o *Outbox) brokenLocked(n int) {
 	o.mu.AssertHeld()
 	if n > 0 && o.frames {
@@ -188,7 +187,7 @@ func (o *Outbox) brokenLocked(n int) {
 	}
 }
 
-// Finish takes nothing more but last, and reports whether all has left. If not, the connection is woken when it has.
+// Finish sends last, accepts nothing more, and reports whether all bytes have left. If not, it wakes the owner when they have.
 func (o *Outbox) Finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,18 +195,18 @@ func (o *Outbox) Finish(last []byte) bool {
 		o.putLocked(piece{b: last}, false)
 	}
 	o.ending = true
-	o.progress.Broadcast() // a Write that waits for its turn hasn't one any more
+	o.progress.Broadcast() // a Write that waits for its turn fails now
 	return o.emptyLocked()
 }
 
-// Empty reports whether nothing waits to be sent, or nothing can be.
+// Empty reports whether nothing waits to be sent, or nothing can be sent any more.
 func (o *Outbox) Empty() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.emptyLocked()
 }
 
-// AwaitEmpty waits for that, as long as the client may take its time.
+// AwaitEmpty waits until Empty, for as long as the client is fast enough.
 func (o *Outbox) AwaitEmpty() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -235,7 +234,7 @@ func (o *Outbox) Size() int {
 	return o.queue.bytes
 }
 
-// Fail lets nothing be sent any more: the caller is going to close the socket.
+// Fail prevents any further sending. The caller calls it before it closes the socket.
 func (o *Outbox) Fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

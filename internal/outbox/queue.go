@@ -2,25 +2,25 @@ package outbox
 
 import "slices"
 
-// queue holds the messages that wait to be sent, in order. Its outbox's lock guards it.
+// queue holds the pieces that wait to be sent, in order. The outbox's lock guards it.
 //
-// bytes is always the size of all pieces together, and messages that of the pieces that are messages.
+// bytes is always the size of all pieces together, and messages the size of those that are messages.
 type queue struct {
 	pieces   []piece
 	bytes    int
 	messages int
 }
 
-// piece is a part of what is sent. An empty one is a mark: when it is its turn, all before it has left.
+// piece is a part of what is sent. An empty piece is a mark: when it is the first, everything before it has left.
 type piece struct {
 	b       []byte
-	wait    *wait // of the goroutine that waits for it; nil if none does
+	wait    *wait // of the goroutine that waits until the piece has left; nil if none does
 	message bool  // it counts against the limit of messages
-	// turn says that it is a mark which consume leaves alone: whoever reaches it passes the turn to send to the goroutine that waits.
+	// turn marks a piece that consume leaves alone. When it is the first, the turn to send passes to its waiting goroutine.
 	turn bool
 }
 
-// wait is done when what a goroutine waits for has happened.
+// wait is done when the event has happened that a goroutine waits for.
 type wait struct{ done bool }
 
 func (q *queue) empty() bool { return len(q.pieces) == 0 }
@@ -33,7 +33,7 @@ func (q *queue) add(p piece) {
 	}
 }
 
-// front returns the bytes of the first two pieces: nothing for a mark, or where there is no piece.
+// front returns the bytes of the first two pieces: none for a mark or a missing piece.
 func (q *queue) front() (first, second []byte) {
 	if len(q.pieces) > 0 {
 		first = q.pieces[0].b
@@ -44,7 +44,7 @@ func (q *queue) front() (first, second []byte) {
 	return first, second
 }
 
-// consume takes n bytes that were sent out of the queue, and the marks behind them. It reports whether a wait is done now.
+// consume takes n sent bytes out of the queue, and the marks behind them. It reports whether a wait is done now.
 func (q *queue) consume(n int) (done bool) {
 	q.bytes -= n
 	for len(q.pieces) > 0 && !q.pieces[0].turn {
@@ -65,16 +65,16 @@ func (q *queue) consume(n int) (done bool) {
 	return done
 }
 
-// atTurn reports whether the first piece is a mark of a goroutine that waits for its turn to send.
+// atTurn reports whether the first piece is the mark of a goroutine that waits for its turn to send.
 func (q *queue) atTurn() bool { return len(q.pieces) > 0 && q.pieces[0].turn }
 
-// takeTurn takes the mark out, and ends its goroutine's wait.
+// takeTurn takes this mark out, and ends the goroutine's wait.
 func (q *queue) takeTurn() {
 	q.pieces[0].wait.done = true
 	q.drop()
 }
 
-// drop forgets the first piece, and the array with the last one.
+// drop removes the first piece, and with the last one the array.
 func (q *queue) drop() {
 	q.pieces[0] = piece{}
 	if q.pieces = q.pieces[1:]; len(q.pieces) == 0 {
@@ -82,7 +82,7 @@ func (q *queue) drop() {
 	}
 }
 
-// withdraw takes out what a goroutine doesn't wait for any more, and returns how much of it hasn't been sent.
+// withdraw removes the piece that a goroutine no longer waits for. It returns how many bytes of it haven't been sent.
 func (q *queue) withdraw(w *wait) (rest int) {
 	i := slices.IndexFunc(q.pieces, func(p piece) bool { return p.wait == w })
 	if i < 0 {
@@ -96,5 +96,5 @@ func (q *queue) withdraw(w *wait) (rest int) {
 	return rest
 }
 
-// clear forgets everything.
+// clear removes all pieces.
 func (q *queue) clear() { *q = queue{} }

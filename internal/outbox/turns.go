@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// maxPaced is how much is written at a time where writes wait: a slow client must show that it has taken something.
+// maxPaced is how much one call writes where writes wait: a slow client must often show that it has taken something.
 const maxPaced = 16 << 10
 
-// turn says which goroutine writes where there is no Socket: one at a time, which holds the turn. It has no lock of its own: it is
-// guarded by its outbox's.
+// turn orders the goroutines that write where there is no Socket: only the holder of the turn writes. The outbox's lock guards the
+// fields.
 //
-// Something waits in the queue only while a goroutine holds the turn. What is queued without waiting is written by a goroutine that
-// is started for it; a goroutine in Write waits for the turn, and writes itself.
+// Pieces are in the queue only while a goroutine holds the turn. A goroutine that is started for the purpose writes the pieces that
+// nobody waits for. A goroutine in Write waits for the turn, and then writes itself.
 type turn struct {
 	taken  bool
-	direct bool // by a goroutine in Write
+	direct bool // a goroutine in Write holds it
 }
 
-// send writes what waits, up to the next goroutine that waits for its turn. It is the goroutine that has the turn.
+// send writes the waiting pieces, up to the next goroutine that waits for its turn. The goroutine of send holds the turn.
 func (o *Outbox) send() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,8 +38,8 @@ func (o *Outbox) send() {
 	o.passOnLocked()
 }
 
-// passOnLocked ends the caller's turn: what comes next is sent by the goroutine that waits for its turn with it, or else by one that is
-// started for that.
+// passOnLocked ends the caller's turn. If a goroutine is the next to have its turn, it gets the turn, or else a goroutine that is started
+// for the pieces that wait.
 func (o *Outbox) passOnLocked() {
 	o.mu.AssertHeld()
 	switch {
@@ -54,7 +54,7 @@ func (o *Outbox) passOnLocked() {
 	o.progress.Broadcast()
 }
 
-// takeTurnLocked waits until all that was given before has left, and gives the caller the turn, until passOnLocked.
+// takeTurnLocked waits until everything queued before has left. Then the caller has the turn, until passOnLocked.
 func (o *Outbox) takeTurnLocked() error {
 	o.mu.AssertHeld()
 	w := &wait{done: !o.turn.taken}

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// waits is the goroutines that wait until what they send has left, and until when. It has no lock of its own: it is guarded by its
-// outbox's.
+// waits describes the goroutines that wait until their bytes have left, and their deadline. The outbox's lock guards the fields.
 //
 // timer is set only while goroutines wait and there is a deadline.
 type waits struct {
-	deadline time.Time // the zero time is none
+	deadline time.Time // the zero time: none
 	count    int
 	timer    *time.Timer // wakes them at the deadline
 }
@@ -24,7 +23,7 @@ func (w *waits) stopTimer() {
 	}
 }
 
-// awaitLocked waits until something is so. It returns false if it can't be any more, or the deadline has passed.
+// awaitLocked waits until so returns true. It returns false if that can't happen any more, or the deadline has passed.
 func (o *Outbox) awaitLocked(so func() bool) bool {
 	o.mu.AssertHeld()
 	o.waits.count++
@@ -45,7 +44,7 @@ func (o *Outbox) awaitLocked(so func() bool) bool {
 	return so()
 }
 
-// deadlineCame makes the goroutines that wait look at the deadline.
+// deadlineCame makes the waiting goroutines check the deadline.
 func (o *Outbox) deadlineCame() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,14 +52,14 @@ func (o *Outbox) deadlineCame() {
 	o.progress.Broadcast()
 }
 
-// SetDeadline sets until when Write and AwaitSent wait, those too that are waiting. The zero time means for ever.
+// SetDeadline sets the deadline of Write and AwaitSent, also for calls that are waiting. The zero time means none.
 func (o *Outbox) SetDeadline(t time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waits.deadline = t
 	o.waits.stopTimer()
 	if o.waits.count > 0 {
-		o.progress.Broadcast() // they set the timer
+		o.progress.Broadcast() // the waiting goroutines set the timer
 	}
 	if o.turn.direct {
 		return o.conn.SetWriteDeadline(t)
@@ -75,7 +74,7 @@ func (o *Outbox) Expired() bool {
 	return o.waits.expired()
 }
 
-// AwaitSent waits until all that was put has left. It can't be taken back: when the deadline has passed, all is over.
+// AwaitSent waits until everything has left that was put before. Nothing can be withdrawn: after its deadline the outbox fails.
 func (o *Outbox) AwaitSent() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,23 +13,23 @@ import (
 const (
 	minAcceptDelay = 5 * time.Millisecond
 	maxAcceptDelay = time.Second
-	// acceptLogInterval is how far apart log records of failing accepts are.
+	// acceptLogInterval is the least time between two log records about failing accepts.
 	acceptLogInterval = time.Minute
 )
 
-// NextAcceptDelay returns how long to wait before accepting again, when it has failed after that delay; 0 is the first time.
+// NextAcceptDelay returns the pause before the next accept. The argument is the pause before the one that has just failed, 0 if none.
 func NextAcceptDelay(delay time.Duration) time.Duration {
 	return min(max(2*delay, minAcceptDelay), maxAcceptDelay)
 }
 
-// AcceptLog logs that accepting on a listener fails for the moment, and later that it works again.
+// AcceptLog logs that accepting from a listener fails temporarily, and later that it works again.
 type AcceptLog struct {
-	failing atomic.Bool // it was logged that accepting fails, and not yet that it works again
+	failing atomic.Bool // the last log record says that accepting fails
 	mu      sync.Mutex
-	logged  time.Time // when it was logged last that accepting fails; guarded by mu
+	logged  time.Time // time of the last record of a failure; guarded by mu
 }
 
-// Failed takes note that accepting has failed.
+// Failed notes that accepting has failed.
 func (a *AcceptLog) Failed(logger *slog.Logger, err error) {
 	if a.isDue() {
 		logger.Error("accepting connections fails; trying again", "error", err)
@@ -48,15 +48,15 @@ func (a *AcceptLog) isDue() bool {
 	return true
 }
 
-// Succeeded takes note that a connection was accepted.
+// Succeeded notes that a connection was accepted.
 func (a *AcceptLog) Succeeded(logger *slog.Logger) {
 	if a.failing.Load() && a.failing.Swap(false) {
 		logger.Info("accepting connections again")
 	}
 }
 
-// passingErrors are those of accept that say nothing about the listener: no descriptors or memory for the moment, a
-// connection that broke before it was accepted, a firewall's verdict on one. See accept(2).
+// passingErrors are the errors of accept that say nothing about the listener: a temporary lack of descriptors or memory, a connection
+// that broke before it was accepted, a firewall's refusal. See accept(2).
 var passingErrors = [...]error{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET,
 	syscall.EPROTO, syscall.EPERM, syscall.EINTR, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN,
@@ -70,7 +70,7 @@ func IsTemporary(err error) bool {
 			return true
 		}
 	}
-	// Deprecated since nobody could say what it means; but a listener of the user's own has no other way to say it.
+	// Temporary is deprecated, since its meaning was never clear. But a user's listener has no other way to say it.
 	var netError net.Error
 	//lint:ignore SA1019 see above
 	return errors.As(err, &netError) && netError.Temporary()

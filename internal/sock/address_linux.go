@@ -1,6 +1,6 @@
 //go:build !386
 
-// On 386 package syscall has no numbers for these calls. The loops, which need them, aren't built there.
+// On 386 package syscall lacks the numbers of these calls. The loops, which need the calls, aren't built there.
 
 package sock
 
@@ -16,7 +16,7 @@ import (
 // Address is a socket address as the kernel writes it: family, port, address, and the scope of an IPv6 address.
 type Address [28]byte
 
-// Accept accepts a connection that doesn't block.
+// Accept accepts a connection, and makes its descriptor non-blocking.
 func Accept(fd int, address *Address) (int, syscall.Errno) {
 	for {
 		size := uint32(len(address))
@@ -31,14 +31,14 @@ func Accept(fd int, address *Address) (int, syscall.Errno) {
 	}
 }
 
-// Peer asks for the address of a connection's client.
+// Peer gets the address of a connection's client.
 func Peer(fd int, address *Address) syscall.Errno {
 	size := uint32(len(address))
 	_, _, errno := syscall.RawSyscall(syscall.SYS_GETPEERNAME, uintptr(fd), uintptr(unsafe.Pointer(address)), uintptr(unsafe.Pointer(&size)))
 	return errno
 }
 
-// AddrPort takes the address apart. What it returns isn't valid if the address is none of IP.
+// AddrPort returns the IP address and the port. The result is invalid if the address isn't an IP address.
 func (a *Address) AddrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(a[2:])
 	switch binary.NativeEndian.Uint16(a[:]) {

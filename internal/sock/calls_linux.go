@@ -8,11 +8,11 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// The calls of this package that can't wait are made without telling the runtime's scheduler, which would cost more than it can
-// give: a sixth of a server's processor time with small requests. Builds with the race detector read and write by package syscall,
-// which tells the race detector that what is sent comes before it is received.
+// System calls of this package that can't wait are made without telling the runtime's scheduler, which would gain nothing and cost a
+// sixth of a server's processor time with small requests. Builds with the race detector read and write by package syscall, which tells
+// the detector that bytes are sent before they are received.
 
-// maxWrite is how much one Write writes at most: one that copies more takes so long that the scheduler should know of it.
+// maxWrite is how much one Write writes at most. Copying more takes so long that the scheduler should be told.
 const maxWrite = 64 << 10
 
 // noBytes is the target of the pointer to an empty buffer.
@@ -25,7 +25,7 @@ func bytesPointer(p []byte) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(p))
 }
 
-// Read reads from a socket that doesn't block.
+// Read reads from a non-blocking socket.
 func Read(fd int, p []byte) (int, syscall.Errno) {
 	for {
 		if race.Enabled {
@@ -48,7 +48,7 @@ func Read(fd int, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// Write writes to a socket that doesn't block, at most maxWrite bytes.
+// Write writes at most maxWrite bytes to a non-blocking socket.
 func Write(fd int, p []byte) (int, syscall.Errno) {
 	p = p[:min(len(p), maxWrite)]
 	for {
@@ -75,7 +75,7 @@ func Write(fd int, p []byte) (int, syscall.Errno) {
 // Close closes a descriptor.
 func Close(fd int) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-// Duplicate returns another descriptor of what fd is one of.
+// Duplicate returns another descriptor of the open file that fd refers to.
 func Duplicate(fd int) (int, error) {
 	dup, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
 	if errno != 0 {

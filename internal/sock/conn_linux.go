@@ -9,22 +9,22 @@ import (
 	"unsafe"
 )
 
-// Conn reads and writes a plain socket of package net's by Read and Write. Waiting, deadlines and closing are the net package's, as
-// ever. A Conn can be attached to one connection after the other. The zero value isn't attached.
+// Conn reads and writes a plain socket of package net by Read and Write. Package net still does the waiting, the deadlines and the
+// closing. A Conn can be attached to one connection after the other. The zero value isn't attached.
 type Conn struct {
-	raw           syscall.RawConn // nil while there is no plain socket
+	raw           syscall.RawConn // nil unless attached
 	input, output call
-	read, write   func(fd uintptr) bool // input.read and output.write; made once, since making allocates
+	read, write   func(fd uintptr) bool // input.read and output.write; made once, since making a method value allocates
 }
 
-// call is the arguments and the result of a read or a write.
+// call holds the arguments and the result of a read or a write.
 type call struct {
 	p     []byte
 	n     int
 	errno syscall.Errno
 }
 
-// Attach makes s read and write the connection, if that is a plain socket.
+// Attach makes s read and write the connection, if that is a plain socket. Attached reports whether it is.
 func (s *Conn) Attach(netConn net.Conn) {
 	s.raw = nil
 	switch netConn.(type) {
@@ -42,29 +42,29 @@ func (s *Conn) Attach(netConn net.Conn) {
 	}
 }
 
-// Detach lets go of the connection.
+// Detach ends the attachment.
 func (s *Conn) Detach() { s.raw = nil }
 
-// Attached reports whether s can be used.
+// Attached reports whether s is attached.
 func (s *Conn) Attached() bool { return s.raw != nil }
 
-// Ended reports whether the client has sent all that it will send and all of it has been read, and whether it is gone
-// altogether. It doesn't wait.
+// Ended reports, without waiting, whether the client has ended its side and everything before that was read, and whether the client is
+// gone altogether.
 func (s *Conn) Ended() (ended, gone bool) {
 	err := s.raw.Control(func(fd uintptr) { ended, gone = Ended(int(fd)) })
 	return ended, gone || err != nil
 }
 
-// Ended looks at what a socket would read next: the end of the client's side, or an error because the client is gone.
-// A reset shows only once: who looks next sees an end.
+// Ended checks what a socket would read next: the end of the client's side, or an error because the client is gone. A reset shows only
+// once; later calls see an end.
 func Ended(fd int) (ended, gone bool) {
 	var next [1]byte
 	n, errno := Peek(fd, next[:])
 	return n == 0 && errno == 0, errno != 0 && errno != syscall.EAGAIN
 }
 
-// AwaitEnd waits until the client of a socket has ended its side, with io.EOF, or, if gone is set, until it is gone altogether.
-// It ends as a Read of the connection does otherwise. The error is ErrCannotTell if the connection isn't a socket.
+// AwaitEnd waits until the client of a socket has ended its side or, if gone is set, until the client is gone altogether. Then it returns
+// io.EOF. Otherwise it ends as a Read does, for example by a deadline. The error is ErrCannotTell if the connection isn't a socket.
 func AwaitEnd(netConn net.Conn, gone bool) error {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
@@ -87,10 +87,10 @@ func AwaitEnd(netConn net.Conn, gone bool) error {
 	return io.EOF
 }
 
-// pollRDHUP is POLLRDHUP, which package syscall hasn't.
+// pollRDHUP is POLLRDHUP, which package syscall lacks.
 const pollRDHUP = 0x2000
 
-// hasHappened reports whether one of the events of poll(2) has, or the socket is broken or ended on both sides.
+// hasHappened reports whether one of the events of poll(2) has happened, or the socket is broken or ended on both sides.
 func hasHappened(fd int, events int16) bool {
 	entry := struct {
 		fd              int32
@@ -101,7 +101,7 @@ func hasHappened(fd int, events int16) bool {
 	return errno == 0 && n > 0
 }
 
-// Read is net.Conn's Read.
+// Read implements net.Conn.
 func (s *Conn) Read(p []byte) (int, error) {
 	call := &s.input
 	call.p, call.n, call.errno = p, 0, 0
@@ -118,7 +118,7 @@ func (s *Conn) Read(p []byte) (int, error) {
 	return call.n, nil
 }
 
-// Write is net.Conn's Write.
+// Write implements net.Conn.
 func (s *Conn) Write(p []byte) (int, error) {
 	call := &s.output
 	call.p, call.n, call.errno = p, 0, 0
@@ -130,13 +130,13 @@ func (s *Conn) Write(p []byte) (int, error) {
 	return call.n, err
 }
 
-// read reports whether there is a result; if not, it is called again when the socket is readable.
+// read reports whether there is a result. If not, it is called again when the socket is readable.
 func (c *call) read(fd uintptr) bool {
 	c.n, c.errno = Read(int(fd), c.p)
 	return c.errno != syscall.EAGAIN
 }
 
-// write reports whether all is written, or can't be; if not, it is called again when the socket takes more.
+// write reports whether all was written or an error came. If not, it is called again when the socket has room.
 func (c *call) write(fd uintptr) bool {
 	for len(c.p) > 0 {
 		n, errno := Write(int(fd), c.p)

@@ -10,13 +10,13 @@ import (
 	"unsafe"
 )
 
-// Constants that package syscall hasn't for every architecture.
+// Constants that package syscall lacks on some architectures.
 const (
 	EpollRDHUP = 0x2000
 	EpollET    = 1 << 31
 )
 
-// EpollPoll takes the events that there are.
+// EpollPoll takes the events that have happened, without waiting.
 func EpollPoll(epfd int, events []syscall.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), 0, 0, 0)
@@ -26,7 +26,7 @@ func EpollPoll(epfd int, events []syscall.EpollEvent) int {
 	return int(n)
 }
 
-// EpollControl changes what an epoll descriptor watches.
+// EpollControl changes what an epoll set watches.
 func EpollControl(epfd, op, fd int, events uint32, slot, generation uint32) syscall.Errno {
 	event := syscall.EpollEvent{Events: events, Fd: int32(slot), Pad: int32(generation)}
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd),
@@ -34,7 +34,7 @@ func EpollControl(epfd, op, fd int, events uint32, slot, generation uint32) sysc
 	return errno
 }
 
-// NewEventFD returns a descriptor for an edge-triggered poller, so that nobody has to read it.
+// NewEventFD returns an eventfd for an edge-triggered poller. Nobody needs to read it.
 func NewEventFD() (int, error) {
 	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if errno != 0 {
@@ -43,14 +43,14 @@ func NewEventFD() (int, error) {
 	return int(fd), nil
 }
 
-// RingEventFD makes its pollers report the descriptor.
+// RingEventFD makes the eventfd's pollers report it.
 func RingEventFD(fd int) {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	Write(fd, one[:])
 }
 
-// Thread returns the calling thread's number.
+// Thread returns the calling thread's ID.
 func Thread() int {
 	id, _, _ := syscall.RawSyscall(syscall.SYS_GETTID, 0, 0, 0)
 	return int(id)

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Peek is Read, but what it reads stays there to be read.
+// Peek is Read, but leaves the bytes to be read again.
 func Peek(fd int, p []byte) (int, syscall.Errno) {
 	for {
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(bytesPointer(p)), uintptr(len(p)),
@@ -21,7 +21,7 @@ func Peek(fd int, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// Writev writes two buffers. It may copy much, and so tells the scheduler.
+// Writev writes two buffers. Copying may take long, so the scheduler is told.
 func Writev(fd int, first, second []byte) (int, syscall.Errno) {
 	vector := [2]syscall.Iovec{{Base: (*byte)(bytesPointer(first))}, {Base: (*byte)(bytesPointer(second))}}
 	vector[0].SetLen(len(first))

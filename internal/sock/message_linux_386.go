@@ -2,7 +2,7 @@ package sock
 
 import "syscall"
 
-// Peek is Read, but what it reads stays there to be read.
+// Peek is Read, but leaves the bytes to be read again.
 func Peek(fd int, p []byte) (int, syscall.Errno) {
 	for {
 		n, _, err := syscall.Recvfrom(fd, p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

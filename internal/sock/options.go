@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Options are the options of TCP sockets, with the meaning and the defaults of filo.SocketOptions, which is converted to them.
+// Options are TCP socket options. Meanings and defaults are those of filo.SocketOptions, which is converted to Options.
 type Options struct {
 	Backlog                 int
 	ReusePort               bool
@@ -19,10 +19,10 @@ type Options struct {
 	ReadBuffer, WriteBuffer int
 }
 
-// defaultKeepAlive is net.ListenConfig's.
+// defaultKeepAlive is that of net.ListenConfig.
 const defaultKeepAlive = 15 * time.Second
 
-// keepAlive returns the interval, 0 for none.
+// keepAlive returns the keep-alive interval, 0 for none.
 func (o *Options) keepAlive() time.Duration {
 	switch {
 	case o.KeepAlive < 0:
@@ -33,7 +33,7 @@ func (o *Options) keepAlive() time.Duration {
 	return o.KeepAlive
 }
 
-// Listen opens a listening socket on the TCP address. One that shares its address with others of this process says so.
+// Listen opens a listening socket on the TCP address. shared says that other sockets of this process listen there too.
 func (o *Options) Listen(addr string, shared bool) (net.Listener, error) {
 	interval := o.keepAlive()
 	config := net.ListenConfig{
@@ -49,7 +49,7 @@ func (o *Options) Listen(addr string, shared bool) (net.Listener, error) {
 	if interval == 0 {
 		config.KeepAlive = -1
 	}
-	// Multipath TCP would have every connection pay for what few clients use.
+	// Multipath TCP would cost every connection something, and few clients use it.
 	config.SetMultipathTCP(false)
 	listener, err := config.Listen(context.Background(), "tcp", addr)
 	if wrong := (*net.AddrError)(nil); errors.As(err, &wrong) {

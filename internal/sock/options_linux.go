@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Options that package syscall hasn't got.
+// Options that package syscall lacks.
 const (
 	soReusePort = 0xf
 	tcpFastOpen = 23
@@ -44,18 +44,18 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// setListening sets what a listening socket has.
+// setListening sets the options of a socket that listens already.
 func (o *Options) setListening(listener net.Listener) error {
 	if o.Backlog <= 0 {
 		return nil
 	}
 	return Control(listener, func(fd int) error {
-		return os.NewSyscallError("listen", syscall.Listen(fd, o.Backlog)) // once more, which changes the backlog
+		return os.NewSyscallError("listen", syscall.Listen(fd, o.Backlog)) // a second listen changes the backlog
 	})
 }
 
-// SetInherited sets on a listening socket what package net would set on each connection that it accepts; connections that
-// the loops accept inherit it, and need no system call.
+// SetInherited sets on a listening socket what package net sets on each connection that it accepts. Connections that loops accept inherit
+// these options, which saves system calls.
 func (o *Options) SetInherited(fd int) {
 	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	interval := o.keepAlive()
@@ -66,12 +66,12 @@ func (o *Options) SetInherited(fd int) {
 	}
 }
 
-// SetReusePort lets further sockets listen on the address of a listening one.
+// SetReusePort lets further sockets listen on a listening socket's address.
 func SetReusePort(fd int) error {
 	return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soReusePort, 1))
 }
 
-// Control calls f with the descriptor of a listener, or of a connection, of package net's.
+// Control calls f with the descriptor of a listener or connection of package net.
 func Control(of any, f func(fd int) error) error {
 	raw, err := of.(syscall.Conn).SyscallConn()
 	if err != nil {

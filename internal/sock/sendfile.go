@@ -9,16 +9,16 @@ import (
 
 // FileSender sends a file on a connection.
 type FileSender interface {
-	// SendFile sends at most size bytes from the offset on: nothing, and no error, if the file ends there; less, and why, if it
-	// failed. ErrNoSendfile says that this file can't be sent so, and nothing was.
+	// SendFile sends at most size bytes of the file from offset on. It sends nothing, without an error, if the file ends there; on
+	// failure it may have sent less. ErrNoSendfile means that this file can't be sent in this way, and that nothing was sent.
 	SendFile(offset int64, size int) (sent int, err error)
 }
 
-// ErrNoSendfile is the error of a FileSender for a file that the system can't send by itself.
+// ErrNoSendfile is the error of a FileSender whose file the system can't send by itself.
 var ErrNoSendfile = errors.New("filo: the system can't send such a file by itself")
 
-// NewFileSender returns what sends a file on a connection, nil if nothing does. The file's position stays where it is, but if whole
-// is set: that is the file too, and its position may be moved.
+// NewFileSender returns a FileSender for a file on a connection, or nil if there is none. The file's position doesn't change, unless
+// whole is set: whole is the same file, for senders that must move its position.
 func NewFileSender(conn net.Conn, file syscall.Conn, whole io.ReadSeeker) FileSender {
 	if s := newSendfile(conn, file); s != nil {
 		return s
@@ -29,7 +29,7 @@ func NewFileSender(conn net.Conn, file syscall.Conn, whole io.ReadSeeker) FileSe
 	return nil
 }
 
-// readFromSender leaves it to the connection's ReadFrom, which reads a file from its own position on.
+// readFromSender sends a file by the connection's ReadFrom, which reads from the file's own position.
 type readFromSender struct {
 	target io.ReaderFrom
 	file   io.ReadSeeker
@@ -37,7 +37,7 @@ type readFromSender struct {
 
 // SendFile implements FileSender.
 func (s *readFromSender) SendFile(offset int64, size int) (int, error) {
-	// ReadFrom may have read what it then couldn't write, before a time-out.
+	// Before a timeout ReadFrom may have read more than it could write.
 	if _, err := s.file.Seek(offset, io.SeekStart); err != nil {
 		return 0, err
 	}

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// sendfile sends a file by the system call of that name. The offset is told with each call: the file's own position, which others
-// may use at the same time, stays where it is.
+// sendfile sends a file by the system call of that name. Each call gets the offset, so the file's own position, which others may use at
+// the same time, doesn't change.
 type sendfile struct {
 	target RawWriter
 	file   syscall.RawConn
@@ -14,27 +14,27 @@ type sendfile struct {
 	left   int
 	sent   int
 	err    error
-	// The methods of these names, made once.
+	// callSend and callSendTo, as method values that are made once.
 	send   func(file uintptr)
 	sendTo func(socket uintptr) (done bool)
 	socket int
 }
 
-// RawWriter is a connection whose writes can be made by system calls of others. RawWrite calls write until that is done, and waits
-// in between until the socket may take more. No connection of a user's has such a method, since the type of write is internal.
+// RawWriter is a connection that others can write to by their own system calls. RawWrite calls write until that has finished, and between
+// calls waits until the socket may have room. A user's connection can't implement RawWriter, since the type of write is internal.
 type RawWriter interface {
 	RawWrite(write RawWrite) error
 }
 
-// RawWrite writes to a descriptor what it takes at once, and reports whether that is all.
+// RawWrite writes as much to a descriptor as it takes at once, and reports whether it has finished.
 type RawWrite func(fd uintptr) (done bool)
 
-// newSendfile returns what sends the file by sendfile; nil if the connection isn't a socket's own.
+// newSendfile returns a FileSender that uses sendfile, nil if the connection isn't a plain socket.
 func newSendfile(conn net.Conn, file syscall.Conn) FileSender {
 	target, ok := conn.(RawWriter)
 	if !ok {
 		switch conn.(type) {
-		case *net.TCPConn, *net.UnixConn: // themselves, and nothing that embeds one, and may have a Write of its own
+		case *net.TCPConn, *net.UnixConn: // not a type that embeds one, whose Write may differ
 		default:
 			return nil
 		}
@@ -53,7 +53,7 @@ func newSendfile(conn net.Conn, file syscall.Conn) FileSender {
 	return s
 }
 
-// netWriter is a connection of package net's.
+// netWriter is a RawWriter for connections of package net.
 type netWriter struct{ syscall.RawConn }
 
 // RawWrite implements RawWriter.
@@ -80,10 +80,10 @@ func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 	return s.err != syscall.EAGAIN
 }
 
-// callSend sends until the part or the file ends, or the socket takes nothing more, or it fails.
+// callSend sends until the part or the file ends, the socket is full, or an error occurs.
 func (s *sendfile) callSend(file uintptr) {
 	for s.err = nil; s.left > 0; {
-		n, err := syscall.Sendfile(s.socket, int(file), &s.offset, s.left) // which counts the offset up
+		n, err := syscall.Sendfile(s.socket, int(file), &s.offset, s.left) // advances the offset
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// newSendfile returns nil: the connections of package net, which send whole files, are all that can.
+// newSendfile returns nil: only the ReadFrom of package net's connections can send files, and only whole ones.
 func newSendfile(net.Conn, syscall.Conn) FileSender { return nil }

@@ -1,7 +1,7 @@
-// Package sock reads, writes and sets up sockets by system calls: on Linux by raw ones, elsewhere by package net alone.
+// Package sock sets up, reads and writes sockets: on Linux by raw system calls, elsewhere by package net alone.
 package sock
 
 import "errors"
 
-// ErrCannotTell is the error of AwaitEnd for a connection that isn't a socket, or on a system other than Linux.
+// ErrCannotTell is the error of AwaitEnd if the connection isn't a socket, or the system isn't Linux.
 var ErrCannotTell = errors.New("filo: the connection isn't a socket that can be watched")
