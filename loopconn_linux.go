@@ -14,30 +14,30 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// loopConn is an HTTP/1 connection in a loop. Its fields belong to the socket's owner, unless it says otherwise.
+// loopConn is an HTTP/1 connection in a loop. Unless said otherwise a field belongs to the socket's owner.
 //
-// As a net.Conn it differs from its socket by Write and RawWrite, which send what is unsent before.
+// As a net.Conn it differs from its socket by Write and RawWrite, which first send what is unsent.
 type loopConn struct {
 	conn
 	loop.Socket
-	ended      bool // the connection isn't served any more: the owner is about to close it, or leaves that to the lingerer
+	ended      bool // the connection isn't served any more: the owner is about to close it, or to leave it to the lingerer
 	expired    bool // the deadline of the wait before this turn has passed
-	parkedOnce bool // the request that parked it is over
-	toldIdle   bool // ConnState knows that the connection is idle
+	parkedOnce bool // the request whose handler parked the connection has ended
+	toldIdle   bool // ConnState was told that the connection is idle
 
-	// deadline is when the current wait ends at the latest, 0 for never, and since is when it began, both on the coarse clock's scale.
-	// since is 0 once something has come.
+	// deadline is the end of the current wait, 0 for none, and since its beginning, both on the coarse clock's scale. since is 0 once
+	// bytes have come.
 	deadline, since clock.Time
-	lastUntil       clock.Time // until when it may wait for a last request, once the server shuts down; 0: not decided
-	// pending is what has come of a request that isn't complete.
+	lastUntil       clock.Time // end of the wait for a last request, once the server shuts down; 0: not set yet
+	// pending holds what has come of an incomplete request.
 	pending *pendingInput
-	// unsent is what the client hasn't taken yet of complete answers, nil if it has taken all.
+	// unsent is the part of complete answers that the client hasn't taken yet, nil if it has taken everything.
 	unsent *unsent
-	// watcher is the context to be cancelled when the client leaves. Whoever takes the event reads it.
+	// watcher is the context to be cancelled when the client leaves. The goroutine that takes the event reads it.
 	watcher atomic.Pointer[requestContext]
 }
 
-// pendingInput is an unfinished request, which no worker has a buffer for.
+// pendingInput is an unfinished request while no worker lends it buffers.
 type pendingInput struct {
 	in     http1.Input
 	parser http1.Parser
@@ -50,7 +50,7 @@ var (
 	_ sock.RawWriter = (*loopConn)(nil)
 )
 
-// BeforeWait implements loop.Conn: another worker gets the loop.
+// BeforeWait implements loop.Conn: it gives the loop to another worker.
 func (lc *loopConn) BeforeWait() error {
 	if p := lc.parked; p != nil {
 		if p.serving != nil {
@@ -64,7 +64,7 @@ func (lc *loopConn) BeforeWait() error {
 	return lc.leave(lc.worker.timer.Class())
 }
 
-// PeerLeft implements loop.Conn: the context that is watched, if there is one, ends.
+// PeerLeft implements loop.Conn: it ends the watched context, if there is one.
 func (lc *loopConn) PeerLeft(broken bool) {
 	switch r := lc.watcher.Load(); {
 	case r == nil:
@@ -75,14 +75,14 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	}
 }
 
-// Write sends all of p, and before it what is unsent. It waits for the client where the owner awaits that (stateWrite), in a handshake,
-// and for the lingerer. Any other caller is crypto/tls, with answers that the owner waits with in the loop, with an answer in the
-// handler's place, or with a reply to a key update that a read has found: then what the client doesn't take at once is kept.
+// Write first sends what is unsent, and then all of p. It waits for the client if the owner does (stateWrite), in a handshake, and for
+// the lingerer. Otherwise it keeps what the client doesn't take at once: then crypto/tls is the caller, with answers that will wait in
+// the loop, an answer in the handler's place, or a reply to a key update that came with a read.
 func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
 	case lc.IsShared():
-		return lc.parked.out.Put(p) // by TLS
+		return lc.parked.out.Put(p) // the caller is crypto/tls
 	case lc.NoWaitWrite || lc.tlsState != nil && lc.state() != stateWrite && lc.state() != stateClosed:
 		if u := lc.unsent; u != nil && len(u.bytes) > maxUntaken {
 			return 0, errUntaken
@@ -99,7 +99,7 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 	return lc.Socket.Write(p)
 }
 
-// writeVector is Write for two buffers. It may return early with all of first.
+// writeVector is Write for two buffers. It may return once all of first is sent.
 func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	if lc.unsent == nil {
 		return lc.Socket.WriteVector(first, second)
@@ -108,7 +108,7 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	return int64(n), err
 }
 
-// RawWrite sends a part of a file, and before it what is unsent: see sock.RawWriter.
+// RawWrite first sends what is unsent, and then a part of a file: see sock.RawWriter.
 func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 	if lc.worker != nil {
 		// The file may have to be read from a disk.
@@ -131,7 +131,7 @@ func (lc *loopConn) sendApart(p []byte) error {
 	return err
 }
 
-// leave gives the loop that the connection's worker leads, if it leads one, to another worker.
+// leave gives the loop that the connection's worker leads, if any, to another worker.
 func (lc *loopConn) leave(class *class.Class) error {
 	if lc.worker == nil {
 		return nil // it isn't served any more

@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo/internal/loop"
 )
 
-// handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection
-// isn't to be served, or has to wait for its turn.
+// handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection isn't served
+// in this turn: it has ended, or waits for its hello or for its place in the queue.
 func (lc *loopConn) handshakeTurn() bool {
 	if _, ok := lc.netConn.(*tls.Conn); !ok {
 		return true
@@ -39,21 +39,21 @@ func (lc *loopConn) handshakeTurn() bool {
 	lc.failed = !lc.linger // unless it was answered in plain text
 	lc.NoWaitWrite = true
 	lc.end()
-	s.handshakes.goOn() // its turn may have been that of the next one in the queue
+	s.handshakes.goOn() // this turn may have been the queue's, and the next connection is due
 	return false
 }
 
-// mayHandshake reports whether there is still a client, and time, for the handshake.
+// mayHandshake reports whether the client is still there, and has time for the handshake.
 func (lc *loopConn) mayHandshake() bool {
 	return !lc.failed && !lc.expired && lc.reading == readingHead
 }
 
-// helloCame reports whether the first record, the client's hello, has all come, or is none: a client that sends a byte of it
-// and no more isn't to hold a worker.
+// helloCame reports whether the first record has arrived completely, or isn't a client's hello. A client that sends only a part of its
+// hello must not hold a worker.
 func (lc *loopConn) helloCame() bool {
 	const header, handshakeRecord = 5, 22
 	if half, _ := lc.SawEnd(); half {
-		return true // nothing more will
+		return true // nothing more will come
 	}
 	space := lc.in.Space()
 	n, err := lc.Peek(space)
@@ -66,7 +66,7 @@ func (lc *loopConn) helloCame() bool {
 	return n >= header && n >= header+int(binary.BigEndian.Uint16(space[header-2:]))
 }
 
-// handshakeQueue bounds how many TLS handshakes are made at once. Others wait, in the order that they came in.
+// handshakeQueue limits how many TLS handshakes run at once. Other connections wait in the order of their arrival.
 type handshakeQueue struct {
 	mu      sync.Mutex
 	most    int         // 0 is maxHandshakes; immutable
@@ -74,11 +74,11 @@ type handshakeQueue struct {
 	waiting []*loopConn // claimed; guarded by mu
 }
 
-// maxHandshakes is how many TLS handshakes are made at once. Most wait for their client, and each takes a worker for that.
+// maxHandshakes is how many TLS handshakes run at once. Most of them wait for their client, and each needs a worker meanwhile.
 const maxHandshakes = 1024
 
-// begin reports whether the connection's handshake may begin, and whether there are so many that it must be short. If it may
-// not, the connection isn't the caller's any more, and gets another turn later.
+// begin reports whether the connection's handshake may begin, and whether so many run that it must be short. If it may not begin, the
+// caller no longer owns the connection, which gets another turn later.
 func (q *handshakeQueue) begin(lc *loopConn) (begun, crowded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +99,7 @@ func (q *handshakeQueue) limit() int {
 	return maxHandshakes
 }
 
-// done makes room for the next one.
+// done ends a handshake, and makes room for the next one.
 func (q *handshakeQueue) done() {
 	q.mu.Lock()
 	q.running--
@@ -107,7 +107,7 @@ func (q *handshakeQueue) done() {
 	q.goOn()
 }
 
-// goOn gives the next one its turn, if there is room.
+// goOn gives the next waiting connection its turn, if there is room.
 func (q *handshakeQueue) goOn() {
 	q.mu.Lock()
 	var next *loopConn

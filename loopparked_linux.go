@@ -12,13 +12,13 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 )
 
-// prepareParked sends what waits to be sent.
+// prepareParked sends what is unsent.
 func (lc *loopConn) prepareParked() error {
 	lc.MakeWaiters()
 	return lc.finishUnsent()
 }
 
-// setParked makes the connection one that several goroutines use.
+// setParked lets several goroutines use the connection.
 func (lc *loopConn) setParked() { lc.Share() }
 
 // Writable implements loop.Conn.
@@ -29,12 +29,11 @@ func (lc *loopConn) Closing() { lc.parked.out.Fail(net.ErrClosed) }
 
 var _ outbox.Socket = (*loopConn)(nil)
 
-// turnCalls is how many times the function of a parked connection is called in a row before others have their turn.
+// turnCalls is how many times in a row a parked connection's function is called before other connections have their turn.
 const turnCalls = 32
 
-// LeaveTurn implements outbox.Socket. Who calls Write isn't known, so this does what the monitor would do a tick later, which is right
-// whoever leads: the loop gets another leader, and the one that has called the function gets to know when the turn ends. If that is
-// over the word is another one.
+// LeaveTurn implements outbox.Socket. Any goroutine may have called Write. So LeaveTurn does what the monitor would do a tick later: if
+// the turn that called the function isn't over, its loop gets another leader, and the turn's worker notices at the end of the turn.
 func (lc *loopConn) LeaveTurn() {
 	p := lc.parked
 	p.led.Lock()
@@ -45,19 +44,19 @@ func (lc *loopConn) LeaveTurn() {
 	}
 }
 
-// parkedTurn serves a connection that was taken over and parked: it calls its function if there is a reason to, and lets it
-// wait again. The result is turn's.
+// parkedTurn serves a parked connection: it calls the connection's function if there is a reason, and lets the connection wait again. It
+// returns the result of Turn.
 func (lc *loopConn) parkedTurn() (again bool) {
 	w, p := lc.worker, lc.parked
 	lc.end101(w)
 	for budget := turnCalls; !p.ending; budget-- {
 		if budget <= 0 && w.leads() {
-			p.received = bytes.Clone(p.received) // which is the worker's buffer
+			p.received = bytes.Clone(p.received) // it is in the worker's buffer
 			return true
 		}
 		if p.asked.Load() {
 			p.ending = true
-			p.finish() // who asked may not have come as far as that
+			p.finish() // End may not have called it yet
 			break
 		}
 		why, ok := lc.parkedReason(w)
@@ -76,8 +75,8 @@ func (lc *loopConn) parkedTurn() (again bool) {
 	return false
 }
 
-// callParked calls the function, here if it is known to be quick, or else after having left the loop to another worker. It
-// reports false if the connection isn't to be served any more, or not now.
+// callParked calls the function: in the leader if the function is known to be quick, otherwise after it has given the loop to another
+// worker. It reports false if the connection isn't served any more, or not now.
 func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	p := lc.parked
 	if !lc.enterParked(w) {
@@ -119,7 +118,7 @@ func (lc *loopConn) waitParked() bool {
 	return false
 }
 
-// endingTurn closes a parked connection whose function is done, or lets it wait until all that is queued has left.
+// endingTurn closes a parked connection whose function is done, or lets it wait until everything queued has left.
 func (lc *loopConn) endingTurn() {
 	p := lc.parked
 	p.unread = p.unread || len(p.received) > 0
@@ -135,8 +134,8 @@ func (lc *loopConn) endingTurn() {
 	lc.endParked()
 }
 
-// end101 ends the request that was answered by parking the connection, if this is its turn, and takes the worker's buffers
-// back: what the connection's function calls must find it without a worker that leads.
+// end101 ends the request whose handler parked the connection, in the first turn after that. It also detaches the worker: the function's
+// calls on the connection must not find a leader there.
 func (lc *loopConn) end101(w *scratch) {
 	if lc.requests > 0 && !lc.parkedOnce {
 		lc.parkedOnce = true
@@ -147,7 +146,7 @@ func (lc *loopConn) end101(w *scratch) {
 	lc.detachTurn()
 }
 
-// parkedReason says why the connection's function is to be called, or that it isn't. What has come is left in p.received.
+// parkedReason returns the reason to call the connection's function, or false if there is none. Bytes that it reads are in p.received.
 func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	p := lc.parked
 	switch {
@@ -165,7 +164,7 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	case n > 0:
 		return WakeData, true
 	case err != nil && !errors.Is(err, loop.ErrNotYet):
-		return WakeData, true // the function reads it once more
+		return WakeData, true // the function's Read returns the error
 	case lc.expired:
 		lc.expired = false
 		return WakeDeadline, true
@@ -173,8 +172,8 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 	return 0, false
 }
 
-// enterParked has the function called by this worker, as its leader or not. It reports false if there is no place for that:
-// then the connection gets another turn after a while.
+// enterParked lets this worker call the function, in the leader or outside. It reports false if there is no place for that: then the
+// connection gets another turn after a while.
 func (lc *loopConn) enterParked(w *scratch) bool {
 	inline, err := w.enter(lc.parked.class)
 	if err == nil && (inline || w.worker.occupy()) {
@@ -191,8 +190,8 @@ func (lc *loopConn) enterParked(w *scratch) bool {
 }
 
 const (
-	// overloadedWait is how long a parked connection waits for a worker before it asks again, and as long again for each
-	// overloadedCrowd that wait already: to ask must not be what the processors do.
+	// overloadedWait is how long a parked connection waits for a worker before it asks again. It waits as long again for each
+	// overloadedCrowd connections that are waiting already, so that asking doesn't keep the processors busy.
 	overloadedWait  = 5 * time.Millisecond
 	overloadedCrowd = 64
 )
@@ -200,7 +199,7 @@ const (
 // endParked closes a parked connection, or leaves that to the lingerer if its client is still sending.
 func (lc *loopConn) endParked() {
 	p := lc.parked
-	p.received = nil // which may be a worker's buffer
+	p.received = nil // it may be in a worker's buffer
 	linger := p.ending && !lc.IsBroken() && (p.unread || lc.hasInput())
 	lc.ended = true
 	lc.setState(stateClosed)
@@ -215,7 +214,7 @@ func (lc *loopConn) endParked() {
 	p.close()
 }
 
-// hasInput reports whether there is something to be read.
+// hasInput reports whether there are bytes to read.
 func (lc *loopConn) hasInput() bool {
 	var b [1]byte
 	n, err := lc.Peek(b[:])

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// serveLoops is Serve by the loops. It reports false, and the listener is untouched, if they can't accept from it.
+// serveLoops is Serve in loops. It reports false, and leaves the listener untouched, if loops can't accept from it.
 func (s *Server) serveLoops(listener net.Listener, config *tls.Config) (served bool, err error) {
 	fds, user, ok := s.loopSockets(listener)
 	if !ok {
@@ -25,8 +25,8 @@ func (s *Server) serveLoops(listener net.Listener, config *tls.Config) (served b
 	return true, s.listenInLoops(g, listener.Addr(), user, fds, config)
 }
 
-// listenInLoops accepts from the sockets, of which there is one for each loop, or one that is the user's listener's, until they are
-// closed. It closes the listener at the end; nil is none.
+// listenInLoops accepts from the sockets until they are closed: one socket for each loop, or a single one of the listener user. It closes
+// user, if that isn't nil, at the end.
 func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
 	ll, err := g.NewListener(loop.Listening{
 		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,
@@ -41,7 +41,7 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 		ll.Close()
 		return ErrServerClosed
 	}
-	defer s.life.untrack(&listener) // behind Serve, which may accept something until it returns
+	defer s.life.untrack(&listener) // after Serve, which may accept connections until it returns
 	err = ll.Serve()
 	if s.life.draining.Load() {
 		return ErrServerClosed
@@ -53,7 +53,7 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 func (s *Server) startLoops() (*loop.Group, error) {
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()
-	// Who shuts down stops the loops that there are by then.
+	// A shutdown stops only loops that have been stored by then.
 	if s.life.draining.Load() {
 		return nil, ErrServerClosed
 	}
@@ -68,7 +68,7 @@ func (s *Server) startLoops() (*loop.Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filo: starting the loops: %w", err)
 	}
-	for _, pool := range s.pools[1:] { // the first runs already
+	for _, pool := range s.pools[1:] { // the first one already runs
 		pool.Start()
 	}
 	g.Start()
@@ -76,7 +76,7 @@ func (s *Server) startLoops() (*loop.Group, error) {
 	return g, nil
 }
 
-// loopWorkers implements loop.Workers by a pool.
+// loopWorkers implements loop.Workers for a worker pool.
 type loopWorkers struct {
 	server     *Server
 	pool       *workerPool
@@ -106,7 +106,7 @@ func (p *loopWorkers) Panicked(value any, stack []byte) {
 	logPanic(p.server.logger(), "panic in a worker", value, stack)
 }
 
-// admitTo puts a connection that was accepted into a loop, where it waits for its first request.
+// admitTo puts an accepted connection into a loop, where it waits for its first request.
 func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Config) {
 	lc := new(loopConn)
 	lc.looped = lc
@@ -122,7 +122,7 @@ func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Co
 	s.admit(lc)
 }
 
-// loopable reports whether loops can accept from such a listener.
+// loopable reports whether loops can accept from a listener of this type.
 func loopable(listener net.Listener) bool {
 	switch listener.(type) {
 	case *serverListener, *net.TCPListener, *net.UnixListener:
@@ -131,8 +131,8 @@ func loopable(listener net.Listener) bool {
 	return false
 }
 
-// loopSockets returns a listening socket for each loop, and the listener if they stand for it while it is open; or false if
-// the loops can't accept from it.
+// loopSockets returns a listening socket for each loop, or a single socket and its listener, which stays open as long as loops accept
+// from it. It reports false if loops can't accept from the listener.
 func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listener, ok bool) {
 	if !loopable(listener) {
 		return nil, nil, false
@@ -147,13 +147,13 @@ func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listene
 	return fds, listener, err == nil
 }
 
-// siblings returns that many listening sockets on the listener's address, and closes it. The first is the listener's own,
-// which was bound for itself: so a second instance of the program is refused the address, though the others share it.
+// siblings returns n listening sockets on the listener's address, and closes the listener. The first socket is the listener's own, which
+// was bound without sharing. So a second instance of the program can't get the address, although the others share it.
 func siblings(o *sock.Options, listener *net.TCPListener, n int) (fds []int, err error) {
 	listeners := []net.Listener{listener}
 	defer func() {
 		for i, each := range listeners {
-			// Package net's descriptors go, since the runtime's poller watches those.
+			// Close package net's descriptors, which the runtime's poller watches.
 			if i > 0 || err == nil {
 				each.Close()
 			}
@@ -188,7 +188,7 @@ func siblings(o *sock.Options, listener *net.TCPListener, n int) (fds []int, err
 	return fds, nil
 }
 
-// sharedSocket returns a descriptor of the socket that a listener has.
+// sharedSocket returns a new descriptor of the listener's socket.
 func (s *Server) sharedSocket(listener net.Listener) (fds []int, err error) {
 	err = sock.Control(listener, func(fd int) error {
 		if listener.Addr().Network() != "unix" {

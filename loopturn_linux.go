@@ -15,8 +15,8 @@ import (
 	"github.com/filohttp/filo/internal/loop"
 )
 
-// turnRequests is how many pipelined requests a connection gets answered before others have their turn, and how many reads
-// of a body that nobody wants.
+// turnRequests is how many pipelined requests a connection may have answered before other connections have their turn. Reads of a body
+// that no handler wants count too.
 const turnRequests = 128
 
 // Turn implements loop.Conn.
@@ -36,7 +36,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	}
 	for budget := turnRequests; ; {
 		if !lc.sendUnsent() {
-			// An answer may have been rendered since, behind those that wait.
+			// Answers that were rendered since follow the unsent ones.
 			if lc.flushAnswers(); lc.unsent != nil && lc.suspend(stateWrite) {
 				return false
 			}
@@ -56,12 +56,12 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 			if lc.flushAnswers(); lc.unsent != nil || lc.failed {
 				continue
 			}
-			// A read through TLS may leave something unsent: a reply to a key update.
+			// A read through TLS may leave a reply to a key update unsent.
 			if state := lc.inputState(); !lc.receiveNow(state) && lc.unsent == nil && lc.suspend(state) {
 				return false
 			}
 			if lc.reading == readingRest {
-				budget-- // what nobody wants may come without an end
+				budget-- // such a body may come without an end
 			}
 		case stepHandle:
 			budget--
@@ -84,14 +84,14 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	}
 }
 
-// mayGoOn reports whether an ordinary worker may look into what comes after the answer that it has given up its place with.
-// If others have taken that since, it is the leader's, who serves quick handlers all the same.
+// mayGoOn reports whether the worker may go on with pipelined input. An ordinary worker gave up its place with the last answer, and needs
+// one again. If none is free the input is left to the leader, which still serves quick handlers.
 func (lc *loopConn) mayGoOn() bool {
 	w := lc.worker.worker
 	return w.Leads() || w.place != placeClosing || w.occupy()
 }
 
-// attachTurn lends a worker's buffers to the connection, but for those that an unfinished request has of its own.
+// attachTurn lends a worker's buffers to the connection, except for those that an unfinished request has of its own.
 func (lc *loopConn) attachTurn(w *scratch) {
 	lc.worker, lc.lent = w, &w.lent
 	lc.stream, lc.out, lc.before = lc.netConn, w.out[:0], 0
@@ -107,11 +107,12 @@ func (lc *loopConn) attachTurn(w *scratch) {
 	w.ctx.exchange = &lc.exchange
 }
 
-// detachTurn takes them back. No handler runs.
+// detachTurn returns the buffers to the worker. No handler is running.
 func (lc *loopConn) detachTurn() {
 	w := lc.worker
 	if lc.reading != readingHead {
-		// Its answer, or the rest of its body, is waited for: the handler has returned, and the Ctx is another request's next.
+		// The connection waits to send the answer, or for the rest of the body. The handler has returned, and the Ctx goes to another
+		// request.
 		lc.endRequest()
 	}
 	w.in.Reset()
@@ -124,7 +125,7 @@ func (lc *loopConn) detachTurn() {
 	lc.worker, lc.lent, lc.in, lc.parser, lc.rest = nil, nil, nil, nil, nil
 }
 
-// save moves what has come of an unfinished request from the worker's buffers to the connection's own.
+// save moves what has come of an unfinished request from the worker's buffers to the connection.
 func (lc *loopConn) save() {
 	unread, p := lc.in.Unread(), lc.pending
 	if len(unread) == 0 && lc.parser.Fresh() && lc.reading != readingRest {
@@ -133,7 +134,7 @@ func (lc *loopConn) save() {
 	}
 	if p != nil {
 		if lc.reading == readingRest && lc.rest != &p.rest {
-			p.rest = *lc.rest // of the request that was answered in this turn
+			p.rest = *lc.rest // of the request answered in this turn
 		}
 		return
 	}
@@ -148,7 +149,7 @@ func (lc *loopConn) save() {
 	lc.pending = p
 }
 
-// resume ends the wait that the connection was claimed from.
+// resume ends the wait in which the connection was claimed.
 func (lc *loopConn) resume() {
 	old := lc.word.Swap(int64(stateHandler))
 	if deadlineIn(old) == 0 && (lc.deadline != 0 || lc.server.life.draining.Load()) {
@@ -173,7 +174,7 @@ func (lc *loopConn) resume() {
 	lc.deadline = 0
 }
 
-// suspend makes the connection wait, without a worker. It reports false if there is something to do after all.
+// suspend makes the connection wait without a worker. It reports false if there is something to do after all.
 func (lc *loopConn) suspend(state waitState) bool {
 	s, w, now := lc.server, lc.worker, lc.server.clock.now()
 	var deadline clock.Time
@@ -205,8 +206,7 @@ func (lc *loopConn) suspend(state waitState) bool {
 	return false
 }
 
-// lastLook returns until when a connection between two requests may wait for another one, though the server is shutting
-// down; 0 is not at all.
+// lastLook returns the deadline of a connection that waits between two requests during a shutdown; 0: it may not wait.
 func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 	if lc.lastUntil == 0 {
 		waited := time.Duration(0)
@@ -220,7 +220,7 @@ func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 	return lc.lastUntil
 }
 
-// receiveNow reads what has come. It reports false if that is nothing. An end of the input is something: next knows it.
+// receiveNow reads what has come. It reports false if nothing has. For an end of the input it reports true: next handles that.
 func (lc *loopConn) receiveNow(state waitState) bool {
 	if lc.Drained {
 		return false
@@ -242,7 +242,7 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 	}
 	switch {
 	case err == nil:
-		return true // once more
+		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
 		if !lc.expired {
 			return false
@@ -250,7 +250,7 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 		err = errDeadline
 	}
 	if lc.awaitsBody {
-		lc.inputError = err // the handler is to see it
+		lc.inputError = err // the handler gets it
 	} else {
 		lc.inputEnded(err)
 	}
@@ -267,15 +267,15 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
-// answerTurn runs the handler on the current request, here if it is quick, and else after having left the loop to another
-// worker.
+// answerTurn runs the handler on the current request: in the leader if the handler is quick, otherwise after it has given the loop to
+// another worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
 	if !s.classes.handler.Trusted.Load() || !s.classes.handler.MayRunInline() || w.worker.Crowded() {
 		_, refused = w.enter(&s.classes.handler)
 		if refused != nil && s.classes.handler.Trusted.Load() && w.worker.LeaveKept() {
-			refused = nil // what is entered then may be quick
+			refused = nil // the handler may enter a quick class
 		}
 		if refused == nil && len(lc.out) > 0 && !s.classes.handler.IsQuick() {
 			lc.flushAnswers()
@@ -293,8 +293,8 @@ func (lc *loopConn) answerTurn() {
 	}
 	w.worker.EndKept()
 	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
-		// Now, and not when the worker is back: a client that has its answer and comes at once must find the place free. What
-		// the worker still has to do for this request doesn't wait.
+		// Before the worker is released: a client that has its answer and sends again at once must find the place free. What the worker
+		// still does for this request doesn't wait.
 		w.worker.vacate(math.MaxInt)
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
@@ -303,8 +303,8 @@ func (lc *loopConn) answerTurn() {
 	lc.afterAnswer()
 }
 
-// flushAnswers writes the answers that are complete. What the client doesn't take at once waits in the connection, unless
-// it is much.
+// flushAnswers writes the complete answers. What the client doesn't take at once waits in the connection. For more than maxUnsent a
+// worker waits, if there is one.
 func (lc *loopConn) flushAnswers() {
 	size := len(lc.out) + len(lc.outBody)
 	if size == 0 {
@@ -312,7 +312,7 @@ func (lc *loopConn) flushAnswers() {
 	}
 	lc.worker.worker.EndClass()
 	if size > maxUnsent {
-		// A worker whose loop was taken away may have no place.
+		// A worker that has lost its loop may have no place.
 		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.worker.occupy() {
 			lc.flush()
 			return
@@ -339,7 +339,7 @@ func (lc *loopConn) flushAnswers() {
 	}
 }
 
-// end closes the connection, or leaves that to the lingerer.
+// end closes the connection, or leaves it to the lingerer.
 func (lc *loopConn) end() {
 	s, w := lc.server, lc.worker
 	w.linger, lc.ended = false, true
@@ -356,13 +356,13 @@ func (lc *loopConn) end() {
 	lc.CloseSocket()
 }
 
-// Abandon implements loop.Conn. A goroutine that ends has answered, and the client may be given the time to read that.
+// Abandon implements loop.Conn. A goroutine that ends has answered, so its client may get the time to read the answer.
 func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
 	lc.abandon(goexit)
 	w.Owner().(*workerChan).scratch = nil // the buffers may be in any state
 }
 
-// abandon closes a connection whose turn has failed, after the client had the time to read its answer if linger is set.
+// abandon closes a connection whose turn has failed. If linger is set, the client first gets the time to read its answer.
 func (lc *loopConn) abandon(linger bool) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -374,16 +374,16 @@ func (lc *loopConn) abandon(linger bool) {
 	lc.ended = true
 	lc.dropUnsent()
 	if lc.hijacked && lc.worker != nil {
-		lc.detach() // the request ends with its handler, whoever has the connection
+		lc.detach() // the request has ended, whoever has the connection now
 	}
 	switch {
 	case !over && lc.parked != nil && ended:
-		lc.parked.close() // endParked has come as far as to tell ConnState
+		lc.parked.close() // endParked has already called ConnState
 	case !over && lc.parked != nil:
 		lc.endParked()
 	case over || lc.hijacked:
 	case ended:
-		lc.CloseSocket() // end has come as far as to tell ConnState
+		lc.CloseSocket() // end has already called ConnState
 	case lc.worker != nil:
 		lc.linger = lc.linger && linger
 		lc.end()
@@ -418,18 +418,18 @@ func (lc *loopConn) wait() {
 	}
 }
 
-// watch cancels the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
+// watch makes the loop cancel the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
 	half, gone = lc.AskEnd()
 	r.watchedSince = clock.Nanotime()
 	lc.watcher.Store(r)
 	sawHalf, sawGone := lc.SawEnd()
-	return half || sawHalf, gone || sawGone // an end is behind what hasn't been read, perhaps
+	return half || sawHalf, gone || sawGone // AskEnd misses an end behind unread bytes
 }
 
 func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }
 
-// prepareHijack leaves the loop and makes a net.Conn of another descriptor of the socket.
+// prepareHijack leaves the loop, and makes a net.Conn on another descriptor of the socket.
 func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	if err := lc.leave(lc.worker.timer.Class()); err != nil {
 		return nil, err
@@ -441,14 +441,14 @@ func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	return prepared, nil
 }
 
-// hijack takes the connection out of its loop: its socket is only that of the prepared one, which is package net's.
+// hijack takes the connection out of its loop. From here on only the prepared connection, which is package net's, has the socket.
 func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 	if err := lc.finishUnsent(); err != nil {
 		return nil, err
 	}
 	lc.GiveTo(prepared)
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
-		return tlsConn, nil // its calls go on to the prepared one
+		return tlsConn, nil // its calls go to the prepared connection
 	}
 	return prepared, nil
 }

@@ -9,33 +9,32 @@ import (
 )
 
 const (
-	// maxUnsent is how much of an answer that the client doesn't take waits in the connection; a worker waits with more.
+	// maxUnsent is how much of an answer may wait in the connection for a client that doesn't take it. With more a worker waits.
 	maxUnsent = 256 << 10
-	// maxHeld is how many bytes of larger bodies, made for a single client each, may wait in connections because there is no
-	// worker to wait with them.
+	// maxHeld is how many bytes of larger bodies, each made for one client, may wait in connections when there is no worker to wait with
+	// them.
 	maxHeld = 64 << 20
-	// maxUntaken is how much of what crypto/tls writes waits in the connection: with the answers, replies to the key updates that a
-	// client sends with a body.
+	// maxUntaken is how much of crypto/tls's output may wait in the connection: answers, and replies to the key updates that a client
+	// sends with a body.
 	maxUntaken = 2 * maxUnsent
 )
 
 var errUntaken = errors.New("filo: the client takes none of the replies to its key updates")
 
-// unsent is what a client hasn't taken yet of complete answers: something of bytes, or of held.
+// unsent is the part of complete answers that a client hasn't taken yet. At least one of bytes and held has some.
 type unsent struct {
 	bytes []byte
-	// held is a large body behind bytes that no worker waits with. It is borrowed from the response, which doesn't use so large a
-	// buffer again. nil if there is none.
+	// held is a large body that follows bytes and has no worker to wait with it; nil if there is none. It is borrowed from the response,
+	// which doesn't reuse so large a buffer.
 	held    []byte
 	counted int64 // bytes of held that count against maxHeld
 }
 
-// holdBody makes a body wait in the connection, as a reference: else clients that take nothing of a few answers would have the
-// memory filled with copies. There is a limit for those that were made for one client, as there is one for workers; beyond it
-// the client gets a 503 instead.
+// holdBody keeps a body in the connection by reference. With copies, clients that take nothing of a few answers could fill the memory.
+// For bodies that were made for one client there is a limit, as there is one for workers. Beyond it the client gets a 503 instead.
 func (lc *loopConn) holdBody() {
 	if len(lc.outBody) <= maxKeptBody {
-		return // it is copied, since its buffer is used again
+		return // it is copied, since its buffer will be reused
 	}
 	body, counted := lc.outBody, int64(0)
 	if lc.worker.ctx.Response.source == bodyBuffer {
@@ -68,8 +67,8 @@ func (lc *loopConn) dropUnsent() {
 	}
 }
 
-// takeHeld puts the next piece of the held body into u.bytes, which is empty. TLS sends it, and leaves there what the client
-// doesn't take.
+// takeHeld moves the next piece of the held body to u.bytes, which is empty. With TLS it sends the piece, and u.bytes gets what the
+// client doesn't take.
 func (lc *loopConn) takeHeld(u *unsent) error {
 	n := min(len(u.held), maxUnsent)
 	piece := u.held[:n:n]
@@ -83,7 +82,7 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 	return err
 }
 
-// queue sends what the socket takes of the two at once. The rest it keeps.
+// queue sends what the socket takes of first and second at once, and keeps the rest.
 func (lc *loopConn) queue(first, second []byte) error {
 	for u := lc.unsent; (u == nil || len(u.bytes) == 0) && len(first)+len(second) > 0; {
 		n, err := lc.TryWrite(first, second)
@@ -103,7 +102,7 @@ func (lc *loopConn) queue(first, second []byte) error {
 	return nil
 }
 
-// sendUnsent goes on with what the client hasn't taken. It reports false if it still doesn't take it all.
+// sendUnsent sends more of what the client hasn't taken. It reports false if some is still left.
 func (lc *loopConn) sendUnsent() bool {
 	if lc.unsent == nil {
 		return true
@@ -122,8 +121,8 @@ func (lc *loopConn) sendUnsent() bool {
 	return true
 }
 
-// sendNow sends what the socket takes at once of what the client hasn't taken. If that isn't all, the error is loop.ErrNotYet, and
-// the next of it is in lc.unsent.bytes.
+// sendNow sends what the socket takes at once of what the client hasn't taken. If some is left, the error is loop.ErrNotYet, and
+// lc.unsent.bytes holds the next part of it.
 func (lc *loopConn) sendNow() error {
 	u := lc.unsent
 	for {
@@ -146,7 +145,7 @@ func (lc *loopConn) sendNow() error {
 	}
 }
 
-// finishUnsent sends what the client hasn't taken, waiting for it as for an answer. No body is held while a handler runs.
+// finishUnsent sends what the client hasn't taken, and waits for the client as for an answer. No body is held while a handler runs.
 func (lc *loopConn) finishUnsent() error {
 	u := lc.unsent
 	if u == nil {

@@ -4,15 +4,15 @@ import "sync/atomic"
 
 // leadership is the job of leading a loop.
 type leadership struct {
-	// lead returns when the worker has given it away, and has then served a connection (w.place isn't placeLeading), or when
-	// it is over.
+	// lead returns when the loop has ended, or when w has given the loop away and has finished the connection that it served then. In the
+	// second case w.place isn't placeLeading.
 	lead func(w *workerChan)
-	// retakes is odd if a leader has lost it to retake since there was last seen to be no worker beyond the cap: see crowded. It
-	// only grows, so that whoever makes it even can't undo a retake that he hasn't seen. Immutable.
+	// retakes becomes odd when a leader loses the loop by retake, and even when there is seen to be no worker beyond the cap: see
+	// crowded. It only grows, so a goroutine that makes it even can't undo a later retake. Immutable.
 	retakes *atomic.Uint64
 }
 
-// Lead makes a worker lead what nobody leads yet. Leaders don't count against MaxWorkersCount, nor does done wait for them.
+// Lead starts a leader for a new loop. Leaders don't count against MaxWorkersCount, and done doesn't wait for them.
 func (wp *workerPool) Lead(l *leadership) {
 	wp.mu.Lock()
 	wp.spawned++
@@ -21,8 +21,8 @@ func (wp *workerPool) Lead(l *leadership) {
 	wp.spawn().appoint(l)
 }
 
-// handOver makes another worker lead what w does, and w an ordinary worker, which counts. It reports false if there may be
-// no more of those, unless it must.
+// handOver makes another worker lead w's loop, and w an ordinary worker, which counts. Unless must is set, it reports false if no further
+// ordinary worker is allowed.
 func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
 	next := wp.successor(w, must)
 	if next == nil {
@@ -33,22 +33,22 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
 	return true
 }
 
-// retake makes another worker lead what w does, which may never come back. That is an ordinary worker from then on, in
-// addition to MaxWorkersCount if need be, and gets to know when it does come back.
+// retake makes another worker lead w's loop, since w may never come back from its turn. From then on w is an ordinary worker, in addition
+// to MaxWorkersCount if need be. If it comes back, it learns of this.
 func (wp *workerPool) retake(w *workerChan, l *leadership) {
 	next := wp.successor(w, true)
-	// After w was counted, and before next looks.
+	// After w was counted, and before the next leader checks crowded.
 	for n := l.retakes.Load(); !l.retakes.CompareAndSwap(n, (n|1)+2); n = l.retakes.Load() {
 	}
 	next.appoint(l)
 }
 
-// crowded reports whether there are workers beyond MaxWorkersCount. Then whoever leads l must not run what it may lose l by: each
+// crowded reports whether there are workers beyond MaxWorkersCount. If so, the leader of l must not run anything that may cost it l: each
 // leader could leave one more such worker behind.
 func (wp *workerPool) crowded(l *leadership) bool {
 	retakes := l.retakes.Load()
 	if retakes&1 == 0 {
-		return false // nobody has lost l since
+		return false // no leader has lost l since
 	}
 	if wp.beyond() > 0 {
 		return true
@@ -57,10 +57,10 @@ func (wp *workerPool) crowded(l *leadership) bool {
 	return false
 }
 
-// LoseLead implements loop.Owner: w is the ordinary worker that it is since retake.
+// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake.
 func (w *workerChan) LoseLead() { w.place = placeServing }
 
-// successor returns the worker that is to lead in w's stead, and leaves the place of an ordinary one, which that had, to w.
+// successor returns the worker that is to lead in w's stead. Its place as an ordinary worker goes to w.
 func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
 	next := wp.get(true)
 	if next == nil {
@@ -80,7 +80,7 @@ func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
 	return next
 }
 
-// countLeaders takes note that n of the pool's workers have become leaders.
+// countLeaders notes that n of the pool's workers have become leaders.
 func (wp *workerPool) countLeaders(n int) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
@@ -89,18 +89,18 @@ func (wp *workerPool) countLeaders(n int) {
 	wp.signalEndLocked()
 }
 
-// appoint makes a worker that was taken off its stack lead, unless another one does so before it comes.
+// appoint makes w lead, which was taken off its stack, unless another worker takes the job over before w starts.
 func (w *workerChan) appoint(l *leadership) {
 	w.toLead.Store(l)
 	w.pool.places.appointed.Store(w)
 	w.ch <- l
 }
 
-// do makes w lead, unless another worker does so already, and then lead what it finds without a leader.
+// do makes w lead, unless another worker has taken the job over. Then it makes w lead further loops whose leader hasn't started.
 func (l *leadership) do(w *workerChan) (again bool) {
 	wp := w.pool
 	if l = w.toLead.Swap(nil); l == nil {
-		w.place = placeClosing // that of the worker which leads
+		w.place = placeClosing // as takeOver has counted it
 	}
 	for l != nil {
 		w.place = placeLeading
@@ -116,12 +116,12 @@ func (l *leadership) do(w *workerChan) (again bool) {
 	return wp.release(w)
 }
 
-// takeOver returns what w, which would be released now, is to lead in the stead of a worker that was appointed and hasn't come.
-// That one waits for a processor, while w has one, and the scheduler would let w's rest for a while before it gave it to the
-// other.
+// takeOver returns the job of a worker that was appointed and hasn't started, for w, which would otherwise be released. The appointed
+// worker waits for a processor, and w has one. If w rested, the scheduler would let that processor idle for a while before it ran the
+// other worker.
 func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	if w.forgotten {
-		return nil // the pool was stopped meanwhile, and done doesn't wait for w
+		return nil // the pool was stopped meanwhile, and done no longer waits for w
 	}
 	late := wp.places.appointed.Load()
 	if late == nil || !wp.places.appointed.CompareAndSwap(late, nil) {

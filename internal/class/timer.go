@@ -10,7 +10,7 @@ type Timer struct {
 	class *Class
 	since clock.Nanos // when the measured call began; 0: no call is measured
 	// begun and entered count calls of quick classes: of servers' own classes, and of classes that handlers have entered. With a single
-	// count, if each handler enters one class, either all measured calls would be of the servers' classes, or all of the others.
+	// count, handlers that enter one class each would have only the calls of one of the two kinds measured.
 	begun, entered uint32
 }
 

@@ -38,7 +38,7 @@ const (
 	sharedLoad = 90
 )
 
-// hosting guards which loops of a group are guests of which.
+// hosting orders the changes of hosts and guests in a group of loops.
 type hosting struct {
 	mu     race.Mutex // in the order of docs/LOOP.md, "Locks"
 	since  time.Time  // of the last change; guarded by mu

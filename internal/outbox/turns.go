@@ -38,8 +38,8 @@ func (o *Outbox) send() {
 	o.passOnLocked()
 }
 
-// passOnLocked ends the caller's turn. If a goroutine is the next to have its turn, it gets the turn, or else a goroutine that is started
-// for the pieces that wait.
+// passOnLocked ends the caller's turn. The turn goes to the goroutine that waits for it next, or to one that is started for waiting
+// pieces.
 func (o *Outbox) passOnLocked() {
 	o.mu.AssertHeld()
 	switch {
