@@ -51,7 +51,7 @@ type share struct {
 	thread int           // runs the leader; 0: not measuring
 	wall   clock.Nanos   // when begin was called
 	cpu    time.Duration // the thread's running time then
-	took   time.Duration // measured before that
+	took   time.Duration // measured by earlier begins and ends
 	lost   time.Duration // part of took in which the thread didn't run
 	quiet  int           // measurements in a row that found little lost
 }

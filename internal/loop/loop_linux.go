@@ -190,7 +190,7 @@ func (l *Loop) serve(w *Worker, e loopEvent) {
 	}
 }
 
-// breathe is called between batches. It lets other goroutines run after the leader has been busy for maxTurn.
+// breathe is called between batches. Once the leader has been busy for maxTurn, it evaluates the share and lets other goroutines run.
 func (l *Loop) breathe() {
 	if l.rounds++; l.rounds%turnRounds != 0 {
 		return
@@ -243,7 +243,7 @@ func (l *Loop) poll(of *Loop) bool {
 	}
 	of.mu.Unlock()
 	if of == l && n == len(l.events) && len(l.guests) > 0 {
-		// The host can't keep up, and each guest has only one place among the events, however many of its connections have some.
+		// The host can't keep up. Each guest has only one place among the events, however many of its connections are ready.
 		first := l.rounds % len(l.guests)
 		guests = append(append(guests[:0], l.guests[first:]...), l.guests[:first]...)
 	}
@@ -262,7 +262,7 @@ func (l *Loop) poll(of *Loop) bool {
 	return l.filled > 0 || own
 }
 
-// lookUpLocked finds what an event is for. That may be gone: then the result is empty.
+// lookUpLocked finds the guest, socket or listener that an event is for: none if it is gone.
 func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	l.mu.AssertHeld()
 	e.events = event.Events
