@@ -252,9 +252,12 @@ func (s *connSet) expire(c *conn, now clock.Time) {
 	if deadline := deadlineIn(word); deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
 		return
 	}
-	if waitState(word&stateMask) == stateWrite {
+	switch state := waitState(word & stateMask); {
+	case state == stateWrite:
 		c.netConn.SetWriteDeadline(clock.Past)
-	} else {
+	case c.looped == nil && state != stateHandshake && c.tlsState != nil:
+		c.netConn.SetDeadline(clock.Past) // a read through TLS writes the replies to key updates, and may wait for the client there
+	default:
 		c.netConn.SetReadDeadline(clock.Past)
 	}
 }
