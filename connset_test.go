@@ -460,8 +460,7 @@ func lifePoke(s *Server, stop <-chan struct{}) {
 	}
 }
 
-// "If it goes on just after it, it finds a wake-up that isn't for it, looks at the clock, and waits on": wake-ups at
-// any time harm no connection, whatever it is doing.
+// A wait that gets a wake-up which isn't for it goes on: wake-ups at any time harm no connection, whatever it is doing.
 func TestPokesAreHarmless(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	content := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
