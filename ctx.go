@@ -40,7 +40,8 @@ type Ctx struct {
 	timeout  *handlerTimeout // nil until one is set; kept for the next request
 	// readUntil and writeUntil are the handler's own deadlines; 0 is none.
 	readUntil, writeUntil clock.Time
-	// clientGone says that the request's context has ended because the client left.
+	// clientGone says that the request's context has ended because the client left, or could no longer be written to. It stays
+	// false if nobody has asked for the context.
 	clientGone bool
 	claimed    bool // the answer is being sent, or the handler has returned: no timeout can be set any more
 	rendered   bool // an error was turned into the response, which is final

@@ -132,7 +132,8 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 }()
 
 // The other refusals. errTooManyConns and errConnsPerIP refuse connections, the others requests. A handler that reads its body may also
-// get errTruncated's detail, errSlowBody, errTooLarge and errBusy. They are shared as well.
+// get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy if reading needs a worker's place and there is none. All are
+// shared as well.
 var (
 	errTruncated    = Error(400, "the connection ended inside the request")
 	errSlowHead     = Error(408, "the request head took too long to arrive")

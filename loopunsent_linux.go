@@ -31,7 +31,8 @@ type unsent struct {
 }
 
 // holdBody keeps a body in the connection by reference. With copies, clients that take nothing of a few answers could fill the memory.
-// For bodies that were made for one client there is a limit, as there is one for workers. Beyond it the client gets a 503 instead.
+// Bodies that a handler has rendered for one client, as opposed to those that many answers share, are limited to maxHeld bytes in all
+// connections. Beyond that the client gets a 503 instead.
 func (lc *loopConn) holdBody() {
 	if len(lc.outBody) <= maxKeptBody {
 		return // it is copied, since its buffer will be reused

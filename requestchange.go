@@ -128,10 +128,10 @@ type replacedBody struct {
 // reader decodes what an earlier BodyReader returned. It returns io.EOF at the end; any other error becomes an error of the
 // body.
 //
-// The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies both
-// to the bytes from reader and to the bytes that the client sends. The server skips the client's bytes that reader leaves unread, as
-// for any request. ContentLength then returns -1; the caller adjusts the header fields. Call SetBodyReader before the body is asked
-// for: Form and MultipartForm keep returning a result that they have returned before.
+// The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies to
+// the bytes from reader and, separately, to the bytes that the client sends. The server skips the client's bytes that reader leaves unread, as
+// for any request. ContentLength then returns -1; the caller adjusts the header fields. Call SetBodyReader before Form or
+// MultipartForm: those keep returning a result that they have returned before.
 func (r *Request) SetBodyReader(reader io.Reader) {
 	r.ctx.check()
 	if reader == nil {

@@ -116,7 +116,7 @@ type Server struct {
 	ReadTimeout, WriteTimeout time.Duration
 
 	// IdleTimeout is how long a connection may wait between requests. Default 60 s, a little longer than most load balancers
-	// and browsers keep a connection.
+	// and browsers keep a connection; negative: for ever.
 	IdleTimeout time.Duration
 
 	// GracePeriod is how long Run and its variants wait for running requests and tasks of Ctx.Go once they shut the server

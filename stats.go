@@ -46,7 +46,8 @@ type Stats struct {
 	WorkersRunning, WorkersReady, WorkersLeading int
 	// WorkersSpawned and WorkersRetired count since the start.
 	WorkersSpawned, WorkersRetired uint64
-	// RequestsRefused counts the requests that the loop driver answered with 503 because Concurrency was reached.
+	// RequestsRefused counts the requests that the server answered with 503 because Concurrency was reached, or because too many
+	// bytes of answers waited for their clients.
 	RequestsRefused uint64
 	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int

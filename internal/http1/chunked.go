@@ -25,7 +25,7 @@ const (
 	chunkTrailer                      // at the trailer section, which the head parser parses
 )
 
-// maxChunkExtensions limits the bytes of chunk extensions in one body. No client uses them. Without a limit a client could send them
+// maxChunkExtensions limits the bytes of all chunk extensions of a body together. No client uses them. Without a limit a client could send them
 // for ever.
 const maxChunkExtensions = 4096
 
@@ -38,7 +38,7 @@ type ChunkDecoder struct {
 	state      chunkState
 	empty      bool   // the current element has no byte yet
 	digits     uint8  // digits of the chunk-size so far
-	extensions uint16 // bytes of extensions so far; it must hold maxChunkExtensions + 1
+	extensions uint16 // bytes of extensions so far; its type must hold maxChunkExtensions + 1
 	remaining  int64  // bytes of the current chunk's data that haven't been consumed
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // epollSet is the descriptor of the epoll set in which a loop waits. Any goroutine may call add, change, remove and poll, also at the
-// same time: a leader without work polls the sets of other loops. No other file of the package knows epoll's events or the calls that get
-// them.
+// same time: a leader without work polls the sets of other loops. No other file of the package knows the names of epoll's events, or
+// the calls that get them.
 type epollSet int
 
 // Events that an entry of the set is watched for.

@@ -27,7 +27,8 @@ const (
 	minGuestTime = 100 * time.Millisecond
 	maxGuestTime = 10 * time.Second
 
-	// maxGuests is how many guests a loop has at most. The system allows 50 paths from a socket through epoll sets nested this deep.
+	// maxGuests is how many guests a loop has at most. The system allows 50 paths from a socket to the sets
+	// that contain its set, and other sets take some of them.
 	maxGuests = 32
 
 	// loadTime is how long a leader that isn't always busy measures its load.
