@@ -119,12 +119,11 @@ type conn struct {
 	pipelined bool
 	unserved  bool // no byte arrived in time while it held a kept place (see keptPlaces): refuse it
 	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
-	awaitsBody   bool
-	writeExpired bool            // the write deadline may have passed: see clearReadDeadline
-	counted      bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
-	parked       *ParkedConn     // set once, by Ctx.Park or ParkStream
-	requests     int             // number of requests that have begun
-	context      context.Context // from Server.ConnContext; nil until it is needed
+	awaitsBody bool
+	counted    bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
+	parked     *ParkedConn     // set once, by Ctx.Park or ParkStream
+	requests   int             // number of requests that have begun
+	context    context.Context // from Server.ConnContext; nil until it is needed
 	// inputError is a read error found before the handler reads: by a client watch, or while awaitsBody was set. receive returns it.
 	inputError error
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has

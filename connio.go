@@ -127,7 +127,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 			return 0, err
 		}
 		// The sweep or a shutdown has woken the owner, perhaps for an earlier wait: only the clock tells whether this one is over.
-		c.clearReadDeadline()
+		c.netConn.SetReadDeadline(time.Time{})
 		if deadline != 0 && c.server.clock.exact() >= deadline {
 			return 0, errDeadline
 		}
@@ -152,15 +152,8 @@ func (c *conn) endWait(deadline clock.Time, writing bool) {
 	if writing {
 		c.netConn.SetWriteDeadline(time.Time{})
 	} else {
-		c.clearReadDeadline()
+		c.netConn.SetReadDeadline(time.Time{})
 	}
-}
-
-// clearReadDeadline takes the deadline back by which the sweep has woken a read. That of writes, which the sweep sets as well for TLS, stays
-// until the next write: a timeout may be answering in the handler's place.
-func (c *conn) clearReadDeadline() {
-	c.netConn.SetReadDeadline(time.Time{})
-	c.writeExpired = c.looped == nil && c.tlsState != nil
 }
 
 // flush writes out and outBody.
@@ -257,10 +250,6 @@ type vectorWriter interface {
 func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
 	if c.tlsState == nil {
 		size = 0 // after a timeout, afterWrite knows how much was written, and extends the wait for that
-	}
-	if c.writeExpired {
-		c.writeExpired = false
-		c.netConn.SetWriteDeadline(time.Time{})
 	}
 	start = c.server.clock.now()
 	deadline = c.writeDeadline(start, size)

@@ -252,12 +252,9 @@ func (s *connSet) expire(c *conn, now clock.Time) {
 	if deadline := deadlineIn(word); deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
 		return
 	}
-	switch state := waitState(word & stateMask); {
-	case state == stateWrite:
+	if waitState(word&stateMask) == stateWrite {
 		c.netConn.SetWriteDeadline(clock.Past)
-	case c.looped == nil && state != stateHandshake && c.tlsState != nil:
-		c.netConn.SetDeadline(clock.Past) // a read through TLS writes the replies to key updates, and may wait for the client there
-	default:
+	} else {
 		c.netConn.SetReadDeadline(clock.Past)
 	}
 }

@@ -525,10 +525,6 @@ func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
 func (w *clientWatch) end(c *conn) {
 	close(w.stopping)
 	w.netConn.SetReadDeadline(clock.Past)
-	if c.tlsState != nil {
-		// The goroutine may wait for the client to take the reply to a key update. Then the connection is over.
-		defer time.AfterFunc(apartTime, func() { w.netConn.SetWriteDeadline(clock.Past) }).Stop()
-	}
 	<-w.ended
 	w.netConn.SetReadDeadline(time.Time{})
 	c.in.Received(w.received)

@@ -180,19 +180,6 @@ func (raw *tlsRaw) read(t *testing.T, text string) error {
 	return nil
 }
 
-// lifeServeUnixTLS serves over TLS on a Unix socket. That takes some hundred records, where one of TCP takes many more, and the system may
-// send nothing in either direction any more once two of those are full.
-func lifeServeUnixTLS(t *testing.T, config *filo.Server) *lifeServer {
-	t.Helper()
-	listener := lifeListen(t, "unix", filepath.Join(t.TempDir(), "socket"))
-	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
-	s := lifeNew(config, 1)
-	s.addr = listener.Addr().String()
-	s.run(func() { s.served <- config.ServeTLS(listener, "", "") })
-	s.closeAtEnd(t, 1)
-	return s
-}
-
 // A client that sends key updates with its body, and takes none of the replies, holds up no read of that body, and gets the replies when it
 // reads. If it doesn't, they don't fill the memory: the connection ends.
 func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
@@ -205,72 +192,47 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 		{0, 200, true}, {time.Hour, 200, true}, {0, 2_500, false}, {time.Hour, 2_500, false},
 	} {
 		t.Run(fmt.Sprintf("timeout %v, %d updates", test.timeout, 10*test.updates), func(t *testing.T) {
-			read := make(chan error, 1)
-			const rest = 16 << 10 // more than is awaited before the handler runs
-			size := test.updates + rest
-			s := lifeServeUnixTLS(t, &filo.Server{
+			type result struct {
+				size int
+				err  error
+			}
+			read := make(chan result, 1)
+			// A socket of this kind takes some hundred records. One of TCP takes many more, and the system may send nothing more in either
+			// direction once one is full.
+			listener := lifeListen(t, "unix", filepath.Join(t.TempDir(), "socket"))
+			s := lifeNew(&filo.Server{
+				TLSConfig:   &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}},
 				ReadTimeout: time.Hour, // few of the bytes are the body's
 				Handler: func(c *filo.Ctx) error {
 					c.SetTimeout(test.timeout, nil)
 					body, err := c.Body()
-					if err == nil && len(body) != size {
-						err = fmt.Errorf("%d bytes", len(body))
-					}
-					read <- err
+					read <- result{len(body), err}
 					return errors.Join(err, c.Text(200, "all read"))
 				},
-			})
+			}, 1)
+			s.addr = listener.Addr().String()
+			s.run(func() { s.served <- s.ServeTLS(listener, "", "") })
+			s.closeAtEnd(t, 1)
 			raw := dialTLSRaw(t, s)
+			const rest = 16 << 10 // more than is awaited before the handler runs
+			size := test.updates + rest
 			raw.data(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
 			raw.send(t, strings.Repeat("x", test.updates))
 			raw.data(t, strings.Repeat("x", rest))
-			err := lifeRecv(t, read, "the body, or an error")
+			got := lifeRecv(t, read, "the body, or an error")
 			if !test.served {
-				if err == nil {
+				if got.err == nil {
 					t.Error("all of the body was read")
 				}
 				lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
 				return
 			}
-			if err != nil {
-				t.Error(err)
+			if got.err != nil || got.size != size {
+				t.Errorf("%d bytes, %v", got.size, got.err)
 			}
 			if err := raw.read(t, "all read"); err != nil || raw.replaced != 10*test.updates {
 				t.Errorf("%v, behind %d key updates of %d", err, raw.replaced, 10*test.updates)
 			}
-		})
-	}
-}
-
-// In the blocking driver such a client holds a worker no longer than one that sends nothing: while its body is read, while the next
-// request is awaited, and while a context watches it.
-func TestKeyUpdatesTimeOut(t *testing.T) {
-	head := "HEAD / HTTP/1.1\r\nHost: filo.test\r\n\r\n"
-	for name, request := range map[string]string{
-		"body":  "POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: 100000\r\n\r\n",
-		"head":  head,
-		"watch": "GET /watch HTTP/1.1\r\nHost: filo.test\r\n\r\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			watched := make(chan struct{})
-			s := lifeServeUnixTLS(t, &filo.Server{
-				Driver: filo.DriverBlocking, ReadHeaderTimeout: 3 * time.Second, ReadTimeout: 100 * time.Millisecond,
-				Handler: func(c *filo.Ctx) error {
-					if c.Path() == "/watch" {
-						c.Context().Done()
-						<-watched
-						return c.Text(200, "watched")
-					}
-					_, err := c.Body()
-					return err
-				},
-			})
-			raw := dialTLSRaw(t, s)
-			raw.data(t, request)
-			raw.SetWriteDeadline(time.Now().Add(time.Second)) // long enough to fill the sockets
-			raw.send(t, strings.Repeat("x", 1000))
-			close(watched)
-			lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().WorkersRunning == 0 })
 		})
 	}
 }
