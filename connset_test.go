@@ -399,7 +399,7 @@ func TestShutdownSweepsLateConnections(t *testing.T) {
 		result <- s.Shutdown(ctx)
 	}()
 	lifePoll(t, "the pool to be stopped", func() bool {
-		pool := s.pools[0]
+		pool := s.pool
 		pool.mu.Lock()
 		defer pool.mu.Unlock()
 		return pool.stopped

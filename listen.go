@@ -269,7 +269,7 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 // admit passes a connection to a worker, or refuses it. It never waits for the client.
 func (s *Server) admit(netConn net.Conn) {
 	s.counts.accepted.Add(1)
-	pool := s.pools[0]
+	pool := s.pool
 	// If the handler enters classes, the request may be for a quick one, such as a health check. A kept place serves to find out.
 	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveKept(netConn)) {
 		s.refuseConn(netConn, errTooManyConns)

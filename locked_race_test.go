@@ -10,14 +10,13 @@ import (
 
 // A function whose caller must hold a lock panics without it, in builds with the race detector.
 func TestCalledWithoutTheLock(t *testing.T) {
-	pool := &workerPool{places: new(workerPlaces)}
 	calls := map[string]func(){
 		"coarseClock":    new(coarseClock).refreshLocked,
 		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },
 		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
 		"lifecycle":      new(lifecycle).signalNotAcceptingLocked,
 		"requestContext": func() { (&requestContext{cause: ErrClientGone}).newEndLocked() },
-		"workerPool":     func() { pool.popLocked() },
+		"workerPool":     func() { new(workerPool).popLocked() },
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {

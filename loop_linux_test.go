@@ -316,8 +316,8 @@ func TestMayRetake(t *testing.T) {
 		beyond int
 		want   bool
 	}{{math.MaxInt, 1000, true}, {1, 0, true}, {1, keptPlaces + 1, true}, {1, keptPlaces + 2, false}} {
-		p := &loopWorkers{pool: &workerPool{MaxWorkersCount: test.most, places: new(workerPlaces)}}
-		p.pool.places.taken.add(test.beyond+min(test.most, 1), 0)
+		p := &loopWorkers{pool: &workerPool{MaxWorkersCount: test.most}}
+		p.pool.places.taken.Add(int64(test.beyond + min(test.most, 1)))
 		if got := p.MayRetake(2); got != test.want {
 			t.Errorf("with %d workers beyond %d: %v", test.beyond, test.most, got)
 		}

@@ -61,15 +61,12 @@ func (s *Server) startLoops() (*loop.Group, error) {
 		return g, nil
 	}
 	var workers []loop.Workers
-	for _, pool := range s.pools {
-		workers = append(workers, &loopWorkers{server: s, pool: pool})
+	for range s.config.loops {
+		workers = append(workers, &loopWorkers{pool: s.pool})
 	}
 	g, err := loop.NewGroup(workers, &s.life.draining)
 	if err != nil {
 		return nil, fmt.Errorf("filo: starting the loops: %w", err)
-	}
-	for _, pool := range s.pools[1:] { // the first one already runs
-		pool.Start()
 	}
 	g.Start()
 	s.loops.Store(g)
@@ -78,7 +75,6 @@ func (s *Server) startLoops() (*loop.Group, error) {
 
 // loopWorkers implements loop.Workers for a worker pool.
 type loopWorkers struct {
-	server     *Server
 	pool       *workerPool
 	leadership leadership
 }
@@ -96,14 +92,14 @@ func (p *loopWorkers) HandOverKept(w *loop.Worker) bool {
 	return p.pool.handOverKept(w.Owner().(*workerChan), &p.leadership)
 }
 
-func (p *loopWorkers) Retake(w *loop.Worker) { p.pool.retake(w.Owner().(*workerChan), &p.leadership) }
+func (p *loopWorkers) Retake() { p.pool.retake(&p.leadership) }
 
 func (p *loopWorkers) Crowded() bool { return p.pool.crowded(&p.leadership) }
 
 func (p *loopWorkers) MayRetake(loops int) bool { return p.pool.beyond() < int64(loops+keptPlaces) }
 
 func (p *loopWorkers) Panicked(value any, stack []byte) {
-	logPanic(p.server.logger(), "panic in a worker", value, stack)
+	logPanic(p.pool.Logger, "panic in a worker", value, stack)
 }
 
 // admitTo puts an accepted connection into a loop, where it waits for its first request.

@@ -178,7 +178,7 @@ type Server struct {
 	config     serverConfig
 	life       lifecycle
 	clock      coarseClock
-	pools      []*workerPool // one per loop; the first also serves connections outside loops; set once, by configure, under life.mu
+	pool       *workerPool // set once, by configure, under life.mu
 	conns      connSet
 	lingerer   linger.Group
 	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
@@ -259,9 +259,9 @@ type serverConfig struct {
 func (s *Server) configure() {
 	s.configOnce.Do(func() {
 		s.config = s.newConfig()
-		pools := s.newPools()
+		pool := s.newPool()
 		s.life.mu.Lock()
-		s.pools = pools
+		s.pool = pool
 		s.conns.answered = make([]sharedCounts, 4*s.config.loops)
 		s.life.mu.Unlock()
 		s.conns.max, s.conns.perAddress = s.MaxConns, s.MaxConnsPerIP
@@ -294,21 +294,17 @@ func (s *Server) newConfig() serverConfig {
 	return c
 }
 
-// newPools makes a pool for each loop. The pools share one limit of workers.
-func (s *Server) newPools() []*workerPool {
-	places := &workerPlaces{keptMost: keptPlaces}
-	for range s.config.loops {
-		places.pools = append(places.pools, &workerPool{
-			WorkerFunc:            s.serveWorker,
-			Linger:                func(netConn net.Conn) bool { return s.lingerer.TakeOver(netConn, nil) },
-			MaxWorkersCount:       s.config.concurrency,
-			MaxIdleWorkerDuration: s.config.idleWorker,
-			Logger:                s.logger(),
-			clock:                 &s.clock,
-			places:                places,
-		})
+func (s *Server) newPool() *workerPool {
+	wp := &workerPool{
+		WorkerFunc:            s.serveWorker,
+		Linger:                func(netConn net.Conn) bool { return s.lingerer.TakeOver(netConn, nil) },
+		MaxWorkersCount:       s.config.concurrency,
+		MaxIdleWorkerDuration: s.config.idleWorker,
+		Logger:                s.logger(),
+		clock:                 &s.clock,
 	}
-	return places.pools
+	wp.places.keptMost = keptPlaces
+	return wp
 }
 
 // newServerLine returns the Server field for a Server's Name.
@@ -383,17 +379,10 @@ func (s *Server) start() error {
 	if !s.life.started {
 		s.life.started = true
 		s.clock.start(s.config.tick)
-		s.pools[0].Start()
+		s.pool.Start()
 		s.conns.startSweep(s)
 	}
 	return nil
-}
-
-// stopPools ends the pools. Connections that are still being served keep their workers.
-func (s *Server) stopPools() {
-	for _, pool := range s.pools {
-		pool.Stop()
-	}
 }
 
 // stopClocks stops the sweep and the clock once no deadline needs them.

@@ -125,20 +125,18 @@ func (s *Server) drain(ctx context.Context) error {
 		case <-time.After(shutdownPoll):
 		}
 	}
-	s.stopPools()
+	s.pool.Stop()
 	return s.awaitWorkers(ctx)
 }
 
 // awaitWorkers waits until only leaders are left.
 func (s *Server) awaitWorkers(ctx context.Context) error {
-	for _, pool := range s.pools {
-		select {
-		case <-pool.done():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	select {
+	case <-s.pool.done():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil
 }
 
 // Close ends the server at once. It closes the listeners and all connections except hijacked ones, and cancels the contexts of
@@ -149,7 +147,7 @@ func (s *Server) Close() error {
 	s.tasks.close()
 	s.conns.closeAll()
 	s.loops.Load().Stop()
-	s.stopPools()
+	s.pool.Stop()
 	s.stopClocks()
 	s.lingerer.Close()
 	return nil

@@ -84,11 +84,8 @@ func (s *Server) Stats() Stats {
 	loops := s.loops.Load().Counts()
 	st.Handoffs, st.Retakes, st.Steals, st.LoopsHosted = loops.Handoffs, loops.Retakes, loops.Steals, loops.Hosted
 	s.life.mu.Lock()
-	for _, pool := range s.pools {
-		pool.stats(&st)
-	}
-	if len(s.pools) > 0 {
-		st.WorkersRunning = max(0, int(s.pools[0].places.taken.Load())-st.WorkersReady)
+	if s.pool != nil {
+		s.pool.stats(&st)
 	}
 	answered := s.conns.answered
 	s.life.mu.Unlock()

@@ -24,7 +24,7 @@ func (wp *workerPool) Lead(l *leadership) {
 // handOver makes another worker lead w's loop, and w an ordinary worker, which counts. Unless must is set, it reports false if no further
 // ordinary worker is allowed.
 func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
-	next := wp.successor(w, must)
+	next := wp.successor(must)
 	if next == nil {
 		return false
 	}
@@ -33,11 +33,11 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
 	return true
 }
 
-// retake makes another worker lead w's loop, since w may never come back from its turn. From then on w is an ordinary worker, in addition
-// to MaxWorkersCount if need be. If it comes back, it learns of this.
-func (wp *workerPool) retake(w *workerChan, l *leadership) {
-	next := wp.successor(w, true)
-	// After w was counted, and before the next leader checks crowded.
+// retake makes another worker lead in the stead of one that may never come back from its turn. From then on that one is an ordinary
+// worker, in addition to MaxWorkersCount if need be. If it comes back, it learns of this.
+func (wp *workerPool) retake(l *leadership) {
+	next := wp.successor(true)
+	// After the old leader was counted, and before the next leader checks crowded.
 	for n := l.retakes.Load(); !l.retakes.CompareAndSwap(n, (n|1)+2); n = l.retakes.Load() {
 	}
 	next.appoint(l)
@@ -60,33 +60,20 @@ func (wp *workerPool) crowded(l *leadership) bool {
 // LoseLead implements loop.Owner: w becomes an ordinary worker after a retake.
 func (w *workerChan) LoseLead() { w.place = placeServing }
 
-// successor returns the worker that is to lead in w's stead. Its place as an ordinary worker goes to w.
-func (wp *workerPool) successor(w *workerChan, must bool) *workerChan {
+// successor returns the worker that is to lead in another one's stead. Its place as an ordinary worker goes to that one.
+func (wp *workerPool) successor(must bool) *workerChan {
 	next := wp.get(true)
 	if next == nil {
 		if !must {
 			return nil
 		}
-		wp.places.taken.add(1, 0)
+		wp.places.taken.Add(1)
 		wp.mu.Lock()
 		wp.countSpawnLocked()
 		wp.mu.Unlock()
 		next = wp.spawn()
 	}
-	if next.pool != w.pool {
-		w.pool.countLeaders(-1)
-		next.pool.countLeaders(+1)
-	}
 	return next
-}
-
-// countLeaders notes that n of the pool's workers have become leaders.
-func (wp *workerPool) countLeaders(n int) {
-	wp.mu.Lock()
-	defer wp.mu.Unlock()
-	wp.leading += n
-	wp.goroutines -= n
-	wp.signalEndLocked()
 }
 
 // appoint makes w lead, which was taken off its stack, unless another worker takes the job over before w starts.
@@ -127,26 +114,13 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	if late == nil || !wp.places.appointed.CompareAndSwap(late, nil) {
 		return nil
 	}
-	late.pool.mu.Lock()
-	l := late.toLead.Swap(nil)
-	if l != nil {
-		late.pool.leading--
-		late.pool.goroutines++
-		late.pool.closing++
-	}
-	late.pool.mu.Unlock()
-	if l == nil {
-		return nil
-	}
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	if w.place == placeServing {
-		wp.places.taken.add(-1, 0)
-	} else {
-		wp.closing--
+	l := late.toLead.Swap(nil)
+	// The late worker becomes placeClosing. If w is that already, the two exchange their places.
+	if l != nil && w.place == placeServing {
+		wp.places.taken.Add(-1)
+		wp.closing++
 	}
-	wp.leading++
-	wp.goroutines--
-	wp.signalEndLocked()
 	return l
 }

@@ -6,11 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// workerPlaces counts the workers of one pool, or of several pools that share MaxWorkersCount. Each of a server's loops has a pool with
-// its own stack and lock.
+// workerPlaces counts a pool's workers.
 type workerPlaces struct {
-	taken takenPlaces   // places of workers that are ready or serving; only retakes exceed MaxWorkersCount
-	pools []*workerPool // the pools that borrow from each other; immutable
+	taken atomic.Int64 // places of workers that are ready or serving; only retakes exceed MaxWorkersCount
 
 	kept     atomic.Int64 // workers in places reserved for quick handlers
 	keptMost int64        // limit of kept; immutable
@@ -22,37 +20,7 @@ type workerPlaces struct {
 // a health check's, are called whatever the load.
 const keptPlaces = 32
 
-// takenPlaces counts the taken places in the low half of a word, and the ready workers of all stacks in its high half. One load returns
-// both counts at the same moment, so a refusal needs no lock.
-type takenPlaces struct{ word atomic.Int64 }
-
-// readyPlace counts one ready worker in the high half.
-const readyPlace = 1 << 32
-
-func (p *takenPlaces) Load() int64 { return p.word.Load() % readyPlace }
-
-// add adds to the counts of taken places and of ready workers. If ready isn't 0, the caller holds the lock of the workers' stack.
-func (p *takenPlaces) add(n, ready int) { p.word.Add(int64(n) + int64(ready)*readyPlace) }
-
-// take takes a place if fewer than most are taken. ready is readyPlace for a worker that becomes ready, 0 for any other.
-func (p *takenPlaces) take(most int, ready int64) bool {
-	for {
-		n := p.word.Load()
-		if n%readyPlace >= int64(most) {
-			return false
-		}
-		if p.word.CompareAndSwap(n, n+1+ready) {
-			return true
-		}
-	}
-}
-
-// exhausted reports whether no place is free and no worker is ready.
-func (p *takenPlaces) exhausted(most int) bool {
-	n := p.word.Load()
-	return n < readyPlace && n >= int64(most)
-}
-
+// takeBelow adds one to a count, unless that has reached most.
 func takeBelow(count *atomic.Int64, most int64) bool {
 	for {
 		n := count.Load()
@@ -90,15 +58,9 @@ func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
 	}
 	wp.mu.Lock()
 	wp.countSpawnLocked()
+	wp.closing++
 	wp.mu.Unlock()
 	next := wp.spawn()
-	if next.pool != w.pool {
-		w.pool.countLeaders(-1)
-		next.pool.countLeaders(+1)
-	}
-	w.pool.mu.Lock()
-	w.pool.closing++
-	w.pool.mu.Unlock()
 	w.place, w.kept = placeClosing, true
 	next.appoint(l)
 	return true
@@ -106,7 +68,7 @@ func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
 
 // ExchangeForKept implements loop.Owner: a serving worker gives up its place for a reserved one. It returns false if none is free.
 func (w *workerChan) ExchangeForKept() bool {
-	if places := w.pool.places; !takeBelow(&places.kept, places.keptMost) {
+	if places := &w.pool.places; !takeBelow(&places.kept, places.keptMost) {
 		return false
 	}
 	w.vacate(math.MaxInt)
@@ -130,16 +92,3 @@ func (w *workerChan) MayRun() bool { return !w.kept || w.occupy() }
 
 // Vacate implements loop.Owner.
 func (w *workerChan) Vacate() { w.vacate(math.MaxInt) }
-
-// borrow takes a ready worker off the stack of a pool that shares the places. It returns nil if it finds none.
-func (wp *workerPool) borrow() *workerChan {
-	for _, sibling := range wp.places.pools {
-		sibling.mu.Lock()
-		w := sibling.popLocked()
-		sibling.mu.Unlock()
-		if w != nil {
-			return w
-		}
-	}
-	return nil
-}

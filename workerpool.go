@@ -25,7 +25,7 @@ type workerPool struct {
 	// the connection over, and doesn't wait.
 	Linger func(c net.Conn) bool
 
-	// MaxWorkersCount limits how many workers are ready or serving, in this pool and in those that share its places.
+	// MaxWorkersCount limits how many workers are ready or serving.
 	MaxWorkersCount int
 
 	// MaxIdleWorkerDuration is how long a ready worker is kept; 0 selects DefaultMaxIdleWorkerDuration. The worker ends at most a tenth
@@ -37,8 +37,7 @@ type workerPool struct {
 
 	clock *coarseClock
 
-	// places counts the workers that are ready or serving. Pools that share places lend each other their ready workers.
-	places *workerPlaces
+	places workerPlaces
 
 	mu         race.Mutex
 	ready      []*workerChan // coldest first, in the order of lastUse; guarded by mu
@@ -74,9 +73,6 @@ func (wp *workerPool) Start() {
 	if wp.Logger == nil {
 		wp.Logger = slog.Default()
 	}
-	if wp.places == nil {
-		wp.places = new(workerPlaces)
-	}
 	wp.wake, wp.quit = make(chan struct{}, 1), make(chan struct{})
 	wp.goroutines++
 	go wp.cleaner()
@@ -94,7 +90,7 @@ func (wp *workerPool) Stop() {
 	ready := wp.ready
 	wp.ready = nil
 	if wp.started {
-		wp.retireLocked(len(ready), len(ready))
+		wp.retireLocked(len(ready))
 		close(wp.quit)
 	}
 	wp.signalEndLocked()
@@ -155,40 +151,30 @@ func (w *workerChan) send(c net.Conn) {
 	w.ch <- &w.serving
 }
 
-// getCh returns the hottest ready worker, a new one, or one borrowed from another pool. The caller must send it exactly one job. getCh
-// returns nil if MaxWorkersCount is reached, or the pool isn't running.
+// getCh returns the hottest ready worker, or a new one. The caller must send it exactly one job. getCh returns nil if MaxWorkersCount is
+// reached, or the pool isn't running.
 func (wp *workerPool) getCh() *workerChan { return wp.get(false) }
 
 // get is getCh. With anyway it also works after Stop, for callers that still need a worker.
 func (wp *workerPool) get(anyway bool) *workerChan {
-	for {
-		wp.mu.Lock()
-		if !anyway && (!wp.started || wp.stopped) {
-			wp.mu.Unlock()
-			return nil
-		}
-		w := wp.popLocked()
-		spawn := w == nil && wp.maySpawnLocked()
+	wp.mu.Lock()
+	if !anyway && (!wp.started || wp.stopped) {
 		wp.mu.Unlock()
-		switch {
-		case w != nil:
-			return w
-		case spawn:
-			return wp.spawn()
-		case wp.places.taken.exhausted(wp.MaxWorkersCount):
-			return nil
-		}
-		if w := wp.borrow(); w != nil {
-			return w
-		}
-		// Other goroutines were faster, or a worker was released to a stack that borrow had already searched.
+		return nil
 	}
+	w := wp.popLocked()
+	spawn := w == nil && wp.maySpawnLocked()
+	wp.mu.Unlock()
+	if spawn {
+		return wp.spawn()
+	}
+	return w
 }
 
 // maySpawnLocked takes a place for a new worker and counts the worker. It returns false if MaxWorkersCount is reached.
 func (wp *workerPool) maySpawnLocked() bool {
 	wp.mu.AssertHeld()
-	if !wp.places.taken.take(wp.MaxWorkersCount, 0) {
+	if !wp.takePlace() {
 		return false
 	}
 	wp.countSpawnLocked()
@@ -212,7 +198,6 @@ func (wp *workerPool) popLocked() *workerChan {
 	w := wp.ready[top]
 	wp.ready[top] = nil
 	wp.ready = wp.ready[:top]
-	wp.places.taken.add(0, -1)
 	return w
 }
 
@@ -383,7 +368,7 @@ func (w *workerChan) vacate(most int) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	if w.place == placeServing && wp.closing < most {
-		wp.places.taken.add(-1, 0)
+		wp.places.taken.Add(-1)
 		wp.closing++
 		w.place = placeClosing
 	}
@@ -394,13 +379,13 @@ func (w *workerChan) vacate(most int) {
 func (w *workerChan) occupy() bool {
 	wp := w.pool
 	beyond := w.place == placeServing && wp.beyond() > 0
-	if beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, 0) {
+	if beyond || w.place == placeClosing && !wp.takePlace() {
 		spare := wp.get(true) // a ready worker can give its place to w
 		if spare == nil {
 			return false
 		}
 		if spare.dismiss(); beyond {
-			wp.places.taken.add(-1, 0)
+			wp.places.taken.Add(-1)
 		}
 	}
 	if w.place == placeClosing {
@@ -413,6 +398,9 @@ func (w *workerChan) occupy() bool {
 	return true
 }
 
+// takePlace takes a place of a ready or serving worker. It returns false if MaxWorkersCount is reached.
+func (wp *workerPool) takePlace() bool { return takeBelow(&wp.places.taken, int64(wp.MaxWorkersCount)) }
+
 // beyond returns by how many workers retakes have exceeded MaxWorkersCount; 0 or less means none.
 func (wp *workerPool) beyond() int64 { return wp.places.taken.Load() - int64(wp.MaxWorkersCount) }
 
@@ -423,14 +411,12 @@ func (wp *workerPool) release(w *workerChan) bool {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	beyond := w.place == placeServing && wp.beyond() > 0
-	if wp.stopped || beyond || w.place == placeClosing && !wp.places.taken.take(wp.MaxWorkersCount, readyPlace) {
+	if wp.stopped || beyond || w.place == placeClosing && !wp.takePlace() {
 		wp.leaveLocked(w)
 		return false
 	}
 	if w.place == placeClosing {
 		wp.closing--
-	} else {
-		wp.places.taken.add(0, 1)
 	}
 	w.place = placeNone
 	// Two workers may read the clock in one order and take the lock in the other. max keeps the stack sorted.
@@ -457,15 +443,15 @@ func (wp *workerPool) leaveLocked(w *workerChan) {
 		wp.leading--
 		wp.retired++
 	default:
-		wp.retireLocked(1, 0)
+		wp.retireLocked(1)
 	}
 	w.place = placeNone
 }
 
-// retireLocked removes n workers from the counts. ready is how many of them are ready; the others are serving.
-func (wp *workerPool) retireLocked(n, ready int) {
+// retireLocked removes n ready or serving workers from the counts.
+func (wp *workerPool) retireLocked(n int) {
 	wp.mu.AssertHeld()
-	wp.places.taken.add(-n, -ready)
+	wp.places.taken.Add(-int64(n))
 	wp.retired += uint64(n)
 }
 
@@ -506,7 +492,7 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	clear(ready[kept:])
 	wp.ready = ready[:kept]
 	// Although their goroutines have yet to end, these workers no longer count, so nobody is refused because of them.
-	wp.retireLocked(n, n)
+	wp.retireLocked(n)
 	if kept > 0 {
 		wait = wp.MaxIdleWorkerDuration - now.Sub(ready[0].lastUse) + wp.slack()
 	} else {
@@ -525,12 +511,11 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	return wait
 }
 
-// stats adds the pool's numbers of workers. The caller gets the running ones from places.taken, which includes the ready ones.
+// stats sets the numbers of workers.
 func (wp *workerPool) stats(st *Stats) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
-	st.WorkersReady += len(wp.ready)
-	st.WorkersLeading += wp.leading
-	st.WorkersSpawned += wp.spawned
-	st.WorkersRetired += wp.retired
+	st.WorkersReady, st.WorkersLeading = len(wp.ready), wp.leading
+	st.WorkersRunning = max(0, int(wp.places.taken.Load())-len(wp.ready))
+	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
 }

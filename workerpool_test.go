@@ -55,7 +55,7 @@ type poolTest struct {
 	served *servedConns
 }
 
-// servedConns knows who serves a connection, in pools that share it.
+// servedConns knows who serves a connection.
 type servedConns struct {
 	mu sync.Mutex
 	by map[net.Conn]*workerChan
@@ -75,19 +75,13 @@ func (s *servedConns) load(c net.Conn) *workerChan {
 
 // newPoolTest starts a pool and its clock. They end with the test, which fails if a goroutine is left.
 func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
-	return newPoolTestSharing(t, workers, maxIdle, nil, &servedConns{by: make(map[net.Conn]*workerChan)})
-}
-
-// newPoolTestSharing is newPoolTest for a pool that shares its places, unless they are nil.
-func newPoolTestSharing(t *testing.T, workers int, maxIdle time.Duration, places *workerPlaces, served *servedConns) *poolTest {
-	p := &poolTest{served: served}
+	p := &poolTest{served: &servedConns{by: make(map[net.Conn]*workerChan)}}
 	p.workerPool = workerPool{
 		WorkerFunc:            p.work,
 		MaxWorkersCount:       workers,
 		MaxIdleWorkerDuration: maxIdle,
 		Logger:                slog.New(slog.NewTextHandler(&p.log, nil)),
 		clock:                 new(coarseClock),
-		places:                places,
 	}
 	p.clock.start(clockTick(maxIdle))
 	p.Start()
@@ -402,8 +396,8 @@ func TestWorkerPoolClean(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock), places: new(workerPlaces)}
-				wp.places.taken.add(len(test.idle), len(test.idle))
+				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock)}
+				wp.places.taken.Store(int64(len(test.idle)))
 				now := wp.clock.exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
@@ -466,7 +460,7 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		p.workerPool.mu.Lock()
 		p.ready, p.goroutines, p.spawned = slices.Clone(held), 1+workers, workers
-		p.places.taken.add(workers, workers)
+		p.places.taken.Store(workers)
 		p.workerPool.mu.Unlock()
 		cleaned := make(chan struct{})
 		go func() {
@@ -1010,8 +1004,8 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 
 // What a cycle costs when another one has just ended: the worker is hot, and nobody waits.
 func BenchmarkWorkerPoolRelease(b *testing.B) {
-	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock), places: new(workerPlaces)}
-	wp.places.taken.take(1, 0)
+	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock)}
+	wp.places.taken.Store(1)
 	wp.clock.start(maxClockTick)
 	defer wp.clock.stop()
 	w := new(workerChan)

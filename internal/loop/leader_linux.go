@@ -60,7 +60,7 @@ func (l *Loop) retake(word uint64) {
 	if class := leader.running.Load(); class != nil {
 		class.Retaken()
 	}
-	l.workers.Retake(leader)
+	l.workers.Retake()
 }
 
 // GiveAway gives the loop to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of the turn.
@@ -74,7 +74,7 @@ func (t Turn) GiveAway() bool {
 		return false
 	}
 	l.handoffs.Add(1)
-	l.workers.Retake(leader)
+	l.workers.Retake()
 	return true
 }
 

@@ -18,7 +18,7 @@ type fakeWorkers struct {
 }
 
 func (f *fakeWorkers) Lead(*Loop)         { f.leaders <- newFakeWorker() }
-func (f *fakeWorkers) Retake(*Worker)     { f.leaders <- newFakeWorker() }
+func (f *fakeWorkers) Retake() { f.leaders <- newFakeWorker() }
 func (f *fakeWorkers) MayRetake(int) bool { return !f.noMore }
 func (f *fakeWorkers) HandOverKept(*Worker) bool {
 	f.handedOver++

@@ -19,9 +19,9 @@ type Workers interface {
 	HandOver(w *Worker, must bool) bool
 	// HandOverKept is HandOver that gives w one of the places kept for quick handlers.
 	HandOverKept(w *Worker) bool
-	// Retake makes another worker lead the loop that was taken away from w. From then on w is an ordinary worker, beyond the cap if need
-	// be; it learns of this by LoseLead. Retake makes the loop's Lost odd.
-	Retake(w *Worker)
+	// Retake makes another worker lead the loop, which was taken away from its leader. From then on that one is an ordinary worker, beyond
+	// the cap if need be; it learns of this by LoseLead. Retake makes the loop's Lost odd.
+	Retake()
 	// Crowded reports whether there are workers beyond the cap. If not, it makes Lost even, unless Lost has grown meanwhile.
 	Crowded() bool
 	// MayRetake reports whether one more leader may be replaced beyond the cap. The argument is the number of loops in the group.
