@@ -32,8 +32,8 @@ type connSet struct {
 	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
 	waking sync.Mutex
 
-	// answered counts the answers of all connections so far, by status class. The connections of a loop share one of its elements,
-	// other connections take them in turn, so that few processors write to the same one.
+	// answered counts the answers of all connections so far, by status class. The connections get its elements in turn, so that few
+	// processors write to the same one.
 	answered []sharedCounts // set once, by configure, under lifecycle.mu
 	counting int            // number of the next connection's element; guarded by mu
 
@@ -77,21 +77,14 @@ func (s *connSet) add(c *conn) *HTTPError {
 	}
 	s.conns.add(c)
 	c.member = true
-	if c.answered == nil {
-		c.answered = s.countsOf(s.counting)
-		s.counting++
-	}
+	c.answered = &s.answered[s.counting%len(s.answered)].answerCounts
+	s.counting++
 	if !s.sweeping && s.timer != nil {
 		s.sweeping = true
 		s.due.Store(s.clock.now().Add(s.interval))
 		s.timer.Reset(s.interval)
 	}
 	return nil
-}
-
-// countsOf returns the answer counts for a number: a loop's index, or a running number of connections without a loop.
-func (s *connSet) countsOf(number int) *answerCounts {
-	return &s.answered[number%len(s.answered)].answerCounts
 }
 
 // remove takes a connection out of the set, if it is a member.

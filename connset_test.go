@@ -62,7 +62,7 @@ func TestLimitAddress(t *testing.T) {
 
 // The counts of a connSet are those of a plain list, whatever comes and goes in whatever order.
 func TestConnSetCounts(t *testing.T) {
-	set := connSet{max: 12, perAddress: 3}
+	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1)}
 	var conns []*conn
 	per := make(map[netip.Addr]int)
 	seed := uint32(1)
@@ -78,7 +78,7 @@ func TestConnSetCounts(t *testing.T) {
 			conns = append(conns[:i], conns[i+1:]...)
 		} else {
 			addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(random(6)))}
-			c := &conn{exchange: exchange{answered: new(answerCounts)}, netConn: &lifeConn{remote: addr}}
+			c := &conn{netConn: &lifeConn{remote: addr}}
 			var want *HTTPError
 			if len(conns) == 12 {
 				want = errTooManyConns
@@ -134,7 +134,7 @@ func TestSweepLetsOthersIn(t *testing.T) {
 		var conns []*conn
 		var woken atomic.Int64
 		for range 1000 {
-			c := &conn{exchange: exchange{server: s, answered: new(answerCounts)}}
+			c := &conn{exchange: exchange{server: s}}
 			c.netConn = &lifeSweptConn{woken: func() {
 				first := woken.Add(1) == 1
 				if !s.conns.mu.TryLock() {
@@ -145,7 +145,7 @@ func TestSweepLetsOthersIn(t *testing.T) {
 					return
 				}
 				s.conns.remove(conns[0]) // which would come last
-				s.conns.add(&conn{exchange: exchange{server: s, answered: new(answerCounts)}})
+				s.conns.add(&conn{exchange: exchange{server: s}})
 				c.setWait(stateHead, s.clock.exact().Add(2*time.Second)) // whose turn has been
 			}}
 			s.conns.add(c)
@@ -175,7 +175,7 @@ func BenchmarkSweep(b *testing.B) {
 			s.conns.startSweep(s)
 			defer s.conns.stopSweep()
 			for range n {
-				c := &conn{exchange: exchange{server: s, answered: new(answerCounts)}}
+				c := &conn{exchange: exchange{server: s}}
 				s.conns.add(c)
 				c.setWait(stateIdle, clock.Time(time.Hour))
 			}
@@ -184,7 +184,7 @@ func BenchmarkSweep(b *testing.B) {
 			stop := make(chan struct{})
 			var others sync.WaitGroup
 			others.Go(func() {
-				for other := (&conn{exchange: exchange{server: s, answered: new(answerCounts)}}); ; runtime.Gosched() {
+				for other := (&conn{exchange: exchange{server: s}}); ; runtime.Gosched() {
 					select {
 					case <-stop:
 						return

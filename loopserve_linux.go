@@ -61,7 +61,7 @@ func (s *Server) startLoops() (*loop.Group, error) {
 		return g, nil
 	}
 	var workers []loop.Workers
-	for range s.config.loops {
+	for range s.config.leaders {
 		workers = append(workers, &loopWorkers{pool: s.pool})
 	}
 	g, err := loop.NewGroup(workers, &s.life.draining)
@@ -73,14 +73,14 @@ func (s *Server) startLoops() (*loop.Group, error) {
 	return g, nil
 }
 
-// loopWorkers implements loop.Workers for a worker pool.
+// loopWorkers implements loop.Workers for a seat.
 type loopWorkers struct {
 	pool       *workerPool
 	leadership leadership
 }
 
-func (p *loopWorkers) Lead(l *loop.Loop) {
-	p.leadership = leadership{lead: func(w *workerChan) { l.Lead(&w.Worker) }, retakes: l.Lost()}
+func (p *loopWorkers) Lead(s *loop.Seat) {
+	p.leadership = leadership{lead: func(w *workerChan) { s.Lead(&w.Worker) }, retakes: s.Lost()}
 	p.pool.Lead(&p.leadership)
 }
 
@@ -96,7 +96,7 @@ func (p *loopWorkers) Retake() { p.pool.retake(&p.leadership) }
 
 func (p *loopWorkers) Crowded() bool { return p.pool.crowded(&p.leadership) }
 
-func (p *loopWorkers) MayRetake(loops int) bool { return p.pool.beyond() < int64(loops+keptPlaces) }
+func (p *loopWorkers) MayRetake(seats int) bool { return p.pool.beyond() < int64(seats+keptPlaces) }
 
 func (p *loopWorkers) Panicked(value any, stack []byte) {
 	logPanic(p.pool.Logger, "panic in a worker", value, stack)
@@ -110,7 +110,6 @@ func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Co
 	if lc.conn.open(s, lc); config != nil {
 		lc.netConn = tls.Server(lc, config)
 	}
-	lc.answered = s.conns.countsOf(l.Index())
 	if err := l.Add(&lc.Socket); err != nil {
 		s.logger().Error("an accepted connection is lost", "error", err)
 		return
@@ -134,7 +133,7 @@ func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listene
 		return nil, nil, false
 	}
 	if own, ok := listener.(*serverListener); ok {
-		if fds, err := siblings((*sock.Options)(&s.SocketOptions), own.TCPListener, s.config.loops); err == nil {
+		if fds, err := siblings((*sock.Options)(&s.SocketOptions), own.TCPListener, loop.Count(s.config.leaders)); err == nil {
 			return fds, nil, true
 		}
 		listener = own.TCPListener

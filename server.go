@@ -79,7 +79,8 @@ type Server struct {
 	// FILO_DRIVER overrides this field.
 	Driver Driver
 
-	// Loops is the number of loops in the loop driver. Default GOMAXPROCS.
+	// Loops is the number of leaders in the loop driver: of the workers that serve its connections at the same time. Up to eight of
+	// them share a loop. Default GOMAXPROCS.
 	Loops int
 
 	// SocketOptions are set on the listening sockets that the server opens.
@@ -250,7 +251,7 @@ type serverConfig struct {
 	tick              time.Duration // of the coarse clock
 	idleWorker        time.Duration // how long an idle worker is kept
 	concurrency       int
-	loops             int
+	leaders           int // of loops
 	driver            Driver
 	driverErr         error // set if FILO_DRIVER names no driver
 }
@@ -262,7 +263,7 @@ func (s *Server) configure() {
 		pool := s.newPool()
 		s.life.mu.Lock()
 		s.pool = pool
-		s.conns.answered = make([]sharedCounts, 4*s.config.loops)
+		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
 		s.life.mu.Unlock()
 		s.conns.max, s.conns.perAddress = s.MaxConns, s.MaxConnsPerIP
 		s.tasks.init(s.Tasks)
@@ -287,7 +288,7 @@ func (s *Server) newConfig() serverConfig {
 		idleTimeout:       withDefault(s.IdleTimeout, DefaultIdleTimeout),
 		idleWorker:        min(positive(s.MaxIdleWorkerDuration, DefaultMaxIdleWorkerDuration), 100*365*24*time.Hour),
 		concurrency:       positive(s.Concurrency, DefaultConcurrency),
-		loops:             positive(s.Loops, runtime.GOMAXPROCS(0)),
+		leaders:           positive(s.Loops, runtime.GOMAXPROCS(0)),
 	}
 	c.driver, c.driverErr = chooseDriver(s.Driver)
 	c.tick = clockTick(min(c.idleWorker, c.shortestTimeout()))

@@ -51,13 +51,9 @@ type Stats struct {
 	RequestsRefused uint64
 	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int
-	// Handoffs counts how often a worker gave its loop to another worker because a handler might block. Retakes counts how
-	// often a loop was taken from a worker whose handler took too long. Steals counts how often the leader of an idle loop
-	// served connections of a loop that didn't keep up.
-	Handoffs, Retakes, Steals uint64
-	// LoopsHosted is the number of loops that the leader of another loop serves at the moment, because they have too little to
-	// do or no processor of their own.
-	LoopsHosted int
+	// Handoffs counts how often a worker gave its place as a loop's leader to another worker because a handler might block.
+	// Retakes counts how often that place was taken from a worker whose handler took too long.
+	Handoffs, Retakes uint64
 	// Classes are the handler classes in use. The first is the class of the server's handler.
 	Classes []ClassStats
 }
@@ -82,7 +78,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
 	loops := s.loops.Load().Counts()
-	st.Handoffs, st.Retakes, st.Steals, st.LoopsHosted = loops.Handoffs, loops.Retakes, loops.Steals, loops.Hosted
+	st.Handoffs, st.Retakes = loops.Handoffs, loops.Retakes
 	s.life.mu.Lock()
 	if s.pool != nil {
 		s.pool.stats(&st)

@@ -50,14 +50,14 @@ func watched(t testing.TB, options dashboard.Options) *servertest.Server {
 // snapshot is an event of the page, as far as tests look at it.
 type snapshot struct {
 	Sample struct {
-		N                                                 uint64
-		T                                                 int64
-		Answers                                           []float64
-		Latency                                           []float64
-		ConnsActive, ConnsIdle, ConnsParked               int
-		WorkersRunning, WorkersReady                      int
-		Goroutines, Heap, Memory                          float64
-		ConnsAccepted, Refused, Handoffs, Retakes, Steals float64
+		N                                         uint64
+		T                                         int64
+		Answers                                   []float64
+		Latency                                   []float64
+		ConnsActive, ConnsIdle, ConnsParked       int
+		WorkersRunning, WorkersReady              int
+		Goroutines, Heap, Memory                  float64
+		ConnsAccepted, Refused, Handoffs, Retakes float64
 	}
 	Routes []struct {
 		Name                       string

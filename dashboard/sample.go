@@ -42,8 +42,6 @@ type sample struct {
 	Tasks          int     `json:"tasks"`
 	Handoffs       float64 `json:"handoffs"`
 	Retakes        float64 `json:"retakes"`
-	Steals         float64 `json:"steals"`
-	LoopsHosted    int     `json:"loopsHosted"`
 
 	Goroutines float64 `json:"goroutines"`
 	Heap       float64 `json:"heap"`
@@ -134,8 +132,6 @@ func (s *sampler) take(now time.Time) *snapshot {
 		Tasks:          stats.TasksRunning,
 		Handoffs:       perSecond(stats.Handoffs, before.Handoffs, seconds),
 		Retakes:        perSecond(stats.Retakes, before.Retakes, seconds),
-		Steals:         perSecond(stats.Steals, before.Steals, seconds),
-		LoopsHosted:    stats.LoopsHosted,
 	}
 	for class := range one.Answers {
 		one.Answers[class] = perSecond(stats.Requests[class], before.Requests[class], seconds)

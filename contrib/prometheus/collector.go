@@ -41,8 +41,6 @@ var (
 
 	handoffs = describe("filo_handoffs_total", "Times that a worker gave its loop to another one because a handler might block.")
 	retakes  = describe("filo_retakes_total", "Times that a loop was taken from a worker whose handler took too long.")
-	steals   = describe("filo_steals_total", "Times that an idle loop's leader served connections of one that didn't keep up.")
-	hosted   = describe("filo_loops_hosted", "Loops that are left to the leader of another one.")
 
 	classKind = describe("filo_class_kind",
 		"1 for what a class of handlers was found to be (quick, slow, unknown) or said to be (inline, offload).", "class", "kind")
@@ -81,8 +79,8 @@ type collector struct {
 // Describe implements prometheus.Collector.
 func (k *collector) Describe(ch chan<- *client.Desc) {
 	for _, desc := range [...]*client.Desc{
-		connections, accepted, refused, answered, overload, workers, spawned, retired, tasks, handoffs, retakes, steals,
-		hosted, classKind, classMedian, classInline, classHandoffs, classRetakes,
+		connections, accepted, refused, answered, overload, workers, spawned, retired, tasks, handoffs, retakes,
+		classKind, classMedian, classInline, classHandoffs, classRetakes,
 	} {
 		ch <- desc
 	}
@@ -114,8 +112,6 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	gauge(tasks, stats.TasksRunning)
 	counter(handoffs, stats.Handoffs)
 	counter(retakes, stats.Retakes)
-	counter(steals, stats.Steals)
-	gauge(hosted, stats.LoopsHosted)
 
 	for _, class := range k.classes(stats.Classes) {
 		if class.Kind != "" {

@@ -45,7 +45,7 @@ func TestCollector(t *testing.T) {
 		`filo_requests_total{status="1xx"} 0.0`, `filo_requests_total{status="2xx"} 3.0`, `filo_requests_total{status="3xx"} 1.0`,
 		`filo_requests_total{status="4xx"} 1.0`, `filo_requests_total{status="5xx"} 1.0`,
 		"filo_requests_refused_total 0.0", "filo_tasks 0.0", "filo_handoffs_total 0.0", "filo_retakes_total 0.0",
-		"filo_steals_total 0.0", "filo_loops_hosted 0.0", `filo_workers{state="leading"} 0.0`,
+		`filo_workers{state="leading"} 0.0`,
 		`filo_class_handoffs_total{class="GET /users/{id}"} 0.0`, `filo_class_retakes_total{class="GET /users/{id}"} 0.0`,
 		`filo_class_inline_total{class="GET /users/{id}"} 0.0`)
 	for _, name := range []string{`filo_workers{state="running"} `, `filo_workers{state="ready"} `, "filo_workers_spawned_total ",

@@ -41,7 +41,6 @@ const charts = [
     series: [
       { label: "handed off", color: "--two", value: s => s.handoffs },
       { label: "retaken", color: "--warn", value: s => s.retakes },
-      { label: "stolen", color: "--three", value: s => s.steals },
     ],
   }),
   new Chart(at("memory"), {
@@ -116,7 +115,7 @@ const show = () => {
   at("rate").textContent = rate(total(s))
   at("median").textContent = s.latency ? duration(s.latency[0]) : "–"
   at("connections-figure").textContent = count(s.connsActive + s.connsIdle + s.connsParked)
-  at("loops-figure").textContent = s.workersLeading > 0 ? `${s.workersLeading} led, ${s.loopsHosted} hosted` : "none"
+  at("loops-figure").textContent = s.workersLeading > 0 ? `${s.workersLeading} leaders` : "none"
   at("memory-figure").textContent = bytes(s.memory)
   at("scheduler-figure").textContent = count(s.goroutines)
   stack.update(s, total(s))

@@ -6,7 +6,6 @@ import "sync/atomic"
 
 // loopEvent is an event and what it is for.
 type loopEvent struct {
-	guest    *Loop
 	socket   *Socket
 	listener *listenerEntry
 	events   uint32
@@ -19,7 +18,7 @@ type batchEntry struct {
 	events   atomic.Uint32
 }
 
-// put adds an event to the batch that is being filled.
+// put adds an event to the batch that the caller fills.
 func (l *Loop) put(e loopEvent) {
 	entry := &l.batch[l.filled]
 	entry.socket.Store(e.socket)
@@ -30,21 +29,38 @@ func (l *Loop) put(e loopEvent) {
 	l.filled++
 }
 
-// publish makes the entries that were put the new batch. The batch before is used up.
-func (l *Loop) publish() {
-	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(l.filled)<<16)
-	l.filled = 0
+// Loop.cursor holds a count of the batches in its high half. In its low half it holds, from the bottom, the index of the next entry and
+// the number of entries, of 16 bits each, and above them the flag beingFilled.
+const beingFilled = 1 << 31
+
+// isUsedUp reports whether all entries of the batch have been taken.
+func isUsedUp(cursor uint64) bool { return cursor&0xffff >= cursor>>16&0x7fff }
+
+// beginFilling makes the caller the filler, the leader that fills the batch. It reports false if the batch isn't used up, since the entries
+// that are left would be lost, or if another leader is the filler.
+func (l *Loop) beginFilling() bool {
+	cursor := l.cursor.Load()
+	return isUsedUp(cursor) && cursor&beingFilled == 0 && l.cursor.CompareAndSwap(cursor, cursor|beingFilled)
 }
 
-// take takes an event out of the batch. Any goroutine may call it.
+// endFilling makes the entries that were put the new batch, and returns their number. The caller isn't the filler any more.
+func (l *Loop) endFilling() (n int) {
+	n, l.filled = l.filled, 0
+	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(n)<<16)
+	return n
+}
+
+// hasBatch reports whether the batch isn't used up.
+func (l *Loop) hasBatch() bool { return !isUsedUp(l.cursor.Load()) }
+
+// take takes an event out of the batch. Any leader may call it.
 func (l *Loop) take() (e loopEvent, ok bool) {
 	for {
 		cursor := l.cursor.Load()
-		next, count := cursor&0xffff, cursor>>16&0xffff
-		if next >= count {
+		if isUsedUp(cursor) {
 			return e, false
 		}
-		entry := &l.batch[next]
+		entry := &l.batch[cursor&0xffff]
 		e = loopEvent{socket: entry.socket.Load(), listener: entry.listener.Load(), events: entry.events.Load()}
 		if l.cursor.CompareAndSwap(cursor, cursor+1) {
 			return e, true

@@ -9,9 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// epollSet is the descriptor of the epoll set in which a loop waits. Any goroutine may call add, change, remove and poll, also at the
-// same time: a leader without work polls the sets of other loops. No other file of the package knows the names of epoll's events, or
-// the calls that get them.
+// epollSet is the descriptor of the epoll set in which a loop waits. Any goroutine may call its methods, also at the same time. No other
+// file of the package knows the names of epoll's events, or the calls that get them.
 type epollSet int
 
 // Events that an entry of the set is watched for.

@@ -10,36 +10,44 @@ import (
 // Group holds the loops of a server and what they share. A server has a group from the first listener on that its loops accept from.
 // Stop, Await and Counts may be called on nil, which has no loops.
 type Group struct {
-	loops    []*Loop      // immutable
-	draining *atomic.Bool // the server's; immutable
-	inUse    atomic.Int32 // loops that haven't ended, plus other holders of their descriptors
+	loops    []*Loop       // immutable
+	seats    []*Seat       // of all loops, one loop's after the other's; immutable
+	draining *atomic.Bool  // the server's; immutable
+	inUse    atomic.Int32  // leaders that haven't left their loops, plus other holders of the loops' descriptors
+	ended    chan struct{} // closed when inUse is 0
 	monitor  monitor
-	hosting  hosting
 }
 
-// NewGroup makes a loop for each element of workers. It fails when descriptors run out.
+// maxSeats is how many leaders share a loop at most. More would compete for its batch.
+const maxSeats = 8
+
+// Count returns the number of loops that so many leaders share.
+func Count(leaders int) int { return (leaders + maxSeats - 1) / maxSeats }
+
+// NewGroup makes loops with a seat for each element of workers. It fails when descriptors run out.
 func NewGroup(workers []Workers, draining *atomic.Bool) (*Group, error) {
-	g := &Group{draining: draining}
-	for i, each := range workers {
-		l, err := newLoop(g, i, each)
+	g := &Group{draining: draining, ended: make(chan struct{})}
+	for i, loops := 0, Count(len(workers)); i < loops; i++ {
+		l, err := newLoop(g, workers[i*len(workers)/loops:(i+1)*len(workers)/loops])
 		if err != nil {
 			g.closeFiles()
 			return nil, err
 		}
 		g.loops = append(g.loops, l)
+		g.seats = append(g.seats, l.seats...)
 	}
-	g.inUse.Store(int32(len(g.loops)))
+	g.inUse.Store(int32(len(g.seats)))
 	return g, nil
 }
 
-// Loops returns the loops, in the order of their workers.
+// Loops returns the loops.
 func (g *Group) Loops() []*Loop { return g.loops }
 
-// Start gives each loop a leader.
+// Start gives each seat a leader.
 func (g *Group) Start() {
 	g.monitor.start(g)
-	for _, l := range g.loops {
-		l.workers.Lead(l)
+	for _, s := range g.seats {
+		s.workers.Lead(s)
 	}
 }
 
@@ -48,7 +56,6 @@ func (g *Group) Stop() {
 	if g == nil {
 		return
 	}
-	g.hosting.close()
 	for _, l := range g.loops {
 		l.stop()
 	}
@@ -59,14 +66,12 @@ func (g *Group) Await(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
-	for _, l := range g.loops {
-		select {
-		case <-l.ended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	select {
+	case <-g.ended:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	<-g.monitor.ended // the last loop to end has told it to
+	<-g.monitor.ended // release has told it to
 	return nil
 }
 
@@ -78,10 +83,6 @@ func (g *Group) Counts() (c Counts) {
 	for _, l := range g.loops {
 		c.Handoffs += l.handoffs.Load()
 		c.Retakes += l.retakes.Load()
-		c.Steals += l.steals.Load()
-		if l.host.Load() != nil {
-			c.Hosted++
-		}
 	}
 	return c
 }
@@ -99,16 +100,14 @@ func (g *Group) hold() bool {
 	}
 }
 
-// release ends a loop's own hold on the loops' descriptors, or that of a caller of hold. The last release closes them.
+// release ends a leader's hold on the loops' descriptors, or that of a caller of hold. The last release closes them.
 func (g *Group) release() {
 	if g.inUse.Add(-1) > 0 {
 		return
 	}
 	close(g.monitor.quit)
 	g.closeFiles()
-	for _, each := range g.loops {
-		close(each.ended)
-	}
+	close(g.ended)
 }
 
 func (g *Group) closeFiles() {

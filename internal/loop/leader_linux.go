@@ -4,100 +4,97 @@ package loop
 
 import "github.com/filohttp/filo/internal/class"
 
-// HoldsLoop reports whether w leads a loop that hasn't been taken away from it.
-func (w *Worker) HoldsLoop() bool { return w.loop != nil && w.loop.word.Load() == w.word }
+// HoldsLoop reports whether w leads a loop, and its seat hasn't been taken away from it.
+func (w *Worker) HoldsLoop() bool { return w.seat != nil && w.seat.word.Load() == w.word }
 
-// Crowded reports whether w leads a loop that it mustn't risk losing by an inline call. That is so while there are workers beyond the
+// Crowded reports whether w has a seat that it mustn't risk losing by an inline call. That is so while there are workers beyond the
 // cap, since each leader could leave one more such worker behind.
 func (w *Worker) Crowded() bool {
-	return w.loop != nil && w.loop.lost.Load()&1 != 0 && w.loop.workers.Crowded()
+	return w.seat != nil && w.seat.lost.Load()&1 != 0 && w.seat.workers.Crowded()
 }
 
-// Overtaken reports whether w's loop was given to another worker, and w hasn't noticed yet.
-func (w *Worker) Overtaken() bool { return w.loop != nil && w.loop.word.Load() != w.word }
+// Overtaken reports whether w's seat was given to another worker, and w hasn't noticed yet.
+func (w *Worker) Overtaken() bool { return w.seat != nil && w.seat.word.Load() != w.word }
 
-// retaken makes w an ordinary worker, after the loss of its loop to another worker.
+// retaken makes w an ordinary worker, after the loss of its seat to another worker.
 func (w *Worker) retaken() {
-	w.loop = nil
+	w.seat = nil
 	w.owner.LoseLead()
 }
 
-// handOff gives the loop to another worker during w's turn. Unless must is set it reports false, and w keeps the loop, if Concurrency has
+// handOff gives the seat to another worker during w's turn. Unless must is set it reports false, and w keeps the seat, if Concurrency has
 // been reached.
-func (l *Loop) handOff(w *Worker, must bool) bool {
-	return l.giveAway(w, func() bool { return l.workers.HandOver(w, must) })
+func (s *Seat) handOff(w *Worker, must bool) bool {
+	return s.giveAway(w, func() bool { return s.workers.HandOver(w, must) })
 }
 
 // handOffKept is handOff by which w gets one of the places kept for quick handlers, although Concurrency has been reached.
-func (l *Loop) handOffKept(w *Worker) bool {
-	return l.giveAway(w, func() bool { return l.workers.HandOverKept(w) })
+func (s *Seat) handOffKept(w *Worker) bool {
+	return s.giveAway(w, func() bool { return s.workers.HandOverKept(w) })
 }
 
-// giveAway gives the loop away by handOver, unless it was already taken away.
-func (l *Loop) giveAway(w *Worker, handOver func() bool) bool {
-	// From here on nobody can take the loop away.
-	if !l.word.CompareAndSwap(w.word, w.word+1) {
+// giveAway gives the seat away by handOver, unless it was already taken away.
+func (s *Seat) giveAway(w *Worker, handOver func() bool) bool {
+	// From here on nobody can take the seat away.
+	if !s.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 		return true
 	}
 	if !handOver() {
 		w.word += 2
-		l.word.Store(w.word)
+		s.word.Store(w.word)
 		return false
 	}
-	w.loop = nil
-	l.handoffs.Add(1)
+	w.seat = nil
+	s.loop.handoffs.Add(1)
 	return true
 }
 
-// retake gives the loop to another worker if its leader is still in the turn of this word: that leader may never come back.
-func (l *Loop) retake(word uint64) {
-	leader := l.takeAway(word)
+// retake gives the seat to another worker if its leader is still in the turn of this word: that leader may never come back.
+func (s *Seat) retake(word uint64) {
+	leader := s.takeAway(word)
 	if leader == nil {
 		return
 	}
-	l.retakes.Add(1)
+	s.loop.retakes.Add(1)
 	if class := leader.running.Load(); class != nil {
 		class.Retaken()
 	}
-	l.workers.Retake()
+	s.workers.Retake()
 }
 
-// GiveAway gives the loop to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of the turn.
+// GiveAway gives the leader's seat to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of the turn.
 func (t Turn) GiveAway() bool {
-	l := t.loop
-	if l == nil {
+	s := t.seat
+	if s == nil || s.takeAway(t.word) == nil {
 		return false
 	}
-	leader := l.takeAway(t.word)
-	if leader == nil {
-		return false
-	}
-	l.handoffs.Add(1)
-	l.workers.Retake()
+	s.loop.handoffs.Add(1)
+	s.workers.Retake()
 	return true
 }
 
-// takeAway takes the loop from its leader if the loop's word is still this one. The caller then finds the next leader. Any goroutine may
+// takeAway takes the seat from its leader if the seat's word is still this one. The caller then finds the next leader. Any goroutine may
 // call it.
 //
-// Unless the server is draining, takeAway refuses once too many leaders have lost a loop. The leader of a crowded loop runs no handler,
-// but an ErrorHandler, ConnState or Logger may block too. When too many of those block, their loops wait for them.
-func (l *Loop) takeAway(word uint64) (leader *Worker) {
-	if !l.workers.MayRetake(len(l.group.loops)) && !l.group.draining.Load() || !l.word.CompareAndSwap(word, (word>>32+1)<<32) {
+// Unless the server is draining, takeAway refuses once too many leaders have lost a seat. The leader in a crowded seat runs no handler,
+// but an ErrorHandler, ConnState or Logger may block too. When too many of those block, their seats wait for them.
+func (s *Seat) takeAway(word uint64) (leader *Worker) {
+	g := s.loop.group
+	if !s.workers.MayRetake(len(g.seats)) && !g.draining.Load() || !s.word.CompareAndSwap(word, (word>>32+1)<<32) {
 		return nil
 	}
-	return l.leader.Load()
+	return s.leader.Load()
 }
 
-// Leave gives the loop that w leads, if any, to another worker, before w runs something of the class that may take long. It reports false
+// Leave gives w's seat, if it has one, to another worker, before w runs something of the class that may take long. It reports false
 // if w gets no place for that.
 func (w *Worker) Leave(class *class.Class) bool {
-	if w.loop == nil {
+	if w.seat == nil {
 		return w.owner.MayRun()
 	}
 	w.EndClass()
-	if !w.loop.handOff(w, false) {
+	if !w.seat.handOff(w, false) {
 		return false
 	}
 	class.Handoffs.Add(1)
@@ -106,9 +103,9 @@ func (w *Worker) Leave(class *class.Class) bool {
 
 // LeaveKept is Leave for a worker that continues in one of the places kept for quick handlers.
 func (w *Worker) LeaveKept() bool {
-	if w.loop != nil {
+	if w.seat != nil {
 		w.EndClass()
-		if !w.loop.handOffKept(w) {
+		if !w.seat.handOffKept(w) {
 			return false
 		}
 	}
@@ -117,9 +114,9 @@ func (w *Worker) LeaveKept() bool {
 
 // LeaveWithoutPlace is Leave for work that doesn't count against Concurrency.
 func (w *Worker) LeaveWithoutPlace() {
-	if w.loop != nil {
+	if w.seat != nil {
 		w.EndClass()
-		w.loop.handOff(w, true)
+		w.seat.handOff(w, true)
 	}
 	w.owner.Vacate()
 }

@@ -174,7 +174,7 @@ func (e *listenerEntry) close() {
 // listen makes the loop watch its socket, unless that is closed.
 func (e *listenerEntry) listen() {
 	if err := e.watch(); err != nil { // the system limits the epoll sets that lead to one socket
-		e.logger().Error("a loop can't accept from its listener", "loop", e.loop.index, "error", err)
+		e.logger().Error("a loop can't accept from its listener", "error", err)
 	}
 }
 
@@ -189,8 +189,8 @@ func (e *listenerEntry) watch() error {
 	return err
 }
 
-// pause takes the socket out of the epoll set for a while, longer each time. If a leader loses its loop while it accepts, its successor
-// may see the same failure; the second call does nothing.
+// pause takes the socket out of the epoll set for a while, longer each time. Two leaders that accept at the same time may see the
+// same failure; the second call does nothing.
 func (e *listenerEntry) pause() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -320,13 +320,13 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 	if e.user != nil {
 		e.share(fd, peer)
 	} else {
-		e.admit(e.loop, fd, peer) // not to a host: a guest takes its connections along
+		e.admit(e.loop, fd, peer)
 	}
 	return true
 }
 
 // share gives a connection of the shared socket to the next loop in turn. (If all loops watched that socket, each connection would wake
-// all of them: EPOLLEXCLUSIVE has no effect in an epoll set that is nested in another.)
+// all of them.)
 func (ll *Listener) share(fd int, peer sock.Address) {
 	loops := ll.group.loops
 	ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
@@ -343,6 +343,6 @@ func (e *listenerEntry) failed(err error) {
 		ll.closeEntries()
 		return
 	}
-	e.pause() // before the logger, which may take long: another leader could get the loop meanwhile, and the same error
+	e.pause() // before the logger, which may take long: another leader could meanwhile get the same error
 	ll.log.Failed(ll.logger(), err)
 }

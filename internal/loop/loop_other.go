@@ -8,9 +8,10 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// Loop and Group are for Linux: there is no loop here, and nobody leads one.
+// Loop, Seat and Group are for Linux: there is no loop here, and nobody leads one.
 type (
 	Loop  struct{}
+	Seat  struct{}
 	Group struct{}
 )
 

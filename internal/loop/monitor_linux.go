@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// monitorTick is the shortest time in one turn after which a leader loses its loop to another worker.
+	// monitorTick is the shortest time in one turn after which a leader loses its seat to another worker.
 	monitorTick = time.Millisecond
 	// monitorRest is the number of ticks that all leaders must have rested before the monitor rests too.
 	monitorRest = 10
 )
 
 // monitor watches the loops' leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
-// ago loses its loop. So no request needs a clock reading. The monitor rests while all leaders rest.
+// ago loses its seat. So no request needs a clock reading. The monitor rests while all leaders rest.
 type monitor struct {
 	group   *Group
 	resting atomic.Bool
 	wake    chan struct{} // cap 1; sent to once for each rest
-	quit    chan struct{} // closed when the last loop has ended
+	quit    chan struct{} // closed when the last leader has left its loop
 	ended   chan struct{}
 }
 
@@ -41,7 +41,7 @@ func (m *monitor) run() {
 	defer close(m.ended)
 	ticker := time.NewTicker(monitorTick)
 	defer ticker.Stop()
-	seen := make([]uint64, len(m.group.loops))
+	seen := make([]uint64, len(m.group.seats))
 	for quiet := 0; ; {
 		select {
 		case <-ticker.C:
@@ -72,32 +72,26 @@ func (m *monitor) run() {
 	}
 }
 
-// look compares the loops' words with those of the last look, and retakes the loops that are in the same turn. It reports whether a loop
-// is active, or may be: a leader that doesn't rest may be waiting for a processor, and then begins a turn without waking the monitor.
+// look compares the seats' words with those of the last look, and retakes the seats that are in the same turn. It reports whether a leader
+// is active, or may be: one that doesn't rest may be waiting for a processor, and then begins a turn without waking the monitor.
 func (m *monitor) look(seen []uint64) (active bool) {
-	backlog := false
-	for i, l := range m.group.loops {
-		word := l.word.Load()
-		if word == seen[i] && word&1 == 1 {
-			l.retake(word)
-			word = l.word.Load()
+	for _, l := range m.group.loops {
+		awake, moved := false, false
+		for i, s := range l.seats {
+			word := s.word.Load()
+			if word == seen[i] && word&1 == 1 {
+				s.retake(word)
+				word = s.word.Load()
+			}
+			awake = awake || word&1 == 1 || !s.resting.Load()
+			moved = moved || word != seen[i]
+			seen[i] = word
 		}
-		active = active || word != seen[i] || word&1 == 1 || !l.resting.Load()
-		seen[i] = word
-		backlog = backlog || l.backlog.Load()
-	}
-	if backlog {
-		m.callHelp()
+		seen = seen[len(l.seats):]
+		if awake && !moved {
+			l.roster.wakeOne() // the leaders may be waiting for processors, and their connections needn't wait with them
+		}
+		active = active || awake || moved
 	}
 	return active
-}
-
-// callHelp wakes a resting leader, to help a loop that doesn't keep up.
-func (m *monitor) callHelp() {
-	for _, l := range m.group.loops {
-		if l.sleeping.Load() && l.host.Load() == nil {
-			l.ring()
-			return
-		}
-	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fakeWorkers are workers without a pool: Lead and Retake send a new one to leaders.
+// fakeWorkers are a seat's workers without a pool: Lead and Retake send a new one to leaders.
 type fakeWorkers struct {
 	Workers
 	leaders    chan *Worker
@@ -17,8 +17,8 @@ type fakeWorkers struct {
 	handedOver int  // calls of HandOverKept
 }
 
-func (f *fakeWorkers) Lead(*Loop)         { f.leaders <- newFakeWorker() }
-func (f *fakeWorkers) Retake() { f.leaders <- newFakeWorker() }
+func (f *fakeWorkers) Lead(*Seat)         { f.leaders <- newFakeWorker() }
+func (f *fakeWorkers) Retake()            { f.leaders <- newFakeWorker() }
 func (f *fakeWorkers) MayRetake(int) bool { return !f.noMore }
 func (f *fakeWorkers) HandOverKept(*Worker) bool {
 	f.handedOver++
@@ -44,16 +44,24 @@ func (o *fakeOwner) ExchangeForKept() bool {
 	return true
 }
 
-// A leader that has to wait for a processor, for however long, loses its loop when the turn that it begins then doesn't end. The
+// seatIn makes the only seat of a group's only loop, which has no epoll set.
+func seatIn(g *Group, workers Workers) *Seat {
+	l := &Loop{group: g}
+	s := newSeat(l, workers)
+	l.seats, l.roster.awake = []*Seat{s}, 1
+	g.loops, g.seats = []*Loop{l}, l.seats
+	return s
+}
+
+// A leader that has to wait for a processor, for however long, loses its seat when the turn that it begins then doesn't end. The
 // monitor rests when the leaders do.
 func TestMonitorAwaitsLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		workers := &fakeWorkers{leaders: make(chan *Worker, 1)}
 		g := new(Group)
-		l := &Loop{group: g, workers: workers}
-		g.loops = []*Loop{l}
-		l.workers.Lead(l)
-		l.leader.Store(<-workers.leaders)
+		s := seatIn(g, workers)
+		s.workers.Lead(s)
+		s.leader.Store(<-workers.leaders)
 		m := &g.monitor
 		m.start(g)
 		defer func() {
@@ -62,52 +70,50 @@ func TestMonitorAwaitsLeaders(t *testing.T) {
 		}()
 		for round := range uint64(3) {
 			time.Sleep(10 * monitorRest * monitorTick) // no processor
-			l.word.Add(1)                              // a turn
+			s.word.Add(1)                              // a turn
 			select {
 			case w := <-workers.leaders:
-				l.leader.Store(w)
+				s.leader.Store(w)
 			case <-time.After(time.Minute):
-				t.Fatal("nobody has taken the loop away")
+				t.Fatal("nobody has taken the seat away")
 			}
-			if word := l.word.Load(); word != (round+1)<<32 || l.retakes.Load() != round+1 {
-				t.Fatalf("the word is %#x, after %d retakes", word, l.retakes.Load())
+			if word := s.word.Load(); word != (round+1)<<32 || s.loop.retakes.Load() != round+1 {
+				t.Fatalf("the word is %#x, after %d retakes", word, s.loop.retakes.Load())
 			}
-			l.resting.Store(true)
+			s.resting.Store(true)
 			time.Sleep(10 * monitorRest * monitorTick)
 			if synctest.Wait(); !m.resting.Load() {
 				t.Fatal("the monitor doesn't rest")
 			}
-			l.resting.Store(false)
+			s.resting.Store(false)
 			m.wakeUp()
 		}
 	})
 }
 
-// A worker that has lost its loop to the monitor learns of it when it leaves, and exchanges its place for one of the kept ones: it has no loop
-// to hand over.
+// A worker that has lost its seat to the monitor learns of it when it leaves, and exchanges its place for one of the kept ones: it has no
+// seat to hand over.
 func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
 	workers, w := new(fakeWorkers), newFakeWorker()
-	l := &Loop{group: new(Group), workers: workers}
-	w.loop, w.word = l, 1
-	l.word.Store(1 << 32) // the monitor was quicker
+	w.seat, w.word = seatIn(new(Group), workers), 1
+	w.seat.word.Store(1 << 32) // the monitor was quicker
 	owner := w.Owner().(*fakeOwner)
 	if ok := w.LeaveKept(); !ok || !owner.lost || !owner.kept || w.Leads() || workers.handedOver > 0 {
 		t.Errorf("left: %v, %+v, leads: %v, handed over %d times", ok, owner, w.Leads(), workers.handedOver)
 	}
 }
 
-// Which loop is taken away beyond the cap is up to the workers, while the server serves. When it shuts down every loop is.
+// Which seat is taken away beyond the cap is up to the workers, while the server serves. When it shuts down every seat is.
 func TestTakeAway(t *testing.T) {
 	for _, test := range []struct {
 		noMore, draining, want bool
 	}{{false, false, true}, {true, false, false}, {true, true, true}} {
 		w, g := newFakeWorker(), &Group{draining: new(atomic.Bool)}
 		g.draining.Store(test.draining)
-		l := &Loop{group: g, workers: &fakeWorkers{noMore: test.noMore}}
-		g.loops = []*Loop{l}
-		l.leader.Store(w)
-		l.word.Store(1)
-		if got := l.takeAway(1) == w; got != test.want {
+		s := seatIn(g, &fakeWorkers{noMore: test.noMore})
+		s.leader.Store(w)
+		s.word.Store(1)
+		if got := s.takeAway(1) == w; got != test.want {
 			t.Errorf("no more retakes: %v, draining: %v: taken away: %v", test.noMore, test.draining, got)
 		}
 	}

@@ -55,7 +55,7 @@ func (p *parker) close() {
 // ring ends a wait.
 func (p *parker) ring() { sock.RingEventFD(p.bell) }
 
-// wait returns when the loop has news.
+// wait returns when the loop has news. It puts events into the batch. The caller is the filler.
 func (p *parker) wait(l *Loop) {
 	if p.wake == nil {
 		p.wake = func(uintptr) bool {
@@ -63,13 +63,10 @@ func (p *parker) wait(l *Loop) {
 				p.armed = true
 				p.outer.change(int(p.inner), watchLevel, 0, 0)
 			}
-			return l.pending.Load() || l.poll(l)
+			return l.pending.Load() || l.poll()
 		}
 	}
 	p.raw.Read(p.wake)
-	if l.filled > 0 {
-		l.publish()
-	}
 	p.armed = false
 	p.outer.change(int(p.inner), watchNothing, 0, 0)
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// Workers is the pool that a loop gets its leaders from.
+// Workers is the pool, as a seat gets its leaders from it.
 type Workers interface {
-	// Lead starts a leader for a new loop.
-	Lead(l *Loop)
-	// HandOver makes another worker lead w's loop, and gives w the place of an ordinary worker. Unless must is set, it reports false if
+	// Lead starts a leader for the seat, which is new.
+	Lead(s *Seat)
+	// HandOver gives the seat, which is w's, to another worker, and gives w the place of an ordinary worker. Unless must is set, it reports false if
 	// no place is left.
 	HandOver(w *Worker, must bool) bool
 	// HandOverKept is HandOver that gives w one of the places kept for quick handlers.
 	HandOverKept(w *Worker) bool
-	// Retake makes another worker lead the loop, which was taken away from its leader. From then on that one is an ordinary worker, beyond
-	// the cap if need be; it learns of this by LoseLead. Retake makes the loop's Lost odd.
+	// Retake gives the seat, which was taken away from its leader, to another worker. From then on the old leader is an ordinary worker,
+	// beyond the cap if need be; it learns of this by LoseLead. Retake makes the seat's Lost odd.
 	Retake()
 	// Crowded reports whether there are workers beyond the cap. If not, it makes Lost even, unless Lost has grown meanwhile.
 	Crowded() bool
-	// MayRetake reports whether one more leader may be replaced beyond the cap. The argument is the number of loops in the group.
-	MayRetake(loops int) bool
+	// MayRetake reports whether one more leader may be replaced beyond the cap. The argument is the number of seats in the group.
+	MayRetake(seats int) bool
 	// Panicked logs a panic in a turn.
 	Panicked(value any, stack []byte)
 }
@@ -34,7 +34,7 @@ type Workers interface {
 type Owner interface {
 	// MayRun reports whether the worker, which leads no loop, may run a handler that may take long.
 	MayRun() bool
-	// LoseLead makes the worker an ordinary one, after its loop was taken away.
+	// LoseLead makes the worker an ordinary one, after its seat was taken away.
 	LoseLead()
 	// HasKept reports whether the worker has one of the places kept for quick handlers. ExchangeForKept gives up the worker's place for a
 	// kept one, and EndKept returns that.
@@ -45,12 +45,12 @@ type Owner interface {
 	Vacate()
 }
 
-// Worker is the part of a worker that loops know: which loop it leads, and what it runs there. All fields but running belong to the
+// Worker is the part of a worker that loops know: where it leads a loop, and what it runs there. All fields but running belong to the
 // worker's goroutine.
 type Worker struct {
 	owner Owner // the worker that this is a part of; immutable
-	// loop is the loop that the worker leads, nil if none. word is the loop's word as it was set at the beginning of the turn.
-	loop *Loop
+	// seat is where the worker leads a loop, nil if it doesn't. word is the seat's word as it was set at the beginning of the turn.
+	seat *Seat
 	word uint64
 	// spent estimates how long the handlers of this batch have taken in the leader.
 	spent time.Duration
@@ -58,17 +58,17 @@ type Worker struct {
 	running atomic.Pointer[class.Class]
 }
 
-// Turn identifies one turn of a loop's leader: the loop has this word in no other turn.
+// Turn identifies one turn of a leader: its seat has this word in no other turn.
 type Turn struct {
-	loop *Loop // nil: no turn
+	seat *Seat // nil: no turn
 	word uint64
 }
 
 // Turn returns the turn that the worker is in as a leader.
-func (w *Worker) Turn() Turn { return Turn{w.loop, w.word} }
+func (w *Worker) Turn() Turn { return Turn{w.seat, w.word} }
 
 const (
-	// maxBatchTime is how long a leader spends in the handlers of one batch, estimated from their classes. After that it gives the loop
+	// maxBatchTime is how long a leader spends in the handlers of one batch, estimated from their classes. After that it gives its seat
 	// away before a handler that takes longer than shortHandler.
 	maxBatchTime = 200 * time.Microsecond
 	shortHandler = 2 * time.Microsecond
@@ -84,7 +84,7 @@ func (w *Worker) Owner() Owner { return w.owner }
 func (w *Worker) Running() *class.Class { return w.running.Load() }
 
 // Leads reports whether the worker leads a loop. If so, it runs a handler where the request was read.
-func (w *Worker) Leads() bool { return w.loop != nil }
+func (w *Worker) Leads() bool { return w.seat != nil }
 
 // IsTired reports whether the leader has spent so long in handlers that a handler of the class should run in another worker.
 func (w *Worker) IsTired(class *class.Class) bool {
@@ -107,7 +107,4 @@ func (w *Worker) EndClass() {
 }
 
 // Counts are the counts of a group of loops since it was started.
-type Counts struct {
-	Handoffs, Retakes, Steals uint64
-	Hosted                    int // loops that are guests now
-}
+type Counts struct{ Handoffs, Retakes uint64 }

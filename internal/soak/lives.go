@@ -37,16 +37,16 @@ type lives struct {
 	served chan error // what Serve returns
 
 	// Of the servers that are gone: sums of their Stats, and the longest of the shutdowns.
-	handoffs, retakes, steals, spawned uint64
-	longest                            time.Duration
+	handoffs, retakes, spawned uint64
+	longest                    time.Duration
 }
 
 // number returns the number of the latest server.
 func (l *lives) number() int64 { return (l.phase.Load() + 1) / 2 }
 
 func (l *lives) String() string {
-	return fmt.Sprintf("server %d: handoffs %d, retakes %d, steals %d, workers spawned %d; longest shutdown %v",
-		l.number(), l.handoffs, l.retakes, l.steals, l.spawned, l.longest.Round(time.Millisecond))
+	return fmt.Sprintf("server %d: handoffs %d, retakes %d, workers spawned %d; longest shutdown %v",
+		l.number(), l.handoffs, l.retakes, l.spawned, l.longest.Round(time.Millisecond))
 }
 
 // begin starts a server.
@@ -116,7 +116,6 @@ func (l *lives) end() error {
 	}
 	l.handoffs += stats.Handoffs
 	l.retakes += stats.Retakes
-	l.steals += stats.Steals
 	l.spawned += stats.WorkersSpawned
 	return nil
 }

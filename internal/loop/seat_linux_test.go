@@ -1,0 +1,286 @@
+//go:build !386
+
+package loop
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
+)
+
+// newTestLoop makes a loop that nobody leads yet.
+func newTestLoop(t *testing.T, seats int) *Loop {
+	g := new(Group)
+	l, err := newLoop(g, make([]Workers, seats))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.closeFiles)
+	g.loops, g.seats = []*Loop{l}, l.seats
+	return l
+}
+
+// restInTest makes the leader of a seat one that rests.
+func restInTest(s *Seat) {
+	r := &s.loop.roster
+	s.resting.Store(true)
+	r.awake--
+	r.rested = append(r.rested, s)
+	r.resting.Add(1)
+}
+
+// seatWorkers are a seat's workers, each of them new.
+type seatWorkers struct {
+	Workers
+	seat *Seat
+	all  *sync.WaitGroup
+}
+
+func (w *seatWorkers) Lead(s *Seat) {
+	w.seat = s
+	w.Retake()
+}
+func (w *seatWorkers) Retake()            { w.all.Go(func() { w.seat.Lead(newFakeWorker()) }) }
+func (w *seatWorkers) MayRetake(int) bool { return true }
+
+// echo is a connection that sends back what it receives.
+type echo struct {
+	Socket
+	stubServed
+}
+
+func (e *echo) Turn(*Worker) bool {
+	e.WokenBy()
+	b := make([]byte, 100)
+	for {
+		switch n, err := e.TryRead(b); {
+		case err == nil:
+			e.TryWrite(b[:n], nil)
+		case err != ErrNotYet:
+			e.CloseSocket()
+			return false
+		case e.Release(false):
+			return false
+		}
+	}
+}
+
+// No event is lost between a leader's last look and its rest, whether the leader rests in the parker or waits for its bell, and
+// whoever wakes it. Leaders without work don't spin, and all leave a loop that has ended.
+func TestLeadersRest(t *testing.T) {
+	const leaders, clients, requests = 4, 8, 2000
+	var workers []Workers
+	var all sync.WaitGroup
+	for range leaders {
+		workers = append(workers, &seatWorkers{all: &all})
+	}
+	g, err := NewGroup(workers, new(atomic.Bool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fd int
+	if err := sock.Control(listener, func(own int) (err error) {
+		fd, err = sock.Duplicate(own)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ll, err := g.NewListener(Listening{
+		Address: listener.Addr(), Sockets: []int{fd}, Options: new(sock.Options), Logger: slog.Default,
+		Admit: func(to *Loop, fd int, peer sock.Address) {
+			e := new(echo)
+			e.Open(fd, peer, e)
+			if err := to.Add(&e.Socket); err != nil {
+				t.Error(err)
+			} else if !e.Release(false) {
+				e.Post()
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- ll.Serve() }()
+
+	var group, callers sync.WaitGroup
+	for i := range clients {
+		group.Go(func() {
+			c, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			random, answer := rand.New(rand.NewPCG(uint64(i), 0)), make([]byte, 3)
+			for range requests {
+				io.WriteString(c, "abc")
+				if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "abc" {
+					t.Errorf("got %q, %v", answer, err)
+					return
+				}
+				if random.IntN(4) == 0 {
+					time.Sleep(time.Duration(random.IntN(100)) * time.Microsecond)
+				}
+			}
+		})
+	}
+	l, ended := g.loops[0], make(chan struct{})
+	called := 0
+	callers.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(10 * time.Microsecond):
+				if l.roster.wakeOne() {
+					called++
+				}
+			}
+		}
+	})
+	group.Wait()
+	close(ended)
+	callers.Wait()
+	if called == 0 {
+		t.Error("no leader has rested until it was called")
+	}
+	for end := time.Now().Add(time.Minute); l.roster.resting.Load() != leaders-1 || !l.sleeping.Load(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d leaders wait for their bells, one in the parker: %v", l.roster.resting.Load(), l.sleeping.Load())
+		}
+	}
+	listener.Close()
+	ll.Close()
+	<-served
+	g.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := g.Await(ctx); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+}
+
+// A leader that had to share its processor keeps others from being called, for longer if that is so again soon. It rests unless it is the
+// last one awake.
+func TestLeadersWithoutAProcessor(t *testing.T) {
+	const leaders = 8
+	l := &Loop{}
+	l.roster.awake = leaders
+	for range leaders - 1 {
+		restInTest(newSeat(l, nil))
+	}
+	called := func() bool {
+		before := l.roster.resting.Load()
+		l.roster.callHelp()
+		return l.roster.resting.Load() < before
+	}
+	if l.roster.lacksProcessors() {
+		t.Error("nobody looks after the loop any more")
+	}
+	l.roster.until, l.roster.pause = clock.Atomic[clock.Nanos]{}, 0
+	if !called() {
+		t.Error("nobody helps")
+	}
+	for _, want := range []time.Duration{minPause, 2 * minPause, 4 * minPause} {
+		if !l.roster.lacksProcessors() || !l.roster.lacksProcessors() { // another leader finds the same
+			t.Error("a leader without a processor doesn't rest")
+		}
+		if l.roster.pause != want {
+			t.Errorf("a pause of %v, want %v", l.roster.pause, want)
+		}
+		if called() {
+			t.Error("a leader is called that has no processor")
+		}
+		l.roster.until.Store(1) // it is over
+		if !called() {
+			t.Error("nobody helps after the pause")
+		}
+		l.roster.until.Store(clock.Nanotime()) // just now
+	}
+}
+
+// A leader that takes as many events as it may, and not for the first time since it woke up, calls another one.
+func TestFullBatchCallsHelp(t *testing.T) {
+	l := newTestLoop(t, 2)
+	s, w := l.seats[0], newFakeWorker()
+	restInTest(l.seats[1])
+	for slot := range maxEvents {
+		fd, err := sock.NewEventFD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { sock.Close(fd) })
+		l.slots = append(l.slots, &Socket{loop: l, generation: 1, served: new(stubServed)})
+		// Each poll reports it again.
+		if errno := sock.EpollControl(int(l.epoll), syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN, uint32(slot), 1); errno != 0 {
+			t.Fatal(errno)
+		}
+		sock.RingEventFD(fd)
+	}
+	w.seat = s
+	for batch := range wakeRounds {
+		if l.roster.resting.Load() == 0 {
+			t.Errorf("after %d full batches the other leader was called", batch)
+		}
+		if !s.step(w) {
+			t.Fatal("no events")
+		}
+		for l.hasBatch() {
+			s.step(w)
+		}
+	}
+	if len(l.seats[1].bell) != 1 || l.roster.awake != 2 {
+		t.Error("the other leader wasn't called")
+	}
+}
+
+// If no leader that is awake has moved in a tick, their threads may be waiting for processors: the monitor wakes another leader.
+func TestMonitorWakesAnother(t *testing.T) {
+	l := newTestLoop(t, 2)
+	restInTest(l.seats[1])
+	m, seen := monitor{group: l.group}, make([]uint64, 2)
+	l.seats[0].word.Store(2)
+	if !m.look(seen) || l.roster.resting.Load() != 1 {
+		t.Error("the leader that was awake has moved")
+	}
+	if !m.look(seen) || len(l.seats[1].bell) != 1 {
+		t.Error("the other leader wasn't woken")
+	}
+}
+
+// Leaders are shared out evenly among as few loops as there may be.
+func TestSeatsOfLoops(t *testing.T) {
+	for leaders, want := range map[int][]int{1: {1}, 8: {8}, 9: {4, 5}, 17: {5, 6, 6}} {
+		g, err := NewGroup(make([]Workers, leaders), new(atomic.Bool))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.closeFiles()
+		if len(g.loops) != len(want) || len(g.seats) != leaders {
+			t.Fatalf("%d loops and %d seats for %d leaders", len(g.loops), len(g.seats), leaders)
+		}
+		for i, l := range g.loops {
+			if len(l.seats) != want[i] {
+				t.Errorf("of %d leaders, loop %d has %d; want %d", leaders, i, len(l.seats), want[i])
+			}
+		}
+	}
+}

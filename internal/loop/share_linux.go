@@ -1,0 +1,50 @@
+//go:build !386
+
+package loop
+
+import (
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
+)
+
+const (
+	// shareTime is how long a busy leader measures its share of the processor.
+	shareTime = 5 * time.Millisecond
+	// lostShare: if other threads get more than this percentage of that time, the leader lacks a processor of its own.
+	lostShare = 20
+)
+
+// share measures a leader's share of its processor: the part of the time on the clock in which its thread runs. It is measured while the
+// leader is busy without a break.
+type share struct {
+	thread int           // runs the leader; 0: not measuring
+	wall   clock.Nanos   // when begin was called
+	cpu    time.Duration // the thread's running time then
+	took   time.Duration // measured by earlier begins and ends
+	lost   time.Duration // part of took in which the thread didn't run
+}
+
+// begin begins to measure the calling thread.
+func (s *share) begin() { s.thread, s.wall, s.cpu = sock.Thread(), clock.Nanotime(), sock.ThreadTime() }
+
+// end adds the time since begin. If the leader was moved to another thread that time is unknown, and end adds nothing.
+func (s *share) end() {
+	if s.thread != 0 && s.thread == sock.Thread() {
+		took := clock.Nanotime().Sub(s.wall)
+		s.took += took
+		s.lost += max(took-(sock.ThreadTime()-s.cpu), 0)
+	}
+	s.thread = 0
+}
+
+// over reports whether enough was measured and, if so, whether the leader had to share its processor.
+func (s *share) over() (over, shared bool) {
+	if s.took < shareTime {
+		return false, false
+	}
+	shared = s.lost > s.took*lostShare/100
+	s.took, s.lost = 0, 0
+	return true, shared
+}
