@@ -2,17 +2,17 @@ package filo
 
 import "sync/atomic"
 
-// leadership is the job of leading a loop.
+// leadership is the job of leading a loop in one of its seats.
 type leadership struct {
-	// lead returns when the loop has ended, or when w has given the loop away and has finished the connection that it served then. In the
+	// lead returns when the loop has ended, or when w has given the seat away and has finished the connection that it served then. In the
 	// second case w.place isn't placeLeading.
 	lead func(w *workerChan)
-	// retakes becomes odd when a leader loses the loop by retake, and even when there is seen to be no worker beyond the cap: see
+	// retakes becomes odd when a leader loses the seat by retake, and even when there is seen to be no worker beyond the cap: see
 	// crowded. It only grows, so a goroutine that makes it even can't undo a later retake. Immutable.
 	retakes *atomic.Uint64
 }
 
-// Lead starts a leader for a new loop. Leaders don't count against MaxWorkersCount, and done doesn't wait for them.
+// Lead starts a leader for a new seat. Leaders don't count against MaxWorkersCount, and done doesn't wait for them.
 func (wp *workerPool) Lead(l *leadership) {
 	wp.mu.Lock()
 	wp.spawned++
@@ -21,7 +21,7 @@ func (wp *workerPool) Lead(l *leadership) {
 	wp.spawn().appoint(l)
 }
 
-// handOver makes another worker lead w's loop, and w an ordinary worker, which counts. Unless must is set, it reports false if no further
+// handOver makes another worker lead in w's seat, and w an ordinary worker, which counts. Unless must is set, it reports false if no further
 // ordinary worker is allowed.
 func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
 	next := wp.successor(must)
@@ -83,7 +83,7 @@ func (w *workerChan) appoint(l *leadership) {
 	w.ch <- l
 }
 
-// do makes w lead, unless another worker has taken the job over. Then it makes w lead further loops whose leader hasn't started.
+// do makes w lead, unless another worker has taken the job over. Then it makes w lead in further seats whose leader hasn't started.
 func (l *leadership) do(w *workerChan) (again bool) {
 	wp := w.pool
 	if l = w.toLead.Swap(nil); l == nil {

@@ -63,7 +63,8 @@ func (s *Seat) retake(word uint64) {
 	s.workers.Retake()
 }
 
-// GiveAway gives the leader's seat to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of the turn.
+// GiveAway gives the leader's seat to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of
+// the turn.
 func (t Turn) GiveAway() bool {
 	s := t.seat
 	if s == nil || s.takeAway(t.word) == nil {
@@ -109,7 +110,7 @@ func (w *Worker) LeaveKept() bool {
 			return false
 		}
 	}
-	return w.owner.HasKept() || w.owner.ExchangeForKept() // a worker that had lost its loop before exchanges its place
+	return w.owner.HasKept() || w.owner.ExchangeForKept() // a worker that had lost its seat before exchanges its place
 }
 
 // LeaveWithoutPlace is Leave for work that doesn't count against Concurrency.

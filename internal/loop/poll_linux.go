@@ -76,7 +76,7 @@ func (s *Socket) wake(parked uint32) {
 // clear clears bits.
 func (s *Socket) clear(bits uint32) { s.poll.And(^bits) }
 
-// Post leaves a connection that the caller has claimed to its loop's leader.
+// Post leaves a connection that the caller has claimed to a leader of its loop.
 func (s *Socket) Post() { s.loop.post(s) }
 
 // Share lets several goroutines write to the connection, not just its owner. From here on Conn.Writable is called when the socket has

@@ -14,8 +14,8 @@ import (
 type Workers interface {
 	// Lead starts a leader for the seat, which is new.
 	Lead(s *Seat)
-	// HandOver gives the seat, which is w's, to another worker, and gives w the place of an ordinary worker. Unless must is set, it reports false if
-	// no place is left.
+	// HandOver gives the seat, which is w's, to another worker, and gives w the place of an ordinary worker. Unless must is set, it reports
+	// false if no place is left.
 	HandOver(w *Worker, must bool) bool
 	// HandOverKept is HandOver that gives w one of the places kept for quick handlers.
 	HandOverKept(w *Worker) bool
