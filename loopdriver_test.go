@@ -244,7 +244,7 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 }
 
 // Handlers that never return, though they are thought to be quick, are no way around Concurrency. What has lost its loop counts;
-// beyond Concurrency there is one for each loop at most, and those that have one of the places which are kept for quick handlers.
+// beyond Concurrency there is one for each seat at most, and those that have one of the places which are kept for quick handlers.
 // Who comes then gets a 503. An ErrorHandler that doesn't return either has its clients wait in the end.
 func TestHandlersThatNeverReturn(t *testing.T) {
 	lifeLooped(t)

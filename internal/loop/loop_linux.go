@@ -36,7 +36,7 @@ type Loop struct {
 	stopped   atomic.Bool // the loop has ended; set by the filler
 	_         cacheLine
 
-	// cursor says how far the batch is used up, and whether a leader, the filler, is filling it: see take.
+	// cursor says how far the batch is used up, and whether a leader, the filler, is filling it: see beingFilled.
 	cursor atomic.Uint64
 	_      cacheLine
 	// batch holds the events to be served.
