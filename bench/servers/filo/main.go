@@ -20,7 +20,7 @@ import (
 
 func main() {
 	blocking := flag.Bool("blocking", false, "use the blocking driver")
-	loops := flag.Int("loops", 0, "number of loops, GOMAXPROCS if 0")
+	loops := flag.Int("loops", 0, "number of leaders, GOMAXPROCS if 0")
 	flags := site.Parse()
 	s := &filo.Server{Name: site.Server, MaxBodyBytes: site.MaxBody, Loops: *loops}
 	s.Handler = newHandler(flags, *blocking)
