@@ -309,13 +309,7 @@ func TestBatchTakenOnce(t *testing.T) {
 	for range 3 {
 		leaders.Go(func() {
 			for over := false; !over; {
-				if e, ok := l.take(); ok {
-					id := e.socket.generation
-					if e.events != id {
-						t.Errorf("the event of %d came with connection %d", e.events, id)
-					}
-					taken[id].Add(1)
-				} else if l.beginFilling() {
+				if l.beginFilling() {
 					for range batch % (maxEvents + 1) {
 						l.put(loopEvent{socket: &conns[filled], events: filled})
 						filled++
@@ -323,6 +317,12 @@ func TestBatchTakenOnce(t *testing.T) {
 					batch++
 					over = batch > batches
 					l.endFilling()
+				} else if e, ok := l.take(); ok {
+					id := e.socket.generation
+					if e.events != id {
+						t.Errorf("the event of %d came with connection %d", e.events, id)
+					}
+					taken[id].Add(1)
 				} else if over = l.cursor.Load()>>32 > batches; !over {
 					runtime.Gosched()
 				}
