@@ -153,7 +153,7 @@ var faults = [faultCount]struct {
 // Code returns the code that the fault is answered with, in RST_STREAM or GOAWAY.
 func (f Fault) Code() ErrCode { return faults[f].code }
 
-// OfStream reports whether a stream can end with the fault while the others go on. An idle stream can't be reset: see State.Ends.
+// OfStream reports whether a stream can end with the fault while the others go on. An idle stream can't be reset: State.Ends knows.
 func (f Fault) OfStream() bool { return f > lastOfConnection }
 
 // Malformed reports whether the fault is one of a request's fields or its content (RFC 9113, section 8.1.1): such a request may be

@@ -78,9 +78,10 @@ func (g *Glitches) Cost(f *Frame) int {
 			return 1 + len(f.Payload)/settingLen
 		}
 	case FramePing:
-		if !f.Ack() {
-			return g.unearned()
+		if f.Ack() {
+			return 1 // the server rarely asks
 		}
+		return g.unearned()
 	case FrameWindowUpdate:
 		if f.Value < smallUpdate {
 			return g.unearned()

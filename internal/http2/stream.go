@@ -144,11 +144,12 @@ var steps = func() (table [states][events]Verdict) {
 		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: to(Reset), SendWindowUpdate: to(HalfClosedLocal),
 	}
 	// WINDOW_UPDATE and RST_STREAM come from clients that don't know yet that the stream is over. DATA and HEADERS can't: the client itself
-	// has ended the stream. "An endpoint MUST NOT open a stream again": HEADERS end the connection (section 5.1.1).
+	// has ended the stream. HEADERS would open it again, which ends the connection (section 5.1.1). DATA are answered by RST_STREAM, once:
+	// after that the stream is Reset.
 	table[Closed] = [events]Verdict{
 		ReceiveHeaders: wrong(FaultReused), ReceiveHeadersEnd: wrong(FaultReused), ReceiveData: wrong(FaultStreamClosed),
 		ReceiveDataEnd: wrong(FaultStreamClosed), ReceivePriority: to(Closed), ReceiveReset: late, ReceiveWindowUpdate: late,
-		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: to(Closed), SendWindowUpdate: drop,
+		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: to(Reset), SendWindowUpdate: drop,
 	}
 	// "An endpoint that sends a RST_STREAM frame on a stream that is in the "open" or "half-closed (local)" state could receive any type of
 	// frame. [It] MUST minimally process and then discard any frames it receives in this state."
@@ -182,8 +183,9 @@ const (
 	EndsConnection
 )
 
-// Ends returns what ends with a fault of a frame that came in the state s. A stream that is idle can't be reset: the client would have to
-// end the connection (RFC 9113, section 5.1). One that is over needn't be, unless the fault is that something came on it at all.
+// Ends returns what ends with a fault of a frame after which the stream is in the state s, with HEADERS thus Open at least. A stream that is
+// idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). One that is over needn't be, unless the fault
+// is that something came on it at all.
 func (s State) Ends(f Fault) Ends {
 	switch {
 	case !f.OfStream() || s == Idle:
@@ -214,7 +216,7 @@ func (s *IDs) Open(id uint32) Fault {
 // Last returns the number of the last stream that the client has opened, 0 for none. It is what GOAWAY has.
 func (s *IDs) Last() uint32 { return s.last }
 
-// Reset takes note that the stream is Reset: what comes on it is late, and not wrong. It holds for all streams before, too. That needs no
+// Reset takes note that the stream has become Reset, or was opened and will never be served, behind GOAWAY: what comes on it is late, and not wrong. It holds for all streams before, too. That needs no
 // list that a client could make grow, and what it misses is charged all the same.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
 
