@@ -76,8 +76,7 @@ const (
 	FaultRefused
 
 	// A request with one of these is malformed (RFC 9113, section 8.1.1).
-	FaultFieldName
-	FaultFieldValue
+	FaultField
 	FaultConnectionField
 	FaultTE
 	FaultPseudoOrder
@@ -132,22 +131,21 @@ var faults = [faultCount]struct {
 	FaultTrailersGoOn:   {ProtocolError, "a trailer section must end its stream"},                // 8.1
 	FaultRefused:        {RefusedStream, "more streams than SETTINGS_MAX_CONCURRENT_STREAMS"},    // 5.1.2
 
-	FaultFieldName:       {ProtocolError, "the name of a field must be a token in lower case"},            // 8.2, 8.2.1
-	FaultFieldValue:      {ProtocolError, "a control byte in a field's value, or white space around it"},  // 8.2.1
-	FaultConnectionField: {ProtocolError, "a field that concerns the connection"},                         // 8.2.2
-	FaultTE:              {ProtocolError, "TE may only be trailers"},                                      // 8.2.2
-	FaultPseudoOrder:     {ProtocolError, "a pseudo-header field behind other fields"},                    // 8.3
-	FaultPseudoRepeated:  {ProtocolError, "a pseudo-header field occurs twice"},                           // 8.3
-	FaultPseudoUnknown:   {ProtocolError, "a pseudo-header field that requests don't have"},               // 8.3
-	FaultPseudoMissing:   {ProtocolError, "a request needs :method, :scheme and :path"},                   // 8.3.1
-	FaultPseudoInTrailer: {ProtocolError, "a pseudo-header field in a trailer section"},                   // 8.1
-	FaultConnect:         {ProtocolError, "CONNECT has :method and :authority alone, but with :protocol"}, // 8.5; RFC 8441, 4
-	FaultScheme:          {ProtocolError, "the :scheme isn't one"},                                        // 8.3.1
-	FaultPath:            {ProtocolError, "the :path must begin with /, or be * for OPTIONS"},             // 8.3.1
-	FaultAuthority:       {ProtocolError, "the :authority is empty"},                                      // 8.3.1
-	FaultHostDiffers:     {ProtocolError, "Host differs from :authority"},                                 // 8.3.1
-	FaultContentLength:   {ProtocolError, "Content-Length isn't the length of the content"},               // 8.1.1
-	FaultMalformed:       {ProtocolError, "the head of a request is malformed"},                           // 8.1.1
+	FaultField:           {ProtocolError, "the name of a field must be a token in lower case, and its value have no control bytes and no white space around it"}, // 8.2.1
+	FaultConnectionField: {ProtocolError, "a field that concerns the connection"},                                                                                // 8.2.2
+	FaultTE:              {ProtocolError, "TE may only be trailers"},                                                                                             // 8.2.2
+	FaultPseudoOrder:     {ProtocolError, "a pseudo-header field behind other fields"},                                                                           // 8.3
+	FaultPseudoRepeated:  {ProtocolError, "a pseudo-header field occurs twice"},                                                                                  // 8.3
+	FaultPseudoUnknown:   {ProtocolError, "a pseudo-header field that requests don't have"},                                                                      // 8.3
+	FaultPseudoMissing:   {ProtocolError, "a request needs :method, :scheme and :path"},                                                                          // 8.3.1
+	FaultPseudoInTrailer: {ProtocolError, "a pseudo-header field in a trailer section"},                                                                          // 8.1
+	FaultConnect:         {ProtocolError, "CONNECT has :method and :authority alone, but with :protocol"},                                                        // 8.5; RFC 8441, 4
+	FaultScheme:          {ProtocolError, "the :scheme isn't one"},                                                                                               // 8.3.1
+	FaultPath:            {ProtocolError, "the :path must begin with /, or be * for OPTIONS"},                                                                    // 8.3.1
+	FaultAuthority:       {ProtocolError, "the :authority is empty"},                                                                                             // 8.3.1
+	FaultHostDiffers:     {ProtocolError, "Host differs from :authority"},                                                                                        // 8.3.1
+	FaultContentLength:   {ProtocolError, "Content-Length isn't the length of the content"},                                                                      // 8.1.1
+	FaultMalformed:       {ProtocolError, "the head of a request is malformed"},                                                                                  // 8.1.1
 }
 
 // Code returns the code that the fault is answered with, in RST_STREAM or GOAWAY.
@@ -158,7 +156,7 @@ func (f Fault) OfStream() bool { return f > lastOfConnection }
 
 // Malformed reports whether the fault is one of a request's fields or its content (RFC 9113, section 8.1.1): such a request may be
 // answered before its stream is reset.
-func (f Fault) Malformed() bool { return f >= FaultFieldName }
+func (f Fault) Malformed() bool { return f >= FaultField }
 
 // String explains the fault to the client. It is "" for NoFault.
 func (f Fault) String() string { return faults[f].text }

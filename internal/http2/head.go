@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"encoding/binary"
 	"unsafe"
 
 	"github.com/filohttp/filo/internal/field"
@@ -26,16 +25,14 @@ var pseudoNames = [pseudoCount]string{":method", ":scheme", ":path", ":authority
 // span says where something is in bytes.
 type span struct{ start, end uint32 }
 
-// fieldOverhead is what each field counts besides its name and value (RFC 9113, section 6.5.2).
-const fieldOverhead = 32
-
-// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them, holds them to RFC 9113, section 8, and makes an
-// http1.RequestHead of them, which checks what HTTP versions have in common. It remembers the first thing that is wrong; after that the
-// fields are only decoded. A Head can be used again, and keeps its memory.
+// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them, which has looked at the characters of each and
+// at how large they are together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of them, which
+// checks what HTTP versions have in common. It remembers the first thing that is wrong, and takes nothing after that. A Head can be used
+// again, and keeps its memory.
 //
 // A request by extended CONNECT (RFC 8441) becomes a GET, as that of HTTP/1.1 for the same purpose is. Protocol tells them apart.
 type Head struct {
-	head   *http1.RequestHead // nil: the fields are thrown away
+	head   *http1.RequestHead
 	limits *http1.Limits
 	b      []byte // the method, the target, and the names and values of fields
 	pseudo []byte // the values of pseudo-header fields
@@ -45,7 +42,6 @@ type Head struct {
 	// Priority is what the request's field of that name says (RFC 9218, section 5).
 	Priority Priority
 
-	size    int // of the fields, as SETTINGS_MAX_HEADER_LIST_SIZE counts it
 	fault   Fault
 	refused http1.Fault
 	seen    uint8 // a bit for each pseudo-header field
@@ -67,39 +63,26 @@ func (h *Head) BeginTrailer(head *http1.RequestHead, b []byte, limits *http1.Lim
 	h.trailer, h.begun = true, true
 }
 
-// BeginDiscard begins a field block that is decoded only because later ones build upon it (RFC 9113, section 4.3).
-func (h *Head) BeginDiscard() { h.Begin(nil, nil, nil, false) }
-
-// Field takes the next field. It keeps neither slice. The number is the name's, or field.Unknown; a number doesn't promise that the name is
-// in lower case.
-func (h *Head) Field(name, value []byte, id field.ID) {
-	if h.head == nil || h.fault != NoFault || h.refused != http1.NoFault {
-		return
-	}
-	if h.size += h.weight(name, value, id); h.size > h.limits.Bytes {
-		h.refused = http1.FaultHeadTooLarge
-		return
-	}
-	if len(name) > 0 && name[0] == ':' {
+// Field takes the next field, and keeps neither slice. The number is the name's, or field.Unknown. valid says that the name is a token in
+// lower case, or one behind a colon, and that the value has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
+func (h *Head) Field(name, value []byte, id field.ID, valid bool) {
+	switch {
+	case !h.ok():
+	case !valid:
+		h.fault = FaultField
+	case name[0] == ':':
 		h.fault = h.addPseudo(name, value)
-		return
-	}
-	if !h.begun {
-		h.beginRequest()
-	}
-	if h.fault == NoFault && h.refused == http1.NoFault {
-		h.fault = h.addField(name, value, id)
+	default:
+		if !h.begun {
+			h.beginRequest()
+		}
+		if h.ok() {
+			h.fault = h.addField(name, value, id)
+		}
 	}
 }
 
-// weight returns by how much a field makes the head larger. The crumbs of a cookie are one field (RFC 9113, section 8.2.3): clients send
-// a hundred of them, and a hundred thousand are worth no more than their bytes.
-func (h *Head) weight(name, value []byte, id field.ID) int {
-	if id == field.Cookie && h.crumbs {
-		return len(value) + len("; ")
-	}
-	return len(name) + len(value) + fieldOverhead
-}
+func (h *Head) ok() bool { return h.fault == NoFault && h.refused == http1.NoFault }
 
 // addPseudo keeps the value of a pseudo-header field.
 func (h *Head) addPseudo(name, value []byte) Fault {
@@ -137,41 +120,12 @@ func (h *Head) has(p pseudo) bool { return h.seen&(1<<p) != 0 }
 
 func (h *Head) value(p pseudo) []byte { return h.pseudo[h.spans[p].start:h.spans[p].end] }
 
-// beginRequest checks the pseudo-header fields together, and makes the request line of them (RFC 9113, sections 8.3.1 and 8.5).
+// beginRequest makes a request line of the pseudo-header fields.
 func (h *Head) beginRequest() {
 	h.begun = true
-	method, target := h.value(pseudoMethod), h.value(pseudoPath)
-	switch {
-	case string(method) == "CONNECT":
-		if h.has(pseudoProtocol) {
-			if !h.has(pseudoScheme) || !h.has(pseudoPath) || !h.has(pseudoAuthority) || !syntax.IsToken(h.value(pseudoProtocol)) {
-				h.fault = FaultConnect
-				return
-			}
-			method = []byte("GET")
-			break
-		}
-		if h.has(pseudoScheme) || h.has(pseudoPath) || !h.has(pseudoAuthority) {
-			h.fault = FaultConnect
-			return
-		}
-		target = h.value(pseudoAuthority)
-	case h.has(pseudoProtocol):
-		h.fault = FaultConnect
-		return
-	case !h.has(pseudoMethod) || !h.has(pseudoScheme) || !h.has(pseudoPath):
-		h.fault = FaultPseudoMissing
-		return
-	}
-	switch {
-	case h.has(pseudoScheme) && !validScheme(h.value(pseudoScheme)):
-		h.fault = FaultScheme
-	case h.has(pseudoAuthority) && len(h.value(pseudoAuthority)) == 0:
-		h.fault = FaultAuthority
-	case h.has(pseudoPath) && (len(target) == 0 || target[0] != '/' && target[0] != '*'):
-		h.fault = FaultPath
-	}
-	if h.fault != NoFault {
+	method, target, fault := h.requestLine()
+	if fault != NoFault {
+		h.fault = fault
 		return
 	}
 	var refused http1.Fault
@@ -184,6 +138,37 @@ func (h *Head) beginRequest() {
 	}
 }
 
+// requestLine checks the pseudo-header fields together (RFC 9113, sections 8.3.1 and 8.5, and RFC 8441, section 4).
+func (h *Head) requestLine() (method, target []byte, fault Fault) {
+	method, target = h.value(pseudoMethod), h.value(pseudoPath)
+	connect := string(method) == "CONNECT"
+	switch {
+	case h.has(pseudoProtocol):
+		if !connect || !h.has(pseudoScheme) || !h.has(pseudoPath) || !h.has(pseudoAuthority) || !syntax.IsToken(h.value(pseudoProtocol)) {
+			return nil, nil, FaultConnect
+		}
+		method = methodGet
+	case connect:
+		if h.has(pseudoScheme) || h.has(pseudoPath) || !h.has(pseudoAuthority) {
+			return nil, nil, FaultConnect
+		}
+		return method, h.value(pseudoAuthority), NoFault
+	case !h.has(pseudoMethod) || !h.has(pseudoScheme) || !h.has(pseudoPath):
+		return nil, nil, FaultPseudoMissing
+	}
+	switch {
+	case !validScheme(h.value(pseudoScheme)):
+		return nil, nil, FaultScheme
+	case h.has(pseudoAuthority) && len(h.value(pseudoAuthority)) == 0:
+		return nil, nil, FaultAuthority
+	case len(target) == 0 || target[0] != '/' && target[0] != '*':
+		return nil, nil, FaultPath
+	}
+	return method, target, NoFault
+}
+
+var methodGet = []byte("GET")
+
 // validScheme reports whether b is a scheme (RFC 3986, section 3.1).
 func validScheme(b []byte) bool {
 	for i, c := range b {
@@ -194,15 +179,8 @@ func validScheme(b []byte) bool {
 	return len(b) > 0
 }
 
-// addField holds a field to RFC 9113, sections 8.2.1 to 8.2.3. That its name is a token, and that its value has no control bytes, is for
-// the http1.RequestHead to say.
+// addField holds a field to RFC 9113, sections 8.2.2 and 8.2.3.
 func (h *Head) addField(name, value []byte, id field.ID) Fault {
-	if hasUpper(name) {
-		return FaultFieldName
-	}
-	if n := len(value); n > 0 && (isSpace(value[0]) || isSpace(value[n-1])) {
-		return FaultFieldValue
-	}
 	switch id {
 	case field.Unknown:
 		if string(name) == "priority" {
@@ -233,8 +211,6 @@ func (h *Head) addField(name, value []byte, id field.ID) Fault {
 	h.add(text(name), value)
 	return h.fault
 }
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
 // compareHost checks a Host beside :authority, whose value the head already has as Host (RFC 9113, section 8.3.1).
 func (h *Head) compareHost(value []byte) Fault {
@@ -283,10 +259,6 @@ func (h *Head) add(name string, value []byte) {
 func (h *Head) refuse(f http1.Fault) {
 	h.refused = f
 	switch f {
-	case http1.FaultFieldName:
-		h.fault = FaultFieldName
-	case http1.FaultFieldValue:
-		h.fault = FaultFieldValue
 	case http1.FaultContentLength:
 		h.fault = FaultContentLength
 	case http1.FaultTarget:
@@ -302,11 +274,12 @@ func (h *Head) refuse(f http1.Fault) {
 // text returns b as a string for a callee that doesn't keep it.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// End ends a request. It returns the head's text, and how long the content is: -1 if only its end will tell.
+// End ends a request. over says that the fields were too many or too large to be given all. It returns the head's text, and how long the content is: -1 if only its end will tell.
 //
 // The stream is reset with fault, if there is one. If refused is set, the request can be answered with its status: before the stream is
 // reset or, without a fault, in place of that.
-func (h *Head) End(endStream bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
+func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
+	h.endFields(over)
 	if h.ok() && !h.begun {
 		h.beginRequest()
 	}
@@ -331,12 +304,16 @@ func (h *Head) End(endStream bool) (b []byte, f http1.Framing, fault Fault, refu
 	return h.b, f, h.fault, h.refused
 }
 
-func (h *Head) ok() bool { return h.head != nil && h.fault == NoFault && h.refused == http1.NoFault }
+func (h *Head) endFields(over bool) {
+	if h.ok() && over {
+		h.refused = http1.FaultHeadTooLarge
+	}
+}
 
-// EndTrailer ends a trailer section, and makes l the list of its fields. The list has borrowed the bytes that BeginTrailer was given, or
-// larger ones. A trailer section over a limit is refused as a head is.
-func (h *Head) EndTrailer(l *field.List) (Fault, http1.Fault) {
-	if h.ok() {
+// EndTrailer is End for a trailer section. It makes l the list of its fields. The list has borrowed the bytes that BeginTrailer was given, or
+// larger ones.
+func (h *Head) EndTrailer(l *field.List, over bool) (Fault, http1.Fault) {
+	if h.endFields(over); h.ok() {
 		h.head.GiveFields(l, h.b)
 	}
 	return h.fault, h.refused
@@ -347,30 +324,6 @@ func (h *Head) Scheme() []byte { return h.value(pseudoScheme) }
 
 // Protocol returns the value of :protocol, "websocket" for instance, which is empty unless the request is one by extended CONNECT.
 func (h *Head) Protocol() []byte { return h.value(pseudoProtocol) }
-
-// hasUpper reports whether a name has letters in upper case, or isn't ASCII.
-func hasUpper(name []byte) bool {
-	if len(name) < 8 {
-		for _, c := range name {
-			if c-'A' < 26 || c >= 0x80 {
-				return true
-			}
-		}
-		return false
-	}
-	found := uint64(0)
-	for i := 0; i+8 < len(name); i += 8 {
-		found |= upperIn(binary.LittleEndian.Uint64(name[i:]))
-	}
-	return found|upperIn(binary.LittleEndian.Uint64(name[len(name)-8:])) != 0
-}
-
-// upperIn sets the high bit of each byte of x that is a letter in upper case, or isn't ASCII.
-func upperIn(x uint64) uint64 {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	low := x &^ high // no sum of its bytes carries into the next one
-	return ((low+(0x80-'A')*ones)&^(low+(0x7f-'Z')*ones) | x) & high
-}
 
 // Content holds the content of a request to its Content-Length (RFC 9113, section 8.1.1).
 type Content struct{ left int64 }

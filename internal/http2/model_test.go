@@ -10,6 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/syntax"
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -63,9 +64,16 @@ func newModel(t *testing.T) *model {
 	m.receive.Open(DefaultWindow)
 	m.acks.Sent(m.now, 10*time.Second)
 	m.decoder = hpack.NewDecoder(DefaultHeaderTableSize, func(f hpack.HeaderField) {
-		m.head.Field([]byte(f.Name), []byte(f.Value), field.Lookup(f.Name))
+		giveField(&m.head, f.Name, f.Value)
 	})
 	return m
+}
+
+// giveField gives a field to h as a decoder does.
+func giveField(h *Head, name, value string) {
+	valid := syntax.IsToken(strings.TrimPrefix(name, ":")) && name == strings.ToLower(name) &&
+		value == strings.Trim(value, " \t") && !strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+	h.Field([]byte(name), []byte(value), field.Lookup(name), valid)
 }
 
 // feed gives the model bytes.
@@ -284,7 +292,7 @@ func (m *model) fields(block []byte, endStream bool) {
 	head, s := new(http1.RequestHead), m.blockOf
 	switch {
 	case s == nil || m.refusedBlock != NoFault:
-		m.head.BeginDiscard()
+		m.head.BeginTrailer(head, nil, &m.limits)
 	case m.opens != 0:
 		m.head.Begin(head, nil, &m.limits, true)
 	default:
@@ -304,13 +312,13 @@ func (m *model) fields(block []byte, endStream bool) {
 	case m.opens != 0:
 		var f http1.Framing
 		var refused http1.Fault
-		if _, f, fault, refused = m.head.End(endStream); fault == NoFault {
+		if _, f, fault, refused = m.head.End(endStream, false); fault == NoFault {
 			s.content.Begin(f.Length)
 			m.say("stream %d: request of length %d, refused %q", s.id, f.Length, refused)
 		}
 	default:
 		var l field.List
-		if fault, _ = m.head.EndTrailer(&l); fault == NoFault {
+		if fault, _ = m.head.EndTrailer(&l, false); fault == NoFault {
 			m.say("stream %d: trailers", s.id)
 			fault = s.content.Receive(0, true)
 		}

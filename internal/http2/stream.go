@@ -235,34 +235,34 @@ func (s *IDs) State(id uint32) State {
 // Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps where streams were
 // that are over. The zero value is empty, and has no memory.
 type Table[S any] struct {
-	entries []entry[S]
-	live    int
+	slots []slot[S]
+	live  int
 }
 
-type entry[S any] struct {
+type slot[S any] struct {
 	id     uint32
 	stream *S // nil once it was removed
 }
 
-// keptEntries is for how many streams an empty table keeps its memory.
-const keptEntries = 8
+// keptSlots is for how many streams an empty table keeps its memory.
+const keptSlots = 8
 
 // Len returns the number of streams.
 func (t *Table[S]) Len() int { return t.live }
 
 // Add adds a stream, whose number is higher than all before.
 func (t *Table[S]) Add(id uint32, s *S) {
-	if len(t.entries) == cap(t.entries) && t.live < len(t.entries)/2 {
-		t.entries = slices.DeleteFunc(t.entries, func(e entry[S]) bool { return e.stream == nil })
+	if len(t.slots) == cap(t.slots) && t.live < len(t.slots)/2 {
+		t.slots = slices.DeleteFunc(t.slots, func(e slot[S]) bool { return e.stream == nil })
 	}
-	t.entries = append(t.entries, entry[S]{id, s})
+	t.slots = append(t.slots, slot[S]{id, s})
 	t.live++
 }
 
 // Find returns the stream with the number, nil if there is none.
 func (t *Table[S]) Find(id uint32) *S {
 	if i, ok := t.index(id); ok {
-		return t.entries[i].stream
+		return t.slots[i].stream
 	}
 	return nil
 }
@@ -270,34 +270,34 @@ func (t *Table[S]) Find(id uint32) *S {
 // Remove removes the stream with the number, if there is one.
 func (t *Table[S]) Remove(id uint32) {
 	i, ok := t.index(id)
-	if !ok || t.entries[i].stream == nil {
+	if !ok || t.slots[i].stream == nil {
 		return
 	}
-	t.entries[i].stream = nil
+	t.slots[i].stream = nil
 	if t.live--; t.live > 0 {
 		return
 	}
-	if t.entries = t.entries[:0]; cap(t.entries) > keptEntries {
-		t.entries = nil
+	if t.slots = t.slots[:0]; cap(t.slots) > keptSlots {
+		t.slots = nil
 	}
 }
 
 func (t *Table[S]) index(id uint32) (int, bool) {
-	low, high := 0, len(t.entries)
+	low, high := 0, len(t.slots)
 	for low < high {
 		middle := int(uint(low+high) / 2)
-		if t.entries[middle].id < id {
+		if t.slots[middle].id < id {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
-	return low, low < len(t.entries) && t.entries[low].id == id
+	return low, low < len(t.slots) && t.slots[low].id == id
 }
 
 // All yields the streams in the order of their numbers. The table may lose streams meanwhile, and gain none.
 func (t *Table[S]) All(yield func(*S) bool) {
-	for _, e := range t.entries {
+	for _, e := range t.slots {
 		if e.stream != nil && !yield(e.stream) {
 			return
 		}
