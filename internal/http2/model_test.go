@@ -197,7 +197,7 @@ func (m *model) step(f *Frame, e Event, fault Fault) {
 			v.Fault = m.apply(f, s)
 		}
 	}
-	if fault == NoFault {
+	if v.Fault != NoFault {
 		fault = v.Fault
 	}
 	if f.Type == FrameHeaders && m.ended == NoFault && (fault == NoFault || fault.OfStream()) {

@@ -5,29 +5,25 @@ import "slices"
 // State is that of a stream, as a server that doesn't push sees it (RFC 9113, section 5.1). Both "reserved" states belong to pushing, and
 // don't occur.
 //
+//	                   +------+
+//	                   | Idle |
+//	                   +------+
+//	             HEADERS |  | HEADERS with END_STREAM
+//	                     v  +------------------+
+//	                   +------+                |
+//	          +--------| Open |--------+       |
+//	END_STREAM|        +------+        |END_STREAM
+//	was sent  |                        |has come
+//	          v                        v       v
+//	+-----------------+          +------------------+
+//	| HalfClosedLocal |          | HalfClosedRemote |
+//	+-----------------+          +------------------+
+//	          |                        |
+//	END_STREAM|       +--------+       |END_STREAM
+//	has come  +------>| Closed |<------+was sent
 //	                  +--------+
-//	                  |  Idle  |
-//	                  +--------+
-//	          HEADERS  |      |  HEADERS with END_STREAM
-//	                   v      |
-//	               +--------+ |
-//	     END_STREAM|        | |  END_STREAM
-//	     was sent  |  Open  | |  has come
-//	     +---------|        |-+-----------+
-//	     |         +--------+             |
-//	     v              |                 v
-//	+-----------------+ |     +------------------+
-//	| HalfClosedLocal | |     | HalfClosedRemote |
-//	+-----------------+ |     +------------------+
-//	     | END_STREAM   |            | END_STREAM
-//	     | has come     |            | was sent
-//	     |              |            |
-//	     +------------->+<-----------+   RST_STREAM has come: Closed
-//	                    |                RST_STREAM was sent: Closed from HalfClosedRemote, where nothing more can come;
-//	                    v                                     else Reset
-//	           +----------------+
-//	           | Closed | Reset |
-//	           +----------------+
+//
+// In each state but Idle, RST_STREAM makes the stream Closed if it has come, and Reset if it was sent.
 //
 // RFC 9113 has one closed state, in which a frame means different things depending on how the stream got there. Reset is the part in which
 // the client may have sent frames before it knew of our RST_STREAM.
@@ -42,9 +38,9 @@ const (
 	HalfClosedRemote
 	// HalfClosedLocal is a request that goes on, and has been answered.
 	HalfClosedLocal
-	// Closed is a stream that has ended on both sides, or was reset by the client, or by us when the request was whole.
+	// Closed is a stream that has ended on both sides, or was reset by the client.
 	Closed
-	// Reset is a stream that we have reset while its request went on, or that we have never served: what comes on it is thrown away.
+	// Reset is a stream that we have reset, or never served: what comes on it is thrown away. The numbers of such streams are for IDs.Reset.
 	Reset
 	states
 )
@@ -78,7 +74,8 @@ const (
 // Verdict is what an event means in a state.
 type Verdict struct {
 	Next State
-	// Fault is what is wrong with a frame that came. The stream stays as it is until the answer to the fault is sent.
+	// Fault is what is wrong with a frame that came, even if the Reader has found another fault. The stream stays as it is until the answer
+	// is sent.
 	Fault Fault
 	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
 	// bytes back, and the field block of HEADERS must be decoded.
@@ -135,7 +132,7 @@ var steps = func() (table [states][events]Verdict) {
 		ReceiveDataEnd: wrong(FaultStreamClosed), ReceivePriority: to(HalfClosedRemote), ReceiveReset: to(Closed),
 		ReceiveWindowUpdate: to(HalfClosedRemote),
 		SendHeaders:         to(HalfClosedRemote), SendHeadersEnd: to(Closed), SendData: to(HalfClosedRemote), SendDataEnd: to(Closed),
-		SendReset: to(Closed), SendWindowUpdate: drop,
+		SendReset: to(Reset), SendWindowUpdate: drop,
 	}
 	// "An endpoint can receive any type of frame in this state." WINDOW_UPDATE means nothing any more.
 	table[HalfClosedLocal] = [events]Verdict{
