@@ -302,7 +302,7 @@ func (q *Schedule[S]) next() *Sender[S] {
 	return q.rings[urgency]
 }
 
-// Sent ends the turn of a stream that Next has returned and that has sent a frame. It still waits.
+// Sent ends the turn of a stream that Next has returned and that has sent a frame. The stream still waits, until Remove.
 func (q *Schedule[S]) Sent(n *Sender[S]) {
 	u := n.priority.Urgency
 	if n.next == nil {
