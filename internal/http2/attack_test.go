@@ -56,7 +56,7 @@ var attacks = []struct {
 	{"PING with ACK", func(uint32) string { return frameOf(FramePing, FlagAck, 0, "12345678") }, FaultGlitches},
 	{"SETTINGS", func(uint32) string { return frameOf(FrameSettings, 0, 0, "") }, FaultGlitches},
 	{"SETTINGS with ACK", func(uint32) string { return frameOf(FrameSettings, FlagAck, 0, "") }, FaultGlitches},
-	{"full SETTINGS", func(uint32) string { return frameOf(FrameSettings, 0, 0, strings.Repeat(entry(4, 5), 2730)) }, FaultGlitches},
+	{"full SETTINGS", func(uint32) string { return frameOf(FrameSettings, 0, 0, strings.Repeat(settingOf(4, 5), 2730)) }, FaultGlitches},
 	{"PRIORITY", func(id uint32) string { return frameOf(FramePriority, 0, id, uint32Of(0)+"\x00") }, FaultGlitches},
 	{"PRIORITY_UPDATE", func(id uint32) string { return frameOf(FramePriorityUpdate, 0, 0, uint32Of(id)+"u=1") }, FaultGlitches},
 	{"unknown frames", func(uint32) string { return frameOf(0xaa, 0, 0, "") }, FaultGlitches},

@@ -134,7 +134,7 @@ func (h *Head) beginRequest() {
 		return
 	}
 	if h.has(pseudoAuthority) {
-		h.add("host", h.value(pseudoAuthority))
+		h.add(nameHost, h.value(pseudoAuthority), field.Host)
 	}
 }
 
@@ -167,7 +167,8 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 	return method, target, NoFault
 }
 
-var methodGet = []byte("GET")
+// What a head has that no field brought in those bytes.
+var methodGet, nameHost, nameCookie = []byte("GET"), []byte("host"), []byte("cookie")
 
 // validScheme reports whether b is a scheme (RFC 3986, section 3.1).
 func validScheme(b []byte) bool {
@@ -208,7 +209,7 @@ func (h *Head) addField(name, value []byte, id field.ID) Fault {
 		h.addCrumb(value)
 		return NoFault
 	}
-	h.add(text(name), value)
+	h.add(name, value, id)
 	return h.fault
 }
 
@@ -247,9 +248,9 @@ func (h *Head) addCrumb(value []byte) {
 }
 
 // add adds a field to the head.
-func (h *Head) add(name string, value []byte) {
+func (h *Head) add(name, value []byte, id field.ID) {
 	var refused http1.Fault
-	if h.b, refused = h.head.Add(h.b, name, text(value), h.limits); refused != http1.NoFault {
+	if h.b, refused = h.head.AddValid(h.b, name, value, id, h.limits); refused != http1.NoFault {
 		h.refuse(refused)
 	}
 }
@@ -284,7 +285,7 @@ func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault
 		h.beginRequest()
 	}
 	if h.ok() && h.crumbs {
-		h.add("cookie", h.cookie)
+		h.add(nameCookie, h.cookie, field.Cookie)
 	}
 	if h.ok() {
 		var refused http1.Fault

@@ -81,7 +81,7 @@ func TestCost(t *testing.T) {
 		{"PRIORITY", frameOf(FramePriority, 0, 1, "\x00\x00\x00\x03\x00"), 1, 0},
 		{"PRIORITY_UPDATE", frameOf(FramePriorityUpdate, 0, 0, "\x00\x00\x00\x03u=1"), 1, 0},
 		{"SETTINGS", frameOf(FrameSettings, 0, 0, ""), 1, 0},
-		{"SETTINGS with entries", frameOf(FrameSettings, 0, 0, entry(3, 1)+entry(3, 1)+entry(3, 1)), 4, 0},
+		{"SETTINGS with entries", frameOf(FrameSettings, 0, 0, settingOf(3, 1)+settingOf(3, 1)+settingOf(3, 1)), 4, 0},
 		{"SETTINGS with ACK", frameOf(FrameSettings, FlagAck, 0, ""), 0, 0},
 		{"PING", frameOf(FramePing, 0, 0, "12345678"), 1, 0},
 		{"PING with ACK", frameOf(FramePing, FlagAck, 0, "12345678"), 1, 0},
@@ -237,7 +237,7 @@ func TestLimitsAllocs(t *testing.T) {
 	m.Open(DefaultWindow)
 	var peer PeerSettings
 	peer.Reset()
-	entries := []byte(entry(4, 100) + entry(1, 5))
+	entries := []byte(settingOf(4, 100) + settingOf(1, 5))
 	f := Frame{Type: FrameData, Flags: FlagEndStream, Stream: 1}
 	now := clock.Time(time.Hour)
 	if n := testing.AllocsPerRun(100, func() {

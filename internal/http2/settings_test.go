@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-func entry(id uint16, value uint32) string {
+func settingOf(id uint16, value uint32) string {
 	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, id), value))
 }
 
@@ -47,7 +47,7 @@ func TestPeerSettings(t *testing.T) {
 	} {
 		var s PeerSettings
 		s.Reset()
-		if _, got := s.Apply([]byte(entry(3, 100) + entry(test.id, test.value))); got != test.want {
+		if _, got := s.Apply([]byte(settingOf(3, 100) + settingOf(test.id, test.value))); got != test.want {
 			t.Errorf("%s, %d: %v, want %v", test.rfc, test.value, got, test.want)
 		}
 	}
@@ -66,10 +66,10 @@ func TestPeerSettingsValues(t *testing.T) {
 		want    string
 	}{
 		{"", 0, "65535 4294967295 false"},
-		{entry(4, 100), 100 - 65535, "100 4294967295 false"},
-		{entry(4, 0) + entry(4, 1<<31-1) + entry(4, 200) + entry(6, 5) + entry(9, 1), 100, "200 5 true"},
-		{entry(4, 1<<31-1), 1<<31 - 1 - 200, "2147483647 5 true"},
-		{entry(4, 0), -(1<<31 - 1), "0 5 true"},
+		{settingOf(4, 100), 100 - 65535, "100 4294967295 false"},
+		{settingOf(4, 0) + settingOf(4, 1<<31-1) + settingOf(4, 200) + settingOf(6, 5) + settingOf(9, 1), 100, "200 5 true"},
+		{settingOf(4, 1<<31-1), 1<<31 - 1 - 200, "2147483647 5 true"},
+		{settingOf(4, 0), -(1<<31 - 1), "0 5 true"},
 	} {
 		delta, fault := s.Apply([]byte(test.entries))
 		if got := fmt.Sprint(s.InitialWindow, s.MaxHeaderList, s.NoPriorities); got != test.want || delta != test.delta || fault != NoFault {
@@ -88,12 +88,12 @@ func TestTakeTableSize(t *testing.T) {
 		changed     bool
 	}{
 		{nil, 4096, 4096, false},
-		{[]string{entry(3, 5)}, 4096, 4096, false},
-		{[]string{entry(1, 100)}, 100, 100, true},
+		{[]string{settingOf(3, 5)}, 4096, 4096, false},
+		{[]string{settingOf(1, 100)}, 100, 100, true},
 		{nil, 100, 100, false},
-		{[]string{entry(1, 50) + entry(1, 8000), entry(1, 200) + entry(1, 300)}, 50, 300, true},
-		{[]string{entry(1, 400)}, 400, 400, true},
-		{[]string{entry(1, 0) + entry(1, math.MaxUint32)}, 0, math.MaxUint32, true},
+		{[]string{settingOf(1, 50) + settingOf(1, 8000), settingOf(1, 200) + settingOf(1, 300)}, 50, 300, true},
+		{[]string{settingOf(1, 400)}, 400, 400, true},
+		{[]string{settingOf(1, 0) + settingOf(1, math.MaxUint32)}, 0, math.MaxUint32, true},
 	} {
 		for _, frame := range test.frames {
 			s.Apply([]byte(frame))
@@ -109,10 +109,10 @@ func TestSettingsAppend(t *testing.T) {
 		settings Settings
 		want     string
 	}{
-		{Settings{}, entry(9, 1)},
-		{Settings{MaxStreams: 128, MaxHeaderList: 16384}, entry(3, 128) + entry(6, 16384) + entry(9, 1)},
-		{Settings{HeaderTableSize: 4096, InitialWindow: 65535}, entry(9, 1)},
-		{Settings{HeaderTableSize: 8192, InitialWindow: 1 << 20, ExtendedConnect: true}, entry(1, 8192) + entry(4, 1<<20) + entry(8, 1) + entry(9, 1)},
+		{Settings{}, settingOf(9, 1)},
+		{Settings{MaxStreams: 128, MaxHeaderList: 16384}, settingOf(3, 128) + settingOf(6, 16384) + settingOf(9, 1)},
+		{Settings{HeaderTableSize: 4096, InitialWindow: 65535}, settingOf(9, 1)},
+		{Settings{HeaderTableSize: 8192, InitialWindow: 1 << 20, ExtendedConnect: true}, settingOf(1, 8192) + settingOf(4, 1<<20) + settingOf(8, 1) + settingOf(9, 1)},
 	} {
 		if got := test.settings.Append([]byte("x")); string(got) != "x"+frameOf(FrameSettings, 0, 0, test.want) {
 			t.Errorf("%+v: %q", test.settings, got)
