@@ -69,7 +69,8 @@ var attacks = []struct {
 		return frameOf(FrameHeaders, 0, id, "") + strings.Repeat(frameOf(FrameContinuation, 0, id, ""), 9)
 	}, FaultBlock},
 	{"a large block", func(id uint32) string {
-		return frameOf(FrameHeaders, 0, id, strings.Repeat("x", 16384)) + strings.Repeat(frameOf(FrameContinuation, 0, id, strings.Repeat("x", 16384)), 2)
+		return frameOf(FrameHeaders, 0, id, strings.Repeat("x", 16384)) +
+			strings.Repeat(frameOf(FrameContinuation, 0, id, strings.Repeat("x", 16384)), 2)
 	}, FaultBlock},
 	{"a zip of windows", func(uint32) string { return frameOf(FrameWindowUpdate, 0, 0, uint32Of(1<<31-1)) }, FaultConnectionWindow},
 }
@@ -113,7 +114,8 @@ func TestPoliteClient(t *testing.T) {
 	m.feed([]byte(clientPreface + frameOf(FrameSettings, FlagAck, 0, "")))
 	id := uint32(1)
 	for i := range 20_000 {
-		m.feed([]byte(frameOf(FrameHeaders, FlagEndHeaders, id, getBlock) + frameOf(FrameData, 0, id, "abc") + frameOf(FrameData, FlagEndStream, id, "")))
+		m.feed([]byte(frameOf(FrameHeaders, FlagEndHeaders, id, getBlock)))
+		m.feed([]byte(frameOf(FrameData, 0, id, "abc") + frameOf(FrameData, FlagEndStream, id, "")))
 		if s := m.table.Find(id); s != nil {
 			m.drain(s, 3)
 		}

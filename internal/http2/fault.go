@@ -131,21 +131,22 @@ var faults = [faultCount]struct {
 	FaultTrailersGoOn:   {ProtocolError, "a trailer section must end its stream"},                // 8.1
 	FaultRefused:        {RefusedStream, "more streams than SETTINGS_MAX_CONCURRENT_STREAMS"},    // 5.1.2
 
-	FaultField:           {ProtocolError, "the name of a field must be a token in lower case, and its value have no control bytes and no white space around it"}, // 8.2.1
-	FaultConnectionField: {ProtocolError, "a field that concerns the connection"},                                                                                // 8.2.2
-	FaultTE:              {ProtocolError, "TE may only be trailers"},                                                                                             // 8.2.2
-	FaultPseudoOrder:     {ProtocolError, "a pseudo-header field behind other fields"},                                                                           // 8.3
-	FaultPseudoRepeated:  {ProtocolError, "a pseudo-header field occurs twice"},                                                                                  // 8.3
-	FaultPseudoUnknown:   {ProtocolError, "a pseudo-header field that requests don't have"},                                                                      // 8.3
-	FaultPseudoMissing:   {ProtocolError, "a request needs :method, :scheme and :path"},                                                                          // 8.3.1
-	FaultPseudoInTrailer: {ProtocolError, "a pseudo-header field in a trailer section"},                                                                          // 8.1
-	FaultConnect:         {ProtocolError, "CONNECT has :method and :authority alone, but with :protocol"},                                                        // 8.5; RFC 8441, 4
-	FaultScheme:          {ProtocolError, "the :scheme isn't one"},                                                                                               // 8.3.1
-	FaultPath:            {ProtocolError, "the :path must begin with /, or be * for OPTIONS"},                                                                    // 8.3.1
-	FaultAuthority:       {ProtocolError, "the :authority is empty"},                                                                                             // 8.3.1
-	FaultHostDiffers:     {ProtocolError, "Host differs from :authority"},                                                                                        // 8.3.1
-	FaultContentLength:   {ProtocolError, "Content-Length isn't the length of the content"},                                                                      // 8.1.1
-	FaultMalformed:       {ProtocolError, "the head of a request is malformed"},                                                                                  // 8.1.1
+	FaultField:           {ProtocolError, "a field needs a token in lower case as its name, and a value without control bytes"}, // 8.2.1
+	FaultConnectionField: {ProtocolError, "a field that concerns the connection"},                                               // 8.2.2
+	FaultTE:              {ProtocolError, "TE may only be trailers"},                                                            // 8.2.2
+	FaultPseudoOrder:     {ProtocolError, "a pseudo-header field behind other fields"},                                          // 8.3
+	FaultPseudoRepeated:  {ProtocolError, "a pseudo-header field occurs twice"},                                                 // 8.3
+	FaultPseudoUnknown:   {ProtocolError, "a pseudo-header field that requests don't have"},                                     // 8.3
+	FaultPseudoMissing:   {ProtocolError, "a request needs :method, :scheme and :path"},                                         // 8.3.1
+	FaultPseudoInTrailer: {ProtocolError, "a pseudo-header field in a trailer section"},                                         // 8.1
+	FaultConnect:         {ProtocolError, "CONNECT has :method and :authority alone, but with :protocol"},
+	// 8.5; RFC 8441, 4
+	FaultScheme:        {ProtocolError, "the :scheme isn't one"},                            // 8.3.1
+	FaultPath:          {ProtocolError, "the :path must begin with /, or be * for OPTIONS"}, // 8.3.1
+	FaultAuthority:     {ProtocolError, "the :authority or Host isn't a host with a port"},  // 8.3.1
+	FaultHostDiffers:   {ProtocolError, "Host differs from :authority"},                     // 8.3.1
+	FaultContentLength: {ProtocolError, "Content-Length isn't the length of the content"},   // 8.1.1
+	FaultMalformed:     {ProtocolError, "the head of a request is malformed"},               // 8.1.1
 }
 
 // Code returns the code that the fault is answered with, in RST_STREAM or GOAWAY.

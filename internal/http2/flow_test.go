@@ -26,7 +26,8 @@ func TestSendWindow(t *testing.T) {
 		window SendWindow
 		by     uint32
 		ok     bool
-	}{{0, maxWindow, true}, {1, maxWindow, false}, {maxWindow, 1, false}, {maxWindow, 0, true}, {-1, maxWindow, true}, {-maxWindow, maxWindow, true}} {
+	}{{0, maxWindow, true}, {1, maxWindow, false}, {maxWindow, 1, false}, {maxWindow, 0, true}, {-1, maxWindow, true}, {-maxWindow,
+		maxWindow, true}} {
 		w := test.window
 		if ok := w.Grow(test.by); ok != test.ok || !ok && w != test.window {
 			t.Errorf("%d grows by %d: %t, to %d", test.window, test.by, ok, w)
@@ -140,7 +141,8 @@ func TestReceiveWindowConserved(t *testing.T) {
 			}
 			undrained -= n
 			allowed += int(w.Drain(n, 1<<21))
-			if int(w.left) != allowed || w.Undrained() != undrained || allowed+undrained+int(w.owed) != int(w.size) || w.owed < 0 || w.owed >= w.size/8 {
+			if int(w.left) != allowed || w.Undrained() != undrained || allowed+undrained+int(w.owed) != int(w.size) || w.owed < 0 ||
+				w.owed >= w.size/8 {
 				t.Fatalf("seed %d: %+v, the client may send %d, %d are undrained", seed, w, allowed, undrained)
 			}
 			if undrained == 0 && allowed <= int(w.size)*7/8-8 {

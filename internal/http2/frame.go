@@ -1,6 +1,11 @@
 // Package http2 has the parts of a server of HTTP/2 (RFC 9113) that need no connection: frames, settings, the states of streams, windows,
 // limits, the rules for fields, and priorities (RFC 9218). Bytes go in, and come out. Nothing here waits, starts a goroutine or asks for
 // the time, and nothing is locked: a type is guarded by whatever guards the connection or the stream that it is a part of.
+//
+// A frame goes this way. Reader.Next takes it from the input, and Glitches.Cost says what it costs. A frame of a stream is an Event
+// (EventOf), which State.Step judges; the state is that of the stream in the Table, or what IDs say of one that isn't there. DATA use up both
+// ReceiveWindows and the Content; HEADERS pass IDs.Open and Counts.Enter, or are a trailer section, and their Block goes through the decoder
+// into a Head. State.Ends says what a fault ends.
 package http2
 
 import "encoding/binary"

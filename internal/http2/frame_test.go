@@ -68,9 +68,11 @@ var frameTests = []struct {
 		Frame{Payload: bytes.Repeat([]byte("a"), 16384), Size: 16384, Stream: 1}, 0},
 	{"6.1: the entire payload is included in flow control", frameOf(FrameData, FlagPadded, 1, "\x02abc\x00\x00"),
 		Frame{Payload: []byte("abc"), Size: 6, Stream: 1}, 0},
-	{"6.1: padding of no bytes", frameOf(FrameData, FlagPadded|FlagEndStream, 1, "\x00abc"), Frame{Payload: []byte("abc"), Size: 4, Stream: 1}, 0},
+	{"6.1: padding of no bytes", frameOf(FrameData, FlagPadded|FlagEndStream, 1, "\x00abc"), Frame{Payload: []byte("abc"), Size: 4,
+		Stream: 1}, 0},
 	{"6.1: padding alone", frameOf(FrameData, FlagPadded, 1, "\x02\x00\x00"), Frame{Size: 3, Stream: 1}, 0},
-	{"6.1: a receiver isn't obligated to verify padding", frameOf(FrameData, FlagPadded, 1, "\x02axy"), Frame{Payload: []byte("a"), Size: 4, Stream: 1}, 0},
+	{"6.1: a receiver isn't obligated to verify padding", frameOf(FrameData, FlagPadded, 1, "\x02axy"), Frame{Payload: []byte("a"), Size: 4,
+		Stream: 1}, 0},
 	{"6.1: padding as long as the payload", frameOf(FrameData, FlagPadded, 1, "\x03abc"), Frame{Payload: nil, Stream: 1, Size: 4}, 0},
 	{"6.1: padding longer than what remains", frameOf(FrameData, FlagPadded, 1, "\x04abc"), Frame{}, FaultPadding},
 	{"6.1: padding of 255", frameOf(FrameData, FlagPadded, 1, "\xffabc"), Frame{}, FaultPadding},
@@ -83,14 +85,16 @@ var frameTests = []struct {
 	{"6.2: END_STREAM", frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 3, "xy"), Frame{Payload: []byte("xy"), Stream: 3}, 0},
 	{"6.2: an empty fragment", frameOf(FrameHeaders, FlagEndHeaders, 1, ""), Frame{Stream: 1}, 0},
 	{"6.2: padding", frameOf(FrameHeaders, FlagEndHeaders|FlagPadded, 1, "\x02xy\x00\x00"), Frame{Payload: []byte("xy"), Stream: 1}, 0},
-	{"6.2: priority", frameOf(FrameHeaders, FlagEndHeaders|FlagPriority, 1, "\x00\x00\x00\x03\x10xy"), Frame{Payload: []byte("xy"), Stream: 1}, 0},
+	{"6.2: priority", frameOf(FrameHeaders, FlagEndHeaders|FlagPriority, 1, "\x00\x00\x00\x03\x10xy"), Frame{Payload: []byte("xy"),
+		Stream: 1}, 0},
 	{"6.2: padding and priority", frameOf(FrameHeaders, FlagEndHeaders|FlagPadded|FlagPriority, 1, "\x01\x80\x00\x00\x00\x10xy\x00"),
 		Frame{Payload: []byte("xy"), Stream: 1}, 0},
 	{"6.2: padding that leaves nothing", frameOf(FrameHeaders, FlagEndHeaders|FlagPadded, 1, "\x02\x00\x00"), Frame{Stream: 1}, 0},
 	{"6.2: padding longer than what remains", frameOf(FrameHeaders, FlagEndHeaders|FlagPadded, 1, "\x03xy"), Frame{}, FaultPadding},
 	{"4.2: PADDED without the length of the padding", frameOf(FrameHeaders, FlagEndHeaders|FlagPadded, 1, ""), Frame{}, FaultLength},
 	{"4.2: PRIORITY without a priority", frameOf(FrameHeaders, FlagEndHeaders|FlagPriority, 1, "\x00\x00\x00\x03"), Frame{}, FaultLength},
-	{"4.2: padding that leaves no priority", frameOf(FrameHeaders, FlagEndHeaders|FlagPadded|FlagPriority, 1, "\x01\x00\x00\x00\x03\x00"), Frame{}, FaultLength},
+	{"4.2: padding that leaves no priority", frameOf(FrameHeaders, FlagEndHeaders|FlagPadded|FlagPriority, 1, "\x01\x00\x00\x00\x03\x00"),
+		Frame{}, FaultLength},
 	{"RFC 7540, 5.3.1: a stream that depends on itself", frameOf(FrameHeaders, FlagEndHeaders|FlagPriority, 1, "\x00\x00\x00\x01\x10xy"),
 		Frame{Payload: []byte("xy"), Stream: 1}, FaultSelfDependency},
 	{"6.2: stream 0", frameOf(FrameHeaders, FlagEndHeaders, 0, "xy"), Frame{}, FaultNoStream},
@@ -98,7 +102,8 @@ var frameTests = []struct {
 
 	// PRIORITY: section 6.3.
 	{"6.3: PRIORITY", frameOf(FramePriority, 0, 1, "\x00\x00\x00\x03\x10"), Frame{Payload: []byte("\x00\x00\x00\x03\x10"), Stream: 1}, 0},
-	{"6.3: 4 bytes", frameOf(FramePriority, 0, 1, "\x00\x00\x00\x03"), Frame{Payload: []byte("\x00\x00\x00\x03"), Stream: 1}, FaultPriorityLength},
+	{"6.3: 4 bytes", frameOf(FramePriority, 0, 1, "\x00\x00\x00\x03"), Frame{Payload: []byte("\x00\x00\x00\x03"), Stream: 1},
+		FaultPriorityLength},
 	{"6.3: 6 bytes", frameOf(FramePriority, 0, 1, "\x00\x00\x00\x03\x10\x00"),
 		Frame{Payload: []byte("\x00\x00\x00\x03\x10\x00"), Stream: 1}, FaultPriorityLength},
 	{"RFC 7540, 5.3.1: a stream that depends on itself", frameOf(FramePriority, 0, 3, "\x80\x00\x00\x03\x10"),
@@ -107,7 +112,8 @@ var frameTests = []struct {
 
 	// RST_STREAM: section 6.4.
 	{"6.4: RST_STREAM", frameOf(FrameReset, 0, 1, "\x00\x00\x00\x08"), Frame{Payload: []byte("\x00\x00\x00\x08"), Value: 8, Stream: 1}, 0},
-	{"7: an unknown code", frameOf(FrameReset, 0, 1, "\xff\x00\x00\x08"), Frame{Payload: []byte("\xff\x00\x00\x08"), Value: 0xff000008, Stream: 1}, 0},
+	{"7: an unknown code", frameOf(FrameReset, 0, 1, "\xff\x00\x00\x08"), Frame{Payload: []byte("\xff\x00\x00\x08"), Value: 0xff000008,
+		Stream: 1}, 0},
 	{"6.4: 3 bytes", frameOf(FrameReset, 0, 1, "\x00\x00\x08"), Frame{}, FaultLength},
 	{"6.4: 5 bytes", frameOf(FrameReset, 0, 1, "\x00\x00\x00\x00\x08"), Frame{}, FaultLength},
 	{"6.4: stream 0", frameOf(FrameReset, 0, 0, "\x00\x00\x00\x08"), Frame{}, FaultNoStream},
@@ -119,7 +125,8 @@ var frameTests = []struct {
 	{"6.5: ACK with a payload", frameOf(FrameSettings, FlagAck, 0, "\x00\x03\x00\x00\x00\x64"), Frame{}, FaultLength},
 	{"6.5: no multiple of 6 bytes", frameOf(FrameSettings, 0, 0, "\x00\x03\x00\x00\x00"), Frame{}, FaultLength},
 	{"6.5: on a stream", frameOf(FrameSettings, 0, 1, ""), Frame{}, FaultStreamGiven},
-	{"4.2: longer than SETTINGS_MAX_FRAME_SIZE", frameOf(FrameSettings, 0, 0, strings.Repeat("\x00\x03\x00\x00\x00\x64", 2731)), Frame{}, FaultFrameSize},
+	{"4.2: longer than SETTINGS_MAX_FRAME_SIZE", frameOf(FrameSettings, 0, 0, strings.Repeat("\x00\x03\x00\x00\x00\x64", 2731)), Frame{},
+		FaultFrameSize},
 
 	// PUSH_PROMISE: section 8.4.
 	{"8.4: a client can't push", frameOf(FramePush, FlagEndHeaders, 1, "\x00\x00\x00\x02"), Frame{}, FaultPush},
@@ -141,10 +148,14 @@ var frameTests = []struct {
 
 	// WINDOW_UPDATE: section 6.9.
 	{"6.9: on the connection", frameOf(FrameWindowUpdate, 0, 0, "\x00\x00\x01\x00"), Frame{Payload: []byte("\x00\x00\x01\x00"), Value: 256}, 0},
-	{"6.9: on a stream", frameOf(FrameWindowUpdate, 0, 1, "\x7f\xff\xff\xff"), Frame{Payload: []byte("\x7f\xff\xff\xff"), Value: 1<<31 - 1, Stream: 1}, 0},
-	{"6.9: the reserved bit is ignored", frameOf(FrameWindowUpdate, 0, 1, "\x80\x00\x00\x05"), Frame{Payload: []byte("\x80\x00\x00\x05"), Value: 5, Stream: 1}, 0},
-	{"6.9: 0 on a stream", frameOf(FrameWindowUpdate, 0, 1, "\x00\x00\x00\x00"), Frame{Payload: []byte("\x00\x00\x00\x00"), Stream: 1}, FaultIncrement},
-	{"6.9: the reserved bit alone", frameOf(FrameWindowUpdate, 0, 1, "\x80\x00\x00\x00"), Frame{Payload: []byte("\x80\x00\x00\x00"), Stream: 1}, FaultIncrement},
+	{"6.9: on a stream", frameOf(FrameWindowUpdate, 0, 1, "\x7f\xff\xff\xff"), Frame{Payload: []byte("\x7f\xff\xff\xff"), Value: 1<<31 - 1,
+		Stream: 1}, 0},
+	{"6.9: the reserved bit is ignored", frameOf(FrameWindowUpdate, 0, 1, "\x80\x00\x00\x05"), Frame{Payload: []byte("\x80\x00\x00\x05"),
+		Value: 5, Stream: 1}, 0},
+	{"6.9: 0 on a stream", frameOf(FrameWindowUpdate, 0, 1, "\x00\x00\x00\x00"), Frame{Payload: []byte("\x00\x00\x00\x00"), Stream: 1},
+		FaultIncrement},
+	{"6.9: the reserved bit alone", frameOf(FrameWindowUpdate, 0, 1, "\x80\x00\x00\x00"), Frame{Payload: []byte("\x80\x00\x00\x00"),
+		Stream: 1}, FaultIncrement},
 	{"6.9: 0 on the connection", frameOf(FrameWindowUpdate, 0, 0, "\x00\x00\x00\x00"), Frame{}, FaultConnectionIncrement},
 	{"6.9: 3 bytes", frameOf(FrameWindowUpdate, 0, 0, "\x00\x00\x01"), Frame{}, FaultLength},
 	{"6.9: 5 bytes", frameOf(FrameWindowUpdate, 0, 1, "\x00\x00\x00\x00\x01"), Frame{}, FaultLength},
@@ -152,7 +163,8 @@ var frameTests = []struct {
 	// CONTINUATION: section 6.10.
 	{"6.10: without a block that goes on", frameOf(FrameContinuation, FlagEndHeaders, 1, "x"), Frame{}, FaultContinuation},
 	{"6.10: stream 0", frameOf(FrameContinuation, FlagEndHeaders, 0, "x"), Frame{}, FaultNoStream},
-	{"6.10: after the block has ended", opening + frameOf(FrameContinuation, FlagEndHeaders, 1, "x") + frameOf(FrameContinuation, FlagEndHeaders, 1, "x"),
+	{"6.10: after the block has ended", opening + frameOf(FrameContinuation, FlagEndHeaders, 1, "x") + frameOf(FrameContinuation,
+		FlagEndHeaders, 1, "x"),
 		Frame{}, FaultContinuation},
 	{"6.10: on another stream", opening + frameOf(FrameContinuation, 0, 3, "x"), Frame{}, FaultInBlock},
 	{"6.2: DATA in a block", opening + frameOf(FrameData, 0, 1, "x"), Frame{}, FaultInBlock},
@@ -164,10 +176,12 @@ var frameTests = []struct {
 	{"6.2: GOAWAY in a block", opening + frameOf(FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00"), Frame{}, FaultInBlock},
 	{"6.2: WINDOW_UPDATE in a block", opening + frameOf(FrameWindowUpdate, 0, 0, "\x00\x00\x01\x00"), Frame{}, FaultInBlock},
 	{"5.5: an unknown frame in a block", opening + frameOf(0x20, 0, 1, "x"), Frame{}, FaultInBlock},
-	{"4.2: CONTINUATION longer than SETTINGS_MAX_FRAME_SIZE", opening + frameOf(FrameContinuation, 0, 1, strings.Repeat("a", 16385)), Frame{}, FaultFrameSize},
+	{"4.2: CONTINUATION longer than SETTINGS_MAX_FRAME_SIZE", opening + frameOf(FrameContinuation, 0, 1, strings.Repeat("a", 16385)),
+		Frame{}, FaultFrameSize},
 
 	// PRIORITY_UPDATE: RFC 9218, section 7.1.
-	{"RFC 9218, 7.1: PRIORITY_UPDATE", frameOf(FramePriorityUpdate, 0, 0, "\x00\x00\x00\x05u=1, i"), Frame{Payload: []byte("u=1, i"), Value: 5}, 0},
+	{"RFC 9218, 7.1: PRIORITY_UPDATE", frameOf(FramePriorityUpdate, 0, 0, "\x00\x00\x00\x05u=1, i"), Frame{Payload: []byte("u=1, i"),
+		Value: 5}, 0},
 	{"RFC 9218, 7.1: the reserved bit is ignored", frameOf(FramePriorityUpdate, 0, 0, "\x80\x00\x00\x05"), Frame{Value: 5}, 0},
 	{"RFC 9218, 7.1: 3 bytes", frameOf(FramePriorityUpdate, 0, 0, "\x00\x00\x00"), Frame{}, FaultLength},
 	{"RFC 9218, 7.1: on a stream", frameOf(FramePriorityUpdate, 0, 5, "\x00\x00\x00\x05u=1"), Frame{}, FaultStreamGiven},
@@ -227,7 +241,7 @@ func TestReadFrameCut(t *testing.T) {
 	}
 }
 
-// "The payload of frames that can't be is not waited for."
+// A frame that can't be is refused before its payload is waited for.
 func TestReadFrameRefusedEarly(t *testing.T) {
 	for _, test := range frameTests {
 		switch test.fault {

@@ -167,7 +167,7 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 	return method, target, NoFault
 }
 
-// What a head has that no field brought in those bytes.
+// The texts that a head may have without a field that brought them.
 var methodGet, nameHost, nameCookie = []byte("GET"), []byte("host"), []byte("cookie")
 
 // validScheme reports whether b is a scheme (RFC 3986, section 3.1).
@@ -263,7 +263,11 @@ func (h *Head) refuse(f http1.Fault) {
 	case http1.FaultContentLength:
 		h.fault = FaultContentLength
 	case http1.FaultTarget:
-		h.fault = FaultPath
+		if h.fault = FaultPath; !h.has(pseudoPath) {
+			h.fault = FaultAuthority // CONNECT's
+		}
+	case http1.FaultHost:
+		h.fault = FaultAuthority
 	case http1.FaultNoHost: // RFC 9113 leaves it to the server whether it knows whom such a request is for
 	default:
 		if f.Status() == 400 {
@@ -275,7 +279,8 @@ func (h *Head) refuse(f http1.Fault) {
 // text returns b as a string for a callee that doesn't keep it.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// End ends a request. over says that the fields were too many or too large to be given all. It returns the head's text, and how long the content is: -1 if only its end will tell.
+// End ends a request. over says that the fields were too many or too large to be given all. It returns the head's text, and how long the
+// content is: -1 if only its end will tell.
 //
 // The stream is reset with fault, if there is one. If refused is set, the request can be answered with its status: before the stream is
 // reset or, without a fault, in place of that.

@@ -350,7 +350,8 @@ func (m *model) check() {
 		if s.state.Over() || s.state == Idle || m.ids.State(s.id) == Idle {
 			m.t.Fatalf("stream %d is remembered, and is %v", s.id, s.state)
 		}
-		if r := &s.receive; r.left < 0 || r.owed < 0 || int64(r.Undrained()) != s.received-s.drained || DefaultWindow+s.credited-s.received != int64(r.left) {
+		if r := &s.receive; r.left < 0 || r.owed < 0 || int64(r.Undrained()) != s.received-s.drained ||
+			DefaultWindow+s.credited-s.received != int64(r.left) {
 			m.t.Fatalf("stream %d: %+v, %d were received, %d drained, %d credited", s.id, *r, s.received, s.drained, s.credited)
 		}
 		if want := int64(m.peer.InitialWindow) + s.increments - s.sent; want != int64(s.send) {

@@ -93,6 +93,7 @@ func TestTakeTableSize(t *testing.T) {
 		{nil, 100, 100, false},
 		{[]string{settingOf(1, 50) + settingOf(1, 8000), settingOf(1, 200) + settingOf(1, 300)}, 50, 300, true},
 		{[]string{settingOf(1, 400)}, 400, 400, true},
+		{[]string{settingOf(1, 300) + settingOf(1, 200), settingOf(1, 100), settingOf(1, 250)}, 100, 250, true},
 		{[]string{settingOf(1, 0) + settingOf(1, math.MaxUint32)}, 0, math.MaxUint32, true},
 	} {
 		for _, frame := range test.frames {
@@ -112,7 +113,8 @@ func TestSettingsAppend(t *testing.T) {
 		{Settings{}, settingOf(9, 1)},
 		{Settings{MaxStreams: 128, MaxHeaderList: 16384}, settingOf(3, 128) + settingOf(6, 16384) + settingOf(9, 1)},
 		{Settings{HeaderTableSize: 4096, InitialWindow: 65535}, settingOf(9, 1)},
-		{Settings{HeaderTableSize: 8192, InitialWindow: 1 << 20, ExtendedConnect: true}, settingOf(1, 8192) + settingOf(4, 1<<20) + settingOf(8, 1) + settingOf(9, 1)},
+		{Settings{HeaderTableSize: 8192, InitialWindow: 1 << 20, ExtendedConnect: true}, settingOf(1, 8192) + settingOf(4, 1<<20) +
+			settingOf(8, 1) + settingOf(9, 1)},
 	} {
 		if got := test.settings.Append([]byte("x")); string(got) != "x"+frameOf(FrameSettings, 0, 0, test.want) {
 			t.Errorf("%+v: %q", test.settings, got)
@@ -128,7 +130,8 @@ func TestAcks(t *testing.T) {
 		t.Errorf("before any SETTINGS: %+v", a)
 	}
 	a.Sent(now, 5*time.Second)
-	if a.Acked() || a.Deadline() != now.Add(5*time.Second) || a.Late(now.Add(5*time.Second-1)) != NoFault || a.Late(now.Add(5*time.Second)) != FaultSettingsTimeout {
+	if a.Acked() || a.Deadline() != now.Add(5*time.Second) || a.Late(now.Add(5*time.Second-1)) != NoFault ||
+		a.Late(now.Add(5*time.Second)) != FaultSettingsTimeout {
 		t.Errorf("%+v", a)
 	}
 	a.Sent(now.Add(time.Second), 5*time.Second)

@@ -213,8 +213,9 @@ func (s *IDs) Open(id uint32) Fault {
 // Last returns the number of the last stream that the client has opened, 0 for none. It is what GOAWAY has.
 func (s *IDs) Last() uint32 { return s.last }
 
-// Reset takes note that the stream has become Reset, or was opened and will never be served, behind GOAWAY: what comes on it is late, and not wrong. It holds for all streams before, too. That needs no
-// list that a client could make grow, and what it misses is charged all the same.
+// Reset takes note that the stream has become Reset, or was opened behind GOAWAY and will never be served: what comes on it is late, and not
+// wrong. It holds for all streams before, too. That needs no list that a client could make grow, and what is overlooked is charged all the
+// same.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
 
 // State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. The streams with even numbers are a

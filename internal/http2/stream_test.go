@@ -28,7 +28,8 @@ send WINDOW_UPDATE    | drop              | =               | drop           | =
 `
 
 func TestDiagram(t *testing.T) {
-	names := map[string]State{"idle": Idle, "open": Open, "hc-remote": HalfClosedRemote, "hc-local": HalfClosedLocal, "closed": Closed, "reset": Reset}
+	names := map[string]State{"idle": Idle, "open": Open, "hc-remote": HalfClosedRemote, "hc-local": HalfClosedLocal, "closed": Closed,
+		"reset": Reset}
 	lines := strings.Split(strings.TrimSpace(diagram), "\n")
 	columns := strings.Split(lines[0], "|")
 	if len(columns) != int(states)+1 || len(lines)-1 != int(events) {
@@ -83,12 +84,14 @@ var wireStates = []struct {
 	{"open", Open, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock), nil},
 	{"open, and answered in part", Open, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock), []Event{SendHeaders, SendData}},
 	{"half-closed (remote)", HalfClosedRemote, frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 5, getBlock), nil},
-	{"half-closed (remote) by DATA", HalfClosedRemote, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock) + frameOf(FrameData, FlagEndStream, 5, "x"), nil},
+	{"half-closed (remote) by DATA", HalfClosedRemote, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock) + frameOf(FrameData,
+		FlagEndStream, 5, "x"), nil},
 	{"half-closed (remote) by trailers", HalfClosedRemote,
 		frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock) + frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 5, "\x00\x01x\x01y"), nil},
 	{"half-closed (local)", HalfClosedLocal, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock), []Event{SendHeaders, SendDataEnd}},
 	{"closed by both", Closed, frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 5, getBlock), []Event{SendHeadersEnd}},
-	{"closed by the client's RST_STREAM", Closed, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock) + frameOf(FrameReset, 0, 5, "\x00\x00\x00\x08"), nil},
+	{"closed by the client's RST_STREAM", Closed, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock) + frameOf(FrameReset, 0, 5,
+		"\x00\x00\x00\x08"), nil},
 	{"closed since a later stream was opened", Closed, frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 7, getBlock), nil},
 	{"reset, after a whole request", Reset, frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 5, getBlock), []Event{SendReset}},
 	{"reset", Reset, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock), []Event{SendReset}},
@@ -110,10 +113,12 @@ var wireFrames = []struct {
 		[states]string{"", "PROTOCOL_ERROR", "STREAM_CLOSED", "", "!STREAM_CLOSED", "late"}},
 	{"6.2: HEADERS in two frames", frameOf(FrameHeaders, 0, 5, getBlock[:2]) + frameOf(FrameContinuation, FlagEndHeaders, 5, getBlock[2:]),
 		[states]string{"", "PROTOCOL_ERROR", "STREAM_CLOSED", "PROTOCOL_ERROR", "!STREAM_CLOSED", "late"}},
-	{"RFC 7540, 5.3.1: HEADERS that depend on themselves", frameOf(FrameHeaders, FlagEndHeaders|FlagPriority, 5, "\x00\x00\x00\x05\x00"+getBlock),
+	{"RFC 7540, 5.3.1: HEADERS that depend on themselves", frameOf(FrameHeaders, FlagEndHeaders|FlagPriority, 5,
+		"\x00\x00\x00\x05\x00"+getBlock),
 		[states]string{"PROTOCOL_ERROR", "PROTOCOL_ERROR", "STREAM_CLOSED", "PROTOCOL_ERROR", "!STREAM_CLOSED", "late"}},
 	{"4.3: a block that can't be decoded", frameOf(FrameHeaders, FlagEndHeaders, 5, "\xff\xff"),
-		[states]string{"!COMPRESSION_ERROR", "!COMPRESSION_ERROR", "!COMPRESSION_ERROR", "!COMPRESSION_ERROR", "!STREAM_CLOSED", "!COMPRESSION_ERROR"}},
+		[states]string{"!COMPRESSION_ERROR", "!COMPRESSION_ERROR", "!COMPRESSION_ERROR", "!COMPRESSION_ERROR", "!STREAM_CLOSED",
+			"!COMPRESSION_ERROR"}},
 	{"6.1: DATA", frameOf(FrameData, 0, 5, "abc"), [states]string{"!PROTOCOL_ERROR", "", "STREAM_CLOSED", "", "STREAM_CLOSED", "late"}},
 	{"6.1: DATA with END_STREAM", frameOf(FrameData, FlagEndStream, 5, "abc"),
 		[states]string{"!PROTOCOL_ERROR", "", "STREAM_CLOSED", "", "STREAM_CLOSED", "late"}},
@@ -128,7 +133,8 @@ var wireFrames = []struct {
 		[states]string{"!PROTOCOL_ERROR", "PROTOCOL_ERROR", "PROTOCOL_ERROR", "PROTOCOL_ERROR", "", ""}},
 	{"6.4: RST_STREAM", frameOf(FrameReset, 0, 5, "\x00\x00\x00\x08"), [states]string{"!PROTOCOL_ERROR", "", "", "", "late", "late"}},
 	{"6.4: RST_STREAM of 3 bytes", frameOf(FrameReset, 0, 5, "\x00\x00\x08"),
-		[states]string{"!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR"}},
+		[states]string{"!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR", "!FRAME_SIZE_ERROR",
+			"!FRAME_SIZE_ERROR"}},
 	{"6.9: WINDOW_UPDATE", frameOf(FrameWindowUpdate, 0, 5, "\x00\x00\x10\x00"), [states]string{"!PROTOCOL_ERROR", "", "", "", "late", "late"}},
 	{"6.9: WINDOW_UPDATE of 0", frameOf(FrameWindowUpdate, 0, 5, "\x00\x00\x00\x00"),
 		[states]string{"!PROTOCOL_ERROR", "PROTOCOL_ERROR", "PROTOCOL_ERROR", "PROTOCOL_ERROR", "late", "late"}},
@@ -227,7 +233,8 @@ func TestIDs(t *testing.T) {
 	for _, step := range []struct {
 		id    uint32
 		fault Fault
-	}{{2, FaultStreamID}, {0, FaultStreamID}, {5, NoFault}, {5, FaultStreamID}, {3, FaultStreamID}, {4, FaultStreamID}, {6, FaultStreamID}, {7, NoFault},
+	}{{2, FaultStreamID}, {0, FaultStreamID}, {5, NoFault}, {5, FaultStreamID}, {3, FaultStreamID}, {4, FaultStreamID}, {6, FaultStreamID},
+		{7, NoFault},
 		{1<<31 - 1, NoFault}, {1, FaultStreamID}} {
 		if got := ids.Open(step.id); got != step.fault {
 			t.Errorf("%d: %v", step.id, got)
@@ -266,7 +273,7 @@ func TestTable(t *testing.T) {
 		if id := random.Uint32N(last + 2); table.Find(id) != live[id] {
 			t.Fatalf("stream %d: %v, want %v", id, table.Find(id), live[id])
 		}
-		if table.Len() != len(live) || cap(table.slots) > 300 || len(live) == 0 && cap(table.slots) > keptSlots {
+		if table.Len() != len(live) || cap(table.slots) > 300 || len(live) == 0 && (len(table.slots) > 0 || cap(table.slots) > keptSlots) {
 			t.Fatalf("%d of %d streams in %d", table.Len(), len(live), cap(table.slots))
 		}
 	}
@@ -303,7 +310,7 @@ func FuzzStreams(f *testing.F) {
 
 func TestRandomStreams(t *testing.T) {
 	ended := map[Fault]int{}
-	for seed := range uint64(2000) {
+	for seed := range uint64(500) {
 		ended[playRandom(t, seed, seed%2 == 0)]++
 	}
 	for _, f := range []Fault{NoFault, FaultIdle, FaultReused, FaultConnectionWindow} {
