@@ -101,11 +101,13 @@ func makeHuffmanSteps() (steps [1 << huffmanLookup]huffmanStep) {
 	return steps
 }
 
+// huffmanRoom returns how much room it takes to decode n bytes. A step writes two bytes, even where the second one counts for nothing.
+func huffmanRoom(n int) int { return n*8/huffmanMinBits + 1 }
+
 // appendHuffmanDecoded appends what src encodes. It reports false for what no encoder writes: EOS, or padding that isn't the beginning of
 // EOS, or has more than 7 bits (RFC 7541, section 5.2).
 func appendHuffmanDecoded(dst, src []byte) (_ []byte, ok bool) {
-	// A step writes two bytes, even where the second counts for nothing.
-	dst = slices.Grow(dst, len(src)*8/huffmanMinBits+1)
+	dst = slices.Grow(dst, huffmanRoom(len(src)))
 	out, written := dst[len(dst):cap(dst)], 0
 	var window uint64 // the next bits of src, from the highest on
 	var n uint        // how many of them count: those below are zero, or begin what follows in src
@@ -120,10 +122,13 @@ func appendHuffmanDecoded(dst, src []byte) (_ []byte, ok bool) {
 				if length == 0 {
 					return dst, false
 				}
-				if length > n {
-					break // to refill the window
+				if length <= n {
+					out[written] = symbol
+					written++
+					window <<= length
+					n -= length
 				}
-				step = oneHuffmanStep(symbol, length)
+				break // to refill the window
 			}
 			binary.LittleEndian.PutUint16(out[written:], step.symbols())
 			written += step.count()
@@ -174,7 +179,7 @@ func huffmanLong(window uint64) (symbol byte, length uint) {
 }
 
 // huffmanLen returns how many bytes s has when it is encoded.
-func huffmanLen(s string) int {
+func huffmanLen(s []byte) int {
 	n := 0
 	for i := range len(s) {
 		n += int(huffmanCodes[s[i]].bits)
@@ -183,7 +188,7 @@ func huffmanLen(s string) int {
 }
 
 // appendHuffman appends s encoded.
-func appendHuffman(dst []byte, s string) []byte {
+func appendHuffman(dst, s []byte) []byte {
 	var window uint64 // the last n bits have yet to be written
 	var n uint
 	for i := range len(s) {
