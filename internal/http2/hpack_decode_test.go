@@ -660,7 +660,7 @@ func TestDecoderMemory(t *testing.T) {
 
 	random := rand.New(rand.NewPCG(5, 6))
 	d = newDecoder()
-	for range 20000 {
+	for range 5000 {
 		value := []byte(randomText(random, 4200))
 		if random.IntN(4) > 0 {
 			value = value[:min(len(value), random.IntN(60))]

@@ -172,7 +172,8 @@ type Encoder struct {
 	added, bytes uint16
 	max          uint16 // the size of the table
 
-	// due says that the next block must begin with an update: to least, and then to last.
+	// due says that the next block must begin with an update. Since the last block, the peer has allowed as little as least, and it now
+	// allows last.
 	due         bool
 	least, last uint16
 }
@@ -198,8 +199,8 @@ func (e *Encoder) SetTableSize(least, last uint32) {
 	e.due = e.least < e.max || e.last != e.max
 }
 
-// Begin begins a block. It appends the updates of the table's size that the peer has to be sent: the least of what it has allowed since the
-// last block, and what it allows now (RFC 7541, section 4.2).
+// Begin begins a block. It appends the updates of the table's size that are due: the table must have been as small as the least of what the
+// peer has allowed since the last block (RFC 7541, section 4.2).
 func (e *Encoder) Begin(dst []byte) []byte {
 	if !e.due {
 		return dst
@@ -209,12 +210,14 @@ func (e *Encoder) Begin(dst []byte) []byte {
 
 func (e *Encoder) update(dst []byte) []byte {
 	e.due = false
-	if e.least < e.max && e.least < e.last {
-		dst = appendInt(dst, tableSizeUpdate, sizeUpdateBits, uint32(e.least))
+	if e.least < min(e.max, e.last) {
+		// The decoder of x/net, and so every client in Go, takes a second update only if the first has left nothing in the table.
+		dst = appendInt(dst, tableSizeUpdate, sizeUpdateBits, 0)
+		e.evict(0)
 	}
-	e.evict(e.least)
 	e.max = e.last
-	return appendInt(dst, tableSizeUpdate, sizeUpdateBits, uint32(e.last))
+	e.evict(e.max)
+	return appendInt(dst, tableSizeUpdate, sizeUpdateBits, uint32(e.max))
 }
 
 // evict forgets what isn't in the table when that has a size of max.
