@@ -526,7 +526,7 @@ func literals3(name, value string) map[string][]byte {
 		b := []byte{first}
 		for _, s := range []string{name, value} {
 			if huffman {
-				code := appendHuffman(nil, []byte(s))
+				code := huffmanEncoded(nil, s)
 				b = append(appendInt(b, 0x80, 7, uint32(len(code))), code...)
 			} else {
 				b = append(appendInt(b, 0, 7, uint32(len(s))), s...)

@@ -233,15 +233,18 @@ func (e *Encoder) evict(max uint16) {
 // Append appends the field: as an index where the table has it, else literally, and so that the table has it from now on.
 func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 	s := &e.slots[l.slot%encoderSlots]
-	if s.number != l.number {
-		return e.add(dst, l, s)
+	if age := e.added - s.added; s.number == l.number && age < 1<<indexedBits-1-uint16(staticCount) {
+		return append(dst, indexedField|byte(uint16(staticCount)+age))
 	}
-	return appendInt(dst, indexedField, indexedBits, staticCount+uint32(e.added-s.added))
+	return e.add(dst, l, s)
 }
 
-// add appends a field that isn't in the table, and adds it if there is a slot: a literal keeps its slot as long as it is in the table. Two
-// of them that took turns would always push each other out.
+// add appends a field that isn't in the table, or so far behind that its index has two bytes. It adds the field if there is a slot: a
+// literal keeps its slot as long as it is in the table, since two that took turns would always push each other out.
 func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
+	if s.number == l.number {
+		return appendInt(dst, indexedField, indexedBits, staticCount+uint32(e.added-s.added))
+	}
 	if l.size > uint32(e.max) || s.number != 0 && l.slot != dateSlot {
 		return append(dst, l.plain...)
 	}
@@ -265,13 +268,14 @@ func appendInt(dst []byte, first byte, bits uint, v uint32) []byte {
 	return append(dst, byte(v))
 }
 
-// huffmanMinLen is from which length on a value is encoded when it is sent. The code saves a quarter or so: too little below.
-const huffmanMinLen = 16
+// huffmanMinLen is how long a value must be for AppendField to encode it. The code saves a quarter, for two nanoseconds or so a byte: of a
+// short value too little to be worth it.
+const huffmanMinLen = 64
 
 // appendString appends a string literal, with Huffman's code if that is shorter.
 func appendString(dst, s []byte) []byte {
 	if n := huffmanLen(s); n < len(s) {
-		return appendHuffman(appendInt(dst, huffmanString, stringBits, uint32(n)), s)
+		return appendHuffman(appendInt(dst, huffmanString, stringBits, uint32(n)), s, n)
 	}
 	return append(appendInt(dst, 0, stringBits, uint32(len(s))), s...)
 }

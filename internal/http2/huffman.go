@@ -187,19 +187,23 @@ func huffmanLen(s []byte) int {
 	return (n + 7) / 8
 }
 
-// appendHuffman appends s encoded.
-func appendHuffman(dst, s []byte) []byte {
-	var window uint64 // the last n bits have yet to be written
-	var n uint
-	for i := range len(s) {
-		c := huffmanCodes[s[i]]
-		window = window<<c.bits | uint64(c.code)
-		for n += uint(c.bits); n >= 8; n -= 8 {
-			dst = append(dst, byte(window>>(n-8)))
+// appendHuffman appends s encoded, which takes n bytes.
+func appendHuffman(dst, s []byte, n int) []byte {
+	start := len(dst)
+	dst = slices.Grow(dst, n+4)[:start+n+4] // the rest is written as 4 bytes, perhaps of padding alone
+	out := dst[start:]
+	var window uint64 // the last bits of it have yet to be written
+	var left uint     // how many
+	for _, symbol := range s {
+		c := huffmanCodes[symbol]
+		window = window<<(c.bits&63) | uint64(c.code)
+		if left += uint(c.bits); left >= 32 {
+			left -= 32
+			binary.BigEndian.PutUint32(out, uint32(window>>(left&63)))
+			out = out[4:]
 		}
 	}
-	if n > 0 {
-		dst = append(dst, byte(window<<(8-n))|0xff>>n)
-	}
-	return dst
+	// The rest, and the padding: the beginning of EOS, which is all ones.
+	binary.BigEndian.PutUint32(out, uint32(window<<(32-left))|(1<<(32-left)-1))
+	return dst[:start+n]
 }

@@ -9,13 +9,17 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+func huffmanEncoded(dst []byte, s string) []byte {
+	return appendHuffman(dst, []byte(s), huffmanLen([]byte(s)))
+}
+
 // Every byte has the code of RFC 7541, appendix B, as x/net has it.
 func TestHuffmanCodes(t *testing.T) {
 	for c := range 256 {
 		s := string([]byte{byte(c)})
 		for _, s := range []string{s, s + "a", "a" + s, strings.Repeat(s, 9)} {
 			want := hpack.AppendHuffmanString(nil, s)
-			if got := appendHuffman(nil, []byte(s)); !bytes.Equal(got, want) {
+			if got := huffmanEncoded(nil, s); !bytes.Equal(got, want) {
 				t.Errorf("%q is %x, want %x", s, got, want)
 			}
 			if got := huffmanLen([]byte(s)); got != len(want) {
@@ -54,7 +58,7 @@ func TestHuffmanAgrees(t *testing.T) {
 	for range 3000 {
 		s := randomText(random, 200)
 		want := hpack.AppendHuffmanString(nil, s)
-		got := appendHuffman([]byte("before"), []byte(s))
+		got := huffmanEncoded([]byte("before"), s)
 		if string(got) != "before"+string(want) {
 			t.Fatalf("%q is %x, want %x", s, got, want)
 		}
@@ -69,7 +73,7 @@ func TestHuffmanAgrees(t *testing.T) {
 // the code for the EOS symbol MUST be treated as a decoding error. A Huffman-encoded string literal containing the EOS symbol MUST be
 // treated as a decoding error." (RFC 7541, section 5.2)
 func TestHuffmanMalformed(t *testing.T) {
-	long := appendHuffman(nil, []byte(strings.Repeat("www.example.com ", 4))) // ends with a byte's end: 16 letters are 12 bytes
+	long := huffmanEncoded(nil, strings.Repeat("www.example.com ", 4)) // ends with a byte's end: 16 letters are 12 bytes
 	for _, test := range []struct {
 		what string
 		in   string
@@ -109,7 +113,7 @@ func TestHuffmanMalformed(t *testing.T) {
 // FuzzHuffman decodes any bytes as x/net does.
 func FuzzHuffman(f *testing.F) {
 	for _, s := range []string{"", "a", "www.example.com", "\n\r\x16", strings.Repeat("\xff", 9), "{}<>\\"} {
-		f.Add(appendHuffman(nil, []byte(s)))
+		f.Add(huffmanEncoded(nil, s))
 	}
 	f.Add([]byte("\xff\xff\xff\xff"))
 	f.Add([]byte("\x1f\xff"))
@@ -119,8 +123,8 @@ func FuzzHuffman(f *testing.F) {
 		if ok != (err == nil) || ok && string(got) != want {
 			t.Fatalf("%x is %q (%t), want %q (%v)", in, got, ok, want, err)
 		}
-		if ok && !bytes.Equal(appendHuffman(nil, []byte(want)), in) {
-			t.Fatalf("%q has two encodings: %x and %x", want, in, appendHuffman(nil, []byte(want)))
+		if ok && !bytes.Equal(huffmanEncoded(nil, want), in) {
+			t.Fatalf("%q has two encodings: %x and %x", want, in, huffmanEncoded(nil, want))
 		}
 	})
 }
@@ -128,7 +132,7 @@ func FuzzHuffman(f *testing.F) {
 const userAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 
 func BenchmarkHuffmanDecode(b *testing.B) {
-	in := appendHuffman(nil, []byte(userAgent))
+	in := huffmanEncoded(nil, userAgent)
 	b.SetBytes(int64(len(userAgent)))
 	b.ReportAllocs()
 	var out []byte
@@ -143,6 +147,6 @@ func BenchmarkHuffmanEncode(b *testing.B) {
 	b.ReportAllocs()
 	var out []byte
 	for b.Loop() {
-		out = appendHuffman(out[:0], in)
+		out = appendHuffman(out[:0], in, huffmanLen(in))
 	}
 }
