@@ -126,14 +126,14 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var coded, codedValue codedString
+	var codedName, codedValue codedString
 	var known *entry
 	room := 0
 	if index == 0 {
-		if coded, rest, err = readString(rest); err != nil {
+		if codedName, rest, err = readString(rest); err != nil {
 			return nil, err
 		}
-		room = coded.room()
+		room = codedName.room()
 	} else {
 		if known, _ = t.lookup(index); known == nil {
 			return nil, errIndex
@@ -149,13 +149,13 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	text, start, ok := t.text, len(t.text), true
 	var f fieldView
 	if known != nil {
-		_, lies := t.lookup(index) // elsewhere than before, perhaps
-		f.name, f.id, f.validName = known.name(lies), known.id, known.validName
+		_, origin := t.lookup(index) // prepare may have moved it
+		f.name, f.id, f.validName = known.name(origin), known.id, known.validName
 		if indexed {
 			text = append(text, f.name...)
 		}
 	} else {
-		if text, f.name, ok = coded.decode(text, indexed); !ok {
+		if text, f.name, ok = codedName.decode(text, indexed); !ok {
 			return nil, errHuffman
 		}
 		f.id = field.Lookup(f.name)
