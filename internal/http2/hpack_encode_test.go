@@ -267,6 +267,30 @@ func TestEncoderSlots(t *testing.T) {
 	}
 }
 
+// A literal is in the table if there is room for it and for what came after it, to the byte.
+func TestEncoderFits(t *testing.T) {
+	server, vary := NewLiteral("Server", "filo"), NewLiteral("Vary", "Accept") // entries of 42 bytes each
+	for _, test := range []struct {
+		size uint32
+		want string // the second block
+	}{
+		{41, server.plain + vary.plain},
+		{42, server.indexing + vary.indexing}, // each pushes the other out
+		{83, server.indexing + vary.indexing},
+		{84, "\xbf\xbe"},
+	} {
+		e, p := newEncoder(), newPeer()
+		e.SetTableSize(test.size, test.size)
+		p.allow(test.size)
+		for i := range 3 {
+			block := e.Append(e.Append(e.Begin(nil), &server), &vary)
+			if p.decode(t, block); i > 0 && string(block) != test.want {
+				t.Errorf("in %d bytes, block %d is %x, want %x", test.size, i, block, test.want)
+			}
+		}
+	}
+}
+
 // encoderPool has literals of all kinds: small ones, one that a small table hasn't room for, secrets, and one that no table has room for.
 var encoderPool = func() (pool []Literal) {
 	for i := range 20 {
