@@ -120,7 +120,7 @@ type Literal struct {
 	indexing string // its representation when it is added to the table
 	plain    string // and when it isn't
 	size     uint32 // of its entry; neverFits for what must not get into a table
-	// number tells the literals of the process apart. It isn't 0.
+	// number tells those literals of the process apart that may get into a table. It isn't 0.
 	number uint32
 	slot   uint8
 }
@@ -128,20 +128,21 @@ type Literal struct {
 const neverFits = 1<<32 - 1
 
 // literals counts those that were made.
-var literals atomic.Uint32
+var literals atomic.Uint64
 
 // NewLiteral prepares a field. The name must be a token; it goes out in lower case. The value must have no control bytes.
 func NewLiteral(name, value string) Literal {
 	id := field.Lookup(name)
 	name = strings.ToLower(name)
-	l := Literal{number: literals.Add(1), size: uint32(len(name)+len(value)) + entryOverhead}
+	number := literals.Add(1)
+	l := Literal{number: uint32(number), size: uint32(len(name)+len(value)) + entryOverhead}
 	// The Date is another literal every second, and takes the place of the one before.
 	if l.slot = dateSlot; id != field.Date {
 		l.slot = uint8(1 + l.number%(encoderSlots-1))
 	}
 	l.plain = string(appendString(appendName(nil, id, []byte(name)), []byte(value)))
-	if sensitive(id) {
-		l.size = neverFits
+	if sensitive(id) || number >= 1<<32-1 { // a program that makes literals all the time has run out of numbers
+		l.number, l.size = 1<<32-1, neverFits
 		return l
 	}
 	b := appendInt(nil, withIndexing, withIndexingBits, uint32(staticNames[id]))

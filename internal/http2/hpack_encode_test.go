@@ -267,6 +267,28 @@ func TestEncoderSlots(t *testing.T) {
 	}
 }
 
+// When the numbers have run out, literals don't get into tables, and so aren't taken for others.
+func TestLiteralNumbers(t *testing.T) {
+	before := literals.Load()
+	defer literals.Store(before)
+	first := NewLiteral("X-First", "a")
+	literals.Store(1<<32 - 2)
+	last, none := NewLiteral("X-Last", "b"), NewLiteral("X-None", "c")
+	literals.Store(1<<32 - 1 + before)
+	again := NewLiteral("X-Again", "d") // its number would be that of first
+	for _, pair := range [][2]*Literal{{&first, &again}, {&again, &first}, {&last, &none}, {&none, &last}} {
+		e, p := newEncoder(), newPeer()
+		for range 3 {
+			got := p.decode(t, e.Append(e.Append(e.Begin(nil), pair[0]), pair[1]))
+			for i, l := range pair {
+				if name, value := l.field(t); got[i].Name != name || got[i].Value != value {
+					t.Errorf("%v, want %s: %s", got[i], name, value)
+				}
+			}
+		}
+	}
+}
+
 // A literal is in the table if there is room for it and for what came after it, to the byte.
 func TestEncoderFits(t *testing.T) {
 	server, vary := NewLiteral("Server", "filo"), NewLiteral("Vary", "Accept") // entries of 42 bytes each
