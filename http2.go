@@ -39,7 +39,6 @@ type http2Conn struct {
 	glitches    http2.Glitches // earned is changed by the owner alone
 	prioritized http2.Prioritized
 	undecided   []*http2Stream // requests that wait for their body, and whose handler runs when the input is used up
-	awaiting    int            // streams whose handler waits for the body
 	prefaced    bool           // the client's preface has come
 	ending      bool           // no frame is taken any more: the connection ends when the output has been sent
 	mayUpdate   bool           // updateDue may be set
@@ -72,6 +71,7 @@ type http2Conn struct {
 	// updateDue says that the next field block, whoever renders it, must begin with an update of HPACK's table. Until that block is in
 	// the queue, encoder is guarded by mu. Set by the owner; guarded by mu.
 	updateDue bool
+	awaiting  int        // streams that await more of their request: see http2Stream.awaits; guarded by mu
 	earned    int        // see Glitches.Earn: what the owner hasn't taken over yet; guarded by mu
 	used      clock.Time // when a stream has ended last; guarded by mu
 	wakeEmpty bool       // the owner must know when the last stream ends; guarded by mu
@@ -358,19 +358,28 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	s.content.Begin(framing.Length)
 	s.recv.Open(http2.DefaultWindow)
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.listLocked(s)
-	h.mu.Unlock()
-	switch limit := config.maxBody; {
-	case framing.ExpectContinue, framing.Length > maxAwaitedBody, limit >= 0 && framing.Length > limit:
+	if limit := config.maxBody; framing.ExpectContinue || framing.Length > maxAwaitedBody || limit >= 0 && framing.Length > limit {
 		return http2Run
-	case framing.Length < 0:
-		h.undecided = append(h.undecided, s)
-		fallthrough
-	default:
-		s.awaits, s.awaitsSince = true, h.conn.server.clock.now()
-		h.awaiting++
 	}
+	if framing.Length < 0 {
+		h.undecided = append(h.undecided, s)
+	}
+	h.awaitLocked(s, awaitsBody)
 	return http2Next
+}
+
+// awaitLocked notes what a stream awaits of its request, and since when.
+func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
+	h.mu.AssertHeld()
+	if s.awaits != awaitsNothing {
+		h.awaiting--
+	}
+	if s.awaits = what; what != awaitsNothing {
+		h.awaiting++
+		s.awaitsSince = h.conn.server.clock.now()
+	}
 }
 
 // refuse answers a request that isn't valid without calling a handler.
@@ -415,7 +424,7 @@ func (h *http2Conn) takeTrailer(w *scratch, s *http2Stream, block []byte) http2S
 	}
 	if fault == http2.NoFault {
 		s.trailer = trailer
-		s.endReceivedLocked()
+		h.receivedLocked(s)
 	}
 	h.mu.Unlock()
 	if fault != http2.NoFault {
@@ -426,11 +435,12 @@ func (h *http2Conn) takeTrailer(w *scratch, s *http2Stream, block []byte) http2S
 
 // arrived runs the handler of a request if it waits for the body.
 func (h *http2Conn) arrived(w *scratch, s *http2Stream) http2Step {
-	if !s.awaits {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.awaits != awaitsBody {
 		return http2Next
 	}
-	s.awaits = false
-	h.awaiting--
+	h.awaitLocked(s, awaitsNothing)
 	w.http2.run = s
 	return http2Run
 }
@@ -445,6 +455,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	}
 	// The connection's window must not depend on a body that nobody reads.
 	credit, streamCredit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow), uint32(0)
+	unwanted := false
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
 	fault := v.Fault
@@ -452,10 +463,15 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		if !s.recv.Receive(f.Size) {
 			fault = http2.FaultOverrun
 		} else if fault = s.content.Receive(len(f.Payload), f.EndStream()); fault == http2.NoFault {
-			s.body = append(s.body, f.Payload...)
-			if f.EndStream() {
-				s.endReceivedLocked()
-			} else {
+			switch {
+			case f.EndStream():
+				s.body = append(s.body, f.Payload...)
+				h.receivedLocked(s)
+			case s.state == http2.HalfClosedLocal:
+				unwanted = true
+				h.resetLocked(s, http2.NoError)
+			default:
+				s.body = append(s.body, f.Payload...)
 				streamCredit = s.recv.Drain(f.Size-len(f.Payload), h.conn.server.config.http2.streamWindow)
 				s.wakeLocked()
 			}
@@ -465,7 +481,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	if credit > 0 {
 		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
 	}
-	if streamCredit > 0 {
+	if streamCredit > 0 && !unwanted {
 		w.http2.out = http2.AppendWindowUpdate(w.http2.out, f.Stream, streamCredit)
 	}
 	switch {
@@ -652,18 +668,10 @@ func (h *http2Conn) listLocked(s *http2Stream) {
 func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *requestContext) {
 	h.mu.AssertHeld()
 	s.state, s.gone = state, true
-	if s.awaits {
-		s.awaits = false
-		h.awaiting--
-	}
 	s.unsent, s.tail = nil, nil
 	h.schedule.Remove(&s.sender)
-	h.streams.Remove(s.id)
-	s.listed = false
+	h.overLocked(s)
 	s.wakeLocked()
-	if !s.running {
-		h.leaveLocked()
-	}
 	ended, s.watcher = s.watcher, nil
 	return ended
 }
@@ -688,18 +696,46 @@ func (h *http2Conn) leaveLocked() {
 	}
 }
 
-// sentLocked notes that the answer's end is in the queue. If the request hasn't ended, the client is told not to go on.
+// sentLocked notes that the answer's end is in the queue. If the request hasn't ended, the client is told not to go on: now, or when it
+// sends more.
 func (h *http2Conn) sentLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.state = s.state.Step(http2.SendDataEnd).Next
-	if s.state == http2.HalfClosedLocal {
-		h.queue = http2.AppendReset(h.queue, s.id, http2.NoError)
-		h.ids.Reset(s.id)
-		s.state = http2.Reset
+	switch {
+	case s.state.Over():
+		h.overLocked(s)
+	case s.recv.Undrained() > http2.DefaultWindow/4:
+		h.resetLocked(s, http2.NoError) // the client may wait for its window, and send nothing more
+	default:
+		h.awaitLocked(s, awaitsEnd)
 	}
+}
+
+// receivedLocked notes that the request has come as a whole.
+func (h *http2Conn) receivedLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	if s.state = s.state.Step(http2.ReceiveDataEnd).Next; s.state.Over() {
+		h.overLocked(s)
+	}
+	s.wakeLocked()
+}
+
+// resetLocked resets a stream that nobody sends on or reads from any more.
+func (h *http2Conn) resetLocked(s *http2Stream, code http2.ErrCode) {
+	h.mu.AssertHeld()
+	h.queue = http2.AppendReset(h.queue, s.id, code)
+	h.ids.Reset(s.id)
+	s.state = http2.Reset
+	h.overLocked(s)
+}
+
+// overLocked forgets a stream that is over. It keeps its place until its handler has returned.
+func (h *http2Conn) overLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	h.awaitLocked(s, awaitsNothing)
 	if s.listed {
-		h.streams.Remove(s.id)
 		s.listed = false
+		h.streams.Remove(s.id)
 	}
 	if !s.running {
 		h.leaveLocked()
@@ -753,7 +789,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	deadline = now.Deadline(config.idleTimeout)
 	if h.awaiting > 0 {
 		for s := range h.streams.All {
-			if s.awaits {
+			if s.awaits != awaitsNothing {
 				deadline = earliest(deadline, s.awaitsSince.Deadline(config.reading.Grace))
 			}
 		}
@@ -827,11 +863,16 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 		return true
 	}
 	for s := range h.streams.All {
-		if s.awaits && passed(s.awaitsSince.Deadline(config.reading.Grace)) {
-			s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
-			h.undecided = append(h.undecided, s)
-			did = true
+		if s.awaits == awaitsNothing || !passed(s.awaitsSince.Deadline(config.reading.Grace)) {
+			continue
 		}
+		did = true
+		if s.awaits == awaitsEnd {
+			h.resetLocked(s, http2.NoError)
+			continue
+		}
+		s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
+		h.undecided = append(h.undecided, s)
 	}
 	return did
 }

@@ -29,9 +29,6 @@ type http2Stream struct {
 	request http1.RequestHead
 	text    []byte // what request lies in
 	framing http1.Framing
-	// awaits says that the handler waits for the body. awaitsSince is when that began, 0 if no time-out applies. The owner's.
-	awaits      bool
-	awaitsSince clock.Time
 
 	// The handler's goroutine's.
 	apart     bool // others may have the connection
@@ -41,21 +38,24 @@ type http2Stream struct {
 	timer     *time.Timer
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
-	listed   bool
-	running  bool // it has a handler
-	gone     bool // the client has reset the stream, or the connection has ended
-	state    http2.State
-	send     http2.SendWindow
-	recv     http2.ReceiveWindow
-	content  http2.Content
-	sender   http2.Sender[http2Stream]
-	body     []byte        // received, and not read
-	trailer  *http2Trailer // received
-	wake     chan struct{} // capacity 1; made by the first wait; sent to when something has changed
-	unsent   []byte        // of the answer: what waits for a window. Never changed, since it may be the program's
-	tail     []byte        // frames behind the answer's content
-	complete bool          // nothing is added to the answer: its end follows unsent
-	watcher  *requestContext
+	listed  bool
+	running bool // it has a handler
+	gone    bool // the client has reset the stream, or the connection has ended
+	state   http2.State
+	awaits  http2Awaits
+	// awaitsSince is when awaits began.
+	awaitsSince clock.Time
+	send        http2.SendWindow
+	recv        http2.ReceiveWindow
+	content     http2.Content
+	sender      http2.Sender[http2Stream]
+	body        []byte        // received, and not read
+	trailer     *http2Trailer // received
+	wake        chan struct{} // capacity 1; made by the first wait; sent to when something has changed
+	unsent      []byte        // of the answer: what waits for a window. Never changed, since it may be the program's
+	tail        []byte        // frames behind the answer's content
+	complete    bool          // nothing is added to the answer: its end follows unsent
+	watcher     *requestContext
 }
 
 var _ wire = (*http2Stream)(nil)
@@ -66,18 +66,21 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	c := h.conn
 	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, answered: c.answered}
 	s.h, s.id = h, id
-	s.awaits, s.awaitsSince, s.apart, s.headSent = false, 0, false, false
+	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete = false, false, false, false
 	s.send = 0
 	s.body, s.trailer, s.unsent, s.tail = s.body[:0], nil, nil, nil
 }
 
-// endReceivedLocked notes that the request has come as a whole.
-func (s *http2Stream) endReceivedLocked() {
-	s.state = s.state.Step(http2.ReceiveDataEnd).Next
-	s.wakeLocked()
-}
+// http2Awaits is what is awaited of a stream's request without a handler.
+type http2Awaits uint8
+
+const (
+	awaitsNothing http2Awaits = iota
+	awaitsBody                // the handler runs when the body has come
+	awaitsEnd                 // the answer was sent before the request has ended
+)
 
 // hasEndedLocked reports whether the request has come as a whole.
 func (s *http2Stream) hasEndedLocked() bool { return s.state == http2.HalfClosedRemote }
