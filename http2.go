@@ -455,7 +455,6 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	}
 	// The connection's window must not depend on a body that nobody reads.
 	credit, streamCredit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow), uint32(0)
-	unwanted := false
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
 	fault := v.Fault
@@ -468,8 +467,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 				s.body = append(s.body, f.Payload...)
 				h.receivedLocked(s)
 			case s.state == http2.HalfClosedLocal:
-				unwanted = true
-				h.resetLocked(s, http2.NoError)
+				h.discourageLocked(s)
 			default:
 				s.body = append(s.body, f.Payload...)
 				streamCredit = s.recv.Drain(f.Size-len(f.Payload), h.conn.server.config.http2.streamWindow)
@@ -481,7 +479,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	if credit > 0 {
 		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
 	}
-	if streamCredit > 0 && !unwanted {
+	if streamCredit > 0 {
 		w.http2.out = http2.AppendWindowUpdate(w.http2.out, f.Stream, streamCredit)
 	}
 	switch {
@@ -696,18 +694,24 @@ func (h *http2Conn) leaveLocked() {
 	}
 }
 
-// sentLocked notes that the answer's end is in the queue. If the request hasn't ended, the client is told not to go on: now, or when it
-// sends more.
+// sentLocked notes that the answer's end is in the queue.
 func (h *http2Conn) sentLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.state = s.state.Step(http2.SendDataEnd).Next
-	switch {
-	case s.state.Over():
+	if s.state.Over() {
 		h.overLocked(s)
-	case s.recv.Undrained() > http2.DefaultWindow/4:
-		h.resetLocked(s, http2.NoError) // the client may wait for its window, and send nothing more
-	default:
-		h.awaitLocked(s, awaitsEnd)
+		return
+	}
+	h.awaitLocked(s, awaitsEnd)
+	h.discourageLocked(s)
+}
+
+// discourageLocked resets a stream that was answered before its request has ended, once the client has sent so much that it goes on sending,
+// or will wait for its window.
+func (h *http2Conn) discourageLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	if s.recv.Undrained() > http2.DefaultWindow/4 {
+		h.resetLocked(s, http2.NoError)
 	}
 }
 
