@@ -189,7 +189,7 @@ func (h *http2Conn) next(w *scratch) http2Step {
 		case fault != http2.NoFault:
 			return h.fail(w, fault)
 		case !done:
-			return http2Read
+			return h.needInput(w)
 		}
 		h.prefaced = true
 		w.in.Advance(len(http2.Preface))
@@ -201,11 +201,22 @@ func (h *http2Conn) next(w *scratch) http2Step {
 		if len(h.undecided) > 0 {
 			return h.decide(w)
 		}
-		return http2Read
+		return h.needInput(w)
 	}
 	step := h.take(w, f, fault)
 	w.in.Advance(n)
 	return step
+}
+
+// needInput is the step when the input is used up. A connection that is to end tells its client so, and ends when its streams have.
+func (h *http2Conn) needInput(w *scratch) http2Step {
+	if h.closeAsked.Load() || h.conn.server.life.draining.Load() {
+		h.leaveSoon(w)
+	}
+	if h.ending {
+		return http2End
+	}
+	return http2Read
 }
 
 // take does what a frame asks for. fault is what its form has wrong.
@@ -889,16 +900,12 @@ func earliest(a, b clock.Time) clock.Time {
 // goAwayTime is how long the client's answer to the PING behind the first GOAWAY is awaited.
 const goAwayTime = 100 * time.Millisecond
 
-// look is called when nothing has come. It does what is due, and reports whether something was.
+// look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed.
 func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
-	s := h.conn.server
-	if s.life.draining.Load() || h.closeAsked.Load() {
-		did = h.leaveSoon(w)
-	}
 	if !expired {
-		return did
+		return false
 	}
-	config, now := &s.config, s.clock.exact()
+	config, now := &h.conn.server.config, h.conn.server.clock.exact()
 	passed := func(deadline clock.Time) bool { return deadline != 0 && now >= deadline }
 	if fault := h.acks.Late(now); fault != http2.NoFault {
 		h.fail(w, fault)
@@ -941,9 +948,8 @@ func (h *http2Conn) closeSoon() {
 	}
 }
 
-// leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests. It reports
-// whether there was one.
-func (h *http2Conn) leaveSoon(w *scratch) bool {
+// leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests.
+func (h *http2Conn) leaveSoon(w *scratch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -951,19 +957,13 @@ func (h *http2Conn) leaveSoon(w *scratch) bool {
 		h.goneAway, h.goneSince, h.pinged = goneSoon, h.conn.server.clock.exact(), true
 		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")
 		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
-		return true
 	case h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.goneSince.Add(goAwayTime)):
 		h.goneAway = goneForGood
 		w.http2.out = http2.AppendGoAway(w.http2.out, h.ids.Last(), http2.NoError, "")
-		return true
 	case h.goneAway == goneForGood && !h.ending:
-		if h.counts.Streams() == 0 {
-			h.ending = true
-			return true
-		}
-		h.wakeEmpty = true
+		h.ending = h.counts.Streams() == 0
+		h.wakeEmpty = !h.ending
 	}
-	return false
 }
 
 // outerContext returns the context of ConnContext.

@@ -672,7 +672,11 @@ func TestHTTP2ConnState(t *testing.T) {
 		mu.Unlock()
 		for range 3 {
 			c.want("GET", "/", nil, 200, "value")
-			lifeAwait(t, "an idle connection", func() bool { return s.Stats().ConnsActive == 0 })
+			lifeAwait(t, "an idle connection", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(states) > 0 && states[len(states)-1] == filo.StateIdle
+			})
 		}
 		c.CloseIdleConnections()
 		lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })

@@ -102,12 +102,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 	h, c := d.h, d.h.conn
 	state, deadline := h.wait(c.server.clock.now(), w.in.Len() > 0)
 	c.setWait(state, deadline)
-	n, err := 0, error(nil)
-	if h.look(w, false) {
-		c.endWait(deadline, false)
-		return
-	}
-	n, err = c.netConn.Read(w.in.Space())
+	n, err := c.netConn.Read(w.in.Space())
 	c.endWait(deadline, false)
 	w.in.Received(n)
 	switch {

@@ -62,7 +62,7 @@ var attacks = []struct {
 	{"unknown frames", func(uint32) string { return frameOf(0xaa, 0, 0, "") }, FaultGlitches},
 	{"WINDOW_UPDATE byte by byte", func(uint32) string { return frameOf(FrameWindowUpdate, 0, 0, uint32Of(1)) }, FaultGlitches},
 	{"WINDOW_UPDATE on a closed stream", func(id uint32) string {
-		return frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, id, getBlock) + "|" + frameOf(FrameWindowUpdate, 0, id, uint32Of(5000))
+		return frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, id, getBlock) + "|" + strings.Repeat(frameOf(FrameWindowUpdate, 0, id, uint32Of(5000)), 2)
 	}, FaultGlitches},
 	{"GOAWAY", func(uint32) string { return frameOf(FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00") }, FaultGlitches},
 	{"a CONTINUATION flood", func(id uint32) string {
