@@ -49,6 +49,8 @@ type http2Conn struct {
 	goneAway    goneAway
 	goneSince   clock.Time  // when goneAway became goneSoon
 	pinged      bool        // the PING behind the first GOAWAY wasn't answered yet
+	heard       clock.Time  // when something has come last, or nothing was asked; kept if PingInterval is set
+	asked       clock.Time  // when a PING was sent since nothing came; 0: none was, or something has come since
 	headSince   clock.Time  // since when a frame, a field block or the preface has been incomplete; 0: none is
 	began       bool        // the server's SETTINGS were rendered
 	active      bool        // ConnState was told that the connection is active
@@ -142,6 +144,7 @@ func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 	h.peer.Reset()
 	h.recv.Open(http2.DefaultWindow)
 	h.used = c.server.clock.now()
+	h.heard = h.used
 	return h
 }
 

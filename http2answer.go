@@ -105,7 +105,7 @@ func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
 	}
 	s.unsent, s.complete = body, true
 	if trailer {
-		s.tail = s.appendTrailer(nil, &r.Trailer)
+		s.tail = newTail(&r.Trailer)
 	}
 	h.mayGoOnLocked(s)
 }
@@ -182,26 +182,34 @@ func preparedType(value []byte) *http2.Literal {
 	return nil
 }
 
-// appendTrailer renders the HEADERS behind a body, which end the stream.
-func (s *http2Stream) appendTrailer(dst []byte, trailer *Header) []byte {
-	start, list := len(dst), &trailer.list
-	dst = s.beginBlock(http2.BeginHeaders(dst), nil)
+// newTail renders the fields behind a body.
+func newTail(trailer *Header) (block []byte) {
+	list := &trailer.list
 	for i := range list.Len() {
 		if list.ID(i).InTrailer() {
-			dst = http2.AppendField(dst, list.ID(i), list.Name(i), list.Value(i))
+			block = http2.AppendField(block, list.ID(i), list.Name(i), list.Value(i))
 		}
 	}
-	return http2.EndHeaders(dst, start, s.id, true)
+	return block
 }
 
-// inform implements wire. h is nil for a 100 of the server's own.
+// inform implements wire.
 func (s *http2Stream) inform(status int, header *Header) error {
 	h := s.h
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if s.state.Over() {
-		h.mu.Unlock()
 		return errStreamReset
 	}
+	s.informLocked(status, header)
+	h.flushLocked(nil)
+	return nil
+}
+
+// informLocked renders an interim answer into the queue. The header is nil for a 100 of the server's own.
+func (s *http2Stream) informLocked(status int, header *Header) {
+	h := s.h
+	h.mu.AssertHeld()
 	start := len(h.queue)
 	h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
 	h.queue = http2.AppendStatus(h.queue, status)
@@ -213,9 +221,6 @@ func (s *http2Stream) inform(status int, header *Header) error {
 		}
 	}
 	h.queue = http2.EndHeaders(h.queue, start, s.id, false)
-	h.mu.Unlock()
-	h.flush()
-	return nil
 }
 
 // head implements wire.
@@ -310,9 +315,7 @@ func (s *http2Stream) endStream(trailer *Header) {
 	}
 	h.listLocked(s)
 	s.complete = true
-	if trailer.Len() > 0 {
-		s.tail = s.appendTrailer(nil, trailer)
-	}
+	s.tail = newTail(trailer)
 	h.earned++
 	h.mayGoOnLocked(s)
 }

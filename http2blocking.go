@@ -104,7 +104,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 	c.setWait(state, deadline)
 	n, err := c.netConn.Read(w.in.Space())
 	c.endWait(deadline, false)
-	w.in.Received(n)
+	h.received(w, n)
 	switch {
 	case n > 0 || err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):

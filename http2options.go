@@ -1,6 +1,8 @@
 package filo
 
 import (
+	"time"
+
 	"github.com/filohttp/filo/internal/http2"
 )
 
@@ -23,6 +25,11 @@ type HTTP2Options struct {
 	// comes. Default 1 MB each; at least 64 KB.
 	MaxStreamWindow, MaxConnWindow int
 
+	// PingInterval is how long a connection may be silent before the server asks with a PING whether the client is still there. If nothing
+	// comes within 15 seconds the connection ends, and with it the contexts of its requests. Default 0, never: SocketOptions.KeepAlive
+	// finds clients that have vanished, unless there is a proxy in between.
+	PingInterval time.Duration
+
 	// MaxGlitches is how many frames a client may send at once that serve no purpose, such as resets of its own requests, or cause errors.
 	// It may send 33 more in each second. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a
 	// proxy with many users; negative: no limit.
@@ -36,6 +43,7 @@ type http2Config struct {
 	maxStreams               int
 	streamWindow, connWindow int32
 	glitches                 http2.GlitchLimits
+	pingInterval             time.Duration  // 0: never
 	settings                 []byte         // the SETTINGS that a connection begins with
 	name                     *http2.Literal // the Server field; nil for none
 }
@@ -49,7 +57,7 @@ func (s *Server) newHTTP2Config(c *serverConfig) http2Config {
 		unencrypted:  o.Unencrypted && !o.Disabled,
 		maxStreams:   defaultMaxStreams,
 		streamWindow: http2Window(o.MaxStreamWindow), connWindow: http2Window(o.MaxConnWindow),
-		glitches: http2.DefaultGlitches,
+		glitches: http2.DefaultGlitches, pingInterval: max(o.PingInterval, 0),
 	}
 	if o.MaxConcurrentStreams > 0 {
 		h.maxStreams = o.MaxConcurrentStreams

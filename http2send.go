@@ -55,7 +55,11 @@ func (h *http2Conn) fillLocked() {
 		}
 		switch {
 		case last:
-			h.queue = append(h.queue, s.tail...)
+			if s.tail != nil {
+				start := len(h.queue)
+				h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
+				h.queue = http2.EndHeaders(append(h.queue, s.tail...), start, s.id, true)
+			}
 			s.unsent, s.tail = nil, nil
 			h.schedule.Remove(&s.sender)
 			h.sentLocked(s)

@@ -54,8 +54,9 @@ type http2Stream struct {
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
 	parked             *ParkedConn // set by ParkStream
+	readUntil          clock.Time  // the handler's deadline for http2Duplex; 0 for none
 	unsent             []byte      // of the answer: what waits for a window. Never changed, since it may be the program's
-	tail               []byte      // frames behind the answer's content
+	tail               []byte      // the field block behind the answer's content; nil for none
 	complete           bool        // nothing is added to the answer: its end follows unsent
 	watcher            *requestContext
 }
@@ -72,7 +73,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete, s.parked = false, false, false, false, nil
 	s.send = 0
-	s.body, s.read, s.trailer, s.unsent, s.tail = s.body[:0], 0, nil, nil, nil
+	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
 }
 
 // http2Awaits is what is awaited of a stream's request without a handler.
@@ -214,8 +215,16 @@ func (s *http2Stream) outerContext() (outer context.Context, carried bool) {
 	return s.h.outerContext(), false
 }
 
-// deadlineSet implements wire. It does nothing, since each wait reads the deadlines from the Ctx.
-func (s *http2Stream) deadlineSet(time.Time, bool) error { return nil }
+// deadlineSet implements wire. Most waits read the deadlines from the Ctx.
+func (s *http2Stream) deadlineSet(t time.Time, write bool) error {
+	if !write {
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		s.readUntil = s.server.clock.at(t)
+		s.wakeLocked()
+	}
+	return nil
+}
 
 // readBody implements wire.
 func (s *http2Stream) readBody(b *body, p []byte) (int, error) {

@@ -32,6 +32,7 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *r
 func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.running = false
+	s.wakeLocked()
 	switch {
 	case s.state.Over():
 		h.leaveLocked()

@@ -36,6 +36,28 @@ func (h *http2Conn) beginTurn(w *scratch) {
 	w.in, h.in = h.in, http1.Input{}
 }
 
+// received notes that n bytes have come.
+func (h *http2Conn) received(w *scratch, n int) {
+	if w.in.Received(n); n > 0 && h.conn.server.config.http2.pingInterval > 0 {
+		h.heard, h.asked = h.conn.server.clock.now(), 0
+	}
+}
+
+// pingDeadline returns when the silence of a client has lasted so long that something is to be done; 0: never.
+func (h *http2Conn) pingDeadline() clock.Time {
+	switch interval := h.conn.server.config.http2.pingInterval; {
+	case interval == 0:
+		return 0
+	case h.asked != 0:
+		return h.asked.Add(pingTimeout)
+	default:
+		return h.heard.Add(interval)
+	}
+}
+
+// pingTimeout is how long the answer to a PING may take.
+const pingTimeout = 15 * time.Second
+
 // endTurn returns the buffers to the worker.
 func (h *http2Conn) endTurn(w *scratch) {
 	w.http2.owned = nil
@@ -110,6 +132,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	default:
 		deadline = earliest(deadline, h.headSince.Deadline(config.readHeaderTimeout))
 	}
+	deadline = earliest(deadline, h.pingDeadline())
 	if h.goneAway == goneSoon {
 		deadline = earliest(deadline, h.goneSince.Add(goAwayTime))
 	}
@@ -141,6 +164,15 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 	if h.headSince != 0 && passed(h.headSince.Deadline(config.readHeaderTimeout)) {
 		h.goAway(w, http2.ProtocolError, errSlowHead.Detail)
 		return true
+	}
+	if passed(h.pingDeadline()) {
+		if h.asked != 0 {
+			h.goAway(w, http2.NoError, "the client has vanished")
+			return true
+		}
+		h.asked = now
+		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
+		did = true
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -90,7 +90,7 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	}
 	switch {
 	case n > 0:
-		w.in.Received(n)
+		lc.http2.Load().received(w, n)
 		return true
 	case err == nil:
 		return true // read again

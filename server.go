@@ -150,8 +150,8 @@ type Server struct {
 	// Renderer renders the documents of Ctx.Render. Package templates provides one for html/template.
 	Renderer Renderer
 
-	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS. The server clones it and removes "h2", which
-	// it doesn't speak, from NextProtos, also in the configurations that GetConfigForClient returns.
+	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS, which clone it. If NextProtos is empty, clients are
+	// offered "h2" and "http/1.1"; the same holds for the configurations that GetConfigForClient returns.
 	TLSConfig *tls.Config
 
 	// HTTP2 configures HTTP/2.

@@ -176,7 +176,7 @@ func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	}
 }
 
-// "ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
+// "ListenAndServeTLS listens on the TCP address and serves over TLS. The files may be "" if TLSConfig has
 // certificates"; it "is cloned".
 func TestListenAndServeTLS(t *testing.T) {
 	certFile, keyFile := lifeCertificateFiles(t)
