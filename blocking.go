@@ -33,7 +33,8 @@ type scratch struct {
 	handedOver bool
 	// linger says that the client may still be sending when its connection is closed.
 	linger bool
-	worker *workerChan // the worker that it belongs to; nil in ServeConn and for carried requests
+	worker *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
+	http2  *http2Scratch // nil until the worker serves a connection of HTTP/2
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers

@@ -288,7 +288,7 @@ func (s *connSet) wakeIdle(now clock.Time) {
 // isToldOfDraining reports whether a connection's owner must be woken because the server is draining. word is the connection's.
 func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	switch state := waitState(word & stateMask); state {
-	case stateNew, stateIdle, stateParked:
+	case stateNew, stateIdle, stateParked, stateStreams:
 		return true
 	case stateRest:
 		return c.server.life.endsRest(func() clock.Time { return now })

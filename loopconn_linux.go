@@ -35,6 +35,8 @@ type loopConn struct {
 	unsent *unsent
 	// watcher is the context to be cancelled when the client leaves. The goroutine that takes the event reads it.
 	watcher atomic.Pointer[requestContext]
+	// http2 is set when the connection becomes one of HTTP/2, before it is shared. Then nothing above that is HTTP/1's is used.
+	http2 *http2Conn
 }
 
 // pendingInput is an unfinished request while no worker lends it buffers.
@@ -82,7 +84,7 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
 	case lc.IsShared():
-		return lc.parked.out.Put(p) // the caller is crypto/tls
+		return lc.sharedOut().Put(p) // the caller is crypto/tls
 	case lc.NoWaitWrite || lc.tlsState != nil && lc.state() != stateWrite && lc.state() != stateClosed:
 		if u := lc.unsent; u != nil && len(u.bytes) > maxUntaken {
 			return 0, errUntaken

@@ -22,10 +22,22 @@ func (lc *loopConn) prepareParked() error {
 func (lc *loopConn) setParked() { lc.Share() }
 
 // Writable implements loop.Conn.
-func (lc *loopConn) Writable() { lc.parked.out.Pump() }
+func (lc *loopConn) Writable() {
+	if lc.sharedOut().Pump(); lc.http2 != nil {
+		lc.http2.flush()
+	}
+}
 
 // Closing implements loop.Conn.
-func (lc *loopConn) Closing() { lc.parked.out.Fail(net.ErrClosed) }
+func (lc *loopConn) Closing() { lc.sharedOut().Fail(net.ErrClosed) }
+
+// sharedOut returns the outbox of a shared connection.
+func (lc *loopConn) sharedOut() *outbox.Outbox {
+	if lc.http2 != nil {
+		return &lc.http2.out
+	}
+	return &lc.parked.out
+}
 
 var _ outbox.Socket = (*loopConn)(nil)
 

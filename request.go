@@ -127,8 +127,11 @@ func (r *Request) TargetBytes() []byte {
 	return r.head[r.line.TargetStart:r.line.TargetEnd:r.line.TargetEnd]
 }
 
-// Proto returns the protocol version: "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
+// Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
+	if _, ok := r.ctx.exchange.wire.(*http2Stream); ok {
+		return "HTTP/2.0"
+	}
 	if r.line.Minor == 0 {
 		return "HTTP/1.0"
 	}

@@ -154,6 +154,9 @@ type Server struct {
 	// it doesn't speak, from NextProtos, also in the configurations that GetConfigForClient returns.
 	TLSConfig *tls.Config
 
+	// HTTP2 configures HTTP/2.
+	HTTP2 HTTP2Options
+
 	// Logger receives the server's log records. The default is slog.Default.
 	Logger *slog.Logger
 
@@ -247,6 +250,7 @@ type serverConfig struct {
 	reading           pace.Limits // of a body
 	writing           pace.Limits // of an answer
 	idleTimeout       time.Duration
+	http2             http2Config
 	tick              time.Duration // of the coarse clock
 	idleWorker        time.Duration // how long an idle worker is kept
 	concurrency       int
@@ -289,6 +293,7 @@ func (s *Server) newConfig() serverConfig {
 		concurrency:       positive(s.Concurrency, DefaultConcurrency),
 		loops:             positive(s.Loops, runtime.GOMAXPROCS(0)),
 	}
+	c.http2 = s.newHTTP2Config(&c)
 	c.driver, c.driverErr = chooseDriver(s.Driver)
 	c.tick = clockTick(min(c.idleWorker, c.shortestTimeout()))
 	return c

@@ -35,6 +35,10 @@ func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		return nil, errNoCertificate
 	}
+	if !s.HTTP2.Disabled {
+		config.NextProtos = withHTTP2(config.NextProtos)
+		return config, nil
+	}
 	config.NextProtos = withoutHTTP2(config.NextProtos)
 	if len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"http/1.1"}
@@ -71,6 +75,18 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("filo: certFile %s with keyFile %s: %w", certFile, keyFile, err)
 	}
 	return certificate, nil
+}
+
+// withHTTP2 returns the protocols with those that the server speaks, h2 first.
+func withHTTP2(protocols []string) []string {
+	protocols = slices.Clone(protocols)
+	if !slices.Contains(protocols, "h2") {
+		protocols = slices.Insert(protocols, 0, "h2")
+	}
+	if !slices.Contains(protocols, "http/1.1") {
+		protocols = append(protocols, "http/1.1")
+	}
+	return protocols
 }
 
 // withoutHTTP2 returns the protocols without h2: a client that was offered h2 would speak it. If nothing else is left, it returns

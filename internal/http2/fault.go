@@ -155,6 +155,9 @@ func (f Fault) Code() ErrCode { return faults[f].code }
 // OfStream reports whether a stream can end with the fault while the others go on. An idle stream can't be reset: State.Ends knows.
 func (f Fault) OfStream() bool { return f > lastOfConnection }
 
+// ofForm reports whether a frame has the fault whatever its stream's state is.
+func (f Fault) ofForm() bool { return f == FaultPriorityLength || f == FaultIncrement }
+
 // Malformed reports whether the fault is one of a request's fields or its content (RFC 9113, section 8.1.1): such a request may be
 // answered before its stream is reset.
 func (f Fault) Malformed() bool { return f >= FaultField }

@@ -106,6 +106,9 @@ type Reader struct {
 	begun   bool // the first frame has come
 }
 
+// InBlock reports whether a field block has begun, and CONTINUATION must follow.
+func (r *Reader) InBlock() bool { return r.block != 0 }
+
 // Next puts the frame at the start of b, or a piece of it, into f and returns how many bytes of b that was. 0 without a fault means that
 // more bytes are needed.
 //
@@ -369,4 +372,18 @@ func EndHeaders(b []byte, start int, stream uint32, endStream bool) []byte {
 	}
 	AppendFrameHeader(b[:start], MaxFrameSize, FrameHeaders, flags, stream)
 	return b
+}
+
+// AppendData appends DATA: as many frames as the payload needs, and one if it is empty.
+func AppendData(b []byte, stream uint32, payload []byte, endStream bool) []byte {
+	for {
+		n, flags := min(len(payload), MaxFrameSize), Flags(0)
+		if endStream && n == len(payload) {
+			flags = FlagEndStream
+		}
+		b = append(AppendFrameHeader(b, n, FrameData, flags, stream), payload[:n]...)
+		if payload = payload[n:]; len(payload) == 0 {
+			return b
+		}
+	}
 }

@@ -47,13 +47,9 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 // maxEarned bounds what a client can put by.
 const maxEarned = 1000
 
-// Earn takes note of a whole answer, or of DATA of at least a kilobyte, that was sent: for each of them a client may send one PING (those
+// Earn takes note of n whole answers, or DATA of at least a kilobyte, that were sent: for each of them a client may send one PING (those
 // of gRPC measure the bandwidth) and one small WINDOW_UPDATE or so. DATA that is small since the client's window is earns nothing.
-func (g *Glitches) Earn() {
-	if g.earned < maxEarned {
-		g.earned++
-	}
-}
+func (g *Glitches) Earn(n int) { g.earned = uint16(min(int(g.earned)+n, maxEarned)) }
 
 const (
 	// smallUpdate is below what increment WINDOW_UPDATE is a glitch: it would make many small frames of an answer.

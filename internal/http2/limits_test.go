@@ -119,13 +119,13 @@ func TestCost(t *testing.T) {
 func TestEarn(t *testing.T) {
 	var g Glitches
 	ping, update := Frame{Type: FramePing}, Frame{Type: FrameWindowUpdate, Value: 5}
-	g.Earn()
-	g.Earn()
+	g.Earn(1)
+	g.Earn(1)
 	if g.Cost(&ping) != 0 || g.Cost(&update) != 0 || g.Cost(&update) != 1 || g.Cost(&ping) != 1 {
 		t.Error("two answers are for two frames")
 	}
 	for range 10 * maxEarned {
-		g.Earn()
+		g.Earn(1)
 	}
 	free := 0
 	for g.Cost(&ping) == 0 {
@@ -242,7 +242,7 @@ func TestLimitsAllocs(t *testing.T) {
 	now := clock.Time(time.Hour)
 	if n := testing.AllocsPerRun(100, func() {
 		g.Charge(g.Cost(&f)+LateCost(&f), now, DefaultGlitches)
-		g.Earn()
+		g.Earn(1)
 		m.Receive(10)
 		m.Drain(10, MaxReceiveWindow)
 		peer.Apply(entries)

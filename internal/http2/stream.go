@@ -182,12 +182,12 @@ const (
 
 // Ends returns what ends with a fault of a frame after which the stream is in the state s, with HEADERS thus Open at least. A stream that is
 // idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). One that is over needn't be, unless the fault
-// is that something came on it at all.
+// is that something came on it at all, or is the frame's own.
 func (s State) Ends(f Fault) Ends {
 	switch {
 	case !f.OfStream() || s == Idle:
 		return EndsConnection
-	case s.Over() && f != FaultStreamClosed:
+	case s.Over() && (s == Reset || f != FaultStreamClosed && !f.ofForm()):
 		return EndsNothing
 	}
 	return EndsStream

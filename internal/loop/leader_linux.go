@@ -61,6 +61,18 @@ func (l *Loop) retake(word uint64) {
 		class.Retaken()
 	}
 	l.workers.Retake(leader)
+	leader.loseSocket()
+}
+
+// MayLose says that the connection of the turn is taken away together with the loop, by Conn.Retaken; nil ends that.
+func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
+
+// loseSocket takes the connection away whose turn the worker is in. The loop was taken away before. Perhaps the worker has ended the turn
+// since, and is in another one: no harm is done, since whoever gets that connection serves it as well.
+func (w *Worker) loseSocket() {
+	if s := w.losable.Load(); s != nil {
+		s.served.Retaken()
+	}
 }
 
 // GiveAway gives the loop to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of the turn.
@@ -75,6 +87,7 @@ func (t Turn) GiveAway() bool {
 	}
 	l.handoffs.Add(1)
 	l.workers.Retake(leader)
+	leader.loseSocket()
 	return true
 }
 

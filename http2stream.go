@@ -1,0 +1,447 @@
+package filo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
+)
+
+// http2Stream is a stream of HTTP/2: a request, its answer, and the wire of the handler. A quick request that is answered at once is never
+// listed: nobody but the owner of the connection knows its stream.
+type http2Stream struct {
+	exchange            // the handler's goroutine's
+	h        *http2Conn // immutable
+	id       uint32     // immutable
+
+	// Set by the owner before the handler runs, and not changed afterwards.
+	request http1.RequestHead
+	text    []byte // what request lies in
+	framing http1.Framing
+
+	// The handler's goroutine's.
+	apart     bool // others may have the connection
+	headSent  bool
+	readPace  pace.Pace
+	writePace pace.Pace
+	timer     *time.Timer
+
+	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
+	listed  bool
+	running bool // it has a handler
+	gone    bool // the client has reset the stream, or the connection has ended
+	state   http2.State
+	awaits  http2Awaits
+	// awaitsSince is when awaits began.
+	awaitsSince clock.Time
+	send        http2.SendWindow
+	recv        http2.ReceiveWindow
+	content     http2.Content
+	sender      http2.Sender[http2Stream]
+	body        []byte        // received, and not read
+	trailer     *http2Trailer // received
+	wake        chan struct{} // capacity 1; made by the first wait; sent to when something has changed
+	unsent      []byte        // of the answer: what waits for a window. Never changed, since it may be the program's
+	tail        []byte        // frames behind the answer's content
+	complete    bool          // nothing is added to the answer: its end follows unsent
+	watcher     *requestContext
+}
+
+var _ wire = (*http2Stream)(nil)
+var _ watchWire = (*http2Stream)(nil)
+
+// open makes s a new stream.
+func (s *http2Stream) open(h *http2Conn, id uint32) {
+	c := h.conn
+	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, answered: c.answered}
+	s.h, s.id = h, id
+	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
+	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
+	s.listed, s.running, s.gone, s.complete = false, false, false, false
+	s.send = 0
+	s.body, s.trailer, s.unsent, s.tail = s.body[:0], nil, nil, nil
+}
+
+// http2Awaits is what is awaited of a stream's request without a handler.
+type http2Awaits uint8
+
+const (
+	awaitsNothing http2Awaits = iota
+	awaitsBody                // the handler runs when the body has come
+	awaitsEnd                 // the answer was sent before the request has ended
+)
+
+// hasEndedLocked reports whether the request has come as a whole.
+func (s *http2Stream) hasEndedLocked() bool { return s.state == http2.HalfClosedRemote }
+
+// wakeLocked wakes the handler, if it waits.
+func (s *http2Stream) wakeLocked() {
+	if s.wake != nil {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Errors of a stream whose client is gone.
+var (
+	errStreamReset = errors.New("filo: the client has reset the stream")
+	errNoHijack    = &HTTPError{Status: 501, Detail: "needs HTTP/1.1", Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
+)
+
+// own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
+func (s *http2Stream) own() bool {
+	if s.apart {
+		return false
+	}
+	if s.h.inline.CompareAndSwap(s, nil) {
+		return true
+	}
+	s.wasTaken()
+	return false
+}
+
+// disown ends what own has begun.
+func (s *http2Stream) disown() { s.h.inline.Store(s) }
+
+// wasTaken notes that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
+func (s *http2Stream) wasTaken() {
+	s.apart, s.worker.http2.owned = true, nil
+	s.h.mu.Lock()
+	//lint:ignore SA2001 the monitor holds the lock while it moves the buffers
+	s.h.mu.Unlock()
+}
+
+// giveWay implements wire: it gives the connection away as well, which other streams wait for.
+func (s *http2Stream) giveWay(class *class.Class) error {
+	return s.leaveFor(class, class.MayRunInline())
+}
+
+// leaveFor is giveWay. If kept is set, one of the places that are kept for quick handlers will do.
+func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
+	if !s.own() {
+		return s.worker.giveWay(class)
+	}
+	if s.h.driver.leave(s, class, kept) {
+		s.apart, s.worker.http2.owned = true, nil
+		return nil
+	}
+	s.disown()
+	return errBusy
+}
+
+// leave is giveWay for a handler that waits, of whatever class.
+func (s *http2Stream) leave() error {
+	if s.apart {
+		return nil
+	}
+	return s.giveWay(s.worker.timer.Class())
+}
+
+// await waits until something about the stream has changed, or until the deadline, 0 for none. mu is held, but not meanwhile. It reports
+// false after the deadline.
+func (s *http2Stream) awaitLocked(deadline clock.Time) bool {
+	h := s.h
+	h.mu.AssertHeld()
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	if deadline == 0 {
+		<-s.wake
+		return true
+	}
+	wait := deadline.Sub(s.server.clock.exact())
+	if wait <= 0 {
+		return false
+	}
+	if s.timer == nil {
+		s.timer = time.NewTimer(wait)
+	} else {
+		s.timer.Reset(wait)
+	}
+	defer s.timer.Stop()
+	select {
+	case <-s.wake:
+		return true
+	case <-s.timer.C:
+		return false
+	}
+}
+
+// localAddr implements wire.
+func (s *http2Stream) localAddr() net.Addr { return s.h.conn.localAddr() }
+
+// remoteAddr implements wire.
+func (s *http2Stream) remoteAddr() net.Addr { return s.h.conn.remoteAddr() }
+
+// remote implements wire.
+func (s *http2Stream) remote() netip.AddrPort { return s.h.conn.remote() }
+
+// outerContext implements wire.
+func (s *http2Stream) outerContext() (outer context.Context, carried bool) {
+	return s.h.outerContext(), false
+}
+
+// deadlineSet implements wire. It does nothing, since each wait reads the deadlines from the Ctx.
+func (s *http2Stream) deadlineSet(time.Time, bool) error { return nil }
+
+// readBody implements wire.
+func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case len(p) == 0:
+		return 0, nil
+	case b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit:
+		return 0, b.fail(errTooLarge)
+	case s.worker.ctx.timedOut():
+		return 0, b.fail(ErrHandlerTimeout)
+	}
+	n, err := s.receive(b, p)
+	if n > 0 {
+		if err := b.took(n); err != nil {
+			return 0, err
+		}
+		return n, nil
+	}
+	if err == io.EOF {
+		return 0, s.bodyEnded(b)
+	}
+	return 0, b.fail(bodyError(err))
+}
+
+// receive copies what has come of the body, or waits for some. The error is io.EOF at the end.
+func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
+	h, config := s.h, &s.server.config
+	start := s.server.clock.now()
+	h.mu.Lock()
+	for len(s.body) == 0 && !s.gone && !s.hasEndedLocked() {
+		h.mu.Unlock()
+		if err := s.beforeWait(b); err != nil {
+			return 0, err
+		}
+		h.mu.Lock()
+		if len(s.body) > 0 || s.gone || s.hasEndedLocked() {
+			break
+		}
+		deadline := s.worker.ctx.readUntil
+		if deadline == 0 {
+			deadline = s.readPace.Deadline(start, config.reading, 0)
+		}
+		if !s.awaitLocked(deadline) {
+			h.mu.Unlock()
+			return 0, errDeadline
+		}
+	}
+	n = copy(p, s.body)
+	s.body = s.body[:copy(s.body, s.body[n:])]
+	credit := uint32(0)
+	switch {
+	case n == 0 && s.gone:
+		err = errStreamReset
+	case n == 0:
+		err = io.EOF
+	case !s.hasEndedLocked() && !s.gone:
+		if credit = s.recv.Drain(n, config.http2.streamWindow); credit > 0 {
+			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit)
+		}
+	}
+	h.mu.Unlock()
+	if n > 0 {
+		s.readPace.Add(n, s.server.clock.now().Sub(start))
+	}
+	if credit > 0 {
+		h.flush()
+	}
+	return n, err
+}
+
+// beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
+func (s *http2Stream) beforeWait(b *body) error {
+	if err := s.leave(); err != nil {
+		return err
+	}
+	ctx := s.worker.ctx
+	if err := ctx.holdAnswer(); err != nil {
+		return err
+	}
+	defer ctx.releaseAnswer()
+	if b.expect {
+		b.expect = false
+		if b.received == 0 && !ctx.stream.sent {
+			return s.inform(100, nil)
+		}
+	}
+	return nil
+}
+
+// bodyEnded notes that the handler has read all of the body.
+func (s *http2Stream) bodyEnded(b *body) error {
+	s.h.mu.Lock()
+	trailer := s.trailer
+	s.h.mu.Unlock()
+	if trailer != nil {
+		list := &s.worker.ctx.Request.Trailer.list
+		for i := range trailer.fields.Len() {
+			list.AddBytes(string(trailer.fields.Name(i)), trailer.fields.Value(i))
+		}
+	}
+	b.reachEnd()
+	return io.EOF
+}
+
+// lendBody implements wire: it lends a body that has come as a whole.
+func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
+	s.h.mu.Lock()
+	if !s.hasEndedLocked() {
+		s.h.mu.Unlock()
+		return nil, false, nil
+	}
+	whole, s.body = s.body, nil
+	s.h.mu.Unlock()
+	if err := b.took(len(whole)); err != nil {
+		return nil, true, err
+	}
+	if b.chunked {
+		s.bodyEnded(b)
+	}
+	return whole, true, nil
+}
+
+// prepareHijack implements wire.
+func (s *http2Stream) prepareHijack() (prepared net.Conn, err error) { return nil, errNoHijack }
+
+// switchProtocols implements wire. prepareHijack has failed before.
+func (s *http2Stream) switchProtocols(*Header) {}
+
+// hijack implements wire.
+func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
+	return nil, nil, errNoHijack
+}
+
+// mayWatch implements watchWire: the connection is read whatever the handler does.
+func (s *http2Stream) mayWatch(*body) bool { return true }
+
+// startWatch implements watchWire.
+func (s *http2Stream) startWatch(r *requestContext) (half, gone bool) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.watcher = r
+	return false, s.gone
+}
+
+// endWatch implements watchWire.
+func (s *http2Stream) endWatch() {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.watcher = nil
+}
+
+// run runs the handler on the stream's request. It reports false if others have the connection now.
+func (s *http2Stream) run(w *scratch) (mine bool) {
+	h, ctx := s.h, w.ctx
+	s.worker, s.running = w, true
+	ctx.exchange = &s.exchange
+	ctx.begin(&s.request, s.text, s.framing)
+	ended := false
+	defer func() {
+		if !ended {
+			s.abandon(ctx) // the handler ends its goroutine, or a panic of the server's own
+		}
+	}()
+	s.disown()
+	if err := s.enterServer(); err != nil {
+		s.conclude(ctx, s.finish(ctx, err))
+	} else if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
+		s.conclude(ctx, s.finish(ctx, ctx.NoContent()))
+	} else {
+		err := s.invoke(ctx)
+		s.conclude(ctx, s.finish(ctx, err))
+	}
+	mine = s.own()
+	s.endHandler(ctx)
+	ended = true
+	if mine {
+		return true
+	}
+	w.yieldPlace()
+	h.flush()
+	return false
+}
+
+// yieldPlace gives up the worker's place before the answer leaves: a client that has its answer and sends again at once must find the
+// place free.
+func (w *scratch) yieldPlace() {
+	if w.worker == nil {
+		return
+	}
+	if w.worker.EndKept(); w.worker.place == placeServing {
+		w.worker.vacate(math.MaxInt)
+	}
+}
+
+// enterServer lets the handler run where it is, or apart, by what is known of the server's handler.
+func (s *http2Stream) enterServer() error {
+	class, w := &s.server.classes.handler, s.worker
+	trusted := class.Trusted.Load()
+	if w.worker == nil || trusted && class.MayRunInline() && !w.worker.Crowded() {
+		return nil
+	}
+	stays, must := w.stays(class)
+	if stays {
+		return nil
+	}
+	err := s.leaveFor(class, trusted) // the handler may enter a quick class
+	switch {
+	case err == nil:
+	case err == errBusy && !must:
+		w.runInline(class)
+		err = nil
+	default:
+		w.timer.Switch(class)
+	}
+	return err
+}
+
+// abandon ends a stream whose handler ends its goroutine.
+func (s *http2Stream) abandon(ctx *Ctx) {
+	s.conclude(ctx, s.exited(ctx))
+	s.own()
+	s.endHandler(ctx)
+	s.h.flush()
+}
+
+// endHandler releases what the request holds. Its answer is on its way.
+func (s *http2Stream) endHandler(ctx *Ctx) {
+	h, w := s.h, s.worker
+	ctx.end()
+	if race.Enabled {
+		lend.Poison(s.text)
+		ctx.poison()
+		w.ctx = new(Ctx)
+		*ctx = Ctx{}
+	}
+	w.ctx.exchange = nil
+	h.mu.Lock()
+	h.handlerEndedLocked(s)
+	listed := s.listed
+	s.worker = nil
+	h.mu.Unlock()
+	if !listed && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
+		w.http2.spare = s
+	}
+}
