@@ -438,13 +438,19 @@ var validCases = slices.Concat(
 	each(comes("Content-Type", "9110 8.3", "Content-Type describes the associated representation; the echo's is that of the request.", Want{Stream: 1, Status: 200, Body: "{}", Fields: []Field{{"content-type", "application/json"}}}), []sent{
 		{"of an echo", frames{postWith(1, "content-type: application/json", "content-length: 2"), data(1, endStream, "{}")}},
 	}),
-	each(comes("early answer", "9113 8.1", "A server can send a complete response prior to the client sending an entire request. When this is true, a server MAY request that the client abort transmission of a request without error by sending a RST_STREAM with an error code of NO_ERROR; filo does.", helloEarly(1)), []sent{
-		{"and no DATA", frames{headers(1, endHeaders, getBlock)}},
-		{"and DATA", frames{headers(1, endHeaders, getBlock), data(1, 0, "abc")}},
+	each(comes("early answer", "9113 8.1", "A server can send a complete response prior to the client sending an entire request.", hello(1), hello(3)), []sent{
+		{"and no DATA", frames{headers(1, endHeaders, getBlock), get(3)}},
+		{"and DATA", frames{headers(1, endHeaders, getBlock), data(1, 0, "abc"), get(3)}},
+		{"and DATA to the end", frames{headers(1, endHeaders, getBlock), data(1, endStream, "abc"), get(3)}},
+		{"and trailers", frames{headers(1, endHeaders, getBlock), data(1, 0, "abc"), headers(1, whole, block("x: y")), get(3)}},
 	}),
-	each(comes("early answer", "9113 5.4.2", discards, helloEarly(1), hello(3)), []sent{
-		{"to a long request", append(append(frames{headers(1, endHeaders, getBlock)}, slices.Repeat(frames{data(1, 0, "abc")}, 50)...), get(3))},
+	each(comes("early answer", "9113 8.1", "A server MAY request that the client abort transmission of a request without error by sending a RST_STREAM with an error code of NO_ERROR after sending a complete response; filo does when the client goes on sending.", helloEarly(1), hello(3)), []sent{
+		{"and 17,000 bytes", frames{headers(1, endHeaders, getBlock), data(1, 0, k16), data(1, 0, k16[:1000]), get(3)}},
+		{"and 17,000 bytes in small frames", append(append(frames{headers(1, endHeaders, getBlock)}, slices.Repeat(frames{data(1, 0, k16[:1000])}, 17)...), get(3))},
 	}),
+	[]Case{{Name: "early answer/and DATA behind RST_STREAM", RFC: "9113 5.4.2", Sentence: discards, Steps: steps(
+		fixed(frames{headers(1, endHeaders, getBlock), data(1, 0, k16), data(1, 0, k16[:1000])}, helloEarly(1)),
+		send(frames{data(1, 0, k16), data(1, 0, "abc"), data(1, endStream, "abc"), get(3)}, hello(3)))}},
 	each(comes("interleaved", "9113 5", "A single HTTP/2 connection can contain multiple concurrently open streams, with either endpoint interleaving frames from multiple streams.", echo(1, "abcdef"), echo(3, "uvwxyz")), []sent{
 		{"two requests", frames{post(1), post(3), data(1, 0, "abc"), data(3, 0, "uvw"), data(1, endStream, "def"), data(3, endStream, "xyz")}},
 		{"the second ends first", frames{post(1), data(1, 0, "abc"), post(3), data(3, endStream, "uvwxyz"), data(1, endStream, "def")}},

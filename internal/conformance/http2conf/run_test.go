@@ -69,7 +69,9 @@ func (w *watched) Read(b []byte) (int, error) {
 const date = "date: Mon, 02 Jan 2006 15:04:05 GMT"
 
 // answerHead is the head of an answer, with content.
-func answerHead(stream uint32, fields ...string) Frame { return headers(stream, endHeaders, block(fields...)) }
+func answerHead(stream uint32, fields ...string) Frame {
+	return headers(stream, endHeaders, block(fields...))
+}
 
 func helloFrames(stream uint32) frames {
 	return frames{answerHead(stream, ":status: 200", date, "content-type: text/plain", "content-length: 13"), data(stream, endStream, "Hello, World!")}
@@ -196,10 +198,12 @@ func TestRunner(t *testing.T) {
 		{"RST_STREAM and GOAWAY", fatal, last(typeUnknown, reset(1, protocolError), goodbye(0, protocolError)), "and then GOAWAY"},
 		{"RST_STREAM for nothing", ignored, on(typeUnknown, reset(1, streamClosed)), "want stream 1: nothing"},
 		{"the end in place of nothing", ignored, last(typeUnknown), "the connection has ended"},
-		{"either, an error", either, last(typeGoAway, goodbye(1, protocolError)), "the next request"},
+		{"either, an error", either, last(typeGoAway, goodbye(1, protocolError)), "the connection has ended"},
 		{"an answer to half a request", leaves, on(typeHeaders, append(slices.Clone(hi[:1]), data(1, 0, "Hello"))...), "which the client hasn't ended"},
 		{"no answer to the next request", open, fake{react: func(_ *fakeConn, f serverFrame) bool { return f.kind == typeHeaders && f.stream == 3 }}, "the next request"},
-		{"fails when cut", open, fake{perRead: func(s string) bool { return len(s) == len(preface)+9 || !strings.HasSuffix(s, getBlock[40:]) || len(s) > 40 }}, "cut at"},
+		{"fails when cut", open, fake{perRead: func(s string) bool {
+			return len(s) == len(preface)+9 || !strings.HasSuffix(s, getBlock[40:]) || len(s) > 40
+		}}, "cut at"},
 
 		// What a server may not send.
 		{"PING before SETTINGS", open, fake{settings: frames{ping("12345678"), settings()}}, "PING comes before SETTINGS"},
