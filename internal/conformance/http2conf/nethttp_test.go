@@ -91,7 +91,7 @@ type deviation struct {
 	what  string
 	came  string // in the error of the runner
 	over  Over
-	cases []string
+	cases []string // a name that ends in "/" is a group
 }
 
 // deviations are those of Go 1.26.
@@ -112,15 +112,11 @@ var deviations = []deviation{
 		"limit/a table entry, 300 times", "limit/a value of 16,200 bytes", "limit/a value of 17,000 bytes", "too long/CONTINUATION",
 		"too long/HEADERS",
 	}},
-	{"it resets the stream once more", `200 "Hello, World!", RST_STREAM NO_ERROR, RST_STREAM PROTOCOL_ERROR`, Any, []string{
-		"half-closed (local), and then reset/PRIORITY that depends on itself", "half-closed (local), and then reset/WINDOW_UPDATE of 0",
-	}},
-	{"it resets the stream once more", `200 "Hello, World!", RST_STREAM NO_ERROR, RST_STREAM STREAM_CLOSED`, Any, []string{
-		"half-closed (local), and then reset/DATA", "half-closed (local), and then reset/DATA of padding alone",
-		"half-closed (local), and then reset/DATA that are empty", "half-closed (local), and then reset/DATA with END_STREAM",
+	{"it resets the stream at once when it has answered", `200 "Hello, World!", RST_STREAM NO_ERROR`, Any, []string{
+		"idle/HEADERS", "idle/HEADERS and CONTINUATION",
 	}},
 	{"it resets a stream that is over", `200 "Hello, World!", RST_STREAM PROTOCOL_ERROR`, Any, []string{
-		"closed/PRIORITY that depends on itself", "closed/WINDOW_UPDATE of 0",
+		"closed/PRIORITY that depends on itself",
 	}},
 	{"it takes frames of up to 1 MB, and says so", `200 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`, Any, []string{
 		"too long/DATA", "too long/DATA with padding",
@@ -157,14 +153,14 @@ var deviations = []deviation{
 		"closed by the client's RST_STREAM/HEADERS that can't be decoded", "closed/HEADERS that can't be decoded",
 		"too long/HEADERS with padding",
 	}},
-	{"it ends the connection, where RST_STREAM or nothing would do", `GOAWAY FRAME_SIZE_ERROR`, Any, []string{
+	{"it ends the connection, where RST_STREAM would do", `GOAWAY FRAME_SIZE_ERROR`, Any, []string{
 		"PRIORITY/empty", "PRIORITY/of 100 bytes", "PRIORITY/of 6 bytes", "closed by a later stream/PRIORITY of 4 bytes",
 		"closed by the client's RST_STREAM/PRIORITY of 4 bytes", "closed by the server's RST_STREAM/PRIORITY of 4 bytes",
-		"closed/PRIORITY of 4 bytes", "half-closed (local), and then reset/PRIORITY of 4 bytes", "half-closed (remote)/PRIORITY of 4 bytes",
-		"open/PRIORITY of 4 bytes",
+		"closed/PRIORITY of 4 bytes", "half-closed (remote)/PRIORITY of 4 bytes", "open/PRIORITY of 4 bytes",
 	}},
-	{"it takes frames of up to 1 MB, and says so", `GOAWAY NO_ERROR`, Any, []string{
-		"too long/GOAWAY",
+	{"it leaves when the client says GOAWAY", `GOAWAY NO_ERROR`, Any, []string{
+		"GOAWAY/behind a request", "GOAWAY/in a request", "GOAWAY/twice", "GOAWAY/with an error", "GOAWAY/with an unknown code",
+		"GOAWAY/with debug data", "too long/GOAWAY",
 	}},
 	{"it ends the connection, by another code or where it need not", `GOAWAY PROTOCOL_ERROR`, Any, []string{
 		"SETTINGS/ACK of nothing", "SETTINGS/HEADER_TABLE_SIZE of 0 and 4,096 again", "SETTINGS/the same one often: the last counts",
@@ -176,21 +172,22 @@ var deviations = []deviation{
 		"closed by the server's RST_STREAM/DATA that are empty", "closed by the server's RST_STREAM/DATA with END_STREAM",
 		"closed by the server's RST_STREAM/RST_STREAM", "closed by the server's RST_STREAM/WINDOW_UPDATE",
 		"closed by the server's RST_STREAM/WINDOW_UPDATE of all", "closed/HEADERS", "closed/HEADERS and CONTINUATION",
-		"closed/HEADERS of trailers", "closed/HEADERS that depend on themselves", "half-closed (local), and then reset/HEADERS",
-		"half-closed (local), and then reset/HEADERS and CONTINUATION", "half-closed (local), and then reset/HEADERS of trailers",
-		"half-closed (local), and then reset/HEADERS that depend on themselves", "long/SETTINGS of 600 bytes", "stream/with a lower number",
+		"closed/HEADERS of trailers", "closed/HEADERS that depend on themselves", "long/SETTINGS of 600 bytes", "stream/with a lower number",
 		"stream/with a lower number, and a field block of two frames", "stream/with the same number",
 		"stream/with the same number, behind another", "too long/SETTINGS", "trailers/without END_STREAM, and then with it",
 	}},
-	{"it resets the stream once more", `RST_STREAM FLOW_CONTROL_ERROR, RST_STREAM STREAM_CLOSED, RST_STREAM STREAM_CLOSED`, Any, []string{
+	{"it resets the stream twice more", `RST_STREAM FLOW_CONTROL_ERROR, RST_STREAM STREAM_CLOSED, RST_STREAM STREAM_CLOSED`, Any, []string{
 		"window/of a stream is overrun at once",
+	}},
+	{"it resets the stream at once when it has answered", `RST_STREAM NO_ERROR`, Any, []string{
+		"half-closed (local)/",
 	}},
 	{"it resets the stream, by another code, where it is over, or where the connection has to end", `RST_STREAM PROTOCOL_ERROR`, Any, []string{
 		"HEADERS/padding that leaves no room for the priority", "closed by a later stream/PRIORITY that depends on itself",
-		"closed by a later stream/WINDOW_UPDATE of 0", "closed by the client's RST_STREAM/PRIORITY that depends on itself",
-		"closed by the client's RST_STREAM/WINDOW_UPDATE of 0", "idle/PRIORITY that depends on itself", "idle/WINDOW_UPDATE of 0",
-		"padding/of HEADERS, 255", "padding/of HEADERS, as long as the payload", "padding/of HEADERS, longer by one",
-		"too many streams/a field block is decoded all the same", "too many streams/one", "too many streams/three",
+		"closed by the client's RST_STREAM/PRIORITY that depends on itself", "idle/PRIORITY that depends on itself",
+		"idle/WINDOW_UPDATE of 0", "padding/of HEADERS, 255", "padding/of HEADERS, as long as the payload",
+		"padding/of HEADERS, longer by one", "too many streams/a field block is decoded all the same", "too many streams/one",
+		"too many streams/three",
 	}},
 	{"it resets the stream once more", `RST_STREAM PROTOCOL_ERROR, RST_STREAM PROTOCOL_ERROR`, Any, []string{
 		"closed by the server's RST_STREAM/HEADERS of trailers", "closed by the server's RST_STREAM/HEADERS that depend on themselves",
@@ -212,11 +209,6 @@ var deviations = []deviation{
 		"HPACK/an index of HEADERS on a stream that the server has reset", "closed by the server's RST_STREAM/HEADERS",
 		"closed by the server's RST_STREAM/HEADERS and CONTINUATION",
 	}},
-	{"its answer by HTTP/1.1 lacks Date", `malformed answer: 0 Date fields`, Clear, []string{
-		"cut short/after PRI", "cut short/after a byte", "cut short/after the first line", "wrong preface/HTTP/2.1",
-		"wrong preface/HTTP/3.0", "wrong preface/another first byte", "wrong preface/another target", "wrong preface/lower case",
-		"wrong preface/with a field",
-	}},
 	{"it ignores the frame, leaves SETTINGS unacknowledged, closes without GOAWAY, or gives no window", `came: nothing`, Any, []string{
 		"PRIORITY_UPDATE/empty", "PRIORITY_UPDATE/for a server's stream", "PRIORITY_UPDATE/for more streams than may be open",
 		"PRIORITY_UPDATE/for the connection", "PRIORITY_UPDATE/for the connection, with the reserved bit", "PRIORITY_UPDATE/of 3 bytes",
@@ -229,20 +221,32 @@ var deviations = []deviation{
 		"wrong preface/another last byte", "wrong preface/another letter in SM", "wrong preface/another target", "wrong preface/lower case",
 		"wrong preface/none, but SETTINGS", "wrong preface/with a field", "wrong preface/without SM", "wrong preface/zeros",
 	}},
+	{"its answer by HTTP/1.1 lacks Date", `malformed answer: 0 Date fields`, Clear, []string{
+		"cut short/after PRI", "cut short/after a byte", "cut short/after the first line", "wrong preface/HTTP/2.1",
+		"wrong preface/HTTP/3.0", "wrong preface/another first byte", "wrong preface/another target", "wrong preface/lower case",
+		"wrong preface/with a field",
+	}},
 	{"it closes without GOAWAY", `the end (EOF)`, Any, []string{
 		"HEADERS/PADDED, and no length of it", "HEADERS/PRIORITY, and 4 bytes of it", "HEADERS/PRIORITY, and no byte of it",
 		"PUSH_PROMISE/empty", "closed by a later stream/DATA with PADDED and no length of it",
 		"closed by the client's RST_STREAM/DATA with PADDED and no length of it",
 		"closed by the server's RST_STREAM/DATA with PADDED and no length of it", "closed/DATA with PADDED and no length of it",
-		"half-closed (local), and then reset/DATA with PADDED and no length of it",
 		"half-closed (remote)/DATA with PADDED and no length of it", "idle/DATA with PADDED and no length of it",
 		"open/DATA with PADDED and no length of it", "padding/of DATA, without its length",
 	}},
 }
 
+// racy are cases in which net/http sometimes resets the stream with NO_ERROR, and sometimes has read the end of the request before.
+var racy = []string{"early answer/", "CONTINUATION/END_STREAM's bit ends nothing"}
+
+func among(names []string, c Case) bool {
+	group, _, _ := strings.Cut(c.Name, "/")
+	return slices.Contains(names, c.Name) || slices.Contains(names, group+"/")
+}
+
 func find(c Case, over Over) *deviation {
 	for i, d := range deviations {
-		if (d.over == Any || d.over == over) && slices.Contains(d.cases, c.Name) {
+		if (d.over == Any || d.over == over) && among(d.cases, c) {
 			return &deviations[i]
 		}
 	}
@@ -265,7 +269,7 @@ func TestNetHTTP(t *testing.T) {
 			places := make(chan bool, 200)
 			var group sync.WaitGroup
 			for _, c := range Table() {
-				if c.Over != Any && c.Over != over {
+				if c.Over != Any && c.Over != over || among(racy, c) {
 					continue
 				}
 				places <- true
@@ -289,7 +293,7 @@ func runOnNetHTTP(r runner, d *deviation) error {
 	}
 	// What never comes is waited for in vain: shortly at first, and long enough for a busy machine if that came too early.
 	var err error
-	for _, r.timeout = range []time.Duration{time.Second, 20 * time.Second} {
+	for _, r.timeout = range []time.Duration{time.Second / 2, 20 * time.Second} {
 		if err = r.whole(); err == nil {
 			return fmt.Errorf("it is listed, and passes: %s", d.what)
 		}
@@ -302,15 +306,13 @@ func runOnNetHTTP(r runner, d *deviation) error {
 
 // Each deviation is one of a case.
 func TestDeviationsAreOfCases(t *testing.T) {
-	seen := map[string]bool{}
-	for _, c := range Table() {
-		seen[c.Name] = true
-	}
+	names := slices.Clone(racy)
 	for _, d := range deviations {
-		for _, name := range d.cases {
-			if !seen[name] {
-				t.Errorf("there is no case %q", name)
-			}
+		names = append(names, d.cases...)
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(Table(), func(c Case) bool { return among([]string{name}, c) }) {
+			t.Errorf("there is no case %q", name)
 		}
 	}
 }

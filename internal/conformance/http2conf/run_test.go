@@ -278,7 +278,7 @@ func TestRunner(t *testing.T) {
 			t.Parallel()
 			r := &runner{Case: test.c, dial: test.f.start(t), timeout: timeout}
 			// Where the runner has to wait in vain, it shouldn't for long.
-			if strings.HasPrefix(test.want, "want") || test.want == "i/o timeout" {
+			if strings.HasPrefix(test.want, "want") || test.want == "i/o timeout" || test.want == "the next request" {
 				r.timeout = 300 * time.Millisecond
 			}
 			err := r.run(test.want != "" && test.want != "cut at")
