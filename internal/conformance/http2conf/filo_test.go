@@ -2,11 +2,14 @@ package http2conf_test
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/conformance/http2conf"
+	"github.com/filohttp/filo/servertest"
 )
 
 // site has the routes that the table asks for.
@@ -49,22 +52,55 @@ func hold(c *filo.Ctx) error {
 	return filo.ErrAbort
 }
 
-// TestTCP runs the table over sockets, without TLS.
-func TestTCP(t *testing.T) {
+// serve serves the site by the driver, with TLS if there is a configuration for it, and returns how to dial it.
+func serve(t *testing.T, driver filo.Driver, config *tls.Config) func() (net.Conn, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &filo.Server{Handler: site, HTTP2: filo.HTTP2Options{Unencrypted: true}}
+	s := &filo.Server{Handler: site, Driver: driver, TLSConfig: config, HTTP2: filo.HTTP2Options{Unencrypted: config == nil}}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln) }()
+	go func() {
+		if config != nil {
+			served <- s.ServeTLS(ln, "", "")
+			return
+		}
+		served <- s.Serve(ln)
+	}()
 	t.Cleanup(func() {
 		if err := s.Shutdown(context.Background()); err != nil {
 			s.Close()
 		}
 		<-served
 	})
-	http2conf.Run(t, func() (net.Conn, error) {
-		return net.Dial("tcp", ln.Addr().String())
-	})
+	if config == nil {
+		return func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	}
+	client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+	return func() (net.Conn, error) { return tls.Dial("tcp", ln.Addr().String(), client) }
+}
+
+// testCertificate is httptest's.
+func testCertificate(t *testing.T) *tls.Config {
+	s := httptest.NewTLSServer(nil)
+	t.Cleanup(s.Close)
+	return &tls.Config{Certificates: s.TLS.Certificates}
+}
+
+// TestMemory runs the table over in-memory connections, where every cut is exact.
+func TestMemory(t *testing.T) {
+	s := servertest.NewServer(t, &filo.Server{Handler: site, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+	http2conf.Run(t, s.Listener.Dial)
+}
+
+// TestTCP runs the table over sockets, without TLS.
+func TestTCP(t *testing.T) {
+	t.Run("loop", func(t *testing.T) { http2conf.Run(t, serve(t, filo.DriverAuto, nil)) })
+	t.Run("blocking", func(t *testing.T) { http2conf.Run(t, serve(t, filo.DriverBlocking, nil)) })
+}
+
+// TestTLS runs the table over TLS. The cases are cut as without it, so they aren't here.
+func TestTLS(t *testing.T) {
+	t.Run("loop", func(t *testing.T) { http2conf.RunWhole(t, serve(t, filo.DriverAuto, testCertificate(t))) })
+	t.Run("blocking", func(t *testing.T) { http2conf.RunWhole(t, serve(t, filo.DriverBlocking, testCertificate(t))) })
 }

@@ -42,6 +42,17 @@ const (
 // over such ones the cases are also sent byte by byte. With -short, cases aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
+	run(t, dial, testing.Short())
+}
+
+// RunWhole is Run without the cuts.
+func RunWhole(t *testing.T, dial func() (net.Conn, error)) {
+	t.Helper()
+	run(t, dial, true)
+}
+
+func run(t *testing.T, dial func() (net.Conn, error), short bool) {
+	t.Helper()
 	over, holds, err := look(dial, timeout)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +63,7 @@ func Run(t *testing.T, dial func() (net.Conn, error)) {
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			r := &runner{Case: c, dial: dial, timeout: timeout}
-			if err := r.run(testing.Short()); err != nil {
+			if err := r.run(short); err != nil {
 				t.Errorf("RFC %s: %s\n%v", c.RFC, c.Sentence, err)
 			}
 		})
