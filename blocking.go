@@ -49,26 +49,28 @@ const (
 	maxTLSWrite = 16 << 10
 )
 
-// serve runs the connection until it ends or is hijacked.
-func (c *conn) serve() {
+// serve runs the connection until it ends or is hijacked, or until the preface of HTTP/2 has come: then serve returns true.
+func (c *conn) serve() (isHTTP2 bool) {
 	for {
 		switch c.next() {
 		case stepRead:
 			if c.flush() != nil {
-				return
+				return false
 			}
 			c.readHead()
 		case stepHandle:
 			if !c.answer() {
-				return
+				return false
 			}
 		case stepClose:
 			if !c.failed {
 				c.flush()
 			}
-			return
+			return false
 		case stepGone:
-			return
+			return false
+		case stepHTTP2:
+			return true
 		}
 	}
 }

@@ -134,6 +134,9 @@ type conn struct {
 	readPace   pace.Pace  // of the current body
 	writePace  pace.Pace  // of the current answer
 
+	// http2 is set when the connection becomes one of HTTP/2. From then on nothing above that is a request's is used. Stats reads it.
+	http2 atomic.Pointer[http2Conn]
+
 	// word holds the owner's waitState in its low bits, and the deadline of its wait in the bits above (a clock.Time, 0 for none).
 	// The owner stores it. The sweep removes an expired deadline from it and wakes the owner.
 	word atomic.Int64

@@ -1,7 +1,10 @@
 package filo
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // http2Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
@@ -67,6 +71,7 @@ type http2Conn struct {
 	schedule   http2.Schedule[http2Stream] // streams with data and a window for it; guarded by mu
 	queue      []byte                      // frames that are to go to out, in order; guarded by mu
 	flushing   bool                        // a goroutine moves the queue to out; guarded by mu
+	finishing  bool                        // the owner waits for the end of that; guarded by mu
 	closed     bool                        // nothing is sent any more; guarded by mu
 	// updateDue says that the next field block, whoever renders it, must begin with an update of HPACK's table. Until that block is in
 	// the queue, encoder is guarded by mu. Set by the owner; guarded by mu.
@@ -86,6 +91,8 @@ type http2Driver interface {
 	send(b []byte)
 	// wakeOwner makes the owner have a turn, if nobody has one.
 	wakeOwner()
+	// flushed is called, with mu held, when the queue is empty for which the owner has set finishing.
+	flushed()
 }
 
 // goneAway says how far the connection's end was announced.
@@ -142,6 +149,33 @@ func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 func (h *http2Conn) begin(w *scratch) {
 	w.http2.out = append(w.http2.out, h.conn.server.config.http2.settings...)
 	h.acks.Sent(h.conn.server.clock.now(), settingsTimeout)
+	if state := h.conn.tlsState; state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
+		h.goAway(w, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
+	}
+}
+
+// http2Suites are the suites of TLS 1.2 that package crypto/tls has and RFC 9113, section 9.2.2, permits.
+var http2Suites = []uint16{
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// errMisdirected answers a request for a host other than the one that the TLS handshake was for, where the program chooses the
+// configuration of TLS by the host. A browser sends requests for every host of the certificate on one connection, so another host's
+// demands, such as a client certificate, would be passed by.
+var errMisdirected = Error(421, "the connection was opened for another host")
+
+// misdirected reports whether a request for the host came by a connection that was opened for another.
+func (h *http2Conn) misdirected(host []byte) bool {
+	s, state := h.conn.server, h.conn.tlsState
+	if state == nil || state.ServerName == "" || s.TLSConfig == nil || s.TLSConfig.GetConfigForClient == nil {
+		return false
+	}
+	if i := bytes.IndexByte(host, ':'); i >= 0 {
+		host = host[:i]
+	}
+	return !syntax.EqualFold(host, state.ServerName)
 }
 
 // next takes a frame, or a part of one, from the input.
@@ -179,6 +213,9 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 	if fault != http2.NoFault && !fault.OfStream() {
 		return h.fail(w, fault)
 	}
+	if f.Type == http2.FramePing || f.Type == http2.FrameWindowUpdate {
+		h.takeEarned()
+	}
 	if fault := h.charge(h.glitches.Cost(f)); fault != http2.NoFault {
 		return h.fail(w, fault)
 	}
@@ -215,6 +252,15 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 		return h.takePriority(w, f)
 	}
 	return http2Next
+}
+
+// takeEarned takes over what the client has earned since the last call.
+func (h *http2Conn) takeEarned() {
+	h.mu.Lock()
+	n := h.earned
+	h.earned = 0
+	h.mu.Unlock()
+	h.glitches.Earn(n)
 }
 
 // charge charges the client for glitches.
@@ -506,7 +552,7 @@ func (h *http2Conn) faulty(w *scratch, id uint32, next http2.State, fault http2.
 
 // late charges for a frame on a stream that is over.
 func (h *http2Conn) late(w *scratch, f *http2.Frame) http2Step {
-	if fault := h.charge(http2.LateCost(f)); fault != http2.NoFault {
+	if fault := h.charge(h.glitches.LateCost(f)); fault != http2.NoFault {
 		return h.fail(w, fault)
 	}
 	return http2Next
@@ -678,8 +724,11 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *r
 func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.running = false
-	if s.state.Over() {
+	switch {
+	case s.state.Over():
 		h.leaveLocked()
+	case len(s.unsent) > 0:
+		h.awaitLocked(s, awaitsWindow)
 	}
 }
 
@@ -688,7 +737,7 @@ func (h *http2Conn) leaveLocked() {
 	h.mu.AssertHeld()
 	h.counts.Leave()
 	h.used = h.conn.server.clock.now()
-	if h.wakeEmpty && h.counts.Streams() == 0 {
+	if (h.wakeEmpty || h.conn.server.ConnState != nil) && h.counts.Streams() == 0 {
 		h.wakeEmpty = false
 		go h.driver.wakeOwner() // it takes locks that come before mu
 	}
@@ -752,6 +801,9 @@ func (h *http2Conn) Limits() pace.Limits { return h.conn.server.config.writing }
 // Now implements outbox.Owner.
 func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.exact() }
 
+// Drained implements outbox.Owner.
+func (h *http2Conn) Drained() { h.flush() }
+
 // Disconnect implements outbox.Owner.
 func (h *http2Conn) Disconnect() { (*observedConn)(h.conn).Close() }
 
@@ -788,18 +840,14 @@ type http2Trailer struct {
 func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadline clock.Time) {
 	config := &h.conn.server.config
 	h.mu.Lock()
-	streams, earned := h.counts.Streams(), h.earned
-	h.earned = 0
+	streams := h.counts.Streams()
 	deadline = now.Deadline(config.idleTimeout)
 	if h.awaiting > 0 {
 		for s := range h.streams.All {
-			if s.awaits != awaitsNothing {
-				deadline = earliest(deadline, s.awaitsSince.Deadline(config.reading.Grace))
-			}
+			deadline = earliest(deadline, s.awaitsUntil())
 		}
 	}
 	h.mu.Unlock()
-	h.glitches.Earn(earned)
 	switch {
 	case h.goneAway != goneNowhere:
 		state = stateLeaving
@@ -867,16 +915,21 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 		return true
 	}
 	for s := range h.streams.All {
-		if s.awaits == awaitsNothing || !passed(s.awaitsSince.Deadline(config.reading.Grace)) {
+		if !passed(s.awaitsUntil()) {
 			continue
 		}
 		did = true
-		if s.awaits == awaitsEnd {
+		switch s.awaits {
+		case awaitsBody:
+			s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
+			h.undecided = append(h.undecided, s)
+		case awaitsEnd:
 			h.resetLocked(s, http2.NoError)
-			continue
+		case awaitsWindow:
+			h.queue = http2.AppendReset(h.queue, s.id, http2.Cancel)
+			h.ids.Reset(s.id)
+			h.endStreamLocked(s, http2.Reset)
 		}
-		s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
-		h.undecided = append(h.undecided, s)
 	}
 	return did
 }
@@ -917,4 +970,74 @@ func (h *http2Conn) leaveSoon(w *scratch) bool {
 func (h *http2Conn) outerContext() context.Context {
 	h.connContext.Do(func() { h.conn.outerContext() })
 	return h.conn.context
+}
+
+// openStreams returns how many streams are open, or have a handler.
+func (h *http2Conn) openStreams() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.counts.Streams()
+}
+
+// beginTurn lends the worker's buffers to the connection.
+func (h *http2Conn) beginTurn(w *scratch) {
+	if w.http2 == nil {
+		w.http2 = new(http2Scratch)
+	}
+	if w.ctx == nil {
+		w.ctx = new(Ctx)
+	}
+	w.http2.owned = h
+	if !h.began {
+		h.began = true
+		h.begin(w)
+	}
+	unread := h.in.Unread()
+	if len(unread) == 0 {
+		return
+	}
+	if space := w.in.Space(); len(unread) <= len(space) {
+		w.in.Received(copy(space, unread))
+		h.in = http1.Input{}
+		return
+	}
+	w.in, h.in = h.in, http1.Input{}
+}
+
+// endTurn returns the buffers to the worker.
+func (h *http2Conn) endTurn(w *scratch) {
+	w.http2.owned = nil
+	h.keepInput(w)
+}
+
+// keepInput keeps what hasn't been taken of the input while no worker lends the connection a buffer.
+func (h *http2Conn) keepInput(w *scratch) {
+	if unread := w.in.Unread(); len(unread) > 0 {
+		h.in.Save(unread)
+	}
+	w.in.Reset()
+}
+
+// giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of s.
+func (h *http2Conn) giveAwayLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	h.listLocked(s)
+	h.pushLocked(s.worker)
+	h.keepInput(s.worker)
+}
+
+// takeAway takes the connection from a worker that runs a handler inline, with what that worker has of it, and returns the worker. Then the
+// connection is the caller's. takeAway returns nil if no handler runs inline.
+func (h *http2Conn) takeAway() *scratch {
+	s := h.inline.Load()
+	if s == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.inline.CompareAndSwap(s, nil) {
+		return nil
+	}
+	h.giveAwayLocked(s)
+	return s.worker
 }

@@ -13,11 +13,11 @@ var (
 	http2JSON      = http2.NewLiteral("content-type", "application/json")
 )
 
-// conclude renders or aborts an answer whose handler has returned.
-func (s *http2Stream) conclude(ctx *Ctx, e ending) {
+// conclude renders or aborts an answer whose handler has returned. mine says that the caller owns the connection.
+func (s *http2Stream) conclude(ctx *Ctx, e ending, mine bool) {
 	switch e {
 	case endingWhole:
-		s.render(ctx)
+		s.render(ctx, mine)
 	case endingAborted:
 		s.abort(ctx)
 	}
@@ -41,11 +41,11 @@ func (s *http2Stream) abort(ctx *Ctx) {
 }
 
 // render renders a whole answer: in the owner's turn if the handler has run inline, otherwise into the queue.
-func (s *http2Stream) render(ctx *Ctx) {
+func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	h, w, r := s.h, s.worker, &ctx.Response
 	length, size := r.wholeLength(ctx)
 	trailer := r.Trailer.Len() > 0 && size > 0
-	if !s.own() {
+	if !mine {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !s.state.Over() {
@@ -54,7 +54,6 @@ func (s *http2Stream) render(ctx *Ctx) {
 		}
 		return
 	}
-	defer s.disown()
 	if h.mayUpdate {
 		h.mu.Lock()
 		if h.updateDue {
@@ -278,7 +277,7 @@ func (s *http2Stream) lose() { s.failed, s.lost = true, true }
 
 // awaitRoomLocked waits until less of the answer waits for the client.
 func (s *http2Stream) awaitRoomLocked() error {
-	h, config := s.h, &s.server.config
+	h := s.h
 	h.mu.Unlock()
 	err := s.leave()
 	h.mu.Lock()
@@ -289,9 +288,9 @@ func (s *http2Stream) awaitRoomLocked() error {
 		start, before := s.server.clock.now(), len(s.unsent)
 		deadline := s.worker.ctx.writeUntil
 		if deadline == 0 {
-			deadline = s.writePace.Deadline(start, config.writing, 0)
+			deadline = s.windowDeadline(start)
 		}
-		ok := s.awaitLocked(deadline)
+		ok := s.awaitLocked(&s.writable, deadline)
 		s.writePace.Add(before-len(s.unsent), s.server.clock.now().Sub(start))
 		if !ok && len(s.unsent) == before {
 			s.failed = true

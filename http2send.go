@@ -39,6 +39,11 @@ func (h *http2Conn) fillLocked() {
 		if n > 0 || s.tail == nil {
 			h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
 			http2.Sent(&h.sendWindow, &s.send, n)
+			if s.awaits == awaitsWindow {
+				now := h.conn.server.clock.now()
+				s.writePace.Add(n, now.Sub(s.awaitsSince))
+				s.awaitsSince = now
+			}
 			if n >= 1<<10 {
 				h.earned++
 			}
@@ -111,8 +116,12 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 		}
 	}
 	h.flushing = false
-	if len(h.queue) == 0 && h.queue != nil {
+	if len(h.queue) == 0 {
 		h.queue = nil
+	}
+	if h.finishing {
+		h.finishing = false
+		h.driver.flushed()
 	}
 	return spare
 }
@@ -120,10 +129,13 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 // maxFlush is how much one call of flush sends of what streams have.
 const maxFlush = 256 << 10
 
-// crowdedLocked reports whether so much waits for the client that nothing more is read from it.
-func (h *http2Conn) crowded() bool {
-	if h.out.Size() < maxControl {
-		return false
-	}
-	return true
+// crowded reports whether so much waits for the client that nothing more is read from it.
+func (h *http2Conn) crowded() bool { return h.out.Size() >= maxControl }
+
+// isFlushed reports whether no other goroutine moves the queue. If one does, the driver's flushed is called when it has.
+func (h *http2Conn) isFlushed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.finishing = h.flushing
+	return !h.flushing
 }

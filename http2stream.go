@@ -35,7 +35,6 @@ type http2Stream struct {
 	headSent  bool
 	readPace  pace.Pace
 	writePace pace.Pace
-	timer     *time.Timer
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed  bool
@@ -49,13 +48,16 @@ type http2Stream struct {
 	recv        http2.ReceiveWindow
 	content     http2.Content
 	sender      http2.Sender[http2Stream]
-	body        []byte        // received, and not read
+	body        []byte // received; body[read:] wasn't read
+	read        int
 	trailer     *http2Trailer // received
-	wake        chan struct{} // capacity 1; made by the first wait; sent to when something has changed
-	unsent      []byte        // of the answer: what waits for a window. Never changed, since it may be the program's
-	tail        []byte        // frames behind the answer's content
-	complete    bool          // nothing is added to the answer: its end follows unsent
-	watcher     *requestContext
+	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
+	readable, writable chan struct{}
+	parked             *ParkedConn // set by ParkStream
+	unsent             []byte      // of the answer: what waits for a window. Never changed, since it may be the program's
+	tail               []byte      // frames behind the answer's content
+	complete           bool        // nothing is added to the answer: its end follows unsent
+	watcher            *requestContext
 }
 
 var _ wire = (*http2Stream)(nil)
@@ -68,9 +70,9 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.h, s.id = h, id
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
-	s.listed, s.running, s.gone, s.complete = false, false, false, false
+	s.listed, s.running, s.gone, s.complete, s.parked = false, false, false, false, nil
 	s.send = 0
-	s.body, s.trailer, s.unsent, s.tail = s.body[:0], nil, nil, nil
+	s.body, s.read, s.trailer, s.unsent, s.tail = s.body[:0], 0, nil, nil, nil
 }
 
 // http2Awaits is what is awaited of a stream's request without a handler.
@@ -80,17 +82,37 @@ const (
 	awaitsNothing http2Awaits = iota
 	awaitsBody                // the handler runs when the body has come
 	awaitsEnd                 // the answer was sent before the request has ended
+	awaitsWindow              // the handler has returned, and the client hasn't opened its window for the rest of the answer
 )
 
 // hasEndedLocked reports whether the request has come as a whole.
 func (s *http2Stream) hasEndedLocked() bool { return s.state == http2.HalfClosedRemote }
 
-// wakeLocked wakes the handler, if it waits.
+// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
+func (s *http2Stream) awaitsUntil() clock.Time {
+	switch config := &s.server.config; s.awaits {
+	case awaitsNothing:
+		return 0
+	case awaitsWindow:
+		return s.windowDeadline(s.awaitsSince)
+	default:
+		return s.awaitsSince.Deadline(config.reading.Grace)
+	}
+}
+
+// windowDeadline returns until when a client has time to open its window, that has done so last at the given time. Besides the average
+// rate it must take something in each grace period: what its windows took at once may have earned it much time.
+func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
+	limits := s.server.config.writing
+	return earliest(s.writePace.Deadline(since, limits, 0), since.Deadline(limits.Grace))
+}
+
+// wakeLocked wakes whoever waits.
 func (s *http2Stream) wakeLocked() {
-	if s.wake != nil {
+	for _, waiting := range [...]chan struct{}{s.readable, s.writable} {
 		select {
-		case s.wake <- struct{}{}:
-		default:
+		case waiting <- struct{}{}:
+		default: // nil if nobody has waited yet
 		}
 	}
 }
@@ -150,34 +172,30 @@ func (s *http2Stream) leave() error {
 	return s.giveWay(s.worker.timer.Class())
 }
 
-// await waits until something about the stream has changed, or until the deadline, 0 for none. mu is held, but not meanwhile. It reports
-// false after the deadline.
-func (s *http2Stream) awaitLocked(deadline clock.Time) bool {
+// awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
+func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	h := s.h
 	h.mu.AssertHeld()
-	if s.wake == nil {
-		s.wake = make(chan struct{}, 1)
+	if *waiting == nil {
+		*waiting = make(chan struct{}, 1)
 	}
+	woken := *waiting
 	h.mu.Unlock()
 	defer h.mu.Lock()
 	if deadline == 0 {
-		<-s.wake
+		<-woken
 		return true
 	}
 	wait := deadline.Sub(s.server.clock.exact())
 	if wait <= 0 {
 		return false
 	}
-	if s.timer == nil {
-		s.timer = time.NewTimer(wait)
-	} else {
-		s.timer.Reset(wait)
-	}
-	defer s.timer.Stop()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
-	case <-s.wake:
+	case <-woken:
 		return true
-	case <-s.timer.C:
+	case <-timer.C:
 		return false
 	}
 }
@@ -229,45 +247,55 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
 	h.mu.Lock()
-	for len(s.body) == 0 && !s.gone && !s.hasEndedLocked() {
+	for len(s.body) == s.read && !s.gone && !s.hasEndedLocked() {
 		h.mu.Unlock()
 		if err := s.beforeWait(b); err != nil {
 			return 0, err
 		}
 		h.mu.Lock()
-		if len(s.body) > 0 || s.gone || s.hasEndedLocked() {
+		if len(s.body) > s.read || s.gone || s.hasEndedLocked() {
 			break
 		}
 		deadline := s.worker.ctx.readUntil
 		if deadline == 0 {
 			deadline = s.readPace.Deadline(start, config.reading, 0)
 		}
-		if !s.awaitLocked(deadline) {
+		if !s.awaitLocked(&s.readable, deadline) {
 			h.mu.Unlock()
 			return 0, errDeadline
 		}
 	}
-	n = copy(p, s.body)
-	s.body = s.body[:copy(s.body, s.body[n:])]
-	credit := uint32(0)
+	n, credited := s.takeLocked(p)
 	switch {
 	case n == 0 && s.gone:
 		err = errStreamReset
 	case n == 0:
 		err = io.EOF
-	case !s.hasEndedLocked() && !s.gone:
-		if credit = s.recv.Drain(n, config.http2.streamWindow); credit > 0 {
-			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit)
-		}
 	}
 	h.mu.Unlock()
 	if n > 0 {
 		s.readPace.Add(n, s.server.clock.now().Sub(start))
 	}
-	if credit > 0 {
+	if credited {
 		h.flush()
 	}
 	return n, err
+}
+
+// takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
+func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
+	n = copy(p, s.body[s.read:])
+	if s.read += n; s.read == len(s.body) {
+		s.body, s.read = s.body[:0], 0
+	}
+	if n == 0 || s.hasEndedLocked() || s.gone {
+		return n, false
+	}
+	credit := s.recv.Drain(n, s.server.config.http2.streamWindow)
+	if credit > 0 {
+		s.h.queue = http2.AppendWindowUpdate(s.h.queue, s.id, credit)
+	}
+	return n, credit > 0
 }
 
 // beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
@@ -311,7 +339,7 @@ func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 		s.h.mu.Unlock()
 		return nil, false, nil
 	}
-	whole, s.body = s.body, nil
+	whole, s.body, s.read = s.body[s.read:], nil, 0
 	s.h.mu.Unlock()
 	if err := b.took(len(whole)); err != nil {
 		return nil, true, err
@@ -357,30 +385,38 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	s.worker, s.running = w, true
 	ctx.exchange = &s.exchange
 	ctx.begin(&s.request, s.text, s.framing)
-	ended := false
+	returned := false
 	defer func() {
-		if !ended {
+		if !returned {
 			s.abandon(ctx) // the handler ends its goroutine, or a panic of the server's own
 		}
 	}()
 	s.disown()
-	if err := s.enterServer(); err != nil {
-		s.conclude(ctx, s.finish(ctx, err))
-	} else if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
-		s.conclude(ctx, s.finish(ctx, ctx.NoContent()))
-	} else {
-		err := s.invoke(ctx)
-		s.conclude(ctx, s.finish(ctx, err))
-	}
+	e := s.finish(ctx, s.answer(ctx))
 	mine = s.own()
+	s.conclude(ctx, e, mine)
 	s.endHandler(ctx)
-	ended = true
+	returned = true
 	if mine {
 		return true
 	}
 	w.yieldPlace()
 	h.flush()
 	return false
+}
+
+// answer runs the handler, or returns what is to be answered without it.
+func (s *http2Stream) answer(ctx *Ctx) error {
+	if s.h.misdirected(ctx.Request.host) {
+		return errMisdirected
+	}
+	if err := s.enterServer(); err != nil {
+		return err
+	}
+	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
+		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
+	}
+	return s.invoke(ctx)
 }
 
 // yieldPlace gives up the worker's place before the answer leaves: a client that has its answer and sends again at once must find the
@@ -419,8 +455,9 @@ func (s *http2Stream) enterServer() error {
 
 // abandon ends a stream whose handler ends its goroutine.
 func (s *http2Stream) abandon(ctx *Ctx) {
-	s.conclude(ctx, s.exited(ctx))
-	s.own()
+	e := s.exited(ctx)
+	ctx.Response.close = false // the connection goes on
+	s.conclude(ctx, e, s.own())
 	s.endHandler(ctx)
 	s.h.flush()
 }
@@ -437,10 +474,16 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 	}
 	w.ctx.exchange = nil
 	h.mu.Lock()
-	h.handlerEndedLocked(s)
+	if s.parked == nil {
+		h.handlerEndedLocked(s)
+	}
 	listed := s.listed
 	s.worker = nil
 	h.mu.Unlock()
+	if s.parked != nil {
+		go s.parked.run()
+		return
+	}
 	if !listed && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
 		w.http2.spare = s
 	}

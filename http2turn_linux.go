@@ -8,7 +8,6 @@ import (
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/loop"
 )
 
@@ -22,17 +21,18 @@ func (lc *loopConn) startHTTP2() {
 	h := newHTTP2(&lc.conn, (*loopHTTP2)(lc))
 	if unread := lc.in.Unread(); len(unread) > 0 {
 		h.in.Save(unread)
+		h.active = true // ConnState was told when they came
 	}
 	h.out.Open(h, lc, nil, false)
 	lc.pending, lc.headSince, lc.since = nil, 0, 0
 	lc.detachTurn()
-	lc.http2 = h
+	lc.http2.Store(h)
 	lc.Share()
 }
 
 // http2Turn is Turn for HTTP/2.
 func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
-	h := lc.http2
+	h := lc.http2.Load()
 	lc.resume()
 	leader.MayLose(&lc.Socket)
 	defer leader.MayLose(nil)
@@ -62,26 +62,32 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				if lc.http2Suspend(w, true) {
 					return false
 				}
-			} else if !lc.http2Receive(w) && lc.http2Suspend(w, false) {
+			} else if budget -= readBudget; !lc.http2Receive(w) && lc.http2Suspend(w, false) {
 				return false
 			}
 		case http2End:
-			h.flushTurn(w)
-			h.endTurn(w)
-			if lc.http2Ended() {
-				return false
+			if h.flushTurn(w); !h.isFlushed() {
+				if lc.http2Suspend(w, false) {
+					return false
+				}
+				continue
 			}
-			h.beginTurn(w)
+			h.endTurn(w)
+			lc.http2Ended()
+			return false
 		}
 	}
 }
 
+// readBudget is how many requests' worth of a turn a read is.
+const readBudget = 8
+
 // http2Receive reads what has come. It reports false if nothing has.
 func (lc *loopConn) http2Receive(w *scratch) bool {
-	if lc.Drained {
-		return lc.http2.look(w, lc.expired)
+	n, err := 0, error(loop.ErrNotYet)
+	if !lc.Drained {
+		n, err = lc.readNow(w.in.Space())
 	}
-	n, err := lc.readNow(w.in.Space())
 	switch {
 	case n > 0:
 		w.in.Received(n)
@@ -89,17 +95,19 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	case err == nil:
 		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
-		return lc.http2.look(w, lc.expired)
+		expired := lc.expired
+		lc.expired = false
+		return lc.http2.Load().look(w, expired)
 	}
 	lc.failed = !isEOF(err)
-	lc.http2.ending = true
+	lc.http2.Load().ending = true
 	return true
 }
 
 // http2Suspend makes the connection wait without a worker, for its client to take something if write is set. It reports false if there is
 // something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
-	h, now := lc.http2, lc.server.clock.now()
+	h, now := lc.http2.Load(), lc.server.clock.now()
 	state, deadline := h.wait(now, w.in.Len() > 0)
 	lc.deadline, lc.since, lc.expired = deadline, now, false
 	h.endTurn(w)
@@ -113,18 +121,17 @@ func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 }
 
 // http2Ended closes a connection that takes no frames any more, or lets it wait until its output has been sent.
-func (lc *loopConn) http2Ended() bool {
-	h := lc.http2
+func (lc *loopConn) http2Ended() {
+	h := lc.http2.Load()
 	for !lc.failed && !lc.IsBroken() && !h.out.Finish(nil) {
 		lc.deadline, lc.since = 0, lc.server.clock.now()
 		lc.setWait(stateWrite, 0)
 		if lc.Release(true) {
-			return true
+			return
 		}
 		lc.resume()
 	}
 	lc.endHTTP2(!lc.failed && !lc.IsBroken())
-	return true
 }
 
 // endHTTP2 closes the connection, or leaves it to the lingerer: the client may not have read the last frames, and a close would take them
@@ -134,7 +141,7 @@ func (lc *loopConn) endHTTP2(linger bool) {
 	lc.setState(stateClosed)
 	lc.server.conns.remove(&lc.conn)
 	lc.server.changed(&lc.conn, StateClosed)
-	lc.http2.close()
+	lc.http2.Load().close()
 	if linger && lc.server.lingerer.TakeOver(lc.netConn, nil) {
 		return
 	}
@@ -146,7 +153,7 @@ func (lc *loopConn) endHTTP2(linger bool) {
 
 // abandonHTTP2 is Abandon for HTTP/2.
 func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
-	h := lc.http2
+	h := lc.http2.Load()
 	if w == nil || w.http2 == nil || w.http2.owned != h {
 		return // others have the connection
 	}
@@ -162,38 +169,19 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 
 // Retaken implements loop.Conn: it takes the connection from a worker that runs a handler inline, with what the worker has of it.
 func (lc *loopConn) Retaken() {
-	h := lc.http2
-	if h == nil {
-		return
-	}
-	s := h.inline.Load()
-	if s == nil {
-		return
-	}
-	h.mu.Lock()
-	taken := h.inline.CompareAndSwap(s, nil)
-	if taken {
-		h.listLocked(s)
-		h.pushLocked(s.worker)
-		h.keepInput(s.worker)
-	}
-	h.mu.Unlock()
-	if taken {
+	if h := lc.http2.Load(); h != nil && h.takeAway() != nil {
 		lc.Post()
 	}
 }
 
 // leave implements http2Driver.
 func (d *loopHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
-	h, w := d.http2, s.worker
-	worker := w.worker
+	h, worker := d.http2.Load(), s.worker.worker
 	if !worker.Leave(class) && !(kept && worker.LeaveKept()) {
 		return false
 	}
 	h.mu.Lock()
-	h.listLocked(s)
-	h.pushLocked(w)
-	h.keepInput(w)
+	h.giveAwayLocked(s)
 	h.mu.Unlock()
 	(*loopConn)(d).Post()
 	return true
@@ -203,54 +191,18 @@ func (d *loopHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
 func (d *loopHTTP2) send(b []byte) {
 	lc := (*loopConn)(d)
 	if lc.tlsState == nil {
-		lc.http2.out.Put(b)
+		lc.http2.Load().out.Put(b)
 		return
 	}
-	if lc.http2.out.BeginSeal(false, len(b)) != nil {
+	if lc.http2.Load().out.BeginSeal(false, len(b)) != nil {
 		return
 	}
-	defer lc.http2.out.EndSeal()
+	defer lc.http2.Load().out.EndSeal()
 	lc.netConn.Write(b)
 }
 
 // wakeOwner implements http2Driver.
 func (d *loopHTTP2) wakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
 
-// beginTurn lends the worker's buffers to the connection.
-func (h *http2Conn) beginTurn(w *scratch) {
-	if w.http2 == nil {
-		w.http2 = new(http2Scratch)
-	}
-	if w.ctx == nil {
-		w.ctx = new(Ctx)
-	}
-	w.http2.owned = h
-	if !h.began {
-		h.began = true
-		h.begin(w)
-	}
-	unread := h.in.Unread()
-	if len(unread) == 0 {
-		return
-	}
-	if space := w.in.Space(); len(unread) <= len(space) {
-		w.in.Received(copy(space, unread))
-		h.in = http1.Input{}
-		return
-	}
-	w.in, h.in = h.in, http1.Input{}
-}
-
-// endTurn returns the buffers to the worker.
-func (h *http2Conn) endTurn(w *scratch) {
-	w.http2.owned = nil
-	h.keepInput(w)
-}
-
-// keepInput keeps what hasn't been taken of the input while no worker lends the connection a buffer.
-func (h *http2Conn) keepInput(w *scratch) {
-	if unread := w.in.Unread(); len(unread) > 0 {
-		h.in.Save(unread)
-	}
-	w.in.Reset()
-}
+// flushed implements http2Driver.
+func (d *loopHTTP2) flushed() { go d.wakeOwner() } // it takes locks that come before mu

@@ -35,8 +35,6 @@ type loopConn struct {
 	unsent *unsent
 	// watcher is the context to be cancelled when the client leaves. The goroutine that takes the event reads it.
 	watcher atomic.Pointer[requestContext]
-	// http2 is set when the connection becomes one of HTTP/2, before it is shared. Then nothing above that is HTTP/1's is used.
-	http2 *http2Conn
 }
 
 // pendingInput is an unfinished request while no worker lends it buffers.

@@ -23,9 +23,12 @@ func (lc *loopConn) setParked() { lc.Share() }
 
 // Writable implements loop.Conn.
 func (lc *loopConn) Writable() {
-	if lc.sharedOut().Pump(); lc.http2 != nil {
-		lc.http2.flush()
+	if h := lc.http2.Load(); h != nil {
+		h.out.Pump()
+		h.flush()
+		return
 	}
+	lc.parked.out.Pump()
 }
 
 // Closing implements loop.Conn.
@@ -33,8 +36,8 @@ func (lc *loopConn) Closing() { lc.sharedOut().Fail(net.ErrClosed) }
 
 // sharedOut returns the outbox of a shared connection.
 func (lc *loopConn) sharedOut() *outbox.Outbox {
-	if lc.http2 != nil {
-		return &lc.http2.out
+	if h := lc.http2.Load(); h != nil {
+		return &h.out
 	}
 	return &lc.parked.out
 }

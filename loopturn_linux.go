@@ -26,7 +26,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 		worker.scratch = &scratch{worker: worker}
 	}
 	w := worker.scratch
-	if lc.http2 != nil {
+	if lc.http2.Load() != nil {
 		return lc.http2Turn(leader, w)
 	}
 	lc.attachTurn(w)
@@ -370,7 +370,7 @@ func (lc *loopConn) end() {
 
 // Abandon implements loop.Conn. A goroutine that ends has answered, so its client may get the time to read the answer.
 func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
-	if lc.http2 != nil {
+	if lc.http2.Load() != nil {
 		lc.abandonHTTP2(w.Owner().(*workerChan).scratch, goexit)
 	} else {
 		lc.abandon(goexit)

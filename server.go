@@ -420,6 +420,11 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 // serveConn serves an accepted connection. It reports whether the pool must close the connection, by the lingerer if w.linger is set.
 // It returns false for a connection that was refused or hijacked.
 func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
+	if d, ok := netConn.(*blockingHTTP2); ok {
+		w.handedOver = true // it closes itself
+		d.serve(w)
+		return false
+	}
 	c := newConn(s, netConn)
 	if _, ok := netConn.(*tls.Conn); ok {
 		c.setState(stateHandshake) // before add shows the connection to a shutdown
@@ -429,17 +434,26 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		return false
 	}
 	c.attach(w)
+	var d *blockingHTTP2
 	// Deferred, since a handler may end its goroutine. Then no caller gets closeConn, and handedOver replaces it.
 	defer func() {
-		if closeConn = s.connEnded(c); closeConn && c.unserved {
-			s.refuseConn(netConn, errTooManyConns)
-			closeConn = false
+		if d == nil {
+			if closeConn = s.connEnded(c); closeConn && c.unserved {
+				s.refuseConn(netConn, errTooManyConns)
+				closeConn = false
+			}
 		}
 		w.handedOver = !closeConn
 	}()
 	s.changed(c, StateNew)
-	if s.handshake(c, false) {
-		c.serve()
+	if !s.handshake(c, false) {
+		return
+	}
+	if c.tlsState != nil && c.tlsState.NegotiatedProtocol == "h2" || c.serve() {
+		d = c.startHTTP2(w)
+		if d.serve(w); w.worker == nil {
+			<-d.ended // ServeConn's caller waits for the connection's end
+		}
 	}
 	return
 }

@@ -129,10 +129,10 @@ func lifeCertificateFiles(t *testing.T) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// "h2", which the server doesn't speak, is taken out of its NextProtos; the user's configuration stays as it was.
+// "Disabled leaves HTTP/1.1 as the only protocol": "h2" is taken out of NextProtos, and the user's configuration stays as it was.
 func TestNoHTTP2OverTLS(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: []string{"h2", "http/1.1", "acme-tls/1"}}
-	s := &filo.Server{TLSConfig: config, Handler: newLifeGate().handle}
+	s := &filo.Server{TLSConfig: config, Handler: newLifeGate().handle, HTTP2: filo.HTTP2Options{Disabled: true}}
 	address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
 	defer s.Close()
 	client := lifeClientTLS()
@@ -151,7 +151,7 @@ func TestNoHTTP2OverTLS(t *testing.T) {
 func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	for _, protocols := range [][]string{{"h2", "http/1.1"}, {"http/1.1", "h2", "acme-tls/1"}, {"h2"}, {"http/1.1"}} {
 		chosen := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: slices.Clone(protocols)}
-		s := &filo.Server{Handler: newLifeGate().handle, TLSConfig: &tls.Config{
+		s := &filo.Server{Handler: newLifeGate().handle, HTTP2: filo.HTTP2Options{Disabled: true}, TLSConfig: &tls.Config{
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil },
 		}}
 		address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })

@@ -102,8 +102,8 @@ func (g *Glitches) unearned() int {
 }
 
 // LateCost returns how many glitches a frame costs because it has come on a stream that is over. RST_STREAM and small WINDOW_UPDATEs have
-// been charged by Cost.
-func LateCost(f *Frame) int {
+// been charged by Cost. Clients send a WINDOW_UPDATE for what they read of an answer, also when that has ended.
+func (g *Glitches) LateCost(f *Frame) int {
 	switch f.Type {
 	case FrameHeaders:
 		return 1
@@ -113,7 +113,7 @@ func LateCost(f *Frame) int {
 		}
 	case FrameWindowUpdate:
 		if f.Value >= smallUpdate {
-			return 1
+			return g.unearned()
 		}
 	}
 	return 0

@@ -105,7 +105,7 @@ func TestCost(t *testing.T) {
 				}
 				if in = in[n:]; n > 0 {
 					cost += g.Cost(&f)
-					late += LateCost(&f)
+					late += g.LateCost(&f)
 				}
 			}
 			if cost != test.cost || late != test.late {
@@ -241,7 +241,7 @@ func TestLimitsAllocs(t *testing.T) {
 	f := Frame{Type: FrameData, Flags: FlagEndStream, Stream: 1}
 	now := clock.Time(time.Hour)
 	if n := testing.AllocsPerRun(100, func() {
-		g.Charge(g.Cost(&f)+LateCost(&f), now, DefaultGlitches)
+		g.Charge(g.Cost(&f)+g.LateCost(&f), now, DefaultGlitches)
 		g.Earn(1)
 		m.Receive(10)
 		m.Drain(10, MaxReceiveWindow)

@@ -181,7 +181,7 @@ func (m *model) step(f *Frame, e Event, fault Fault) {
 	}
 	if v.Late {
 		m.late++
-		m.charge(LateCost(f))
+		m.charge(m.glitches.LateCost(f))
 		m.say("stream %d: late", f.Stream)
 	} else if v.Fault == NoFault {
 		if state == Idle && f.Type == FrameHeaders {
