@@ -106,7 +106,7 @@ const (
 func Table() []Case {
 	return slices.Concat(
 		prefaceCases, frameCases, stateCases(), dataCases, headersCases, priorityCases, resetCases, settingsCases, pushCases, pingCases,
-		goAwayCases, windowCases, continuationCases, streamCases, pseudoCases, fieldCases, lengthCases, trailerCases, hpackCases, limitCases,
+		goAwayCases, windowCases, priorityOrderCases, continuationCases, streamCases, pseudoCases, fieldCases, lengthCases, trailerCases, hpackCases, limitCases,
 		validCases,
 	)
 }

@@ -54,7 +54,6 @@ var settingsCases = slices.Concat(
 		{"ACK with a byte", frames{frame(typeSettings, ack, 0, "\x00")}},
 	}),
 	each(fails(protocolError, "SETTINGS", "9113 6.5", settingsOnZero), []sent{
-		{"on an idle stream", frames{frame(typeSettings, 0, 1, "")}},
 		{"on an open stream", frames{post(1), frame(typeSettings, 0, 1, setting(settingMaxStreams, 100))}},
 		{"ACK on a stream", frames{frame(typeSettings, ack, 1, "")}},
 	}),
@@ -179,6 +178,19 @@ var windowCases = slices.Concat(
 			send(frames{initial(0), get(1)}, begun(1, "")), send(frames{windowUpdate(0, 1000)}), send(frames{windowUpdate(1, 1000)}, hello(1))),
 		flow("of one stream doesn't stop another", "9113 5.2.1", "Flow control operates on individual streams and the entire connection: a stream without a window is no reason for another to wait.",
 			send(frames{initial(0), get(1), get(3), windowUpdate(3, 13)}, begun(1, ""), hello(3)), send(frames{windowUpdate(1, 13)}, hello(1))),
+		flow("given before the answer", "9113 6.9.1", mustNotExceed,
+			send(frames{initial(10), post(1), windowUpdate(1, 100), data(1, endStream, k16[:50])}, echo(1, k16[:50]))),
+		flow("given in the middle of a request", "9113 6.9.1", mustNotExceed,
+			send(frames{initial(10), post(1), data(1, 0, k16[:25]), windowUpdate(1, 15), data(1, endStream, k16[25:50])}, begun(1, k16[:25])),
+			send(frames{windowUpdate(1, 25)}, echo(1, k16[:50]))),
+		flow("taken by SETTINGS before the answer", "9113 6.9.2", allWindows,
+			send(frames{post(1), data(1, 0, "abc"), initial(0), data(1, endStream, "def")}, begun(1, "")), send(frames{windowUpdate(1, 4)}, begun(1, "abcd")),
+			send(frames{initial(2)}, echo(1, "abcdef"))),
+		flow("changed when the answer has ended before the request", "9113 6.9.2", allWindows,
+			fixed(frames{headers(1, endHeaders, getBlock)}, hello(1)), send(frames{initial(100), windowUpdate(1, 5), initial(0), initial(70_000)}),
+			send(frames{data(1, endStream, "abc"), windowUpdate(1, 5)})),
+		flow("changed when both have ended", "9113 6.9.2", allWindows,
+			fixed(frames{get(1)}, hello(1)), send(frames{initial(100), windowUpdate(1, 5), initial(0), initial(70_000)})),
 		flow("isn't needed without content", "9113 6.9", "Of the frame types defined in this document, flow control applies only to DATA frames.",
 			send(frames{initial(0), headers(1, whole, block(":method: HEAD", ":scheme: https", ":path: /hello", ":authority: a"))},
 				Want{Stream: 1, Status: 200, Head: true, Fields: []Field{{"content-length", "13"}}}),
@@ -225,6 +237,39 @@ var windowCases = slices.Concat(
 		}),
 	},
 )
+
+// urgent is a case about which answer comes first, where the connection's window has been used up by echos. Streams 11 and 13 wait for it.
+func urgent(name, sentence string, first frames, s ...Step) Case {
+	return Case{Name: "priority/" + name, RFC: "9218 10", Sentence: sentence,
+		Steps: append(steps(fixed(echos, echoed...), send(first, begun(11, ""), begun(13, ""))), s...)}
+}
+
+const (
+	byUrgency = "It is RECOMMENDED that, when possible, servers respect the urgency parameter, sending higher-urgency responses before lower-urgency responses."
+	inOrder   = "For non-incremental responses of the same urgency, it is RECOMMENDED to send them one by one based on the ascending Stream ID."
+	inTurn    = "For incremental responses of the same urgency, it is RECOMMENDED to serve them by sharing bandwidth among them; filo goes from one to the other by frames."
+)
+
+var priorityOrderCases = []Case{
+	urgent("the field", byUrgency, frames{getWith(11, "priority: u=5"), getWith(13, "priority: u=1")},
+		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
+	urgent("the default is 3", byUrgency, frames{getWith(11, "priority: u=4"), get(13)},
+		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
+	urgent("in the order of the requests", inOrder, frames{get(11), get(13)},
+		send(frames{windowUpdate(0, 13)}, hello(11)), send(frames{windowUpdate(0, 13)}, hello(13))),
+	urgent("PRIORITY_UPDATE behind the request", byUrgency, frames{get(11), get(13), priorityUpdate(13, "u=0")},
+		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
+	urgent("PRIORITY_UPDATE before the request", byUrgency, frames{priorityUpdate(13, "u=0"), get(11), getWith(13, "priority: u=7")},
+		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
+	urgent("PRIORITY_UPDATE when an answer has begun", byUrgency, frames{get(11), get(13)},
+		send(frames{windowUpdate(0, 5)}, begun(11, "Hello")), send(frames{priorityUpdate(13, "u=0"), windowUpdate(0, 13)}, hello(13)),
+		send(frames{windowUpdate(0, 8)}, hello(11))),
+	urgent("incremental", inTurn, frames{getWith(11, "priority: i"), getWith(13, "priority: i")},
+		send(frames{windowUpdate(0, 5)}, begun(11, "Hello")), send(frames{windowUpdate(0, 5)}, begun(13, "Hello")),
+		send(frames{windowUpdate(0, 16)}, hello(11), hello(13))),
+	urgent("the more urgent one has no window", byUrgency, frames{get(11), getWith(13, "priority: u=0"), initial(13), initial(0)},
+		send(frames{windowUpdate(11, 13), windowUpdate(0, 26)}, hello(11)), send(frames{windowUpdate(13, 13)}, hello(13))),
+}
 
 const refused = "An endpoint that receives a HEADERS frame that causes its advertised concurrent stream limit to be exceeded MUST treat this as a stream error of type PROTOCOL_ERROR or REFUSED_STREAM; filo takes the latter, so that the client may try again."
 

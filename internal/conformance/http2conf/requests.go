@@ -280,6 +280,9 @@ var fieldCases = slices.Concat(
 		{"100-continue, without a length", frames{postWith(1, "expect: 100-continue")}},
 		{"100-continue in upper case", frames{postWith(1, "content-length: 5", "expect: 100-Continue")}},
 	}),
+	each(comes("Expect", "9110 10.1.1", "A server that receives 100-continue sends either a 100 or the final status; filo's says what it is before the content is asked for.", answered(1, 405), hello(3)), []sent{
+		{"100-continue, and an answer that doesn't depend on the content", frames{headers(1, endHeaders, block(":method: POST", scheme, path, authority, "expect: 100-continue")), get(3)}},
+	}),
 	each(comes("Expect", "9110 10.1.1", "A server MAY omit sending a 100 (Continue) response if the framing indicates that there is no content; a sender without content must not generate it, and filo lets that pass.", hello(1)), []sent{
 		{"100-continue, and no content", with("expect: 100-continue")},
 	}),
@@ -302,6 +305,18 @@ var lengthCases = slices.Concat(
 		{"an empty DATA", frames{postWith(1, "content-length: 5"), data(1, endStream, "")}},
 		{"padding isn't content", frames{postWith(1, "content-length: 5"), data(1, padded|endStream, "\x02hel\x00\x00")}},
 		{"0, and DATA", frames{postWith(1, "content-length: 0"), data(1, endStream, "x")}},
+	}),
+	// So much isn't awaited before the handler runs.
+	each(comes("Content-Length", "9113 8.1.1", lengthDiffers, cutOffMalformed(1)), []sent{
+		{"of 20,000, and less DATA", frames{postWith(1, "content-length: 20000"), data(1, 0, k16), data(1, endStream, k16[:3999])}},
+		{"of 20,000, and more DATA", frames{postWith(1, "content-length: 20000"), data(1, 0, k16), data(1, endStream, k16[:4001])}},
+		{"of 20,000, and trailers too early", frames{postWith(1, "content-length: 20000"), data(1, 0, k16), headers(1, whole, block("x: y"))}},
+	}),
+	each(comes("Content-Length", "9113 8.1.1", lengthDiffers, cutOffMalformed(1), hello(3)), []sent{
+		{"of a request that was answered early, and less DATA", frames{headers(1, endHeaders, getBlock+block("content-length: 20000")), data(1, endStream, "abc"), get(3)}},
+	}),
+	each(comes("Content-Length", "9113 8.1.1", "The value of a content-length header field equals the sum of the DATA frame payload lengths that form the content.", echo(1, k16+k16[:4000])), []sent{
+		{"of 20,000", frames{postWith(1, "content-length: 20000"), data(1, 0, k16), data(1, endStream, k16[:4000])}},
 	}),
 	each(comes("Content-Length", "9110 8.6", lengthInvalid, malformed(1)), []sent{
 		{"no number", frames{postWith(1, "content-length: five"), data(1, endStream, "hello")}},
@@ -373,6 +388,10 @@ var trailerCases = slices.Concat(
 	each(comes("trailers", "9113 8.2.2", connectionOnly, cutOffMalformed(1)), []sent{
 		{"with Connection", trailer(headers(1, whole, block("connection: close")))},
 		{"with Transfer-Encoding", trailer(headers(1, whole, block("transfer-encoding: chunked")))},
+	}),
+	each(comes("trailers", "9113 10.5.1", "A server that receives a larger field block than it is willing to handle can send a 431; behind a request that is under way, filo resets the stream.", cutOffMalformed(1)), []sent{
+		{"with 101 fields", trailer(headers(1, whole, block(slices.Repeat([]string{"x: y"}, 101)...)))},
+		{"with a value of 16,355 bytes", trailer(headers(1, whole, block("x: "+over16K[:16355])))},
 	}),
 	each(comes("trailers", "9110 6.5.1", noFraming, cutOffMalformed(1)), []sent{
 		{"with Content-Length", trailer(headers(1, whole, block("content-length: 5")))},

@@ -28,7 +28,7 @@ type row struct {
 	err           string
 	// want is what becomes of stream 5 in each state, in the order of ways: the code of RST_STREAM, or that of GOAWAY behind a "!"; "400" for a
 	// malformed request; "=" for nothing; "ended", "early" and "written" for an answer, since the request has ended, before it has, and since
-	// there is a window for it.
+	// there is a window for it; "narrow" for nothing, but that the answer will need a window.
 	want string
 }
 
@@ -113,6 +113,12 @@ var rows = []row{
 	{"CONTINUATION", frames{continuation(5, endHeaders, getBlock)}, "", "9113 6.10",
 		"A CONTINUATION frame MUST be preceded by a HEADERS, PUSH_PROMISE or CONTINUATION frame without the END_HEADERS flag set. A recipient that observes violation of this rule MUST respond with a connection error of type PROTOCOL_ERROR.",
 		"P", "!P !P !P !P !P !P !P !P"},
+	{"SETTINGS with the stream's number", frames{frame(typeSettings, 0, 5, "")}, "", "9113 6.5", settingsOnZero, "P", "!P !P !P !P !P !P !P !P"},
+	{"PING with the stream's number", frames{frame(typePing, 0, 5, "12345678")}, "", "9113 6.7", pingOnZero, "P", "!P !P !P !P !P !P !P !P"},
+	{"GOAWAY with the stream's number", frames{frame(typeGoAway, 0, 5, uint32Of(0)+uint32Of(0))}, "", "9113 6.8", goAwayOnZero, "P",
+		"!P !P !P !P !P !P !P !P"},
+	{"SETTINGS that widen its window", frames{initial(70_000)}, "", "9113 6.9.2", allWindows, "", "= = written = = = = ="},
+	{"SETTINGS that narrow its window", frames{initial(0)}, "", "9113 6.9.2", allWindows, "", "= narrow = = = = = ="},
 	{"PUSH_PROMISE", frames{push(5)}, "", "9113 8.4",
 		"A client cannot push. Thus, servers MUST treat the receipt of a PUSH_PROMISE frame as a connection error of type PROTOCOL_ERROR.",
 		"P", "!P !P !P !P !P !P !P !P"},
@@ -150,7 +156,7 @@ func stateCase(at *way, r *row, outcome string) Case {
 		return c
 	}
 	switch outcome {
-	case "=":
+	case "=", "narrow":
 	case "ended":
 		c.Steps[1].Want = []Want{echo(5, r.body)}
 	case "early":
@@ -168,21 +174,17 @@ func stateCase(at *way, r *row, outcome string) Case {
 
 // end brings the sibling to its end, and stream 5 if that goes on.
 func (at *way) end(r *row, outcome string) Step {
-	var end Step
-	goesOn := outcome == "=" && r.name != "RST_STREAM"
-	switch at.name {
-	case "open":
-		if goesOn {
-			end = fixed(frames{data(5, endStream, "")}, echo(5, r.body))
-		}
-	case "half-closed (remote)":
-		end.Send = frames{windowUpdate(1, 100)}
-		if goesOn {
-			end = fixed(frames{windowUpdate(1, 100), windowUpdate(5, 100)}, hello(5))
-		}
+	end := fixed(nil, echo(1, "hello"))
+	goesOn := (outcome == "=" || outcome == "narrow") && r.name != "RST_STREAM"
+	switch {
+	case at.name == "open" && goesOn:
+		end.Send = frames{data(5, endStream, "abc"), windowUpdate(5, 100)}
+		end.Want = append(end.Want, echo(5, r.body+"abc"))
+	case at.name == "half-closed (remote)" && goesOn:
+		end.Send = frames{windowUpdate(5, 100)}
+		end.Want = append(end.Want, hello(5))
 	}
-	end.Fixed = true
-	end.Send = append(end.Send, data(1, endStream, "lo"))
-	end.Want = append(end.Want, echo(1, "hello"))
+	// The state, or the row, may have taken the windows.
+	end.Send = append(end.Send, windowUpdate(1, 100), data(1, endStream, "lo"))
 	return end
 }
