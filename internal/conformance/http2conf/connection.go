@@ -71,7 +71,7 @@ var settingsCases = slices.Concat(
 		{"MAX_FRAME_SIZE of 16,383", frames{settings(setting(settingMaxFrameSize, 16383))}},
 		{"MAX_FRAME_SIZE of 2^24", frames{settings(setting(settingMaxFrameSize, 1<<24))}},
 	}),
-	each(fails(protocolError, "SETTINGS", "8441 3", "The value of SETTINGS_ENABLE_CONNECT_PROTOCOL MUST be 0 or 1. It is a server's to send: filo holds a client's to that, too."), []sent{
+	each(fails(protocolError, "SETTINGS", "8441 3", "The value of the parameter MUST be 0 or 1. Receipt of this parameter by a server does not have any impact; but filo refuses other values."), []sent{
 		{"ENABLE_CONNECT_PROTOCOL of 2", frames{settings(setting(settingExtendedConnect, 2))}},
 	}),
 	each(fails(protocolError, "SETTINGS", "9218 2.1", "Any value of SETTINGS_NO_RFC7540_PRIORITIES other than 0 or 1 MUST be treated as a connection error of type PROTOCOL_ERROR."), []sent{
@@ -221,7 +221,7 @@ var windowCases = slices.Concat(
 			Step{Make: func(server ServerSettings) []Frame {
 				return append(fill(1, int(server.InitialWindow)-5), data(1, padded, "\x04a\x00\x00\x00\x00"))
 			}, Rude: true, Want: []Want{wasReset(1, flowControlError)}})),
-		held(flow("of the connection is another's to use, too", "9113 5.2.2", "Even with full awareness of the current bandwidth-delay product, a receiver that doesn't read WINDOW_UPDATE or free its window can stall others. filo returns the connection's window on receipt, so a body that nobody reads is no reason for another to wait.",
+		held(flow("of the connection is another's to use, too", "9113 5.2.2", "Flow control addresses cases where the receiver is unable to process data on one stream yet wants to continue to process other streams in the same connection. filo returns the connection's window on receipt.",
 			Step{Make: func(server ServerSettings) []Frame {
 				n := int(server.InitialWindow)
 				return slices.Concat(fill(1, n), fill(3, n), fill(5, n))
@@ -246,8 +246,8 @@ func urgent(name, sentence string, first frames, s ...Step) Case {
 
 const (
 	byUrgency = "It is RECOMMENDED that, when possible, servers respect the urgency parameter, sending higher-urgency responses before lower-urgency responses."
-	inOrder   = "For non-incremental responses of the same urgency, it is RECOMMENDED to send them one by one based on the ascending Stream ID."
-	inTurn    = "For incremental responses of the same urgency, it is RECOMMENDED to serve them by sharing bandwidth among them; filo goes from one to the other by frames."
+	inOrder   = "Non-incremental responses of the same urgency SHOULD be served by prioritizing bandwidth allocation in ascending order of the stream ID."
+	inTurn    = "Incremental responses of the same urgency SHOULD be served by sharing bandwidth among them; filo goes from one to the other by frames."
 )
 
 var priorityOrderCases = []Case{
@@ -285,7 +285,45 @@ func full(server ServerSettings) []Frame {
 	return f
 }
 
+// room is a case of a stream that ends, behind which as many streams as ever can be opened.
+func room(name string, s ...Step) Case {
+	return Case{Name: "closed streams don't count/" + name, RFC: "9113 5.1.2",
+		Sentence: `Streams that are in the "open" state or in either of the "half-closed" states count toward the maximum number of streams that an endpoint is permitted to open. Closed ones don't.`,
+		Steps: append(s, Step{Make: func(server ServerSettings) []Frame {
+			f := full(server)[1:]
+			return append(f, postWith(beyond, "content-length: 3"))
+		}}, fixed(frames{data(beyond, endStream, "abc")}, echo(beyond, "abc")), send(frames{get(beyond + 2)}, hello(beyond+2)))}
+}
+
+// answeredEarly is a step in which stream 1 is answered before the request has ended.
+func answeredEarly(fields ...string) Step {
+	return fixed(frames{headers(1, endHeaders, getBlock+block(fields...))}, hello(1))
+}
+
+var roomCases = []Case{
+	room("an answered one", fixed(frames{get(1)}, hello(1))),
+	room("a malformed one", fixed(frames{headers(1, whole, block(method))}, malformed(1))),
+	room("a malformed one that goes on", fixed(frames{postWith(1, "X: y")}, malformed(1))),
+	room("one that depends on itself", fixed(frames{headers(1, whole|prioritize, uint32Of(1)+"\x0f"+getBlock)}, wasReset(1, protocolError))),
+	room("one that is too large", fixed(with(slices.Repeat([]string{"x: y"}, 101)...), answered(1, 431))),
+	room("one that the client has reset", fixed(frames{postWith(1, "content-length: 3"), reset(1, cancel)})),
+	room("one with too much DATA", fixed(frames{postWith(1, "content-length: 3"), data(1, 0, "abcd")}, malformed(1))),
+	room("one with WINDOW_UPDATE of 0", fixed(frames{postWith(1, "content-length: 3"), windowUpdate(1, 0)}, wasReset(1, protocolError))),
+	room("one that was answered early, and has ended", answeredEarly(), send(frames{data(1, endStream, "abc")})),
+	room("one that was answered early, and has ended with trailers", answeredEarly(), send(frames{headers(1, whole, block("x: y"))})),
+	room("one that was answered early, and reset by the client", answeredEarly(), send(frames{reset(1, noError)})),
+	room("one that was answered early, and reset by the server", answeredEarly(), send(frames{data(1, 0, k16), data(1, 0, k16[:1000])}, helloEarly(1))),
+	room("one that was answered early, and has ended with another length than announced", answeredEarly("content-length: 20000"),
+		send(frames{data(1, endStream, "abc")})),
+	room("one that was answered early, and has sent more than announced", answeredEarly("content-length: 20000"),
+		send(frames{data(1, 0, k16), data(1, endStream, k16)}, Want{Stream: 1, What: Anything})),
+	room("one that was answered early, and has WINDOW_UPDATE of 0", answeredEarly(), send(frames{windowUpdate(1, 0)}, cutOff(1, protocolError))),
+	room("one that was answered early, and has DATA and then HEADERS", answeredEarly(), send(frames{data(1, 0, "abc"), headers(1, endHeaders, block("x: y"))},
+		cutOff(1, protocolError))),
+}
+
 var streamCases = slices.Concat(
+	roomCases,
 	each(fails(protocolError, "stream", "9113 5.1.1", "Streams initiated by a client MUST use odd-numbered stream identifiers. An endpoint that receives an unexpected stream identifier MUST respond with a connection error of type PROTOCOL_ERROR."), []sent{
 		{"2", frames{get(2)}},
 		{"with an even number behind others", frames{get(1), get(4)}},

@@ -207,14 +207,14 @@ var priorityCases = slices.Concat(
 		{"field that is out of range", frames{getWith(1, "priority: u=8")}},
 		{"field that is none", frames{getWith(1, "priority: ,,=;(")}},
 	}),
-	each(fails(protocolError, "PRIORITY_UPDATE", "9218 7.1", "If a PRIORITY_UPDATE frame is received with a Stream Identifier other than 0x00, the recipient MUST respond with a connection error of type PROTOCOL_ERROR."), []sent{
+	each(fails(protocolError, "PRIORITY_UPDATE", "9218 7.1", "The Stream Identifier field in the PRIORITY_UPDATE frame header MUST be zero. Receiving a PRIORITY_UPDATE frame with a field of any other value MUST be treated as a connection error of type PROTOCOL_ERROR."), []sent{
 		{"on a stream", frames{frame(typePriorityUpdate, 0, 1, uint32Of(1)+"u=1")}},
 	}),
 	each(fails(protocolError, "PRIORITY_UPDATE", "9218 7.1", "If a PRIORITY_UPDATE frame is received with a Prioritized Stream ID of 0x00, the recipient MUST respond with a connection error of type PROTOCOL_ERROR."), []sent{
 		{"for the connection", frames{priorityUpdate(0, "u=1")}},
 		{"for the connection, with the reserved bit", frames{priorityUpdate(1<<31, "u=1")}},
 	}),
-	each(fails(protocolError, "PRIORITY_UPDATE", "9218 7.1", `If a PRIORITY_UPDATE frame is received with a Prioritized Stream ID that refers to a push stream in the "idle" state, the server MUST respond with a connection error of type PROTOCOL_ERROR.`), []sent{
+	each(fails(protocolError, "PRIORITY_UPDATE", "9218 7.1", `Servers that receive a PRIORITY_UPDATE for a push stream in the "idle" state MUST respond with a connection error of type PROTOCOL_ERROR.`), []sent{
 		{"for a server's stream", frames{priorityUpdate(2, "u=1")}},
 	}),
 	each(fails(frameSizeError, "PRIORITY_UPDATE", "9113 4.2", tooShort), []sent{

@@ -83,12 +83,12 @@ func newPeer() *peer {
 
 // sent takes note of a frame of the client.
 func (p *peer) sent(f Frame) {
+	if f.Raw != "" {
+		return
+	}
 	id := f.Stream & maxID
 	s := p.streams[id]
-	switch {
-	case f.Raw != "":
-		return
-	case s == nil && id > 0:
+	if s == nil && id > 0 {
 		s = &stream{}
 		p.streams[id] = s
 	}
