@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/filohttp/filo/internal/conformance/http2conf"
 	xhttp2 "golang.org/x/net/http2"
 )
 
@@ -446,6 +447,11 @@ func FuzzReader(f *testing.F) {
 	for _, test := range frameTests {
 		if len(test.bytes) < 100 {
 			f.Add(start+test.bytes, 3)
+		}
+	}
+	for _, seed := range http2conf.Seeds() {
+		if frames, ok := strings.CutPrefix(string(seed), Preface); ok && len(frames) < 2000 {
+			f.Add(frames, 7)
 		}
 	}
 	f.Fuzz(func(t *testing.T, b string, n int) {
