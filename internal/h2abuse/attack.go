@@ -49,6 +49,8 @@ type Attack struct {
 	Want  Want
 	// Conns is how many connections attack at once. When the server ends one, another one takes its place after Pause.
 	Conns int
+	// Once says that attackers don't come back, so Run returns when each has lost its connection.
+	Once bool
 	// Growth is how much more memory a server may hold because of the attack, in bytes.
 	Growth int64
 
@@ -72,13 +74,13 @@ func Find(name string) (*Attack, error) {
 // Figure is what an attack has come to.
 type Figure struct {
 	Time    time.Duration
-	Conns   int // that were opened
-	Undone  int // dials that failed
-	Frames  int // sent, or still in buffers: the sockets' hold up to some hundred kilobytes
-	Streams int // opened
-	Answers int // with any status
-	Resets  int // RST_STREAM received
-	Pings   int // answered
+	Conns   int            // that were opened
+	Undone  int            // dials that failed
+	Frames  int            // sent, or still in buffers: the sockets' hold up to some hundred kilobytes
+	Streams int            // opened
+	Answers int            // with any status
+	Resets  map[string]int // RST_STREAM received, by code
+	Pings   int            // answered
 	// MaxStreams is the server's SETTINGS_MAX_CONCURRENT_STREAMS, 0 for none.
 	MaxStreams int
 	// Ended counts the connections that the server has ended, or all streams of which, by how it did.
@@ -98,7 +100,7 @@ type Figure struct {
 // Run attacks the server that dial connects to until ctx is done.
 func (a *Attack) Run(ctx context.Context, dial func() (net.Conn, error)) Figure {
 	began := time.Now()
-	sum := summing{Figure: Figure{Ended: map[string]int{}}}
+	sum := summing{Figure: Figure{Ended: map[string]int{}, Resets: map[string]int{}}}
 	var attackers sync.WaitGroup
 	for range a.Conns {
 		attackers.Go(func() {
@@ -128,6 +130,9 @@ func (a *Attack) attack(ctx context.Context, dial func() (net.Conn, error), sum 
 			}
 			c.close()
 			ended = sum.add(c) || ended
+			if a.Once {
+				break
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -159,7 +164,9 @@ func (s *summing) add(c *conn) bool {
 	s.Frames += t.frames
 	s.Streams += t.opened
 	s.Answers += t.answers
-	s.Resets += t.resets
+	for code, n := range t.resets {
+		s.Resets[code.String()] += n
+	}
 	s.Pings += t.pings
 	s.NotOK += t.notOK
 	s.MaxStreams = max(s.MaxStreams, t.maxStreams)
@@ -183,6 +190,10 @@ func (a *Attack) Judge(f *Figure, timeouts bool) string {
 	for _, n := range f.Ended {
 		ended += n
 	}
+	resets := 0
+	for _, n := range f.Resets {
+		resets += n
+	}
 	switch {
 	case f.Wrong != "":
 		return f.Wrong
@@ -190,8 +201,8 @@ func (a *Attack) Judge(f *Figure, timeouts bool) string {
 		return "no connection could be opened"
 	case a.Want == Ends && f.Endless > 0, a.Want == TimesOut && timeouts && f.Endless > 0:
 		return fmt.Sprintf("%d of %d attackers never lost a connection", f.Endless, a.Conns)
-	case a.Want == Served && (ended > 0 || f.NotOK > 0 || f.Resets > 0 || f.Answers == 0):
-		return fmt.Sprintf("%d answers, %d of them not 200, %d resets, %d connections ended", f.Answers, f.NotOK, f.Resets, ended)
+	case a.Want == Served && (ended > 0 || f.NotOK > 0 || resets > 0 || f.Answers == 0):
+		return fmt.Sprintf("%d answers, %d of them not 200, %d resets, %d connections ended", f.Answers, f.NotOK, resets, ended)
 	}
 	return ""
 }

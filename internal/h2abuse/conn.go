@@ -99,16 +99,16 @@ type conn struct {
 
 // tally counts what has gone over a connection.
 type tally struct {
-	frames, opened  int // sent
-	answers, resets int // received
-	pings           int // received with ACK
-	settings        int // received with ACK
-	maxStreams      int // the server's limit, 0 for none
-	lastReset       http2.ErrCode
-	lastStatus      int
-	notOK           int // answers whose status wasn't 200
-	goAway          *goAway
-	wrong           error // the first thing that a server mustn't do
+	frames, opened int // sent
+	answers        int // received
+	notOK          int // answers whose status wasn't 200
+	lastStatus     int
+	resets         map[http2.ErrCode]int // received
+	lastReset      http2.ErrCode
+	pings          int // received with ACK
+	maxStreams     int // the server's limit, 0 for none
+	goAway         *goAway
+	wrong          error // the first thing that a server mustn't do
 }
 
 // goAway is the first GOAWAY with an error, or the first one if there is none with an error.
@@ -130,6 +130,7 @@ func newConn(ctx context.Context, nc net.Conn, m manner, onFrame func(*http2.Fra
 		}
 	}
 	c.changed.L = &c.mu
+	c.tally.resets = map[http2.ErrCode]int{}
 	c.tables.size = http2.DefaultHeaderTableSize
 	c.fields = hpack.NewDecoder(http2.DefaultHeaderTableSize, c.field)
 	c.stopped = context.AfterFunc(ctx, func() { c.end(errOver) })
@@ -293,7 +294,7 @@ func (c *conn) take(f *http2.Frame, raw []byte) {
 		c.takeData(f)
 	case http2.FrameReset:
 		c.mu.Lock()
-		c.tally.resets++
+		c.tally.resets[http2.ErrCode(f.Value)]++
 		c.tally.lastReset = http2.ErrCode(f.Value)
 		c.mu.Unlock()
 		c.onStream(f, 0, true)
@@ -329,7 +330,6 @@ func (c *conn) takeSettings(f *http2.Frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.Ack() {
-		c.tally.settings++
 		c.tables.acked()
 		return
 	}
@@ -515,7 +515,7 @@ func (c *conn) ending() (by string, after time.Duration, frames int) {
 		return by, g.after, g.frames
 	}
 	switch {
-	case c.allEnded && c.tally.resets > 0 && c.tally.lastReset != http2.NoError:
+	case c.allEnded && c.tally.lastReset != http2.NoError:
 		return "RST_STREAM " + c.tally.lastReset.String(), after, frames
 	case c.allEnded:
 		return fmt.Sprintf("answers of %d", c.tally.lastStatus), after, frames

@@ -228,18 +228,14 @@ func (r *row) judge(c *config) {
 	}
 }
 
-const header = `| attack | ended by | after ms | frames | connections | 1000 frames/s | streams | answers | resets | calls | at once | CPU before | CPU | MB before | MB at most | polite p50, p99 before | polite p50, p99 | errors | verdict |
-| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |
+const header = `| attack | ended by | after ms | frames | connections | 1000 frames/s | streams | answers | RST_STREAM received | calls | at once | CPU before | CPU | MB before | MB at most | polite p50, p99 before | polite p50, p99 | errors | verdict |
+| --- | --- | --: | --: | --: | --: | --: | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |
 `
 
 // String returns the row of the table.
 func (r *row) String() string {
 	f := &r.figure
-	var by []string
-	for how, n := range f.Ended {
-		by = append(by, fmt.Sprintf("%s × %d", how, n))
-	}
-	slices.Sort(by)
+	by := counts(f.Ended)
 	if f.Endless > 0 {
 		by = append(by, fmt.Sprintf("never × %d", f.Endless))
 	}
@@ -256,11 +252,20 @@ func (r *row) String() string {
 	}
 	cells := []any{
 		r.attack.Name, strings.Join(by, ", "), f.Longest.Milliseconds(), f.LongestFrames, f.Conns,
-		fmt.Sprintf("%.1f", float64(f.Frames)/1000/f.Time.Seconds()), f.Streams, f.Answers, f.Resets, calls, peak,
+		fmt.Sprintf("%.1f", float64(f.Frames)/1000/f.Time.Seconds()), f.Streams, f.Answers, strings.Join(counts(f.Resets), ", "), calls, peak,
 		r.before.load(), r.during.load(), r.before.memory >> 20, r.during.peak >> 20,
 		latencies(r.politeBefore), latencies(r.politeDuring), r.politeBefore.Errors + r.politeDuring.Errors, verdict,
 	}
 	return fmt.Sprintf(strings.Repeat("| %v ", len(cells))+"|", cells...)
+}
+
+// counts lists how often what has occurred.
+func counts(of map[string]int) (list []string) {
+	for what, n := range of {
+		list = append(list, fmt.Sprintf("%s × %d", what, n))
+	}
+	slices.Sort(list)
+	return list
 }
 
 func latencies(f h2abuse.PhaseFigure) string {
