@@ -521,10 +521,8 @@ func (c *conn) ending() (by string, after time.Duration, frames int) {
 		return fmt.Sprintf("answers of %d", c.tally.lastStatus), after, frames
 	case c.err == nil || c.err == errOver:
 		return "", after, frames
-	case errors.Is(c.err, io.EOF):
-		return "closed", after, frames
-	case errors.Is(c.err, syscall.ECONNRESET), errors.Is(c.err, syscall.EPIPE):
-		return "TCP reset", after, frames
+	case errors.Is(c.err, io.EOF), errors.Is(c.err, syscall.ECONNRESET), errors.Is(c.err, syscall.EPIPE):
+		return "closed", after, frames // Linux tells the reader or the writer of a reset, so who reads may see either
 	}
 	return c.err.Error(), after, frames
 }
