@@ -93,10 +93,15 @@ func (c *config) choose(names string) error {
 
 // serveSite serves what attacks ask for by net/http.
 func serveSite(addr string) error {
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	s := &http.Server{Addr: addr, Handler: new(h2abuse.Site), Protocols: &protocols}
+	s := &http.Server{Addr: addr, Handler: new(h2abuse.Site), Protocols: protocols()}
 	return s.ListenAndServe()
+}
+
+// protocols is HTTP/2 without TLS, by prior knowledge.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // dial opens a connection. Its send buffer is small, so that what was sent is about what the server has had to deal with.
