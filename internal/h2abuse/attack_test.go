@@ -59,15 +59,15 @@ var sent = map[string]string{
 	"window-update-stream":           `HEADERS new\n(WINDOW_UPDATE same 1\n){100}`,
 	"window-zero":                    `^SETTINGS none 2=0 4=0\n(HEADERS new END\n){100}$`,
 	"window-shut":                    `^SETTINGS none 2=0 4=2147483647\n(HEADERS new END\n){100}$`,
-	"window-slow":                    `^SETTINGS none 2=0 4=0\n(HEADERS new END\n){100}(WINDOW_UPDATE \w+ 1\n){100}$`,
+	"window-slow":                    `^SETTINGS none 2=0 4=0\n(HEADERS new END\n){100}(WINDOW_UPDATE \w+ 1\n){100,}$`,
 	"window-dribble":                 `^SETTINGS none 2=0 4=0\n(HEADERS new END\n){100}(WINDOW_UPDATE \w+ 1\n){500}`,
-	"unread":                         `^SETTINGS none 2=0 4=2147483647\nWINDOW_UPDATE none 1073741824\n(HEADERS new END\n){100}PING none\n$`,
+	"unread":                         `^SETTINGS none 2=0 4=2147483647\nWINDOW_UPDATE none 1073741824\n(HEADERS new END\n){100}(PING none\n)+$`,
 	"requests-unread":                `(HEADERS new END\n){300}`,
-	"slow-body":                      `(HEADERS new length=1000000\n){100}(DATA \w+ 1\n){100}$`,
-	"slow-block":                     `HEADERS new open END\nCONTINUATION same 1\n$`,
+	"slow-body":                      `(HEADERS new length=1000000\n){100}(DATA \w+ 1\n){100,}$`,
+	"slow-block":                     `HEADERS new open END\n(CONTINUATION same 1\n)+$`,
 	"slow-frame":                     `^SETTINGS none 2=0\npart \d+ of 10009\n$`,
 	"half-open":                      `(HEADERS new length=1000000\n){100}$`,
-	"unacked":                        `^SETTINGS none 2=0\n(HEADERS new END\n){2}$`,
+	"unacked":                        `^SETTINGS none 2=0\n(HEADERS new END\n){2,}$`,
 }
 
 // Each attack sends what it says, over and over or on each of its connections, to net/http's server.
@@ -79,16 +79,15 @@ func TestAttacksSend(t *testing.T) {
 				t.Fatal("there is no expression for what the attack sends")
 			}
 			expression := regexp.MustCompile(sent[a.Name])
-			var l *listening
+			l := newListening(t)
+			l.keepAcks = a.Name == "settings-ack" || a.Name == "unacked"
 			site := new(Site)
 			if a.Name == "settings-table" {
 				// net/http's server may crash: it changes the table while another goroutine encodes.
-				l = serveScripted(t, answers("\x20\x88"))
+				serveScripted(t, l, answers("\x20\x88"))
 			} else {
-				l = newListening(t)
 				serveSite(t, l, site)
 			}
-			l.keepAcks = a.Name == "settings-ack" || a.Name == "unacked"
 			a.Conns = min(a.Conns, 2)
 			ctx, cancel := context.WithTimeout(t.Context(), bound)
 			defer cancel()
@@ -206,7 +205,8 @@ func TestEnded(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := serveScripted(t, test.frame)
+			l := newListening(t)
+			serveScripted(t, l, test.frame)
 			a, err := Find(test.attack)
 			if err != nil {
 				t.Fatal(err)
@@ -239,7 +239,8 @@ func TestComesBack(t *testing.T) {
 		want func(f *Figure) bool
 	}{
 		{"after each end", func(ctx context.Context, done func()) Figure {
-			l := serveScripted(t, func(net.Conn, *http2.Frame) error { return errClosed })
+			l := newListening(t)
+			serveScripted(t, l, func(net.Conn, *http2.Frame) error { return errClosed })
 			var dials atomic.Int32
 			return ping.Run(ctx, func() (net.Conn, error) {
 				if dials.Add(1) == 6 {
@@ -249,7 +250,8 @@ func TestComesBack(t *testing.T) {
 			})
 		}, func(f *Figure) bool { return f.Endless == 0 && f.Conns == 6 && f.Ended["closed"] >= 4 }},
 		{"never", func(ctx context.Context, done func()) Figure {
-			l := serveScripted(t, func(_ net.Conn, f *http2.Frame) error {
+			l := newListening(t)
+			serveScripted(t, l, func(_ net.Conn, f *http2.Frame) error {
 				if f.Type == http2.FramePing {
 					done()
 				}
@@ -314,7 +316,8 @@ func TestTableOutOfStep(t *testing.T) {
 		"\x20\x48\x03200\x40\x01a\x01b": true,
 		"\x20\xbe":                      false, // an entry that can't be there
 	} {
-		l := serveScripted(t, answers(block))
+		l := newListening(t)
+		serveScripted(t, l, answers(block))
 		a, err := Find("settings-table")
 		if err != nil {
 			t.Fatal(err)

@@ -95,7 +95,8 @@ func TestPoliteErrors(t *testing.T) {
 	t.Run("connection", func(t *testing.T) {
 		var n atomic.Int64
 		done := make(chan struct{})
-		l := serveScripted(t, func(nc net.Conn, f *http2.Frame) error {
+		l := newListening(t)
+		serveScripted(t, l, func(nc net.Conn, f *http2.Frame) error {
 			if f.Type != http2.FrameHeaders {
 				return nil
 			}
@@ -144,7 +145,8 @@ func TestPoliteStart(t *testing.T) {
 		p.Stop()
 		t.Error("started with 404")
 	}
-	l = serveScripted(t, func(net.Conn, *http2.Frame) error { return errClosed })
+	l = newListening(t)
+	serveScripted(t, l, func(net.Conn, *http2.Frame) error { return errClosed })
 	if p, err := StartPolite(l.dial, politeRate); err == nil {
 		p.Stop()
 		t.Error("started without an answer")

@@ -166,7 +166,7 @@ type listening struct {
 	mu    sync.Mutex
 	conns []*readConn
 	read  chan struct{} // has a place for one
-	// keepAcks says that acknowledgements of SETTINGS are in the transcripts. It is set before the first connection.
+	// keepAcks says that acknowledgements of SETTINGS are in the transcripts. It is set before anything is served.
 	keepAcks bool
 }
 
@@ -262,9 +262,9 @@ type scripted struct {
 	frame func(nc net.Conn, f *http2.Frame) error
 }
 
-func serveScripted(t *testing.T, frame func(nc net.Conn, f *http2.Frame) error) *listening {
+func serveScripted(t *testing.T, l *listening, frame func(nc net.Conn, f *http2.Frame) error) {
 	t.Helper()
-	s := &scripted{newListening(t), frame}
+	s := &scripted{l, frame}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -282,7 +282,6 @@ func serveScripted(t *testing.T, frame func(nc net.Conn, f *http2.Frame) error) 
 		s.listening.Close()
 		running.Wait()
 	})
-	return s.listening
 }
 
 func (s *scripted) serve(nc net.Conn) {

@@ -97,9 +97,10 @@ func serveSite(addr string) error {
 	return s.ListenAndServe()
 }
 
-// protocols is HTTP/2 without TLS, by prior knowledge.
+// protocols is HTTP/2 without TLS, by prior knowledge, and HTTP/1, so that the server can be behind another one.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
+	p.SetHTTP1(true)
 	p.SetUnencryptedHTTP2(true)
 	return p
 }
