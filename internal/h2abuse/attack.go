@@ -1,7 +1,7 @@
-// Package h2abuse attacks servers of HTTP/2 in the ways that have brought servers down, and measures what a polite client has of them
-// meanwhile. It speaks raw frames, so a server of any make can be its target. Command cmd runs it against an address.
+// Package h2abuse attacks HTTP/2 servers in the ways that have brought servers down, and measures how a polite client is served meanwhile.
+// It speaks raw frames, so any server can be its target. Its command, cmd, attacks the server at an address.
 //
-// A server needs these paths for all attacks to bite; Site has them for net/http:
+// Some attacks need these paths. Site serves them by net/http:
 //
 //	/         what the polite client gets: any answer with 200 that is always the same
 //	/quick    a small answer
@@ -9,7 +9,7 @@
 //	/wait5ms  an answer after 5 ms, by a handler that doesn't notice when its client has gone
 //	/wait1s   the same after a second
 //	/body     an answer once the request's body has been read
-//	/calls    how many calls there were of the others but for /, and how many were running at once since the last time it was asked
+//	/calls    how many calls the paths but / have had, and how many of them ran at once since the last request for /calls
 package h2abuse
 
 import (
@@ -76,7 +76,7 @@ type Figure struct {
 	Time    time.Duration
 	Conns   int            // that were opened
 	Undone  int            // dials that failed
-	Frames  int            // sent, or still in buffers: the sockets' hold up to some hundred kilobytes
+	Frames  int            // sent; the server has not read those in the sockets' buffers, which may hold some hundred kilobytes
 	Streams int            // opened
 	Answers int            // with any status
 	Resets  map[string]int // RST_STREAM received, by code
@@ -87,8 +87,8 @@ type Figure struct {
 	Ended map[string]int
 	// Endless counts the attackers none of whose connections has been ended.
 	Endless int
-	// LongestFrames and Longest are how many frames were sent, and how much time passed, on the connection of those that were ended that
-	// lasted longest. A server that ends a connection by GOAWAY has done so when that arrives.
+	// Longest is how long the server took to end a connection, or what was begun there, in the worst case. LongestFrames counts the frames
+	// that were sent until then. With GOAWAY, the connection counts as ended when that arrives.
 	LongestFrames int
 	Longest       time.Duration
 	// NotOK counts answers whose status isn't 200.
@@ -125,7 +125,7 @@ func (a *Attack) attack(ctx context.Context, dial func() (net.Conn, error), sum 
 			c := newConn(ctx, nc, a.manner, nil)
 			a.run(c)
 			if ctx.Err() == nil && !c.finished() {
-				// Nothing can be sent any more. Why will be read.
+				// Nothing can be sent any more, and the reading goroutine is about to learn why.
 				c.wait()
 			}
 			c.close()
@@ -183,8 +183,8 @@ func (s *summing) add(c *conn) bool {
 	return true
 }
 
-// Judge says what is wrong with how a server has taken the attack; "" if nothing is. timeouts says that the attack has lasted longer than the
-// server's time-outs.
+// Judge says what is wrong with how a server has dealt with the attack; "" if nothing is. timeouts says that the attack has lasted longer
+// than the server's time-outs.
 func (a *Attack) Judge(f *Figure, timeouts bool) string {
 	ended := -f.Ended["GOAWAY "+http2.NoError.String()] // a server may limit how many requests a connection has
 	for _, n := range f.Ended {

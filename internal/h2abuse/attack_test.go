@@ -16,8 +16,8 @@ import (
 // bound is how long a test waits for what must happen.
 const bound = 30 * time.Second
 
-// sent are expressions for what each attack sends, after the preface and the client's SETTINGS. Acknowledgements of SETTINGS may be anywhere,
-// and are left out but where they are the attack.
+// sent are expressions for the transcripts of what each attack sends, which begin with the client's SETTINGS. Acknowledgements of SETTINGS
+// may be anywhere, so only the transcripts of attacks that are about them have them.
 var sent = map[string]string{
 	"rapid-reset":                    `(HEADERS new END\nRST_STREAM same 8\n){20}`,
 	"made-you-reset-window-0":        `(HEADERS new END\nWINDOW_UPDATE same 0 .*\n){20}`,
@@ -25,11 +25,12 @@ var sent = map[string]string{
 	"made-you-reset-data":            `(HEADERS new END\nDATA same 1\n){20}`,
 	"made-you-reset-headers":         `(HEADERS new END\nHEADERS same END\n){20}`,
 	"made-you-reset-trailers":        `(HEADERS new\nHEADERS same\n){20}`,
-	"made-you-reset-priority-length": `(HEADERS new END\nPRIORITY same 4 \(PRIORITY must have 5 bytes\)\n)`, // which net/http's server takes for the connection's fault,
+	"made-you-reset-priority-length": `(HEADERS new END\nPRIORITY same 4 \(PRIORITY must have 5 bytes\)\n)`, // net/http ends the connection
 	"made-you-reset-priority-self":   `(HEADERS new END\nPRIORITY same 5 \(a stream can't depend on itself\)\n){20}`,
 	"made-you-reset-headers-self":    `(HEADERS new END \(a stream can't depend on itself\)\n){20}`,
 	"made-you-reset-length":          `(HEADERS new length=1\nDATA same 2\n){20}`,
 	"made-you-reset-malformed":       `(HEADERS new upper END\n){20}`,
+	"reset-then-data":                `(HEADERS new\nRST_STREAM same 8\nDATA same 1\n){20}`,
 	"running-5ms":                    `(HEADERS new END\n){100}(RST_STREAM \w+ 8\n){2}`,
 	"running-1s":                     `(HEADERS new END\n){100}(RST_STREAM \w+ 8\n){100}`,
 	"over-limit":                     `(HEADERS new\n){300}`,
@@ -53,10 +54,12 @@ var sent = map[string]string{
 	"priority-idle":                  `(PRIORITY idle 5\n){100}`,
 	"priority-update":                `(PRIORITY_UPDATE none idle u=1\n){100}`,
 	"empty-data":                     `HEADERS new\n(DATA same 0\n){100}`,
+	"padding":                        `HEADERS new\n(DATA same 1 padded\n){100}`,
 	"unknown":                        `(UNKNOWN none\n){100}`,
 	"goaway":                         `HEADERS new\n(GOAWAY none 0\n){100}`,
 	"window-update":                  `(WINDOW_UPDATE none 1\n){100}`,
 	"window-update-stream":           `HEADERS new\n(WINDOW_UPDATE same 1\n){100}`,
+	"window-update-closed":           `HEADERS new END\nRST_STREAM same 8\n(WINDOW_UPDATE same 5000\n){100}`,
 	"window-zero":                    `^SETTINGS none 2=0 4=0\n(HEADERS new END\n){100}$`,
 	"window-shut":                    `^SETTINGS none 2=0 4=2147483647\n(HEADERS new END\n){100}$`,
 	"window-slow":                    `^SETTINGS none 2=0 4=0\n(HEADERS new END\n){100}(WINDOW_UPDATE \w+ 1\n){100,}$`,

@@ -141,8 +141,8 @@ func running(path string) func(*conn) {
 	}
 }
 
-// takes opens many streams and then sends each on each of them, every so often.
-func takes(method, path, more string, endStream bool, every time.Duration, each rounds) func(*conn) {
+// takes opens many streams, and keeps them by what next appends for each of them every so often.
+func takes(method, path, more string, endStream bool, every time.Duration, next rounds) func(*conn) {
 	return func(c *conn) {
 		block := append(c.head(method, path), more...)
 		for range many {
@@ -150,7 +150,7 @@ func takes(method, path, more string, endStream bool, every time.Duration, each 
 				return
 			}
 		}
-		c.hold(every, each)
+		c.hold(every, next)
 	}
 }
 
@@ -286,7 +286,8 @@ func Attacks() []*Attack {
 			run: flood(func(c *conn) rounds {
 				block := string(c.head(get, pathWait5))
 				return func(b []byte, id uint32) []byte {
-					return frame(b, http2.FrameHeaders, http2.FlagEndHeaders|http2.FlagEndStream|http2.FlagPriority, id, uint32Of(id)+"\x00"+block)
+					const flags = http2.FlagEndHeaders | http2.FlagEndStream | http2.FlagPriority
+					return frame(b, http2.FrameHeaders, flags, id, uint32Of(id)+"\x00"+block)
 				}
 			})},
 		{Name: "made-you-reset-length", About: "DATA beyond Content-Length, CVE-2025-8671",
@@ -294,6 +295,10 @@ func Attacks() []*Attack {
 		{Name: "made-you-reset-malformed", About: "malformed requests, CVE-2025-8671",
 			run: each(get, pathWait5, string(appendField(nil, "X", "a")), true, nothing)},
 
+		{Name: "reset-then-data", About: "DATA behind the client's own RST_STREAM", run: each(post, pathBody, "", false,
+			func(b []byte, id uint32) []byte {
+				return frame(http2.AppendReset(b, id, http2.Cancel), http2.FrameData, 0, id, "a")
+			})},
 		{Name: "running-5ms", About: "requests that are reset while their handlers run, 5 ms each", run: running(pathWait5)},
 		{Name: "running-1s", About: "requests that are reset while their handlers run, a second each", run: running(pathWait1s)},
 		{Name: "over-limit", About: "far more open streams than the server allows", run: each(post, pathBody, "", false, nothing)},
@@ -310,7 +315,8 @@ func Attacks() []*Attack {
 
 		{Name: "ping", About: "CVE-2019-9512", run: always(ping)},
 		{Name: "ping-ack", About: "answers that nobody has asked for", run: always(http2.AppendPing(nil, http2.FlagAck, [8]byte{}))},
-		{Name: "ping-unread", About: "PING whose answers are never read, CVE-2019-9512", Want: TimesOut, manner: manner{unread: true}, run: always(ping)},
+		{Name: "ping-unread", About: "PING whose answers are never read, CVE-2019-9512", Want: TimesOut, manner: manner{unread: true},
+			run: always(ping)},
 		{Name: "settings", About: "CVE-2019-9515", run: always(appendSettings(nil))},
 		{Name: "settings-full", About: "2,730 entries in each SETTINGS",
 			run: always(appendSettings(nil, slices.Repeat([]setting{{initialWindowSize, http2.DefaultWindow}}, 2730)...))},
@@ -338,11 +344,22 @@ func Attacks() []*Attack {
 		})},
 		{Name: "empty-data", About: "CVE-2019-9518",
 			run: onFirst(func(b []byte, id uint32) []byte { return frame(b, http2.FrameData, 0, id, "") })},
+		{Name: "padding", About: "DATA of nothing but padding",
+			run: onFirst(func(b []byte, id uint32) []byte { return frame(b, http2.FrameData, http2.FlagPadded, id, "\x00") })},
 		{Name: "unknown", About: "frames of an unknown type", run: always(frame(nil, 0xaa, 0, 0, ""))},
 		{Name: "goaway", About: "GOAWAY again and again",
 			run: onFirst(func(b []byte, _ uint32) []byte { return http2.AppendGoAway(b, 0, http2.NoError, "") })},
 		{Name: "window-update", About: "the connection's window, byte by byte", run: always(http2.AppendWindowUpdate(nil, 0, 1))},
 		{Name: "window-update-stream", About: "a stream's window, byte by byte", run: onFirst(byteOfWindow)},
+		{Name: "window-update-closed", About: "the window of a stream that is over", run: flood(func(c *conn) rounds {
+			block := c.head(get, pathQuick)
+			return func(b []byte, id uint32) []byte {
+				if id == 1 {
+					b = http2.AppendReset(appendHeaders(b, 1, block, true), 1, http2.Cancel)
+				}
+				return http2.AppendWindowUpdate(b, 1, 5000)
+			}
+		})},
 
 		{Name: "window-zero", About: "large answers without a window, CVE-2019-9517", Want: TimesOut, Conns: 10, manner: window0,
 			run: takes(get, pathLarge, "", true, time.Second, nothing)},
@@ -351,7 +368,8 @@ func Attacks() []*Attack {
 			run:    takes(get, pathLarge, "", true, time.Second, nothing)},
 		{Name: "window-slow", About: "large answers, a byte each second", Want: TimesOut, Conns: 10, manner: window0,
 			run: takes(get, pathLarge, "", true, time.Second, byteOfWindow)},
-		{Name: "window-dribble", About: "large answers byte by byte, at full speed, CVE-2019-9511", manner: window0, run: takes(get, pathLarge, "", true, 0, byteOfWindow)},
+		{Name: "window-dribble", About: "large answers byte by byte, at full speed, CVE-2019-9511", manner: window0,
+			run: takes(get, pathLarge, "", true, 0, byteOfWindow)},
 		{Name: "unread", About: "large answers that are never read, CVE-2019-9517", Want: TimesOut, Conns: 10,
 			manner: manner{settings: []setting{{initialWindowSize, 1<<31 - 1}}, unread: true}, run: unread},
 		{Name: "requests-unread", About: "endless requests whose small answers are never read", Want: TimesOut, manner: manner{unread: true},

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// manner is how a client treats its connection, apart from what it sends. The zero value is a client's that does as it should.
+// manner is how a client treats its connection, apart from what it sends. The zero value is that of a client without bad manners.
 type manner struct {
 	settings []setting // the client's first SETTINGS, beside ENABLE_PUSH
 	unread   bool      // nothing is ever read
@@ -59,10 +59,10 @@ const (
 // errOver is why a connection is over that the client has closed itself.
 var errOver = errors.New("closed by the client")
 
-// conn is a client's connection. It lets its user send any bytes, and obeys the server only as its manner says.
+// conn is a client's connection. It sends any frames, and obeys the server only as its manner says.
 //
 // One goroutine reads, and never writes, so a server that writes before it reads can't lock it up. Another one writes what send and the
-// reader leave for it.
+// reading goroutine leave for it.
 type conn struct {
 	manner
 	nc      net.Conn
@@ -84,7 +84,7 @@ type conn struct {
 	taken  uint32
 
 	mu      sync.Mutex
-	changed sync.Cond // out has become shorter or longer, window has grown, a stream is over, or the connection
+	changed sync.Cond // out has changed, window has grown, or a stream or the connection is over
 	out     []byte
 	err     error // why the connection is over
 	unsent  error // why nothing can be written any more
@@ -111,7 +111,7 @@ type tally struct {
 	wrong          error // the first thing that a server mustn't do
 }
 
-// goAway is the first GOAWAY with an error, or the first one if there is none with an error.
+// goAway is the first GOAWAY with an error or, until one comes, the latest.
 type goAway struct {
 	code   http2.ErrCode
 	last   uint32
@@ -121,8 +121,10 @@ type goAway struct {
 
 // newConn begins a connection, which ends with ctx at the latest. The caller must call close.
 func newConn(ctx context.Context, nc net.Conn, m manner, onFrame func(*http2.Frame, int)) *conn {
-	c := &conn{manner: m, nc: nc, scheme: "http", host: nc.RemoteAddr().String(), began: time.Now(), done: make(chan struct{}), window: http2.DefaultWindow,
-		streams: map[uint32]struct{}{}, onFrame: onFrame}
+	c := &conn{
+		manner: m, nc: nc, scheme: "http", host: nc.RemoteAddr().String(), began: time.Now(), done: make(chan struct{}), onFrame: onFrame,
+		window: http2.DefaultWindow, streams: map[uint32]struct{}{},
+	}
 	if secured, ok := nc.(*tls.Conn); ok {
 		c.scheme = "https"
 		if name := secured.ConnectionState().ServerName; name != "" {
@@ -162,8 +164,8 @@ func (c *conn) end(err error) {
 	c.changed.Broadcast()
 }
 
-// send leaves frames to be written. It waits for earlier ones to have left, and for the connection's window. False means that nothing more
-// can be sent.
+// send leaves whole frames to be written. It first waits until earlier ones have left and the connection's window has room for the DATA. It
+// reports false if nothing more can be sent.
 func (c *conn) send(b []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -417,8 +419,8 @@ func (c *conn) onStream(f *http2.Frame, status int, ends bool) {
 	}
 }
 
-// request opens the next stream by a field block, waiting until fewer than max of those that it has opened are left. It returns the stream's
-// number; false if nothing more can be sent.
+// request opens the next stream by a field block, once fewer than max of those that it has opened are left. It returns the stream's number,
+// and false if nothing more can be sent.
 func (c *conn) request(max int, block []byte, endStream bool) (id uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -479,9 +481,9 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// hold keeps the streams that request has opened, until the server has ended them all or the connection. each appends what is
-// sent on a stream every so often, at full speed if every is 0.
-func (c *conn) hold(every time.Duration, each func(b []byte, id uint32) []byte) {
+// hold keeps the streams that request has opened, until the server has ended them all or the connection. next appends what is sent on a
+// stream every so often, at full speed if every is 0.
+func (c *conn) hold(every time.Duration, next rounds) {
 	for {
 		ids := c.open()
 		if len(ids) == 0 {
@@ -492,7 +494,7 @@ func (c *conn) hold(every time.Duration, each func(b []byte, id uint32) []byte) 
 		}
 		var b []byte
 		for _, id := range ids {
-			b = each(b, id)
+			b = next(b, id)
 		}
 		if !c.send(b) || every > 0 && !c.sleep(every) {
 			return
@@ -522,7 +524,7 @@ func (c *conn) ending() (by string, after time.Duration, frames int) {
 	case c.err == nil || c.err == errOver:
 		return "", after, frames
 	case errors.Is(c.err, io.EOF), errors.Is(c.err, syscall.ECONNRESET), errors.Is(c.err, syscall.EPIPE):
-		return "closed", after, frames // Linux tells the reader or the writer of a reset, so who reads may see either
+		return "closed", after, frames // a reset is reported once, to the reader or the writer, so it can't be told from EOF
 	}
 	return c.err.Error(), after, frames
 }

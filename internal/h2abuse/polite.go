@@ -13,8 +13,8 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// Polite is a client that uses a server as it should: few connections, few streams on each, requests at a constant rate, and windows that are
-// opened again. The time of an answer counts from when its request was due, so a server that stalls is charged for all requests of that time.
+// Polite is a client that uses a server as it should: it has few connections with few streams each, sends requests at a constant rate, and
+// opens windows again. The time of an answer counts from when its request was due, so a stall counts for each request that it delays.
 type Polite struct {
 	dial   func() (net.Conn, error)
 	ctx    context.Context
@@ -37,8 +37,7 @@ const (
 	redial = 20 * time.Millisecond
 )
 
-// StartPolite starts a client that sends so many requests a second. It has asked once when StartPolite returns, and expects the same answer
-// from then on.
+// StartPolite starts a client that sends rate requests a second for /. It expects the answer that StartPolite's own request has got.
 func StartPolite(dial func() (net.Conn, error), rate float64) (*Polite, error) {
 	status, body, err := Get(context.Background(), dial, "/")
 	if err == nil && status != 200 {

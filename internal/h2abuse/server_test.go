@@ -114,6 +114,9 @@ func (r *transcript) line(f *http2.Frame, fault http2.Fault) {
 		}
 	case http2.FrameData, http2.FramePriority, http2.FrameContinuation:
 		fmt.Fprintf(&r.text, " %d", f.Length)
+		if f.Type == http2.FrameData && f.Flags.Has(http2.FlagPadded) {
+			r.text.WriteString(" padded")
+		}
 	case http2.FrameReset, http2.FrameWindowUpdate, http2.FrameGoAway:
 		fmt.Fprintf(&r.text, " %d", f.Value)
 	case http2.FramePriorityUpdate:

@@ -1,8 +1,9 @@
-// Command cmd attacks a server of HTTP/2 in each way that h2abuse knows, beside a polite client, and prints what has become of both. It exits
-// with 1 if the server didn't end or bound an attack, or if a request of the polite client failed. How long requests take never fails it.
+// Command cmd attacks an HTTP/2 server in each way that h2abuse knows, while a polite client uses the server, and prints a table of how both
+// were served. It exits with 1 if the server hasn't ended or bounded an attack, or if a request of the polite client has failed. Times never
+// make it fail.
 //
-// Give it the server's processes, or it can't tell what an attack costs. Each attack runs in a process of its own, so that its work doesn't
-// delay the polite client's.
+// With the numbers of the server's processes, it also measures their processor time and memory. Each attack runs in a process of its own, so
+// that it doesn't slow down the polite client.
 package main
 
 import (
@@ -174,7 +175,6 @@ func (c *config) runAll(w io.Writer) (ok bool, err error) {
 
 // runRow measures an attack.
 func (c *config) runRow(r *row, polite *h2abuse.Polite) (err error) {
-	calls, _, counted := c.calls()
 	r.before, err = c.measure(polite, func() error {
 		time.Sleep(c.before)
 		return nil
@@ -182,6 +182,7 @@ func (c *config) runRow(r *row, polite *h2abuse.Polite) (err error) {
 	if err != nil {
 		return err
 	}
+	calls, _, counted := c.calls()
 	r.during, err = c.measure(polite, func() (err error) {
 		r.figure, err = c.attack(r.attack)
 		return err
@@ -234,7 +235,8 @@ func (r *row) judge(c *config) {
 	}
 }
 
-const header = `| attack | ended by | after ms | frames | connections | 1000 frames/s | streams | answers | RST_STREAM received | calls | at once | CPU before | CPU | MB before | MB at most | polite p50, p99 before | polite p50, p99 | errors | verdict |
+const header = "| attack | ended by | after ms | frames | connections | 1000 frames/s | streams | answers | RST_STREAM received | calls | at once " +
+	"| CPU before | CPU | MB before | MB at most | polite p50, p99 before | polite p50, p99 | errors | verdict |" + `
 | --- | --- | --: | --: | --: | --: | --: | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |
 `
 

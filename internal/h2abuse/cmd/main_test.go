@@ -73,7 +73,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("%t\n%s", ok, strings.Join(rows, "\n"))
 	}
 	// net/http's server answers PING for ever.
-	if rows, ok = run(t, new(h2abuse.Site), find(t, "ping")); ok || !strings.HasSuffix(rows[0], "| 1 of 1 attackers never lost a connection |") {
+	rows, ok = run(t, new(h2abuse.Site), find(t, "ping"))
+	if ok || !strings.HasSuffix(rows[0], "| 1 of 1 attackers never lost a connection |") {
 		t.Errorf("%t\n%s", ok, rows[0])
 	}
 }
