@@ -34,6 +34,7 @@ var sent = map[string]string{
 	"running-5ms":                    `(HEADERS new END\n){100}(RST_STREAM \w+ 8\n){2}`,
 	"running-1s":                     `(HEADERS new END\n){100}(RST_STREAM \w+ 8\n){100}`,
 	"over-limit":                     `(HEADERS new\n){300}`,
+	"over-limit-unacked":             `^SETTINGS none 2=0\n(HEADERS new\n){300}`,
 	"continuation":                   `HEADERS new open END\n(CONTINUATION same 16006\n){2}`,
 	"continuation-bytes":             `HEADERS new open END\n(CONTINUATION same 1\n){100}`,
 	"continuation-empty":             `HEADERS new open END\n(CONTINUATION same 0\n){100}`,
@@ -83,7 +84,7 @@ func TestAttacksSend(t *testing.T) {
 			}
 			expression := regexp.MustCompile(sent[a.Name])
 			l := newListening(t)
-			l.keepAcks = a.Name == "settings-ack" || a.Name == "unacked"
+			l.keepAcks = a.Name == "settings-ack" || a.manner.unacked
 			site := new(Site)
 			if a.Name == "settings-table" {
 				// net/http's server may crash: it changes the table while another goroutine encodes.

@@ -82,6 +82,7 @@ func onFirst(round rounds) func(*conn) {
 // continued is a flood of CONTINUATION: block is begun by HEADERS, behind a request's fields, and piece comes again and again.
 func continued(begin, piece string) func(*conn) {
 	return flood(func(c *conn) rounds {
+		c.mute()
 		block := append(c.head(get, pathQuick), begin...)
 		return func(b []byte, id uint32) []byte {
 			if id == 1 {
@@ -164,7 +165,7 @@ func byteOfBody(b []byte, id uint32) []byte { return frame(b, http2.FrameData, 0
 
 // slowBlock sends a head that never ends, a CONTINUATION of one byte each second.
 func slowBlock(c *conn) {
-	ok := c.send(frame(nil, http2.FrameHeaders, http2.FlagEndStream, 1, string(c.head(get, pathQuick))+openValue))
+	ok := c.mute() && c.send(frame(nil, http2.FrameHeaders, http2.FlagEndStream, 1, string(c.head(get, pathQuick))+openValue))
 	for ok {
 		ok = c.send(frame(nil, http2.FrameContinuation, 0, 1, "a")) && c.sleep(time.Second)
 	}
@@ -175,8 +176,8 @@ const slowFrameLen = 10_000
 
 // slowFrame sends a frame of HEADERS that never ends, a byte each second.
 func slowFrame(c *conn) {
-	ok := c.sendPart(append(http2.AppendFrameHeader(nil, slowFrameLen, http2.FrameHeaders, http2.FlagEndHeaders|http2.FlagEndStream, 1),
-		string(c.head(get, pathQuick))+openValue...), 1)
+	b := http2.AppendFrameHeader(nil, slowFrameLen, http2.FrameHeaders, http2.FlagEndHeaders|http2.FlagEndStream, 1)
+	ok := c.mute() && c.sendPart(append(append(b, c.head(get, pathQuick)...), openValue...), 1)
 	for ok {
 		ok = c.sendPart([]byte("a"), 0) && c.sleep(time.Second)
 	}
@@ -302,6 +303,8 @@ func Attacks() []*Attack {
 		{Name: "running-5ms", About: "requests that are reset while their handlers run, 5 ms each", run: running(pathWait5)},
 		{Name: "running-1s", About: "requests that are reset while their handlers run, a second each", run: running(pathWait1s)},
 		{Name: "over-limit", About: "far more open streams than the server allows", run: each(post, pathBody, "", false, nothing)},
+		{Name: "over-limit-unacked", About: "the same by a client that doesn't acknowledge the limit", Want: TimesOut,
+			manner: manner{unacked: true}, run: each(post, pathBody, "", false, nothing)},
 
 		{Name: "continuation", About: "a head of 16 KB in each of endless CONTINUATIONs, CVE-2024-27316", run: continued("", fieldOf16KB)},
 		{Name: "continuation-bytes", About: "a field in each of endless CONTINUATIONs of one byte", run: continued("", oneByteField)},

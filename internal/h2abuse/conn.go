@@ -93,6 +93,8 @@ type conn struct {
 	lastID  uint32
 	// allEnded says that the server has ended all streams that request has opened.
 	allEnded bool
+	greeted  bool // the server's SETTINGS have come
+	muted    bool // see mute
 	tables   tableCheck
 	tally    tally
 }
@@ -309,7 +311,7 @@ func (c *conn) take(f *http2.Frame, raw []byte) {
 			c.tally.pings++
 			break
 		}
-		c.leave(http2.AppendPing(nil, http2.FlagAck, [8]byte(f.Payload)))
+		c.reply(http2.AppendPing(nil, http2.FlagAck, [8]byte(f.Payload)))
 	case http2.FrameGoAway:
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -341,8 +343,29 @@ func (c *conn) takeSettings(f *http2.Frame) {
 		}
 	}
 	if !c.unacked {
-		c.leave(http2.AppendSettingsAck(nil))
+		c.reply(http2.AppendSettingsAck(nil))
 	}
+	c.greeted = true
+	c.changed.Broadcast()
+}
+
+// reply leaves a frame of the reading goroutine's to be written. It is called with mu locked.
+func (c *conn) reply(b []byte) {
+	if !c.muted {
+		c.leave(b)
+	}
+}
+
+// mute lets only the attack send from now on, for a field block or a frame that mustn't have anything else in between. It first waits until
+// the server's SETTINGS are acknowledged, and reports false if nothing can be sent any more.
+func (c *conn) mute() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.sendable() && !c.greeted {
+		c.changed.Wait()
+	}
+	c.muted = true
+	return c.sendable()
 }
 
 // takeBlock decodes a field block once it is whole.
@@ -399,7 +422,7 @@ func (c *conn) takeData(f *http2.Frame) {
 	c.taken += uint32(f.Size)
 	if !c.stingy && c.taken >= refill {
 		c.mu.Lock()
-		c.leave(http2.AppendWindowUpdate(nil, 0, c.taken))
+		c.reply(http2.AppendWindowUpdate(nil, 0, c.taken))
 		c.mu.Unlock()
 		c.taken = 0
 	}

@@ -31,6 +31,7 @@ type transcript struct {
 	unread   []byte
 	begun    bool
 	keepAcks bool
+	failed   bool
 	last     uint32 // stream
 	highest  uint32
 	fields   *hpack.Decoder
@@ -60,7 +61,7 @@ func newTranscript(keepAcks bool) *transcript {
 
 // read takes what the server has read.
 func (r *transcript) read(b []byte) {
-	if r.text.Len() > enough {
+	if r.text.Len() > enough || r.failed {
 		return
 	}
 	r.unread = append(r.unread, b...)
@@ -73,7 +74,12 @@ func (r *transcript) read(b []byte) {
 	for {
 		var f http2.Frame
 		n, fault := r.reader.Next(&f, r.unread)
+		if n == 0 && fault == http2.NoFault {
+			return
+		}
 		if n == 0 {
+			fmt.Fprintf(&r.text, "FAULT %v\n", fault)
+			r.failed = true
 			return
 		}
 		r.unread = r.unread[n:]

@@ -235,8 +235,8 @@ func (r *row) judge(c *config) {
 	}
 }
 
-const header = "| attack | ended by | after ms | frames | connections | 1000 frames/s | streams | answers | RST_STREAM received | calls | at once " +
-	"| CPU before | CPU | MB before | MB at most | polite p50, p99 before | polite p50, p99 | errors | verdict |" + `
+const header = "| attack | ended by | after ms | frames | connections | 1000 frames/s | streams | answers | RST_STREAM received " +
+	"| calls | at once | CPU before | CPU | MB before | MB at most | polite p50, p99 before | polite p50, p99 | errors | verdict |" + `
 | --- | --- | --: | --: | --: | --: | --: | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |
 `
 
