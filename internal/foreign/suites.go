@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/filohttp/filo/internal/gotool"
@@ -24,6 +25,14 @@ type suite struct {
 	patches  []patch
 	// files of inserted take the place of those of a suite, or stand beside them.
 	files map[string]string
+	// tests are files of the first package. If there are some, only their test functions are run.
+	tests []string
+	// ownInit says that one of files makes the tests use the package standin.
+	ownInit bool
+	// onlyNamed says that the suite isn't run unless it is asked for by its name.
+	onlyNamed bool
+	// run runs a suite that isn't made of Go's tests.
+	run func(*report, *options, string) error
 }
 
 // testPackage is a directory and the name of its package of tests.
@@ -73,6 +82,29 @@ var suites = []suite{
 		},
 	},
 	{
+		name: "h2spec", module: "github.com/summerwind/h2spec", version: "v2.2.1+incompatible", run: (*report).runH2spec, onlyNamed: true,
+	},
+	{
+		name: "x/net", module: xNet, version: xNetVersion, onlyNamed: true, ownInit: true,
+		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: xNetPatches,
+		files: map[string]string{
+			"http2/replaced_server.go":      "xnet_server.go.txt",
+			"http2/replaced_server_test.go": "xnet_tester.go.txt",
+			"http2/replaced_conn_test.go":   "xnet_bubble.go.txt",
+		},
+	},
+	{
+		name: "x/net over sockets", module: xNet, version: xNetVersion, onlyNamed: true, ownInit: true,
+		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, socketPatches),
+		files: map[string]string{
+			"http2/replaced_server.go":      "xnet_server.go.txt",
+			"http2/replaced_server_test.go": "xnet_tester.go.txt",
+			"http2/replaced_conn_test.go":   "xnet_sockets.go.txt",
+			"http2/synctest_test.go":        "xnet_nobubble.go.txt",
+			"filosynctest/synctest.go":      "xnet_synctest.go.txt",
+		},
+	},
+	{
 		name: "chi", module: "github.com/go-chi/chi/v5", version: "v5.5.0",
 		packages: []testPackage{{".", "chi"}, {"middleware", "middleware"}},
 	},
@@ -88,7 +120,11 @@ func (s *suite) prepare(dir string, o *options) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, to), content, 0o644); err != nil {
+		to = filepath.Join(dir, to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -152,7 +188,7 @@ func (s *suite) addStandIn(dir string, o *options) error {
 		return err
 	}
 	for _, p := range s.packages {
-		if o.native {
+		if o.native || s.ownInit {
 			break
 		}
 		text := "package " + p.name + "\n\nimport (\n\t\"net/http\"\n\n\t\"" + cmp.Or(s.module, goSuite) + "/" + name + "\"\n)\n\n" +
@@ -171,6 +207,22 @@ func (s *suite) addStandIn(dir string, o *options) error {
 		return err
 	}
 	return gotool.Command(dir, "mod", "edit", "-go=1.26.0", "-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+o.repository).Run()
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// selected returns the test functions in the files of tests.
+func (s *suite) selected(dir string) (names []string, err error) {
+	for _, file := range s.tests {
+		content, err := os.ReadFile(filepath.Join(dir, s.packages[0].dir, file))
+		if err != nil {
+			return nil, err
+		}
+		for _, match := range testFunction.FindAllSubmatch(content, -1) {
+			names = append(names, string(match[1]))
+		}
+	}
+	return names, nil
 }
 
 // replaceOne replaces a text that must be there once.

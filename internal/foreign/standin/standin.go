@@ -49,6 +49,12 @@ type part struct {
 // reached is the file whose existence says that a test has reached a server of filo.
 var reached = os.Getenv("FOREIGN_REACHED")
 
+func markReached() {
+	if reached != "" {
+		os.WriteFile(reached, nil, 0o644)
+	}
+}
+
 // blocking says that the servers have the blocking driver. FILO_DRIVER would do so as well, and log it, which tests take for a fault.
 var blocking = os.Getenv("FOREIGN_DRIVER") == "blocking"
 
@@ -59,9 +65,7 @@ func (all *Servers) get(s *http.Server) *standIn {
 
 // Serve serves a listener until it fails, or Shutdown or Close is called.
 func (all *Servers) Serve(s *http.Server, l net.Listener) error {
-	if reached != "" {
-		os.WriteFile(reached, nil, 0o644)
-	}
+	markReached()
 	in := all.get(s)
 	p := newPart(s, in, l)
 	in.mu.Lock()
