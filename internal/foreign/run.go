@@ -100,10 +100,10 @@ func (r *report) plan(o *options, binary, dir, name string) (todo []func() *test
 		if top, _, _ := strings.Cut(e.test, "/"); top != name {
 			continue
 		}
-		e.planned = true
 		if o.native {
 			continue
 		}
+		e.planned = true
 		whole = whole || e.test == name
 		if !strings.HasSuffix(e.test, afterwards) {
 			apart = append(apart, pattern(e.test))

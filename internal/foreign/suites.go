@@ -86,7 +86,7 @@ var suites = []suite{
 	},
 	{
 		name: "x/net", module: xNet, version: xNetVersion, onlyNamed: true, ownInit: true,
-		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: xNetPatches,
+		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, bubblePatches),
 		files: map[string]string{
 			"http2/replaced_server.go":      "xnet_server.go.txt",
 			"http2/replaced_server_test.go": "xnet_tester.go.txt",

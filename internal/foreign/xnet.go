@@ -13,15 +13,21 @@ var xNetTests = []string{"server_test.go", "server_api_test.go"}
 var xNetPatches = []patch{
 	// inserted/xnet_server.go.txt declares Replaced.
 	{"http2/server_common.go", "opts *ServeConnOpts) {\n	if opts == nil {\n		opts = &ServeConnOpts{}\n	}\n",
-		"opts *ServeConnOpts) {\n	if opts == nil {\n		opts = &ServeConnOpts{}\n	}\n	if Replaced != nil {\n		Replaced(s, c, opts)\n		return\n	}\n"},
+		"opts *ServeConnOpts) {\n	if opts == nil {\n		opts = &ServeConnOpts{}\n	}\n	if Replaced != nil && Replaced(s, c, opts) {\n		return\n	}\n"},
 	// The tester keeps x/net's own connection, to look into it.
 	{"http2/server_common_test.go", "	var connc chan *ServerConn\n	if !wrappedAPI {", "	var connc chan *ServerConn\n	if false {"},
 	{"http2/server_common_test.go", "	if !wrappedAPI {\n		st.sc = <-connc", "	if false {\n		st.sc = <-connc"},
 	{"http2/server_test.go", "wantConnFlowControlConsumed(consumed int32) {\n", "wantConnFlowControlConsumed(consumed int32) {\n	return\n"},
+	{"http2/server_test.go", "st.sc.StartGracefulShutdown()", "st.h1server.Shutdown(context.Background())"},
 	// A server needn't open the connection's window any wider.
 	{"http2/server_common_test.go", "		f := st.readFrame()\n		if f == nil {\n",
 		"		if gotSettingsAck {\n			defer hurry()()\n		}\n		f := st.readFrame()\n		if f == nil && gotSettingsAck {\n			break\n		}\n		if f == nil {\n"},
 	{"http2/server_common_test.go", "	if !gotWindowUpdate {\n", "	if !gotWindowUpdate && !gotSettingsAck {\n"},
+}
+
+// bubblePatches let other servers take their time to close a connection. In a bubble that takes none.
+var bubblePatches = []patch{
+	{"http2/export_common_test.go", "GoAwayTimeout = 25 * time.Millisecond", "GoAwayTimeout = 5 * time.Second"},
 }
 
 // socketPatches let the tests run outside of a bubble of synctest, over sockets.

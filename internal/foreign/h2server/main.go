@@ -21,12 +21,27 @@ func main() {
 		TLSConfig: &tls.Config{Certificates: certificates()},
 		ErrorLog:  log.New(io.Discard, "", 0),
 	}
-	server := standin.NewHTTP2(config)
+	server := newServer(config)
 	clear, encrypted := listen(), listen()
 	go func() { log.Fatal(server.Serve(clear)) }()
 	go func() { log.Fatal(server.ServeTLS(encrypted, "", "")) }()
 	fmt.Println(port(clear), port(encrypted))
 	io.Copy(io.Discard, os.Stdin)
+}
+
+// newServer returns the server that h2spec tests: filo's, or net/http's.
+func newServer(config *http.Server) interface {
+	Serve(net.Listener) error
+	ServeTLS(listener net.Listener, certFile, keyFile string) error
+} {
+	if !standin.Native {
+		return standin.NewHTTP2(config)
+	}
+	config.Protocols = new(http.Protocols)
+	config.Protocols.SetHTTP1(true)
+	config.Protocols.SetHTTP2(true)
+	config.Protocols.SetUnencryptedHTTP2(true)
+	return config
 }
 
 // answer reads a request's body and answers with a few bytes, which h2spec gets piece by piece through small windows.

@@ -23,6 +23,9 @@ import (
 
 // Servers are the http.Servers of a process, and what serves in their place.
 type Servers struct {
+	// HTTP2 says that the servers speak HTTP/2. Otherwise those for HTTP/2 serve by themselves.
+	HTTP2 bool
+
 	standIns sync.Map // *http.Server to *standIn
 }
 
@@ -68,6 +71,9 @@ func (all *Servers) Serve(s *http.Server, l net.Listener) error {
 	markReached()
 	in := all.get(s)
 	p := newPart(s, in, l)
+	if all.HTTP2 {
+		speakHTTP2(&p.Server, s.HTTP2)
+	}
 	in.mu.Lock()
 	if in.down {
 		in.mu.Unlock()
@@ -116,8 +122,11 @@ func (in *standIn) stop(one func(*part) error) error {
 	return errors.Join(all...)
 }
 
-// OwnServer reports whether s is to serve by itself: one for HTTP/2, which filo doesn't speak.
+// OwnServer reports whether s is to serve by itself.
 func (all *Servers) OwnServer(s *http.Server) bool {
+	if all.HTTP2 {
+		return false
+	}
 	if p := s.Protocols; p != nil && (p.HTTP2() || p.UnencryptedHTTP2()) {
 		return true
 	}
