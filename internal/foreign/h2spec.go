@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -19,11 +18,11 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// h2specTime is how long h2spec may take: it waits two seconds at most for each of the answers that it misses.
+// h2specTime is how long h2spec may take. It waits up to two seconds for an answer that doesn't come.
 const h2specTime = 10 * time.Minute
 
-// runH2spec lets h2spec test a server in a process of its own, without TLS and with it. Each of its cases is a test, with a name such as
-// http2/6.9.1/2/h2c: h2spec's own, and the protocol.
+// runH2spec runs h2spec against a server in a process of its own, without TLS and with TLS. Each case of h2spec is a test, with a name
+// such as http2/6.9.1/2/h2c: the case's own name, and the protocol.
 func (r *report) runH2spec(o *options, dir string) error {
 	wanted, err := regexp.Compile(o.run)
 	if err != nil {
@@ -74,33 +73,11 @@ func (s *suite) buildH2spec(dir string, o *options) (string, error) {
 	return program, gotool.Command(dir, "build", "-mod=mod", "-o", program, s.module+"/cmd/h2spec").Run()
 }
 
-// h2spec runs the program against a server without TLS and against one with it.
+// h2spec runs the program against the two ports of a server, and returns its cases.
 func h2spec(o *options, program, dir string) ([]*testRun, error) {
-	server := filepath.Join(dir, "server")
-	args := []string{"build", "-o", server}
-	if o.race {
-		args = append(args, "-race")
-	}
-	if err := gotool.Command(o.repository, append(args, "./internal/foreign/h2server")...).Run(); err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(server)
-	cmd.Env, cmd.Stderr = append(os.Environ(), o.environment()...), os.Stderr
-	until, err := cmd.StdinPipe()
+	ports, stop, err := startH2Server(o, filepath.Join(dir, "server"))
 	if err != nil {
-		return nil, err
-	}
-	said, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	var ports [2]int
-	if _, err = fmt.Fscan(bufio.NewReader(said), &ports[0], &ports[1]); err != nil {
-		err = errors.Join(fmt.Errorf("the server's ports: %w", err), cmd.Wait())
-		return nil, err
+		return nil, fmt.Errorf("h2server: %w", err)
 	}
 	runs := inParallel(o.parallel, []func() []*testRun{
 		func() []*testRun { return h2specRun(o, program, filepath.Join(dir, "h2c.xml"), "h2c", ports[0]) },
@@ -108,8 +85,39 @@ func h2spec(o *options, program, dir string) ([]*testRun, error) {
 			return h2specRun(o, program, filepath.Join(dir, "tls.xml"), "tls", ports[1], "-t", "-k")
 		},
 	})
-	until.Close()
-	return append(runs[0], runs[1]...), cmd.Wait()
+	return slices.Concat(runs...), stop()
+}
+
+// startH2Server builds h2server and starts it. It returns the ports without and with TLS, and what ends the process.
+func startH2Server(o *options, program string) (ports [2]int, stop func() error, err error) {
+	args := []string{"build", "-o", program}
+	if o.race {
+		args = append(args, "-race")
+	}
+	if err := gotool.Command(o.repository, append(args, "./internal/foreign/h2server")...).Run(); err != nil {
+		return ports, nil, err
+	}
+	cmd := exec.Command(program)
+	cmd.Env, cmd.Stderr = append(os.Environ(), o.environment()...), os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return ports, nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return ports, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return ports, nil, err
+	}
+	stop = func() error {
+		input.Close()
+		return cmd.Wait()
+	}
+	if _, err := fmt.Fscan(output, &ports[0], &ports[1]); err != nil {
+		return ports, nil, errors.Join(err, stop())
+	}
+	return ports, stop, nil
 }
 
 // h2specRun runs the program once, and returns its cases.
@@ -117,6 +125,7 @@ func h2specRun(o *options, program, file, protocol string, port int, flags ...st
 	ctx, cancel := context.WithTimeout(context.Background(), h2specTime)
 	defer cancel()
 	args := append(flags, "-S", "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-j", file)
+	os.Remove(file) // of the time before
 	output, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	text, noReport := os.ReadFile(file)
 	if noReport == nil {

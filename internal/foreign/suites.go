@@ -25,13 +25,13 @@ type suite struct {
 	patches  []patch
 	// files of inserted take the place of those of a suite, or stand beside them.
 	files map[string]string
-	// tests are files of the first package. If there are some, only their test functions are run.
+	// tests are files of the first package, whose test functions are run. If tests is empty, all test functions are.
 	tests []string
 	// ownInit says that one of files makes the tests use the package standin.
 	ownInit bool
-	// onlyNamed says that the suite isn't run unless it is asked for by its name.
+	// onlyNamed says that the suite is run only if -suite names it.
 	onlyNamed bool
-	// run runs a suite that isn't made of Go's tests.
+	// run runs a suite that consists of something else than Go's tests.
 	run func(*report, *options, string) error
 }
 
@@ -94,7 +94,7 @@ var suites = []suite{
 		},
 	},
 	{
-		name: "x/net over sockets", module: xNet, version: xNetVersion, onlyNamed: true, ownInit: true,
+		name: "x/net-sockets", module: xNet, version: xNetVersion, onlyNamed: true, ownInit: true,
 		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, socketPatches),
 		files: map[string]string{
 			"http2/replaced_server.go":      "xnet_server.go.txt",

@@ -8,10 +8,11 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Native says that the suites for HTTP/2 are to test the server of Go's that they were written for, and not filo.
+// Native says that the suites for HTTP/2 test a server of Go's instead of filo, to see what fails by itself.
 var Native = os.Getenv("FOREIGN_NATIVE") != ""
 
-// NewHTTP2 returns a server that speaks HTTP/2 with the handler and the settings of s, by ALPN and without TLS. The suites for HTTP/2 test it.
+// NewHTTP2 returns a server with the handler and the settings of s. It speaks HTTP/2 over TLS, and without TLS to clients that begin with
+// the preface.
 func NewHTTP2(s *http.Server) *filo.Server {
 	markReached()
 	p := newPart(s, new(standIn), nil)
@@ -20,16 +21,20 @@ func NewHTTP2(s *http.Server) *filo.Server {
 	return &p.Server
 }
 
-// speakHTTP2 makes a server speak HTTP/2. The config may be nil.
+// speakHTTP2 makes a server speak HTTP/2 with the settings of config, which may be nil.
 func speakHTTP2(s *filo.Server, config *http.HTTP2Config) {
-	// The fields are found by name, so that this compiles with a filo that doesn't have them.
-	fields := reflect.ValueOf(s).Elem()
-	clear := fields.FieldByName("UnencryptedHTTP2")
-	if !clear.IsValid() {
+	// The fields are set by name, so that this compiles with a filo that doesn't have them.
+	set := func(name string, value any) bool {
+		field := reflect.ValueOf(s).Elem().FieldByName(name)
+		if field.IsValid() {
+			field.Set(reflect.ValueOf(value).Convert(field.Type()))
+		}
+		return field.IsValid()
+	}
+	if !set("UnencryptedHTTP2", true) {
 		panic("this filo doesn't speak HTTP/2: filo.Server has no field UnencryptedHTTP2")
 	}
-	clear.SetBool(true)
-	if most := fields.FieldByName("MaxConcurrentStreams"); most.IsValid() && config != nil {
-		most.SetInt(int64(config.MaxConcurrentStreams))
+	if config != nil {
+		set("MaxConcurrentStreams", config.MaxConcurrentStreams)
 	}
 }
