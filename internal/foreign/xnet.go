@@ -1,5 +1,7 @@
 package main
 
+import "regexp"
+
 // x/net tests its server for HTTP/2 with a tester that writes and reads frames, over a pipe in memory and in a bubble of synctest. The
 // patches let the tester speak to any server, and leave out what looks into x/net's.
 const (
@@ -8,7 +10,7 @@ const (
 )
 
 // xNetTests are the files that test the server. The other files test the client, the parts of both, and server push.
-var xNetTests = []string{"server_test.go", "server_api_test.go"}
+var xNetTests = map[string]*regexp.Regexp{"server_test.go": testFunction, "server_api_test.go": testFunction}
 
 var xNetPatches = []patch{
 	// Server.ServeConn passes its connection to Replaced, which inserted/xnet_server.go.txt declares.
