@@ -141,7 +141,7 @@ func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream boo
 				return h.fail(w, fault)
 			}
 		}
-		if fault == http2.NoFault {
+		if fault == http2.NoFault || v.Late {
 			return http2Next
 		}
 		return h.reset(w, id, fault)
@@ -319,6 +319,9 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 				s.wakeLocked()
 			}
 		}
+	}
+	if s != nil && fault != http2.NoFault && v.Next.Over() {
+		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
 	}
 	h.mu.Unlock()
 	if credit > 0 {

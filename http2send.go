@@ -10,6 +10,9 @@ import (
 // mayGoOnLocked schedules a stream that has something to send and a window for it.
 func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 	h.mu.AssertHeld()
+	if s.state.Over() || s.state == http2.HalfClosedLocal {
+		return
+	}
 	if len(s.unsent) > 0 && s.send > 0 || len(s.unsent) == 0 && s.complete {
 		h.schedule.Add(&s.sender)
 	}

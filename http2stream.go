@@ -239,16 +239,23 @@ func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
 		return 0, b.fail(ErrHandlerTimeout)
 	}
 	n, err := s.receive(b, p)
-	if n > 0 {
-		if err := b.took(n); err != nil {
-			return 0, err
-		}
-		return n, nil
+	if n > 0 && !b.chunked && int64(n) >= b.remaining {
+		// These are the last bytes of the announced length. More would make the request malformed, so its end is waited for.
+		_, err = s.receive(b, make([]byte, 1))
 	}
-	if err == io.EOF {
+	switch {
+	case err == io.EOF && n == 0:
 		return 0, s.bodyEnded(b)
+	case err != nil && err != io.EOF:
+		return 0, b.fail(bodyError(err))
 	}
-	return 0, b.fail(bodyError(err))
+	if err := b.took(n); err != nil {
+		return 0, err
+	}
+	if b.done {
+		s.takeTrailer()
+	}
+	return n, nil
 }
 
 // receive copies what has come of the body, or waits for some. The error is io.EOF at the end.
@@ -328,6 +335,13 @@ func (s *http2Stream) beforeWait(b *body) error {
 
 // bodyEnded notes that the handler has read all of the body.
 func (s *http2Stream) bodyEnded(b *body) error {
+	s.takeTrailer()
+	b.reachEnd()
+	return io.EOF
+}
+
+// takeTrailer gives the request the fields behind its body.
+func (s *http2Stream) takeTrailer() {
 	s.h.mu.Lock()
 	trailer := s.trailer
 	s.h.mu.Unlock()
@@ -337,8 +351,6 @@ func (s *http2Stream) bodyEnded(b *body) error {
 			list.AddBytes(string(trailer.fields.Name(i)), trailer.fields.Value(i))
 		}
 	}
-	b.reachEnd()
-	return io.EOF
 }
 
 // lendBody implements wire: it lends a body that has come as a whole.
@@ -353,9 +365,8 @@ func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 	if err := b.took(len(whole)); err != nil {
 		return nil, true, err
 	}
-	if b.chunked {
-		s.bodyEnded(b)
-	}
+	b.reachEnd()
+	s.takeTrailer()
 	return whole, true, nil
 }
 
