@@ -18,8 +18,13 @@ type Priority struct {
 	Incremental bool  // a part of the answer is of use before the rest
 }
 
-// DefaultPriority is that of a request that says nothing.
-var DefaultPriority = Priority{Urgency: defaultUrgency}
+var (
+	// DefaultPriority is what RFC 9218 has for members that a field doesn't have.
+	DefaultPriority = Priority{Urgency: defaultUrgency}
+	// UnsaidPriority is that of a request that says nothing of its priority. Such requests take turns. By the default of RFC 9218 they would
+	// be answered one after the other, and a long answer, such as a stream of messages, would hold up all later ones.
+	UnsaidPriority = Priority{Urgency: defaultUrgency, Incremental: true}
+)
 
 // ParsePriority reads the value of a Priority field or of PRIORITY_UPDATE: a dictionary of RFC 9651, section 3.2. Members that aren't known
 // or aren't valid are ignored, as is a value that isn't a dictionary.
