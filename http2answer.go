@@ -91,8 +91,8 @@ const maxInlineBody = 16 << 10
 
 // sendWholeLocked leaves the body of a whole answer, of size bytes, to the queue.
 func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
+	s.h.mu.AssertHeld()
 	h, r := s.h, &ctx.Response
-	h.mu.AssertHeld()
 	h.earned++
 	if size == 0 {
 		h.sentLocked(s)
@@ -208,8 +208,8 @@ func (s *http2Stream) inform(status int, header *Header) error {
 
 // informLocked renders an interim answer into the queue. The header is nil for a 100 of the server's own.
 func (s *http2Stream) informLocked(status int, header *Header) {
+	s.h.mu.AssertHeld()
 	h := s.h
-	h.mu.AssertHeld()
 	start := len(h.queue)
 	h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
 	h.queue = http2.AppendStatus(h.queue, status)
@@ -282,6 +282,7 @@ func (s *http2Stream) lose() { s.failed, s.lost = true, true }
 
 // awaitRoomLocked waits until less of the answer waits for the client.
 func (s *http2Stream) awaitRoomLocked() error {
+	s.h.mu.AssertHeld()
 	h := s.h
 	h.mu.Unlock()
 	err := s.leave()
@@ -336,8 +337,8 @@ func (s *http2Stream) answerApart(e *HTTPError, head bool) (size int64, err erro
 
 // refuseLocked answers without a handler, or in its place. It returns the size of the body.
 func (s *http2Stream) refuseLocked(e *HTTPError, head bool) (size int64) {
+	s.h.mu.AssertHeld()
 	h, body := s.h, refusalText(e)
-	h.mu.AssertHeld()
 	start := len(h.queue)
 	dst := s.beginBlock(http2.BeginHeaders(h.queue), nil)
 	dst = http2.AppendStatus(dst, e.Status)

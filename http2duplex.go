@@ -82,6 +82,7 @@ var errBodyLent = errors.New("filo: the body is read by the handler of net/http"
 
 // endLocked returns why nothing more comes, nil if something may.
 func (d *http2Duplex) endLocked() error {
+	d.s.h.mu.AssertHeld()
 	switch s := d.s; {
 	case d.err != nil:
 		return d.err
@@ -96,6 +97,7 @@ func (d *http2Duplex) endLocked() error {
 }
 
 func (d *http2Duplex) deadlineLocked(start clock.Time) clock.Time {
+	d.s.h.mu.AssertHeld()
 	if until := d.s.readUntil; until != 0 {
 		return until
 	}

@@ -104,6 +104,7 @@ func (c *http2StreamConn) Write(p []byte) (n int, err error) {
 }
 
 func (c *http2StreamConn) passedLocked(until clock.Time) bool {
+	c.s.h.mu.AssertHeld()
 	return until != 0 && c.s.server.clock.exact() >= until
 }
 
@@ -140,6 +141,7 @@ func (c *http2StreamConn) Close() error {
 
 // endLocked notes that nobody reads or writes the stream any more.
 func (c *http2StreamConn) endLocked() {
+	c.s.h.mu.AssertHeld()
 	c.ended = true
 	c.s.h.handlerEndedLocked(c.s)
 	c.s.wakeLocked()

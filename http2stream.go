@@ -87,7 +87,10 @@ const (
 )
 
 // hasEndedLocked reports whether the request has come as a whole.
-func (s *http2Stream) hasEndedLocked() bool { return s.state == http2.HalfClosedRemote }
+func (s *http2Stream) hasEndedLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.state == http2.HalfClosedRemote
+}
 
 // awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
 func (s *http2Stream) awaitsUntil() clock.Time {
@@ -110,6 +113,7 @@ func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
 
 // wakeLocked wakes whoever waits.
 func (s *http2Stream) wakeLocked() {
+	s.h.mu.AssertHeld()
 	for _, waiting := range [...]chan struct{}{s.readable, s.writable} {
 		select {
 		case waiting <- struct{}{}:
@@ -175,8 +179,8 @@ func (s *http2Stream) leave() error {
 
 // awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
 func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
+	s.h.mu.AssertHeld()
 	h := s.h
-	h.mu.AssertHeld()
 	if *waiting == nil {
 		*waiting = make(chan struct{}, 1)
 	}
@@ -300,6 +304,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 
 // takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
 func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
+	s.h.mu.AssertHeld()
 	n = copy(p, s.body[s.read:])
 	if s.read += n; s.read == len(s.body) {
 		s.body, s.read = s.body[:0], 0
@@ -405,6 +410,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	s.worker, s.running = w, true
 	ctx.exchange = &s.exchange
 	ctx.begin(&s.request, s.text, s.framing)
+	ctx.Request.http2 = true
 	returned := false
 	defer func() {
 		if !returned {
