@@ -68,9 +68,7 @@ func TestHTTP2Parked(t *testing.T) {
 			}
 			c.want("GET", "/", nil, 200, "ok")
 		}
-		if n := s.Stats().Streams; n != 1 {
-			t.Errorf("%d streams", n)
-		}
+		lifeAwait(t, "the parked stream alone", func() bool { return s.Stats().Streams == 1 })
 		cancel()
 		lifeRecv(t, ended, "the end of the parked stream")
 		lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
