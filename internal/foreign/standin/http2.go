@@ -3,7 +3,6 @@ package standin
 import (
 	"net/http"
 	"os"
-	"reflect"
 
 	"github.com/filohttp/filo"
 )
@@ -23,18 +22,10 @@ func NewHTTP2(s *http.Server) *filo.Server {
 
 // speakHTTP2 makes a server speak HTTP/2 with the settings of config, which may be nil.
 func speakHTTP2(s *filo.Server, config *http.HTTP2Config) {
-	// The fields are set by name, so that this compiles with a filo that doesn't have them.
-	set := func(name string, value any) bool {
-		field := reflect.ValueOf(s).Elem().FieldByName(name)
-		if field.IsValid() {
-			field.Set(reflect.ValueOf(value).Convert(field.Type()))
-		}
-		return field.IsValid()
+	s.HTTP2.Unencrypted = true
+	if config == nil {
+		return
 	}
-	if !set("UnencryptedHTTP2", true) {
-		panic("this filo doesn't speak HTTP/2: filo.Server has no field UnencryptedHTTP2")
-	}
-	if config != nil {
-		set("MaxConcurrentStreams", config.MaxConcurrentStreams)
-	}
+	s.HTTP2.MaxConcurrentStreams, s.HTTP2.PingInterval = config.MaxConcurrentStreams, config.SendPingTimeout
+	s.HTTP2.MaxStreamWindow, s.HTTP2.MaxConnWindow = config.MaxReceiveBufferPerStream, config.MaxReceiveBufferPerConnection
 }
