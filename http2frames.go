@@ -194,6 +194,11 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		s.state = http2.Open
 	}
 	if refused != http1.NoFault {
+		if over {
+			if fault := h.charge(overCost); fault != http2.NoFault {
+				return h.fail(w, fault)
+			}
+		}
 		return h.refuse(w, s, faultErrors[refused])
 	}
 	w.http2.run = s
@@ -226,6 +231,9 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 		s.awaitsSince = h.conn.server.clock.now()
 	}
 }
+
+// overCost is how many glitches a head over the limits is: by the table of HPACK a block of a few kilobytes can have thousands of fields.
+const overCost = 20
 
 // refuse answers a request that isn't valid without calling a handler.
 func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError) http2Step {
@@ -366,10 +374,8 @@ func (h *http2Conn) reset(w *scratch, id uint32, fault http2.Fault) http2Step {
 		h.conn.server.logger().Warn("HTTP/2 stream reset", "error", fault.String(), "code", fault.Code().String(), "stream", id,
 			"remote", h.conn.netConn.RemoteAddr().String())
 	}
-	if fault != http2.FaultRefused || h.acks.Acked() {
-		if fault := h.charge(1); fault != http2.NoFault {
-			return h.fail(w, fault)
-		}
+	if fault := h.charge(1); fault != http2.NoFault {
+		return h.fail(w, fault)
 	}
 	h.mu.Lock()
 	h.ids.Reset(id)

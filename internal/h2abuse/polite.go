@@ -171,19 +171,19 @@ func (l *lane) ask(r *asked) {
 	c, err := l.current()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for err == nil && l.open[c] == nil { // the connection has ended since
+		l.mu.Unlock()
+		c, err = l.current()
+		l.mu.Lock()
+	}
 	if err != nil {
 		l.finish(r, err)
 		return
 	}
 	// An answer can't come before its stream is in open: take waits for mu.
-	id, _ := c.request(1<<30, c.head(get, "/"), true)
+	id, _ := c.request(unlimited, c.head(get, "/"), true)
 	r.conn, r.id, r.status, r.body = c, id, 0, nil
-	if open := l.open[c]; open == nil {
-		l.finish(r, errors.New("the connection has ended before the request was sent"))
-		return
-	} else {
-		open[id] = r
-	}
+	l.open[c][id] = r
 	if r.timer == nil {
 		r.timer = time.AfterFunc(time.Until(r.due.Add(patience)), func() {
 			l.mu.Lock()
@@ -199,6 +199,9 @@ func (l *lane) current() (*conn, error) {
 		return l.conn, nil
 	}
 	l.conn = nil
+	if err := l.ctx.Err(); err != nil {
+		return nil, err
+	}
 	nc, err := l.dial()
 	if err != nil {
 		select {

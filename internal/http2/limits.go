@@ -19,8 +19,8 @@ var DefaultGlitches = GlitchLimits{Burst: 1000, Second: 33}
 // It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
 //
 // Each costs 1:
-//   - RST_STREAM that has come, and every one that was sent but for NO_ERROR, and refusals that the client couldn't foresee: before it has
-//     acknowledged SETTINGS, or under overload. Whatever made the server reset a stream, a client may have provoked it for that.
+//   - RST_STREAM that has come, and every one that was sent but for NO_ERROR. Whatever made the server reset a stream, a client may have
+//     provoked it for that.
 //   - what Cost says of a frame.
 //   - a frame that is Late: see LateCost.
 //   - SETTINGS with ACK where there was nothing to acknowledge.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -118,7 +119,11 @@ func (c *config) dial() (net.Conn, error) {
 	}
 	secured := tls.Client(nc, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
 	secured.SetDeadline(time.Now().Add(5 * time.Second))
-	if err := secured.Handshake(); err != nil {
+	err = secured.Handshake()
+	if err == nil && secured.ConnectionState().NegotiatedProtocol != "h2" {
+		err = errors.New("the server doesn't take HTTP/2 by TLS's ALPN")
+	}
+	if err != nil {
 		nc.Close()
 		return nil, err
 	}
