@@ -150,7 +150,9 @@ func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 
 // begin renders the server's preface: its SETTINGS.
 func (h *http2Conn) begin(w *scratch) {
-	w.http2.out = append(w.http2.out, h.conn.server.config.http2.settings...)
+	h.mu.Lock()
+	h.queue = append(h.queue, h.conn.server.config.http2.settings...) // before all that others leave there
+	h.mu.Unlock()
 	h.acks.Sent(h.conn.server.clock.now(), settingsTimeout)
 	if state := h.conn.tlsState; state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
 		h.goAway(w, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
