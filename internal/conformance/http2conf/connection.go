@@ -238,10 +238,19 @@ var windowCases = slices.Concat(
 	},
 )
 
-// urgent is a case about which answer comes first, where the connection's window has been used up by echos. Streams 11 and 13 wait for it.
+// urgent is a case about which answer comes first, where the connection's window has been used up by echos. The first frames, one after the
+// other, are requests on streams 11 and 13, which wait for the window, and what goes with them.
 func urgent(name, sentence string, first frames, s ...Step) Case {
-	return Case{Name: "priority/" + name, RFC: "9218 10", Sentence: sentence,
-		Steps: append(steps(fixed(echos, echoed...), send(first, begun(11, ""), begun(13, ""))), s...)}
+	c := Case{Name: "priority/" + name, RFC: "9218 10", Sentence: sentence, Steps: steps(fixed(echos, echoed...))}
+	for _, f := range first {
+		step := send(frames{f})
+		if f.is(typeHeaders) {
+			step.Want = []Want{begun(f.Stream, "")}
+		}
+		c.Steps = append(c.Steps, step)
+	}
+	c.Steps = append(c.Steps, s...)
+	return c
 }
 
 const (
@@ -255,13 +264,16 @@ var priorityOrderCases = []Case{
 		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
 	urgent("the default is 3", byUrgency, frames{getWith(11, "priority: u=4"), get(13)},
 		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
-	urgent("in the order of the requests", inOrder, frames{get(11), get(13)},
-		send(frames{windowUpdate(0, 13)}, hello(11)), send(frames{windowUpdate(0, 13)}, hello(13))),
+	urgent("in the order of the requests", inOrder, frames{getWith(11, "priority: u=3"), getWith(13, "priority: u=3")},
+		send(frames{windowUpdate(0, 5)}, begun(11, "Hello")), send(frames{windowUpdate(0, 8)}, hello(11)), send(frames{windowUpdate(0, 13)}, hello(13))),
+	urgent("in turn, if none says anything", "RFC 9218 leaves it to the server what it does without a priority signal; filo takes such requests for incremental ones.", frames{get(11), get(13)},
+		send(frames{windowUpdate(0, 5)}, begun(11, "Hello")), send(frames{windowUpdate(0, 5)}, begun(13, "Hello")),
+		send(frames{windowUpdate(0, 16)}, hello(11), hello(13))),
 	urgent("PRIORITY_UPDATE behind the request", byUrgency, frames{get(11), get(13), priorityUpdate(13, "u=0")},
 		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
 	urgent("PRIORITY_UPDATE before the request", byUrgency, frames{priorityUpdate(13, "u=0"), get(11), getWith(13, "priority: u=7")},
 		send(frames{windowUpdate(0, 13)}, hello(13)), send(frames{windowUpdate(0, 13)}, hello(11))),
-	urgent("PRIORITY_UPDATE when an answer has begun", byUrgency, frames{get(11), get(13)},
+	urgent("PRIORITY_UPDATE when an answer has begun", byUrgency, frames{getWith(11, "priority: u=3"), getWith(13, "priority: u=3")},
 		send(frames{windowUpdate(0, 5)}, begun(11, "Hello")), send(frames{priorityUpdate(13, "u=0"), windowUpdate(0, 13)}, hello(13)),
 		send(frames{windowUpdate(0, 8)}, hello(11))),
 	urgent("incremental", inTurn, frames{getWith(11, "priority: i"), getWith(13, "priority: i")},
