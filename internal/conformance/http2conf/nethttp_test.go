@@ -312,7 +312,7 @@ func runOnNetHTTP(r runner, d *deviation) error {
 	}
 	// What never comes is waited for in vain: shortly at first, and long enough for a busy machine if that came too early.
 	var err error
-	for _, r.timeout = range []time.Duration{time.Second / 2, 20 * time.Second} {
+	for _, r.timeout = range []time.Duration{time.Second / 2, 3 * time.Second, 20 * time.Second} {
 		if err = r.whole(); err == nil {
 			return fmt.Errorf("it is listed, and passes: %s", d.what)
 		}
