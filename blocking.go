@@ -33,7 +33,8 @@ type scratch struct {
 	handedOver bool
 	// linger says that the client may still be sending when its connection is closed.
 	linger bool
-	worker *workerChan // the worker that it belongs to; nil in ServeConn and for carried requests
+	worker *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
+	http2  *http2Scratch // nil until the worker serves a connection of HTTP/2
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers
@@ -48,26 +49,28 @@ const (
 	maxTLSWrite = 16 << 10
 )
 
-// serve runs the connection until it ends or is hijacked.
-func (c *conn) serve() {
+// serve runs the connection until it ends or is hijacked, or until the preface of HTTP/2 has come: then serve returns true.
+func (c *conn) serve() (isHTTP2 bool) {
 	for {
 		switch c.next() {
 		case stepRead:
 			if c.flush() != nil {
-				return
+				return false
 			}
 			c.readHead()
 		case stepHandle:
 			if !c.answer() {
-				return
+				return false
 			}
 		case stepClose:
 			if !c.failed {
 				c.flush()
 			}
-			return
+			return false
 		case stepGone:
-			return
+			return false
+		case stepHTTP2:
+			return true
 		}
 	}
 }

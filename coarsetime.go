@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -39,6 +40,7 @@ type coarseClock struct {
 type dateLine struct {
 	second int64
 	line   []byte // "Date: …\r\n", never changed
+	http2  http2.Literal
 }
 
 // restAfter is the number of ticks without a reader after which the clock rests.
@@ -122,14 +124,19 @@ func (c *coarseClock) now() clock.Time {
 
 // dateLine returns the Date field line with its CRLF, in IMF-fixdate (RFC 9110, section 5.6.7). It is shared: the caller
 // copies it and never changes it.
-func (c *coarseClock) dateLine() []byte {
+func (c *coarseClock) dateLine() []byte { return c.today().line }
+
+// dateLiteral is dateLine for HTTP/2.
+func (c *coarseClock) dateLiteral() *http2.Literal { return &c.today().http2 }
+
+func (c *coarseClock) today() *dateLine {
 	if c.cached.Load() == 0 && !c.wakeUp() {
-		return newDateLine(time.Now()).line
+		return newDateLine(time.Now())
 	}
 	if !c.used.Load() {
 		c.used.Store(true)
 	}
-	return c.date.Load().line
+	return c.date.Load()
 }
 
 // slowNow is now for a clock that rests or doesn't run.
@@ -225,5 +232,6 @@ func (c *coarseClock) refreshLocked() {
 func newDateLine(wall time.Time) *dateLine {
 	line := append(make([]byte, 0, len("Date: \r\n")+len(timeFormat)), "Date: "...)
 	line = wall.UTC().AppendFormat(line, timeFormat)
-	return &dateLine{second: wall.Unix(), line: append(line, "\r\n"...)}
+	literal := http2.NewLiteral("date", string(line[len("Date: "):]))
+	return &dateLine{second: wall.Unix(), line: append(line, "\r\n"...), http2: literal}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/race"
@@ -33,6 +34,8 @@ const (
 	stateParked    // parked by Ctx.Park or ParkStream, and waiting
 	stateHandshake // in a TLS handshake of the blocking driver, which a wake-up would break
 	stateRest      // waiting for the rest of a body that its handler didn't read, after the answer
+	stateStreams   // of HTTP/2: waiting for frames, while there are streams
+	stateLeaving   // of HTTP/2: waiting for frames after the first GOAWAY
 
 	stateBits = 4
 	stateMask = 1<<stateBits - 1
@@ -84,6 +87,7 @@ const (
 	stepHandle             // run the handler
 	stepClose              // write out, then close
 	stepGone               // nothing: the connection was hijacked
+	stepHTTP2              // go on with HTTP/2, whose preface has come
 )
 
 // Errors that a driver reports to the protocol.
@@ -129,6 +133,9 @@ type conn struct {
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has
 	readPace   pace.Pace  // of the current body
 	writePace  pace.Pace  // of the current answer
+
+	// http2 is set when the connection becomes one of HTTP/2. From then on nothing above that is a request's is used. Stats reads it.
+	http2 atomic.Pointer[http2Conn]
 
 	// word holds the owner's waitState in its low bits, and the deadline of its wait in the bits above (a clock.Time, 0 for none).
 	// The owner stores it. The sweep removes an expired deadline from it and wakes the owner.
@@ -236,6 +243,14 @@ func (c *conn) next() step {
 		return stepClose
 	case c.reading == readingRest || c.in.Len() == 0:
 		return stepRead
+	}
+	if c.requests == 0 && c.server.config.http2.unencrypted && c.tlsState == nil {
+		switch done, fault := http2.ReadPreface(c.in.Unread()); {
+		case done:
+			return stepHTTP2
+		case fault == http2.NoFault:
+			return stepRead
+		}
 	}
 	done, fault := c.parser.Parse(c.in.Unread(), &c.server.config.head)
 	if fault == http1.NoFault && !done {

@@ -22,6 +22,7 @@ type connSet struct {
 
 	mu        race.Mutex
 	conns     connList           // guarded by mu
+	streams   int                // how many of them are parked streams of HTTP/2, whose connections are members too; guarded by mu
 	addresses map[netip.Addr]int // connections by client, if perAddress is set; guarded by mu
 	sweeping  bool               // a sweep is scheduled or running, since there are connections; guarded by mu
 	underway  bool               // a sweep is running; guarded by mu
@@ -56,14 +57,15 @@ type sharedCounts struct {
 
 // add adds a connection to the set, or returns the reason for a refusal.
 func (s *connSet) add(c *conn) *HTTPError {
+	_, stream := c.netConn.(*http2StreamConn) // its connection is counted already
 	var address netip.Addr
-	if s.perAddress > 0 {
+	if s.perAddress > 0 && !stream {
 		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed, s.max > 0 && s.conns.count >= s.max:
+	case s.closed, s.max > 0 && s.conns.count-s.streams >= s.max && !stream:
 		return errTooManyConns
 	case address.IsValid():
 		if s.addresses[address] >= s.perAddress {
@@ -76,7 +78,9 @@ func (s *connSet) add(c *conn) *HTTPError {
 		c.counted = true
 	}
 	s.conns.add(c)
-	c.member = true
+	if c.member = true; stream {
+		s.streams++
+	}
 	c.answered = &s.answered[s.counting%len(s.answered)].answerCounts
 	s.counting++
 	if !s.sweeping && s.timer != nil {
@@ -100,6 +104,9 @@ func (s *connSet) remove(c *conn) {
 	}
 	c.member = false
 	s.conns.remove(c)
+	if _, stream := c.netConn.(*http2StreamConn); stream {
+		s.streams--
+	}
 	if c.counted {
 		c.counted = false
 		if s.addresses[address]--; s.addresses[address] == 0 {
@@ -281,7 +288,7 @@ func (s *connSet) wakeIdle(now clock.Time) {
 // isToldOfDraining reports whether a connection's owner must be woken because the server is draining. word is the connection's.
 func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	switch state := waitState(word & stateMask); state {
-	case stateNew, stateIdle, stateParked:
+	case stateNew, stateIdle, stateParked, stateStreams:
 		return true
 	case stateRest:
 		return c.server.life.endsRest(func() clock.Time { return now })

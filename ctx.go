@@ -63,6 +63,7 @@ func init() {
 	hooks.Enter = (*Ctx).enter
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
+	hooks.TakeBody = (*Ctx).duplex
 }
 
 // check panics if the Ctx has no request. Builds with the race detector take the request away as soon as its handler has returned,

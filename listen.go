@@ -107,7 +107,7 @@ type SocketOptions struct {
 // serverListener is a listener that the server has opened itself.
 type serverListener struct{ *net.TCPListener }
 
-// ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. Both file names may be "" if TLSConfig has
+// ListenAndServeTLS listens on the TCP address and serves over TLS. Both file names may be "" if TLSConfig has
 // certificates.
 func (s *Server) ListenAndServeTLS(addr, certFile, keyFile string) error {
 	listener, err := s.Listen(addr)

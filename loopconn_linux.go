@@ -82,7 +82,7 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
 	case lc.IsShared():
-		return lc.parked.out.Put(p) // the caller is crypto/tls
+		return lc.sharedOut().Put(p) // the caller is crypto/tls
 	case lc.NoWaitWrite || lc.tlsState != nil && lc.state() != stateWrite && lc.state() != stateClosed:
 		if u := lc.unsent; u != nil && len(u.bytes) > maxUntaken {
 			return 0, errUntaken

@@ -22,10 +22,25 @@ func (lc *loopConn) prepareParked() error {
 func (lc *loopConn) setParked() { lc.Share() }
 
 // Writable implements loop.Conn.
-func (lc *loopConn) Writable() { lc.parked.out.Pump() }
+func (lc *loopConn) Writable() {
+	if h := lc.http2.Load(); h != nil {
+		h.out.Pump()
+		h.flush()
+		return
+	}
+	lc.parked.out.Pump()
+}
 
 // Closing implements loop.Conn.
-func (lc *loopConn) Closing() { lc.parked.out.Fail(net.ErrClosed) }
+func (lc *loopConn) Closing() { lc.sharedOut().Fail(net.ErrClosed) }
+
+// sharedOut returns the outbox of a shared connection.
+func (lc *loopConn) sharedOut() *outbox.Outbox {
+	if h := lc.http2.Load(); h != nil {
+		return &h.out
+	}
+	return &lc.parked.out
+}
 
 var _ outbox.Socket = (*loopConn)(nil)
 

@@ -26,13 +26,22 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 		worker.scratch = &scratch{worker: worker}
 	}
 	w := worker.scratch
+	if lc.http2.Load() != nil {
+		return lc.http2Turn(leader, w)
+	}
 	lc.attachTurn(w)
 	lc.resume()
 	if lc.parked != nil {
 		return lc.parkedTurn()
 	}
-	if lc.tlsState == nil && !lc.handshakeTurn() {
-		return false
+	if lc.tlsState == nil {
+		if !lc.handshakeTurn() {
+			return false
+		}
+		if lc.tlsState != nil && lc.tlsState.NegotiatedProtocol == "h2" {
+			lc.startHTTP2()
+			return true // its turns are the leader's
+		}
 	}
 	for budget := turnRequests; ; {
 		if !lc.sendUnsent() {
@@ -74,6 +83,9 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 				lc.end()
 				return false
 			}
+		case stepHTTP2:
+			lc.startHTTP2()
+			return lc.http2Turn(leader, w)
 		case stepGone:
 			if lc.parked != nil {
 				return lc.parkedTurn()
@@ -358,7 +370,11 @@ func (lc *loopConn) end() {
 
 // Abandon implements loop.Conn. A goroutine that ends has answered, so its client may get the time to read the answer.
 func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
-	lc.abandon(goexit)
+	if lc.http2.Load() != nil {
+		lc.abandonHTTP2(w.Owner().(*workerChan).scratch, goexit)
+	} else {
+		lc.abandon(goexit)
+	}
 	w.Owner().(*workerChan).scratch = nil // the buffers may be in any state
 }
 

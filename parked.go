@@ -135,6 +135,9 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	case c.Request.isHead(), !http1.BodyAllowed(r.status):
 		return nil, ErrBodyNotAllowed
 	}
+	if s, ok := c.exchange.wire.(*http2Stream); ok {
+		return s.park(c, serve)
+	}
 	owner, err := c.prepareParked()
 	if err != nil {
 		return nil, err // before the head, after which no other answer is possible
@@ -358,6 +361,9 @@ func (p *parkedOwner) Limits() pace.Limits { return p.conn.server.config.writing
 // Now implements outbox.Owner.
 func (p *parkedOwner) Now() clock.Time { return p.conn.server.clock.exact() }
 
+// Drained implements outbox.Owner.
+func (p *parkedOwner) Drained() {}
+
 // Disconnect implements outbox.Owner.
 func (p *parkedOwner) Disconnect() { (*ParkedConn)(p).Close() }
 
@@ -450,6 +456,10 @@ func (p *ParkedConn) run() {
 		// The client may always be sending, so a connection that is ending goes to the lingerer.
 		if p.ending {
 			p.over()
+			if stream, ok := p.netConn.(*http2StreamConn); ok {
+				stream.CloseWrite()
+				p.ending = false // nothing lingers
+			}
 		}
 		if !p.ending || !s.lingerer.TakeOver(p.netConn, nil) {
 			p.close()

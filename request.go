@@ -23,6 +23,7 @@ type Request struct {
 	host []byte // the value of Host as sent, in head; nil if there is none
 
 	line    http1.Line // in head
+	http2   bool
 	framing http1.Framing
 	// changed says that change or replaced is set. Checking this one flag saves time in every request.
 	changed bool
@@ -45,7 +46,7 @@ type Request struct {
 // begin sets r to the request with the head h, which lies in b. r.Header has its fields already.
 func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing) {
 	r.ctx, r.head, r.framing, r.line = c, b, f, h.Line
-	r.uriParsed = false
+	r.uriParsed, r.http2 = false, false
 	r.host = nil
 	if i := h.HostIndex(); i >= 0 {
 		r.host = r.Header.list.Value(i)
@@ -127,8 +128,11 @@ func (r *Request) TargetBytes() []byte {
 	return r.head[r.line.TargetStart:r.line.TargetEnd:r.line.TargetEnd]
 }
 
-// Proto returns the protocol version: "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
+// Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
+	if r.http2 {
+		return "HTTP/2.0"
+	}
 	if r.line.Minor == 0 {
 		return "HTTP/1.0"
 	}

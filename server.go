@@ -151,9 +151,12 @@ type Server struct {
 	// Renderer renders the documents of Ctx.Render. Package templates provides one for html/template.
 	Renderer Renderer
 
-	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS. The server clones it and removes "h2", which
-	// it doesn't speak, from NextProtos, also in the configurations that GetConfigForClient returns.
+	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS, which clone it. If NextProtos is empty, clients are
+	// offered "h2" and "http/1.1"; the same holds for the configurations that GetConfigForClient returns.
 	TLSConfig *tls.Config
+
+	// HTTP2 configures HTTP/2.
+	HTTP2 HTTP2Options
 
 	// Logger receives the server's log records. The default is slog.Default.
 	Logger *slog.Logger
@@ -248,6 +251,7 @@ type serverConfig struct {
 	reading           pace.Limits // of a body
 	writing           pace.Limits // of an answer
 	idleTimeout       time.Duration
+	http2             http2Config
 	tick              time.Duration // of the coarse clock
 	idleWorker        time.Duration // how long an idle worker is kept
 	concurrency       int
@@ -290,6 +294,7 @@ func (s *Server) newConfig() serverConfig {
 		concurrency:       positive(s.Concurrency, DefaultConcurrency),
 		leaders:           positive(s.Loops, runtime.GOMAXPROCS(0)),
 	}
+	c.http2 = s.newHTTP2Config(&c)
 	c.driver, c.driverErr = chooseDriver(s.Driver)
 	c.tick = clockTick(min(c.idleWorker, c.shortestTimeout()))
 	return c
@@ -405,6 +410,11 @@ func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 // serveConn serves an accepted connection. It reports whether the pool must close the connection, by the lingerer if w.linger is set.
 // It returns false for a connection that was refused or hijacked.
 func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
+	if d, ok := netConn.(*blockingHTTP2); ok {
+		w.handedOver = true // it closes itself
+		d.serve(w)
+		return false
+	}
 	c := newConn(s, netConn)
 	if _, ok := netConn.(*tls.Conn); ok {
 		c.setState(stateHandshake) // before add shows the connection to a shutdown
@@ -414,17 +424,26 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		return false
 	}
 	c.attach(w)
+	var d *blockingHTTP2
 	// Deferred, since a handler may end its goroutine. Then no caller gets closeConn, and handedOver replaces it.
 	defer func() {
-		if closeConn = s.connEnded(c); closeConn && c.unserved {
-			s.refuseConn(netConn, errTooManyConns)
-			closeConn = false
+		if d == nil {
+			if closeConn = s.connEnded(c); closeConn && c.unserved {
+				s.refuseConn(netConn, errTooManyConns)
+				closeConn = false
+			}
 		}
 		w.handedOver = !closeConn
 	}()
 	s.changed(c, StateNew)
-	if s.handshake(c, false) {
-		c.serve()
+	if !s.handshake(c, false) {
+		return
+	}
+	if c.tlsState != nil && c.tlsState.NegotiatedProtocol == "h2" || c.serve() {
+		d = c.startHTTP2(w)
+		if d.serve(w); w.worker == nil {
+			<-d.ended // ServeConn's caller waits for the connection's end
+		}
 	}
 	return
 }

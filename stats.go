@@ -36,6 +36,8 @@ type Stats struct {
 	// ConnsOpen is the number of connections being served. Of these ConnsIdle wait for a request (new ones too), ConnsActive
 	// have a request, and ConnsParked wait after Ctx.Park has taken them over.
 	ConnsOpen, ConnsIdle, ConnsActive, ConnsParked int
+	// ConnsHTTP2 is how many of them speak HTTP/2, and Streams how many requests these have open.
+	ConnsHTTP2, Streams int
 	// ConnsAccepted and ConnsRefused count since the start. A refused connection is also an accepted one; it got a 503, a 429
 	// or no answer.
 	ConnsAccepted, ConnsRefused uint64
@@ -89,7 +91,18 @@ func (s *Server) Stats() Stats {
 		answered[i].addTo(&st.Requests)
 	}
 	s.conns.walk(func(c *conn) {
+		if _, stream := c.netConn.(*http2StreamConn); stream {
+			return // its connection is counted, and Streams counts it
+		}
 		st.ConnsOpen++
+		if h := c.http2.Load(); h != nil {
+			streams := h.openStreams()
+			st.ConnsHTTP2++
+			if st.Streams += streams; streams == 0 {
+				st.ConnsIdle++
+			}
+			return
+		}
 		switch state := c.state(); {
 		case state.idle():
 			st.ConnsIdle++

@@ -35,18 +35,19 @@ func (s *Server) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		return nil, errNoCertificate
 	}
-	config.NextProtos = withoutHTTP2(config.NextProtos)
-	if len(config.NextProtos) == 0 {
-		config.NextProtos = []string{"http/1.1"}
-	}
+	config.NextProtos = s.protocols(config.NextProtos)
 	if choose := config.GetConfigForClient; choose != nil {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			chosen, err := choose(hello)
-			if err != nil || chosen == nil || !slices.Contains(chosen.NextProtos, "h2") {
+			if err != nil || chosen == nil {
 				return chosen, err
 			}
+			protocols := s.protocols(chosen.NextProtos)
+			if slices.Equal(protocols, chosen.NextProtos) {
+				return chosen, nil
+			}
 			chosen = chosen.Clone() // another server may use it, too
-			chosen.NextProtos = withoutHTTP2(chosen.NextProtos)
+			chosen.NextProtos = protocols
 			return chosen, nil
 		}
 	}
@@ -73,14 +74,20 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	return certificate, nil
 }
 
-// withoutHTTP2 returns the protocols without h2: a client that was offered h2 would speak it. If nothing else is left, it returns
-// HTTP/1.1.
-func withoutHTTP2(protocols []string) []string {
-	rest := slices.DeleteFunc(slices.Clone(protocols), func(protocol string) bool { return protocol == "h2" })
-	if len(rest) == 0 && len(protocols) > 0 {
-		return []string{"http/1.1"}
+// protocols returns what a TLS configuration with these NextProtos offers: what the program says, or all that the server speaks. A client
+// that was offered h2 would speak it.
+func (s *Server) protocols(configured []string) []string {
+	offered := configured
+	if len(offered) == 0 {
+		offered = []string{"h2", "http/1.1"}
 	}
-	return rest
+	if s.HTTP2.Disabled {
+		offered = slices.DeleteFunc(slices.Clone(offered), func(protocol string) bool { return protocol == "h2" })
+		if len(offered) == 0 {
+			return []string{"http/1.1"}
+		}
+	}
+	return offered
 }
 
 // handshake makes the handshake of a TLS connection, within ReadHeaderTimeout, or a tenth of that if crowded is set. It reports

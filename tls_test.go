@@ -129,10 +129,10 @@ func lifeCertificateFiles(t *testing.T) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// "h2", which the server doesn't speak, is taken out of its NextProtos; the user's configuration stays as it was.
+// "Disabled leaves HTTP/1.1 as the only protocol": "h2" is taken out of NextProtos, and the user's configuration stays as it was.
 func TestNoHTTP2OverTLS(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: []string{"h2", "http/1.1", "acme-tls/1"}}
-	s := &filo.Server{TLSConfig: config, Handler: newLifeGate().handle}
+	s := &filo.Server{TLSConfig: config, Handler: newLifeGate().handle, HTTP2: filo.HTTP2Options{Disabled: true}}
 	address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
 	defer s.Close()
 	client := lifeClientTLS()
@@ -151,7 +151,7 @@ func TestNoHTTP2OverTLS(t *testing.T) {
 func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	for _, protocols := range [][]string{{"h2", "http/1.1"}, {"http/1.1", "h2", "acme-tls/1"}, {"h2"}, {"http/1.1"}} {
 		chosen := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: slices.Clone(protocols)}
-		s := &filo.Server{Handler: newLifeGate().handle, TLSConfig: &tls.Config{
+		s := &filo.Server{Handler: newLifeGate().handle, HTTP2: filo.HTTP2Options{Disabled: true}, TLSConfig: &tls.Config{
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil },
 		}}
 		address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
@@ -176,7 +176,7 @@ func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	}
 }
 
-// "ListenAndServeTLS listens on the TCP address and serves HTTP/1.1 over TLS. The files may be "" if TLSConfig has
+// "ListenAndServeTLS listens on the TCP address and serves over TLS. The files may be "" if TLSConfig has
 // certificates"; it "is cloned".
 func TestListenAndServeTLS(t *testing.T) {
 	certFile, keyFile := lifeCertificateFiles(t)
@@ -206,7 +206,7 @@ func TestListenAndServeTLS(t *testing.T) {
 				served <- err
 				return err
 			})
-			// A client that would rather speak HTTP/2.
+			// A client that speaks HTTP/2.
 			transport := &http.Transport{TLSClientConfig: lifeClientTLS(), ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
 			response, err := (&http.Client{Transport: transport}).Get("https://" + address)
@@ -215,12 +215,13 @@ func TestListenAndServeTLS(t *testing.T) {
 			}
 			defer response.Body.Close()
 			body, err := io.ReadAll(response.Body)
-			want := "http/1.1"
+			status, want := 200, "h2"
 			if name == "GetConfigForClient" {
-				want = "" // that config says nothing of protocols
+				// The client asks for the address on a connection that was opened for filo.test, whose configuration may be another.
+				status, want = 421, "Misdirected Request: the connection was opened for another host\n"
 			}
-			if err != nil || response.StatusCode != 200 || response.ProtoMajor != 1 || string(body) != want {
-				t.Errorf("got %s %q, %v", response.Status, body, err)
+			if err != nil || response.StatusCode != status || response.ProtoMajor != 2 || string(body) != want {
+				t.Errorf("got %s %s %q, %v", response.Proto, response.Status, body, err)
 			}
 			if test.config != nil && len(test.config.NextProtos) > 0 {
 				t.Error("the server changed the user's TLSConfig")
@@ -238,7 +239,7 @@ func TestTLSNoCommonProtocol(t *testing.T) {
 	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
 		s := serve(t, &filo.Server{Handler: newLifeGate().handle})
 		config := lifeClientTLS()
-		config.NextProtos = []string{"h2"}
+		config.NextProtos = []string{"spdy/3"}
 		if conn, err := tls.Dial("tcp", s.addr, config); err == nil {
 			conn.Close()
 			t.Error("the handshake succeeded")

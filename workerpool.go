@@ -171,6 +171,23 @@ func (wp *workerPool) get(anyway bool) *workerChan {
 	return w
 }
 
+// reader returns a worker that reads a connection of HTTP/2. It doesn't count against MaxWorkersCount. The caller must send it one job.
+func (wp *workerPool) reader() *workerChan {
+	wp.mu.Lock()
+	wp.closing++
+	w := wp.popLocked()
+	if w != nil {
+		wp.places.taken.Add(-1)
+	} else {
+		wp.countSpawnLocked()
+	}
+	wp.mu.Unlock()
+	if w == nil {
+		w = wp.spawn()
+	}
+	return w
+}
+
 // maySpawnLocked takes a place for a new worker and counts the worker. It returns false if MaxWorkersCount is reached.
 func (wp *workerPool) maySpawnLocked() bool {
 	wp.mu.AssertHeld()
@@ -234,7 +251,7 @@ func (wp *workerPool) run(w *workerChan) {
 func (j *connJob) do(w *workerChan) (again bool) {
 	wp, c := w.pool, j.conn
 	w.place, w.handedOver, w.linger = placeServing, false, false
-	if w.kept {
+	if _, reads := c.(*blockingHTTP2); reads || w.kept {
 		w.place = placeClosing
 	}
 	closeConn := wp.serve(w, c)

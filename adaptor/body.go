@@ -7,13 +7,18 @@ import (
 	"os"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // requestBody is the body of a request of net/http.
 type requestBody struct {
 	exchange *exchange
 	closed   bool         // guarded by the exchange
-	trailer  *http.Header // the request's, for what comes behind a chunked body
+	trailer  *http.Header // the request's, for what comes behind a body of unknown length; guarded by the exchange
+	// duplex reads the body while others write, in HTTP/2. taken says that the first Read has asked for it. Guarded by the exchange.
+	duplex hooks.Duplex
+	taken  bool
 }
 
 // errNext is the error of a read while the request belongs to the rest of filo's chain.
@@ -24,23 +29,47 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	e := b.exchange
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case b.closed || e.ended:
-		return 0, http.ErrBodyReadAfterClose
-	case e.writer.hijacked:
-		return 0, http.ErrHijacked
-	case e.running != nil:
-		return 0, errNext
+	if err := b.unreadableLocked(); err != nil {
+		return 0, err
 	}
-	n, err := e.ctx.BodyReader().Read(p)
+	if !b.taken {
+		b.taken = true
+		b.duplex, _ = inside.TakeBody(e.ctx)
+	}
+	var n int
+	var err error
+	if b.duplex != nil {
+		e.mu.Unlock()
+		n, err = b.duplex.Read(p)
+		e.mu.Lock()
+		if e.ended {
+			return 0, http.ErrBodyReadAfterClose
+		}
+	} else {
+		n, err = e.ctx.BodyReader().Read(p)
+	}
 	switch {
 	case err == nil:
 	case err == io.EOF:
-		b.takeTrailer()
+		b.takeTrailerLocked()
 	default:
 		err = b.translate(err)
 	}
 	return n, err
+}
+
+// unreadableLocked returns why the body can't be read, nil if it can.
+func (b *requestBody) unreadableLocked() error {
+	e := b.exchange
+	switch {
+	case b.closed || e.ended:
+		return http.ErrBodyReadAfterClose
+	case e.writer.hijacked:
+		return http.ErrHijacked
+	case e.running != nil:
+		return errNext
+	}
+	return nil
 }
 
 // Close makes further reads fail. The server takes care of the rest of the body.
@@ -51,13 +80,16 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// takeTrailer adds the trailer fields to the request. As in net/http those that weren't announced are left out.
-func (b *requestBody) takeTrailer() {
+// takeTrailerLocked adds the trailer fields to the request. As in net/http those that weren't announced are left out.
+func (b *requestBody) takeTrailerLocked() {
 	if b.trailer == nil || *b.trailer == nil {
 		return
 	}
-	trailer := *b.trailer
-	for name, value := range b.exchange.ctx.Request.Trailer.All() {
+	trailer, fields := *b.trailer, b.exchange.ctx.Request.Trailer.All()
+	if b.duplex != nil {
+		fields = b.duplex.Trailer()
+	}
+	for name, value := range fields {
 		key := http.CanonicalHeaderKey(string(name))
 		if _, ok := trailer[key]; ok {
 			trailer[key] = append(trailer[key], string(value))

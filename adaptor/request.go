@@ -27,10 +27,8 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	}
 	r := baseRequest.WithContext(&e.context)
 	r.Method, r.URL, r.RequestURI, r.Host = method, at, target, c.Host()
-	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
-	if in.Proto() == "HTTP/1.0" {
-		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
-	}
+	r.Proto = in.Proto()
+	r.ProtoMajor, r.ProtoMinor, _ = http.ParseHTTPVersion(r.Proto)
 	r.Header = newHeader(&in.Header)
 	r.ContentLength, r.Close, r.TLS = in.ContentLength(), in.Close(), c.TLS()
 	r.RemoteAddr = addressText(c.RemoteAddr())

@@ -30,6 +30,7 @@ type sample struct {
 	ConnsActive   int     `json:"connsActive"`
 	ConnsIdle     int     `json:"connsIdle"`
 	ConnsParked   int     `json:"connsParked"`
+	Streams       int     `json:"streams"` // of HTTP/2
 	ConnsAccepted float64 `json:"connsAccepted"`
 	// Refused counts connections and requests.
 	Refused float64 `json:"refused"`
@@ -122,7 +123,7 @@ func (s *sampler) take(now time.Time) *snapshot {
 	s.number++
 	one := &sample{
 		Number: s.number, Time: now.UnixMilli(),
-		ConnsActive: stats.ConnsActive, ConnsIdle: stats.ConnsIdle, ConnsParked: stats.ConnsParked,
+		ConnsActive: stats.ConnsActive, ConnsIdle: stats.ConnsIdle, ConnsParked: stats.ConnsParked, Streams: stats.Streams,
 		ConnsAccepted: perSecond(stats.ConnsAccepted, before.ConnsAccepted, seconds),
 		Refused:       perSecond(stats.ConnsRefused+stats.RequestsRefused, before.ConnsRefused+before.RequestsRefused, seconds),
 

@@ -19,6 +19,7 @@ var layers = []string{
 	"internal/pace",
 	"internal/linger",
 	"internal/http1",
+	"internal/http2",
 	"internal/sock",
 	"internal/outbox",
 	"internal/class",

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"mime/multipart"
+	"net/http"
 	"net/textproto"
 	"net/url"
 	"time"
@@ -70,10 +71,8 @@ func (x *operationContext) Context() context.Context {
 func (x *operationContext) TLS() *tls.ConnectionState { return x.c.TLS() }
 
 func (x *operationContext) Version() huma.ProtoVersion {
-	v := huma.ProtoVersion{Proto: x.c.Request.Proto(), ProtoMajor: 1, ProtoMinor: 1}
-	if v.Proto == "HTTP/1.0" {
-		v.ProtoMinor = 0
-	}
+	v := huma.ProtoVersion{Proto: x.c.Request.Proto()}
+	v.ProtoMajor, v.ProtoMinor, _ = http.ParseHTTPVersion(v.Proto)
 	return v
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	api "go.opentelemetry.io/otel"
@@ -81,7 +82,7 @@ func (i *instruments) begin(ctx context.Context, x *exchange) { i.count(ctx, 1, 
 func (i *instruments) end(ctx context.Context, c *filo.Ctx, r *route, x *exchange) {
 	i.count(ctx, -1, x)
 	took := time.Since(x.start)
-	m := i.measurement(r, setKey{x.method, x.https, c.Request.Proto() == "HTTP/1.0", x.status, x.result})
+	m := i.measurement(r, setKey{x.method, x.https, protocolVersion(c), x.status, x.result})
 	i.duration.Record(ctx, took.Seconds(), m.options...)
 	if x.size >= 0 {
 		i.requestSize.Record(ctx, x.size, m.options...)
@@ -108,11 +109,11 @@ func responseSize(c *filo.Ctx) int64 {
 
 // setKey identifies a set of attributes of a route's metrics. Each of its fields has few values.
 type setKey struct {
-	method int
-	https  bool
-	http10 bool
-	status int
-	result result
+	method  int
+	https   bool
+	version string
+	status  int
+	result  result
 }
 
 // measurement is attributes, as the instruments take them.
@@ -137,7 +138,7 @@ func (i *instruments) set(r *route, key setKey) attribute.Set {
 	attributes := []attribute.KeyValue{
 		semconv.HTTPRequestMethodKey.String(i.methods[key.method]),
 		semconv.URLScheme(scheme(key.https)),
-		semconv.NetworkProtocolVersion(protocolVersion(key.http10)),
+		semconv.NetworkProtocolVersion(key.version),
 	}
 	if r.path != "" {
 		attributes = append(attributes, semconv.HTTPRoute(r.path))
@@ -151,11 +152,13 @@ func (i *instruments) set(r *route, key setKey) attribute.Set {
 	return attribute.NewSet(attributes...)
 }
 
-func protocolVersion(http10 bool) string {
-	if http10 {
-		return "1.0"
+// protocolVersion returns network.protocol.version, which is "2" for HTTP/2.
+func protocolVersion(c *filo.Ctx) string {
+	version := strings.TrimPrefix(c.Request.Proto(), "HTTP/")
+	if version == "2.0" {
+		return "2"
 	}
-	return "1.1"
+	return version
 }
 
 // errorType returns error.type, "" if there was no error: the status's if that says it all.

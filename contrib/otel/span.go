@@ -89,7 +89,7 @@ func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exc
 	list = append(list,
 		semconv.HTTPRequestMethodKey.String(t.methodLabels[x.method]),
 		semconv.URLScheme(scheme(x.https)),
-		semconv.NetworkProtocolVersion(c.Request.Proto()[len("HTTP/"):]),
+		semconv.NetworkProtocolVersion(protocolVersion(c)),
 	)
 	if x.method == len(t.methods) {
 		list = append(list, semconv.HTTPRequestMethodOriginal(c.Method()))

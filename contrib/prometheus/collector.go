@@ -25,6 +25,8 @@ var (
 	connections = describe("filo_connections",
 		"Open connections: idle ones wait for a request, active ones have one, parked ones were taken over by a handler and wait.",
 		"state")
+	http2    = describe("filo_http2_connections", "Open connections that speak HTTP/2.")
+	streams  = describe("filo_http2_streams", "Requests of HTTP/2 that are open, or whose handlers run.")
 	accepted = describe("filo_connections_accepted_total", "Connections that were accepted, refused ones included.")
 	refused  = describe("filo_connections_refused_total",
 		"Connections that were accepted, and answered with 503 or 429 or not at all since a limit was reached.")
@@ -79,7 +81,7 @@ type collector struct {
 // Describe implements prometheus.Collector.
 func (k *collector) Describe(ch chan<- *client.Desc) {
 	for _, desc := range [...]*client.Desc{
-		connections, accepted, refused, answered, overload, workers, spawned, retired, tasks, handoffs, retakes,
+		connections, http2, streams, accepted, refused, answered, overload, workers, spawned, retired, tasks, handoffs, retakes,
 		classKind, classMedian, classInline, classHandoffs, classRetakes,
 	} {
 		ch <- desc
@@ -98,6 +100,8 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	gauge(connections, stats.ConnsIdle, "idle")
 	gauge(connections, stats.ConnsActive, "active")
 	gauge(connections, stats.ConnsParked, "parked")
+	gauge(http2, stats.ConnsHTTP2)
+	gauge(streams, stats.Streams)
 	counter(accepted, stats.ConnsAccepted)
 	counter(refused, stats.ConnsRefused)
 	for class := 1; class < len(stats.Requests); class++ {

@@ -34,6 +34,7 @@ const charts = [
       { label: "active", color: "--good", value: s => s.connsActive },
       { label: "idle", color: "--dim", value: s => s.connsIdle },
       { label: "parked", color: "--three", value: s => s.connsParked },
+      { label: "HTTP/2 streams", value: s => s.streams || null, format: count },
     ],
   }),
   new Chart(at("loops"), {

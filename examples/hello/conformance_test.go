@@ -1,10 +1,12 @@
 package main
 
 import (
+	"crypto/tls"
 	"net"
 	"testing"
 
 	"github.com/filohttp/filo/internal/conformance"
+	"github.com/filohttp/filo/internal/conformance/http2conf"
 )
 
 // The table of raw requests, each with the sentence of the RFC that it is held to, whole and cut at every
@@ -12,4 +14,12 @@ import (
 func TestConformance(t *testing.T) {
 	r := start(t)
 	conformance.Run(t, func() (net.Conn, error) { return net.Dial("tcp", r.addr) })
+}
+
+// The table of HTTP/2, over TLS. Here /echo answers while the request is still arriving.
+func TestConformanceHTTP2(t *testing.T) {
+	cert, key := writeCert(t)
+	r := start(t, "-tls-cert", cert, "-tls-key", key)
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+	http2conf.RunWhole(t, func() (net.Conn, error) { return tls.Dial("tcp", r.addr, config) })
 }

@@ -3,6 +3,9 @@
 // a net/http whose http.Server calls filo with its Handler, by adaptor.FromHTTP. The tests themselves aren't changed, but for
 // what suites.go lists.
 //
+// For HTTP/2 there are h2spec, which tests a server by its address, and the tests that x/net has for its server, which speak with it in
+// frames: in a bubble of synctest by ServeConn, and over sockets.
+//
 // Each test has a process and a time of its own. exceptions.md lists the tests that fail, and why: one that fails and isn't there, and
 // one that is there and passes, is reported, and the command fails.
 //
@@ -16,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/filohttp/filo/internal/gotool"
@@ -23,13 +28,30 @@ import (
 
 // options are the command's flags, and where it finds what it needs.
 type options struct {
-	suite, run, driver          string
+	suite, run, driver, h2spec  string
 	race, keep, verbose, native bool
 	count, parallel             int
 	timeout                     time.Duration
 
 	repository, goroot string // directories
 	overlay            string // a file
+}
+
+// wants reports whether a suite is to be run.
+func (o *options) wants(s *suite) bool {
+	if o.suite == "" {
+		return !s.onlyNamed
+	}
+	return slices.Contains(strings.Split(o.suite, ","), s.name)
+}
+
+// environment returns the variables that tell a process of standin what serves.
+func (o *options) environment() []string {
+	native := ""
+	if o.native {
+		native = "1"
+	}
+	return []string{"FILO_DRIVER=", "FOREIGN_DRIVER=" + o.driver, "FOREIGN_NATIVE=" + native}
 }
 
 // inserted returns the path of a file that is put into the code of others.
@@ -39,9 +61,10 @@ func (o *options) inserted(name string) string {
 
 func main() {
 	var o options
-	flag.StringVar(&o.suite, "suite", "", "the suite that is run; all if empty")
+	flag.StringVar(&o.suite, "suite", "", "the suites that are run, with commas between; all but those that must be named if empty")
 	flag.StringVar(&o.run, "run", ".", "which tests are run")
 	flag.StringVar(&o.driver, "driver", "", "the driver: blocking, or empty for the default")
+	flag.StringVar(&o.h2spec, "h2spec", "", "the program that the suite of that name runs; built of the module if empty")
 	flag.BoolVar(&o.race, "race", false, "build with the race detector")
 	flag.BoolVar(&o.keep, "keep", false, "keep the temporary modules and print where they are")
 	flag.BoolVar(&o.verbose, "v", false, "print every test's result")
@@ -92,7 +115,7 @@ func foreign(o *options) (ok bool, err error) {
 	ok = true
 	for i := range suites {
 		s := &suites[i]
-		if o.suite != "" && o.suite != s.name {
+		if !o.wants(s) {
 			continue
 		}
 		r := &report{suite: s, listed: list[s.name]}

@@ -41,14 +41,27 @@ const (
 	graceTime = 15 * time.Second
 )
 
-// run builds a suite's tests and runs each in a process of its own.
+// run runs a suite.
 func (r *report) run(o *options, dir string) error {
 	fmt.Printf("== %s\n", r.suite.name)
 	begin := time.Now()
+	defer func() { r.took = time.Since(begin) }()
+	if r.suite.run != nil {
+		return r.suite.run(r, o, dir)
+	}
+	return r.runGo(o, dir)
+}
+
+// runGo builds a suite's tests and runs each in a process of its own.
+func (r *report) runGo(o *options, dir string) error {
 	if err := r.suite.prepare(dir, o); err != nil {
 		return err
 	}
 	wanted, err := regexp.Compile(o.run)
+	if err != nil {
+		return err
+	}
+	selected, err := r.suite.selected(dir)
 	if err != nil {
 		return err
 	}
@@ -67,7 +80,7 @@ func (r *report) run(o *options, dir string) error {
 			return err
 		}
 		for name := range strings.FieldsSeq(string(names)) {
-			if wanted.MatchString(name) {
+			if wanted.MatchString(name) && (selected == nil || slices.Contains(selected, name)) {
 				todo = append(todo, r.plan(o, binary, filepath.Join(dir, p.dir), name)...)
 			}
 		}
@@ -75,7 +88,6 @@ func (r *report) run(o *options, dir string) error {
 	for range o.count {
 		r.runs = append(r.runs, inParallel(o.parallel, todo)...)
 	}
-	r.took = time.Since(begin)
 	return nil
 }
 
@@ -88,10 +100,10 @@ func (r *report) plan(o *options, binary, dir, name string) (todo []func() *test
 		if top, _, _ := strings.Cut(e.test, "/"); top != name {
 			continue
 		}
-		e.planned = true
 		if o.native {
 			continue
 		}
+		e.planned = true
 		whole = whole || e.test == name
 		if !strings.HasSuffix(e.test, afterwards) {
 			apart = append(apart, pattern(e.test))
@@ -140,8 +152,8 @@ func (e *exception) covers(test string) bool {
 }
 
 // inParallel calls the functions, n at a time, and returns their results in order.
-func inParallel(n int, all []func() *testRun) []*testRun {
-	results := make([]*testRun, len(all))
+func inParallel[T any](n int, all []func() T) []T {
+	results := make([]T, len(all))
 	running := make(chan struct{}, n)
 	var wait sync.WaitGroup
 	for i, f := range all {
@@ -169,7 +181,7 @@ func (run *testRun) start(o *options, timeout time.Duration, binary, dir string,
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
 	// The empty CI is the last of that name, so it counts: some suites build and run more on the machines of their own CI.
-	cmd.Env = append(os.Environ(), "CI=", "FOREIGN_REACHED="+filepath.Join(mark, "reached"), "FILO_DRIVER=", "FOREIGN_DRIVER="+o.driver, "TMPDIR="+mark)
+	cmd.Env = slices.Concat(os.Environ(), o.environment(), []string{"CI=", "FOREIGN_REACHED=" + filepath.Join(mark, "reached"), "TMPDIR=" + mark})
 	cmd.WaitDelay = time.Second
 	run.output, err = cmd.CombinedOutput()
 	_, notReached := os.Stat(filepath.Join(mark, "reached"))

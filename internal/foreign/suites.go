@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/filohttp/filo/internal/gotool"
@@ -24,6 +25,16 @@ type suite struct {
 	patches  []patch
 	// files of inserted take the place of those of a suite, or stand beside them.
 	files map[string]string
+	// tests says which test functions of the first package are run, if not all are: what matches, in files with the pattern as their name.
+	tests map[string]*regexp.Regexp
+	// http2 says that filo's servers speak HTTP/2. If it isn't set, servers for HTTP/2 are net/http's own.
+	http2 bool
+	// ownInit says that one of files makes the tests use the package standin.
+	ownInit bool
+	// onlyNamed says that the suite is run only if -suite names it.
+	onlyNamed bool
+	// run runs a suite that consists of something else than Go's tests.
+	run func(*report, *options, string) error
 }
 
 // testPackage is a directory and the name of its package of tests.
@@ -36,7 +47,7 @@ var suites = []suite{
 	{
 		name: "net/http", source: "net/http", only: "http_test",
 		packages: []testPackage{{"nethttp", "http_test"}},
-		// Servers for HTTP/2 are net/http's own, so only tests that compare one with another protocol need them.
+		// The suite net/http-http2 has the other modes. Servers for HTTP/2 are net/http's own here, for tests that compare the protocols.
 		patches: []patch{{"nethttp/clientserver_test.go", "	for _, mode := range modes {\n		t.Run(string(mode)",
 			"	for _, mode := range modes {\n		if mode == http2Mode || mode == http2UnencryptedMode {\n			continue\n		}\n		t.Run(string(mode)"}},
 	},
@@ -62,20 +73,60 @@ var suites = []suite{
 	{
 		name: "connect-go", module: "connectrpc.com/connect", version: "v1.21.1",
 		packages: []testPackage{{".", "connect_test"}},
-		// Its server speaks both protocols on pipes in memory, and its client HTTP/2 unless it is told otherwise.
+		// Its server speaks both protocols, and its client HTTP/2 unless it is told otherwise.
 		files: map[string]string{"internal/memhttp/loopback.go": "loopback.go.txt"},
-		patches: []patch{
-			{"internal/memhttp/memhttp.go", "*memoryListener\n", "*loopback\n"},
-			{"internal/memhttp/memhttp.go", "newMemoryListener(\"1.2.3.4\")", "listen()"},
-			{"internal/memhttp/memhttp.go", "Serve(server.listener)", "Serve(server.listener.TCPListener)"},
+		patches: slices.Concat(loopbackPatches, []patch{
 			{"internal/memhttp/memhttp.go", "	protocols.SetUnencryptedHTTP2(true)\n	listener :=", "	listener :="},
 			{"internal/memhttp/memhttp.go", "	protocols.SetUnencryptedHTTP2(true)\n\n	transport :=", "	protocols.SetHTTP1(true)\n\n	transport :="},
-		},
+		}),
 	},
 	{
 		name: "chi", module: "github.com/go-chi/chi/v5", version: "v5.5.0",
 		packages: []testPackage{{".", "chi"}, {"middleware", "middleware"}},
 	},
+	// Those for HTTP/2.
+	{
+		name: "net/http-http2", source: "net/http", only: "http_test", onlyNamed: true, http2: true,
+		packages: []testPackage{{"nethttp", "http_test"}}, tests: map[string]*regexp.Regexp{"*_test.go": modeFunction},
+		patches: []patch{{"nethttp/clientserver_test.go", "	for _, mode := range modes {\n		t.Run(string(mode)",
+			"	for _, mode := range modes {\n		if mode != http2Mode && mode != http2UnencryptedMode {\n			continue\n		}\n		t.Run(string(mode)"}},
+	},
+	{
+		name: "h2spec", module: "github.com/summerwind/h2spec", version: "v2.2.1+incompatible", onlyNamed: true,
+		run: (*report).runH2spec,
+	},
+	{
+		name: "x/net", module: xNet, version: xNetVersion, onlyNamed: true, ownInit: true,
+		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, bubblePatches),
+		files: map[string]string{
+			"http2/replaced_conn.go":        "xnet_server.go.txt",
+			"http2/replaced_conn_test.go":   "xnet_bubble.go.txt",
+			"http2/replaced_tester_test.go": "xnet_tester.go.txt",
+		},
+	},
+	{
+		name: "x/net-sockets", module: xNet, version: xNetVersion, onlyNamed: true, http2: true,
+		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, socketPatches),
+		files: map[string]string{
+			"http2/replaced_conn.go":        "xnet_server.go.txt",
+			"http2/replaced_conn_test.go":   "xnet_sockets.go.txt",
+			"http2/replaced_tester_test.go": "xnet_tester.go.txt",
+			"http2/synctest_test.go":        "xnet_nobubble.go.txt",
+			"filosynctest/synctest.go":      "xnet_synctest.go.txt",
+		},
+	},
+	{
+		name: "connect-go-h2c", module: "connectrpc.com/connect", version: "v1.21.1", onlyNamed: true, http2: true,
+		packages: []testPackage{{".", "connect_test"}}, patches: loopbackPatches,
+		files: map[string]string{"internal/memhttp/loopback.go": "loopback.go.txt"},
+	},
+}
+
+// loopbackPatches make a server of connect-go's listen on a socket instead of pipes in memory.
+var loopbackPatches = []patch{
+	{"internal/memhttp/memhttp.go", "*memoryListener\n", "*loopback\n"},
+	{"internal/memhttp/memhttp.go", "newMemoryListener(\"1.2.3.4\")", "listen()"},
+	{"internal/memhttp/memhttp.go", "Serve(server.listener)", "Serve(server.listener.TCPListener)"},
 }
 
 // prepare makes the module of a suite in dir, with what stands in for net/http's server.
@@ -88,7 +139,11 @@ func (s *suite) prepare(dir string, o *options) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, to), content, 0o644); err != nil {
+		to = filepath.Join(dir, to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -152,11 +207,11 @@ func (s *suite) addStandIn(dir string, o *options) error {
 		return err
 	}
 	for _, p := range s.packages {
-		if o.native {
+		if o.native || s.ownInit {
 			break
 		}
 		text := "package " + p.name + "\n\nimport (\n\t\"net/http\"\n\n\t\"" + cmp.Or(s.module, goSuite) + "/" + name + "\"\n)\n\n" +
-			"func init() { http.Replaced = new(standin.Servers) }\n"
+			fmt.Sprintf("func init() { http.Replaced = &standin.Servers{HTTP2: %t} }\n", s.http2)
 		if err := os.WriteFile(filepath.Join(dir, p.dir, "replaced_server_test.go"), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -171,6 +226,32 @@ func (s *suite) addStandIn(dir string, o *options) error {
 		return err
 	}
 	return gotool.Command(dir, "mod", "edit", "-go=1.26.0", "-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+o.repository).Run()
+}
+
+var (
+	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	// modeFunction matches those of net/http's test functions that are run once for each protocol.
+	modeFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\s+run(?:Synctest)?\(t, `)
+)
+
+// selected returns the functions that tests is for.
+func (s *suite) selected(dir string) (names []string, err error) {
+	for pattern, function := range s.tests {
+		files, err := filepath.Glob(filepath.Join(dir, s.packages[0].dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			for _, match := range function.FindAllSubmatch(content, -1) {
+				names = append(names, string(match[1]))
+			}
+		}
+	}
+	return names, nil
 }
 
 // replaceOne replaces a text that must be there once.

@@ -5,6 +5,7 @@ package hooks
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"iter"
 	"net"
 	"time"
@@ -18,6 +19,8 @@ var (
 	Enter   any // func(c *filo.Ctx, class *class.Class, route string) error
 	Inherit any // func(c, from *filo.Ctx)
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
+	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
+	TakeBody any
 )
 
 // Own is the parameter of methods for filo's own packages: others can't name the type. It is for methods that are called so often
@@ -108,6 +111,14 @@ type Transport interface {
 	SetWriteDeadline(t time.Time) error
 	// Hijack takes the client's connection over from its server, and returns it without a deadline.
 	Hijack() (net.Conn, error)
+}
+
+// Duplex reads a request's body, on any goroutine, while the Ctx sends the answer. Its errors are those of the Ctx's own reader. It may be
+// used until the handler returns, and fails afterwards.
+type Duplex interface {
+	io.Reader
+	// Trailer returns the fields behind the body, once Read has returned io.EOF.
+	Trailer() iter.Seq2[[]byte, []byte]
 }
 
 // Head is the head of an answer.

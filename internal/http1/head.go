@@ -94,6 +94,23 @@ func (h *RequestHead) Add(b []byte, name, value string, limits *Limits) ([]byte,
 	}
 }
 
+// AddValid is Add for a field that is known to be valid: the name is a token, whose number is id, and the value has neither control bytes
+// nor white space around it.
+func (h *RequestHead) AddValid(b []byte, name, value []byte, id field.ID, limits *Limits) ([]byte, Fault) {
+	size := len(b) + len(name) + len(value) + len("  HTTP/1.1\r\n\r\n") + (len(h.fields)+1)*len(": \r\n")
+	switch {
+	case len(h.fields) >= limits.Fields:
+		return b, FaultTooManyFields
+	case len(name) > field.MaxName, size > limits.Bytes:
+		return b, FaultHeadTooLarge
+	}
+	start := uint32(len(b))
+	h.fields = append(h.fields, field.Entry{Name: start, NameLen: uint16(len(name)), Value: start + uint32(len(name)),
+		ValueLen: uint32(len(value)), ID: id})
+	h.noteFraming(id)
+	return append(append(b, name...), value...), NoFault
+}
+
 // hasControl reports whether a field's value has a control byte other than a tab.
 func hasControl(value []byte) bool {
 	for i := syntax.IndexControl(value, 0); i < len(value); i = syntax.IndexControl(value, i+1) {

@@ -142,3 +142,28 @@ func TestHeadOfPartsThatNoTextHas(t *testing.T) {
 		}
 	}
 }
+
+// A field that is known to be valid makes the same head as one that is checked, and has the same limits.
+func TestAddValid(t *testing.T) {
+	fields := [][2]string{{"host", "a"}, {"x-y", ""}, {"content-length", "7"}, {"accept", "b\tc"}, {"content-length", "7"}}
+	for size := range 140 {
+		limits := Limits{Bytes: size, Line: 60, Fields: 4}
+		var checked, valid RequestHead
+		b, fault := checked.Begin(nil, "GET", "/", 1, &limits)
+		b2, _ := valid.Begin(nil, "GET", "/", 1, &limits)
+		for i := 0; i < len(fields) && fault == NoFault; i++ {
+			name, value := fields[i][0], fields[i][1]
+			var fault2 Fault
+			b, fault = checked.Add(b, name, value, &limits)
+			b2, fault2 = valid.AddValid(b2, []byte(name), []byte(value), field.Lookup(name), &limits)
+			if fault != fault2 || fault == NoFault && string(b) != string(b2) {
+				t.Fatalf("at most %d bytes, field %d: %q and %q, %q and %q", size, i, fault, fault2, b, b2)
+			}
+		}
+		framing, fault := checked.Frame(b)
+		framing2, fault2 := valid.Frame(b2)
+		if framing != framing2 || fault != fault2 || fmt.Sprint(checked.fields) != fmt.Sprint(valid.fields) && fault == NoFault {
+			t.Errorf("at most %d bytes: %+v %q and %+v %q", size, framing, fault, framing2, fault2)
+		}
+	}
+}

@@ -9,9 +9,10 @@ import (
 )
 
 var (
-	enter   = hooks.Enter.(func(c *filo.Ctx, class *class.Class, route string) error)
-	inherit = hooks.Inherit.(func(c, from *filo.Ctx))
-	carry   = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
+	enter    = hooks.Enter.(func(c *filo.Ctx, class *class.Class, route string) error)
+	inherit  = hooks.Inherit.(func(c, from *filo.Ctx))
+	carry    = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
+	takeBody = hooks.TakeBody.(func(*filo.Ctx) (hooks.Duplex, bool))
 )
 
 // Match returns what a router has found for the request, for a router to fill in.
@@ -40,6 +41,10 @@ func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 // It returns when the answer is complete, or nil also when h has hijacked the connection; an error means that the answer couldn't be
 // completed: what was written of it is all there is. A panic of h isn't recovered.
 func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return carry(s, t, h) }
+
+// TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the
+// Ctx. It reports false, and changes nothing, if the protocol can't do both at once, as HTTP/1.1 can't, or if a part of the body was read.
+func TakeBody(c *filo.Ctx) (hooks.Duplex, bool) { return takeBody(c) }
 
 // Offload makes the rest of a handler run as that of filo.Offload does, from where it is called: when the handler finds that it will
 // wait, for a file or for its turn. The error is Enter's.

@@ -61,17 +61,34 @@ func (s *Seat) retake(word uint64) {
 		class.Retaken()
 	}
 	s.workers.Retake()
+	leader.loseSocket()
+}
+
+// MayLose says that the connection of the turn is taken away together with the seat, by Conn.Retaken; nil ends that.
+func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
+
+// loseSocket takes the connection away whose turn the worker is in. The seat was taken away before. Perhaps the worker has ended the turn
+// since, and is in another one: no harm is done, since whoever gets that connection serves it as well.
+func (w *Worker) loseSocket() {
+	if s := w.losable.Load(); s != nil {
+		s.served.Retaken()
+	}
 }
 
 // GiveAway gives the leader's seat to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of
 // the turn.
 func (t Turn) GiveAway() bool {
 	s := t.seat
-	if s == nil || s.takeAway(t.word) == nil {
+	if s == nil {
+		return false
+	}
+	leader := s.takeAway(t.word)
+	if leader == nil {
 		return false
 	}
 	s.loop.handoffs.Add(1)
 	s.workers.Retake()
+	leader.loseSocket()
 	return true
 }
 

@@ -62,6 +62,7 @@ var errNoWait = errors.New("no waiting")
 // stubServed notes what a socket tells the connection that it belongs to.
 type stubServed struct{ told []string }
 
+func (s *stubServed) Retaken()              {}
 func (s *stubServed) Turn(*Worker) bool     { return false }
 func (s *stubServed) Abandon(*Worker, bool) { s.told = append(s.told, "abandon") }
 func (s *stubServed) PeerLeft(broken bool) {

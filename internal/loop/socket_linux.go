@@ -28,6 +28,8 @@ type Conn interface {
 	Writable()
 	// Closing ends the writes on a shared connection: once it has returned, nobody may write. The caller holds loop.mu.
 	Closing()
+	// Retaken says that the seat was taken away from the worker whose turn may be lost: see Worker.MayLose. Any goroutine may call it.
+	Retaken()
 	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite. BeforeWait makes sure that nobody else waits for
 	// the owner's goroutine, or returns the reason why the owner mustn't wait.
 	BeforeWait() error

@@ -56,6 +56,8 @@ type Worker struct {
 	spent time.Duration
 	// running is the class of the handler that the worker runs as a leader. The monitor reads it.
 	running atomic.Pointer[class.Class]
+	// losable is the socket of the turn, if its connection can be taken away together with the seat.
+	losable atomic.Pointer[Socket]
 }
 
 // Turn identifies one turn of a leader: its seat has this word in no other turn.

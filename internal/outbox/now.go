@@ -97,3 +97,12 @@ func (o *Outbox) tellOwnerLocked() {
 		go o.socket.WakeOwner()
 	}
 }
+
+// PumpLater has Pump called when the socket has room, or now if it has.
+func (o *Outbox) PumpLater() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.socket != nil && o.err == nil {
+		o.socket.PumpLater()
+	}
+}

@@ -26,6 +26,7 @@ type stubOwner struct {
 
 func (s *stubOwner) Limits() pace.Limits { return s.limits }
 func (s *stubOwner) Now() clock.Time     { return 1 + clock.Time(time.Since(s.start)) }
+func (s *stubOwner) Drained()            {}
 func (s *stubOwner) Disconnect()         { s.disconnected.Add(1) }
 
 // stubSocket takes as many bytes as it is told to, and says what was called.

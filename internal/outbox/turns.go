@@ -34,6 +34,11 @@ func (o *Outbox) send() {
 		if o.consumeLocked(n); err != nil {
 			o.failLocked(err)
 		}
+		if o.queue.empty() {
+			o.mu.Unlock()
+			o.owner.Drained()
+			o.mu.Lock()
+		}
 	}
 	o.passOnLocked()
 }

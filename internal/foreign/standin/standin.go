@@ -23,6 +23,9 @@ import (
 
 // Servers are the http.Servers of a process, and what serves in their place.
 type Servers struct {
+	// HTTP2 says that the servers speak HTTP/2. Otherwise those for HTTP/2 serve by themselves.
+	HTTP2 bool
+
 	standIns sync.Map // *http.Server to *standIn
 }
 
@@ -49,6 +52,12 @@ type part struct {
 // reached is the file whose existence says that a test has reached a server of filo.
 var reached = os.Getenv("FOREIGN_REACHED")
 
+func markReached() {
+	if reached != "" {
+		os.WriteFile(reached, nil, 0o644)
+	}
+}
+
 // blocking says that the servers have the blocking driver. FILO_DRIVER would do so as well, and log it, which tests take for a fault.
 var blocking = os.Getenv("FOREIGN_DRIVER") == "blocking"
 
@@ -59,11 +68,12 @@ func (all *Servers) get(s *http.Server) *standIn {
 
 // Serve serves a listener until it fails, or Shutdown or Close is called.
 func (all *Servers) Serve(s *http.Server, l net.Listener) error {
-	if reached != "" {
-		os.WriteFile(reached, nil, 0o644)
-	}
+	markReached()
 	in := all.get(s)
 	p := newPart(s, in, l)
+	if all.HTTP2 {
+		speakHTTP2(&p.Server, s.HTTP2)
+	}
 	in.mu.Lock()
 	if in.down {
 		in.mu.Unlock()
@@ -112,8 +122,11 @@ func (in *standIn) stop(one func(*part) error) error {
 	return errors.Join(all...)
 }
 
-// OwnServer reports whether s is to serve by itself: one for HTTP/2, which filo doesn't speak.
+// OwnServer reports whether s is to serve by itself.
 func (all *Servers) OwnServer(s *http.Server) bool {
+	if all.HTTP2 {
+		return false
+	}
 	if p := s.Protocols; p != nil && (p.HTTP2() || p.UnencryptedHTTP2()) {
 		return true
 	}

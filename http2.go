@@ -1,0 +1,279 @@
+package filo
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/outbox"
+	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// http2Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
+// calls next, which takes one frame from the input.
+//
+// One goroutine at a time owns the connection: it takes the frames, and runs handlers that are known to be quick (inline). Other handlers
+// run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
+// be slow. Unless said otherwise a field belongs to the owner.
+//
+// Nobody calls user code, or posts the connection, with mu held. LOOP.md has the order of the locks.
+type http2Conn struct {
+	conn   *conn       // immutable
+	driver http2Driver // immutable
+
+	in          http1.Input // what has come and wasn't taken; in a turn it is in the worker's buffer
+	reader      http2.Reader
+	decoder     http2.Decoder
+	encoder     http2.Encoder // see updateDue
+	block       http2.Block   // a field block of several frames, and the stream and the fault of its first one
+	blockStream uint32
+	blockFault  http2.Fault
+	acks        http2.Acks
+	glitches    http2.Glitches // earned is changed by the owner alone
+	prioritized http2.Prioritized
+	undecided   []*http2Stream // requests that wait for their body, and whose handler runs when the input is used up
+	prefaced    bool           // the client's preface has come
+	ending      bool           // no frame is taken any more: the connection ends when the output has been sent
+	mayUpdate   bool           // updateDue may be set
+	goneAway    goneAway
+	goneSince   clock.Time  // when goneAway became goneSoon
+	pinged      bool        // the PING behind the first GOAWAY wasn't answered yet
+	heard       clock.Time  // when something has come last, or nothing was asked; kept if PingInterval is set
+	asked       clock.Time  // when a PING was sent since nothing came; 0: none was, or something has come since
+	headSince   clock.Time  // since when a frame, a field block or the preface has been incomplete; 0: none is
+	began       bool        // the server's SETTINGS were rendered
+	active      bool        // ConnState was told that the connection is active
+	connContext sync.Once   // see outerContext
+	closeAsked  atomic.Bool // the connection is to end when its streams have ended
+
+	// inline is the stream whose handler the owner runs. Before the handler runs, the owner leaves the input and the finished output where
+	// the monitor finds them. Whoever replaces the stream by nil, the owner or the monitor, has the connection.
+	inline atomic.Pointer[http2Stream]
+
+	out outbox.Outbox // framed bytes that the client hasn't taken
+
+	mu         race.Mutex
+	ids        http2.IDs                   // guarded by mu
+	peer       http2.PeerSettings          // guarded by mu
+	streams    http2.Table[http2Stream]    // those that others than the owner may touch; guarded by mu
+	counts     http2.Counts                // guarded by mu
+	sendWindow http2.SendWindow            // guarded by mu
+	recv       http2.ReceiveWindow         // guarded by mu
+	schedule   http2.Schedule[http2Stream] // streams with data and a window for it; guarded by mu
+	queue      []byte                      // frames that are to go to out, in order; guarded by mu
+	flushing   bool                        // a goroutine moves the queue to out; guarded by mu
+	finishing  bool                        // the owner waits for the end of that; guarded by mu
+	closed     bool                        // nothing is sent any more; guarded by mu
+	// updateDue says that the next field block, whoever renders it, must begin with an update of HPACK's table. Until that block is in
+	// the queue, encoder is guarded by mu. Set by the owner; guarded by mu.
+	updateDue bool
+	awaiting  int        // streams that await more of their request: see http2Stream.awaits; guarded by mu
+	earned    int        // see Glitches.Earn: what the owner hasn't taken over yet; guarded by mu
+	used      clock.Time // when a stream has ended last; guarded by mu
+	wakeEmpty bool       // the owner must know when the last stream ends; guarded by mu
+}
+
+// http2Driver is what a connection needs of its driver.
+type http2Driver interface {
+	// leave makes the caller's worker an ordinary one with a place, and gives the connection, which the worker owns, to another one. It
+	// reports false, and changes nothing, if no place is free. If kept is set, one of those that are kept for quick handlers will do.
+	leave(s *http2Stream, class *class.Class, kept bool) bool
+	// send sends b, or keeps a copy of what the client doesn't take at once.
+	send(b []byte)
+	// wakeOwner makes the owner have a turn, if nobody has one.
+	wakeOwner()
+	// flushed is called, with mu held, when the queue is empty for which the owner has set finishing.
+	flushed()
+}
+
+// goneAway says how far the connection's end was announced.
+type goneAway uint8
+
+const (
+	goneNowhere goneAway = iota
+	goneSoon             // GOAWAY with the highest number, and a PING behind it: streams that are on their way are still served
+	goneForGood          // GOAWAY with the last stream that is served
+)
+
+// http2Step tells a driver what comes next.
+type http2Step uint8
+
+const (
+	http2Read http2Step = iota // send, then read more input
+	http2Next                  // call next again
+	http2Run                   // run the handler of the worker's stream
+	http2End                   // send, then close
+)
+
+// http2Scratch is what a worker lends to a connection of HTTP/2.
+type http2Scratch struct {
+	head  http2.Head
+	frame http2.Frame
+	spare *http2Stream // for the next request; nil if the last one kept it
+	run   *http2Stream // whose handler is to run: see http2Run
+	owned *http2Conn   // the connection that the worker owns, nil once others have it
+	out   []byte       // rendered in this turn, and not in the connection's queue yet
+}
+
+const (
+	// maxControl is how many bytes may wait for the client before nothing is read from it any more.
+	maxControl = 64 << 10
+	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.
+	fillSize = 64 << 10
+	// maxStreamUnsent is how much of an answer may wait for the client's window before a writing handler waits.
+	maxStreamUnsent = 256 << 10
+	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
+	settingsTimeout = 10 * time.Second
+)
+
+func newHTTP2(c *conn, driver http2Driver) *http2Conn {
+	h := &http2Conn{conn: c, driver: driver, sendWindow: http2.DefaultWindow}
+	h.decoder.Reset()
+	h.encoder.Reset()
+	h.peer.Reset()
+	h.recv.Open(http2.DefaultWindow)
+	h.used = c.server.clock.now()
+	h.heard = h.used
+	return h
+}
+
+// begin renders the server's preface: its SETTINGS.
+func (h *http2Conn) begin(w *scratch) {
+	h.mu.Lock()
+	h.queue = append(h.queue, h.conn.server.config.http2.settings...) // before all that others leave there
+	h.mu.Unlock()
+	h.acks.Sent(h.conn.server.clock.now(), settingsTimeout)
+	if state := h.conn.tlsState; state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
+		h.goAway(w, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
+	}
+}
+
+// http2Suites are the suites of TLS 1.2 that package crypto/tls has and RFC 9113, section 9.2.2, permits.
+var http2Suites = []uint16{
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// errMisdirected answers a request for a host other than the one that the TLS handshake was for, where the program chooses the
+// configuration of TLS by the host. A browser sends requests for every host of the certificate on one connection, so another host's
+// demands, such as a client certificate, would be passed by.
+var errMisdirected = Error(421, "the connection was opened for another host")
+
+// misdirected reports whether a request for the host came by a connection that was opened for another.
+func (h *http2Conn) misdirected(host []byte) bool {
+	s, state := h.conn.server, h.conn.tlsState
+	if state == nil || state.ServerName == "" || s.TLSConfig == nil || s.TLSConfig.GetConfigForClient == nil {
+		return false
+	}
+	if i := bytes.IndexByte(host, ':'); i >= 0 {
+		host = host[:i]
+	}
+	return !syntax.EqualFold(host, state.ServerName)
+}
+
+// next takes a frame, or a part of one, from the input.
+func (h *http2Conn) next(w *scratch) http2Step {
+	if h.ending {
+		return http2End
+	}
+	unread := w.in.Unread()
+	if !h.prefaced {
+		switch done, fault := http2.ReadPreface(unread); {
+		case fault != http2.NoFault:
+			return h.fail(w, fault)
+		case !done:
+			return h.needInput(w)
+		}
+		h.prefaced = true
+		w.in.Advance(len(http2.Preface))
+		return http2Next
+	}
+	f := &w.http2.frame
+	n, fault := h.reader.Next(f, unread)
+	if n == 0 && fault == http2.NoFault {
+		if len(h.undecided) > 0 {
+			return h.decide(w)
+		}
+		return h.needInput(w)
+	}
+	step := h.take(w, f, fault)
+	w.in.Advance(n)
+	return step
+}
+
+// needInput is the step when the input is used up. A connection that is to end tells its client so, and ends when its streams have.
+func (h *http2Conn) needInput(w *scratch) http2Step {
+	if h.closeAsked.Load() || h.conn.server.life.draining.Load() {
+		h.leaveSoon(w)
+	}
+	if h.ending {
+		return http2End
+	}
+	return http2Read
+}
+
+// Limits implements outbox.Owner.
+func (h *http2Conn) Limits() pace.Limits { return h.conn.server.config.writing }
+
+// Now implements outbox.Owner.
+func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.exact() }
+
+// Drained implements outbox.Owner.
+func (h *http2Conn) Drained() { h.flush() }
+
+// Disconnect implements outbox.Owner.
+func (h *http2Conn) Disconnect() { (*observedConn)(h.conn).Close() }
+
+// close ends all streams, since the connection has ended.
+func (h *http2Conn) close() {
+	var ended []*requestContext
+	h.mu.Lock()
+	h.closed, h.queue = true, nil
+	for s := range h.streams.All {
+		if r := h.endStreamLocked(s, http2.Closed); r != nil {
+			ended = append(ended, r)
+		}
+	}
+	h.mu.Unlock()
+	for _, r := range ended {
+		r.clientGone()
+	}
+}
+
+// clientGone ends the context, if there is one, since its stream has ended.
+func (r *requestContext) clientGone() {
+	if r != nil {
+		r.cancel(ErrClientGone)
+	}
+}
+
+// http2Trailer is a request's trailer section, until its handler has read the body.
+type http2Trailer struct {
+	head   http1.RequestHead
+	fields field.List
+}
+
+// outerContext returns the context of ConnContext.
+func (h *http2Conn) outerContext() context.Context {
+	h.connContext.Do(func() { h.conn.outerContext() })
+	return h.conn.context
+}
+
+// openStreams returns how many streams are open, or have a handler.
+func (h *http2Conn) openStreams() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.counts.Streams()
+}

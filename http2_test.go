@@ -1,0 +1,707 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// http2Client is net/http's client, on one connection of HTTP/2 as far as its streams allow.
+type http2Client struct {
+	*http.Client
+	t   testing.TB
+	url string
+}
+
+// eachHTTP2 runs a test with HTTP/2 over a socket, over TLS and over a connection in memory.
+func eachHTTP2(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client))) {
+	t.Run("socket", func(t *testing.T) {
+		test(t, func(config *filo.Server) (*lifeServer, *http2Client) {
+			config.HTTP2.Unencrypted = true
+			s := lifeServe(t, config)
+			return s, newHTTP2Client(t, "http://"+s.addr, nil, nil)
+		})
+	})
+	t.Run("memory", func(t *testing.T) {
+		test(t, func(config *filo.Server) (*lifeServer, *http2Client) {
+			config.HTTP2.Unencrypted = true
+			listener := servertest.NewListener()
+			s := lifeServe(t, config, listener)
+			dial := func(context.Context, string, string) (net.Conn, error) { return listener.Dial() }
+			return s, newHTTP2Client(t, "http://example.com", dial, nil)
+		})
+	})
+	t.Run("TLS", func(t *testing.T) {
+		test(t, func(config *filo.Server) (*lifeServer, *http2Client) {
+			s := lifeListenTLS(t, config)
+			return s, newHTTP2Client(t, "https://"+s.addr, nil, lifeClientTLS())
+		})
+	})
+}
+
+func newHTTP2Client(t testing.TB, url string, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config) *http2Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(config == nil)
+	transport := &http.Transport{DialContext: dial, TLSClientConfig: config, Protocols: protocols, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http2Client{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, url}
+}
+
+// do sends a request. A request that can't be made fails the test.
+func (c *http2Client) do(ctx context.Context, method, path string, body io.Reader, header ...string) (*http.Response, error) {
+	c.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Add(header[i], header[i+1])
+	}
+	return c.Do(request)
+}
+
+// ask sends a request, and reads the whole answer.
+func (c *http2Client) ask(method, path string, body io.Reader, header ...string) (*http.Response, string) {
+	c.t.Helper()
+	response, err := c.do(context.Background(), method, path, body, header...)
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatalf("%s %s: reading the answer: %v", method, path, err)
+	}
+	if response.ProtoMajor != 2 {
+		c.t.Errorf("%s %s: the answer came by %s", method, path, response.Proto)
+	}
+	return response, string(content)
+}
+
+// want asks, and checks the answer.
+func (c *http2Client) want(method, path string, body io.Reader, status int, text string) {
+	c.t.Helper()
+	if response, got := c.ask(method, path, body); response.StatusCode != status || got != text {
+		c.t.Errorf("%s %s: %d %q, want %d %q", method, path, response.StatusCode, cutText(got), status, cutText(text))
+	}
+}
+
+func cutText(s string) string {
+	if len(s) > 100 {
+		return fmt.Sprintf("%s… (%d bytes)", s[:100], len(s))
+	}
+	return s
+}
+
+// route calls the handler for the request's path.
+func route(routes map[string]filo.Handler) filo.Handler {
+	return func(c *filo.Ctx) error {
+		if h := routes[c.Path()]; h != nil {
+			return h(c)
+		}
+		return filo.Error(404, "")
+	}
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	source := rand.NewChaCha8([32]byte{1})
+	source.Read(b)
+	return b
+}
+
+// unknownLength hides a reader's length from net/http.
+func unknownLength(r io.Reader) io.Reader { return struct{ io.Reader }{r} }
+
+func echoBody(c *filo.Ctx) error {
+	b, err := c.Body()
+	if err != nil {
+		return err
+	}
+	return c.Bytes(200, "application/octet-stream", b)
+}
+
+func echoReader(c *filo.Ctx) error {
+	c.Response.SetBodyStream(c.BodyReader(), -1)
+	return nil
+}
+
+func TestHTTP2Answers(t *testing.T) {
+	large := randomBytes(3 << 20)
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{MaxBodyBytes: 8 << 20, Handler: route(map[string]filo.Handler{
+			"/":       func(c *filo.Ctx) error { return c.Text(200, "Hello, "+c.Request.Proto()) },
+			"/none":   func(c *filo.Ctx) error { return c.NoContent() },
+			"/large":  func(c *filo.Ctx) error { return c.BytesNoCopy(200, "application/octet-stream", large) },
+			"/copied": func(c *filo.Ctx) error { return c.Bytes(200, "application/octet-stream", large[:40_000]) },
+			"/fails":  func(c *filo.Ctx) error { return filo.Error(418, "no coffee") },
+			"/panics": func(c *filo.Ctx) error { panic("on purpose") },
+			"/query":  func(c *filo.Ctx) error { return c.Text(200, c.Query("a")+" "+c.Host()) },
+			"/stream": func(c *filo.Ctx) error {
+				w := c.Stream()
+				for i := range 3 {
+					fmt.Fprintf(w, "%d,", i)
+					if err := w.Flush(); err != nil {
+						return err
+					}
+				}
+				w.Write(large)
+				return nil
+			},
+			"/reader": func(c *filo.Ctx) error {
+				c.Response.SetBodyStream(bytes.NewReader(large), int64(len(large)))
+				return nil
+			},
+			"/echo": echoBody, "/echo-reader": echoReader,
+			"/unread": func(c *filo.Ctx) error { return c.Text(200, "not read") },
+		})})
+		c.want("GET", "/", nil, 200, "Hello, HTTP/2.0")
+		c.want("HEAD", "/", nil, 200, "")
+		c.want("GET", "/none", nil, 204, "")
+		c.want("GET", "/large", nil, 200, string(large))
+		c.want("HEAD", "/large", nil, 200, "")
+		c.want("GET", "/copied", nil, 200, string(large[:40_000]))
+		c.want("GET", "/fails", nil, 418, "Status 418: no coffee\n")
+		c.want("GET", "/panics", nil, 500, "Internal Server Error\n")
+		c.want("GET", "/nothing", nil, 404, "Not Found\n")
+		c.want("GET", "/query?a=b%20c", nil, 200, "b c "+strings.TrimPrefix(strings.TrimPrefix(c.url, "http://"), "https://"))
+		c.want("GET", "/stream", nil, 200, "0,1,2,"+string(large))
+		c.want("GET", "/reader", nil, 200, string(large))
+		for _, n := range []int{0, 1, 1000, 16 << 10, 16<<10 + 1, 65535, 65536, 200_000, len(large)} {
+			for _, path := range []string{"/echo", "/echo-reader"} {
+				c.want("POST", path, bytes.NewReader(large[:n]), 200, string(large[:n]))
+				c.want("POST", path, unknownLength(bytes.NewReader(large[:n])), 200, string(large[:n]))
+			}
+		}
+		c.want("POST", "/unread", bytes.NewReader(large[:100]), 200, "not read")
+		c.want("POST", "/unread", bytes.NewReader(large), 200, "not read")
+		c.want("POST", "/echo", bytes.NewReader(append(large, make([]byte, 8<<20)...)), 413, "Content Too Large: request body too large\n")
+		c.want("GET", "/", nil, 200, "Hello, HTTP/2.0")
+	})
+}
+
+// Fields reach both sides, as HTTP/2 has them.
+func TestHTTP2Fields(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Name: "test", Handler: func(c *filo.Ctx) error {
+			for name, value := range c.Request.Header.All() {
+				if strings.HasPrefix(strings.ToLower(string(name)), "x-") || strings.EqualFold(string(name), "cookie") {
+					c.Response.Header.AddBytes("Got-"+string(name), value)
+				}
+			}
+			c.Response.Header.Set("Connection", "keep-alive, X-Hop")
+			c.Response.Header.Set("Keep-Alive", "timeout=5")
+			c.Response.Header.Set("X-Long", strings.Repeat("long ", 4000))
+			c.Response.Header.Set("Set-Cookie", "a=b")
+			return c.Text(203, "hi")
+		}})
+		response, _ := c.ask("GET", "/", nil, "X-A", "1", "X-A", "2", "Cookie", "a=1; b=2", "X-Empty", "")
+		want := http.Header{"Got-X-A": {"1", "2"}, "Got-Cookie": {"a=1; b=2"}, "Got-X-Empty": {""}, "X-Long": {strings.Repeat("long ", 3999) + "long"},
+			"Set-Cookie": {"a=b"}, "Server": {"test"}, "Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"2"},
+			"Date": response.Header["Date"]}
+		if got := fmt.Sprint(response.Header); response.StatusCode != 203 || got != fmt.Sprint(want) || len(want["Date"]) != 1 {
+			t.Errorf("%d %v\nwant %v", response.StatusCode, cutText(got), want)
+		}
+	})
+}
+
+// Trailers go both ways, and interim answers come before the final one.
+func TestHTTP2TrailersAndInterim(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Response.Header.Set("Link", "</a.css>; rel=preload")
+			if err := c.EarlyHints(); err != nil {
+				return err
+			}
+			body, err := c.Body()
+			if err != nil {
+				return err
+			}
+			w := c.Stream()
+			fmt.Fprintf(w, "%s, %s", body, c.Request.Trailer.Get("X-After"))
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			c.Response.Trailer.Set("X-Sum", "42")
+			return nil
+		}})
+		var hints []int
+		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+			hints = append(hints, code)
+			if got := header.Get("Link"); got != "</a.css>; rel=preload" {
+				t.Errorf("%d has Link %q", code, got)
+			}
+			return nil
+		}})
+		request, err := http.NewRequestWithContext(ctx, "POST", c.url+"/", unknownLength(strings.NewReader("body")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Trailer = http.Header{"X-After": {"trailer"}}
+		response, err := c.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil || string(body) != "body, trailer" || response.Trailer.Get("X-Sum") != "42" || fmt.Sprint(hints) != "[103]" {
+			t.Errorf("%q, trailer %v, interim %v: %v", body, response.Trailer, hints, err)
+		}
+	})
+}
+
+// A client that waits for a 100 gets it when the handler reads the body, and not before.
+func TestHTTP2Continue(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Handler: route(map[string]filo.Handler{
+			"/read":   echoBody,
+			"/unread": func(c *filo.Ctx) error { return c.Text(403, "no") },
+		})})
+		c.Transport.(*http.Transport).ExpectContinueTimeout = lifeBound
+		for path, want := range map[string]string{"/read": "200 hello", "/unread": "403 no"} {
+			response, text := c.ask("POST", path, strings.NewReader("hello"), "Expect", "100-continue")
+			if got := fmt.Sprint(response.StatusCode, " ", text); got != want {
+				t.Errorf("%s: %s, want %s", path, got, want)
+			}
+		}
+	})
+}
+
+// Both directions are open at once: what the client sends after it has got a part of the answer reaches the handler.
+func TestHTTP2FullDuplex(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			w, buffer := c.Stream(), make([]byte, 100)
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			for {
+				n, err := c.BodyReader().Read(buffer)
+				if n > 0 {
+					w.Write(bytes.ToUpper(buffer[:n]))
+					if err := w.Flush(); err != nil {
+						return err
+					}
+				}
+				if err == io.EOF {
+					return nil
+				} else if err != nil {
+					return err
+				}
+			}
+		}})
+		reader, writer := io.Pipe()
+		response, err := c.do(context.Background(), "POST", "/", reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		for _, word := range []string{"one", "two", "three"} {
+			if _, err := io.WriteString(writer, word); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, len(word))
+			if _, err := io.ReadFull(response.Body, got); err != nil || string(got) != strings.ToUpper(word) {
+				t.Fatalf("%q came back for %q: %v", got, word, err)
+			}
+		}
+		writer.Close()
+		if rest, err := io.ReadAll(response.Body); len(rest) > 0 || err != nil {
+			t.Errorf("the end is %q, %v", rest, err)
+		}
+	})
+}
+
+// Requests of one connection are served at once, whether their handlers are known to be quick or wait. A handler that was always quick and
+// now waits for ever holds up no sibling.
+func TestHTTP2StuckHandler(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		stuck, release := make(chan struct{}, 100), make(chan struct{})
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/stuck" {
+				stuck <- struct{}{}
+				<-release
+			}
+			return c.Text(200, c.Path())
+		}})
+		for range 500 { // the handler becomes known as quick
+			c.want("GET", "/quick", nil, 200, "/quick")
+		}
+		var waiting sync.WaitGroup
+		for range 3 {
+			waiting.Go(func() { c.want("GET", "/stuck", nil, 200, "/stuck") })
+			lifeRecv(t, stuck, "the stuck handler")
+			for range 10 {
+				c.want("GET", "/quick", nil, 200, "/quick")
+			}
+		}
+		close(release)
+		waiting.Wait()
+	})
+}
+
+// Many streams on few connections, of all kinds, each with the right answer.
+func TestHTTP2Mixed(t *testing.T) {
+	content := randomBytes(300_000)
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		s, c := serve(&filo.Server{Handler: route(map[string]filo.Handler{
+			"/":      func(c *filo.Ctx) error { return c.Text(200, c.Query("n")) },
+			"/sleep": func(c *filo.Ctx) error { time.Sleep(time.Millisecond); return c.Text(200, c.Query("n")) },
+			"/part": func(c *filo.Ctx) error {
+				n := 0
+				fmt.Sscan(c.Query("n"), &n)
+				return c.BytesNoCopy(200, "application/octet-stream", content[:n])
+			},
+			"/stream": func(c *filo.Ctx) error {
+				n := 0
+				fmt.Sscan(c.Query("n"), &n)
+				w := c.Stream()
+				for from := 0; from < n; from += 10_000 {
+					if _, err := w.Write(content[from:min(n, from+10_000)]); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			"/echo": echoBody, "/echo-reader": echoReader,
+		})})
+		var done sync.WaitGroup
+		for i := range 32 {
+			done.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(i), 1))
+				for range 30 {
+					n := random.IntN(100_000)
+					switch random.IntN(7) {
+					case 0, 1:
+						c.want("GET", fmt.Sprint("/?n=", n), nil, 200, fmt.Sprint(n))
+					case 2:
+						c.want("GET", fmt.Sprint("/sleep?n=", n), nil, 200, fmt.Sprint(n))
+					case 3:
+						c.want("GET", fmt.Sprint("/part?n=", n), nil, 200, string(content[:n]))
+					case 4:
+						c.want("GET", fmt.Sprint("/stream?n=", n), nil, 200, string(content[:n]))
+					case 5:
+						c.want("POST", "/echo", bytes.NewReader(content[:n]), 200, string(content[:n]))
+					case 6:
+						c.want("POST", "/echo-reader", unknownLength(bytes.NewReader(content[:n])), 200, string(content[:n]))
+					}
+				}
+			})
+		}
+		done.Wait()
+		lifeAwait(t, "the requests to be over", func() bool { return s.Stats().ConnsActive == 0 })
+	})
+}
+
+// The context of a request ends when its client resets the stream, and no other one's.
+func TestHTTP2ContextEnds(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		begun, ended := make(chan struct{}, 2), make(chan error, 2)
+		release := make(chan struct{})
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			begun <- struct{}{}
+			if c.Path() == "/stays" {
+				select {
+				case <-c.Context().Done():
+					ended <- errors.New("the sibling's context has ended")
+				case <-release:
+				}
+				return c.Text(200, "stayed")
+			}
+			<-c.Context().Done()
+			ended <- context.Cause(c.Context())
+			return nil
+		}})
+		var sibling sync.WaitGroup
+		sibling.Go(func() { c.want("GET", "/stays", nil, 200, "stayed") })
+		lifeRecv(t, begun, "the handler")
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := c.do(ctx, "GET", "/leaves", nil)
+			gone <- err
+		}()
+		lifeRecv(t, begun, "the handler")
+		cancel()
+		if err := lifeRecv(t, gone, "the client's error"); !errors.Is(err, context.Canceled) {
+			t.Error("the client's error:", err)
+		}
+		if err := lifeRecv(t, ended, "the end"); !errors.Is(err, filo.ErrClientGone) {
+			t.Error("the context's cause:", err)
+		}
+		close(release)
+		sibling.Wait()
+	})
+}
+
+// A handler's time-out answers in its place, and siblings go on.
+func TestHTTP2Timeout(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() != "/slow" {
+				return c.Text(200, "ok")
+			}
+			c.SetTimeout(10*time.Millisecond, nil)
+			<-c.Context().Done()
+			return c.Context().Err()
+		}})
+		c.want("GET", "/", nil, 200, "ok")
+		c.want("GET", "/slow", nil, 503, "Service Unavailable: the handler took too long\n")
+		c.want("HEAD", "/slow", nil, 503, "")
+		c.want("GET", "/", nil, 200, "ok")
+	})
+}
+
+// Nothing of a connection is lost with the goroutine of one of its handlers.
+func TestHTTP2Goexit(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/inline":
+				runtime.Goexit()
+			case "/apart":
+				time.Sleep(5 * time.Millisecond)
+				runtime.Goexit()
+			}
+			return c.Text(200, "ok")
+		}})
+		for range 200 {
+			c.want("GET", "/", nil, 200, "ok")
+		}
+		for range 3 {
+			c.want("GET", "/inline", nil, 500, "Internal Server Error\n")
+			c.want("GET", "/apart", nil, 500, "Internal Server Error\n")
+			c.want("GET", "/", nil, 200, "ok")
+		}
+		if n := s.Stats().ConnsAccepted; n > 2 { // TLS: one more by which the test has found that the server listens
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// Over Concurrency a stream gets a 503, and its connection goes on.
+func TestHTTP2Overload(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		begun, release := make(chan struct{}, 10), make(chan struct{})
+		var refused atomic.Int32
+		s, c := serve(&filo.Server{Concurrency: 2, Handler: filo.Offload(func(c *filo.Ctx) error {
+			begun <- struct{}{}
+			<-release
+			return c.Text(200, "ok")
+		})})
+		var done sync.WaitGroup
+		for range 2 {
+			done.Go(func() { c.want("GET", "/", nil, 200, "ok") })
+			lifeRecv(t, begun, "the handler")
+		}
+		for range 3 {
+			response, _ := c.ask("GET", "/", nil)
+			if response.StatusCode == 503 && response.Header.Get("Retry-After") != "" {
+				refused.Add(1)
+			}
+		}
+		if n := refused.Load(); n != 3 {
+			t.Errorf("%d of 3 requests were refused", n)
+		}
+		if n := s.Stats().RequestsRefused; n != 3 {
+			t.Errorf("Stats says %d", n)
+		}
+		close(release)
+		done.Wait()
+		lifeAwait(t, "a free place", func() bool { return s.Stats().WorkersRunning == 0 })
+		c.want("GET", "/", nil, 200, "ok")
+	})
+}
+
+// A shutdown lets the streams end, and loses no request of a client that goes on.
+func TestHTTP2Shutdown(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		begun, release, draining := make(chan struct{}, 1), make(chan struct{}), make(chan (<-chan struct{}), 1)
+		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/slow" {
+				draining <- c.ShuttingDown()
+				begun <- struct{}{}
+				<-release
+			}
+			return c.Text(200, c.Path())
+		}})
+		c.want("GET", "/", nil, 200, "/")
+		var slow sync.WaitGroup
+		slow.Go(func() { c.want("GET", "/slow", nil, 200, "/slow") })
+		lifeRecv(t, begun, "the handler")
+		ended := s.shutdownBegun(t, <-draining)
+		close(release)
+		slow.Wait()
+		if err := lifeRecv(t, ended, "the end"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An idle connection ends at once in a shutdown, and after IdleTimeout.
+func TestHTTP2Idle(t *testing.T) {
+	for name, test := range map[string]struct {
+		timeout time.Duration
+		end     func(*testing.T, *lifeServer)
+	}{
+		"shutdown": {end: func(t *testing.T, s *lifeServer) {
+			if err := s.shutdown(); err != nil {
+				t.Error(err)
+			}
+		}},
+		"timeout": {timeout: 50 * time.Millisecond, end: func(t *testing.T, s *lifeServer) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+				config := filo.Server{IdleTimeout: test.timeout, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }}
+				s, c := serve(&config)
+				c.want("GET", "/", nil, 200, "ok")
+				test.end(t, s)
+				lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+			})
+		})
+	}
+}
+
+// After MaxRequestsPerConn the client is told to use another connection, and loses nothing.
+func TestHTTP2MaxRequests(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		s, c := serve(&filo.Server{MaxRequestsPerConn: 10, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+		for range 35 {
+			c.want("GET", "/", nil, 200, "ok")
+		}
+		if n := s.Stats().ConnsAccepted; n < 3 {
+			t.Errorf("35 requests came by %d connections", n)
+		}
+	})
+}
+
+// A body that doesn't come is a 408, and its connection goes on.
+func TestHTTP2SlowBody(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{ReadTimeout: 50 * time.Millisecond, Handler: echoBody})
+		for _, length := range []int64{100, 100_000, -1} {
+			reader, writer := io.Pipe()
+			request, err := http.NewRequest("POST", c.url+"/", reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.ContentLength = length
+			response, err := c.Do(request)
+			if err != nil {
+				t.Fatalf("length %d: %v", length, err)
+			}
+			response.Body.Close()
+			if writer.Close(); response.StatusCode != 408 {
+				t.Errorf("length %d: %d", length, response.StatusCode)
+			}
+		}
+		c.want("POST", "/", strings.NewReader("ok"), 200, "ok")
+	})
+}
+
+// A client that takes nothing of a large answer holds up neither its siblings nor the server's memory, and is given up after WriteTimeout.
+func TestHTTP2SlowReader(t *testing.T) {
+	large := randomBytes(8 << 20)
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		s, c := serve(&filo.Server{WriteTimeout: 100 * time.Millisecond, Handler: route(map[string]filo.Handler{
+			"/": func(c *filo.Ctx) error { return c.Text(200, "ok") },
+			"/stream": func(c *filo.Ctx) error {
+				w := c.Stream()
+				for range 20 {
+					if _, err := w.Write(large); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			"/whole": func(c *filo.Ctx) error { return c.BytesNoCopy(200, "application/octet-stream", large) },
+		})})
+		for _, path := range []string{"/stream", "/whole"} {
+			response, err := c.do(context.Background(), "GET", path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.want("GET", "/", nil, 200, "ok")
+			lifeAwait(t, path+" to be given up", func() bool { return s.Stats().WorkersRunning == 0 })
+			c.want("GET", "/", nil, 200, "ok")
+			response.Body.Close()
+		}
+	})
+}
+
+// ConnContext and ConnState know connections of HTTP/2.
+func TestHTTP2ConnState(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		type key struct{}
+		var mu sync.Mutex
+		all, contexts := make(map[net.Conn][]filo.ConnState), 0
+		// states returns those of the connection that has had a request: with TLS there is another one, which found that the server listens.
+		states := func() []filo.ConnState {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, states := range all {
+				if len(states) > 1 && states[1] == filo.StateActive {
+					return slices.Clone(states)
+				}
+			}
+			return nil
+		}
+		_, c := serve(&filo.Server{
+			ConnState: func(conn net.Conn, state filo.ConnState) {
+				mu.Lock()
+				defer mu.Unlock()
+				all[conn] = append(all[conn], state)
+			},
+			ConnContext: func(net.Conn) context.Context {
+				contexts++
+				return context.WithValue(context.Background(), key{}, "value")
+			},
+			Handler: func(c *filo.Ctx) error { return c.Text(200, fmt.Sprint(c.Context().Value(key{}))) },
+		})
+		ends := func(state filo.ConnState) func() bool {
+			return func() bool { got := states(); return len(got) > 0 && got[len(got)-1] == state }
+		}
+		for range 3 {
+			c.want("GET", "/", nil, 200, "value")
+			lifeAwait(t, "an idle connection", ends(filo.StateIdle))
+		}
+		c.CloseIdleConnections()
+		lifeAwait(t, "the connection to end", ends(filo.StateClosed))
+		want := "[new active idle active idle active idle closed]"
+		if got := fmt.Sprint(states()); got != want || contexts != 1 {
+			t.Errorf("%s, want %s; ConnContext was called %d times", got, want, contexts)
+		}
+	})
+}
+
+// What needs the connection for itself isn't to be had, with an error that says why.
+func TestHTTP2Hijack(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			_, _, err := c.Hijack()
+			return err
+		}})
+		c.want("GET", "/", nil, 501, "Not Implemented: needs HTTP/1.1\n")
+		c.want("GET", "/", nil, 501, "Not Implemented: needs HTTP/1.1\n")
+	})
+}

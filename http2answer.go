@@ -1,0 +1,360 @@
+package filo
+
+import (
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// Fields that most answers have, prepared.
+var (
+	http2TextPlain = http2.NewLiteral("content-type", textPlain)
+	http2TextHTML  = http2.NewLiteral("content-type", textHTML)
+	http2JSON      = http2.NewLiteral("content-type", "application/json")
+)
+
+// conclude renders or aborts an answer whose handler has returned. mine says that the caller owns the connection.
+func (s *http2Stream) conclude(ctx *Ctx, e ending, mine bool) {
+	switch e {
+	case endingWhole:
+		s.render(ctx, mine)
+	case endingAborted:
+		s.abort(ctx)
+	}
+	if ctx.Response.wantsClose() {
+		s.h.closeSoon()
+	}
+}
+
+// abort resets a stream whose answer isn't completed.
+func (s *http2Stream) abort(ctx *Ctx) {
+	ctx.Response.resetBody()
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.state.Over() {
+		return
+	}
+	h.queue = http2.AppendReset(h.queue, s.id, http2.InternalError)
+	h.ids.Reset(s.id)
+	h.endStreamLocked(s, http2.Reset)
+}
+
+// render renders a whole answer: in the owner's turn if the handler has run inline, otherwise into the queue.
+func (s *http2Stream) render(ctx *Ctx, mine bool) {
+	h, w, r := s.h, s.worker, &ctx.Response
+	length, size := r.wholeLength(ctx)
+	trailer := r.Trailer.Len() > 0 && size > 0
+	if !mine {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !s.state.Over() {
+			h.queue = s.appendHead(h.queue, nil, ctx, length, size == 0)
+			s.sendWholeLocked(ctx, size, trailer)
+		}
+		return
+	}
+	if h.mayUpdate {
+		h.mu.Lock()
+		if h.updateDue {
+			h.pushLocked(w)
+			h.queue = s.appendHead(h.queue, nil, ctx, length, size == 0)
+			s.sendWholeLocked(ctx, size, trailer)
+			h.mu.Unlock()
+			return
+		}
+		h.mayUpdate = false
+		h.mu.Unlock()
+	}
+	out := s.appendHead(w.http2.out, &h.encoder, ctx, length, size == 0)
+	w.http2.out = out
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if size > 0 && (size > maxInlineBody || s.listed || trailer || size > int(min(h.sendWindow, http2.SendWindow(h.peer.InitialWindow)))) {
+		h.pushLocked(w)
+		s.sendWholeLocked(ctx, size, trailer)
+		return
+	}
+	h.earned++
+	if size > 0 {
+		h.sendWindow -= http2.SendWindow(size)
+		w.http2.out = http2.AppendData(w.http2.out, s.id, r.bodyBytes(), true)
+	}
+	if s.state == http2.Open {
+		h.pushLocked(w) // RST_STREAM is to follow
+	}
+	h.sentLocked(s)
+}
+
+// maxInlineBody is the largest body that is copied behind its head in the owner's turn.
+const maxInlineBody = 16 << 10
+
+// sendWholeLocked leaves the body of a whole answer, of size bytes, to the queue.
+func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
+	s.h.mu.AssertHeld()
+	h, r := s.h, &ctx.Response
+	h.earned++
+	if size == 0 {
+		h.sentLocked(s)
+		return
+	}
+	h.listLocked(s)
+	body := r.bodyBytes()
+	if r.source == bodyBuffer && size <= maxKeptBody {
+		body = append([]byte(nil), body...) // the buffer will be used again
+	}
+	s.unsent, s.complete = body, true
+	if trailer {
+		s.tail = newTail(&r.Trailer)
+	}
+	h.mayGoOnLocked(s)
+}
+
+// appendHead renders the head of a final answer: by the connection's encoder, or without one into the queue, with mu held.
+func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length int64, endStream bool) []byte {
+	server, r := s.server, &ctx.Response
+	start := len(dst)
+	dst = http2.BeginHeaders(dst)
+	dst = s.beginBlock(dst, e)
+	dst = http2.AppendStatus(dst, r.status)
+	name, date, list := server.config.http2.name, true, &r.Header.list
+	for i := range list.Len() {
+		id := list.ID(i)
+		switch id {
+		case field.Connection, field.ProxyConnection, field.Upgrade, field.TE:
+			continue
+		case field.Server:
+			name = nil
+		case field.Date:
+			if date = false; len(list.Value(i)) == 0 {
+				continue
+			}
+		case field.ContentType:
+			if l := preparedType(list.Value(i)); l != nil {
+				dst = appendLiteral(dst, e, l)
+				continue
+			}
+		}
+		if id.InFinal() {
+			dst = http2.AppendField(dst, id, list.Name(i), list.Value(i))
+		}
+	}
+	if name != nil {
+		dst = appendLiteral(dst, e, name)
+	}
+	if date {
+		dst = appendLiteral(dst, e, server.clock.dateLiteral())
+	}
+	if length >= 0 {
+		dst = http2.AppendNumber(dst, field.ContentLength, length)
+	}
+	return http2.EndHeaders(dst, start, s.id, endStream)
+}
+
+// beginBlock begins a field block, with an update of the table if one is due.
+func (s *http2Stream) beginBlock(dst []byte, e *http2.Encoder) []byte {
+	if h := s.h; e == nil && h.updateDue {
+		h.mu.AssertHeld()
+		h.updateDue = false
+		return h.encoder.Begin(dst)
+	}
+	return dst
+}
+
+// appendLiteral appends a prepared field: by the encoder's table, or without one.
+func appendLiteral(dst []byte, e *http2.Encoder, l *http2.Literal) []byte {
+	if e == nil {
+		return l.Append(dst)
+	}
+	return e.Append(dst, l)
+}
+
+// preparedType returns the prepared field for a common Content-Type, or nil.
+func preparedType(value []byte) *http2.Literal {
+	switch string(value) {
+	case textPlain:
+		return &http2TextPlain
+	case textHTML:
+		return &http2TextHTML
+	case "application/json":
+		return &http2JSON
+	}
+	return nil
+}
+
+// newTail renders the fields behind a body.
+func newTail(trailer *Header) (block []byte) {
+	list := &trailer.list
+	for i := range list.Len() {
+		if list.ID(i).InTrailer() {
+			block = http2.AppendField(block, list.ID(i), list.Name(i), list.Value(i))
+		}
+	}
+	return block
+}
+
+// inform implements wire.
+func (s *http2Stream) inform(status int, header *Header) error {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.state.Over() {
+		return errStreamReset
+	}
+	s.informLocked(status, header)
+	h.flushLocked(nil)
+	return nil
+}
+
+// informLocked renders an interim answer into the queue. The header is nil for a 100 of the server's own.
+func (s *http2Stream) informLocked(status int, header *Header) {
+	s.h.mu.AssertHeld()
+	h := s.h
+	start := len(h.queue)
+	h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
+	h.queue = http2.AppendStatus(h.queue, status)
+	if header != nil {
+		for i := range header.list.Len() {
+			if id := header.list.ID(i); id.InInterim() && id != field.Upgrade {
+				h.queue = http2.AppendField(h.queue, id, header.list.Name(i), header.list.Value(i))
+			}
+		}
+	}
+	h.queue = http2.EndHeaders(h.queue, start, s.id, false)
+}
+
+// head implements wire.
+func (s *http2Stream) head(ctx *Ctx, length int64) {
+	h, r := s.h, &ctx.Response
+	if !http1.BodyAllowed(r.status) && r.status != 304 {
+		length = noLength
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !s.state.Over() {
+		h.queue = s.appendHead(h.queue, nil, ctx, length, false)
+	}
+	s.headSent = true
+}
+
+// data implements wire.
+func (s *http2Stream) data(p []byte, flush bool) error {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(p) > 0 {
+		if s.gone {
+			s.lose()
+			return errStreamReset
+		}
+		h.listLocked(s)
+		room := maxStreamUnsent - len(s.unsent)
+		if room <= 0 {
+			if err := s.awaitRoomLocked(); err != nil {
+				return err
+			}
+			continue
+		}
+		n := min(room, len(p))
+		s.unsent = append(s.unsent[:len(s.unsent):len(s.unsent)], p[:n]...)
+		p = p[n:]
+		h.mayGoOnLocked(s)
+		if len(p) > 0 || flush {
+			h.mu.Unlock()
+			h.flush()
+			h.mu.Lock()
+		}
+	}
+	if flush {
+		h.mu.Unlock()
+		h.flush()
+		h.mu.Lock()
+	}
+	if s.gone {
+		s.lose()
+		return errStreamReset
+	}
+	return nil
+}
+
+// lose notes that the client can't be reached.
+func (s *http2Stream) lose() { s.failed, s.lost = true, true }
+
+// awaitRoomLocked waits until less of the answer waits for the client.
+func (s *http2Stream) awaitRoomLocked() error {
+	s.h.mu.AssertHeld()
+	h := s.h
+	h.mu.Unlock()
+	err := s.leave()
+	h.mu.Lock()
+	if err != nil {
+		return err
+	}
+	for len(s.unsent) >= maxStreamUnsent && !s.gone {
+		start, before := s.server.clock.now(), len(s.unsent)
+		deadline := s.worker.ctx.writeUntil
+		if deadline == 0 {
+			deadline = s.windowDeadline(start)
+		}
+		ok := s.awaitLocked(&s.writable, deadline)
+		s.writePace.Add(before-len(s.unsent), s.server.clock.now().Sub(start))
+		if !ok && len(s.unsent) == before {
+			s.failed = true
+			return errDeadline
+		}
+	}
+	return nil
+}
+
+// endStream implements wire.
+func (s *http2Stream) endStream(trailer *Header) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.state.Over() {
+		return
+	}
+	h.listLocked(s)
+	s.complete = true
+	s.tail = newTail(trailer)
+	h.earned++
+	h.mayGoOnLocked(s)
+}
+
+// answerApart implements wire.
+func (s *http2Stream) answerApart(e *HTTPError, head bool) (size int64, err error) {
+	h := s.h
+	h.mu.Lock()
+	if s.state.Over() {
+		h.mu.Unlock()
+		return 0, errStreamReset
+	}
+	size = s.refuseLocked(e, head)
+	h.mu.Unlock()
+	h.flush()
+	return size, nil
+}
+
+// refuseLocked answers without a handler, or in its place. It returns the size of the body.
+func (s *http2Stream) refuseLocked(e *HTTPError, head bool) (size int64) {
+	s.h.mu.AssertHeld()
+	h, body := s.h, refusalText(e)
+	start := len(h.queue)
+	dst := s.beginBlock(http2.BeginHeaders(h.queue), nil)
+	dst = http2.AppendStatus(dst, e.Status)
+	dst = http2TextPlain.Append(dst)
+	if name := s.server.config.http2.name; name != nil {
+		dst = name.Append(dst)
+	}
+	dst = s.server.clock.dateLiteral().Append(dst)
+	dst = http2.AppendNumber(dst, field.ContentLength, int64(len(body)))
+	h.queue = http2.EndHeaders(dst, start, s.id, head)
+	if head {
+		h.sentLocked(s)
+		return 0
+	}
+	h.listLocked(s)
+	s.unsent, s.complete = []byte(body), true
+	h.mayGoOnLocked(s)
+	return int64(len(body))
+}

@@ -1,0 +1,178 @@
+package filo
+
+import (
+	"errors"
+	"math"
+	"net"
+	"os"
+	"time"
+
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/linger"
+)
+
+// blockingHTTP2 is the driver of an HTTP/2 connection outside of loops. One worker reads the connection and runs quick handlers, as the
+// leader of a loop does; it doesn't count against Concurrency. Before a handler that may take long it becomes an ordinary worker, and
+// another one reads. Nobody who reads ever waits for a write: the outbox has a goroutine for that when it has something to send.
+//
+// As a net.Conn it is the job of reading the connection, which a worker gets like a new one.
+type blockingHTTP2 struct {
+	net.Conn
+	h      *http2Conn
+	failed bool // nothing can be sent any more; the owner's
+	// ended is closed when the connection has ended, for ServeConn, which must not return before.
+	ended chan struct{}
+	idle  chan struct{} // flushed sends to it; capacity 1
+	// monitor takes the connection from a worker whose handler turns out to be slow. It runs while a handler runs inline.
+	monitor *time.Timer
+}
+
+// inlineTime is how long a handler may hold up its connection.
+const inlineTime = time.Millisecond
+
+var _ http2Driver = (*blockingHTTP2)(nil)
+
+// startHTTP2 makes the connection, which w serves, one of HTTP/2.
+func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
+	d := &blockingHTTP2{Conn: c.netConn, ended: make(chan struct{}), idle: make(chan struct{}, 1)}
+	d.monitor = time.AfterFunc(time.Hour, d.retake)
+	d.monitor.Stop()
+	d.h = newHTTP2(c, d)
+	if unread := c.in.Unread(); len(unread) > 0 {
+		d.h.in.Save(unread)
+		d.h.active = true // ConnState was told when they came
+	}
+	d.h.out.Open(d.h, nil, c.netConn, false)
+	c.detach()
+	c.http2.Store(d.h)
+	if w.worker != nil {
+		w.worker.EndKept()
+		w.worker.vacate(math.MaxInt)
+	}
+	return d
+}
+
+// serve reads the connection until it has ended, or until another worker reads it: then serve returns false.
+func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
+	h := d.h
+	h.beginTurn(w)
+	defer func() {
+		if w.http2.owned != h {
+			return
+		}
+		h.flushTurn(w)
+		h.endTurn(w)
+		if value := recover(); value != nil {
+			d.failed = true
+			d.end()
+			panic(value) // the pool logs it
+		}
+		d.succeed(w) // a handler ends its goroutine
+	}()
+	for {
+		switch h.next(w) {
+		case http2Run:
+			d.monitor.Reset(inlineTime)
+			if !w.http2.run.run(w) {
+				return false
+			}
+			d.monitor.Stop()
+			if len(w.http2.out) >= writeBufferFull {
+				h.flushTurn(w)
+			}
+		case http2Read:
+			if h.flushTurn(w); h.crowded() {
+				h.out.AwaitEmpty()
+			}
+			d.read(w)
+		case http2End:
+			for h.flushTurn(w); !h.isFlushed(); {
+				<-d.idle
+			}
+			h.endTurn(w)
+			d.end()
+			return true
+		}
+	}
+}
+
+// read waits for input, or for something else that is to be done.
+func (d *blockingHTTP2) read(w *scratch) {
+	h, c := d.h, d.h.conn
+	state, deadline := h.wait(c.server.clock.now(), w.in.Len() > 0)
+	c.setWait(state, deadline)
+	n, err := c.netConn.Read(w.in.Space())
+	c.endWait(deadline, false)
+	h.received(w, n)
+	switch {
+	case n > 0 || err == nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.netConn.SetReadDeadline(time.Time{})
+		h.look(w, deadline != 0 && c.server.clock.exact() >= deadline)
+	default:
+		h.ending, d.failed = true, !isEOF(err)
+	}
+}
+
+// end ends the connection, once its output has been sent.
+func (d *blockingHTTP2) end() {
+	h, c := d.h, d.h.conn
+	if d.failed {
+		h.out.Fail(net.ErrClosed)
+	}
+	h.out.Finish(nil)
+	h.out.AwaitEmpty()
+	h.close()
+	c.setState(stateClosed)
+	c.server.conns.remove(c)
+	c.server.changed(c, StateClosed)
+	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
+	if d.failed || !c.server.lingerer.TakeOver(c.netConn, nil) {
+		linger.Close(c.netConn)
+	}
+	close(d.ended)
+}
+
+// leave implements http2Driver.
+func (d *blockingHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
+	h, w := d.h, s.worker
+	if worker := w.worker; worker != nil && !worker.occupy() && !(kept && worker.LeaveKept()) {
+		return false
+	}
+	class.Handoffs.Add(1)
+	h.mu.Lock()
+	h.giveAwayLocked(s)
+	h.mu.Unlock()
+	d.succeed(w)
+	return true
+}
+
+// retake gives the connection to another worker if a handler still runs inline.
+func (d *blockingHTTP2) retake() {
+	if w := d.h.takeAway(); w != nil {
+		d.succeed(w)
+	}
+}
+
+// succeed makes another worker read the connection.
+func (d *blockingHTTP2) succeed(w *scratch) {
+	if w.worker != nil {
+		w.worker.pool.reader().send(d)
+		return
+	}
+	go func() {
+		next := scratches.Get().(*scratch)
+		defer scratches.Put(next)
+		d.serve(next)
+	}()
+}
+
+// send implements http2Driver.
+func (d *blockingHTTP2) send(b []byte) { d.h.out.Put(b) }
+
+// wakeOwner implements http2Driver.
+func (d *blockingHTTP2) wakeOwner() { d.h.conn.netConn.SetReadDeadline(clock.Past) }
+
+// flushed implements http2Driver.
+func (d *blockingHTTP2) flushed() { d.idle <- struct{}{} }

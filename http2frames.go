@@ -1,0 +1,507 @@
+package filo
+
+import (
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file has what the frames of a client do to its connection of HTTP/2. All is called by the owner.
+
+// take does what a frame asks for. fault is what its form has wrong.
+func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Step {
+	if fault != http2.NoFault && !fault.OfStream() {
+		return h.fail(w, fault)
+	}
+	if f.Type == http2.FramePing || f.Type == http2.FrameWindowUpdate {
+		h.takeEarned()
+	}
+	if fault := h.charge(h.glitches.Cost(f)); fault != http2.NoFault {
+		return h.fail(w, fault)
+	}
+	switch f.Type {
+	case http2.FrameHeaders:
+		if !h.block.Begin(f) {
+			h.blockStream, h.blockFault = f.Stream, fault
+			return http2Next
+		}
+		return h.takeBlock(w, f.Stream, f.Payload, f.EndStream(), fault)
+	case http2.FrameContinuation:
+		whole, fault := h.block.Continue(f, h.conn.server.config.head.Bytes)
+		if fault != http2.NoFault {
+			return h.fail(w, fault)
+		}
+		if !whole {
+			return http2Next
+		}
+		block, endStream := h.block.Bytes()
+		step := h.takeBlock(w, h.blockStream, block, endStream, h.blockFault)
+		h.block.Release()
+		return step
+	case http2.FrameData:
+		return h.takeData(w, f)
+	case http2.FrameSettings:
+		return h.takeSettings(w, f)
+	case http2.FramePing:
+		h.takePing(w, f)
+	case http2.FrameWindowUpdate:
+		return h.takeWindow(w, f, fault)
+	case http2.FramePriority, http2.FrameReset:
+		return h.takeOther(w, f, fault)
+	case http2.FramePriorityUpdate:
+		return h.takePriority(w, f)
+	}
+	return http2Next
+}
+
+// takeEarned takes over what the client has earned since the last call.
+func (h *http2Conn) takeEarned() {
+	h.mu.Lock()
+	n := h.earned
+	h.earned = 0
+	h.mu.Unlock()
+	h.glitches.Earn(n)
+}
+
+// charge charges the client for glitches.
+func (h *http2Conn) charge(cost int) http2.Fault {
+	if cost == 0 {
+		return http2.NoFault
+	}
+	return h.glitches.Charge(cost, h.conn.server.clock.now(), h.conn.server.config.http2.glitches)
+}
+
+// fail ends the connection, because of what the client has sent.
+func (h *http2Conn) fail(w *scratch, fault http2.Fault) http2Step {
+	if h.conn.server.LogAllErrors {
+		h.conn.server.logger().Warn("HTTP/2 connection refused", "error", fault.String(), "code", fault.Code().String(),
+			"remote", h.conn.netConn.RemoteAddr().String())
+	}
+	h.goAway(w, fault.Code(), fault.String())
+	return http2End
+}
+
+// goAway announces the end of the connection, which ends when its output has been sent.
+func (h *http2Conn) goAway(w *scratch, code http2.ErrCode, text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.goAwayLocked(w, code, text)
+}
+
+func (h *http2Conn) goAwayLocked(w *scratch, code http2.ErrCode, text string) {
+	h.mu.AssertHeld()
+	h.ending, h.goneAway = true, goneForGood
+	w.http2.out = http2.AppendGoAway(w.http2.out, h.ids.Last(), code, text)
+}
+
+// stateLocked returns the stream with the number, if it is known, and its state.
+func (h *http2Conn) stateLocked(id uint32) (*http2Stream, http2.State) {
+	h.mu.AssertHeld()
+	if s := h.streams.Find(id); s != nil {
+		return s, s.state
+	}
+	return nil, h.ids.State(id)
+}
+
+// takeBlock takes the field block of a request or of a trailer section.
+func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream bool, fault http2.Fault) http2Step {
+	event := http2.ReceiveHeaders
+	if endStream {
+		event = http2.ReceiveHeadersEnd
+	}
+	refused := false
+	h.mu.Lock()
+	s, state := h.stateLocked(id)
+	v := state.Step(event)
+	if v.Fault != http2.NoFault {
+		fault = v.Fault
+	}
+	if state == http2.Idle {
+		if idFault := h.ids.Open(id); idFault != http2.NoFault {
+			h.mu.Unlock()
+			return h.fail(w, idFault)
+		}
+		if refused = h.goneAway == goneForGood; !refused && fault == http2.NoFault {
+			fault = h.counts.Enter(h.conn.server.config.http2.maxStreams)
+		}
+		if refused || fault != http2.NoFault {
+			h.ids.Reset(id)
+		}
+	}
+	h.mu.Unlock()
+	switch {
+	case fault != http2.NoFault && v.Next.Ends(fault) == http2.EndsConnection:
+		return h.fail(w, fault)
+	case fault != http2.NoFault, v.Late, refused:
+		// The client's later blocks build upon this one.
+		if _, err := h.decoder.Decode(block, h.conn.server.config.head.Bytes, nil); err != nil {
+			return h.fail(w, http2.FaultCompression)
+		}
+		if v.Late {
+			if fault := h.charge(1); fault != http2.NoFault {
+				return h.fail(w, fault)
+			}
+		}
+		if fault == http2.NoFault || v.Late {
+			return http2Next
+		}
+		return h.reset(w, id, fault)
+	case s != nil:
+		return h.takeTrailer(w, s, block)
+	}
+	return h.takeRequest(w, id, block, endStream)
+}
+
+// takeRequest begins a request, which has a place.
+func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream bool) http2Step {
+	config := &h.conn.server.config
+	s := w.http2.spare
+	if s == nil {
+		s = new(http2Stream)
+	}
+	w.http2.spare = nil
+	s.open(h, id)
+	head := &w.http2.head
+	head.Begin(&s.request, s.text[:0], &config.head, config.http2.extendedConnect)
+	over, err := h.decoder.Decode(block, config.head.Bytes, head)
+	if err != nil {
+		return h.fail(w, http2.FaultCompression)
+	}
+	text, framing, fault, refused := head.End(endStream, over)
+	s.text, s.framing = text, framing
+	h.conn.requests++
+	if most := config.maxRequests; most > 0 && h.conn.requests >= most {
+		h.closeAsked.Store(true)
+	}
+	if !h.active {
+		h.active = true
+		h.conn.server.changed(h.conn, StateActive)
+	}
+	if fault != http2.NoFault {
+		h.mu.Lock()
+		h.ids.Reset(id)
+		h.leaveLocked()
+		h.mu.Unlock()
+		w.http2.spare = s
+		return h.reset(w, id, fault)
+	}
+	priority, prioritized := h.prioritized.Take(id)
+	if !prioritized {
+		priority = head.Priority
+	}
+	s.sender.Init(s, id, priority)
+	s.state = http2.HalfClosedRemote
+	if !endStream {
+		s.state = http2.Open
+	}
+	if refused != http1.NoFault {
+		if over {
+			if fault := h.charge(overCost); fault != http2.NoFault {
+				return h.fail(w, fault)
+			}
+		}
+		return h.refuse(w, s, faultErrors[refused])
+	}
+	w.http2.run = s
+	if endStream {
+		return http2Run
+	}
+	s.content.Begin(framing.Length)
+	s.recv.Open(http2.DefaultWindow)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listLocked(s)
+	if limit := config.maxBody; framing.ExpectContinue || framing.Length > maxAwaitedBody || limit >= 0 && framing.Length > limit {
+		return http2Run
+	}
+	if framing.Length < 0 {
+		h.undecided = append(h.undecided, s)
+	}
+	h.awaitLocked(s, awaitsBody)
+	return http2Next
+}
+
+// awaitLocked notes what a stream awaits of its request, and since when.
+func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
+	h.mu.AssertHeld()
+	if s.awaits != awaitsNothing {
+		h.awaiting--
+	}
+	if s.awaits = what; what != awaitsNothing {
+		h.awaiting++
+		s.awaitsSince = h.conn.server.clock.now()
+	}
+}
+
+// overCost is how many glitches a head over the limits is: by the table of HPACK a block of a few kilobytes can have thousands of fields.
+const overCost = 20
+
+// refuse answers a request that isn't valid without calling a handler.
+func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError) http2Step {
+	s.worker = w
+	s.logRefused(reason)
+	s.count(reason.Status)
+	h.mu.Lock()
+	s.running = true
+	s.refuseLocked(reason, string(s.request.Method(s.text)) == "HEAD")
+	h.handlerEndedLocked(s)
+	h.mu.Unlock()
+	return http2Next
+}
+
+// decide runs the handler of a request whose body has no length and hasn't come as a whole yet.
+func (h *http2Conn) decide(w *scratch) http2Step {
+	s := h.undecided[0]
+	h.undecided = h.undecided[1:]
+	if len(h.undecided) == 0 {
+		h.undecided = nil
+	}
+	return h.arrived(w, s) // unless its body has come since, or the client has reset it
+}
+
+// takeTrailer takes the trailer section of a request, which ends it.
+func (h *http2Conn) takeTrailer(w *scratch, s *http2Stream, block []byte) http2Step {
+	config := &h.conn.server.config
+	head, trailer := &w.http2.head, new(http2Trailer)
+	head.BeginTrailer(&trailer.head, nil, &config.head)
+	over, err := h.decoder.Decode(block, config.head.Bytes, head)
+	if err != nil {
+		return h.fail(w, http2.FaultCompression)
+	}
+	fault, refused := head.EndTrailer(&trailer.fields, over)
+	if fault == http2.NoFault && refused != http1.NoFault {
+		fault = http2.FaultMalformed
+	}
+	h.mu.Lock()
+	if fault == http2.NoFault {
+		fault = s.content.Receive(0, true)
+	}
+	if fault == http2.NoFault {
+		s.trailer = trailer
+		h.receivedLocked(s)
+	}
+	h.mu.Unlock()
+	if fault != http2.NoFault {
+		return h.reset(w, s.id, fault)
+	}
+	return h.arrived(w, s)
+}
+
+// arrived runs the handler of a request if it waits for the body.
+func (h *http2Conn) arrived(w *scratch, s *http2Stream) http2Step {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.awaits != awaitsBody {
+		return http2Next
+	}
+	h.awaitLocked(s, awaitsNothing)
+	w.http2.run = s
+	return http2Run
+}
+
+// takeData takes DATA, or a part of it.
+func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
+	event, _ := http2.EventOf(f)
+	h.mu.Lock()
+	if !h.recv.Receive(f.Size) {
+		h.mu.Unlock()
+		return h.fail(w, http2.FaultConnectionOverrun)
+	}
+	// The connection's window must not depend on a body that nobody reads.
+	credit, streamCredit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow), uint32(0)
+	s, state := h.stateLocked(f.Stream)
+	v := state.Step(event)
+	fault := v.Fault
+	if s != nil && fault == http2.NoFault && !v.Late {
+		if !s.recv.Receive(f.Size) {
+			fault = http2.FaultOverrun
+		} else if fault = s.content.Receive(len(f.Payload), f.EndStream()); fault == http2.NoFault {
+			switch {
+			case f.EndStream():
+				s.body = append(s.body, f.Payload...)
+				h.receivedLocked(s)
+			case s.state == http2.HalfClosedLocal:
+				h.discourageLocked(s)
+			default:
+				s.body = append(s.body, f.Payload...)
+				streamCredit = s.recv.Drain(f.Size-len(f.Payload), h.conn.server.config.http2.streamWindow)
+				s.wakeLocked()
+			}
+		}
+	}
+	if s != nil && fault != http2.NoFault && v.Next.Over() {
+		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
+	}
+	h.mu.Unlock()
+	if credit > 0 {
+		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
+	}
+	if streamCredit > 0 {
+		w.http2.out = http2.AppendWindowUpdate(w.http2.out, f.Stream, streamCredit)
+	}
+	switch {
+	case fault != http2.NoFault:
+		return h.faulty(w, f.Stream, v.Next, fault)
+	case v.Late:
+		return h.late(w, f)
+	case f.EndStream() && s != nil:
+		return h.arrived(w, s)
+	}
+	return http2Next
+}
+
+// faulty ends what a fault ends, where next is the stream's state after the frame.
+func (h *http2Conn) faulty(w *scratch, id uint32, next http2.State, fault http2.Fault) http2Step {
+	switch next.Ends(fault) {
+	case http2.EndsConnection:
+		return h.fail(w, fault)
+	case http2.EndsStream:
+		return h.reset(w, id, fault)
+	}
+	return http2Next
+}
+
+// late charges for a frame on a stream that is over.
+func (h *http2Conn) late(w *scratch, f *http2.Frame) http2Step {
+	if fault := h.charge(h.glitches.LateCost(f)); fault != http2.NoFault {
+		return h.fail(w, fault)
+	}
+	return http2Next
+}
+
+// reset resets a stream because of a fault.
+func (h *http2Conn) reset(w *scratch, id uint32, fault http2.Fault) http2Step {
+	if h.conn.server.LogAllErrors {
+		h.conn.server.logger().Warn("HTTP/2 stream reset", "error", fault.String(), "code", fault.Code().String(), "stream", id,
+			"remote", h.conn.netConn.RemoteAddr().String())
+	}
+	if fault := h.charge(1); fault != http2.NoFault {
+		return h.fail(w, fault)
+	}
+	h.mu.Lock()
+	h.ids.Reset(id)
+	var ended *requestContext
+	if s := h.streams.Find(id); s != nil {
+		ended = h.endStreamLocked(s, http2.Reset)
+	}
+	h.mu.Unlock()
+	w.http2.out = http2.AppendReset(w.http2.out, id, fault.Code())
+	ended.clientGone()
+	return http2Next
+}
+
+// takeSettings takes SETTINGS.
+func (h *http2Conn) takeSettings(w *scratch, f *http2.Frame) http2Step {
+	if f.Ack() {
+		if !h.acks.Received() {
+			if fault := h.charge(1); fault != http2.NoFault {
+				return h.fail(w, fault)
+			}
+		}
+		return http2Next
+	}
+	w.http2.out = http2.AppendSettingsAck(w.http2.out)
+	h.mu.Lock()
+	fault := h.applyLocked(f.Payload)
+	if least, last, changed := h.peer.TakeTableSize(); changed {
+		// The blocks that were rendered before belong before the acknowledgement, and the update into the first block behind it.
+		h.pushLocked(w)
+		h.encoder.SetTableSize(least, last)
+		h.updateDue, h.mayUpdate = true, true
+	}
+	h.mu.Unlock()
+	if fault != http2.NoFault {
+		return h.fail(w, fault)
+	}
+	return http2Next
+}
+
+// applyLocked takes over the client's settings.
+func (h *http2Conn) applyLocked(entries []byte) http2.Fault {
+	h.mu.AssertHeld()
+	delta, fault := h.peer.Apply(entries)
+	if fault != http2.NoFault || delta == 0 {
+		return fault
+	}
+	for s := range h.streams.All {
+		if !s.send.Adjust(delta) {
+			return http2.FaultInitialWindow
+		}
+		h.mayGoOnLocked(s)
+	}
+	return http2.NoFault
+}
+
+// takePing answers PING, and knows the answer to the server's own.
+func (h *http2Conn) takePing(w *scratch, f *http2.Frame) {
+	if f.Ack() {
+		h.pinged = false
+		return
+	}
+	w.http2.out = http2.AppendPing(w.http2.out, http2.FlagAck, [8]byte(f.Payload))
+}
+
+// takeWindow takes WINDOW_UPDATE.
+func (h *http2Conn) takeWindow(w *scratch, f *http2.Frame, fault http2.Fault) http2Step {
+	if f.Stream != 0 {
+		return h.takeOther(w, f, fault)
+	}
+	h.mu.Lock()
+	ok := h.sendWindow.Grow(f.Value)
+	h.mu.Unlock()
+	if !ok {
+		return h.fail(w, http2.FaultConnectionWindow)
+	}
+	return http2Next
+}
+
+// takeOther takes a frame of a stream that has no content.
+func (h *http2Conn) takeOther(w *scratch, f *http2.Frame, fault http2.Fault) http2Step {
+	event, _ := http2.EventOf(f)
+	var ended *requestContext
+	h.mu.Lock()
+	s, state := h.stateLocked(f.Stream)
+	v := state.Step(event)
+	if v.Fault != http2.NoFault {
+		fault = v.Fault
+	}
+	if s != nil && fault == http2.NoFault && !v.Late {
+		switch event {
+		case http2.ReceiveReset:
+			ended = h.endStreamLocked(s, http2.Closed)
+		case http2.ReceiveWindowUpdate:
+			if s.send.Grow(f.Value) {
+				h.mayGoOnLocked(s)
+			} else {
+				fault = http2.FaultWindow
+			}
+		}
+	}
+	h.mu.Unlock()
+	ended.clientGone()
+	switch {
+	case fault != http2.NoFault:
+		return h.faulty(w, f.Stream, v.Next, fault)
+	case v.Late:
+		return h.late(w, f)
+	}
+	return http2Next
+}
+
+// takePriority takes PRIORITY_UPDATE.
+func (h *http2Conn) takePriority(w *scratch, f *http2.Frame) http2Step {
+	priority := http2.ParsePriority(f.Payload)
+	h.mu.Lock()
+	s, state := h.stateLocked(f.Value)
+	if s != nil {
+		h.schedule.SetPriority(&s.sender, priority)
+	}
+	room := h.conn.server.config.http2.maxStreams - h.counts.Streams()
+	h.mu.Unlock()
+	if state != http2.Idle {
+		return http2Next
+	}
+	if fault := h.prioritized.Put(f.Value, priority, room); fault != http2.NoFault && (h.acks.Acked() || f.Value&1 == 0) {
+		return h.fail(w, fault)
+	}
+	return http2Next
+}

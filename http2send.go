@@ -1,0 +1,148 @@
+package filo
+
+import (
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file has the way of an HTTP/2 connection's output: from the streams, by priority and as far as the client's windows allow, into the
+// queue, and from there into the outbox.
+
+// mayGoOnLocked schedules a stream that has something to send and a window for it.
+func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	if s.state.Over() || s.state == http2.HalfClosedLocal {
+		return
+	}
+	if len(s.unsent) > 0 && s.send > 0 || len(s.unsent) == 0 && s.complete {
+		h.schedule.Add(&s.sender)
+	}
+}
+
+// pushLocked moves what the owner has rendered in this turn into the queue.
+func (h *http2Conn) pushLocked(w *scratch) {
+	h.mu.AssertHeld()
+	h.queue = append(h.queue, w.http2.out...)
+	w.http2.out = w.http2.out[:0]
+}
+
+// fillLocked frames the content of streams into the queue.
+func (h *http2Conn) fillLocked() {
+	h.mu.AssertHeld()
+	for !h.schedule.Empty() && len(h.queue) < fillSize {
+		s := h.schedule.Next()
+		n := http2.Sendable(h.sendWindow, s.send, len(s.unsent))
+		if n == 0 && len(s.unsent) > 0 {
+			if h.sendWindow <= 0 {
+				return // the connection's window is for all
+			}
+			h.schedule.Remove(&s.sender)
+			continue
+		}
+		last := n == len(s.unsent) && s.complete
+		if n > 0 || s.tail == nil {
+			h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
+			http2.Sent(&h.sendWindow, &s.send, n)
+			if s.awaits == awaitsWindow {
+				now := h.conn.server.clock.now()
+				s.writePace.Add(n, now.Sub(s.awaitsSince))
+				s.awaitsSince = now
+			}
+			if n >= 1<<10 {
+				h.earned++
+			}
+		}
+		s.unsent = s.unsent[n:]
+		h.schedule.Sent(&s.sender)
+		if len(s.unsent) == 0 || s.send <= 0 {
+			h.schedule.Remove(&s.sender)
+		}
+		switch {
+		case last:
+			if s.tail != nil {
+				start := len(h.queue)
+				h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
+				h.queue = http2.EndHeaders(append(h.queue, s.tail...), start, s.id, true)
+			}
+			s.unsent, s.tail = nil, nil
+			h.schedule.Remove(&s.sender)
+			h.sentLocked(s)
+		case len(s.unsent) == 0:
+			s.unsent = nil
+			s.wakeLocked()
+		case len(s.unsent) < maxStreamUnsent:
+			s.wakeLocked()
+		}
+	}
+}
+
+// flush sends what the client takes of the queue, and of the streams' content. Any goroutine may call it.
+func (h *http2Conn) flush() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flushLocked(nil)
+}
+
+// flushTurn is flush for the owner, with what it has rendered.
+func (h *http2Conn) flushTurn(w *scratch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.queue) == 0 && !h.flushing {
+		h.queue, w.http2.out = w.http2.out, nil
+	} else {
+		h.pushLocked(w)
+	}
+	if buffer := h.flushLocked(w.http2.out); w.http2.out == nil && cap(buffer) <= maxKeptWriteBuffer {
+		w.http2.out = buffer
+	}
+}
+
+// flushLocked is flush. One goroutine at a time moves the queue, without mu: what others leave in the queue meanwhile it moves as well. It
+// returns a buffer that isn't used any more.
+func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
+	h.mu.AssertHeld()
+	if h.flushing {
+		return spare
+	}
+	h.flushing = true
+	for sent := 0; !h.closed; {
+		if h.out.Size() < maxControl {
+			h.fillLocked()
+		}
+		if len(h.queue) == 0 {
+			break
+		}
+		b := h.queue
+		h.queue = spare[:0]
+		h.mu.Unlock()
+		h.driver.send(b)
+		h.mu.Lock()
+		spare = b[:0]
+		if sent += len(b); sent > maxFlush && h.out.Size() < maxControl && !h.schedule.Empty() {
+			h.out.PumpLater() // others have their turn first
+			break
+		}
+	}
+	h.flushing = false
+	if len(h.queue) == 0 {
+		h.queue = nil
+	}
+	if h.finishing {
+		h.finishing = false
+		h.driver.flushed()
+	}
+	return spare
+}
+
+// maxFlush is how much one call of flush sends of what streams have.
+const maxFlush = 256 << 10
+
+// crowded reports whether so much waits for the client that nothing more is read from it.
+func (h *http2Conn) crowded() bool { return h.out.Size() >= maxControl }
+
+// isFlushed reports whether no other goroutine moves the queue. If one does, the driver's flushed is called when it has.
+func (h *http2Conn) isFlushed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.finishing = h.flushing
+	return !h.flushing
+}

@@ -1,0 +1,516 @@
+package filo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
+)
+
+// http2Stream is a stream of HTTP/2: a request, its answer, and the wire of the handler. A quick request that is answered at once is never
+// listed: nobody but the owner of the connection knows its stream.
+type http2Stream struct {
+	exchange            // the handler's goroutine's
+	h        *http2Conn // immutable
+	id       uint32     // immutable
+
+	// Set by the owner before the handler runs, and not changed afterwards.
+	request http1.RequestHead
+	text    []byte // what request lies in
+	framing http1.Framing
+
+	// The handler's goroutine's.
+	apart     bool // others may have the connection
+	headSent  bool
+	readPace  pace.Pace
+	writePace pace.Pace
+
+	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
+	listed  bool
+	running bool // it has a handler
+	gone    bool // the client has reset the stream, or the connection has ended
+	state   http2.State
+	awaits  http2Awaits
+	// awaitsSince is when awaits began.
+	awaitsSince clock.Time
+	send        http2.SendWindow
+	recv        http2.ReceiveWindow
+	content     http2.Content
+	sender      http2.Sender[http2Stream]
+	body        []byte // received; body[read:] wasn't read
+	read        int
+	trailer     *http2Trailer // received
+	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
+	readable, writable chan struct{}
+	parked             *ParkedConn // set by ParkStream
+	readUntil          clock.Time  // the handler's deadline for http2Duplex; 0 for none
+	unsent             []byte      // of the answer: what waits for a window. Never changed, since it may be the program's
+	tail               []byte      // the field block behind the answer's content; nil for none
+	complete           bool        // nothing is added to the answer: its end follows unsent
+	watcher            *requestContext
+}
+
+var _ wire = (*http2Stream)(nil)
+var _ watchWire = (*http2Stream)(nil)
+
+// open makes s a new stream.
+func (s *http2Stream) open(h *http2Conn, id uint32) {
+	c := h.conn
+	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, answered: c.answered}
+	s.h, s.id = h, id
+	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
+	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
+	s.listed, s.running, s.gone, s.complete, s.parked = false, false, false, false, nil
+	s.send = 0
+	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
+}
+
+// http2Awaits is what is awaited of a stream's request without a handler.
+type http2Awaits uint8
+
+const (
+	awaitsNothing http2Awaits = iota
+	awaitsBody                // the handler runs when the body has come
+	awaitsEnd                 // the answer was sent before the request has ended
+	awaitsWindow              // the handler has returned, and the client hasn't opened its window for the rest of the answer
+)
+
+// hasEndedLocked reports whether the request has come as a whole.
+func (s *http2Stream) hasEndedLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.state == http2.HalfClosedRemote
+}
+
+// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
+func (s *http2Stream) awaitsUntil() clock.Time {
+	switch config := &s.server.config; s.awaits {
+	case awaitsNothing:
+		return 0
+	case awaitsWindow:
+		return s.windowDeadline(s.awaitsSince)
+	default:
+		return s.awaitsSince.Deadline(config.reading.Grace)
+	}
+}
+
+// windowDeadline returns until when a client has time to open its window, that has done so last at the given time. Besides the average
+// rate it must take something in each grace period: what its windows took at once may have earned it much time.
+func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
+	limits := s.server.config.writing
+	return earliest(s.writePace.Deadline(since, limits, 0), since.Deadline(limits.Grace))
+}
+
+// wakeLocked wakes whoever waits.
+func (s *http2Stream) wakeLocked() {
+	s.h.mu.AssertHeld()
+	for _, waiting := range [...]chan struct{}{s.readable, s.writable} {
+		select {
+		case waiting <- struct{}{}:
+		default: // nil if nobody has waited yet
+		}
+	}
+}
+
+// Errors of a stream whose client is gone.
+var (
+	errStreamReset = errors.New("filo: the client has reset the stream")
+	errNoHijack    = &HTTPError{Status: 501, Detail: "needs HTTP/1.1", Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
+)
+
+// own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
+func (s *http2Stream) own() bool {
+	if s.apart {
+		return false
+	}
+	if s.h.inline.CompareAndSwap(s, nil) {
+		return true
+	}
+	s.wasTaken()
+	return false
+}
+
+// disown ends what own has begun.
+func (s *http2Stream) disown() { s.h.inline.Store(s) }
+
+// wasTaken notes that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
+func (s *http2Stream) wasTaken() {
+	s.apart, s.worker.http2.owned = true, nil
+	s.h.mu.Lock()
+	//lint:ignore SA2001 the monitor holds the lock while it moves the buffers
+	s.h.mu.Unlock()
+}
+
+// giveWay implements wire: it gives the connection away as well, which other streams wait for.
+func (s *http2Stream) giveWay(class *class.Class) error {
+	return s.leaveFor(class, class.MayRunInline())
+}
+
+// leaveFor is giveWay. If kept is set, one of the places that are kept for quick handlers will do.
+func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
+	if !s.own() {
+		return s.worker.giveWay(class)
+	}
+	if s.h.driver.leave(s, class, kept) {
+		s.apart, s.worker.http2.owned = true, nil
+		return nil
+	}
+	s.disown()
+	return errBusy
+}
+
+// leave is giveWay for a handler that waits, of whatever class.
+func (s *http2Stream) leave() error {
+	if s.apart {
+		return nil
+	}
+	return s.giveWay(s.worker.timer.Class())
+}
+
+// awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
+func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
+	s.h.mu.AssertHeld()
+	h := s.h
+	if *waiting == nil {
+		*waiting = make(chan struct{}, 1)
+	}
+	woken := *waiting
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	if deadline == 0 {
+		<-woken
+		return true
+	}
+	wait := deadline.Sub(s.server.clock.exact())
+	if wait <= 0 {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-woken:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// localAddr implements wire.
+func (s *http2Stream) localAddr() net.Addr { return s.h.conn.localAddr() }
+
+// remoteAddr implements wire.
+func (s *http2Stream) remoteAddr() net.Addr { return s.h.conn.remoteAddr() }
+
+// remote implements wire.
+func (s *http2Stream) remote() netip.AddrPort { return s.h.conn.remote() }
+
+// outerContext implements wire.
+func (s *http2Stream) outerContext() (outer context.Context, carried bool) {
+	return s.h.outerContext(), false
+}
+
+// deadlineSet implements wire. Most waits read the deadlines from the Ctx.
+func (s *http2Stream) deadlineSet(t time.Time, write bool) error {
+	if !write {
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		s.readUntil = s.server.clock.at(t)
+		s.wakeLocked()
+	}
+	return nil
+}
+
+// readBody implements wire.
+func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case len(p) == 0:
+		return 0, nil
+	case b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit:
+		return 0, b.fail(errTooLarge)
+	case s.worker.ctx.timedOut():
+		return 0, b.fail(ErrHandlerTimeout)
+	}
+	n, err := s.receive(b, p)
+	if n > 0 && !b.chunked && int64(n) >= b.remaining {
+		// These are the last bytes of the announced length. More would make the request malformed, so its end is waited for.
+		_, err = s.receive(b, make([]byte, 1))
+	}
+	switch {
+	case err == io.EOF && n == 0:
+		return 0, s.bodyEnded(b)
+	case err != nil && err != io.EOF:
+		return 0, b.fail(bodyError(err))
+	}
+	if err := b.took(n); err != nil {
+		return 0, err
+	}
+	if b.done {
+		s.takeTrailer()
+	}
+	return n, nil
+}
+
+// receive copies what has come of the body, or waits for some. The error is io.EOF at the end.
+func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
+	h, config := s.h, &s.server.config
+	start := s.server.clock.now()
+	h.mu.Lock()
+	for len(s.body) == s.read && !s.gone && !s.hasEndedLocked() {
+		h.mu.Unlock()
+		if err := s.beforeWait(b); err != nil {
+			return 0, err
+		}
+		h.mu.Lock()
+		if len(s.body) > s.read || s.gone || s.hasEndedLocked() {
+			break
+		}
+		deadline := s.worker.ctx.readUntil
+		if deadline == 0 {
+			deadline = s.readPace.Deadline(start, config.reading, 0)
+		}
+		if !s.awaitLocked(&s.readable, deadline) {
+			h.mu.Unlock()
+			return 0, errDeadline
+		}
+	}
+	n, credited := s.takeLocked(p)
+	switch {
+	case n == 0 && s.gone:
+		err = errStreamReset
+	case n == 0:
+		err = io.EOF
+	}
+	h.mu.Unlock()
+	if n > 0 {
+		s.readPace.Add(n, s.server.clock.now().Sub(start))
+	}
+	if credited {
+		h.flush()
+	}
+	return n, err
+}
+
+// takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
+func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
+	s.h.mu.AssertHeld()
+	n = copy(p, s.body[s.read:])
+	if s.read += n; s.read == len(s.body) {
+		s.body, s.read = s.body[:0], 0
+	}
+	if n == 0 || s.hasEndedLocked() || s.gone {
+		return n, false
+	}
+	credit := s.recv.Drain(n, s.server.config.http2.streamWindow)
+	if credit > 0 {
+		s.h.queue = http2.AppendWindowUpdate(s.h.queue, s.id, credit)
+	}
+	return n, credit > 0
+}
+
+// beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
+func (s *http2Stream) beforeWait(b *body) error {
+	if err := s.leave(); err != nil {
+		return err
+	}
+	ctx := s.worker.ctx
+	if err := ctx.holdAnswer(); err != nil {
+		return err
+	}
+	defer ctx.releaseAnswer()
+	if b.expect {
+		b.expect = false
+		if b.received == 0 && !ctx.stream.sent {
+			return s.inform(100, nil)
+		}
+	}
+	return nil
+}
+
+// bodyEnded notes that the handler has read all of the body.
+func (s *http2Stream) bodyEnded(b *body) error {
+	s.takeTrailer()
+	b.reachEnd()
+	return io.EOF
+}
+
+// takeTrailer gives the request the fields behind its body.
+func (s *http2Stream) takeTrailer() {
+	s.h.mu.Lock()
+	trailer := s.trailer
+	s.h.mu.Unlock()
+	if trailer != nil {
+		list := &s.worker.ctx.Request.Trailer.list
+		for i := range trailer.fields.Len() {
+			list.AddBytes(string(trailer.fields.Name(i)), trailer.fields.Value(i))
+		}
+	}
+}
+
+// lendBody implements wire: it lends a body that has come as a whole.
+func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
+	s.h.mu.Lock()
+	if !s.hasEndedLocked() {
+		s.h.mu.Unlock()
+		return nil, false, nil
+	}
+	whole, s.body, s.read = s.body[s.read:], nil, 0
+	s.h.mu.Unlock()
+	if err := b.took(len(whole)); err != nil {
+		return nil, true, err
+	}
+	b.reachEnd()
+	s.takeTrailer()
+	return whole, true, nil
+}
+
+// prepareHijack implements wire.
+func (s *http2Stream) prepareHijack() (prepared net.Conn, err error) { return nil, errNoHijack }
+
+// switchProtocols implements wire. prepareHijack has failed before.
+func (s *http2Stream) switchProtocols(*Header) {}
+
+// hijack implements wire.
+func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
+	return nil, nil, errNoHijack
+}
+
+// mayWatch implements watchWire: the connection is read whatever the handler does.
+func (s *http2Stream) mayWatch(*body) bool { return true }
+
+// startWatch implements watchWire.
+func (s *http2Stream) startWatch(r *requestContext) (half, gone bool) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.watcher = r
+	return false, s.gone
+}
+
+// endWatch implements watchWire.
+func (s *http2Stream) endWatch() {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.watcher = nil
+}
+
+// run runs the handler on the stream's request. It reports false if others have the connection now.
+func (s *http2Stream) run(w *scratch) (mine bool) {
+	h, ctx := s.h, w.ctx
+	s.worker, s.running = w, true
+	ctx.exchange = &s.exchange
+	ctx.begin(&s.request, s.text, s.framing)
+	ctx.Request.http2 = true
+	returned := false
+	defer func() {
+		if !returned {
+			s.abandon(ctx) // the handler ends its goroutine, or a panic of the server's own
+		}
+	}()
+	s.disown()
+	e := s.finish(ctx, s.answer(ctx))
+	mine = s.own()
+	s.conclude(ctx, e, mine)
+	s.endHandler(ctx)
+	returned = true
+	if mine {
+		return true
+	}
+	w.yieldPlace()
+	h.flush()
+	return false
+}
+
+// answer runs the handler, or returns what is to be answered without it.
+func (s *http2Stream) answer(ctx *Ctx) error {
+	if s.h.misdirected(ctx.Request.host) {
+		return errMisdirected
+	}
+	if err := s.enterServer(); err != nil {
+		return err
+	}
+	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
+		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
+	}
+	return s.invoke(ctx)
+}
+
+// yieldPlace gives up the worker's place before the answer leaves: a client that has its answer and sends again at once must find the
+// place free.
+func (w *scratch) yieldPlace() {
+	if w.worker == nil {
+		return
+	}
+	if w.worker.EndKept(); w.worker.place == placeServing {
+		w.worker.vacate(math.MaxInt)
+	}
+}
+
+// enterServer lets the handler run where it is, or apart, by what is known of the server's handler.
+func (s *http2Stream) enterServer() error {
+	class, w := &s.server.classes.handler, s.worker
+	trusted := class.Trusted.Load()
+	if w.worker == nil || trusted && class.MayRunInline() && !w.worker.Crowded() {
+		return nil
+	}
+	stays, must := w.stays(class)
+	if stays {
+		return nil
+	}
+	err := s.leaveFor(class, trusted) // the handler may enter a quick class
+	switch {
+	case err == nil:
+	case err == errBusy && !must:
+		w.runInline(class)
+		err = nil
+	default:
+		w.timer.Switch(class)
+	}
+	return err
+}
+
+// abandon ends a stream whose handler ends its goroutine.
+func (s *http2Stream) abandon(ctx *Ctx) {
+	e := s.exited(ctx)
+	ctx.Response.close = false // the connection goes on
+	s.conclude(ctx, e, s.own())
+	s.endHandler(ctx)
+	s.h.flush()
+}
+
+// endHandler releases what the request holds. Its answer is on its way.
+func (s *http2Stream) endHandler(ctx *Ctx) {
+	h, w := s.h, s.worker
+	ctx.end()
+	if race.Enabled {
+		lend.Poison(s.text)
+		ctx.poison()
+		w.ctx = new(Ctx)
+		*ctx = Ctx{}
+	}
+	w.ctx.exchange = nil
+	h.mu.Lock()
+	if s.parked == nil {
+		h.handlerEndedLocked(s)
+	}
+	listed := s.listed
+	s.worker = nil
+	h.mu.Unlock()
+	if s.parked != nil {
+		go s.parked.run()
+		return
+	}
+	if !listed && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
+		w.http2.spare = s
+	}
+}

@@ -1,0 +1,105 @@
+package filo
+
+import (
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file has the lives of the streams of a connection of HTTP/2: from the request to the end of its answer, and of its handler.
+
+// listLocked makes a stream known to others than the owner.
+func (h *http2Conn) listLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	if !s.listed {
+		s.listed = true
+		s.send += http2.SendWindow(h.peer.InitialWindow)
+		h.streams.Add(s.id, s)
+	}
+}
+
+// endStreamLocked ends a stream before its time: neither side sends on it any more. The caller cancels the context, without mu.
+func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *requestContext) {
+	h.mu.AssertHeld()
+	s.state, s.gone = state, true
+	s.unsent, s.tail = nil, nil
+	h.schedule.Remove(&s.sender)
+	h.overLocked(s)
+	s.wakeLocked()
+	ended, s.watcher = s.watcher, nil
+	return ended
+}
+
+// handlerEndedLocked notes that a stream has no handler any more.
+func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	s.running = false
+	s.wakeLocked()
+	switch {
+	case s.state.Over():
+		h.leaveLocked()
+	case len(s.unsent) > 0:
+		h.awaitLocked(s, awaitsWindow)
+	}
+}
+
+// leaveLocked gives back the place of a stream that has ended.
+func (h *http2Conn) leaveLocked() {
+	h.mu.AssertHeld()
+	h.counts.Leave()
+	h.used = h.conn.server.clock.now()
+	if (h.wakeEmpty || h.conn.server.ConnState != nil) && h.counts.Streams() == 0 {
+		h.wakeEmpty = false
+		go h.driver.wakeOwner() // it takes locks that come before mu
+	}
+}
+
+// sentLocked notes that the answer's end is in the queue.
+func (h *http2Conn) sentLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	s.state = s.state.Step(http2.SendDataEnd).Next
+	if s.state.Over() {
+		h.overLocked(s)
+		return
+	}
+	h.awaitLocked(s, awaitsEnd)
+	h.discourageLocked(s)
+}
+
+// discourageLocked resets a stream that was answered before its request has ended, once the client has sent so much that it goes on sending,
+// or will wait for its window.
+func (h *http2Conn) discourageLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	if s.recv.Undrained() > http2.DefaultWindow/4 {
+		h.resetLocked(s, http2.NoError)
+	}
+}
+
+// receivedLocked notes that the request has come as a whole.
+func (h *http2Conn) receivedLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	if s.state = s.state.Step(http2.ReceiveDataEnd).Next; s.state.Over() {
+		h.overLocked(s)
+	}
+	s.wakeLocked()
+}
+
+// resetLocked resets a stream that nobody sends on or reads from any more.
+func (h *http2Conn) resetLocked(s *http2Stream, code http2.ErrCode) {
+	h.mu.AssertHeld()
+	h.queue = http2.AppendReset(h.queue, s.id, code)
+	h.ids.Reset(s.id)
+	s.state = http2.Reset
+	h.overLocked(s)
+}
+
+// overLocked forgets a stream that is over. It keeps its place until its handler has returned.
+func (h *http2Conn) overLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	h.awaitLocked(s, awaitsNothing)
+	if s.listed {
+		s.listed = false
+		h.streams.Remove(s.id)
+	}
+	if !s.running {
+		h.leaveLocked()
+	}
+}

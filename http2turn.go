@@ -1,0 +1,231 @@
+package filo
+
+import (
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file has the turns of a connection of HTTP/2 in both drivers: how it is lent a worker's buffers and given to another worker, what it
+// waits for between its turns, and how it ends.
+
+// beginTurn lends the worker's buffers to the connection.
+func (h *http2Conn) beginTurn(w *scratch) {
+	if w.http2 == nil {
+		w.http2 = new(http2Scratch)
+	}
+	if w.ctx == nil {
+		w.ctx = new(Ctx)
+	}
+	w.http2.owned = h
+	if !h.began {
+		h.began = true
+		h.begin(w)
+	}
+	unread := h.in.Unread()
+	if len(unread) == 0 {
+		return
+	}
+	if space := w.in.Space(); len(unread) <= len(space) {
+		w.in.Received(copy(space, unread))
+		h.in = http1.Input{}
+		return
+	}
+	w.in, h.in = h.in, http1.Input{}
+}
+
+// received notes that n bytes have come.
+func (h *http2Conn) received(w *scratch, n int) {
+	if w.in.Received(n); n > 0 && h.conn.server.config.http2.pingInterval > 0 {
+		h.heard, h.asked = h.conn.server.clock.now(), 0
+	}
+}
+
+// pingDeadline returns when the silence of a client has lasted so long that something is to be done; 0: never.
+func (h *http2Conn) pingDeadline() clock.Time {
+	switch interval := h.conn.server.config.http2.pingInterval; {
+	case interval == 0:
+		return 0
+	case h.asked != 0:
+		return h.asked.Add(pingTimeout)
+	default:
+		return h.heard.Add(interval)
+	}
+}
+
+// pingTimeout is how long the answer to a PING may take.
+const pingTimeout = 15 * time.Second
+
+// endTurn returns the buffers to the worker.
+func (h *http2Conn) endTurn(w *scratch) {
+	w.http2.owned = nil
+	h.keepInput(w)
+}
+
+// keepInput keeps what hasn't been taken of the input while no worker lends the connection a buffer.
+func (h *http2Conn) keepInput(w *scratch) {
+	if unread := w.in.Unread(); len(unread) > 0 {
+		h.in.Save(unread)
+	}
+	w.in.Reset()
+}
+
+// giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of s.
+func (h *http2Conn) giveAwayLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	h.listLocked(s)
+	h.pushLocked(s.worker)
+	h.keepInput(s.worker)
+}
+
+// takeAway takes the connection from a worker that runs a handler inline, with what that worker has of it, and returns the worker. Then the
+// connection is the caller's. takeAway returns nil if no handler runs inline.
+func (h *http2Conn) takeAway() *scratch {
+	s := h.inline.Load()
+	if s == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.inline.CompareAndSwap(s, nil) {
+		return nil
+	}
+	h.giveAwayLocked(s)
+	return s.worker
+}
+
+// wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
+func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadline clock.Time) {
+	config := &h.conn.server.config
+	h.mu.Lock()
+	streams := h.counts.Streams()
+	deadline = now.Deadline(config.idleTimeout)
+	if h.awaiting > 0 {
+		for s := range h.streams.All {
+			deadline = earliest(deadline, s.awaitsUntil())
+		}
+	}
+	h.mu.Unlock()
+	switch {
+	case h.goneAway != goneNowhere:
+		state = stateLeaving
+	case streams > 0:
+		state = stateStreams
+	case h.conn.requests == 0:
+		state = stateNew
+	default:
+		state = stateIdle
+	}
+	if state == stateIdle && h.active {
+		h.active = false
+		h.conn.server.changed(h.conn, StateIdle)
+	}
+	deadline = earliest(deadline, h.acks.Deadline())
+	switch {
+	case h.prefaced && !partial && !h.reader.InBlock():
+		h.headSince = 0
+	case h.headSince == 0:
+		h.headSince = now
+		fallthrough
+	default:
+		deadline = earliest(deadline, h.headSince.Deadline(config.readHeaderTimeout))
+	}
+	deadline = earliest(deadline, h.pingDeadline())
+	if h.goneAway == goneSoon {
+		deadline = earliest(deadline, h.goneSince.Add(goAwayTime))
+	}
+	return state, deadline
+}
+
+// earliest returns the earlier of two deadlines; 0 is none.
+func earliest(a, b clock.Time) clock.Time {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// goAwayTime is how long the client's answer to the PING behind the first GOAWAY is awaited.
+const goAwayTime = 100 * time.Millisecond
+
+// look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed.
+func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
+	if !expired {
+		return false
+	}
+	config, now := &h.conn.server.config, h.conn.server.clock.exact()
+	passed := func(deadline clock.Time) bool { return deadline != 0 && now >= deadline }
+	if fault := h.acks.Late(now); fault != http2.NoFault {
+		h.fail(w, fault)
+		return true
+	}
+	if h.headSince != 0 && passed(h.headSince.Deadline(config.readHeaderTimeout)) {
+		h.goAway(w, http2.ProtocolError, errSlowHead.Detail)
+		return true
+	}
+	if passed(h.pingDeadline()) {
+		if h.asked != 0 {
+			h.goAway(w, http2.NoError, "the client has vanished")
+			return true
+		}
+		h.asked = now
+		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
+		did = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.counts.Streams() == 0 && passed(h.used.Deadline(config.idleTimeout)) {
+		h.goAwayLocked(w, http2.NoError, "idle")
+		return true
+	}
+	for s := range h.streams.All {
+		if !passed(s.awaitsUntil()) {
+			continue
+		}
+		did = true
+		switch s.awaits {
+		case awaitsBody:
+			s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
+			h.undecided = append(h.undecided, s)
+		case awaitsEnd:
+			h.resetLocked(s, http2.NoError)
+		case awaitsWindow:
+			if h.crowded() {
+				s.awaitsSince = now // it waits for others' bytes, and the outbox watches how these are taken
+				continue
+			}
+			h.queue = http2.AppendReset(h.queue, s.id, http2.Cancel)
+			h.ids.Reset(s.id)
+			h.endStreamLocked(s, http2.Reset)
+		}
+	}
+	return did
+}
+
+// closeSoon ends the connection when its streams have ended. Any goroutine may call it.
+func (h *http2Conn) closeSoon() {
+	if !h.closeAsked.Swap(true) {
+		h.driver.wakeOwner()
+	}
+}
+
+// leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests.
+func (h *http2Conn) leaveSoon(w *scratch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.goneAway == goneNowhere {
+		h.goneAway, h.goneSince, h.pinged = goneSoon, h.conn.server.clock.exact(), true
+		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")
+		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
+	}
+	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.goneSince.Add(goAwayTime)) {
+		h.goneAway = goneForGood
+		w.http2.out = http2.AppendGoAway(w.http2.out, h.ids.Last(), http2.NoError, "")
+	}
+	if h.goneAway == goneForGood {
+		h.ending = h.ending || h.counts.Streams() == 0
+		h.wakeEmpty = !h.ending
+	}
+}

@@ -1,0 +1,208 @@
+//go:build !386
+
+package filo
+
+import (
+	"errors"
+	"net"
+
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/loop"
+)
+
+// loopHTTP2 is the driver of an HTTP/2 connection in a loop.
+type loopHTTP2 loopConn
+
+var _ http2Driver = (*loopHTTP2)(nil)
+
+// startHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
+func (lc *loopConn) startHTTP2() {
+	h := newHTTP2(&lc.conn, (*loopHTTP2)(lc))
+	if unread := lc.in.Unread(); len(unread) > 0 {
+		h.in.Save(unread)
+		h.active = true // ConnState was told when they came
+	}
+	h.out.Open(h, lc, nil, false)
+	lc.pending, lc.headSince, lc.since = nil, 0, 0
+	lc.detachTurn()
+	lc.http2.Store(h)
+	lc.Share()
+}
+
+// http2Turn is Turn for HTTP/2.
+func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
+	h := lc.http2.Load()
+	lc.resume()
+	leader.MayLose(&lc.Socket)
+	defer leader.MayLose(nil)
+	h.beginTurn(w)
+	for budget := turnRequests; ; {
+		if lc.failed {
+			h.ending = true
+		}
+		if budget <= 0 || !leader.Leads() {
+			h.flushTurn(w)
+			h.endTurn(w)
+			return true
+		}
+		switch h.next(w) {
+		case http2Next:
+		case http2Run:
+			budget--
+			if !w.http2.run.run(w) {
+				return false
+			}
+			if len(w.http2.out) >= writeBufferFull {
+				h.flushTurn(w)
+			}
+		case http2Read:
+			h.flushTurn(w)
+			if h.crowded() {
+				if lc.http2Suspend(w, true) {
+					return false
+				}
+			} else if budget -= readBudget; !lc.http2Receive(w) && lc.http2Suspend(w, false) {
+				return false
+			}
+		case http2End:
+			if h.flushTurn(w); !h.isFlushed() {
+				if lc.http2Suspend(w, false) {
+					return false
+				}
+				continue
+			}
+			h.endTurn(w)
+			lc.http2Ended()
+			return false
+		}
+	}
+}
+
+// readBudget is how many requests' worth of a turn a read is.
+const readBudget = 8
+
+// http2Receive reads what has come. It reports false if nothing has.
+func (lc *loopConn) http2Receive(w *scratch) bool {
+	n, err := 0, error(loop.ErrNotYet)
+	if !lc.Drained {
+		n, err = lc.readNow(w.in.Space())
+	}
+	switch {
+	case n > 0:
+		lc.http2.Load().received(w, n)
+		return true
+	case err == nil:
+		return true // read again
+	case errors.Is(err, loop.ErrNotYet):
+		expired := lc.expired
+		lc.expired = false
+		return lc.http2.Load().look(w, expired)
+	}
+	lc.failed = !isEOF(err)
+	lc.http2.Load().ending = true
+	return true
+}
+
+// http2Suspend makes the connection wait without a worker, for its client to take something if write is set. It reports false if there is
+// something to do after all.
+func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
+	h, now := lc.http2.Load(), lc.server.clock.now()
+	state, deadline := h.wait(now, w.in.Len() > 0)
+	lc.deadline, lc.since, lc.expired = deadline, now, false
+	h.endTurn(w)
+	lc.setWait(state, deadline)
+	if lc.Release(write) {
+		return true
+	}
+	lc.resume()
+	h.beginTurn(w)
+	return false
+}
+
+// http2Ended closes a connection that takes no frames any more, or lets it wait until its output has been sent.
+func (lc *loopConn) http2Ended() {
+	h := lc.http2.Load()
+	for !lc.failed && !lc.IsBroken() && !h.out.Finish(nil) {
+		lc.deadline, lc.since = 0, lc.server.clock.now()
+		lc.setWait(stateWrite, 0)
+		if lc.Release(true) {
+			return
+		}
+		lc.resume()
+	}
+	lc.endHTTP2(!lc.failed && !lc.IsBroken())
+}
+
+// endHTTP2 closes the connection, or leaves it to the lingerer: the client may not have read the last frames, and a close would take them
+// away from it if bytes of its own are unread.
+func (lc *loopConn) endHTTP2(linger bool) {
+	lc.ended = true
+	lc.setState(stateClosed)
+	lc.server.conns.remove(&lc.conn)
+	lc.server.changed(&lc.conn, StateClosed)
+	lc.http2.Load().close()
+	if linger && lc.server.lingerer.TakeOver(lc.netConn, nil) {
+		return
+	}
+	if lc.netConn != net.Conn(lc) {
+		lc.netConn.Close() // TLS says goodbye
+	}
+	lc.CloseSocket()
+}
+
+// abandonHTTP2 is Abandon for HTTP/2.
+func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
+	h := lc.http2.Load()
+	if w == nil || w.http2 == nil || w.http2.owned != h {
+		return // others have the connection
+	}
+	if goexit {
+		h.flushTurn(w)
+		h.endTurn(w)
+		lc.Post()
+		return
+	}
+	h.endTurn(w)
+	lc.endHTTP2(false)
+}
+
+// Retaken implements loop.Conn: it takes the connection from a worker that runs a handler inline, with what the worker has of it.
+func (lc *loopConn) Retaken() {
+	if h := lc.http2.Load(); h != nil && h.takeAway() != nil {
+		lc.Post()
+	}
+}
+
+// leave implements http2Driver.
+func (d *loopHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
+	h, worker := d.http2.Load(), s.worker.worker
+	if !worker.Leave(class) && !(kept && worker.LeaveKept()) {
+		return false
+	}
+	h.mu.Lock()
+	h.giveAwayLocked(s)
+	h.mu.Unlock()
+	(*loopConn)(d).Post()
+	return true
+}
+
+// send implements http2Driver.
+func (d *loopHTTP2) send(b []byte) {
+	lc := (*loopConn)(d)
+	if lc.tlsState == nil {
+		lc.http2.Load().out.Put(b)
+		return
+	}
+	if lc.http2.Load().out.BeginSeal(false, len(b)) != nil {
+		return
+	}
+	defer lc.http2.Load().out.EndSeal()
+	lc.netConn.Write(b)
+}
+
+// wakeOwner implements http2Driver.
+func (d *loopHTTP2) wakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
+
+// flushed implements http2Driver.
+func (d *loopHTTP2) flushed() { go d.wakeOwner() } // it takes locks that come before mu

@@ -1,0 +1,221 @@
+// Package http2conf holds a server to the RFCs of HTTP/2 with a table of frames, each case beside the sentence that decides its outcome, and
+// runs them whole and cut at every byte. It is to HTTP/2 what package conformance is to HTTP/1, and knows nothing of the server's own code.
+//
+// The server under test has the routes that package conformance asks for: GET /hello answers "Hello, World!" as text/plain, POST /echo
+// answers the request's body whatever its size, GET / answers a page of HTML, OPTIONS * answers 204, other methods at these paths get 405 and
+// other paths 404. Where there is POST /hold as well, which reads nothing of its body and answers nothing until its stream is over, the cases
+// about receive windows are run too.
+package http2conf
+
+import "slices"
+
+// A Case is what a client sends on one connection, and what must come back.
+type Case struct {
+	Name string // unique; topic/what is special
+
+	// RFC is the document and section that decides, such as "9113 6.1", and Sentence what it says there. Where a server may choose, the
+	// sentence says what filo chose.
+	RFC, Sentence string
+
+	Steps []Step
+	Then  Then
+	Code  Code // of the GOAWAY, if the connection Fails
+
+	Over  Over // which connections the case is for
+	Bare  bool // the steps begin with the client's preface. Else the runner has sent it, and both sides' SETTINGS are acknowledged.
+	Holds bool // the case needs POST /hold
+}
+
+// A Step is frames that are sent at once, and what must have come before the next step.
+type Step struct {
+	Send []Frame
+	// Make, if there is one, makes the frames of what the server's SETTINGS say.
+	Make func(server ServerSettings) []Frame
+	// Want is what must come. A stream that no step has named gets nothing.
+	Want []Want
+	// Fixed is a step that leads to what the case is about, or away from it. It isn't cut.
+	Fixed bool
+	// Rude is DATA that are sent whatever the windows are.
+	Rude bool
+	// HTTP1 are the statuses of the answers by HTTP/1.1 that must come.
+	HTTP1 []int
+}
+
+// ServerSettings are what the server's first SETTINGS say.
+type ServerSettings struct {
+	MaxStreams    uint32 // no limit is math.MaxUint32
+	InitialWindow uint32
+}
+
+// Want is what must come on a stream.
+type Want struct {
+	Stream uint32
+	What   What
+	Status int     // of the answer
+	Or     int     // another status that is as right; 0: none
+	Body   string  // "": any; Empty: none
+	Head   bool    // the answer to a HEAD: no body, whatever the fields say
+	Fields []Field // that must be there
+	Code   Code    // of RST_STREAM
+	// Interim are the statuses of the interim answers that must come before.
+	Interim []int
+}
+
+// What is what must come on a stream.
+type What int
+
+const (
+	Answered      What = iota // the whole answer
+	AnsweredEarly             // the whole answer and, since the request goes on, RST_STREAM with NO_ERROR
+	Reset                     // RST_STREAM with Code; before that an answer with Status may have begun, or have been whole
+	Begun                     // the answer has begun, and Body is what came of it so far
+	Going                     // an answer with Status may have begun, and hasn't ended
+	Nothing                   // nothing but interim answers
+	Anything                  // anything, or nothing
+)
+
+// Field is an expected field. A value that ends in * is a prefix, and "" is any.
+type Field struct{ Name, Value string }
+
+// Empty is the Body of an answer that must have none.
+const Empty = "\x00"
+
+// Then says what becomes of the connection after the steps.
+type Then int
+
+const (
+	Open    Then = iota // it goes on: the next request on it is answered
+	OpenOld             // it goes on, but has no number left for another stream: PING is answered
+	Fails               // GOAWAY with Code, and the end
+	Either              // it goes on, or ends with GOAWAY and Code
+	Leaves              // the client closes its writing half, and the server must end it without answering anything
+	Refused             // GOAWAY with PROTOCOL_ERROR and the end or, on a port that speaks HTTP/1.1 too, an error by that and the end
+	Other               // the connection speaks HTTP/1.1, as HTTP1 says, and goes on
+)
+
+// Over is which connections a case is for.
+type Over int
+
+const (
+	Any   Over = iota
+	Clear      // TCP without TLS, where a client of HTTP/1.1 is served too
+	TLS        // TLS whose ALPN has chosen h2
+)
+
+// Table returns all cases.
+func Table() []Case {
+	return slices.Concat(
+		prefaceCases, frameCases, stateCases(), dataCases, headersCases, priorityCases, resetCases, settingsCases, pushCases, pingCases,
+		goAwayCases, windowCases, priorityOrderCases, continuationCases, streamCases, pseudoCases, fieldCases, lengthCases, trailerCases, hpackCases, limitCases,
+		validCases,
+	)
+}
+
+// Seeds returns the bytes of every case with the preface, as a corpus for fuzzing a server's end of a connection.
+func Seeds() [][]byte {
+	var seeds [][]byte
+	for _, c := range Table() {
+		var b []byte
+		if !c.Bare {
+			b = opening()
+		}
+		for _, step := range c.Steps {
+			for _, f := range step.frames(ServerSettings{MaxStreams: 100, InitialWindow: defaultWindow}) {
+				b = f.Append(b)
+			}
+		}
+		seeds = append(seeds, b)
+	}
+	return seeds
+}
+
+func (s *Step) frames(server ServerSettings) []Frame {
+	if s.Make != nil {
+		return s.Make(server)
+	}
+	return s.Send
+}
+
+// opening is what the runner begins a connection with.
+func opening() []byte { return settings().Append([]byte(preface)) }
+
+// send is a step without an outcome of its own, or with these.
+func send(f []Frame, want ...Want) Step { return Step{Send: f, Want: want} }
+
+// fixed is a step that isn't cut.
+func fixed(f []Frame, want ...Want) Step { return Step{Send: f, Want: want, Fixed: true} }
+
+func steps(s ...Step) []Step { return s }
+
+func answered(stream uint32, status int) Want { return Want{Stream: stream, Status: status} }
+
+func hello(stream uint32) Want {
+	return Want{Stream: stream, Status: 200, Body: "Hello, World!", Fields: []Field{{"content-type", "text/plain*"}, {"content-length", "13"}}}
+}
+
+func helloEarly(stream uint32) Want {
+	w := hello(stream)
+	w.What = AnsweredEarly
+	return w
+}
+
+// echo is the answer of /echo.
+func echo(stream uint32, body string) Want {
+	if body == "" {
+		body = Empty
+	}
+	return Want{Stream: stream, Status: 200, Body: body}
+}
+
+// wasReset is a stream that the server resets before it has answered.
+func wasReset(stream uint32, code Code) Want { return Want{Stream: stream, What: Reset, Code: code} }
+
+// malformed is a stream that is reset since its request is malformed. RFC 9113, 8.1.1: "a server MAY send an HTTP response prior to closing
+// or resetting the stream."
+func malformed(stream uint32) Want {
+	return Want{Stream: stream, What: Reset, Code: protocolError, Status: 400}
+}
+
+// cutOff is a stream that is reset although its handler may have begun to answer.
+func cutOff(stream uint32, code Code) Want {
+	return Want{Stream: stream, What: Reset, Code: code, Status: 200}
+}
+
+// begun is an answer of which this has come so far.
+func begun(stream uint32, body string) Want {
+	if body == "" {
+		body = Empty
+	}
+	return Want{Stream: stream, What: Begun, Status: 200, Body: body}
+}
+
+func going(stream uint32) Want { return Want{Stream: stream, What: Going, Status: 200} }
+
+// sent is the part of a Case in which those of a group differ.
+type sent struct {
+	name   string
+	frames []Frame
+}
+
+// each returns a case for every list of frames: the frames are the first step of the group that isn't fixed.
+func each(group Case, list []sent) []Case {
+	at := slices.IndexFunc(group.Steps, func(s Step) bool { return !s.Fixed })
+	cases := make([]Case, len(list))
+	for i, sent := range list {
+		cases[i] = group
+		cases[i].Name += "/" + sent.name
+		cases[i].Steps = slices.Clone(group.Steps)
+		cases[i].Steps[at].Send = sent.frames
+	}
+	return cases
+}
+
+// fails is the group of frames that end the connection.
+func fails(code Code, name, rfc, sentence string) Case {
+	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{}), Then: Fails, Code: code}
+}
+
+// comes is the group of frames with this outcome, behind which the connection goes on.
+func comes(name, rfc, sentence string, want ...Want) Case {
+	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{Want: want})}
+}

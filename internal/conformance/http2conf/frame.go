@@ -1,0 +1,244 @@
+package http2conf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+// preface is what a client begins with (RFC 9113, section 3.4).
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// maxFrameSize is the largest payload that both peers take unless SETTINGS say otherwise.
+const maxFrameSize = 16384
+
+// defaultWindow is the size of every window at first.
+const defaultWindow = 65535
+
+// maxID is the highest number of a stream, and the largest window.
+const maxID = 1<<31 - 1
+
+// Type is the type of a frame.
+type Type uint8
+
+// The types of RFC 9113, section 6, and of RFC 9218, section 7.1.
+const (
+	typeData           Type = 0x0
+	typeHeaders        Type = 0x1
+	typePriority       Type = 0x2
+	typeReset          Type = 0x3
+	typeSettings       Type = 0x4
+	typePush           Type = 0x5
+	typePing           Type = 0x6
+	typeGoAway         Type = 0x7
+	typeWindowUpdate   Type = 0x8
+	typeContinuation   Type = 0x9
+	typePriorityUpdate Type = 0x10
+	typeUnknown        Type = 0xfa // nobody's
+)
+
+var typeNames = map[Type]string{
+	typeData: "DATA", typeHeaders: "HEADERS", typePriority: "PRIORITY", typeReset: "RST_STREAM", typeSettings: "SETTINGS",
+	typePush: "PUSH_PROMISE", typePing: "PING", typeGoAway: "GOAWAY", typeWindowUpdate: "WINDOW_UPDATE",
+	typeContinuation: "CONTINUATION", typePriorityUpdate: "PRIORITY_UPDATE",
+}
+
+func (t Type) String() string {
+	if name, ok := typeNames[t]; ok {
+		return name
+	}
+	return fmt.Sprintf("type 0x%x", uint8(t))
+}
+
+// Flags are the flags of a frame.
+type Flags uint8
+
+// The flags of RFC 9113, section 6.
+const (
+	endStream  Flags = 0x1
+	ack        Flags = 0x1
+	endHeaders Flags = 0x4
+	padded     Flags = 0x8
+	prioritize Flags = 0x20
+	whole            = endStream | endHeaders
+)
+
+// Code is an error code of RFC 9113, section 7.
+type Code uint32
+
+// The codes that the table expects or sends.
+const (
+	noError          Code = 0x0
+	protocolError    Code = 0x1
+	flowControlError Code = 0x3
+	streamClosed     Code = 0x5
+	frameSizeError   Code = 0x6
+	refusedStream    Code = 0x7
+	cancel           Code = 0x8
+	compressionError Code = 0x9
+	enhanceYourCalm  Code = 0xb
+)
+
+var codeNames = [...]string{
+	"NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED", "FRAME_SIZE_ERROR",
+	"REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+}
+
+func (c Code) String() string {
+	if int(c) < len(codeNames) {
+		return codeNames[c]
+	}
+	return fmt.Sprintf("code 0x%x", uint32(c))
+}
+
+// Frame is a frame as the client sends it, or bytes that are none.
+type Frame struct {
+	Type    Type
+	Flags   Flags
+	Stream  uint32
+	Payload string
+	// Raw, if it isn't "", is sent in place of a frame.
+	Raw string
+}
+
+// Append appends the frame's bytes.
+func (f Frame) Append(b []byte) []byte {
+	if f.Raw != "" {
+		return append(b, f.Raw...)
+	}
+	n := len(f.Payload)
+	b = append(b, byte(n>>16), byte(n>>8), byte(n), byte(f.Type), byte(f.Flags))
+	return append(binary.BigEndian.AppendUint32(b, f.Stream), f.Payload...)
+}
+
+// is reports whether f is a frame of the type, which Raw never is.
+func (f Frame) is(t Type) bool { return f.Raw == "" && f.Type == t }
+
+// frames is a list of them, for short.
+type frames = []Frame
+
+func raw(bytes string) Frame { return Frame{Raw: bytes} }
+
+func frame(t Type, flags Flags, stream uint32, payload string) Frame {
+	return Frame{Type: t, Flags: flags, Stream: stream, Payload: payload}
+}
+
+func data(stream uint32, flags Flags, payload string) Frame {
+	return frame(typeData, flags, stream, payload)
+}
+
+func headers(stream uint32, flags Flags, block string) Frame {
+	return frame(typeHeaders, flags, stream, block)
+}
+
+func continuation(stream uint32, flags Flags, block string) Frame {
+	return frame(typeContinuation, flags, stream, block)
+}
+
+func priority(stream, on uint32) Frame { return frame(typePriority, 0, stream, uint32Of(on)+"\x0f") }
+
+func reset(stream uint32, code Code) Frame {
+	return frame(typeReset, 0, stream, uint32Of(uint32(code)))
+}
+
+func settings(entries ...string) Frame { return frame(typeSettings, 0, 0, strings.Join(entries, "")) }
+
+func push(stream uint32) Frame { return frame(typePush, endHeaders, stream, uint32Of(2)+getBlock) }
+
+func ping(data string) Frame { return frame(typePing, 0, 0, data) }
+
+func goAway(code Code, debug string) Frame {
+	return frame(typeGoAway, 0, 0, uint32Of(0)+uint32Of(uint32(code))+debug)
+}
+
+func windowUpdate(stream, increment uint32) Frame {
+	return frame(typeWindowUpdate, 0, stream, uint32Of(increment))
+}
+
+func priorityUpdate(stream uint32, value string) Frame {
+	return frame(typePriorityUpdate, 0, 0, uint32Of(stream)+value)
+}
+
+// flagged returns f with more flags.
+func flagged(f Frame, flags Flags) Frame {
+	f.Flags |= flags
+	return f
+}
+
+// reserved returns f with its reserved bit set.
+func reserved(f Frame) Frame {
+	f.Stream |= 1 << 31
+	return f
+}
+
+func uint32Of(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
+
+// The settings of RFC 9113, section 6.5.2, RFC 8441, section 3, and RFC 9218, section 2.1.
+const (
+	settingTableSize       = 0x1
+	settingPush            = 0x2
+	settingMaxStreams      = 0x3
+	settingInitialWindow   = 0x4
+	settingMaxFrameSize    = 0x5
+	settingMaxHeaderList   = 0x6
+	settingExtendedConnect = 0x8
+	settingNoPriorities    = 0x9
+)
+
+// setting is an entry of SETTINGS.
+func setting(id uint16, value uint32) string {
+	return string(binary.BigEndian.AppendUint16(nil, id)) + uint32Of(value)
+}
+
+// block is a field block of literals without indexing and without Huffman code, so that any bytes can be sent. A field is written
+// "name: value".
+func block(fields ...string) string {
+	var b strings.Builder
+	for _, field := range fields {
+		at := strings.Index(field[1:], ": ") + 1 // pseudo-header fields begin with a colon
+		b.WriteByte(0)
+		b.WriteString(text(field[:at]) + text(field[at+2:]))
+	}
+	return b.String()
+}
+
+// text is a string as a field block has it, without Huffman code (RFC 7541, section 5.2).
+func text(s string) string { return integer(0, 7, len(s)) + s }
+
+// integer is a number behind the first bits of a byte (RFC 7541, section 5.1).
+func integer(first byte, bits uint, n int) string {
+	most := 1<<bits - 1
+	if n < most {
+		return string([]byte{first | byte(n)})
+	}
+	b := []byte{first | byte(most)}
+	for n -= most; n >= 0x80; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return string(append(b, byte(n)))
+}
+
+// The field blocks that most requests have.
+var (
+	getBlock  = block(":method: GET", ":scheme: https", ":path: /hello", ":authority: a")
+	postBlock = block(":method: POST", ":scheme: https", ":path: /echo", ":authority: a")
+)
+
+// get is a whole request, which answers hello.
+func get(stream uint32) Frame { return headers(stream, whole, getBlock) }
+
+// getWith is one with more fields.
+func getWith(stream uint32, fields ...string) Frame {
+	return headers(stream, whole, getBlock+block(fields...))
+}
+
+// post is a request that goes on, and is answered by its content.
+func post(stream uint32) Frame { return headers(stream, endHeaders, postBlock) }
+
+// postWith is one with more fields.
+func postWith(stream uint32, fields ...string) Frame {
+	return headers(stream, endHeaders, postBlock+block(fields...))
+}
+
+// holdBlock is a request that isn't answered until its stream is over.
+var holdBlock = block(":method: POST", ":scheme: https", ":path: /hold", ":authority: a")

@@ -1,0 +1,337 @@
+package http2conf
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// site has the routes that the table asks for, for net/http's server.
+func site(w http.ResponseWriter, r *http.Request) {
+	allow := "GET, HEAD"
+	switch r.URL.Path {
+	case "/", "/hello":
+	case "/echo", "/hold":
+		allow = "POST"
+	default:
+		w.WriteHeader(404)
+		return
+	}
+	if !strings.Contains(allow, r.Method) {
+		w.Header().Set("Allow", allow)
+		w.WriteHeader(405)
+		return
+	}
+	switch r.URL.Path {
+	case "/":
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		io.WriteString(w, "<!DOCTYPE html><title>net/http</title>")
+	case "/hello":
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(w, "Hello, World!")
+	case "/echo":
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(400)
+			return
+		}
+		w.Header().Set("Content-Type", cmp.Or(r.Header.Get("Content-Type"), "application/octet-stream"))
+		w.Write(body)
+	case "/hold":
+		<-r.Context().Done()
+	}
+}
+
+// serveClear serves the site by HTTP/1.1 and by HTTP/2 with prior knowledge, and returns how to dial it.
+func serveClear(t *testing.T) func() (net.Conn, error) {
+	s := &http.Server{Handler: http.HandlerFunc(site), ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(ln)
+	t.Cleanup(func() { s.Close() })
+	return func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+}
+
+// serveTLS serves the site over TLS.
+func serveTLS(t *testing.T) func() (net.Conn, error) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(site))
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.NextProtos = []string{"h2"}
+	return func() (net.Conn, error) {
+		conn, err := tls.Dial("tcp", s.Listener.Addr().String(), config)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.HandshakeContext(context.Background())
+	}
+}
+
+// A deviation is what net/http does otherwise than filo has chosen to, in some cases: against the RFC's sentence, or as that allows too.
+type deviation struct {
+	what  string
+	came  string // in the error of the runner
+	over  Over
+	cases []string // a name that ends in "/" is a group
+}
+
+// deviations are those of Go 1.26.
+var deviations = []deviation{
+	{"it answers", `200 ""`, Any, []string{
+		":path/* of OPTIONS", "Content-Length/no DATA, but END_STREAM", "open/HEADERS that depend on themselves",
+	}},
+	{"it answers", `200 "Hello, World!"`, Any, []string{
+		":authority/beside Host and another one", ":authority/beside Host with another port", ":authority/beside an empty Host",
+		":authority/beside another Host", ":authority/beside two Hosts", ":authority/empty", ":authority/of two hosts",
+		":authority/with a path", ":authority/with a port of letters", ":authority/with a space", ":path/in absolute form",
+		"CONTINUATION/a hundred", "CONTINUATION/nine", "Content-Length/no DATA of a GET, but END_STREAM", "Expect/something else",
+		"HPACK/a table size at the end", "HPACK/a table size behind a field", "HPACK/a table size behind a literal",
+		"HPACK/an index behind what is too large", "HPACK/an index of a request that is too large", "Host/neither that nor :authority",
+		"Host/twice, without :authority", "Host/with a path, without :authority", "TE/empty",
+		"closed streams don't count/one that is too large", "field value/before HTAB", "field value/before a space",
+		"field value/behind HTAB", "field value/behind a space", "field value/of a known field, behind a space", "field value/of a space",
+		"limit/101 fields", "limit/500 empty fields", "limit/a table entry, 300 times", "limit/a value of 16,200 bytes",
+		"limit/a value of 17,000 bytes", "too long/CONTINUATION", "too long/HEADERS",
+	}},
+	{"it resets the stream at once when it has answered", `200 "Hello, World!", RST_STREAM NO_ERROR`, Any, []string{
+		"idle/HEADERS", "idle/HEADERS and CONTINUATION",
+	}},
+	{"it resets a stream that is over", `200 "Hello, World!", RST_STREAM PROTOCOL_ERROR`, Any, []string{
+		"closed/PRIORITY that depends on itself",
+	}},
+	{"it takes frames of up to 1 MB, and says so", `200 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`, Any, []string{
+		"too long/DATA", "too long/DATA with padding",
+	}},
+	{"it answers", `200 "hello"`, Any, []string{
+		"Content-Length/twice", "Content-Length/twice, differing", "trailers/with 101 fields", "trailers/with Connection",
+		"trailers/with Content-Length", "trailers/with Host", "trailers/with Transfer-Encoding", "trailers/with a value behind a space",
+		"trailers/with a value of 16,355 bytes",
+	}},
+	{"its handler is told, and answers 400", `400 ""`, Any, []string{
+		"Content-Length/an empty DATA", "Content-Length/less DATA", "Content-Length/less DATA, and an empty one",
+		"Content-Length/less DATA, and trailers", "Content-Length/less DATA, in two frames", "Content-Length/of 20,000, and less DATA",
+		"Content-Length/of 20,000, and trailers too early", "Content-Length/padding isn't content",
+		"Content-Length/twice, differing, and the second one right",
+	}},
+	{"it answers 400 without RST_STREAM", `400 "request header`, Any, []string{
+		"TE/gzip", "TE/trailers and gzip", "TE/trailers with a weight", "TE/trailers, and then gzip",
+		"connection-specific field/Connection that names another", "connection-specific field/Connection, empty",
+		"connection-specific field/Connection: close", "connection-specific field/Connection: keep-alive",
+		"connection-specific field/Keep-Alive", "connection-specific field/Proxy-Connection",
+		"connection-specific field/Transfer-Encoding behind others", "connection-specific field/Transfer-Encoding beside Content-Length",
+		"connection-specific field/Transfer-Encoding: chunked", "connection-specific field/Transfer-Encoding: chunked, and chunks",
+		"connection-specific field/Transfer-Encoding: identity", "connection-specific field/Upgrade: h2c",
+		"connection-specific field/Upgrade: websocket",
+	}},
+	{"it gives the request to its handler", `404 ""`, Any, []string{
+		":path/* of GET", ":path/* of POST", ":path/with a fragment", ":path/with a request line inside", ":path/with a space",
+		"CONNECT/to an empty port", "CONNECT/without a port", "limit/:path of 9,000 bytes",
+	}},
+	{"it gives the request to its handler", `405 ""`, Any, []string{
+		"limit/:method of 100 bytes", "pseudo-header fields/a :method of a request line", "pseudo-header fields/a :method with a comma",
+		"pseudo-header fields/a :method with a space",
+	}},
+	{"it decodes the block first, or gives up on a large one", `GOAWAY COMPRESSION_ERROR`, Any, []string{
+		"CONTINUATION/of 48 KB", "closed by a later stream/HEADERS that can't be decoded",
+		"closed by the client's RST_STREAM/HEADERS that can't be decoded", "closed/HEADERS that can't be decoded",
+		"too long/HEADERS with padding",
+	}},
+	{"it ends the connection, where RST_STREAM would do", `GOAWAY FRAME_SIZE_ERROR`, Any, []string{
+		"PRIORITY/empty", "PRIORITY/of 100 bytes", "PRIORITY/of 6 bytes", "closed by a later stream/PRIORITY of 4 bytes",
+		"closed by the client's RST_STREAM/PRIORITY of 4 bytes", "closed by the server's RST_STREAM/PRIORITY of 4 bytes",
+		"closed/PRIORITY of 4 bytes", "half-closed (remote)/PRIORITY of 4 bytes", "open/PRIORITY of 4 bytes",
+	}},
+	{"it leaves when the client says GOAWAY", `GOAWAY NO_ERROR`, Any, []string{
+		"GOAWAY/behind a request", "GOAWAY/in a request", "GOAWAY/twice", "GOAWAY/with an error", "GOAWAY/with an unknown code",
+		"GOAWAY/with debug data", "too long/GOAWAY",
+	}},
+	{"it ends the connection, by another code or where it need not", `GOAWAY PROTOCOL_ERROR`, Any, []string{
+		"SETTINGS/ACK of nothing", "SETTINGS/HEADER_TABLE_SIZE of 0 and 4,096 again", "SETTINGS/the same one often: the last counts",
+		"closed by a later stream/HEADERS", "closed by a later stream/HEADERS and CONTINUATION",
+		"closed by a later stream/HEADERS of trailers", "closed by a later stream/HEADERS that depend on themselves",
+		"closed by the client's RST_STREAM/HEADERS", "closed by the client's RST_STREAM/HEADERS and CONTINUATION",
+		"closed by the client's RST_STREAM/HEADERS of trailers", "closed by the client's RST_STREAM/HEADERS that depend on themselves",
+		"closed by the server's RST_STREAM/DATA", "closed by the server's RST_STREAM/DATA of padding alone",
+		"closed by the server's RST_STREAM/DATA that are empty", "closed by the server's RST_STREAM/DATA with END_STREAM",
+		"closed by the server's RST_STREAM/RST_STREAM", "closed by the server's RST_STREAM/WINDOW_UPDATE",
+		"closed by the server's RST_STREAM/WINDOW_UPDATE of all", "closed/HEADERS", "closed/HEADERS and CONTINUATION",
+		"closed/HEADERS of trailers", "closed/HEADERS that depend on themselves", "long/SETTINGS of 600 bytes", "stream/with a lower number",
+		"stream/with a lower number, and a field block of two frames", "stream/with the same number",
+		"stream/with the same number, behind another", "too long/SETTINGS", "trailers/without END_STREAM, and then with it",
+	}},
+	{"it resets the stream twice more", `RST_STREAM FLOW_CONTROL_ERROR, RST_STREAM STREAM_CLOSED, RST_STREAM STREAM_CLOSED`, Any, []string{
+		"window/of a stream is overrun at once",
+	}},
+	{"it resets the stream at once when it has answered", `RST_STREAM NO_ERROR`, Any, []string{
+		"Expect/100-continue, and an answer that doesn't depend on the content",
+		"closed streams don't count/one that was answered early, and has DATA and then HEADERS",
+		"closed streams don't count/one that was answered early, and has WINDOW_UPDATE of 0",
+		"closed streams don't count/one that was answered early, and has ended",
+		"closed streams don't count/one that was answered early, and has ended with another length than announced",
+		"closed streams don't count/one that was answered early, and has ended with trailers",
+		"closed streams don't count/one that was answered early, and has sent more than announced",
+		"closed streams don't count/one that was answered early, and reset by the client",
+		"closed streams don't count/one that was answered early, and reset by the server", "half-closed (local)/",
+	}},
+	{"it resets the stream, by another code, where it is over, or where the connection has to end", `RST_STREAM PROTOCOL_ERROR`, Any, []string{
+		"HEADERS/padding that leaves no room for the priority", "closed by a later stream/PRIORITY that depends on itself",
+		"closed by the client's RST_STREAM/PRIORITY that depends on itself", "idle/PRIORITY that depends on itself",
+		"idle/WINDOW_UPDATE of 0", "padding/of HEADERS, 255", "padding/of HEADERS, as long as the payload",
+		"padding/of HEADERS, longer by one", "too many streams/a field block is decoded all the same", "too many streams/one",
+		"too many streams/three",
+	}},
+	{"it resets the stream once more", `RST_STREAM PROTOCOL_ERROR, RST_STREAM PROTOCOL_ERROR`, Any, []string{
+		"closed by the server's RST_STREAM/HEADERS of trailers", "closed by the server's RST_STREAM/HEADERS that depend on themselves",
+		"closed by the server's RST_STREAM/PRIORITY that depends on itself", "closed by the server's RST_STREAM/WINDOW_UPDATE of 0",
+	}},
+	{"it resets the stream once more", `RST_STREAM PROTOCOL_ERROR, RST_STREAM STREAM_CLOSED`, Any, []string{
+		"trailers/without END_STREAM, and then DATA",
+	}},
+	{"it takes PROTOCOL_ERROR, and resets the stream twice more", `RST_STREAM PROTOCOL_ERROR, RST_STREAM STREAM_CLOSED, RST_STREAM STREAM_CLOSED`, Any, []string{
+		"too many streams/with DATA",
+	}},
+	{"its GOAWAY names a stream that was never opened", `and the client has opened none`, Any, []string{
+		"RST_STREAM/on a later stream", "RST_STREAM/on a server's stream", "WINDOW_UPDATE/on a later stream",
+		"WINDOW_UPDATE/on a server's stream", "first frame/PRIORITY", "idle/DATA", "idle/DATA of padding alone", "idle/DATA that are empty",
+		"idle/DATA with END_STREAM", "idle/PUSH_PROMISE", "idle/RST_STREAM", "idle/WINDOW_UPDATE", "idle/WINDOW_UPDATE of all",
+		"stream/of a server's, with DATA", "stream/of a server's, with WINDOW_UPDATE",
+	}},
+	{"it takes HEADERS on a stream that it has reset for a new request", `behind RST_STREAM`, Any, []string{
+		"HPACK/an index of HEADERS on a stream that the server has reset", "closed by the server's RST_STREAM/HEADERS",
+		"closed by the server's RST_STREAM/HEADERS and CONTINUATION",
+	}},
+	{"it ignores the frame, closes without GOAWAY, or gives no window", `came: nothing`, Any, []string{
+		"PRIORITY_UPDATE/empty", "PRIORITY_UPDATE/for a server's stream", "PRIORITY_UPDATE/for more streams than may be open",
+		"PRIORITY_UPDATE/for the connection", "PRIORITY_UPDATE/for the connection, with the reserved bit", "PRIORITY_UPDATE/of 3 bytes",
+		"PRIORITY_UPDATE/on a stream", "SETTINGS/NO_RFC7540_PRIORITIES of 2", "too long/PRIORITY_UPDATE",
+		"too long/an unknown type", "window/of the connection is another's to use, too",
+	}},
+	{"it ignores the frame, closes without GOAWAY, or gives no window", `came: nothing`, TLS, []string{
+		"wrong preface/GET by HTTP/1.1", "wrong preface/HTTP/2.1", "wrong preface/HTTP/3.0", "wrong preface/LF in place of CRLF",
+		"wrong preface/POST by HTTP/1.1", "wrong preface/TLS inside TLS", "wrong preface/another first byte",
+		"wrong preface/another last byte", "wrong preface/another letter in SM", "wrong preface/another target", "wrong preface/lower case",
+		"wrong preface/none, but SETTINGS", "wrong preface/with a field", "wrong preface/without SM", "wrong preface/zeros",
+	}},
+	{"its answer by HTTP/1.1 lacks Date", `malformed answer: 0 Date fields`, Clear, []string{
+		"cut short/after PRI", "cut short/after a byte", "cut short/after the first line", "wrong preface/HTTP/2.1",
+		"wrong preface/HTTP/3.0", "wrong preface/another first byte", "wrong preface/another target", "wrong preface/lower case",
+		"wrong preface/with a field",
+	}},
+	{"it answers in another order", `stream 11: 200`, Any, []string{
+		"priority/PRIORITY_UPDATE before the request", "priority/PRIORITY_UPDATE behind the request", "priority/the default is 3",
+		"priority/in the order of the requests", "priority/the field",
+	}},
+	{"it closes without GOAWAY", `the end (EOF)`, Any, []string{
+		"HEADERS/PADDED, and no length of it", "HEADERS/PRIORITY, and 4 bytes of it", "HEADERS/PRIORITY, and no byte of it",
+		"PUSH_PROMISE/empty", "closed by a later stream/DATA with PADDED and no length of it",
+		"closed by the client's RST_STREAM/DATA with PADDED and no length of it",
+		"closed by the server's RST_STREAM/DATA with PADDED and no length of it", "closed/DATA with PADDED and no length of it",
+		"half-closed (remote)/DATA with PADDED and no length of it", "idle/DATA with PADDED and no length of it",
+		"open/DATA with PADDED and no length of it", "padding/of DATA, without its length",
+	}},
+}
+
+// racy are cases in which it depends on the moment what net/http does: it resets a stream with NO_ERROR, or has read the end of the request
+// before; it acknowledges each of several SETTINGS, or all of them once.
+var racy = []string{
+	"early answer/", "CONTINUATION/END_STREAM's bit ends nothing",
+	"preface/SETTINGS twice", "SETTINGS/three", "SETTINGS/NO_RFC7540_PRIORITIES, back and forth", "window/changed when both have ended",
+	"window/changed when the answer has ended before the request",
+}
+
+func among(names []string, c Case) bool {
+	group, _, _ := strings.Cut(c.Name, "/")
+	return slices.Contains(names, c.Name) || slices.Contains(names, group+"/")
+}
+
+func find(c Case, over Over) *deviation {
+	for i, d := range deviations {
+		if (d.over == Any || d.over == over) && among(d.cases, c) {
+			return &deviations[i]
+		}
+	}
+	return nil
+}
+
+// The runner finds nothing wrong with net/http's server but what is known: so it passes a server that is right, and fails one that isn't.
+func TestNetHTTP(t *testing.T) {
+	if !strings.HasPrefix(runtime.Version(), "go1.26") {
+		t.Skipf("the deviations are those of Go 1.26, and this is %s", runtime.Version())
+	}
+	for name, serve := range map[string]func(*testing.T) func() (net.Conn, error){"clear": serveClear, "TLS": serveTLS} {
+		t.Run(name, func(t *testing.T) {
+			dial := serve(t)
+			over, holds, err := look(dial, timeout)
+			if err != nil || !holds {
+				t.Fatalf("it has POST /hold: %t, %v", holds, err)
+			}
+			// net/http waits for a second before it closes, so the cases run beside each other.
+			places := make(chan bool, 200)
+			var group sync.WaitGroup
+			for _, c := range Table() {
+				if c.Over != Any && c.Over != over || among(racy, c) {
+					continue
+				}
+				places <- true
+				group.Go(func() {
+					defer func() { <-places }()
+					if err := runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c, over)); err != nil {
+						t.Errorf("%q: %v", c.Name, err)
+					}
+				})
+			}
+			group.Wait()
+		})
+	}
+}
+
+// runOnNetHTTP runs a case, which must fail as the deviation says, if there is one.
+func runOnNetHTTP(r runner, d *deviation) error {
+	if d == nil {
+		r.timeout = timeout
+		return r.whole()
+	}
+	// What never comes is waited for in vain: shortly at first, and long enough for a busy machine if that came too early.
+	var err error
+	for _, r.timeout = range []time.Duration{time.Second / 2, 3 * time.Second, 20 * time.Second} {
+		if err = r.whole(); err == nil {
+			return fmt.Errorf("it is listed, and passes: %s", d.what)
+		}
+		if strings.Contains(err.Error(), d.came) {
+			return nil
+		}
+	}
+	return fmt.Errorf("want %s: %q: %w", d.what, d.came, err)
+}
+
+// Each deviation is one of a case.
+func TestDeviationsAreOfCases(t *testing.T) {
+	names := slices.Clone(racy)
+	for _, d := range deviations {
+		names = append(names, d.cases...)
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(Table(), func(c Case) bool { return among([]string{name}, c) }) {
+			t.Errorf("there is no case %q", name)
+		}
+	}
+}

@@ -1,0 +1,563 @@
+package http2conf
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo/internal/conformance"
+)
+
+const (
+	// timeout bounds one connection. No answer in the table takes the server any time.
+	timeout = time.Minute
+
+	// cutAll is up to how many bytes a case is cut at every one. Longer ones, which are long only to meet a limit, are cut at every one of
+	// the first cutFirst, near the end, and at some between.
+	cutAll   = 400
+	cutFirst = 200
+	cutLast  = 40
+	cutsElse = 40
+
+	// atOnce is how many connections a case uses at a time.
+	atOnce = 16
+
+	// cutPause is how long a socket gets to deliver one part of a case before the next is sent. Too short a pause makes a cut less sharp,
+	// never a right server wrong.
+	cutPause = time.Millisecond
+)
+
+// Run runs the whole table against the server that dial connects to, by TCP or by TLS whose ALPN has chosen h2: each case whole, and cut in two
+// at every byte. A connection with a method WaitRead() error, which returns when the server has read all that was sent, makes the cuts exact;
+// over such ones the cases are also sent byte by byte. With -short, cases aren't cut.
+func Run(t *testing.T, dial func() (net.Conn, error)) {
+	t.Helper()
+	run(t, dial, testing.Short())
+}
+
+// RunWhole is Run without the cuts.
+func RunWhole(t *testing.T, dial func() (net.Conn, error)) {
+	t.Helper()
+	run(t, dial, true)
+}
+
+func run(t *testing.T, dial func() (net.Conn, error), short bool) {
+	t.Helper()
+	over, holds, err := look(dial, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range Table() {
+		if c.Over != Any && c.Over != over || c.Holds && !holds {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			r := &runner{Case: c, dial: dial, timeout: timeout}
+			if err := r.run(short); err != nil {
+				t.Errorf("RFC %s: %s\n%v", c.RFC, c.Sentence, err)
+			}
+		})
+	}
+}
+
+// look finds out what the server is: what connections to it are, and whether it has POST /hold.
+func look(dial func() (net.Conn, error), timeout time.Duration) (over Over, holds bool, err error) {
+	r := &runner{dial: dial, timeout: timeout}
+	err = r.on("a look at the server", func(s *session) error {
+		over = Clear
+		if _, ok := s.conn.(*tls.Conn); ok {
+			over = TLS
+		}
+		if err := s.begin(); err != nil {
+			return err
+		}
+		s.write(frames{headers(1, whole, block(":method: GET", ":scheme: https", ":path: /hold", ":authority: a"))})
+		err := s.wait("a 404 or, if there is POST /hold, a 405", func() bool { return s.streams[1].over })
+		holds = s.streams[1].status == 405
+		return err
+	})
+	return over, holds, err
+}
+
+// A runner runs one case.
+type runner struct {
+	Case
+	dial    func() (net.Conn, error)
+	timeout time.Duration
+	// abrupt says that the server may end a connection without reading what the client has sent, so that it is reset behind GOAWAY.
+	abrupt bool
+}
+
+func (r *runner) run(short bool) error {
+	if err := r.whole(); err != nil || short {
+		return err
+	}
+	if err := r.byteByByte(); err != nil {
+		return err
+	}
+	return r.cut()
+}
+
+// whole plays the case with each step in one write.
+func (r *runner) whole() error {
+	return r.on("whole", func(s *session) error { return s.play(nil) })
+}
+
+// byteByByte plays the case with every byte in a Read of its own, where that can be.
+func (r *runner) byteByByte() error {
+	return r.on("byte by byte", func(s *session) error {
+		n := r.length()
+		if _, exact := s.conn.(readWaiter); !exact || n > cutAll {
+			return nil
+		}
+		places := make([]int, n)
+		for i := range places {
+			places[i] = i
+		}
+		return s.play(places)
+	})
+}
+
+// cut plays the case once for every place where it is cut, and reports the first that goes wrong.
+func (r *runner) cut() error {
+	places := cuts(r.length())
+	share := max(1, (len(places)+atOnce-1)/atOnce)
+	errs := make([]error, (len(places)+share-1)/share)
+	var group sync.WaitGroup
+	for i := range errs {
+		part := places[i*share : min(len(places), (i+1)*share)]
+		group.Go(func() {
+			for _, at := range part {
+				if errs[i] = r.cutAt(at); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return cmp.Or(errs...)
+}
+
+func (r *runner) cutAt(at int) error {
+	return r.on(fmt.Sprintf("cut at %d", at), func(s *session) error { return s.play([]int{at}) })
+}
+
+// cuts returns where a case of n bytes is cut.
+func cuts(n int) []int {
+	var places []int
+	for i, step := 1, 1; i < n; i += step {
+		places = append(places, i)
+		step = 1
+		if n > cutAll && i >= cutFirst && i < n-cutLast {
+			step = min(max(1, (n-cutFirst-cutLast)/cutsElse), n-cutLast-i)
+		}
+	}
+	return places
+}
+
+// length returns how many bytes of the case can be cut.
+func (r *runner) length() int {
+	n := 0
+	for _, step := range r.Steps {
+		if step.cuttable() {
+			n += len(bytesOf(step.Send))
+		}
+	}
+	return n
+}
+
+func (s *Step) cuttable() bool { return !s.Fixed && s.Make == nil }
+
+func bytesOf(list []Frame) []byte {
+	var b []byte
+	for _, f := range list {
+		b = f.Append(b)
+	}
+	return b
+}
+
+// on gives do a connection of its own, and says of its error how the case was played.
+func (r *runner) on(how string, do func(*session) error) error {
+	conn, err := r.dial()
+	if err != nil {
+		return fmt.Errorf("dial: %w", err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(r.timeout)); err != nil {
+		return err
+	}
+	s := &session{runner: r, peer: newPeer(), conn: conn, wanted: map[uint32]Want{}, events: make(chan event, 4096), stop: make(chan struct{})}
+	var reader sync.WaitGroup
+	reader.Go(func() { read(conn, s.events, s.stop) })
+	defer reader.Wait()
+	defer close(s.stop)
+	defer conn.Close()
+	if err := do(s); err != nil {
+		return fmt.Errorf("%s: %w\ncame: %v", how, err, s)
+	}
+	return nil
+}
+
+// An event is what was read.
+type event struct {
+	serverFrame
+	http1 *conformance.Response
+	err   error
+}
+
+// read reads what the server sends, up to an error.
+func read(conn net.Conn, events chan<- event, stop <-chan struct{}) {
+	br := bufio.NewReader(conn)
+	first, _ := br.Peek(5)
+	for by1 := string(first) == "HTTP/"; ; {
+		var e event
+		if by1 {
+			e.http1, e.err = conformance.ReadResponse(br, false)
+		} else {
+			e.serverFrame, e.err = readFrame(br)
+		}
+		select {
+		case events <- e:
+		case <-stop:
+			return
+		}
+		if e.err != nil {
+			return
+		}
+	}
+}
+
+// readFrame returns a bare io.EOF where no frame begins.
+func readFrame(br *bufio.Reader) (f serverFrame, err error) {
+	var header [9]byte
+	if _, err := io.ReadFull(br, header[:]); err != nil {
+		return f, err
+	}
+	length := int(header[0])<<16 | int(header[1])<<8 | int(header[2])
+	f.kind, f.flags = Type(header[3]), Flags(header[4])
+	f.stream = uint32(header[5])<<24 | uint32(header[6])<<16 | uint32(header[7])<<8 | uint32(header[8])
+	if length > maxFrameSize {
+		return f, broken("%v has %d bytes: % x", f.kind, length, header)
+	}
+	f.payload = make([]byte, length)
+	if n, err := io.ReadFull(br, f.payload); err != nil {
+		return f, fmt.Errorf("after %d of %d bytes of %v: %w", n, length, f.kind, err)
+	}
+	return f, nil
+}
+
+// A session is one connection to the server.
+type session struct {
+	*runner
+	*peer
+	conn   net.Conn
+	events chan event
+	stop   chan struct{}
+	wanted map[uint32]Want
+	http1  []int // the statuses of answers by HTTP/1.1
+	end    error // how the connection has ended
+	offset int   // of the next byte among those that can be cut
+}
+
+// errEnd is wrapped by the error of a connection that ends before it should.
+var errEnd = errors.New("the connection has ended")
+
+// String says what has come.
+func (s *session) String() string {
+	var words []string
+	if len(s.http1) > 0 {
+		words = append(words, fmt.Sprintf("HTTP/1.1 %d", s.http1))
+	}
+	if came := s.peer.String(); came != "nothing" || len(words) == 0 {
+		words = append(words, came)
+	}
+	if s.end != nil {
+		words = append(words, fmt.Sprintf("the end (%v)", s.end))
+	}
+	return strings.Join(words, "; ")
+}
+
+// play plays the case, which is cut at these places.
+func (s *session) play(places []int) error {
+	if !s.Bare {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	for i := range s.Steps {
+		last := i == len(s.Steps)-1
+		if err := s.step(&s.Steps[i], places, last); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+	}
+	return s.finish()
+}
+
+// begin exchanges SETTINGS.
+func (s *session) begin() error {
+	s.conn.Write([]byte(preface))
+	s.write(frames{settings()})
+	return s.wait("SETTINGS and their acknowledgment", func() bool { return s.began && len(s.unacked) == 0 })
+}
+
+// step sends the frames of a step and waits for what must come.
+func (s *session) step(step *Step, places []int, last bool) error {
+	list := step.frames(s.server)
+	for _, w := range step.Want {
+		s.wanted[w.Stream] = w
+	}
+	if !step.cuttable() {
+		places = nil
+	}
+	if err := s.sendPolitely(list, step.Rude, places); err != nil {
+		return err
+	}
+	if step.cuttable() {
+		s.offset += len(bytesOf(list))
+	}
+	if len(step.HTTP1) > 0 {
+		want := append(slices.Clone(s.http1), step.HTTP1...)
+		return s.wait(fmt.Sprintf("HTTP/1.1 %d", step.HTTP1), func() bool { return slices.Equal(s.http1, want) })
+	}
+	if last && s.Then != Open && s.Then != OpenOld {
+		return nil
+	}
+	return s.settle(step.Want)
+}
+
+// settle waits for what is wanted. Then all that the server had to say of what was sent has come: it has answered a PING behind it.
+func (s *session) settle(want []Want) error {
+	if err := s.waitFor(want); err != nil {
+		return err
+	}
+	s.write(frames{ping("settled?")})
+	if err := s.wait("the answer to PING", func() bool { return len(s.pings) == 0 && len(s.unacked) == 0 }); err != nil {
+		return err
+	}
+	for id, stream := range s.streams {
+		w, ok := s.wanted[id]
+		if !ok {
+			w = Want{Stream: id, What: Nothing}
+		}
+		if !w.met(stream) {
+			return fmt.Errorf("want %v", w)
+		}
+	}
+	return nil
+}
+
+func (s *session) waitFor(want []Want) error {
+	words := make([]string, len(want))
+	for i, w := range want {
+		words[i] = w.String()
+	}
+	return s.wait(strings.Join(words, "; "), func() bool {
+		for _, w := range want {
+			if !w.met(s.streams[w.Stream]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// wait takes events until it is done.
+func (s *session) wait(what string, done func() bool) error {
+	for !done() {
+		if err := s.next(); err != nil {
+			return fmt.Errorf("want %s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// next takes the next event, and sends what the client owes for it.
+func (s *session) next() error {
+	if s.end != nil {
+		return fmt.Errorf("%w: %w", errEnd, s.end)
+	}
+	e := <-s.events
+	switch {
+	case e.err != nil:
+		s.end = e.err
+		if errors.Is(e.err, errServer) {
+			return e.err
+		}
+		return fmt.Errorf("%w: %w", errEnd, e.err)
+	case e.http1 != nil:
+		s.http1 = append(s.http1, e.http1.Status)
+		return nil
+	}
+	if err := s.take(e.serverFrame); err != nil {
+		return err
+	}
+	replies := s.replies
+	s.replies = nil
+	s.write(replies)
+	return nil
+}
+
+// write sends frames in one write. A server that has ended the connection need not read on, so that may fail: what counts is what comes.
+func (s *session) write(list []Frame) {
+	for _, f := range list {
+		s.sent(f)
+	}
+	if len(list) > 0 {
+		s.conn.Write(bytesOf(list))
+	}
+}
+
+// sendPolitely sends frames, in one write but for the cuts, and but for where a window must be waited for.
+func (s *session) sendPolitely(list []Frame, rude bool, places []int) error {
+	at := 0
+	var b []byte
+	for _, f := range list {
+		if n := int64(len(f.Payload)); f.is(typeData) && !rude && n > 0 && s.streams[f.Stream&maxID] != nil && s.sendable(f.Stream) < n {
+			s.writeParts(b, s.offset+at, places)
+			at, b = at+len(b), nil
+			if err := s.wait(fmt.Sprintf("a window of %d", n), func() bool { return s.sendable(f.Stream) >= n }); err != nil {
+				return err
+			}
+		}
+		s.sent(f)
+		b = f.Append(b)
+	}
+	s.writeParts(b, s.offset+at, places)
+	return nil
+}
+
+// writeParts writes b, which is cut at places. The first byte has the number at.
+func (s *session) writeParts(b []byte, at int, places []int) {
+	for _, place := range places {
+		if n := place - at; n > 0 && n < len(b) {
+			s.conn.Write(b[:n])
+			s.pause()
+			at, b = place, b[n:]
+		}
+	}
+	if len(b) > 0 {
+		s.conn.Write(b)
+	}
+}
+
+// A readWaiter is a connection that knows when its peer has read all that was sent.
+type readWaiter interface{ WaitRead() error }
+
+func (s *session) pause() {
+	if w, ok := s.conn.(readWaiter); ok {
+		w.WaitRead()
+		return
+	}
+	time.Sleep(cutPause)
+}
+
+// finish checks what becomes of the connection.
+func (s *session) finish() error {
+	switch s.Then {
+	case Open:
+		if err := s.probe(); err != nil {
+			return fmt.Errorf("the next request: %w", err)
+		}
+		return s.close()
+	case OpenOld:
+		return s.close()
+	case Either:
+		err := s.probe()
+		if n := len(s.goneAway); err != nil && errors.Is(err, errEnd) && n > 0 && s.goneAway[n-1].code == s.Code && s.ended() {
+			return nil
+		}
+		return err
+	case Fails:
+		return s.wantGoAway(s.Code)
+	case Refused:
+		return s.wantRefusal()
+	case Other:
+		return nil
+	}
+	return s.close()
+}
+
+// probe sends a request on the connection, which must be answered.
+func (s *session) probe() error {
+	id := (s.highest+1)/2*2 + 1
+	list := frames{get(id)}
+	// A case may leave no windows.
+	if s.largest().window < 100 {
+		list = append(list, windowUpdate(id, 100))
+	}
+	if s.receive < 100 {
+		list = append(list, windowUpdate(0, 100-uint32(s.receive)))
+	}
+	s.wanted[id] = hello(id)
+	s.write(list)
+	return s.settle([]Want{s.wanted[id]})
+}
+
+// close closes the client's half of the connection. The server must end its own, and may say no more than what it does to the streams that have
+// not ended.
+func (s *session) close() error {
+	closer, ok := s.conn.(interface{ CloseWrite() error })
+	if !ok {
+		return fmt.Errorf("a %T has no CloseWrite", s.conn)
+	}
+	closer.CloseWrite()
+	err := s.wait("the end", func() bool { return s.end != nil })
+	if s.end == nil {
+		return err
+	}
+	if !s.ended() {
+		return fmt.Errorf("the client has closed its half: %w", s.end)
+	}
+	for id, stream := range s.streams {
+		if s.Then == Leaves && stream.status > 0 && stream.status < 400 {
+			return fmt.Errorf("stream %d, which the client hasn't ended: %v", id, stream)
+		}
+	}
+	return nil
+}
+
+// wantGoAway checks that the connection ends with the code.
+func (s *session) wantGoAway(code Code) error {
+	err := s.wait(fmt.Sprintf("GOAWAY %v and the end", code), func() bool { return s.end != nil })
+	if s.end == nil {
+		return err
+	}
+	n := len(s.goneAway)
+	if n == 0 || s.goneAway[n-1].code != code || !s.ended() {
+		return fmt.Errorf("want GOAWAY %v and the end", code)
+	}
+	for id, stream := range s.streams {
+		if len(stream.resets) > 0 && s.wanted[id].What != Reset && s.wanted[id].What != AnsweredEarly {
+			return fmt.Errorf("RST_STREAM on stream %d, and then GOAWAY", id)
+		}
+	}
+	return nil
+}
+
+// ended reports whether the connection has come to an orderly end.
+func (s *session) ended() bool {
+	return s.end == io.EOF || s.abrupt && errors.Is(s.end, syscall.ECONNRESET)
+}
+
+// wantRefusal checks that what isn't HTTP/2 is refused.
+func (s *session) wantRefusal() error {
+	err := s.wait("the end", func() bool { return s.end != nil })
+	_, secure := s.conn.(*tls.Conn)
+	if n := len(s.http1); n > 0 && !secure && s.http1[n-1] >= 400 && s.ended() {
+		return nil
+	}
+	if s.end == nil {
+		return err
+	}
+	return s.wantGoAway(protocolError)
+}

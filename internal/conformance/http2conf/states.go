@@ -1,0 +1,190 @@
+package http2conf
+
+import (
+	"slices"
+	"strings"
+)
+
+// A way leads to a state of stream 5, while stream 1 waits for the rest of its content.
+type way struct {
+	name string
+	step Step
+	// rfc and refuses say what may not come in the state, and allows what may.
+	rfc, refuses, allows string
+}
+
+// outcomeCodes are the letters of the codes in a row's outcomes.
+var outcomeCodes = map[string]Code{
+	"P": protocolError, "S": streamClosed, "F": frameSizeError, "W": flowControlError, "C": compressionError,
+}
+
+// A row is frames on stream 5, and what they do in each state.
+type row struct {
+	name   string
+	frames []Frame
+	body   string // of the request, in the state open
+	// rfc and sentence are for the outcome err, whatever the state is. Other outcomes are the state's.
+	rfc, sentence string
+	err           string
+	// want is what becomes of stream 5 in each state, in the order of ways: the code of RST_STREAM, or that of GOAWAY behind a "!"; "400" for a
+	// malformed request; "=" for nothing; "ended", "early" and "written" for an answer, since the request has ended, before it has, and since
+	// there is a window for it; "narrow" for nothing, but that the answer will need a window.
+	want string
+}
+
+const (
+	discards = "The peer that sends the RST_STREAM frame MUST be prepared to receive any frames that were sent or enqueued for sending by the remote peer. These frames can be ignored, except where they modify connection state."
+	onClosed = "An endpoint MAY treat receipt of any other type of frame than PRIORITY on a closed stream as a connection error of type STREAM_CLOSED; filo does so with HEADERS, and resets the stream for DATA."
+	onIdle   = "Receiving any frame other than HEADERS or PRIORITY on a stream in this state MUST be treated as a connection error of type PROTOCOL_ERROR."
+	lateOnes = "An endpoint that sends a frame with the END_STREAM flag set or a RST_STREAM frame might receive a WINDOW_UPDATE or RST_STREAM frame from its peer in the time before the peer receives and processes the frame that closes the stream."
+	onHalf   = "If an endpoint receives additional frames, other than WINDOW_UPDATE, PRIORITY, or RST_STREAM, for a stream that is in this state, it MUST respond with a stream error of type STREAM_CLOSED."
+	// filo resets such a stream when much comes.
+	onAnswered = "An endpoint can receive any type of frame in this state."
+	onOpen     = `A stream in the "open" state may be used by both peers to send frames of any type.`
+)
+
+// sibling is a request that waits for the rest of its content.
+var sibling = frames{postWith(1, "content-length: 5"), data(1, 0, "hel")}
+
+var ways = [8]way{
+	{"idle", fixed(sibling), "9113 5.1", onIdle, onIdle},
+	{"open", fixed(append(slices.Clone(sibling), post(5)), going(5)), "9113 5.1", onOpen, onOpen},
+	// The answer can't end before the client gives it a window.
+	{"half-closed (remote)", fixed(append(append(frames{settings(setting(settingInitialWindow, 0))}, sibling...), get(5)), begun(5, "")),
+		"9113 5.1", onHalf, onHalf},
+	{"half-closed (local)", fixed(append(slices.Clone(sibling), headers(5, endHeaders, getBlock)), hello(5)), "9113 5.1", onAnswered, onAnswered},
+	{"closed", fixed(append(slices.Clone(sibling), get(5)), hello(5)), "9113 5.1", onClosed, lateOnes},
+	{"closed by the client's RST_STREAM", fixed(append(slices.Clone(sibling), post(5), reset(5, cancel)), going(5)), "9113 5.1", onClosed, lateOnes},
+	{"closed by a later stream", fixed(append(slices.Clone(sibling), get(7)), hello(7)), "9113 5.1", onClosed, lateOnes},
+	{"closed by the server's RST_STREAM", fixed(append(slices.Clone(sibling), postWith(5, "X: y")), malformed(5)), "9113 5.4.2", discards, discards},
+}
+
+var rows = []row{
+	{"HEADERS", frames{headers(5, endHeaders, getBlock)}, "", "9113 8.1",
+		"An endpoint that receives a HEADERS frame without the END_STREAM flag set after receiving the HEADERS frame that opens a request MUST treat the request as malformed.",
+		"P", "early P S P !S !S !S ="},
+	{"HEADERS and CONTINUATION", frames{headers(5, 0, getBlock[:9]), continuation(5, endHeaders, getBlock[9:])}, "", "9113 8.1",
+		"An endpoint that receives a HEADERS frame without the END_STREAM flag set after receiving the HEADERS frame that opens a request MUST treat the request as malformed.",
+		"P", "early P S P !S !S !S ="},
+	{"HEADERS of trailers", frames{headers(5, whole, block("x: y"))}, "", "9113 8.3.1",
+		"An HTTP request that omits mandatory pseudo-header fields is malformed.",
+		"400", "400 ended S = !S !S !S ="},
+	{"HEADERS that depend on themselves", frames{headers(5, whole|prioritize, uint32Of(5)+"\x0f"+block("x: y"))}, "", "7540 5.3.1",
+		"A stream cannot depend on itself. An endpoint MUST treat this as a stream error of type PROTOCOL_ERROR.",
+		"P", "P P S P !S !S !S ="},
+	{"HEADERS that can't be decoded", frames{headers(5, whole, "\xff\xff\xff\xff\xff\xff\xff")}, "", "9113 4.3",
+		"A decoding error in a field block MUST be treated as a connection error of type COMPRESSION_ERROR.",
+		"C", "!C !C !C !C !S !S !S !C"},
+	{"DATA", frames{data(5, 0, "abc")}, "abc", "", "", "", "!P = S = S S S ="},
+	{"DATA with END_STREAM", frames{data(5, endStream, "abc")}, "abc", "", "", "", "!P ended S = S S S ="},
+	{"DATA that are empty", frames{data(5, 0, "")}, "", "", "", "", "!P = S = S S S ="},
+	{"DATA of padding alone", frames{data(5, padded, "\x02\x00\x00")}, "", "", "", "", "!P = S = S S S ="},
+	{"DATA with too much padding", frames{data(5, padded, "\x04abc")}, "", "9113 6.1",
+		"If the length of the padding is the length of the frame payload or greater, the recipient MUST treat this as a connection error of type PROTOCOL_ERROR.",
+		"P", "!P !P !P !P !P !P !P !P"},
+	{"DATA with PADDED and no length of it", frames{data(5, padded, "")}, "", "9113 4.2",
+		"An endpoint MUST send an error code of FRAME_SIZE_ERROR if a frame is too small to contain mandatory frame data; filo ends the connection.",
+		"F", "!F !F !F !F !F !F !F !F"},
+	{"PRIORITY", frames{priority(5, 0)}, "", "9113 6.3",
+		`The PRIORITY frame can be sent on a stream in any state, including "idle" or "closed".`,
+		"", "= = = = = = = ="},
+	{"PRIORITY of 4 bytes", frames{frame(typePriority, 0, 5, uint32Of(0))}, "", "9113 6.3",
+		"A PRIORITY frame with a length other than 5 octets MUST be treated as a stream error of type FRAME_SIZE_ERROR. An idle stream can't be reset: filo ends the connection.",
+		"F", "!F F F F F F F ="},
+	{"PRIORITY that depends on itself", frames{priority(5, 5)}, "", "7540 5.3.1",
+		"A stream cannot depend on itself. An endpoint MUST treat this as a stream error of type PROTOCOL_ERROR. An idle stream can't be reset: filo ends the connection; and it ignores the frame on a closed one.",
+		"P", "!P P P P = = = ="},
+	{"RST_STREAM", frames{reset(5, cancel)}, "", "9113 6.4",
+		"RST_STREAM frames MUST NOT be sent for a stream in the \"idle\" state. If a RST_STREAM frame identifying an idle stream is received, the recipient MUST treat this as a connection error of type PROTOCOL_ERROR.",
+		"P", "!P = = = = = = ="},
+	{"RST_STREAM of 3 bytes", frames{frame(typeReset, 0, 5, "\x00\x00\x08")}, "", "9113 6.4",
+		"A RST_STREAM frame with a length other than 4 octets MUST be treated as a connection error of type FRAME_SIZE_ERROR.",
+		"F", "!F !F !F !F !F !F !F !F"},
+	{"WINDOW_UPDATE", frames{windowUpdate(5, 4096)}, "", "", "", "", "!P = written = = = = ="},
+	{"WINDOW_UPDATE of 0", frames{windowUpdate(5, 0)}, "", "9113 6.9",
+		"A receiver MUST treat the receipt of a WINDOW_UPDATE frame with a flow-control window increment of 0 as a stream error of type PROTOCOL_ERROR.",
+		"P", "!P P P P P P P ="},
+	{"WINDOW_UPDATE of all", frames{windowUpdate(5, maxID)}, "", "9113 6.9.1",
+		"If a sender receives a WINDOW_UPDATE that causes a flow-control window to exceed this maximum, it MUST terminate the stream: it sends a RST_STREAM with an error code of FLOW_CONTROL_ERROR.",
+		"W", "!P W written W = = = ="},
+	{"WINDOW_UPDATE of 3 bytes", frames{frame(typeWindowUpdate, 0, 5, "\x00\x10\x00")}, "", "9113 6.9",
+		"A WINDOW_UPDATE frame with a length other than 4 octets MUST be treated as a connection error of type FRAME_SIZE_ERROR.",
+		"F", "!F !F !F !F !F !F !F !F"},
+	{"CONTINUATION", frames{continuation(5, endHeaders, getBlock)}, "", "9113 6.10",
+		"A CONTINUATION frame MUST be preceded by a HEADERS, PUSH_PROMISE or CONTINUATION frame without the END_HEADERS flag set. A recipient that observes violation of this rule MUST respond with a connection error of type PROTOCOL_ERROR.",
+		"P", "!P !P !P !P !P !P !P !P"},
+	{"SETTINGS with the stream's number", frames{frame(typeSettings, 0, 5, "")}, "", "9113 6.5", settingsOnZero, "P", "!P !P !P !P !P !P !P !P"},
+	{"PING with the stream's number", frames{frame(typePing, 0, 5, "12345678")}, "", "9113 6.7", pingOnZero, "P", "!P !P !P !P !P !P !P !P"},
+	{"GOAWAY with the stream's number", frames{frame(typeGoAway, 0, 5, uint32Of(0)+uint32Of(0))}, "", "9113 6.8", goAwayOnZero, "P",
+		"!P !P !P !P !P !P !P !P"},
+	{"SETTINGS that widen its window", frames{initial(70_000)}, "", "9113 6.9.2", allWindows, "", "= = written = = = = ="},
+	{"SETTINGS that narrow its window", frames{initial(0)}, "", "9113 6.9.2", allWindows, "", "= narrow = = = = = ="},
+	{"PUSH_PROMISE", frames{push(5)}, "", "9113 8.4",
+		"A client cannot push. Thus, servers MUST treat the receipt of a PUSH_PROMISE frame as a connection error of type PROTOCOL_ERROR.",
+		"P", "!P !P !P !P !P !P !P !P"},
+	{"PRIORITY_UPDATE", frames{priorityUpdate(5, "u=1")}, "", "9218 7.1",
+		`Clients SHOULD provide a Prioritized Stream ID that refers to a stream in the "open", "half-closed (local)", or "idle" state. Servers can discard frames where the Prioritized Stream ID refers to a stream in the "half-closed (local)" or "closed" state.`,
+		"", "= = = = = = = ="},
+	{"an unknown type", frames{frame(typeUnknown, 0xff, 5, "abc")}, "", "9113 5.1",
+		"Receipt of frames for which the semantics are unknown cannot be treated as an error, as the conditions for sending and receiving those frames are also unknown.",
+		"", "= = = = = = = ="},
+}
+
+// stateCases are each row in each state.
+func stateCases() []Case {
+	var cases []Case
+	for i := range ways {
+		for j := range rows {
+			cases = append(cases, stateCase(&ways[i], &rows[j], strings.Fields(rows[j].want)[i]))
+		}
+	}
+	return cases
+}
+
+func stateCase(at *way, r *row, outcome string) Case {
+	c := Case{Name: at.name + "/" + r.name, RFC: at.rfc, Sentence: at.refuses, Steps: steps(at.step, send(r.frames))}
+	letter, connection := strings.CutPrefix(outcome, "!")
+	code, fault := outcomeCodes[letter]
+	switch {
+	case r.rfc != "" && letter == r.err:
+		c.RFC, c.Sentence = r.rfc, r.sentence
+	case !fault:
+		c.Sentence = at.allows
+	}
+	if connection {
+		c.Then, c.Code = Fails, code
+		return c
+	}
+	switch outcome {
+	case "=", "narrow":
+	case "ended":
+		c.Steps[1].Want = []Want{echo(5, r.body)}
+	case "early":
+		c.Steps[1].Want = []Want{hello(5)}
+	case "written":
+		c.Steps[1].Want = []Want{hello(5)}
+	case "400":
+		c.Steps[1].Want = []Want{malformed(5)}
+	default:
+		c.Steps[1].Want = []Want{cutOff(5, code)}
+	}
+	c.Steps = append(c.Steps, at.end(r, outcome))
+	return c
+}
+
+// end brings the sibling to its end, and stream 5 if that goes on.
+func (at *way) end(r *row, outcome string) Step {
+	end := fixed(nil, echo(1, "hello"))
+	goesOn := (outcome == "=" || outcome == "narrow") && r.name != "RST_STREAM"
+	switch {
+	case at.name == "open" && goesOn:
+		end.Send = frames{data(5, endStream, "abc"), windowUpdate(5, 100)}
+		end.Want = append(end.Want, echo(5, r.body+"abc"))
+	case at.name == "half-closed (remote)" && goesOn:
+		end.Send = frames{windowUpdate(5, 100)}
+		end.Want = append(end.Want, hello(5))
+	}
+	// The state, or the row, may have taken the windows.
+	end.Send = append(end.Send, windowUpdate(1, 100), data(1, endStream, "lo"))
+	return end
+}

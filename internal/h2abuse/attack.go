@@ -1,0 +1,208 @@
+// Package h2abuse attacks HTTP/2 servers in the ways that have brought servers down, and measures how a polite client is served meanwhile.
+// It speaks raw frames, so any server can be its target. Its command, cmd, attacks the server at an address.
+//
+// Some attacks need these paths. Site serves them by net/http:
+//
+//	/         what the polite client gets: any answer with 200 that is always the same
+//	/quick    a small answer
+//	/large    an answer of a megabyte
+//	/wait5ms  an answer after 5 ms, by a handler that doesn't notice when its client has gone
+//	/wait1s   the same after a second
+//	/body     an answer once the request's body has been read
+//	/calls    how many calls the paths but / have had, and how many of them ran at once since the last request for /calls
+package h2abuse
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// Want is what a good server does about an attack.
+type Want int
+
+const (
+	// Ends: the server ends each connection by itself.
+	Ends Want = iota
+	// TimesOut: the server ends each connection or what was begun there, by a time-out or since it is too slow.
+	TimesOut
+	// Bounded: the server may go on for ever, as long as it doesn't hold more and more.
+	Bounded
+	// Served: it is no attack. The server answers everything with 200.
+	Served
+)
+
+// String describes what is wanted.
+func (w Want) String() string {
+	return [...]string{"the connection is ended", "a time-out ends it", "bounded memory", "all is answered"}[w]
+}
+
+// Attack is a way to harm a server.
+type Attack struct {
+	Name string
+	// About says what is attacked, and by which name it is known.
+	About string
+	Want  Want
+	// Conns is how many connections attack at once. When the server ends one, another one takes its place after Pause.
+	Conns int
+	// Once says that attackers don't come back, so Run returns when each has lost its connection.
+	Once bool
+	// Growth is how much more memory a server may hold because of the attack, in bytes.
+	Growth int64
+
+	manner manner
+	run    func(*conn) // until the connection is over, or the server has ended all streams
+}
+
+// Pause is how long an attacker waits until it comes back.
+const Pause = 100 * time.Millisecond
+
+// Find returns the attack of that name.
+func Find(name string) (*Attack, error) {
+	for _, a := range Attacks() {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no attack %q", name)
+}
+
+// Figure is what an attack has come to.
+type Figure struct {
+	Time    time.Duration
+	Conns   int            // that were opened
+	Undone  int            // dials that failed
+	Frames  int            // sent; the server has not read those in the sockets' buffers, which may hold some hundred kilobytes
+	Streams int            // opened
+	Answers int            // with any status
+	Resets  map[string]int // RST_STREAM received, by code
+	Pings   int            // answered
+	// MaxStreams is the server's SETTINGS_MAX_CONCURRENT_STREAMS, 0 for none.
+	MaxStreams int
+	// Ended counts the connections that the server has ended, or all streams of which, by how it did.
+	Ended map[string]int
+	// Endless counts the attackers none of whose connections has been ended.
+	Endless int
+	// Longest is how long the server took to end a connection, or what was begun there, in the worst case. LongestFrames counts the frames
+	// that were sent until then. With GOAWAY, the connection counts as ended when that arrives.
+	LongestFrames int
+	Longest       time.Duration
+	// NotOK counts answers whose status isn't 200.
+	NotOK int
+	// Wrong is the first thing that the server mustn't do, such as frames that can't be read or fields that can't be decoded; "" for nothing.
+	Wrong string
+}
+
+// Run attacks the server that dial connects to until ctx is done.
+func (a *Attack) Run(ctx context.Context, dial func() (net.Conn, error)) Figure {
+	began := time.Now()
+	sum := summing{Figure: Figure{Ended: map[string]int{}, Resets: map[string]int{}}}
+	var attackers sync.WaitGroup
+	for range a.Conns {
+		attackers.Go(func() {
+			if !a.attack(ctx, dial, &sum) {
+				sum.mu.Lock()
+				sum.Endless++
+				sum.mu.Unlock()
+			}
+		})
+	}
+	attackers.Wait()
+	sum.Time = time.Since(began)
+	return sum.Figure
+}
+
+// attack attacks by one connection after the other, and reports whether one has been ended.
+func (a *Attack) attack(ctx context.Context, dial func() (net.Conn, error), sum *summing) (ended bool) {
+	for ctx.Err() == nil {
+		if nc, err := dial(); err != nil {
+			sum.failed()
+		} else {
+			c := newConn(ctx, nc, a.manner, nil)
+			a.run(c)
+			if ctx.Err() == nil && !c.finished() {
+				// Nothing can be sent any more, and the reading goroutine is about to learn why.
+				c.wait()
+			}
+			c.close()
+			ended = sum.add(c) || ended
+			if a.Once {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(Pause):
+		}
+	}
+	return ended
+}
+
+// summing sums up connections.
+type summing struct {
+	mu sync.Mutex
+	Figure
+}
+
+func (s *summing) failed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Undone++
+}
+
+// add adds a connection that is over, and reports whether the server has ended it.
+func (s *summing) add(c *conn) bool {
+	by, after, frames := c.ending()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &c.tally
+	s.Conns++
+	s.Frames += t.frames
+	s.Streams += t.opened
+	s.Answers += t.answers
+	for code, n := range t.resets {
+		s.Resets[code.String()] += n
+	}
+	s.Pings += t.pings
+	s.NotOK += t.notOK
+	s.MaxStreams = max(s.MaxStreams, t.maxStreams)
+	if t.wrong != nil && s.Wrong == "" {
+		s.Wrong = t.wrong.Error()
+	}
+	if by == "" {
+		return false
+	}
+	s.Ended[by]++
+	if after > s.Longest {
+		s.Longest, s.LongestFrames = after, frames
+	}
+	return true
+}
+
+// Judge says what is wrong with how a server has dealt with the attack; "" if nothing is. timeouts says that the attack has lasted longer
+// than the server's time-outs.
+func (a *Attack) Judge(f *Figure, timeouts bool) string {
+	ended := -f.Ended["GOAWAY "+http2.NoError.String()] // a server may limit how many requests a connection has
+	for _, n := range f.Ended {
+		ended += n
+	}
+	resets := 0
+	for _, n := range f.Resets {
+		resets += n
+	}
+	switch {
+	case f.Wrong != "":
+		return f.Wrong
+	case f.Conns == 0:
+		return "no connection could be opened"
+	case a.Want == Ends && f.Endless > 0, a.Want == TimesOut && timeouts && f.Endless > 0:
+		return fmt.Sprintf("%d of %d attackers never lost a connection", f.Endless, a.Conns)
+	case a.Want == Served && (ended > 0 || f.NotOK > 0 || resets > 0 || f.Answers == 0):
+		return fmt.Sprintf("%d answers, %d of them not 200, %d resets, %d connections ended", f.Answers, f.NotOK, resets, ended)
+	}
+	return ""
+}

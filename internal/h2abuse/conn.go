@@ -1,0 +1,553 @@
+package h2abuse
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// manner is how a client treats its connection, apart from what it sends. The zero value is that of a client without bad manners.
+type manner struct {
+	settings []setting // the client's first SETTINGS, beside ENABLE_PUSH
+	unread   bool      // nothing is ever read
+	unacked  bool      // the server's SETTINGS are never acknowledged
+	stingy   bool      // what the client has taken doesn't open the connection's window again
+}
+
+// setting is an entry of SETTINGS.
+type setting struct {
+	id    uint16
+	value uint32
+}
+
+// The settings that attacks use (RFC 9113, section 6.5.2).
+const (
+	headerTableSize      = 0x1
+	enablePush           = 0x2
+	maxConcurrentStreams = 0x3
+	initialWindowSize    = 0x4
+)
+
+func appendSettings(b []byte, settings ...setting) []byte {
+	b = http2.AppendFrameHeader(b, 6*len(settings), http2.FrameSettings, 0, 0)
+	for _, s := range settings {
+		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(b, s.id), s.value)
+	}
+	return b
+}
+
+const (
+	// unsentMax is about how much waits to be written before send blocks. A small amount keeps the count of frames near to what has left.
+	unsentMax = 16 << 10
+	// refill is how much a client takes before it opens the connection's window again.
+	refill = 32 << 10
+	// blockMax bounds the field block of an answer.
+	blockMax = 1 << 20
+)
+
+// errOver is why a connection is over that the client has closed itself.
+var errOver = errors.New("closed by the client")
+
+// conn is a client's connection. It sends any frames, and obeys the server only as its manner says.
+//
+// One goroutine reads, and never writes, so a server that writes before it reads can't lock it up. Another one writes what send and the
+// reading goroutine leave for it.
+type conn struct {
+	manner
+	nc      net.Conn
+	scheme  string
+	host    string
+	began   time.Time
+	stopped func() bool // undoes what ends the connection with its context
+	done    chan struct{}
+	running sync.WaitGroup
+
+	// onFrame, if set, sees the frames of streams: HEADERS with the status, DATA and RST_STREAM. The reading goroutine calls it.
+	onFrame func(f *http2.Frame, status int)
+
+	// The fields up to mu are the reading goroutine's.
+	frames http2.Reader
+	block  http2.Block
+	fields *hpack.Decoder
+	status int
+	taken  uint32
+
+	mu      sync.Mutex
+	changed sync.Cond // out has changed, window has grown, or a stream or the connection is over
+	out     []byte
+	err     error // why the connection is over
+	unsent  error // why nothing can be written any more
+	window  int   // of the connection, for DATA to the server
+	streams map[uint32]struct{}
+	lastID  uint32
+	// allEnded says that the server has ended all streams that request has opened.
+	allEnded bool
+	greeted  bool // the server's SETTINGS have come
+	muted    bool // see mute
+	tables   tableCheck
+	tally    tally
+}
+
+// tally counts what has gone over a connection.
+type tally struct {
+	frames, opened int // sent
+	answers        int // received
+	notOK          int // answers whose status wasn't 200
+	lastStatus     int
+	resets         map[http2.ErrCode]int // received
+	lastReset      http2.ErrCode
+	pings          int // received with ACK
+	maxStreams     int // the server's limit, 0 for none
+	goAway         *goAway
+	wrong          error // the first thing that a server mustn't do
+}
+
+// goAway is the first GOAWAY with an error or, until one comes, the latest.
+type goAway struct {
+	code   http2.ErrCode
+	last   uint32
+	after  time.Duration
+	frames int // sent before
+}
+
+// newConn begins a connection, which ends with ctx at the latest. The caller must call close.
+func newConn(ctx context.Context, nc net.Conn, m manner, onFrame func(*http2.Frame, int)) *conn {
+	c := &conn{
+		manner: m, nc: nc, scheme: "http", host: nc.RemoteAddr().String(), began: time.Now(), done: make(chan struct{}), onFrame: onFrame,
+		window: http2.DefaultWindow, streams: map[uint32]struct{}{},
+	}
+	if secured, ok := nc.(*tls.Conn); ok {
+		c.scheme = "https"
+		if name := secured.ConnectionState().ServerName; name != "" {
+			c.host = name
+		}
+	}
+	c.changed.L = &c.mu
+	c.tally.resets = map[http2.ErrCode]int{}
+	c.tables.size = http2.DefaultHeaderTableSize
+	c.fields = hpack.NewDecoder(http2.DefaultHeaderTableSize, c.field)
+	c.stopped = context.AfterFunc(ctx, func() { c.end(errOver) })
+	c.out = []byte(http2.Preface)
+	c.send(appendSettings(nil, append([]setting{{enablePush, 0}}, m.settings...)...))
+	c.running.Go(c.write)
+	if !m.unread {
+		c.running.Go(c.read)
+	}
+	return c
+}
+
+// close ends the connection, and waits for its goroutines.
+func (c *conn) close() {
+	c.stopped()
+	c.end(errOver)
+	c.running.Wait()
+}
+
+func (c *conn) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	c.nc.Close()
+	close(c.done)
+	c.changed.Broadcast()
+}
+
+// send leaves whole frames to be written. It first waits until earlier ones have left and the connection's window has room for the DATA. It
+// reports false if nothing more can be sent.
+func (c *conn) send(b []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sendLocked(b)
+}
+
+func (c *conn) sendLocked(b []byte) bool {
+	frames, opened, data := c.measure(b)
+	for c.sendable() && (len(c.out) > unsentMax || data > 0 && c.window < data) {
+		c.changed.Wait()
+	}
+	c.window -= data
+	c.tally.frames += frames
+	c.tally.opened += opened
+	return c.leave(b)
+}
+
+// sendPart is send for a part of a frame.
+func (c *conn) sendPart(b []byte, frames int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tally.frames += frames
+	return c.leave(b)
+}
+
+func (c *conn) sendable() bool { return c.err == nil && c.unsent == nil }
+
+// leave leaves bytes to the writing goroutine. It is called with mu locked.
+func (c *conn) leave(b []byte) bool {
+	c.out = append(c.out, b...)
+	c.changed.Broadcast()
+	return c.sendable()
+}
+
+// measure counts the frames in b, the streams that they open, and their DATA.
+func (c *conn) measure(b []byte) (frames, opened, data int) {
+	for ; len(b) >= http2.FrameHeaderLen; frames++ {
+		length := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+		end := min(http2.FrameHeaderLen+length, len(b))
+		switch id := binary.BigEndian.Uint32(b[5:]); http2.FrameType(b[3]) {
+		case http2.FrameHeaders:
+			if id > c.lastID {
+				c.lastID = id
+				opened++
+			}
+		case http2.FrameData:
+			data += length
+		case http2.FrameSettings:
+			c.tables.sent(http2.Flags(b[4]), b[http2.FrameHeaderLen:end])
+		}
+		b = b[end:]
+	}
+	return frames, opened, data
+}
+
+// write writes what the others leave. A failure ends the connection only if nobody reads: the reader may yet find GOAWAY.
+func (c *conn) write() {
+	var b []byte
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for len(c.out) == 0 && c.err == nil {
+			c.changed.Wait()
+		}
+		if c.err != nil {
+			return
+		}
+		b, c.out = c.out, b[:0]
+		c.changed.Broadcast()
+		c.mu.Unlock()
+		_, err := c.nc.Write(b)
+		if err != nil && c.unread {
+			c.end(err)
+		}
+		c.mu.Lock()
+		if err != nil {
+			c.unsent = err
+			c.changed.Broadcast()
+			return
+		}
+	}
+}
+
+// read takes the server's frames until the connection is over.
+func (c *conn) read() {
+	buffer := make([]byte, 64<<10)
+	unread := 0
+	for {
+		n, err := c.nc.Read(buffer[unread:])
+		b := buffer[:unread+n]
+		for {
+			var f http2.Frame
+			n, fault := c.frames.Next(&f, b)
+			if fault != http2.NoFault {
+				c.wrong(fmt.Errorf("a frame of the server: %v", fault))
+				c.end(errors.New("the server's frames can't be read"))
+				return
+			}
+			if n == 0 {
+				break
+			}
+			c.take(&f, b[:n])
+			b = b[n:]
+		}
+		unread = copy(buffer, b)
+		if err != nil {
+			c.end(err)
+			return
+		}
+	}
+}
+
+// wrong keeps the first thing that a server mustn't do.
+func (c *conn) wrong(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tally.wrong == nil {
+		c.tally.wrong = err
+	}
+}
+
+// take takes a frame of the server, whose bytes are raw.
+func (c *conn) take(f *http2.Frame, raw []byte) {
+	switch f.Type {
+	case http2.FrameHeaders, http2.FrameContinuation:
+		c.takeBlock(f)
+	case http2.FrameData:
+		c.takeData(f)
+	case http2.FrameReset:
+		c.mu.Lock()
+		c.tally.resets[http2.ErrCode(f.Value)]++
+		c.tally.lastReset = http2.ErrCode(f.Value)
+		c.mu.Unlock()
+		c.onStream(f, 0, true)
+	case http2.FrameSettings:
+		c.takeSettings(f)
+	case http2.FramePing:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if f.Ack() {
+			c.tally.pings++
+			break
+		}
+		c.reply(http2.AppendPing(nil, http2.FlagAck, [8]byte(f.Payload)))
+	case http2.FrameGoAway:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if g := c.tally.goAway; g == nil || g.code == http2.NoError {
+			last := binary.BigEndian.Uint32(raw[http2.FrameHeaderLen:]) & (1<<31 - 1)
+			c.tally.goAway = &goAway{http2.ErrCode(f.Value), last, time.Since(c.began), c.tally.frames}
+		}
+		c.changed.Broadcast()
+	case http2.FrameWindowUpdate:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if f.Stream == 0 {
+			c.window += int(f.Value)
+			c.changed.Broadcast()
+		}
+	}
+}
+
+func (c *conn) takeSettings(f *http2.Frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.Ack() {
+		c.tables.acked()
+		return
+	}
+	for b := f.Payload; len(b) >= 6; b = b[6:] {
+		if binary.BigEndian.Uint16(b) == maxConcurrentStreams {
+			c.tally.maxStreams = int(binary.BigEndian.Uint32(b[2:]))
+		}
+	}
+	if !c.unacked {
+		c.reply(http2.AppendSettingsAck(nil))
+	}
+	c.greeted = true
+	c.changed.Broadcast()
+}
+
+// reply leaves a frame of the reading goroutine's to be written. It is called with mu locked.
+func (c *conn) reply(b []byte) {
+	if !c.muted {
+		c.leave(b)
+	}
+}
+
+// mute lets only the attack send from now on, for a field block or a frame that mustn't have anything else in between. It first waits until
+// the server's SETTINGS are acknowledged, and reports false if nothing can be sent any more.
+func (c *conn) mute() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.sendable() && !c.greeted {
+		c.changed.Wait()
+	}
+	c.muted = true
+	return c.sendable()
+}
+
+// takeBlock decodes a field block once it is whole.
+func (c *conn) takeBlock(f *http2.Frame) {
+	block := f.Payload
+	if f.Type == http2.FrameHeaders {
+		if !c.block.Begin(f) {
+			return
+		}
+	} else {
+		whole, fault := c.block.Continue(f, blockMax)
+		if fault != http2.NoFault {
+			c.wrong(errors.New("an endless field block"))
+			c.end(errors.New("the server's frames can't be read"))
+		}
+		if !whole {
+			return
+		}
+		var endStream bool
+		if block, endStream = c.block.Bytes(); endStream {
+			f.Flags |= http2.FlagEndStream // as if HEADERS had come whole
+		}
+	}
+	c.status = 0
+	_, err := c.fields.Write(block)
+	if err = errors.Join(err, c.fields.Close()); err != nil {
+		c.wrong(fmt.Errorf("a field block of the server: %w", err))
+	}
+	c.mu.Lock()
+	if err := c.tables.block(block); err != nil && c.tally.wrong == nil {
+		c.tally.wrong = err
+	}
+	if c.status >= 200 {
+		c.tally.answers++
+		c.tally.lastStatus = c.status
+		if c.status != 200 {
+			c.tally.notOK++
+		}
+	}
+	c.mu.Unlock()
+	c.onStream(f, c.status, f.EndStream())
+}
+
+// field takes a field of an answer.
+func (c *conn) field(f hpack.HeaderField) {
+	if f.Name == ":status" && len(f.Value) == 3 {
+		for _, digit := range f.Value {
+			c.status = c.status*10 + int(digit-'0')
+		}
+	}
+}
+
+func (c *conn) takeData(f *http2.Frame) {
+	c.taken += uint32(f.Size)
+	if !c.stingy && c.taken >= refill {
+		c.mu.Lock()
+		c.reply(http2.AppendWindowUpdate(nil, 0, c.taken))
+		c.mu.Unlock()
+		c.taken = 0
+	}
+	c.onStream(f, 0, f.EndStream())
+}
+
+// onStream shows a frame of a stream to onFrame, and takes note of the stream's end.
+func (c *conn) onStream(f *http2.Frame, status int, ends bool) {
+	if c.onFrame != nil {
+		c.onFrame(f, status)
+	}
+	if ends {
+		c.mu.Lock()
+		delete(c.streams, f.Stream)
+		c.changed.Broadcast()
+		c.mu.Unlock()
+	}
+}
+
+// request opens the next stream by a field block, once fewer than max of those that it has opened are left. It returns the stream's number,
+// and false if nothing more can be sent.
+func (c *conn) request(max int, block []byte, endStream bool) (id uint32, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.sendable() && len(c.streams) >= max {
+		c.changed.Wait()
+	}
+	id = 1
+	if c.lastID > 0 {
+		id = c.lastID + 2
+	}
+	c.streams[id] = struct{}{}
+	return id, c.sendLocked(appendHeaders(nil, id, block, endStream))
+}
+
+// open returns the streams that request has opened and the server hasn't ended.
+func (c *conn) open() (ids []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.streams {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// forget takes the open streams for ended.
+func (c *conn) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.streams)
+}
+
+// finished reports whether the connection is over, or the server has ended all streams.
+func (c *conn) finished() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil || c.allEnded
+}
+
+// shrinkReadBuffer lets the kernel take little that isn't read.
+func shrinkReadBuffer(nc net.Conn) {
+	if secured, ok := nc.(*tls.Conn); ok {
+		nc = secured.NetConn()
+	}
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		tcp.SetReadBuffer(4 << 10)
+	}
+}
+
+// sleep waits, and reports false if the connection is over before.
+func (c *conn) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// hold keeps the streams that request has opened, until the server has ended them all or the connection. next appends what is sent on a
+// stream every so often, at full speed if every is 0.
+func (c *conn) hold(every time.Duration, next rounds) {
+	for {
+		ids := c.open()
+		if len(ids) == 0 {
+			c.mu.Lock()
+			c.allEnded = true
+			c.mu.Unlock()
+			return
+		}
+		var b []byte
+		for _, id := range ids {
+			b = next(b, id)
+		}
+		if !c.send(b) || every > 0 && !c.sleep(every) {
+			return
+		}
+	}
+}
+
+// wait waits until the connection is over.
+func (c *conn) wait() { <-c.done }
+
+// ending says how the server has ended the connection, or what the attack had opened there; "" if it hasn't.
+func (c *conn) ending() (by string, after time.Duration, frames int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	after, frames = time.Since(c.began), c.tally.frames
+	if g := c.tally.goAway; g != nil && (g.code != http2.NoError || c.err != errOver) {
+		if by = "GOAWAY " + g.code.String(); c.err == errOver && after-g.after > 2*time.Second {
+			by += ", not closed"
+		}
+		return by, g.after, g.frames
+	}
+	switch {
+	case c.allEnded && c.tally.lastReset != http2.NoError:
+		return "RST_STREAM " + c.tally.lastReset.String(), after, frames
+	case c.allEnded:
+		return fmt.Sprintf("answers of %d", c.tally.lastStatus), after, frames
+	case c.err == nil || c.err == errOver:
+		return "", after, frames
+	case errors.Is(c.err, io.EOF), errors.Is(c.err, syscall.ECONNRESET), errors.Is(c.err, syscall.EPIPE):
+		return "closed", after, frames // a reset is reported once, to the reader or the writer, so it can't be told from EOF
+	}
+	return c.err.Error(), after, frames
+}

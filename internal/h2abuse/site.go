@@ -1,0 +1,59 @@
+package h2abuse
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Site answers the paths that attacks ask for.
+type Site struct {
+	calls, running, peak atomic.Int64
+}
+
+// Calls counts calls of all paths but / and /calls, and says how many of them were running at once since the last time it was asked.
+func (s *Site) Calls() (calls, peak int64) {
+	return s.calls.Load(), s.peak.Swap(s.running.Load())
+}
+
+var large = strings.Repeat("0123456789abcdef", 64<<10)
+
+// ServeHTTP answers a request.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/":
+		io.WriteString(w, "Hello, World!")
+		return
+	case "/calls":
+		calls, peak := s.Calls()
+		fmt.Fprintln(w, calls, peak)
+		return
+	}
+	s.calls.Add(1)
+	running := s.running.Add(1)
+	defer s.running.Add(-1)
+	for {
+		peak := s.peak.Load()
+		if running <= peak || s.peak.CompareAndSwap(peak, running) {
+			break
+		}
+	}
+	switch r.URL.Path {
+	case pathQuick:
+		io.WriteString(w, "Hello, World!")
+	case pathLarge:
+		io.WriteString(w, large)
+	case pathWait5:
+		time.Sleep(5 * time.Millisecond)
+	case pathWait1s:
+		time.Sleep(time.Second)
+	case pathBody:
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprintln(w, n)
+	default:
+		http.NotFound(w, r)
+	}
+}

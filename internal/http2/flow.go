@@ -1,0 +1,97 @@
+package http2
+
+// SendWindow is how many bytes of DATA may be sent on a stream, or on all of them (RFC 9113, section 6.9.1). It is below 0 after the client
+// has made the initial window smaller than what was sent. The zero value is full.
+type SendWindow int32
+
+// Grow adds the increment of a WINDOW_UPDATE. False means that the window would be over 2^31-1: FaultWindow or FaultConnectionWindow.
+func (w *SendWindow) Grow(increment uint32) bool { return w.add(int64(increment)) }
+
+// Adjust changes a stream's window by as much as the client has changed the initial one. False is FaultInitialWindow.
+func (w *SendWindow) Adjust(delta int32) bool { return w.add(int64(delta)) }
+
+func (w *SendWindow) add(n int64) bool {
+	sum := int64(*w) + n
+	if sum > maxWindow {
+		return false
+	}
+	*w = SendWindow(sum)
+	return true
+}
+
+// Sendable returns how many of n bytes may be sent now, in one frame.
+func Sendable(connection, stream SendWindow, n int) int {
+	return max(0, min(n, MaxFrameSize, int(connection), int(stream)))
+}
+
+// Sent takes n bytes off both windows.
+func Sent(connection, stream *SendWindow, n int) {
+	*connection -= SendWindow(n)
+	*stream -= SendWindow(n)
+}
+
+// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small and doubles whenever a full one has been
+// drained, so that only a body that is being read gets much memory.
+//
+// What the client may send, what it has sent and nobody has drained, and what was drained and isn't credited yet, are together always the
+// window's size.
+type ReceiveWindow struct {
+	size    int32
+	left    int32 // what the client may send
+	owed    int32 // drained, and not credited yet
+	drained int32 // since the size changed
+}
+
+// MaxReceiveWindow is the size that a receive window grows to unless there is a reason for another, in bytes.
+const MaxReceiveWindow = 1 << 20
+
+// Open makes the window as large as it is at first.
+func (w *ReceiveWindow) Open(size int32) { *w = ReceiveWindow{size: size, left: size} }
+
+// Size returns how large the window is.
+func (w *ReceiveWindow) Size() int32 { return w.size }
+
+// Undrained returns how many bytes have come and not been drained.
+func (w *ReceiveWindow) Undrained() int { return int(w.size - w.left - w.owed) }
+
+// Receive takes note of n bytes of DATA that have come, with the padding. False means that the client may not send that many: FaultOverrun
+// or FaultConnectionOverrun.
+func (w *ReceiveWindow) Receive(n int) bool {
+	if n > int(w.left) {
+		return false
+	}
+	w.left -= int32(n)
+	return true
+}
+
+// Drain takes note that n of the bytes that came take up no memory any more. It returns by how much the client's window is to be increased
+// now, by WINDOW_UPDATE, 0 for not yet: an eighth of the window is worth a frame. A window that has been drained once over doubles, up to
+// limit; one that is larger than that stays as it is.
+func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
+	w.owed += int32(n)
+	w.drained = min(w.drained, maxWindow-int32(n)) + int32(n)
+	if w.drained >= w.size && w.size < limit {
+		grown := min(limit-w.size, w.size)
+		w.size += grown
+		w.owed += grown
+		w.drained = 0
+	}
+	if w.owed < w.size/8 {
+		return 0
+	}
+	increment = uint32(w.owed)
+	w.left += w.owed
+	w.owed = 0
+	return increment
+}
+
+// Enlarge makes the window larger at once, and returns by how much the client's is to be increased, 0 for not at all.
+func (w *ReceiveWindow) Enlarge(size int32) (increment uint32) {
+	if size <= w.size {
+		return 0
+	}
+	increment = uint32(size - w.size)
+	w.left += size - w.size
+	w.size = size
+	return increment
+}

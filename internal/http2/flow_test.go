@@ -1,0 +1,164 @@
+package http2
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// RFC 9113, section 6.9.2: the initial window changes all windows, also below 0, and section 6.9.1: none is over 2^31-1.
+func TestSendWindow(t *testing.T) {
+	w := SendWindow(DefaultWindow)
+	connection := SendWindow(100_000)
+	Sent(&connection, &w, 60_000)
+	if w != 5535 || connection != 40_000 {
+		t.Fatalf("%d, %d", w, connection)
+	}
+	if !w.Adjust(16_384-DefaultWindow) || w != 16_384-60_000 {
+		t.Fatalf("the window is %d", w)
+	}
+	if n := Sendable(connection, w, 10); n != 0 {
+		t.Errorf("%d bytes may be sent", n)
+	}
+	if !w.Grow(43_616) || w != 0 || Sendable(connection, w, 10) != 0 || !w.Grow(1) || Sendable(connection, w, 10) != 1 {
+		t.Errorf("the window is %d", w)
+	}
+	for _, test := range []struct {
+		window SendWindow
+		by     uint32
+		ok     bool
+	}{{0, maxWindow, true}, {1, maxWindow, false}, {maxWindow, 1, false}, {maxWindow, 0, true}, {-1, maxWindow, true}, {-maxWindow,
+		maxWindow, true}} {
+		w := test.window
+		if ok := w.Grow(test.by); ok != test.ok || !ok && w != test.window {
+			t.Errorf("%d grows by %d: %t, to %d", test.window, test.by, ok, w)
+		}
+		w = test.window
+		if ok := w.Adjust(int32(test.by)); ok != test.ok || !ok && w != test.window {
+			t.Errorf("%d changes by %d: %t, to %d", test.window, test.by, ok, w)
+		}
+	}
+	// The largest initial window becomes 0 after all of it was sent.
+	if w = maxWindow; !w.Grow(0) || !w.Adjust(-maxWindow) || w != 0 {
+		t.Errorf("%d", w)
+	}
+	Sent(&connection, &w, maxWindow)
+	if !w.Adjust(0) || w != -maxWindow || Sendable(maxWindow, w, 1) != 0 {
+		t.Errorf("%d", w)
+	}
+}
+
+func TestSendable(t *testing.T) {
+	for _, test := range []struct {
+		connection, stream SendWindow
+		n, want            int
+	}{{100, 200, 300, 100}, {200, 100, 300, 100}, {200, 100, 50, 50}, {0, 5, 5, 0}, {5, 0, 5, 0}, {-5, 5, 5, 0}, {5, -5, 5, 0}, {5, 5, 0, 0},
+		{1 << 30, 1 << 30, 1 << 20, MaxFrameSize}} {
+		if got := Sendable(test.connection, test.stream, test.n); got != test.want {
+			t.Errorf("%+v: %d", test, got)
+		}
+	}
+}
+
+// A window is credited in eighths, and doubles whenever a full one has been drained.
+func TestReceiveWindowGrows(t *testing.T) {
+	var w ReceiveWindow
+	w.Open(DefaultWindow)
+	credited, total := 0, 0
+	var sizes []int32
+	updates := 0
+	for w.Size() < MaxReceiveWindow {
+		if !w.Receive(1000) {
+			t.Fatalf("after %d bytes, of which %d were credited", total, credited)
+		}
+		total += 1000
+		n := w.Drain(1000, MaxReceiveWindow)
+		if credited += int(n); n > 0 {
+			updates++
+		}
+		if len(sizes) == 0 || sizes[len(sizes)-1] != w.Size() {
+			sizes = append(sizes, w.Size())
+		}
+	}
+	if len(sizes) != 6 || sizes[1] != 2*DefaultWindow || sizes[4] != 16*DefaultWindow || sizes[5] != MaxReceiveWindow {
+		t.Errorf("the sizes are %v", sizes)
+	}
+	// Each size is drained once: 64 KB, 128 KB and so on up to 1 MB.
+	if total < 2*1000*1000 || total > 2*1000*1000+100_000 || updates > 60 || updates < 30 {
+		t.Errorf("%d bytes in %d updates", total, updates)
+	}
+	if left := int(MaxReceiveWindow) - (DefaultWindow + credited - total); left < 0 || left > MaxReceiveWindow/8 {
+		t.Errorf("%d bytes aren't credited", left)
+	}
+}
+
+// A reader that has drained less than a full window gets no larger one, and one that is larger than the limit stays.
+func TestReceiveWindowLimit(t *testing.T) {
+	var w ReceiveWindow
+	w.Open(DefaultWindow)
+	w.Receive(DefaultWindow)
+	if w.Receive(1) {
+		t.Error("a byte more than the window")
+	}
+	if n := w.Drain(DefaultWindow-1, MaxReceiveWindow); n != DefaultWindow-1 || w.Size() != DefaultWindow {
+		t.Errorf("credit of %d, size %d", n, w.Size())
+	}
+	if n := w.Drain(1, MaxReceiveWindow); n != DefaultWindow+1 || w.Size() != 2*DefaultWindow {
+		t.Errorf("credit of %d, size %d", n, w.Size())
+	}
+	w.Open(1 << 20)
+	w.Receive(1 << 20)
+	if n := w.Drain(1<<20, DefaultWindow); n != 1<<20 || w.Size() != 1<<20 {
+		t.Errorf("credit of %d, size %d", n, w.Size())
+	}
+	w.Open(DefaultWindow)
+	if n := w.Enlarge(1 << 20); n != 1<<20-DefaultWindow || w.Size() != 1<<20 || !w.Receive(1<<20) {
+		t.Errorf("credit of %d, size %d", n, w.Size())
+	}
+	if n := w.Enlarge(DefaultWindow); n != 0 || w.Size() != 1<<20 {
+		t.Errorf("credit of %d, size %d", n, w.Size())
+	}
+}
+
+// What the client may send, what it has sent and nobody has drained, and what is owed are always the window. The client never runs out of
+// credit while nothing is left to be drained.
+func TestReceiveWindowConserved(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var w ReceiveWindow
+		size := int32(DefaultWindow + random.IntN(1<<20))
+		w.Open(size)
+		allowed, undrained := int(size), 0 // as the client sees it
+		for range 500 {
+			n := random.IntN(1 + random.IntN(1<<17))
+			if ok := w.Receive(n); ok != (n <= allowed) {
+				t.Fatalf("seed %d: %d bytes of %d: %t", seed, n, allowed, ok)
+			} else if ok {
+				allowed, undrained = allowed-n, undrained+n
+			}
+			n = random.IntN(undrained + 1)
+			if random.IntN(4) == 0 {
+				n = undrained
+			}
+			undrained -= n
+			allowed += int(w.Drain(n, 1<<21))
+			if int(w.left) != allowed || w.Undrained() != undrained || allowed+undrained+int(w.owed) != int(w.size) || w.owed < 0 ||
+				w.owed >= w.size/8 {
+				t.Fatalf("seed %d: %+v, the client may send %d, %d are undrained", seed, w, allowed, undrained)
+			}
+			if undrained == 0 && allowed <= int(w.size)*7/8-8 {
+				t.Fatalf("seed %d: the client may send %d, and nothing is left to be drained: %+v", seed, allowed, w)
+			}
+		}
+	}
+}
+
+func BenchmarkReceiveWindow(b *testing.B) {
+	var w ReceiveWindow
+	w.Open(DefaultWindow)
+	for b.Loop() {
+		if !w.Receive(1000) {
+			b.Fatal("full")
+		}
+		w.Drain(1000, MaxReceiveWindow)
+	}
+}

@@ -1,0 +1,389 @@
+// Package http2 has the parts of a server of HTTP/2 (RFC 9113) that need no connection: frames, settings, the states of streams, windows,
+// limits, the rules for fields, and priorities (RFC 9218). Bytes go in, and come out. Nothing here waits, starts a goroutine or asks for
+// the time, and nothing is locked: a type is guarded by whatever guards the connection or the stream that it is a part of.
+//
+// A frame goes this way. Reader.Next takes it from the input, and Glitches.Cost says what it costs. A frame of a stream is an Event
+// (EventOf), which State.Step judges; the state is that of the stream in the Table, or what IDs say of one that isn't there. DATA use up both
+// ReceiveWindows and the Content; HEADERS pass IDs.Open and Counts.Enter, or are a trailer section, and their Block goes through the decoder
+// into a Head. State.Ends says what a fault ends.
+package http2
+
+import "encoding/binary"
+
+const (
+	// Preface is what a client begins with, before its first frame (RFC 9113, section 3.4).
+	Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	// FrameHeaderLen is the length of what each frame begins with (RFC 9113, section 4.1).
+	FrameHeaderLen = 9
+	// MaxFrameSize bounds the payload of frames, both ways: each peer takes as much (RFC 9113, section 6.5.2), and a larger one would
+	// hold up other streams for longer.
+	MaxFrameSize = 16 << 10
+	// maxID is the highest number of a stream.
+	maxID = 1<<31 - 1
+)
+
+// FrameType is the type of a frame.
+type FrameType uint8
+
+// The types of RFC 9113, section 6, and of RFC 9218, section 7.1.
+const (
+	FrameData           FrameType = 0x0
+	FrameHeaders        FrameType = 0x1
+	FramePriority       FrameType = 0x2
+	FrameReset          FrameType = 0x3 // RST_STREAM
+	FrameSettings       FrameType = 0x4
+	FramePush           FrameType = 0x5 // PUSH_PROMISE
+	FramePing           FrameType = 0x6
+	FrameGoAway         FrameType = 0x7
+	FrameWindowUpdate   FrameType = 0x8
+	FrameContinuation   FrameType = 0x9
+	FramePriorityUpdate FrameType = 0x10
+)
+
+// Flags are the flags of a frame. Others than a type has are ignored (RFC 9113, section 4.1).
+type Flags uint8
+
+// The flags that types have.
+const (
+	FlagEndStream  Flags = 0x1  // of DATA and HEADERS
+	FlagAck        Flags = 0x1  // of SETTINGS and PING
+	FlagEndHeaders Flags = 0x4  // of HEADERS and CONTINUATION
+	FlagPadded     Flags = 0x8  // of DATA and HEADERS
+	FlagPriority   Flags = 0x20 // of HEADERS
+)
+
+// Has reports whether one of the flags f is set.
+func (g Flags) Has(f Flags) bool { return g&f != 0 }
+
+// Frame is a frame that has come, or for DATA and unknown types a piece of one.
+type Frame struct {
+	// Payload is the part of the payload that isn't padding and isn't in another field: the data, the field block's fragment, the
+	// entries of SETTINGS, PING's 8 bytes, GOAWAY's debug data, or the value of PRIORITY_UPDATE. It lies in the bytes that were given
+	// to Next.
+	Payload []byte
+	// Size is how many bytes of DATA's payload this is, with the padding: that much of the windows is used up (RFC 9113, section 6.1).
+	Size int
+	// Length is that of the whole frame's payload.
+	Length int
+	Stream uint32
+	// Value is the window's increment, the error code of RST_STREAM and GOAWAY, or the stream that PRIORITY_UPDATE is for.
+	Value uint32
+	Type  FrameType
+	// Flags are the frame's. Of a frame in pieces, the last piece alone has FlagEndStream.
+	Flags Flags
+	// Follows says that this isn't the first piece of its frame.
+	Follows bool
+}
+
+// EndStream reports whether the client's side of the stream ends with the frame, which is DATA or HEADERS.
+func (f *Frame) EndStream() bool { return f.Flags.Has(FlagEndStream) }
+
+// Ack reports whether the frame, which is SETTINGS or PING, is an answer.
+func (f *Frame) Ack() bool { return f.Flags.Has(FlagAck) }
+
+// ReadPreface reports whether b begins with the client's preface. False without a fault means that more bytes are needed.
+func ReadPreface(b []byte) (bool, Fault) {
+	n := min(len(b), len(Preface))
+	if string(b[:n]) != Preface[:n] {
+		return false, FaultPreface
+	}
+	return n == len(Preface), NoFault
+}
+
+// Reader takes frames out of the bytes behind the preface. It is the small state that their order needs, and has no buffer: the caller
+// keeps what Next hasn't taken. The zero value is ready for a connection's first frame.
+//
+// DATA and frames of unknown types come in pieces, as their bytes do. All others come whole, so the caller must be able to keep
+// FrameHeaderLen+MaxFrameSize bytes.
+type Reader struct {
+	length  int32 // of the frame that comes in pieces
+	left    int32 // bytes of it that are to come, with the padding
+	padding int32 // how many of them are padding
+	stream  uint32
+	block   uint32 // the stream of a field block that goes on, 0 if none does
+	kind    FrameType
+	flags   Flags
+	begun   bool // the first frame has come
+}
+
+// InBlock reports whether a field block has begun, and CONTINUATION must follow.
+func (r *Reader) InBlock() bool { return r.block != 0 }
+
+// Next puts the frame at the start of b, or a piece of it, into f and returns how many bytes of b that was. 0 without a fault means that
+// more bytes are needed.
+//
+// A fault of the connection is its end. With a fault of a stream, f is valid, and its bytes are taken: a field block must be decoded all
+// the same (RFC 9113, section 4.3), since the client's later ones build upon it.
+func (r *Reader) Next(f *Frame, b []byte) (int, Fault) {
+	if r.left > 0 {
+		return r.piece(f, b, 0, true), NoFault
+	}
+	if len(b) < FrameHeaderLen {
+		return 0, NoFault
+	}
+	length := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+	*f = Frame{Length: length, Type: FrameType(b[3]), Flags: Flags(b[4]), Stream: binary.BigEndian.Uint32(b[5:]) & maxID}
+	if fault := r.admit(f); fault != NoFault {
+		return 0, fault
+	}
+	if f.Type == FrameData || !f.known() {
+		return r.beginPieces(f, b, length)
+	}
+	end := FrameHeaderLen + length
+	if len(b) < end {
+		return 0, NoFault
+	}
+	f.Payload = b[FrameHeaderLen:end:end]
+	return end, r.parse(f)
+}
+
+// known reports whether the frame is of a type that means something to a server.
+func (f *Frame) known() bool { return f.Type <= FrameContinuation || f.Type == FramePriorityUpdate }
+
+// lengths are the shortest and the longest payload of each type, but for PRIORITY, a wrong length of which is its stream's fault.
+var lengths = [FrameContinuation + 1]struct{ least, most int }{
+	FrameData:         {0, MaxFrameSize},
+	FrameHeaders:      {0, MaxFrameSize},
+	FramePriority:     {0, MaxFrameSize},
+	FrameReset:        {4, 4},
+	FrameSettings:     {0, MaxFrameSize},
+	FramePush:         {0, MaxFrameSize},
+	FramePing:         {8, 8},
+	FrameGoAway:       {8, MaxFrameSize},
+	FrameWindowUpdate: {4, 4},
+	FrameContinuation: {0, MaxFrameSize},
+}
+
+// admit checks what the header of a frame says by itself, and whether the frame may come now. So a frame that can't be is refused
+// before its payload is waited for.
+func (r *Reader) admit(f *Frame) Fault {
+	length := f.Length
+	if !r.begun && (f.Type != FrameSettings || f.Ack()) {
+		return FaultFirstFrame
+	}
+	if r.block != 0 && (f.Type != FrameContinuation || f.Stream != r.block) {
+		return FaultInBlock
+	}
+	// RFC 9113, section 4.2, lets a stream end with some of these faults. But then up to 16 MB had to be thrown away.
+	if length > MaxFrameSize {
+		return FaultFrameSize
+	}
+	switch f.Type {
+	case FrameData, FrameHeaders, FramePriority, FrameReset, FrameContinuation:
+		if f.Stream == 0 {
+			return FaultNoStream
+		}
+	case FrameSettings, FramePing, FrameGoAway, FramePriorityUpdate:
+		if f.Stream != 0 {
+			return FaultStreamGiven
+		}
+	}
+	switch {
+	case f.Type == FramePush:
+		return FaultPush
+	case f.Type == FrameContinuation && r.block == 0:
+		return FaultContinuation
+	case f.Type == FrameSettings && (length%settingLen != 0 || f.Ack() && length > 0):
+		return FaultLength
+	case f.Type == FramePriorityUpdate && length < 4:
+		return FaultLength
+	case f.Type <= FrameContinuation && (length < lengths[f.Type].least || length > lengths[f.Type].most):
+		return FaultLength
+	}
+	r.begun = true
+	return NoFault
+}
+
+// beginPieces begins a frame that needn't come whole.
+func (r *Reader) beginPieces(f *Frame, b []byte, length int) (int, Fault) {
+	header, padding := FrameHeaderLen, 0
+	if f.Type == FrameData && f.Flags.Has(FlagPadded) {
+		if length == 0 {
+			return 0, FaultLength
+		}
+		if len(b) == FrameHeaderLen {
+			return 0, NoFault
+		}
+		header++
+		if padding = int(b[FrameHeaderLen]); padding >= length {
+			return 0, FaultPadding
+		}
+	}
+	r.stream, r.kind, r.flags = f.Stream, f.Type, f.Flags
+	r.length, r.left, r.padding = int32(length), int32(FrameHeaderLen+length-header), int32(padding)
+	n := r.piece(f, b, header, false)
+	if n == 0 {
+		r.left = 0 // only the header has come, and is looked at again
+		return 0, NoFault
+	}
+	f.Size += header - FrameHeaderLen
+	return n, NoFault
+}
+
+// piece takes the piece of a frame that is at b[start:]. It must have a byte of data, or be all that is left of the frame: whoever gets
+// a piece without data may take it for a frame without data.
+func (r *Reader) piece(f *Frame, b []byte, start int, follows bool) int {
+	left, data := int(r.left), int(r.left-r.padding)
+	n := min(len(b)-start, left)
+	if n < left {
+		if n = min(n, data); n <= 0 {
+			return 0
+		}
+	}
+	*f = Frame{Type: r.kind, Flags: r.flags, Stream: r.stream, Size: n, Length: int(r.length), Follows: follows}
+	if n < left {
+		f.Flags &^= FlagEndStream
+	}
+	end := start + min(n, data)
+	f.Payload = b[start:end:end]
+	r.left -= int32(n)
+	return start + n
+}
+
+// parse checks the payload of a frame that has come whole, and takes it apart.
+func (r *Reader) parse(f *Frame) Fault {
+	switch f.Type {
+	case FrameHeaders:
+		return r.parseHeaders(f)
+	case FrameContinuation:
+		if f.Flags.Has(FlagEndHeaders) {
+			r.block = 0
+		}
+	case FramePriority:
+		if len(f.Payload) != priorityLen {
+			return FaultPriorityLength
+		}
+		return dependency(f)
+	case FrameReset:
+		f.Value = binary.BigEndian.Uint32(f.Payload)
+	case FrameGoAway:
+		// The first 4 bytes are the last of the streams that the client will serve: those of a server, which never opens one.
+		f.Value, f.Payload = binary.BigEndian.Uint32(f.Payload[4:]), f.Payload[8:]
+	case FrameWindowUpdate:
+		f.Value = binary.BigEndian.Uint32(f.Payload) & (1<<31 - 1)
+		switch {
+		case f.Value > 0:
+		case f.Stream == 0:
+			return FaultConnectionIncrement
+		default:
+			return FaultIncrement
+		}
+	case FramePriorityUpdate:
+		f.Value, f.Payload = binary.BigEndian.Uint32(f.Payload)&maxID, f.Payload[4:]
+	}
+	return NoFault
+}
+
+// parseHeaders takes the padding and the priority of RFC 7540 off HEADERS. Of that priority nothing is used (RFC 9113, section 5.3.2).
+func (r *Reader) parseHeaders(f *Frame) Fault {
+	if f.Flags.Has(FlagPadded) {
+		switch {
+		case len(f.Payload) == 0:
+			return FaultLength
+		case int(f.Payload[0]) >= len(f.Payload):
+			return FaultPadding
+		}
+		f.Payload = f.Payload[1 : len(f.Payload)-int(f.Payload[0])]
+	}
+	fault := NoFault
+	if f.Flags.Has(FlagPriority) {
+		if len(f.Payload) < priorityLen {
+			return FaultLength
+		}
+		fault = dependency(f)
+		f.Payload = f.Payload[priorityLen:]
+	}
+	if !f.Flags.Has(FlagEndHeaders) {
+		r.block = f.Stream
+	}
+	return fault
+}
+
+// priorityLen is the length of a priority of RFC 7540.
+const priorityLen = 5
+
+// dependency checks the priority that the payload begins with.
+func dependency(f *Frame) Fault {
+	if binary.BigEndian.Uint32(f.Payload)&maxID == f.Stream {
+		return FaultSelfDependency
+	}
+	return NoFault
+}
+
+// AppendFrameHeader appends the header of a frame with a payload of length bytes, which is at most MaxFrameSize.
+func AppendFrameHeader(b []byte, length int, kind FrameType, flags Flags, stream uint32) []byte {
+	return append(b, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags),
+		byte(stream>>24), byte(stream>>16), byte(stream>>8), byte(stream))
+}
+
+// AppendReset appends RST_STREAM.
+func AppendReset(b []byte, stream uint32, code ErrCode) []byte {
+	return binary.BigEndian.AppendUint32(AppendFrameHeader(b, 4, FrameReset, 0, stream), uint32(code))
+}
+
+// AppendSettingsAck appends the answer to SETTINGS.
+func AppendSettingsAck(b []byte) []byte { return AppendFrameHeader(b, 0, FrameSettings, FlagAck, 0) }
+
+// AppendPing appends PING. The answer to one, with FlagAck, has the same data.
+func AppendPing(b []byte, flags Flags, data [8]byte) []byte {
+	return append(AppendFrameHeader(b, 8, FramePing, flags, 0), data[:]...)
+}
+
+// AppendGoAway appends GOAWAY: no stream over last was or will be served. The text, of at most 1,000 bytes, is for who debugs the client.
+func AppendGoAway(b []byte, last uint32, code ErrCode, text string) []byte {
+	text = text[:min(len(text), 1000)]
+	b = AppendFrameHeader(b, 8+len(text), FrameGoAway, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, last)
+	return append(binary.BigEndian.AppendUint32(b, uint32(code)), text...)
+}
+
+// AppendWindowUpdate appends WINDOW_UPDATE. On stream 0 it is for the connection. The increment must be over 0.
+func AppendWindowUpdate(b []byte, stream, increment uint32) []byte {
+	return binary.BigEndian.AppendUint32(AppendFrameHeader(b, 4, FrameWindowUpdate, 0, stream), increment)
+}
+
+// BeginHeaders appends the place of a frame header. The field block is appended next, and then EndHeaders makes frames of it.
+func BeginHeaders(b []byte) []byte { return append(b, make([]byte, FrameHeaderLen)...) }
+
+// EndHeaders makes HEADERS, and CONTINUATION where it needs to, of the field block that was appended after BeginHeaders at b[start:].
+func EndHeaders(b []byte, start int, stream uint32, endStream bool) []byte {
+	flags := Flags(0)
+	if endStream {
+		flags = FlagEndStream
+	}
+	length := len(b) - start - FrameHeaderLen
+	if length <= MaxFrameSize {
+		AppendFrameHeader(b[:start], length, FrameHeaders, flags|FlagEndHeaders, stream)
+		return b
+	}
+	// The fragments move apart, the last one first.
+	more := (length - 1) / MaxFrameSize
+	b = append(b, make([]byte, more*FrameHeaderLen)...)
+	block := b[start+FrameHeaderLen:]
+	for i := more; i > 0; i-- {
+		from, to := i*MaxFrameSize, min((i+1)*MaxFrameSize, length)
+		at := from + i*FrameHeaderLen
+		copy(block[at:], block[from:to])
+		flag := Flags(0)
+		if i == more {
+			flag = FlagEndHeaders
+		}
+		AppendFrameHeader(block[:at-FrameHeaderLen], to-from, FrameContinuation, flag, stream)
+	}
+	AppendFrameHeader(b[:start], MaxFrameSize, FrameHeaders, flags, stream)
+	return b
+}
+
+// AppendData appends DATA: as many frames as the payload needs, and one if it is empty.
+func AppendData(b []byte, stream uint32, payload []byte, endStream bool) []byte {
+	for {
+		n, flags := min(len(payload), MaxFrameSize), Flags(0)
+		if endStream && n == len(payload) {
+			flags = FlagEndStream
+		}
+		b = append(AppendFrameHeader(b, n, FrameData, flags, stream), payload[:n]...)
+		if payload = payload[n:]; len(payload) == 0 {
+			return b
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package http2
+
+import (
+	"unsafe"
+
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// pseudo numbers the pseudo-header fields of requests.
+type pseudo uint8
+
+const (
+	pseudoMethod pseudo = iota
+	pseudoScheme
+	pseudoPath
+	pseudoAuthority
+	pseudoProtocol // RFC 8441, section 4
+	pseudoCount
+)
+
+var pseudoNames = [pseudoCount]string{":method", ":scheme", ":path", ":authority", ":protocol"}
+
+// span says where something is in bytes.
+type span struct{ start, end uint32 }
+
+// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them, which has looked at the characters of each and
+// at how large they are together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of them, which
+// checks what HTTP versions have in common. It remembers the first thing that is wrong, and takes nothing after that. A Head can be used
+// again, and keeps its memory.
+//
+// A request by extended CONNECT (RFC 8441) becomes a GET, as that of HTTP/1.1 for the same purpose is. Protocol tells them apart.
+type Head struct {
+	head   *http1.RequestHead
+	limits *http1.Limits
+	b      []byte // the method, the target, and the names and values of fields
+	pseudo []byte // the values of pseudo-header fields
+	spans  [pseudoCount]span
+	cookie []byte // the crumbs, joined
+
+	// Priority is what the request's field of that name says (RFC 9218, section 5).
+	Priority Priority
+
+	fault   Fault
+	refused http1.Fault
+	seen    uint8 // a bit for each pseudo-header field
+
+	extended, trailer  bool
+	begun              bool // the pseudo-header fields are over
+	host, crumbs       bool // such a field has come
+	expects, hasLength bool
+}
+
+// Begin begins a request. The head's text is appended to b, which is empty. extended allows extended CONNECT.
+func (h *Head) Begin(head *http1.RequestHead, b []byte, limits *http1.Limits, extended bool) {
+	*h = Head{head: head, limits: limits, b: b, extended: extended, Priority: UnsaidPriority, pseudo: h.pseudo[:0], cookie: h.cookie[:0]}
+}
+
+// BeginTrailer begins a trailer section. The head must be a new one.
+func (h *Head) BeginTrailer(head *http1.RequestHead, b []byte, limits *http1.Limits) {
+	h.Begin(head, b, limits, false)
+	h.trailer, h.begun = true, true
+}
+
+// Field takes the next field, and keeps neither slice. The number is the name's, or field.Unknown. valid says that the name is a token in
+// lower case, or one behind a colon, and that the value has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
+func (h *Head) Field(name, value []byte, id field.ID, valid bool) {
+	switch {
+	case !h.ok():
+	case !valid:
+		h.fault = FaultField
+	case name[0] == ':':
+		h.fault = h.addPseudo(name, value)
+	default:
+		if !h.begun {
+			h.beginRequest()
+		}
+		if h.ok() {
+			h.fault = h.addField(name, value, id)
+		}
+	}
+}
+
+func (h *Head) ok() bool { return h.fault == NoFault && h.refused == http1.NoFault }
+
+// addPseudo keeps the value of a pseudo-header field.
+func (h *Head) addPseudo(name, value []byte) Fault {
+	switch {
+	case h.trailer:
+		return FaultPseudoInTrailer
+	case h.begun:
+		return FaultPseudoOrder
+	}
+	p := pseudoOf(name)
+	switch {
+	case p == pseudoCount || p == pseudoProtocol && !h.extended:
+		return FaultPseudoUnknown
+	case h.has(p):
+		return FaultPseudoRepeated
+	}
+	h.seen |= 1 << p
+	start := uint32(len(h.pseudo))
+	h.pseudo = append(h.pseudo, value...)
+	h.spans[p] = span{start, uint32(len(h.pseudo))}
+	return NoFault
+}
+
+// pseudoOf returns the number of a pseudo-header field, pseudoCount for another.
+func pseudoOf(name []byte) pseudo {
+	for p, known := range pseudoNames {
+		if string(name) == known {
+			return pseudo(p)
+		}
+	}
+	return pseudoCount
+}
+
+func (h *Head) has(p pseudo) bool { return h.seen&(1<<p) != 0 }
+
+func (h *Head) value(p pseudo) []byte { return h.pseudo[h.spans[p].start:h.spans[p].end] }
+
+// beginRequest makes a request line of the pseudo-header fields.
+func (h *Head) beginRequest() {
+	h.begun = true
+	method, target, fault := h.requestLine()
+	if fault != NoFault {
+		h.fault = fault
+		return
+	}
+	var refused http1.Fault
+	if h.b, refused = h.head.Begin(h.b, text(method), text(target), 1, h.limits); refused != http1.NoFault {
+		h.refuse(refused)
+		return
+	}
+	if h.has(pseudoAuthority) {
+		h.add(nameHost, h.value(pseudoAuthority), field.Host)
+	}
+}
+
+// requestLine checks the pseudo-header fields together (RFC 9113, sections 8.3.1 and 8.5, and RFC 8441, section 4).
+func (h *Head) requestLine() (method, target []byte, fault Fault) {
+	method, target = h.value(pseudoMethod), h.value(pseudoPath)
+	connect := string(method) == "CONNECT"
+	switch {
+	case h.has(pseudoProtocol):
+		if !connect || !h.has(pseudoScheme) || !h.has(pseudoPath) || !h.has(pseudoAuthority) || !syntax.IsToken(h.value(pseudoProtocol)) {
+			return nil, nil, FaultConnect
+		}
+		method = methodGet
+	case connect:
+		if h.has(pseudoScheme) || h.has(pseudoPath) || !h.has(pseudoAuthority) {
+			return nil, nil, FaultConnect
+		}
+		return method, h.value(pseudoAuthority), NoFault
+	case !h.has(pseudoMethod) || !h.has(pseudoScheme) || !h.has(pseudoPath):
+		return nil, nil, FaultPseudoMissing
+	}
+	switch {
+	case !validScheme(h.value(pseudoScheme)):
+		return nil, nil, FaultScheme
+	case h.has(pseudoAuthority) && len(h.value(pseudoAuthority)) == 0:
+		return nil, nil, FaultAuthority
+	case len(target) == 0 || target[0] != '/' && target[0] != '*':
+		return nil, nil, FaultPath
+	}
+	return method, target, NoFault
+}
+
+// The texts that a head may have without a field that brought them.
+var methodGet, nameHost, nameCookie = []byte("GET"), []byte("host"), []byte("cookie")
+
+// validScheme reports whether b is a scheme (RFC 3986, section 3.1).
+func validScheme(b []byte) bool {
+	for i, c := range b {
+		if !syntax.IsLetter(c) && (i == 0 || (c < '0' || c > '9') && c != '+' && c != '-' && c != '.') {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// addField holds a field to RFC 9113, sections 8.2.2 and 8.2.3.
+func (h *Head) addField(name, value []byte, id field.ID) Fault {
+	switch id {
+	case field.Unknown:
+		if string(name) == "priority" {
+			h.Priority = ParsePriority(value)
+		}
+	case field.Connection, field.ProxyConnection, field.KeepAlive, field.TransferEncoding, field.Upgrade:
+		return FaultConnectionField
+	case field.TE:
+		if !syntax.EqualFold(value, "trailers") {
+			return FaultTE
+		}
+	case field.ContentLength:
+		h.hasLength = true
+	case field.Expect:
+		h.expects = len(value) > 0
+	}
+	if h.trailer {
+		if !id.InTrailer() {
+			h.refuse(http1.FaultTrailer)
+			return h.fault
+		}
+	} else if id == field.Host && h.has(pseudoAuthority) {
+		return h.compareHost(value)
+	} else if id == field.Cookie {
+		h.addCrumb(value)
+		return NoFault
+	}
+	h.add(name, value, id)
+	return h.fault
+}
+
+// compareHost checks a Host beside :authority, whose value the head already has as Host (RFC 9113, section 8.3.1).
+func (h *Head) compareHost(value []byte) Fault {
+	port := ":80"
+	if syntax.EqualFold(h.value(pseudoScheme), "https") {
+		port = ":443"
+	}
+	if h.host || !syntax.EqualFold(withoutPort(value, port), withoutPort(h.value(pseudoAuthority), port)) {
+		return FaultHostDiffers
+	}
+	h.host = true
+	return NoFault
+}
+
+// withoutPort returns a host without its port, if that is the scheme's own, or empty.
+func withoutPort(host []byte, port string) []byte {
+	n := len(host)
+	switch {
+	case n >= len(port) && string(host[n-len(port):]) == port:
+		return host[:n-len(port)]
+	case n > 0 && host[n-1] == ':':
+		return host[:n-1]
+	}
+	return host
+}
+
+// addCrumb adds a part of the cookie. RFC 9113, section 8.2.3: they are joined by "; ".
+func (h *Head) addCrumb(value []byte) {
+	if h.crumbs {
+		h.cookie = append(h.cookie, "; "...)
+	}
+	h.cookie = append(h.cookie, value...)
+	h.crumbs = true
+}
+
+// add adds a field to the head.
+func (h *Head) add(name, value []byte, id field.ID) {
+	var refused http1.Fault
+	if h.b, refused = h.head.AddValid(h.b, name, value, id, h.limits); refused != http1.NoFault {
+		h.refuse(refused)
+	}
+}
+
+// refuse takes note of what the head says is wrong, which is malformed where it would be in each version of HTTP, and where it isn't about
+// a limit.
+func (h *Head) refuse(f http1.Fault) {
+	h.refused = f
+	switch f {
+	case http1.FaultContentLength:
+		h.fault = FaultContentLength
+	case http1.FaultTarget:
+		if h.fault = FaultPath; !h.has(pseudoPath) {
+			h.fault = FaultAuthority // CONNECT's
+		}
+	case http1.FaultHost:
+		h.fault = FaultAuthority
+	case http1.FaultNoHost: // RFC 9113 leaves it to the server whether it knows whom such a request is for
+	default:
+		if f.Status() == 400 {
+			h.fault = FaultMalformed
+		}
+	}
+}
+
+// text returns b as a string for a callee that doesn't keep it.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// End ends a request. over says that the fields were too many or too large to be given all. It returns the head's text, and how long the
+// content is: -1 if only its end will tell.
+//
+// The stream is reset with fault, if there is one. If refused is set, the request can be answered with its status: before the stream is
+// reset or, without a fault, in place of that.
+func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
+	h.endFields(over)
+	if h.ok() && !h.begun {
+		h.beginRequest()
+	}
+	if h.ok() && h.crumbs {
+		h.add(nameCookie, h.cookie, field.Cookie)
+	}
+	if h.ok() {
+		var refused http1.Fault
+		if f, refused = h.head.Frame(h.b); refused != http1.NoFault {
+			h.refuse(refused)
+		}
+	}
+	if h.ok() {
+		switch {
+		case endStream && f.Length != 0:
+			h.fault = FaultContentLength
+		case !endStream && !h.hasLength:
+			f.Length = -1
+		}
+		f.ExpectContinue = h.expects && f.Length != 0
+	}
+	return h.b, f, h.fault, h.refused
+}
+
+func (h *Head) endFields(over bool) {
+	if h.ok() && over {
+		h.refused = http1.FaultHeadTooLarge
+	}
+}
+
+// EndTrailer is End for a trailer section. It makes l the list of its fields. The list has borrowed the bytes that BeginTrailer was given, or
+// larger ones.
+func (h *Head) EndTrailer(l *field.List, over bool) (Fault, http1.Fault) {
+	if h.endFields(over); h.ok() {
+		h.head.GiveFields(l, h.b)
+	}
+	return h.fault, h.refused
+}
+
+// Scheme returns the value of :scheme, which is empty for CONNECT. It is valid until the next Begin, as are those below.
+func (h *Head) Scheme() []byte { return h.value(pseudoScheme) }
+
+// Protocol returns the value of :protocol, "websocket" for instance, which is empty unless the request is one by extended CONNECT.
+func (h *Head) Protocol() []byte { return h.value(pseudoProtocol) }
+
+// Content holds the content of a request to its Content-Length (RFC 9113, section 8.1.1).
+type Content struct{ left int64 }
+
+// Begin begins with the length of http1.Framing: -1 is unknown.
+func (c *Content) Begin(length int64) { c.left = length }
+
+// Receive takes note of n bytes of content, or of the stream's end.
+func (c *Content) Receive(n int, endStream bool) Fault {
+	if c.left < 0 {
+		return NoFault
+	}
+	if int64(n) > c.left || endStream && int64(n) != c.left {
+		return FaultContentLength
+	}
+	c.left -= int64(n)
+	return NoFault
+}

@@ -1,0 +1,286 @@
+package http2
+
+import (
+	"strings"
+
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+const (
+	// entryOverhead is what a field counts besides its name and value (RFC 7541, section 4.1).
+	entryOverhead = 32
+	// initialTableSize is how large a dynamic table may be until SETTINGS_HEADER_TABLE_SIZE says otherwise, in bytes.
+	initialTableSize = 4096
+	// MaxTableSize bounds the dynamic table of a Decoder, in bytes: an entry keeps its lengths in 16 bits.
+	MaxTableSize = 1<<16 - 1
+)
+
+// staticFields is the static table (RFC 7541, appendix A). Its first entry has the index 1.
+var staticFields = [...][2]string{
+	{":authority"},
+	{":method", "GET"},
+	{":method", "POST"},
+	{":path", "/"},
+	{":path", "/index.html"},
+	{":scheme", "http"},
+	{":scheme", "https"},
+	{":status", "200"},
+	{":status", "204"},
+	{":status", "206"},
+	{":status", "304"},
+	{":status", "400"},
+	{":status", "404"},
+	{":status", "500"},
+	{"accept-charset"},
+	{"accept-encoding", "gzip, deflate"},
+	{"accept-language"},
+	{"accept-ranges"},
+	{"accept"},
+	{"access-control-allow-origin"},
+	{"age"},
+	{"allow"},
+	{"authorization"},
+	{"cache-control"},
+	{"content-disposition"},
+	{"content-encoding"},
+	{"content-language"},
+	{"content-length"},
+	{"content-location"},
+	{"content-range"},
+	{"content-type"},
+	{"cookie"},
+	{"date"},
+	{"etag"},
+	{"expect"},
+	{"expires"},
+	{"from"},
+	{"host"},
+	{"if-match"},
+	{"if-modified-since"},
+	{"if-none-match"},
+	{"if-range"},
+	{"if-unmodified-since"},
+	{"last-modified"},
+	{"link"},
+	{"location"},
+	{"max-forwards"},
+	{"proxy-authenticate"},
+	{"proxy-authorization"},
+	{"range"},
+	{"referer"},
+	{"refresh"},
+	{"retry-after"},
+	{"server"},
+	{"set-cookie"},
+	{"strict-transport-security"},
+	{"transfer-encoding"},
+	{"user-agent"},
+	{"vary"},
+	{"via"},
+	{"www-authenticate"},
+}
+
+const staticCount = uint32(len(staticFields))
+
+// entry is a field of the static or the dynamic table. Its name lies at the offset at in the table's text, and its value behind the name.
+type entry struct {
+	at       uint32
+	nameLen  uint16
+	valueLen uint16
+	id       field.ID
+	// See Sink.
+	validName, validValue bool
+}
+
+func (e *entry) name(text []byte) []byte {
+	end := e.at + uint32(e.nameLen)
+	return text[e.at:end:end]
+}
+
+func (e *entry) value(text []byte) []byte {
+	start := e.at + uint32(e.nameLen)
+	end := start + uint32(e.valueLen)
+	return text[start:end:end]
+}
+
+func (e *entry) size() uint32 { return uint32(e.nameLen) + uint32(e.valueLen) + entryOverhead }
+
+// The static table as the decoder uses it, and the known names as they are in HTTP/2.
+var (
+	staticEntries, staticText = makeStaticEntries()
+	lowerNames                = makeLowerNames()
+)
+
+func makeStaticEntries() (entries [staticCount + 1]entry, text []byte) {
+	for i, f := range staticFields {
+		entries[i+1] = entry{uint32(len(text)), uint16(len(f[0])), uint16(len(f[1])), field.Lookup(f[0]), true, true}
+		text = append(append(text, f[0]...), f[1]...)
+	}
+	return entries, text
+}
+
+func makeLowerNames() (names [field.Count]string) {
+	for id := range field.Count {
+		names[id] = strings.ToLower(id.String())
+	}
+	return names
+}
+
+// table is a decoder's dynamic table (RFC 7541, section 2.3.2).
+type table struct {
+	// ring holds the entries. Its length is a power of two. An entry stands at the number of those that were added before it, modulo
+	// that length.
+	ring  []entry
+	added uint32 // how many entries were ever added
+	count uint32 // how many are left
+
+	// text holds the names and values of the entries, the oldest first, behind those of entries that were evicted.
+	text []byte
+
+	size uint32 // of the entries
+	max  uint32 // of size
+}
+
+// lookup returns the entry with an index, of either table, and the text that it lies in. It returns nil if there is none.
+func (t *table) lookup(index uint32) (e *entry, text []byte) {
+	if index-1 < staticCount {
+		return &staticEntries[index], staticText
+	}
+	age := index - staticCount - 1
+	if age >= t.count {
+		return nil, nil
+	}
+	return t.at(age), t.text
+}
+
+// at returns the entry of an age: how many entries were added after it.
+func (t *table) at(age uint32) *entry { return &t.ring[(t.added-1-age)&uint32(len(t.ring)-1)] }
+
+// dead returns how many bytes of text belong to entries that were evicted.
+func (t *table) dead() uint32 {
+	if t.count == 0 {
+		return uint32(len(t.text))
+	}
+	return t.at(t.count - 1).at
+}
+
+// evict takes away the oldest entries until the size is at most max.
+func (t *table) evict(max uint32) {
+	for t.size > max {
+		t.size -= t.at(t.count - 1).size()
+		t.count--
+	}
+}
+
+// resize changes the maximum size (RFC 7541, section 4.3).
+func (t *table) resize(max uint32) {
+	t.max = max
+	t.evict(max)
+}
+
+// prepare makes room for n more bytes of text. The text grows, unless there is enough to gain by moving it.
+func (t *table) prepare(n int) {
+	const first = 512
+	switch {
+	case len(t.text)+n <= cap(t.text):
+	case cap(t.text) == 0:
+		t.text = make([]byte, 0, max(first, n))
+	default:
+		if dead := t.dead(); int(dead) >= len(t.text)/4 {
+			t.text = t.text[:copy(t.text, t.text[dead:])]
+			t.rebase(dead)
+		}
+	}
+}
+
+// add adds f as an entry. Its name and its value are all that text holds behind the table's text.
+func (t *table) add(text []byte, f *fieldView) {
+	start := len(t.text)
+	size := uint32(len(text)-start) + entryOverhead
+	// RFC 7541, section 4.4: an entry that is larger than the table isn't an error, but empties the table.
+	if size > t.max {
+		t.evict(0)
+		t.text = text[:start]
+		return
+	}
+	t.evict(t.max - size)
+	if int(t.count) == len(t.ring) {
+		const first = 8
+		t.setRing(max(first, 2*len(t.ring)))
+	}
+	t.text = text
+	t.added++
+	t.count++
+	t.size += size
+	*t.at(0) = entry{uint32(start), uint16(len(f.name)), uint16(len(f.value)), f.id, f.validName, f.validValue}
+}
+
+// setRing gives the ring another length.
+func (t *table) setRing(length int) {
+	old := *t
+	t.ring = make([]entry, length)
+	for age := range t.count {
+		*t.at(age) = *old.at(age)
+	}
+}
+
+// trim gives up memory that the entries don't need.
+func (t *table) trim() {
+	if t.count == 0 {
+		t.text, t.ring = nil, nil
+		return
+	}
+	dead := t.dead()
+	if live := len(t.text) - int(dead); cap(t.text) > live+live/4 {
+		text := make([]byte, live)
+		copy(text, t.text[dead:])
+		t.text = text
+		t.rebase(dead)
+	}
+	length := 1
+	for length < int(t.count) {
+		length *= 2
+	}
+	if length < len(t.ring) {
+		t.setRing(length)
+	}
+}
+
+// rebase takes note that the entries' text lies n bytes further to the front.
+func (t *table) rebase(n uint32) {
+	for age := range t.count {
+		t.at(age).at -= n
+	}
+}
+
+// validName reports whether a name is a token in lower case, behind a colon for a pseudo-header field (RFC 9113, section 8.2.1).
+func validName(name []byte, id field.ID) bool {
+	if id != field.Unknown {
+		return string(name) == lowerNames[id]
+	}
+	if len(name) > 0 && name[0] == ':' {
+		name = name[1:]
+	}
+	for _, c := range name {
+		if !syntax.IsTokenByte(c) || c-'A' < 26 {
+			return false
+		}
+	}
+	return len(name) > 0
+}
+
+// validValue reports whether a value has neither control bytes nor white space at its ends (RFC 9113, section 8.2.1). A tab may be inside.
+func validValue(value []byte) bool {
+	if len(value) == 0 {
+		return true
+	}
+	if first, last := value[0], value[len(value)-1]; first == ' ' || first == '\t' || last == ' ' || last == '\t' {
+		return false
+	}
+	i := syntax.IndexControl(value, 0)
+	for i < len(value) && value[i] == '\t' {
+		i = syntax.IndexControl(value, i+1)
+	}
+	return i == len(value)
+}

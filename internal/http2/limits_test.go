@@ -1,0 +1,266 @@
+package http2
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+)
+
+// "1,000, +33/s": the burst, then the rate, and time pays off no more than what is owed.
+func TestGlitches(t *testing.T) {
+	const start = clock.Time(time.Hour)
+	charge := func(g *Glitches, n int, now clock.Time) (done int) {
+		for range n {
+			if g.Charge(1, now, DefaultGlitches) != NoFault {
+				return done
+			}
+			done++
+		}
+		return done
+	}
+	var g Glitches
+	if n := charge(&g, 2000, start); n != 1000 {
+		t.Errorf("%d at once", n)
+	}
+	g = Glitches{}
+	charge(&g, 1000, start)
+	if n := charge(&g, 100, start.Add(time.Second)); n != 33 {
+		t.Errorf("%d a second later", n)
+	}
+	// A rate below that of the limits never adds up, in steps of whatever length.
+	g = Glitches{}
+	now := start
+	for range 100_000 {
+		now = now.Add(time.Second/33 + 1)
+		if g.Charge(1, now, DefaultGlitches) != NoFault {
+			t.Fatalf("after %v", now.Sub(start))
+		}
+	}
+	if n := charge(&g, 2000, now.Add(time.Hour)); n != 1000 {
+		t.Errorf("%d at once, an hour later", n)
+	}
+	// A higher one does.
+	g = Glitches{}
+	now, n := start, 0
+	for g.Charge(1, now, DefaultGlitches) == NoFault {
+		now = now.Add(time.Second / 66)
+		n++
+	}
+	if n < 1990 || n > 2010 {
+		t.Errorf("%d at twice the rate", n)
+	}
+	g = Glitches{}
+	if g.Charge(1000, start, DefaultGlitches) != NoFault || g.Charge(1, start, DefaultGlitches) != FaultGlitches {
+		t.Error("a thousand in one")
+	}
+	g = Glitches{}
+	for range 5000 {
+		if g.Charge(1, start, GlitchLimits{Burst: -1}) != NoFault {
+			t.Fatal("without a limit")
+		}
+	}
+}
+
+// What costs what.
+func TestCost(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		frame string
+		cost  int
+		late  int
+	}{
+		{"DATA", frameOf(FrameData, 0, 1, "x"), 0, 1},
+		{"DATA of some size", frameOf(FrameData, 0, 1, strings.Repeat("x", 256)), 0, 0},
+		{"empty DATA", frameOf(FrameData, 0, 1, ""), 1, 1},
+		{"empty DATA that ends the stream", frameOf(FrameData, FlagEndStream, 1, ""), 0, 1},
+		{"padding alone", frameOf(FrameData, FlagPadded, 1, "\x02\x00\x00"), 1, 1},
+		{"HEADERS", frameOf(FrameHeaders, FlagEndHeaders, 1, "x"), 0, 1},
+		{"RST_STREAM", frameOf(FrameReset, 0, 1, "\x00\x00\x00\x08"), 1, 0},
+		{"PRIORITY", frameOf(FramePriority, 0, 1, "\x00\x00\x00\x03\x00"), 1, 0},
+		{"PRIORITY_UPDATE", frameOf(FramePriorityUpdate, 0, 0, "\x00\x00\x00\x03u=1"), 1, 0},
+		{"SETTINGS", frameOf(FrameSettings, 0, 0, ""), 1, 0},
+		{"SETTINGS with entries", frameOf(FrameSettings, 0, 0, settingOf(3, 1)+settingOf(3, 1)+settingOf(3, 1)), 4, 0},
+		{"SETTINGS with ACK", frameOf(FrameSettings, FlagAck, 0, ""), 0, 0},
+		{"PING", frameOf(FramePing, 0, 0, "12345678"), 1, 0},
+		{"PING with ACK", frameOf(FramePing, FlagAck, 0, "12345678"), 1, 0},
+		{"WINDOW_UPDATE", frameOf(FrameWindowUpdate, 0, 1, uint32Of(256)), 0, 1},
+		{"a small WINDOW_UPDATE", frameOf(FrameWindowUpdate, 0, 0, uint32Of(255)), 1, 0},
+		{"GOAWAY", frameOf(FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00"), 1, 0},
+		{"unknown", frameOf(0xf0, 0, 0, "abcdef"), 1, 0},
+	} {
+		for parts := 1; parts < 12; parts++ { // a frame costs the same however it comes
+			var g Glitches
+			r := Reader{begun: true}
+			var in []byte
+			cost, late := 0, 0
+			for rest := test.frame; len(rest) > 0; {
+				n := min(parts, len(rest))
+				in, rest = append(in, rest[:n]...), rest[n:]
+				var f Frame
+				n, fault := r.Next(&f, in)
+				if fault != NoFault {
+					t.Fatal(fault)
+				}
+				if in = in[n:]; n > 0 {
+					cost += g.Cost(&f)
+					late += g.LateCost(&f)
+				}
+			}
+			if cost != test.cost || late != test.late {
+				t.Errorf("%s in parts of %d: costs %d, late %d; want %d, %d", test.name, parts, cost, late, test.cost, test.late)
+			}
+		}
+	}
+}
+
+// "For each of them a client may send one PING and one small WINDOW_UPDATE or so."
+func TestEarn(t *testing.T) {
+	var g Glitches
+	ping, update := Frame{Type: FramePing}, Frame{Type: FrameWindowUpdate, Value: 5}
+	g.Earn(1)
+	g.Earn(1)
+	if g.Cost(&ping) != 0 || g.Cost(&update) != 0 || g.Cost(&update) != 1 || g.Cost(&ping) != 1 {
+		t.Error("two answers are for two frames")
+	}
+	for range 10 * maxEarned {
+		g.Earn(1)
+	}
+	free := 0
+	for g.Cost(&ping) == 0 {
+		free++
+	}
+	if free != maxEarned {
+		t.Errorf("%d frames were put by", free)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	var c Counts
+	for i := range 3 {
+		if c.Enter(3) != NoFault || c.Streams() != i+1 {
+			t.Fatalf("%d streams", c.Streams())
+		}
+	}
+	if c.Enter(3) != FaultRefused || c.Streams() != 3 {
+		t.Errorf("%d streams", c.Streams())
+	}
+	if c.Leave(); c.Enter(3) != NoFault {
+		t.Error("a place that was given back")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a place that nobody had")
+		}
+	}()
+	for range 4 {
+		c.Leave()
+	}
+}
+
+// RFC 9113, section 10.5.1: a block is bounded in bytes and frames.
+func TestBlock(t *testing.T) {
+	headers := func(flags Flags, payload string) *Frame {
+		return &Frame{Type: FrameHeaders, Flags: flags, Payload: []byte(payload)}
+	}
+	more := func(flags Flags, size int) *Frame {
+		return &Frame{Type: FrameContinuation, Flags: flags, Payload: make([]byte, size)}
+	}
+	var k Block
+	if !k.Begin(headers(FlagEndHeaders, "abc")) || cap(k.b) > 0 {
+		t.Error("a whole block is kept")
+	}
+	f := headers(FlagEndStream, "abc")
+	if k.Begin(f) {
+		t.Error("the block goes on")
+	}
+	copy(f.Payload, "xxx") // it lies in the input
+	for range MaxContinuations - 1 {
+		if whole, fault := k.Continue(more(0, 1), 100); whole || fault != NoFault {
+			t.Fatal(whole, fault)
+		}
+	}
+	whole, fault := k.Continue(more(FlagEndHeaders, 1), 100)
+	if b, end := k.Bytes(); !whole || fault != NoFault || !end || string(b) != "abc"+strings.Repeat("\x00", MaxContinuations) {
+		t.Errorf("%t, %v: %q, %t", whole, fault, b, end)
+	}
+	if k.Begin(headers(0, "")); k.frames != 0 || len(k.b) != 0 {
+		t.Errorf("the next one: %+v", k)
+	}
+	for i := range MaxContinuations + 1 {
+		if _, fault := k.Continue(more(0, 0), 100); (fault == FaultBlock) != (i == MaxContinuations) {
+			t.Errorf("CONTINUATION %d: %v", i, fault)
+		}
+	}
+	k.Begin(headers(0, "abc"))
+	if _, fault := k.Continue(more(0, 197), 100); fault != NoFault {
+		t.Error(fault)
+	}
+	if _, fault := k.Continue(more(0, 1), 100); fault != FaultBlock {
+		t.Error("more than twice the limit")
+	}
+	if k.Release(); cap(k.b) > 0 {
+		t.Error("memory is left")
+	}
+}
+
+// The table of faults is complete, and says what OfStream and Malformed say.
+func TestFaults(t *testing.T) {
+	if NoFault.String() != "" || NoFault.OfStream() || NoFault.Code() != NoError {
+		t.Error("NoFault")
+	}
+	seen := map[string]Fault{}
+	for f := NoFault + 1; f < faultCount; f++ {
+		if f.String() == "" || f.Code() == NoError {
+			t.Errorf("fault %d: %v %q", f, f.Code(), f)
+		}
+		if other, twice := seen[f.String()]; twice {
+			t.Errorf("faults %d and %d are %q", f, other, f)
+		}
+		seen[f.String()] = f
+		if f.Malformed() && (!f.OfStream() || f.Code() != ProtocolError) {
+			t.Errorf("%v: a malformed request is a stream error of type PROTOCOL_ERROR", f)
+		}
+	}
+	if FaultGlitches.OfStream() || !FaultPriorityLength.OfStream() || FaultRefused.Malformed() || !FaultField.Malformed() {
+		t.Error("the order of the faults")
+	}
+	if ErrCode(13).String() != "HTTP_1_1_REQUIRED" || ErrCode(14).String() != "an unknown error code" {
+		t.Error("the names of codes")
+	}
+}
+
+func TestLimitsAllocs(t *testing.T) {
+	var g Glitches
+	var m ReceiveWindow
+	m.Open(DefaultWindow)
+	var peer PeerSettings
+	peer.Reset()
+	entries := []byte(settingOf(4, 100) + settingOf(1, 5))
+	f := Frame{Type: FrameData, Flags: FlagEndStream, Stream: 1}
+	now := clock.Time(time.Hour)
+	if n := testing.AllocsPerRun(100, func() {
+		g.Charge(g.Cost(&f)+g.LateCost(&f), now, DefaultGlitches)
+		g.Earn(1)
+		m.Receive(10)
+		m.Drain(10, MaxReceiveWindow)
+		peer.Apply(entries)
+		e, _ := EventOf(&f)
+		Open.Step(e)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkGlitches(b *testing.B) {
+	var g Glitches
+	f := Frame{Type: FrameWindowUpdate, Value: 1}
+	now := clock.Time(time.Hour)
+	for b.Loop() {
+		now += clock.Time(time.Second)
+		if g.Charge(g.Cost(&f), now, DefaultGlitches) != NoFault {
+			b.Fatal("too many")
+		}
+	}
+}

@@ -1,0 +1,392 @@
+package http2
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+const (
+	urgencies      = 8
+	defaultUrgency = 3
+)
+
+// Priority is what a client says of the order in which answers are of use to it (RFC 9218, section 4).
+type Priority struct {
+	Urgency     uint8 // 0 is the most urgent, 7 the least
+	Incremental bool  // a part of the answer is of use before the rest
+}
+
+var (
+	// DefaultPriority is what RFC 9218 has for members that a field doesn't have.
+	DefaultPriority = Priority{Urgency: defaultUrgency}
+	// UnsaidPriority is that of a request that says nothing of its priority. Such requests take turns. By the default of RFC 9218 they would
+	// be answered one after the other, and a long answer, such as a stream of messages, would hold up all later ones.
+	UnsaidPriority = Priority{Urgency: defaultUrgency, Incremental: true}
+)
+
+// ParsePriority reads the value of a Priority field or of PRIORITY_UPDATE: a dictionary of RFC 9651, section 3.2. Members that aren't known
+// or aren't valid are ignored, as is a value that isn't a dictionary.
+func ParsePriority(value []byte) Priority {
+	p := DefaultPriority
+	s := structured{b: syntax.TrimSpace(value)}
+	for len(s.b) > 0 {
+		key := s.key()
+		item := []byte("?1") // a member without a value
+		if s.skip('=') {
+			item = s.value()
+		}
+		s.parameters()
+		if s.bad {
+			return DefaultPriority
+		}
+		switch {
+		case string(key) == "u" && len(item) == 1 && item[0] >= '0' && item[0] < '0'+urgencies:
+			p.Urgency = item[0] - '0'
+		case string(key) == "i" && len(item) == 2 && item[0] == '?':
+			p.Incremental = item[1] == '1'
+		}
+		s.b = syntax.TrimSpace(s.b)
+		if len(s.b) > 0 && (!s.skip(',') || len(syntax.TrimSpace(s.b)) == 0) {
+			return DefaultPriority
+		}
+		s.b = syntax.TrimSpace(s.b)
+	}
+	return p
+}
+
+// structured reads a structured field (RFC 9651). What is wrong sets bad.
+type structured struct {
+	b   []byte
+	bad bool
+}
+
+// skip takes c, if that is next.
+func (s *structured) skip(c byte) bool {
+	if len(s.b) == 0 || s.b[0] != c {
+		return false
+	}
+	s.b = s.b[1:]
+	return true
+}
+
+// take takes the bytes up to the first one of which is doesn't hold.
+func (s *structured) take(is func(byte) bool) []byte {
+	n := 0
+	for n < len(s.b) && is(s.b[n]) {
+		n++
+	}
+	taken := s.b[:n]
+	s.b = s.b[n:]
+	return taken
+}
+
+// takeTo takes the bytes up to and with the next c, from the first of two on.
+func (s *structured) takeTo(c byte) {
+	for i := 1; i < len(s.b); i++ {
+		switch {
+		case s.b[i] == '\\' && c == '"':
+			i++
+		case s.b[i] == c:
+			s.b = s.b[i+1:]
+			return
+		}
+	}
+	s.bad = true
+}
+
+func (s *structured) key() []byte {
+	if len(s.b) == 0 || s.b[0] != '*' && (s.b[0] < 'a' || s.b[0] > 'z') {
+		s.bad = true
+		return nil
+	}
+	return s.take(func(c byte) bool {
+		return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' || c == '*'
+	})
+}
+
+// value takes an item or an inner list.
+func (s *structured) value() []byte {
+	if !s.skip('(') {
+		return s.item()
+	}
+	for s.skipSpaces(); !s.bad && !s.skip(')'); s.skipSpaces() {
+		s.item()
+		s.parameters()
+		if len(s.b) > 0 && s.b[0] != ' ' && s.b[0] != ')' {
+			s.bad = true
+		}
+	}
+	return nil
+}
+
+func (s *structured) skipSpaces() {
+	for s.skip(' ') {
+	}
+}
+
+// item takes an item without parameters. It returns the text of a number and of a boolean, alone.
+func (s *structured) item() []byte {
+	if len(s.b) == 0 {
+		s.bad = true
+		return nil
+	}
+	switch c := s.b[0]; {
+	case c == '"' || c == ':':
+		s.takeTo(c)
+	case c == '?':
+		if len(s.b) >= 2 && (s.b[1] == '0' || s.b[1] == '1') {
+			item := s.b[:2]
+			s.b = s.b[2:]
+			return item
+		}
+		s.bad = true
+	case c == '-' || c >= '0' && c <= '9':
+		return s.take(func(c byte) bool { return c >= '0' && c <= '9' || c == '.' || c == '-' })
+	case c == '*' || syntax.IsLetter(c):
+		s.take(func(c byte) bool { return syntax.IsTokenByte(c) || c == ':' || c == '/' })
+	default:
+		s.bad = true
+	}
+	return nil
+}
+
+// parameters takes the parameters of an item. Those of a priority mean nothing.
+func (s *structured) parameters() {
+	for !s.bad && s.skip(';') {
+		s.skipSpaces()
+		s.key()
+		if s.skip('=') {
+			s.item()
+		}
+	}
+}
+
+// Prioritized holds what PRIORITY_UPDATE says of streams that the client hasn't opened yet (RFC 9218, section 7.1). The zero value is empty,
+// and has no memory.
+type Prioritized struct{ entries []prioritized }
+
+type prioritized struct {
+	id       uint32
+	priority Priority
+}
+
+// Put keeps the priority of an idle stream, of which no more than room may have one: "The number of streams that have been prioritized but
+// remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the SETTINGS_MAX_CONCURRENT_STREAMS parameter."
+// A client that hasn't acknowledged SETTINGS yet can't know, so the caller overlooks FaultPrioritized until then.
+func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
+	if id&1 == 0 {
+		return FaultPrioritized // the connection, or a stream that only a server opens
+	}
+	for i := range q.entries {
+		if q.entries[i].id == id {
+			q.entries[i].priority = p
+			return NoFault
+		}
+	}
+	if len(q.entries) >= room {
+		return FaultPrioritized
+	}
+	q.entries = append(q.entries, prioritized{id, p})
+	return NoFault
+}
+
+// Take returns the priority of a stream that the client opens, if there is one, and forgets that of all up to it: they aren't idle now.
+func (q *Prioritized) Take(id uint32) (p Priority, ok bool) {
+	if len(q.entries) == 0 {
+		return p, false
+	}
+	q.entries = slices.DeleteFunc(q.entries, func(e prioritized) bool {
+		if e.id == id {
+			p, ok = e.priority, true
+		}
+		return e.id <= id
+	})
+	if len(q.entries) == 0 {
+		q.entries = nil
+	}
+	return p, ok
+}
+
+// Sender is a stream's place among those that have something to send. Init it first.
+type Sender[S any] struct {
+	stream     *S
+	next, prev *Sender[S] // in the ring of its urgency, if it is incremental
+	id         uint32
+	at         int32 // in the heap, from 1 on, if it isn't
+	priority   Priority
+}
+
+// Init makes it the place of a stream, which waits for nothing yet.
+func (n *Sender[S]) Init(stream *S, id uint32, p Priority) {
+	*n = Sender[S]{stream: stream, id: id, priority: p}
+}
+
+// Waits reports whether the stream is in a schedule.
+func (n *Sender[S]) Waits() bool { return n.next != nil || n.at > 0 }
+
+// less reports whether n comes before m, where neither is incremental: in the order of their requests (RFC 9218, section 10).
+func (n *Sender[S]) less(m *Sender[S]) bool {
+	if n.priority.Urgency != m.priority.Urgency {
+		return n.priority.Urgency < m.priority.Urgency
+	}
+	return n.id < m.id
+}
+
+// Schedule is the order in which streams send DATA (RFC 9218, section 10): the more urgent ones first; of one urgency, incremental ones in
+// turn, and the others one after the other to their end. Where there are both, every other frame is of one that isn't incremental: the RFC
+// leaves that open, and so neither kind starves. A step takes at most the logarithm of the number of streams, and no memory but for the
+// heap's growth. The zero value is empty.
+type Schedule[S any] struct {
+	heap  []*Sender[S]          // of those that aren't incremental; the first is the first of them
+	rings [urgencies]*Sender[S] // of those that are: the one whose turn is next
+	used  uint8                 // a bit for each urgency that has a ring
+	whole uint8                 // a bit for each urgency where it is the turn of one that isn't incremental
+}
+
+// Empty reports whether no stream waits.
+func (q *Schedule[S]) Empty() bool { return len(q.heap) == 0 && q.used == 0 }
+
+// Add makes a stream wait, if it doesn't: it has something to send, and a window for it.
+func (q *Schedule[S]) Add(n *Sender[S]) {
+	if n.Waits() {
+		return
+	}
+	if n.priority.Incremental {
+		q.join(n)
+		return
+	}
+	q.heap = append(q.heap, n)
+	n.at = int32(len(q.heap))
+	q.up(int(n.at))
+}
+
+// Remove makes a stream wait no longer, if it does.
+func (q *Schedule[S]) Remove(n *Sender[S]) {
+	switch {
+	case n.next != nil:
+		q.leave(n)
+	case n.at > 0:
+		q.pull(n)
+	}
+}
+
+// SetPriority changes a stream's priority.
+func (q *Schedule[S]) SetPriority(n *Sender[S], p Priority) {
+	if p == n.priority {
+		return
+	}
+	waits := n.Waits()
+	q.Remove(n)
+	if n.priority = p; waits {
+		q.Add(n)
+	}
+}
+
+// Next returns the stream whose turn it is to send a frame, nil if none waits.
+func (q *Schedule[S]) Next() *S {
+	if n := q.next(); n != nil {
+		return n.stream
+	}
+	return nil
+}
+
+func (q *Schedule[S]) next() *Sender[S] {
+	urgency := bits.TrailingZeros8(q.used) // 8 for no ring
+	if len(q.heap) > 0 {
+		first := q.heap[0]
+		u := int(first.priority.Urgency)
+		if u < urgency || u == urgency && q.whole&(1<<u) != 0 {
+			return first
+		}
+	}
+	if q.used == 0 {
+		return nil
+	}
+	return q.rings[urgency]
+}
+
+// Sent ends the turn of a stream that Next has returned and that has sent a frame. The stream still waits, until Remove.
+func (q *Schedule[S]) Sent(n *Sender[S]) {
+	u := n.priority.Urgency
+	if n.next == nil {
+		q.whole &^= 1 << u
+		return
+	}
+	q.rings[u] = n.next
+	q.whole |= 1 << u
+}
+
+// join puts an incremental stream behind the others of its urgency.
+func (q *Schedule[S]) join(n *Sender[S]) {
+	u := n.priority.Urgency
+	first := q.rings[u]
+	if first == nil {
+		n.next, n.prev = n, n
+		q.rings[u] = n
+		q.used |= 1 << u
+		return
+	}
+	n.next, n.prev = first, first.prev
+	n.prev.next, first.prev = n, n
+}
+
+// leave takes an incremental stream out of its ring.
+func (q *Schedule[S]) leave(n *Sender[S]) {
+	u := n.priority.Urgency
+	if n.next == n {
+		q.rings[u] = nil
+		q.used &^= 1 << u
+	} else {
+		if q.rings[u] == n {
+			q.rings[u] = n.next
+		}
+		n.prev.next, n.next.prev = n.next, n.prev
+	}
+	n.next, n.prev = nil, nil
+}
+
+// pull takes a stream out of the heap.
+func (q *Schedule[S]) pull(n *Sender[S]) {
+	at, last := int(n.at), len(q.heap)
+	q.swap(at, last)
+	q.heap[last-1] = nil
+	q.heap = q.heap[:last-1]
+	n.at = 0
+	if at < last {
+		q.up(at)
+		q.down(at)
+	}
+}
+
+func (q *Schedule[S]) swap(i, j int) {
+	h := q.heap
+	h[i-1], h[j-1] = h[j-1], h[i-1]
+	h[i-1].at, h[j-1].at = int32(i), int32(j)
+}
+
+// up moves a stream to its place in the heap if it comes before its parent. Places are from 1 on.
+func (q *Schedule[S]) up(i int) {
+	for ; i > 1 && q.heap[i-1].less(q.heap[i/2-1]); i /= 2 {
+		q.swap(i, i/2)
+	}
+}
+
+// down moves a stream to its place in the heap if a child comes before it.
+func (q *Schedule[S]) down(i int) {
+	for {
+		child := 2 * i
+		if child > len(q.heap) {
+			return
+		}
+		if child < len(q.heap) && q.heap[child].less(q.heap[child-1]) {
+			child++
+		}
+		if !q.heap[child-1].less(q.heap[i-1]) {
+			return
+		}
+		q.swap(i, child)
+		i = child
+	}
+}

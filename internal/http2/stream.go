@@ -1,0 +1,303 @@
+package http2
+
+import "slices"
+
+// State is that of a stream, as a server that doesn't push sees it (RFC 9113, section 5.1). Both "reserved" states belong to pushing, and
+// don't occur.
+//
+//	                   +------+
+//	                   | Idle |
+//	                   +------+
+//	             HEADERS |  | HEADERS with END_STREAM
+//	                     v  +------------------+
+//	                   +------+                |
+//	          +--------| Open |--------+       |
+//	END_STREAM|        +------+        |END_STREAM
+//	was sent  |                        |has come
+//	          v                        v       v
+//	+-----------------+          +------------------+
+//	| HalfClosedLocal |          | HalfClosedRemote |
+//	+-----------------+          +------------------+
+//	          |                        |
+//	END_STREAM|       +--------+       |END_STREAM
+//	has come  +------>| Closed |<------+was sent
+//	                  +--------+
+//
+// In each state but Idle, RST_STREAM makes the stream Closed if it has come, and Reset if it was sent.
+//
+// RFC 9113 has one closed state, in which a frame means different things depending on how the stream got there. Reset is the part in which
+// the client may have sent frames before it knew of our RST_STREAM.
+type State uint8
+
+const (
+	// Idle is a stream that the client hasn't opened yet.
+	Idle State = iota
+	// Open is a request that goes on.
+	Open
+	// HalfClosedRemote is a whole request.
+	HalfClosedRemote
+	// HalfClosedLocal is a request that goes on, and has been answered.
+	HalfClosedLocal
+	// Closed is a stream that has ended on both sides, or was reset by the client.
+	Closed
+	// Reset is a stream that we have reset, or never served: what comes on it is thrown away. The numbers of such streams are for IDs.Reset.
+	Reset
+	states
+)
+
+var stateNames = [states]string{"idle", "open", "half-closed (remote)", "half-closed (local)", "closed", "closed by our RST_STREAM"}
+
+// String returns the state's name in the RFC.
+func (s State) String() string { return stateNames[s] }
+
+// Event is a frame that comes or is sent on a stream.
+type Event uint8
+
+// The events. CONTINUATION is a part of HEADERS, which the Reader sees to, and PRIORITY_UPDATE a frame of the connection.
+const (
+	ReceiveHeaders Event = iota
+	ReceiveHeadersEnd
+	ReceiveData
+	ReceiveDataEnd
+	ReceivePriority
+	ReceiveReset
+	ReceiveWindowUpdate
+	SendHeaders
+	SendHeadersEnd
+	SendData
+	SendDataEnd
+	SendReset
+	SendWindowUpdate
+	events
+)
+
+// Verdict is what an event means in a state.
+type Verdict struct {
+	Next State
+	// Fault is what is wrong with a frame that came, even if the Reader has found another fault. The stream stays as it is until the answer
+	// is sent.
+	Fault Fault
+	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
+	// bytes back, and the field block of HEADERS must be decoded.
+	Late bool
+	// Drop says that the frame mustn't be sent: the stream has ended in the meantime, or the caller is wrong.
+	Drop bool
+}
+
+// Step returns what the event means in the state.
+func (s State) Step(e Event) Verdict { return steps[s][e] }
+
+// EventOf returns the event of a frame that has come on a stream; false if a stream has nothing to do with its type, or the frame goes on a
+// field block.
+func EventOf(f *Frame) (Event, bool) {
+	end := Event(f.Flags & FlagEndStream)
+	switch f.Type {
+	case FrameHeaders:
+		return ReceiveHeaders + end, true
+	case FrameData:
+		return ReceiveData + end, true
+	case FramePriority:
+		return ReceivePriority, true
+	case FrameReset:
+		return ReceiveReset, true
+	case FrameWindowUpdate:
+		return ReceiveWindowUpdate, f.Stream != 0
+	}
+	return 0, false
+}
+
+var steps = func() (table [states][events]Verdict) {
+	to := func(s State) Verdict { return Verdict{Next: s} }
+	wrong := func(f Fault) Verdict { return Verdict{Fault: f} }
+	late, drop := Verdict{Late: true}, Verdict{Drop: true}
+
+	// "Receiving any frame other than HEADERS or PRIORITY on a stream in this state MUST be treated as a connection error of type
+	// PROTOCOL_ERROR."
+	table[Idle] = [events]Verdict{
+		ReceiveHeaders: to(Open), ReceiveHeadersEnd: to(HalfClosedRemote), ReceiveData: wrong(FaultIdle), ReceiveDataEnd: wrong(FaultIdle),
+		ReceivePriority: to(Idle), ReceiveReset: wrong(FaultIdle), ReceiveWindowUpdate: wrong(FaultIdle),
+		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: drop, SendWindowUpdate: drop,
+	}
+	// Section 8.1: HEADERS behind those of the request are its trailer section, which ends the stream.
+	table[Open] = [events]Verdict{
+		ReceiveHeaders: wrong(FaultTrailersGoOn), ReceiveHeadersEnd: to(HalfClosedRemote), ReceiveData: to(Open),
+		ReceiveDataEnd: to(HalfClosedRemote), ReceivePriority: to(Open), ReceiveReset: to(Closed), ReceiveWindowUpdate: to(Open),
+		SendHeaders: to(Open), SendHeadersEnd: to(HalfClosedLocal), SendData: to(Open), SendDataEnd: to(HalfClosedLocal),
+		SendReset: to(Reset), SendWindowUpdate: to(Open),
+	}
+	// "If an endpoint receives additional frames, other than WINDOW_UPDATE, PRIORITY, or RST_STREAM, for a stream that is in this state, it
+	// MUST respond with a stream error of type STREAM_CLOSED."
+	table[HalfClosedRemote] = [events]Verdict{
+		ReceiveHeaders: wrong(FaultStreamClosed), ReceiveHeadersEnd: wrong(FaultStreamClosed), ReceiveData: wrong(FaultStreamClosed),
+		ReceiveDataEnd: wrong(FaultStreamClosed), ReceivePriority: to(HalfClosedRemote), ReceiveReset: to(Closed),
+		ReceiveWindowUpdate: to(HalfClosedRemote),
+		SendHeaders:         to(HalfClosedRemote), SendHeadersEnd: to(Closed), SendData: to(HalfClosedRemote), SendDataEnd: to(Closed),
+		SendReset: to(Reset), SendWindowUpdate: drop,
+	}
+	// "An endpoint can receive any type of frame in this state." WINDOW_UPDATE means nothing any more.
+	table[HalfClosedLocal] = [events]Verdict{
+		ReceiveHeaders: wrong(FaultTrailersGoOn), ReceiveHeadersEnd: to(Closed), ReceiveData: to(HalfClosedLocal), ReceiveDataEnd: to(Closed),
+		ReceivePriority: to(HalfClosedLocal), ReceiveReset: to(Closed), ReceiveWindowUpdate: to(HalfClosedLocal),
+		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: to(Reset), SendWindowUpdate: to(HalfClosedLocal),
+	}
+	// WINDOW_UPDATE and RST_STREAM come from clients that don't know yet that the stream is over. DATA and HEADERS can't: the client itself
+	// has ended the stream. HEADERS would open it again, which ends the connection (section 5.1.1). DATA are answered by RST_STREAM, once:
+	// after that the stream is Reset.
+	table[Closed] = [events]Verdict{
+		ReceiveHeaders: wrong(FaultReused), ReceiveHeadersEnd: wrong(FaultReused), ReceiveData: wrong(FaultStreamClosed),
+		ReceiveDataEnd: wrong(FaultStreamClosed), ReceivePriority: to(Closed), ReceiveReset: late, ReceiveWindowUpdate: late,
+		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: to(Reset), SendWindowUpdate: drop,
+	}
+	// "An endpoint that sends a RST_STREAM frame on a stream that is in the "open" or "half-closed (local)" state could receive any type of
+	// frame. [It] MUST minimally process and then discard any frames it receives in this state."
+	table[Reset] = [events]Verdict{
+		ReceiveHeaders: late, ReceiveHeadersEnd: late, ReceiveData: late, ReceiveDataEnd: late, ReceivePriority: to(Reset),
+		ReceiveReset: late, ReceiveWindowUpdate: late,
+		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: drop, SendWindowUpdate: drop,
+	}
+	for s := range table {
+		for e := range table[s] {
+			if v := &table[s][e]; v.Fault != NoFault || v.Late || v.Drop {
+				v.Next = State(s)
+			}
+		}
+	}
+	return table
+}()
+
+// Over reports whether nothing more can happen on the stream.
+func (s State) Over() bool { return s >= Closed }
+
+// Ends is what ends with a fault.
+type Ends uint8
+
+const (
+	// EndsNothing means that the frame is thrown away: its stream has been over.
+	EndsNothing Ends = iota
+	// EndsStream asks for RST_STREAM.
+	EndsStream
+	// EndsConnection asks for GOAWAY.
+	EndsConnection
+)
+
+// Ends returns what ends with a fault of a frame after which the stream is in the state s, with HEADERS thus Open at least. A stream that is
+// idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). One that is over needn't be, unless the fault
+// is that something came on it at all, or is the frame's own.
+func (s State) Ends(f Fault) Ends {
+	switch {
+	case !f.OfStream() || s == Idle:
+		return EndsConnection
+	case s.Over() && (s == Reset || f != FaultStreamClosed && !f.ofForm()):
+		return EndsNothing
+	}
+	return EndsStream
+}
+
+// IDs tells the state of the streams that nothing is remembered of, by the number of the last one: "The first use of a new stream
+// identifier implicitly closes all streams in the "idle" state that might have been initiated by that peer with a lower-valued stream
+// identifier" (RFC 9113, section 5.1.1). The zero value is that of a connection without streams.
+type IDs struct {
+	last  uint32
+	reset uint32 // the highest that became Reset
+}
+
+// Open takes note of the client's opening a stream, which must be idle.
+func (s *IDs) Open(id uint32) Fault {
+	if id&1 == 0 || id <= s.last {
+		return FaultStreamID
+	}
+	s.last = id
+	return NoFault
+}
+
+// Last returns the number of the last stream that the client has opened, 0 for none. It is what GOAWAY has.
+func (s *IDs) Last() uint32 { return s.last }
+
+// Reset takes note that the stream has become Reset, or was opened behind GOAWAY and will never be served: what comes on it is late, and not
+// wrong. It holds for all streams before, too. That needs no list that a client could make grow, and what is overlooked is charged all the
+// same.
+func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
+
+// State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. The streams with even numbers are a
+// server's to open, and remain idle.
+func (s *IDs) State(id uint32) State {
+	switch {
+	case id > s.last || id&1 == 0:
+		return Idle
+	case id <= s.reset:
+		return Reset
+	}
+	return Closed
+}
+
+// Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps where streams were
+// that are over. The zero value is empty, and has no memory.
+type Table[S any] struct {
+	slots []slot[S]
+	live  int
+}
+
+type slot[S any] struct {
+	id     uint32
+	stream *S // nil once it was removed
+}
+
+// keptSlots is for how many streams an empty table keeps its memory.
+const keptSlots = 8
+
+// Len returns the number of streams.
+func (t *Table[S]) Len() int { return t.live }
+
+// Add adds a stream, whose number is higher than all before.
+func (t *Table[S]) Add(id uint32, s *S) {
+	if len(t.slots) == cap(t.slots) && t.live < len(t.slots)/2 {
+		t.slots = slices.DeleteFunc(t.slots, func(e slot[S]) bool { return e.stream == nil })
+	}
+	t.slots = append(t.slots, slot[S]{id, s})
+	t.live++
+}
+
+// Find returns the stream with the number, nil if there is none.
+func (t *Table[S]) Find(id uint32) *S {
+	if i, ok := t.index(id); ok {
+		return t.slots[i].stream
+	}
+	return nil
+}
+
+// Remove removes the stream with the number, if there is one.
+func (t *Table[S]) Remove(id uint32) {
+	i, ok := t.index(id)
+	if !ok || t.slots[i].stream == nil {
+		return
+	}
+	t.slots[i].stream = nil
+	if t.live--; t.live > 0 {
+		return
+	}
+	if t.slots = t.slots[:0]; cap(t.slots) > keptSlots {
+		t.slots = nil
+	}
+}
+
+func (t *Table[S]) index(id uint32) (int, bool) {
+	low, high := 0, len(t.slots)
+	for low < high {
+		middle := int(uint(low+high) / 2)
+		if t.slots[middle].id < id {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, low < len(t.slots) && t.slots[low].id == id
+}
+
+// All yields the streams in the order of their numbers. The table may lose streams meanwhile, and gain none.
+func (t *Table[S]) All(yield func(*S) bool) {
+	for _, e := range t.slots {
+		if e.stream != nil && !yield(e.stream) {
+			return
+		}
+	}
+}
