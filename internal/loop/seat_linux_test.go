@@ -200,8 +200,10 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 		t.Error("nobody helps")
 	}
 	for _, want := range []time.Duration{minPause, 2 * minPause, 4 * minPause} {
-		if !l.roster.lacksProcessors() || !l.roster.lacksProcessors() { // another leader finds the same
-			t.Error("a leader without a processor doesn't rest")
+		for range 2 { // another leader finds the same
+			if !l.roster.lacksProcessors() {
+				t.Error("a leader without a processor doesn't rest")
+			}
 		}
 		if l.roster.pause != want {
 			t.Errorf("a pause of %v, want %v", l.roster.pause, want)
