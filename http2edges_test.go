@@ -413,9 +413,9 @@ func TestHTTP2NothingBehindReset(t *testing.T) {
 			c.request(id, "/", true).send()
 			c.wantAnswer(id, "200 ok")
 		}
-		c.request(501, "/aborts", false, ":method", "POST")
-		for range 40 { // the padding gives the client credit
-			c.add(func(f *http2.Framer) { f.WriteDataPadded(501, false, []byte("x"), make([]byte, 255)) })
+		c.request(501, "/aborts", false, ":method", "POST", "content-length", "33")
+		for i := range 33 { // the padding gives the client credit, just before the handler runs
+			c.add(func(f *http2.Framer) { f.WriteDataPadded(501, i == 32, []byte("x"), make([]byte, 255)) })
 		}
 		c.send()
 		c.wantAnswer(501, "0 , reset with INTERNAL_ERROR")
