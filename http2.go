@@ -42,11 +42,12 @@ type http2Conn struct {
 	acks        http2.Acks
 	glitches    http2.Glitches // earned is changed by the owner alone
 	prioritized http2.Prioritized
-	undecided   []*http2Stream // requests that wait for their body, and whose handler runs when the input is used up
-	prefaced    bool           // the client's preface has come
-	ending      bool           // no frame is taken any more: the connection ends when the output has been sent
-	mayUpdate   bool           // updateDue may be set
+	undecided   []uint32 // streams that wait for their body, and whose handler runs when the input is used up
+	prefaced    bool     // the client's preface has come
+	ending      bool     // no frame is taken any more: the connection ends when the output has been sent
+	mayUpdate   bool     // updateDue may be set
 	goneAway    goneAway
+	lastServed  uint32      // what the last GOAWAY says; set if goneAway is goneForGood
 	goneSince   clock.Time  // when goneAway became goneSoon
 	pinged      bool        // the PING behind the first GOAWAY wasn't answered yet
 	heard       clock.Time  // when something has come last, or nothing was asked; kept if PingInterval is set
@@ -86,6 +87,9 @@ type http2Conn struct {
 
 // http2Driver is what a connection needs of its driver.
 type http2Driver interface {
+	// watch makes sure that the connection is taken from the worker of s, which runs the handler inline from now on, if that takes long. It is
+	// called when the monitor can find s.
+	watch(s *http2Stream)
 	// leave makes the caller's worker an ordinary one with a place, and gives the connection, which the worker owns, to another one. It
 	// reports false, and changes nothing, if no place is free. If kept is set, one of those that are kept for quick handlers will do.
 	leave(s *http2Stream, class *class.Class, kept bool) bool
@@ -127,8 +131,10 @@ type http2Scratch struct {
 }
 
 const (
-	// maxControl is how many bytes may wait for the client before nothing is read from it any more.
-	maxControl = 64 << 10
+	// maxControl is how many bytes may wait for the client before nothing is read from it any more. It leaves room for the content of
+	// answers, which is framed as long as no more than maxFilled waits: a client must be able to reset a large answer that it takes slowly.
+	maxControl = 192 << 10
+	maxFilled  = 64 << 10
 	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.
 	fillSize = 64 << 10
 	// maxStreamUnsent is how much of an answer may wait for the client's window before a writing handler waits.
@@ -210,6 +216,9 @@ func (h *http2Conn) next(w *scratch) http2Step {
 	}
 	step := h.take(w, f, fault)
 	w.in.Advance(n)
+	if !h.reader.InBlock() {
+		h.headSince = 0
+	}
 	return step
 }
 

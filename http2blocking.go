@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/filohttp/filo/internal/class"
@@ -73,7 +74,6 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 	for {
 		switch h.next(w) {
 		case http2Run:
-			d.monitor.Reset(inlineTime)
 			if !w.http2.run.run(w) {
 				return false
 			}
@@ -121,18 +121,23 @@ func (d *blockingHTTP2) end() {
 	if d.failed {
 		h.out.Fail(net.ErrClosed)
 	}
+	h.close() // a client that doesn't take what is left keeps no handler
 	h.out.Finish(nil)
 	h.out.AwaitEmpty()
-	h.close()
 	c.setState(stateClosed)
 	c.server.conns.remove(c)
+	defer close(d.ended)
+	defer func() { // also if ConnState panics
+		// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
+		if d.failed || !c.server.lingerer.TakeOver(c.netConn, nil) {
+			linger.Close(c.netConn)
+		}
+	}()
 	c.server.changed(c, StateClosed)
-	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
-	if d.failed || !c.server.lingerer.TakeOver(c.netConn, nil) {
-		linger.Close(c.netConn)
-	}
-	close(d.ended)
 }
+
+// watch implements http2Driver.
+func (d *blockingHTTP2) watch(*http2Stream) { d.monitor.Reset(inlineTime) }
 
 // leave implements http2Driver.
 func (d *blockingHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
@@ -162,9 +167,14 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 		return
 	}
 	go func() {
+		defer func() {
+			if value := recover(); value != nil {
+				logPanic(d.h.conn.server.logger(), "panic in a connection of ServeConn", value, debug.Stack())
+			}
+		}()
 		next := scratches.Get().(*scratch)
-		defer scratches.Put(next)
 		d.serve(next)
+		scratches.Put(next) // not after a panic: the buffers may be in any state
 	}()
 }
 

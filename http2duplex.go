@@ -36,6 +36,7 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 		d.err = errTooLarge
 	}
 	b.fail(errBodyLent)
+	s.lent = true
 	return d, true
 }
 

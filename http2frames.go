@@ -89,8 +89,10 @@ func (h *http2Conn) goAway(w *scratch, code http2.ErrCode, text string) {
 
 func (h *http2Conn) goAwayLocked(w *scratch, code http2.ErrCode, text string) {
 	h.mu.AssertHeld()
-	h.ending, h.goneAway = true, goneForGood
-	w.http2.out = http2.AppendGoAway(w.http2.out, h.ids.Last(), code, text)
+	if h.ending = true; h.goneAway != goneForGood { // what the last one says mustn't grow
+		h.goneAway, h.lastServed = goneForGood, h.ids.Last()
+	}
+	w.http2.out = http2.AppendGoAway(w.http2.out, h.lastServed, code, text)
 }
 
 // stateLocked returns the stream with the number, if it is known, and its state.
@@ -214,7 +216,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		return http2Run
 	}
 	if framing.Length < 0 {
-		h.undecided = append(h.undecided, s)
+		h.undecided = append(h.undecided, s.id)
 	}
 	h.awaitLocked(s, awaitsBody)
 	return http2Next
@@ -250,12 +252,18 @@ func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError) http2S
 
 // decide runs the handler of a request whose body has no length and hasn't come as a whole yet.
 func (h *http2Conn) decide(w *scratch) http2Step {
-	s := h.undecided[0]
+	id := h.undecided[0]
 	h.undecided = h.undecided[1:]
 	if len(h.undecided) == 0 {
 		h.undecided = nil
 	}
-	return h.arrived(w, s) // unless its body has come since, or the client has reset it
+	h.mu.Lock()
+	s := h.streams.Find(id)
+	h.mu.Unlock()
+	if s == nil {
+		return http2Next // it is over, and its memory may be another stream's
+	}
+	return h.arrived(w, s) // unless its body has come since
 }
 
 // takeTrailer takes the trailer section of a request, which ends it.
@@ -307,7 +315,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		return h.fail(w, http2.FaultConnectionOverrun)
 	}
 	// The connection's window must not depend on a body that nobody reads.
-	credit, streamCredit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow), uint32(0)
+	credit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow)
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
 	fault := v.Fault
@@ -317,13 +325,15 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		} else if fault = s.content.Receive(len(f.Payload), f.EndStream()); fault == http2.NoFault {
 			switch {
 			case f.EndStream():
-				s.body = append(s.body, f.Payload...)
+				s.appendBodyLocked(f.Payload)
 				h.receivedLocked(s)
 			case s.state == http2.HalfClosedLocal:
 				h.discourageLocked(s)
 			default:
-				s.body = append(s.body, f.Payload...)
-				streamCredit = s.recv.Drain(f.Size-len(f.Payload), h.conn.server.config.http2.streamWindow)
+				s.appendBodyLocked(f.Payload)
+				if credit := s.recv.Drain(f.Size-len(f.Payload), h.conn.server.config.http2.streamWindow); credit > 0 {
+					h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
+				}
 				s.wakeLocked()
 			}
 		}
@@ -334,9 +344,6 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	h.mu.Unlock()
 	if credit > 0 {
 		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
-	}
-	if streamCredit > 0 {
-		w.http2.out = http2.AppendWindowUpdate(w.http2.out, f.Stream, streamCredit)
 	}
 	switch {
 	case fault != http2.NoFault:

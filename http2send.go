@@ -7,15 +7,34 @@ import (
 // This file has the way of an HTTP/2 connection's output: from the streams, by priority and as far as the client's windows allow, into the
 // queue, and from there into the outbox.
 
-// mayGoOnLocked schedules a stream that has something to send and a window for it.
+// mayGoOnLocked schedules a stream that has something to send and a window for it. The end of an answer needs no window.
 func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	if s.state.Over() || s.state == http2.HalfClosedLocal {
 		return
 	}
-	if len(s.unsent) > 0 && s.send > 0 || len(s.unsent) == 0 && s.complete {
+	switch {
+	case len(s.unsent) > 0 && s.send > 0:
 		h.schedule.Add(&s.sender)
+	case len(s.unsent) == 0 && s.complete:
+		if s.tail == nil {
+			h.queue = http2.AppendData(h.queue, s.id, nil, true)
+		}
+		h.endAnswerLocked(s)
 	}
+}
+
+// endAnswerLocked ends an answer, with its trailer section if there is one, when its content is in the queue.
+func (h *http2Conn) endAnswerLocked(s *http2Stream) {
+	h.mu.AssertHeld()
+	if s.tail != nil {
+		start := len(h.queue)
+		h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
+		h.queue = http2.EndHeaders(append(h.queue, s.tail...), start, s.id, true)
+	}
+	s.unsent, s.tail = nil, nil
+	h.schedule.Remove(&s.sender)
+	h.sentLocked(s)
 }
 
 // pushLocked moves what the owner has rendered in this turn into the queue.
@@ -31,7 +50,7 @@ func (h *http2Conn) fillLocked() {
 	for !h.schedule.Empty() && len(h.queue) < fillSize {
 		s := h.schedule.Next()
 		n := http2.Sendable(h.sendWindow, s.send, len(s.unsent))
-		if n == 0 && len(s.unsent) > 0 {
+		if n == 0 {
 			if h.sendWindow <= 0 {
 				return // the connection's window is for all
 			}
@@ -39,17 +58,15 @@ func (h *http2Conn) fillLocked() {
 			continue
 		}
 		last := n == len(s.unsent) && s.complete
-		if n > 0 || s.tail == nil {
-			h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
-			http2.Sent(&h.sendWindow, &s.send, n)
-			if s.awaits == awaitsWindow {
-				now := h.conn.server.clock.now()
-				s.writePace.Add(n, now.Sub(s.awaitsSince))
-				s.awaitsSince = now
-			}
-			if n >= 1<<10 {
-				h.earned++
-			}
+		h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
+		http2.Sent(&h.sendWindow, &s.send, n)
+		if s.awaits == awaitsWindow {
+			now := h.conn.server.clock.now()
+			s.writePace.Add(n, now.Sub(s.awaitsSince))
+			s.awaitsSince = now
+		}
+		if n >= 1<<10 {
+			h.earned++
 		}
 		s.unsent = s.unsent[n:]
 		h.schedule.Sent(&s.sender)
@@ -58,14 +75,7 @@ func (h *http2Conn) fillLocked() {
 		}
 		switch {
 		case last:
-			if s.tail != nil {
-				start := len(h.queue)
-				h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
-				h.queue = http2.EndHeaders(append(h.queue, s.tail...), start, s.id, true)
-			}
-			s.unsent, s.tail = nil, nil
-			h.schedule.Remove(&s.sender)
-			h.sentLocked(s)
+			h.endAnswerLocked(s)
 		case len(s.unsent) == 0:
 			s.unsent = nil
 			s.wakeLocked()
@@ -105,7 +115,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 	}
 	h.flushing = true
 	for sent := 0; !h.closed; {
-		if h.out.Size() < maxControl {
+		if h.out.Size() < maxFilled {
 			h.fillLocked()
 		}
 		if len(h.queue) == 0 {
@@ -117,9 +127,8 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 		h.driver.send(b)
 		h.mu.Lock()
 		spare = b[:0]
-		if sent += len(b); sent > maxFlush && h.out.Size() < maxControl && !h.schedule.Empty() {
-			h.out.PumpLater() // others have their turn first
-			break
+		if sent += len(b); sent > maxFlush && h.out.Size() < maxFilled && !h.schedule.Empty() && h.out.PumpLater() {
+			break // others have their turn first
 		}
 	}
 	h.flushing = false

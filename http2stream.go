@@ -32,6 +32,7 @@ type http2Stream struct {
 
 	// The handler's goroutine's.
 	apart     bool // others may have the connection
+	lent      bool // to an http2Duplex, which may outlive the request: the memory isn't used again
 	headSent  bool
 	readPace  pace.Pace
 	writePace pace.Pace
@@ -140,8 +141,11 @@ func (s *http2Stream) own() bool {
 	return false
 }
 
-// disown ends what own has begun.
-func (s *http2Stream) disown() { s.h.inline.Store(s) }
+// disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.
+func (s *http2Stream) disown() {
+	s.h.inline.Store(s)
+	s.h.driver.watch(s)
+}
 
 // wasTaken notes that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
 func (s *http2Stream) wasTaken() {
@@ -302,6 +306,15 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	return n, err
 }
 
+// appendBodyLocked keeps what has come of the body. What was read makes room before more memory is taken.
+func (s *http2Stream) appendBodyLocked(b []byte) {
+	s.h.mu.AssertHeld()
+	if s.read > len(s.body)/2 && len(s.body)+len(b) > cap(s.body) {
+		s.body, s.read = s.body[:copy(s.body, s.body[s.read:])], 0
+	}
+	s.body = append(s.body, b...)
+}
+
 // takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
 func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
@@ -404,6 +417,16 @@ func (s *http2Stream) endWatch() {
 	s.watcher = nil
 }
 
+// http2Progress says how far run has come.
+type http2Progress uint8
+
+const (
+	progressHandler  http2Progress = iota // the handler runs, or the ErrorHandler
+	progressAnswer                        // run knows whether the connection is the caller's
+	progressAnswered                      // the answer is on its way
+	progressEnded
+)
+
 // run runs the handler on the stream's request. It reports false if others have the connection now.
 func (s *http2Stream) run(w *scratch) (mine bool) {
 	h, ctx := s.h, w.ctx
@@ -411,18 +434,19 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	ctx.exchange = &s.exchange
 	ctx.begin(&s.request, s.text, s.framing)
 	ctx.Request.http2 = true
-	returned := false
+	progress := progressHandler
 	defer func() {
-		if !returned {
-			s.abandon(ctx) // the handler ends its goroutine, or a panic of the server's own
+		if progress != progressEnded {
+			s.abandon(ctx, progress, mine) // the program's code ends its goroutine, or a panic of the server's own
 		}
 	}()
 	s.disown()
 	e := s.finish(ctx, s.answer(ctx))
-	mine = s.own()
+	mine, progress = s.own(), progressAnswer
 	s.conclude(ctx, e, mine)
+	progress = progressAnswered
 	s.endHandler(ctx)
-	returned = true
+	progress = progressEnded
 	if mine {
 		return true
 	}
@@ -479,13 +503,26 @@ func (s *http2Stream) enterServer() error {
 	return err
 }
 
-// abandon ends a stream whose handler ends its goroutine.
-func (s *http2Stream) abandon(ctx *Ctx) {
-	e := s.exited(ctx)
-	ctx.Response.close = false // the connection goes on
-	s.conclude(ctx, e, s.own())
-	s.endHandler(ctx)
-	s.h.flush()
+// abandon ends a stream whose handler, or other code of the program, ends its goroutine. That code may do so once more: all that the server
+// must do is deferred.
+func (s *http2Stream) abandon(ctx *Ctx, progress http2Progress, mine bool) {
+	h := s.h
+	defer h.flush()
+	defer s.endHandler(ctx)
+	if progress == progressAnswered {
+		return
+	}
+	e := endingAborted
+	defer func() {
+		ctx.Response.close = false // the connection goes on
+		if progress == progressHandler {
+			mine = s.own()
+		}
+		s.conclude(ctx, e, mine)
+	}()
+	if progress == progressHandler {
+		e = s.exited(ctx)
+	}
 }
 
 // endHandler releases what the request holds. Its answer is on its way.
@@ -510,7 +547,7 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 		go s.parked.run()
 		return
 	}
-	if !listed && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
+	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
 		w.http2.spare = s
 	}
 }

@@ -82,13 +82,14 @@ func (h *http2Conn) receivedLocked(s *http2Stream) {
 	s.wakeLocked()
 }
 
-// resetLocked resets a stream that nobody sends on or reads from any more.
+// resetLocked resets a stream that nobody sends on any more. A handler whose time-out has answered may still read.
 func (h *http2Conn) resetLocked(s *http2Stream, code http2.ErrCode) {
 	h.mu.AssertHeld()
 	h.queue = http2.AppendReset(h.queue, s.id, code)
 	h.ids.Reset(s.id)
-	s.state = http2.Reset
+	s.state, s.gone = http2.Reset, true
 	h.overLocked(s)
+	s.wakeLocked()
 }
 
 // overLocked forgets a stream that is over. It keeps its place until its handler has returned.

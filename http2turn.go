@@ -188,7 +188,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 		switch s.awaits {
 		case awaitsBody:
 			s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
-			h.undecided = append(h.undecided, s)
+			h.undecided = append(h.undecided, s.id)
 		case awaitsEnd:
 			h.resetLocked(s, http2.NoError)
 		case awaitsWindow:
@@ -221,8 +221,8 @@ func (h *http2Conn) leaveSoon(w *scratch) {
 		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
 	}
 	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.goneSince.Add(goAwayTime)) {
-		h.goneAway = goneForGood
-		w.http2.out = http2.AppendGoAway(w.http2.out, h.ids.Last(), http2.NoError, "")
+		h.goneAway, h.lastServed = goneForGood, h.ids.Last()
+		w.http2.out = http2.AppendGoAway(w.http2.out, h.lastServed, http2.NoError, "")
 	}
 	if h.goneAway == goneForGood {
 		h.ending = h.ending || h.counts.Streams() == 0

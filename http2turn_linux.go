@@ -5,6 +5,7 @@ package filo
 import (
 	"errors"
 	"net"
+	"runtime/debug"
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
@@ -73,6 +74,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				continue
 			}
 			h.endTurn(w)
+			h.close() // a client that doesn't take what is left keeps no handler
 			lc.http2Ended()
 			return false
 		}
@@ -140,8 +142,15 @@ func (lc *loopConn) endHTTP2(linger bool) {
 	lc.ended = true
 	lc.setState(stateClosed)
 	lc.server.conns.remove(&lc.conn)
-	lc.server.changed(&lc.conn, StateClosed)
 	lc.http2.Load().close()
+	told := false
+	defer func() {
+		if !told {
+			lc.CloseSocket()
+		}
+	}()
+	lc.server.changed(&lc.conn, StateClosed)
+	told = true
 	if linger && lc.server.lingerer.TakeOver(lc.netConn, nil) {
 		return
 	}
@@ -163,6 +172,11 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 		lc.Post()
 		return
 	}
+	defer func() {
+		if value := recover(); value != nil {
+			logPanic(lc.server.logger(), "panic in ConnState", value, debug.Stack())
+		}
+	}()
 	h.endTurn(w)
 	lc.endHTTP2(false)
 }
@@ -171,6 +185,13 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 func (lc *loopConn) Retaken() {
 	if h := lc.http2.Load(); h != nil && h.takeAway() != nil {
 		lc.Post()
+	}
+}
+
+// watch implements http2Driver. If the seat was taken away before the monitor could find the stream, nobody watches it.
+func (d *loopHTTP2) watch(s *http2Stream) {
+	if !s.worker.worker.HoldsLoop() {
+		(*loopConn)(d).Retaken()
 	}
 }
 

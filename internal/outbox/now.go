@@ -98,11 +98,13 @@ func (o *Outbox) tellOwnerLocked() {
 	}
 }
 
-// PumpLater has Pump called when the socket has room, or now if it has.
-func (o *Outbox) PumpLater() {
+// PumpLater has Pump called when the socket has room, or now if it has. It reports false if there is no Socket, or nothing can be sent.
+func (o *Outbox) PumpLater() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.socket != nil && o.err == nil {
-		o.socket.PumpLater()
+	if o.socket == nil || o.err != nil {
+		return false
 	}
+	o.socket.PumpLater()
+	return true
 }

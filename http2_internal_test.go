@@ -1,0 +1,103 @@
+package filo
+
+import (
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// discardConn takes all that is written, and has nothing to read.
+type discardConn struct {
+	net.Conn
+	taken chan int // how much came at a time
+}
+
+func (c *discardConn) Write(b []byte) (int, error) {
+	c.taken <- len(b)
+	return len(b), nil
+}
+func (c *discardConn) SetWriteDeadline(time.Time) error { return nil }
+
+// slowFlusher is a driver whose sends return when all has been sent, as if the goroutine that flushes had to wait for a processor.
+type slowFlusher struct {
+	http2Driver
+	h *http2Conn
+}
+
+func (d *slowFlusher) send(b []byte) {
+	d.h.out.Put(b)
+	d.h.out.AwaitEmpty()
+}
+
+func testHTTP2Server(t *testing.T) *Server {
+	s := &Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *Ctx) error { return c.NoContent() }, HTTP2: HTTP2Options{Unencrypted: true}}
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// An answer goes on to its end although its connection takes each part before the flusher looks again, and Drained finds the flusher at work.
+func TestHTTP2FlushGoesOn(t *testing.T) {
+	s := testHTTP2Server(t)
+	sink := &discardConn{taken: make(chan int, 1<<16)}
+	c, d := newConn(s, sink), new(slowFlusher)
+	h := newHTTP2(c, d)
+	d.h = h
+	h.out.Open(h, nil, sink, false)
+	h.sendWindow = math.MaxInt32
+	const size = 4 << 20
+	stream := new(http2Stream)
+	stream.open(h, 1)
+	stream.sender.Init(stream, 1, http2.UnsaidPriority)
+	h.mu.Lock()
+	h.peer.InitialWindow = math.MaxInt32
+	h.counts.Enter(1)
+	h.listLocked(stream)
+	stream.state = http2.HalfClosedRemote
+	stream.unsent, stream.complete = make([]byte, size), true
+	h.mayGoOnLocked(stream)
+	h.mu.Unlock()
+	h.flush()
+	for left := size; left > 0; {
+		select {
+		case n := <-sink.taken:
+			left -= n
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d of %d bytes were never sent", left, size)
+		}
+	}
+}
+
+// The monitor finds a handler that runs inline also if it has looked once just before that.
+func TestHTTP2MonitorLooksAgain(t *testing.T) {
+	s := testHTTP2Server(t)
+	client, conn := net.Pipe()
+	c := newConn(s, conn)
+	if reason := s.conns.add(c); reason != nil {
+		t.Fatal(reason)
+	}
+	w := new(scratch)
+	c.attach(w)
+	d := c.startHTTP2(w)
+	d.h.beginTurn(w)
+	stream := new(http2Stream)
+	stream.open(d.h, 1)
+	stream.state, stream.worker, stream.running = http2.HalfClosedRemote, w, true
+	d.retake()
+	stream.disown()
+	for begin := time.Now(); d.h.inline.Load() != nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the connection is still that of a handler which runs")
+		}
+	}
+	go io.Copy(io.Discard, client) // the next worker's SETTINGS
+	client.Close()
+	<-d.ended
+}

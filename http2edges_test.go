@@ -1,0 +1,577 @@
+package filo_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+	"golang.org/x/net/http2"
+)
+
+// A request that was answered isn't one that waits for its body: another request may have its memory by now, on another connection.
+func TestHTTP2UndecidedIsForgotten(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		var second *rawHTTP2
+		_, dial := serve(&filo.Server{Loops: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
+			body, err := c.Body()
+			if err != nil {
+				return err
+			}
+			if c.Path() == "/last of the turn" {
+				second.send()
+			}
+			if c.Path() == "/undecided" {
+				return c.NoContent() // so that nothing waits to be sent
+			}
+			return c.Text(200, c.Path()+" "+string(body))
+		})})
+		first := dial()
+		second = dial()
+		first.request(1, "/first", true).send()
+		second.request(1, "/second", true).send()
+		first.wantAnswer(1, "200 /first ")
+		second.wantAnswer(1, "200 /second ")
+		for round := range 20 {
+			id := uint32(3 + 1000*round)
+			// More requests than a turn has room for, behind one that was undecided.
+			first.request(id, "/undecided", false, ":method", "POST").data(id, true, []byte("x"))
+			last := id
+			for i := range 300 {
+				last += 2
+				path := "/quick"
+				if i == 100 {
+					path = "/last%20of%20the%20turn"
+				}
+				first.request(last, path, true)
+			}
+			second.request(id, "/secret", false, ":method", "POST", "content-length", "4")
+			first.send()
+			first.wantAnswer(id, "204 ")
+			first.wantAnswer(last, "200 /quick ")
+			second.data(id, true, []byte("body")).send()
+			second.wantAnswer(id, "200 /secret body")
+		}
+	})
+}
+
+// The connection of a handler that hangs goes to another worker, also when the seat was lost before the handler began.
+func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
+	lifeLooped(t)
+	var delay atomic.Bool
+	release, stuck := make(chan struct{}), make(chan struct{})
+	var s *lifeServer
+	config := &filo.Server{Loops: 1, ConnState: func(_ net.Conn, state filo.ConnState) {
+		if state == filo.StateActive && delay.CompareAndSwap(true, false) {
+			before := s.Stats().Retakes
+			lifeTry(func() bool { return s.Stats().Retakes > before })
+		}
+	}, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/stuck" {
+			close(stuck)
+			<-release
+		}
+		return c.Text(200, c.Path())
+	}}
+	s, dial := serveRawHTTP2(t, config, false)
+	c := dial()
+	id := uint32(1)
+	for ; id < 1000; id += 2 { // the handler becomes known as quick
+		c.request(id, "/quick", true).send()
+		c.wantAnswer(id, "200 /quick")
+	}
+	lifeAwait(t, "an idle connection", func() bool { return s.Stats().ConnsActive == 0 })
+	delay.Store(true)
+	c.request(id, "/stuck", true).send()
+	lifeRecv(t, stuck, "the handler")
+	c.request(id+2, "/sibling", true).send()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.wantAnswer(id+2, "200 /sibling")
+	close(release)
+	c.SetReadDeadline(time.Now().Add(lifeBound))
+	c.wantAnswer(id, "200 /stuck")
+}
+
+// A body that comes faster than its handler reads takes up no more memory than its windows.
+func TestHTTP2BodyIsBounded(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		const total = 4 << 20
+		var sent, held atomic.Int64
+		_, dial := serve(&filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
+			b, read := make([]byte, 10_000), int64(0)
+			var before, now runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			for read < total {
+				for sent.Load() < min(read+50_000, total) {
+					time.Sleep(time.Millisecond) // some of the body always waits
+				}
+				n, err := c.BodyReader().Read(b)
+				if err != nil {
+					return err
+				}
+				if read += int64(n); read >= total-50_000 && held.Load() == 0 {
+					runtime.GC()
+					runtime.ReadMemStats(&now)
+					held.Store(max(1, int64(now.HeapAlloc)-int64(before.HeapAlloc)))
+				}
+			}
+			return c.Text(200, fmt.Sprint(read))
+		}})
+		c := dial()
+		c.request(1, "/", false, ":method", "POST").send()
+		go func() {
+			for piece := make([]byte, 8<<10); sent.Load() < total; runtime.Gosched() {
+				c.books.Lock()
+				room := 65535 + c.streams[1].grown - sent.Load()
+				c.books.Unlock()
+				if n := min(room, int64(len(piece)), total-sent.Load()); n > 0 {
+					c.data(1, sent.Load()+n == total, piece[:n]).send()
+					sent.Add(n)
+				}
+			}
+		}()
+		c.wantAnswer(1, "200 "+fmt.Sprint(total))
+		if n := held.Load(); n > 2<<20 {
+			t.Errorf("%d KB were held", n>>10)
+		}
+	})
+}
+
+// A client that takes a large answer slowly is still listened to: it may reset the answer, or ask for another.
+func TestHTTP2ListensWhileSending(t *testing.T) {
+	large := make([]byte, 64<<20)
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		asked := make(chan struct{})
+		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/small" {
+				asked <- struct{}{}
+				return c.Text(200, "small")
+			}
+			return c.BytesNoCopy(200, "application/octet-stream", large)
+		}})
+		c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		c.open(0, 1<<31-1-65535).request(1, "/large", true).send()
+		for c.streams[1].status == 0 {
+			if err := c.take(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id := uint32(3); id < 63; id += 2 {
+			c.request(id, "/small", true).send()
+			lifeRecv(t, asked, "a request while another one's answer waits")
+		}
+		c.add(func(f *http2.Framer) { f.WriteRSTStream(1, http2.ErrCodeCancel) }).send()
+		c.wantAnswer(61, "200 small")
+	})
+}
+
+// sinkConn takes what is written at once, however much that is.
+type sinkConn struct {
+	net.Conn // reads
+	mu       sync.Mutex
+	some     sync.Cond
+	written  []byte
+	closed   bool
+}
+
+func (c *sinkConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written = append(c.written, b...)
+	c.some.Signal()
+	return len(b), nil
+}
+
+func (c *sinkConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.some.Signal()
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// sinkClient is the client of a sinkConn.
+type sinkClient struct {
+	net.Conn // writes
+	sink     *sinkConn
+}
+
+func (c sinkClient) Read(b []byte) (int, error) {
+	s := c.sink
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.written) == 0 {
+		if s.closed {
+			return 0, io.EOF
+		}
+		s.some.Wait()
+	}
+	n := copy(b, s.written)
+	s.written = s.written[n:]
+	return n, nil
+}
+
+// A client whose windows are as large as can be gets a large answer without sending anything more, also if its connection takes all at once.
+func TestHTTP2LargeWindows(t *testing.T) {
+	large := randomBytes(4 << 20)
+	s := lifeServe(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: func(c *filo.Ctx) error {
+		return c.BytesNoCopy(200, "application/octet-stream", large)
+	}})
+	for i := range 100 {
+		client, conn := servertest.Pipe()
+		sink := &sinkConn{Conn: conn}
+		sink.some.L = &sink.mu
+		served := make(chan error, 1)
+		s.run(func() { served <- s.ServeConn(sink) })
+		c := newRawHTTP2(t, sinkClient{client, sink}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		c.open(0, 1<<31-1-65535).request(1, "/large", true).send()
+		stalled := time.AfterFunc(lifeBound, func() { sink.Close() })
+		if s := c.answer(1); !bytes.Equal(s.body, large) {
+			t.Errorf("answer %d: %v", i, s)
+		}
+		stalled.Stop()
+		client.Close()
+		<-served
+	}
+}
+
+// User code that panics, or ends its goroutine, costs its connection at most.
+func TestHTTP2ConnStatePanics(t *testing.T) {
+	for _, test := range []struct {
+		at     string
+		goexit bool
+	}{{"new", false}, {"active", false}, {"active", true}, {"idle", false}, {"idle", true}, {"closed", false}, {"closed", true}, {"all", false}} {
+		t.Run(fmt.Sprint(test.at, " ", test.goexit), func(t *testing.T) {
+			eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+				var armed, failed atomic.Bool
+				s, dial := serve(&filo.Server{ConnState: func(_ net.Conn, state filo.ConnState) {
+					if armed.Load() && (state.String() == test.at || test.at == "all") {
+						failed.Store(true)
+						if test.goexit {
+							runtime.Goexit()
+						}
+						panic("on purpose")
+					}
+				}, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+				armed.Store(test.at == "new")
+				c := dial()
+				c.request(1, "/", true).send()
+				if test.at != "new" {
+					c.wantAnswer(1, "200 ok")
+					lifeAwait(t, "an idle connection", func() bool { return s.Stats().ConnsActive == 0 })
+					armed.Store(true)
+					c.request(3, "/", true).send()
+				}
+				if test.at == "closed" {
+					c.data(0, false, []byte("an error of the connection")).send()
+				}
+				for !failed.Load() && c.take() == nil {
+				}
+				lifeAwait(t, "the failure", failed.Load)
+				if !test.goexit || test.at == "closed" {
+					for c.take() == nil {
+					}
+				}
+				armed.Store(false)
+				c.Close()
+				lifeAwait(t, "the connection to be gone", func() bool { return s.Stats().ConnsOpen == 0 })
+				c = dial()
+				c.request(1, "/", true).send()
+				c.wantAnswer(1, "200 ok")
+				c.Close()
+				if err := s.shutdown(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// ServeConn returns, and the program lives on, when user code panics in a worker that has taken the connection over.
+func TestHTTP2ServeConnPanics(t *testing.T) {
+	for _, at := range []filo.ConnState{filo.StateIdle, filo.StateClosed} {
+		var armed atomic.Bool
+		stuck, release := make(chan struct{}), make(chan struct{})
+		s := lifeServe(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, ConnState: func(_ net.Conn, state filo.ConnState) {
+			if state == at && armed.Load() {
+				panic("on purpose")
+			}
+		}, Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/stuck" {
+				close(stuck)
+				<-release
+			}
+			return c.Text(200, "ok")
+		}})
+		client, conn := servertest.Pipe()
+		served := make(chan error, 1)
+		s.run(func() { served <- s.ServeConn(conn) })
+		c := newRawHTTP2(t, client)
+		c.request(1, "/stuck", true).send()
+		lifeRecv(t, stuck, "the handler")
+		c.request(3, "/", true).send()
+		c.wantAnswer(3, "200 ok")
+		armed.Store(true)
+		close(release)
+		if at == filo.StateClosed {
+			c.data(0, false, []byte("an error of the connection")).send()
+		}
+		for c.take() == nil {
+		}
+		lifeRecv(t, served, "ServeConn to return")
+	}
+}
+
+// Code that ends its goroutine or panics once its handler has returned costs the stream at most.
+func TestHTTP2FailuresAtTheEnd(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		fail := func(c *filo.Ctx) {
+			if c.Path()[1] == 'g' {
+				runtime.Goexit()
+			}
+			panic("on purpose")
+		}
+		s, dial := serve(&filo.Server{ErrorHandler: func(c *filo.Ctx, _ error) { fail(c) }, Handler: func(c *filo.Ctx) error {
+			if strings.HasSuffix(c.Path(), "apart") {
+				time.Sleep(5 * time.Millisecond)
+			}
+			switch strings.Split(c.Path(), "/")[2] {
+			case "close":
+				c.Response.SetBodyStream(failingBody{strings.NewReader("ok"), func() { fail(c) }}, 2)
+			case "read":
+				c.Response.SetBodyStream(failingBody{unknownLength(readFunc(func() { fail(c) })), func() {}}, 2)
+			case "error":
+				return io.ErrUnexpectedEOF
+			case "exit":
+				runtime.Goexit()
+			case "wrap":
+				c.Response.WrapBody(func(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser { fail(c); return nil })
+				return c.Text(200, "ok")
+			}
+			return c.Text(200, "ok")
+		}})
+		c := dial()
+		id := uint32(1)
+		for range 200 {
+			c.request(id, "/p/quick", true).send()
+			c.wantAnswer(id, "200 ok")
+			id += 2
+		}
+		for _, work := range []string{"close", "read", "error", "exit", "wrap"} {
+			for _, how := range []string{"p", "g"} {
+				for _, where := range []string{"inline", "apart"} {
+					c.request(id, "/"+how+"/"+work+"/"+where, true).send()
+					c.answer(id)
+					c.request(id+2, "/p/quick", true).send()
+					c.wantAnswer(id+2, "200 ok")
+					id += 4
+				}
+			}
+		}
+		lifeAwait(t, "the places", func() bool { return s.Stats().Streams == 0 && s.Stats().WorkersRunning <= workersOf(1) })
+	})
+}
+
+// failingBody is the stream of a response's body.
+type failingBody struct {
+	io.Reader
+	close func()
+}
+
+func (b failingBody) Close() error {
+	b.close()
+	return nil
+}
+
+type readFunc func()
+
+func (f readFunc) Read([]byte) (int, error) {
+	f()
+	return 0, io.EOF
+}
+
+// Behind RST_STREAM nothing comes on its stream: the client checks.
+func TestHTTP2NothingBehindReset(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		_, dial := serve(&filo.Server{Handler: filo.Inline(func(c *filo.Ctx) error {
+			if c.Path() == "/aborts" {
+				return filo.ErrAbort
+			}
+			return c.Text(200, "ok")
+		})})
+		c := dial()
+		for id := uint32(1); id < 500; id += 2 {
+			c.request(id, "/", true).send()
+			c.wantAnswer(id, "200 ok")
+		}
+		c.request(501, "/aborts", false, ":method", "POST", "content-length", "33")
+		for i := range 33 { // the padding gives the client credit, just before the handler runs
+			c.add(func(f *http2.Framer) { f.WriteDataPadded(501, i == 32, []byte("x"), make([]byte, 255)) })
+		}
+		c.send()
+		c.wantAnswer(501, "0 , reset with INTERNAL_ERROR")
+		c.request(503, "/", true).send()
+		c.wantAnswer(503, "200 ok")
+	})
+}
+
+// A connection that ends because of an error keeps no handler, also if its client doesn't read.
+func TestHTTP2ErrorEndsHandlers(t *testing.T) {
+	large := make([]byte, 64<<20)
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		begun, ended := make(chan struct{}), make(chan error, 1)
+		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/waits" {
+				close(begun)
+				<-c.Context().Done()
+				ended <- c.Context().Err()
+				return nil
+			}
+			return c.BytesNoCopy(200, "application/octet-stream", large)
+		}})
+		c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		c.open(0, 1<<31-1-65535).request(1, "/large", true).request(3, "/waits", true).send()
+		lifeRecv(t, begun, "the handler")
+		for c.streams[1].status == 0 {
+			if err := c.take(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.data(0, false, []byte("an error of the connection")).send()
+		lifeRecv(t, ended, "the end of the handler's context")
+	})
+}
+
+// A handler that was answered by its time-out, and still reads, learns that the rest of the body won't come.
+func TestHTTP2ReadAfterTimeout(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		for _, how := range []string{"reset", "gone"} {
+			ended := make(chan error, 1)
+			s, dial := serve(&filo.Server{ReadTimeout: -1, MinTransferRate: -1, Handler: func(c *filo.Ctx) error {
+				c.SetTimeout(10*time.Millisecond, nil)
+				_, err := io.Copy(io.Discard, c.BodyReader())
+				ended <- err
+				return err
+			}})
+			c := dial()
+			c.request(1, "/", false, ":method", "POST").data(1, false, []byte("some")).send()
+			c.books.Lock()
+			stream := c.streams[1]
+			c.books.Unlock()
+			for !stream.ended {
+				if err := c.take(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			switch how {
+			case "reset":
+				c.data(1, false, make([]byte, 16<<10)).data(1, false, make([]byte, 16<<10)).send()
+				for !stream.reset {
+					if err := c.take(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case "gone":
+				c.Close()
+			}
+			if err := lifeRecv(t, ended, "the handler's read to end: "+how); err == nil {
+				t.Error("no error")
+			}
+			lifeAwait(t, "the stream's place", func() bool { return s.Stats().Streams == 0 })
+		}
+	})
+}
+
+// "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113, section 6.8). The client checks.
+func TestHTTP2GoAwayNeverRises(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		release := make(chan struct{})
+		s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			<-release
+			return c.Text(200, "ok")
+		}})
+		c := dial()
+		c.request(1, "/", true).send()
+		lifeAwait(t, "the request", func() bool { return s.Stats().Streams == 1 })
+		ended := make(chan error, 1)
+		go func() { ended <- s.shutdown() }()
+		for !c.goneAll || c.lastID != 1 {
+			if err := c.take(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.request(5, "/late", true).data(0, false, []byte("an error of the connection")).send()
+		c.wantEnd(http2.ErrCodeProtocol)
+		close(release)
+		if err := lifeRecv(t, ended, "the shutdown"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The end of an answer needs no window.
+func TestHTTP2EndNeedsNoWindow(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		proceed := make(chan struct{})
+		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/large" {
+				return c.Text(200, strings.Repeat("x", 100_000))
+			}
+			w := c.Stream()
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			<-proceed
+			c.Response.Trailer.Set("X-End", "here")
+			return nil
+		}})
+		c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+		c.request(1, "/end", true).request(3, "/large", true).send()
+		for len(c.streams[3].body) < 65535 {
+			if err := c.take(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(proceed)
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.wantAnswer(1, "200 ")
+		c.open(3, 100_000).send()
+		c.SetReadDeadline(time.Now().Add(lifeBound))
+		if s := c.answer(3); len(s.body) != 100_000 {
+			t.Error(s)
+		}
+	})
+}
+
+// A client that always has a frame under way isn't one whose frames don't come.
+func TestHTTP2FramesInPieces(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		const timeout = 200 * time.Millisecond
+		_, dial := serve(&filo.Server{ReadHeaderTimeout: timeout, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+		c := dial()
+		c.request(1, "/", true).send()
+		c.wantAnswer(1, "200 ok")
+		id := uint32(1)
+		for begin := time.Now(); time.Since(begin) < 5*timeout/2; {
+			id += 2
+			c.request(id, "/", true)
+			whole := c.out.Len()
+			c.add(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) })
+			cut := append([]byte(nil), c.out.Bytes()[whole+5:]...)
+			c.out.Truncate(whole + 5)
+			c.send()
+			c.wantAnswer(id, "200 ok")
+			time.Sleep(timeout / 20) // the server waits meanwhile, and has a part of a frame
+			c.out.Write(cut)
+		}
+	})
+}
