@@ -83,6 +83,8 @@ type http2Conn struct {
 	earned    int        // see Glitches.Earn: what the owner hasn't taken over yet; guarded by mu
 	used      clock.Time // when a stream has ended last; guarded by mu
 	wakeEmpty bool       // the owner must know when the last stream ends; guarded by mu
+	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client; guarded by mu.
+	wakeAwaiting bool
 }
 
 // http2Driver is what a connection needs of its driver.

@@ -688,7 +688,8 @@ func TestHTTP2ConnState(t *testing.T) {
 		c.CloseIdleConnections()
 		lifeAwait(t, "the connection to end", ends(filo.StateClosed))
 		want := "[new active idle active idle active idle closed]"
-		if got := fmt.Sprint(states()); got != want || contexts != 1 {
+		// Without TLS the first bytes make the connection active, and the first request needn't have come with the client's preface.
+		if got := fmt.Sprint(states()); got != want && got != strings.Replace(want, "new", "new active idle", 1) || contexts != 1 {
 			t.Errorf("%s, want %s; ConnContext was called %d times", got, want, contexts)
 		}
 	})

@@ -44,12 +44,13 @@ func (s *http2Stream) abort(ctx *Ctx) {
 func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	h, w, r := s.h, s.worker, &ctx.Response
 	length, size := r.wholeLength(ctx)
-	trailer := r.Trailer.Len() > 0 && size > 0
+	trailer := r.Trailer.Len() > 0 && http1.BodyAllowed(r.status) && !ctx.Request.isHead()
+	whole := size == 0 && !trailer
 	if !mine {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !s.state.Over() {
-			h.queue = s.appendHead(h.queue, nil, ctx, length, size == 0)
+			h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
 			s.sendWholeLocked(ctx, size, trailer)
 		}
 		return
@@ -58,7 +59,7 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 		h.mu.Lock()
 		if h.updateDue {
 			h.pushLocked(w)
-			h.queue = s.appendHead(h.queue, nil, ctx, length, size == 0)
+			h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
 			s.sendWholeLocked(ctx, size, trailer)
 			h.mu.Unlock()
 			return
@@ -66,11 +67,11 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 		h.mayUpdate = false
 		h.mu.Unlock()
 	}
-	out := s.appendHead(w.http2.out, &h.encoder, ctx, length, size == 0)
+	out := s.appendHead(w.http2.out, &h.encoder, ctx, length, whole)
 	w.http2.out = out
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if size > 0 && (size > maxInlineBody || s.listed || trailer || size > int(min(h.sendWindow, http2.SendWindow(h.peer.InitialWindow)))) {
+	if trailer || size > 0 && (size > maxInlineBody || s.listed || size > int(min(h.sendWindow, http2.SendWindow(h.peer.InitialWindow)))) {
 		h.pushLocked(w)
 		s.sendWholeLocked(ctx, size, trailer)
 		return
@@ -89,12 +90,12 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 // maxInlineBody is the largest body that is copied behind its head in the owner's turn.
 const maxInlineBody = 16 << 10
 
-// sendWholeLocked leaves the body of a whole answer, of size bytes, to the queue.
+// sendWholeLocked leaves the body of a whole answer, of size bytes, and its trailer to the queue.
 func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
 	s.h.mu.AssertHeld()
 	h, r := s.h, &ctx.Response
 	h.earned++
-	if size == 0 {
+	if size == 0 && !trailer {
 		h.sentLocked(s)
 		return
 	}
@@ -103,7 +104,7 @@ func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
 	if r.source == bodyBuffer && size <= maxKeptBody {
 		body = append([]byte(nil), body...) // the buffer will be used again
 	}
-	s.unsent, s.complete = body, true
+	s.unsent, s.complete = body, true // nothing is appended, so the body may be the program's
 	if trailer {
 		s.tail = newTail(&r.Trailer)
 	}
@@ -148,6 +149,9 @@ func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length 
 	if length >= 0 {
 		dst = http2.AppendNumber(dst, field.ContentLength, length)
 	}
+	if r.Trailer.Len() > 0 && !endStream {
+		dst = appendTrailerNames(dst, &r.Trailer)
+	}
 	return http2.EndHeaders(dst, start, s.id, endStream)
 }
 
@@ -182,6 +186,24 @@ func preparedType(value []byte) *http2.Literal {
 	return nil
 }
 
+// appendTrailerNames appends the field that announces what follows the body.
+func appendTrailerNames(dst []byte, trailer *Header) []byte {
+	var names []byte
+	for i := range trailer.list.Len() {
+		if !trailer.list.ID(i).InTrailer() {
+			continue
+		}
+		if names != nil {
+			names = append(names, ", "...)
+		}
+		names = append(names, trailer.list.Name(i)...)
+	}
+	if names == nil {
+		return dst
+	}
+	return http2.AppendField(dst, field.Trailer, nil, names)
+}
+
 // newTail renders the fields behind a body.
 func newTail(trailer *Header) (block []byte) {
 	list := &trailer.list
@@ -210,6 +232,9 @@ func (s *http2Stream) inform(status int, header *Header) error {
 func (s *http2Stream) informLocked(status int, header *Header) {
 	s.h.mu.AssertHeld()
 	h := s.h
+	if status == 100 {
+		s.expects = false
+	}
 	start := len(h.queue)
 	h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
 	h.queue = http2.AppendStatus(h.queue, status)
@@ -231,15 +256,26 @@ func (s *http2Stream) head(ctx *Ctx, length int64) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !s.state.Over() {
-		h.queue = s.appendHead(h.queue, nil, ctx, length, false)
-	}
 	s.headSent = true
+	if s.state.Over() {
+		return
+	}
+	// Nothing follows the head, but a body that is still coming may have a reader.
+	whole := ctx.stream.discard && s.hasEndedLocked()
+	h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
+	if whole {
+		h.earned++
+		h.sentLocked(s)
+	}
 }
 
 // data implements wire.
 func (s *http2Stream) data(p []byte, flush bool) error {
 	h := s.h
+	if until := s.worker.ctx.writeUntil; until != 0 && s.server.clock.exact() >= until {
+		s.failed = true
+		return errDeadline
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for len(p) > 0 {
@@ -256,7 +292,7 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 			continue
 		}
 		n := min(room, len(p))
-		s.unsent = append(s.unsent[:len(s.unsent):len(s.unsent)], p[:n]...)
+		s.unsent = append(s.unsent, p[:n]...)
 		p = p[n:]
 		h.mayGoOnLocked(s)
 		if len(p) > 0 || flush {
@@ -311,7 +347,7 @@ func (s *http2Stream) endStream(trailer *Header) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.state.Over() {
+	if s.state.Over() || s.state == http2.HalfClosedLocal {
 		return
 	}
 	h.listLocked(s)

@@ -209,6 +209,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	}
 	s.content.Begin(framing.Length)
 	s.recv.Open(http2.DefaultWindow)
+	s.expects = framing.ExpectContinue
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listLocked(s)
@@ -231,6 +232,10 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 	if s.awaits = what; what != awaitsNothing {
 		h.awaiting++
 		s.awaitsSince = h.conn.server.clock.now()
+	}
+	if h.wakeAwaiting && (what == awaitsEnd || what == awaitsWindow) {
+		h.wakeAwaiting = false
+		go h.driver.wakeOwner() // it takes locks that come before mu
 	}
 }
 

@@ -95,7 +95,7 @@ func (c *http2StreamConn) Write(p []byte) (n int, err error) {
 			continue
 		}
 		k := min(maxParkedUnsent-len(s.unsent), len(p)-n)
-		s.unsent = append(s.unsent[:len(s.unsent):len(s.unsent)], p[n:n+k]...)
+		s.unsent = append(s.unsent, p[n:n+k]...)
 		n += k
 		h.mayGoOnLocked(s)
 		h.flushLocked(nil)

@@ -43,6 +43,7 @@ type http2Stream struct {
 	gone    bool // the client has reset the stream, or the connection has ended
 	state   http2.State
 	awaits  http2Awaits
+	expects bool // the client sends the body when it gets a 100
 	// awaitsSince is when awaits began.
 	awaitsSince clock.Time
 	send        http2.SendWindow
@@ -56,7 +57,7 @@ type http2Stream struct {
 	readable, writable chan struct{}
 	parked             *ParkedConn // set by ParkStream
 	readUntil          clock.Time  // the handler's deadline for http2Duplex; 0 for none
-	unsent             []byte      // of the answer: what waits for a window. Never changed, since it may be the program's
+	unsent             []byte      // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
 	tail               []byte      // the field block behind the answer's content; nil for none
 	complete           bool        // nothing is added to the answer: its end follows unsent
 	watcher            *requestContext
@@ -72,7 +73,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.h, s.id = h, id
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
-	s.listed, s.running, s.gone, s.complete, s.parked = false, false, false, false, nil
+	s.listed, s.running, s.gone, s.complete, s.expects, s.parked = false, false, false, false, false, nil
 	s.send = 0
 	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
 }
@@ -100,10 +101,17 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 		return 0
 	case awaitsWindow:
 		return s.windowDeadline(s.awaitsSince)
+	case awaitsEnd:
+		return s.awaitsSince.Add(restTime)
 	default:
 		return s.awaitsSince.Deadline(config.reading.Grace)
 	}
 }
+
+// restTime is how long a client that has its whole answer may take to end its request. Until then it isn't told to stop, since the rest of
+// a short body is often on its way, and a client that is still sending may take a reset for a failure. A client that waits for something
+// else, as that of a call in both directions may, never ends its request.
+const restTime = time.Second
 
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time. Besides the average
 // rate it must take something in each grace period: what its windows took at once may have earned it much time.

@@ -56,12 +56,15 @@ func (h *http2Conn) leaveLocked() {
 func (h *http2Conn) sentLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.state = s.state.Step(http2.SendDataEnd).Next
-	if s.state.Over() {
+	switch {
+	case s.state.Over():
 		h.overLocked(s)
-		return
+	case s.expects:
+		h.resetLocked(s, http2.NoError) // the body isn't sent, so nothing else ends the request
+	default:
+		h.awaitLocked(s, awaitsEnd)
+		h.discourageLocked(s)
 	}
-	h.awaitLocked(s, awaitsEnd)
-	h.discourageLocked(s)
 }
 
 // discourageLocked resets a stream that was answered before its request has ended, once the client has sent so much that it goes on sending,

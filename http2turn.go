@@ -101,6 +101,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	config := &h.conn.server.config
 	h.mu.Lock()
 	streams := h.counts.Streams()
+	h.wakeAwaiting = true
 	deadline = now.Deadline(config.idleTimeout)
 	if h.awaiting > 0 {
 		for s := range h.streams.All {
@@ -113,7 +114,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 		state = stateLeaving
 	case streams > 0:
 		state = stateStreams
-	case h.conn.requests == 0:
+	case h.conn.requests == 0 && !h.prefaced:
 		state = stateNew
 	default:
 		state = stateIdle

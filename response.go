@@ -35,8 +35,9 @@ const (
 type Response struct {
 	// Header holds the header fields.
 	Header Header
-	// Trailer holds the fields to send after a chunked body (with Ctx.Stream, or SetBodyStream of unknown size). The Trailer
-	// header field announces those that are set before the head is sent. An HTTP/1.0 client gets no trailer.
+	// Trailer holds the fields to send after a chunked body (with Ctx.Stream, or SetBodyStream of unknown size), and in HTTP/2 after any
+	// body, an empty one too. The Trailer header field announces those that are set before the head is sent. An HTTP/1.0 client gets no
+	// trailer.
 	Trailer Header
 
 	ctx        *Ctx // the Ctx that the response belongs to

@@ -250,7 +250,7 @@ func (c *Ctx) finishStream() (ending, error) {
 		if err := c.copyBody(); err != nil {
 			return endingAborted, err
 		}
-	case !w.sent && (r.Trailer.Len() == 0 || c.Request.line.Minor == 0):
+	case !w.sent && (r.Trailer.Len() == 0 || c.Request.line.Minor == 0 || c.Request.http2): // in HTTP/2 a trailer needs no stream
 		r.endStream(w)
 		return endingWhole, r.wrapWhole()
 	}

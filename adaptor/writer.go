@@ -384,6 +384,9 @@ func (w *responseWriter) finishLocked() error {
 			c.Response.SetBody(w.buffer)
 			return nil
 		}
+		if early && !asked && !head && bodyAllowed(w.status) && c.Request.Proto() == "HTTP/2.0" {
+			c.Response.Header.Set("Content-Length", strconv.Itoa(len(w.buffer))) // beside which only HTTP/2 allows trailer fields
+		}
 		if err := w.beginLocked(nil); err != nil {
 			return err
 		}

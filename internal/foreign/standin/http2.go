@@ -22,7 +22,7 @@ func NewHTTP2(s *http.Server) *filo.Server {
 
 // speakHTTP2 makes a server speak HTTP/2 with the settings of config, which may be nil.
 func speakHTTP2(s *filo.Server, config *http.HTTP2Config) {
-	s.HTTP2.Unencrypted = true
+	s.HTTP2.Unencrypted, s.HTTP2.MaxGlitches = true, -1
 	if config == nil {
 		return
 	}

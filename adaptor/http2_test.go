@@ -1,0 +1,76 @@
+package adaptor_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+)
+
+// startHTTP2 serves h on a socket, and returns its URL and a client that speaks HTTP/2 without TLS.
+func startHTTP2(t *testing.T, h http.HandlerFunc) (url string, client *http.Client) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &filo.Server{Logger: quiet, Handler: adaptor.FromHTTP(h), HTTP2: filo.HTTP2Options{Unencrypted: true}}
+	go s.Serve(listener)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		s.Close()
+	})
+	return "http://" + listener.Addr().String(), &http.Client{Transport: transport}
+}
+
+// In HTTP/2 a short answer has its length also beside a trailer, whether all of that was announced, or has come.
+func TestHTTP2LengthBesideTrailer(t *testing.T) {
+	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/announced":
+			w.Header().Set("Trailer", "X-One, X-Two")
+			io.WriteString(w, "text")
+			w.Header().Set("X-One", "1")
+			w.Header().Set("X-Two", "2")
+		case "/lacking":
+			w.Header().Set("Trailer", "X-One, X-Two")
+			io.WriteString(w, "text")
+			w.Header().Set("X-One", "1")
+		case "/unannounced":
+			io.WriteString(w, "text")
+			w.Header().Set(http.TrailerPrefix+"X-One", "1")
+		}
+	})
+	for _, test := range []struct{ path, announced, trailer string }{
+		{"/announced", "map[X-One:[] X-Two:[]]", "map[X-One:[1] X-Two:[2]]"},
+		{"/lacking", "map[X-One:[] X-Two:[]]", "map[X-One:[1] X-Two:[]]"},
+		{"/unannounced", "map[]", "map[X-One:[1]]"},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			request, _ := http.NewRequest(method, url+test.path, nil)
+			response, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			announced := fmt.Sprint(response.Trailer)
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if method == "HEAD" {
+				if len(body) != 0 || err != nil {
+					t.Errorf("HEAD %s: %q, %v", test.path, body, err)
+				}
+				continue
+			}
+			if got := fmt.Sprint(response.Trailer); response.ContentLength != 4 || string(body) != "text" || err != nil || announced != test.announced ||
+				got != test.trailer {
+				t.Errorf("%s: length %d, %q, %v, announced %s, trailer %s", test.path, response.ContentLength, body, err, announced, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// frameClient speaks HTTP/2 in frames.
+type frameClient struct {
+	*http2.Framer
+	testing.TB
+}
+
+// eachFrames runs a test with a client that speaks in frames, over a socket and over a connection in memory. The client has sent its preface
+// and the settings.
+func eachFrames(t *testing.T, test func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient)) {
+	run := func(t *testing.T, listener net.Listener, connect func() (net.Conn, error)) {
+		test(t, func(config *filo.Server, settings ...http2.Setting) *frameClient {
+			config.HTTP2.Unencrypted = true
+			lifeServe(t, config, listener)
+			conn, err := connect()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			conn.SetDeadline(time.Now().Add(lifeBound))
+			c := &frameClient{http2.NewFramer(conn, conn), t}
+			c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+			if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+				t.Fatal(err)
+			}
+			c.done(c.WriteSettings(settings...))
+			c.await("SETTINGS")
+			c.done(c.WriteSettingsAck())
+			c.await("SETTINGS ACK")
+			return c
+		})
+	}
+	t.Run("socket", func(t *testing.T) {
+		listener := lifeListen(t, "tcp", "127.0.0.1:0")
+		run(t, listener, func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) })
+	})
+	t.Run("memory", func(t *testing.T) {
+		listener := servertest.NewListener()
+		run(t, listener, func() (net.Conn, error) { return listener.Dial() })
+	})
+}
+
+func (c *frameClient) done(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// request sends a request's head.
+func (c *frameClient) request(stream uint32, method, path string, endStream bool, fields ...string) {
+	c.Helper()
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	fields = append([]string{":method", method, ":scheme", "http", ":authority", "example.com", ":path", path}, fields...)
+	for i := 0; i < len(fields); i += 2 {
+		e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+	}
+	c.done(c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndStream: endStream, EndHeaders: true}))
+}
+
+// next describes the next frame.
+func (c *frameClient) next() string {
+	c.Helper()
+	frame, err := c.ReadFrame()
+	if err != nil {
+		c.Fatal(err)
+	}
+	switch f := frame.(type) {
+	case *http2.MetaHeadersFrame:
+		text := fmt.Sprintf("HEADERS %d", f.StreamID)
+		if status := f.PseudoValue("status"); status != "" {
+			text += " " + status
+		}
+		if f.StreamEnded() {
+			text += " END"
+		}
+		return text
+	case *http2.DataFrame:
+		text := fmt.Sprintf("DATA %d %q", f.StreamID, f.Data())
+		if f.StreamEnded() {
+			text += " END"
+		}
+		return text
+	case *http2.RSTStreamFrame:
+		return fmt.Sprintf("RST_STREAM %d %v", f.StreamID, f.ErrCode)
+	case *http2.PingFrame:
+		return fmt.Sprintf("PING %d", f.Data[0])
+	case *http2.SettingsFrame:
+		if f.IsAck() {
+			return "SETTINGS ACK"
+		}
+	}
+	return frame.Header().Type.String()
+}
+
+// await reads frames until one is as described.
+func (c *frameClient) await(frame string) {
+	c.Helper()
+	for c.next() != frame {
+	}
+}
+
+// want reads the next frames, which must be as described.
+func (c *frameClient) want(frames ...string) {
+	c.Helper()
+	for _, want := range frames {
+		if got := c.next(); got != want {
+			c.Fatalf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// ping sends a PING. Its answer follows what the server has sent because of the frames before.
+func (c *frameClient) ping(n byte) {
+	c.Helper()
+	c.done(c.WritePing(false, [8]byte{n}))
+}
+
+// A client that has its whole answer is told to stop when it hasn't ended its request within a second, though it is silent and no
+// time-out of the server's is set. So such a request doesn't keep its place, or the connection, for ever.
+func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		apart := make(chan struct{}, 1)
+		defer close(apart)
+		server := &filo.Server{ReadTimeout: -1, IdleTimeout: -1, WriteTimeout: -1, Handler: route(map[string]filo.Handler{
+			"/": func(c *filo.Ctx) error { return c.Text(200, "ok") },
+			"/apart": func(c *filo.Ctx) error {
+				<-apart
+				return c.Text(200, "ok")
+			},
+		})}
+		c := dial(server)
+		c.request(1, "POST", "/", false)
+		c.want("HEADERS 1 200", `DATA 1 "ok" END`)
+		c.done(c.WriteData(1, true, []byte("late")))
+		c.request(3, "POST", "/", false)
+		c.want("HEADERS 3 200", `DATA 3 "ok" END`, "RST_STREAM 3 NO_ERROR") // and none of 1
+		c.request(5, "POST", "/apart", false)
+		c.ping(1)
+		c.want("PING 1") // so another worker has the connection
+		apart <- struct{}{}
+		c.want("HEADERS 5 200", `DATA 5 "ok" END`, "RST_STREAM 5 NO_ERROR")
+		if open := server.Stats().Streams; open != 0 {
+			t.Errorf("%d streams are open", open)
+		}
+	})
+}
+
+// A final answer to a request that waits for a 100 ends the request: the client has nothing to send.
+func TestHTTP2AnswerInPlaceOfContinue(t *testing.T) {
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		c := dial(&filo.Server{Handler: route(map[string]filo.Handler{
+			"/refused": func(c *filo.Ctx) error { return c.Text(401, "no") },
+			"/read": func(c *filo.Ctx) error {
+				c.BodyReader().Read(make([]byte, 1))
+				return c.Text(200, "ok")
+			},
+		})})
+		c.request(1, "POST", "/refused", false, "expect", "100-continue", "content-length", "4")
+		c.want("HEADERS 1 401", `DATA 1 "no" END`)
+		c.ping(1)
+		c.want("RST_STREAM 1 NO_ERROR", "PING 1")
+		c.request(3, "POST", "/read", false, "expect", "100-continue", "content-length", "4")
+		c.want("HEADERS 3 100")
+		c.done(c.WriteData(3, false, []byte("bo")))
+		c.want("HEADERS 3 200", `DATA 3 "ok" END`)
+		c.done(c.WriteData(3, true, []byte("dy")))
+		c.ping(2)
+		c.want("PING 2")
+	})
+}
+
+// An answer to HEAD ends with its head, a streamed one too.
+func TestHTTP2HeadOfStream(t *testing.T) {
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		more := make(chan struct{})
+		defer close(more)
+		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Stream().WriteString("one")
+			c.Stream().Flush()
+			<-more
+			c.Stream().WriteString("two")
+			return c.Stream().Flush()
+		}})
+		c.request(1, "HEAD", "/", true)
+		c.want("HEADERS 1 200 END")
+		c.ping(1)
+		more <- struct{}{}
+		c.want("PING 1")
+		c.request(3, "HEAD", "/", false)
+		c.want("HEADERS 3 200")
+		more <- struct{}{}
+		c.want(`DATA 3 "" END`)
+	})
+}
+
+// The client that doesn't open its window for the rest of an answer has WriteTimeout, however long the connection may be idle.
+func TestHTTP2AnswerWithoutWindow(t *testing.T) {
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		apart := make(chan struct{})
+		defer close(apart)
+		c := dial(&filo.Server{IdleTimeout: -1, WriteTimeout: 20 * time.Millisecond, Handler: func(c *filo.Ctx) error {
+			<-apart
+			return c.Text(200, "ok")
+		}}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		c.request(1, "GET", "/", true)
+		c.ping(1)
+		c.want("PING 1")
+		apart <- struct{}{}
+		c.want("HEADERS 1 200", "RST_STREAM 1 CANCEL")
+	})
+}
+
+// Pieces of an answer that wait for the client's window cost memory for what they are, not for all that waits.
+func TestHTTP2PiecesWithoutWindow(t *testing.T) {
+	const size = 32 << 10
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		allocated := make(chan uint64, 1)
+		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error {
+			var before, after runtime.MemStats
+			stream := c.Stream()
+			stream.Flush()
+			runtime.ReadMemStats(&before)
+			for range size {
+				stream.WriteString("x")
+				if err := stream.Flush(); err != nil {
+					return err
+				}
+			}
+			runtime.ReadMemStats(&after)
+			allocated <- after.TotalAlloc - before.TotalAlloc
+			return nil
+		}}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		c.request(1, "GET", "/", true)
+		if got := lifeRecv(t, allocated, "the handler to write"); got > 100*size {
+			t.Errorf("%d bytes were allocated for an answer of %d", got, size)
+		}
+		c.done(c.WriteWindowUpdate(1, size))
+		c.want("HEADERS 1 200")
+		for got := 0; got < size; {
+			frame, err := c.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += len(frame.(*http2.DataFrame).Data())
+		}
+	})
+}
+
+// After the deadline for writing nothing more is sent, and the stream is reset. A later deadline doesn't change that.
+func TestHTTP2WriteDeadline(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			stream := c.Stream()
+			stream.WriteString("one")
+			if err := stream.Flush(); err != nil {
+				t.Error(err)
+			}
+			for _, deadline := range []time.Time{time.Now().Add(-time.Second), time.Now().Add(time.Hour)} {
+				if err := c.SetWriteDeadline(deadline); err != nil {
+					t.Error(err)
+				}
+				stream.WriteString("two")
+				if err := stream.Flush(); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("Flush returns %v", err)
+				}
+			}
+			return nil
+		}})
+		response, err := c.do(context.Background(), "GET", "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); string(body) != "one" || err == nil {
+			t.Errorf("%q, %v; want a part of the body and an error", body, err)
+		}
+	})
+}
+
+// A trailer follows any answer that may have one, and leaves it its length. The head says which fields follow.
+func TestHTTP2Trailers(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		trailer := func(answer filo.Handler) filo.Handler {
+			return func(c *filo.Ctx) error {
+				c.Response.Trailer.Set("X-One", "1")
+				c.Response.Trailer.Set("Content-Type", "isn't one")
+				c.Response.Trailer.Set("X-Two", "2")
+				return answer(c)
+			}
+		}
+		_, c := serve(&filo.Server{Handler: route(map[string]filo.Handler{
+			"/whole": trailer(func(c *filo.Ctx) error { return c.Text(200, "whole") }),
+			"/empty": trailer(func(*filo.Ctx) error { return nil }),
+			"/stream": trailer(func(c *filo.Ctx) error {
+				_, err := c.Stream().WriteString("a stream")
+				return err
+			}),
+			"/flushed": trailer(func(c *filo.Ctx) error {
+				c.Stream().WriteString("flushed")
+				return c.Stream().Flush()
+			}),
+			"/none": trailer(func(c *filo.Ctx) error { return c.NoContent() }),
+		})})
+		for _, test := range []struct {
+			method, path, body string
+			length             int64
+			trailer            bool
+		}{
+			{"GET", "/whole", "whole", 5, true},
+			{"GET", "/empty", "", 0, true},
+			{"GET", "/stream", "a stream", 8, true},
+			{"GET", "/flushed", "flushed", -1, true},
+			{"GET", "/none", "", 0, false},
+			{"HEAD", "/whole", "", 5, false},
+		} {
+			response, err := c.do(context.Background(), test.method, test.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			announced := fmt.Sprint(response.Trailer)
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			want, wantAnnounced := "map[]", "map[]"
+			if test.trailer {
+				want, wantAnnounced = "map[X-One:[1] X-Two:[2]]", "map[X-One:[] X-Two:[]]"
+			}
+			if got := fmt.Sprint(response.Trailer); got != want || announced != wantAnnounced || err != nil || string(body) != test.body ||
+				response.ContentLength != test.length {
+				t.Errorf("%s %s: %q, %v, length %d, announced %s, trailer %s", test.method, test.path, body, err, response.ContentLength, announced, got)
+			}
+		}
+	})
+}
+
+// A client that has begun with HTTP/2 and asks for nothing is idle: ConnState says so, and a shutdown doesn't wait for its first request.
+func TestHTTP2Silent(t *testing.T) {
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		var mu sync.Mutex
+		var states []string
+		server := &filo.Server{ConnState: func(_ net.Conn, state filo.ConnState) {
+			mu.Lock()
+			defer mu.Unlock()
+			states = append(states, state.String())
+		}, Handler: echoBody}
+		dial(server)
+		lifeAwait(t, "an idle connection", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return strings.Join(states, " ") == "new active idle"
+		})
+	})
+}
