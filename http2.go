@@ -215,7 +215,9 @@ func (h *http2Conn) next(w *scratch) http2Step {
 
 // needInput is the step when the input is used up. A connection that is to end tells its client so, and ends when its streams have.
 func (h *http2Conn) needInput(w *scratch) http2Step {
-	if h.closeAsked.Load() || h.conn.server.life.draining.Load() {
+	life := &h.conn.server.life
+	// A client whose new connection is refused before its first request may give up.
+	if h.closeAsked.Load() || life.draining.Load() || life.noReuse.Load() && h.conn.requests > 0 {
 		h.leaveSoon(w)
 	}
 	if h.ending {
