@@ -1,10 +1,14 @@
 package filo_test
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/filohttp/filo"
 )
@@ -105,5 +109,68 @@ func TestIdleGrace(t *testing.T) {
 	}
 	if err := s.Shutdown(context.Background()); err != nil {
 		t.Errorf("Shutdown once more: %v", err)
+	}
+}
+
+// A connection of HTTP/2 that was opened a moment before the shutdown has up to a second for its first request, as one of HTTP/1.1 has. Then
+// it ends.
+func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
+	for name, asks := range map[string]bool{"asks": true, "silent": false} {
+		t.Run(name, func(t *testing.T) {
+			gate := newLifeGate()
+			s := lifeServe(t, &filo.Server{Handler: gate.handle, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+			t.Cleanup(gate.open)
+			begun := gate.hold(t, s.dial(t)).ShuttingDown()
+			c := s.dial(t)
+			start := time.Now()
+			c.send(http2.ClientPreface)
+			framer := http2.NewFramer(c, c)
+			if err := framer.WriteSettings(); err != nil {
+				t.Fatal(err)
+			}
+			frame := func() http2.Frame {
+				f, err := framer.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return f
+			}
+			for f, ok := frame().(*http2.SettingsFrame); !ok || !f.IsAck(); f, ok = frame().(*http2.SettingsFrame) {
+			}
+			result := s.shutdownBegun(t, begun)
+			gate.open()
+			if asks {
+				time.Sleep(300 * time.Millisecond) // as long as a client may take
+				var block bytes.Buffer
+				encoder := hpack.NewEncoder(&block)
+				for _, field := range [...][2]string{{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "a"}} {
+					encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+				}
+				framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+				if time.Since(start) > promptly {
+					t.Skip("the machine is too busy")
+				}
+			}
+			answered, refused := false, false
+			for f, err := framer.ReadFrame(); err == nil; f, err = framer.ReadFrame() {
+				switch f := f.(type) {
+				case *http2.HeadersFrame:
+					answered = true
+				case *http2.GoAwayFrame:
+					refused = true
+				case *http2.PingFrame:
+					framer.WritePing(true, f.Data)
+				}
+				if refused && !answered && asks {
+					t.Error("the connection was refused before its request")
+				}
+			}
+			if answered != asks || !refused {
+				t.Errorf("answered: %v; told to leave: %v", answered, refused)
+			}
+			if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+		})
 	}
 }
