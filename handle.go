@@ -128,7 +128,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 		f.Close = true
 	case c.server.config.maxRequests > 0 && c.requests >= c.server.config.maxRequests:
 		f.Close = true
-	case c.in.Len() == 0 && c.server.life.draining.Load():
+	case c.in.Len() == 0 && c.server.life.endsConns():
 		f.Close = true
 	case c.looped == nil && c.worker.kept():
 		f.Close = true // other connections need the kept place

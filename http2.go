@@ -51,6 +51,7 @@ type http2Conn struct {
 	goneSince   clock.Time  // when goneAway became goneSoon
 	pinged      bool        // the PING behind the first GOAWAY wasn't answered yet
 	heard       clock.Time  // when something has come last, or nothing was asked; kept if PingInterval is set
+	firstUntil  clock.Time  // how long a server that shuts down waits for the first request; 0: it doesn't shut down, or hasn't looked
 	asked       clock.Time  // when a PING was sent since nothing came; 0: none was, or something has come since
 	headSince   clock.Time  // since when a frame, a field block or the preface has been incomplete; 0: none is
 	began       bool        // the server's SETTINGS were rendered
@@ -226,7 +227,7 @@ func (h *http2Conn) next(w *scratch) http2Step {
 
 // needInput is the step when the input is used up. A connection that is to end tells its client so, and ends when its streams have.
 func (h *http2Conn) needInput(w *scratch) http2Step {
-	if h.closeAsked.Load() || h.conn.server.life.draining.Load() {
+	if h.leaves() {
 		h.leaveSoon(w)
 	}
 	if h.ending {

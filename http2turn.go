@@ -134,6 +134,9 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 		deadline = earliest(deadline, h.headSince.Deadline(config.readHeaderTimeout))
 	}
 	deadline = earliest(deadline, h.pingDeadline())
+	if state == stateNew {
+		deadline = earliest(deadline, h.firstUntil)
+	}
 	if h.goneAway == goneSoon {
 		deadline = earliest(deadline, h.goneSince.Add(goAwayTime))
 	}
@@ -210,6 +213,25 @@ func (h *http2Conn) closeSoon() {
 	if !h.closeAsked.Swap(true) {
 		h.driver.wakeOwner()
 	}
+}
+
+// leaves reports whether the connection is to end. A connection without a request isn't told to end as soon as the server shuts down: a
+// client whose new connection ends before its first request may give up, as net/http's does.
+func (h *http2Conn) leaves() bool {
+	s := h.conn.server
+	switch {
+	case h.conn.requests > 0:
+		return h.closeAsked.Load() || s.life.endsConns()
+	case !s.life.draining.Load():
+		return false
+	}
+	now := s.clock.exact()
+	if h.firstUntil == 0 {
+		h.mu.Lock()
+		h.firstUntil = now.Add(s.lastReadTime(stateNew, now.Sub(h.used)))
+		h.mu.Unlock()
+	}
+	return now >= h.firstUntil
 }
 
 // leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests.

@@ -130,14 +130,16 @@ func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error
 // ListenAndServeUnix listens on a Unix socket and serves. It replaces a socket file that no process listens on, and removes its
 // own file at the end.
 func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
-	listener, err := listenUnix(path, mode)
+	listener, err := ListenUnix(path, mode)
 	if err != nil {
 		return err
 	}
 	return s.Serve(listener)
 }
 
-func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+// ListenUnix opens a listening Unix socket whose file has the given permissions, for Serve or RunListener. It replaces a socket file that
+// no process listens on. Closing the listener removes the file.
+func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := removeStaleSocket(path); err != nil {
 		return nil, err
 	}

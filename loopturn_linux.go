@@ -225,7 +225,7 @@ func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 		if lc.since != 0 {
 			waited = now.Sub(lc.since)
 		}
-		lc.lastUntil = lc.server.clock.exact().Add(lastReadTime(state, waited))
+		lc.lastUntil = lc.server.clock.exact().Add(lc.server.lastReadTime(state, waited))
 	} else if lc.server.clock.exact() >= lc.lastUntil {
 		return 0
 	}

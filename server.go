@@ -124,6 +124,12 @@ type Server struct {
 	// down. Whatever isn't finished by then is cut off. Default 20 s.
 	GracePeriod time.Duration
 
+	// IdleGrace is how long a shutdown leaves an idle connection open for one more request, whose answer says Connection: close. A
+	// client that sends a request just when the server closes the connection loses it, so this time should be longer than clients
+	// wait between two requests, and shorter than GracePeriod. Connections of HTTP/2 don't need it. Default a few milliseconds, 100 if
+	// the connection was used within the last second, so that an idle server ends at once.
+	IdleGrace time.Duration
+
 	// MinTransferRate is the average rate, in bytes per second, at which a client must send a body or take an answer once
 	// ReadTimeout or WriteTimeout is used up. Default 500, slower than any modem. If it is negative there is no such rate:
 	// each single wait for the client may last as long as ReadTimeout or WriteTimeout.

@@ -27,6 +27,7 @@ const shutdownPoll = 5 * time.Millisecond
 // it either keeps the listener from being added, or finds it.
 type lifecycle struct {
 	draining  atomic.Bool              // Shutdown or Close was called; set under mu
+	noReuse   atomic.Bool              // SetKeepAlivesEnabled(false) was called: connections end when they can
 	restUntil clock.Atomic[clock.Time] // when connections stop waiting for bodies that nobody reads; set before draining
 
 	// Set by init, and immutable then.
@@ -51,8 +52,8 @@ func (l *lifecycle) init() {
 }
 
 // Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at
-// once after a last look for a request on its way. A connection opened less than a second ago has one more second for its TLS
-// handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
+// once after a last look for a request on its way, or after IdleGrace. A connection opened less than a second ago has one more second
+// for its TLS handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
 // of Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections.
 //
 // If ctx is done first, Shutdown cancels the contexts of the requests and tasks that still run, and returns ctx's error.
@@ -174,14 +175,35 @@ func (l *lifecycle) endsRest(now func() clock.Time) bool {
 }
 
 // lastReadTime returns how long a shutdown waits for a request on a connection in this state that has already waited for so long.
-func lastReadTime(state waitState, waited time.Duration) time.Duration {
+func (s *Server) lastReadTime(state waitState, waited time.Duration) time.Duration {
+	least := lastReadTimeBusy
 	switch {
 	case waited >= busyTime:
-		return lastReadTimeIdle
+		least = lastReadTimeIdle
 	case state == stateNew:
-		return lastReadTimeNew
+		least = lastReadTimeNew
 	}
-	return lastReadTimeBusy
+	return max(least, s.IdleGrace)
+}
+
+// endsConns reports whether a connection that has been answered ends, although its client could go on.
+func (l *lifecycle) endsConns() bool { return l.draining.Load() || l.noReuse.Load() }
+
+// SetKeepAlivesEnabled tells clients to use new connections, or, with true, lets them reuse theirs again. While keep-alives are off,
+// each answer says Connection: close and is its connection's last one. Connections of HTTP/2 take no new requests once they have had one
+// (GOAWAY). The server goes on accepting, and idle connections stay open until their next request, so nothing is lost.
+//
+// Call it some time before Shutdown, so that clients leave by themselves. The Drain and DrainContext of package health do this. Unlike
+// net/http's method of the same name, it closes no idle connection.
+func (s *Server) SetKeepAlivesEnabled(enabled bool) {
+	if wasOff := s.life.noReuse.Swap(!enabled); enabled || wasOff {
+		return
+	}
+	s.conns.walk(func(c *conn) {
+		if h := c.http2.Load(); h != nil {
+			h.closeSoon()
+		}
+	})
 }
 
 // lastLooks is how many waits for a last request or connection must time out. On a busy machine a short wait may time out before
@@ -349,7 +371,7 @@ func (s *Server) RunTLS(ctx context.Context, addr, certFile, keyFile string) err
 
 // RunUnix is Run on a Unix socket: see ListenAndServeUnix.
 func (s *Server) RunUnix(ctx context.Context, path string, mode fs.FileMode) error {
-	listener, err := listenUnix(path, mode)
+	listener, err := ListenUnix(path, mode)
 	if err != nil {
 		return err
 	}

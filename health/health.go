@@ -37,7 +37,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,6 +103,8 @@ type Health struct {
 	Ready filo.Handler
 
 	options    Options
+	servers    []*filo.Server // those attached; guarded by mu
+	mu         sync.Mutex
 	start      time.Time
 	checks     []*check
 	live       []*check      // those of checks that count for Live
@@ -160,17 +164,22 @@ func validName(name string) bool {
 // attached server has begun, the server is never ready again.
 func (h *Health) SetReady(ready bool) { h.ready.Store(ready) }
 
-// Attach makes the server not ready as soon as its Shutdown or Close begins.
+// Attach makes the server not ready as soon as its Shutdown or Close begins. DrainContext ends the connections of attached servers.
 func (h *Health) Attach(server *filo.Server) {
+	h.mu.Lock()
+	h.servers = append(h.servers, server)
+	h.mu.Unlock()
 	server.RegisterOnShutdown(func() { h.ending.Store(true) })
 }
 
 // Drain shuts down a server that a balancer probes, without losing a request. Ready answers 503 at once, and after delay the
-// server is shut down. During the delay the server works as before. Set delay a little longer than the balancer needs to
+// server is shut down. During the delay the server still accepts and serves, but answers say Connection: close, so that clients leave
+// (filo.Server.SetKeepAlivesEnabled). Set delay a little longer than the balancer needs to
 // notice: the interval of the probes times the number that must fail. If ctx is done earlier, Drain still calls Shutdown, and
 // returns the error of ctx. For a server that Server.Run runs, use DrainContext.
 func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Duration) error {
 	h.ending.Store(true)
+	server.SetKeepAlivesEnabled(false)
 	select {
 	case <-time.After(delay):
 	case <-ctx.Done():
@@ -179,12 +188,13 @@ func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Dura
 }
 
 // DrainContext returns the context for the Run of a server that a balancer probes, so that no request is lost. When ctx ends,
-// Ready answers 503, and after delay the returned context ends. During the delay the server works as before. Choose delay as
-// for Drain. The returned function ends the context at once; call it when the server has ended.
+// Ready answers 503, and after delay the returned context ends. During the delay the server still accepts and serves; if it was given to
+// Attach, answers say Connection: close, as in Drain. Choose delay as for Drain. The returned function ends the context at once; call it when the server has ended.
 func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		h.ending.Store(true)
+		h.endConns()
 		select {
 		case <-time.After(delay):
 			cancel(context.Cause(ctx))
@@ -194,6 +204,16 @@ func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context
 	return later, func() {
 		stop()
 		cancel(context.Canceled)
+	}
+}
+
+// endConns makes the answers of the attached servers the last ones of their connections.
+func (h *Health) endConns() {
+	h.mu.Lock()
+	servers := slices.Clone(h.servers)
+	h.mu.Unlock()
+	for _, server := range servers {
+		server.SetKeepAlivesEnabled(false)
 	}
 }
 

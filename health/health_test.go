@@ -1,12 +1,14 @@
 package health_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -349,13 +351,14 @@ func TestDrainCutShort(t *testing.T) {
 	})
 }
 
-// The context for Run ends a delay after the other one, and in between it isn't ready.
+// The context for Run ends a delay after the other one, and in between it isn't ready, and answers are the last ones of their connections.
 func TestDrainContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(quiet(health.Options{}))
 		signaled, signal := context.WithCancelCause(t.Context())
 		server := &filo.Server{Handler: h.Ready}
 		ln := servertest.NewListener()
+		h.Attach(server)
 		ctx, cancel := h.DrainContext(signaled, 20*time.Second)
 		defer cancel()
 		ended := make(chan error, 1)
@@ -375,9 +378,30 @@ func TestDrainContext(t *testing.T) {
 		if got := ready(); got != "ok\n" {
 			t.Errorf("before: %q", got)
 		}
+		kept, err := ln.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kept.Close()
+		reader := bufio.NewReader(kept)
+		lasts := func() bool {
+			io.WriteString(kept, servertest.Request("GET /readyz", ""))
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, response.Body)
+			return response.Close
+		}
+		if lasts() {
+			t.Error("a connection ends before the drain")
+		}
 		told := errors.New("told to")
 		signal(told)
 		synctest.Wait()
+		if !lasts() {
+			t.Error("a connection goes on after an answer in the drain")
+		}
 		start := time.Now()
 		for range 19 {
 			time.Sleep(time.Second)

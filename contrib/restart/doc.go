@@ -1,0 +1,48 @@
+//go:build unix
+
+// Package restart replaces a running server by a new version of its program without losing a request, and lets systemd open its sockets.
+//
+//	r, err := restart.New()
+//	if err != nil {
+//		return err
+//	}
+//	listener, err := r.Listen(":8080")
+//	if err != nil {
+//		return err
+//	}
+//	s := &filo.Server{Handler: handler, IdleGrace: 5 * time.Second}
+//	return r.Run(ctx, func(ctx context.Context) error { return s.RunListener(ctx, listener) })
+//
+// Install the new binary, and send SIGUSR2. The program starts the new binary with its arguments, its environment and its listening sockets,
+// and goes on serving. When the new program calls Run, the old one's context ends: it finishes what it has begun, and exits. If the new
+// program ends before that, or isn't ready after Options.ReadyTimeout, the old one logs why and stays, as if nothing had happened.
+// Connections that come meanwhile wait in the socket, which both programs have.
+//
+// For the clients that keep connections, set filo.Server.IdleGrace to longer than they wait between two requests. They are told to use a
+// new connection with the next answer; a connection that is closed between two requests may lose one. HTTP/2 needs no such time.
+//
+// # systemd
+//
+// Listen takes a socket that systemd has opened (LISTEN_FDS), if there is one for the address. Run tells systemd when the program is ready,
+// reloads and stops, keeps its watchdog content, and says which process is the main one after a restart:
+//
+//	# app.socket
+//	[Socket]
+//	ListenStream=8080
+//
+//	# app.service
+//	[Service]
+//	Type=notify
+//	ExecStart=/usr/local/bin/app
+//	ExecReload=/bin/kill -USR2 $MAINPID
+//	WatchdogSec=30
+//	TimeoutStopSec=40
+//
+// Then "systemctl reload app" is a restart in place. "systemctl restart app" ends the program before it starts the next one; with app.socket
+// new connections wait meanwhile instead of being refused.
+//
+// # Limits
+//
+// The program must not be process 1, since its end would end the container: there, start a new container. A port of 0 isn't handed over,
+// since the next program asks for a port of its own. This package is for Unix systems.
+package restart

@@ -1,0 +1,318 @@
+//go:build unix
+
+package restart
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/filohttp/filo"
+)
+
+// DefaultReadyTimeout is the default of Options.ReadyTimeout.
+const DefaultReadyTimeout = time.Minute
+
+// ErrReplaced is the cause with which the context of the function that Run calls ends when a new program has taken over.
+var ErrReplaced = errors.New("restart: a new program has taken over")
+
+// Options are the options of New. The zero value is ready for use.
+type Options struct {
+	// Signal starts a new program. Default SIGUSR2.
+	Signal os.Signal
+	// ReadyTimeout is how long the new program may take from its start to Run. After that it is killed. Default 1 minute.
+	ReadyTimeout time.Duration
+	// Path is the file of the new program. Default the path that this program was started by, so that a symbolic link may lead to
+	// another version by then.
+	Path string
+	// Alive reports whether the program works. It is called before each message to systemd's watchdog, which is left out if Alive
+	// returns an error. Its context ends after half the time that the watchdog has left. By default the program works while it runs.
+	Alive func(context.Context) error
+	// Logger gets a record of each restart, whether it succeeds or not. Default slog.Default.
+	Logger *slog.Logger
+}
+
+// Restarter has a program's listening sockets, and hands them over.
+type Restarter struct {
+	options     Options
+	directory   string        // where this program was started, and the next one will be
+	predecessor *os.File      // a byte written to it says that this program is ready; nil if none waits for that
+	watchdog    time.Duration // how often systemd wants to hear of this program; 0: never
+	signals     chan os.Signal
+
+	mu        sync.Mutex
+	inherited []inherited // sockets that nobody has asked for yet; guarded by mu
+	sockets   []socket    // those that will be handed over; guarded by mu
+	running   bool        // Run was called; guarded by mu
+}
+
+// inherited is a listener that systemd or another program of this kind has passed on.
+type inherited struct {
+	net.Listener
+	systemd bool
+}
+
+// socket is a listening socket of this program.
+type socket struct {
+	file    *os.File // a descriptor of its own
+	systemd bool     // systemd has opened it, and may pass it on again
+	path    string   // of the file of a Unix socket that this program has to remove; "" if none
+}
+
+// New returns a Restarter with the sockets that were passed on to this program. A program needs one, and calls New before it starts other
+// programs, which would get these sockets too.
+func New(options ...Options) (*Restarter, error) {
+	if len(options) > 1 {
+		panic("restart: New takes one Options at most")
+	}
+	r := &Restarter{signals: make(chan os.Signal, 1)}
+	if len(options) == 1 {
+		r.options = options[0]
+	}
+	if r.options.ReadyTimeout < 0 {
+		panic("restart: Options.ReadyTimeout must not be negative")
+	}
+	r.options.Signal = cmp.Or[os.Signal](r.options.Signal, syscall.SIGUSR2)
+	r.options.ReadyTimeout = cmp.Or(r.options.ReadyTimeout, DefaultReadyTimeout)
+	var err error
+	if r.directory, err = os.Getwd(); err != nil {
+		return nil, fmt.Errorf("restart: the working directory: %w", err)
+	}
+	if r.options.Path, err = programPath(r.options.Path); err != nil {
+		return nil, fmt.Errorf("restart: the program's path: %w", err)
+	}
+	if r.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
+		return nil, fmt.Errorf("restart: systemd's watchdog: %w", err)
+	}
+	os.Unsetenv("WATCHDOG_PID") // it is this process, and the next program has the watchdog, too
+	if err := r.inherit(); err != nil {
+		for _, each := range r.inherited {
+			each.Close()
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// programPath returns the absolute path of a program, or of this one. It doesn't follow symbolic links.
+func programPath(path string) (string, error) {
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath(os.Args[0]); err != nil {
+			return os.Executable()
+		}
+	}
+	return filepath.Abs(path)
+}
+
+// inherit takes the sockets that a predecessor or systemd has passed on.
+func (r *Restarter) inherit() error {
+	var files []*os.File
+	kinds, handedOver := os.LookupEnv(variable)
+	if handedOver {
+		os.Unsetenv(variable)
+		files = r.takeOver(kinds)
+	} else {
+		files = activation.Files(true)
+	}
+	for i, file := range files {
+		listener, err := net.FileListener(file)
+		file.Close()
+		if err != nil {
+			return fmt.Errorf("restart: socket %d of those that were passed on isn't a listening one: %w", i, err)
+		}
+		r.inherited = append(r.inherited, inherited{listener, !handedOver || kinds[i] == kindSystemd})
+	}
+	return nil
+}
+
+// Listen returns a listener on the TCP address: the one that was passed on to this program, or else a new one. It is for a server's
+// RunListener or RunListenerTLS, which close it, and will be handed over to the next program.
+func (r *Restarter) Listen(address string) (net.Listener, error) {
+	want, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("restart: %w", err)
+	}
+	return r.listen(func(have net.Addr) bool { return sameTCP(want, have) }, func() (net.Listener, error) {
+		var config net.ListenConfig
+		config.SetMultipathTCP(false) // it costs every connection something, and few clients use it
+		return config.Listen(context.Background(), "tcp", address)
+	})
+}
+
+// sameTCP reports whether a listener at the address have is the one to be opened at want.
+func sameTCP(want *net.TCPAddr, have net.Addr) bool {
+	tcp, ok := have.(*net.TCPAddr)
+	switch {
+	case !ok || tcp.Port != want.Port:
+		return false
+	case len(want.IP) == 0 || want.IP.IsUnspecified():
+		return tcp.IP.IsUnspecified()
+	}
+	return tcp.IP.Equal(want.IP)
+}
+
+// ListenUnix is Listen for a Unix socket, whose file has the given permissions if it is new: see filo.ListenUnix. Run removes the file at
+// the end, unless a new program has taken over or systemd has opened the socket.
+func (r *Restarter) ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	return r.listen(func(have net.Addr) bool { return have.Network() == "unix" && have.String() == path }, func() (net.Listener, error) {
+		return filo.ListenUnix(path, mode)
+	})
+}
+
+// listen returns an inherited listener whose address matches, or else opens one.
+func (r *Restarter) listen(matches func(net.Addr) bool, open func() (net.Listener, error)) (net.Listener, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running {
+		return nil, errors.New("restart: Listen after Run: it would be too late to hand the socket over")
+	}
+	for i, each := range r.inherited {
+		if matches(each.Addr()) {
+			if err := r.keepLocked(each.Listener, each.systemd); err != nil {
+				return nil, err
+			}
+			r.inherited = append(r.inherited[:i], r.inherited[i+1:]...)
+			return each.Listener, nil
+		}
+	}
+	listener, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.keepLocked(listener, false); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}
+
+// keepLocked keeps a descriptor of a listener's socket, to be handed over.
+func (r *Restarter) keepLocked(listener net.Listener, systemd bool) error {
+	file, err := duplicate(listener.(syscall.Conn))
+	if err != nil {
+		return fmt.Errorf("restart: keeping a socket: %w", err)
+	}
+	kept := socket{file: file, systemd: systemd}
+	if unix, ok := listener.(*net.UnixListener); ok {
+		unix.SetUnlinkOnClose(false) // the next program may have it
+		if !systemd {
+			kept.path = unix.Addr().String()
+		}
+	}
+	r.sockets = append(r.sockets, kept)
+	return nil
+}
+
+// duplicate returns another descriptor of a listener's socket. The listener's method File would do, but starting a program with such a file
+// makes the socket block, in this program as well: its loops would hang in accept.
+func duplicate(listener syscall.Conn) (*os.File, error) {
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	descriptor, failed := -1, error(nil)
+	err = raw.Control(func(fd uintptr) {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		if descriptor, failed = syscall.Dup(int(fd)); failed == nil {
+			syscall.CloseOnExec(descriptor)
+		}
+	})
+	if err = errors.Join(err, os.NewSyscallError("dup", failed)); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(descriptor), "listener"), nil
+}
+
+// Run calls serve, after it has told the predecessor and systemd that this program is ready. The context of serve ends when ctx ends or a new
+// program has taken over (then its cause is ErrReplaced), and serve must then finish and return, as filo.Server.RunListener does. Run returns
+// what serve returns.
+//
+// While serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing. If ctx ends first, the new program is
+// killed. Several servers may run in serve; Run itself can be called once.
+func (r *Restarter) Run(ctx context.Context, serve func(context.Context) error) error {
+	r.begin()
+	signal.Notify(r.signals, r.options.Signal)
+	defer signal.Stop(r.signals)
+	r.tellReady()
+	serving, cancel := context.WithCancelCause(ctx)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { r.supervise(serving, cancel) })
+	helpers.Go(func() { r.beat(serving) })
+	defer helpers.Wait()
+	defer cancel(nil)
+	return serve(serving)
+}
+
+// begin closes the inherited sockets that nobody has asked for.
+func (r *Restarter) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running {
+		panic("restart: Run was called twice")
+	}
+	r.running = true
+	for _, each := range r.inherited {
+		r.logger().Warn("a socket was passed on that this program doesn't use", "address", each.Addr().String())
+		each.Close()
+	}
+	r.inherited = nil
+}
+
+// supervise starts a new program when it is told to, until the context ends or a new program has taken over.
+func (r *Restarter) supervise(ctx context.Context, cancel context.CancelCauseFunc) {
+	defer r.release()
+	for {
+		select {
+		case <-ctx.Done():
+			r.notify(daemon.SdNotifyStopping)
+			r.removeFiles()
+			return
+		case <-r.signals:
+		}
+		r.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+		pid, err := r.handOver(ctx)
+		if err == nil {
+			r.notify(fmt.Sprintf("MAINPID=%d\n%s", pid, daemon.SdNotifyReady))
+			r.logger().Info("a new program has taken over; this one finishes", "pid", pid)
+			cancel(ErrReplaced)
+			return
+		}
+		r.logger().Error("the restart failed; this program goes on serving", "error", err)
+		if ctx.Err() == nil {
+			r.notify(daemon.SdNotifyReady)
+		}
+	}
+}
+
+// release closes the kept descriptors. Otherwise they would hold connections that nobody accepts any more.
+func (r *Restarter) release() {
+	for _, each := range r.sockets {
+		each.file.Close()
+	}
+}
+
+// removeFiles removes the files of Unix sockets.
+func (r *Restarter) removeFiles() {
+	for _, each := range r.sockets {
+		if each.path != "" {
+			os.Remove(each.path)
+		}
+	}
+}
+
+func (r *Restarter) logger() *slog.Logger { return cmp.Or(r.options.Logger, slog.Default()) }

@@ -1,0 +1,298 @@
+//go:build unix
+
+package restart_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// client makes requests on one connection after the other. It never repeats one.
+type client struct {
+	network, address string
+	secure           bool
+	keeps            bool          // it keeps its connection while the server does
+	pause            time.Duration // before the first request of a connection
+	conn             net.Conn
+	reader           *bufio.Reader
+}
+
+// ask makes a request, and returns the number of the process that has answered.
+func (c *client) ask() (pid int, err error) {
+	if c.conn == nil {
+		if err := c.dial(); err != nil {
+			return 0, err
+		}
+	}
+	defer func() {
+		if err != nil || !c.keeps {
+			c.close()
+		}
+	}()
+	request := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	if !c.keeps {
+		request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+	}
+	if _, err := io.WriteString(c.conn, request); err != nil {
+		return 0, err
+	}
+	response, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		return 0, err
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 {
+		return 0, fmt.Errorf("got %d %q, %w", response.StatusCode, body, err)
+	}
+	if response.Close {
+		c.close()
+	}
+	return strconv.Atoi(string(body))
+}
+
+func (c *client) dial() error {
+	conn, err := net.Dial(c.network, c.address)
+	if err != nil {
+		return err
+	}
+	conn.SetDeadline(time.Now().Add(bound))
+	time.Sleep(c.pause)
+	if c.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	c.conn, c.reader = conn, bufio.NewReader(conn)
+	return nil
+}
+
+func (c *client) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// load is many clients that ask all the time.
+type load struct {
+	answered, lost atomic.Int64
+	first          atomic.Pointer[error] // by which a request was lost
+	done           sync.WaitGroup
+}
+
+// run lets that many clients ask, with a pause after each answer, until ctx ends.
+func (l *load) run(ctx context.Context, n int, pause time.Duration, ask func() func() (int, error)) {
+	for range n {
+		l.done.Go(func() {
+			for ask := ask(); ctx.Err() == nil; time.Sleep(pause) {
+				if _, err := ask(); err != nil {
+					l.lost.Add(1)
+					l.first.CompareAndSwap(nil, &err)
+				} else {
+					l.answered.Add(1)
+				}
+			}
+		})
+	}
+}
+
+// "replaces a running server by a new version of its program without losing a request": five times, for clients of all kinds at once, in
+// both drivers. FILO_DRIVER=loop makes the server fail where its loops can't accept.
+func TestRestartUnderLoad(t *testing.T) {
+	for _, driver := range []string{"loop", "blocking"} {
+		t.Run(driver, func(t *testing.T) {
+			plain, secure, path := freeAddress(t), freeAddress(t), filepath.Join(t.TempDir(), "socket")
+			p, pid := start(t, "tcp "+plain+";tls "+secure+";unix "+path, "FILO_DRIVER="+driver)
+			protocols := new(http.Protocols)
+			protocols.SetUnencryptedHTTP2(true)
+			transport := &http.Transport{Protocols: protocols}
+			defer transport.CloseIdleConnections()
+			loads := map[string]*load{}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			run := func(name string, n int, pause time.Duration, ask func() func() (int, error)) {
+				loads[name] = new(load)
+				loads[name].run(ctx, n, pause, ask)
+			}
+			by := func(c client) func() func() (int, error) {
+				return func() func() (int, error) { mine := c; return mine.ask }
+			}
+			run("kept", 8, 4*time.Millisecond, by(client{network: "tcp", address: plain, keeps: true}))
+			run("kept, seldom used", 8, 300*time.Millisecond, by(client{network: "tcp", address: plain, keeps: true}))
+			run("new", 4, 0, by(client{network: "tcp", address: plain}))
+			run("new, late", 8, 0, by(client{network: "tcp", address: plain, pause: 50 * time.Millisecond}))
+			run("TLS", 2, 20*time.Millisecond, by(client{network: "tcp", address: secure, secure: true}))
+			run("TLS, kept", 4, 5*time.Millisecond, by(client{network: "tcp", address: secure, secure: true, keeps: true}))
+			run("Unix", 4, 2*time.Millisecond, by(client{network: "unix", address: path}))
+			run("HTTP/2", 10, 2*time.Millisecond, func() func() (int, error) {
+				return func() (int, error) {
+					response, err := (&http.Client{Transport: transport}).Get("http://" + plain)
+					if err != nil {
+						return 0, err
+					}
+					defer response.Body.Close()
+					body, err := io.ReadAll(response.Body)
+					if err != nil || response.StatusCode != 200 || response.ProtoMajor != 2 {
+						return 0, fmt.Errorf("got %s %d %q, %w", response.Proto, response.StatusCode, body, err)
+					}
+					return strconv.Atoi(string(body))
+				}
+			})
+			for range 5 {
+				p.signal(pid, syscall.SIGUSR2)
+				next := p.await("ready")
+				if done := p.awaitLine("done"); done != fmt.Sprintf("done %d <nil>", pid) {
+					t.Fatalf("process %d was replaced: %s", pid, done)
+				}
+				pid = next
+			}
+			cancel()
+			for name, l := range loads {
+				l.done.Wait()
+				t.Logf("%s: %d answers, %d lost", name, l.answered.Load(), l.lost.Load())
+				if l.lost.Load() > 0 {
+					t.Errorf("%s: the first request was lost by %v", name, *l.first.Load())
+				}
+				if l.answered.Load() == 0 {
+					t.Errorf("%s: no answers", name)
+				}
+			}
+			if n := p.count("ready"); n != 6 {
+				t.Errorf("%d programs were ready", n)
+			}
+			p.signal(pid, syscall.SIGTERM)
+			p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
+			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the Unix socket's file is left: %v", err)
+			}
+		})
+	}
+}
+
+// "If the new program ends before that, or isn't ready after Options.ReadyTimeout, the old one logs why and stays, as if nothing had
+// happened." The next restart may succeed.
+func TestNewProgramFails(t *testing.T) {
+	for mode, test := range map[string]struct{ timeout, reason string }{
+		"fail": {"1m", "ended before it was ready: exit status 3"},
+		"hang": {"200ms", "wasn't ready after 200ms"},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			address := freeAddress(t)
+			p, pid := start(t, "tcp "+address, timeoutVariable+"="+test.timeout)
+			kept, fresh := client{network: "tcp", address: address, keeps: true}, client{network: "tcp", address: address}
+			defer kept.close()
+			conn := func() net.Conn { return kept.conn }
+			wantSame := func() {
+				t.Helper()
+				for _, c := range []*client{&kept, &fresh} {
+					if got, err := c.ask(); err != nil || got != pid {
+						t.Errorf("process %d has answered, want %d: %v", got, pid, err)
+					}
+				}
+			}
+			wantSame()
+			before := conn()
+			p.setMode(mode)
+			for range 2 {
+				p.signal(pid, syscall.SIGUSR2)
+				failed := p.await("starting")
+				if line := p.awaitLine("the restart failed"); !strings.Contains(line, test.reason) {
+					t.Errorf("logged %s", line)
+				}
+				wantGone(t, failed)
+				wantSame()
+			}
+			if conn() != before {
+				t.Error("the kept connection was closed")
+			}
+			p.setMode("")
+			p.signal(pid, syscall.SIGUSR2)
+			next := p.await("ready")
+			p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
+			if got, err := fresh.ask(); err != nil || got != next {
+				t.Errorf("then process %d has answered, want %d: %v", got, next, err)
+			}
+		})
+	}
+}
+
+// wantGone checks that a process has ended, and was waited for.
+func wantGone(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d is still there: %v", pid, err)
+	}
+}
+
+// "While serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing."
+func TestTwoSignals(t *testing.T) {
+	address := freeAddress(t)
+	p, pid := start(t, "tcp "+address)
+	p.setMode("slow")
+	p.signal(pid, syscall.SIGUSR2)
+	next := p.await("starting")
+	p.signal(pid, syscall.SIGUSR2)
+	p.awaitLine("a restart is under way already")
+	p.setMode("")
+	if ready := p.await("ready"); ready != next {
+		t.Errorf("process %d is ready, want %d", ready, next)
+	}
+	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
+	c := client{network: "tcp", address: address}
+	if got, err := c.ask(); err != nil || got != next {
+		t.Errorf("process %d has answered, want %d: %v", got, next, err)
+	}
+	if n := p.count("starting"); n != 2 {
+		t.Errorf("%d programs were started", n)
+	}
+}
+
+// "If ctx ends first, the new program is killed."
+func TestTerminatedDuringRestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	p, pid := start(t, "unix "+path)
+	p.setMode("slow")
+	p.signal(pid, syscall.SIGUSR2)
+	next := p.await("starting")
+	p.signal(pid, syscall.SIGTERM)
+	p.awaitLine("this program stops, and has killed the new one")
+	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
+	wantGone(t, next)
+	if err := p.first.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket's file is left: %v", err)
+	}
+}
+
+// A program whose predecessor was killed in the middle of a restart serves all the same.
+func TestPredecessorVanishes(t *testing.T) {
+	address := freeAddress(t)
+	p, pid := start(t, "tcp "+address)
+	p.setMode("slow")
+	p.signal(pid, syscall.SIGUSR2)
+	next := p.await("starting")
+	p.signal(pid, syscall.SIGKILL)
+	p.first.Wait()
+	p.setMode("")
+	p.awaitLine("the program that started this one has vanished")
+	p.await("ready")
+	c := client{network: "tcp", address: address}
+	if got, err := c.ask(); err != nil || got != next {
+		t.Errorf("process %d has answered, want %d: %v", got, next, err)
+	}
+}

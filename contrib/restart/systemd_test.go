@@ -1,0 +1,156 @@
+//go:build linux
+
+package restart_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// systemd is a socket that hears what programs tell systemd.
+type systemd struct {
+	t *testing.T
+	*net.UnixConn
+}
+
+func newSystemd(t *testing.T) (s *systemd, variable string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(bound))
+	return &systemd{t: t, UnixConn: conn}, "NOTIFY_SOCKET=" + path
+}
+
+// want checks the next message that isn't the watchdog's.
+func (s *systemd) want(text string) {
+	s.t.Helper()
+	for {
+		message := s.next()
+		if message == "WATCHDOG=1" {
+			continue
+		}
+		if !strings.HasPrefix(message, text) {
+			s.t.Errorf("systemd was told %q, want %q", message, text)
+		}
+		return
+	}
+}
+
+func (s *systemd) next() string {
+	s.t.Helper()
+	buffer := make([]byte, 1000)
+	n, err := s.Read(buffer)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(buffer[:n])
+}
+
+// "Run tells systemd when the program is ready, reloads and stops … and says which process is the main one after a restart". All of it comes
+// from the process that systemd takes for the main one, since it listens to no other by default.
+func TestNotify(t *testing.T) {
+	s, variable := newSystemd(t)
+	p, pid := start(t, "tcp "+freeAddress(t), variable)
+	s.want(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
+	p.setMode("fail")
+	p.signal(pid, syscall.SIGUSR2)
+	s.want("RELOADING=1\nMONOTONIC_USEC=")
+	s.want("READY=1")
+	p.setMode("")
+	p.signal(pid, syscall.SIGUSR2)
+	next := p.await("ready")
+	s.want("RELOADING=1\nMONOTONIC_USEC=")
+	s.want(fmt.Sprintf("MAINPID=%d\nREADY=1", next))
+	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
+	p.signal(next, syscall.SIGTERM)
+	s.want("STOPPING=1")
+}
+
+// "keeps its watchdog content": before a restart and after it.
+func TestWatchdog(t *testing.T) {
+	s, variable := newSystemd(t)
+	p, pid := start(t, "tcp "+freeAddress(t), variable, "WATCHDOG_USEC=20000")
+	beats := func() {
+		t.Helper()
+		for range 3 {
+			for s.next() != "WATCHDOG=1" {
+			}
+		}
+	}
+	beats()
+	p.signal(pid, syscall.SIGUSR2)
+	p.await("ready")
+	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
+	for _, err := s.Read(make([]byte, 1000)); err == nil; _, err = s.Read(make([]byte, 1000)) {
+		s.SetDeadline(time.Now().Add(time.Millisecond)) // what the first one has told
+	}
+	s.SetDeadline(time.Now().Add(bound))
+	beats()
+}
+
+// "Listen takes a socket that systemd has opened (LISTEN_FDS), if there is one for the address." A restart hands it over, and a socket that
+// nobody wants is named in the log. The driver is the loops' own: otherwise serving would fail.
+func TestSocketActivation(t *testing.T) {
+	activate, err := exec.LookPath("systemd-socket-activate")
+	if err != nil {
+		if os.Getenv("FILO_CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("systemd-socket-activate isn't installed: make deps")
+	}
+	address, other, path := freeAddress(t), freeAddress(t), filepath.Join(t.TempDir(), "socket")
+	p := newProgram(t)
+	p.first = exec.Command(activate, "-l", address, "-l", path, "-l", other,
+		"-E", addressesVariable, "-E", modeVariable, "-E", "FILO_DRIVER", os.Args[0])
+	asked := make(chan error, 1)
+	pids := make(chan int, 1)
+	go func() { // the first connection starts the program
+		c := client{network: "tcp", address: address}
+		for end := time.Now().Add(bound); ; time.Sleep(5 * time.Millisecond) {
+			pid, err := c.ask()
+			if err == nil || time.Now().After(end) {
+				pids <- pid
+				asked <- err
+				return
+			}
+		}
+	}()
+	pid := p.start("tcp "+address+";unix "+path, "FILO_DRIVER=loop")
+	if err := <-asked; err != nil {
+		t.Fatal(err)
+	}
+	if got := <-pids; got != pid {
+		t.Errorf("process %d has answered, want %d", got, pid)
+	}
+	if line := p.awaitLine("a socket was passed on that this program doesn't use"); !strings.Contains(line, other) {
+		t.Errorf("logged %s", line)
+	}
+	p.signal(pid, syscall.SIGUSR2)
+	next := p.await("ready")
+	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
+	for _, c := range []client{{network: "tcp", address: address}, {network: "unix", address: path}} {
+		if got, err := c.ask(); err != nil || got != next {
+			t.Errorf("%s: process %d has answered, want %d: %v", c.network, got, next, err)
+		}
+	}
+	p.signal(next, syscall.SIGTERM)
+	p.awaitLine(fmt.Sprintf("done %d <nil>", next))
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the file of systemd's socket: %v", err)
+	}
+	if records := strings.Split(p.printed(), "\n"); slices.ContainsFunc(records, func(line string) bool { return strings.Contains(line, "level=ERROR") }) {
+		t.Errorf("printed:\n%s", p.printed())
+	}
+}

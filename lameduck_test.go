@@ -1,0 +1,176 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/filohttp/filo"
+)
+
+// "While keep-alives are off, each answer says Connection: close … The server goes on accepting, and idle connections stay open until their
+// next request". With true, clients reuse their connections again.
+func TestKeepAlivesOff(t *testing.T) {
+	s, gate := lifeGated(t, new(filo.Server))
+	idle, held := s.dial(t), s.dial(t)
+	idle.get("/")
+	idle.want(200, "quick", false)
+	gate.hold(t, held)
+	s.SetKeepAlivesEnabled(false)
+	s.SetKeepAlivesEnabled(false)
+	fresh := s.dial(t)
+	for _, c := range []*lifeClient{fresh, idle} {
+		c.get("/")
+		c.want(200, "quick", true)
+		c.wantEOF()
+	}
+	pipelining := s.dial(t) // the last of what has come at once is the last request
+	pipelining.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	pipelining.want(200, "quick", false)
+	pipelining.want(200, "quick", true)
+	gate.open()
+	held.want(200, "held", true)
+	s.SetKeepAlivesEnabled(true)
+	again := s.dial(t)
+	for range 2 {
+		again.get("/")
+		again.want(200, "quick", false)
+	}
+}
+
+// "Connections of HTTP/2 take no new requests once they have had one (GOAWAY)." No request is lost, not even one that a handler is at.
+func TestKeepAlivesOffHTTP2(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		begun, release := make(chan struct{}), make(chan struct{})
+		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/slow" {
+				begun <- struct{}{}
+				<-release
+			}
+			return c.Text(200, c.Path())
+		}})
+		c.want("GET", "/", nil, 200, "/")
+		c.want("GET", "/", nil, 200, "/")
+		accepted := s.Stats().ConnsAccepted
+		s.SetKeepAlivesEnabled(false)
+		lifeAwait(t, "the idle connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+		var slow sync.WaitGroup
+		slow.Go(func() { c.want("GET", "/slow", nil, 200, "/slow") })
+		lifeRecv(t, begun, "the handler")
+		for range 3 {
+			c.want("GET", "/", nil, 200, "/")
+		}
+		close(release)
+		slow.Wait()
+		if n := s.Stats().ConnsAccepted - accepted; n < 2 {
+			t.Errorf("four requests came by %d connections", n)
+		}
+		lifeAwait(t, "the connections to end", func() bool { return s.Stats().ConnsOpen == 0 })
+	})
+}
+
+// "IdleGrace is how long a shutdown leaves an idle connection open for one more request, whose answer says Connection: close." A connection
+// without one ends then.
+func TestIdleGrace(t *testing.T) {
+	gate := newLifeGate()
+	s := lifeServe(t, &filo.Server{Handler: gate.handle, IdleGrace: time.Second})
+	t.Cleanup(gate.open)
+	used, unused, fresh := s.dial(t), s.dial(t), s.dial(t)
+	for _, c := range []*lifeClient{used, unused} {
+		c.get("/")
+		c.want(200, "quick", false)
+	}
+	lifeAwait(t, "the connections", func() bool { return s.Stats().ConnsOpen == 3 })
+	held := s.dial(t)
+	begun := gate.hold(t, held).ShuttingDown()
+	start := time.Now()
+	result := s.shutdownBegun(t, begun)
+	time.Sleep(400 * time.Millisecond) // without IdleGrace the connections would have ended by now
+	for _, c := range []*lifeClient{used, fresh} {
+		c.get("/")
+		if time.Since(start) > 900*time.Millisecond {
+			t.Skip("the machine is too busy")
+		}
+		c.want(200, "quick", true)
+	}
+	gate.open()
+	held.want(200, "held", true)
+	unused.wantEOF()
+	if took := time.Since(start); took < time.Second {
+		t.Errorf("the idle connection ended after %v", took)
+	}
+	if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Errorf("Shutdown once more: %v", err)
+	}
+}
+
+// A connection of HTTP/2 that was opened a moment before the shutdown has up to a second for its first request, as one of HTTP/1.1 has. Then
+// it ends.
+func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
+	for name, asks := range map[string]bool{"asks": true, "silent": false} {
+		t.Run(name, func(t *testing.T) {
+			gate := newLifeGate()
+			s := lifeServe(t, &filo.Server{Handler: gate.handle, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+			t.Cleanup(gate.open)
+			begun := gate.hold(t, s.dial(t)).ShuttingDown()
+			c := s.dial(t)
+			start := time.Now()
+			c.send(http2.ClientPreface)
+			framer := http2.NewFramer(c, c)
+			if err := framer.WriteSettings(); err != nil {
+				t.Fatal(err)
+			}
+			frame := func() http2.Frame {
+				f, err := framer.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return f
+			}
+			for f, ok := frame().(*http2.SettingsFrame); !ok || !f.IsAck(); f, ok = frame().(*http2.SettingsFrame) {
+			}
+			result := s.shutdownBegun(t, begun)
+			gate.open()
+			if asks {
+				time.Sleep(300 * time.Millisecond) // as long as a client may take
+				var block bytes.Buffer
+				encoder := hpack.NewEncoder(&block)
+				for _, field := range [...][2]string{{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "a"}} {
+					encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+				}
+				framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+				if time.Since(start) > promptly {
+					t.Skip("the machine is too busy")
+				}
+			}
+			answered, refused := false, false
+			for f, err := framer.ReadFrame(); err == nil; f, err = framer.ReadFrame() {
+				switch f := f.(type) {
+				case *http2.HeadersFrame:
+					answered = true
+				case *http2.GoAwayFrame:
+					refused = true
+				case *http2.PingFrame:
+					framer.WritePing(true, f.Data)
+				}
+				if refused && !answered && asks {
+					t.Error("the connection was refused before its request")
+				}
+			}
+			if answered != asks || !refused {
+				t.Errorf("answered: %v; told to leave: %v", answered, refused)
+			}
+			if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+		})
+	}
+}
