@@ -59,7 +59,7 @@ return kept`)
 // Claim implements idempotency.Store.
 func (k *keys) Claim(c *filo.Ctx, key string, record idempotency.Record) (idempotency.Record, bool, error) {
 	var kept string
-	err := k.call(c.Context(), func(ctx context.Context) (err error) {
+	err := k.ask(c, k.when, func(ctx context.Context) (err error) {
 		kept, err = claimKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, keyValue(record), milliseconds(record.Expires)).Text()
 		return err
 	})

@@ -44,7 +44,7 @@ func (l *rateLimits) Take(c *filo.Ctx, key []byte, quota ratelimit.Quota) (ratel
 	name := l.key("rate", l.name+":"+base64.RawURLEncoding.EncodeToString(sum[:16]))
 	interval := float64(quota.Window.Microseconds()) / float64(quota.Limit)
 	var got []int64
-	err := l.call(c.Context(), func(ctx context.Context) (err error) {
+	err := l.ask(c, l.when, func(ctx context.Context) (err error) {
 		got, err = takeRequest.Run(ctx, l.client, []string{name}, interval, quota.Burst).Int64Slice()
 		return err
 	})

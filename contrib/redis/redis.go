@@ -111,6 +111,15 @@ func (r *Redis) call(ctx context.Context, f func(ctx context.Context) error) err
 	return r.down(err)
 }
 
+// ask is call for a request, which goes on only if the call succeeds, or if it may do so without. A refusal says when to come back.
+func (r *Redis) ask(c *filo.Ctx, when WhenDown, f func(ctx context.Context) error) error {
+	err := r.call(c.Context(), f)
+	if errors.Is(err, ErrDown) && when == Refuse {
+		c.Response.Header.Set("Retry-After", "1")
+	}
+	return err
+}
+
 var errTooManyFailed = errors.New("the last calls have failed")
 
 // down notes that a call has failed, and returns its error.

@@ -27,7 +27,7 @@ const sessionHead = 16
 // Load implements session.Store.
 func (s *sessions) Load(c *filo.Ctx, id string) (record session.Record, err error) {
 	var value []byte
-	err = s.call(c.Context(), func(ctx context.Context) (err error) {
+	err = s.ask(c, s.when, func(ctx context.Context) (err error) {
 		value, err = s.client.Get(ctx, s.key("session", id)).Bytes()
 		return err
 	})
@@ -60,7 +60,7 @@ func (s *sessions) Save(c *filo.Ctx, id string, record session.Record) (saved bo
 	value := binary.BigEndian.AppendUint64(nil, record.Version+1)
 	value = binary.BigEndian.AppendUint64(value, uint64(record.Expires.UnixMilli()))
 	value = append(value, record.Data...)
-	err = s.call(c.Context(), func(ctx context.Context) (err error) {
+	err = s.ask(c, Refuse, func(ctx context.Context) (err error) {
 		saved, err = saveSession.Run(ctx, s.client, []string{s.key("session", id)}, old, value, milliseconds(record.Expires)).Bool()
 		return err
 	})
@@ -69,7 +69,7 @@ func (s *sessions) Save(c *filo.Ctx, id string, record session.Record) (saved bo
 
 // Delete implements session.Store.
 func (s *sessions) Delete(c *filo.Ctx, id string) error {
-	return s.call(c.Context(), func(ctx context.Context) error { return s.client.Del(ctx, s.key("session", id)).Err() })
+	return s.ask(c, Refuse, func(ctx context.Context) error { return s.client.Del(ctx, s.key("session", id)).Err() })
 }
 
 // milliseconds returns how long it is until a time, at least the shortest time after which Redis lets a key expire.
