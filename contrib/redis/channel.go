@@ -68,6 +68,7 @@ func (c *Channel) Follow(ctx context.Context, receive func(sse.Delivery)) {
 type subscription struct {
 	*Channel
 	pubsub *redis.PubSub // nil while there is none
+	stop   func() bool   // has the end of the context not close it
 	pinger *time.Timer
 	sent   atomic.Uint64 // the last message when the last ping was sent
 }
@@ -106,6 +107,7 @@ func (s *subscription) step(ctx context.Context, f *reader) error {
 func (s *subscription) begin(ctx context.Context, f *reader) error {
 	pubsub := s.client.Subscribe(ctx, s.name)
 	s.pubsub = pubsub
+	s.stop = context.AfterFunc(ctx, func() { pubsub.Close() }) // a read doesn't heed the context
 	if _, err := pubsub.ReceiveTimeout(ctx, s.options.Timeout); err != nil {
 		return err
 	}
@@ -169,6 +171,7 @@ func (s *subscription) end() {
 		s.pinger = nil
 	}
 	if s.pubsub != nil {
+		s.stop()
 		s.pubsub.Close()
 		s.pubsub = nil
 	}
