@@ -141,11 +141,11 @@ func (h *Hub) missed(name, lastID string, limit int) (missed []*PreparedMessage,
 	defer h.mu.Unlock()
 	b := h.brokered
 	number, err := strconv.ParseUint(lastID, 10, 64)
-	if err == nil && b.live && number > b.last && number != nobody {
-		return nil, number
-	}
-	if err != nil || !b.live || number < b.lost {
+	if err != nil || !b.live || number < b.lost || number == nobody {
 		return b.gaps(), 0
+	}
+	if number > b.last {
+		return nil, number
 	}
 	first := sort.Search(len(b.history), func(i int) bool { return b.history[i].number > number })
 	size := 0
