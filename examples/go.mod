@@ -11,10 +11,12 @@ require (
 	github.com/filohttp/filo/contrib/huma v0.1.0
 	github.com/filohttp/filo/contrib/otel v0.1.0
 	github.com/filohttp/filo/contrib/prometheus v0.1.0
+	github.com/filohttp/filo/contrib/redis v0.1.0
 	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/pb33f/libopenapi v0.34.0
 	github.com/pb33f/libopenapi-validator v0.13.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/valyala/fasthttp v1.77.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0
@@ -56,6 +58,7 @@ require (
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v4 v4.0.0-rc.4 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -71,5 +74,6 @@ replace (
 	github.com/filohttp/filo/contrib/huma => ../contrib/huma
 	github.com/filohttp/filo/contrib/otel => ../contrib/otel
 	github.com/filohttp/filo/contrib/prometheus => ../contrib/prometheus
+	github.com/filohttp/filo/contrib/redis => ../contrib/redis
 	github.com/filohttp/filo/contrib/websocket => ../contrib/websocket
 )

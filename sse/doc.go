@@ -32,6 +32,14 @@
 // history doesn't reach back far enough, or the id is from before a restart, the Hub sends HubOptions.Gap instead, so that the
 // client can fetch its state anew.
 //
+// # Several processes
+//
+// With HubOptions.Broker, an event that is published in one process reaches the subscribers of all, and a client may resume at
+// another process than the one that it came from, also when processes were restarted meanwhile: the IDs are the broker's. While the
+// broker isn't there, Publish fails, and subscribers wait; what they have missed by then follows, or the Gap. A hub whose broker it
+// hasn't reached since the start answers 503, after which an EventSource doesn't try again: have Hub.Ready among the checks of
+// package health, so that the balancer waits for it.
+//
 // # Browsers and proxies
 //
 // Over HTTP/1.1 a browser opens some six connections to one host, for all tabs together. A page should therefore use one stream

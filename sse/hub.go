@@ -2,6 +2,7 @@ package sse
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -36,13 +37,16 @@ const maxBacklog = 256
 // couldn't postpone it.
 type Hub struct {
 	options HubOptions
-	epoch   string // immutable
+	epoch   string // what IDs begin with; immutable
 	shards  []*shard
 	waiting atomic.Int32 // in Publish
+	// unfollow ends what the broker has been asked for; nil without a broker. Immutable.
+	unfollow context.CancelFunc
 
 	mu          sync.Mutex // before that of a shard
 	room        sync.Cond  // of mu: a shard has caught up, or the hub is closed
 	closed      bool       // guarded by mu, as all that follows
+	live        bool       // the broker has delivered what it had kept
 	topics      map[string]*topic
 	kept        list.List // of the *topic that have a history, that which has got an event last at the end
 	keptBytes   int
@@ -67,15 +71,21 @@ type HubStats struct {
 	Events, Dropped uint64
 }
 
-// NewHub returns a hub. It panics if the options are wrong. An unused hub needn't be closed: it holds no goroutine.
+// NewHub returns a hub. It panics if the options are wrong. An unused hub needn't be closed, since it holds no goroutine, unless it
+// has a Broker, which it follows until Close.
 func NewHub(options ...HubOptions) *Hub {
 	o := setup.One("sse: NewHub", options)
 	o.check()
-	h := &Hub{options: o, epoch: newEpoch(), topics: make(map[string]*topic)}
+	h := &Hub{options: o, topics: make(map[string]*topic)}
 	h.room.L = &h.mu
 	// Half of the processors are left to serve requests while an event goes out to very many.
 	for range max(1, runtime.GOMAXPROCS(0)/2) {
 		h.shards = append(h.shards, newShard(h))
+	}
+	if o.Broker != nil {
+		h.follow(o.Broker)
+	} else {
+		h.epoch = newEpoch()
 	}
 	return h
 }
@@ -85,7 +95,8 @@ func NewHub(options ...HubOptions) *Hub {
 // Each subscriber gets the events of all its topics in the order of their IDs.
 //
 // Publish doesn't wait for clients: when it returns, the event may still be on its way. The error wraps ErrInvalidEvent or
-// ErrEventTooLarge, or is ErrHubClosed.
+// ErrEventTooLarge, or is ErrHubClosed. With a Broker, Publish waits for it, and may return its error, after which the event may
+// have been published or not.
 func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 	if len(e.Data) > h.options.MaxEventBytes {
 		return "", fmt.Errorf("%w: %d bytes of data, %d are allowed", ErrEventTooLarge, len(e.Data), h.options.MaxEventBytes)
@@ -98,6 +109,9 @@ func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 	if size := len(buffer.B); size > h.options.MaxEventBytes {
 		return "", fmt.Errorf("%w: %d bytes, %d are allowed", ErrEventTooLarge, size, h.options.MaxEventBytes)
 	}
+	if h.options.Broker != nil {
+		return h.publishThrough(h.options.Broker, topic, buffer.B)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t, err := h.publishableLocked(topic)
@@ -105,21 +119,41 @@ func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 		return "", err
 	}
 	h.last++
+	buffer.B = h.spreadLocked(t, buffer.B)
+	h.tickLocked()
+	return h.id(h.last), nil
+}
+
+// publishThrough sends a rendered event to the hubs of all processes. This one sends it to its subscribers when it comes back.
+func (h *Hub) publishThrough(b Broker, topic string, event []byte) (id string, err error) {
+	h.mu.Lock()
+	closed := h.closed
+	h.mu.Unlock()
+	if closed {
+		return "", ErrHubClosed
+	}
+	number, err := b.Publish(context.Background(), topic, event)
+	if err != nil {
+		return "", fmt.Errorf("sse: publishing an event: %w", err)
+	}
+	return h.id(number), nil
+}
+
+// spreadLocked sends the hub's last event to the topic's subscribers, with its ID behind it, and remembers it. It returns the
+// event, extended. Without a topic nobody wants the event, and it isn't to be kept.
+func (h *Hub) spreadLocked(t *topic, event []byte) []byte {
 	h.published++
-	id = h.id(h.last)
 	if t == nil {
 		h.forgotten = h.last
-		return id, nil
+		return event
 	}
-	buffer.B = appendField(buffer.B, "id", id)
-	buffer.B = append(buffer.B, '\n')
-	message := filo.NewPreparedMessage(buffer.B)
+	event = append(appendField(event, "id", h.id(h.last)), '\n')
+	message := filo.NewPreparedMessage(event)
 	h.rememberLocked(t, message)
 	for _, r := range t.rosters {
-		r.shard.post(task{do: (*shard).deliver, roster: r, message: message})
+		r.shard.post(task{do: (*shard).deliver, roster: r, message: message, number: h.last})
 	}
-	h.tickLocked()
-	return id, nil
+	return event
 }
 
 // publishableLocked returns the topic when there is room for one more event. It is nil if nobody wants it and it isn't to be
@@ -188,6 +222,9 @@ func (h *Hub) Close() error {
 		return nil
 	}
 	h.closed = true
+	if h.unfollow != nil {
+		h.unfollow()
+	}
 	if h.timer != nil {
 		h.timer.Stop()
 	}
@@ -224,7 +261,7 @@ func (h *Hub) tick() {
 	h.expireLocked(time.Now().Add(-h.options.HistoryTime))
 	if h.options.Heartbeat > 0 && h.subscribers > 0 {
 		for _, s := range h.shards {
-			s.post(task{do: (*shard).beat, message: heartbeatMessage})
+			s.post(task{do: (*shard).beat, message: heartbeatMessage, number: h.last})
 		}
 	}
 	h.tickLocked()

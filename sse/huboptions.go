@@ -11,6 +11,10 @@ import (
 
 // HubOptions configures a Hub. The zero value has safe defaults.
 type HubOptions struct {
+	// Broker connects the hub with those of other processes: see Broker. Nil for a hub of this process alone. All of them must
+	// have the same Broker, and the same limits of a history.
+	Broker Broker
+
 	// Heartbeat is the interval of heartbeats. A heartbeat is a comment to each subscriber that has received nothing since the
 	// last one, so it comes after one to two intervals without an event. It keeps proxies from closing the connection, and
 	// detects clients that have left. DefaultHeartbeat if 0; negative: never.

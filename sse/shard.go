@@ -47,6 +47,7 @@ type task struct {
 	do         func(*shard, *task)
 	roster     *roster
 	message    *filo.PreparedMessage
+	number     uint64 // of the event, or of the last one
 	subscriber *subscriber
 	missed     []past
 	finished   chan<- struct{}
@@ -110,14 +111,22 @@ func (s *shard) deliver(t *task) {
 	members := t.roster.members
 	// Backwards, since who is dropped is replaced by the last one.
 	for i := len(members) - 1; i >= 0; i-- {
-		s.queue(members[i].subscriber, t.message)
+		if to := members[i].subscriber; t.number > to.after {
+			s.queue(to, t.message)
+		}
 	}
 }
 
-// beat queues a heartbeat for those who got nothing since the last one.
+// beat queues a heartbeat for those who got nothing since the last one. Who is still ahead of the hub had an ID that no event has,
+// and is told so.
 func (s *shard) beat(t *task) {
 	for i := len(s.all.members) - 1; i >= 0; i-- {
-		if subscriber := s.all.members[i].subscriber; subscriber.heard != s.beats {
+		subscriber := s.all.members[i].subscriber
+		switch {
+		case subscriber.after > t.number:
+			subscriber.after = 0
+			s.queue(subscriber, s.hub.gap(t.number))
+		case subscriber.heard != s.beats:
 			s.queue(subscriber, t.message)
 		}
 	}

@@ -16,6 +16,10 @@ type subscriber struct {
 	place seat             // in the roster of all
 	from  uint64           // the last event before it was admitted; immutable
 
+	// after is the event up to which the client has got all from the hub of another process, which was ahead of this one; 0 if
+	// there was none. Set before it joins, and then the shard's goroutine's.
+	after uint64
+
 	heard    uint32 // how many heartbeats there had been when it got something; the shard's goroutine's
 	received int    // bytes that the client has sent; the connection's function's
 }
@@ -36,7 +40,8 @@ const chunkFraming = 64
 // for resuming, so that it misses nothing even if it has received no event. A request with the method HEAD gets only the head.
 //
 // The errors are HTTPErrors, and those of ParkStream. The status is 400 for no topic, too many topics, or a topic with more than
-// 1,024 bytes. It is 503 for too many subscribers or topics, and after Close.
+// 1,024 bytes. It is 503 for too many subscribers or topics, after Close, and until a
+// Broker has been reached for the first time: see Ready.
 func (h *Hub) Serve(c *filo.Ctx, topics ...string) error {
 	if err := h.checkTopics(topics); err != nil {
 		return err
@@ -83,6 +88,8 @@ func (h *Hub) admit(topics []string) (*subscriber, error) {
 	switch {
 	case h.closed:
 		return nil, filo.Error(503, "there are no events any more")
+	case h.options.Broker != nil && !h.live:
+		return nil, &filo.HTTPError{Status: 503, Detail: "there are no events yet", Err: errNotLive}
 	case h.subscribers >= h.options.MaxSubscribers:
 		return nil, filo.Error(503, "there are too many subscribers")
 	}
@@ -147,7 +154,10 @@ func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 	if !known {
 		number, known = h.parseID(lastEventID)
 	}
-	if known {
+	switch {
+	case known && number > h.last && h.options.Broker != nil:
+		s.after = number
+	case known:
 		missed, known = h.missedLocked(s, number)
 	}
 	switch {

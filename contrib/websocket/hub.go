@@ -10,12 +10,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Hub sends messages to the connections that have joined a topic, such as a chat room. The zero value is ready for use. A Hub
-// must not be copied.
+// Hub sends messages to the connections that have joined a topic, such as a chat room. The zero value is ready for use, for the
+// connections of one process; NewHub makes one for several. A Hub must not be copied.
 //
 // A message is rendered once, and compressed once, for all connections. Sending never waits for a client. A slow client is
 // disconnected when more than MaxQueuedBytes wait for it, and never delays the others.
 type Hub struct {
+	brokered *brokered // nil without a Broker; immutable
+
 	mu     sync.Mutex // before topic.mu
 	topics map[string]*topic
 }
@@ -27,8 +29,9 @@ type topic struct {
 
 	sending sync.Mutex // orders the messages; before Hub.mu
 
-	mu      sync.Mutex
-	members map[*Conn]struct{} // guarded by mu
+	mu sync.Mutex
+	// members has, for each, up to which message it has got all from another hub. Guarded by mu.
+	members map[*Conn]uint64
 }
 
 // Join makes a connection of Serve a member of the topic, until it leaves or ends. Joining again has no effect. Join returns an
@@ -37,25 +40,33 @@ func (h *Hub) Join(name string, c *Conn) error {
 	if c.parked == nil {
 		return errAccepted
 	}
+	t, member := h.enter(name, c, 0)
+	if !member && !c.joined(t) {
+		t.remove(c)
+		return c.closedError()
+	}
+	return nil
+}
+
+// enter puts a connection into the members of a topic, if it isn't there. It reports whether it was. From message after on it gets
+// the topic's messages.
+func (h *Hub) enter(name string, c *Conn, after uint64) (t *topic, member bool) {
 	h.mu.Lock()
-	t := h.topics[name]
+	defer h.mu.Unlock()
+	t = h.topics[name]
 	if t == nil {
-		t = &topic{hub: h, name: name, members: make(map[*Conn]struct{})}
+		t = &topic{hub: h, name: name, members: make(map[*Conn]uint64)}
 		if h.topics == nil {
 			h.topics = make(map[string]*topic)
 		}
 		h.topics[name] = t
 	}
 	t.mu.Lock()
-	_, member := t.members[c]
-	t.members[c] = struct{}{}
-	t.mu.Unlock()
-	h.mu.Unlock()
-	if !member && !c.joined(t) {
-		t.remove(c)
-		return c.closedError()
+	defer t.mu.Unlock()
+	if _, member = t.members[c]; !member {
+		t.members[c] = after
 	}
-	return nil
+	return t, member
 }
 
 // Leave ends the connection's membership of the topic.
@@ -79,8 +90,12 @@ func (h *Hub) Len(name string) int {
 
 // Broadcast sends a message to the members of a topic. All members get the topic's messages in the same order. Broadcast
 // returns the number of connections for which the message was sent or queued. It returns an error only for an invalid message:
-// a text that isn't UTF-8.
+// a text that isn't UTF-8. With a Broker, Broadcast waits for it, returns 0 and perhaps the Broker's error, after which the message
+// may have been sent or not, and the members get the message soon after.
 func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int, err error) {
+	if h.brokered != nil {
+		return 0, h.brokered.publish(name, kind, message)
+	}
 	t := h.topic(name)
 	if t == nil {
 		return 0, checkMessage(kind, message)
@@ -115,7 +130,12 @@ func (h *Hub) topic(name string) *topic {
 func (t *topic) send(m *PreparedMessage) (sent int) {
 	t.sending.Lock()
 	defer t.sending.Unlock()
-	for _, c := range t.snapshot() {
+	return t.sendLocked(m, 1)
+}
+
+// sendLocked sends the message with a number to all members that haven't got it.
+func (t *topic) sendLocked(m *PreparedMessage, number uint64) (sent int) {
+	for _, c := range t.lacking(number) {
 		switch err := c.Send(m); {
 		case err == nil:
 			sent++
@@ -124,6 +144,19 @@ func (t *topic) send(m *PreparedMessage) (sent int) {
 		}
 	}
 	return sent
+}
+
+// lacking returns the members that haven't got the message with a number.
+func (t *topic) lacking(number uint64) []*Conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	conns := make([]*Conn, 0, len(t.members))
+	for c, after := range t.members {
+		if number > after {
+			conns = append(conns, c)
+		}
+	}
+	return conns
 }
 
 // snapshot returns the members.

@@ -33,6 +33,10 @@ var check = setup.Checker("cache")
 
 // Options configures New. The zero value stores only answers that state their own lifetime.
 type Options struct {
+	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An error of its Get
+	// becomes the error of the request; an answer that can't be stored or removed is logged, unless the error wraps filo.ErrBusy.
+	// With a Store, a request whose answer may vary asks it twice.
+	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
 	// removed, those that were never requested again first.
 	MaxBytes int
@@ -48,7 +52,7 @@ type Options struct {
 	IgnoreRequestDirectives bool
 }
 
-// New returns middleware that stores the answers to GET requests in memory. While an answer is fresh, the middleware serves it to
+// New returns middleware that stores the answers to GET requests, in memory or in a Store. While an answer is fresh, the middleware serves it to
 // requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. It is a shared cache by RFC 9111.
 // The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, no-cache, private, public,
 // must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
@@ -119,7 +123,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	if !caching.ReadsOnly(c) {
 		err := next(c)
 		if method := c.Method(); err == nil && c.Status() < 400 && method != "OPTIONS" && method != "TRACE" {
-			m.entries.Remove(key) // RFC 9111, section 4.4
+			m.remove(c, key) // RFC 9111, section 4.4
 		}
 		return err
 	}
@@ -129,7 +133,10 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		return next(c)
 	}
 	for try := 0; ; try++ {
-		entry, full, found := m.find(c, key)
+		entry, full, found, err := m.find(c, key)
+		if err != nil {
+			return err
+		}
 		if found && entry.response != nil && m.mayAnswer(c, &entry) {
 			return m.answer(c, &entry)
 		}
@@ -212,15 +219,15 @@ func shortKey(key []byte) []byte {
 }
 
 // find returns the entry for a request, and the key under which it is or would be. That may have been appended to key.
-func (m *cache) find(c *filo.Ctx, key []byte) (entry entry, full []byte, ok bool) {
+func (m *cache) find(c *filo.Ctx, key []byte) (entry entry, full []byte, ok bool, err error) {
 	now := time.Now()
-	entry, ok = m.entries.Get(key, now)
+	entry, ok, err = m.get(c, key, now)
 	if !ok || entry.vary == nil {
-		return entry, key, ok
+		return entry, key, ok, err
 	}
 	full = entry.vary.appendKey(key, c)
-	entry, ok = m.entries.Get(full, now)
-	return entry, full, ok
+	entry, ok, err = m.get(c, full, now)
+	return entry, full, ok, err
 }
 
 func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
@@ -334,6 +341,17 @@ func (m *cache) keep(c *filo.Ctx, key []byte, outer []replay.Field) bool {
 		names = append(names, "accept", "content-type") // by which the form of errors is chosen
 		slices.Sort(names)
 		names = slices.Compact(names)
+	}
+	if m.Store != nil {
+		if len(names) > 0 {
+			rule, ok := m.sharedRule(c, string(key), names, now, entry.expires)
+			if !ok {
+				return false
+			}
+			key = rule.appendKey(key, c)
+		}
+		m.entries.Remove(key) // the note of an earlier answer, which wasn't kept
+		return m.share(c, string(key), entry)
 	}
 	if len(names) > 0 {
 		key = m.rule(string(key), names, entry.expires).appendKey(key, c)

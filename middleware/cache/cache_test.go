@@ -21,56 +21,58 @@ import (
 
 // What may be kept is said by RFC 9111, section 3.
 func TestStores(t *testing.T) {
-	for _, test := range []struct {
-		why     string
-		status  int
-		fields  []string
-		request []string
-		kept    bool
-	}{
-		{"nothing is said", 200, nil, nil, false},
-		{"max-age", 200, []string{"Cache-Control: max-age=60"}, nil, true},
-		{"max-age in quotes, in capitals", 200, []string{`Cache-Control: Max-Age="60"`}, nil, true},
-		{"among other directives and fields", 200, []string{"Cache-Control: foo", "Cache-Control: public , max-age=60"}, nil, true},
-		{"s-maxage goes before max-age", 200, []string{"Cache-Control: max-age=0, s-maxage=60"}, nil, true},
-		{"s-maxage goes before max-age, the other way", 200, []string{"Cache-Control: max-age=60, s-maxage=0"}, nil, false},
-		{"max-age=0", 200, []string{"Cache-Control: max-age=0"}, nil, false},
-		{"max-age that isn't a number", 200, []string{"Cache-Control: max-age=-1"}, nil, false},
-		{"max-age without end", 200, []string{"Cache-Control: max-age=99999999999999999999999"}, nil, true},
-		{"max-age goes before Expires", 200, []string{"Cache-Control: max-age=0", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, false},
-		{"Expires", 200, []string{"Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, true},
-		{"Expires in the past", 200, []string{"Expires: Tue, 01 Feb 2000 03:04:05 GMT"}, nil, false},
-		{"Expires that isn't a date", 200, []string{"Expires: 0"}, nil, false},
-		{"Expires by the answer's Date", 200, []string{"Date: Tue, 01 Feb 2050 03:04:05 GMT", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, false},
-		{"no-store", 200, []string{"Cache-Control: max-age=60, no-store"}, nil, false},
-		{"private", 200, []string{"Cache-Control: max-age=60, private"}, nil, false},
-		{"private fields", 200, []string{`Cache-Control: max-age=60, private="x"`}, nil, false},
-		{"no-cache", 200, []string{"Cache-Control: max-age=60, no-cache"}, nil, false},
-		{"a cookie", 200, []string{"Cache-Control: max-age=60", "Set-Cookie: a=b"}, nil, false},
-		{"Vary: *", 200, []string{"Cache-Control: max-age=60", "Vary: Accept, *"}, nil, false},
-		{"an error that says so", 404, []string{"Cache-Control: max-age=60"}, nil, true},
-		{"an error that may not", 503, []string{"Cache-Control: max-age=60"}, nil, false},
-		{"a part", 206, []string{"Cache-Control: max-age=60", "Content-Range: bytes 0-0/1"}, nil, false},
-		{"it is as old as it may get", 200, []string{"Cache-Control: max-age=60", "Age: 60"}, nil, false},
-		{"it is nearly so", 200, []string{"Cache-Control: max-age=60", "Age: 30"}, nil, true},
-		{"the client wants nothing stored", 200, []string{"Cache-Control: max-age=60"}, []string{"Cache-Control: no-store"}, false},
-		{"Authorization", 200, []string{"Cache-Control: max-age=60"}, []string{"Authorization: x"}, false},
-		{"Authorization, public", 200, []string{"Cache-Control: max-age=60, public"}, []string{"Authorization: x"}, true},
-		{"Authorization, s-maxage", 200, []string{"Cache-Control: s-maxage=60"}, []string{"Authorization: x"}, true},
-		{"Authorization, must-revalidate", 200, []string{"Cache-Control: max-age=60, must-revalidate"}, []string{"Authorization: x"}, true},
-		{"a part is asked for", 200, []string{"Cache-Control: max-age=60"}, []string{"Range: bytes=0-0"}, false},
-	} {
-		h := &mwtest.Counting{Status: test.status, Fields: test.fields}
-		s := servertest.New(t, cache.New()(h.Serve))
-		first := s.Do(t, "GET /", test.request...)
-		second := s.Do(t, "GET /", test.request...)
-		if kept := second.Body == first.Body; kept != test.kept || kept != (second.Header.Get("Age") != "" && len(second.Header.Values("Age")) == 1 && first.Header.Get("Age") != second.Header.Get("Age") || kept && second.Header.Get("Age") == "30") {
-			t.Errorf("%s: %v and %v, want it kept: %t", test.why, first, second, test.kept)
+	eachStore(t, func(t *testing.T, in kind) {
+		for _, test := range []struct {
+			why     string
+			status  int
+			fields  []string
+			request []string
+			kept    bool
+		}{
+			{"nothing is said", 200, nil, nil, false},
+			{"max-age", 200, []string{"Cache-Control: max-age=60"}, nil, true},
+			{"max-age in quotes, in capitals", 200, []string{`Cache-Control: Max-Age="60"`}, nil, true},
+			{"among other directives and fields", 200, []string{"Cache-Control: foo", "Cache-Control: public , max-age=60"}, nil, true},
+			{"s-maxage goes before max-age", 200, []string{"Cache-Control: max-age=0, s-maxage=60"}, nil, true},
+			{"s-maxage goes before max-age, the other way", 200, []string{"Cache-Control: max-age=60, s-maxage=0"}, nil, false},
+			{"max-age=0", 200, []string{"Cache-Control: max-age=0"}, nil, false},
+			{"max-age that isn't a number", 200, []string{"Cache-Control: max-age=-1"}, nil, false},
+			{"max-age without end", 200, []string{"Cache-Control: max-age=99999999999999999999999"}, nil, true},
+			{"max-age goes before Expires", 200, []string{"Cache-Control: max-age=0", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, false},
+			{"Expires", 200, []string{"Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, true},
+			{"Expires in the past", 200, []string{"Expires: Tue, 01 Feb 2000 03:04:05 GMT"}, nil, false},
+			{"Expires that isn't a date", 200, []string{"Expires: 0"}, nil, false},
+			{"Expires by the answer's Date", 200, []string{"Date: Tue, 01 Feb 2050 03:04:05 GMT", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, nil, false},
+			{"no-store", 200, []string{"Cache-Control: max-age=60, no-store"}, nil, false},
+			{"private", 200, []string{"Cache-Control: max-age=60, private"}, nil, false},
+			{"private fields", 200, []string{`Cache-Control: max-age=60, private="x"`}, nil, false},
+			{"no-cache", 200, []string{"Cache-Control: max-age=60, no-cache"}, nil, false},
+			{"a cookie", 200, []string{"Cache-Control: max-age=60", "Set-Cookie: a=b"}, nil, false},
+			{"Vary: *", 200, []string{"Cache-Control: max-age=60", "Vary: Accept, *"}, nil, false},
+			{"an error that says so", 404, []string{"Cache-Control: max-age=60"}, nil, true},
+			{"an error that may not", 503, []string{"Cache-Control: max-age=60"}, nil, false},
+			{"a part", 206, []string{"Cache-Control: max-age=60", "Content-Range: bytes 0-0/1"}, nil, false},
+			{"it is as old as it may get", 200, []string{"Cache-Control: max-age=60", "Age: 60"}, nil, false},
+			{"it is nearly so", 200, []string{"Cache-Control: max-age=60", "Age: 30"}, nil, true},
+			{"the client wants nothing stored", 200, []string{"Cache-Control: max-age=60"}, []string{"Cache-Control: no-store"}, false},
+			{"Authorization", 200, []string{"Cache-Control: max-age=60"}, []string{"Authorization: x"}, false},
+			{"Authorization, public", 200, []string{"Cache-Control: max-age=60, public"}, []string{"Authorization: x"}, true},
+			{"Authorization, s-maxage", 200, []string{"Cache-Control: s-maxage=60"}, []string{"Authorization: x"}, true},
+			{"Authorization, must-revalidate", 200, []string{"Cache-Control: max-age=60, must-revalidate"}, []string{"Authorization: x"}, true},
+			{"a part is asked for", 200, []string{"Cache-Control: max-age=60"}, []string{"Range: bytes=0-0"}, false},
+		} {
+			h := &mwtest.Counting{Status: test.status, Fields: test.fields}
+			s := servertest.New(t, cache.New(in(cache.Options{}))(h.Serve))
+			first := s.Do(t, "GET /", test.request...)
+			second := s.Do(t, "GET /", test.request...)
+			if kept := second.Body == first.Body; kept != test.kept || kept != (second.Header.Get("Age") != "" && len(second.Header.Values("Age")) == 1 && first.Header.Get("Age") != second.Header.Get("Age") || kept && second.Header.Get("Age") == "30") {
+				t.Errorf("%s: %v and %v, want it kept: %t", test.why, first, second, test.kept)
+			}
+			if second.Status != first.Status {
+				t.Errorf("%s: %d, then %d", test.why, first.Status, second.Status)
+			}
 		}
-		if second.Status != first.Status {
-			t.Errorf("%s: %d, then %d", test.why, first.Status, second.Status)
-		}
-	}
+	})
 }
 
 // One client's request is no reason for a failure that others get: neither is it stored, nor does it replace what is stored.
@@ -152,201 +154,213 @@ func refusing(field string, status int) filo.Handler {
 
 // What an answer that was kept is for is said by RFC 9111, sections 4 and 5.2.1.
 func TestAnswers(t *testing.T) {
-	for _, test := range []struct {
-		why     string
-		options cache.Options
-		fields  []string // of the answer
-		request string
-		asks    []string
-		status  int
-		hit     bool
-	}{
-		{"the same again", cache.Options{}, nil, "GET /", nil, 200, true},
-		{"HEAD", cache.Options{}, nil, "HEAD /", nil, 200, true},
-		{"another target", cache.Options{}, nil, "GET /?", nil, 200, false},
-		{"another host", cache.Options{}, nil, "GET http://other.test/", nil, 200, false},
-		{"the same host in other letters", cache.Options{}, nil, "GET http://FILO.test/", nil, 200, true},
-		{"another method", cache.Options{}, nil, "POST /", nil, 200, false},
-		{"a body", cache.Options{}, nil, "GET /", []string{"Content-Length: 0"}, 200, true},
-		{"no-cache", cache.Options{}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, false},
-		{"Pragma", cache.Options{}, nil, "GET /", []string{"Pragma: no-cache"}, 200, false},
-		{"no-cache of who isn't listened to", cache.Options{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, true},
-		{"Pragma of who isn't listened to", cache.Options{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Pragma: no-cache"}, 200, true},
-		{"not too old", cache.Options{}, nil, "GET /", []string{"Cache-Control: max-age=10"}, 200, true},
-		{"too old", cache.Options{}, nil, "GET /", []string{"Cache-Control: max-age=9"}, 200, false},
-		{"fresh for long enough", cache.Options{}, nil, "GET /", []string{"Cache-Control: min-fresh=50"}, 200, true},
-		{"not fresh for long enough", cache.Options{}, nil, "GET /", []string{"Cache-Control: min-fresh=51"}, 200, false},
-		{"the stored answer or none", cache.Options{}, nil, "GET /", []string{"Cache-Control: only-if-cached"}, 200, true},
-		{"there is none", cache.Options{}, nil, "GET /other", []string{"Cache-Control: only-if-cached"}, 504, false},
-		{"Authorization", cache.Options{}, nil, "GET /", []string{"Authorization: x"}, 200, false},
-		{"Authorization, public", cache.Options{}, []string{"Cache-Control: public"}, "GET /", []string{"Authorization: x"}, 200, true},
-		{"the client has it", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "a"`}, 304, true},
-		{"the client has another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "b"`}, 200, true},
-		{"it would have another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-Match: "b"`}, 412, true},
-		{"not modified", cache.Options{}, []string{"Last-Modified: " + mwtest.SomeDate}, "GET /", []string{"If-Modified-Since: " + mwtest.SomeDate}, 304, true},
-		{"the same Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: a", "X: y"}, 200, true},
-		{"another Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: b"}, 200, false},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			h := &mwtest.Counting{Fields: append([]string{"Cache-Control: max-age=60"}, test.fields...)}
-			s := servertest.New(t, cache.New(test.options)(h.Serve))
-			var accept []string
-			if len(test.fields) > 0 && strings.HasPrefix(test.fields[0], "Vary") {
-				accept = []string{"Accept: a"}
-			}
-			s.Do(t, "GET /", accept...)
-			time.Sleep(10 * time.Second)
-			got := s.Do(t, test.request, test.asks...)
-			if hit := got.Header.Get("Age") == "10" || got.Status == 412; hit != test.hit || got.Status != test.status {
-				t.Errorf("%s: %v, want %d from the cache: %t", test.why, got, test.status, test.hit)
-			}
-			if test.hit && h.Calls.Load() != 1 {
-				t.Errorf("%s: the handler was called %d times", test.why, h.Calls.Load())
-			}
-		})
-	}
+	eachStore(t, func(t *testing.T, in kind) {
+		for _, test := range []struct {
+			why     string
+			options cache.Options
+			fields  []string // of the answer
+			request string
+			asks    []string
+			status  int
+			hit     bool
+		}{
+			{"the same again", cache.Options{}, nil, "GET /", nil, 200, true},
+			{"HEAD", cache.Options{}, nil, "HEAD /", nil, 200, true},
+			{"another target", cache.Options{}, nil, "GET /?", nil, 200, false},
+			{"another host", cache.Options{}, nil, "GET http://other.test/", nil, 200, false},
+			{"the same host in other letters", cache.Options{}, nil, "GET http://FILO.test/", nil, 200, true},
+			{"another method", cache.Options{}, nil, "POST /", nil, 200, false},
+			{"a body", cache.Options{}, nil, "GET /", []string{"Content-Length: 0"}, 200, true},
+			{"no-cache", cache.Options{}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, false},
+			{"Pragma", cache.Options{}, nil, "GET /", []string{"Pragma: no-cache"}, 200, false},
+			{"no-cache of who isn't listened to", cache.Options{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Cache-Control: no-cache"}, 200, true},
+			{"Pragma of who isn't listened to", cache.Options{IgnoreRequestDirectives: true}, nil, "GET /", []string{"Pragma: no-cache"}, 200, true},
+			{"not too old", cache.Options{}, nil, "GET /", []string{"Cache-Control: max-age=10"}, 200, true},
+			{"too old", cache.Options{}, nil, "GET /", []string{"Cache-Control: max-age=9"}, 200, false},
+			{"fresh for long enough", cache.Options{}, nil, "GET /", []string{"Cache-Control: min-fresh=50"}, 200, true},
+			{"not fresh for long enough", cache.Options{}, nil, "GET /", []string{"Cache-Control: min-fresh=51"}, 200, false},
+			{"the stored answer or none", cache.Options{}, nil, "GET /", []string{"Cache-Control: only-if-cached"}, 200, true},
+			{"there is none", cache.Options{}, nil, "GET /other", []string{"Cache-Control: only-if-cached"}, 504, false},
+			{"Authorization", cache.Options{}, nil, "GET /", []string{"Authorization: x"}, 200, false},
+			{"Authorization, public", cache.Options{}, []string{"Cache-Control: public"}, "GET /", []string{"Authorization: x"}, 200, true},
+			{"the client has it", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "a"`}, 304, true},
+			{"the client has another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "b"`}, 200, true},
+			{"it would have another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-Match: "b"`}, 412, true},
+			{"not modified", cache.Options{}, []string{"Last-Modified: " + mwtest.SomeDate}, "GET /", []string{"If-Modified-Since: " + mwtest.SomeDate}, 304, true},
+			{"the same Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: a", "X: y"}, 200, true},
+			{"another Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: b"}, 200, false},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				h := &mwtest.Counting{Fields: append([]string{"Cache-Control: max-age=60"}, test.fields...)}
+				s := servertest.New(t, cache.New(in(test.options))(h.Serve))
+				var accept []string
+				if len(test.fields) > 0 && strings.HasPrefix(test.fields[0], "Vary") {
+					accept = []string{"Accept: a"}
+				}
+				s.Do(t, "GET /", accept...)
+				time.Sleep(10 * time.Second)
+				got := s.Do(t, test.request, test.asks...)
+				if hit := got.Header.Get("Age") == "10" || got.Status == 412; hit != test.hit || got.Status != test.status {
+					t.Errorf("%s: %v, want %d from the cache: %t", test.why, got, test.status, test.hit)
+				}
+				if test.hit && h.Calls.Load() != 1 {
+					t.Errorf("%s: the handler was called %d times", test.why, h.Calls.Load())
+				}
+			})
+		}
+	})
 }
 
 func TestExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &mwtest.Counting{}
-		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(h.Serve))
-		first := s.Do(t, "GET /")
-		time.Sleep(59 * time.Second)
-		if got := s.Do(t, "GET /"); got.Body != "1" || got.Header.Get("Age") != "59" || got.Header.Get("Date") != first.Header.Get("Date") {
-			t.Errorf("within its TTL: %v", got)
-		}
-		time.Sleep(time.Second)
-		if got := s.Do(t, "GET /"); got.Body != "2" || got.Header.Get("Age") != "" {
-			t.Errorf("stale: %v", got)
-		}
-		if got := s.Do(t, "GET /?q"); got.Body != "3" {
-			t.Errorf("another target: %v", got)
-		}
-		h.Status = 503
-		s.Do(t, "GET /error")
-		if got := s.Do(t, "GET /error"); got.Body != "5" {
-			t.Errorf("TTL isn't for every status: %v", got)
-		}
+	eachStore(t, func(t *testing.T, in kind) {
+		synctest.Test(t, func(t *testing.T) {
+			h := &mwtest.Counting{}
+			s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(h.Serve))
+			first := s.Do(t, "GET /")
+			time.Sleep(59 * time.Second)
+			if got := s.Do(t, "GET /"); got.Body != "1" || got.Header.Get("Age") != "59" || got.Header.Get("Date") != first.Header.Get("Date") {
+				t.Errorf("within its TTL: %v", got)
+			}
+			time.Sleep(time.Second)
+			if got := s.Do(t, "GET /"); got.Body != "2" || got.Header.Get("Age") != "" {
+				t.Errorf("stale: %v", got)
+			}
+			if got := s.Do(t, "GET /?q"); got.Body != "3" {
+				t.Errorf("another target: %v", got)
+			}
+			h.Status = 503
+			s.Do(t, "GET /error")
+			if got := s.Do(t, "GET /error"); got.Body != "5" {
+				t.Errorf("TTL isn't for every status: %v", got)
+			}
+		})
 	})
 }
 
 // Responses that vary are kept beside each other; once they vary by something else, those of before aren't found.
 func TestVary(t *testing.T) {
-	vary := "Accept-Language"
-	calls := 0
-	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
-		calls++
-		c.Response.Header.Set("Vary", vary)
-		return c.Text(200, fmt.Sprintln(calls, c.Request.Header.Get("Accept-Language"), c.Request.Header.Get("X")))
-	}))
-	for i, step := range []struct {
-		vary   string
-		fields []string
-		want   string
-	}{
-		{"Accept-Language", []string{"Accept-Language: de"}, "1 de"},
-		{"Accept-Language", []string{"Accept-Language: en"}, "2 en"},
-		{"Accept-Language", []string{"Accept-Language: de"}, "1 de"},
-		{"Accept-Language", []string{"Accept-Language: en"}, "2 en"},
-		{"Accept-Language", nil, "3 "},
-		{"x, accept-language", []string{"Accept-Language: fr", "X: 1"}, "4 fr 1"},
-		{"Accept-Language,X", []string{"Accept-Language: fr", "X: 2"}, "5 fr 2"},
-		{"Accept-Language,X", []string{"Accept-Language: fr", "X: 1"}, "4 fr 1"},
-		{"Accept-Language", []string{"Accept-Language: de"}, "6 de"},
-	} {
-		vary = step.vary
-		if got := s.Do(t, "GET /", step.fields...); strings.Join(strings.Fields(got.Body), " ") != strings.TrimSpace(step.want) {
-			t.Errorf("%d: %q, want %q", i, got.Body, step.want)
+	eachStore(t, func(t *testing.T, in kind) {
+		vary := "Accept-Language"
+		calls := 0
+		s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(func(c *filo.Ctx) error {
+			calls++
+			c.Response.Header.Set("Vary", vary)
+			return c.Text(200, fmt.Sprintln(calls, c.Request.Header.Get("Accept-Language"), c.Request.Header.Get("X")))
+		}))
+		for i, step := range []struct {
+			vary   string
+			fields []string
+			want   string
+		}{
+			{"Accept-Language", []string{"Accept-Language: de"}, "1 de"},
+			{"Accept-Language", []string{"Accept-Language: en"}, "2 en"},
+			{"Accept-Language", []string{"Accept-Language: de"}, "1 de"},
+			{"Accept-Language", []string{"Accept-Language: en"}, "2 en"},
+			{"Accept-Language", nil, "3 "},
+			{"x, accept-language", []string{"Accept-Language: fr", "X: 1"}, "4 fr 1"},
+			{"Accept-Language,X", []string{"Accept-Language: fr", "X: 2"}, "5 fr 2"},
+			{"Accept-Language,X", []string{"Accept-Language: fr", "X: 1"}, "4 fr 1"},
+			{"Accept-Language", []string{"Accept-Language: de"}, "6 de"},
+		} {
+			vary = step.vary
+			if got := s.Do(t, "GET /", step.fields...); strings.Join(strings.Fields(got.Body), " ") != strings.TrimSpace(step.want) {
+				t.Errorf("%d: %q, want %q", i, got.Body, step.want)
+			}
 		}
-	}
+	})
 }
 
 // In which form an error is answered depends on the request: a client of an API doesn't choose it for others.
 func TestErrorForm(t *testing.T) {
-	calls := 0
-	r := router.New()
-	r.Use(cache.New(cache.Options{TTL: time.Minute}))
-	r.GET("/", func(c *filo.Ctx) error {
-		calls++
-		c.Response.Header.Set("Vary", "X")
-		return filo.Error(404, "none")
+	eachStore(t, func(t *testing.T, in kind) {
+		calls := 0
+		r := router.New()
+		r.Use(cache.New(in(cache.Options{TTL: time.Minute})))
+		r.GET("/", func(c *filo.Ctx) error {
+			calls++
+			c.Response.Header.Set("Vary", "X")
+			return filo.Error(404, "none")
+		})
+		s := servertest.New(t, r.Serve)
+		asJSON, sendsJSON := "Accept: application/json", "Content-Type: application/json"
+		for i, step := range []struct {
+			field, contentType string
+			calls              int
+		}{
+			{asJSON, "application/problem+json", 1},
+			{"Y: 1", "text/plain; charset=utf-8", 2},
+			{sendsJSON, "application/problem+json", 3},
+			{asJSON, "application/problem+json", 3},
+			{"Y: 2", "text/plain; charset=utf-8", 3},
+			{sendsJSON, "application/problem+json", 3},
+			{"X: 1", "text/plain; charset=utf-8", 4},
+		} {
+			got := s.Do(t, "GET /", step.field)
+			if got.Header.Get("Content-Type") != step.contentType || calls != step.calls {
+				t.Errorf("%d: %s: %v by call %d, want %s by call %d", i, step.field, got, calls, step.contentType, step.calls)
+			}
+			if vary := strings.Join(got.Header.Values("Vary"), ", "); vary != "X, Accept" {
+				t.Errorf("%d: %s: Vary is %q, which other caches go by", i, step.field, vary)
+			}
+		}
 	})
-	s := servertest.New(t, r.Serve)
-	asJSON, sendsJSON := "Accept: application/json", "Content-Type: application/json"
-	for i, step := range []struct {
-		field, contentType string
-		calls              int
-	}{
-		{asJSON, "application/problem+json", 1},
-		{"Y: 1", "text/plain; charset=utf-8", 2},
-		{sendsJSON, "application/problem+json", 3},
-		{asJSON, "application/problem+json", 3},
-		{"Y: 2", "text/plain; charset=utf-8", 3},
-		{sendsJSON, "application/problem+json", 3},
-		{"X: 1", "text/plain; charset=utf-8", 4},
-	} {
-		got := s.Do(t, "GET /", step.field)
-		if got.Header.Get("Content-Type") != step.contentType || calls != step.calls {
-			t.Errorf("%d: %s: %v by call %d, want %s by call %d", i, step.field, got, calls, step.contentType, step.calls)
-		}
-		if vary := strings.Join(got.Header.Values("Vary"), ", "); vary != "X, Accept" {
-			t.Errorf("%d: %s: Vary is %q, which other caches go by", i, step.field, vary)
-		}
-	}
 }
 
 // A request that may change something removes the answer, if it succeeds (RFC 9111, section 4.4).
 func TestInvalidation(t *testing.T) {
-	for _, test := range []struct {
-		request string
-		kept    bool
-	}{{"POST /", false}, {"DELETE /", false}, {"POST /fail", true}, {"OPTIONS /", true}, {"POST /other", true}} {
-		h := &mwtest.Counting{}
-		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
-			if c.Path() == "/fail" {
-				return filo.Error(400, "")
+	eachStore(t, func(t *testing.T, in kind) {
+		for _, test := range []struct {
+			request string
+			kept    bool
+		}{{"POST /", false}, {"DELETE /", false}, {"POST /fail", true}, {"OPTIONS /", true}, {"POST /other", true}} {
+			h := &mwtest.Counting{}
+			s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(func(c *filo.Ctx) error {
+				if c.Path() == "/fail" {
+					return filo.Error(400, "")
+				}
+				return h.Serve(c)
+			}))
+			s.Do(t, "GET /")
+			s.Do(t, test.request)
+			if got := s.Do(t, "GET /"); (got.Body == "1") != test.kept {
+				t.Errorf("%s: %v, want it kept: %t", test.request, got, test.kept)
 			}
-			return h.Serve(c)
-		}))
-		s.Do(t, "GET /")
-		s.Do(t, test.request)
-		if got := s.Do(t, "GET /"); (got.Body == "1") != test.kept {
-			t.Errorf("%s: %v, want it kept: %t", test.request, got, test.kept)
 		}
-	}
+	})
 }
 
 // Fields that are set outside are those of the request, and not of the one whose answer was kept.
 func TestOuterFields(t *testing.T) {
-	id := 0
-	outside := func(next filo.Handler) filo.Handler {
-		return func(c *filo.Ctx) error {
-			id++
-			c.Response.Header.Set("X-Request-Id", fmt.Sprint(id))
-			c.Response.Header.Set("Vary", "Origin")
-			c.Response.Header.Set("Cache-Control", "no-store")
-			return next(c)
+	eachStore(t, func(t *testing.T, in kind) {
+		id := 0
+		outside := func(next filo.Handler) filo.Handler {
+			return func(c *filo.Ctx) error {
+				id++
+				c.Response.Header.Set("X-Request-Id", fmt.Sprint(id))
+				c.Response.Header.Set("Vary", "Origin")
+				c.Response.Header.Set("Cache-Control", "no-store")
+				return next(c)
+			}
 		}
-	}
-	s := servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
-		c.Response.Header.Set("Cache-Control", "max-age=60")
-		c.Response.Header.Add("Vary", "Accept")
-		c.Response.Header.Add("Link", "<a>")
-		c.Response.Header.Add("Link", "<b>")
-		c.Response.Header.Set("Connection", "X-Hop")
-		return mwtest.Hello(c)
-	}, outside, cache.New()))
-	for i := range 3 {
-		got := s.Do(t, "GET /")
-		if got.Header.Get("X-Request-Id") != fmt.Sprint(i+1) || strings.Join(got.Header.Values("Vary"), ",") != "Origin,Accept" ||
-			strings.Join(got.Header.Values("Cache-Control"), ",") != "max-age=60" || strings.Join(got.Header.Values("Link"), ",") != "<a>,<b>" {
-			t.Errorf("%d: %v", i, got.Header)
+		s := servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
+			c.Response.Header.Set("Cache-Control", "max-age=60")
+			c.Response.Header.Add("Vary", "Accept")
+			c.Response.Header.Add("Link", "<a>")
+			c.Response.Header.Add("Link", "<b>")
+			c.Response.Header.Set("Connection", "X-Hop")
+			return mwtest.Hello(c)
+		}, outside, cache.New()))
+		for i := range 3 {
+			got := s.Do(t, "GET /")
+			if got.Header.Get("X-Request-Id") != fmt.Sprint(i+1) || strings.Join(got.Header.Values("Vary"), ",") != "Origin,Accept" ||
+				strings.Join(got.Header.Values("Cache-Control"), ",") != "max-age=60" || strings.Join(got.Header.Values("Link"), ",") != "<a>,<b>" {
+				t.Errorf("%d: %v", i, got.Header)
+			}
+			if i > 0 && (got.Header.Get("Age") != "0" || got.Header.Get("Connection") != "") {
+				t.Errorf("%d: %v, want it from the cache", i, got.Header)
+			}
 		}
-		if i > 0 && (got.Header.Get("Age") != "0" || got.Header.Get("Connection") != "") {
-			t.Errorf("%d: %v, want it from the cache", i, got.Header)
-		}
-	}
+	})
 }
 
 // Many requests for the same at once are one for the handler, unless its answer isn't kept: then none waits for another.
@@ -468,31 +482,33 @@ func TestWaits(t *testing.T) {
 
 // TTL is for answers that say nothing of themselves: they may be made for somebody's cookies.
 func TestCookies(t *testing.T) {
-	for _, test := range []struct {
-		why           string
-		fields        []string
-		first, second []string
-		hit           bool
-	}{
-		{"no cookies", nil, nil, nil, true},
-		{"the first has some", nil, []string{"Cookie: a=1"}, nil, false},
-		{"the second has some", nil, nil, []string{"Cookie: a=1"}, false},
-		{"both have the same", nil, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, false},
-		{"it varies by them", []string{"Vary: Accept, Cookie"}, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, true},
-		{"and they are others", []string{"Vary: Accept, Cookie"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, false},
-		{"it varies by something else", []string{"Vary: Accept"}, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, false},
-		{"it is public", []string{"Cache-Control: public"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, true},
-		{"it has a max-age", []string{"Cache-Control: max-age=9"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, true},
-		{"it has an s-maxage", []string{"Cache-Control: s-maxage=9"}, nil, []string{"Cookie: a=2"}, true},
-		{"it expires", []string{"Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, []string{"Cookie: a=1"}, nil, true},
-	} {
-		h := &mwtest.Counting{Fields: test.fields}
-		s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(h.Serve))
-		s.Do(t, "GET /", test.first...)
-		if got := s.Do(t, "GET /", test.second...); (got.Header.Get("Age") != "") != test.hit {
-			t.Errorf("%s: %v, want it from the cache: %t", test.why, got, test.hit)
+	eachStore(t, func(t *testing.T, in kind) {
+		for _, test := range []struct {
+			why           string
+			fields        []string
+			first, second []string
+			hit           bool
+		}{
+			{"no cookies", nil, nil, nil, true},
+			{"the first has some", nil, []string{"Cookie: a=1"}, nil, false},
+			{"the second has some", nil, nil, []string{"Cookie: a=1"}, false},
+			{"both have the same", nil, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, false},
+			{"it varies by them", []string{"Vary: Accept, Cookie"}, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, true},
+			{"and they are others", []string{"Vary: Accept, Cookie"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, false},
+			{"it varies by something else", []string{"Vary: Accept"}, []string{"Cookie: a=1"}, []string{"Cookie: a=1"}, false},
+			{"it is public", []string{"Cache-Control: public"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, true},
+			{"it has a max-age", []string{"Cache-Control: max-age=9"}, []string{"Cookie: a=1"}, []string{"Cookie: a=2"}, true},
+			{"it has an s-maxage", []string{"Cache-Control: s-maxage=9"}, nil, []string{"Cookie: a=2"}, true},
+			{"it expires", []string{"Expires: Tue, 01 Feb 2050 03:04:05 GMT"}, []string{"Cookie: a=1"}, nil, true},
+		} {
+			h := &mwtest.Counting{Fields: test.fields}
+			s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(h.Serve))
+			s.Do(t, "GET /", test.first...)
+			if got := s.Do(t, "GET /", test.second...); (got.Header.Get("Age") != "") != test.hit {
+				t.Errorf("%s: %v, want it from the cache: %t", test.why, got, test.hit)
+			}
 		}
-	}
+	})
 }
 
 // Whatever a client asks for, the handler has no more to do than for other clients.

@@ -8,6 +8,7 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -37,7 +38,8 @@ type Options struct {
 	// MaxKeys is how many keys the store in memory holds at once, 65,536 if 0. Each takes 16 bytes. When there are more, the keys
 	// that have used the least of their limit are forgotten.
 	MaxKeys int
-	// FailOpen admits requests when the Store fails, and logs its error. Otherwise that error becomes the error of the request.
+	// FailOpen admits requests when the Store fails, and logs its error, unless that wraps filo.ErrBusy, as the errors of a Store do
+	// that logs them itself. Otherwise the error becomes that of the request.
 	FailOpen bool
 	// HideFields omits the RateLimit and RateLimit-Policy fields.
 	HideFields bool
@@ -145,7 +147,9 @@ func (l *limiter) admit(c *filo.Ctx) error {
 		if !l.FailOpen {
 			return err
 		}
-		c.Logger().Error("ratelimit: the Store failed, so the request was admitted", "error", err)
+		if !errors.Is(err, filo.ErrBusy) {
+			c.Logger().Error("ratelimit: the Store failed, so the request was admitted", "error", err)
+		}
 		return nil
 	}
 	if !limited {

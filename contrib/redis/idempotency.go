@@ -1,0 +1,117 @@
+package redisfilo
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware/idempotency"
+	"github.com/redis/go-redis/v9"
+)
+
+// Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is done all the same, and so perhaps
+// twice. An answer that can't be kept doesn't fail its request in any case; its key is free again after Options.MaxRun. There is no
+// quota for each scope.
+func (r *Redis) Idempotency(when WhenDown) idempotency.Store { return &keys{r, when} }
+
+type keys struct {
+	*Redis
+	when WhenDown
+}
+
+// A value is the claim's length in a byte, the claim, the fingerprint, the end in milliseconds since 1970, and, once the request is
+// done, a 1 and the answer.
+
+func keyValue(record idempotency.Record) []byte {
+	value := append([]byte{byte(len(record.Claim))}, record.Claim...)
+	value = append(value, record.Fingerprint[:]...)
+	value = binary.BigEndian.AppendUint64(value, uint64(record.Expires.UnixMilli()))
+	if record.Response != nil {
+		value = append(append(value, 1), record.Response...)
+	}
+	return value
+}
+
+func parseKeyValue(value []byte) (record idempotency.Record, ok bool) {
+	if len(value) == 0 || len(value) < 1+int(value[0])+32+8 {
+		return record, false
+	}
+	size := int(value[0])
+	record.Claim = string(value[1 : 1+size])
+	value = value[1+size:]
+	copy(record.Fingerprint[:], value)
+	record.Expires = time.UnixMilli(int64(binary.BigEndian.Uint64(value[32:])))
+	if value = value[40:]; len(value) > 0 {
+		record.Response = value[1:]
+	}
+	return record, true
+}
+
+// claimKey sets a value if there is none, and returns that which was there.
+var claimKey = redis.NewScript(`
+local kept = redis.call("GET", KEYS[1])
+if not kept then redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2]) end
+return kept`)
+
+// Claim implements idempotency.Store.
+func (k *keys) Claim(c *filo.Ctx, key string, record idempotency.Record) (idempotency.Record, bool, error) {
+	var kept string
+	err := k.ask(c, k.when, func(ctx context.Context) (err error) {
+		kept, err = claimKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, keyValue(record), milliseconds(record.Expires)).Text()
+		return err
+	})
+	switch {
+	case errors.Is(err, redis.Nil), k.when.open(err):
+		return record, true, nil
+	case err != nil:
+		return idempotency.Record{}, false, err
+	}
+	found, ok := parseKeyValue([]byte(kept))
+	if !ok {
+		return idempotency.Record{}, false, fmt.Errorf("redisfilo: the value of %q isn't an idempotency key", k.key("idempotency", key))
+	}
+	// It may be this claim: go-redis repeats a command whose answer was lost.
+	return found, found.Claim == record.Claim, nil
+}
+
+// completeKey replaces a value that has the claim, or that is gone.
+var completeKey = redis.NewScript(`
+local kept = redis.call("GET", KEYS[1])
+if kept and string.sub(kept, 2, 1 + string.byte(kept)) ~= ARGV[1] then return 0 end
+redis.call("SET", KEYS[1], ARGV[2], "PX", ARGV[3])
+return 1`)
+
+// Complete implements idempotency.Store.
+func (k *keys) Complete(c *filo.Ctx, key string, record idempotency.Record) (kept bool, err error) {
+	err = k.call(c.Context(), func(ctx context.Context) (err error) {
+		kept, err = completeKey.Run(ctx, k.client, []string{k.key("idempotency", key)},
+			record.Claim, keyValue(record), milliseconds(record.Expires)).Bool()
+		return err
+	})
+	return kept || k.when.open(err), k.unlessOpen(err)
+}
+
+// releaseKey removes a value that has the claim.
+var releaseKey = redis.NewScript(`
+local kept = redis.call("GET", KEYS[1])
+if kept and string.sub(kept, 2, 1 + string.byte(kept)) == ARGV[1] then redis.call("DEL", KEYS[1]) end
+return 1`)
+
+// Release implements idempotency.Store.
+func (k *keys) Release(c *filo.Ctx, key, claim string) error {
+	err := k.call(c.Context(), func(ctx context.Context) error {
+		return releaseKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, claim).Err()
+	})
+	return k.unlessOpen(err)
+}
+
+// unlessOpen returns an error unless the request goes on in spite of it.
+func (k *keys) unlessOpen(err error) error {
+	if k.when.open(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package redisfilo
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware/session"
+	"github.com/redis/go-redis/v9"
+)
+
+// Sessions returns a session.Store. With Open, a request whose session can't be loaded is served as that of a visitor without one.
+// What can't be saved is refused in any case, since a logout must not seem done when it isn't.
+func (r *Redis) Sessions(when WhenDown) session.Store { return &sessions{r, when} }
+
+type sessions struct {
+	*Redis
+	when WhenDown
+}
+
+// sessionHead is what a session's value begins with: its version, and its end in milliseconds since 1970, 8 bytes each.
+const sessionHead = 16
+
+// Load implements session.Store.
+func (s *sessions) Load(c *filo.Ctx, id string) (record session.Record, err error) {
+	var value []byte
+	err = s.ask(c, s.when, func(ctx context.Context) (err error) {
+		value, err = s.client.Get(ctx, s.key("session", id)).Bytes()
+		return err
+	})
+	switch {
+	case errors.Is(err, redis.Nil), s.when.open(err):
+		return session.Record{}, nil
+	case err != nil:
+		return session.Record{}, err
+	case len(value) < sessionHead:
+		return session.Record{}, fmt.Errorf("redisfilo: the value of %q isn't a session", s.key("session", id))
+	}
+	return session.Record{
+		Version: binary.BigEndian.Uint64(value),
+		Expires: time.UnixMilli(int64(binary.BigEndian.Uint64(value[8:]))),
+		Data:    value[sessionHead:],
+	}, nil
+}
+
+// saveSession sets a value if the one that is there has the version that is expected.
+var saveSession = redis.NewScript(`
+local kept = redis.call("GET", KEYS[1])
+local version = kept and string.sub(kept, 1, 8) or string.rep("\0", 8)
+if version ~= ARGV[1] then return 0 end
+redis.call("SET", KEYS[1], ARGV[2], "PX", ARGV[3])
+return 1`)
+
+// Save implements session.Store.
+func (s *sessions) Save(c *filo.Ctx, id string, record session.Record) (saved bool, err error) {
+	old := binary.BigEndian.AppendUint64(nil, record.Version)
+	value := binary.BigEndian.AppendUint64(nil, record.Version+1)
+	value = binary.BigEndian.AppendUint64(value, uint64(record.Expires.UnixMilli()))
+	value = append(value, record.Data...)
+	err = s.ask(c, Refuse, func(ctx context.Context) (err error) {
+		saved, err = saveSession.Run(ctx, s.client, []string{s.key("session", id)}, old, value, milliseconds(record.Expires)).Bool()
+		return err
+	})
+	return saved, err
+}
+
+// Delete implements session.Store.
+func (s *sessions) Delete(c *filo.Ctx, id string) error {
+	return s.ask(c, Refuse, func(ctx context.Context) error { return s.client.Del(ctx, s.key("session", id)).Err() })
+}
+
+// milliseconds returns how long it is until a time, at least the shortest time after which Redis lets a key expire.
+func milliseconds(until time.Time) int64 { return max(time.Until(until).Milliseconds(), 1) }

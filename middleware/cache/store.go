@@ -1,0 +1,140 @@
+package cache
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/replay"
+)
+
+// Store keeps answers, and can be shared by several servers. It may forget what it likes. Many goroutines call its methods at once. A
+// method that waits for something must use the request's Context.
+type Store interface {
+	// Get returns the value stored under the key, or nil if there is none or it has expired. It is never modified.
+	Get(c *filo.Ctx, key string) ([]byte, error)
+	// Put stores a value, which is borrowed, until it expires.
+	Put(c *filo.Ctx, key string, value []byte, expires time.Time) error
+	// Remove removes the value stored under the key, if there is one.
+	Remove(c *filo.Ctx, key string) error
+}
+
+// The kinds of entries in a Store, and the flags of a response. A value is the kind; the number or the flags; the times at which the
+// entry was stored and expires, in nanoseconds since 1970, and its age, 8 bytes each; and the response or the names.
+const (
+	storedResponse = 1
+	storedRule     = 2
+
+	flagShared  = 1
+	flagCookies = 2
+
+	storedTimes = 3 * 8
+)
+
+// appendTo appends an entry for a Store.
+func (e *entry) appendTo(dst []byte) []byte {
+	if e.vary != nil {
+		dst = binary.AppendUvarint(append(dst, storedRule), e.vary.number)
+	} else {
+		flags := uint64(0)
+		if e.shared {
+			flags |= flagShared
+		}
+		if e.cookies {
+			flags |= flagCookies
+		}
+		dst = binary.AppendUvarint(append(dst, storedResponse), flags)
+	}
+	for _, n := range [...]int64{e.stored.UnixNano(), e.expires.UnixNano(), int64(e.age)} {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(n))
+	}
+	if e.vary != nil {
+		return append(dst, strings.Join(e.vary.names, ",")...)
+	}
+	return e.response.AppendTo(dst)
+}
+
+// parseEntry reads what appendTo has written. It reports false for anything else, and for an entry that has expired.
+func parseEntry(value []byte, now time.Time) (e entry, ok bool) {
+	if len(value) == 0 {
+		return e, false
+	}
+	number, size := binary.Uvarint(value[1:])
+	if size <= 0 || len(value) < 1+size+storedTimes {
+		return e, false
+	}
+	kind, rest := value[0], value[1+size:]
+	var times [3]int64
+	for i := range times {
+		times[i] = int64(binary.BigEndian.Uint64(rest[8*i:]))
+	}
+	e.stored, e.expires, e.age = time.Unix(0, times[0]), time.Unix(0, times[1]), time.Duration(times[2])
+	rest = rest[storedTimes:]
+	switch kind {
+	case storedResponse:
+		var err error
+		e.shared, e.cookies = number&flagShared != 0, number&flagCookies != 0
+		e.response, err = replay.Parse(rest)
+		ok = err == nil
+	case storedRule:
+		e.vary = &varyRule{number: number, names: strings.Split(string(rest), ",")}
+		ok = true
+	}
+	return e, ok && now.Before(e.expires)
+}
+
+// get returns the entry of a key. With a Store the memory has only the notes about responses that aren't kept.
+func (m *cache) get(c *filo.Ctx, key []byte, now time.Time) (entry, bool, error) {
+	e, ok := m.entries.Get(key, now)
+	if ok || m.Store == nil {
+		return e, ok, nil
+	}
+	value, err := m.Store.Get(c, string(key))
+	if err != nil {
+		return entry{}, false, err
+	}
+	e, ok = parseEntry(value, now)
+	return e, ok, nil
+}
+
+// remove removes the entry of a key. That it couldn't is no failure of a request that has done its work.
+func (m *cache) remove(c *filo.Ctx, key []byte) {
+	m.entries.Remove(key)
+	if m.Store != nil {
+		logFailure(c, "removing", m.Store.Remove(c, string(key)))
+	}
+}
+
+// share puts an entry into the Store, and reports whether it is there.
+func (m *cache) share(c *filo.Ctx, key string, e entry) bool {
+	err := m.Store.Put(c, key, e.appendTo(nil), e.expires)
+	logFailure(c, "storing", err)
+	return err == nil
+}
+
+// logFailure logs a Store's error, unless the Store does so itself.
+func logFailure(c *filo.Ctx, what string, err error) {
+	if err != nil && !errors.Is(err, filo.ErrBusy) {
+		c.Logger().Error("cache: "+what+" a response failed", "error", err)
+	}
+}
+
+// sharedRule is rule with a Store. The number of a new rule is random, so that no two servers choose the same.
+func (m *cache) sharedRule(c *filo.Ctx, key string, names []string, now, expires time.Time) (*varyRule, bool) {
+	value, err := m.Store.Get(c, key)
+	if err != nil {
+		return nil, false
+	}
+	old, ok := parseEntry(value, now)
+	rule := old.vary
+	if !ok || rule == nil || !slices.Equal(rule.names, names) {
+		rule = &varyRule{number: rand.Uint64(), names: names}
+	} else if old.expires.After(expires) {
+		return rule, true
+	}
+	return rule, m.share(c, key, entry{vary: rule, stored: now, expires: expires})
+}

@@ -1,0 +1,121 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/filohttp/filo"
+)
+
+// Broker connects hubs in several processes: what one of them publishes reaches the subscribers of all. Package
+// github.com/filohttp/filo/contrib/redis has one, and docs/RECIPES.md another. The hubs of contrib/websocket use the same
+// interface.
+//
+// A Broker numbers the messages of all topics together, and each hub gets them in the order of their numbers. The IDs of a hub's
+// events are those numbers, so a client resumes at any instance.
+type Broker interface {
+	// Publish sends a message to the hubs of all processes, this one's too, and returns its number. Numbers begin at 1 and rise,
+	// also when the broker itself has lost its data. The message is borrowed. Publish must return within a bounded time. After an
+	// error the message may have been sent or not.
+	Publish(ctx context.Context, topic string, message []byte) (number uint64, err error)
+	// Follow calls receive with one Delivery after the other, until the context ends. It connects, and connects again, by itself.
+	// The first Delivery is a Gap. Then come the messages that the broker has kept from before, and then a Delivery with Live.
+	Follow(ctx context.Context, receive func(Delivery))
+}
+
+// Delivery is a message from a Broker, or the news that messages are missing.
+type Delivery struct {
+	// Number is that of the message. It is greater than those of all messages before.
+	Number uint64
+	// Gap says that this isn't a message: messages with numbers up to Number may be missing, as far as they weren't delivered. No
+	// message after it is missing.
+	Gap bool
+	// Live says that this isn't a message: all messages from before have been delivered. There is one such Delivery.
+	Live bool
+	// Topic is the topic of the message.
+	Topic string
+	// Message is the message, which the hub owns from then on.
+	Message []byte
+}
+
+// follow has the broker's events sent to the subscribers until the hub is closed.
+func (h *Hub) follow(b Broker) {
+	ctx, cancel := context.WithCancel(context.Background())
+	h.unfollow = cancel
+	go b.Follow(ctx, h.receive)
+}
+
+var errNotLive = errors.New("sse: the hub's broker hasn't delivered its history yet")
+
+// Ready returns an error until the hub can serve clients: at once, or, with a Broker, when that has delivered what it has kept.
+// It is a check for health.Health.Add.
+func (h *Hub) Ready(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.options.Broker != nil && !h.live {
+		return errNotLive
+	}
+	return nil
+}
+
+// receive sends an event of the broker's to the subscribers.
+func (h *Hub) receive(d Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case d.Gap:
+		h.gapLocked(d.Number)
+		return
+	case d.Live:
+		h.live = true
+		return
+	}
+	t, err := h.publishableLocked(d.Topic)
+	if err != nil || d.Number <= h.last {
+		return
+	}
+	h.last = d.Number
+	h.spreadLocked(t, d.Message)
+	h.tickLocked()
+}
+
+// gapLocked forgets all histories, and tells all subscribers that they may have missed events.
+func (h *Hub) gapLocked(number uint64) {
+	if h.closed {
+		return
+	}
+	h.last = max(h.last, number)
+	for h.kept.Len() > 0 {
+		t := h.kept.Front().Value.(*topic)
+		for len(t.history) > 0 {
+			h.forgetLocked(t)
+		}
+	}
+	h.forgotten = h.last
+	for _, t := range h.topics {
+		t.lost = h.last
+	}
+	message := h.gap(h.last)
+	for _, s := range h.shards {
+		s.post(task{do: (*shard).reset, message: message})
+	}
+}
+
+// gap returns what is sent in place of events that are missing, up to the one with a number.
+func (h *Hub) gap(number uint64) *filo.PreparedMessage {
+	text, err := h.options.Gap.appendForHub(nil)
+	if err != nil {
+		panic(fmt.Sprintf("sse: %v", err)) // NewHub has checked it
+	}
+	return filo.NewPreparedMessage(append(appendField(text, "id", h.id(number)), '\n'))
+}
+
+// reset tells all subscribers that they may have missed events.
+func (s *shard) reset(t *task) {
+	for i := len(s.all.members) - 1; i >= 0; i-- {
+		to := s.all.members[i].subscriber
+		to.after = 0
+		s.queue(to, t.message)
+	}
+}
