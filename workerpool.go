@@ -38,6 +38,7 @@ type workerPool struct {
 	clock *coarseClock
 
 	places workerPlaces
+	queue  placeQueue
 
 	mu         race.Mutex
 	ready      []*workerChan // coldest first, in the order of lastUse; guarded by mu
@@ -178,6 +179,7 @@ func (wp *workerPool) reader() *workerChan {
 	w := wp.popLocked()
 	if w != nil {
 		wp.places.taken.Add(-1)
+		wp.placeFreed()
 	} else {
 		wp.countSpawnLocked()
 	}
@@ -388,6 +390,7 @@ func (w *workerChan) vacate(most int) {
 		wp.places.taken.Add(-1)
 		wp.closing++
 		w.place = placeClosing
+		wp.placeFreed()
 	}
 }
 
@@ -442,6 +445,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 	}
 	w.lastUse = now
 	wp.ready = append(wp.ready, w)
+	wp.placeFreed()
 	if wp.resting {
 		wp.resting = false
 		wp.wake <- struct{}{}
@@ -470,6 +474,7 @@ func (wp *workerPool) retireLocked(n int) {
 	wp.mu.AssertHeld()
 	wp.places.taken.Add(-int64(n))
 	wp.retired += uint64(n)
+	wp.placeFreed()
 }
 
 // cleaner retires workers that have been ready for too long, until Stop. It sleeps until the coldest worker is due. If no worker is
@@ -535,4 +540,5 @@ func (wp *workerPool) stats(st *Stats) {
 	st.WorkersReady, st.WorkersLeading = len(wp.ready), wp.leading
 	st.WorkersRunning = max(0, int(wp.places.taken.Load())-len(wp.ready))
 	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
+	st.RequestsQueued = int(wp.queue.waiting.Load())
 }
