@@ -8,11 +8,12 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// Loop, Seat and Group are for Linux: there is no loop here, and nobody leads one.
+// Loop, Seat, Socket and Group are for Linux: there is no loop here, and nobody leads one.
 type (
-	Loop  struct{}
-	Seat  struct{}
-	Group struct{}
+	Loop   struct{}
+	Seat   struct{}
+	Socket struct{}
+	Group  struct{}
 )
 
 // Stop does nothing here.
@@ -27,8 +28,8 @@ func (*Group) Counts() (c Counts) { return c }
 // Leave reports whether the worker may run something that may take long.
 func (w *Worker) Leave(*class.Class) bool { return w.owner.MayRun() }
 
-// LeaveKept reports whether the worker has one of the places kept for quick handlers.
-func (w *Worker) LeaveKept() bool { return w.owner.HasKept() }
+// LeaveKept reports whether the worker continues in one of the places kept for quick handlers.
+func (w *Worker) LeaveKept() bool { return w.owner.HasKept() || w.owner.ExchangeForKept() }
 
 // HoldsLoop returns false here.
 func (w *Worker) HoldsLoop() bool { return false }
