@@ -425,13 +425,13 @@ func (wp *workerPool) takePlace() bool { return takeBelow(&wp.places.taken, int6
 func (wp *workerPool) beyond() int64 { return wp.places.taken.Load() - int64(wp.MaxWorkersCount) }
 
 // release puts a worker that has finished on the stack. It returns false if the worker must end: because the pool was stopped, because
-// other workers took all places while this one was closing, or because retakes have exceeded MaxWorkersCount.
+// other workers took all places while this one was closing or wait for one, or because retakes have exceeded MaxWorkersCount.
 func (wp *workerPool) release(w *workerChan) bool {
 	now := wp.clock.now()
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	beyond := w.place == placeServing && wp.beyond() > 0
-	if wp.stopped || beyond || w.place == placeClosing && !wp.takePlace() {
+	if wp.stopped || beyond || wp.queue.waiting.Load() > 0 || w.place == placeClosing && !wp.takePlace() {
 		wp.leaveLocked(w)
 		return false
 	}
@@ -445,7 +445,6 @@ func (wp *workerPool) release(w *workerChan) bool {
 	}
 	w.lastUse = now
 	wp.ready = append(wp.ready, w)
-	wp.placeFreed()
 	if wp.resting {
 		wp.resting = false
 		wp.wake <- struct{}{}
@@ -540,5 +539,5 @@ func (wp *workerPool) stats(st *Stats) {
 	st.WorkersReady, st.WorkersLeading = len(wp.ready), wp.leading
 	st.WorkersRunning = max(0, int(wp.places.taken.Load())-len(wp.ready))
 	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
-	st.RequestsQueued = int(wp.queue.waiting.Load())
+	st.RequestsQueued = wp.queue.length()
 }

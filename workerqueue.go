@@ -96,6 +96,12 @@ func (q *placeQueue) leave(w *placeWaiter) bool {
 	return i >= 0
 }
 
+func (q *placeQueue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiters)
+}
+
 // wake wakes a waiter for a place that has become free.
 func (q *placeQueue) wake(now clock.Time) {
 	q.mu.Lock()
@@ -113,7 +119,7 @@ func (q *placeQueue) wake(now clock.Time) {
 	w.woken <- struct{}{}
 }
 
-// placeFreed is called, with or without the pool's lock, when a worker has given up its place or gone back to the stack.
+// placeFreed is called, with or without the pool's lock, when a worker has given up its place.
 func (wp *workerPool) placeFreed() {
 	if wp.queue.waiting.Load() > 0 {
 		wp.queue.wake(wp.clock.now())
