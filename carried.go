@@ -244,6 +244,9 @@ func (c *carried) giveWay(class *class.Class) error {
 	return nil
 }
 
+// queueUp implements wire. The requests of other servers need no place.
+func (c *carried) queueUp() error { return errBusy }
+
 // inform implements wire.
 func (c *carried) inform(status int, h *Header) error {
 	c.transport.WriteHead(hooks.Head{Status: status, Length: noLength, Fields: func(yield func(name, value []byte) bool) {

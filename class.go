@@ -73,7 +73,11 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 		switch err := c.exchange.wire.giveWay(class); {
 		case err == nil:
 		case must && err == errBusy && class.MayRunInline() && w.worker.LeaveKept(): // it is quick, as the places that are kept are for
-		case must || err != errBusy:
+		case must && err == errBusy:
+			if err := c.exchange.wire.queueUp(); err != nil {
+				return err
+			}
+		case err != errBusy:
 			return err
 		default:
 			w.runInline(class)
@@ -139,6 +143,11 @@ func (c *conn) giveWay(class *class.Class) error {
 	if err := w.giveWay(class); err != nil || class.IsQuick() || w.ctx.stream.sent {
 		return err
 	}
+	return c.flushEarlier()
+}
+
+func (c *conn) flushEarlier() error {
+	w := c.worker
 	if err := w.ctx.holdAnswer(); err != nil {
 		return err
 	}
@@ -147,6 +156,19 @@ func (c *conn) giveWay(class *class.Class) error {
 		return nil
 	}
 	return c.flush()
+}
+
+// queueUp implements wire. In the blocking driver a connection that has no place can't go on, so nothing waits for one there.
+func (c *conn) queueUp() error {
+	w := c.worker
+	if c.looped == nil || w.ctx.stream.sent || !w.worker.joinQueue() {
+		return errBusy
+	}
+	err := c.flushEarlier()
+	if !w.worker.awaitPlace() {
+		return errBusy
+	}
+	return err
 }
 
 // leave gives the loop that the worker leads, if it leads one, to another worker. The error is errBusy.

@@ -58,6 +58,9 @@ type wire interface {
 	// giveWay gives the loop away and sends the answers to earlier requests, so that other requests don't wait for a handler of the
 	// class. The error is errBusy if no place under Concurrency is free, or the error of sending.
 	giveWay(class *class.Class) error
+	// queueUp waits for a place, after giveWay has found none. It gives the loop away and sends the earlier answers before. The error
+	// is errBusy if Server.Queue is full or the time is up, or the error of sending.
+	queueUp() error
 	// inform sends an interim answer.
 	inform(status int, h *Header) error
 	// head begins a streamed answer whose body has this length, noLength if unknown. It need not send anything yet.

@@ -96,6 +96,8 @@ type http2Driver interface {
 	// leave makes the caller's worker an ordinary one with a place, and gives the connection, which the worker owns, to another one. It
 	// reports false, and changes nothing, if no place is free. If kept is set, one of those that are kept for quick handlers will do.
 	leave(s *http2Stream, class *class.Class, kept bool) bool
+	// giveAway gives the connection to another worker than the caller's, which leads no loop any more, and runs the handler of s.
+	giveAway(s *http2Stream)
 	// send sends b, or keeps a copy of what the client doesn't take at once.
 	send(b []byte)
 	// wakeOwner makes the owner have a turn, if nobody has one.

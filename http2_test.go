@@ -532,6 +532,45 @@ func TestHTTP2Overload(t *testing.T) {
 	})
 }
 
+// With a Queue a stream over Concurrency waits for a place, and its siblings go on. The queue ends at its length.
+func TestHTTP2Queue(t *testing.T) {
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		begun, release := make(chan string, 10), make(chan struct{})
+		held := filo.Offload(func(c *filo.Ctx) error {
+			begun <- c.Path()
+			<-release
+			return c.Text(200, "ok")
+		})
+		quick := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })
+		s, c := serve(&filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/quick" {
+				return quick(c)
+			}
+			return held(c)
+		}})
+		var done sync.WaitGroup
+		done.Go(func() { c.want("GET", "/1", nil, 200, "ok") })
+		lifeRecv(t, begun, "the handler")
+		for n := 1; n <= 2; n++ {
+			done.Go(func() { c.want("GET", fmt.Sprint("/", n+1), nil, 200, "ok") })
+			lifeAwait(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == n })
+		}
+		c.want("GET", "/quick", nil, 200, "quick")
+		if response, _ := c.ask("GET", "/4", nil); response.StatusCode != 503 {
+			t.Errorf("a request that finds the queue full gets %d", response.StatusCode)
+		}
+		for _, want := range []string{"/2", "/3"} {
+			release <- struct{}{}
+			if got := lifeRecv(t, begun, "the next handler"); got != want {
+				t.Errorf("%s is next, want %s", got, want)
+			}
+		}
+		release <- struct{}{}
+		done.Wait()
+		lifeAwait(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
+	})
+}
+
 // A shutdown lets the streams end, and loses no request of a client that goes on.
 func TestHTTP2Shutdown(t *testing.T) {
 	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {

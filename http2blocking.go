@@ -141,16 +141,18 @@ func (d *blockingHTTP2) watch(*http2Stream) { d.monitor.Reset(inlineTime) }
 
 // leave implements http2Driver.
 func (d *blockingHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
-	h, w := d.h, s.worker
-	if worker := w.worker; worker != nil && !worker.occupy() && !(kept && worker.LeaveKept()) {
+	if worker := s.worker.worker; worker != nil && !worker.occupy() && !(kept && worker.LeaveKept()) {
 		return false
 	}
 	class.Handoffs.Add(1)
-	h.mu.Lock()
-	h.giveAwayLocked(s)
-	h.mu.Unlock()
-	d.succeed(w)
+	d.giveAway(s)
 	return true
+}
+
+// giveAway implements http2Driver.
+func (d *blockingHTTP2) giveAway(s *http2Stream) {
+	d.h.giveAway(s)
+	d.succeed(s.worker)
 }
 
 // retake gives the connection to another worker if a handler still runs inline.

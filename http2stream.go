@@ -181,6 +181,26 @@ func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
 	return errBusy
 }
 
+// queueUp implements wire.
+func (s *http2Stream) queueUp() error {
+	worker := s.worker.worker
+	owned := s.own()
+	if worker == nil || !worker.joinQueue() {
+		if owned {
+			s.disown()
+		}
+		return errBusy
+	}
+	if owned {
+		s.h.driver.giveAway(s)
+		s.apart, s.worker.http2.owned = true, nil
+	}
+	if !worker.awaitPlace() {
+		return errBusy
+	}
+	return nil
+}
+
 // leave is giveWay for a handler that waits, of whatever class.
 func (s *http2Stream) leave() error {
 	if s.apart {
@@ -504,6 +524,8 @@ func (s *http2Stream) enterServer() error {
 	case err == nil:
 	case err == errBusy && !must:
 		w.runInline(class)
+		err = nil
+	case err == errBusy && s.queueUp() == nil:
 		err = nil
 	default:
 		w.timer.Switch(class)

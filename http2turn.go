@@ -80,6 +80,13 @@ func (h *http2Conn) giveAwayLocked(s *http2Stream) {
 	h.keepInput(s.worker)
 }
 
+// giveAway is giveAwayLocked without the lock.
+func (h *http2Conn) giveAway(s *http2Stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.giveAwayLocked(s)
+}
+
 // takeAway takes the connection from a worker that runs a handler inline, with what that worker has of it, and returns the worker. Then the
 // connection is the caller's. takeAway returns nil if no handler runs inline.
 func (h *http2Conn) takeAway() *scratch {

@@ -197,15 +197,18 @@ func (d *loopHTTP2) watch(s *http2Stream) {
 
 // leave implements http2Driver.
 func (d *loopHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
-	h, worker := d.http2.Load(), s.worker.worker
+	worker := s.worker.worker
 	if !worker.Leave(class) && !(kept && worker.LeaveKept()) {
 		return false
 	}
-	h.mu.Lock()
-	h.giveAwayLocked(s)
-	h.mu.Unlock()
-	(*loopConn)(d).Post()
+	d.giveAway(s)
 	return true
+}
+
+// giveAway implements http2Driver.
+func (d *loopHTTP2) giveAway(s *http2Stream) {
+	d.http2.Load().giveAway(s)
+	(*loopConn)(d).Post()
 }
 
 // send implements http2Driver.

@@ -48,6 +48,7 @@ const (
 	DefaultReadTimeout           = 30 * time.Second
 	DefaultWriteTimeout          = 30 * time.Second
 	DefaultIdleTimeout           = 60 * time.Second
+	DefaultQueueTimeout          = 100 * time.Millisecond
 	DefaultMinTransferRate       = 500
 	DefaultMaxHeaderBytes        = 16 << 10
 	DefaultMaxHeaderFields       = 100
@@ -74,6 +75,16 @@ type Server struct {
 	// router, 32 further connections may send a request, which is answered if its handler is quick. Default 262,144; it can't
 	// be unlimited.
 	Concurrency int
+
+	// Queue is how many requests may wait for another one to end when Concurrency is reached; further ones get a 503 immediately.
+	// Each takes a goroutine. Short bursts then cause no refusals. Default 0: none waits. In the blocking driver only requests of
+	// HTTP/2 wait, since a connection of HTTP/1.1 has its worker before it sends a request.
+	Queue int
+
+	// QueueTimeout is how long a request may wait so; it gets a 503 after that. If requests have been waiting without a break for
+	// longer than that, the newest is served first, whose client is the least likely to have given up. Default 100 ms; it can't be
+	// unlimited.
+	QueueTimeout time.Duration
 
 	// Driver selects how connections are served. The default is the loop driver where it is available. The environment variable
 	// FILO_DRIVER overrides this field.
@@ -316,6 +327,7 @@ func (s *Server) newPool() *workerPool {
 		clock:                 &s.clock,
 	}
 	wp.places.keptMost = keptPlaces
+	wp.queue.most, wp.queue.maxWait = int64(max(s.Queue, 0)), positive(s.QueueTimeout, DefaultQueueTimeout)
 	return wp
 }
 

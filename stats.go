@@ -51,6 +51,8 @@ type Stats struct {
 	// RequestsRefused counts the requests that the server answered with 503 because Concurrency was reached, or because too many
 	// bytes of answers waited for their clients.
 	RequestsRefused uint64
+	// RequestsQueued is the number of requests that wait in Server.Queue.
+	RequestsQueued int
 	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int
 	// Handoffs counts how often a worker gave its place as a loop's leader to another worker because a handler might block.

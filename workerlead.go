@@ -121,6 +121,7 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	if l != nil && w.place == placeServing {
 		wp.places.taken.Add(-1)
 		wp.closing++
+		wp.placeFreed()
 	}
 	return l
 }

@@ -38,6 +38,7 @@ type workerPool struct {
 	clock *coarseClock
 
 	places workerPlaces
+	queue  placeQueue
 
 	mu         race.Mutex
 	ready      []*workerChan // coldest first, in the order of lastUse; guarded by mu
@@ -178,6 +179,7 @@ func (wp *workerPool) reader() *workerChan {
 	w := wp.popLocked()
 	if w != nil {
 		wp.places.taken.Add(-1)
+		wp.placeFreed()
 	} else {
 		wp.countSpawnLocked()
 	}
@@ -388,6 +390,7 @@ func (w *workerChan) vacate(most int) {
 		wp.places.taken.Add(-1)
 		wp.closing++
 		w.place = placeClosing
+		wp.placeFreed()
 	}
 }
 
@@ -422,13 +425,13 @@ func (wp *workerPool) takePlace() bool { return takeBelow(&wp.places.taken, int6
 func (wp *workerPool) beyond() int64 { return wp.places.taken.Load() - int64(wp.MaxWorkersCount) }
 
 // release puts a worker that has finished on the stack. It returns false if the worker must end: because the pool was stopped, because
-// other workers took all places while this one was closing, or because retakes have exceeded MaxWorkersCount.
+// other workers took all places while this one was closing or wait for one, or because retakes have exceeded MaxWorkersCount.
 func (wp *workerPool) release(w *workerChan) bool {
 	now := wp.clock.now()
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	beyond := w.place == placeServing && wp.beyond() > 0
-	if wp.stopped || beyond || w.place == placeClosing && !wp.takePlace() {
+	if wp.stopped || beyond || wp.queue.waiting.Load() > 0 || w.place == placeClosing && !wp.takePlace() {
 		wp.leaveLocked(w)
 		return false
 	}
@@ -470,6 +473,7 @@ func (wp *workerPool) retireLocked(n int) {
 	wp.mu.AssertHeld()
 	wp.places.taken.Add(-int64(n))
 	wp.retired += uint64(n)
+	wp.placeFreed()
 }
 
 // cleaner retires workers that have been ready for too long, until Stop. It sleeps until the coldest worker is due. If no worker is
@@ -535,4 +539,5 @@ func (wp *workerPool) stats(st *Stats) {
 	st.WorkersReady, st.WorkersLeading = len(wp.ready), wp.leading
 	st.WorkersRunning = max(0, int(wp.places.taken.Load())-len(wp.ready))
 	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
+	st.RequestsQueued = wp.queue.length()
 }

@@ -39,3 +39,6 @@ func (w *Worker) Crowded() bool { return false }
 
 // Overtaken returns false here.
 func (w *Worker) Overtaken() bool { return false }
+
+// LeaveWithoutPlace gives up the worker's place.
+func (w *Worker) LeaveWithoutPlace() { w.owner.Vacate() }
