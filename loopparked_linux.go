@@ -124,7 +124,7 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 func (lc *loopConn) waitParked() bool {
 	p := lc.parked
 	p.received = nil
-	lc.deadline, lc.since = p.deadline(), lc.server.clock.now()
+	lc.deadline, lc.since = p.wait, lc.server.clock.now()
 	lc.setWait(stateParked, lc.deadline)
 	if lc.Release(false) {
 		return true

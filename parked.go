@@ -42,15 +42,15 @@ type ParkedConn struct {
 	conn     *conn
 	netConn  net.Conn
 	serve    func(*ParkedConn, Wake) error
-	received []byte // what Read returns first
-	wait     time.Time
-	chunked  bool         // the data is sent as a chunked body; immutable
+	received []byte       // what Read returns first
+	wait     clock.Time   // see SetWait; 0: none
 	class    *class.Class // of the function; immutable
 	serving  *scratch     // buffers of the worker that calls the function, in the loop driver; the owner's
-	ending   bool         // no further call of the function; closed when all data has been sent; the owner's
-	asked    atomic.Bool  // End was called
-	unread   bool         // the client may still be sending, and nobody reads; the owner's
 	out      outbox.Outbox
+	asked    atomic.Bool // End was called
+	chunked  bool        // the data is sent as a chunked body; immutable
+	ending   bool        // no further call of the function; closed when all data has been sent; the owner's
+	unread   bool        // the client may still be sending, and nobody reads; the owner's
 	// sealed says that data goes through TLS into the outbox, as in the loop driver, and not out of the outbox into TLS. Immutable.
 	sealed  bool
 	sealing sync.Mutex // orders the writes to TLS if sealed is set; taken before the outbox's lock
@@ -330,7 +330,7 @@ func (p *ParkedConn) over() {
 // SetWait sets a deadline for the next wait, the one that begins when the connection's function returns. At the deadline the
 // function is called with WakeDeadline. The zero time, which is restored for each wait, means no deadline. Only the function
 // may call SetWait, and the handler before it returns.
-func (p *ParkedConn) SetWait(until time.Time) { p.wait = until }
+func (p *ParkedConn) SetWait(until time.Time) { p.wait = p.conn.server.clock.at(until) }
 
 // Close ends the connection at once. It may be called at any time. The connection's function isn't called again.
 func (p *ParkedConn) Close() error {
@@ -396,7 +396,7 @@ func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.SetDeadl
 func (p *ParkedConn) call(why Wake) (again bool) {
 	s := p.conn.server
 	defer p.recoverPanic()
-	p.wait = time.Time{}
+	p.wait = 0
 	err := p.serve(p, why)
 	if err == nil && why != WakeShutdown {
 		return true
@@ -431,11 +431,6 @@ func (p *ParkedConn) finish() bool {
 		p.seal([]byte(last), false)
 	}
 	return p.out.Finish(nil)
-}
-
-// deadline returns the deadline of SetWait; 0 means none.
-func (p *ParkedConn) deadline() clock.Time {
-	return p.conn.server.clock.at(p.wait)
 }
 
 // close closes the connection. Unsent data is lost.
@@ -490,7 +485,7 @@ func (p *ParkedConn) run() {
 // await waits until data arrives or there is another reason to call the function, and returns the reason.
 func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
-	deadline := p.deadline()
+	deadline := p.wait
 	c.setWait(stateParked, deadline)
 	for !s.life.draining.Load() && !p.asked.Load() {
 		n, err := p.netConn.Read(buffer)

@@ -8,6 +8,7 @@ package outbox
 import (
 	"bytes"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -44,9 +45,9 @@ type Outbox struct {
 
 	mu       race.Mutex
 	waiting  int32      // goroutines in awaitLocked
+	limit    int32      // for the bytes of messages in queue
 	progress *sync.Cond // of mu; something has changed that goroutines wait for; nil if none has ever waited
 	queue    queue
-	limit    int       // for the bytes of messages in queue
 	stall    *stall    // nil: the client isn't watched
 	deadline *deadline // nil: none
 	err      error     // the reason why nothing can be sent any more
@@ -113,7 +114,7 @@ func (o *Outbox) EndSeal() {
 func (o *Outbox) Put(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.seal.open && o.queue.messages-maxOwnRecords > o.limit {
+	if !o.seal.open && o.queue.messages-maxOwnRecords > int(o.limit) {
 		o.failLocked(ErrFull)
 	}
 	if o.err != nil {
@@ -178,7 +179,7 @@ func (o *Outbox) admitLocked(size int) error {
 	if err := o.unusableLocked(); err != nil {
 		return err
 	}
-	if !admits(o.queue.messages, size, o.limit) {
+	if !admits(o.queue.messages, size, int(o.limit)) {
 		return ErrFull
 	}
 	return nil
@@ -229,7 +230,7 @@ func (o *Outbox) emptyLocked() bool {
 func (o *Outbox) SetLimit(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.limit = n
+	o.limit = int32(max(min(n, math.MaxInt32), math.MinInt32))
 }
 
 // Size returns how many bytes wait.
