@@ -35,7 +35,7 @@ const (
 	stateHandshake // in a TLS handshake of the blocking driver, which a wake-up would break
 	stateRest      // waiting for the rest of a body that its handler didn't read, after the answer
 	stateStreams   // of HTTP/2: waiting for frames, while there are streams
-	stateLeaving   // of HTTP/2: waiting for frames after the first GOAWAY
+	stateLeaving   // of HTTP/2: waiting for frames after the first GOAWAY, in a shutdown
 
 	stateBits = 4
 	stateMask = 1<<stateBits - 1

@@ -69,6 +69,7 @@ type http2Conn struct {
 	streams    http2.Table[http2Stream]    // those that others than the owner may touch
 	schedule   http2.Schedule[http2Stream] // streams with data and a window for it
 	queue      []byte                      // frames that are to go to out, in order
+	starving   *http2Stream                // a list of parked streams whose outboxes may give them more
 	used       clock.Time                  // when a stream has ended last
 	ids        http2.IDs
 	peer       http2.PeerSettings

@@ -26,9 +26,7 @@ type http2Stream struct {
 	id       uint32     // immutable
 
 	// Set by the owner before the handler runs, and not changed afterwards.
-	request http1.RequestHead
-	text    []byte // what request lies in
-	framing http1.Framing
+	request *http2Request // nil when the handler of a parked stream has returned
 
 	// The handler's goroutine's.
 	apart     bool // others may have the connection
@@ -40,6 +38,9 @@ type http2Stream struct {
 	listed  bool
 	running bool // it has a handler
 	gone    bool // the client has reset the stream, or the connection has ended
+	phase   parkPhase
+	closed  bool // a parked stream was closed
+	starved bool // the outbox of a parked stream has more for it
 	state   http2.State
 	awaits  http2Awaits
 	// awaitsSince is when awaits began.
@@ -53,16 +54,24 @@ type http2Stream struct {
 	trailer     *http2Trailer // received
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
-	parked             *ParkedConn // set by ParkStream
-	readUntil          clock.Time  // the handler's deadline for http2Duplex; 0 for none
-	unsent             []byte      // of the answer: what waits for a window. Never changed, since it may be the program's
-	tail               []byte      // the field block behind the answer's content; nil for none
-	complete           bool        // nothing is added to the answer: its end follows unsent
+	parked             *ParkedConn  // set by ParkStream
+	starving           *http2Stream // the next one in the connection's list
+	readUntil          clock.Time   // the deadline of http2Duplex or of a parked stream for reading; 0 for none
+	unsent             []byte       // of the answer: what waits for a window. Never changed, since it may be the program's
+	tail               []byte       // the field block behind the answer's content; nil for none
+	complete           bool         // nothing is added to the answer: its end follows unsent
 	watcher            *requestContext
 }
 
 var _ wire = (*http2Stream)(nil)
 var _ watchWire = (*http2Stream)(nil)
+
+// http2Request is the head of a stream's request.
+type http2Request struct {
+	http1.RequestHead
+	text    []byte // what it lies in
+	framing http1.Framing
+}
 
 // open makes s a new stream.
 func (s *http2Stream) open(h *http2Conn, id uint32) {
@@ -71,7 +80,8 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.h, s.id = h, id
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
-	s.listed, s.running, s.gone, s.complete, s.parked = false, false, false, false, nil
+	s.listed, s.running, s.gone, s.complete = false, false, false, false
+	s.parked, s.closed, s.starved = nil, false, false
 	s.send = 0
 	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
 }
@@ -114,11 +124,18 @@ func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
 // wakeLocked wakes whoever waits.
 func (s *http2Stream) wakeLocked() {
 	s.h.mu.AssertHeld()
-	for _, waiting := range [...]chan struct{}{s.readable, s.writable} {
-		select {
-		case waiting <- struct{}{}:
-		default: // nil if nobody has waited yet
-		}
+	wake(s.readable)
+	wake(s.writable)
+	if s.parked != nil {
+		s.wakeParkedLocked()
+	}
+}
+
+// wake wakes the goroutine that waits on a channel, which is nil if none has waited yet.
+func wake(waiting chan struct{}) {
+	select {
+	case waiting <- struct{}{}:
+	default:
 	}
 }
 
@@ -409,7 +426,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	h, ctx := s.h, w.ctx
 	s.worker, s.running = w, true
 	ctx.exchange = &s.exchange
-	ctx.begin(&s.request, s.text, s.framing)
+	ctx.begin(&s.request.RequestHead, s.request.text, s.request.framing)
 	ctx.Request.http2 = true
 	returned := false
 	defer func() {
@@ -493,24 +510,28 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 	h, w := s.h, s.worker
 	ctx.end()
 	if race.Enabled {
-		lend.Poison(s.text)
+		lend.Poison(s.request.text)
 		ctx.poison()
 		w.ctx = new(Ctx)
 		*ctx = Ctx{}
 	}
 	w.ctx.exchange = nil
 	h.mu.Lock()
-	if s.parked == nil {
+	parked := s.parked != nil
+	if !parked {
 		h.handlerEndedLocked(s)
 	}
 	listed := s.listed
 	s.worker = nil
 	h.mu.Unlock()
-	if s.parked != nil {
-		go s.parked.run()
+	if parked {
+		s.request = nil
+		if !s.rest() {
+			go s.serveParked()
+		}
 		return
 	}
-	if !listed && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
+	if !listed && w.http2.spare == nil && cap(s.request.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
 		w.http2.spare = s
 	}
 }

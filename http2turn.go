@@ -118,7 +118,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	h.mu.Unlock()
 	h.trimPending()
 	switch {
-	case h.goneAway != goneNowhere:
+	case h.goneAway != goneNowhere && (streams == 0 || h.conn.server.life.draining.Load()):
 		state = stateLeaving
 	case streams > 0:
 		state = stateStreams
@@ -224,6 +224,9 @@ func (h *http2Conn) closeSoon() {
 func (h *http2Conn) leaveSoon(w *scratch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.conn.server.life.draining.Load() {
+		h.wakeParkedLocked()
+	}
 	if h.goneAway == goneNowhere {
 		h.goneAway, h.goneSince, h.pinged = goneSoon, h.conn.server.clock.exact(), true
 		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")

@@ -44,6 +44,7 @@ type ParkedConn struct {
 	serve    func(*ParkedConn, Wake) error
 	received []byte       // what Read returns first
 	wait     clock.Time   // see SetWait; 0: none
+	timer    *time.Timer  // for wait, of a stream of HTTP/2; nil until it is needed
 	class    *class.Class // of the function; immutable
 	serving  *scratch     // buffers of the worker that calls the function, in the loop driver; the owner's
 	out      outbox.Outbox
@@ -251,8 +252,16 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// flush has a stream's connection send what the outbox has left to it.
+func (p *ParkedConn) flush() {
+	if s, ok := p.netConn.(*http2StreamConn); ok {
+		s.h.flush()
+	}
+}
+
 func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 	if !p.sealed {
+		defer p.flush()
 		return p.out.Write(frame)
 	}
 	if p.out.Expired() {
@@ -288,6 +297,7 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 func (p *ParkedConn) Queue(m *PreparedMessage) error {
 	b := m.framed(p.chunked)
 	if !p.sealed {
+		defer p.flush()
 		return p.out.Queue(b)
 	}
 	p.sealing.Lock()
@@ -451,10 +461,6 @@ func (p *ParkedConn) run() {
 		// The client may always be sending, so a connection that is ending goes to the lingerer.
 		if p.ending {
 			p.over()
-			if stream, ok := p.netConn.(*http2StreamConn); ok {
-				stream.CloseWrite()
-				p.ending = false // nothing lingers
-			}
 		}
 		if !p.ending || !s.lingerer.TakeOver(p.netConn, nil) {
 			p.close()

@@ -212,6 +212,13 @@ func (o *Outbox) Empty() bool {
 	return o.emptyLocked()
 }
 
+// AllSent reports whether everything has left.
+func (o *Outbox) AllSent() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err == nil && o.emptyLocked()
+}
+
 // AwaitEmpty waits until Empty, for as long as the client is fast enough.
 func (o *Outbox) AwaitEmpty() {
 	o.mu.Lock()
