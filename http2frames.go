@@ -156,18 +156,18 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	config := &h.conn.server.config
 	s := w.http2.spare
 	if s == nil {
-		s = &http2Stream{request: new(http2Request)}
+		s = &http2Stream{http2Request: new(http2Request)}
 	}
 	w.http2.spare = nil
 	s.open(h, id)
 	head := &w.http2.head
-	head.Begin(&s.request.RequestHead, s.request.text[:0], &config.head, config.http2.extendedConnect)
+	head.Begin(&s.request, s.text[:0], &config.head, config.http2.extendedConnect)
 	over, err := h.decoder.Decode(block, config.head.Bytes, head)
 	if err != nil {
 		return h.fail(w, http2.FaultCompression)
 	}
 	text, framing, fault, refused := head.End(endStream, over)
-	s.request.text, s.request.framing = text, framing
+	s.text, s.framing = text, framing
 	h.conn.requests++
 	if most := config.maxRequests; most > 0 && h.conn.requests >= most {
 		h.closeAsked.Store(true)
@@ -244,7 +244,7 @@ func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError) http2S
 	s.count(reason.Status)
 	h.mu.Lock()
 	s.running = true
-	s.refuseLocked(reason, string(s.request.Method(s.request.text)) == "HEAD")
+	s.refuseLocked(reason, string(s.request.Method(s.text)) == "HEAD")
 	h.handlerEndedLocked(s)
 	h.mu.Unlock()
 	return http2Next

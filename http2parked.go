@@ -112,7 +112,7 @@ func (s *http2Stream) rest() bool {
 	if p.wait == 0 {
 		return true
 	}
-	wait := max(p.wait.Sub(s.server.clock.exact()), 0)
+	wait := max(p.wait.Sub(s.h.conn.server.clock.exact()), 0)
 	if p.timer == nil {
 		p.timer = time.AfterFunc(wait, s.parkedDeadline)
 	} else {
@@ -136,9 +136,9 @@ func (s *http2Stream) parkedReasonLocked() (why Wake, due bool) {
 	switch {
 	case p.ending:
 		return 0, false
-	case p.asked.Load(), s.server.life.draining.Load():
+	case p.asked.Load(), s.h.conn.server.life.draining.Load():
 		return WakeShutdown, true
-	case len(s.body) > s.read, s.gone:
+	case len(s.body) > int(s.read), s.gone:
 		return WakeData, true
 	}
 	return WakeDeadline, s.passedLocked(p.wait)
@@ -205,7 +205,7 @@ func (s *http2Stream) endParked() {
 		p.timer.Stop()
 	}
 	p.over()
-	s.server.conns.removeStream()
+	s.h.conn.server.conns.removeStream()
 }
 
 // resetParkedLocked resets a parked stream, unless the answer's body has ended.
@@ -301,7 +301,7 @@ func (c *http2StreamConn) WakeOwner() { (*http2Stream)(c).parkedDeadline() }
 func (c *http2StreamConn) Read(p []byte) (int, error) {
 	s, h := (*http2Stream)(c), c.h
 	h.mu.Lock()
-	for len(s.body) == s.read && !s.gone && !s.closed {
+	for len(s.body) == int(s.read) && !s.gone && !s.closed {
 		if s.passedLocked(s.readUntil) {
 			h.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
@@ -321,7 +321,7 @@ func (c *http2StreamConn) Read(p []byte) (int, error) {
 
 func (s *http2Stream) passedLocked(until clock.Time) bool {
 	s.h.mu.AssertHeld()
-	return until != 0 && s.server.clock.exact() >= until
+	return until != 0 && s.h.conn.server.clock.exact() >= until
 }
 
 // Write is net.Conn's. The ParkedConn writes to its outbox.
@@ -353,7 +353,7 @@ func (c *http2StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadl
 // SetReadDeadline is net.Conn's.
 func (c *http2StreamConn) SetReadDeadline(t time.Time) error {
 	s := (*http2Stream)(c)
-	until := s.server.clock.at(t)
+	until := s.h.conn.server.clock.at(t)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.readUntil = until

@@ -56,25 +56,15 @@ type ParkedConn struct {
 	sealed  bool
 	sealing sync.Mutex // orders the writes to TLS if sealed is set; taken before the outbox's lock
 
-	// led holds the last turn in which a leader called the function.
-	led struct {
-		sync.Mutex
-		turn loop.Turn // the zero value if no leader has
-	}
-
-	// reads holds the deadline for Read, which netConn has only during a Read. While the connection waits, the server sets netConn's
-	// deadline to wake it. Once asked is set neither applies: End has set a deadline in the past.
-	reads struct {
-		sync.Mutex
-		until   time.Time
-		waiting bool // in a Read
-	}
-
-	ends struct {
-		sync.Mutex
-		over bool
-		call func() // see OnClose
-	}
+	mu sync.Mutex
+	// turn is the last turn in which a leader called the function, the zero value if no leader has. Guarded by mu.
+	turn loop.Turn
+	// readUntil is the deadline for Read, 0 for none. netConn has it only during a Read: while the connection waits, the server sets
+	// netConn's deadline to wake it. Once asked is set neither applies: End has set a deadline in the past. Guarded by mu.
+	readUntil clock.Time
+	onClose   func() // see OnClose; guarded by mu
+	reading   bool   // in a Read; guarded by mu
+	isOver    bool   // the connection has ended; guarded by mu
 }
 
 // Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
@@ -206,26 +196,27 @@ func (p *ParkedConn) Read(b []byte) (int, error) {
 }
 
 func (p *ParkedConn) beginRead() error {
-	p.reads.Lock()
-	defer p.reads.Unlock()
-	switch until := p.reads.until; {
-	case p.asked.Load():
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked.Load() {
 		return os.ErrDeadlineExceeded
-	case until.IsZero():
-	case !time.Now().Before(until):
-		return os.ErrDeadlineExceeded
-	default:
-		p.netConn.SetReadDeadline(until)
 	}
-	p.reads.waiting = true
+	if p.readUntil != 0 {
+		left := p.readUntil.Sub(p.conn.server.clock.exact())
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		p.netConn.SetReadDeadline(time.Now().Add(left))
+	}
+	p.reading = true
 	return nil
 }
 
 func (p *ParkedConn) endRead() {
-	p.reads.Lock()
-	defer p.reads.Unlock()
-	p.reads.waiting = false
-	if !p.reads.until.IsZero() && !p.asked.Load() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = false
+	if p.readUntil != 0 && !p.asked.Load() {
 		p.netConn.SetReadDeadline(time.Time{})
 	}
 }
@@ -315,10 +306,10 @@ func (p *ParkedConn) Queued() int { return p.out.Size() }
 // OnClose registers f to be called once when the connection has ended, no matter who ended it; if it has already ended, f is
 // called now. f must be quick.
 func (p *ParkedConn) OnClose(f func()) {
-	p.ends.Lock()
-	over := p.ends.over
-	p.ends.call = f
-	p.ends.Unlock()
+	p.mu.Lock()
+	over := p.isOver
+	p.onClose = f
+	p.mu.Unlock()
 	if over {
 		f()
 	}
@@ -326,10 +317,10 @@ func (p *ParkedConn) OnClose(f func()) {
 
 // over calls the function of OnClose, once.
 func (p *ParkedConn) over() {
-	p.ends.Lock()
-	f, again := p.ends.call, p.ends.over
-	p.ends.over = true
-	p.ends.Unlock()
+	p.mu.Lock()
+	f, again := p.onClose, p.isOver
+	p.isOver = true
+	p.mu.Unlock()
 	if f == nil || again {
 		return
 	}
@@ -353,11 +344,9 @@ func (p *ParkedConn) Close() error {
 func (p *ParkedConn) End() {
 	p.asked.Store(true)
 	p.finish()
-	p.ends.Lock()
-	defer p.ends.Unlock()
-	if !p.ends.over { // after the end the lingerer may be reading
-		p.reads.Lock()
-		defer p.reads.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.isOver { // after the end the lingerer may be reading
 		p.netConn.SetReadDeadline(clock.Past) // wakes the reader
 	}
 }
@@ -390,10 +379,11 @@ func (p *ParkedConn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline sets a deadline for Read, both for a Read that is waiting and for later ones.
 func (p *ParkedConn) SetReadDeadline(t time.Time) error {
-	p.reads.Lock()
-	defer p.reads.Unlock()
-	p.reads.until = t
-	if p.reads.waiting && !p.asked.Load() {
+	until := p.conn.server.clock.at(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.readUntil = until
+	if p.reading && !p.asked.Load() {
 		return p.netConn.SetReadDeadline(t)
 	}
 	return nil
