@@ -35,7 +35,7 @@ const (
 	stateHandshake // in a TLS handshake of the blocking driver, which a wake-up would break
 	stateRest      // waiting for the rest of a body that its handler didn't read, after the answer
 	stateStreams   // of HTTP/2: waiting for frames, while there are streams
-	stateLeaving   // of HTTP/2: waiting for frames after the first GOAWAY
+	stateLeaving   // of HTTP/2: waiting for frames after the first GOAWAY, in a shutdown
 
 	stateBits = 4
 	stateMask = 1<<stateBits - 1
@@ -125,6 +125,7 @@ type conn struct {
 	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
 	awaitsBody bool
 	counted    bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
+	member     bool            // it is in the connSet, which guards the field
 	parked     *ParkedConn     // set once, by Ctx.Park or ParkStream
 	requests   int             // number of requests that have begun
 	context    context.Context // from Server.ConnContext; nil until it is needed
@@ -141,9 +142,7 @@ type conn struct {
 	// The owner stores it. The sweep removes an expired deadline from it and wakes the owner.
 	word atomic.Int64
 
-	// Guarded by the server's connSet.
-	member bool
-	index  int
+	index int // in the connSet, which guards the field
 }
 
 // lent holds the worker's buffers that a connection uses while it is attached.

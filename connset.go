@@ -22,7 +22,7 @@ type connSet struct {
 
 	mu        race.Mutex
 	conns     connList           // guarded by mu
-	streams   int                // how many of them are parked streams of HTTP/2, whose connections are members too; guarded by mu
+	streams   int                // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
 	addresses map[netip.Addr]int // connections by client, if perAddress is set; guarded by mu
 	sweeping  bool               // a sweep is scheduled or running, since there are connections; guarded by mu
 	underway  bool               // a sweep is running; guarded by mu
@@ -57,15 +57,14 @@ type sharedCounts struct {
 
 // add adds a connection to the set, or returns the reason for a refusal.
 func (s *connSet) add(c *conn) *HTTPError {
-	_, stream := c.netConn.(*http2StreamConn) // its connection is counted already
 	var address netip.Addr
-	if s.perAddress > 0 && !stream {
+	if s.perAddress > 0 {
 		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed, s.max > 0 && s.conns.count-s.streams >= s.max && !stream:
+	case s.closed, s.max > 0 && s.conns.count >= s.max:
 		return errTooManyConns
 	case address.IsValid():
 		if s.addresses[address] >= s.perAddress {
@@ -78,9 +77,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 		c.counted = true
 	}
 	s.conns.add(c)
-	if c.member = true; stream {
-		s.streams++
-	}
+	c.member = true
 	c.answered = &s.answered[s.counting%len(s.answered)].answerCounts
 	s.counting++
 	if !s.sweeping && s.timer != nil {
@@ -104,19 +101,41 @@ func (s *connSet) remove(c *conn) {
 	}
 	c.member = false
 	s.conns.remove(c)
-	if _, stream := c.netConn.(*http2StreamConn); stream {
-		s.streams--
-	}
 	if c.counted {
 		c.counted = false
 		if s.addresses[address]--; s.addresses[address] == 0 {
 			delete(s.addresses, address)
 		}
 	}
-	if s.conns.count == 0 && s.empty != nil {
+	s.maybeEmptyLocked()
+}
+
+// maybeEmptyLocked tells those who wait if nothing is left.
+func (s *connSet) maybeEmptyLocked() {
+	s.mu.AssertHeld()
+	if s.conns.count == 0 && s.streams == 0 && s.empty != nil {
 		close(s.empty)
 		s.empty = nil
 	}
+}
+
+// addStream counts a parked stream of HTTP/2, or returns the reason for a refusal.
+func (s *connSet) addStream() *HTTPError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errTooManyConns
+	}
+	s.streams++
+	return nil
+}
+
+// removeStream undoes addStream.
+func (s *connSet) removeStream() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams--
+	s.maybeEmptyLocked()
 }
 
 // limitAddress returns the address under which MaxConnsPerIP counts a client: its IPv4 address, or the /64 of its IPv6 address.
@@ -321,7 +340,7 @@ func (s *connSet) closeAll() {
 func (s *connSet) seal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = s.closed || s.conns.count == 0
+	s.closed = s.closed || s.conns.count == 0 && s.streams == 0
 	return s.closed
 }
 
@@ -329,7 +348,7 @@ func (s *connSet) seal() bool {
 func (s *connSet) whenEmpty() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conns.count == 0 {
+	if s.conns.count == 0 && s.streams == 0 {
 		done := make(chan struct{})
 		close(done)
 		return done

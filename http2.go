@@ -27,37 +27,38 @@ import (
 // run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
 // be slow. Unless said otherwise a field belongs to the owner.
 //
+// A server may have very many idle connections. So what only some of them need, or for a short time, is behind a pointer, and the fields
+// are in an order that leaves few gaps.
+//
 // Nobody calls user code, or posts the connection, with mu held. LOOP.md has the order of the locks.
 type http2Conn struct {
 	conn   *conn       // immutable
 	driver http2Driver // immutable
 
-	in          http1.Input // what has come and wasn't taken; in a turn it is in the worker's buffer
-	reader      http2.Reader
-	decoder     http2.Decoder
-	encoder     http2.Encoder // see updateDue
-	block       http2.Block   // a field block of several frames, and the stream and the fault of its first one
-	blockStream uint32
-	blockFault  http2.Fault
-	acks        http2.Acks
-	glitches    http2.Glitches // earned is changed by the owner alone
-	prioritized http2.Prioritized
-	undecided   []uint32 // streams that wait for their body, and whose handler runs when the input is used up
-	prefaced    bool     // the client's preface has come
-	ending      bool     // no frame is taken any more: the connection ends when the output has been sent
-	mayUpdate   bool     // updateDue may be set
-	goneAway    goneAway
-	lastServed  uint32      // what the last GOAWAY says; set if goneAway is goneForGood
-	goneSince   clock.Time  // when goneAway became goneSoon
-	pinged      bool        // the PING behind the first GOAWAY wasn't answered yet
-	heard       clock.Time  // when something has come last, or nothing was asked; kept if PingInterval is set
-	firstUntil  clock.Time  // how long a server that shuts down waits for the first request; 0: it doesn't shut down, or hasn't looked
-	asked       clock.Time  // when a PING was sent since nothing came; 0: none was, or something has come since
-	headSince   clock.Time  // since when a frame, a field block or the preface has been incomplete; 0: none is
-	began       bool        // the server's SETTINGS were rendered
-	active      bool        // ConnState was told that the connection is active
+	in        *http1.Input // what has come and wasn't taken, nil for nothing; in a turn it is in the worker's buffer
+	decoder   http2.Decoder
+	block     *http2Block   // nil unless a field block of several frames has begun
+	pending   *http2Pending // nil for nothing
+	silence   *http2Silence // kept if PingInterval is set, else nil
+	acks      http2.Acks
+	glitches  http2.Glitches // earned is changed by the owner alone
+	headSince clock.Time     // since when a frame, a field block or the preface has been incomplete; 0: none is
+	goneSince clock.Time     // when goneAway became goneSoon
+	reader    http2.Reader
+	encoder   http2.Encoder // see updateDue
+
+	firstUntil clock.Time // how long a server that shuts down waits for the first request; 0: it doesn't shut down, or hasn't looked
+	lastServed uint32     // what the last GOAWAY says; set if goneAway is goneForGood
+
 	connContext sync.Once   // see outerContext
 	closeAsked  atomic.Bool // the connection is to end when its streams have ended
+	goneAway    goneAway
+	pinged      bool // the PING behind the first GOAWAY wasn't answered yet
+	prefaced    bool // the client's preface has come
+	began       bool // the server's SETTINGS were rendered
+	active      bool // ConnState was told that the connection is active
+	mayUpdate   bool // updateDue may be set
+	ending      bool // no frame is taken any more: the connection ends when the output has been sent
 
 	// inline is the stream whose handler the owner runs. Before the handler runs, the owner leaves the input and the finished output where
 	// the monitor finds them. Whoever replaces the stream by nil, the owner or the monitor, has the connection.
@@ -65,27 +66,49 @@ type http2Conn struct {
 
 	out outbox.Outbox // framed bytes that the client hasn't taken
 
-	mu         race.Mutex
-	ids        http2.IDs                   // guarded by mu
-	peer       http2.PeerSettings          // guarded by mu
-	streams    http2.Table[http2Stream]    // those that others than the owner may touch; guarded by mu
-	counts     http2.Counts                // guarded by mu
-	sendWindow http2.SendWindow            // guarded by mu
-	recv       http2.ReceiveWindow         // guarded by mu
-	schedule   http2.Schedule[http2Stream] // streams with data and a window for it; guarded by mu
-	queue      []byte                      // frames that are to go to out, in order; guarded by mu
-	flushing   bool                        // a goroutine moves the queue to out; guarded by mu
-	finishing  bool                        // the owner waits for the end of that; guarded by mu
-	closed     bool                        // nothing is sent any more; guarded by mu
+	mu race.Mutex
+
+	// What follows is guarded by mu.
+	streams    http2.Table[http2Stream]    // those that others than the owner may touch
+	schedule   http2.Schedule[http2Stream] // streams with data and a window for it
+	queue      []byte                      // frames that are to go to out, in order
+	starving   *http2Stream                // a list of parked streams whose outboxes may give them more
+	used       clock.Time                  // when a stream has ended last
+	ids        http2.IDs
+	peer       http2.PeerSettings
+	counts     http2.Counts
+	sendWindow http2.SendWindow
+	recv       http2.ReceiveWindow
+	awaiting   int32 // streams that await more of their request: see http2Stream.awaits
+	earned     int32 // see Glitches.Earn: what the owner hasn't taken over yet
+	flushing   bool  // a goroutine moves the queue to out
+	finishing  bool  // the owner waits for the end of that
+	closed     bool  // nothing is sent any more
+	wakeEmpty  bool  // the owner must know when the last stream ends
 	// updateDue says that the next field block, whoever renders it, must begin with an update of HPACK's table. Until that block is in
-	// the queue, encoder is guarded by mu. Set by the owner; guarded by mu.
+	// the queue, encoder is guarded by mu. Set by the owner.
 	updateDue bool
-	awaiting  int        // streams that await more of their request: see http2Stream.awaits; guarded by mu
-	earned    int        // see Glitches.Earn: what the owner hasn't taken over yet; guarded by mu
-	used      clock.Time // when a stream has ended last; guarded by mu
-	wakeEmpty bool       // the owner must know when the last stream ends; guarded by mu
-	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client; guarded by mu.
+	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
+}
+
+// http2Pending holds what waits for more frames. It belongs to the connection's owner.
+type http2Pending struct {
+	prioritized http2.Prioritized // of streams that the client hasn't opened yet
+	undecided   []uint32          // streams that wait for their body, and whose handler runs when the input is used up
+}
+
+// http2Block is a field block of several frames.
+type http2Block struct {
+	http2.Block
+	stream uint32      // of its first frame
+	fault  http2.Fault // of its first frame
+}
+
+// http2Silence says how long the client has sent nothing. It belongs to the connection's owner.
+type http2Silence struct {
+	heard clock.Time // when something has come last, or nothing was asked
+	asked clock.Time // when a PING was sent since; 0: none was
 }
 
 // http2Driver is what a connection needs of its driver.
@@ -155,7 +178,9 @@ func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 	h.peer.Reset()
 	h.recv.Open(http2.DefaultWindow)
 	h.used = c.server.clock.now()
-	h.heard = h.used
+	if c.server.config.http2.pingInterval > 0 {
+		h.silence = &http2Silence{heard: h.used}
+	}
 	return h
 }
 
@@ -214,7 +239,7 @@ func (h *http2Conn) next(w *scratch) http2Step {
 	f := &w.http2.frame
 	n, fault := h.reader.Next(f, unread)
 	if n == 0 && fault == http2.NoFault {
-		if len(h.undecided) > 0 {
+		if h.pending != nil && len(h.pending.undecided) > 0 {
 			return h.decide(w)
 		}
 		return h.needInput(w)

@@ -53,7 +53,7 @@ func TestHTTP2FlushGoesOn(t *testing.T) {
 	h.out.Open(h, nil, sink, false)
 	h.sendWindow = math.MaxInt32
 	const size = 4 << 20
-	stream := new(http2Stream)
+	stream := &http2Stream{http2Request: new(http2Request)}
 	stream.open(h, 1)
 	stream.sender.Init(stream, 1, http2.UnsaidPriority)
 	h.mu.Lock()
@@ -87,7 +87,7 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	c.attach(w)
 	d := c.startHTTP2(w)
 	d.h.beginTurn(w)
-	stream := new(http2Stream)
+	stream := &http2Stream{http2Request: new(http2Request)}
 	stream.open(d.h, 1)
 	stream.state, stream.worker, stream.running = http2.HalfClosedRemote, w, true
 	d.retake()

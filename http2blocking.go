@@ -41,7 +41,7 @@ func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
 	d.monitor.Stop()
 	d.h = newHTTP2(c, d)
 	if unread := c.in.Unread(); len(unread) > 0 {
-		d.h.in.Save(unread)
+		d.h.saveInput(unread)
 		d.h.active = true // ConnState was told when they came
 	}
 	d.h.out.Open(d.h, nil, c.netConn, false)

@@ -20,11 +20,11 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 	}
 	switch f.Type {
 	case http2.FrameHeaders:
-		if !h.block.Begin(f) {
-			h.blockStream, h.blockFault = f.Stream, fault
-			return http2Next
+		if f.Flags.Has(http2.FlagEndHeaders) {
+			return h.takeBlock(w, f.Stream, f.Payload, f.EndStream(), fault)
 		}
-		return h.takeBlock(w, f.Stream, f.Payload, f.EndStream(), fault)
+		h.block = &http2Block{stream: f.Stream, fault: fault}
+		h.block.Begin(f)
 	case http2.FrameContinuation:
 		whole, fault := h.block.Continue(f, h.conn.server.config.head.Bytes)
 		if fault != http2.NoFault {
@@ -33,10 +33,10 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 		if !whole {
 			return http2Next
 		}
-		block, endStream := h.block.Bytes()
-		step := h.takeBlock(w, h.blockStream, block, endStream, h.blockFault)
-		h.block.Release()
-		return step
+		k := h.block
+		h.block = nil
+		block, endStream := k.Bytes()
+		return h.takeBlock(w, k.stream, block, endStream, k.fault)
 	case http2.FrameData:
 		return h.takeData(w, f)
 	case http2.FrameSettings:
@@ -59,7 +59,7 @@ func (h *http2Conn) takeEarned() {
 	n := h.earned
 	h.earned = 0
 	h.mu.Unlock()
-	h.glitches.Earn(n)
+	h.glitches.Earn(int(n))
 }
 
 // charge charges the client for glitches.
@@ -158,7 +158,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	config := &h.conn.server.config
 	s := w.http2.spare
 	if s == nil {
-		s = new(http2Stream)
+		s = &http2Stream{http2Request: new(http2Request)}
 	}
 	w.http2.spare = nil
 	s.open(h, id)
@@ -186,9 +186,11 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		w.http2.spare = s
 		return h.reset(w, id, fault)
 	}
-	priority, prioritized := h.prioritized.Take(id)
-	if !prioritized {
-		priority = head.Priority
+	priority := head.Priority
+	if h.pending != nil {
+		if prioritized, ok := h.pending.prioritized.Take(id); ok {
+			priority = prioritized
+		}
 	}
 	s.sender.Init(s, id, priority)
 	s.state = http2.HalfClosedRemote
@@ -217,7 +219,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		return http2Run
 	}
 	if framing.Length < 0 {
-		h.undecided = append(h.undecided, s.id)
+		h.leaveUndecided(s)
 	}
 	h.awaitLocked(s, awaitsBody)
 	return http2Next
@@ -255,13 +257,30 @@ func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError) http2S
 	return http2Next
 }
 
+// leaveUndecided has the stream's handler run when the input is used up.
+func (h *http2Conn) leaveUndecided(s *http2Stream) {
+	p := h.openPending()
+	p.undecided = append(p.undecided, s.id)
+}
+
+func (h *http2Conn) openPending() *http2Pending {
+	if h.pending == nil {
+		h.pending = new(http2Pending)
+	}
+	return h.pending
+}
+
+// trimPending gives up memory that nothing waits in.
+func (h *http2Conn) trimPending() {
+	if p := h.pending; p != nil && len(p.undecided) == 0 && p.prioritized.Empty() {
+		h.pending = nil
+	}
+}
+
 // decide runs the handler of a request whose body has no length and hasn't come as a whole yet.
 func (h *http2Conn) decide(w *scratch) http2Step {
-	id := h.undecided[0]
-	h.undecided = h.undecided[1:]
-	if len(h.undecided) == 0 {
-		h.undecided = nil
-	}
+	id := h.pending.undecided[0]
+	h.pending.undecided = h.pending.undecided[1:]
 	h.mu.Lock()
 	s := h.streams.Find(id)
 	h.mu.Unlock()
@@ -512,7 +531,7 @@ func (h *http2Conn) takePriority(w *scratch, f *http2.Frame) http2Step {
 	if state != http2.Idle {
 		return http2Next
 	}
-	if fault := h.prioritized.Put(f.Value, priority, room); fault != http2.NoFault && (h.acks.Acked() || f.Value&1 == 0) {
+	if fault := h.openPending().prioritized.Put(f.Value, priority, room); fault != http2.NoFault && (h.acks.Acked() || f.Value&1 == 0) {
 		return h.fail(w, fault)
 	}
 	return http2Next

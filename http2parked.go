@@ -8,17 +8,30 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/outbox"
 )
 
-// http2StreamConn is a parked stream as the connection of a ParkedConn: what is written is the answer's body, and what is read the rest of
-// the request's. The end of the request isn't the end of what is read, since each request of HTTP/2 has ended by then: Read returns io.EOF
-// when the client has gone.
-type http2StreamConn struct {
-	s *http2Stream
-	// Guarded by the connection's mu, 0 for none.
-	readUntil, writeUntil clock.Time
-	ended                 bool
-}
+// http2StreamConn is a parked stream as the connection of a ParkedConn, and as the socket of its outbox: what is written is the answer's
+// body, and what is read the rest of the request's. The end of the request isn't the end of what is read, since each request of HTTP/2 has
+// ended by then: Read returns io.EOF when the client has gone.
+//
+// While nothing happens no goroutine has the stream. It rests, and whoever notices a reason to call the ParkedConn's function starts a
+// goroutine for that (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream
+// has room for more.
+type http2StreamConn http2Stream
+
+var _ net.Conn = (*http2StreamConn)(nil)
+var _ outbox.Socket = (*http2StreamConn)(nil)
+
+// parkPhase says what becomes of a parked stream.
+type parkPhase uint8
+
+const (
+	parkBusy    parkPhase = iota // a goroutine has it: that of the handler, or one that calls the function
+	parkAgain                    // as parkBusy, and the stream was woken meanwhile
+	parkResting                  // no goroutine has it
+	parkOver                     // it isn't parked any more
+)
 
 // maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in the ParkedConn's queue.
 const maxParkedUnsent = 16 << 10
@@ -29,44 +42,271 @@ func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error) (*Park
 		return nil, err
 	}
 	h := s.h
-	stream := &http2StreamConn{s: s}
-	c := newConn(s.server, stream)
-	if reason := s.server.conns.add(c); reason != nil {
+	if reason := s.server.conns.addStream(); reason != nil {
 		return nil, reason
 	}
 	ctx.endWatch()
+	p := &ParkedConn{conn: h.conn, netConn: (*http2StreamConn)(s), serve: serve}
+	p.out.Open((*parkedOwner)(p), (*http2StreamConn)(s), nil, false)
 	h.mu.Lock()
-	h.listLocked(s)
-	gone := s.gone
-	if !gone {
-		h.queue = s.appendHead(h.queue, nil, ctx, noLength, false)
-	}
-	h.mu.Unlock()
-	if gone {
-		s.server.conns.remove(c)
+	if s.gone {
+		h.mu.Unlock()
+		s.server.conns.removeStream()
 		s.lose()
 		return nil, errStreamReset
 	}
-	p := &ParkedConn{conn: c, netConn: stream, serve: serve}
-	p.class = s.server.classes.entered.Parked(s.worker.timer.Class())
-	p.out.Open((*parkedOwner)(p), nil, stream, false)
+	h.listLocked(s)
+	h.queue = s.appendHead(h.queue, nil, ctx, noLength, false)
+	s.parked, s.phase, s.readUntil = p, parkBusy, 0
+	h.mu.Unlock()
 	s.count(ctx.Response.status)
 	ctx.Request.body.hijacked()
-	s.hijacked, s.parked = true, p
+	s.hijacked = true
 	h.flush()
 	return p, nil
 }
 
+// wakeParkedLocked makes a goroutine see to a parked stream.
+func (s *http2Stream) wakeParkedLocked() {
+	s.h.mu.AssertHeld()
+	switch s.phase {
+	case parkBusy:
+		s.phase = parkAgain
+	case parkResting:
+		s.phase = parkBusy
+		go s.serveParked()
+	}
+}
+
+// wakeParkedLocked wakes the parked streams that rest: their functions learn that the server shuts down.
+func (h *http2Conn) wakeParkedLocked() {
+	h.mu.AssertHeld()
+	for s := range h.streams.All {
+		if s.parked != nil && s.phase == parkResting && !s.parked.ending {
+			s.wakeParkedLocked()
+		}
+	}
+}
+
+// parkedGoneLocked notes that the client of a parked stream can't be reached any more: writes fail.
+func (s *http2Stream) parkedGoneLocked() {
+	s.h.mu.AssertHeld()
+	switch s.phase {
+	case parkBusy, parkAgain:
+		go s.parked.out.Fail(net.ErrClosed) // its lock comes before mu, and the function may be waiting in Write
+	case parkResting:
+		// serveParked does it
+	}
+}
+
+// rest makes a parked stream wait without a goroutine. It reports false if there is something to do.
+func (s *http2Stream) rest() bool {
+	h, p := s.h, s.parked
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, due := s.parkedReasonLocked(); due || s.phase == parkAgain {
+		s.phase = parkBusy
+		return false
+	}
+	s.phase = parkResting
+	if p.wait == 0 {
+		return true
+	}
+	wait := max(p.wait.Sub(s.h.conn.server.clock.exact()), 0)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(wait, s.parkedDeadline)
+	} else {
+		p.timer.Reset(wait)
+	}
+	return true
+}
+
+// parkedDeadline wakes a parked stream, since the deadline of its wait has passed.
+func (s *http2Stream) parkedDeadline() {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.wakeParkedLocked()
+}
+
+// parkedReasonLocked returns the reason to call the function of a parked stream, or false if there is none. A stream that is ending waits
+// for its outbox alone.
+func (s *http2Stream) parkedReasonLocked() (why Wake, due bool) {
+	s.h.mu.AssertHeld()
+	p := s.parked
+	switch {
+	case p.ending:
+		return 0, false
+	case p.asked.Load(), s.h.conn.server.life.draining.Load():
+		return WakeShutdown, true
+	case len(s.body) > int(s.read), s.gone:
+		return WakeData, true
+	}
+	return WakeDeadline, s.passedLocked(p.wait)
+}
+
+// serveParked calls the function of a parked stream until there is no reason to, or the stream is to end.
+func (s *http2Stream) serveParked() {
+	p, rests := s.parked, false
+	defer func() {
+		if !rests {
+			s.endParked() // also after a Goexit
+		}
+	}()
+	for {
+		s.h.mu.Lock()
+		why, due := s.parkedReasonLocked()
+		closed, gone := s.closed, s.gone
+		s.h.mu.Unlock()
+		if gone {
+			p.out.Fail(net.ErrClosed)
+		}
+		switch {
+		case p.ending:
+			if p.out.Empty() {
+				return
+			}
+		case closed:
+			return
+		case due && p.asked.Load():
+			p.ending = true
+		case due:
+			if !p.call(why) && !p.ending {
+				return
+			}
+		}
+		if p.ending && p.finish() {
+			return
+		}
+		if rests = s.rest(); rests {
+			return
+		}
+	}
+}
+
+// endParked ends a parked stream: its body properly if all of it was sent, otherwise by a reset.
+func (s *http2Stream) endParked() {
+	h, p := s.h, s.parked
+	whole := p.ending && p.out.AllSent()
+	if whole {
+		p.over()
+	}
+	p.out.Fail(net.ErrClosed)
+	h.mu.Lock()
+	s.phase = parkOver
+	if whole && !s.gone {
+		s.complete = true
+		h.mayGoOnLocked(s)
+	}
+	s.resetParkedLocked()
+	h.handlerEndedLocked(s)
+	h.flushLocked(nil)
+	h.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.over()
+	s.h.conn.server.conns.removeStream()
+}
+
+// resetParkedLocked resets a parked stream, unless the answer's body has ended.
+func (s *http2Stream) resetParkedLocked() {
+	s.h.mu.AssertHeld()
+	h := s.h
+	s.closed = true
+	if !s.gone && !s.complete {
+		h.queue = http2.AppendReset(h.queue, s.id, http2.Cancel)
+		h.ids.Reset(s.id)
+		h.endStreamLocked(s, http2.Reset)
+	}
+}
+
+// WriteNow implements outbox.Socket. It leaves to the connection what the windows allow, and keeps a copy of a little more.
+func (c *http2StreamConn) WriteNow(first, second []byte) (n int, err error) {
+	s, h := (*http2Stream)(c), c.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.gone || s.closed {
+		return 0, net.ErrClosed
+	}
+	n = s.sendNowLocked(first)
+	if n == len(first) && len(second) > 0 {
+		n += s.sendNowLocked(second)
+	}
+	s.starved = n == 0
+	return n, nil
+}
+
+// sendNowLocked frames as much of b as the client's windows allow, if no other content waits for them, or else keeps a copy of what there
+// is room for. It returns how many bytes that is.
+func (s *http2Stream) sendNowLocked(b []byte) (n int) {
+	s.h.mu.AssertHeld()
+	h := s.h
+	if len(s.unsent) == 0 && h.schedule.Empty() && !h.crowded() {
+		for n < len(b) && len(h.queue) < fillSize {
+			k := http2.Sendable(h.sendWindow, s.send, len(b)-n)
+			if k == 0 {
+				break
+			}
+			h.queue = http2.AppendData(h.queue, s.id, b[n:n+k], false)
+			http2.Sent(&h.sendWindow, &s.send, k)
+			n += k
+		}
+	}
+	if room := min(maxParkedUnsent-len(s.unsent), len(b)-n); room > 0 {
+		s.unsent = append(s.unsent[:len(s.unsent):len(s.unsent)], b[n:n+room]...)
+		n += room
+		h.mayGoOnLocked(s)
+	}
+	return n
+}
+
+// roomLocked notes that less of a stream's answer waits than before.
+func (s *http2Stream) roomLocked() {
+	s.h.mu.AssertHeld()
+	wake(s.writable)
+	if s.starved {
+		s.starved = false
+		s.starving, s.h.starving = s.h.starving, s
+	}
+}
+
+// feedLocked gives the streams more that have sent what their outboxes gave them. mu isn't held meanwhile.
+func (h *http2Conn) feedLocked() {
+	h.mu.AssertHeld()
+	for h.starving != nil {
+		s := h.starving
+		h.starving, s.starving = s.starving, nil
+		h.mu.Unlock()
+		s.parked.out.Pump()
+		h.mu.Lock()
+	}
+}
+
+// PumpLater implements outbox.Socket.
+func (c *http2StreamConn) PumpLater() {
+	s := (*http2Stream)(c)
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.starved = true
+	s.roomLocked()
+}
+
+// LeaveTurn implements outbox.Socket. The caller waits until the client has taken what it has left in the queue.
+func (c *http2StreamConn) LeaveTurn() { c.h.flush() }
+
+// WakeOwner implements outbox.Socket.
+func (c *http2StreamConn) WakeOwner() { (*http2Stream)(c).parkedDeadline() }
+
 // Read is net.Conn's.
 func (c *http2StreamConn) Read(p []byte) (int, error) {
-	s, h := c.s, c.s.h
+	s, h := (*http2Stream)(c), c.h
 	h.mu.Lock()
-	for len(s.body) == s.read && !s.gone && !c.ended {
-		if c.passedLocked(c.readUntil) {
+	for len(s.body) == int(s.read) && !s.gone && !s.closed {
+		if s.passedLocked(s.readUntil) {
 			h.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
 		}
-		s.awaitLocked(&s.readable, c.readUntil)
+		s.awaitLocked(&s.readable, s.readUntil)
 	}
 	n, credited := s.takeLocked(p)
 	h.mu.Unlock()
@@ -79,105 +319,47 @@ func (c *http2StreamConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write is net.Conn's.
-func (c *http2StreamConn) Write(p []byte) (n int, err error) {
-	s, h := c.s, c.s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for n < len(p) {
-		switch {
-		case s.gone || c.ended:
-			return n, net.ErrClosed
-		case c.passedLocked(c.writeUntil):
-			return n, os.ErrDeadlineExceeded
-		case len(s.unsent) >= maxParkedUnsent:
-			s.awaitLocked(&s.writable, c.writeUntil)
-			continue
-		}
-		k := min(maxParkedUnsent-len(s.unsent), len(p)-n)
-		s.unsent = append(s.unsent, p[n:n+k]...)
-		n += k
-		h.mayGoOnLocked(s)
-		h.flushLocked(nil)
-	}
-	return n, nil
+func (s *http2Stream) passedLocked(until clock.Time) bool {
+	s.h.mu.AssertHeld()
+	return until != 0 && s.h.conn.server.clock.exact() >= until
 }
 
-func (c *http2StreamConn) passedLocked(until clock.Time) bool {
-	c.s.h.mu.AssertHeld()
-	return until != 0 && c.s.server.clock.exact() >= until
-}
-
-// CloseWrite ends the answer's body.
-func (c *http2StreamConn) CloseWrite() error {
-	s, h := c.s, c.s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.gone || c.ended {
-		return net.ErrClosed
-	}
-	s.complete = true
-	h.mayGoOnLocked(s)
-	c.endLocked()
-	return nil
-}
+// Write is net.Conn's. The ParkedConn writes to its outbox.
+func (c *http2StreamConn) Write([]byte) (int, error) { return 0, errObserved }
 
 // Close is net.Conn's: it resets the stream, unless the answer's body has ended.
 func (c *http2StreamConn) Close() error {
-	s, h := c.s, c.s.h
+	s, h := (*http2Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.ended {
+	if s.closed {
 		return net.ErrClosed
 	}
-	if !s.gone {
-		h.queue = http2.AppendReset(h.queue, s.id, http2.Cancel)
-		h.ids.Reset(s.id)
-		h.endStreamLocked(s, http2.Reset)
-	}
-	c.endLocked()
+	s.resetParkedLocked()
+	s.wakeLocked()
+	h.flushLocked(nil)
 	return nil
-}
-
-// endLocked notes that nobody reads or writes the stream any more.
-func (c *http2StreamConn) endLocked() {
-	c.s.h.mu.AssertHeld()
-	c.ended = true
-	c.s.h.handlerEndedLocked(c.s)
-	c.s.wakeLocked()
-	c.s.h.flushLocked(nil)
 }
 
 // LocalAddr is net.Conn's.
-func (c *http2StreamConn) LocalAddr() net.Addr { return c.s.localAddr() }
+func (c *http2StreamConn) LocalAddr() net.Addr { return c.h.conn.localAddr() }
 
 // RemoteAddr is net.Conn's.
-func (c *http2StreamConn) RemoteAddr() net.Addr { return c.s.remoteAddr() }
+func (c *http2StreamConn) RemoteAddr() net.Addr { return c.h.conn.remoteAddr() }
 
 // SetDeadline is net.Conn's.
-func (c *http2StreamConn) SetDeadline(t time.Time) error {
-	c.setDeadlines(t, &c.readUntil, &c.writeUntil)
-	return nil
-}
+func (c *http2StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // SetReadDeadline is net.Conn's.
 func (c *http2StreamConn) SetReadDeadline(t time.Time) error {
-	c.setDeadlines(t, &c.readUntil)
+	s := (*http2Stream)(c)
+	until := s.h.conn.server.clock.at(t)
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.readUntil = until
+	s.wakeLocked()
 	return nil
 }
 
-// SetWriteDeadline is net.Conn's.
-func (c *http2StreamConn) SetWriteDeadline(t time.Time) error {
-	c.setDeadlines(t, &c.writeUntil)
-	return nil
-}
-
-func (c *http2StreamConn) setDeadlines(t time.Time, deadlines ...*clock.Time) {
-	until := c.s.server.clock.at(t)
-	c.s.h.mu.Lock()
-	defer c.s.h.mu.Unlock()
-	for _, deadline := range deadlines {
-		*deadline = until
-	}
-	c.s.wakeLocked()
-}
+// SetWriteDeadline is net.Conn's. The deadline for writes is the outbox's.
+func (c *http2StreamConn) SetWriteDeadline(time.Time) error { return nil }

@@ -78,9 +78,9 @@ func (h *http2Conn) fillLocked() {
 			h.endAnswerLocked(s)
 		case len(s.unsent) == 0:
 			s.unsent = nil
-			s.wakeLocked()
+			s.roomLocked()
 		case len(s.unsent) < maxStreamUnsent:
-			s.wakeLocked()
+			s.roomLocked()
 		}
 	}
 }
@@ -115,10 +115,11 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 	}
 	h.flushing = true
 	for sent := 0; !h.closed; {
+		h.feedLocked()
 		if h.out.Size() < maxFilled {
 			h.fillLocked()
 		}
-		if len(h.queue) == 0 {
+		if len(h.queue) == 0 && h.starving == nil {
 			break
 		}
 		b := h.queue

@@ -21,46 +21,57 @@ import (
 // http2Stream is a stream of HTTP/2: a request, its answer, and the wire of the handler. A quick request that is answered at once is never
 // listed: nobody but the owner of the connection knows its stream.
 type http2Stream struct {
-	exchange            // the handler's goroutine's
-	h        *http2Conn // immutable
-	id       uint32     // immutable
+	*http2Request            // nil once the handler of a parked stream has returned
+	h             *http2Conn // immutable
+	id            uint32     // immutable
+
+	// The handler's goroutine's.
+	apart    bool // others may have the connection
+	lent     bool // to an http2Duplex, which may outlive the request: the memory isn't used again
+	headSent bool
+
+	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
+	listed   bool
+	running  bool // it has a handler
+	gone     bool // the client has reset the stream, or the connection has ended
+	expects  bool // the client sends the body when it gets a 100
+	complete bool // nothing is added to the answer: its end follows unsent
+	phase    parkPhase
+	closed   bool // a parked stream was closed
+	starved  bool // the outbox of a parked stream has more for it
+	state    http2.State
+	awaits   http2Awaits
+	send     http2.SendWindow
+	recv     http2.ReceiveWindow
+	read     int32 // see body
+	content  http2.Content
+	sender   http2.Sender[http2Stream]
+	body     []byte        // received; body[read:] wasn't read
+	trailer  *http2Trailer // received
+	// awaitsSince is when awaits began.
+	awaitsSince clock.Time
+	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
+	readable, writable chan struct{}
+	parked             *ParkedConn  // set by ParkStream
+	starving           *http2Stream // the next one in the connection's list
+	readUntil          clock.Time   // the deadline of http2Duplex or of a parked stream for reading; 0 for none
+	unsent             []byte       // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
+	tail               []byte       // the field block behind the answer's content; nil for none
+	watcher            *requestContext
+	writePace          pace.Pace // the handler's goroutine's; once the handler has returned, guarded by mu as well
+}
+
+// http2Request is what a stream holds for its handler.
+type http2Request struct {
+	exchange // the handler's goroutine's
 
 	// Set by the owner before the handler runs, and not changed afterwards.
 	request http1.RequestHead
 	text    []byte // what request lies in
 	framing http1.Framing
 
-	// The handler's goroutine's.
-	apart     bool // others may have the connection
-	lent      bool // to an http2Duplex, which may outlive the request: the memory isn't used again
-	headSent  bool
-	readPace  pace.Pace
-	writePace pace.Pace
-
-	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
-	listed  bool
-	running bool // it has a handler
-	gone    bool // the client has reset the stream, or the connection has ended
-	state   http2.State
-	awaits  http2Awaits
-	expects bool // the client sends the body when it gets a 100
-	// awaitsSince is when awaits began.
-	awaitsSince clock.Time
-	send        http2.SendWindow
-	recv        http2.ReceiveWindow
-	content     http2.Content
-	sender      http2.Sender[http2Stream]
-	body        []byte // received; body[read:] wasn't read
-	read        int
-	trailer     *http2Trailer // received
-	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
-	readable, writable chan struct{}
-	parked             *ParkedConn // set by ParkStream
-	readUntil          clock.Time  // the handler's deadline for http2Duplex; 0 for none
-	unsent             []byte      // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
-	tail               []byte      // the field block behind the answer's content; nil for none
-	complete           bool        // nothing is added to the answer: its end follows unsent
-	watcher            *requestContext
+	// The handler's goroutine's; before the handler runs, the owner's.
+	readPace pace.Pace
 }
 
 var _ wire = (*http2Stream)(nil)
@@ -73,7 +84,8 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.h, s.id = h, id
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
-	s.listed, s.running, s.gone, s.complete, s.expects, s.parked = false, false, false, false, false, nil
+	s.listed, s.running, s.gone, s.complete, s.expects = false, false, false, false, false
+	s.parked, s.closed, s.starved = nil, false, false
 	s.send = 0
 	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
 }
@@ -96,7 +108,7 @@ func (s *http2Stream) hasEndedLocked() bool {
 
 // awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
 func (s *http2Stream) awaitsUntil() clock.Time {
-	switch config := &s.server.config; s.awaits {
+	switch config := &s.h.conn.server.config; s.awaits {
 	case awaitsNothing:
 		return 0
 	case awaitsWindow:
@@ -116,18 +128,25 @@ const restTime = time.Second
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time. Besides the average
 // rate it must take something in each grace period: what its windows took at once may have earned it much time.
 func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
-	limits := s.server.config.writing
+	limits := s.h.conn.server.config.writing
 	return earliest(s.writePace.Deadline(since, limits, 0), since.Deadline(limits.Grace))
 }
 
 // wakeLocked wakes whoever waits.
 func (s *http2Stream) wakeLocked() {
 	s.h.mu.AssertHeld()
-	for _, waiting := range [...]chan struct{}{s.readable, s.writable} {
-		select {
-		case waiting <- struct{}{}:
-		default: // nil if nobody has waited yet
-		}
+	wake(s.readable)
+	wake(s.writable)
+	if s.parked != nil {
+		s.wakeParkedLocked()
+	}
+}
+
+// wake wakes the goroutine that waits on a channel, which is nil if none has waited yet.
+func wake(waiting chan struct{}) {
+	select {
+	case waiting <- struct{}{}:
+	default:
 	}
 }
 
@@ -223,7 +242,7 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 		<-woken
 		return true
 	}
-	wait := deadline.Sub(s.server.clock.exact())
+	wait := deadline.Sub(h.conn.server.clock.exact())
 	if wait <= 0 {
 		return false
 	}
@@ -299,13 +318,13 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
 	h.mu.Lock()
-	for len(s.body) == s.read && !s.gone && !s.hasEndedLocked() {
+	for len(s.body) == int(s.read) && !s.gone && !s.hasEndedLocked() {
 		h.mu.Unlock()
 		if err := s.beforeWait(b); err != nil {
 			return 0, err
 		}
 		h.mu.Lock()
-		if len(s.body) > s.read || s.gone || s.hasEndedLocked() {
+		if len(s.body) > int(s.read) || s.gone || s.hasEndedLocked() {
 			break
 		}
 		deadline := s.worker.ctx.readUntil
@@ -337,7 +356,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 // appendBodyLocked keeps what has come of the body. What was read makes room before more memory is taken.
 func (s *http2Stream) appendBodyLocked(b []byte) {
 	s.h.mu.AssertHeld()
-	if s.read > len(s.body)/2 && len(s.body)+len(b) > cap(s.body) {
+	if int(s.read) > len(s.body)/2 && len(s.body)+len(b) > cap(s.body) {
 		s.body, s.read = s.body[:copy(s.body, s.body[s.read:])], 0
 	}
 	s.body = append(s.body, b...)
@@ -347,13 +366,13 @@ func (s *http2Stream) appendBodyLocked(b []byte) {
 func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	n = copy(p, s.body[s.read:])
-	if s.read += n; s.read == len(s.body) {
+	if s.read += int32(n); int(s.read) == len(s.body) {
 		s.body, s.read = s.body[:0], 0
 	}
 	if n == 0 || s.hasEndedLocked() || s.gone {
 		return n, false
 	}
-	credit := s.recv.Drain(n, s.server.config.http2.streamWindow)
+	credit := s.recv.Drain(n, s.h.conn.server.config.http2.streamWindow)
 	if credit > 0 {
 		s.h.queue = http2.AppendWindowUpdate(s.h.queue, s.id, credit)
 	}
@@ -567,14 +586,18 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 	}
 	w.ctx.exchange = nil
 	h.mu.Lock()
-	if s.parked == nil {
+	parked := s.parked != nil
+	if !parked {
 		h.handlerEndedLocked(s)
 	}
 	listed := s.listed
 	s.worker = nil
 	h.mu.Unlock()
-	if s.parked != nil {
-		go s.parked.run()
+	if parked {
+		s.http2Request = nil
+		if !s.rest() {
+			go s.serveParked()
+		}
 		return
 	}
 	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {

@@ -23,6 +23,9 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *r
 	s.unsent, s.tail = nil, nil
 	h.schedule.Remove(&s.sender)
 	h.overLocked(s)
+	if s.parked != nil {
+		s.parkedGoneLocked()
+	}
 	s.wakeLocked()
 	ended, s.watcher = s.watcher, nil
 	return ended

@@ -24,34 +24,34 @@ func (h *http2Conn) beginTurn(w *scratch) {
 		h.began = true
 		h.begin(w)
 	}
-	unread := h.in.Unread()
-	if len(unread) == 0 {
+	kept := h.in
+	if kept == nil {
 		return
 	}
-	if space := w.in.Space(); len(unread) <= len(space) {
+	h.in = nil
+	if space, unread := w.in.Space(), kept.Unread(); len(unread) <= len(space) {
 		w.in.Received(copy(space, unread))
-		h.in = http1.Input{}
 		return
 	}
-	w.in, h.in = h.in, http1.Input{}
+	w.in = *kept
 }
 
 // received notes that n bytes have come.
 func (h *http2Conn) received(w *scratch, n int) {
-	if w.in.Received(n); n > 0 && h.conn.server.config.http2.pingInterval > 0 {
-		h.heard, h.asked = h.conn.server.clock.now(), 0
+	if w.in.Received(n); n > 0 && h.silence != nil {
+		*h.silence = http2Silence{heard: h.conn.server.clock.now()}
 	}
 }
 
 // pingDeadline returns when the silence of a client has lasted so long that something is to be done; 0: never.
 func (h *http2Conn) pingDeadline() clock.Time {
-	switch interval := h.conn.server.config.http2.pingInterval; {
-	case interval == 0:
+	switch q := h.silence; {
+	case q == nil:
 		return 0
-	case h.asked != 0:
-		return h.asked.Add(pingTimeout)
+	case q.asked != 0:
+		return q.asked.Add(pingTimeout)
 	default:
-		return h.heard.Add(interval)
+		return q.heard.Add(h.conn.server.config.http2.pingInterval)
 	}
 }
 
@@ -67,9 +67,14 @@ func (h *http2Conn) endTurn(w *scratch) {
 // keepInput keeps what hasn't been taken of the input while no worker lends the connection a buffer.
 func (h *http2Conn) keepInput(w *scratch) {
 	if unread := w.in.Unread(); len(unread) > 0 {
-		h.in.Save(unread)
+		h.saveInput(unread)
 	}
 	w.in.Reset()
+}
+
+func (h *http2Conn) saveInput(unread []byte) {
+	h.in = new(http1.Input)
+	h.in.Save(unread)
 }
 
 // giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of s.
@@ -110,14 +115,18 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	streams := h.counts.Streams()
 	h.wakeAwaiting = true
 	deadline = now.Deadline(config.idleTimeout)
+	if streams == 0 {
+		h.schedule.Trim()
+	}
 	if h.awaiting > 0 {
 		for s := range h.streams.All {
 			deadline = earliest(deadline, s.awaitsUntil())
 		}
 	}
 	h.mu.Unlock()
+	h.trimPending()
 	switch {
-	case h.goneAway != goneNowhere:
+	case h.goneAway != goneNowhere && (streams == 0 || h.conn.server.life.draining.Load()):
 		state = stateLeaving
 	case streams > 0:
 		state = stateStreams
@@ -177,11 +186,11 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 		return true
 	}
 	if passed(h.pingDeadline()) {
-		if h.asked != 0 {
+		if h.silence.asked != 0 {
 			h.goAway(w, http2.NoError, "the client has vanished")
 			return true
 		}
-		h.asked = now
+		h.silence.asked = now
 		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
 		did = true
 	}
@@ -199,7 +208,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 		switch s.awaits {
 		case awaitsBody:
 			s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
-			h.undecided = append(h.undecided, s.id)
+			h.leaveUndecided(s)
 		case awaitsEnd:
 			h.resetLocked(s, http2.NoError)
 		case awaitsWindow:
@@ -245,6 +254,9 @@ func (h *http2Conn) leaves() bool {
 func (h *http2Conn) leaveSoon(w *scratch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.conn.server.life.draining.Load() {
+		h.wakeParkedLocked()
+	}
 	if h.goneAway == goneNowhere {
 		h.goneAway, h.goneSince, h.pinged = goneSoon, h.conn.server.clock.exact(), true
 		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")

@@ -21,7 +21,7 @@ var _ http2Driver = (*loopHTTP2)(nil)
 func (lc *loopConn) startHTTP2() {
 	h := newHTTP2(&lc.conn, (*loopHTTP2)(lc))
 	if unread := lc.in.Unread(); len(unread) > 0 {
-		h.in.Save(unread)
+		h.saveInput(unread)
 		h.active = true // ConnState was told when they came
 	}
 	h.out.Open(h, lc, nil, false)

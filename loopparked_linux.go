@@ -51,9 +51,9 @@ const turnCalls = 32
 // the turn that called the function isn't over, its loop gets another leader, and the turn's worker notices at the end of the turn.
 func (lc *loopConn) LeaveTurn() {
 	p := lc.parked
-	p.led.Lock()
-	turn := p.led.turn
-	p.led.Unlock()
+	p.mu.Lock()
+	turn := p.turn
+	p.mu.Unlock()
 	if turn.GiveAway() {
 		p.class.Handoffs.Add(1)
 	}
@@ -98,9 +98,9 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 		return false
 	}
 	if w.worker.HoldsLoop() {
-		p.led.Lock()
-		p.led.turn = w.worker.Turn()
-		p.led.Unlock()
+		p.mu.Lock()
+		p.turn = w.worker.Turn()
+		p.mu.Unlock()
 	}
 	lc.setState(stateHandler)
 	p.serving = w
@@ -124,7 +124,7 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 func (lc *loopConn) waitParked() bool {
 	p := lc.parked
 	p.received = nil
-	lc.deadline, lc.since = p.deadline(), lc.server.clock.now()
+	lc.deadline, lc.since = p.wait, lc.server.clock.now()
 	lc.setWait(stateParked, lc.deadline)
 	if lc.Release(false) {
 		return true

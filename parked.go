@@ -42,38 +42,29 @@ type ParkedConn struct {
 	conn     *conn
 	netConn  net.Conn
 	serve    func(*ParkedConn, Wake) error
-	received []byte // what Read returns first
-	wait     time.Time
-	chunked  bool         // the data is sent as a chunked body; immutable
+	received []byte       // what Read returns first
+	wait     clock.Time   // see SetWait; 0: none
+	timer    *time.Timer  // for wait, of a stream of HTTP/2; nil until it is needed
 	class    *class.Class // of the function; immutable
 	serving  *scratch     // buffers of the worker that calls the function, in the loop driver; the owner's
-	ending   bool         // no further call of the function; closed when all data has been sent; the owner's
-	asked    atomic.Bool  // End was called
-	unread   bool         // the client may still be sending, and nobody reads; the owner's
 	out      outbox.Outbox
+	asked    atomic.Bool // End was called
+	chunked  bool        // the data is sent as a chunked body; immutable
+	ending   bool        // no further call of the function; closed when all data has been sent; the owner's
+	unread   bool        // the client may still be sending, and nobody reads; the owner's
 	// sealed says that data goes through TLS into the outbox, as in the loop driver, and not out of the outbox into TLS. Immutable.
 	sealed  bool
 	sealing sync.Mutex // orders the writes to TLS if sealed is set; taken before the outbox's lock
 
-	// led holds the last turn in which a leader called the function.
-	led struct {
-		sync.Mutex
-		turn loop.Turn // the zero value if no leader has
-	}
-
-	// reads holds the deadline for Read, which netConn has only during a Read. While the connection waits, the server sets netConn's
-	// deadline to wake it. Once asked is set neither applies: End has set a deadline in the past.
-	reads struct {
-		sync.Mutex
-		until   time.Time
-		waiting bool // in a Read
-	}
-
-	ends struct {
-		sync.Mutex
-		over bool
-		call func() // see OnClose
-	}
+	mu sync.Mutex
+	// turn is the last turn in which a leader called the function, the zero value if no leader has. Guarded by mu.
+	turn loop.Turn
+	// readUntil is the deadline for Read, 0 for none. netConn has it only during a Read: while the connection waits, the server sets
+	// netConn's deadline to wake it. Once asked is set neither applies: End has set a deadline in the past. Guarded by mu.
+	readUntil clock.Time
+	onClose   func() // see OnClose; guarded by mu
+	reading   bool   // in a Read; guarded by mu
+	isOver    bool   // the connection has ended; guarded by mu
 }
 
 // Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
@@ -205,26 +196,27 @@ func (p *ParkedConn) Read(b []byte) (int, error) {
 }
 
 func (p *ParkedConn) beginRead() error {
-	p.reads.Lock()
-	defer p.reads.Unlock()
-	switch until := p.reads.until; {
-	case p.asked.Load():
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked.Load() {
 		return os.ErrDeadlineExceeded
-	case until.IsZero():
-	case !time.Now().Before(until):
-		return os.ErrDeadlineExceeded
-	default:
-		p.netConn.SetReadDeadline(until)
 	}
-	p.reads.waiting = true
+	if p.readUntil != 0 {
+		left := p.readUntil.Sub(p.conn.server.clock.exact())
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		p.netConn.SetReadDeadline(time.Now().Add(left))
+	}
+	p.reading = true
 	return nil
 }
 
 func (p *ParkedConn) endRead() {
-	p.reads.Lock()
-	defer p.reads.Unlock()
-	p.reads.waiting = false
-	if !p.reads.until.IsZero() && !p.asked.Load() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = false
+	if p.readUntil != 0 && !p.asked.Load() {
 		p.netConn.SetReadDeadline(time.Time{})
 	}
 }
@@ -251,8 +243,16 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// flush has a stream's connection send what the outbox has left to it.
+func (p *ParkedConn) flush() {
+	if s, ok := p.netConn.(*http2StreamConn); ok {
+		s.h.flush()
+	}
+}
+
 func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 	if !p.sealed {
+		defer p.flush()
 		return p.out.Write(frame)
 	}
 	if p.out.Expired() {
@@ -288,6 +288,7 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 func (p *ParkedConn) Queue(m *PreparedMessage) error {
 	b := m.framed(p.chunked)
 	if !p.sealed {
+		defer p.flush()
 		return p.out.Queue(b)
 	}
 	p.sealing.Lock()
@@ -305,10 +306,10 @@ func (p *ParkedConn) Queued() int { return p.out.Size() }
 // OnClose registers f to be called once when the connection has ended, no matter who ended it; if it has already ended, f is
 // called now. f must be quick.
 func (p *ParkedConn) OnClose(f func()) {
-	p.ends.Lock()
-	over := p.ends.over
-	p.ends.call = f
-	p.ends.Unlock()
+	p.mu.Lock()
+	over := p.isOver
+	p.onClose = f
+	p.mu.Unlock()
 	if over {
 		f()
 	}
@@ -316,10 +317,10 @@ func (p *ParkedConn) OnClose(f func()) {
 
 // over calls the function of OnClose, once.
 func (p *ParkedConn) over() {
-	p.ends.Lock()
-	f, again := p.ends.call, p.ends.over
-	p.ends.over = true
-	p.ends.Unlock()
+	p.mu.Lock()
+	f, again := p.onClose, p.isOver
+	p.isOver = true
+	p.mu.Unlock()
 	if f == nil || again {
 		return
 	}
@@ -330,7 +331,7 @@ func (p *ParkedConn) over() {
 // SetWait sets a deadline for the next wait, the one that begins when the connection's function returns. At the deadline the
 // function is called with WakeDeadline. The zero time, which is restored for each wait, means no deadline. Only the function
 // may call SetWait, and the handler before it returns.
-func (p *ParkedConn) SetWait(until time.Time) { p.wait = until }
+func (p *ParkedConn) SetWait(until time.Time) { p.wait = p.conn.server.clock.at(until) }
 
 // Close ends the connection at once. It may be called at any time. The connection's function isn't called again.
 func (p *ParkedConn) Close() error {
@@ -343,11 +344,9 @@ func (p *ParkedConn) Close() error {
 func (p *ParkedConn) End() {
 	p.asked.Store(true)
 	p.finish()
-	p.ends.Lock()
-	defer p.ends.Unlock()
-	if !p.ends.over { // after the end the lingerer may be reading
-		p.reads.Lock()
-		defer p.reads.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.isOver { // after the end the lingerer may be reading
 		p.netConn.SetReadDeadline(clock.Past) // wakes the reader
 	}
 }
@@ -380,10 +379,11 @@ func (p *ParkedConn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline sets a deadline for Read, both for a Read that is waiting and for later ones.
 func (p *ParkedConn) SetReadDeadline(t time.Time) error {
-	p.reads.Lock()
-	defer p.reads.Unlock()
-	p.reads.until = t
-	if p.reads.waiting && !p.asked.Load() {
+	until := p.conn.server.clock.at(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.readUntil = until
+	if p.reading && !p.asked.Load() {
 		return p.netConn.SetReadDeadline(t)
 	}
 	return nil
@@ -396,7 +396,7 @@ func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.SetDeadl
 func (p *ParkedConn) call(why Wake) (again bool) {
 	s := p.conn.server
 	defer p.recoverPanic()
-	p.wait = time.Time{}
+	p.wait = 0
 	err := p.serve(p, why)
 	if err == nil && why != WakeShutdown {
 		return true
@@ -433,11 +433,6 @@ func (p *ParkedConn) finish() bool {
 	return p.out.Finish(nil)
 }
 
-// deadline returns the deadline of SetWait; 0 means none.
-func (p *ParkedConn) deadline() clock.Time {
-	return p.conn.server.clock.at(p.wait)
-}
-
 // close closes the connection. Unsent data is lost.
 func (p *ParkedConn) close() {
 	linger.Close(p.netConn) // TLS sends its close_notify
@@ -456,10 +451,6 @@ func (p *ParkedConn) run() {
 		// The client may always be sending, so a connection that is ending goes to the lingerer.
 		if p.ending {
 			p.over()
-			if stream, ok := p.netConn.(*http2StreamConn); ok {
-				stream.CloseWrite()
-				p.ending = false // nothing lingers
-			}
 		}
 		if !p.ending || !s.lingerer.TakeOver(p.netConn, nil) {
 			p.close()
@@ -490,7 +481,7 @@ func (p *ParkedConn) run() {
 // await waits until data arrives or there is another reason to call the function, and returns the reason.
 func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
-	deadline := p.deadline()
+	deadline := p.wait
 	c.setWait(stateParked, deadline)
 	for !s.life.draining.Load() && !p.asked.Load() {
 		n, err := p.netConn.Read(buffer)

@@ -93,9 +93,6 @@ func (s *Server) Stats() Stats {
 		answered[i].addTo(&st.Requests)
 	}
 	s.conns.walk(func(c *conn) {
-		if _, stream := c.netConn.(*http2StreamConn); stream {
-			return // its connection is counted, and Streams counts it
-		}
 		st.ConnsOpen++
 		if h := c.http2.Load(); h != nil {
 			streams := h.openStreams()

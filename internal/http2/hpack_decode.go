@@ -145,7 +145,7 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	}
 
 	// What is for the table, or has a Huffman code, is written behind the table's text. There it is already in place if it stays.
-	t.prepare(room + codedValue.room())
+	t.prepare(room+codedValue.room(), len(rest))
 	text, start, ok := t.text, len(t.text), true
 	var f fieldView
 	if known != nil {

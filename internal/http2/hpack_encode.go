@@ -158,7 +158,7 @@ func (l *Literal) Append(dst []byte) []byte { return append(dst, l.plain...) }
 
 const (
 	// encoderSlots is how many literals an Encoder keeps in the table: a power of two.
-	encoderSlots = 16
+	encoderSlots = 8
 	dateSlot     = 0
 )
 

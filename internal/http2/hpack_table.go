@@ -179,18 +179,23 @@ func (t *table) resize(max uint32) {
 	t.evict(max)
 }
 
-// prepare makes room for n more bytes of text. The text grows, unless there is enough to gain by moving it.
-func (t *table) prepare(n int) {
-	const first = 512
-	switch {
-	case len(t.text)+n <= cap(t.text):
-	case cap(t.text) == 0:
-		t.text = make([]byte, 0, max(first, n))
-	default:
-		if dead := t.dead(); int(dead) >= len(t.text)/4 {
-			t.text = t.text[:copy(t.text, t.text[dead:])]
-			t.rebase(dead)
+// prepare makes room for n more bytes of text. The text grows, unless there is enough to gain by moving it. rest is the size of what is left
+// of the field block. The first block of a connection is mostly the one that fills the table, so its size tells how much memory that needs.
+func (t *table) prepare(n, rest int) {
+	const least, most = 64, 1024
+	if len(t.text)+n <= cap(t.text) {
+		return
+	}
+	if dead := t.dead(); dead > 0 && int(dead) >= len(t.text)/4 {
+		t.text = t.text[:copy(t.text, t.text[dead:])]
+		t.rebase(dead)
+	}
+	if len(t.text)+n > cap(t.text) {
+		more := max(n, min(max(n+rest+rest/2, least), most)) // a Huffman code makes texts shorter by a third or so
+		if len(t.text) > 0 {
+			more = max(n, len(t.text)/2)
 		}
+		t.text = append(make([]byte, 0, len(t.text)+more), t.text...)
 	}
 }
 
@@ -206,7 +211,7 @@ func (t *table) add(text []byte, f *fieldView) {
 	}
 	t.evict(t.max - size)
 	if int(t.count) == len(t.ring) {
-		const first = 8
+		const first = 4
 		t.setRing(max(first, 2*len(t.ring)))
 	}
 	t.text = text

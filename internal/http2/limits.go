@@ -122,12 +122,12 @@ func (g *Glitches) LateCost(f *Frame) int {
 // Counts counts the streams that take up a place: from HEADERS on, until the stream is over and its handler has returned. A handler goes on
 // when its client resets the stream, so a count of open streams alone would let a client start any number of them.
 type Counts struct {
-	streams int
+	streams int32
 }
 
 // Enter takes a place of max, or returns FaultRefused.
 func (c *Counts) Enter(max int) Fault {
-	if c.streams >= max {
+	if int(c.streams) >= max {
 		return FaultRefused
 	}
 	c.streams++
@@ -142,7 +142,7 @@ func (c *Counts) Leave() {
 }
 
 // Streams returns how many places are taken.
-func (c *Counts) Streams() int { return c.streams }
+func (c *Counts) Streams() int { return int(c.streams) }
 
 // MaxContinuations is how many CONTINUATION frames a field block may have. Clients need none up to 16 KB.
 const MaxContinuations = 8
@@ -177,6 +177,3 @@ func (k *Block) Continue(f *Frame, limit int) (whole bool, fault Fault) {
 
 // Bytes returns the block, and whether the client's side of the stream ends with it.
 func (k *Block) Bytes() (b []byte, endStream bool) { return k.b, k.endStream }
-
-// Release gives up the memory.
-func (k *Block) Release() { *k = Block{} }

@@ -172,6 +172,9 @@ type prioritized struct {
 	priority Priority
 }
 
+// Empty reports whether nothing is kept.
+func (q *Prioritized) Empty() bool { return len(q.entries) == 0 }
+
 // Put keeps the priority of an idle stream, of which no more than room may have one: "The number of streams that have been prioritized but
 // remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the SETTINGS_MAX_CONCURRENT_STREAMS parameter."
 // A client that hasn't acknowledged SETTINGS yet can't know, so the caller overlooks FaultPrioritized until then.
@@ -237,8 +240,11 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 // Schedule is the order in which streams send DATA (RFC 9218, section 10): the more urgent ones first; of one urgency, incremental ones in
 // turn, and the others one after the other to their end. Where there are both, every other frame is of one that isn't incremental: the RFC
 // leaves that open, and so neither kind starves. A step takes at most the logarithm of the number of streams, and no memory but for the
-// heap's growth. The zero value is empty.
-type Schedule[S any] struct {
+// heap's growth. The zero value is empty, and has no memory.
+type Schedule[S any] struct{ *agenda[S] }
+
+// agenda is what a schedule holds once a stream has waited.
+type agenda[S any] struct {
 	heap  []*Sender[S]          // of those that aren't incremental; the first is the first of them
 	rings [urgencies]*Sender[S] // of those that are: the one whose turn is next
 	used  uint8                 // a bit for each urgency that has a ring
@@ -246,12 +252,22 @@ type Schedule[S any] struct {
 }
 
 // Empty reports whether no stream waits.
-func (q *Schedule[S]) Empty() bool { return len(q.heap) == 0 && q.used == 0 }
+func (q *Schedule[S]) Empty() bool { return q.agenda == nil || len(q.heap) == 0 && q.used == 0 }
+
+// Trim gives up the memory of an empty schedule.
+func (q *Schedule[S]) Trim() {
+	if q.Empty() {
+		q.agenda = nil
+	}
+}
 
 // Add makes a stream wait, if it doesn't: it has something to send, and a window for it.
 func (q *Schedule[S]) Add(n *Sender[S]) {
 	if n.Waits() {
 		return
+	}
+	if q.agenda == nil {
+		q.agenda = new(agenda[S])
 	}
 	if n.priority.Incremental {
 		q.join(n)
@@ -293,6 +309,9 @@ func (q *Schedule[S]) Next() *S {
 }
 
 func (q *Schedule[S]) next() *Sender[S] {
+	if q.agenda == nil {
+		return nil
+	}
 	urgency := bits.TrailingZeros8(q.used) // 8 for no ring
 	if len(q.heap) > 0 {
 		first := q.heap[0]

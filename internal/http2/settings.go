@@ -36,12 +36,11 @@ type PeerSettings struct {
 	// InitialWindow is how much of a new stream may be sent.
 	InitialWindow int32
 	// MaxHeaderList is how large the fields of an answer may be, in bytes and 32 more for each field; advice.
-	MaxHeaderList uint32
-	// NoPriorities says that the client doesn't use the priorities of RFC 7540, but perhaps those of RFC 9218.
-	NoPriorities bool
-
+	MaxHeaderList             uint32
 	tableSize, leastTableSize uint32
 	tableChanged              bool
+	// NoPriorities says that the client doesn't use the priorities of RFC 7540, but perhaps those of RFC 9218.
+	NoPriorities bool
 }
 
 // Reset sets what holds before the client's first SETTINGS.

@@ -21,7 +21,7 @@ func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size
 // stall watches the client while bytes wait for it. The bytes that the socket's buffers took at once may have earned the client much
 // time. So in addition to the average rate the client must take something in each grace period. The outbox's lock guards the fields.
 //
-// timer is set if and only if the client is watched.
+// There is one only while the client is watched.
 type stall struct {
 	timer  *time.Timer
 	pace   pace.Pace  // since the watch began
@@ -29,25 +29,16 @@ type stall struct {
 	moved  int64      // bytes taken until then
 }
 
-// begin begins the watch: after the first grace period check is called on its own goroutine.
-func (s *stall) begin(grace time.Duration, now clock.Time, check func()) {
-	*s = stall{looked: now, timer: time.AfterFunc(grace, check)}
-}
-
 // took notes that the client has taken n bytes.
-func (s *stall) took(n int) { s.pace.Add(n, 0) }
-
-// end ends the watch.
-func (s *stall) end() {
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
+func (s *stall) took(n int) {
+	if s != nil {
+		s.pace.Add(n, 0)
 	}
 }
 
 // late reports whether the client is too slow. If not, the timer checks again after the next grace period.
 func (s *stall) late(limits pace.Limits, now clock.Time) bool {
-	if s.timer == nil || now.Sub(s.looked) < limits.Grace {
+	if s == nil || now.Sub(s.looked) < limits.Grace {
 		return false // a timer of an earlier watch
 	}
 	s.pace.Add(0, now.Sub(s.looked))
@@ -62,11 +53,20 @@ func (s *stall) late(limits pace.Limits, now clock.Time) bool {
 // watchLocked watches the client, unless it may wait for ever.
 func (o *Outbox) watchLocked() {
 	o.mu.AssertHeld()
-	if o.stall.timer != nil || o.err != nil {
+	if o.stall != nil || o.err != nil {
 		return
 	}
 	if grace := o.owner.Limits().Grace; grace >= 0 {
-		o.stall.begin(grace, o.owner.Now(), o.checkPace)
+		o.stall = &stall{looked: o.owner.Now(), timer: time.AfterFunc(grace, o.checkPace)}
+	}
+}
+
+// endWatchLocked ends the watch.
+func (o *Outbox) endWatchLocked() {
+	o.mu.AssertHeld()
+	if o.stall != nil {
+		o.stall.timer.Stop()
+		o.stall = nil
 	}
 }
 

@@ -28,11 +28,11 @@ func TestTimerOfAStallThatIsOver(t *testing.T) {
 	defer o.Fail(net.ErrClosed)
 	socket.takes = len(message)
 	o.Pump()
-	if o.stall.timer != nil {
+	if o.stall != nil {
 		t.Fatal("a client that has taken everything is watched")
 	}
 	o.mustQueue(t, message)
-	if o.stall.timer == nil {
+	if o.stall == nil {
 		t.Fatal("a client that has something to take isn't watched")
 	}
 	if o.tooSlow() || o.err != nil {
@@ -99,7 +99,7 @@ func TestStall(t *testing.T) {
 func TestWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := watched(newStubSocket(), pace.Limits{Grace: -1})
-		if o.mustQueue(t, "x"); o.stall.timer != nil {
+		if o.mustQueue(t, "x"); o.stall != nil {
 			t.Error("a client that may take its time is watched")
 		}
 		owner := &stubOwner{limits: pace.Limits{Grace: time.Second}, start: time.Now()}

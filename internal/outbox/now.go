@@ -70,7 +70,7 @@ func (o *Outbox) writeNow(b []byte) (int, error) {
 	switch err := o.unusableLocked(); {
 	case err != nil:
 		return 0, err
-	case o.waits.expired():
+	case o.deadline.passed():
 		return 0, os.ErrDeadlineExceeded
 	}
 	w := new(wait)
@@ -83,7 +83,7 @@ func (o *Outbox) writeNow(b []byte) (int, error) {
 	}
 	n := len(b) - o.queue.withdraw(w)
 	if o.queue.empty() {
-		o.stall.end()
+		o.endWatchLocked()
 		o.tellOwnerLocked()
 	}
 	o.brokenLocked(n)

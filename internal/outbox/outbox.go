@@ -8,6 +8,7 @@ package outbox
 import (
 	"bytes"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -34,22 +35,26 @@ type Owner interface {
 
 // Outbox is the queue of one connection, sent in order. mu guards all fields but those that Open sets once. Any goroutine may call the
 // methods at any time.
+//
+// Most connections have an outbox that is empty most of the time. What only a waiting client or a waiting goroutine needs is allocated
+// when it begins to wait.
 type Outbox struct {
 	owner  Owner    // immutable
 	socket Socket   // nil: goroutines write to conn, and wait; immutable
 	conn   net.Conn // immutable
-	frames bool     // each Write is a frame: nothing can follow a part of one; immutable
 
 	mu       race.Mutex
-	progress sync.Cond // of mu; something has changed that goroutines wait for
+	waiting  int32      // goroutines in awaitLocked
+	limit    int32      // for the bytes of messages in queue
+	progress *sync.Cond // of mu; something has changed that goroutines wait for; nil if none has ever waited
 	queue    queue
-	limit    int // for the bytes of messages in queue
-	stall    stall
+	stall    *stall    // nil: the client isn't watched
+	deadline *deadline // nil: none
+	err      error     // the reason why nothing can be sent any more
+	frames   bool      // each Write is a frame: nothing can follow a part of one; immutable
+	ending   bool      // Finish was called: nothing more is accepted
 	turn     turn
-	waits    waits
 	seal     seal
-	err      error // the reason why nothing can be sent any more
-	ending   bool  // Finish was called: nothing more is accepted
 }
 
 // seal describes the bytes that Put gets from TLS.
@@ -62,7 +67,6 @@ type seal struct {
 // what one Write sends.
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
-	o.progress.L = &o.mu
 }
 
 // Queue sends a message without waiting. Bytes that the client doesn't take at once wait, as a reference to b, which must never be
@@ -110,7 +114,7 @@ func (o *Outbox) EndSeal() {
 func (o *Outbox) Put(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.seal.open && o.queue.messages-maxOwnRecords > o.limit {
+	if !o.seal.open && o.queue.messages-maxOwnRecords > int(o.limit) {
 		o.failLocked(ErrFull)
 	}
 	if o.err != nil {
@@ -153,10 +157,10 @@ func (o *Outbox) consumeLocked(n int) {
 	o.stall.took(n)
 	done := o.queue.consume(n)
 	if o.queue.empty() {
-		o.stall.end()
+		o.endWatchLocked()
 	}
 	if done {
-		o.progress.Broadcast()
+		o.wakeLocked()
 	}
 }
 
@@ -175,7 +179,7 @@ func (o *Outbox) admitLocked(size int) error {
 	if err := o.unusableLocked(); err != nil {
 		return err
 	}
-	if !admits(o.queue.messages, size, o.limit) {
+	if !admits(o.queue.messages, size, int(o.limit)) {
 		return ErrFull
 	}
 	return nil
@@ -197,7 +201,7 @@ func (o *Outbox) Finish(last []byte) bool {
 		o.putLocked(piece{b: last}, false)
 	}
 	o.ending = true
-	o.progress.Broadcast() // a Write that waits for its turn fails now
+	o.wakeLocked() // a Write that waits for its turn fails now
 	return o.emptyLocked()
 }
 
@@ -208,12 +212,19 @@ func (o *Outbox) Empty() bool {
 	return o.emptyLocked()
 }
 
+// AllSent reports whether everything has left.
+func (o *Outbox) AllSent() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err == nil && o.emptyLocked()
+}
+
 // AwaitEmpty waits until Empty, for as long as the client is fast enough.
 func (o *Outbox) AwaitEmpty() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !o.emptyLocked() {
-		o.progress.Wait()
+		o.waitLocked()
 	}
 }
 
@@ -226,7 +237,7 @@ func (o *Outbox) emptyLocked() bool {
 func (o *Outbox) SetLimit(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.limit = n
+	o.limit = int32(max(min(n, math.MaxInt32), math.MinInt32))
 }
 
 // Size returns how many bytes wait.
@@ -253,6 +264,6 @@ func (o *Outbox) failLocked(err error) {
 		o.tellOwnerLocked()
 	}
 	o.queue.clear()
-	o.stall.end()
-	o.progress.Broadcast()
+	o.endWatchLocked()
+	o.wakeLocked()
 }

@@ -50,13 +50,13 @@ func (o *Outbox) passOnLocked() {
 	switch {
 	case o.err != nil || o.queue.empty():
 		o.turn.taken = false
-		o.stall.end()
+		o.endWatchLocked()
 	case o.queue.atTurn():
 		o.queue.takeTurn()
 	default:
 		go o.send()
 	}
-	o.progress.Broadcast()
+	o.wakeLocked()
 }
 
 // takeTurnLocked waits until everything queued before has left. Then the caller has the turn, until passOnLocked.
@@ -69,7 +69,7 @@ func (o *Outbox) takeTurnLocked() error {
 	o.turn.taken = true
 	o.awaitLocked(func() bool { return w.done || o.ending })
 	err := o.unusableLocked()
-	if err == nil && o.waits.expired() {
+	if err == nil && o.deadline.passed() {
 		err = os.ErrDeadlineExceeded
 	}
 	switch {
@@ -91,7 +91,7 @@ func (o *Outbox) writeInTurn(b []byte) (int, error) {
 		return 0, err
 	}
 	o.turn.direct = true
-	o.conn.SetWriteDeadline(o.waits.deadline)
+	o.conn.SetWriteDeadline(o.deadline.time())
 	o.watchLocked()
 	n, err := 0, error(nil)
 	for n < len(b) && err == nil {

@@ -2,44 +2,67 @@ package outbox
 
 import (
 	"os"
+	"sync"
 	"time"
 )
 
-// waits describes the goroutines that wait until their bytes have left, and their deadline. The outbox's lock guards the fields.
-//
-// timer is set only while goroutines wait and there is a deadline.
-type waits struct {
-	deadline time.Time // the zero time: none
-	count    int
-	timer    *time.Timer // wakes them at the deadline
+// deadline is that of the goroutines that wait until their bytes have left. The outbox's lock guards the fields.
+type deadline struct {
+	at    time.Time
+	timer *time.Timer // wakes them then; nil unless goroutines wait
 }
 
-func (w *waits) expired() bool { return !w.deadline.IsZero() && !time.Now().Before(w.deadline) }
+func (d *deadline) passed() bool { return d != nil && !time.Now().Before(d.at) }
 
-func (w *waits) stopTimer() {
-	if w.timer != nil {
-		w.timer.Stop()
-		w.timer = nil
+// time returns the deadline, the zero time for none.
+func (d *deadline) time() time.Time {
+	if d == nil {
+		return time.Time{}
+	}
+	return d.at
+}
+
+func (d *deadline) stopTimer() {
+	if d != nil && d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+}
+
+// waitLocked waits until something has changed.
+func (o *Outbox) waitLocked() {
+	o.mu.AssertHeld()
+	if o.progress == nil {
+		o.progress = sync.NewCond(&o.mu)
+	}
+	o.progress.Wait()
+}
+
+// wakeLocked wakes the waiting goroutines.
+func (o *Outbox) wakeLocked() {
+	o.mu.AssertHeld()
+	if o.progress != nil {
+		o.progress.Broadcast()
 	}
 }
 
 // awaitLocked waits until so returns true. It returns false if that can't happen any more, or the deadline has passed.
 func (o *Outbox) awaitLocked(so func() bool) bool {
 	o.mu.AssertHeld()
-	o.waits.count++
+	o.waiting++
 	if o.socket != nil && !so() {
 		o.mu.Unlock()
 		o.socket.LeaveTurn()
 		o.mu.Lock()
 	}
-	for !so() && o.err == nil && !o.waits.expired() {
-		if o.waits.timer == nil && !o.waits.deadline.IsZero() {
-			o.waits.timer = time.AfterFunc(time.Until(o.waits.deadline), o.deadlineCame)
+	for !so() && o.err == nil && !o.deadline.passed() {
+		if d := o.deadline; d != nil && d.timer == nil {
+			d.timer = time.AfterFunc(time.Until(d.at), o.deadlineCame)
 		}
-		o.progress.Wait()
+		o.waitLocked()
 	}
-	if o.waits.count--; o.waits.count == 0 {
-		o.waits.stopTimer()
+	if o.waiting--; o.waiting == 0 {
+		o.deadline.stopTimer()
 	}
 	return so()
 }
@@ -48,18 +71,24 @@ func (o *Outbox) awaitLocked(so func() bool) bool {
 func (o *Outbox) deadlineCame() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waits.timer = nil
-	o.progress.Broadcast()
+	if o.deadline != nil {
+		o.deadline.timer = nil
+	}
+	o.wakeLocked()
 }
 
 // SetDeadline sets the deadline of Write and AwaitSent, also for calls that are waiting. The zero time means none.
 func (o *Outbox) SetDeadline(t time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waits.deadline = t
-	o.waits.stopTimer()
-	if o.waits.count > 0 {
-		o.progress.Broadcast() // the waiting goroutines set the timer
+	o.deadline.stopTimer()
+	if t.IsZero() {
+		o.deadline = nil
+	} else {
+		o.deadline = &deadline{at: t}
+	}
+	if o.waiting > 0 {
+		o.wakeLocked() // the waiting goroutines set the timer
 	}
 	if o.turn.direct {
 		return o.conn.SetWriteDeadline(t)
@@ -71,7 +100,7 @@ func (o *Outbox) SetDeadline(t time.Time) error {
 func (o *Outbox) Expired() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.waits.expired()
+	return o.deadline.passed()
 }
 
 // AwaitSent waits until everything has left that was put before. Nothing can be withdrawn: after its deadline the outbox fails.
