@@ -32,17 +32,17 @@ type http2Stream struct {
 
 	// The handler's goroutine's.
 	apart     bool // others may have the connection
-	headSent  bool
 	readPace  pace.Pace
 	writePace pace.Pace
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
-	listed  bool
-	running bool // it has a handler
-	gone    bool // the client has reset the stream, or the connection has ended
-	state   http2.State
-	awaits  http2Awaits
-	expects bool // the client sends the body when it gets a 100
+	listed   bool
+	running  bool // it has a handler
+	headSent bool // of a streamed answer
+	gone     bool // the client has reset the stream, or the connection has ended
+	state    http2.State
+	awaits   http2Awaits
+	expects  bool // the client sends the body when it gets a 100
 	// awaitsSince is when awaits began.
 	awaitsSince clock.Time
 	send        http2.SendWindow
