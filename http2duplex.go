@@ -8,6 +8,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/pace"
 )
 
@@ -59,9 +60,11 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 		}
 		if d.expect {
 			d.expect = false
-			s.informLocked(100, nil)
-			h.flushLocked(nil)
-			continue
+			if !s.headSent && !s.complete && s.state == http2.Open { // nothing interim follows the head
+				s.informLocked(100, nil)
+				h.flushLocked(nil)
+				continue
+			}
 		}
 		if !s.awaitLocked(&s.readable, d.deadlineLocked(start)) {
 			d.err = errSlowBody

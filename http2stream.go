@@ -28,11 +28,11 @@ type http2Stream struct {
 	// The handler's goroutine's.
 	apart    bool // others may have the connection
 	lent     bool // to an http2Duplex, which may outlive the request: the memory isn't used again
-	headSent bool
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool
 	running  bool // it has a handler
+	headSent bool // of a streamed answer
 	gone     bool // the client has reset the stream, or the connection has ended
 	expects  bool // the client sends the body when it gets a 100
 	complete bool // nothing is added to the answer: its end follows unsent

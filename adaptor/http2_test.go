@@ -5,7 +5,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
@@ -72,5 +74,29 @@ func TestHTTP2LengthBesideTrailer(t *testing.T) {
 				t.Errorf("%s: length %d, %q, %v, announced %s, trailer %s", test.path, response.ContentLength, body, err, announced, got)
 			}
 		}
+	}
+}
+
+// A handler that has sent its head gets the body without a 100, which can't follow the head.
+func TestHTTP2ContinueBehindHead(t *testing.T) {
+	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "early ")
+		w.(http.Flusher).Flush()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Write(body)
+	})
+	client.Transport.(*http.Transport).ExpectContinueTimeout = 10 * time.Millisecond
+	request, _ := http.NewRequest("POST", url, strings.NewReader("body"))
+	request.Header.Set("Expect", "100-continue")
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); string(body) != "early body" || err != nil {
+		t.Errorf("%q, %v", body, err)
 	}
 }

@@ -36,7 +36,7 @@ type testRun struct {
 
 const (
 	// listedTime is how long a test that is expected to fail may take.
-	listedTime = 20 * time.Second
+	listedTime = 10 * time.Second
 	// graceTime is how much longer than it may a process lives, to tell where it hangs.
 	graceTime = 15 * time.Second
 )
@@ -85,8 +85,12 @@ func (r *report) runGo(o *options, dir string) error {
 			}
 		}
 	}
+	parallel := o.parallel
+	if r.suite.waits {
+		parallel *= 4
+	}
 	for range o.count {
-		r.runs = append(r.runs, inParallel(o.parallel, todo)...)
+		r.runs = append(r.runs, inParallel(parallel, todo)...)
 	}
 	return nil
 }
@@ -182,13 +186,17 @@ func (run *testRun) start(o *options, timeout time.Duration, binary, dir string,
 	cmd.Dir = dir
 	// The empty CI is the last of that name, so it counts: some suites build and run more on the machines of their own CI.
 	cmd.Env = slices.Concat(os.Environ(), o.environment(), []string{"CI=", "FOREIGN_REACHED=" + filepath.Join(mark, "reached"), "TMPDIR=" + mark})
+	if run.only != nil {
+		cmd.Env = append(cmd.Env, "FOREIGN_LISTED=1")
+	}
 	cmd.WaitDelay = time.Second
+	begin := time.Now()
 	run.output, err = cmd.CombinedOutput()
 	_, notReached := os.Stat(filepath.Join(mark, "reached"))
 	run.reached = notReached == nil || o.native
 	run.take(err)
 	if o.verbose {
-		fmt.Printf("%s: %d passed, failed %v, reached %v\n", args[1], run.passed, run.failed, run.reached)
+		fmt.Printf("%s: %d passed, failed %v, reached %v, %.1f s\n", args[1], run.passed, run.failed, run.reached, time.Since(begin).Seconds())
 	}
 }
 

@@ -31,6 +31,8 @@ type suite struct {
 	http2 bool
 	// ownInit says that one of files makes the tests use the package standin.
 	ownInit bool
+	// waits says that the tests wait rather than compute, so that four times as many are run at once.
+	waits bool
 	// onlyNamed says that the suite is run only if -suite names it.
 	onlyNamed bool
 	// run runs a suite that consists of something else than Go's tests.
@@ -105,7 +107,7 @@ var suites = []suite{
 		},
 	},
 	{
-		name: "x/net-sockets", module: xNet, version: xNetVersion, onlyNamed: true, http2: true,
+		name: "x/net-sockets", module: xNet, version: xNetVersion, onlyNamed: true, http2: true, waits: true,
 		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, socketPatches),
 		files: map[string]string{
 			"http2/replaced_conn.go":        "xnet_server.go.txt",

@@ -29,9 +29,18 @@ var xNetPatches = []patch{
 	{"http2/connframes_test.go", "	if err == errWouldBlock {\n", "	if err == errWouldBlock || err == os.ErrDeadlineExceeded {\n"},
 }
 
-// bubblePatches give a server five seconds instead of 25 ms to close a connection. In a bubble they pass at once.
+// bubblePatches are about a bubble's time, which stands still while anything runs.
 var bubblePatches = []patch{
+	// A server has five seconds instead of 25 ms to close a connection.
 	{"http2/export_common_test.go", "GoAwayTimeout = 25 * time.Millisecond", "GoAwayTimeout = 5 * time.Second"},
+	// filo's gives the connection to another worker when a handler has waited for a millisecond. The tester waits that long for a frame.
+	{"http2/netconn_test.go", "Read(b []byte) (n int, err error) {\n	if c.autoWait {\n		synctest.Wait()\n",
+		"Read(b []byte) (n int, err error) {\n	if c.autoWait {\n		synctest.Wait()\n" +
+			"		if len(c.loc.peek()) == 0 {\n			time.Sleep(2 * time.Millisecond)\n			synctest.Wait()\n		}\n"},
+	// Where a test hangs, the bubble's time goes on for ever, as fast as the machine can.
+	{"http2/synctest_test.go", "	synctest.Test(t, func(t *testing.T) {\n",
+		"	synctest.Test(t, func(t *testing.T) {\n		defer time.AfterFunc(time.Hour, func() { panic(\"the test has hung for an hour of the bubble's time\") }).Stop()\n"},
+	{"http2/synctest_test.go", "\"testing/synctest\"\n", "\"testing/synctest\"\n	\"time\"\n"},
 }
 
 // socketPatches let the tests run over sockets, outside of a bubble.

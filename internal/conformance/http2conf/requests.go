@@ -280,7 +280,7 @@ var fieldCases = slices.Concat(
 		{"100-continue, without a length", frames{postWith(1, "expect: 100-continue")}},
 		{"100-continue in upper case", frames{postWith(1, "content-length: 5", "expect: 100-Continue")}},
 	}),
-	each(comes("Expect", "9110 10.1.1", "A server that receives 100-continue sends either a 100 or the final status; filo's says what it is before the content is asked for.", answered(1, 405), hello(3)), []sent{
+	each(comes("Expect", "9110 10.1.1", "A server that receives 100-continue sends either a 100 or the final status; filo's says what it is before the content is asked for, and RST_STREAM that it isn't wanted.", Want{Stream: 1, What: AnsweredEarly, Status: 405}, hello(3)), []sent{
 		{"100-continue, and an answer that doesn't depend on the content", frames{headers(1, endHeaders, block(":method: POST", scheme, path, authority, "expect: 100-continue")), get(3)}},
 	}),
 	each(comes("Expect", "9110 10.1.1", "A server MAY omit sending a 100 (Continue) response if the framing indicates that there is no content; a sender without content must not generate it, and filo lets that pass.", hello(1)), []sent{
