@@ -53,6 +53,7 @@ type http2Conn struct {
 	connContext sync.Once   // see outerContext
 	closeAsked  atomic.Bool // the connection is to end when its streams have ended
 	goneAway    goneAway
+	drains      bool // the owner knows that the server is shutting down
 	pinged      bool // the PING behind the first GOAWAY wasn't answered yet
 	prefaced    bool // the client's preface has come
 	began       bool // the server's SETTINGS were rendered

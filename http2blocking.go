@@ -102,6 +102,10 @@ func (d *blockingHTTP2) read(w *scratch) {
 	h, c := d.h, d.h.conn
 	state, deadline := h.wait(c.server.clock.now(), w.in.Len() > 0)
 	c.setWait(state, deadline)
+	if h.mustDrain() {
+		c.endWait(deadline, false)
+		return
+	}
 	n, err := c.netConn.Read(w.in.Space())
 	c.endWait(deadline, false)
 	h.received(w, n)

@@ -278,7 +278,11 @@ func (h *http2Conn) feedLocked() {
 		h.starving, s.starving = s.starving, nil
 		h.mu.Unlock()
 		s.parked.out.Pump()
+		empty := s.parked.out.Empty()
 		h.mu.Lock()
+		if empty && (s.phase != parkResting || s.parked.ending) {
+			s.wakeParkedLocked() // the end of the stream may wait for this
+		}
 	}
 }
 

@@ -2,14 +2,23 @@ package filo_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/race"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // parkAll parks each request's stream, and passes it on. The function ends when the client does, and says goodbye in a shutdown.
@@ -157,4 +166,317 @@ func TestHTTP2Ping(t *testing.T) {
 		lifeRecv(t, slow, "the answer")
 		c.want("GET", "/", nil, 200, "ok")
 	})
+}
+
+// http2Raw is a client that sends and takes frames one by one, and opens windows when the test says so.
+type http2Raw struct {
+	*http2.Framer
+	net.Conn
+	t      testing.TB
+	next   uint32
+	fields bytes.Buffer
+	hpack  *hpack.Encoder
+}
+
+func newHTTP2Raw(t testing.TB, s *lifeServer, settings ...http2.Setting) *http2Raw {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(lifeBound))
+	c := &http2Raw{Framer: http2.NewFramer(conn, conn), Conn: conn, t: t, next: 1}
+	c.hpack = hpack.NewEncoder(&c.fields)
+	io.WriteString(conn, http2.ClientPreface)
+	c.WriteSettings(settings...)
+	return c
+}
+
+// ask sends a request, without its end if it goes on, and returns its stream.
+func (c *http2Raw) ask(path string, goesOn bool) uint32 {
+	c.t.Helper()
+	c.fields.Reset()
+	for _, f := range [...]hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
+		{Name: ":path", Value: path}} {
+		c.hpack.WriteField(f)
+	}
+	id := c.next
+	c.next += 2
+	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.fields.Bytes(), EndHeaders: true, EndStream: !goesOn}); err != nil {
+		c.t.Fatal(err)
+	}
+	return id
+}
+
+// await reads frames up to one of which is holds.
+func (c *http2Raw) await(what string, is func(http2.Frame) bool) {
+	c.t.Helper()
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			c.t.Fatalf("waiting for %s: %v", what, err)
+		}
+		if settings, ok := f.(*http2.SettingsFrame); ok && !settings.IsAck() {
+			c.WriteSettingsAck()
+		}
+		if is(f) {
+			return
+		}
+	}
+}
+
+// head awaits the head of a stream's answer.
+func (c *http2Raw) head(id uint32) {
+	c.t.Helper()
+	c.await("the head", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders && f.Header().StreamID == id })
+}
+
+// body reads n bytes of a stream's answer, or up to its end if n is negative.
+func (c *http2Raw) body(id uint32, n int) string {
+	c.t.Helper()
+	var got []byte
+	c.await("the body", func(f http2.Frame) bool {
+		if d, ok := f.(*http2.DataFrame); ok && d.StreamID == id {
+			got = append(got, d.Data()...)
+			return d.StreamEnded() || n >= 0 && len(got) >= n
+		}
+		return false
+	})
+	return string(got)
+}
+
+// serveRaw serves over a socket.
+func serveRaw(t testing.TB, config *filo.Server) *lifeServer {
+	config.HTTP2.Unencrypted = true
+	return lifeServe(t, config)
+}
+
+// "While nothing happens no goroutine has the stream", and a thousand of them take little memory.
+func TestHTTP2ParkedRests(t *testing.T) {
+	const streams = 1000
+	parked := make(chan *filo.ParkedConn, 1)
+	ended := make(chan error, streams)
+	config := &filo.Server{Handler: parkAll(parked, ended)}
+	config.HTTP2.MaxConcurrentStreams = streams
+	s := serveRaw(t, config)
+	c := newHTTP2Raw(t, s)
+	c.head(c.ask("/", false)) // what a first stream needs isn't counted
+	conns := []*filo.ParkedConn{<-parked}
+	before := parkedHeap()
+	for range streams - 1 {
+		c.head(c.ask("/", false))
+		conns = append(conns, <-parked)
+	}
+	lifeAwait(t, "the streams to rest", func() bool { return !strings.Contains(s.goroutines(), "Parked") })
+	if each := (parkedHeap() - before) / streams; each > 1<<10 && !race.Enabled {
+		t.Errorf("%d bytes for each stream, want at most 1024", each)
+	}
+	message := filo.NewPreparedMessage([]byte("event\n"))
+	for _, p := range conns {
+		if err := p.Queue(message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := 0
+	c.await("the events", func(f http2.Frame) bool {
+		if d, ok := f.(*http2.DataFrame); ok && string(d.Data()) == "event\n" {
+			got++
+		}
+		return got == streams
+	})
+	c.Close()
+	for range streams {
+		lifeRecv(t, ended, "OnClose")
+	}
+}
+
+func parkedHeap() int {
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC() // pools give up what they hold in the second
+	}
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// What the client's window doesn't allow waits, within its limit and its deadline, and in the order of the calls.
+func TestHTTP2ParkedWindow(t *testing.T) {
+	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 1)
+	s := serveRaw(t, &filo.Server{Handler: parkAll(parked, ended)})
+	c := newHTTP2Raw(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	id := c.ask("/", false)
+	c.head(id)
+	p := <-parked
+
+	// The stream itself keeps some of it, and the rest is the queue's.
+	head := strings.Repeat("h", 20_000)
+	p.SetQueueLimit(10_000)
+	if err := p.Queue(filo.NewPreparedMessage([]byte(head))); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Queue(filo.NewPreparedMessage([]byte(head))); !errors.Is(err, filo.ErrQueueFull) {
+		t.Fatalf("more than the limit: %v", err)
+	}
+	p.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	if n, err := p.Write([]byte("late")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a Write behind that: %d, %v", n, err)
+	}
+	p.SetWriteDeadline(time.Time{})
+
+	const writers, lines = 4, 50
+	var written sync.WaitGroup
+	for i := range writers {
+		written.Go(func() {
+			for n := range lines {
+				if _, err := fmt.Fprintf(p, "%d:%d\n", i, n); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var got strings.Builder
+	opened := 0
+	for window := 1; got.Len() < len(head) || strings.Count(got.String(), "\n") < writers*lines; window = window%700 + 13 {
+		c.WriteWindowUpdate(id, uint32(window))
+		opened += window
+		if piece := c.body(id, 1); len(piece) > 0 {
+			got.WriteString(piece)
+		}
+		if got.Len() > opened {
+			t.Fatalf("%d bytes came, and the window was %d", got.Len(), opened)
+		}
+	}
+	written.Wait()
+	rest, ok := strings.CutPrefix(got.String(), head)
+	if !ok {
+		t.Fatal("what was queued first didn't come first")
+	}
+	next := [writers]int{}
+	for line := range strings.SplitSeq(strings.TrimSuffix(rest, "\n"), "\n") {
+		var i, n int
+		if _, err := fmt.Sscanf(line, "%d:%d", &i, &n); err != nil || next[i] != n {
+			t.Fatalf("%q: %v, after %v", line, err, next)
+		}
+		next[i]++
+	}
+
+	// End waits for the window, without a goroutine.
+	tail := strings.Repeat("t", 30_000)
+	c.WriteWindowUpdate(id, 1)
+	if err := p.Queue(filo.NewPreparedMessage([]byte(tail))); err != nil {
+		t.Fatal(err)
+	}
+	p.End()
+	lifeAwait(t, "the ending stream to rest", func() bool { return !strings.Contains(s.goroutines(), "Parked") })
+	c.WriteWindowUpdate(id, uint32(len(tail)))
+	if got := c.body(id, -1); got != tail {
+		t.Errorf("%d bytes behind End, want %d", len(got), len(tail))
+	}
+	lifeRecv(t, ended, "OnClose")
+	lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+}
+
+// A Write that waits for the window of a client ends with the stream, and so does one that waits while the function runs.
+func TestHTTP2ParkedWriteEnds(t *testing.T) {
+	for name, end := range map[string]func(*http2Raw, uint32, *filo.ParkedConn){
+		"reset":      func(c *http2Raw, id uint32, _ *filo.ParkedConn) { c.WriteRSTStream(id, http2.ErrCodeCancel) },
+		"connection": func(c *http2Raw, _ uint32, _ *filo.ParkedConn) { c.Close() },
+		"Close":      func(_ *http2Raw, _ uint32, p *filo.ParkedConn) { p.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			parked, ended, failed := make(chan *filo.ParkedConn, 1), make(chan error, 1), make(chan error, 2)
+			running := make(chan struct{})
+			s := serveRaw(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+					var b [10]byte
+					n, err := p.Read(b[:])
+					if n > 0 {
+						close(running)
+						_, err = p.Write(make([]byte, 100_000))
+						failed <- err
+					}
+					return err
+				})
+				if err == nil {
+					p.OnClose(func() { ended <- nil })
+					parked <- p
+				}
+				return err
+			}})
+			c := newHTTP2Raw(t, s)
+			id := c.ask("/", true)
+			c.head(id)
+			p := <-parked
+			c.WriteData(id, false, []byte("x"))
+			lifeRecv(t, running, "the function")
+			go func() {
+				_, err := p.Write(make([]byte, 100_000))
+				failed <- err
+			}()
+			c.body(id, 60_000) // the first window
+			end(c, id, p)
+			for range 2 {
+				if err := lifeRecv(t, failed, "the Write to end"); err == nil {
+					t.Error("a Write that the client didn't take has no error")
+				}
+			}
+			lifeRecv(t, ended, "OnClose")
+			lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+		})
+	}
+}
+
+// A parked stream on a connection that takes no requests any more learns of a shutdown like any other.
+func TestHTTP2ParkedOnLeavingConnection(t *testing.T) {
+	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 1)
+	s := serveRaw(t, &filo.Server{Handler: parkAll(parked, ended), MaxRequestsPerConn: 1})
+	c := newHTTP2Raw(t, s)
+	id := c.ask("/", false)
+	left := false
+	c.await("GOAWAY", func(f http2.Frame) bool {
+		switch f := f.(type) {
+		case *http2.PingFrame:
+			c.WritePing(true, f.Data)
+		case *http2.GoAwayFrame:
+			left = f.LastStreamID == id
+		}
+		return left
+	})
+	done := make(chan error, 1)
+	go func() { done <- s.shutdown() }()
+	if got := c.body(id, -1); got != "bye\n" {
+		t.Errorf("%q", got)
+	}
+	lifeRecv(t, ended, "OnClose")
+	if err := lifeRecv(t, done, "the shutdown"); err != nil {
+		t.Error(err)
+	}
+}
+
+// The function of a parked stream ends the stream, whatever it does.
+func TestHTTP2ParkedFunctionEnds(t *testing.T) {
+	for name, serve := range map[string]func(*filo.ParkedConn, filo.Wake) error{
+		"panic":  func(*filo.ParkedConn, filo.Wake) error { panic("of the test") },
+		"Goexit": func(*filo.ParkedConn, filo.Wake) error { runtime.Goexit(); return nil },
+		"error":  func(*filo.ParkedConn, filo.Wake) error { return errors.New("of the test") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			s := serveRaw(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				p, err := c.ParkStream(serve)
+				if err == nil {
+					p.OnClose(func() { ended <- nil })
+				}
+				return err
+			}})
+			c := newHTTP2Raw(t, s)
+			id := c.ask("/", true)
+			c.head(id)
+			c.WriteData(id, false, []byte("x"))
+			c.await("RST_STREAM", func(f http2.Frame) bool { return f.Header().Type == http2.FrameRSTStream })
+			lifeRecv(t, ended, "OnClose")
+			lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+		})
+	}
 }

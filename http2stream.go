@@ -26,8 +26,8 @@ type http2Stream struct {
 	id            uint32     // immutable
 
 	// The handler's goroutine's.
-	apart    bool // others may have the connection
-	lent     bool // to an http2Duplex, which may outlive the request: the memory isn't used again
+	apart bool // others may have the connection
+	lent  bool // to an http2Duplex, which may outlive the request: the memory isn't used again
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool

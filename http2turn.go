@@ -126,7 +126,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	h.mu.Unlock()
 	h.trimPending()
 	switch {
-	case h.goneAway != goneNowhere && (streams == 0 || h.conn.server.life.draining.Load()):
+	case h.goneAway != goneNowhere && (streams == 0 || h.drains):
 		state = stateLeaving
 	case streams > 0:
 		state = stateStreams
@@ -241,6 +241,7 @@ func (h *http2Conn) leaves() bool {
 	case !s.life.draining.Load():
 		return false
 	}
+	h.drains = true // no stream is parked, which would have to know
 	now := s.clock.exact()
 	if h.firstUntil == 0 {
 		h.mu.Lock()
@@ -250,11 +251,18 @@ func (h *http2Conn) leaves() bool {
 	return now >= h.firstUntil
 }
 
+// mustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.
+// So an owner that begins to wait must look once more after setWait.
+func (h *http2Conn) mustDrain() bool {
+	return !h.drains && !h.ending && h.conn.server.life.draining.Load()
+}
+
 // leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests.
 func (h *http2Conn) leaveSoon(w *scratch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.conn.server.life.draining.Load() {
+	if h.mustDrain() {
+		h.drains = true
 		h.wakeParkedLocked()
 	}
 	if h.goneAway == goneNowhere {

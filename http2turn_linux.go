@@ -114,7 +114,7 @@ func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	lc.deadline, lc.since, lc.expired = deadline, now, false
 	h.endTurn(w)
 	lc.setWait(state, deadline)
-	if lc.Release(write) {
+	if !h.mustDrain() && lc.Release(write) {
 		return true
 	}
 	lc.resume()
