@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -178,6 +179,9 @@ func yieldLine(line []byte, yield func(name, value []byte) bool) bool {
 
 // localAddr implements wire.
 func (c *carried) localAddr() net.Addr { return c.transport.LocalAddr() }
+
+// proxyHeader implements wire.
+func (c *carried) proxyHeader() *proxyproto.Header { return nil }
 
 // remoteAddr implements wire.
 func (c *carried) remoteAddr() net.Addr { return c.transport.RemoteAddr() }

@@ -124,11 +124,13 @@ type conn struct {
 	unserved  bool // no byte arrived in time while it held a kept place (see keptPlaces): refuse it
 	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
 	awaitsBody bool
-	counted    bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
-	member     bool            // it is in the connSet, which guards the field
-	parked     *ParkedConn     // set once, by Ctx.Park or ParkStream
-	requests   int             // number of requests that have begun
-	context    context.Context // from Server.ConnContext; nil until it is needed
+	// awaitsProxy says that the connection begins with a header of the PROXY protocol, which must arrive before anything else.
+	awaitsProxy bool
+	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
+	member      bool            // it is in the connSet, which guards the field
+	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
+	requests    int             // number of requests that have begun
+	context     context.Context // from Server.ConnContext; nil until it is needed
 	// inputError is a read error found before the handler reads: by a client watch, or while awaitsBody was set. receive returns it.
 	inputError error
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has

@@ -58,7 +58,7 @@ type sharedCounts struct {
 // add adds a connection to the set, or returns the reason for a refusal.
 func (s *connSet) add(c *conn) *HTTPError {
 	var address netip.Addr
-	if s.perAddress > 0 {
+	if s.perAddress > 0 && !c.awaitsProxy {
 		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	s.mu.Lock()
@@ -66,15 +66,8 @@ func (s *connSet) add(c *conn) *HTTPError {
 	switch {
 	case s.closed, s.max > 0 && s.conns.count >= s.max:
 		return errTooManyConns
-	case address.IsValid():
-		if s.addresses[address] >= s.perAddress {
-			return errConnsPerIP
-		}
-		if s.addresses == nil {
-			s.addresses = make(map[netip.Addr]int)
-		}
-		s.addresses[address]++
-		c.counted = true
+	case address.IsValid() && !s.countLocked(c, address):
+		return errConnsPerIP
 	}
 	s.conns.add(c)
 	c.member = true
@@ -86,6 +79,34 @@ func (s *connSet) add(c *conn) *HTTPError {
 		s.timer.Reset(s.interval)
 	}
 	return nil
+}
+
+// countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.
+func (s *connSet) countAddress(c *conn) *HTTPError {
+	if s.perAddress <= 0 {
+		return nil
+	}
+	address := limitAddress(c.netConn.RemoteAddr())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if address.IsValid() && c.member && !s.countLocked(c, address) {
+		return errConnsPerIP
+	}
+	return nil
+}
+
+// countLocked counts a connection of an address. It reports false if the address has too many.
+func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
+	s.mu.AssertHeld()
+	if s.addresses[address] >= s.perAddress {
+		return false
+	}
+	if s.addresses == nil {
+		s.addresses = make(map[netip.Addr]int)
+	}
+	s.addresses[address]++
+	c.counted = true
+	return true
 }
 
 // remove takes a connection out of the set, if it is a member.

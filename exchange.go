@@ -13,6 +13,7 @@ import (
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -43,6 +44,8 @@ type wire interface {
 	remoteAddr() net.Addr
 	// remote returns the client's address, invalid if the connection isn't an IP connection.
 	remote() netip.AddrPort
+	// proxyHeader returns the connection's header of the PROXY protocol, nil if it has none.
+	proxyHeader() *proxyproto.Header
 	// outerContext returns the context that provides the values of the requests' contexts and ends them, or nil. carried says that
 	// another server received the request; that server ends the context when the client leaves.
 	outerContext() (outer context.Context, carried bool)

@@ -10,7 +10,8 @@ import (
 )
 
 // Hijack takes the connection over from the server, which no longer reads, writes or closes it. It returns the connection
-// without a deadline (a *net.TCPConn, *net.UnixConn or *tls.Conn if the server accepted one), and the bytes already received
+// without a deadline (a *net.TCPConn, *net.UnixConn or *tls.Conn if the server accepted one, without TLS another type with
+// Server.ProxyProtocol), and the bytes already received
 // after the request's head, which must be read first. The response is dropped; answers to earlier pipelined requests are
 // written before. The handler may use the connection itself, or pass it to another goroutine and return.
 //

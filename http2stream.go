@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -258,6 +259,9 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 
 // localAddr implements wire.
 func (s *http2Stream) localAddr() net.Addr { return s.h.conn.localAddr() }
+
+// proxyHeader implements wire.
+func (s *http2Stream) proxyHeader() *proxyproto.Header { return s.h.conn.proxyHeader() }
 
 // remoteAddr implements wire.
 func (s *http2Stream) remoteAddr() net.Addr { return s.h.conn.remoteAddr() }

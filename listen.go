@@ -252,7 +252,9 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 		if err == nil {
 			delay = 0
 			log.Succeeded(s.logger())
-			s.admit(wrap(netConn))
+			if netConn = s.expectProxy(netConn); netConn != nil {
+				s.admit(wrap(netConn))
+			}
 			continue
 		}
 		if s.life.draining.Load() || !sock.IsTemporary(err) {
@@ -287,6 +289,9 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 		return err
 	}
 	s.counts.accepted.Add(1)
+	if netConn = s.expectProxy(netConn); netConn == nil {
+		return nil
+	}
 	w := scratches.Get().(*scratch)
 	defer scratches.Put(w)
 	w.handedOver, w.linger = false, false

@@ -11,6 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/loop"
+	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -35,6 +36,8 @@ type loopConn struct {
 	unsent *unsent
 	// watcher is the context to be cancelled when the client leaves. The goroutine that takes the event reads it.
 	watcher atomic.Pointer[requestContext]
+	// told is the header of the PROXY protocol; nil as long as it hasn't arrived, or if there is none.
+	told atomic.Pointer[proxyproto.Header]
 }
 
 // pendingInput is an unfinished request while no worker lends it buffers.
@@ -141,4 +144,11 @@ func (lc *loopConn) leave(class *class.Class) error {
 
 func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.timer.Class()) }
 
-func (lc *loopConn) remote() netip.AddrPort { return lc.Peer.AddrPort() }
+func (lc *loopConn) remote() netip.AddrPort {
+	if h := lc.told.Load(); h != nil {
+		if source := h.Source(); source.IsValid() {
+			return source
+		}
+	}
+	return lc.Peer.AddrPort()
+}

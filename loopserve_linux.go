@@ -104,7 +104,15 @@ func (p *loopWorkers) Panicked(value any, stack []byte) {
 
 // admitTo puts an accepted connection into a loop, where it waits for its first request.
 func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Config) {
+	awaitsProxy := s.ProxyProtocol.enabled()
+	if awaitsProxy && !s.ProxyProtocol.trusts(peer.AddrPort()) {
+		s.counts.accepted.Add(1)
+		s.refuseProxied(peer.AddrPort(), errUntrustedPeer)
+		sock.Close(fd)
+		return
+	}
 	lc := new(loopConn)
+	lc.awaitsProxy = awaitsProxy
 	lc.looped = lc
 	lc.Socket.Open(fd, peer, lc)
 	if lc.conn.open(s, lc); config != nil {

@@ -34,6 +34,9 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	if lc.parked != nil {
 		return lc.parkedTurn()
 	}
+	if lc.awaitsProxy && !lc.proxyTurn() {
+		return false
+	}
 	if lc.tlsState == nil {
 		if !lc.handshakeTurn() {
 			return false
@@ -471,6 +474,9 @@ func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 	lc.GiveTo(prepared)
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
 		return tlsConn, nil // its calls go to the prepared connection
+	}
+	if h := lc.told.Load(); h != nil {
+		return &proxiedConn{Conn: prepared, header: h}, nil
 	}
 	return prepared, nil
 }

@@ -175,6 +175,9 @@ type Server struct {
 	// HTTP2 configures HTTP/2.
 	HTTP2 HTTP2Options
 
+	// ProxyProtocol makes proxies tell the clients' addresses by the PROXY protocol. By default it is off.
+	ProxyProtocol ProxyProtocol
+
 	// Logger receives the server's log records. The default is slog.Default.
 	Logger *slog.Logger
 
@@ -207,6 +210,7 @@ type Server struct {
 	classes    serverClasses
 	counts     serverCounts
 	tasks      serverTasks
+	proxyLog   proxyLog
 	held       atomic.Int64 // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
@@ -434,7 +438,8 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		return false
 	}
 	c := newConn(s, netConn)
-	if _, ok := netConn.(*tls.Conn); ok {
+	_, secure := netConn.(*tls.Conn)
+	if c.awaitsProxy = s.ProxyProtocol.enabled(); secure || c.awaitsProxy {
 		c.setState(stateHandshake) // before add shows the connection to a shutdown
 	}
 	if reason := s.conns.add(c); reason != nil {
@@ -454,6 +459,19 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		w.handedOver = !closeConn
 	}()
 	s.changed(c, StateNew)
+	if c.awaitsProxy {
+		if !s.readProxyHeader(c) {
+			return
+		}
+		if reason := s.conns.countAddress(c); reason != nil {
+			c.out, c.reading, c.linger = s.appendRefusal(c.out, reason, &overloadFields, false), readingNothing, true
+			s.counts.refused.Add(1)
+			if s.handshake(c, true) {
+				c.flush()
+			}
+			return
+		}
+	}
 	if !s.handshake(c, false) {
 		return
 	}

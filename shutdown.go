@@ -289,7 +289,9 @@ func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn)
 		netConn, err := listener.Accept()
 		switch {
 		case err == nil:
-			s.admit(wrap(netConn))
+			if netConn = s.expectProxy(netConn); netConn != nil {
+				s.admit(wrap(netConn))
+			}
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			looks++
 		default:

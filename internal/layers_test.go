@@ -20,6 +20,7 @@ var layers = []string{
 	"internal/linger",
 	"internal/http1",
 	"internal/http2",
+	"internal/proxyproto",
 	"internal/sock",
 	"internal/outbox",
 	"internal/class",

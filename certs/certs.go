@@ -1,0 +1,336 @@
+// Package certs serves TLS certificates from files, and takes new ones when the files change: no renewal needs a restart.
+//
+//	store, err := certs.New(certs.Options{Pairs: []certs.Pair{
+//		{Cert: "/etc/app/example.com.pem", Key: "/etc/app/example.com.key"},
+//		{Cert: "/etc/app/example.org.pem", Key: "/etc/app/example.org.key"},
+//	}})
+//	if err != nil {
+//		return err
+//	}
+//	store.ReloadOn(ctx, syscall.SIGHUP)
+//	s.TLSConfig = store.TLSConfig()
+//	return s.RunTLS(ctx, ":443", "", "")
+//
+// A client gets the first certificate that suits it: the host name that it asks for (SNI), and the kind of key. If none does, it gets the
+// first one.
+//
+// The files are read again when they may have changed: after a signal (ReloadOn), and while clients come every Options.Interval, beside their
+// handshakes. A server without clients reads nothing. What can't be used is refused and logged once, and the previous certificate stays: a
+// file that can't be read or parsed, a key of another certificate (as while only one of the files is replaced), a certificate that has
+// expired.
+//
+// With Options.ClientCAs clients show certificates, too, and handlers find them in filo.Ctx.TLS. Certificates gives the dates for a gauge;
+// package contrib/prometheus has one.
+package certs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/setup"
+)
+
+// DefaultInterval is the default of Options.Interval.
+const DefaultInterval = 10 * time.Second
+
+var must = setup.Checker("certs")
+
+// Pair names the PEM files of a certificate, with its intermediates, and its key. They may be the same file.
+type Pair struct{ Cert, Key string }
+
+// Options are the options of New. Pairs is required.
+type Options struct {
+	// Pairs are the certificates. The first one is for clients that none suits.
+	Pairs []Pair
+	// ClientCAs is a PEM file with the authorities that may sign clients' certificates. "" asks clients for none.
+	ClientCAs string
+	// ClientAuth says what is demanded of clients, with ClientCAs. Default tls.RequireAndVerifyClientCert.
+	ClientAuth tls.ClientAuthType
+	// Config has the other settings of TLS, such as MinVersion. It is cloned.
+	Config *tls.Config
+	// Interval is how often the files are looked at while clients come. Default 10 s; negative: only Reload reads them.
+	Interval time.Duration
+	// Logger gets a record of each new certificate, and of each one that is refused. Default slog.Default.
+	Logger *slog.Logger
+}
+
+// Certificate describes a certificate that is served.
+type Certificate struct {
+	// File is Pair.Cert.
+	File string
+	// Names are the host names and addresses that it is for.
+	Names []string
+	// NotBefore and NotAfter are the limits of its validity.
+	NotBefore, NotAfter time.Time
+	// Err says why what the files have now was refused, nil if this certificate is from them.
+	Err error
+}
+
+// Store has the current certificates. Its methods may be called by several goroutines at once.
+type Store struct {
+	options Options
+	current atomic.Pointer[snapshot]
+	next    atomic.Int64 // when the files may be looked at, in Unix nanoseconds
+
+	mu    sync.Mutex
+	pairs []*source[tls.Certificate] // guarded by mu
+	cas   *source[x509.CertPool]     // nil without client certificates; guarded by mu
+}
+
+// snapshot is what clients get.
+type snapshot struct {
+	certificates []*tls.Certificate
+	config       *tls.Config // for GetConfigForClient; nil without client certificates
+	described    []Certificate
+}
+
+// source is something that is read from files.
+type source[T any] struct {
+	files []string
+	parse func(contents [][]byte, first bool) (*T, error)
+
+	contents [][]byte // when they were read last
+	value    *T       // the last good one
+	err      error    // why contents, or reading them, gave none
+}
+
+// New reads the certificates. It fails if one can't be used, but for a certificate that has expired, which is logged. It panics if Options has
+// no Pairs, or a pair lacks a file.
+func New(options Options) (*Store, error) {
+	must(len(options.Pairs) > 0, "Options.Pairs is empty")
+	must(options.ClientCAs != "" || options.ClientAuth == tls.NoClientCert, "Options.ClientAuth needs ClientCAs")
+	options.Interval = cmp.Or(options.Interval, DefaultInterval)
+	if options.ClientCAs != "" && options.ClientAuth == tls.NoClientCert {
+		options.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	s := &Store{options: options}
+	for _, pair := range options.Pairs {
+		must(pair.Cert != "" && pair.Key != "", "a pair needs both files, and is %q", pair)
+		s.pairs = append(s.pairs, &source[tls.Certificate]{files: []string{pair.Cert, pair.Key}, parse: s.parsePair})
+	}
+	if options.ClientCAs != "" {
+		s.cas = &source[x509.CertPool]{files: []string{options.ClientCAs}, parse: parsePool}
+	}
+	if err := s.reload(true); err != nil {
+		return nil, err
+	}
+	s.due()
+	return s, nil
+}
+
+// parsePair parses a certificate and its key.
+func (s *Store) parsePair(contents [][]byte, first bool) (*tls.Certificate, error) {
+	certificate, err := tls.X509KeyPair(contents[0], contents[1])
+	if err != nil {
+		return nil, err
+	}
+	if certificate.Leaf == nil { // GODEBUG can ask for that
+		if certificate.Leaf, err = x509.ParseCertificate(certificate.Certificate[0]); err != nil {
+			return nil, err
+		}
+	}
+	if end := certificate.Leaf.NotAfter; time.Now().After(end) {
+		err := fmt.Errorf("the certificate has expired on %s", end.Format(time.RFC3339))
+		if !first {
+			return nil, err
+		}
+		s.logger().Error("certs: serving it all the same", "error", err)
+	}
+	return &certificate, nil
+}
+
+func parsePool(contents [][]byte, _ bool) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(contents[0]) {
+		return nil, errors.New("no certificate in it")
+	}
+	return pool, nil
+}
+
+// read reads the files. It reports whether anything has changed since the last time: a new value, or a new error.
+func (f *source[T]) read(first bool) (changed bool) {
+	var contents [][]byte
+	var err error
+	for _, file := range f.files {
+		content, failed := os.ReadFile(file)
+		err = cmp.Or(err, failed)
+		contents = append(contents, content)
+	}
+	if err != nil {
+		changed = f.err == nil || f.err.Error() != "certs: "+err.Error()
+		f.contents, f.err = nil, fmt.Errorf("certs: %w", err)
+		return changed
+	}
+	if f.contents != nil && equal(f.contents, contents) {
+		return false
+	}
+	f.contents = contents
+	value, err := f.parse(contents, first)
+	if err != nil {
+		f.err = fmt.Errorf("certs: %s: %w", f.files[0], err)
+		return true
+	}
+	f.value, f.err = value, nil
+	return true
+}
+
+func equal(a, b [][]byte) bool {
+	for i := range a {
+		if !bytes.Equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Reload reads the files now. The error has all that was refused; what was good is served.
+func (s *Store) Reload() error { return s.reload(false) }
+
+func (s *Store) reload(first bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all error
+	changed := first
+	for _, pair := range s.pairs {
+		if pair.read(first) {
+			changed = true
+			s.tell(pair.files[0], pair.err, first)
+		}
+		all = errors.Join(all, pair.err)
+	}
+	if s.cas != nil {
+		if s.cas.read(first) {
+			changed = true
+			s.tell(s.cas.files[0], s.cas.err, first)
+		}
+		all = errors.Join(all, s.cas.err)
+	}
+	if changed && (!first || all == nil) {
+		s.current.Store(s.take())
+	}
+	return all
+}
+
+// tell logs what has become of a changed file. New returns its errors instead.
+func (s *Store) tell(file string, err error, first bool) {
+	switch {
+	case first:
+	case err != nil:
+		s.logger().Error("certs: a new certificate is refused, and the previous one stays", "error", err)
+	default:
+		s.logger().Info("certs: new certificate", "file", file)
+	}
+}
+
+// take makes a snapshot of what the files had. The caller holds mu, or nobody else has the Store.
+func (s *Store) take() *snapshot {
+	taken := new(snapshot)
+	for _, pair := range s.pairs {
+		leaf := pair.value.Leaf
+		described := Certificate{File: pair.files[0], Names: leaf.DNSNames, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, Err: pair.err}
+		for _, ip := range leaf.IPAddresses {
+			described.Names = append(described.Names[:len(described.Names):len(described.Names)], ip.String())
+		}
+		taken.certificates = append(taken.certificates, pair.value)
+		taken.described = append(taken.described, described)
+	}
+	if s.cas != nil {
+		taken.config = s.config()
+		taken.config.ClientCAs = s.cas.value
+	}
+	return taken
+}
+
+// config returns the settings that don't depend on the files.
+func (s *Store) config() *tls.Config {
+	config := s.options.Config.Clone()
+	if config == nil {
+		config = new(tls.Config)
+	}
+	if len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	config.GetCertificate, config.ClientAuth = s.certificate, s.options.ClientAuth
+	return config
+}
+
+// TLSConfig returns a configuration that serves the current certificates, for filo.Server.TLSConfig.
+func (s *Store) TLSConfig() *tls.Config {
+	config := s.config()
+	if s.cas != nil {
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			s.look()
+			return s.current.Load().config, nil
+		}
+	}
+	return config
+}
+
+// certificate is tls.Config.GetCertificate.
+func (s *Store) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.look()
+	certificates := s.current.Load().certificates
+	if len(certificates) > 1 {
+		for _, each := range certificates {
+			if hello.SupportsCertificate(each) == nil {
+				return each, nil
+			}
+		}
+	}
+	return certificates[0], nil
+}
+
+// look reloads the files in the background, if that is due.
+func (s *Store) look() {
+	next := s.next.Load()
+	if s.options.Interval > 0 && time.Now().UnixNano() >= next && s.next.CompareAndSwap(next, 1<<63-1) {
+		go func() {
+			s.reload(false) // which logs its errors
+			s.due()
+		}()
+	}
+}
+
+// due sets when the files may be looked at next.
+func (s *Store) due() { s.next.Store(time.Now().Add(s.options.Interval).UnixNano()) }
+
+// ReloadOn reloads the files whenever one of the signals comes, until ctx ends.
+func (s *Store) ReloadOn(ctx context.Context, signals ...os.Signal) {
+	must(len(signals) > 0, "ReloadOn without a signal") // which would mean all of them
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, signals...)
+	go func() {
+		defer signal.Stop(came)
+		for {
+			select {
+			case <-came:
+				if err := s.Reload(); err != nil {
+					s.logger().Error("certs: reloaded, but for what was refused", "error", err)
+				} else {
+					s.logger().Info("certs: reloaded")
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// Certificates describes the certificates that are served, in the order of Options.Pairs.
+func (s *Store) Certificates() []Certificate {
+	s.look()
+	return append([]Certificate(nil), s.current.Load().described...)
+}
+
+func (s *Store) logger() *slog.Logger { return cmp.Or(s.options.Logger, slog.Default()) }

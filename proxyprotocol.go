@@ -1,0 +1,280 @@
+package filo
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/proxyproto"
+)
+
+// ProxyProtocol makes connections begin with a header of the PROXY protocol, version 1 or 2, by which a proxy such as HAProxy, nginx or a
+// cloud's balancer tells the client's address. The header comes before TLS and HTTP. Then RemoteAddr, LocalAddr and MaxConnsPerIP go by the
+// addresses that the proxy tells, and Ctx.ProxyHeader has the rest.
+//
+// A client could write such a header, too. So all connections must come from trusted peers: others are closed, and so are connections
+// without a header. The log says so, once a minute at most. The header has ReadHeaderTimeout, and 4 KB at most. The server's own TLS
+// (ListenAndServeTLS, ServeTLS and their like) works behind it; a listener that makes TLS connections by itself doesn't.
+type ProxyProtocol struct {
+	// TrustedPeers are the proxies' addresses. Empty, and without TrustUnixSocket, the protocol is off.
+	TrustedPeers []netip.Prefix
+	// TrustUnixSocket trusts whoever connects to a Unix socket.
+	TrustUnixSocket bool
+}
+
+// enabled reports whether connections begin with a header.
+func (p *ProxyProtocol) enabled() bool { return len(p.TrustedPeers) > 0 || p.TrustUnixSocket }
+
+// trusts reports whether a peer may send a header. The address is invalid for Unix sockets.
+func (p *ProxyProtocol) trusts(peer netip.AddrPort) bool {
+	if !peer.IsValid() {
+		return p.TrustUnixSocket
+	}
+	address := peer.Addr().Unmap().WithZone("")
+	for _, prefix := range p.TrustedPeers {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// ProxyHeader is what a proxy has told about a connection: see ProxyProtocol. It is immutable, and may be kept.
+type ProxyHeader struct{ header *proxyproto.Header }
+
+// ProxyTLS is what a proxy has told about TLS between the client and itself.
+type ProxyTLS struct {
+	// Verified says that the client has a certificate, which the proxy has verified.
+	Verified bool
+	// Version and Cipher are names such as "TLSv1.3", CommonName is that of the client's certificate; "" if the proxy doesn't tell.
+	Version, Cipher, CommonName string
+}
+
+// ProxyHeader returns what a proxy has told about the connection by the PROXY protocol. ok is false without Server.ProxyProtocol.
+func (c *Ctx) ProxyHeader() (h ProxyHeader, ok bool) {
+	c.check()
+	header := c.exchange.wire.proxyHeader()
+	return ProxyHeader{header}, header != nil
+}
+
+// IsLocal reports whether the connection is the proxy's own, such as a health check, and not a client's.
+func (h ProxyHeader) IsLocal() bool { return h.header.IsLocal() }
+
+// Source returns the client's address, invalid if the proxy doesn't tell.
+func (h ProxyHeader) Source() netip.AddrPort { return h.header.Source() }
+
+// Destination returns the address of the proxy that the client has connected to, invalid if the proxy doesn't tell.
+func (h ProxyHeader) Destination() netip.AddrPort { return h.header.Destination() }
+
+// Authority returns the host name that the client has asked the proxy for by TLS (SNI), "" if the proxy doesn't tell.
+func (h ProxyHeader) Authority() string { return h.header.Authority() }
+
+// ALPN returns the protocol that the client and the proxy have agreed on, such as "h2", "" if the proxy doesn't tell.
+func (h ProxyHeader) ALPN() string { return h.header.ALPN() }
+
+// UniqueID returns the connection's ID, which may have any bytes, "" if the proxy doesn't tell.
+func (h ProxyHeader) UniqueID() string { return h.header.UniqueID() }
+
+// TLS returns what the proxy tells about TLS. ok is false if the client doesn't use TLS, or the proxy doesn't tell.
+func (h ProxyHeader) TLS() (t ProxyTLS, ok bool) {
+	told, ok := h.header.TLS()
+	return ProxyTLS(told), ok
+}
+
+// TLV returns the first value of this type in a header of version 2. The types from 0xe0 to 0xef are for a proxy's users.
+func (h ProxyHeader) TLV(kind byte) (value string, ok bool) { return h.header.TLV(kind) }
+
+// toldAddr returns the address as RemoteAddr and LocalAddr tell it, or otherwise if the proxy didn't tell it.
+func toldAddr(told netip.AddrPort, otherwise func() net.Addr) net.Addr {
+	if !told.IsValid() {
+		return otherwise()
+	}
+	return net.TCPAddrFromAddrPort(told)
+}
+
+// proxied is a connection that begins with a header, below TLS.
+type proxied interface {
+	// proxyHeader returns the header, nil as long as it hasn't arrived. Any goroutine may call it.
+	proxyHeader() *proxyproto.Header
+}
+
+// proxyHeader implements wire.
+func (c *conn) proxyHeader() *proxyproto.Header {
+	if p, ok := transport(c.netConn).(proxied); ok {
+		return p.proxyHeader()
+	}
+	return nil
+}
+
+// transport returns the connection below TLS.
+func transport(netConn net.Conn) net.Conn {
+	if tlsConn, ok := netConn.(*tls.Conn); ok {
+		return tlsConn.NetConn()
+	}
+	return netConn
+}
+
+// refuseProxied logs that a connection is closed because of the PROXY protocol.
+func (s *Server) refuseProxied(remote netip.AddrPort, reason error) {
+	s.counts.refused.Add(1)
+	s.proxyLog.write(s.logger(), remote, reason)
+}
+
+var (
+	errUntrustedPeer = errors.New("the peer isn't among ProxyProtocol.TrustedPeers")
+	errCutHeader     = errors.New("the connection ended within the header")
+	errSlowHeader    = errors.New("the header didn't arrive within ReadHeaderTimeout")
+)
+
+// proxyLog logs one refusal a minute: everybody can cause them.
+type proxyLog struct {
+	mu      sync.Mutex
+	last    time.Time // of the last record; guarded by mu
+	skipped int       // refusals since then; guarded by mu
+}
+
+const proxyLogInterval = time.Minute
+
+func (l *proxyLog) write(logger *slog.Logger, remote netip.AddrPort, reason error) {
+	l.mu.Lock()
+	skipped := l.skipped
+	if l.skipped++; time.Since(l.last) < proxyLogInterval {
+		l.mu.Unlock()
+		return
+	}
+	l.last, l.skipped = time.Now(), 0
+	l.mu.Unlock()
+	logger.Warn("connection refused: PROXY protocol", "error", reason, "remote", remote.String(), "refused since the last record", skipped)
+}
+
+// proxiedConn is a connection that package net or the user has accepted, and that begins with a header. Everything else of it works as
+// before, except that plain sockets aren't read and written by raw system calls.
+type proxiedConn struct {
+	net.Conn
+	mu     sync.Mutex
+	header *proxyproto.Header // guarded by mu
+}
+
+func (p *proxiedConn) proxyHeader() *proxyproto.Header {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.header
+}
+
+// RemoteAddr is net.Conn's.
+func (p *proxiedConn) RemoteAddr() net.Addr {
+	if h := p.proxyHeader(); h != nil {
+		return toldAddr(h.Source(), p.Conn.RemoteAddr)
+	}
+	return p.Conn.RemoteAddr()
+}
+
+// LocalAddr is net.Conn's.
+func (p *proxiedConn) LocalAddr() net.Addr {
+	if h := p.proxyHeader(); h != nil {
+		return toldAddr(h.Destination(), p.Conn.LocalAddr)
+	}
+	return p.Conn.LocalAddr()
+}
+
+// SyscallConn lets the client be watched.
+func (p *proxiedConn) SyscallConn() (syscall.RawConn, error) {
+	if socket, ok := p.Conn.(syscall.Conn); ok {
+		return socket.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// CloseWrite ends the sending side, which gives the client time to read the last answer.
+func (p *proxiedConn) CloseWrite() error {
+	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// SetLinger lets a close be a reset.
+func (p *proxiedConn) SetLinger(seconds int) error {
+	if tcp, ok := p.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		return tcp.SetLinger(seconds)
+	}
+	return errors.ErrUnsupported
+}
+
+// expectProxy returns the connection as one that begins with a header, if the server expects one. It returns nil if the connection was
+// refused, because its peer isn't trusted.
+func (s *Server) expectProxy(netConn net.Conn) net.Conn {
+	if !s.ProxyProtocol.enabled() {
+		return netConn
+	}
+	if peer := addrPortOf(netConn.RemoteAddr()); !s.ProxyProtocol.trusts(peer) {
+		s.refuseProxied(peer, errUntrustedPeer)
+		netConn.Close()
+		return nil
+	}
+	return &proxiedConn{Conn: netConn}
+}
+
+// readProxyHeader reads the header of a connection in the blocking driver, if there is to be one. It reports false if the connection is
+// refused.
+func (s *Server) readProxyHeader(c *conn) bool {
+	p, ok := transport(c.netConn).(*proxiedConn)
+	if !ok {
+		return true
+	}
+	if timeout := s.config.readHeaderTimeout; timeout > 0 {
+		p.SetReadDeadline(time.Now().Add(timeout))
+	}
+	stop := context.AfterFunc(s.life.handshaking, func() { p.SetReadDeadline(clock.Past) })
+	h, some, err := readHeader(p.Conn)
+	if !stop() && err == nil {
+		return false
+	}
+	p.SetReadDeadline(time.Time{})
+	if err != nil {
+		if some {
+			s.refuseProxied(addrPortOf(p.Conn.RemoteAddr()), err)
+		}
+		return false
+	}
+	p.mu.Lock()
+	p.header = h
+	p.mu.Unlock()
+	return true
+}
+
+// readHeader reads a header and nothing that follows. It reports whether anything has come.
+func readHeader(r io.Reader) (h *proxyproto.Header, some bool, err error) {
+	b := make([]byte, 0, 256)
+	for want := proxyproto.MinSize; ; want = 1 {
+		if version2 := len(b) == proxyproto.MinSize+1 && b[0] == '\r'; version2 {
+			want = int(b[14])<<8 | int(b[15])
+		}
+		start := len(b)
+		b = append(b, make([]byte, want)...)
+		n, err := io.ReadFull(r, b[start:])
+		b = b[:start+n]
+		h, size, fault := proxyproto.Parse(b)
+		switch {
+		case fault != nil:
+			return nil, true, fault
+		case size > 0:
+			return h, true, nil
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, len(b) > 0, errCutHeader
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, true, errSlowHeader
+		case err != nil:
+			return nil, len(b) > 0, err
+		}
+	}
+}
