@@ -20,7 +20,8 @@
 // a minute at most, with the number of calls that have failed, and once when it is back. Add Redis.Check to the checks of package
 // health as an optional one: an instance that is taken out since Redis is down serves nobody better.
 //
-// go-redis writes lines of its own about failed connections. redis.SetLogger silences it, for all clients of the process.
+// go-redis writes lines of its own about failed connections, several a second. Disable of its package logging silences it, for all
+// clients of the process.
 //
 // # Memory
 //

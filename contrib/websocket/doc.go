@@ -42,6 +42,11 @@
 // violates the protocol, also with text that isn't UTF-8, gets a close frame with the reason, and its connection ends.
 // Everything that a client could make grow has a limit.
 //
+// # Several processes
+//
+// The members of a NewHub may be connected to different processes, which a Broker connects, such as those of contrib/redis. A client
+// that connects again, to whatever process, gets what it has missed: see Hub.Resume.
+//
 // # Order
 //
 // Messages that one goroutine writes and sends on a connection arrive in that order. A Hub's messages on a topic arrive at all

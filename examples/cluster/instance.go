@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bind"
@@ -50,6 +51,7 @@ type message struct {
 
 // runInstance serves on a socket in dir until ctx ends: then its probe turns red, HAProxy sends it nothing new, and it shuts down.
 func runInstance(ctx context.Context, name, dir string) error {
+	logging.Disable() // what go-redis would log again and again, redisfilo logs once a minute
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: redisSocket(dir), ContextTimeoutEnabled: true})
 	defer client.Close()
 	shared := redisfilo.New(client)

@@ -142,6 +142,7 @@ func TestRestarts(t *testing.T) {
 		if round == 0 {
 			wait(t, talker, `document.querySelectorAll('.instance[data-state="draining"]').length === 1`)
 			browser.Screenshot(t, talker, "docs/cluster.png")
+			phone(t, listener)
 		}
 		for _, tab := range []context.Context{talker, listener} {
 			wait(t, tab, `document.body.dataset.rounds >= `+string(rune('1'+round)))
@@ -165,6 +166,18 @@ func TestRestarts(t *testing.T) {
 	if got := js[[]int](t, talker, `[document.documentElement.scrollWidth, innerWidth]`); got[0] > got[1] {
 		t.Errorf("the page is %d pixels wide, and the window %d", got[0], got[1])
 	}
+}
+
+// phone has the page in a window like that of a phone, which it isn't wider than.
+func phone(t *testing.T, tab context.Context) {
+	t.Helper()
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(390, 800, chromedp.EmulateMobile)); err != nil {
+		t.Fatal(err)
+	}
+	if got := js[int](t, tab, `document.documentElement.scrollWidth`); got > 390 {
+		t.Errorf("on a phone the page is %d pixels wide", got)
+	}
+	browser.Screenshot(t, tab, "docs/cluster-phone.png")
 }
 
 // settle has the talker be silent, and waits until both pages show exactly what it has said.

@@ -18,6 +18,7 @@ import (
 	_ "github.com/filohttp/filo/contrib/jwt"
 	_ "github.com/filohttp/filo/contrib/otel"
 	_ "github.com/filohttp/filo/contrib/prometheus"
+	_ "github.com/filohttp/filo/contrib/redis"
 	_ "github.com/filohttp/filo/contrib/validate"
 	_ "github.com/filohttp/filo/contrib/websocket"
 	_ "github.com/filohttp/filo/dashboard"
@@ -32,6 +33,7 @@ import (
 	_ "github.com/filohttp/filo/static"
 	_ "github.com/filohttp/filo/templates"
 	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/redis/go-redis/v9"
 	_ "go.opentelemetry.io/otel/attribute"
 )
 
@@ -126,7 +128,7 @@ var (
 // Links to files, and to headings of the same document or another one, lead somewhere.
 func TestLinks(t *testing.T) {
 	// The snippets of RECIPES.md are files of examples/recipes, which has a test for that.
-	for _, document := range append(documents, "docs/RECIPES.md", "docs/NETHTTP.md", "docs/LOOP.md", "docs/ARCHITECTURE.md", "docs/INTERNALS.md", "docs/POOL.md") {
+	for _, document := range append(documents, "docs/RECIPES.md", "docs/OPERATIONS.md", "docs/NETHTTP.md", "docs/LOOP.md", "docs/ARCHITECTURE.md", "docs/INTERNALS.md", "docs/POOL.md") {
 		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, document), ""), -1) {
 			if err := follow(document, match[1]); err != nil {
 				t.Errorf("%s: %v", document, err)

@@ -9,10 +9,12 @@ require (
 	github.com/filohttp/filo/contrib/jwt v0.1.0
 	github.com/filohttp/filo/contrib/otel v0.1.0
 	github.com/filohttp/filo/contrib/prometheus v0.1.0
+	github.com/filohttp/filo/contrib/redis v0.1.0
 	github.com/filohttp/filo/contrib/validate v0.1.0
 	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/prometheus/client_golang v1.25.0
+	github.com/redis/go-redis/v9 v9.23.0
 	go.opentelemetry.io/otel v1.47.0
 )
 
@@ -39,6 +41,7 @@ require (
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
@@ -52,6 +55,7 @@ replace (
 	github.com/filohttp/filo/contrib/jwt => ../../contrib/jwt
 	github.com/filohttp/filo/contrib/otel => ../../contrib/otel
 	github.com/filohttp/filo/contrib/prometheus => ../../contrib/prometheus
+	github.com/filohttp/filo/contrib/redis => ../../contrib/redis
 	github.com/filohttp/filo/contrib/validate => ../../contrib/validate
 	github.com/filohttp/filo/contrib/websocket => ../../contrib/websocket
 )

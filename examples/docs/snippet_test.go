@@ -46,6 +46,8 @@ var known = map[string]string{
 	"prometheus":  "github.com/filohttp/filo/contrib/prometheus",
 	"proxy":       "github.com/filohttp/filo/proxy",
 	"ratelimit":   "github.com/filohttp/filo/middleware/ratelimit",
+	"redis":       "github.com/redis/go-redis/v9",
+	"redisfilo":   "github.com/filohttp/filo/contrib/redis",
 	"router":      "github.com/filohttp/filo/router",
 	"servertest":  "github.com/filohttp/filo/servertest",
 	"session":     "github.com/filohttp/filo/middleware/session",

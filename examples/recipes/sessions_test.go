@@ -9,24 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/middleware/session"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite"
 )
 
 // stores returns each kind of store, and what lets time pass in it.
 func stores(t *testing.T) map[string]session.Store {
-	kept := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: kept.Addr()})
-	t.Cleanup(func() { client.Close() })
 	all := map[string]session.Store{
 		"SQLite": SQLSessions{sessionsTable(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "sessions.db")+"?_pragma=busy_timeout(10000)")},
-		"Redis":  RedisSessions{client},
 	}
 	if url := os.Getenv("DATABASE_URL"); url != "" {
 		all["PostgreSQL"] = SQLSessions{sessionsTable(t, "pgx", url)}

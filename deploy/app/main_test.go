@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take that a test waits for.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	if os.Getenv("LISTEN_PID") != "" || os.Getenv("APP_AS_PROGRAM") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// free returns an address on which nobody listens.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// get returns the answer, as soon as there is one.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		response, err := http.Get(url)
+		if err == nil {
+			defer response.Body.Close()
+			text, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return response.StatusCode, string(text)
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The program answers on the paths that the probes ask, and its metrics include each that an alert or the dashboard names.
+func TestApp(t *testing.T) {
+	addr, metrics := free(t), free(t)
+	settings := map[string]string{"ADDR": addr, "METRICS_ADDR": metrics, "REDIS_URL": "redis://127.0.0.1:1/0"}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, func(name string) string { return settings[name] }, 100*time.Millisecond) }()
+	for path, want := range map[string]string{"/": "it works", "/livez": "ok", "/readyz": "ok"} { // without its Redis, too
+		if status, body := get(t, "http://"+addr+path); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	_, exposed := get(t, "http://"+metrics+"/metrics")
+	named := regexp.MustCompile(`\b(?:filo|http|process|go)_[a-z0-9_]+`)
+	for _, name := range []string{"../prometheus/alerts.yml", "../grafana/dashboard.json"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := named.FindAllString(string(text), -1)
+		if len(found) < 5 {
+			t.Errorf("%s names only %q", name, found)
+		}
+		for _, metric := range found {
+			if !strings.Contains(exposed, "# TYPE "+strings.TrimSuffix(metric, "_bucket")+" ") && !unseen[metric] {
+				t.Errorf("%s names %s, which the program doesn't have", name, metric)
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("run returned %v", err)
+	}
+}
+
+// unseen has the metrics that appear with their first event.
+var unseen = map[string]bool{"http_request_errors_total": true, "http_request_panics_total": true}
+
+func TestBadSettings(t *testing.T) {
+	for want, settings := range map[string]map[string]string{
+		"redis":    {"REDIS_URL": "http://localhost"},
+		"address":  {"METRICS_ADDR": "nowhere"},
+		"address ": {"METRICS_ADDR": "127.0.0.1:0", "ADDR": "nowhere"},
+	} {
+		err := run(t.Context(), func(name string) string { return settings[name] }, 0)
+		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("%v: got %v", settings, err)
+		}
+	}
+}
+
+// The program takes the socket that systemd has opened, and is ready when it says so.
+func TestSocketActivation(t *testing.T) {
+	activate, err := exec.LookPath("systemd-socket-activate")
+	if err != nil {
+		if os.Getenv("FILO_CI") != "" {
+			t.Fatal("there is no systemd-socket-activate; `make deps` installs it")
+		}
+		t.Skip("there is no systemd-socket-activate; `make deps` installs it")
+	}
+	told := filepath.Join(t.TempDir(), "notify")
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: told, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notify.Close()
+	addr := free(t)
+	command := exec.Command(activate, "-l", addr, "-E", "METRICS_ADDR=127.0.0.1:0", "-E", "ADDR=nowhere", "-E", "NOTIFY_SOCKET="+told, os.Args[0])
+	var output strings.Builder
+	command.Stderr = &output
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		command.Process.Kill()
+		command.Wait()
+	}()
+	if status, body := get(t, "http://"+addr+"/"); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	notify.SetReadDeadline(time.Now().Add(patience))
+	buffer := make([]byte, 100)
+	n, err := notify.Read(buffer)
+	if got := fmt.Sprint(string(buffer[:n])); err != nil || got != "READY=1" {
+		t.Errorf("systemd was told %q, %v\n%s", got, err, &output)
+	}
+	if err := command.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	if n, err = notify.Read(buffer); err != nil || string(buffer[:n]) != "STOPPING=1" {
+		t.Errorf("systemd was told %q, %v", buffer[:n], err)
+	}
+}

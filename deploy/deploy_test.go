@@ -1,0 +1,297 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// tool returns the path of a program.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("FILO_CI") != "" {
+			t.Fatalf("there is no %s; `make deps` installs it", name)
+		}
+		t.Skipf("there is no %s; `make deps` installs it", name)
+	}
+	return path
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// systemd finds nothing to complain about, with a program in place of the application.
+func TestUnits(t *testing.T) {
+	analyze := tool(t, "systemd-analyze")
+	dir := t.TempDir()
+	program := tool(t, "true")
+	service := bytes.Replace(read(t, "systemd/app.service"), []byte("ExecStart=/usr/local/bin/app"), []byte("ExecStart="+program), 1)
+	if !bytes.Contains(service, []byte("ExecStart="+program)) {
+		t.Fatal("the service doesn't start /usr/local/bin/app")
+	}
+	verify := func(service []byte) string {
+		for name, text := range map[string][]byte{"app.service": service, "app.socket": read(t, "systemd/app.socket")} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		command := exec.Command(analyze, "verify", "--man=no", filepath.Join(dir, "app.socket"), filepath.Join(dir, "app.service"))
+		printed, err := command.CombinedOutput()
+		if err != nil && len(printed) == 0 {
+			t.Fatal(err)
+		}
+		var about []string // these files; the machine has others
+		for line := range strings.Lines(string(printed)) {
+			if strings.Contains(line, "app.service") || strings.Contains(line, "app.socket") {
+				about = append(about, line)
+			}
+		}
+		return strings.Join(about, "")
+	}
+	if said := verify(service); said != "" {
+		t.Errorf("systemd-analyze: %s", said)
+	}
+	// It would find something.
+	if said := verify(append(service, "\n[Service]\nTimeoutStopSecs=1\n"...)); !strings.Contains(said, "TimeoutStopSecs") {
+		t.Errorf("systemd-analyze has nothing against TimeoutStopSecs: %q", said)
+	}
+}
+
+func TestDockerfile(t *testing.T) {
+	result, err := parser.Parse(bytes.NewReader(read(t, "Dockerfile")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, _, err := instructions.Parse(result.AST, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Warnings) > 0 {
+		t.Errorf("warnings: %v", result.Warnings)
+	}
+	last := stages[len(stages)-1]
+	var user, entry string
+	var ports []string
+	for _, command := range last.Commands {
+		switch command := command.(type) {
+		case *instructions.UserCommand:
+			user = command.User
+		case *instructions.ExposeCommand:
+			ports = command.Ports
+		case *instructions.EntrypointCommand:
+			entry = strings.Join(command.CmdLine, " ")
+			if command.PrependShell {
+				t.Error("the program isn't process 1, and gets no SIGTERM")
+			}
+		}
+	}
+	if user != "65532:65532" || entry != "/app" || !slices.Equal(ports, []string{"8080", "9090"}) {
+		t.Errorf("user %q, entrypoint %q, ports %q", user, entry, ports)
+	}
+}
+
+// manifests are the objects in kubernetes/, each decoded as its kind, without a field that the kind hasn't.
+func manifests(t *testing.T) map[string]any {
+	t.Helper()
+	all := make(map[string]any)
+	files, err := filepath.Glob("kubernetes/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		for _, document := range strings.Split(string(read(t, name)), "\n---\n") {
+			object, err := decode(document)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			all[reflect.TypeOf(object).Elem().Name()] = object
+		}
+	}
+	return all
+}
+
+func decode(document string) (any, error) {
+	var kind struct {
+		APIVersion, Kind string
+	}
+	if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+		return nil, err
+	}
+	object, ok := map[string]any{
+		"apps/v1 Deployment":            new(appsv1.Deployment),
+		"v1 Service":                    new(corev1.Service),
+		"policy/v1 PodDisruptionBudget": new(policyv1.PodDisruptionBudget),
+	}[kind.APIVersion+" "+kind.Kind]
+	if !ok {
+		return nil, fmt.Errorf("the kind %q of %q isn't known to this test", kind.Kind, kind.APIVersion)
+	}
+	return object, yaml.UnmarshalStrict([]byte(document), object)
+}
+
+// The manifests are of their schemas, and belong together.
+func TestKubernetes(t *testing.T) {
+	all := manifests(t)
+	deployment := all["Deployment"].(*appsv1.Deployment)
+	service := all["Service"].(*corev1.Service)
+	budget := all["PodDisruptionBudget"].(*policyv1.PodDisruptionBudget)
+	pod := deployment.Spec.Template
+	for name, selector := range map[string]map[string]string{
+		"the deployment": deployment.Spec.Selector.MatchLabels, "the service": service.Spec.Selector, "the budget": budget.Spec.Selector.MatchLabels,
+	} {
+		if len(selector) == 0 || !reflect.DeepEqual(selector, pod.Labels) {
+			t.Errorf("%s selects %v, and the pods have %v", name, selector, pod.Labels)
+		}
+	}
+	container := pod.Spec.Containers[0]
+	ports := make(map[string]int32)
+	for _, port := range container.Ports {
+		ports[port.Name] = port.ContainerPort
+	}
+	if target := service.Spec.Ports[0].TargetPort.StrVal; ports[target] != 8080 {
+		t.Errorf("the service leads to the port %q, of %v", target, ports)
+	}
+	probes := map[string]*corev1.Probe{"/livez": container.LivenessProbe, "/livez ": container.StartupProbe, "/readyz": container.ReadinessProbe}
+	for path, probe := range probes {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != strings.TrimSpace(path) || ports[probe.HTTPGet.Port.StrVal] != 8080 {
+			t.Errorf("the probe of %s is %+v", path, probe)
+		}
+	}
+	// The drain is longer than the probe needs to fail, and all of it shorter than what Kubernetes waits.
+	ready := container.ReadinessProbe
+	if noticed := ready.PeriodSeconds*ready.FailureThreshold + ready.TimeoutSeconds; noticed >= drainSeconds(t) {
+		t.Errorf("the readiness probe needs %d s to fail, and the drain takes %d", noticed, drainSeconds(t))
+	}
+	if grace := *pod.Spec.TerminationGracePeriodSeconds; grace <= int64(drainSeconds(t)+graceSeconds(t)) {
+		t.Errorf("Kubernetes waits for %d s, and the program takes %d", grace, drainSeconds(t)+graceSeconds(t))
+	}
+	if replicas := *deployment.Spec.Replicas; replicas <= budget.Spec.MaxUnavailable.IntVal {
+		t.Errorf("%d pods, of which %d may be missing", replicas, budget.Spec.MaxUnavailable.IntVal)
+	}
+	// A field that isn't one is found.
+	if _, err := decode("apiVersion: v1\nkind: Service\nspec: {port: []}\n"); err == nil || !strings.Contains(err.Error(), `"port"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func drainSeconds(t *testing.T) int32 { return constant(t, "drainTime") }
+func graceSeconds(t *testing.T) int32 { return constant(t, "gracePeriod") }
+
+// constant returns a constant of the program's, in seconds.
+func constant(t *testing.T, name string) (seconds int32) {
+	t.Helper()
+	match := regexp.MustCompile(name + ` = (\d+) \* time\.Second`).FindSubmatch(read(t, "app/main.go"))
+	if match == nil {
+		t.Fatalf("app/main.go has no %s", name)
+	}
+	fmt.Sscan(string(match[1]), &seconds)
+	return seconds
+}
+
+// systemd waits longer than the program takes to end.
+func TestStopTime(t *testing.T) {
+	match := regexp.MustCompile(`TimeoutStopSec=(\d+)`).FindSubmatch(read(t, "systemd/app.service"))
+	if match == nil {
+		t.Fatal("there is no TimeoutStopSec")
+	}
+	var seconds int32
+	fmt.Sscan(string(match[1]), &seconds)
+	if seconds <= drainSeconds(t)+graceSeconds(t) {
+		t.Errorf("systemd waits for %d s, and the program takes %d", seconds, drainSeconds(t)+graceSeconds(t))
+	}
+}
+
+func promtool(t *testing.T, dir string, arguments ...string) {
+	t.Helper()
+	command := exec.Command(tool(t, "promtool"), arguments...)
+	command.Dir = dir
+	if printed, err := command.CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, printed)
+	}
+}
+
+// The alerts are valid, and fire when they should.
+func TestAlerts(t *testing.T) {
+	promtool(t, "prometheus", "check", "rules", "alerts.yml")
+	promtool(t, "prometheus", "test", "rules", "alerts_test.yml")
+}
+
+// panel is one of a dashboard.
+type panel struct {
+	ID      int
+	Title   string
+	GridPos struct{ X, Y, W, H int }
+	Targets []struct{ Expr, LegendFormat string }
+}
+
+func dashboard(t *testing.T) []panel {
+	t.Helper()
+	var board struct{ Panels []panel }
+	if err := json.Unmarshal(read(t, "grafana/dashboard.json"), &board); err != nil {
+		t.Fatal(err)
+	}
+	if len(board.Panels) == 0 {
+		t.Fatal("the dashboard has no panels")
+	}
+	return board.Panels
+}
+
+// Panels don't overlap, and their expressions are PromQL.
+func TestDashboard(t *testing.T) {
+	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", "app", "$instance", ".*")
+	type rule struct {
+		Record string `json:"record"`
+		Expr   string `json:"expr"`
+	}
+	var rules []rule
+	taken := make(map[[2]int]string)
+	ids := make(map[int]bool)
+	for _, p := range dashboard(t) {
+		if ids[p.ID] {
+			t.Errorf("two panels have the id %d", p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("%q lies on %q or beyond the edge", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		for i, target := range p.Targets {
+			rules = append(rules, rule{fmt.Sprintf("panel:%d_%d", p.ID, i), variables.Replace(target.Expr)})
+		}
+	}
+	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "rules.yml")
+	if err := os.WriteFile(name, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, ".", "check", "rules", name)
+}

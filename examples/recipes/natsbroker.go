@@ -1,0 +1,132 @@
+package recipes
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/sse"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// NATSBroker is a broker for hubs by a stream of NATS JetStream: sse.NewHub(sse.HubOptions{Broker: NewNATSBroker(js, "NEWS")}). The
+// stream keeps the messages that clients may have missed, and needs a limit of them. Nothing else may be sent to it.
+type NATSBroker struct {
+	js   jetstream.JetStream
+	name string
+	base atomic.Uint64 // when the stream was made, in microseconds since 1970, so that a new stream has greater numbers
+}
+
+// NewNATSBroker returns a broker by the stream with a name. It creates the stream if there is none.
+func NewNATSBroker(ctx context.Context, js jetstream.JetStream, name string) (*NATSBroker, error) {
+	_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, MaxMsgs: 10_000, MaxAge: time.Hour})
+	return &NATSBroker{js: js, name: name}, err
+}
+
+// timeout is how long NATS may take to answer.
+const timeout = 2 * time.Second
+
+// Publish implements sse.Broker.
+func (b *NATSBroker) Publish(ctx context.Context, topic string, message []byte) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if b.base.Load() == 0 {
+		if _, err := b.stream(ctx); err != nil {
+			return 0, err
+		}
+	}
+	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: b.name, Header: nats.Header{"Topic": {topic}}, Data: message})
+	if err != nil {
+		return 0, err
+	}
+	return b.base.Load() + ack.Sequence, nil
+}
+
+// stream returns the stream as it is now.
+func (b *NATSBroker) stream(ctx context.Context) (jetstream.Stream, error) {
+	stream, err := b.js.Stream(ctx, b.name)
+	if err == nil {
+		b.base.Store(uint64(stream.CachedInfo().Created.UnixMicro()))
+	}
+	return stream, err
+}
+
+// Follow implements sse.Broker.
+func (b *NATSBroker) Follow(ctx context.Context, receive func(sse.Delivery)) {
+	f := &natsFollower{NATSBroker: b, receive: receive}
+	for ctx.Err() == nil {
+		f.follow(ctx) // until an error
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+type natsFollower struct {
+	*NATSBroker
+	receive func(sse.Delivery)
+	base    uint64 // of the stream that it has followed
+	last    uint64 // message of that
+	live    bool
+}
+
+func (f *natsFollower) follow(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	stream, err := f.stream(limited)
+	cancel()
+	if err != nil {
+		return err
+	}
+	info := stream.CachedInfo()
+	if base := f.NATSBroker.base.Load(); base != f.base { // the first stream, or another one
+		f.base, f.last = base, max(info.State.FirstSeq, 1)-1
+		f.receive(sse.Delivery{Gap: true, Number: f.base + f.last})
+	}
+	if info.State.LastSeq <= f.last {
+		f.goLive()
+	}
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
+	})
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for {
+		message, err := messages.Next()
+		if err != nil {
+			return err
+		}
+		meta, err := message.Metadata()
+		if err != nil {
+			return err
+		}
+		sequence := meta.Sequence.Stream
+		if sequence <= f.last {
+			continue
+		}
+		if sequence > f.last+1 { // the stream has dropped what is between
+			f.receive(sse.Delivery{Gap: true, Number: f.base + sequence - 1})
+		}
+		f.last = sequence
+		f.receive(sse.Delivery{Number: f.base + sequence, Topic: message.Headers().Get("Topic"), Message: message.Data()})
+		if meta.NumPending == 0 {
+			f.goLive()
+		}
+	}
+}
+
+// goLive says, once, that what was kept has been delivered.
+func (f *natsFollower) goLive() {
+	if !f.live {
+		f.live = true
+		f.receive(sse.Delivery{Live: true})
+	}
+}
