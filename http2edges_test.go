@@ -491,6 +491,45 @@ func TestHTTP2ReadAfterTimeout(t *testing.T) {
 	})
 }
 
+// A stream that was over when its connection was taken from its handler is over but once.
+func TestHTTP2TakenWhenOver(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		release, stuck := make(chan struct{}), make(chan struct{}, 2)
+		s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/timeout":
+				c.SetTimeout(time.Microsecond, nil)
+				stuck <- struct{}{}
+				<-release
+			case "/park":
+				<-c.Context().Done()
+				_, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+				stuck <- struct{}{}
+				return err
+			}
+			return c.Text(200, "ok")
+		}})
+		c := dial()
+		id := uint32(1)
+		for ; id < 500; id += 2 {
+			c.request(id, "/", true).send()
+			c.wantAnswer(id, "200 ok")
+		}
+		c.request(id, "/timeout", true).send()
+		lifeRecv(t, stuck, "the handler")
+		c.wantAnswer(id, "503 Service Unavailable: the handler took too long\n")
+		c.request(id+2, "/", true).send()
+		c.wantAnswer(id+2, "200 ok") // so the connection was taken away
+		close(release)
+		c.request(id+4, "/park", true).send()
+		c.add(func(f *http2.Framer) { f.WriteRSTStream(id+4, http2.ErrCodeCancel) }).send()
+		lifeRecv(t, stuck, "the handler")
+		lifeAwait(t, "the streams to end", func() bool { return s.Stats().Streams == 0 })
+		c.Close()
+		lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+	})
+}
+
 // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113, section 6.8). The client checks.
 func TestHTTP2GoAwayNeverRises(t *testing.T) {
 	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
