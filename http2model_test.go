@@ -505,24 +505,30 @@ func (c *http2ModelConn) finish() {
 		}
 		break
 	}
+	var ended error
+	select {
+	case <-c.over:
+		ended = c.err
+	default:
+	}
 	c.books.Lock()
 	defer c.books.Unlock()
 	for _, r := range c.requests {
-		if err := c.wrong(r); err != nil {
-			c.m.t.Errorf("%s, stream %d: %v; the connection: %v", r.path, r.id, err, c.err)
+		if err := c.wrong(r, ended); err != nil {
+			c.m.t.Errorf("%s, stream %d: %v; the connection: %v", r.path, r.id, err, ended)
 		}
 	}
 }
 
-// wrong returns what is wrong with an answer.
-func (c *http2ModelConn) wrong(r *http2ModelRequest) error {
+// wrong returns what is wrong with an answer. ended is why the connection has ended, if it has.
+func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	s, status := r.stream, 200
 	switch {
-	case r.reset, c.refused, c.goneAll && r.id > c.lastID, c.m.cuts && c.m.ending.Load():
+	case r.reset, ended != nil && c.refused, c.goneAll && r.id > c.lastID, c.m.cuts && c.m.ending.Load():
 		return nil
 	case c.m.small && s.ended && s.status == 503:
 		return nil
-	case c.m.ending.Load() && !c.goneAll && s.status == 0 && c.err != nil:
+	case c.m.ending.Load() && !c.goneAll && s.status == 0 && ended != nil:
 		return nil // it has come behind the server's last look
 	case c.m.ending.Load() && r.work == "park":
 		return nil
