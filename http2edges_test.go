@@ -1,13 +1,11 @@
 package filo_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -172,76 +170,6 @@ func TestHTTP2ListensWhileSending(t *testing.T) {
 		c.add(func(f *http2.Framer) { f.WriteRSTStream(1, http2.ErrCodeCancel) }).send()
 		c.wantAnswer(61, "200 small")
 	})
-}
-
-// sinkConn takes what is written at once, however much that is.
-type sinkConn struct {
-	net.Conn // reads
-	mu       sync.Mutex
-	some     sync.Cond
-	written  []byte
-	closed   bool
-}
-
-func (c *sinkConn) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.written = append(c.written, b...)
-	c.some.Signal()
-	return len(b), nil
-}
-
-func (c *sinkConn) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.some.Signal()
-	c.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// sinkClient is the client of a sinkConn.
-type sinkClient struct {
-	net.Conn // writes
-	sink     *sinkConn
-}
-
-func (c sinkClient) Read(b []byte) (int, error) {
-	s := c.sink
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.written) == 0 {
-		if s.closed {
-			return 0, io.EOF
-		}
-		s.some.Wait()
-	}
-	n := copy(b, s.written)
-	s.written = s.written[n:]
-	return n, nil
-}
-
-// A client whose windows are as large as can be gets a large answer without sending anything more, also if its connection takes all at once.
-func TestHTTP2LargeWindows(t *testing.T) {
-	large := randomBytes(4 << 20)
-	s := lifeServe(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: func(c *filo.Ctx) error {
-		return c.BytesNoCopy(200, "application/octet-stream", large)
-	}})
-	for i := range 100 {
-		client, conn := servertest.Pipe()
-		sink := &sinkConn{Conn: conn}
-		sink.some.L = &sink.mu
-		served := make(chan error, 1)
-		s.run(func() { served <- s.ServeConn(sink) })
-		c := newRawHTTP2(t, sinkClient{client, sink}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
-		c.open(0, 1<<31-1-65535).request(1, "/large", true).send()
-		stalled := time.AfterFunc(lifeBound, func() { sink.Close() })
-		if s := c.answer(1); !bytes.Equal(s.body, large) {
-			t.Errorf("answer %d: %v", i, s)
-		}
-		stalled.Stop()
-		client.Close()
-		<-served
-	}
 }
 
 // User code that panics, or ends its goroutine, costs its connection at most.
@@ -488,6 +416,45 @@ func TestHTTP2ReadAfterTimeout(t *testing.T) {
 			}
 			lifeAwait(t, "the stream's place", func() bool { return s.Stats().Streams == 0 })
 		}
+	})
+}
+
+// A stream that was over when its connection was taken from its handler is over but once.
+func TestHTTP2TakenWhenOver(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		release, stuck := make(chan struct{}), make(chan struct{}, 2)
+		s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/timeout":
+				c.SetTimeout(time.Microsecond, nil)
+				stuck <- struct{}{}
+				<-release
+			case "/park":
+				<-c.Context().Done()
+				_, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+				stuck <- struct{}{}
+				return err
+			}
+			return c.Text(200, "ok")
+		}})
+		c := dial()
+		id := uint32(1)
+		for ; id < 500; id += 2 {
+			c.request(id, "/", true).send()
+			c.wantAnswer(id, "200 ok")
+		}
+		c.request(id, "/timeout", true).send()
+		lifeRecv(t, stuck, "the handler")
+		c.wantAnswer(id, "503 Service Unavailable: the handler took too long\n")
+		c.request(id+2, "/", true).send()
+		c.wantAnswer(id+2, "200 ok") // so the connection was taken away
+		close(release)
+		c.request(id+4, "/park", true).send()
+		c.add(func(f *http2.Framer) { f.WriteRSTStream(id+4, http2.ErrCodeCancel) }).send()
+		lifeRecv(t, stuck, "the handler")
+		lifeAwait(t, "the streams to end", func() bool { return s.Stats().Streams == 0 })
+		c.Close()
+		lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
 	})
 }
 

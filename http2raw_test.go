@@ -29,17 +29,24 @@ type rawHTTP2 struct {
 	encoder *hpack.Encoder
 
 	// The reader's, but for what books guards.
-	reader  *http2.Framer
-	goneFor error // the first rule that the server has broken
-	lastID  uint32
-	goneAll bool // GOAWAY has come
-	code    http2.ErrCode
-	pongs   int
+	reader *http2.Framer
+	pongs  int
 
 	books   sync.Mutex
 	streams map[uint32]*rawStream
-	window  int64 // of the connection, for what the server sends
-	initial int64 // of a stream
+	lastID  uint32 // of GOAWAY
+	goneAll bool   // GOAWAY has come
+	code    http2.ErrCode
+	window  int64        // of the connection, for what the server sends
+	initial int64        // of a stream
+	lowered []rawLowered // with the next acknowledgements of SETTINGS
+	grown   int64        // increments of the connection's window, for what the client sends
+}
+
+// rawLowered is what streams lose of their windows once the server has acknowledged SETTINGS.
+type rawLowered struct {
+	by      int64
+	streams []*rawStream
 }
 
 // rawStream is what has come on a stream.
@@ -60,13 +67,20 @@ type rawStream struct {
 // String describes the answer.
 func (s *rawStream) String() string {
 	if s.reset {
-		return fmt.Sprintf("%d %s, reset with %v", s.status, cutText(string(s.body)), s.code)
+		return fmt.Sprintf("%d %s, reset with %v", s.status, s.text(), s.code)
 	}
-	return fmt.Sprintf("%d %s", s.status, cutText(string(s.body)))
+	return fmt.Sprintf("%d %s", s.status, s.text())
+}
+
+func (s *rawStream) text() string {
+	if len(s.body) > 100 {
+		return fmt.Sprintf("%.100q… (%d bytes)", s.body, len(s.body))
+	}
+	return string(s.body)
 }
 
 func newRawHTTP2(t testing.TB, conn net.Conn, settings ...http2.Setting) *rawHTTP2 {
-	c := &rawHTTP2{Conn: conn, t: t, streams: make(map[uint32]*rawStream), window: 65535, initial: 65535, lastID: 1<<31 - 1}
+	c := &rawHTTP2{Conn: conn, t: t, streams: make(map[uint32]*rawStream), window: 65535, initial: 65535, lastID: 1<<31 - 1, lowered: make([]rawLowered, 1)}
 	c.framer = http2.NewFramer(&c.out, nil)
 	c.framer.AllowIllegalWrites = true
 	c.encoder = hpack.NewEncoder(&c.block)
@@ -164,6 +178,24 @@ func (c *rawHTTP2) open(id uint32, n uint32) *rawHTTP2 {
 	})
 }
 
+// setWindow changes the window that streams begin with.
+func (c *rawHTTP2) setWindow(n int64) *rawHTTP2 {
+	c.books.Lock()
+	lowered := rawLowered{by: c.initial - n}
+	for _, s := range c.streams {
+		if lowered.by <= 0 {
+			s.window -= lowered.by // the server may use it at once
+		} else {
+			lowered.streams = append(lowered.streams, s)
+		}
+	}
+	c.initial, c.lowered = n, append(c.lowered, lowered)
+	c.books.Unlock()
+	return c.add(func(f *http2.Framer) {
+		f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(n)})
+	})
+}
+
 // send sends what was added. An error shows when the client reads.
 func (c *rawHTTP2) send() *rawHTTP2 {
 	c.mu.Lock()
@@ -183,7 +215,17 @@ func (c *rawHTTP2) take() error {
 	case *http2.SettingsFrame:
 		if !f.IsAck() {
 			c.add(func(f *http2.Framer) { f.WriteSettingsAck() }).send()
+			return nil
 		}
+		c.books.Lock()
+		defer c.books.Unlock()
+		if len(c.lowered) == 0 {
+			return fmt.Errorf("an acknowledgement of SETTINGS that weren't sent")
+		}
+		for _, s := range c.lowered[0].streams {
+			s.window -= c.lowered[0].by
+		}
+		c.lowered = c.lowered[1:]
 		return nil
 	case *http2.PingFrame:
 		if c.pongs++; !f.IsAck() {
@@ -191,6 +233,8 @@ func (c *rawHTTP2) take() error {
 		}
 		return nil
 	case *http2.GoAwayFrame:
+		c.books.Lock()
+		defer c.books.Unlock()
 		if f.LastStreamID > c.lastID {
 			return fmt.Errorf("GOAWAY says that stream %d was the last one, after it said %d", f.LastStreamID, c.lastID)
 		}
@@ -200,6 +244,7 @@ func (c *rawHTTP2) take() error {
 	c.books.Lock()
 	defer c.books.Unlock()
 	if update, ok := frame.(*http2.WindowUpdateFrame); ok && update.StreamID == 0 {
+		c.grown += int64(update.Increment)
 		return nil
 	}
 	id := frame.Header().StreamID

@@ -6,10 +6,10 @@ import (
 
 // This file has the lives of the streams of a connection of HTTP/2: from the request to the end of its answer, and of its handler.
 
-// listLocked makes a stream known to others than the owner.
+// listLocked makes a stream known to others than the owner, unless it is over: its time-out may have answered, or its client has reset it.
 func (h *http2Conn) listLocked(s *http2Stream) {
 	h.mu.AssertHeld()
-	if !s.listed {
+	if !s.listed && !s.state.Over() {
 		s.listed = true
 		s.send += http2.SendWindow(h.peer.InitialWindow)
 		h.streams.Add(s.id, s)

@@ -1,0 +1,620 @@
+package filo_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/servertest"
+	"golang.org/x/net/http2"
+)
+
+// Environment variables: the first repeats the plan of a run that has failed, and the second makes runs longer.
+const (
+	http2ModelSeed  = "FILO_TEST_SEED"
+	http2ModelSteps = "FILO_TEST_STEPS" // of each connection
+)
+
+const (
+	http2ModelClients = 8
+	http2ModelConns   = 4 // of each client, one after the other
+	http2ModelMost    = 1 << 15
+)
+
+var http2ModelContent = randomBytes(300_000)
+
+// http2Model is a server, and clients that do everything to it at random.
+type http2Model struct {
+	t       *testing.T
+	s       *lifeServer
+	dial    func() (net.Conn, error)
+	seed    uint64
+	steps   int
+	small   bool // Concurrency is: a request may be refused
+	classes map[string]*class.Class
+	next    atomic.Uint32
+	calls   [http2ModelMost]atomic.Int32
+	ending  atomic.Bool // Shutdown or Close was called
+	cuts    bool        // it will be Close
+}
+
+// http2ModelRequest is a request, and what is known of its answer.
+type http2ModelRequest struct {
+	id     uint32
+	path   string
+	work   string
+	want   string
+	upload []byte // not sent yet
+	sent   int64
+	whole  bool // END_STREAM was sent
+	reset  bool // by the client
+	stream *rawStream
+}
+
+// http2ModelWorks are what handlers do, the usual things more often.
+var http2ModelWorks = []string{
+	"quick", "quick", "quick", "sleep", "spin", "large", "stream", "body", "body", "reader", "duplex", "unread", "hints", "trailer", "empty",
+	"panic", "Goexit", "abort", "cut", "timeout", "context", "park",
+}
+
+func newHTTP2Model(t *testing.T, memory bool, concurrency int) *http2Model {
+	m := &http2Model{t: t, seed: uint64(time.Now().UnixNano()), steps: 60, small: concurrency < 100, classes: make(map[string]*class.Class)}
+	if text := os.Getenv(http2ModelSeed); text != "" {
+		m.seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	if text := os.Getenv(http2ModelSteps); text != "" {
+		m.steps, _ = strconv.Atoi(text)
+	}
+	for _, work := range http2ModelWorks {
+		m.classes[work] = &class.Class{Name: work}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s=%d", http2ModelSeed, m.seed)
+		}
+	})
+	log := new(lifeLog)
+	t.Cleanup(func() { // what a handler panics with is "on purpose"
+		for _, line := range log.lines("panic in ") {
+			if !strings.Contains(line, "on purpose") {
+				t.Error(strings.ReplaceAll(line, `\n`, "\n"))
+			}
+		}
+	})
+	config := &filo.Server{Loops: 2, Logger: log.logger(), Concurrency: concurrency, Handler: m.handle, HTTP2: filo.HTTP2Options{Unencrypted: true, MaxGlitches: -1}}
+	if memory {
+		listener := servertest.NewListener()
+		m.s, m.dial = lifeServe(t, config, listener), listener.Dial
+		return m
+	}
+	m.s = lifeServe(t, config)
+	m.dial = func() (net.Conn, error) { return net.Dial("tcp", m.s.addr) }
+	return m
+}
+
+// handle is told by the path what to do: how it is classed, the work, how much of it, and the request's number.
+func (m *http2Model) handle(c *filo.Ctx) error {
+	part := strings.Split(c.Path(), "/")
+	work := part[2]
+	amount, _ := strconv.Atoi(part[3])
+	number, _ := strconv.Atoi(part[4])
+	if n := m.calls[number].Add(1); n > 1 {
+		m.t.Errorf("the handler of %s was called %d times", c.Path(), n)
+	}
+	handler := func(c *filo.Ctx) error { return m.work(c, work, amount) }
+	switch part[1] {
+	case "inline":
+		return filo.Inline(handler)(c)
+	case "offload":
+		return filo.Offload(handler)(c)
+	case "learned":
+		if err := inside.Enter(c, m.classes[work]); err != nil {
+			return err
+		}
+	}
+	return handler(c)
+}
+
+func (m *http2Model) work(c *filo.Ctx, work string, amount int) error {
+	content := http2ModelContent[:amount]
+	switch work {
+	case "sleep":
+		time.Sleep(time.Duration(amount) * time.Microsecond)
+	case "spin":
+		for begin := time.Now(); time.Since(begin) < time.Duration(amount)*time.Microsecond; {
+		}
+	case "large":
+		return c.BytesNoCopy(200, "application/octet-stream", content)
+	case "empty":
+		return c.NoContent()
+	case "stream", "cut", "trailer":
+		w := c.Stream()
+		for len(content) > 0 {
+			n := min(len(content), 9<<10)
+			if _, err := w.Write(content[:n]); err != nil {
+				return err
+			}
+			content = content[n:]
+			if amount%3 == 0 {
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
+		}
+		if work == "cut" {
+			w.Flush()
+			panic(filo.ErrAbort)
+		}
+		if work == "trailer" {
+			c.Response.Trailer.Set("X-Amount", fmt.Sprint(amount))
+		}
+		return nil
+	case "body":
+		return echoBody(c)
+	case "reader":
+		return echoReader(c)
+	case "duplex":
+		w, b := c.Stream(), make([]byte, 1+amount%5000)
+		for {
+			n, err := c.BodyReader().Read(b)
+			if n > 0 {
+				if _, err := w.Write(b[:n]); err != nil {
+					return err
+				}
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
+			if err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+	case "hints":
+		c.Response.Header.Set("Link", "</a.css>; rel=preload")
+		if err := c.EarlyHints(); err != nil {
+			return err
+		}
+	case "panic":
+		panic("on purpose")
+	case "Goexit":
+		runtime.Goexit()
+	case "abort":
+		return filo.ErrAbort
+	case "timeout":
+		c.SetTimeout(time.Duration(amount)*time.Microsecond, nil)
+		io.Copy(io.Discard, c.BodyReader())
+		<-c.Context().Done()
+		return c.Context().Err()
+	case "context":
+		<-c.Context().Done()
+		return nil
+	case "park":
+		p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+			if why == filo.WakeShutdown {
+				return nil
+			}
+			_, err := p.Read(make([]byte, 100))
+			if err == nil {
+				err = errors.New("the client has sent something")
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		text := []byte(c.Path() + "\n")
+		go func() {
+			for range 3 {
+				p.Write(text)
+			}
+			p.End()
+		}()
+		return nil
+	}
+	return c.Text(200, c.Path())
+}
+
+// request plans a request.
+func (m *http2Model) request(random *rand.Rand, id uint32) *http2ModelRequest {
+	work := http2ModelWorks[random.IntN(len(http2ModelWorks))]
+	mode := []string{"plain", "inline", "offload", "learned", "learned"}[random.IntN(5)]
+	amount := random.IntN(3000)
+	switch work {
+	case "large", "stream", "cut", "trailer":
+		if amount *= 1; random.IntN(3) == 0 {
+			amount *= 100
+		}
+	case "panic", "Goexit", "quick", "abort":
+	case "sleep", "spin", "timeout", "context", "park":
+		if mode == "inline" {
+			mode = "plain" // an inline handler mustn't wait
+		}
+	}
+	r := &http2ModelRequest{id: id, work: work, path: fmt.Sprintf("/%s/%s/%d/%d", mode, work, amount, m.next.Add(1))}
+	switch work {
+	case "body", "reader", "duplex", "unread", "timeout":
+		n := random.IntN(2000)
+		if random.IntN(4) == 0 {
+			n *= 60
+		}
+		r.upload = http2ModelContent[:n]
+	}
+	switch work {
+	case "large", "stream", "trailer":
+		r.want = string(http2ModelContent[:amount])
+	case "body", "reader", "duplex":
+		r.want = string(r.upload)
+	case "park":
+		r.want = strings.Repeat(r.path+"\n", 3)
+	case "empty":
+	default:
+		r.want = r.path
+	}
+	return r
+}
+
+// run starts the clients, and returns what they are waited for by.
+func (m *http2Model) run() *sync.WaitGroup {
+	clients := new(sync.WaitGroup)
+	for i := range http2ModelClients {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(m.seed, uint64(i)))
+			for range http2ModelConns {
+				conn, err := m.dial()
+				if err != nil {
+					if !m.ending.Load() {
+						m.t.Error(err)
+					}
+					return
+				}
+				conn.SetDeadline(time.Now().Add(lifeBound))
+				m.connection(random, newRawHTTP2(m.t, conn))
+				conn.Close()
+			}
+		})
+	}
+	return clients
+}
+
+// http2ModelConn is a connection of a client, and what was asked for on it.
+type http2ModelConn struct {
+	*rawHTTP2
+	m        *http2Model
+	random   *rand.Rand
+	requests []*http2ModelRequest
+	sent     int64         // of bodies
+	progress chan struct{} // something has come; capacity 1
+	over     chan struct{} // nothing more comes, because of err
+	err      error
+	refused  bool
+}
+
+// connection is what a client does with one connection.
+func (m *http2Model) connection(random *rand.Rand, raw *rawHTTP2) {
+	c := &http2ModelConn{rawHTTP2: raw, m: m, random: random, progress: make(chan struct{}, 1), over: make(chan struct{})}
+	go c.read()
+	if random.IntN(2) == 0 {
+		c.setWindow(int64(random.IntN(2000)))
+	}
+	end := []string{"answers", "answers", "answers", "close", "reset", "GOAWAY", "error"}[random.IntN(7)]
+	steps := m.steps
+	if end != "answers" {
+		steps = random.IntN(steps + 1)
+	}
+	for range steps {
+		c.step()
+	}
+	switch end {
+	case "GOAWAY":
+		c.add(func(f *http2.Framer) { f.WriteGoAway(0, http2.ErrCodeNo, nil) })
+		fallthrough
+	case "answers":
+		c.finish()
+	case "error":
+		c.data(0, false, []byte("an error of the connection"))
+		c.cut()
+		<-c.over
+		return
+	case "reset":
+		if tcp, ok := raw.Conn.(*net.TCPConn); ok {
+			tcp.SetLinger(0)
+		}
+	}
+	raw.Close()
+	<-c.over
+}
+
+// read reads until the connection ends.
+func (c *http2ModelConn) read() {
+	defer close(c.over)
+	for c.err == nil {
+		c.err = c.take()
+		select {
+		case c.progress <- struct{}{}:
+		default:
+		}
+	}
+	var netErr net.Error
+	// A connection for which no worker is free is refused in HTTP/1.1, and so is one that comes as the server ends.
+	c.refused = (c.m.small || c.m.ending.Load()) && strings.Contains(c.err.Error(), "looked like an HTTP/1.1 header")
+	if !c.refused && c.err != io.EOF && !lifeReset(c.err) && !errors.Is(c.err, net.ErrClosed) && !errors.Is(c.err, io.ErrUnexpectedEOF) &&
+		!errors.Is(c.err, io.ErrClosedPipe) && !errors.As(c.err, &netErr) {
+		c.m.t.Errorf("the server breaks a rule: %v", c.err)
+	}
+}
+
+// step is one of the things that a client does at random.
+func (c *http2ModelConn) step() {
+	random := c.random
+	var r *http2ModelRequest
+	if n := len(c.requests); n > 0 {
+		r = c.requests[n-1-random.IntN(min(n, 10))]
+	}
+	switch n := random.IntN(20); {
+	case n < 8 || r == nil:
+		if c.running() < 60 {
+			c.begin()
+		}
+	case n < 12:
+		c.push(r, 1+random.IntN(20_000), false)
+	case n == 12:
+		c.resetIt(r)
+	case n == 13:
+		c.open(r.id, uint32(1+random.IntN(100_000)))
+	case n == 14:
+		c.add(func(f *http2.Framer) { f.WritePing(false, [8]byte{1}) })
+	case n == 15:
+		c.setWindow(int64(random.IntN(70_000)))
+	case n == 16:
+		c.books.Lock()
+		c.lowered = append(c.lowered, rawLowered{})
+		c.books.Unlock()
+		size := uint32([]int{0, 100, 4096}[random.IntN(3)])
+		c.add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: size}) })
+	case n == 17:
+		priority := []string{"u=1", "u=3, i", "u=7", "i"}[random.IntN(4)]
+		c.add(func(f *http2.Framer) {
+			f.WriteRawFrame(0x10, 0, 0, append([]byte{0, 0, byte(r.id >> 8), byte(r.id)}, priority...))
+		})
+	case n == 18:
+		c.add(func(f *http2.Framer) { f.WriteRawFrame(0xfa, 0xff, r.id, []byte("unknown")) })
+	default:
+		c.cut()
+	}
+	if random.IntN(3) == 0 {
+		c.cut()
+	}
+}
+
+// running returns how many streams may be open at the server.
+func (c *http2ModelConn) running() (n int) {
+	c.books.Lock()
+	defer c.books.Unlock()
+	for _, r := range c.requests {
+		if !r.stream.ended && !r.stream.reset {
+			n++ // also one that the client has reset: its handler may run
+		}
+	}
+	return n
+}
+
+// begin sends a request, or its head.
+func (c *http2ModelConn) begin() {
+	r := c.m.request(c.random, uint32(2*len(c.requests)+1))
+	fields := []string{":method", "GET"}
+	if r.upload != nil {
+		fields[1] = "POST"
+		if c.random.IntN(2) == 0 {
+			fields = append(fields, "content-length", fmt.Sprint(len(r.upload)))
+		}
+	}
+	r.whole = r.upload == nil
+	c.rawHTTP2.request(r.id, r.path, r.whole, fields...)
+	c.books.Lock()
+	r.stream = c.streams[r.id]
+	c.books.Unlock()
+	c.requests = append(c.requests, r)
+	if !r.whole && c.random.IntN(2) == 0 {
+		c.push(r, len(r.upload), false)
+	}
+}
+
+// push sends some of a request's body, as far as the windows allow. last says that the end comes at once with the last of it.
+func (c *http2ModelConn) push(r *http2ModelRequest, most int, last bool) {
+	c.books.Lock()
+	n := int(min(int64(most), int64(len(r.upload)), 65535+r.stream.grown-r.sent, 65535+c.grown-c.sent, 16<<10))
+	over := r.stream.reset
+	c.books.Unlock()
+	if r.whole || r.reset || over || n < 0 {
+		return
+	}
+	piece := r.upload[:n]
+	r.upload, r.sent, c.sent = r.upload[n:], r.sent+int64(n), c.sent+int64(n)
+	r.whole = len(r.upload) == 0 && (last || c.random.IntN(3) > 0)
+	c.data(r.id, r.whole, piece)
+}
+
+func (c *http2ModelConn) resetIt(r *http2ModelRequest) {
+	c.books.Lock()
+	over := r.stream.ended || r.stream.reset
+	c.books.Unlock()
+	if r.reset || over {
+		return
+	}
+	r.reset = true
+	c.add(func(f *http2.Framer) { f.WriteRSTStream(r.id, http2.ErrCodeCancel) })
+}
+
+// cut sends what was added, in pieces.
+func (c *http2ModelConn) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := bytes.Clone(c.out.Bytes())
+	c.out.Reset()
+	for pieces := c.random.IntN(4); pieces > 0 && len(b) > 0; pieces-- {
+		n := c.random.IntN(len(b) + 1)
+		c.Conn.Write(b[:n])
+		if b = b[n:]; c.random.IntN(2) == 0 {
+			time.Sleep(time.Duration(c.random.IntN(500)) * time.Microsecond)
+		}
+	}
+	c.Conn.Write(b)
+}
+
+// finish sends the rest, waits for all answers, and checks them.
+func (c *http2ModelConn) finish() {
+	c.setWindow(1 << 24)
+	c.open(0, 1<<30)
+	for {
+		left := 0
+		for _, r := range c.requests {
+			if r.work == "context" {
+				c.resetIt(r)
+			}
+			c.push(r, len(r.upload), true)
+			c.books.Lock()
+			if !r.reset && !r.stream.ended && !r.stream.reset {
+				left++
+			}
+			c.books.Unlock()
+		}
+		c.cut()
+		if left == 0 {
+			break
+		}
+		select {
+		case <-c.progress:
+			continue
+		case <-c.over:
+		}
+		break
+	}
+	var ended error
+	select {
+	case <-c.over:
+		ended = c.err
+	default:
+	}
+	c.books.Lock()
+	defer c.books.Unlock()
+	for _, r := range c.requests {
+		if err := c.wrong(r, ended); err != nil {
+			c.m.t.Errorf("%s, stream %d: %v; the connection: %v", r.path, r.id, err, ended)
+		}
+	}
+}
+
+// wrong returns what is wrong with an answer. ended is why the connection has ended, if it has.
+func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
+	s, status := r.stream, 200
+	switch {
+	case r.reset, ended != nil && c.refused, c.goneAll && r.id > c.lastID, c.m.cuts && c.m.ending.Load():
+		return nil
+	case c.m.small && s.ended && s.status == 503:
+		return nil
+	case c.m.ending.Load() && !c.goneAll && s.status == 0 && ended != nil:
+		return nil // it has come behind the server's last look
+	case c.m.ending.Load() && r.work == "park":
+		return nil
+	}
+	switch r.work {
+	case "abort", "cut":
+		if s.reset && s.code == http2.ErrCodeInternal && !s.ended {
+			return nil
+		}
+		return fmt.Errorf("got %v", s)
+	case "panic", "Goexit":
+		status = 500
+	case "timeout":
+		status = 503
+	case "empty":
+		status = 204
+	}
+	if m := c.m; m.small && (r.work == "stream" || r.work == "trailer") && s.reset && s.code == http2.ErrCodeInternal {
+		return nil // no place was free when the handler had to wait for the client
+	}
+	if s.status != status || !s.ended {
+		return fmt.Errorf("got %v, want %d", s, status)
+	}
+	if status == 200 && string(s.body) != r.want {
+		return fmt.Errorf("got %d bytes, want %d: %v", len(s.body), len(r.want), s)
+	}
+	if r.work == "trailer" && len(r.want) > 0 && s.trailer["x-amount"] != fmt.Sprint(len(r.want), "\n") {
+		return fmt.Errorf("the trailers are %v", s.trailer)
+	}
+	return nil
+}
+
+// checkRest checks that nothing is left of the clients.
+func (m *http2Model) checkRest() {
+	m.t.Helper()
+	var stats filo.Stats
+	if !lifeTry(func() bool {
+		stats = m.s.Stats()
+		return stats.ConnsOpen == 0 && stats.Streams == 0 && stats.WorkersRunning == 0 && stats.TasksRunning == 0
+	}) {
+		m.t.Errorf("left: %+v", stats)
+	}
+}
+
+func eachHTTP2Model(t *testing.T, concurrency []int, test func(t *testing.T, m *http2Model)) {
+	for _, memory := range []bool{false, true} {
+		for _, n := range concurrency {
+			t.Run(fmt.Sprintf("memory %t, Concurrency %d", memory, n), func(t *testing.T) { test(t, newHTTP2Model(t, memory, n)) })
+		}
+	}
+}
+
+// Whatever clients and handlers do, each request that isn't reset is answered as it should be, and nothing is left when they have gone.
+func TestHTTP2Model(t *testing.T) {
+	eachHTTP2Model(t, []int{2, 1000}, func(t *testing.T, m *http2Model) {
+		m.run().Wait()
+		m.checkRest()
+		if err := m.s.shutdown(); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
+// A shutdown in the middle of it all answers a request as a whole, or says that it wasn't served.
+func TestHTTP2ModelShutdown(t *testing.T) {
+	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
+		clients := m.run()
+		lifeAwait(t, "requests", func() bool { return m.next.Load() > 150 })
+		m.ending.Store(true)
+		if err := m.s.shutdown(); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		clients.Wait()
+		m.checkRest()
+	})
+}
+
+// Close in the middle of it all ends every connection, and leaves nothing behind.
+func TestHTTP2ModelClose(t *testing.T) {
+	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
+		m.cuts = true
+		clients := m.run()
+		lifeAwait(t, "requests", func() bool { return m.next.Load() > 150 })
+		m.ending.Store(true)
+		m.s.Close()
+		clients.Wait()
+		m.checkRest()
+	})
+}
