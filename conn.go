@@ -128,6 +128,7 @@ type conn struct {
 	awaitsProxy bool
 	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
 	member      bool            // it is in the connSet, which guards the field
+	index       int32           // in the connSet, which guards the field
 	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
 	requests    int             // number of requests that have begun
 	context     context.Context // from Server.ConnContext; nil until it is needed
@@ -143,8 +144,6 @@ type conn struct {
 	// word holds the owner's waitState in its low bits, and the deadline of its wait in the bits above (a clock.Time, 0 for none).
 	// The owner stores it. The sweep removes an expired deadline from it and wakes the owner.
 	word atomic.Int64
-
-	index int // in the connSet, which guards the field
 }
 
 // lent holds the worker's buffers that a connection uses while it is attached.

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -21,13 +22,13 @@ type connSet struct {
 	perAddress int // 0: no limit; immutable
 
 	mu        race.Mutex
-	conns     connList           // guarded by mu
-	streams   int                // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
-	addresses map[netip.Addr]int // connections by client, if perAddress is set; guarded by mu
-	sweeping  bool               // a sweep is scheduled or running, since there are connections; guarded by mu
-	underway  bool               // a sweep is running; guarded by mu
-	empty     chan struct{}      // closed when the last connection is removed; nil if nobody waits; guarded by mu
-	closed    bool               // by closeAll or seal: no connection is added any more; guarded by mu
+	conns     connList                      // guarded by mu
+	streams   int                           // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
+	addresses map[netip.Addr]*clientAddress // the clients, if perAddress is set; guarded by mu
+	sweeping  bool                          // a sweep is scheduled or running, since there are connections; guarded by mu
+	underway  bool                          // a sweep is running; guarded by mu
+	empty     chan struct{}                 // closed when the last connection is removed; nil if nobody waits; guarded by mu
+	closed    bool                          // by closeAll or seal: no connection is added any more; guarded by mu
 
 	// waking is held while an owner is woken. An owner whose deadline the sweep has taken waits for this lock, so that the wake-up
 	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
@@ -98,13 +99,18 @@ func (s *connSet) countAddress(c *conn) *HTTPError {
 // countLocked counts a connection of an address. It reports false if the address has too many.
 func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
 	s.mu.AssertHeld()
-	if s.addresses[address] >= s.perAddress {
+	client := s.addresses[address]
+	if client == nil {
+		if s.addresses == nil {
+			s.addresses = make(map[netip.Addr]*clientAddress)
+		}
+		client = new(clientAddress)
+		s.addresses[address] = client
+	}
+	if client.conns >= s.perAddress {
 		return false
 	}
-	if s.addresses == nil {
-		s.addresses = make(map[netip.Addr]int)
-	}
-	s.addresses[address]++
+	client.conns++
 	c.counted = true
 	return true
 }
@@ -124,7 +130,8 @@ func (s *connSet) remove(c *conn) {
 	s.conns.remove(c)
 	if c.counted {
 		c.counted = false
-		if s.addresses[address]--; s.addresses[address] == 0 {
+		client := s.addresses[address]
+		if client.conns--; client.conns == 0 {
 			delete(s.addresses, address)
 		}
 	}
@@ -157,6 +164,26 @@ func (s *connSet) removeStream() {
 	defer s.mu.Unlock()
 	s.streams--
 	s.maybeEmptyLocked()
+}
+
+// clientAddress is what is counted of the clients of one address.
+type clientAddress struct {
+	conns  int          // guarded by the connSet's mu
+	bodies atomic.Int64 // see http2Conn.bodies
+}
+
+// bodiesOf returns the counter of the buffered bodies of a connection's client.
+func (s *connSet) bodiesOf(c *conn) *atomic.Int64 {
+	var address netip.Addr
+	if s.perAddress > 0 {
+		address = limitAddress(c.netConn.RemoteAddr())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client := s.addresses[address]; c.counted && client != nil {
+		return &client.bodies
+	}
+	return new(atomic.Int64)
 }
 
 // limitAddress returns the address under which MaxConnsPerIP counts a client: its IPv4 address, or the /64 of its IPv6 address.
@@ -401,7 +428,7 @@ func (l *connList) at(i int) **conn { return &l.pages[i/connPage][i%connPage] }
 // put stores a connection at an index.
 func (l *connList) put(i int, c *conn) {
 	*l.at(i) = c
-	c.index = i
+	c.index = int32(i)
 }
 
 // add appends a connection. Walks in progress don't visit it: they have left the end already.
@@ -416,7 +443,7 @@ func (l *connList) add(c *conn) {
 // remove takes a connection out and fills the hole with the last connection. If a walk hasn't reached the hole yet, the last
 // connection that the walk hasn't visited fills it instead, and so on, so that no walk misses a connection or visits it twice.
 func (l *connList) remove(c *conn) {
-	hole := c.index
+	hole := int(c.index)
 	if len(l.walks) > 1 {
 		slices.SortFunc(l.walks, func(a, b *connWalk) int { return cmp.Compare(a.left, b.left) })
 	}

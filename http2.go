@@ -37,18 +37,16 @@ type http2Conn struct {
 
 	in        *http1.Input // what has come and wasn't taken, nil for nothing; in a turn it is in the worker's buffer
 	decoder   http2.Decoder
-	block     *http2Block   // nil unless a field block of several frames has begun
 	pending   *http2Pending // nil for nothing
 	silence   *http2Silence // kept if PingInterval is set, else nil
 	acks      http2.Acks
 	glitches  http2.Glitches // earned is changed by the owner alone
 	headSince clock.Time     // since when a frame, a field block or the preface has been incomplete; 0: none is
-	goneSince clock.Time     // when goneAway became goneSoon
+	leaveTime clock.Time     // of goneNowhere: until when a server that shuts down waits for the first request, 0 if it doesn't; of goneSoon: since when
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
-	firstUntil clock.Time // how long a server that shuts down waits for the first request; 0: it doesn't shut down, or hasn't looked
-	lastServed uint32     // what the last GOAWAY says; set if goneAway is goneForGood
+	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood
 
 	connContext sync.Once   // see outerContext
 	closeAsked  atomic.Bool // the connection is to end when its streams have ended
@@ -80,12 +78,13 @@ type http2Conn struct {
 	counts     http2.Counts
 	sendWindow http2.SendWindow
 	recv       http2.ReceiveWindow
-	awaiting   int32 // streams that await more of their request: see http2Stream.awaits
-	earned     int32 // see Glitches.Earn: what the owner hasn't taken over yet
-	flushing   bool  // a goroutine moves the queue to out
-	finishing  bool  // the owner waits for the end of that
-	closed     bool  // nothing is sent any more
-	wakeEmpty  bool  // the owner must know when the last stream ends
+	bodies     *atomic.Int64 // the size of the client's buffers: of the connection, or if MaxConnsPerIP is set, of its address; nil before a body
+	awaiting   int32         // streams that await more of their request: see http2Stream.awaits
+	earned     int32         // see Glitches.Earn: what the owner hasn't taken over yet
+	flushing   bool          // a goroutine moves the queue to out
+	finishing  bool          // the owner waits for the end of that
+	closed     bool          // nothing is sent any more
+	wakeEmpty  bool          // the owner must know when the last stream ends
 	// updateDue says that the next field block, whoever renders it, must begin with an update of HPACK's table. Until that block is in
 	// the queue, encoder is guarded by mu. Set by the owner.
 	updateDue bool
@@ -95,6 +94,7 @@ type http2Conn struct {
 
 // http2Pending holds what waits for more frames. It belongs to the connection's owner.
 type http2Pending struct {
+	block       *http2Block       // a field block of several frames that has begun, nil for none
 	prioritized http2.Prioritized // of streams that the client hasn't opened yet
 	undecided   []uint32          // streams that wait for their body, and whose handler runs when the input is used up
 }

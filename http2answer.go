@@ -204,15 +204,19 @@ func appendTrailerNames(dst []byte, trailer *Header) []byte {
 	return http2.AppendField(dst, field.Trailer, nil, names)
 }
 
-// newTail renders the fields behind a body.
-func newTail(trailer *Header) (block []byte) {
+// newTail renders the fields behind a body, nil for none.
+func newTail(trailer *Header) *[]byte {
+	var block []byte
 	list := &trailer.list
 	for i := range list.Len() {
 		if list.ID(i).InTrailer() {
 			block = http2.AppendField(block, list.ID(i), list.Name(i), list.Value(i))
 		}
 	}
-	return block
+	if block == nil {
+		return nil
+	}
+	return &block
 }
 
 // inform implements wire.

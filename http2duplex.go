@@ -92,6 +92,8 @@ func (d *http2Duplex) endLocked() error {
 		return d.err
 	case s.gone:
 		return bodyError(errStreamReset)
+	case s.overrun:
+		return errBodiesFull
 	case s.hasEndedLocked():
 		return io.EOF
 	case !s.running:

@@ -23,18 +23,19 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 		if f.Flags.Has(http2.FlagEndHeaders) {
 			return h.takeBlock(w, f.Stream, f.Payload, f.EndStream(), fault)
 		}
-		h.block = &http2Block{stream: f.Stream, fault: fault}
-		h.block.Begin(f)
+		k := &http2Block{stream: f.Stream, fault: fault}
+		k.Begin(f)
+		h.openPending().block = k
 	case http2.FrameContinuation:
-		whole, fault := h.block.Continue(f, h.conn.server.config.head.Bytes)
+		whole, fault := h.pending.block.Continue(f, h.conn.server.config.head.Bytes)
 		if fault != http2.NoFault {
 			return h.fail(w, fault)
 		}
 		if !whole {
 			return http2Next
 		}
-		k := h.block
-		h.block = nil
+		k := h.pending.block
+		h.pending.block = nil
 		block, endStream := k.Bytes()
 		return h.takeBlock(w, k.stream, block, endStream, k.fault)
 	case http2.FrameData:
@@ -212,9 +213,16 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	s.content.Begin(framing.Length)
 	s.recv.Open(http2.DefaultWindow)
 	s.expects = framing.ExpectContinue
+	if h.bodies == nil {
+		h.bodies = h.conn.server.conns.bodiesOf(h.conn)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listLocked(s)
+	if !h.mayBufferLocked(1) {
+		h.overrunLocked(s)
+		return http2Next
+	}
 	if limit := config.maxBody; framing.ExpectContinue || framing.Length > maxAwaitedBody || limit >= 0 && framing.Length > limit {
 		return http2Run
 	}
@@ -272,7 +280,7 @@ func (h *http2Conn) openPending() *http2Pending {
 
 // trimPending gives up memory that nothing waits in.
 func (h *http2Conn) trimPending() {
-	if p := h.pending; p != nil && len(p.undecided) == 0 && p.prioritized.Empty() {
+	if p := h.pending; p != nil && p.block == nil && len(p.undecided) == 0 && p.prioritized.Empty() {
 		h.pending = nil
 	}
 }
@@ -340,6 +348,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	}
 	// The connection's window must not depend on a body that nobody reads.
 	credit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow)
+	var ended *requestContext
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
 	fault := v.Fault
@@ -347,14 +356,17 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		if !s.recv.Receive(f.Size) {
 			fault = http2.FaultOverrun
 		} else if fault = s.content.Receive(len(f.Payload), f.EndStream()); fault == http2.NoFault {
+			kept := h.keepLocked(s, f.Payload)
+			if !kept {
+				ended = h.overrunLocked(s)
+			}
 			switch {
+			case s.gone:
 			case f.EndStream():
-				s.appendBodyLocked(f.Payload)
 				h.receivedLocked(s)
 			case s.state == http2.HalfClosedLocal:
 				h.discourageLocked(s)
-			default:
-				s.appendBodyLocked(f.Payload)
+			case kept:
 				if credit := s.recv.Drain(f.Size-len(f.Payload), h.conn.server.config.http2.streamWindow); credit > 0 {
 					h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
 				}
@@ -366,6 +378,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
 	}
 	h.mu.Unlock()
+	ended.clientGone()
 	if credit > 0 {
 		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
 	}

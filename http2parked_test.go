@@ -196,10 +196,19 @@ func newHTTP2Raw(t testing.TB, s *lifeServer, settings ...http2.Setting) *http2R
 // ask sends a request, without its end if it goes on, and returns its stream.
 func (c *http2Raw) ask(path string, goesOn bool) uint32 {
 	c.t.Helper()
+	return c.askWith(path, goesOn)
+}
+
+// askWith is ask with a field.
+func (c *http2Raw) askWith(path string, goesOn bool, field ...string) uint32 {
+	c.t.Helper()
 	c.fields.Reset()
 	for _, f := range [...]hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
 		{Name: ":path", Value: path}} {
 		c.hpack.WriteField(f)
+	}
+	if len(field) > 0 {
+		c.hpack.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 	}
 	id := c.next
 	c.next += 2
@@ -449,6 +458,7 @@ func TestHTTP2ParkedOnLeavingConnection(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	lifeRecv(t, ended, "OnClose")
+	c.Close()
 	if err := lifeRecv(t, done, "the shutdown"); err != nil {
 		t.Error(err)
 	}

@@ -30,7 +30,7 @@ func (h *http2Conn) endAnswerLocked(s *http2Stream) {
 	if s.tail != nil {
 		start := len(h.queue)
 		h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
-		h.queue = http2.EndHeaders(append(h.queue, s.tail...), start, s.id, true)
+		h.queue = http2.EndHeaders(append(h.queue, *s.tail...), start, s.id, true)
 	}
 	s.unsent, s.tail = nil, nil
 	h.schedule.Remove(&s.sender)

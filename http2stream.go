@@ -40,11 +40,15 @@ type http2Stream struct {
 	phase    parkPhase
 	closed   bool // a parked stream was closed
 	starved  bool // the outbox of a parked stream has more for it
+	reading  bool // a goroutine waits for the body
+	hasRead  bool // a part of the body was read
+	overrun  bool // there was no room for the body
 	state    http2.State
 	awaits   http2Awaits
 	send     http2.SendWindow
 	recv     http2.ReceiveWindow
 	read     int32 // see body
+	charged  int32 // see chargeLocked
 	content  http2.Content
 	sender   http2.Sender[http2Stream]
 	body     []byte        // received; body[read:] wasn't read
@@ -57,7 +61,7 @@ type http2Stream struct {
 	starving           *http2Stream // the next one in the connection's list
 	readUntil          clock.Time   // the deadline of http2Duplex or of a parked stream for reading; 0 for none
 	unsent             []byte       // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
-	tail               []byte       // the field block behind the answer's content; nil for none
+	tail               *[]byte      // the field block behind the answer's content; nil for none
 	watcher            *requestContext
 	writePace          pace.Pace // the handler's goroutine's; once the handler has returned, guarded by mu as well
 }
@@ -86,7 +90,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete, s.expects = false, false, false, false, false
-	s.parked, s.closed, s.starved = nil, false, false
+	s.parked, s.closed, s.starved, s.overrun, s.hasRead, s.charged = nil, false, false, false, false, 0
 	s.send = 0
 	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
 }
@@ -236,6 +240,11 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 	if *waiting == nil {
 		*waiting = make(chan struct{}, 1)
 	}
+	if waiting == &s.readable {
+		s.dropBodyLocked()
+		s.reading = true
+		defer func() { s.reading = false }()
+	}
 	woken := *waiting
 	h.mu.Unlock()
 	defer h.mu.Lock()
@@ -322,13 +331,13 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
 	h.mu.Lock()
-	for len(s.body) == int(s.read) && !s.gone && !s.hasEndedLocked() {
+	for len(s.body) == int(s.read) && !s.gone && !s.overrun && !s.hasEndedLocked() {
 		h.mu.Unlock()
 		if err := s.beforeWait(b); err != nil {
 			return 0, err
 		}
 		h.mu.Lock()
-		if len(s.body) > int(s.read) || s.gone || s.hasEndedLocked() {
+		if len(s.body) > int(s.read) || s.gone || s.overrun || s.hasEndedLocked() {
 			break
 		}
 		deadline := s.worker.ctx.readUntil
@@ -344,6 +353,8 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	switch {
 	case n == 0 && s.gone:
 		err = errStreamReset
+	case n == 0 && s.overrun:
+		err = errBodiesFull
 	case n == 0:
 		err = io.EOF
 	}
@@ -370,8 +381,12 @@ func (s *http2Stream) appendBodyLocked(b []byte) {
 func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	n = copy(p, s.body[s.read:])
+	s.hasRead = s.hasRead || n > 0
 	if s.read += int32(n); int(s.read) == len(s.body) {
 		s.body, s.read = s.body[:0], 0
+	}
+	if s.hasEndedLocked() {
+		s.dropBodyLocked()
 	}
 	if n == 0 || s.hasEndedLocked() || s.gone {
 		return n, false
@@ -425,7 +440,7 @@ func (s *http2Stream) takeTrailer() {
 // lendBody implements wire: it lends a body that has come as a whole.
 func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 	s.h.mu.Lock()
-	if !s.hasEndedLocked() {
+	if !s.hasEndedLocked() || s.overrun {
 		s.h.mu.Unlock()
 		return nil, false, nil
 	}

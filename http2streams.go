@@ -35,6 +35,10 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *r
 func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.running = false
+	h.chargeLocked(s, 0)
+	if s.listed {
+		s.body, s.read = nil, 0
+	}
 	s.wakeLocked()
 	switch {
 	case s.state.Over():
@@ -107,6 +111,7 @@ func (h *http2Conn) overLocked(s *http2Stream) {
 		h.streams.Remove(s.id)
 	}
 	if !s.running {
+		h.chargeLocked(s, 0)
 		h.leaveLocked()
 	}
 }

@@ -151,10 +151,10 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	}
 	deadline = earliest(deadline, h.pingDeadline())
 	if state == stateNew {
-		deadline = earliest(deadline, h.firstUntil)
+		deadline = earliest(deadline, h.leaveTime)
 	}
 	if h.goneAway == goneSoon {
-		deadline = earliest(deadline, h.goneSince.Add(goAwayTime))
+		deadline = earliest(deadline, h.leaveTime.Add(goAwayTime))
 	}
 	return state, deadline
 }
@@ -243,12 +243,12 @@ func (h *http2Conn) leaves() bool {
 	}
 	h.drains = true // no stream is parked, which would have to know
 	now := s.clock.exact()
-	if h.firstUntil == 0 {
+	if h.leaveTime == 0 {
 		h.mu.Lock()
-		h.firstUntil = now.Add(s.lastReadTime(stateNew, now.Sub(h.used)))
+		h.leaveTime = now.Add(s.lastReadTime(stateNew, now.Sub(h.used)))
 		h.mu.Unlock()
 	}
-	return now >= h.firstUntil
+	return now >= h.leaveTime
 }
 
 // mustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.
@@ -266,11 +266,11 @@ func (h *http2Conn) leaveSoon(w *scratch) {
 		h.wakeParkedLocked()
 	}
 	if h.goneAway == goneNowhere {
-		h.goneAway, h.goneSince, h.pinged = goneSoon, h.conn.server.clock.exact(), true
+		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.conn.server.clock.exact(), true
 		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")
 		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
 	}
-	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.goneSince.Add(goAwayTime)) {
+	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.leaveTime.Add(goAwayTime)) {
 		h.goneAway, h.lastServed = goneForGood, h.ids.Last()
 		w.http2.out = http2.AppendGoAway(w.http2.out, h.lastServed, http2.NoError, "")
 	}

@@ -198,20 +198,21 @@ type Server struct {
 	ConnContext func(net.Conn) context.Context
 
 	// The parts of the server. The file that has a part's methods says what its invariant and its lock are.
-	configOnce sync.Once
-	config     serverConfig
-	life       lifecycle
-	clock      coarseClock
-	pool       *workerPool // set once, by configure, under life.mu
-	conns      connSet
-	lingerer   linger.Group
-	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
-	handshakes handshakeQueue
-	classes    serverClasses
-	counts     serverCounts
-	tasks      serverTasks
-	proxyLog   proxyLog
-	held       atomic.Int64 // bytes that count against maxHeld
+	configOnce  sync.Once
+	config      serverConfig
+	life        lifecycle
+	clock       coarseClock
+	pool        *workerPool // set once, by configure, under life.mu
+	conns       connSet
+	http2Bodies atomic.Int64 // see http2bodies.go
+	lingerer    linger.Group
+	loops       atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
+	handshakes  handshakeQueue
+	classes     serverClasses
+	counts      serverCounts
+	tasks       serverTasks
+	proxyLog    proxyLog
+	held        atomic.Int64 // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
 }

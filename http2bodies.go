@@ -1,0 +1,92 @@
+package filo
+
+import (
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file bounds the memory of request bodies that have come by HTTP/2 and wait for their handlers. The window of each stream bounds one
+// body, but a client may have many streams and connections. So the server counts the buffers of all bodies: see
+// HTTP2Options.MaxBufferedBodies.
+//
+// What has no room is thrown away, and its windows of the connection are returned. So nothing that is refused holds up a sibling, and a
+// handler that waits for its body never waits for other bodies to be read.
+
+// DefaultMaxBufferedBodies is the default of HTTP2Options.MaxBufferedBodies.
+const DefaultMaxBufferedBodies = 128 << 20
+
+// bodyShare is which part of MaxBufferedBodies one client may use once half of it is used.
+const bodyShare = 32
+
+// errBodiesFull is what a handler gets that reads a body for which there was no room.
+var errBodiesFull = &HTTPError{Status: 503, Detail: "too many request bodies wait to be read", Err: ErrBusy}
+
+// mayBufferLocked reports whether n more bytes of a body have room.
+func (h *http2Conn) mayBufferLocked(n int) bool {
+	h.mu.AssertHeld()
+	limit := h.conn.server.config.http2.maxBodies
+	if limit < 0 {
+		return true
+	}
+	used := h.conn.server.http2Bodies.Load() + int64(n)
+	return used <= limit/2 || used <= limit && h.bodies.Load()+int64(n) <= limit/bodyShare
+}
+
+// chargeLocked takes note that the buffer of a stream's body takes so many bytes now.
+func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
+	h.mu.AssertHeld()
+	if delta := int64(size) - int64(s.charged); delta != 0 {
+		s.charged = int32(size)
+		h.bodies.Add(delta)
+		h.conn.server.http2Bodies.Add(delta)
+	}
+}
+
+// keepsUpLocked reports whether n more bytes of a stream's body have room in any case: a goroutine waits for them, or the handler reads the
+// body and isn't far behind.
+func (s *http2Stream) keepsUpLocked(n int) bool {
+	s.h.mu.AssertHeld()
+	return s.reading || s.phase == parkResting || s.hasRead && len(s.body)-int(s.read)+n <= maxAwaitedBody
+}
+
+// keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
+func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
+	h.mu.AssertHeld()
+	if len(p) == 0 || s.overrun || !s.running && s.awaits != awaitsBody {
+		return true // nobody reads it
+	}
+	if !h.mayBufferLocked(len(p)) && !s.keepsUpLocked(len(p)) {
+		return false
+	}
+	s.appendBodyLocked(p)
+	h.chargeLocked(s, cap(s.body))
+	return true
+}
+
+// overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
+func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
+	h.mu.AssertHeld()
+	h.conn.server.counts.overloads.Add(1)
+	if s.running && s.parked == nil {
+		s.overrun = true
+		s.body, s.read = nil, 0
+		h.chargeLocked(s, 0)
+		s.wakeLocked()
+		return nil
+	}
+	code := http2.RefusedStream
+	if s.parked != nil {
+		code = http2.EnhanceYourCalm
+	}
+	h.queue = http2.AppendReset(h.queue, s.id, code)
+	h.ids.Reset(s.id)
+	return h.endStreamLocked(s, http2.Reset)
+}
+
+// dropBodyLocked gives up a large buffer that is empty.
+func (s *http2Stream) dropBodyLocked() {
+	s.h.mu.AssertHeld()
+	if len(s.body) == 0 && cap(s.body) > maxKeptBody {
+		s.body = nil
+		s.h.chargeLocked(s, 0)
+	}
+}

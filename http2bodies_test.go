@@ -1,0 +1,213 @@
+package filo_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"golang.org/x/net/http2"
+)
+
+// bodyServer has handlers that hold their request's body: "/hold" reads it when the test says so, "/drop" doesn't, "/panic" panics. "/echo"
+// reads at once.
+type bodyServer struct {
+	*lifeServer
+	begun, release chan struct{}
+}
+
+func serveBodies(t *testing.T, config *filo.Server) *bodyServer {
+	s := &bodyServer{begun: make(chan struct{}, 10), release: make(chan struct{})}
+	hold := func(c *filo.Ctx) {
+		s.begun <- struct{}{}
+		<-s.release
+	}
+	config.Handler = route(map[string]filo.Handler{
+		"/echo": echoReader,
+		"/hold": func(c *filo.Ctx) error {
+			hold(c)
+			return echoReader(c)
+		},
+		"/drop": func(c *filo.Ctx) error {
+			hold(c)
+			return c.NoContent()
+		},
+		"/panic": func(c *filo.Ctx) error {
+			hold(c)
+			panic("of the test")
+		},
+	})
+	s.lifeServer = serveRaw(t, config)
+	return s
+}
+
+// begin sends a request that goes on, and awaits its handler.
+func (s *bodyServer) begin(c *http2Raw, path string) uint32 {
+	c.t.Helper()
+	id := c.ask(path, true)
+	lifeRecv(c.t, s.begun, "the handler")
+	return id
+}
+
+// awaitBuffered waits until more than n bytes are buffered, or none if n is 0.
+func (s *bodyServer) awaitBuffered(t *testing.T, n int64) {
+	t.Helper()
+	lifeAwait(t, "bodies to be buffered", func() bool { return n == 0 && s.BufferedBodies() == 0 || n > 0 && s.BufferedBodies() > n })
+}
+
+// fill makes a request whose body takes up half of what there is: 2,000 bytes. From there on nobody may have more than a thirty-second part.
+func (s *bodyServer) fill(t *testing.T, c *http2Raw) uint32 {
+	t.Helper()
+	id := s.begin(c, "/hold")
+	c.WriteData(id, false, make([]byte, 800))
+	s.awaitBuffered(t, 799)
+	c.WriteData(id, false, make([]byte, 100)) // still less than half, but not with the room that a growing buffer gets
+	s.awaitBuffered(t, 1_000)
+	return id
+}
+
+func (c *http2Raw) refused(id uint32, code http2.ErrCode) {
+	c.t.Helper()
+	c.await("RST_STREAM", func(f http2.Frame) bool {
+		reset, ok := f.(*http2.RSTStreamFrame)
+		if ok && reset.StreamID == id && reset.ErrCode != code {
+			c.t.Errorf("RST_STREAM(%v), want %v", reset.ErrCode, code)
+		}
+		return ok && reset.StreamID == id
+	})
+}
+
+// answer awaits the head of a stream's answer, and returns its status.
+func (c *http2Raw) answer(id uint32) (status string) {
+	c.t.Helper()
+	c.await("an answer", func(f http2.Frame) bool {
+		h, ok := f.(*http2.HeadersFrame)
+		if !ok || h.StreamID != id {
+			return false
+		}
+		status = "200"
+		if b := h.HeaderBlockFragment(); b[0] != 0x88 { // :status 200 has an index; the others are literals with three digits
+			status = string(b[2:5])
+		}
+		return true
+	})
+	return status
+}
+
+// Beyond the limit, requests are refused and handlers that are behind get a 503, but not those that wait for their body. What is read is
+// free again.
+func TestHTTP2BodiesLimit(t *testing.T) {
+	config := &filo.Server{}
+	config.HTTP2.MaxBufferedBodies = 2_000
+	s := serveBodies(t, config)
+	c := newHTTP2Raw(t, s.lifeServer)
+	waits := c.ask("/echo", true)
+	lifeAwait(t, "a handler to wait for its body", func() bool { return strings.Contains(s.goroutines(), "awaitLocked") })
+	behind := s.begin(c, "/hold")
+	full := s.fill(t, c)
+
+	c.refused(c.ask("/echo", true), http2.ErrCodeRefusedStream)
+	c.WriteData(waits, true, []byte(strings.Repeat("x", 5_000)))
+	if status := c.answer(waits); status != "200" {
+		t.Errorf("a handler that waited for its body: %s", status)
+	}
+	c.WriteData(behind, false, make([]byte, 1_000))
+	c.WriteData(behind, true, make([]byte, 1_000))
+	c.WriteData(full, true, nil)
+	lifeAwait(t, "both refusals", func() bool { return s.Stats().RequestsRefused >= 2 })
+	close(s.release)
+	got := map[uint32]string{}
+	c.await("the answers", func(f http2.Frame) bool {
+		if h, ok := f.(*http2.HeadersFrame); ok {
+			got[h.StreamID] = "200"
+			if b := h.HeaderBlockFragment(); b[0] != 0x88 {
+				got[h.StreamID] = string(b[2:5])
+			}
+		}
+		return len(got) == 2
+	})
+	if got[behind] != "503" || got[full] != "200" {
+		t.Errorf("the handler that was behind answered %s, and the one that had its body %s", got[behind], got[full])
+	}
+	s.awaitBuffered(t, 0)
+	again := c.ask("/echo", true)
+	c.WriteData(again, true, []byte("x"))
+	if status := c.answer(again); status != "200" {
+		t.Errorf("a request afterwards: %s", status)
+	}
+}
+
+// A body that the server still awaits is refused in a way that lets the client try again, without a handler.
+func TestHTTP2BodiesAwaited(t *testing.T) {
+	config := &filo.Server{}
+	config.HTTP2.MaxBufferedBodies = 2_000
+	s := serveBodies(t, config)
+	c := newHTTP2Raw(t, s.lifeServer)
+	awaited := c.askWith("/echo", true, "content-length", "2000")
+	s.fill(t, c)
+	c.WriteData(awaited, false, make([]byte, 1_000))
+	c.refused(awaited, http2.ErrCodeRefusedStream)
+	close(s.release)
+}
+
+// The part of a client is that of its connection, or of its address if MaxConnsPerIP is set.
+func TestHTTP2BodiesOfOneClient(t *testing.T) {
+	for name, perAddress := range map[string]int{"connection": 0, "address": 10} {
+		t.Run(name, func(t *testing.T) {
+			config := &filo.Server{MaxConnsPerIP: perAddress}
+			config.HTTP2.MaxBufferedBodies = 2_000
+			s := serveBodies(t, config)
+			s.fill(t, newHTTP2Raw(t, s.lifeServer))
+			other := newHTTP2Raw(t, s.lifeServer)
+			id := other.ask("/echo", true)
+			if perAddress > 0 {
+				other.refused(id, http2.ErrCodeRefusedStream)
+			} else if other.WriteData(id, true, []byte("x")); other.answer(id) != "200" {
+				t.Error("another client suffers")
+			}
+			close(s.release)
+		})
+	}
+}
+
+// However a request ends, the memory of its body comes back.
+func TestHTTP2BodiesComeBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		path string
+		end  func(*bodyServer, *http2Raw, uint32)
+	}{
+		"unread":             {"/drop", func(s *bodyServer, c *http2Raw, id uint32) { close(s.release) }},
+		"panic":              {"/panic", func(s *bodyServer, c *http2Raw, id uint32) { close(s.release) }},
+		"read":               {"/hold", func(s *bodyServer, c *http2Raw, id uint32) { c.WriteData(id, true, nil); close(s.release) }},
+		"reset, then read":   {"/hold", func(s *bodyServer, c *http2Raw, id uint32) { c.WriteRSTStream(id, 8); c.ping(); close(s.release) }},
+		"reset, then unread": {"/drop", func(s *bodyServer, c *http2Raw, id uint32) { c.WriteRSTStream(id, 8); c.ping(); close(s.release) }},
+		"connection":         {"/drop", func(s *bodyServer, c *http2Raw, id uint32) { c.Close(); close(s.release) }},
+		"awaited and reset": {"", func(s *bodyServer, c *http2Raw, id uint32) {
+			c.WriteRSTStream(id, 8)
+			c.ping()
+			close(s.release)
+		}},
+		"awaited, connection": {"", func(s *bodyServer, c *http2Raw, id uint32) { c.Close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serveBodies(t, &filo.Server{})
+			c := newHTTP2Raw(t, s.lifeServer)
+			var id uint32
+			if test.path == "" {
+				id = c.askWith("/echo", true, "content-length", "10000")
+			} else {
+				id = s.begin(c, test.path)
+			}
+			c.WriteData(id, false, make([]byte, 5_000))
+			s.awaitBuffered(t, 4_999)
+			test.end(s, c, id)
+			s.awaitBuffered(t, 0)
+		})
+	}
+}
+
+// ping returns when all has been taken that was sent before.
+func (c *http2Raw) ping() {
+	c.t.Helper()
+	c.WritePing(false, [8]byte{1})
+	c.await("the answer to PING", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
+}

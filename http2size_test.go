@@ -1,0 +1,23 @@
+package filo
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// What a server has very many of fits a size class of Go's memory. Those over 512 bytes begin with 8 bytes of the runtime's.
+func TestSizes(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) < 8 {
+		t.Skip("pointers have 4 bytes")
+	}
+	for name, size := range map[string]struct{ got, class uintptr }{
+		"an HTTP/2 connection":          {unsafe.Sizeof(http2Conn{}) + 8, 640},
+		"a stream":                      {unsafe.Sizeof(http2Stream{}), 256},
+		"a parked connection or stream": {unsafe.Sizeof(ParkedConn{}), 320},
+		"a connection":                  {unsafe.Sizeof(conn{}), 240},
+	} {
+		if size.got > size.class {
+			t.Errorf("%s takes %d bytes, and the size class has %d", name, size.got, size.class)
+		}
+	}
+}
