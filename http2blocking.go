@@ -185,7 +185,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 }
 
 // send implements http2Driver.
-func (d *blockingHTTP2) send(b []byte) { d.h.out.Put(b) }
+func (d *blockingHTTP2) send(b []byte) (kept bool) { return d.h.out.Lend(b, releaseSendBuffer) }
 
 // wakeOwner implements http2Driver.
 func (d *blockingHTTP2) wakeOwner() { d.h.conn.netConn.SetReadDeadline(clock.Past) }

@@ -53,11 +53,12 @@ type http2Stream struct {
 	awaitsSince clock.Time
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
-	parked             *ParkedConn  // set by ParkStream
-	starving           *http2Stream // the next one in the connection's list
-	readUntil          clock.Time   // the deadline of http2Duplex or of a parked stream for reading; 0 for none
-	unsent             []byte       // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
-	tail               []byte       // the field block behind the answer's content; nil for none
+	parked             *ParkedConn   // set by ParkStream
+	starving           *http2Stream  // the next one in the connection's list
+	readUntil          clock.Time    // the deadline of http2Duplex or of a parked stream for reading; 0 for none
+	unsent             []byte        // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
+	buffer             *unsentBuffer // that unsent is in; nil if it is elsewhere
+	tail               []byte        // the field block behind the answer's content; nil for none
 	watcher            *requestContext
 	writePace          pace.Pace // the handler's goroutine's; once the handler has returned, guarded by mu as well
 }

@@ -20,7 +20,8 @@ func (h *http2Conn) listLocked(s *http2Stream) {
 func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *requestContext) {
 	h.mu.AssertHeld()
 	s.state, s.gone = state, true
-	s.unsent, s.tail = nil, nil
+	s.dropUnsentLocked()
+	s.tail = nil
 	h.schedule.Remove(&s.sender)
 	h.overLocked(s)
 	if s.parked != nil {

@@ -212,17 +212,18 @@ func (d *loopHTTP2) giveAway(s *http2Stream) {
 }
 
 // send implements http2Driver.
-func (d *loopHTTP2) send(b []byte) {
+func (d *loopHTTP2) send(b []byte) (kept bool) {
 	lc := (*loopConn)(d)
+	out := &lc.http2.Load().out
 	if lc.tlsState == nil {
-		lc.http2.Load().out.Put(b)
-		return
+		return out.Lend(b, releaseSendBuffer)
 	}
-	if lc.http2.Load().out.BeginSeal(false, len(b)) != nil {
-		return
+	if out.BeginSeal(false, len(b)) != nil {
+		return false
 	}
-	defer lc.http2.Load().out.EndSeal()
+	defer out.EndSeal()
 	lc.netConn.Write(b)
+	return false
 }
 
 // wakeOwner implements http2Driver.
