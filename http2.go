@@ -122,6 +122,8 @@ type http2Driver interface {
 	leave(s *http2Stream, class *class.Class, kept bool) bool
 	// giveAway gives the connection to another worker than the caller's, which leads no loop any more, and runs the handler of s.
 	giveAway(s *http2Stream)
+	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
+	clientLeft() bool
 	// send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
 	send(b []byte) (kept bool)
 	// wakeOwner makes the owner have a turn, if nobody has one.

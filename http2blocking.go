@@ -184,6 +184,9 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	}()
 }
 
+// clientLeft implements http2Driver. Only a read tells.
+func (d *blockingHTTP2) clientLeft() bool { return false }
+
 // send implements http2Driver.
 func (d *blockingHTTP2) send(b []byte) (kept bool) { return d.h.out.Lend(b, releaseSendBuffer) }
 

@@ -56,4 +56,3 @@ func same(a, b []byte) (n int) {
 	}
 	return n
 }
-

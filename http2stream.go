@@ -189,10 +189,16 @@ func (s *http2Stream) giveWay(class *class.Class) error {
 	return s.leaveFor(class, class.MayRunInline())
 }
 
-// leaveFor is giveWay. If kept is set, one of the places that are kept for quick handlers will do.
+// leaveFor is giveWay. If kept is set, one of the places that are kept for quick handlers will do. If the client has left, a handler that
+// waits serves nobody, and many requests may still be unread: then the error is ErrClientGone.
 func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
 	if !s.own() {
 		return s.worker.giveWay(class)
+	}
+	if s.h.driver.clientLeft() {
+		s.disown()
+		s.lose()
+		return ErrClientGone
 	}
 	if s.h.driver.leave(s, class, kept) {
 		s.apart, s.worker.http2.owned = true, nil
@@ -512,7 +518,10 @@ func (s *http2Stream) answer(ctx *Ctx) error {
 	if s.h.misdirected(ctx.Request.host) {
 		return errMisdirected
 	}
-	if err := s.enterServer(); err != nil {
+	switch err := s.enterServer(); {
+	case err == ErrClientGone:
+		return ErrAbort // nobody gets an answer, and it is no error of the handler's
+	case err != nil:
 		return err
 	}
 	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {

@@ -211,6 +211,12 @@ func (d *loopHTTP2) giveAway(s *http2Stream) {
 	(*loopConn)(d).Post()
 }
 
+// clientLeft implements http2Driver.
+func (d *loopHTTP2) clientLeft() bool {
+	half, _ := d.SawEnd()
+	return half
+}
+
 // send implements http2Driver.
 func (d *loopHTTP2) send(b []byte) (kept bool) {
 	lc := (*loopConn)(d)

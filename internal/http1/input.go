@@ -85,6 +85,17 @@ func (in *Input) Save(b []byte) {
 	in.w = copy(in.buf, b)
 }
 
+// TakeOver moves what from holds and hasn't consumed to in, which holds nothing. It moves the buffer, too, if in has none, or a smaller one
+// than it takes.
+func (in *Input) TakeOver(from *Input) {
+	if unread := from.Unread(); len(unread) > max(len(in.buf), ReadBufferSize) || len(in.buf) == 0 && len(from.buf) >= ReadBufferSize {
+		*in = *from
+	} else if len(unread) > 0 {
+		in.Received(copy(in.Space(), unread))
+	}
+	*from = Input{}
+}
+
 // Poison overwrites the lent bytes, in builds with the race detector.
 func (in *Input) Poison() {
 	lend.Poison(in.buf[:in.pinned])
