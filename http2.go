@@ -80,6 +80,7 @@ type http2Conn struct {
 	counts     http2.Counts
 	sendWindow http2.SendWindow
 	recv       http2.ReceiveWindow
+	grown      int32 // by how much the receive windows of open streams have grown together
 	awaiting   int32 // streams that await more of their request: see http2Stream.awaits
 	earned     int32 // see Glitches.Earn: what the owner hasn't taken over yet
 	flushing   bool  // a goroutine moves the queue to out

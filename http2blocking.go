@@ -106,9 +106,10 @@ func (d *blockingHTTP2) read(w *scratch) {
 		c.endWait(deadline, false)
 		return
 	}
-	n, err := c.netConn.Read(w.in.Space())
+	space := w.in.Space()
+	n, err := c.netConn.Read(space)
 	c.endWait(deadline, false)
-	h.received(w, n)
+	h.received(w, space, n)
 	switch {
 	case n > 0 || err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):

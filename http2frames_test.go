@@ -2,10 +2,13 @@ package filo_test
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -96,3 +99,97 @@ func TestHTTP2ClientLeft(t *testing.T) {
 	}
 }
 
+// settle reads frames until the answer to a PING, and calls each with the others.
+func (c *framesHTTP2) settle(each func(http2.Frame)) {
+	c.t.Helper()
+	c.WritePing(false, [8]byte{1})
+	c.send()
+	c.conn.SetReadDeadline(time.Now().Add(lifeBound))
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if ping, ok := f.(*http2.PingFrame); ok && ping.IsAck() {
+			return
+		}
+		each(f)
+	}
+}
+
+// The windows of bodies that are read as fast as they come grow beyond 64 KB, all of a connection together by no more than MaxConnWindow.
+func TestHTTP2WindowsGrow(t *testing.T) {
+	const begin, limit, streams = 1<<16 - 1, 1 << 20, 6
+	var reads [streams + 1]chan int64
+	for i := range reads {
+		reads[i] = make(chan int64)
+	}
+	done := make(chan error)
+	s := lifeServe(t, &filo.Server{
+		Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/" {
+				return c.NoContent()
+			}
+			for n := range reads[c.Path()[1]-'0'] {
+				_, err := io.CopyN(io.Discard, c.BodyReader(), n)
+				done <- err
+			}
+			return nil
+		},
+		MaxBodyBytes: -1,
+		HTTP2:        filo.HTTP2Options{Unencrypted: true, MaxStreamWindow: limit, MaxConnWindow: limit, MaxGlitches: -1},
+	})
+	// A connection from before Serve has none of the listener's options, such as TCP_NODELAY: each round would take 40 ms.
+	newHTTP2Client(t, "http://"+s.addr, nil, nil).want("GET", "/", nil, 204, "")
+	c := dialFramesHTTP2(t, s.addr)
+	conn, windows := begin, map[uint32]int{}
+	update := func(f http2.Frame) {
+		switch f := f.(type) {
+		case *http2.WindowUpdateFrame:
+			if f.StreamID == 0 {
+				conn += int(f.Increment)
+			} else {
+				windows[f.StreamID] += int(f.Increment)
+			}
+		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
+			t.Fatal(f)
+		}
+	}
+	piece := make([]byte, 16<<10)
+	grow := func(i uint32) (sum int) {
+		id := 1 + 2*i
+		windows[id] = begin
+		c.request(id, fmt.Sprintf("/%d", i), false)
+		for range 20 {
+			sent := 0
+			for n := 0; windows[id] > 0 && conn > 0; sent += n {
+				n = min(len(piece), windows[id], conn)
+				c.WriteData(id, false, piece[:n])
+				windows[id], conn = windows[id]-n, conn-n
+			}
+			c.send()
+			reads[i] <- int64(sent)
+			if err := lifeRecv(t, done, "the body to be read"); err != nil {
+				t.Fatal(err)
+			}
+			c.settle(update)
+		}
+		close(reads[i])
+		for _, window := range windows {
+			sum += window
+		}
+		return sum
+	}
+	for i := range uint32(streams) {
+		if sum := grow(i); i == 0 && sum < limit/2 || sum > len(windows)*begin+limit {
+			t.Errorf("%d streams have windows of %d bytes", len(windows), sum)
+		}
+	}
+	for id := range windows {
+		c.WriteRSTStream(id, http2.ErrCodeCancel)
+	}
+	clear(windows)
+	if sum := grow(streams); sum < limit/2 {
+		t.Errorf("when they have ended, the next one has a window of %d bytes", sum)
+	}
+}

@@ -383,11 +383,21 @@ func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	if n == 0 || s.hasEndedLocked() || s.gone {
 		return n, false
 	}
-	credit := s.recv.Drain(n, s.h.conn.server.config.http2.streamWindow)
+	credit := s.drainLocked(n)
 	if credit > 0 {
 		s.h.queue = http2.AppendWindowUpdate(s.h.queue, s.id, credit)
 	}
 	return n, credit > 0
+}
+
+// drainLocked takes note that n received bytes take up no memory any more. It returns by how much the client's window is to be increased.
+// A window grows by at most half of what the windows of all streams may still grow by, so that later streams find some.
+func (s *http2Stream) drainLocked(n int) (credit uint32) {
+	s.h.mu.AssertHeld()
+	h, config, before := s.h, &s.h.conn.server.config.http2, s.recv.Size()
+	credit = s.recv.Drain(n, min(config.streamWindow, before+(config.connWindow-h.grown)/2))
+	h.grown += s.recv.Size() - before
+	return credit
 }
 
 // beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.

@@ -103,6 +103,8 @@ func (h *http2Conn) resetLocked(s *http2Stream, code http2.ErrCode) {
 func (h *http2Conn) overLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	h.awaitLocked(s, awaitsNothing)
+	h.grown -= max(0, s.recv.Size()-http2.DefaultWindow)
+	s.recv = http2.ReceiveWindow{}
 	if s.listed {
 		s.listed = false
 		h.streams.Remove(s.id)

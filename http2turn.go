@@ -30,9 +30,12 @@ func (h *http2Conn) beginTurn(w *scratch) {
 	}
 }
 
-// received notes that n bytes have come.
-func (h *http2Conn) received(w *scratch, n int) {
-	if w.in.Received(n); n > 0 && h.silence != nil {
+// received notes that n bytes have come, into this space.
+func (h *http2Conn) received(w *scratch, space []byte, n int) {
+	if w.in.Received(n); n == len(space) {
+		w.in.Enlarge() // more is probably there
+	}
+	if n > 0 && h.silence != nil {
 		*h.silence = http2Silence{heard: h.conn.server.clock.now()}
 	}
 }

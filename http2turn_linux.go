@@ -86,13 +86,13 @@ const readBudget = 8
 
 // http2Receive reads what has come. It reports false if nothing has.
 func (lc *loopConn) http2Receive(w *scratch) bool {
-	n, err := 0, error(loop.ErrNotYet)
+	n, err, space := 0, error(loop.ErrNotYet), w.in.Space()
 	if !lc.Drained {
-		n, err = lc.readNow(w.in.Space())
+		n, err = lc.readNow(space)
 	}
 	switch {
 	case n > 0:
-		lc.http2.Load().received(w, n)
+		lc.http2.Load().received(w, space, n)
 		return true
 	case err == nil:
 		return true // read again

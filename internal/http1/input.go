@@ -85,6 +85,16 @@ func (in *Input) Save(b []byte) {
 	in.w = copy(in.buf, b)
 }
 
+// Enlarge makes the buffer as large as one that a worker keeps, for a client that sends more than fits into the first one at once.
+func (in *Input) Enlarge() {
+	if len(in.buf) >= maxKeptReadBuffer || in.pinned > 0 {
+		return
+	}
+	enlarged := make([]byte, maxKeptReadBuffer)
+	in.w = copy(enlarged, in.buf[in.r:in.w])
+	in.buf, in.r = enlarged, 0
+}
+
 // TakeOver moves what from holds and hasn't consumed to in, which holds nothing. It moves the buffer, too, if in has none, or a smaller one
 // than it takes.
 func (in *Input) TakeOver(from *Input) {

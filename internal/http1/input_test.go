@@ -254,3 +254,27 @@ func TestInputTakeOver(t *testing.T) {
 		}
 	}
 }
+
+// A larger buffer has what is unread, and is one that a worker keeps.
+func TestInputEnlarge(t *testing.T) {
+	var in Input
+	in.Received(copy(in.Space(), "takenunread"))
+	in.Advance(len("taken"))
+	in.Enlarge()
+	if got := string(in.Unread()); got != "unread" || len(in.Space()) != maxKeptReadBuffer-len("unread") {
+		t.Errorf("%q is unread, and there is room for %d bytes", got, len(in.Space()))
+	}
+	space := in.Space()
+	in.Enlarge()
+	if &in.Space()[0] != &space[0] {
+		t.Error("the buffer has changed once more")
+	}
+	in.Reset()
+	if len(in.Space()) != maxKeptReadBuffer {
+		t.Error("the buffer isn't kept")
+	}
+	in = Input{buf: make([]byte, ReadBufferSize), pinned: 1, r: 1, w: 1}
+	if in.Enlarge(); len(in.buf) != ReadBufferSize {
+		t.Error("lent bytes have moved")
+	}
+}
