@@ -193,3 +193,49 @@ func TestHTTP2WindowsGrow(t *testing.T) {
 		t.Errorf("when they have ended, the next one has a window of %d bytes", sum)
 	}
 }
+
+// countingBody is endless, counts what is read of it, and says when it is closed.
+type countingBody struct {
+	read   atomic.Int64
+	closed chan struct{}
+}
+
+func (b *countingBody) Read(p []byte) (int, error) {
+	b.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func (b *countingBody) Close() error {
+	close(b.closed)
+	return nil
+}
+
+// Of a body that a client doesn't take only a little is read ahead, however long it is.
+func TestHTTP2ReadAhead(t *testing.T) {
+	const window = 1<<16 - 1
+	body := &countingBody{closed: make(chan struct{})}
+	s := lifeServe(t, &filo.Server{
+		Handler: func(c *filo.Ctx) error { return c.Reader(200, "application/octet-stream", body, 1<<40) },
+		HTTP2:   filo.HTTP2Options{Unencrypted: true},
+	})
+	c := dialFramesHTTP2(t, s.addr)
+	c.request(1, "/", true)
+	c.send()
+	c.conn.SetReadDeadline(time.Now().Add(lifeBound))
+	for got := 0; got < window; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, ok := f.(*http2.DataFrame); ok {
+			got += len(data.Data())
+		}
+	}
+	lifeAwait(t, "the handler to read ahead", func() bool { return body.read.Load() > window+128<<10 })
+	c.WriteRSTStream(1, http2.ErrCodeCancel)
+	c.send()
+	lifeRecv(t, body.closed, "the end of the body")
+	if n := body.read.Load(); n > window+384<<10 {
+		t.Errorf("%d bytes were read, of which %d were sent", n, window)
+	}
+}
