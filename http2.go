@@ -83,6 +83,7 @@ type http2Conn struct {
 	grown      int32 // by how much the receive windows of open streams have grown together
 	awaiting   int32 // streams that await more of their request: see http2Stream.awaits
 	earned     int32 // see Glitches.Earn: what the owner hasn't taken over yet
+	flushDue   bool  // a goroutine is about to flush: see flushSoon
 	flushing   bool  // a goroutine moves the queue to out
 	finishing  bool  // the owner waits for the end of that
 	closed     bool  // nothing is sent any more

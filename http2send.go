@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"runtime"
 	"sync"
 
 	"github.com/filohttp/filo/internal/http2"
@@ -112,6 +113,27 @@ func releaseSendBuffer(b []byte) {
 func (h *http2Conn) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.flushLocked(nil)
+}
+
+// manyStreams is from how many streams on answers that are ready at about the same time are sent together.
+const manyStreams = 8
+
+// flushSoon is flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
+// first one lets those run that are ready to, and then sends the answers of all with one write.
+func (h *http2Conn) flushSoon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.flushDue {
+		return
+	}
+	if h.counts.Streams() >= manyStreams {
+		h.flushDue = true
+		h.mu.Unlock()
+		runtime.Gosched()
+		h.mu.Lock()
+		h.flushDue = false
+	}
 	h.flushLocked(nil)
 }
 

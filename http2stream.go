@@ -519,7 +519,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 		return true
 	}
 	w.yieldPlace()
-	h.flush()
+	h.flushSoon()
 	return false
 }
 
