@@ -79,8 +79,10 @@ type http2Conn struct {
 	sendWindow http2.SendWindow
 	recv       http2.ReceiveWindow
 	bodies     *atomic.Int64 // the size of the client's buffers: of the connection, or if MaxConnsPerIP is set, of its address; nil before a body
+	grown      int32         // by how much the receive windows of open streams have grown together
 	awaiting   int32         // streams that await more of their request: see http2Stream.awaits
 	earned     int32         // see Glitches.Earn: what the owner hasn't taken over yet
+	flushDue   bool          // a goroutine is about to flush: see flushSoon
 	flushing   bool          // a goroutine moves the queue to out
 	finishing  bool          // the owner waits for the end of that
 	closed     bool          // nothing is sent any more
@@ -122,8 +124,10 @@ type http2Driver interface {
 	leave(s *http2Stream, class *class.Class, kept bool) bool
 	// giveAway gives the connection to another worker than the caller's, which leads no loop any more, and runs the handler of s.
 	giveAway(s *http2Stream)
-	// send sends b, or keeps a copy of what the client doesn't take at once.
-	send(b []byte)
+	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
+	clientLeft() bool
+	// send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
+	send(b []byte) (kept bool)
 	// wakeOwner makes the owner have a turn, if nobody has one.
 	wakeOwner()
 	// flushed is called, with mu held, when the queue is empty for which the owner has set finishing.
@@ -166,8 +170,9 @@ const (
 	maxFilled  = 64 << 10
 	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.
 	fillSize = 64 << 10
-	// maxStreamUnsent is how much of an answer may wait for the client's window before a writing handler waits.
+	// maxStreamUnsent is how much of an answer may wait for the client before a writing handler waits, until lowStreamUnsent is left.
 	maxStreamUnsent = 256 << 10
+	lowStreamUnsent = maxStreamUnsent / 2
 	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
 	settingsTimeout = 10 * time.Second
 )

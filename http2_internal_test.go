@@ -29,9 +29,10 @@ type slowFlusher struct {
 	h *http2Conn
 }
 
-func (d *slowFlusher) send(b []byte) {
+func (d *slowFlusher) send(b []byte) (kept bool) {
 	d.h.out.Put(b)
 	d.h.out.AwaitEmpty()
+	return false
 }
 
 func testHTTP2Server(t *testing.T) *Server {

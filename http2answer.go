@@ -1,6 +1,8 @@
 package filo
 
 import (
+	"sync"
+
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
@@ -282,34 +284,85 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(p) > 0 {
-		if s.gone {
-			s.lose()
-			return errStreamReset
-		}
+	for len(p) > 0 && !s.gone {
 		h.listLocked(s)
-		room := maxStreamUnsent - len(s.unsent)
-		if room <= 0 {
+		if len(s.unsent) >= maxStreamUnsent {
 			if err := s.awaitRoomLocked(); err != nil {
 				return err
 			}
 			continue
 		}
-		n := min(room, len(p))
-		s.unsent = append(s.unsent, p[:n]...)
+		if flush && len(s.unsent) == 0 {
+			return s.lendLocked(p)
+		}
+		n := min(maxStreamUnsent-len(s.unsent), len(p))
+		s.keepLocked(p[:n])
 		p = p[n:]
 		h.mayGoOnLocked(s)
-		if len(p) > 0 || flush {
-			h.mu.Unlock()
-			h.flush()
-			h.mu.Lock()
+		if len(p) > 0 {
+			h.flushLocked(nil)
 		}
 	}
-	if flush {
-		h.mu.Unlock()
-		h.flush()
-		h.mu.Lock()
+	if flush && !s.gone {
+		h.flushLocked(nil)
 	}
+	return s.reachedLocked()
+}
+
+// lendLocked is data for a stream with nothing that waits: what the client takes at once is framed from p itself. The rest is copied as soon
+// as it is at most maxStreamUnsent.
+func (s *http2Stream) lendLocked(p []byte) error {
+	s.h.mu.AssertHeld()
+	h := s.h
+	s.unsent = p[:len(p):len(p)]
+	h.mayGoOnLocked(s)
+	h.flushLocked(nil)
+	if len(s.unsent) > maxStreamUnsent {
+		if err := s.awaitRoomLocked(); err != nil {
+			s.dropUnsentLocked()
+			h.schedule.Remove(&s.sender)
+			return err
+		}
+	}
+	rest := s.unsent
+	s.unsent = nil
+	s.keepLocked(rest)
+	return s.reachedLocked()
+}
+
+// unsentBuffer holds what waits of a streamed answer, when that is more than maxSmallUnsent.
+type unsentBuffer [maxStreamUnsent]byte
+
+const maxSmallUnsent = 32 << 10
+
+var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
+
+// keepLocked adds a copy of p to what waits, which isn't more than maxStreamUnsent with it. What fillLocked has framed of that isn't looked
+// at any more, so the buffer's beginning can be used again.
+func (s *http2Stream) keepLocked(p []byte) {
+	s.h.mu.AssertHeld()
+	if n := len(s.unsent) + len(p); n > cap(s.unsent) && n > maxSmallUnsent {
+		if s.buffer == nil {
+			s.buffer = unsentBuffers.Get().(*unsentBuffer)
+		}
+		s.unsent = append(s.buffer[:0], s.unsent...)
+	}
+	s.unsent = append(s.unsent, p...)
+}
+
+// dropUnsentLocked forgets what waits.
+func (s *http2Stream) dropUnsentLocked() {
+	s.h.mu.AssertHeld()
+	s.unsent = nil
+	if s.buffer != nil {
+		unsentBuffers.Put(s.buffer)
+		s.buffer = nil
+	}
+}
+
+// reachedLocked returns an error if the client can't be reached any more.
+func (s *http2Stream) reachedLocked() error {
+	s.h.mu.AssertHeld()
 	if s.gone {
 		s.lose()
 		return errStreamReset
@@ -320,7 +373,7 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 // lose notes that the client can't be reached.
 func (s *http2Stream) lose() { s.failed, s.lost = true, true }
 
-// awaitRoomLocked waits until less of the answer waits for the client.
+// awaitRoomLocked waits until at most lowStreamUnsent of the answer waits for the client.
 func (s *http2Stream) awaitRoomLocked() error {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -330,7 +383,7 @@ func (s *http2Stream) awaitRoomLocked() error {
 	if err != nil {
 		return err
 	}
-	for len(s.unsent) >= maxStreamUnsent && !s.gone {
+	for len(s.unsent) > lowStreamUnsent && !s.gone {
 		start, before := s.server.clock.now(), len(s.unsent)
 		deadline := s.worker.ctx.writeUntil
 		if deadline == 0 {

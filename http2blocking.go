@@ -106,9 +106,10 @@ func (d *blockingHTTP2) read(w *scratch) {
 		c.endWait(deadline, false)
 		return
 	}
-	n, err := c.netConn.Read(w.in.Space())
+	space := w.in.Space()
+	n, err := c.netConn.Read(space)
 	c.endWait(deadline, false)
-	h.received(w, n)
+	h.received(w, space, n)
 	switch {
 	case n > 0 || err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -184,8 +185,11 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	}()
 }
 
+// clientLeft implements http2Driver. Only a read tells.
+func (d *blockingHTTP2) clientLeft() bool { return false }
+
 // send implements http2Driver.
-func (d *blockingHTTP2) send(b []byte) { d.h.out.Put(b) }
+func (d *blockingHTTP2) send(b []byte) (kept bool) { return d.h.out.Lend(b, releaseSendBuffer) }
 
 // wakeOwner implements http2Driver.
 func (d *blockingHTTP2) wakeOwner() { d.h.conn.netConn.SetReadDeadline(clock.Past) }

@@ -367,7 +367,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 			case s.state == http2.HalfClosedLocal:
 				h.discourageLocked(s)
 			case kept:
-				if credit := s.recv.Drain(f.Size-len(f.Payload), h.conn.server.config.http2.streamWindow); credit > 0 {
+				if credit := s.drainLocked(f.Size - len(f.Payload)); credit > 0 {
 					h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
 				}
 				s.wakeLocked()

@@ -253,7 +253,7 @@ func (s *http2Stream) sendNowLocked(b []byte) (n int) {
 		}
 	}
 	if room := min(maxParkedUnsent-len(s.unsent), len(b)-n); room > 0 {
-		s.unsent = append(s.unsent[:len(s.unsent):len(s.unsent)], b[n:n+room]...)
+		s.unsent = append(s.unsent, b[n:n+room]...)
 		n += room
 		h.mayGoOnLocked(s)
 	}

@@ -1,6 +1,9 @@
 package filo
 
 import (
+	"runtime"
+	"sync"
+
 	"github.com/filohttp/filo/internal/http2"
 )
 
@@ -32,7 +35,8 @@ func (h *http2Conn) endAnswerLocked(s *http2Stream) {
 		h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
 		h.queue = http2.EndHeaders(append(h.queue, *s.tail...), start, s.id, true)
 	}
-	s.unsent, s.tail = nil, nil
+	s.dropUnsentLocked()
+	s.tail = nil
 	h.schedule.Remove(&s.sender)
 	h.sentLocked(s)
 }
@@ -47,6 +51,12 @@ func (h *http2Conn) pushLocked(w *scratch) {
 // fillLocked frames the content of streams into the queue.
 func (h *http2Conn) fillLocked() {
 	h.mu.AssertHeld()
+	if h.schedule.Empty() {
+		return
+	}
+	if cap(h.queue) < sendBufferSize {
+		h.queue = append(newSendBuffer(), h.queue...)
+	}
 	for !h.schedule.Empty() && len(h.queue) < fillSize {
 		s := h.schedule.Next()
 		n := http2.Sendable(h.sendWindow, s.send, len(s.unsent))
@@ -77,11 +87,25 @@ func (h *http2Conn) fillLocked() {
 		case last:
 			h.endAnswerLocked(s)
 		case len(s.unsent) == 0:
-			s.unsent = nil
+			s.dropUnsentLocked()
 			s.roomLocked()
-		case len(s.unsent) < maxStreamUnsent:
+		case len(s.unsent) <= lowStreamUnsent:
 			s.roomLocked()
 		}
+	}
+}
+
+// sendBufferSize is the size of a buffer that fillLocked frames content into: fillSize, what goes beyond it, and control frames.
+const sendBufferSize = fillSize + 32<<10
+
+var sendBuffers = sync.Pool{New: func() any { return new([sendBufferSize]byte) }}
+
+func newSendBuffer() []byte { return sendBuffers.Get().(*[sendBufferSize]byte)[:0] }
+
+// releaseSendBuffer gives back a buffer, if it is one of these.
+func releaseSendBuffer(b []byte) {
+	if cap(b) == sendBufferSize {
+		sendBuffers.Put((*[sendBufferSize]byte)(b[:sendBufferSize]))
 	}
 }
 
@@ -89,6 +113,27 @@ func (h *http2Conn) fillLocked() {
 func (h *http2Conn) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.flushLocked(nil)
+}
+
+// manyStreams is from how many streams on answers that are ready at about the same time are sent together.
+const manyStreams = 8
+
+// flushSoon is flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
+// first one lets those run that are ready to, and then sends the answers of all with one write.
+func (h *http2Conn) flushSoon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.flushDue {
+		return
+	}
+	if h.counts.Streams() >= manyStreams {
+		h.flushDue = true
+		h.mu.Unlock()
+		runtime.Gosched()
+		h.mu.Lock()
+		h.flushDue = false
+	}
 	h.flushLocked(nil)
 }
 
@@ -125,20 +170,27 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 		b := h.queue
 		h.queue = spare[:0]
 		h.mu.Unlock()
-		h.driver.send(b)
+		kept := h.driver.send(b)
 		h.mu.Lock()
-		spare = b[:0]
+		if spare = nil; !kept {
+			spare = b[:0]
+		}
 		if sent += len(b); sent > maxFlush && h.out.Size() < maxFilled && !h.schedule.Empty() && h.out.PumpLater() {
 			break // others have their turn first
 		}
 	}
 	h.flushing = false
 	if len(h.queue) == 0 {
+		releaseSendBuffer(h.queue)
 		h.queue = nil
 	}
 	if h.finishing {
 		h.finishing = false
 		h.driver.flushed()
+	}
+	if cap(spare) == sendBufferSize {
+		releaseSendBuffer(spare)
+		return nil
 	}
 	return spare
 }

@@ -3,7 +3,6 @@ package filo
 import (
 	"context"
 	"errors"
-	"io"
 	"math"
 	"net"
 	"net/netip"
@@ -57,11 +56,12 @@ type http2Stream struct {
 	awaitsSince clock.Time
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
-	parked             *ParkedConn  // set by ParkStream
-	starving           *http2Stream // the next one in the connection's list
-	readUntil          clock.Time   // the deadline of http2Duplex or of a parked stream for reading; 0 for none
-	unsent             []byte       // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
-	tail               *[]byte      // the field block behind the answer's content; nil for none
+	parked             *ParkedConn   // set by ParkStream
+	starving           *http2Stream  // the next one in the connection's list
+	readUntil          clock.Time    // the deadline of http2Duplex or of a parked stream for reading; 0 for none
+	unsent             []byte        // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
+	buffer             *unsentBuffer // that unsent is in; nil if it is elsewhere
+	tail               *[]byte       // the field block behind the answer's content; nil for none
 	watcher            *requestContext
 	writePace          pace.Pace // the handler's goroutine's; once the handler has returned, guarded by mu as well
 }
@@ -192,10 +192,16 @@ func (s *http2Stream) giveWay(class *class.Class) error {
 	return s.leaveFor(class, class.MayRunInline())
 }
 
-// leaveFor is giveWay. If kept is set, one of the places that are kept for quick handlers will do.
+// leaveFor is giveWay. If kept is set, one of the places that are kept for quick handlers will do. If the client has left, a handler that
+// waits serves nobody, and many requests may still be unread: then the error is ErrClientGone.
 func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
 	if !s.own() {
 		return s.worker.giveWay(class)
+	}
+	if s.h.driver.clientLeft() {
+		s.disown()
+		s.lose()
+		return ErrClientGone
 	}
 	if s.h.driver.leave(s, class, kept) {
 		s.apart, s.worker.http2.owned = true, nil
@@ -294,166 +300,6 @@ func (s *http2Stream) deadlineSet(t time.Time, write bool) error {
 	return nil
 }
 
-// readBody implements wire.
-func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
-	switch {
-	case b.err != nil:
-		return 0, b.err
-	case len(p) == 0:
-		return 0, nil
-	case b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit:
-		return 0, b.fail(errTooLarge)
-	case s.worker.ctx.timedOut():
-		return 0, b.fail(ErrHandlerTimeout)
-	}
-	n, err := s.receive(b, p)
-	if n > 0 && !b.chunked && int64(n) >= b.remaining {
-		// These are the last bytes of the announced length. More would make the request malformed, so its end is waited for.
-		_, err = s.receive(b, make([]byte, 1))
-	}
-	switch {
-	case err == io.EOF && n == 0:
-		return 0, s.bodyEnded(b)
-	case err != nil && err != io.EOF:
-		return 0, b.fail(bodyError(err))
-	}
-	if err := b.took(n); err != nil {
-		return 0, err
-	}
-	if b.done {
-		s.takeTrailer()
-	}
-	return n, nil
-}
-
-// receive copies what has come of the body, or waits for some. The error is io.EOF at the end.
-func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
-	h, config := s.h, &s.server.config
-	start := s.server.clock.now()
-	h.mu.Lock()
-	for len(s.body) == int(s.read) && !s.gone && !s.overrun && !s.hasEndedLocked() {
-		h.mu.Unlock()
-		if err := s.beforeWait(b); err != nil {
-			return 0, err
-		}
-		h.mu.Lock()
-		if len(s.body) > int(s.read) || s.gone || s.overrun || s.hasEndedLocked() {
-			break
-		}
-		deadline := s.worker.ctx.readUntil
-		if deadline == 0 {
-			deadline = s.readPace.Deadline(start, config.reading, 0)
-		}
-		if !s.awaitLocked(&s.readable, deadline) {
-			h.mu.Unlock()
-			return 0, errDeadline
-		}
-	}
-	n, credited := s.takeLocked(p)
-	switch {
-	case n == 0 && s.gone:
-		err = errStreamReset
-	case n == 0 && s.overrun:
-		err = errBodiesFull
-	case n == 0:
-		err = io.EOF
-	}
-	h.mu.Unlock()
-	if n > 0 {
-		s.readPace.Add(n, s.server.clock.now().Sub(start))
-	}
-	if credited {
-		h.flush()
-	}
-	return n, err
-}
-
-// appendBodyLocked keeps what has come of the body. What was read makes room before more memory is taken.
-func (s *http2Stream) appendBodyLocked(b []byte) {
-	s.h.mu.AssertHeld()
-	if int(s.read) > len(s.body)/2 && len(s.body)+len(b) > cap(s.body) {
-		s.body, s.read = s.body[:copy(s.body, s.body[s.read:])], 0
-	}
-	s.body = append(s.body, b...)
-}
-
-// takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
-func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
-	s.h.mu.AssertHeld()
-	n = copy(p, s.body[s.read:])
-	s.hasRead = s.hasRead || n > 0
-	if s.read += int32(n); int(s.read) == len(s.body) {
-		s.body, s.read = s.body[:0], 0
-	}
-	if s.hasEndedLocked() {
-		s.dropBodyLocked()
-	}
-	if n == 0 || s.hasEndedLocked() || s.gone {
-		return n, false
-	}
-	credit := s.recv.Drain(n, s.h.conn.server.config.http2.streamWindow)
-	if credit > 0 {
-		s.h.queue = http2.AppendWindowUpdate(s.h.queue, s.id, credit)
-	}
-	return n, credit > 0
-}
-
-// beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
-func (s *http2Stream) beforeWait(b *body) error {
-	if err := s.leave(); err != nil {
-		return err
-	}
-	ctx := s.worker.ctx
-	if err := ctx.holdAnswer(); err != nil {
-		return err
-	}
-	defer ctx.releaseAnswer()
-	if b.expect {
-		b.expect = false
-		if b.received == 0 && !ctx.stream.sent {
-			return s.inform(100, nil)
-		}
-	}
-	return nil
-}
-
-// bodyEnded notes that the handler has read all of the body.
-func (s *http2Stream) bodyEnded(b *body) error {
-	s.takeTrailer()
-	b.reachEnd()
-	return io.EOF
-}
-
-// takeTrailer gives the request the fields behind its body.
-func (s *http2Stream) takeTrailer() {
-	s.h.mu.Lock()
-	trailer := s.trailer
-	s.h.mu.Unlock()
-	if trailer != nil {
-		list := &s.worker.ctx.Request.Trailer.list
-		for i := range trailer.fields.Len() {
-			list.AddBytes(string(trailer.fields.Name(i)), trailer.fields.Value(i))
-		}
-	}
-}
-
-// lendBody implements wire: it lends a body that has come as a whole.
-func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
-	s.h.mu.Lock()
-	if !s.hasEndedLocked() || s.overrun {
-		s.h.mu.Unlock()
-		return nil, false, nil
-	}
-	whole, s.body, s.read = s.body[s.read:], nil, 0
-	s.h.mu.Unlock()
-	if err := b.took(len(whole)); err != nil {
-		return nil, true, err
-	}
-	b.reachEnd()
-	s.takeTrailer()
-	return whole, true, nil
-}
-
 // prepareHijack implements wire.
 func (s *http2Stream) prepareHijack() (prepared net.Conn, err error) { return nil, errNoHijack }
 
@@ -517,7 +363,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 		return true
 	}
 	w.yieldPlace()
-	h.flush()
+	h.flushSoon()
 	return false
 }
 
@@ -526,7 +372,10 @@ func (s *http2Stream) answer(ctx *Ctx) error {
 	if s.h.misdirected(ctx.Request.host) {
 		return errMisdirected
 	}
-	if err := s.enterServer(); err != nil {
+	switch err := s.enterServer(); {
+	case err == ErrClientGone:
+		return ErrAbort // nobody gets an answer, and it is no error of the handler's
+	case err != nil:
 		return err
 	}
 	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {

@@ -20,7 +20,8 @@ func (h *http2Conn) listLocked(s *http2Stream) {
 func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *requestContext) {
 	h.mu.AssertHeld()
 	s.state, s.gone = state, true
-	s.unsent, s.tail = nil, nil
+	s.dropUnsentLocked()
+	s.tail = nil
 	h.schedule.Remove(&s.sender)
 	h.overLocked(s)
 	if s.parked != nil {
@@ -106,6 +107,8 @@ func (h *http2Conn) resetLocked(s *http2Stream, code http2.ErrCode) {
 func (h *http2Conn) overLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	h.awaitLocked(s, awaitsNothing)
+	h.grown -= max(0, s.recv.Size()-http2.DefaultWindow)
+	s.recv = http2.ReceiveWindow{}
 	if s.listed {
 		s.listed = false
 		h.streams.Remove(s.id)

@@ -24,21 +24,18 @@ func (h *http2Conn) beginTurn(w *scratch) {
 		h.began = true
 		h.begin(w)
 	}
-	kept := h.in
-	if kept == nil {
-		return
+	if h.in != nil {
+		w.in.TakeOver(h.in)
+		h.in = nil
 	}
-	h.in = nil
-	if space, unread := w.in.Space(), kept.Unread(); len(unread) <= len(space) {
-		w.in.Received(copy(space, unread))
-		return
-	}
-	w.in = *kept
 }
 
-// received notes that n bytes have come.
-func (h *http2Conn) received(w *scratch, n int) {
-	if w.in.Received(n); n > 0 && h.silence != nil {
+// received notes that n bytes have come, into this space.
+func (h *http2Conn) received(w *scratch, space []byte, n int) {
+	if w.in.Received(n); n == len(space) {
+		w.in.Enlarge() // more is probably there
+	}
+	if n > 0 && h.silence != nil {
 		*h.silence = http2Silence{heard: h.conn.server.clock.now()}
 	}
 }
@@ -58,14 +55,9 @@ func (h *http2Conn) pingDeadline() clock.Time {
 // pingTimeout is how long the answer to a PING may take.
 const pingTimeout = 15 * time.Second
 
-// endTurn returns the buffers to the worker.
+// endTurn returns the buffers to the worker, and keeps what hasn't been taken of the input.
 func (h *http2Conn) endTurn(w *scratch) {
 	w.http2.owned = nil
-	h.keepInput(w)
-}
-
-// keepInput keeps what hasn't been taken of the input while no worker lends the connection a buffer.
-func (h *http2Conn) keepInput(w *scratch) {
 	if unread := w.in.Unread(); len(unread) > 0 {
 		h.saveInput(unread)
 	}
@@ -82,7 +74,9 @@ func (h *http2Conn) giveAwayLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	h.listLocked(s)
 	h.pushLocked(s.worker)
-	h.keepInput(s.worker)
+	// The buffer goes along: the next worker copies nothing, and s may wait long.
+	in := s.worker.in
+	h.in, s.worker.in = &in, http1.Input{}
 }
 
 // giveAway is giveAwayLocked without the lock.

@@ -86,13 +86,13 @@ const readBudget = 8
 
 // http2Receive reads what has come. It reports false if nothing has.
 func (lc *loopConn) http2Receive(w *scratch) bool {
-	n, err := 0, error(loop.ErrNotYet)
+	n, err, space := 0, error(loop.ErrNotYet), w.in.Space()
 	if !lc.Drained {
-		n, err = lc.readNow(w.in.Space())
+		n, err = lc.readNow(space)
 	}
 	switch {
 	case n > 0:
-		lc.http2.Load().received(w, n)
+		lc.http2.Load().received(w, space, n)
 		return true
 	case err == nil:
 		return true // read again
@@ -211,18 +211,25 @@ func (d *loopHTTP2) giveAway(s *http2Stream) {
 	(*loopConn)(d).Post()
 }
 
+// clientLeft implements http2Driver.
+func (d *loopHTTP2) clientLeft() bool {
+	half, _ := d.SawEnd()
+	return half
+}
+
 // send implements http2Driver.
-func (d *loopHTTP2) send(b []byte) {
+func (d *loopHTTP2) send(b []byte) (kept bool) {
 	lc := (*loopConn)(d)
+	out := &lc.http2.Load().out
 	if lc.tlsState == nil {
-		lc.http2.Load().out.Put(b)
-		return
+		return out.Lend(b, releaseSendBuffer)
 	}
-	if lc.http2.Load().out.BeginSeal(false, len(b)) != nil {
-		return
+	if out.BeginSeal(false, len(b)) != nil {
+		return false
 	}
-	defer lc.http2.Load().out.EndSeal()
+	defer out.EndSeal()
 	lc.netConn.Write(b)
+	return false
 }
 
 // wakeOwner implements http2Driver.

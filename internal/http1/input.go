@@ -85,6 +85,27 @@ func (in *Input) Save(b []byte) {
 	in.w = copy(in.buf, b)
 }
 
+// Enlarge makes the buffer as large as one that a worker keeps, for a client that sends more than fits into the first one at once.
+func (in *Input) Enlarge() {
+	if len(in.buf) >= maxKeptReadBuffer || in.pinned > 0 {
+		return
+	}
+	enlarged := make([]byte, maxKeptReadBuffer)
+	in.w = copy(enlarged, in.buf[in.r:in.w])
+	in.buf, in.r = enlarged, 0
+}
+
+// TakeOver moves what from holds and hasn't consumed to in, which holds nothing. It moves the buffer, too, if in has none, or a smaller one
+// than it takes.
+func (in *Input) TakeOver(from *Input) {
+	if unread := from.Unread(); len(unread) > max(len(in.buf), ReadBufferSize) || len(in.buf) == 0 && len(from.buf) >= ReadBufferSize {
+		*in = *from
+	} else if len(unread) > 0 {
+		in.Received(copy(in.Space(), unread))
+	}
+	*from = Input{}
+}
+
 // Poison overwrites the lent bytes, in builds with the race detector.
 func (in *Input) Poison() {
 	lend.Poison(in.buf[:in.pinned])

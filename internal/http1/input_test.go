@@ -221,3 +221,60 @@ func TestInputSave(t *testing.T) {
 		}
 	}
 }
+
+// The buffer goes along where a copy would need a new one, and otherwise where it is too large to be copied.
+func TestInputTakeOver(t *testing.T) {
+	filled := func(size, taken, unread int) (in Input) {
+		if size > 0 {
+			in.buf = make([]byte, size)
+			in.Received(copy(in.Space(), strings.Repeat("-", taken)+strings.Repeat("x", unread)))
+			in.Advance(taken)
+		}
+		return in
+	}
+	for _, test := range []struct {
+		in, from, taken, unread int // in bytes: the buffers, and what from holds
+		moved                   bool
+	}{
+		{0, 0, 0, 0, false}, {ReadBufferSize, 0, 0, 0, false}, {0, ReadBufferSize, 0, 0, true}, {0, ReadBufferSize, 10, 100, true},
+		{ReadBufferSize, ReadBufferSize, 10, 100, false}, {0, 512, 10, 100, false}, {ReadBufferSize, 3 * ReadBufferSize, 0, ReadBufferSize + 1, true},
+		{4 * ReadBufferSize, 3 * ReadBufferSize, 0, ReadBufferSize + 1, false},
+	} {
+		in, from := filled(test.in, 0, 0), filled(test.from, test.taken, test.unread)
+		buffer := from.buf
+		in.TakeOver(&from)
+		if string(in.Unread()) != strings.Repeat("x", test.unread) || from.Len() != 0 || from.buf != nil {
+			t.Errorf("%+v: %d bytes are unread, and %d where they were", test, in.Len(), from.Len())
+		}
+		if moved := len(buffer) > 0 && len(in.buf) > 0 && &in.buf[0] == &buffer[0]; moved != test.moved {
+			t.Errorf("%+v: the buffer has moved: %t", test, moved)
+		}
+		if space := in.Space(); len(space) == 0 {
+			t.Errorf("%+v: no space", test)
+		}
+	}
+}
+
+// A larger buffer has what is unread, and is one that a worker keeps.
+func TestInputEnlarge(t *testing.T) {
+	var in Input
+	in.Received(copy(in.Space(), "takenunread"))
+	in.Advance(len("taken"))
+	in.Enlarge()
+	if got := string(in.Unread()); got != "unread" || len(in.Space()) != maxKeptReadBuffer-len("unread") {
+		t.Errorf("%q is unread, and there is room for %d bytes", got, len(in.Space()))
+	}
+	space := in.Space()
+	in.Enlarge()
+	if &in.Space()[0] != &space[0] {
+		t.Error("the buffer has changed once more")
+	}
+	in.Reset()
+	if len(in.Space()) != maxKeptReadBuffer {
+		t.Error("the buffer isn't kept")
+	}
+	in = Input{buf: make([]byte, ReadBufferSize), pinned: 1, r: 1, w: 1}
+	if in.Enlarge(); len(in.buf) != ReadBufferSize {
+		t.Error("lent bytes have moved")
+	}
+}

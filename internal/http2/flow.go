@@ -30,8 +30,8 @@ func Sent(connection, stream *SendWindow, n int) {
 	*stream -= SendWindow(n)
 }
 
-// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small and doubles whenever a full one has been
-// drained, so that only a body that is being read gets much memory.
+// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever a full one has
+// been drained and nothing is left to be drained: so only a body whose reader waits for more gets a large one.
 //
 // What the client may send, what it has sent and nobody has drained, and what was drained and isn't credited yet, are together always the
 // window's size.
@@ -43,7 +43,7 @@ type ReceiveWindow struct {
 }
 
 // MaxReceiveWindow is the size that a receive window grows to unless there is a reason for another, in bytes.
-const MaxReceiveWindow = 1 << 20
+const MaxReceiveWindow = 4 << 20
 
 // Open makes the window as large as it is at first.
 func (w *ReceiveWindow) Open(size int32) { *w = ReceiveWindow{size: size, left: size} }
@@ -65,13 +65,13 @@ func (w *ReceiveWindow) Receive(n int) bool {
 }
 
 // Drain takes note that n of the bytes that came take up no memory any more. It returns by how much the client's window is to be increased
-// now, by WINDOW_UPDATE, 0 for not yet: an eighth of the window is worth a frame. A window that has been drained once over doubles, up to
-// limit; one that is larger than that stays as it is.
+// now, by WINDOW_UPDATE, 0 for not yet: an eighth of the window is worth a frame. A window that has been drained once over, and of which
+// nothing is left to be drained, grows fourfold, up to limit; one that is larger than that stays as it is.
 func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
 	w.owed += int32(n)
 	w.drained = min(w.drained, maxWindow-int32(n)) + int32(n)
-	if w.drained >= w.size && w.size < limit {
-		grown := min(limit-w.size, w.size)
+	if w.drained >= w.size && w.size < limit && w.Undrained() == 0 {
+		grown := int32(min(int64(limit-w.size), 3*int64(w.size)))
 		w.size += grown
 		w.owed += grown
 		w.drained = 0

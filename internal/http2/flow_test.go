@@ -59,7 +59,7 @@ func TestSendable(t *testing.T) {
 	}
 }
 
-// A window is credited in eighths, and doubles whenever a full one has been drained.
+// A window is credited in eighths, and grows fourfold whenever a full one has been drained.
 func TestReceiveWindowGrows(t *testing.T) {
 	var w ReceiveWindow
 	w.Open(DefaultWindow)
@@ -79,11 +79,11 @@ func TestReceiveWindowGrows(t *testing.T) {
 			sizes = append(sizes, w.Size())
 		}
 	}
-	if len(sizes) != 6 || sizes[1] != 2*DefaultWindow || sizes[4] != 16*DefaultWindow || sizes[5] != MaxReceiveWindow {
+	if len(sizes) != 5 || sizes[1] != 4*DefaultWindow || sizes[3] != 64*DefaultWindow || sizes[4] != MaxReceiveWindow {
 		t.Errorf("the sizes are %v", sizes)
 	}
-	// Each size is drained once: 64 KB, 128 KB and so on up to 1 MB.
-	if total < 2*1000*1000 || total > 2*1000*1000+100_000 || updates > 60 || updates < 30 {
+	// Each size is drained once: 64 KB, 256 KB, 1 MB and 4 MB.
+	if total < 85*DefaultWindow || total > 85*DefaultWindow+10_000 || updates > 40 || updates < 20 {
 		t.Errorf("%d bytes in %d updates", total, updates)
 	}
 	if left := int(MaxReceiveWindow) - (DefaultWindow + credited - total); left < 0 || left > MaxReceiveWindow/8 {
@@ -102,7 +102,7 @@ func TestReceiveWindowLimit(t *testing.T) {
 	if n := w.Drain(DefaultWindow-1, MaxReceiveWindow); n != DefaultWindow-1 || w.Size() != DefaultWindow {
 		t.Errorf("credit of %d, size %d", n, w.Size())
 	}
-	if n := w.Drain(1, MaxReceiveWindow); n != DefaultWindow+1 || w.Size() != 2*DefaultWindow {
+	if n := w.Drain(1, MaxReceiveWindow); n != 3*DefaultWindow+1 || w.Size() != 4*DefaultWindow {
 		t.Errorf("credit of %d, size %d", n, w.Size())
 	}
 	w.Open(1 << 20)
@@ -116,6 +116,23 @@ func TestReceiveWindowLimit(t *testing.T) {
 	}
 	if n := w.Enlarge(DefaultWindow); n != 0 || w.Size() != 1<<20 {
 		t.Errorf("credit of %d, size %d", n, w.Size())
+	}
+}
+
+// A reader that is always behind gets no larger window, however much it reads; once it has caught up it does.
+func TestReceiveWindowOfASlowReader(t *testing.T) {
+	var w ReceiveWindow
+	w.Open(DefaultWindow)
+	w.Receive(1000)
+	for range 1000 {
+		w.Receive(1000)
+		w.Drain(1000, MaxReceiveWindow)
+	}
+	if w.Size() != DefaultWindow || w.Undrained() != 1000 {
+		t.Errorf("the size is %d, with %d bytes to be drained", w.Size(), w.Undrained())
+	}
+	if w.Drain(1000, MaxReceiveWindow); w.Size() != 4*DefaultWindow {
+		t.Errorf("then the size is %d", w.Size())
 	}
 }
 

@@ -124,25 +124,62 @@ func (o *Outbox) Put(b []byte) (int, error) {
 	return len(b), o.err
 }
 
+// Lend is Put, but may keep b itself instead of a copy, which it reports. Then it calls release with b, and the lock held, when all of b
+// has left, or never if the connection fails before. It keeps b if more than half of its memory is of use.
+func (o *Outbox) Lend(b []byte, release func(b []byte)) (kept bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.queue.messages-maxOwnRecords > int(o.limit) {
+		o.failLocked(ErrFull)
+	}
+	p := piece{b: b, message: true}
+	if o.err != nil || o.sendPieceLocked(&p) {
+		return false
+	}
+	if kept = len(p.b) > cap(b)/2; kept {
+		p.whole, p.release = b, release
+	} else {
+		p.b = bytes.Clone(p.b)
+	}
+	o.queueLocked(p)
+	return kept
+}
+
 // putLocked sends what it can of a piece at once, and queues the rest. copied makes a copy of the rest, since the outbox may not keep
 // p.b. A piece that a goroutine waits for is the outbox's until the wait is done.
 func (o *Outbox) putLocked(p piece, copied bool) {
 	o.mu.AssertHeld()
-	if o.socket != nil {
-		p.b = o.sendNowLocked(p.b)
-		switch {
-		case o.err != nil:
-			return
-		case len(p.b) == 0 && o.queue.empty():
-			if p.wait != nil {
-				p.wait.done = true
-			}
-			return
-		}
+	if o.sendPieceLocked(&p) {
+		return
 	}
 	if copied {
 		p.b = bytes.Clone(p.b)
 	}
+	o.queueLocked(p)
+}
+
+// sendPieceLocked sends what it can of a piece at once. It reports false if a rest is to be queued.
+func (o *Outbox) sendPieceLocked(p *piece) (done bool) {
+	o.mu.AssertHeld()
+	if o.socket == nil {
+		return false
+	}
+	p.b = o.sendNowLocked(p.b)
+	switch {
+	case o.err != nil:
+		return true
+	case len(p.b) == 0 && o.queue.empty():
+		if p.wait != nil {
+			p.wait.done = true
+		}
+		return true
+	}
+	return false
+}
+
+// queueLocked queues a piece.
+func (o *Outbox) queueLocked(p piece) {
+	o.mu.AssertHeld()
 	o.queue.add(p)
 	if o.socket == nil && !o.turn.taken {
 		o.turn.taken = true

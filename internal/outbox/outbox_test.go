@@ -447,3 +447,52 @@ func TestBlockingWriteDeadline(t *testing.T) {
 		o.AwaitEmpty()
 	})
 }
+
+// Lend keeps b itself if most of it waits, and calls release when all has left. Otherwise b is the caller's again at once.
+func TestLend(t *testing.T) {
+	for _, test := range []struct {
+		takes int
+		kept  bool
+	}{{0, true}, {40, true}, {49, true}, {50, false}, {99, false}, {100, false}} {
+		socket := newStubSocket()
+		socket.takes = test.takes
+		o := open(socket, false)
+		b := bytes.Repeat([]byte("0123456789"), 10)
+		want := string(b)
+		var released []byte
+		if kept := o.Lend(b, func(b []byte) { released = b }); kept != test.kept {
+			t.Errorf("%d bytes taken: kept %t", test.takes, kept)
+			continue
+		}
+		if !test.kept {
+			clear(b)
+		}
+		if socket.takes = 100 - test.takes - 1; socket.takes > 0 {
+			o.Pump()
+		}
+		if released != nil {
+			t.Errorf("%d bytes taken: released before all has left", test.takes)
+		}
+		socket.takes = 100
+		o.Pump()
+		if got := string(socket.taken); got != want {
+			t.Errorf("%d bytes taken: %q was sent", test.takes, got)
+		}
+		if test.kept != (len(released) == len(b)) || test.kept && &released[0] != &b[0] {
+			t.Errorf("%d bytes taken: %d bytes were released", test.takes, len(released))
+		}
+	}
+}
+
+// What is lent to a connection that fails isn't released, since a goroutine may still write it.
+func TestLendFails(t *testing.T) {
+	o := open(newStubSocket(), false)
+	release := func([]byte) { t.Error("released") }
+	if !o.Lend([]byte("0123456789"), release) {
+		t.Error("not kept")
+	}
+	o.Fail(net.ErrClosed)
+	if o.Lend([]byte("0123456789"), release) {
+		t.Error("kept when nothing can be sent any more")
+	}
+}

@@ -16,6 +16,9 @@ type piece struct {
 	b       []byte
 	wait    *wait // of the goroutine that waits until the piece has left; nil if none does
 	message bool  // it counts against the limit of messages
+	// whole is what Lend has kept, which is released when all of it has left; release is nil for other pieces.
+	whole   []byte
+	release func(b []byte)
 	// turn marks a piece that consume leaves alone. When it is the first, the turn to send passes to its waiting goroutine.
 	turn bool
 }
@@ -76,6 +79,9 @@ func (q *queue) takeTurn() {
 
 // drop removes the first piece, and with the last one the array.
 func (q *queue) drop() {
+	if first := &q.pieces[0]; first.release != nil {
+		first.release(first.whole)
+	}
 	q.pieces[0] = piece{}
 	if q.pieces = q.pieces[1:]; len(q.pieces) == 0 {
 		q.pieces = nil

@@ -1,0 +1,241 @@
+package filo_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/filohttp/filo"
+)
+
+// framesHTTP2 is a client that sends frames as a test wants them.
+type framesHTTP2 struct {
+	*http2.Framer
+	out    bytes.Buffer // what the Framer has written and send hasn't sent
+	conn   net.Conn
+	fields bytes.Buffer
+	t      testing.TB
+}
+
+func dialFramesHTTP2(t testing.TB, addr string) *framesHTTP2 {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := &framesHTTP2{conn: conn, t: t}
+	c.Framer = http2.NewFramer(&c.out, conn)
+	c.out.WriteString(http2.ClientPreface)
+	c.WriteSettings()
+	return c
+}
+
+// send sends what was written.
+func (c *framesHTTP2) send() {
+	c.t.Helper()
+	if _, err := c.conn.Write(c.out.Bytes()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.out.Reset()
+}
+
+// request writes HEADERS.
+func (c *framesHTTP2) request(id uint32, path string, endStream bool, fields ...string) {
+	c.fields.Reset()
+	e := hpack.NewEncoder(&c.fields)
+	method := "GET"
+	if !endStream {
+		method = "POST"
+	}
+	for _, f := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: path},
+		{Name: ":authority", Value: "a"}} {
+		e.WriteField(f)
+	}
+	for i := 0; i < len(fields); i += 2 {
+		e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+	}
+	c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.fields.Bytes(), EndStream: endStream, EndHeaders: true})
+}
+
+// Handlers that wait aren't run for a client that has left, although its requests are read one after the other.
+func TestHTTP2ClientLeft(t *testing.T) {
+	lifeLooped(t)
+	const requests = 100
+	var calls atomic.Int32
+	closed := make(chan struct{})
+	var once sync.Once
+	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	c := dialFramesHTTP2(t, listener.Addr().String())
+	for i := range uint32(requests) {
+		c.request(1+2*i, "/", true)
+	}
+	c.send()
+	c.conn.Close() // before the server accepts: the end has come with the requests
+	lifeServe(t, &filo.Server{
+		Handler: filo.Offload(func(c *filo.Ctx) error {
+			calls.Add(1)
+			<-c.Context().Done()
+			return nil
+		}),
+		HTTP2: filo.HTTP2Options{Unencrypted: true},
+		ConnState: func(_ net.Conn, state filo.ConnState) {
+			if state == filo.StateClosed {
+				once.Do(func() { close(closed) })
+			}
+		},
+	}, listener)
+	lifeRecv(t, closed, "the end of the connection")
+	if n := calls.Load(); n > requests/4 {
+		t.Errorf("%d of %d handlers were called", n, requests)
+	}
+}
+
+// settle reads frames until the answer to a PING, and calls each with the others.
+func (c *framesHTTP2) settle(each func(http2.Frame)) {
+	c.t.Helper()
+	c.WritePing(false, [8]byte{1})
+	c.send()
+	c.conn.SetReadDeadline(time.Now().Add(lifeBound))
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if ping, ok := f.(*http2.PingFrame); ok && ping.IsAck() {
+			return
+		}
+		each(f)
+	}
+}
+
+// The windows of bodies that are read as fast as they come grow beyond 64 KB, all of a connection together by no more than MaxConnWindow.
+func TestHTTP2WindowsGrow(t *testing.T) {
+	const begin, limit, streams = 1<<16 - 1, 1 << 20, 6
+	var reads [streams + 1]chan int64
+	for i := range reads {
+		reads[i] = make(chan int64)
+	}
+	done := make(chan error)
+	s := lifeServe(t, &filo.Server{
+		Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/" {
+				return c.NoContent()
+			}
+			for n := range reads[c.Path()[1]-'0'] {
+				_, err := io.CopyN(io.Discard, c.BodyReader(), n)
+				done <- err
+			}
+			return nil
+		},
+		MaxBodyBytes: -1,
+		HTTP2:        filo.HTTP2Options{Unencrypted: true, MaxStreamWindow: limit, MaxConnWindow: limit, MaxGlitches: -1},
+	})
+	// A connection from before Serve has none of the listener's options, such as TCP_NODELAY: each round would take 40 ms.
+	newHTTP2Client(t, "http://"+s.addr, nil, nil).want("GET", "/", nil, 204, "")
+	c := dialFramesHTTP2(t, s.addr)
+	conn, windows := begin, map[uint32]int{}
+	update := func(f http2.Frame) {
+		switch f := f.(type) {
+		case *http2.WindowUpdateFrame:
+			if f.StreamID == 0 {
+				conn += int(f.Increment)
+			} else {
+				windows[f.StreamID] += int(f.Increment)
+			}
+		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
+			t.Fatal(f)
+		}
+	}
+	piece := make([]byte, 16<<10)
+	grow := func(i uint32) (sum int) {
+		id := 1 + 2*i
+		windows[id] = begin
+		c.request(id, fmt.Sprintf("/%d", i), false)
+		for range 20 {
+			sent := 0
+			for n := 0; windows[id] > 0 && conn > 0; sent += n {
+				n = min(len(piece), windows[id], conn)
+				c.WriteData(id, false, piece[:n])
+				windows[id], conn = windows[id]-n, conn-n
+			}
+			c.send()
+			reads[i] <- int64(sent)
+			if err := lifeRecv(t, done, "the body to be read"); err != nil {
+				t.Fatal(err)
+			}
+			c.settle(update)
+		}
+		close(reads[i])
+		for _, window := range windows {
+			sum += window
+		}
+		return sum
+	}
+	for i := range uint32(streams) {
+		if sum := grow(i); i == 0 && sum < limit/2 || sum > len(windows)*begin+limit {
+			t.Errorf("%d streams have windows of %d bytes", len(windows), sum)
+		}
+	}
+	for id := range windows {
+		c.WriteRSTStream(id, http2.ErrCodeCancel)
+	}
+	clear(windows)
+	if sum := grow(streams); sum < limit/2 {
+		t.Errorf("when they have ended, the next one has a window of %d bytes", sum)
+	}
+}
+
+// countingBody is endless, counts what is read of it, and says when it is closed.
+type countingBody struct {
+	read   atomic.Int64
+	closed chan struct{}
+}
+
+func (b *countingBody) Read(p []byte) (int, error) {
+	b.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func (b *countingBody) Close() error {
+	close(b.closed)
+	return nil
+}
+
+// Of a body that a client doesn't take only a little is read ahead, however long it is.
+func TestHTTP2ReadAhead(t *testing.T) {
+	const window = 1<<16 - 1
+	body := &countingBody{closed: make(chan struct{})}
+	s := lifeServe(t, &filo.Server{
+		Handler: func(c *filo.Ctx) error { return c.Reader(200, "application/octet-stream", body, 1<<40) },
+		HTTP2:   filo.HTTP2Options{Unencrypted: true},
+	})
+	c := dialFramesHTTP2(t, s.addr)
+	c.request(1, "/", true)
+	c.send()
+	c.conn.SetReadDeadline(time.Now().Add(lifeBound))
+	for got := 0; got < window; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, ok := f.(*http2.DataFrame); ok {
+			got += len(data.Data())
+		}
+	}
+	lifeAwait(t, "the handler to read ahead", func() bool { return body.read.Load() > window+128<<10 })
+	c.WriteRSTStream(1, http2.ErrCodeCancel)
+	c.send()
+	lifeRecv(t, body.closed, "the end of the body")
+	if n := body.read.Load(); n > window+384<<10 {
+		t.Errorf("%d bytes were read, of which %d were sent", n, window)
+	}
+}
