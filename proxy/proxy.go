@@ -28,7 +28,8 @@
 // # HTTP/2
 //
 // Clients may speak HTTP/2, whatever the upstream speaks: Options.HTTP2 decides that. Trailers, interim answers and cancellation pass
-// through in each combination. If both sides speak HTTP/2, a request's body and its answer flow at the same time, as in gRPC's streams:
+// through in each combination. The exception is the trailer of an answer with a Content-Length, for which HTTP/1.1 has no place. If
+// both sides speak HTTP/2, a request's body and its answer flow at the same time, as in gRPC's streams:
 //
 //	p := proxy.New(proxy.Options{Upstreams: []string{"http://10.0.0.1:50051"}, HTTP2: true})
 //	r.Handle("/chat.Chat/{method}", func(c *filo.Ctx) error {
