@@ -41,7 +41,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race fuzz soak stress bench-quick bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
+.PHONY: help run test check foreign ants arm64 race fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -98,7 +98,10 @@ stress: ## close connections from outside while they are served, parked, timed o
 bench-quick: ## compare filo, fasthttp and net/http in five rows: three minutes once built; options in ARGS
 	@cd bench && go run ./cmd/compare -size quick $(ARGS)
 
-bench: ## compare them in every row, and the others in five: about 35 minutes; writes docs/BENCHMARKS.md
+bench-http2: ## compare filo's HTTP/2 with that of net/http, nghttpd, h2o and nginx: about 13 minutes; options in ARGS
+	@cd bench && go run ./cmd/compare -size http2 $(ARGS)
+
+bench: ## compare them in every row, and the others in four: about 37 minutes; writes docs/BENCHMARKS.md
 	@cd bench && go run ./cmd/compare $(ARGS)
 
 bench-all: ## compare all of them in every row; goes on where it was interrupted

@@ -34,7 +34,7 @@ func watched(t testing.TB, options dashboard.Options) *servertest.Server {
 		options.Allow = everybody
 	}
 	r := router.New()
-	server := &filo.Server{Handler: r.Serve, Logger: slog.New(slog.DiscardHandler)}
+	server := &filo.Server{Handler: r.Serve, Logger: slog.New(slog.DiscardHandler), HTTP2: filo.HTTP2Options{Unencrypted: true}}
 	d := dashboard.New(server, options)
 	r.Use(d.Middleware())
 	r.Mount("/dash", d.Serve)
@@ -55,6 +55,7 @@ type snapshot struct {
 		Answers                                   []float64
 		Latency                                   []float64
 		ConnsActive, ConnsIdle, ConnsParked       int
+		Streams                                   int
 		WorkersRunning, WorkersReady              int
 		Goroutines, Heap, Memory                  float64
 		ConnsAccepted, Refused, Handoffs, Retakes float64
@@ -88,6 +89,34 @@ func watch(t testing.TB, s *servertest.Server) *watcher {
 		t.Fatalf("events: %d %v", response.StatusCode, response.Header)
 	}
 	return &watcher{t, c, bufio.NewReader(response.Body)}
+}
+
+// By HTTP/2 pages share a connection, and each of their event streams is counted.
+func TestHTTP2Streams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := watched(t, dashboard.Options{})
+		transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return s.Dial(t), nil
+		}}
+		transport.Protocols.SetUnencryptedHTTP2(true)
+		defer transport.CloseIdleConnections()
+		var last *watcher
+		for range 3 {
+			response, err := (&http.Client{Transport: transport}).Get("http://filo.test/dash/events")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.Proto != "HTTP/2.0" || response.StatusCode != 200 {
+				t.Fatalf("answered %s %s", response.Proto, response.Status)
+			}
+			last = &watcher{t: t, reader: bufio.NewReader(response.Body)}
+		}
+		synctest.Wait()
+		if got := last.next().Sample; got.Streams != 3 || got.ConnsActive+got.ConnsIdle+got.ConnsParked != 1 {
+			t.Errorf("%+v, want 3 streams on a connection", got)
+		}
+	})
 }
 
 // next returns the next event.

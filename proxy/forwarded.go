@@ -20,6 +20,12 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 			delete(r.Out.Header, name)
 		}
 	}
+	for name := range r.In.Trailer {
+		if forwarding.KindOf(name) == forwarding.Claim {
+			delete(r.In.Trailer, name)
+		}
+	}
+	r.Out.Trailer = r.In.Trailer // the fields come into this map when the body has been read, and not into a copy
 	remote, _, err := net.SplitHostPort(r.In.RemoteAddr)
 	if err != nil {
 		remote = r.In.RemoteAddr

@@ -25,6 +25,21 @@
 // and dots before a semicolon or NUL. The proxy makes no tunnels: CONNECT gets 501, and a connection is upgraded only to one of
 // Upgrades.
 //
+// # HTTP/2
+//
+// Clients may speak HTTP/2, whatever the upstream speaks: Options.HTTP2 decides that. Trailers, interim answers and cancellation pass
+// through in each combination. The exception is the trailer of an answer with a Content-Length, for which HTTP/1.1 has no place. If
+// both sides speak HTTP/2, a request's body and its answer flow at the same time, as in gRPC's streams:
+//
+//	p := proxy.New(proxy.Options{Upstreams: []string{"http://10.0.0.1:50051"}, HTTP2: true})
+//	r.Handle("/chat.Chat/{method}", func(c *filo.Ctx) error {
+//		c.SetMaxBodyBytes(-1)                            // a stream has no size,
+//		c.SetReadDeadline(time.Now().Add(8 * time.Hour)) // and its client may be silent
+//		return p.Serve(c)
+//	})
+//
+// Without SetReadDeadline a client that sends nothing for ReadTimeout is too slow, also within a stream: its request ends.
+//
 // # What clients are told
 //
 // An unreachable upstream or an invalid answer is a 502 error, a timeout is 504, and no available upstream is 503. A request
@@ -120,7 +135,12 @@ type Options struct {
 	// ModifyResponse changes the upstream's answer. If it returns an error, the client gets 502.
 	ModifyResponse func(*http.Response) error
 
-	// Transport sends the requests. The default is a transport for HTTP/1.1 that belongs to the proxy, and that Close closes.
+	// HTTP2 lets the proxy speak HTTP/2 with upstreams, as gRPC needs it: over https with those that choose it in the TLS handshake, over
+	// http with all of them. These must accept HTTP/2 without TLS by prior knowledge (h2c), as filo does with HTTP2.Unencrypted.
+	// Upgraded connections use HTTP/1.1 all the same. Default off: HTTP/1.1 alone. HTTP2 can't be set together with Transport.
+	HTTP2 bool
+
+	// Transport sends the requests. The default is a transport that belongs to the proxy, and that Close closes.
 	Transport http.RoundTripper
 
 	// Logger receives the proxy's records about upstreams. Default slog.Default.
@@ -157,6 +177,7 @@ var must = setup.Checker("proxy")
 func New(options Options) *Proxy {
 	must(len(options.Upstreams) > 0, "no upstreams")
 	must(options.Balance == RoundRobin || options.Balance == LeastConnections, "unknown Balance")
+	must(!options.HTTP2 || options.Transport == nil, "HTTP2 is for the proxy's own transport, and Transport is set")
 	options.setDefaults()
 	p := &Proxy{options: options}
 	for _, text := range options.Upstreams {
@@ -208,19 +229,6 @@ func (o *Options) setDefaults() {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 }
 
-func newTransport(o *Options) *http.Transport {
-	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: o.DialTimeout}).DialContext,
-		TLSHandshakeTimeout:   o.DialTimeout,
-		ResponseHeaderTimeout: o.ResponseTimeout,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConns:          1024,
-		MaxIdleConnsPerHost:   128,
-		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // what the client accepts is the upstream's business
-	}
-}
-
 // Serve passes a request on to an upstream: it is a filo.Handler.
 func (p *Proxy) Serve(c *filo.Ctx) error {
 	switch {
@@ -252,7 +260,7 @@ func (p *Proxy) Close() error {
 	p.close()
 	p.checks.Wait()
 	if p.options.Transport == nil {
-		p.transport.(*http.Transport).CloseIdleConnections()
+		p.transport.(*transport).closeIdle()
 	}
 	return nil
 }

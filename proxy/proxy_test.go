@@ -640,6 +640,7 @@ func TestOptions(t *testing.T) {
 		"no protocol":     {Upstreams: []string{"http://a"}, Upgrades: []string{""}},
 		"no version":      {Upstreams: []string{"http://a"}, Upgrades: []string{"lines/"}},
 		"unknown balance": {Upstreams: []string{"http://a"}, Balance: 7},
+		"two transports":  {Upstreams: []string{"http://a"}, HTTP2: true, Transport: http.DefaultTransport},
 		"health path":     {Upstreams: []string{"http://a"}, HealthCheck: &proxy.HealthCheck{Path: "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ var known = map[string]string{
 	"adaptor":     "github.com/filohttp/filo/adaptor",
 	"attribute":   "go.opentelemetry.io/otel/attribute",
 	"bind":        "github.com/filohttp/filo/bind",
+	"bufio":       "bufio",
 	"bytes":       "bytes",
 	"cache":       "github.com/filohttp/filo/middleware/cache",
 	"client":      "github.com/prometheus/client_golang/prometheus",

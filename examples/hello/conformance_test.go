@@ -12,7 +12,7 @@ import (
 // The table of raw requests, each with the sentence of the RFC that it is held to, whole and cut at every
 // byte, over real sockets.
 func TestConformance(t *testing.T) {
-	r := start(t)
+	r := start(t, "-h2c=false") // the preface of HTTP/2 is in the table, too
 	conformance.Run(t, func() (net.Conn, error) { return net.Dial("tcp", r.addr) })
 }
 

@@ -37,6 +37,7 @@ type config struct {
 	maxIdleWorker     time.Duration
 	driver            filo.Driver
 	loops             int
+	h2c               bool
 	certFile, keyFile string
 }
 
@@ -48,6 +49,7 @@ func parseFlags(args []string) (config, error) {
 	flags.DurationVar(&cfg.maxIdleWorker, "max-idle-worker", 0, "a worker idle for this long retires (0: filo's default)")
 	blocking := flags.Bool("blocking", false, "serve with the blocking driver, where a connection has a worker while it lives")
 	flags.IntVar(&cfg.loops, "loops", 0, "loops of the loop driver (0: one for each processor)")
+	flags.BoolVar(&cfg.h2c, "h2c", true, "speak HTTP/2 without TLS with clients that begin with it")
 	flags.StringVar(&cfg.certFile, "tls-cert", "", "certificate `file` (PEM); with -tls-key the server speaks HTTPS")
 	flags.StringVar(&cfg.keyFile, "tls-key", "", "private key `file` (PEM)")
 	if err := flags.Parse(args); err != nil {
@@ -83,6 +85,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		Driver:                cfg.driver,
 		Loops:                 cfg.loops,
 		GracePeriod:           shutdownGrace,
+		HTTP2:                 filo.HTTP2Options{Unencrypted: cfg.h2c}, // over TLS it is there by default
 	}
 	ln, err := server.Listen(cfg.addr)
 	if err != nil {

@@ -60,6 +60,11 @@ func TestCurl(t *testing.T) {
 		{"Expect", "", []string{"-H", "Expect: 100-continue", "-d", "so long", r.base + "/echo"}, "so long 200"},
 		{"Expect refused", "", []string{"-o", os.DevNull, "-H", "Expect: 100-continue", "-d", "so long", r.base + "/hello"}, " 405"},
 		{"HEAD", "", []string{"-o", os.DevNull, "-I", r.base + "/hello"}, " 200"},
+		{"HTTP/2", "", []string{"--http2-prior-knowledge", r.base + "/hello", "-w", " %{http_version}"}, "Hello, World! 2"},
+		{"POST of HTTP/2", "", []string{"--http2-prior-knowledge", "-d", "so long", r.base + "/echo"}, "so long 200"},
+		{"stream of HTTP/2", "so long", []string{"--http2-prior-knowledge", "-X", "POST", "-T", "-", r.base + "/echo"}, "so long 200"},
+		{"Expect of HTTP/2", "", []string{"--http2-prior-knowledge", "-H", "Expect: 100-continue", "-d", "so long", r.base + "/echo"}, "so long 200"},
+		{"HEAD of HTTP/2", "", []string{"--http2-prior-knowledge", "-o", os.DevNull, "-I", r.base + "/hello"}, " 200"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -90,6 +95,7 @@ func TestCurlEchoesAFile(t *testing.T) {
 		"announced": {"-T", sent},
 		"chunked":   {"-T", sent, "-H", "Transfer-Encoding: chunked"},
 		"HTTP/1.0":  {"-T", sent, "--http1.0"},
+		"HTTP/2":    {"-T", sent, "--http2-prior-knowledge"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"-sS", "-m", "300", "--fail", "-X", "POST", "-o", back, r.base + "/echo"}, args...)
@@ -138,6 +144,8 @@ func TestLoadTools(t *testing.T) {
 			`Requests/sec: +[1-9]`, `Socket errors|Non-2xx`},
 		{[]string{"wrk", "-t", "1", "-c", "16", "-d", "1s", "--timeout", "60s", "-H", "Connection: close", r.base + "/hello"},
 			`Requests/sec: +[1-9]`, `Socket errors|Non-2xx`},
+		{[]string{"h2load", "-t", "1", "-c", "4", "-m", "25", "-n", "5000", r.base + "/hello"},
+			`requests: 5000 total, 5000 started, 5000 done, 5000 succeeded, 0 failed`, `[1-9]\d* 5xx`},
 	} {
 		t.Run(strings.Join(tc.args[:len(tc.args)-1], " "), func(t *testing.T) {
 			got := output(t, tool(t, tc.args[0], tc.args[1:]...), "")

@@ -20,6 +20,16 @@ func BehindProxy(s *filo.Server, r *router.Router, proxies ...netip.Prefix) {
 	}))
 }
 
+// BehindHTTP2Proxy does the same for a proxy that speaks HTTP/2 to the server, without TLS.
+func BehindHTTP2Proxy(s *filo.Server, r *router.Router, proxies ...netip.Prefix) {
+	BehindProxy(s, r, proxies...)
+	s.HTTP2 = filo.HTTP2Options{
+		Unencrypted:  true,
+		PingInterval: 30 * time.Second, // finds a proxy that has vanished
+		MaxGlitches:  10_000,           // one connection has many users, who give up requests
+	}
+}
+
 // BehindCloudflare does the same for Cloudflare, which keeps idle connections for 900 s. Its networks are listed at
 // https://www.cloudflare.com/ips/. Let the firewall admit nobody else: anyone can rent an address that Cloudflare passes on.
 func BehindCloudflare(s *filo.Server, r *router.Router, networks []netip.Prefix) {

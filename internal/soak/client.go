@@ -24,29 +24,40 @@ type kind struct {
 	name string
 	// use does on a connection what is to be done there. Its error is what the server has done wrong, or errInterrupted.
 	use func(*visit) error
+	// tls says that use does the handshake: the connection is one to the port with TLS.
+	tls bool
 }
 
 var kinds = []kind{
-	{"keep-alive", repeat(50, helloSoon)},
-	{"pipelined", pipelined},
-	{"one-shot", repeat(1, lastRequest)},
-	{"handlers", repeat(20, func(v *visit) *request {
+	{name: "keep-alive", use: repeat(50, helloSoon)},
+	{name: "pipelined", use: pipelined},
+	{name: "one-shot", use: repeat(1, lastRequest)},
+	{name: "handlers", use: repeat(20, func(v *visit) *request {
 		return v.call(v.pick("/sleep", "/processor", "/mostly", "/mostly", "/mostly", "/context"))
 	})},
-	{"uploads", repeat(20, func(v *visit) *request { return v.upload(v.random.IntN(100 << 10)) })},
-	{"large-uploads", repeat(3, func(v *visit) *request { return v.upload(largeBody) })},
-	{"continued", continued},
-	{"streams", repeat(10, func(v *visit) *request { return v.stream(v.random.IntN(200 << 10)) })},
-	{"panics", panics},
-	{"slow-heads", slowHeads},
-	{"slow-readers", slowReaders},
-	{"half-closes", halfCloses},
-	{"resets", resets},
-	{"leaves", leaves},
-	{"watched-resets", watchedResets},
-	{"hijacks", hijacks},
-	{"garbage", garbage},
-	{"silence", silence},
+	{name: "uploads", use: repeat(20, func(v *visit) *request { return v.upload(v.random.IntN(100 << 10)) })},
+	{name: "large-uploads", use: repeat(3, func(v *visit) *request { return v.upload(largeBody) })},
+	{name: "continued", use: continued},
+	{name: "streams", use: repeat(10, func(v *visit) *request { return v.stream(v.random.IntN(200 << 10)) })},
+	{name: "panics", use: panics},
+	{name: "slow-heads", use: slowHeads},
+	{name: "slow-readers", use: slowReaders},
+	{name: "half-closes", use: halfCloses},
+	{name: "resets", use: resets},
+	{name: "leaves", use: leaves},
+	{name: "watched-resets", use: watchedResets},
+	{name: "hijacks", use: hijacks},
+	{name: "garbage", use: garbage},
+	{name: "silence", use: silence},
+	{name: "h2c", use: overHTTP2(mixed)},
+	{name: "h2-tls", use: overHTTP2(mixed), tls: true},
+	{name: "h2-both-ways", use: overHTTP2(bothWays)},
+	{name: "h2-cancels", use: overHTTP2(cancels)},
+	{name: "h2-tls-cancels", use: overHTTP2(cancels), tls: true},
+	{name: "h2-gone", use: overHTTP2(gone)},
+	{name: "h2-windows", use: windows},
+	{name: "h2-cuts", use: cuts},
+	{name: "h2-garbage", use: frameGarbage},
 }
 
 // work visits the server until ctx is over or something is wrong.

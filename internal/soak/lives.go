@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,18 +24,20 @@ const (
 	listenTime = 5 * time.Second
 )
 
-// lives are the servers that come one after the other, all at the same address. Of its fields the clients may use phase
-// and address.
+// lives are the servers that come one after the other, all at the same addresses. Of its fields the clients may use phase
+// and the addresses.
 type lives struct {
 	run *run
 	// phase is odd while a server is there, and changes before anything is done about it: a connection that was opened in
 	// an odd phase which still lasts has no excuse to fail.
-	phase   atomic.Int64
-	address string // to listen at, and from the first server on to dial
+	phase      atomic.Int64
+	address    string // to listen at, and from the first server on to dial
+	tlsAddress string // the same with TLS
 
+	tls    *tls.Config
 	server *filo.Server
 	site   *site
-	served chan error // what Serve returns
+	served chan error // what Serve and ServeTLS return
 
 	// Of the servers that are gone: sums of their Stats, and the longest of the shutdowns.
 	handoffs, retakes, spawned uint64
@@ -61,33 +64,41 @@ func (l *lives) begin() error {
 		Handler:               handler,
 		ReadHeaderTimeout:     headTime,
 		MaxIdleWorkerDuration: time.Second, // short, so that workers retire all the time
+		TLSConfig:             l.tls,
+		HTTP2:                 filo.HTTP2Options{Unencrypted: true},
 		Logger:                slog.New(slog.NewTextHandler(watchfulLog{r}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if r.blocking {
 		server.Driver = filo.DriverBlocking
 	}
-	listener, err := l.listen(server)
+	listener, err := l.listen(server, l.address)
 	if err != nil {
 		return fmt.Errorf("server %d can't listen: %w", l.number()+1, err)
 	}
-	if l.number() == 0 { // there are no clients yet
-		l.address = listener.Addr().String()
+	tlsListener, err := l.listen(server, l.tlsAddress)
+	if err != nil {
+		listener.Close()
+		return fmt.Errorf("server %d can't listen for TLS: %w", l.number()+1, err)
 	}
-	served := make(chan error, 1)
+	if l.number() == 0 { // there are no clients yet
+		l.address, l.tlsAddress = listener.Addr().String(), tlsListener.Addr().String()
+	}
+	served := make(chan error, 2)
 	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.ServeTLS(tlsListener, "", "") }()
 	l.server, l.served = server, served
 	l.phase.Add(1)
 	return nil
 }
 
 // listen opens a socket as the server does it, or a plain one.
-func (l *lives) listen(server *filo.Server) (net.Listener, error) {
+func (l *lives) listen(server *filo.Server, address string) (net.Listener, error) {
 	listen := server.Listen
 	if l.run.random.IntN(2) == 0 {
 		listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
 	for end := time.Now().Add(listenTime); ; time.Sleep(20 * time.Millisecond) {
-		listener, err := listen(l.address)
+		listener, err := listen(address)
 		if err == nil || time.Now().After(end) {
 			return listener, err
 		}
@@ -107,12 +118,14 @@ func (l *lives) end() error {
 			stats.ConnsIdle, stats.ConnsActive, l.site.running.Load()))
 	}
 	l.longest = max(l.longest, time.Since(start))
-	if err := <-l.served; !errors.Is(err, filo.ErrServerClosed) {
-		return fmt.Errorf("server %d: Serve after Shutdown: %w", number, err)
+	for range 2 {
+		if err := <-l.served; !errors.Is(err, filo.ErrServerClosed) {
+			return fmt.Errorf("server %d: Serve after Shutdown: %w", number, err)
+		}
 	}
 	stats := l.server.Stats()
-	if stats.ConnsOpen != 0 {
-		return fmt.Errorf("server %d: %d connections are counted as open after Shutdown", number, stats.ConnsOpen)
+	if stats.ConnsOpen != 0 || stats.Streams != 0 {
+		return fmt.Errorf("server %d: %d connections and %d streams are counted as open after Shutdown", number, stats.ConnsOpen, stats.Streams)
 	}
 	l.handoffs += stats.Handoffs
 	l.retakes += stats.Retakes

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -67,6 +68,9 @@ func watchedResets(v *visit) error {
 var refused = func() [][]byte {
 	requests := [][]byte{[]byte("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n")}
 	for _, c := range conformance.Table() {
+		if strings.HasPrefix(c.Raw, "PRI ") {
+			continue // the server takes it for a beginning of HTTP/2, as it is
+		}
 		if c.Then == conformance.Closes && !c.HalfClose && !c.May100 && len(c.Want) == 1 && c.Want[0].Status >= 400 {
 			requests = append(requests, []byte(c.Raw))
 		}

@@ -56,6 +56,7 @@ func newSite(r *run) *site {
 		"/content":   s.content,
 		"/stream":    s.stream,
 		"/upload":    upload,
+		"/both-ways": bothWaysHandler,
 		"/echo":      upload, // of the conformance table's requests
 		"/context":   withContext,
 		"/gone":      s.awaitGone,
@@ -118,6 +119,9 @@ func (s *site) content(c *filo.Ctx, number uint64) error {
 	if err != nil {
 		return err
 	}
+	if size < 0 || size > largeBody { // of a request that a client has garbled
+		return filo.Error(400, "the size")
+	}
 	body := s.pattern.cut(number, size)
 	if size < 64<<10 {
 		return c.Bytes(200, "application/octet-stream", body)
@@ -132,6 +136,9 @@ func (s *site) stream(c *filo.Ctx, number uint64) error {
 	piece, pieceErr := query.Int("piece")
 	if err := cmp.Or(sizeErr, pieceErr); err != nil {
 		return err
+	}
+	if size < 0 || size > largeBody || piece < 1 {
+		return filo.Error(400, "the size")
 	}
 	if query.Has("length") {
 		c.Response.Header.Set("Content-Length", strconv.Itoa(size))
@@ -149,6 +156,28 @@ func (s *site) stream(c *filo.Ctx, number uint64) error {
 		}
 	}
 	return nil
+}
+
+// bothWaysHandler answers with what comes, as it comes.
+func bothWaysHandler(c *filo.Ctx, _ uint64) error {
+	w, body, buffer := c.Stream(), c.BodyReader(), make([]byte, 16<<10)
+	for {
+		n, err := body.Read(buffer)
+		if n > 0 {
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return err
+			}
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // upload answers with the length and the hash of the body, which it reads whole or as a stream.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -88,11 +89,16 @@ func soak(ctx context.Context, c config) error {
 		config: c, started: time.Now(), random: rand.New(rand.NewPCG(c.seed, 0)), pattern: newPattern(c.seed),
 		counts: make([]count, len(c.kinds)),
 	}
-	r.lives.run, r.lives.address = r, "127.0.0.1:0"
+	r.lives.run, r.lives.address, r.lives.tlsAddress = r, "127.0.0.1:0", "127.0.0.1:0"
 	r.failed, r.fail = context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeout(ctx, c.duration)
 	defer cancel()
 	fmt.Fprintf(c.output, "soak: %v with -seed %d -blocking=%t, %d clients of each kind\n", c.duration, c.seed, c.blocking, c.clients)
+	certificate, err := newCertificate()
+	if err != nil {
+		return err
+	}
+	r.lives.tls = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	leaks, err := newLeakCheck(c.settling)
 	if err != nil {
 		return err

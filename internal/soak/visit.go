@@ -42,7 +42,11 @@ func (c *client) visit() error {
 
 func (c *client) dial() (*visit, error) {
 	v := &visit{client: c, phase: c.run.lives.phase.Load()}
-	netConn, err := net.DialTimeout("tcp", c.run.lives.address, c.run.patience)
+	address := c.run.lives.address
+	if c.kind.tls {
+		address = c.run.lives.tlsAddress
+	}
+	netConn, err := net.DialTimeout("tcp", address, c.run.patience)
 	if err != nil {
 		if v.excused() || errors.Is(err, syscall.EADDRNOTAVAIL) { // the system is out of ports for a moment
 			return nil, errInterrupted
@@ -124,7 +128,7 @@ func (v *visit) answer(q *request) (closes bool, err error) {
 	}
 	r, err := conformance.ReadResponse(v.reader, q.method == "HEAD")
 	if err == nil {
-		err = q.check(r)
+		err = q.check(&answer{r.Status, r.Values, r.Body, len(r.Trailer), r.Closes()})
 	}
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", q, err)

@@ -20,6 +20,7 @@ func TestParseFlags(t *testing.T) {
 	}{
 		{"", "../.bench/default.jsonl", "../docs", false},
 		{"-size quick", "../.bench/quick.jsonl", "", false},
+		{"-size http2", "../.bench/http2.jsonl", "", false},
 		{"-size all", "../.bench/all.jsonl", "../docs", true},
 		{"-rows json", "", "", false},
 		{"-pinned", "", "", false},
@@ -40,7 +41,7 @@ func TestParseFlags(t *testing.T) {
 
 func TestParseFlagsRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"-size huge": "quick, default and all", "-peers apache": "fasthttp", "-kinds p99": "syscalls", "-procs 0": "-procs", "-procs x": "-procs",
+		"-size huge": "quick, http2, default and all", "-peers apache": "fasthttp", "-kinds p99": "syscalls", "-procs 0": "-procs", "-procs x": "-procs",
 		"-seconds -1": "negative", "-rounds -1": "negative", "-max-lateness 0s": "negative", "-rows json -resume": "-results", "json": "only flags",
 	} {
 		if _, err := parseFlags(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

@@ -2,7 +2,8 @@
 // at constant rates, memory, allocations and system calls.
 //
 //	go run ./cmd/compare -size quick      # three servers in five rows: three minutes
-//	go run ./cmd/compare                  # those in every row, others in five: about 35 minutes; writes the report
+//	go run ./cmd/compare                  # those in every row, others in four: about 37 minutes; writes the report
+//	go run ./cmd/compare -size http2      # HTTP/2 beside net/http, nghttpd, h2o and nginx: about 15 minutes
 //	go run ./cmd/compare -size all        # everything: hours. It can be interrupted and goes on where it was
 //	go run ./cmd/compare -base main       # filo as it is and as it was at a revision
 //
@@ -45,12 +46,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := exec.LookPath("wrk"); err != nil {
-		return errors.New("wrk, which loads the servers, isn't installed: make deps")
-	}
 	groups, err := plan.Make(o.size, o.choice)
 	if err != nil {
 		return err
+	}
+	for _, g := range groups {
+		tool := "wrk"
+		if g.Row.Streams > 0 {
+			tool = "h2load"
+		}
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("%s, which loads the servers, isn't installed: make deps", tool)
+		}
 	}
 	if o.base != "" {
 		groups = filoTwice(groups)
@@ -143,7 +150,7 @@ func filoTwice(groups []plan.Group) (left []plan.Group) {
 // tools are the versions of what is used besides.
 func tools() map[string]string {
 	versions := map[string]string{}
-	for name, argument := range map[string]string{"wrk": "-v", "strace": "-V", "cc": "--version"} {
+	for name, argument := range map[string]string{"wrk": "-v", "h2load": "--version", "strace": "-V", "cc": "--version"} {
 		if _, err := exec.LookPath(name); err == nil {
 			versions[name] = proc.Version(name, argument)
 		}

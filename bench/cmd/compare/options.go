@@ -29,7 +29,7 @@ type options struct {
 func parseFlags(args []string) (*options, error) {
 	o := &options{}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	size := flags.String("size", "default", "quick, default or all")
+	size := flags.String("size", "default", "quick, http2, default or all")
 	rows := flags.String("rows", "", "only these `rows`, as in keepalive-64,json")
 	peers := flags.String("peers", "", "only these `servers`, of "+strings.Join(peer.Names(), ", "))
 	kinds := flags.String("kinds", "", "only these `kinds` of figures, of peak, rate (which needs peak) and syscalls")
@@ -100,7 +100,7 @@ func list(text string) []string {
 func (o *options) setSize(name string) error {
 	i := slices.IndexFunc(plan.Sizes, func(s plan.Size) bool { return s.Name == name })
 	if i < 0 {
-		return fmt.Errorf("-size: there is no %q, only quick, default and all", name)
+		return fmt.Errorf("-size: there is no %q, only quick, http2, default and all", name)
 	}
 	o.size = plan.Sizes[i]
 	c := &o.choice
@@ -115,7 +115,7 @@ func (o *options) setSize(name string) error {
 	if o.results == "" && !narrowed {
 		o.results = "../.bench/" + name + ".jsonl"
 	}
-	if o.report == "" && name != "quick" && !narrowed {
+	if o.report == "" && name != "quick" && name != "http2" && !narrowed {
 		o.report = "../docs"
 	}
 	if o.results == "-" {

@@ -29,6 +29,9 @@ type Answer struct {
 
 // Fetch sends each request of the row over one connection to the server at base and returns the answers.
 func Fetch(base string, r *row.Row) ([]Answer, error) {
+	if r.Streams > 0 {
+		return fetchHTTP2(base, r)
+	}
 	scheme, address, _ := strings.Cut(base, "://")
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -73,6 +76,31 @@ func exchange(conn net.Conn, reader *bufio.Reader, request *row.Request, host st
 	if err != nil {
 		return a, err
 	}
+	return read(resp, request)
+}
+
+// fetchHTTP2 is Fetch by net/http's client. The answers have no Size.
+func fetchHTTP2(base string, r *row.Row) (answers []Answer, err error) {
+	client := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, Protocols: new(http.Protocols), DisableCompression: true}
+	client.Protocols.SetHTTP2(true)
+	client.Protocols.SetUnencryptedHTTP2(true)
+	defer client.CloseIdleConnections()
+	for i := range r.Requests {
+		resp, err := (&http.Client{Transport: client, Timeout: 20 * time.Second}).Get(base + r.Requests[i].Target)
+		if err != nil {
+			return nil, err
+		}
+		a, err := read(resp, &r.Requests[i])
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, a)
+	}
+	return answers, nil
+}
+
+// read reads an answer, and compares it with what is wanted.
+func read(resp *http.Response, request *row.Request) (a Answer, err error) {
 	defer resp.Body.Close()
 	a.Status, a.Header = resp.StatusCode, resp.Header
 	if length := resp.ContentLength; length >= 0 {

@@ -34,7 +34,8 @@ type loop struct {
 	echo     []byte   // the frame that answers a message, nil for HTTP
 	turn     int      // of the requests
 	epoll    int
-	conns    []*conn
+	conns    []*conn    // with HTTP/2 one for each stream
+	muxes    []*mux     // the connections of HTTP/2
 	free     chan *conn // those that wait for a request; it has room for all
 	freed    int64      // since when there is a free one
 	busy     int        // requests on their way
@@ -56,7 +57,7 @@ type loop struct {
 // itself, or if fewer than 99 % of what was due in the measured time had an answer in it.
 func Open(ctx context.Context, j *Job) (*Result, error) {
 	l := &loop{
-		Job: j, free: make(chan *conn, j.Row.Connections), buffer: make([]byte, 256<<10),
+		Job: j, free: make(chan *conn, j.Row.Connections*max(j.Row.Streams, 1)), buffer: make([]byte, 256<<10),
 		latency: histogram(), refusals: histogram(), late: histogram(),
 	}
 	// What little the loop allocates in some seconds isn't collected, so that nothing stops it.
@@ -130,6 +131,9 @@ func (l *loop) run(ctx context.Context, ready chan struct{}) error {
 		for _, c := range l.conns {
 			unix.Close(c.fd)
 		}
+		for _, m := range l.muxes {
+			unix.Close(m.conn.fd)
+		}
 		unix.Close(l.epoll)
 	}()
 	if err := l.open(); err != nil {
@@ -164,7 +168,11 @@ func (l *loop) run(ctx context.Context, ready chan struct{}) error {
 			return err
 		}
 		for _, e := range events[:n] {
-			if err := l.conns[e.Fd].ready(e.Events); err != nil {
+			ready := l.conns[e.Fd].ready
+			if l.muxes != nil {
+				ready = l.muxes[e.Fd].ready
+			}
+			if err := ready(e.Events); err != nil {
 				return err
 			}
 		}
@@ -219,6 +227,12 @@ func (l *loop) open() (err error) {
 		return errors.New("connections with TLS or WebSockets stay open")
 	}
 	for range r.Connections {
+		if r.Streams > 0 {
+			if err := l.openMux(); err != nil {
+				return fmt.Errorf("connection %d: %w", len(l.muxes)+1, err)
+			}
+			continue
+		}
 		c := &conn{loop: l, index: len(l.conns), fd: -1}
 		l.conns = append(l.conns, c)
 		if err := c.open(); err != nil {
@@ -241,6 +255,7 @@ type conn struct {
 	out    []byte
 	answer answer
 	busy   bool
+	mux    *mux // HTTP/2: the connection whose stream it is; nil otherwise
 }
 
 // socket reads and writes for a conn, directly or below TLS. EAGAIN is an error after which crypto/tls can go on.
@@ -286,7 +301,11 @@ func (c *conn) open() error {
 	}
 	unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
 	if c.loop.Row.TLS {
-		secure := tls.Client(c.io.(*socket), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		protocol := "http/1.1"
+		if c.loop.Row.Streams > 0 {
+			protocol = "h2"
+		}
+		secure := tls.Client(c.io.(*socket), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
 		if err := secure.Handshake(); err != nil {
 			return err
 		}
@@ -303,6 +322,9 @@ func (c *conn) open() error {
 // send begins to send the next request.
 func (c *conn) send(due int64) error {
 	l := c.loop
+	if c.mux != nil {
+		return c.mux.send(c, due)
+	}
 	if c.fd < 0 {
 		if err := c.connect(unix.SOCK_NONBLOCK); err != nil {
 			return err

@@ -74,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, 
 
 // Options are those that a row's server is started with.
 func (r *Runner) Options(of *row.Row) peer.Options {
-	return peer.Options{Args: of.Args, Files: r.Files}
+	return peer.Options{Args: of.Args, HTTP2: of.Streams > 0, TLS: of.TLS, Files: r.Files}
 }
 
 // MakeFiles writes row.Files to a folder.
@@ -110,6 +110,9 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	}
 	if j.Rate > 0 || r.row.Message > 0 {
 		return load.Open(ctx, j)
+	}
+	if r.row.Streams > 0 {
+		return load.H2load(ctx, j)
 	}
 	return load.Wrk(ctx, j)
 }

@@ -55,6 +55,8 @@ var all = []Peer{
 	{Name: "echo", folder: "echo", module: "github.com/labstack/echo/v5"},
 	{Name: "nginx", Kind: Installed, Peculiarities: []string{"Server", "Connection"}},
 	{Name: "haproxy", Kind: Installed},
+	{Name: "nghttpd", Kind: Installed, Peculiarities: []string{"Server", "Cache-Control", "Content-Type", "Last-Modified"}},
+	{Name: "h2o", Kind: Installed, Peculiarities: []string{"Server", "Accept-Ranges", "Content-Type", "Etag", "Last-Modified"}},
 	{Name: "limit", Kind: C},
 }
 
@@ -147,7 +149,11 @@ func (p *Peer) locate() (err error) {
 	if err != nil {
 		return fmt.Errorf("%s is %w", p.Name, ErrMissing)
 	}
-	p.Version = proc.Version(p.Program, "-v")
+	argument := "-v"
+	if p.Name == "nghttpd" {
+		argument = "--version" // -v has it serve, and say much
+	}
+	p.Version = proc.Version(p.Program, argument)
 	return nil
 }
 

@@ -22,13 +22,16 @@ func TestBuildRefuses(t *testing.T) {
 
 // The configurations hold what they are given.
 func TestInstalledArgs(t *testing.T) {
-	for _, name := range []string{"nginx", "haproxy"} {
+	for name, wants := range map[string][]string{
+		"nginx": {"127.0.0.1:8080", " 3", "Hello, World!"}, "haproxy": {"127.0.0.1:8080", " 3", "Hello, World!"},
+		"h2o": {"host: 127.0.0.1", "port: 8080", " 3", "key.pem"},
+	} {
 		p, err := find(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		folder := t.TempDir()
-		args, err := p.installedArgs(folder, "127.0.0.1:8080", &Options{Procs: 3, Files: "/some/files"})
+		args, err := p.installedArgs(folder, "127.0.0.1:8080", &Options{Procs: 3, Files: "/some/files", TLS: name == "h2o"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +39,7 @@ func TestInstalledArgs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"127.0.0.1:8080", " 3", "Hello, World!"} {
+		for _, want := range wants {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s: %q isn't in %s", name, want, text)
 			}

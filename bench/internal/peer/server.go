@@ -20,14 +20,17 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/bench/internal/proc"
+	"github.com/filohttp/filo/bench/internal/site"
 )
 
 // Options say how a server is started.
 type Options struct {
 	Args  []string // flags of package site that the row needs
-	Files string   // the folder of the files that it serves
-	CPUs  []int    // the processors that it is bound to, none for all
-	Procs int      // GOMAXPROCS, or how many workers; 0 for the processors that it has
+	HTTP2 bool
+	TLS   bool
+	Files string // the folder of the files that it serves
+	CPUs  []int  // the processors that it is bound to, none for all
+	Procs int    // GOMAXPROCS, or how many workers; 0 for the processors that it has
 }
 
 func (o *Options) threads() int { return cmp.Or(o.Procs, len(o.CPUs), runtime.NumCPU()) }
@@ -102,6 +105,9 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 		close(s.gone)
 	}()
 	line := "listening on http://" + address
+	if o.TLS {
+		line = "listening on https://" + address
+	}
 	if p.Kind == Installed {
 		err = waitForPort(address, s.gone)
 	} else {
@@ -180,7 +186,7 @@ func (s *Server) end() {
 
 // configurations of the installed programs are templates. They answer everything but nginx's /files with the greeting.
 //
-//go:embed nginx.conf haproxy.conf
+//go:embed nginx.conf haproxy.conf h2o.conf
 var configurations embed.FS
 
 func (p *Peer) configuration() string {
@@ -195,18 +201,30 @@ func (p *Peer) installedArgs(folder, address string, o *Options) ([]string, erro
 		return nil, err
 	}
 	var text bytes.Buffer
+	host, port, _ := net.SplitHostPort(address)
 	err = parsed.Execute(&text, map[string]any{
-		"Threads": o.threads(), "Root": os.Geteuid() == 0, "Folder": folder, "Address": address, "Files": o.Files,
+		"Threads": o.threads(), "Root": os.Geteuid() == 0, "Folder": folder, "Address": address, "Host": host, "Port": port,
+		"Files": o.Files, "HTTP2": o.HTTP2, "TLS": o.TLS,
 	})
-	if err != nil {
+	if err := errors.Join(err, site.WriteFiles(folder)); err != nil {
 		return nil, err
+	}
+	if p.Name == "nghttpd" {
+		args := []string{"-n", fmt.Sprint(o.threads()), "-a", host, "-d", folder}
+		if o.TLS {
+			return append(args, port, filepath.Join(folder, site.KeyFile), filepath.Join(folder, site.CertificateFile)), nil
+		}
+		return append(args, "--no-tls", port), nil
 	}
 	file := filepath.Join(folder, p.Name+".conf")
 	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
 		return nil, err
 	}
-	if p.Name == "haproxy" {
+	switch p.Name {
+	case "haproxy":
 		return []string{"-db", "-f", file}, nil
+	case "h2o":
+		return []string{"-c", file}, nil
 	}
 	return []string{"-p", folder, "-c", file}, nil
 }

@@ -28,6 +28,7 @@ type Size struct {
 // Sizes are the sizes that there are.
 var Sizes = []Size{
 	{Name: "quick", Rows: row.Quick, Rounds: 7, Seconds: 1},
+	{Name: "http2", Rows: row.HTTP2, Rounds: 11, Seconds: 1, RateRounds: 11},
 	{Name: "default", Rounds: 5, Seconds: 1, RateRounds: 3, Beyond: true},
 	{Name: "all", Rounds: 9, Seconds: 2, RateRounds: 5, All: true, Beyond: true},
 }
@@ -130,7 +131,7 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 			peers = append(slices.Clone(peers), r.More...)
 		}
 		if size.Name == "quick" {
-			peers = row.Core()
+			peers = r.Core()
 		}
 		if r.Kind == row.Idle {
 			rounds = min(rounds, 3) // each takes long
@@ -142,7 +143,7 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 			continue
 		}
 		for _, percent := range Percents {
-			g := group(r, size, measure.Rate, row.Core(), size.RateRounds)
+			g := group(r, size, measure.Rate, r.Core(), size.RateRounds)
 			g.Cell.Percent = percent
 			groups = append(groups, g)
 		}
@@ -150,7 +151,7 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 	_, missing := exec.LookPath("strace")
 	for _, r := range rows {
 		if size.Beyond && r.Kind == row.Closed && missing == nil {
-			g := group(r, size, measure.Syscalls, row.Core(), 1)
+			g := group(r, size, measure.Syscalls, r.Core(), 1)
 			g.Cell.Seconds *= 2 // being traced is slow
 			groups = append(groups, g)
 		}
@@ -161,7 +162,7 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 // varied are the rows with cells that are changed.
 func varied(rows []row.Row, size Size, change func(*measure.Cell)) (groups []Group) {
 	for _, r := range rows {
-		g := group(r, size, measure.Peak, row.Core(), size.Rounds)
+		g := group(r, size, measure.Peak, r.Core(), size.Rounds)
 		change(&g.Cell)
 		groups = append(groups, g)
 	}

@@ -65,7 +65,7 @@ var (
 var (
 	three      = []string{"filo-base", "filo", "fasthttp", "nethttp"}
 	frameworks = []string{"filo", "filo-blocking", "fiber", "hertz", "gin", "echo"}
-	references = []string{"filo", "nginx", "haproxy", "limit"}
+	references = []string{"filo", "nginx", "haproxy", "nghttpd", "h2o", "limit"}
 )
 
 // cell is a peer's in a group, one without records if the peer isn't there.

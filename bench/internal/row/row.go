@@ -34,6 +34,7 @@ type Row struct {
 	Requests      []Request // one after the other
 	Connections   int
 	Pipeline      int // requests that are on their way at once on each connection; 0 is one
+	Streams       int // the same with HTTP/2; 0 is HTTP/1.1
 	PerConnection int // requests after which a connection is closed; 0 is never
 	Message       int // of WebSocket messages, in bytes; 0 is no WebSocket
 
@@ -54,13 +55,22 @@ var (
 	others     = []string{"filo-blocking", "fiber", "hertz", "gin", "echo"}
 	references = []string{"nginx", "haproxy", "limit"}
 	blocking   = []string{"filo-blocking"}
+	http2      = []string{"filo", "nethttp", "nghttpd", "h2o", "nginx"}
 )
 
 // Core are the peers that are in every row.
 func Core() []string { return slices.Clone(core) }
 
+// Core are those of them that are in the row.
+func (r *Row) Core() []string {
+	return slices.DeleteFunc(Core(), func(name string) bool { return !slices.Contains(r.Peers, name) })
+}
+
 // Quick are the rows of the quick size.
 var Quick = []string{"keepalive-64", "keepalive-512", "conn-10", "json", "post-1k"}
+
+// HTTP2 are the rows of the size of that name.
+var HTTP2 = []string{"h2c-1", "h2c-10", "h2c-100", "h2-1", "h2-10", "h2-100"}
 
 // Sizes of bodies and files.
 const (
@@ -89,7 +99,7 @@ const (
 
 // All returns the rows.
 func All() []Row {
-	rows := slices.Concat(plaintext(), documents(), bodies(), files(), structure(), waiting(), encrypted())
+	rows := slices.Concat(plaintext(), documents(), bodies(), files(), structure(), waiting(), encrypted(), multiplexed())
 	for i := range rows {
 		r := &rows[i]
 		r.Connections, r.Seconds = cmp.Or(r.Connections, 64), cmp.Or(r.Seconds, 1)
@@ -212,10 +222,6 @@ func structure() []Row {
 		{ID: "router-203", Title: "router, 203 routes", Requests: github(), Args: []string{"-routes"}, Latency: true,
 			About: "GitHub's API, each route in turn; the handler looks at all parameters. net/http has ServeMux, fasthttp fasthttp/router, " +
 				"the others their own.", Peers: slices.Concat(core, others)},
-		{ID: "middleware-10", Title: "ten middlewares", Latency: true, Requests: get("/middleware", greeting, "X-Forwarded-For: 192.0.2.1",
-			"Authorization: "+site.Authorization, site.RequestID+": 0123456789abcdef"),
-			About: "Recovery, request id, counter, timer, three header fields, two checks of fields, and a value for the request, written " +
-				"alike for each.", Peers: slices.Concat(core, others)},
 	}
 }
 
@@ -258,6 +264,24 @@ func encrypted() []Row {
 		{ID: "tls-handshake", Title: "TLS, one handshake per request", Requests: get("/", greeting), TLS: true, Args: []string{"-tls"}, PerConnection: 1,
 			About: "Without session tickets: every handshake is a whole one.", More: blocking},
 	}
+}
+
+func multiplexed() (rows []Row) {
+	for _, secure := range []bool{false, true} {
+		for _, n := range []int{1, 10, 100} {
+			r := Row{
+				ID: fmt.Sprintf("h2c-%d", n), Title: fmt.Sprintf("HTTP/2 without TLS, 64 connections × %d", n), Args: []string{"-http2"},
+				About: "13 bytes. nghttpd and h2o send a file of theirs.", Requests: get("/", greeting), Streams: n,
+				Latency: n == 10 && !secure, Peers: http2, More: blocking,
+			}
+			if secure {
+				r.ID, r.Title = fmt.Sprintf("h2-%d", n), fmt.Sprintf("HTTP/2 over TLS, 64 connections × %d", n)
+				r.TLS, r.Args = true, []string{"-http2", "-tls"}
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
 }
 
 // Request is one that servers are asked.

@@ -9,7 +9,6 @@
 //	POST /echo-length      reads the body as a whole and answers with its length
 //	POST /upload           counts the body, as a stream where the server has them, and answers with its length
 //	GET  /files/NAME       a file of Flags.Files
-//	GET  /middleware       Greeting, behind ten middlewares: see Steps
 //	GET  /sleep            Greeting, after Wait
 //	GET  /mixed/quick      Greeting, found by the server's router
 //	GET  /mixed/sleep      the same after Wait
@@ -22,6 +21,7 @@ import (
 	"crypto/tls"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"iter"
@@ -29,8 +29,8 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/metrics"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -55,6 +55,7 @@ var GreetingBytes = []byte(Greeting)
 type Flags struct {
 	Addr, Files            string
 	Secure, Routes, Stream bool
+	HTTP2                  bool
 	Limit                  int
 }
 
@@ -63,6 +64,7 @@ func Parse() *Flags {
 	f := &Flags{}
 	flag.StringVar(&f.Addr, "addr", "127.0.0.1:0", "TCP `address` to listen on")
 	flag.BoolVar(&f.Secure, "tls", false, "speak TLS")
+	flag.BoolVar(&f.HTTP2, "http2", false, "speak HTTP/2, without TLS by prior knowledge")
 	flag.StringVar(&f.Files, "files", ".", "`folder` of the files at /files")
 	flag.BoolVar(&f.Routes, "routes", false, "add GitHub's 203 routes to the server's router")
 	flag.BoolVar(&f.Stream, "stream", false, "read bodies as streams, where the server has to be told")
@@ -112,7 +114,25 @@ func (f *Flags) TLS() *tls.Config {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"}}
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"}}
+	if f.HTTP2 {
+		config.NextProtos = []string{"h2"}
+	}
+	return config
+}
+
+// The names of the files with the certificate and its key, as WriteFiles writes them.
+const (
+	CertificateFile = "cert.pem"
+	KeyFile         = "key.pem"
+)
+
+// WriteFiles writes what servers of others need to a folder: the certificate, its key, and the greeting as index.html.
+func WriteFiles(folder string) error {
+	write := func(name string, content []byte) error {
+		return os.WriteFile(filepath.Join(folder, name), content, 0o644)
+	}
+	return errors.Join(write(CertificateFile, certificate), write(KeyFile, key), write("index.html", GreetingBytes))
 }
 
 // GitHub has the routes of GitHub's API, and the names of their wildcards, if they were asked for. Colons begins wildcards with a
@@ -168,68 +188,6 @@ func LargeJSON() []byte { return encode(&Items) }
 func encode(v any) []byte {
 	b, _ := json.Marshal(v) // which both can be
 	return b
-}
-
-// Stack counts what the ten middlewares of /middleware see. Each is one of the server's own kind. The outermost recovers from panics,
-// the next adds up the time, the innermost stores a value for the request (UserKey, User), which the handler reads. Steps are the
-// others.
-var Stack struct{ Requests, Nanoseconds atomic.Int64 }
-
-// Timed adds up the time since the beginning.
-func Timed(begin time.Time) { Stack.Nanoseconds.Add(int64(time.Since(begin))) }
-
-// What middlewares ask for, and store.
-const (
-	RequestID     = "X-Request-Id"
-	Authorization = "Bearer good"
-	UserKey       = "user"
-	User          = "anonymous"
-)
-
-// Steps are what seven of the ten middlewares do, by functions that get a field of the request, empty if there is none, and set one of
-// the answer. A step returns 0, or the status of a refusal.
-func Steps[C any, T string | []byte](get func(c C, name string) T, set func(c C, name string, value T)) []func(C) int {
-	constant := func(name, value string) func(C) int {
-		text := T(value)
-		return func(c C) int {
-			set(c, name, text)
-			return 0
-		}
-	}
-	none := T("none")
-	return []func(C) int{
-		func(c C) int { // an id for the answer
-			id := get(c, RequestID)
-			if len(id) == 0 {
-				id = none
-			}
-			set(c, RequestID, id)
-			return 0
-		},
-		func(C) int {
-			Stack.Requests.Add(1)
-			return 0
-		},
-		constant("X-Content-Type-Options", "nosniff"), constant("X-Frame-Options", "DENY"), constant("Referrer-Policy", "no-referrer"),
-		func(c C) int {
-			if given := get(c, "Authorization"); len(given) > 0 && string(given) != Authorization {
-				return 401
-			}
-			return 0
-		},
-		func(c C) int { // more than ten proxies
-			list, commas := get(c, "X-Forwarded-For"), 0
-			for i := range len(list) {
-				if list[i] == ',' {
-					commas++
-				}
-			}
-			if commas >= 10 {
-				return 400
-			}
-			return 0
-		},
-	}
 }
 
 // reportOnSignal prints what the process has allocated whenever it gets SIGUSR1: the number of objects, and their

@@ -4,7 +4,6 @@ package main
 import (
 	"io"
 	"log"
-	"slices"
 	"time"
 
 	"github.com/fasthttp/router"
@@ -24,7 +23,6 @@ func main() {
 // newHandler finds the resources that need no router by a switch. The router has the others.
 func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
-	stacked := stack()
 	places := make(chan struct{}, flags.Limit)
 	routes := newRouter(flags).Handler
 	return func(ctx *fasthttp.RequestCtx) {
@@ -39,8 +37,6 @@ func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 			answerLength(ctx, int64(len(ctx.PostBody())))
 		case "/upload":
 			upload(ctx)
-		case "/middleware":
-			stacked(ctx)
 		case "/sleep":
 			sleep(ctx)
 		case "/limited":
@@ -124,49 +120,4 @@ func echo(conn *websocket.Conn) {
 			return
 		}
 	}
-}
-
-// stack puts the ten middlewares of package site around a greeting.
-func stack() fasthttp.RequestHandler {
-	steps := site.Steps(
-		func(ctx *fasthttp.RequestCtx, name string) []byte { return ctx.Request.Header.Peek(name) },
-		func(ctx *fasthttp.RequestCtx, name string, value []byte) { ctx.Response.Header.SetBytesV(name, value) },
-	)
-	h := func(ctx *fasthttp.RequestCtx) {
-		ctx.SetUserValue(site.UserKey, site.User)
-		greetUser(ctx)
-	}
-	for _, step := range slices.Backward(steps) {
-		next := h
-		h = func(ctx *fasthttp.RequestCtx) {
-			if status := step(ctx); status != 0 {
-				ctx.Error("refused", status)
-				return
-			}
-			next(ctx)
-		}
-	}
-	return recovered(func(ctx *fasthttp.RequestCtx) {
-		defer site.Timed(time.Now())
-		h(ctx)
-	})
-}
-
-func recovered(next fasthttp.RequestHandler) fasthttp.RequestHandler {
-	return func(ctx *fasthttp.RequestCtx) {
-		defer func() {
-			if recover() != nil {
-				ctx.Error("the handler panicked", 500)
-			}
-		}()
-		next(ctx)
-	}
-}
-
-func greetUser(ctx *fasthttp.RequestCtx) {
-	if user, ok := ctx.UserValue(site.UserKey).(string); !ok || user != site.User {
-		ctx.Error("no user", 500)
-		return
-	}
-	greet(ctx)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +22,7 @@ func main() {
 	loops := flag.Int("loops", 0, "number of leaders, GOMAXPROCS if 0")
 	flags := site.Parse()
 	s := &filo.Server{Name: site.Server, MaxBodyBytes: site.MaxBody, Loops: *loops}
+	s.HTTP2.Unencrypted = flags.HTTP2
 	s.Handler = newHandler(flags, *blocking)
 	if *blocking {
 		s.Driver = filo.DriverBlocking
@@ -44,7 +44,6 @@ func main() {
 func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
 	compressed := compress(func(c *filo.Ctx) error { return c.BytesNoCopy(200, site.JSONType, site.LargeJSON()) })
-	stacked := stack()
 	limited := sleep
 	if blocking && flags.Limit > 0 {
 		// In the blocking driver Server.Concurrency bounds connections, so the limit is a middleware there.
@@ -63,8 +62,6 @@ func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 			return length(c)
 		case "/upload":
 			return upload(c)
-		case "/middleware":
-			return stacked(c)
 		case "/sleep":
 			return sleep(c)
 		case "/limited":
@@ -122,36 +119,4 @@ func upload(c *filo.Ctx) error {
 		return err
 	}
 	return c.Text(200, fmt.Sprint(n))
-}
-
-// stack puts the ten middlewares of package site around a greeting.
-func stack() filo.Handler {
-	steps := site.Steps(
-		func(c *filo.Ctx, name string) []byte { return c.Request.Header.GetBytes(name) },
-		func(c *filo.Ctx, name string, value []byte) { c.Response.Header.SetBytes(name, value) },
-	)
-	userKey := filo.NewKey[string](site.UserKey)
-	greetUser := func(c *filo.Ctx) error {
-		if user, ok := userKey.Get(c); !ok || user != site.User {
-			return filo.Error(500, "no user")
-		}
-		return greet(c)
-	}
-	h := filo.Handler(func(c *filo.Ctx) error {
-		userKey.Set(c, site.User)
-		return greetUser(c)
-	})
-	for _, step := range slices.Backward(steps) {
-		next := h
-		h = func(c *filo.Ctx) error {
-			if status := step(c); status != 0 {
-				return filo.Error(status, "refused")
-			}
-			return next(c)
-		}
-	}
-	return middleware.Recover()(func(c *filo.Ctx) error {
-		defer site.Timed(time.Now())
-		return h(c)
-	})
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/filohttp/filo/bench/internal/site"
 	"github.com/gin-gonic/gin"
@@ -20,7 +19,6 @@ func main() {
 	r.GET("/", greet)
 	r.GET("/json", func(c *gin.Context) { answer(c, site.JSONType, site.SmallJSON()) })
 	r.POST("/echo-length", length)
-	r.GET("/middleware", stack()...)
 	for route, names := range flags.GitHub(true) {
 		r.Handle(route.Method, route.Path, func(c *gin.Context) {
 			if slices.ContainsFunc(names, func(name string) bool { return c.Param(name) == "" }) {
@@ -49,31 +47,4 @@ func length(c *gin.Context) {
 		return
 	}
 	answer(c, site.TextType, strconv.AppendInt(nil, int64(len(body)), 10))
-}
-
-// stack has the ten middlewares of package site, and the handler.
-func stack() []gin.HandlerFunc {
-	handlers := []gin.HandlerFunc{gin.Recovery(), timed}
-	steps := site.Steps((*gin.Context).GetHeader, func(c *gin.Context, name, value string) { c.Header(name, value) })
-	for _, step := range steps {
-		handlers = append(handlers, func(c *gin.Context) {
-			if status := step(c); status != 0 {
-				c.AbortWithStatus(status)
-			}
-		})
-	}
-	return append(handlers, func(c *gin.Context) { c.Set(site.UserKey, site.User) }, greetUser)
-}
-
-func timed(c *gin.Context) {
-	defer site.Timed(time.Now())
-	c.Next()
-}
-
-func greetUser(c *gin.Context) {
-	if c.GetString(site.UserKey) != site.User {
-		c.AbortWithStatus(http.StatusInternalServerError)
-		return
-	}
-	greet(c)
 }

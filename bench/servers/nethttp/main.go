@@ -2,11 +2,9 @@
 package main
 
 import (
-	"context"
 	"io"
 	"log"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -17,7 +15,10 @@ import (
 
 func main() {
 	flags := site.Parse()
-	s := &http.Server{Handler: newHandler(flags)}
+	s := &http.Server{Handler: newHandler(flags), Protocols: new(http.Protocols)}
+	s.Protocols.SetHTTP1(!flags.HTTP2)
+	s.Protocols.SetHTTP2(flags.HTTP2)
+	s.Protocols.SetUnencryptedHTTP2(flags.HTTP2)
 	log.Fatal(s.Serve(flags.Listen()))
 }
 
@@ -30,7 +31,6 @@ func newHandler(flags *site.Flags) http.Handler {
 	compressed := compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer(w, jsonType, site.LargeJSON())
 	}))
-	stacked := stack()
 	places := make(chan struct{}, flags.Limit)
 	mux := newMux(flags)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,8 +45,6 @@ func newHandler(flags *site.Flags) http.Handler {
 			length(w, r, true)
 		case "/upload":
 			length(w, r, false)
-		case "/middleware":
-			stacked(w, r)
 		case "/sleep":
 			sleep(w)
 		case "/limited":
@@ -142,56 +140,4 @@ func webSocket(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-// exchange is what a step gets.
-type exchange struct {
-	w http.ResponseWriter
-	r *http.Request
-}
-
-// stack puts the ten middlewares of package site around greetUser.
-func stack() http.HandlerFunc {
-	steps := site.Steps(
-		func(e exchange, name string) string { return e.r.Header.Get(name) },
-		func(e exchange, name, value string) { e.w.Header().Set(name, value) },
-	)
-	h := func(w http.ResponseWriter, r *http.Request) {
-		greetUser(w, r.WithContext(context.WithValue(r.Context(), userKey{}, site.User)))
-	}
-	for _, step := range slices.Backward(steps) {
-		next := h
-		h = func(w http.ResponseWriter, r *http.Request) {
-			if status := step(exchange{w, r}); status != 0 {
-				http.Error(w, "refused", status)
-				return
-			}
-			next(w, r)
-		}
-	}
-	return recovered(func(w http.ResponseWriter, r *http.Request) {
-		defer site.Timed(time.Now())
-		h(w, r)
-	})
-}
-
-func recovered(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if recover() != nil {
-				http.Error(w, "the handler panicked", http.StatusInternalServerError)
-			}
-		}()
-		next(w, r)
-	}
-}
-
-type userKey struct{}
-
-func greetUser(w http.ResponseWriter, r *http.Request) {
-	if user, ok := r.Context().Value(userKey{}).(string); !ok || user != site.User {
-		http.Error(w, "no user", http.StatusInternalServerError)
-		return
-	}
-	greet(w)
 }
