@@ -2,6 +2,7 @@ package filo_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -92,7 +93,7 @@ backend version2
 		{secure, "https", " local=false authority=filo.test alpn= id=id-127.0.0.1 tls=true {false TLSv1.3  }"},
 	} {
 		var from string
-		transport := &http.Transport{TLSClientConfig: lifeClientTLS(), Dial: func(string, string) (net.Conn, error) {
+		transport := &http.Transport{TLSClientConfig: lifeClientTLS(), DialContext: func(context.Context, string, string) (net.Conn, error) {
 			var conn net.Conn
 			var err error
 			lifeAwait(t, "HAProxy", func() bool {

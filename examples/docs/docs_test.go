@@ -14,11 +14,13 @@ import (
 	_ "github.com/filohttp/filo"
 	_ "github.com/filohttp/filo/adaptor"
 	_ "github.com/filohttp/filo/bind"
+	_ "github.com/filohttp/filo/certs"
 	_ "github.com/filohttp/filo/contrib/huma"
 	_ "github.com/filohttp/filo/contrib/jwt"
 	_ "github.com/filohttp/filo/contrib/otel"
 	_ "github.com/filohttp/filo/contrib/prometheus"
 	_ "github.com/filohttp/filo/contrib/redis"
+	_ "github.com/filohttp/filo/contrib/restart"
 	_ "github.com/filohttp/filo/contrib/validate"
 	_ "github.com/filohttp/filo/contrib/websocket"
 	_ "github.com/filohttp/filo/dashboard"
@@ -39,7 +41,7 @@ import (
 
 const root = "../.."
 
-var documents = []string{"README.md", "docs/GUIDE.md", "docs/MIGRATING.md", "docs/FAQ.md", errorsDocument}
+var documents = []string{"README.md", "docs/GUIDE.md", "docs/MIGRATING.md", "docs/FAQ.md", "docs/OPERATIONS.md", errorsDocument}
 
 func read(t *testing.T, document string) string {
 	t.Helper()

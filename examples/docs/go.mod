@@ -10,6 +10,7 @@ require (
 	github.com/filohttp/filo/contrib/otel v0.1.0
 	github.com/filohttp/filo/contrib/prometheus v0.1.0
 	github.com/filohttp/filo/contrib/redis v0.1.0
+	github.com/filohttp/filo/contrib/restart v0.1.0
 	github.com/filohttp/filo/contrib/validate v0.1.0
 	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
@@ -21,6 +22,7 @@ require (
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/gabriel-vasile/mimetype v1.4.13 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -56,6 +58,7 @@ replace (
 	github.com/filohttp/filo/contrib/otel => ../../contrib/otel
 	github.com/filohttp/filo/contrib/prometheus => ../../contrib/prometheus
 	github.com/filohttp/filo/contrib/redis => ../../contrib/redis
+	github.com/filohttp/filo/contrib/restart => ../../contrib/restart
 	github.com/filohttp/filo/contrib/validate => ../../contrib/validate
 	github.com/filohttp/filo/contrib/websocket => ../../contrib/websocket
 )
