@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -202,4 +203,27 @@ func ExampleNew() {
 
 func BenchmarkNew(b *testing.B) {
 	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, ratelimit.New(1e9, time.Minute)), "GET /")
+}
+
+// With FailOpen a Store's error is logged, unless the Store logs its errors itself and says so by filo.ErrBusy.
+func TestFailOpenLog(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		records int
+	}{
+		"a plain error":    {errors.New("down"), 1},
+		"one that is busy": {&filo.HTTPError{Status: 503, Err: filo.ErrBusy}, 0},
+	} {
+		var log strings.Builder
+		limited := ratelimit.New(5, time.Minute, ratelimit.Options{Store: &rateStore{err: test.err}, FailOpen: true})
+		s := servertest.NewServer(t, &filo.Server{
+			Handler: mwtest.Wrap(mwtest.Hello, limited), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if got := s.Do(t, "GET /"); got.Status != 200 {
+			t.Errorf("%s: %v", name, got)
+		}
+		if got := strings.Count(log.String(), "level=ERROR"); got != test.records {
+			t.Errorf("%s: %d records, want %d:\n%s", name, got, test.records, log.String())
+		}
+	}
 }
