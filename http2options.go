@@ -20,9 +20,10 @@ type HTTP2Options struct {
 	// client try again. Default 128; it can't be unlimited.
 	MaxConcurrentStreams int
 
-	// MaxStreamWindow and MaxConnWindow limit how many bytes of request bodies a client may send ahead of what the handler reads, for a
-	// stream and for all streams of a connection. Windows begin at 64 KB, and grow up to the limit when a body is read as fast as it
-	// comes. Default 1 MB each; at least 64 KB.
+	// MaxStreamWindow limits how many bytes of a request's body a client may send ahead of what the handler reads. MaxConnWindow limits
+	// what may be under way to the server on a connection; what has arrived doesn't count, so that a body that nobody reads doesn't hold
+	// up others. Windows begin at 64 KB, and grow up to the limit when they are emptied as fast as they are filled. Default 1 MB each; at
+	// least 64 KB. See MaxBufferedBodies, too.
 	MaxStreamWindow, MaxConnWindow int
 
 	// MaxBufferedBodies limits how many bytes the buffers of request bodies may take, for all connections of HTTP/2 together, that have
