@@ -90,3 +90,33 @@ func (s *http2Stream) dropBodyLocked() {
 		s.h.chargeLocked(s, 0)
 	}
 }
+
+// appendBodyLocked keeps what has come of the body. What was read makes room before more memory is taken.
+func (s *http2Stream) appendBodyLocked(b []byte) {
+	s.h.mu.AssertHeld()
+	if int(s.read) > len(s.body)/2 && len(s.body)+len(b) > cap(s.body) {
+		s.body, s.read = s.body[:copy(s.body, s.body[s.read:])], 0
+	}
+	s.body = append(s.body, b...)
+}
+
+// takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
+func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
+	s.h.mu.AssertHeld()
+	n = copy(p, s.body[s.read:])
+	s.hasRead = s.hasRead || n > 0
+	if s.read += int32(n); int(s.read) == len(s.body) {
+		s.body, s.read = s.body[:0], 0
+	}
+	if s.hasEndedLocked() {
+		s.dropBodyLocked()
+	}
+	if n == 0 || s.hasEndedLocked() || s.gone {
+		return n, false
+	}
+	credit := s.recv.Drain(n, s.h.conn.server.config.http2.streamWindow)
+	if credit > 0 {
+		s.h.queue = http2.AppendWindowUpdate(s.h.queue, s.id, credit)
+	}
+	return n, credit > 0
+}
