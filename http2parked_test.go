@@ -278,8 +278,9 @@ func TestHTTP2ParkedRests(t *testing.T) {
 		conns = append(conns, <-parked)
 	}
 	lifeAwait(t, "the streams to rest", func() bool { return !strings.Contains(s.goroutines(), "Parked") })
-	if each := (parkedHeap() - before) / streams; each > 1<<10 && !race.Enabled {
-		t.Errorf("%d bytes for each stream, want at most 1024", each)
+	// 700 bytes or so are the stream's, and some are the workers' that have run the handlers.
+	if each := (parkedHeap() - before) / streams; each > 1536 && !race.Enabled {
+		t.Errorf("%d bytes for each stream", each)
 	}
 	message := filo.NewPreparedMessage([]byte("event\n"))
 	for _, p := range conns {

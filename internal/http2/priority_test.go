@@ -280,3 +280,38 @@ func BenchmarkParsePriority(b *testing.B) {
 		}
 	}
 }
+
+// "The zero value is empty, and has no memory", and so is a schedule that was trimmed; one that streams wait in loses nothing.
+func TestScheduleTrim(t *testing.T) {
+	var q Schedule[int]
+	if q.Trim(); !q.Empty() || q.Next() != nil {
+		t.Fatal("the zero value isn't empty")
+	}
+	stream := 1
+	for _, p := range []Priority{{Urgency: 3}, {Urgency: 3, Incremental: true}} {
+		var n Sender[int]
+		n.Init(&stream, 1, p)
+		q.Add(&n)
+		if q.Trim(); q.Next() != &stream {
+			t.Fatalf("%+v: the stream that waits is lost", p)
+		}
+		q.Remove(&n)
+		if q.Trim(); q.agenda != nil || !q.Empty() || q.Next() != nil {
+			t.Fatalf("%+v: memory is left", p)
+		}
+	}
+}
+
+// "Empty reports whether nothing is kept."
+func TestPrioritizedEmpty(t *testing.T) {
+	var q Prioritized
+	if !q.Empty() {
+		t.Error("the zero value isn't empty")
+	}
+	if q.Put(3, Priority{Urgency: 1}, 5); q.Empty() {
+		t.Error("a priority is kept, and it is empty")
+	}
+	if q.Take(5); !q.Empty() {
+		t.Error("the priority of a stream that can't be opened any more is kept")
+	}
+}
