@@ -52,7 +52,9 @@ func fuzzHTTP2Seeds() (seeds [][]byte) {
 		func(c *rawHTTP2) {
 			c.request(1, "/23", false, ":method", "POST", "content-length", "8").data(1, false, []byte("some")).data(1, true, []byte("more"))
 		},
-		func(c *rawHTTP2) { c.setWindow(10).request(1, "/234", true).open(1, 1000).setWindow(70_000).open(1, 100_000) },
+		func(c *rawHTTP2) {
+			c.setWindow(10).request(1, "/234", true).open(1, 1000).setWindow(70_000).open(1, 100_000)
+		},
 		func(c *rawHTTP2) { c.request(1, "/2345", true).request(3, "/23456", true).request(5, "/234567", true) },
 		func(c *rawHTTP2) {
 			c.request(1, "/2", false, ":method", "POST").add(func(f *http2.Framer) {

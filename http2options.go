@@ -20,8 +20,9 @@ type HTTP2Options struct {
 	// client try again. Default 128; it can't be unlimited.
 	MaxConcurrentStreams int
 
-	// MaxStreamWindow and MaxConnWindow limit how many bytes of request bodies a client may send ahead of what the handler reads, for a
-	// stream and for all streams of a connection. Windows begin at 64 KB, and grow up to the limit when a body is read as fast as it
+	// MaxStreamWindow limits how many bytes of a request's body a client may send ahead of what the handler reads. MaxConnWindow limits how
+	// many bytes of all bodies are on their way. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up
+	// to MaxConcurrentStreams times the window of a stream: 8 MB by default, as long as no handler reads. Windows begin at 64 KB, and grow up to the limit when a body is read as fast as it
 	// comes. Default 1 MB each; at least 64 KB.
 	MaxStreamWindow, MaxConnWindow int
 
