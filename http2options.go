@@ -23,8 +23,8 @@ type HTTP2Options struct {
 	// MaxStreamWindow and MaxConnWindow limit how many bytes of request bodies a client may send ahead of what the handler reads, for a
 	// stream and for all streams of a connection. The window of each stream begins at 64 KB, and grows up to the limit while the handler
 	// reads the body as fast as it comes: all windows of a connection together by at most MaxConnWindow. A client sends at most a window
-	// in each round trip. Default 4 MB each; at least 64 KB. See
-	// MaxBufferedBodies, too.
+	// in each round trip. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up to
+	// MaxConcurrentStreams times 64 KB, 8 MB by default. Default 4 MB each; at least 64 KB. See MaxBufferedBodies, too.
 	MaxStreamWindow, MaxConnWindow int
 
 	// MaxBufferedBodies limits how many bytes the buffers of request bodies may take, for all connections of HTTP/2 together, that have
