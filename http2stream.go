@@ -32,6 +32,7 @@ type http2Stream struct {
 
 	// The handler's goroutine's.
 	apart     bool // others may have the connection
+	lent      bool // an http2Duplex has the stream, perhaps for longer than the handler: no other request gets it
 	readPace  pace.Pace
 	writePace pace.Pace
 
@@ -518,7 +519,7 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 		go s.parked.run()
 		return
 	}
-	if !listed && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
+	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
 		w.http2.spare = s
 	}
 }
