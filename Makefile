@@ -63,10 +63,10 @@ check: testrun test race ants foreign arm64 ## everything: test, the race detect
 	@# With the race detector hello's counts of allocations make way, and the validator of todo's document takes minutes to compile.
 	@$(TESTRUN) examples -- $(TESTFLAGS) -vet=off ./hello ./todo
 
-foreign: ## run others' tests for net/http's server against filo: Go's own, and those of WebSocket, RPC and router packages
+foreign: ## run others' tests for net/http's server and for HTTP/2 against filo: Go's own, x/net's, h2spec, and those of WebSocket, RPC and router packages
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
-	@# Go's own once more with the blocking driver.
-	@go run ./internal/foreign -count $(COUNT) -suite net/http -driver blocking $(ARGS)
+	@# Go's own and h2spec once more with the blocking driver, which the suite x/net always has.
+	@go run ./internal/foreign -count $(COUNT) -suite net/http,h2spec -driver blocking $(ARGS)
 
 ants: ## run the tests that ants has for its users against pool/, COUNT times
 	@go run ./internal/antstest -count $(COUNT)

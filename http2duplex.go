@@ -22,6 +22,8 @@ type http2Duplex struct {
 	received int64
 	expect   bool // 100 is due before the first wait
 	err      error
+
+	closed bool // guarded by the connection's mu
 }
 
 // duplex returns a reader of the body for package adaptor: see hooks.Duplex. The Ctx can't read the body any more.
@@ -32,6 +34,7 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	if !ok || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
 		return nil, false
 	}
+	s.lent = true
 	d := &http2Duplex{s: s, limit: b.limit, expect: b.expect}
 	if b.limit >= 0 && b.remaining > b.limit {
 		d.err = errTooLarge
@@ -81,6 +84,17 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 	return n, d.err
 }
 
+// Close implements hooks.Duplex.
+func (d *http2Duplex) Close() {
+	d.s.h.mu.Lock()
+	defer d.s.h.mu.Unlock()
+	d.closed = true
+	d.s.wakeLocked()
+}
+
+// errBodyClosed is the error of a Read that Close has ended.
+var errBodyClosed = errors.New("filo: the body was closed")
+
 // errBodyLent is the error of a Ctx whose body is read otherwise.
 var errBodyLent = errors.New("filo: the body is read by the handler of net/http")
 
@@ -90,6 +104,8 @@ func (d *http2Duplex) endLocked() error {
 	switch s := d.s; {
 	case d.err != nil:
 		return d.err
+	case d.closed:
+		return errBodyClosed
 	case s.gone:
 		return bodyError(errStreamReset)
 	case s.overrun:

@@ -27,7 +27,7 @@ type http2Stream struct {
 
 	// The handler's goroutine's.
 	apart bool // others may have the connection
-	lent  bool // to an http2Duplex, which may outlive the request: the memory isn't used again
+	lent  bool // an http2Duplex has the stream, perhaps for longer than the handler: no other request gets it
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool

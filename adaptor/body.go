@@ -42,7 +42,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		e.mu.Unlock()
 		n, err = b.duplex.Read(p)
 		e.mu.Lock()
-		if e.ended {
+		if e.ended || b.closed {
 			return 0, http.ErrBodyReadAfterClose
 		}
 	} else {
@@ -72,11 +72,14 @@ func (b *requestBody) unreadableLocked() error {
 	return nil
 }
 
-// Close makes further reads fail. The server takes care of the rest of the body.
+// Close makes further reads fail, and in HTTP/2 ends one that waits. The server takes care of the rest of the body.
 func (b *requestBody) Close() error {
 	b.exchange.mu.Lock()
 	defer b.exchange.mu.Unlock()
 	b.closed = true
+	if b.duplex != nil && !b.exchange.ended {
+		b.duplex.Close()
+	}
 	return nil
 }
 

@@ -100,3 +100,35 @@ func TestHTTP2ContinueBehindHead(t *testing.T) {
 		t.Errorf("%q, %v", body, err)
 	}
 }
+
+// In HTTP/2 a handler may close the body while another goroutine of its own waits for some of it, as that of grpc-go does: then the wait ends.
+func TestHTTP2CloseEndsRead(t *testing.T) {
+	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
+		begun, ended := make(chan bool, 1), make(chan error)
+		go func() {
+			r.Body.Read(make([]byte, 1))
+			begun <- true
+			_, err := r.Body.Read(make([]byte, 1))
+			ended <- err
+		}()
+		<-begun
+		r.Body.Close()
+		if err := <-ended; err != http.ErrBodyReadAfterClose {
+			t.Errorf("Read returns %v", err)
+		}
+		io.WriteString(w, "done")
+	})
+	body, more := io.Pipe()
+	defer more.Close()
+	go more.Write([]byte("a"))
+	client.Timeout = 10 * time.Second
+	response, err := client.Post(url, "text/plain", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer := make([]byte, 4)
+	if _, err := io.ReadFull(response.Body, answer); string(answer) != "done" || err != nil {
+		t.Errorf("%q, %v", answer, err)
+	}
+}

@@ -39,10 +39,7 @@ type options struct {
 
 // wants reports whether a suite is to be run.
 func (o *options) wants(s *suite) bool {
-	if o.suite == "" {
-		return !s.onlyNamed
-	}
-	return slices.Contains(strings.Split(o.suite, ","), s.name)
+	return o.suite == "" || slices.Contains(strings.Split(o.suite, ","), s.name)
 }
 
 // environment returns the variables that tell a process of standin what serves.
@@ -61,7 +58,7 @@ func (o *options) inserted(name string) string {
 
 func main() {
 	var o options
-	flag.StringVar(&o.suite, "suite", "", "the suites that are run, with commas between; all but those that must be named if empty")
+	flag.StringVar(&o.suite, "suite", "", "the suites that are run, with commas between; all if empty")
 	flag.StringVar(&o.run, "run", ".", "which tests are run")
 	flag.StringVar(&o.driver, "driver", "", "the driver: blocking, or empty for the default")
 	flag.StringVar(&o.h2spec, "h2spec", "", "the program that the suite of that name runs; built of the module if empty")

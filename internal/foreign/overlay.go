@@ -13,10 +13,10 @@ import (
 // detours are put at the beginning of methods of http.Server. The functions that they call are in inserted/replaced_server.go.txt, a file
 // that is added to package net/http.
 var detours = map[string]string{
-	"Serve(l net.Listener) error":         "if replaced(s) { return replacedServe(s, l) }",
-	"Shutdown(ctx context.Context) error": "if replaced(s) { return replacedShutdown(s, ctx) }",
-	"Close() error":                       "if replaced(s) { return replacedClose(s) }",
-	"SetKeepAlivesEnabled(v bool)":        "if replaced(s) { Replaced.SetKeepAlivesEnabled(s, v); return }",
+	"Serve(l net.Listener) error":         "if Replaced != nil { return replacedServe(s, l) }",
+	"Shutdown(ctx context.Context) error": "if Replaced != nil { return replacedShutdown(s, ctx) }",
+	"Close() error":                       "if Replaced != nil { return replacedClose(s) }",
+	"SetKeepAlivesEnabled(v bool)":        "if Replaced != nil { Replaced.SetKeepAlivesEnabled(s, v); return }",
 	"setupHTTP2_ServeTLS() error":         "if Replaced != nil { return nil }",
 }
 

@@ -87,7 +87,7 @@ func (r *report) runGo(o *options, dir string) error {
 	}
 	parallel := o.parallel
 	if r.suite.waits {
-		parallel *= 4
+		parallel *= 8
 	}
 	for range o.count {
 		r.runs = append(r.runs, inParallel(parallel, todo)...)

@@ -27,14 +27,10 @@ type suite struct {
 	files map[string]string
 	// tests says which test functions of the first package are run, if not all are: what matches, in files with the pattern as their name.
 	tests map[string]*regexp.Regexp
-	// http2 says that filo's servers speak HTTP/2. If it isn't set, servers for HTTP/2 are net/http's own.
-	http2 bool
 	// ownInit says that one of files makes the tests use the package standin.
 	ownInit bool
-	// waits says that the tests wait rather than compute, so that four times as many are run at once.
+	// waits says that the tests wait rather than compute, so that eight times as many are run at once.
 	waits bool
-	// onlyNamed says that the suite is run only if -suite names it.
-	onlyNamed bool
 	// run runs a suite that consists of something else than Go's tests.
 	run func(*report, *options, string) error
 }
@@ -49,9 +45,6 @@ var suites = []suite{
 	{
 		name: "net/http", source: "net/http", only: "http_test",
 		packages: []testPackage{{"nethttp", "http_test"}},
-		// The suite net/http-http2 has the other modes. Servers for HTTP/2 are net/http's own here, for tests that compare the protocols.
-		patches: []patch{{"nethttp/clientserver_test.go", "	for _, mode := range modes {\n		t.Run(string(mode)",
-			"	for _, mode := range modes {\n		if mode == http2Mode || mode == http2UnencryptedMode {\n			continue\n		}\n		t.Run(string(mode)"}},
 	},
 	{
 		name: "httputil", source: "net/http/httputil",
@@ -86,19 +79,12 @@ var suites = []suite{
 		name: "chi", module: "github.com/go-chi/chi/v5", version: "v5.5.0",
 		packages: []testPackage{{".", "chi"}, {"middleware", "middleware"}},
 	},
-	// Those for HTTP/2.
 	{
-		name: "net/http-http2", source: "net/http", only: "http_test", onlyNamed: true, http2: true,
-		packages: []testPackage{{"nethttp", "http_test"}}, tests: map[string]*regexp.Regexp{"*_test.go": modeFunction},
-		patches: []patch{{"nethttp/clientserver_test.go", "	for _, mode := range modes {\n		t.Run(string(mode)",
-			"	for _, mode := range modes {\n		if mode != http2Mode && mode != http2UnencryptedMode {\n			continue\n		}\n		t.Run(string(mode)"}},
-	},
-	{
-		name: "h2spec", module: "github.com/summerwind/h2spec", version: "v2.2.1+incompatible", onlyNamed: true,
+		name: "h2spec", module: "github.com/summerwind/h2spec", version: "v2.2.1+incompatible",
 		run: (*report).runH2spec,
 	},
 	{
-		name: "x/net", module: xNet, version: xNetVersion, onlyNamed: true, ownInit: true,
+		name: "x/net", module: xNet, version: xNetVersion, ownInit: true,
 		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, bubblePatches),
 		files: map[string]string{
 			"http2/replaced_conn.go":        "xnet_server.go.txt",
@@ -107,7 +93,7 @@ var suites = []suite{
 		},
 	},
 	{
-		name: "x/net-sockets", module: xNet, version: xNetVersion, onlyNamed: true, http2: true, waits: true,
+		name: "x/net-sockets", module: xNet, version: xNetVersion, waits: true,
 		packages: []testPackage{{"http2", "http2_test"}}, tests: xNetTests, patches: slices.Concat(xNetPatches, socketPatches),
 		files: map[string]string{
 			"http2/replaced_conn.go":        "xnet_server.go.txt",
@@ -118,7 +104,7 @@ var suites = []suite{
 		},
 	},
 	{
-		name: "connect-go-h2c", module: "connectrpc.com/connect", version: "v1.21.1", onlyNamed: true, http2: true,
+		name: "connect-go-h2c", module: "connectrpc.com/connect", version: "v1.21.1",
 		packages: []testPackage{{".", "connect_test"}}, patches: loopbackPatches,
 		files: map[string]string{"internal/memhttp/loopback.go": "loopback.go.txt"},
 	},
@@ -213,7 +199,7 @@ func (s *suite) addStandIn(dir string, o *options) error {
 			break
 		}
 		text := "package " + p.name + "\n\nimport (\n\t\"net/http\"\n\n\t\"" + cmp.Or(s.module, goSuite) + "/" + name + "\"\n)\n\n" +
-			fmt.Sprintf("func init() { http.Replaced = &standin.Servers{HTTP2: %t} }\n", s.http2)
+			"func init() { http.Replaced = new(standin.Servers) }\n"
 		if err := os.WriteFile(filepath.Join(dir, p.dir, "replaced_server_test.go"), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -230,11 +216,7 @@ func (s *suite) addStandIn(dir string, o *options) error {
 	return gotool.Command(dir, "mod", "edit", "-go=1.26.0", "-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+o.repository).Run()
 }
 
-var (
-	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	// modeFunction matches those of net/http's test functions that are run once for each protocol.
-	modeFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\s+run(?:Synctest)?\(t, `)
-)
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
 // selected returns the functions that tests is for.
 func (s *suite) selected(dir string) (names []string, err error) {

@@ -119,6 +119,8 @@ type Duplex interface {
 	io.Reader
 	// Trailer returns the fields behind the body, once Read has returned io.EOF.
 	Trailer() iter.Seq2[[]byte, []byte]
+	// Close ends a Read that waits, and makes further ones fail. It must not be called once the handler has returned.
+	Close()
 }
 
 // Head is the head of an answer.

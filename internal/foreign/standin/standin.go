@@ -23,9 +23,6 @@ import (
 
 // Servers are the http.Servers of a process, and what serves in their place.
 type Servers struct {
-	// HTTP2 says that the servers speak HTTP/2. Otherwise those for HTTP/2 serve by themselves.
-	HTTP2 bool
-
 	standIns sync.Map // *http.Server to *standIn
 }
 
@@ -71,9 +68,8 @@ func (all *Servers) Serve(s *http.Server, l net.Listener) error {
 	markReached()
 	in := all.get(s)
 	p := newPart(s, in, l)
-	if all.HTTP2 {
-		speakHTTP2(&p.Server, s.HTTP2)
-	}
+	speakHTTP2(&p.Server, s.HTTP2)
+	p.HTTP2.Unencrypted = s.Protocols != nil && s.Protocols.UnencryptedHTTP2()
 	in.mu.Lock()
 	if in.down {
 		in.mu.Unlock()
@@ -120,18 +116,6 @@ func (in *standIn) stop(one func(*part) error) error {
 		all = append(all, one(p))
 	}
 	return errors.Join(all...)
-}
-
-// OwnServer reports whether s is to serve by itself.
-func (all *Servers) OwnServer(s *http.Server) bool {
-	if all.HTTP2 {
-		return false
-	}
-	if p := s.Protocols; p != nil && (p.HTTP2() || p.UnencryptedHTTP2()) {
-		return true
-	}
-	_, ok := s.TLSNextProto["h2"]
-	return ok
 }
 
 // SetKeepAlivesEnabled implements that of http.Server, but for idle connections: filo has no such method, so answers say that
