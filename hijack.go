@@ -23,7 +23,7 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	if c.stream.sent {
 		return nil, nil, ErrHeadSent
 	}
-	prepared, err := c.prepareHijack()
+	prepared, err := c.prepareHijack(false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,7 +44,7 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	if err := c.agreeOn(protocol); err != nil {
 		return nil, nil, err
 	}
-	prepared, err := c.prepareHijack() // before the 101, after which no other answer is possible
+	prepared, err := c.prepareHijack(true) // before the 101, after which no other answer is possible
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,8 +77,8 @@ func (c *conn) switchProtocols(h *Header) { c.out = http1.AppendInterim(c.out, 1
 
 // prepareHijack makes sure that the connection can be taken over, and claims the answer. If it fails, the request can still be
 // answered.
-func (c *Ctx) prepareHijack() (prepared net.Conn, err error) {
-	if prepared, err = c.exchange.wire.prepareHijack(); err != nil {
+func (c *Ctx) prepareHijack(switches bool) (prepared net.Conn, err error) {
+	if prepared, err = c.exchange.wire.prepareHijack(switches); err != nil {
 		return nil, err
 	}
 	if err := c.claimAnswer(); err != nil {
@@ -89,7 +89,7 @@ func (c *Ctx) prepareHijack() (prepared net.Conn, err error) {
 }
 
 // prepareHijack implements wire.
-func (c *conn) prepareHijack() (prepared net.Conn, err error) {
+func (c *conn) prepareHijack(bool) (prepared net.Conn, err error) {
 	if c.looped != nil {
 		return c.looped.prepareHijack()
 	}

@@ -24,6 +24,8 @@ type http2Stream struct {
 	*http2Request            // nil once the handler of a parked stream has returned
 	h             *http2Conn // immutable
 	id            uint32     // immutable
+	// extended says that the request came by extended CONNECT: what follows its head isn't content. Set by the owner before the handler runs.
+	extended bool
 
 	// The handler's goroutine's.
 	apart    bool // others may have the connection
@@ -52,7 +54,8 @@ type http2Stream struct {
 	awaitsSince clock.Time
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
-	parked             *ParkedConn  // set by ParkStream
+	parked             *ParkedConn  // set by ParkStream and Park
+	taken              *http2Tunnel // set by Upgrade
 	starving           *http2Stream // the next one in the connection's list
 	readUntil          clock.Time   // the deadline of http2Duplex or of a parked stream for reading; 0 for none
 	unsent             []byte       // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
@@ -85,7 +88,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete, s.expects = false, false, false, false, false
-	s.parked, s.closed, s.starved = nil, false, false
+	s.parked, s.taken, s.closed, s.starved = nil, nil, false, false
 	s.send = 0
 	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
 }
@@ -435,17 +438,6 @@ func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 	return whole, true, nil
 }
 
-// prepareHijack implements wire.
-func (s *http2Stream) prepareHijack() (prepared net.Conn, err error) { return nil, errNoHijack }
-
-// switchProtocols implements wire. prepareHijack has failed before.
-func (s *http2Stream) switchProtocols(*Header) {}
-
-// hijack implements wire.
-func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
-	return nil, nil, errNoHijack
-}
-
 // mayWatch implements watchWire: the connection is read whatever the handler does.
 func (s *http2Stream) mayWatch(*body) bool { return true }
 
@@ -480,7 +472,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	s.worker, s.running = w, true
 	ctx.exchange = &s.exchange
 	ctx.begin(&s.request, s.text, s.framing)
-	ctx.Request.http2 = true
+	ctx.Request.http2, ctx.Request.extended = true, s.extended
 	progress := progressHandler
 	defer func() {
 		if progress != progressEnded {
@@ -586,8 +578,11 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 	}
 	w.ctx.exchange = nil
 	h.mu.Lock()
-	parked := s.parked != nil
-	if !parked {
+	parked, taken := s.parked != nil, s.taken != nil
+	if taken {
+		s.taken.returned = true
+	}
+	if !parked && !s.takenLocked() {
 		h.handlerEndedLocked(s)
 	}
 	listed := s.listed
@@ -598,6 +593,10 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 		if !s.rest() {
 			go s.serveParked()
 		}
+		return
+	}
+	if taken {
+		s.http2Request = nil
 		return
 	}
 	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {

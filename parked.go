@@ -95,6 +95,12 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 			return nil, err
 		}
 	}
+	if s, ok := c.exchange.wire.(*http2Stream); ok {
+		if protocol == "" {
+			return nil, errNoHijack
+		}
+		return s.park(c, serve, true)
+	}
 	owner, err := c.prepareParked()
 	if err != nil {
 		return nil, err // before the 101, after which no other answer is possible
@@ -127,7 +133,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 		return nil, ErrBodyNotAllowed
 	}
 	if s, ok := c.exchange.wire.(*http2Stream); ok {
-		return s.park(c, serve)
+		return s.park(c, serve, false)
 	}
 	owner, err := c.prepareParked()
 	if err != nil {
