@@ -57,7 +57,9 @@ type Stream struct {
 type ResetError struct{ Code http2.ErrCode }
 
 // Error implements error.
-func (e *ResetError) Error() string { return fmt.Sprintf("the server has reset the stream: %v", e.Code) }
+func (e *ResetError) Error() string {
+	return fmt.Sprintf("the server has reset the stream: %v", e.Code)
+}
 
 // New begins HTTP/2 on a connection with these settings, and awaits the server's.
 func New(conn net.Conn, settings ...http2.Setting) (*Client, error) {
