@@ -14,6 +14,8 @@ import (
 // after the request's head, which must be read first. The response is dropped; answers to earlier pipelined requests are
 // written before. The handler may use the connection itself, or pass it to another goroutine and return.
 //
+// Over HTTP/2 the error is an HTTPError with status 501: the connection carries other requests.
+//
 // In the blocking driver the connection counts against Concurrency until the handler returns.
 func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	c.check()
@@ -33,6 +35,9 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 // Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the fields of
 // Response.Header, then hijacks the connection. The protocol is a name as in RFC 9110, section 7.8, such as "websocket". If the
 // client didn't ask for that protocol, Upgrade returns an HTTPError with status 426 (Upgrade Required).
+//
+// Over HTTP/2 a client asks by extended CONNECT, if Server.HTTP2 allows that. Then the answer's status is 200 on the wire, and the
+// connection is the request's stream, which has a method CloseWrite, too. Shutdown waits for its end.
 func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	switch {

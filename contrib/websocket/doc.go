@@ -42,6 +42,12 @@
 // violates the protocol, also with text that isn't UTF-8, gets a close frame with the reason, and its connection ends.
 // Everything that a client could make grow has a limit.
 //
+// # HTTP/2
+//
+// Serve, Accept and Hub also work for clients that open WebSockets over HTTP/2 (RFC 8441), as browsers do if the server has
+// HTTP2Options.ExtendedConnect set. Such a WebSocket is a stream of the client's connection. There, a waiting WebSocket of Serve
+// has a goroutine, and Shutdown waits for connections of Accept.
+//
 // # Order
 //
 // Messages that one goroutine writes and sends on a connection arrive in that order. A Hub's messages on a topic arrive at all
