@@ -404,6 +404,26 @@ func TestExtendedConnectSlow(t *testing.T) {
 	})
 }
 
+// Small messages are no glitches, not even to a client that opens both windows after each.
+func TestExtendedConnectSmallMessages(t *testing.T) {
+	eachExtended(t, func(t *testing.T, serve serveExtended) {
+		config := &filo.Server{Handler: upgradeEcho("echo", make(chan error, 1))}
+		config.HTTP2.MaxGlitches = 10
+		_, dial := serve(config)
+		s := dial().Connect("echo", "/")
+		wantStatus(t, s, 200)
+		message := make([]byte, 5)
+		for i := range 300 {
+			if _, err := s.Write([]byte("hello")); err != nil {
+				t.Fatal(i, err)
+			}
+			if _, err := io.ReadFull(s, message); err != nil {
+				t.Fatal(i, err)
+			}
+		}
+	})
+}
+
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
