@@ -407,18 +407,33 @@ func TestExtendedConnectSlow(t *testing.T) {
 // Small messages are no glitches, not even to a client that opens both windows after each.
 func TestExtendedConnectSmallMessages(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
-		config := &filo.Server{Handler: upgradeEcho("echo", make(chan error, 1))}
+		config := &filo.Server{Handler: route(map[string]filo.Handler{
+			"/upgrade": upgradeEcho("echo", make(chan error, 1)),
+			"/park": func(c *filo.Ctx) error {
+				_, err := c.Park("echo", func(p *filo.ParkedConn, _ filo.Wake) error {
+					b := make([]byte, 5)
+					n, err := p.Read(b)
+					if n > 0 {
+						_, err = p.Write(b[:n])
+					}
+					return err
+				})
+				return err
+			},
+		})}
 		config.HTTP2.MaxGlitches = 10
 		_, dial := serve(config)
-		s := dial().Connect("echo", "/")
-		wantStatus(t, s, 200)
-		message := make([]byte, 5)
-		for i := range 300 {
-			if _, err := s.Write([]byte("hello")); err != nil {
-				t.Fatal(i, err)
-			}
-			if _, err := io.ReadFull(s, message); err != nil {
-				t.Fatal(i, err)
+		for _, path := range []string{"/upgrade", "/park"} {
+			s := dial().Connect("echo", path)
+			wantStatus(t, s, 200)
+			message := make([]byte, 5)
+			for i := range 300 {
+				if _, err := s.Write([]byte("hello")); err != nil {
+					t.Fatal(path, i, err)
+				}
+				if _, err := io.ReadFull(s, message); err != nil {
+					t.Fatal(path, i, err)
+				}
 			}
 		}
 	})

@@ -81,7 +81,7 @@ type ParkedConn struct {
 // waits for each parked connection.
 //
 // Over HTTP/2, Park needs a protocol and a client that asks for it by extended CONNECT, if Server.HTTP2 allows that. What is
-// parked is the request's stream, for which a goroutine waits in every driver. Streams don't count against MaxConns.
+// parked is the request's stream. A waiting stream needs no goroutine in any driver, and doesn't count against MaxConns.
 //
 // Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, also after 1.0. Package
 // sse and contrib/websocket, which are built on them, are stable.
