@@ -24,8 +24,7 @@ type http2Stream struct {
 	*http2Request            // nil once the handler of a parked stream has returned
 	h             *http2Conn // immutable
 	id            uint32     // immutable
-	// extended says that the request came by extended CONNECT: what follows its head isn't content. Set by the owner before the handler runs.
-	extended bool
+	extended      bool       // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
 
 	// The handler's goroutine's.
 	apart    bool // others may have the connection
@@ -153,11 +152,8 @@ func wake(waiting chan struct{}) {
 	}
 }
 
-// Errors of a stream whose client is gone.
-var (
-	errStreamReset = errors.New("filo: the client has reset the stream")
-	errNoHijack    = &HTTPError{Status: 501, Detail: "needs HTTP/1.1", Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
-)
+// errStreamReset is the error of a stream whose client is gone.
+var errStreamReset = errors.New("filo: the client has reset the stream")
 
 // own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
 func (s *http2Stream) own() bool {

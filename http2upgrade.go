@@ -20,6 +20,10 @@ import (
 var errNotSwitched = &HTTPError{Status: 501, Detail: "doesn't switch to the protocol that was asked for",
 	Err: errors.New("filo: a request by extended CONNECT has a successful answer only from Ctx.Upgrade or Ctx.Park")}
 
+// errNoHijack is the error for other requests that ask for their connection.
+var errNoHijack = &HTTPError{Status: 501, Detail: "needs HTTP/1.1",
+	Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
+
 // maySucceed returns an error if the answer's status would tell the client that the protocol is switched. No head was sent yet.
 func (c *Ctx) maySucceed() error {
 	if c.Request.extended && c.Response.status/100 == 2 {
@@ -93,7 +97,8 @@ func (s *http2Stream) endOfTunnelLocked() error {
 }
 
 func (t *http2Tunnel) endLocked() error {
-	if t.h.mu.AssertHeld(); t.ended {
+	t.h.mu.AssertHeld()
+	if t.ended {
 		return net.ErrClosed
 	}
 	return t.s.endOfTunnelLocked()
