@@ -584,15 +584,11 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 	listed := s.listed
 	s.worker = nil
 	h.mu.Unlock()
-	if parked {
+	if parked || taken {
 		s.http2Request = nil
-		if !s.rest() {
+		if parked && !s.rest() {
 			go s.serveParked()
 		}
-		return
-	}
-	if taken {
-		s.http2Request = nil
 		return
 	}
 	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
