@@ -324,7 +324,7 @@ func (c *carried) answerApart(e *HTTPError, head bool) (size int64, err error) {
 }
 
 // prepareHijack implements wire.
-func (c *carried) prepareHijack() (prepared net.Conn, err error) { return nil, nil }
+func (c *carried) prepareHijack(bool) (prepared net.Conn, err error) { return nil, nil }
 
 // switchProtocols implements wire.
 func (c *carried) switchProtocols(h *Header) { c.switching = http1.AppendInterim(nil, 101, &h.list) }

@@ -74,9 +74,9 @@ type wire interface {
 	endStream(trailer *Header)
 
 	// prepareHijack makes sure that hijack can take the connection over. If it fails, the request can still be answered. The caller
-	// passes the result, which may be nil, to hijack, or closes it.
-	prepareHijack() (prepared net.Conn, err error)
-	// switchProtocols renders a 101 with these fields, to be sent by hijack.
+	// passes the result, which may be nil, to hijack, or closes it. switches says that switchProtocols comes first.
+	prepareHijack(switches bool) (prepared net.Conn, err error)
+	// switchProtocols renders a 101 with these fields, or what stands for it, to be sent by hijack.
 	switchProtocols(h *Header)
 	// hijack gives the caller the connection and the bytes received after the request, and sets hijacked.
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
@@ -207,6 +207,11 @@ func (x *exchange) finishAnswer(ctx *Ctx, err error) ending {
 // complete prepares a whole answer for rendering, or sends the rest of a streamed one. An error means that the answer can't be
 // completed.
 func (x *exchange) complete(ctx *Ctx) (e ending, err error) {
+	if !ctx.stream.sent {
+		if err := ctx.maySucceed(); err != nil {
+			return endingAborted, err
+		}
+	}
 	if !ctx.stream.open && ctx.Response.source != bodyStream {
 		if len(ctx.Response.wraps) > 0 {
 			err = x.guard(ctx.Response.wrapWhole)
@@ -250,6 +255,7 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || x.failed || ctx.stream.err != nil && !ctx.stream.ours ||
 		ctx.clientGone && errors.Is(err, context.Canceled)
+	clients = clients || errors.Is(err, errNotSwitched)
 	busy := errors.Is(err, ErrBusy) // Stats counts the server's own; logging each would add to the overload
 	if errors.As(err, &panicError) || err == errGoexit || (clients || busy) && !x.server.LogAllErrors {
 		return

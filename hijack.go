@@ -15,6 +15,8 @@ import (
 // after the request's head, which must be read first. The response is dropped; answers to earlier pipelined requests are
 // written before. The handler may use the connection itself, or pass it to another goroutine and return.
 //
+// Over HTTP/2 the error is an HTTPError with status 501: the connection carries other requests.
+//
 // In the blocking driver the connection counts against Concurrency until the handler returns.
 func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	c.check()
@@ -24,7 +26,7 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	if c.stream.sent {
 		return nil, nil, ErrHeadSent
 	}
-	prepared, err := c.prepareHijack()
+	prepared, err := c.prepareHijack(false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,6 +36,9 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 // Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the fields of
 // Response.Header, then hijacks the connection. The protocol is a name as in RFC 9110, section 7.8, such as "websocket". If the
 // client didn't ask for that protocol, Upgrade returns an HTTPError with status 426 (Upgrade Required).
+//
+// Over HTTP/2 a client asks by extended CONNECT, if Server.HTTP2 allows that. Then the answer's status is 200 on the wire, and the
+// connection is the request's stream, which has a method CloseWrite, too. Shutdown waits for its end.
 func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	switch {
@@ -45,7 +50,7 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	if err := c.agreeOn(protocol); err != nil {
 		return nil, nil, err
 	}
-	prepared, err := c.prepareHijack() // before the 101, after which no other answer is possible
+	prepared, err := c.prepareHijack(true) // before the 101, after which no other answer is possible
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,8 +83,8 @@ func (c *conn) switchProtocols(h *Header) { c.out = http1.AppendInterim(c.out, 1
 
 // prepareHijack makes sure that the connection can be taken over, and claims the answer. If it fails, the request can still be
 // answered.
-func (c *Ctx) prepareHijack() (prepared net.Conn, err error) {
-	if prepared, err = c.exchange.wire.prepareHijack(); err != nil {
+func (c *Ctx) prepareHijack(switches bool) (prepared net.Conn, err error) {
+	if prepared, err = c.exchange.wire.prepareHijack(switches); err != nil {
 		return nil, err
 	}
 	if err := c.claimAnswer(); err != nil {
@@ -90,7 +95,7 @@ func (c *Ctx) prepareHijack() (prepared net.Conn, err error) {
 }
 
 // prepareHijack implements wire.
-func (c *conn) prepareHijack() (prepared net.Conn, err error) {
+func (c *conn) prepareHijack(bool) (prepared net.Conn, err error) {
 	if c.looped != nil {
 		return c.looped.prepareHijack()
 	}

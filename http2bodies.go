@@ -51,7 +51,7 @@ func (s *http2Stream) keepsUpLocked(n int) bool {
 // keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
 func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 	h.mu.AssertHeld()
-	if len(p) == 0 || s.overrun || !s.running && s.awaits != awaitsBody {
+	if len(p) == 0 || s.overrun || !s.running && s.awaits != awaitsBody || s.taken != nil && s.taken.ended {
 		return true // nobody reads it
 	}
 	if !h.mayBufferLocked(len(p)) && !s.keepsUpLocked(len(p)) {
@@ -66,7 +66,7 @@ func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 	h.mu.AssertHeld()
 	h.conn.server.counts.overloads.Add(1)
-	if s.running && s.parked == nil {
+	if s.running && s.parked == nil && s.taken == nil {
 		s.overrun = true
 		s.body, s.read = nil, 0
 		h.chargeLocked(s, 0)
@@ -74,7 +74,7 @@ func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 		return nil
 	}
 	code := http2.RefusedStream
-	if s.parked != nil {
+	if s.parked != nil || s.taken != nil {
 		code = http2.EnhanceYourCalm
 	}
 	h.queue = http2.AppendReset(h.queue, s.id, code)

@@ -31,7 +31,7 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	c.check()
 	b := &c.Request.body
 	s, ok := c.exchange.wire.(*http2Stream)
-	if !ok || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
+	if !ok || s.extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
 		return nil, false
 	}
 	s.lent = true

@@ -170,7 +170,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		return h.fail(w, http2.FaultCompression)
 	}
 	text, framing, fault, refused := head.End(endStream, over)
-	s.text, s.framing = text, framing
+	s.text, s.framing, s.extended = text, framing, len(head.Protocol()) > 0
 	h.conn.requests++
 	if most := config.maxRequests; most > 0 && h.conn.requests >= most {
 		h.closeAsked.Store(true)
@@ -210,7 +210,9 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	if endStream {
 		return http2Run
 	}
-	s.content.Begin(framing.Length)
+	if s.content.Begin(framing.Length); s.extended {
+		s.content.Begin(-1) // what follows isn't content
+	}
 	s.recv.Open(http2.DefaultWindow)
 	s.expects = framing.ExpectContinue
 	if h.bodies == nil {
@@ -223,7 +225,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		h.overrunLocked(s)
 		return http2Next
 	}
-	if limit := config.maxBody; framing.ExpectContinue || framing.Length > maxAwaitedBody || limit >= 0 && framing.Length > limit {
+	if limit := config.maxBody; s.extended || framing.ExpectContinue || framing.Length > maxAwaitedBody || limit >= 0 && framing.Length > limit {
 		return http2Run
 	}
 	if framing.Length < 0 {
@@ -364,8 +366,9 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 			case s.gone:
 			case f.EndStream():
 				h.receivedLocked(s)
-			case s.state == http2.HalfClosedLocal:
+			case s.state == http2.HalfClosedLocal && !s.takenLocked():
 				h.discourageLocked(s)
+			case s.taken != nil && s.taken.ended: // nobody reads it, and the window ends it
 			case kept:
 				if credit := s.drainLocked(f.Size - len(f.Payload)); credit > 0 {
 					h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM

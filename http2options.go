@@ -16,6 +16,11 @@ type HTTP2Options struct {
 	// same port as HTTP/1.1. Default off.
 	Unencrypted bool
 
+	// ExtendedConnect accepts requests that make a tunnel of their stream, as browsers do for WebSockets (RFC 8441). Ctx.Upgrade and
+	// Ctx.Park serve them as they serve an Upgrade of HTTP/1.1. Default off: browsers that see the offer open all their WebSockets in
+	// this way, and handlers that need Ctx.Hijack would refuse them. docs/HTTP2.md has the details.
+	ExtendedConnect bool
+
 	// MaxConcurrentStreams is how many requests a client may have open on one connection. Further ones are refused in a way that lets the
 	// client try again. Default 128; it can't be unlimited.
 	MaxConcurrentStreams int
@@ -64,7 +69,7 @@ const defaultMaxStreams = 128
 func (s *Server) newHTTP2Config(c *serverConfig) http2Config {
 	o := &s.HTTP2
 	h := http2Config{
-		unencrypted:  o.Unencrypted && !o.Disabled,
+		unencrypted: o.Unencrypted && !o.Disabled, extendedConnect: o.ExtendedConnect,
 		maxStreams:   defaultMaxStreams,
 		streamWindow: http2Window(o.MaxStreamWindow), connWindow: http2Window(o.MaxConnWindow),
 		glitches: http2.DefaultGlitches, pingInterval: max(o.PingInterval, 0),
@@ -78,7 +83,7 @@ func (s *Server) newHTTP2Config(c *serverConfig) http2Config {
 	if o.MaxGlitches != 0 {
 		h.glitches.Burst = o.MaxGlitches
 	}
-	settings := http2.Settings{MaxStreams: uint32(h.maxStreams), MaxHeaderList: uint32(c.head.Bytes)}
+	settings := http2.Settings{MaxStreams: uint32(h.maxStreams), MaxHeaderList: uint32(c.head.Bytes), ExtendedConnect: o.ExtendedConnect}
 	h.settings = settings.Append(nil)
 	if len(c.serverLine) > 0 {
 		name := http2.NewLiteral("server", string(c.serverLine[len("Server: "):len(c.serverLine)-len("\r\n")]))

@@ -12,8 +12,8 @@ import (
 )
 
 // http2StreamConn is a parked stream as the connection of a ParkedConn, and as the socket of its outbox: what is written is the answer's
-// body, and what is read the rest of the request's. The end of the request isn't the end of what is read, since each request of HTTP/2 has
-// ended by then: Read returns io.EOF when the client has gone.
+// body, and what is read the rest of the request's. By extended CONNECT the end of the request ends what is read. Other requests have ended
+// before: there Read returns io.EOF when the client has gone.
 //
 // While nothing happens no goroutine has the stream. It rests, and whoever notices a reason to call the ParkedConn's function starts a
 // goroutine for that (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream
@@ -36,8 +36,17 @@ const (
 // maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in the ParkedConn's queue.
 const maxParkedUnsent = 16 << 10
 
-// park answers with the response's head, and parks the stream.
-func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
+// park answers with the response's head, or switches protocols, and parks the stream.
+func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (*ParkedConn, error) {
+	var err error
+	if switches {
+		_, err = s.prepareHijack(true)
+	} else {
+		err = ctx.maySucceed()
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err := ctx.claimAnswer(); err != nil {
 		return nil, err
 	}
@@ -48,6 +57,12 @@ func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error) (*Park
 	ctx.endWatch()
 	p := &ParkedConn{conn: h.conn, netConn: (*http2StreamConn)(s), serve: serve}
 	p.out.Open((*parkedOwner)(p), (*http2StreamConn)(s), nil, false)
+	if switches {
+		ctx.switchProtocols()
+	} else {
+		s.head(ctx, noLength)
+		s.count(ctx.Response.status)
+	}
 	h.mu.Lock()
 	if s.gone {
 		h.mu.Unlock()
@@ -56,10 +71,8 @@ func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error) (*Park
 		return nil, errStreamReset
 	}
 	h.listLocked(s)
-	h.queue = s.appendHead(h.queue, nil, ctx, noLength, false)
 	s.parked, s.phase, s.readUntil = p, parkBusy, 0
 	h.mu.Unlock()
-	s.count(ctx.Response.status)
 	ctx.Request.body.hijacked()
 	s.hijacked = true
 	h.flush()
@@ -138,7 +151,7 @@ func (s *http2Stream) parkedReasonLocked() (why Wake, due bool) {
 		return 0, false
 	case p.asked.Load(), s.h.conn.server.life.draining.Load():
 		return WakeShutdown, true
-	case len(s.body) > int(s.read), s.gone:
+	case len(s.body) > int(s.read), s.gone, s.extended && s.endOfTunnelLocked() != nil:
 		return WakeData, true
 	}
 	return WakeDeadline, s.passedLocked(p.wait)
@@ -208,12 +221,17 @@ func (s *http2Stream) endParked() {
 	s.h.conn.server.conns.removeStream()
 }
 
-// resetParkedLocked resets a parked stream, unless the answer's body has ended.
+// resetParkedLocked resets a parked stream, unless the answer's body has ended. By extended CONNECT there is no body that could be taken for
+// a whole one, so the stream ends as a connection of TCP does that is closed.
 func (s *http2Stream) resetParkedLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
 	s.closed = true
-	if !s.gone && !s.complete {
+	switch {
+	case s.gone, s.complete:
+	case s.extended:
+		s.completeLocked()
+	default:
 		h.queue = http2.AppendReset(h.queue, s.id, http2.Cancel)
 		h.ids.Reset(s.id)
 		h.endStreamLocked(s, http2.Reset)
@@ -249,6 +267,7 @@ func (s *http2Stream) sendNowLocked(b []byte) (n int) {
 			}
 			h.queue = http2.AppendData(h.queue, s.id, b[n:n+k], false)
 			http2.Sent(&h.sendWindow, &s.send, k)
+			h.earnLocked(k, k == len(b)-n)
 			n += k
 		}
 	}
@@ -305,7 +324,7 @@ func (c *http2StreamConn) WakeOwner() { (*http2Stream)(c).parkedDeadline() }
 func (c *http2StreamConn) Read(p []byte) (int, error) {
 	s, h := (*http2Stream)(c), c.h
 	h.mu.Lock()
-	for len(s.body) == int(s.read) && !s.gone && !s.closed {
+	for len(s.body) == int(s.read) && !s.gone && !s.closed && !(s.extended && s.hasEndedLocked()) {
 		if s.passedLocked(s.readUntil) {
 			h.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
@@ -313,14 +332,19 @@ func (c *http2StreamConn) Read(p []byte) (int, error) {
 		s.awaitLocked(&s.readable, s.readUntil)
 	}
 	n, credited := s.takeLocked(p)
+	err := error(nil)
+	switch {
+	case n > 0:
+	case s.extended && s.gone:
+		err = errStreamReset
+	default:
+		err = io.EOF
+	}
 	h.mu.Unlock()
 	if credited {
 		h.flush()
 	}
-	if n == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
+	return n, err
 }
 
 func (s *http2Stream) passedLocked(until clock.Time) bool {

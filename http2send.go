@@ -27,6 +27,18 @@ func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 	}
 }
 
+// earnLocked notes what n bytes of content are a reason for. all says that nothing else waited: if they are few, little was written, and
+// the client may open both of its windows for them.
+func (h *http2Conn) earnLocked(n int, all bool) {
+	h.mu.AssertHeld()
+	switch {
+	case all:
+		h.earned += 2
+	case n >= 1<<10:
+		h.earned++
+	}
+}
+
 // endAnswerLocked ends an answer, with its trailer section if there is one, when its content is in the queue.
 func (h *http2Conn) endAnswerLocked(s *http2Stream) {
 	h.mu.AssertHeld()
@@ -75,9 +87,7 @@ func (h *http2Conn) fillLocked() {
 			s.writePace.Add(n, now.Sub(s.awaitsSince))
 			s.awaitsSince = now
 		}
-		if n >= 1<<10 {
-			h.earned++
-		}
+		h.earnLocked(n, n == len(s.unsent))
 		s.unsent = s.unsent[n:]
 		h.schedule.Sent(&s.sender)
 		if len(s.unsent) == 0 || s.send <= 0 {

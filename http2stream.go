@@ -24,6 +24,7 @@ type http2Stream struct {
 	*http2Request            // nil once the handler of a parked stream has returned
 	h             *http2Conn // immutable
 	id            uint32     // immutable
+	extended      bool       // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
 
 	// The handler's goroutine's.
 	apart bool // others may have the connection
@@ -56,7 +57,8 @@ type http2Stream struct {
 	awaitsSince clock.Time
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
-	parked             *ParkedConn   // set by ParkStream
+	parked             *ParkedConn   // set by ParkStream and Park
+	taken              *http2Tunnel  // set by Upgrade
 	starving           *http2Stream  // the next one in the connection's list
 	readUntil          clock.Time    // the deadline of http2Duplex or of a parked stream for reading; 0 for none
 	unsent             []byte        // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
@@ -90,7 +92,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete, s.expects = false, false, false, false, false
-	s.parked, s.closed, s.starved, s.overrun, s.hasRead, s.charged = nil, false, false, false, false, 0
+	s.parked, s.taken, s.closed, s.starved, s.overrun, s.hasRead, s.charged = nil, nil, false, false, false, false, 0
 	s.send = 0
 	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
 }
@@ -155,11 +157,8 @@ func wake(waiting chan struct{}) {
 	}
 }
 
-// Errors of a stream whose client is gone.
-var (
-	errStreamReset = errors.New("filo: the client has reset the stream")
-	errNoHijack    = &HTTPError{Status: 501, Detail: "needs HTTP/1.1", Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
-)
+// errStreamReset is the error of a stream whose client is gone.
+var errStreamReset = errors.New("filo: the client has reset the stream")
 
 // own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
 func (s *http2Stream) own() bool {
@@ -300,17 +299,6 @@ func (s *http2Stream) deadlineSet(t time.Time, write bool) error {
 	return nil
 }
 
-// prepareHijack implements wire.
-func (s *http2Stream) prepareHijack() (prepared net.Conn, err error) { return nil, errNoHijack }
-
-// switchProtocols implements wire. prepareHijack has failed before.
-func (s *http2Stream) switchProtocols(*Header) {}
-
-// hijack implements wire.
-func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
-	return nil, nil, errNoHijack
-}
-
 // mayWatch implements watchWire: the connection is read whatever the handler does.
 func (s *http2Stream) mayWatch(*body) bool { return true }
 
@@ -345,7 +333,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	s.worker, s.running = w, true
 	ctx.exchange = &s.exchange
 	ctx.begin(&s.request, s.text, s.framing)
-	ctx.Request.http2 = true
+	ctx.Request.http2, ctx.Request.extended = true, s.extended
 	progress := progressHandler
 	defer func() {
 		if progress != progressEnded {
@@ -454,16 +442,19 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 	}
 	w.ctx.exchange = nil
 	h.mu.Lock()
-	parked := s.parked != nil
-	if !parked {
+	parked, taken := s.parked != nil, s.taken != nil
+	if taken {
+		s.taken.returned = true
+	}
+	if !parked && !s.takenLocked() {
 		h.handlerEndedLocked(s)
 	}
 	listed := s.listed
 	s.worker = nil
 	h.mu.Unlock()
-	if parked {
+	if parked || taken {
 		s.http2Request = nil
-		if !s.rest() {
+		if parked && !s.rest() {
 			go s.serveParked()
 		}
 		return

@@ -67,6 +67,8 @@ func (h *http2Conn) sentLocked(s *http2Stream) {
 	switch {
 	case s.state.Over():
 		h.overLocked(s)
+	case s.takenLocked():
+		// The rest of the request is read until Close.
 	case s.expects:
 		h.resetLocked(s, http2.NoError) // the body isn't sent, so nothing else ends the request
 	default:

@@ -80,6 +80,9 @@ type ParkedConn struct {
 // A parked connection counts against MaxConns and, while serve runs, against Concurrency. In the blocking driver a goroutine
 // waits for each parked connection.
 //
+// Over HTTP/2, Park needs a protocol and a client that asks for it by extended CONNECT, if Server.HTTP2 allows that. What is
+// parked is the request's stream. A waiting stream needs no goroutine in any driver, and doesn't count against MaxConns.
+//
 // Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, also after 1.0. Package
 // sse and contrib/websocket, which are built on them, are stable.
 func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
@@ -94,6 +97,12 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 		if err := c.agreeOn(protocol); err != nil {
 			return nil, err
 		}
+	}
+	if s, ok := c.exchange.wire.(*http2Stream); ok {
+		if protocol == "" {
+			return nil, errNoHijack
+		}
+		return s.park(c, serve, true)
 	}
 	owner, err := c.prepareParked()
 	if err != nil {
@@ -111,7 +120,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 // client leaves. The body ends properly when the function returns io.EOF, and after WakeShutdown; with any other error it is
 // cut off.
 //
-// The connection carries no further request. Response.WrapBody doesn't apply. If the response can have no body, as an answer to
+// The connection carries no further request, except over HTTP/2. Response.WrapBody doesn't apply. If the response can have no body, as an answer to
 // HEAD, the error is ErrBodyNotAllowed.
 //
 // Experimental: see Park.
@@ -127,7 +136,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 		return nil, ErrBodyNotAllowed
 	}
 	if s, ok := c.exchange.wire.(*http2Stream); ok {
-		return s.park(c, serve)
+		return s.park(c, serve, false)
 	}
 	owner, err := c.prepareParked()
 	if err != nil {

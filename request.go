@@ -22,9 +22,11 @@ type Request struct {
 	head []byte // the request head, in the connection's read buffer
 	host []byte // the value of Host as sent, in head; nil if there is none
 
-	line    http1.Line // in head
-	http2   bool
-	framing http1.Framing
+	line  http1.Line // in head
+	http2 bool
+	// extended says that the request came by extended CONNECT: an answer of 2xx switches to the protocol.
+	extended bool
+	framing  http1.Framing
 	// changed says that change or replaced is set. Checking this one flag saves time in every request.
 	changed bool
 
@@ -46,7 +48,7 @@ type Request struct {
 // begin sets r to the request with the head h, which lies in b. r.Header has its fields already.
 func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing) {
 	r.ctx, r.head, r.framing, r.line = c, b, f, h.Line
-	r.uriParsed, r.http2 = false, false
+	r.uriParsed, r.http2, r.extended = false, false, false
 	r.host = nil
 	if i := h.HostIndex(); i >= 0 {
 		r.host = r.Header.list.Value(i)

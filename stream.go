@@ -186,6 +186,10 @@ func (c *conn) head(ctx *Ctx, length int64) {
 // keep it even with flush.
 func (w *StreamWriter) emit(data []byte, flush bool) error {
 	if !w.sent {
+		if err := w.ctx.maySucceed(); err != nil {
+			w.err, w.ours = err, true
+			return err
+		}
 		if err := w.ctx.claimAnswer(); err != nil {
 			return err
 		}

@@ -26,6 +26,8 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/h2test"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
@@ -120,6 +122,51 @@ func TestSwitchProtocols(t *testing.T) {
 		io.WriteString(conn, "hello")
 		expect(t, r, "hello")
 	})
+}
+
+// Over HTTP/2 the 101 becomes the answer to a request by extended CONNECT, if it comes before Hijack. A handler that hijacks first, to write
+// the head by itself, can't.
+func TestSwitchProtocolsHTTP2(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Chosen", r.Header.Get("Upgrade"))
+		if r.URL.Path == "/switches" {
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		}
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		defer conn.Close()
+		io.Copy(conn, rw)
+	})
+	address := tcptest.Serve(t, &filo.Server{Handler: adaptor.FromHTTP(h), Logger: slog.New(slog.DiscardHandler),
+		HTTP2: filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true}})
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	c, err := h2test.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Connect("echo", "/switches")
+	if status, err := s.Status(); status != 200 || err != nil || s.Field("x-chosen") != "echo" {
+		t.Fatalf("%d, %v, %q", status, err, s.Field("x-chosen"))
+	}
+	s.Write([]byte("hello"))
+	s.CloseWrite()
+	if got, err := io.ReadAll(s); string(got) != "hello" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if status, err := c.Connect("echo", "/hijacks").Status(); status != 500 || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+	if status, _, err := c.Get("/switches"); status != 426 || err != nil {
+		t.Errorf("who hasn't asked: %d, %v", status, err)
+	}
 }
 
 // 100 (Continue) is sent when the body is first read, and not before.

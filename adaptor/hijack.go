@@ -8,7 +8,8 @@ import (
 	"net/http"
 )
 
-// Hijack implements http.Hijacker. If WriteHeader was called, as for 101, Hijack first sends that head.
+// Hijack implements http.Hijacker. If WriteHeader was called, as for 101, Hijack first sends that head. Over HTTP/2 only what was switched by
+// a 101 can be taken over: the handler gets the stream of a request by extended CONNECT.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
@@ -23,14 +24,14 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	case w.hijacked, w.direct:
 		return nil, nil, http.ErrHijacked
 	}
-	conn, received, err := e.ctx.Hijack()
+	conn, received, err := w.takeOverLocked()
 	if err != nil {
 		return nil, nil, err
 	}
 	w.hijacked = true
 	w.release()
 	rw := bufio.NewReadWriter(newReceivedReader(conn, received), bufio.NewWriter(conn))
-	if w.wrote {
+	if w.wrote && !w.switchesLocked() {
 		fmt.Fprintf(rw, "HTTP/1.1 %03d %s\r\n", w.status, http.StatusText(w.status))
 		w.header.Write(rw)
 		rw.WriteString("\r\n")
@@ -40,6 +41,19 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 		}
 	}
 	return conn, rw, nil
+}
+
+// switchesLocked reports whether Ctx.Upgrade makes the answer: HTTP/2 has no 101 that could be sent as it is.
+func (w *responseWriter) switchesLocked() bool {
+	return w.wrote && w.status == http.StatusSwitchingProtocols && w.exchange.ctx.Request.Proto() == "HTTP/2.0"
+}
+
+func (w *responseWriter) takeOverLocked() (conn net.Conn, received []byte, err error) {
+	c := w.exchange.ctx
+	if w.switchesLocked() {
+		return c.Upgrade(c.Request.Header.Get("Upgrade"))
+	}
+	return c.Hijack()
 }
 
 // newReceivedReader returns a reader of what was received, which is in its buffer, and then of the connection.

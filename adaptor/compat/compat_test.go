@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/h2test"
 	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/router"
 )
@@ -302,5 +304,49 @@ func TestWebSocket(t *testing.T) {
 			}
 			conn.Close(websocket.StatusNormalClosure, "")
 		})
+	}
+}
+
+// The same library over HTTP/2, for a client that opens WebSockets by extended CONNECT.
+func TestWebSocketHTTP2(t *testing.T) {
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.CloseNow()
+		kind, message, err := conn.Read(r.Context())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Write(r.Context(), kind, message)
+		conn.Close(websocket.StatusNormalClosure, "")
+	})
+	address := tcptest.Serve(t, &filo.Server{Handler: adaptor.FromHTTP(echo), Logger: slog.New(slog.DiscardHandler),
+		HTTP2: filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true}})
+	tcp, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	tcp.SetDeadline(time.Now().Add(time.Minute))
+	c, err := h2test.New(tcp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Connect("websocket", "/", "sec-websocket-version", "13")
+	if status, err := s.Status(); status != 200 || err != nil {
+		t.Fatalf("%d, %v", status, err)
+	}
+	s.Write([]byte("\x81\x85\x00\x00\x00\x00hello"))
+	got := make([]byte, 7)
+	if _, err := io.ReadFull(s, got); string(got) != "\x81\x05hello" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	s.Write([]byte("\x88\x82\x00\x00\x00\x00\x03\xe8"))
+	if got, err := io.ReadAll(s); string(got) != "\x88\x02\x03\xe8" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -221,6 +221,8 @@ func TestShutdown(t *testing.T) {
 				if i != 2 { // one that doesn't answer
 					c.send(closeFrame(1001, ""))
 					c.wantEnd()
+				} else if overHTTP2 && strings.HasPrefix(m.name, "Accept") {
+					c.Close() // Shutdown waits for it
 				}
 			}
 			if err := await(t, done, "Shutdown"); err != nil {
@@ -239,7 +241,7 @@ func TestShutdown(t *testing.T) {
 
 // serveUntil serves until shutdown is called.
 func serveUntil(t *testing.T, driver filo.Driver, h filo.Handler) (address string, shutdown func(context.Context) error) {
-	s := &filo.Server{Handler: h, Driver: driver, Logger: quiet}
+	s := &filo.Server{Handler: h, Driver: driver, Logger: quiet, HTTP2: extendedConnect}
 	ln, err := s.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

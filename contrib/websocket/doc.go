@@ -42,6 +42,12 @@
 // violates the protocol, also with text that isn't UTF-8, gets a close frame with the reason, and its connection ends.
 // Everything that a client could make grow has a limit.
 //
+// # HTTP/2
+//
+// Serve, Accept and Hub also work for clients that open WebSockets over HTTP/2 (RFC 8441), as browsers do if the server has
+// HTTP2Options.ExtendedConnect set. Such a WebSocket is a stream of the client's connection. There, Shutdown
+// waits for connections of Accept.
+//
 // # Several processes
 //
 // The members of a NewHub may be connected to different processes, which a Broker connects, such as those of contrib/redis. A client

@@ -7,12 +7,12 @@ require (
 	github.com/filohttp/filo v0.1.0
 	github.com/gobwas/ws v1.5.0
 	github.com/klauspost/compress v1.20.3
+	golang.org/x/net v0.58.0
 )
 
 require (
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
-	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )
 

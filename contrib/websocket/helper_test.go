@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/websocket"
+	"github.com/filohttp/filo/internal/h2test"
 	"github.com/filohttp/filo/internal/tcptest"
 )
 
@@ -38,6 +40,12 @@ var modes = []mode{
 	{"Accept/loop", filo.DriverLoop, accepted, false},
 	{"Accept/blocking", filo.DriverBlocking, accepted, false},
 }
+
+// overHTTP2 makes the tests open their WebSockets by extended CONNECT: FILO_PROTOCOL=http2. Those of the handshake stay with HTTP/1.1.
+var overHTTP2 = os.Getenv("FILO_PROTOCOL") == "http2"
+
+// extendedConnect lets clients open WebSockets by HTTP/2, without TLS.
+var extendedConnect = filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true}
 
 func served(u *websocket.Upgrader) filo.Handler { return u.Serve }
 
@@ -79,7 +87,7 @@ func inModes(t *testing.T, options websocket.Options, test func(t *testing.T, ad
 
 // serve serves WebSockets until the test ends.
 func (m mode) serve(t testing.TB, options websocket.Options) (address string) {
-	s := &filo.Server{Handler: m.handler(websocket.New(options)), Driver: m.driver, Logger: quiet}
+	s := &filo.Server{Handler: m.handler(websocket.New(options)), Driver: m.driver, Logger: quiet, HTTP2: extendedConnect}
 	if m.small {
 		s.SocketOptions.WriteBuffer = 16 << 10
 	}
@@ -87,7 +95,7 @@ func (m mode) serve(t testing.TB, options websocket.Options) (address string) {
 }
 
 func serveHandler(t testing.TB, driver filo.Driver, h filo.Handler) (address string) {
-	return tcptest.Serve(t, &filo.Server{Handler: h, Driver: driver, Logger: quiet})
+	return tcptest.Serve(t, &filo.Server{Handler: h, Driver: driver, Logger: quiet, HTTP2: extendedConnect})
 }
 
 // client speaks WebSocket byte by byte.
@@ -120,11 +128,40 @@ func connect(t testing.TB, address string) *client {
 func open(t testing.TB, address string, fields ...string) *client {
 	t.Helper()
 	c := connect(t, address)
+	if overHTTP2 {
+		return openStream(t, speakHTTP2(c), "/ws", fields...)
+	}
 	c.send(handshake + strings.Join(fields, "") + "\r\n")
 	if head := c.head(); !strings.HasPrefix(head, "HTTP/1.1 101 ") {
 		t.Fatalf("the handshake got %q", head)
 	}
 	return c
+}
+
+// speakHTTP2 begins HTTP/2 on a client's connection.
+func speakHTTP2(c *client) *h2test.Client {
+	c.t.Helper()
+	connection, err := h2test.New(c.Conn)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return connection
+}
+
+// openStream opens a WebSocket on a connection of HTTP/2.
+func openStream(t testing.TB, connection *h2test.Client, path string, fields ...string) *client {
+	t.Helper()
+	pairs := []string{"sec-websocket-version", "13"}
+	for _, line := range fields {
+		name, value, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "+")), ": ")
+		pairs = append(pairs, strings.ToLower(name), value)
+	}
+	s := connection.Connect("websocket", path, pairs...)
+	if status, err := s.Status(); status != 200 || err != nil {
+		t.Fatalf("the handshake got %d, %v", status, err)
+	}
+	s.SetDeadline(time.Now().Add(testTimeout))
+	return &client{Conn: s, t: t, in: bufio.NewReader(s)}
 }
 
 func (c *client) send(s string) {
@@ -263,7 +300,7 @@ func (c *client) wantClose(code int) {
 }
 
 // closeWrite says that nothing more comes.
-func (c *client) closeWrite() { c.Conn.(*net.TCPConn).CloseWrite() }
+func (c *client) closeWrite() { c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 // wantEnd reads the end of the connection. A reset is none: the client might lose what came before.
 func (c *client) wantEnd() {

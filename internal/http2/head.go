@@ -30,7 +30,8 @@ type span struct{ start, end uint32 }
 // checks what HTTP versions have in common. It remembers the first thing that is wrong, and takes nothing after that. A Head can be used
 // again, and keeps its memory.
 //
-// A request by extended CONNECT (RFC 8441) becomes a GET, as that of HTTP/1.1 for the same purpose is. Protocol tells them apart.
+// A request by extended CONNECT (RFC 8441) becomes what the same client would ask for by HTTP/1.1: a GET with the fields Upgrade and
+// Connection and, if the protocol is "websocket", a Sec-WebSocket-Key. Protocol tells such a request from others.
 type Head struct {
 	head   *http1.RequestHead
 	limits *http1.Limits
@@ -136,6 +137,19 @@ func (h *Head) beginRequest() {
 	if h.has(pseudoAuthority) {
 		h.add(nameHost, h.value(pseudoAuthority), field.Host)
 	}
+	if h.has(pseudoProtocol) {
+		h.addUpgrade()
+	}
+}
+
+// addUpgrade adds the fields by which a client of HTTP/1.1 asks for another protocol.
+func (h *Head) addUpgrade() {
+	protocol := h.value(pseudoProtocol)
+	h.add(nameUpgrade, protocol, field.Upgrade)
+	h.add(nameConnection, valueUpgrade, field.Connection)
+	if syntax.EqualFold(protocol, "websocket") {
+		h.add(nameKey, valueKey, field.SecWebSocketKey)
+	}
 }
 
 // requestLine checks the pseudo-header fields together (RFC 9113, sections 8.3.1 and 8.5, and RFC 8441, section 4).
@@ -168,7 +182,12 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 }
 
 // The texts that a head may have without a field that brought them.
-var methodGet, nameHost, nameCookie = []byte("GET"), []byte("host"), []byte("cookie")
+var (
+	methodGet, nameHost, nameCookie           = []byte("GET"), []byte("host"), []byte("cookie")
+	nameUpgrade, nameConnection, valueUpgrade = []byte("upgrade"), []byte("connection"), []byte("Upgrade")
+	// RFC 8441, section 5, leaves the key and its answer out, which show only that the server understands WebSockets. Any key will do.
+	nameKey, valueKey = []byte("sec-websocket-key"), []byte("AAAAAAAAAAAAAAAAAAAAAA==")
+)
 
 // validScheme reports whether b is a scheme (RFC 3986, section 3.1).
 func validScheme(b []byte) bool {
@@ -197,6 +216,10 @@ func (h *Head) addField(name, value []byte, id field.ID) Fault {
 		h.hasLength = true
 	case field.Expect:
 		h.expects = len(value) > 0
+	case field.SecWebSocketKey:
+		if h.has(pseudoProtocol) {
+			return NoFault // see valueKey
+		}
 	}
 	if h.trailer {
 		if !id.InTrailer() {
@@ -300,6 +323,10 @@ func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault
 	}
 	if h.ok() {
 		switch {
+		case h.has(pseudoProtocol):
+			if f.Length != 0 {
+				h.fault = FaultContentLength // what follows isn't content
+			}
 		case endStream && f.Length != 0:
 			h.fault = FaultContentLength
 		case !endStream && !h.hasLength:

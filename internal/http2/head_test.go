@@ -176,8 +176,9 @@ func TestHead(t *testing.T) {
 
 // RFC 8441, section 4.
 func TestExtendedConnect(t *testing.T) {
+	const upgrade = "GET /chat 0|host: a|upgrade: websocket|connection: Upgrade|sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA=="
 	const fields = ":method: CONNECT\n:protocol: websocket\n:scheme: https\n:path: /chat\n:authority: a\nsec-websocket-version: 13\n"
-	if got, want := request(fields, false, true), "GET /chat -1|host: a|sec-websocket-version: 13"; got != want {
+	if got, want := request(fields, false, true), upgrade+"|sec-websocket-version: 13"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	var h Head
@@ -202,6 +203,17 @@ func TestExtendedConnect(t *testing.T) {
 	}
 	if got, want := request(strings.Replace(fields, "/chat", "chat", 1), false, true), FaultPath.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	for fields, want := range map[string]string{
+		fields + "sec-websocket-key: x\n":                            upgrade + "|sec-websocket-version: 13",
+		fields + "content-length: 0\n":                               upgrade + "|sec-websocket-version: 13|content-length: 0",
+		fields + "content-length: 1\n":                               FaultContentLength.String(),
+		fields + "upgrade: websocket\n":                              FaultConnectionField.String(),
+		strings.Replace(fields, "websocket\n", "ip\n", 1) + "a: b\n": "GET /chat 0|host: a|upgrade: ip|connection: Upgrade|sec-websocket-version: 13|a: b",
+	} {
+		if got := request(fields, false, true); got != want {
+			t.Errorf("%q: %q, want %q", fields, got, want)
+		}
 	}
 	if got, want := request(":method: CONNECT\n:authority: a:80\n", false, true), "CONNECT a:80 -1|host: a:80"; got != want {
 		t.Errorf("CONNECT as ever: %q, want %q", got, want)

@@ -47,8 +47,9 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 // maxEarned bounds what a client can put by.
 const maxEarned = 1000
 
-// Earn takes note of n whole answers, or DATA of at least a kilobyte, that were sent: for each of them a client may send one PING (those
-// of gRPC measure the bandwidth) and one small WINDOW_UPDATE or so. DATA that is small since the client's window is earns nothing.
+// Earn takes note of n reasons that the server has given: for each of them a client may send one PING (those of gRPC measure the bandwidth)
+// or one small WINDOW_UPDATE. A whole answer is a reason, and so is DATA of at least a kilobyte. DATA that is small because little was
+// written is two, for both windows; DATA that is small because the client's window is gives none.
 func (g *Glitches) Earn(n int) { g.earned = uint16(min(int(g.earned)+n, maxEarned)) }
 
 const (

@@ -1,0 +1,246 @@
+package filo
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+)
+
+// This file has requests by extended CONNECT (RFC 8441): a handler switches such a stream to another protocol as it switches a connection
+// of HTTP/1.1. internal/http2 has made a GET with Upgrade of the request. The answer that says that the protocol was switched has the
+// status 200 in place of 101, and what follows the heads goes both ways as DATA. Ctx.Upgrade gives the stream as a net.Conn, and Ctx.Park
+// parks it: see http2parked.go.
+
+// errNotSwitched refuses what no handler has switched. The client would take any answer of 2xx for the beginning of its protocol.
+var errNotSwitched = &HTTPError{Status: 501, Detail: "doesn't switch to the protocol that was asked for",
+	Err: errors.New("filo: a request by extended CONNECT has a successful answer only from Ctx.Upgrade or Ctx.Park")}
+
+// errNoHijack is the error for other requests that ask for their connection.
+var errNoHijack = &HTTPError{Status: 501, Detail: "needs HTTP/1.1",
+	Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
+
+// maySucceed returns an error if the answer's status would tell the client that the protocol is switched. No head was sent yet.
+func (c *Ctx) maySucceed() error {
+	if c.Request.extended && c.Response.status/100 == 2 {
+		return errNotSwitched
+	}
+	return nil
+}
+
+// prepareHijack implements wire. The handler may wait for the client from now on, so it must not have the connection.
+func (s *http2Stream) prepareHijack(switches bool) (prepared net.Conn, err error) {
+	if !switches || !s.extended {
+		return nil, errNoHijack
+	}
+	return nil, s.leave()
+}
+
+// switchProtocols implements wire.
+func (s *http2Stream) switchProtocols(header *Header) {
+	header.Del("Sec-WebSocket-Accept") // RFC 8441, section 5: it isn't used
+	ctx := s.worker.ctx
+	ctx.Response.status = 200
+	s.head(ctx, noLength)
+}
+
+// hijack implements wire.
+func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.gone {
+		s.lose()
+		return nil, nil, errStreamReset
+	}
+	h.listLocked(s)
+	tunnel := &http2Tunnel{s: s, h: h}
+	s.taken, s.hijacked = tunnel, true
+	h.flushLocked(nil)
+	return tunnel, nil, nil
+}
+
+// http2Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read the
+// rest of the request's.
+type http2Tunnel struct {
+	s *http2Stream
+	h *http2Conn
+
+	reading, writing sync.Mutex // one Read and one Write at a time; taken before the connection's mu
+
+	// Guarded by the connection's mu, 0 for none.
+	readUntil, writeUntil clock.Time
+	ended                 bool // closed by this side
+	returned              bool // the handler has
+}
+
+// takenLocked reports whether the stream is read as a tunnel.
+func (s *http2Stream) takenLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.taken != nil && !s.taken.ended
+}
+
+// endOfTunnelLocked returns why nothing more comes by extended CONNECT, nil if something may.
+func (s *http2Stream) endOfTunnelLocked() error {
+	s.h.mu.AssertHeld()
+	switch {
+	case s.gone:
+		return errStreamReset
+	case s.hasEndedLocked(), s.state.Over():
+		return io.EOF
+	}
+	return nil
+}
+
+func (t *http2Tunnel) endLocked() error {
+	t.h.mu.AssertHeld()
+	if t.ended {
+		return net.ErrClosed
+	}
+	return t.s.endOfTunnelLocked()
+}
+
+// Read is net.Conn's.
+func (t *http2Tunnel) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	s, h := t.s, t.h
+	h.mu.Lock()
+	for len(s.body) == int(s.read) && t.endLocked() == nil {
+		if s.passedLocked(t.readUntil) {
+			h.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded
+		}
+		s.awaitLocked(&s.readable, t.readUntil)
+	}
+	n, credited := s.takeLocked(p)
+	err := error(nil)
+	if n == 0 {
+		err = t.endLocked()
+	}
+	h.mu.Unlock()
+	if credited {
+		h.flush()
+	}
+	return n, err
+}
+
+// Write is net.Conn's.
+func (t *http2Tunnel) Write(p []byte) (n int, err error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	s, h := t.s, t.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n < len(p) {
+		switch {
+		case t.ended, s.complete:
+			return n, net.ErrClosed
+		case s.gone:
+			return n, errStreamReset
+		case s.passedLocked(t.writeUntil):
+			return n, os.ErrDeadlineExceeded
+		case len(s.unsent) >= maxParkedUnsent:
+			s.awaitLocked(&s.writable, t.writeUntil)
+			continue
+		}
+		k := min(maxParkedUnsent-len(s.unsent), len(p)-n)
+		s.unsent = append(s.unsent[:len(s.unsent):len(s.unsent)], p[n:n+k]...)
+		n += k
+		h.mayGoOnLocked(s)
+		h.flushLocked(nil)
+	}
+	return n, nil
+}
+
+// CloseWrite ends the answer's body. What the client sends can still be read.
+func (t *http2Tunnel) CloseWrite() error {
+	s, h := t.s, t.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case t.ended, s.complete:
+		return net.ErrClosed
+	case s.gone:
+		return errStreamReset
+	}
+	s.completeLocked()
+	h.flushLocked(nil)
+	return nil
+}
+
+// completeLocked ends the answer's body behind what waits.
+func (s *http2Stream) completeLocked() {
+	s.h.mu.AssertHeld()
+	s.complete = true
+	wake(s.writable) // a Write that waits
+	s.h.mayGoOnLocked(s)
+}
+
+// Close is net.Conn's. What was written is sent, as by TCP.
+func (t *http2Tunnel) Close() error {
+	s, h := t.s, t.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.ended {
+		return net.ErrClosed
+	}
+	t.ended = true
+	s.body, s.read = nil, 0
+	h.chargeLocked(s, 0)
+	switch {
+	case s.state.Over(), s.gone:
+	case s.complete && len(s.unsent) == 0:
+		h.awaitLocked(s, awaitsEnd)
+		h.discourageLocked(s)
+	case !s.complete:
+		s.completeLocked()
+	}
+	if t.returned {
+		h.handlerEndedLocked(s)
+	}
+	s.wakeLocked()
+	h.flushLocked(nil)
+	return nil
+}
+
+// LocalAddr is net.Conn's.
+func (t *http2Tunnel) LocalAddr() net.Addr { return t.h.conn.localAddr() }
+
+// RemoteAddr is net.Conn's.
+func (t *http2Tunnel) RemoteAddr() net.Addr { return t.h.conn.remoteAddr() }
+
+// SetDeadline is net.Conn's.
+func (t *http2Tunnel) SetDeadline(until time.Time) error {
+	t.setDeadlines(until, &t.readUntil, &t.writeUntil)
+	return nil
+}
+
+// SetReadDeadline is net.Conn's.
+func (t *http2Tunnel) SetReadDeadline(until time.Time) error {
+	t.setDeadlines(until, &t.readUntil)
+	return nil
+}
+
+// SetWriteDeadline is net.Conn's.
+func (t *http2Tunnel) SetWriteDeadline(until time.Time) error {
+	t.setDeadlines(until, &t.writeUntil)
+	return nil
+}
+
+func (t *http2Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) {
+	at := t.h.conn.server.clock.at(until)
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	for _, deadline := range deadlines {
+		*deadline = at
+	}
+	t.s.wakeLocked()
+}

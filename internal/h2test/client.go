@@ -1,0 +1,452 @@
+// Package h2test is a client of HTTP/2 for tests: one that sends what it is told, also what isn't allowed, and whose streams are connections.
+package h2test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// Client is the client's side of a connection. Several goroutines may use it at once.
+type Client struct {
+	conn net.Conn
+
+	writing sync.Mutex // orders frames; taken before mu
+	framer  *http2.Framer
+	block   bytes.Buffer   // guarded by writing
+	encoder *hpack.Encoder // guarded by writing
+	last    uint32         // the last stream; guarded by writing
+
+	mu       sync.Mutex
+	changed  sync.Cond // of mu: anything below has
+	settings map[http2.SettingID]uint32
+	initial  int64 // the server's initial window of a stream
+	window   int64 // the connection's
+	own      int64 // this side's initial window of a stream
+	streams  map[uint32]*Stream
+	pings    int
+	goneAway bool
+	err      error // the end of the connection
+}
+
+// Stream is a stream as a net.Conn.
+type Stream struct {
+	ID     uint32
+	client *Client
+
+	// Guarded by the client's mu.
+	fields                []hpack.HeaderField // of the answer's head; nil before that has come
+	received              []byte
+	ended                 bool // the server has ended its side
+	window                int64
+	finished              bool  // this side was ended
+	err                   error // the stream was reset, by either side
+	readUntil, writeUntil time.Time
+}
+
+// ResetError is the error of a stream that the server has reset.
+type ResetError struct{ Code http2.ErrCode }
+
+// Error implements error.
+func (e *ResetError) Error() string {
+	return fmt.Sprintf("the server has reset the stream: %v", e.Code)
+}
+
+// New begins HTTP/2 on a connection with these settings, and awaits the server's.
+func New(conn net.Conn, settings ...http2.Setting) (*Client, error) {
+	c := &Client{conn: conn, framer: http2.NewFramer(conn, conn), initial: 65535, window: 65535, own: 65535,
+		settings: make(map[http2.SettingID]uint32), streams: make(map[uint32]*Stream)}
+	c.changed.L = &c.mu
+	c.encoder = hpack.NewEncoder(&c.block)
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	c.framer.AllowIllegalWrites = true
+	for _, s := range settings {
+		if s.ID == http2.SettingInitialWindowSize {
+			c.own = int64(s.Val)
+		}
+	}
+	// A connection in memory has no room for what nobody reads.
+	sent := make(chan error, 1)
+	c.writing.Lock()
+	go func() {
+		defer c.writing.Unlock()
+		if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+			sent <- err
+			return
+		}
+		sent <- c.framer.WriteSettings(settings...)
+	}()
+	go c.read()
+	if err := <-sent; err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.settings) == 0 && c.err == nil {
+		c.changed.Wait()
+	}
+	return c, c.err
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// read takes frames until the connection ends.
+func (c *Client) read() {
+	for {
+		f, err := c.framer.ReadFrame()
+		var ofStream http2.StreamError
+		if err != nil && !errors.As(err, &ofStream) {
+			c.mu.Lock()
+			c.err = err
+			c.changed.Broadcast()
+			c.mu.Unlock()
+			return
+		}
+		if err == nil {
+			c.take(f)
+		}
+	}
+}
+
+func (c *Client) take(f http2.Frame) {
+	answer := c.takeLocked(f)
+	if answer == nil {
+		return
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	answer()
+}
+
+// takeLocked takes a frame, and returns a function that sends what is to be answered.
+func (c *Client) takeLocked(f http2.Frame) (answer func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.changed.Broadcast()
+	s := c.streams[f.Header().StreamID]
+	switch f := f.(type) {
+	case *http2.SettingsFrame:
+		if f.IsAck() {
+			return nil
+		}
+		f.ForeachSetting(func(setting http2.Setting) error {
+			c.settings[setting.ID] = setting.Val
+			if setting.ID == http2.SettingInitialWindowSize {
+				for _, s := range c.streams {
+					s.window += int64(setting.Val) - c.initial
+				}
+				c.initial = int64(setting.Val)
+			}
+			return nil
+		})
+		return func() { c.framer.WriteSettingsAck() }
+	case *http2.PingFrame:
+		if f.IsAck() {
+			c.pings++
+			return nil
+		}
+		data := f.Data
+		return func() { c.framer.WritePing(true, data) }
+	case *http2.GoAwayFrame:
+		c.goneAway = true
+	case *http2.WindowUpdateFrame:
+		if f.StreamID == 0 {
+			c.window += int64(f.Increment)
+		} else if s != nil {
+			s.window += int64(f.Increment)
+		}
+	case *http2.MetaHeadersFrame:
+		if s != nil {
+			if s.fields == nil {
+				s.fields = f.Fields
+			}
+			s.ended = s.ended || f.StreamEnded()
+		}
+	case *http2.DataFrame:
+		if s != nil {
+			s.received = append(s.received, f.Data()...)
+			s.ended = s.ended || f.StreamEnded()
+		}
+		if n := f.Length; n > 0 {
+			return func() { c.framer.WriteWindowUpdate(0, n) }
+		}
+	case *http2.RSTStreamFrame:
+		if s != nil && s.err == nil {
+			s.err = &ResetError{f.ErrCode}
+		}
+	}
+	return nil
+}
+
+// Setting returns a setting of the server's.
+func (c *Client) Setting(id http2.SettingID) (value uint32, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	value, ok = c.settings[id]
+	return value, ok
+}
+
+// Ping awaits the answer to a PING, or the end of the connection.
+func (c *Client) Ping() error {
+	c.mu.Lock()
+	before := c.pings
+	c.mu.Unlock()
+	c.writing.Lock()
+	c.framer.WritePing(false, [8]byte{})
+	c.writing.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.pings == before && c.err == nil {
+		c.changed.Wait()
+	}
+	if c.pings != before {
+		return nil
+	}
+	return c.err
+}
+
+// AwaitGoAway waits for GOAWAY, or the end of the connection, and reports whether GOAWAY has come.
+func (c *Client) AwaitGoAway() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.goneAway && c.err == nil {
+		c.changed.Wait()
+	}
+	return c.goneAway
+}
+
+// Open sends the head of a request: names and values of fields, the pseudo-header fields first.
+func (c *Client) Open(endStream bool, fields ...string) *Stream {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.last = max(c.last+2, 1) | 1
+	s := &Stream{ID: c.last, client: c, finished: endStream}
+	c.mu.Lock()
+	s.window = c.initial
+	c.streams[s.ID] = s
+	c.mu.Unlock()
+	c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.ID, BlockFragment: c.encodeLocked(fields), EndHeaders: true, EndStream: endStream})
+	return s
+}
+
+func (c *Client) encodeLocked(fields []string) []byte {
+	c.block.Reset()
+	for i := 0; i < len(fields); i += 2 {
+		c.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+	}
+	return c.block.Bytes()
+}
+
+// Connect asks for a protocol by extended CONNECT.
+func (c *Client) Connect(protocol, path string, fields ...string) *Stream {
+	return c.Open(false, append([]string{":method", "CONNECT", ":protocol", protocol, ":scheme", "http", ":path", path, ":authority", "filo.test"}, fields...)...)
+}
+
+// Get asks for something, and awaits the whole answer.
+func (c *Client) Get(path string) (status int, body string, err error) {
+	s := c.Open(true, ":method", "GET", ":scheme", "http", ":path", path, ":authority", "filo.test")
+	if status, err = s.Status(); err != nil {
+		return 0, "", err
+	}
+	b, err := io.ReadAll(s)
+	return status, string(b), err
+}
+
+// Status awaits the head of the answer. The error is a ResetError if the server resets the stream in its place.
+func (s *Stream) Status() (int, error) {
+	c := s.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s.fields == nil && s.err == nil && c.err == nil {
+		c.changed.Wait()
+	}
+	if s.fields == nil {
+		return 0, errors.Join(s.err, c.err)
+	}
+	return strconv.Atoi(s.field(":status"))
+}
+
+// Field returns a field of the answer's head, which Status has returned.
+func (s *Stream) Field(name string) string {
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	return s.field(name)
+}
+
+func (s *Stream) field(name string) string {
+	for _, f := range s.fields {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+// awaitLocked waits for something that a deadline, or the end of the stream or of the connection, may forestall.
+func (s *Stream) awaitLocked(until *time.Time, so func() bool) error {
+	c := s.client
+	for {
+		switch {
+		case !until.IsZero() && !time.Now().Before(*until):
+			return os.ErrDeadlineExceeded
+		case so():
+			return nil
+		case s.err != nil:
+			return s.err
+		case c.err != nil:
+			return c.err
+		}
+		if until.IsZero() {
+			c.changed.Wait()
+			continue
+		}
+		timer := time.AfterFunc(time.Until(*until), c.wake)
+		c.changed.Wait()
+		timer.Stop()
+	}
+}
+
+func (c *Client) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed.Broadcast()
+}
+
+// Read is net.Conn's. The stream's window grows by what is read.
+func (s *Stream) Read(p []byte) (int, error) {
+	c := s.client
+	c.mu.Lock()
+	err := s.awaitLocked(&s.readUntil, func() bool { return len(s.received) > 0 || s.ended })
+	n := 0
+	if err == nil {
+		n = copy(p, s.received)
+		s.received = s.received[n:]
+	}
+	ended := s.ended
+	c.mu.Unlock()
+	switch {
+	case err != nil:
+		return 0, err
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	case n > 0 && !ended:
+		c.writing.Lock()
+		defer c.writing.Unlock()
+		c.framer.WriteWindowUpdate(s.ID, uint32(n))
+	}
+	return n, nil
+}
+
+// Write is net.Conn's.
+func (s *Stream) Write(p []byte) (written int, err error) {
+	c := s.client
+	for written < len(p) {
+		c.mu.Lock()
+		if err = s.awaitLocked(&s.writeUntil, func() bool { return s.finished || s.window > 0 && c.window > 0 }); err == nil && s.finished {
+			err = net.ErrClosed
+		} else if err == nil {
+			err = s.err
+		}
+		n := 0
+		if err == nil {
+			n = int(min(s.window, c.window, 16<<10, int64(len(p)-written)))
+			s.window -= int64(n)
+			c.window -= int64(n)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return written, err
+		}
+		if err := s.Send(p[written:written+n], false); err != nil {
+			return written, err
+		}
+		written += n
+	}
+	return written, nil
+}
+
+// Send sends DATA, whatever the windows and the state of the stream are.
+func (s *Stream) Send(p []byte, endStream bool) error {
+	s.client.writing.Lock()
+	defer s.client.writing.Unlock()
+	return s.client.framer.WriteData(s.ID, endStream, p)
+}
+
+// CloseWrite ends this side.
+func (s *Stream) CloseWrite() error {
+	s.client.mu.Lock()
+	finished := s.finished || s.err != nil
+	s.finished = true
+	s.client.changed.Broadcast()
+	s.client.mu.Unlock()
+	if finished {
+		return net.ErrClosed
+	}
+	return s.Send(nil, true)
+}
+
+// Close ends this side, as far as it hasn't ended, and discards what comes.
+func (s *Stream) Close() error {
+	err := s.CloseWrite()
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	if s.err == nil {
+		s.err = net.ErrClosed
+	}
+	s.received, s.ended = nil, false
+	s.client.changed.Broadcast()
+	return err
+}
+
+// Reset resets the stream, unless both sides have ended.
+func (s *Stream) Reset(code http2.ErrCode) error {
+	c := s.client
+	c.mu.Lock()
+	over := s.err != nil || s.finished && s.ended
+	if s.err == nil {
+		s.err = net.ErrClosed
+	}
+	c.changed.Broadcast()
+	c.mu.Unlock()
+	if over {
+		return nil
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.framer.WriteRSTStream(s.ID, code)
+}
+
+// LocalAddr is net.Conn's.
+func (s *Stream) LocalAddr() net.Addr { return s.client.conn.LocalAddr() }
+
+// RemoteAddr is net.Conn's.
+func (s *Stream) RemoteAddr() net.Addr { return s.client.conn.RemoteAddr() }
+
+// SetDeadline is net.Conn's.
+func (s *Stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// SetReadDeadline is net.Conn's.
+func (s *Stream) SetReadDeadline(t time.Time) error { return s.setDeadline(&s.readUntil, t) }
+
+// SetWriteDeadline is net.Conn's.
+func (s *Stream) SetWriteDeadline(t time.Time) error { return s.setDeadline(&s.writeUntil, t) }
+
+func (s *Stream) setDeadline(until *time.Time, t time.Time) error {
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	*until = t
+	s.client.changed.Broadcast()
+	return nil
+}
