@@ -277,9 +277,10 @@ func TestHTTP2AnswersAsNetHTTP(t *testing.T) {
 	})
 	theirs := httptest.NewServer(handler)
 	defer theirs.Close()
-	// What filo's server does for handlers that net/http's doesn't know, or what their documentation says is different.
+	// What filo's server does for handlers that net/http's doesn't know, or what their documentation says is different. Beside trailers
+	// HTTP/1.1 can't have the length that HTTP/2 has.
 	requests := slices.DeleteFunc(slices.Clone(differentialRequests), func(r []string) bool {
-		return slices.Contains([]string{"/compressed", "/error", "/cut", "/timeout", "/toolarge", "/status/205"}, r[1])
+		return slices.Contains([]string{"/compressed", "/error", "/cut", "/trailer", "/timeout", "/toolarge", "/status/205"}, r[1])
 	})
 	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
 		_, two := serve(&filo.Server{Name: "-", Handler: adaptor.FromHTTP(handler)})

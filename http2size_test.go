@@ -12,7 +12,7 @@ func TestSizes(t *testing.T) {
 	}
 	for name, size := range map[string]struct{ got, class uintptr }{
 		"an HTTP/2 connection":          {unsafe.Sizeof(http2Conn{}) + 8, 640},
-		"a stream":                      {unsafe.Sizeof(http2Stream{}), 256},
+		"a stream":                      {unsafe.Sizeof(http2Stream{}), 288},
 		"a parked connection or stream": {unsafe.Sizeof(ParkedConn{}), 320},
 		"a connection":                  {unsafe.Sizeof(conn{}), 240},
 	} {

@@ -53,6 +53,7 @@ func (f *frames) request(q *request, most int) (id uint32) {
 
 // windows are closed at the beginning, and opened bit by bit: the server must send what each of them lets through, and no more.
 func windows(v *visit) error {
+	defer func() { v.reader.Discard(v.reader.Buffered()) }() // a server that shuts down says so behind the answers
 	out := newFrames(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	type stream struct {
 		q    *request
