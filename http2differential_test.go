@@ -231,7 +231,7 @@ func TestHTTP2AnswersAsNetHTTP(t *testing.T) {
 		case "/file":
 			http.ServeFile(w, r, path)
 		case "/redirect":
-			http.Redirect(w, r, "/elsewhere", 302)
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		case "/cookies":
 			for _, cookie := range r.Cookies() {
 				w.Header().Add("X-Got", cookie.String())
