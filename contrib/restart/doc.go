@@ -2,6 +2,10 @@
 
 // Package restart replaces a running server by a new version of its program without losing a request, and lets systemd open its sockets.
 //
+//	go get github.com/filohttp/filo/contrib/restart@latest
+//
+// The package is a separate module, so that filo doesn't depend on go-systemd.
+//
 //	r, err := restart.New()
 //	if err != nil {
 //		return err
