@@ -435,19 +435,21 @@ func (c *http2ModelConn) begin() {
 	}
 }
 
-// push sends some of a request's body, as far as the windows allow. last says that the end comes at once with the last of it.
-func (c *http2ModelConn) push(r *http2ModelRequest, most int, last bool) {
+// push sends some of a request's body, as far as the windows allow, and returns how much. last says that the end comes at once with the
+// last of it.
+func (c *http2ModelConn) push(r *http2ModelRequest, most int, last bool) (n int) {
 	c.books.Lock()
-	n := int(min(int64(most), int64(len(r.upload)), 65535+r.stream.grown-r.sent, 65535+c.grown-c.sent, 16<<10))
+	n = int(min(int64(most), int64(len(r.upload)), 65535+r.stream.grown-r.sent, 65535+c.grown-c.sent, 16<<10))
 	over := r.stream.reset
 	c.books.Unlock()
 	if r.whole || r.reset || over || n < 0 {
-		return
+		return 0
 	}
 	piece := r.upload[:n]
 	r.upload, r.sent, c.sent = r.upload[n:], r.sent+int64(n), c.sent+int64(n)
 	r.whole = len(r.upload) == 0 && (last || c.random.IntN(3) > 0)
 	c.data(r.id, r.whole, piece)
+	return n
 }
 
 func (c *http2ModelConn) resetIt(r *http2ModelRequest) {
@@ -482,12 +484,12 @@ func (c *http2ModelConn) finish() {
 	c.setWindow(1 << 24)
 	c.open(0, 1<<30)
 	for {
-		left := 0
+		left, pushed := 0, 0
 		for _, r := range c.requests {
 			if r.work == "context" {
 				c.resetIt(r)
 			}
-			c.push(r, len(r.upload), true)
+			pushed += c.push(r, len(r.upload), true)
 			c.books.Lock()
 			if !r.reset && !r.stream.ended && !r.stream.reset {
 				left++
@@ -497,6 +499,9 @@ func (c *http2ModelConn) finish() {
 		c.cut()
 		if left == 0 {
 			break
+		}
+		if pushed > 0 {
+			continue // the windows may allow more, and the server need not say anything
 		}
 		select {
 		case <-c.progress:
