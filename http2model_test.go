@@ -197,7 +197,7 @@ func (m *http2Model) work(c *filo.Ctx, work string, amount int) error {
 	case "abort":
 		return filo.ErrAbort
 	case "timeout":
-		c.SetTimeout(time.Duration(amount)*time.Microsecond, nil)
+		c.SetTimeout(time.Duration(1+amount)*time.Microsecond, nil) // 0 is none
 		io.Copy(io.Discard, c.BodyReader())
 		<-c.Context().Done()
 		return c.Context().Err()
