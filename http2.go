@@ -46,10 +46,9 @@ type http2Conn struct {
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
-	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood
-
 	connContext sync.Once   // see outerContext
 	closeAsked  atomic.Bool // the connection is to end when its streams have ended
+	wakers      wakers
 	goneAway    goneAway
 	drains      bool // the owner knows that the server is shutting down
 	pinged      bool // the PING behind the first GOAWAY wasn't answered yet
@@ -92,6 +91,8 @@ type http2Conn struct {
 	updateDue bool
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
+
+	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood. The owner's
 }
 
 // http2Pending holds what waits for more frames. It belongs to the connection's owner.
@@ -295,6 +296,7 @@ func (h *http2Conn) close() {
 	for _, r := range ended {
 		r.clientGone()
 	}
+	h.endWaking()
 }
 
 // clientGone ends the context, if there is one, since its stream has ended.

@@ -247,7 +247,7 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 	}
 	if h.wakeAwaiting && (what == awaitsEnd || what == awaitsWindow) {
 		h.wakeAwaiting = false
-		go h.driver.wakeOwner() // it takes locks that come before mu
+		go h.wakeOwner() // it takes locks that come before mu
 	}
 }
 

@@ -56,7 +56,7 @@ func (h *http2Conn) leaveLocked() {
 	h.used = h.conn.server.clock.now()
 	if (h.wakeEmpty || h.conn.server.ConnState != nil) && h.counts.Streams() == 0 {
 		h.wakeEmpty = false
-		go h.driver.wakeOwner() // it takes locks that come before mu
+		go h.wakeOwner() // it takes locks that come before mu
 	}
 }
 

@@ -1,6 +1,8 @@
 package filo
 
 import (
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -221,7 +223,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 // closeSoon ends the connection when its streams have ended. Any goroutine may call it.
 func (h *http2Conn) closeSoon() {
 	if !h.closeAsked.Swap(true) {
-		h.driver.wakeOwner()
+		h.wakeOwner()
 	}
 }
 
@@ -243,6 +245,27 @@ func (h *http2Conn) leaves() bool {
 		h.mu.Unlock()
 	}
 	return now >= h.leaveTime
+}
+
+// wakers counts the goroutines that wake the owner, and says whether the connection has ended.
+type wakers struct{ atomic.Int32 }
+
+const wakersOver = 1 << 30
+
+// wakeOwner makes the owner have a turn, if nobody has one, until endWaking was called.
+func (h *http2Conn) wakeOwner() {
+	defer h.wakers.Add(-1)
+	if h.wakers.Add(1)&wakersOver == 0 {
+		h.driver.wakeOwner()
+	}
+}
+
+// endWaking returns when nobody wakes the owner any more. A late wake-up would end the wait of the lingerer, which has the socket then: its
+// client would lose the last answers.
+func (h *http2Conn) endWaking() {
+	for h.wakers.Or(wakersOver); h.wakers.Load() != wakersOver; {
+		runtime.Gosched()
+	}
 }
 
 // mustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.

@@ -236,4 +236,4 @@ func (d *loopHTTP2) send(b []byte) (kept bool) {
 func (d *loopHTTP2) wakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
 
 // flushed implements http2Driver.
-func (d *loopHTTP2) flushed() { go d.wakeOwner() } // it takes locks that come before mu
+func (d *loopHTTP2) flushed() { go d.http2.Load().wakeOwner() } // it takes locks that come before mu
