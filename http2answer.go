@@ -34,6 +34,7 @@ func (s *http2Stream) abort(ctx *Ctx) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s.returnedLocked()
 	if s.state.Over() {
 		return
 	}
@@ -51,6 +52,7 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	if !mine {
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		s.returnedLocked()
 		if !s.state.Over() {
 			h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
 			s.sendWholeLocked(ctx, size, trailer)
@@ -60,6 +62,7 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	if h.mayUpdate {
 		h.mu.Lock()
 		if h.updateDue {
+			s.returnedLocked()
 			h.pushLocked(w)
 			h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
 			s.sendWholeLocked(ctx, size, trailer)
@@ -73,6 +76,7 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	w.http2.out = out
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s.returnedLocked()
 	if trailer || size > 0 && (size > maxInlineBody || s.listed || size > int(min(h.sendWindow, http2.SendWindow(h.peer.InitialWindow)))) {
 		h.pushLocked(w)
 		s.sendWholeLocked(ctx, size, trailer)
@@ -404,6 +408,7 @@ func (s *http2Stream) endStream(trailer *Header) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s.returnedLocked()
 	if s.state.Over() || s.state == http2.HalfClosedLocal {
 		return
 	}

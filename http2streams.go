@@ -35,17 +35,25 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *r
 // handlerEndedLocked notes that a stream has no handler any more.
 func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
-	s.running = false
+	s.returnedLocked()
 	h.chargeLocked(s, 0)
 	if s.listed {
 		s.body, s.read = nil, 0
 	}
 	s.wakeLocked()
-	switch {
-	case s.state.Over():
-		h.leaveLocked()
-	case len(s.unsent) > 0:
+	if !s.state.Over() && len(s.unsent) > 0 {
 		h.awaitLocked(s, awaitsWindow)
+	}
+}
+
+// returnedLocked notes that the handler has returned: its stream keeps its place no longer than until it is over. That must be known before
+// the answer's end can reach the client, which may open another stream then.
+func (s *http2Stream) returnedLocked() {
+	s.h.mu.AssertHeld()
+	if s.running {
+		if s.running = false; s.state.Over() {
+			s.h.leaveLocked()
+		}
 	}
 }
 
