@@ -97,6 +97,10 @@ func upgradeEcho(protocol string, ended chan<- error) filo.Handler {
 		c.Response.Header.Set("Sec-WebSocket-Accept", "x")
 		conn, buffered, err := c.Upgrade(protocol)
 		if err != nil {
+			select { // the client may be lost as soon as it has the head
+			case ended <- err:
+			default:
+			}
 			return err
 		}
 		if len(buffered) > 0 {
@@ -229,7 +233,9 @@ func TestExtendedConnectLost(t *testing.T) {
 			"/echo": upgradeEcho("echo", ended),
 			"/full": func(c *filo.Ctx) error { // waits for the client's window, in two goroutines
 				conn, _, err := c.Upgrade("echo")
-				if err != nil {
+				if err != nil { // the client may be lost as soon as it has the head
+					ended <- err
+					ended <- err
 					return err
 				}
 				var both sync.WaitGroup
