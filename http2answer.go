@@ -38,9 +38,7 @@ func (s *http2Stream) abort(ctx *Ctx) {
 	if s.state.Over() {
 		return
 	}
-	h.queue = http2.AppendReset(h.queue, s.id, http2.InternalError)
-	h.ids.Reset(s.id)
-	h.endStreamLocked(s, http2.Reset)
+	h.breakOffLocked(s, http2.InternalError)
 }
 
 // render renders a whole answer: in the owner's turn if the handler has run inline, otherwise into the queue.

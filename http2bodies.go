@@ -77,9 +77,7 @@ func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 	if s.parked != nil || s.taken != nil {
 		code = http2.EnhanceYourCalm
 	}
-	h.queue = http2.AppendReset(h.queue, s.id, code)
-	h.ids.Reset(s.id)
-	return h.endStreamLocked(s, http2.Reset)
+	return h.breakOffLocked(s, code)
 }
 
 // dropBodyLocked gives up a large buffer that is empty.

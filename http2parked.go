@@ -232,9 +232,7 @@ func (s *http2Stream) resetParkedLocked() {
 	case s.extended:
 		s.completeLocked()
 	default:
-		h.queue = http2.AppendReset(h.queue, s.id, http2.Cancel)
-		h.ids.Reset(s.id)
-		h.endStreamLocked(s, http2.Reset)
+		h.breakOffLocked(s, http2.Cancel)
 	}
 }
 

@@ -32,6 +32,14 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *r
 	return ended
 }
 
+// breakOffLocked resets a stream whose answer isn't completed: see endStreamLocked.
+func (h *http2Conn) breakOffLocked(s *http2Stream, code http2.ErrCode) (ended *requestContext) {
+	h.mu.AssertHeld()
+	h.queue = http2.AppendReset(h.queue, s.id, code)
+	h.ids.Reset(s.id)
+	return h.endStreamLocked(s, http2.Reset)
+}
+
 // handlerEndedLocked notes that a stream has no handler any more.
 func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()

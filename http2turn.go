@@ -212,9 +212,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 				s.awaitsSince = now // it waits for others' bytes, and the outbox watches how these are taken
 				continue
 			}
-			h.queue = http2.AppendReset(h.queue, s.id, http2.Cancel)
-			h.ids.Reset(s.id)
-			h.endStreamLocked(s, http2.Reset)
+			h.breakOffLocked(s, http2.Cancel)
 		}
 	}
 	return did
