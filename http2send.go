@@ -156,7 +156,9 @@ func (h *http2Conn) flushTurn(w *scratch) {
 	} else {
 		h.pushLocked(w)
 	}
-	if buffer := h.flushLocked(w.http2.out); w.http2.out == nil && cap(buffer) <= maxKeptWriteBuffer {
+	spare := w.http2.out
+	w.http2.out = nil // the outbox may keep it
+	if buffer := h.flushLocked(spare); cap(buffer) <= maxKeptWriteBuffer {
 		w.http2.out = buffer
 	}
 }
