@@ -75,7 +75,7 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.returnedLocked()
-	if trailer || size > 0 && (size > maxInlineBody || s.listed || size > int(min(h.sendWindow, http2.SendWindow(h.peer.InitialWindow)))) {
+	if trailer || size > 0 && (size > maxInlineBody || size > int(min(h.sendWindow, s.windowLocked()))) {
 		h.pushLocked(w)
 		s.sendWholeLocked(ctx, size, trailer)
 		return

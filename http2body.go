@@ -168,7 +168,7 @@ func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 		s.h.mu.Unlock()
 		return nil, false, nil
 	}
-	whole, s.body, s.read = s.body[s.read:], nil, 0
+	whole, s.read = s.body[s.read:], int32(len(s.body))
 	s.h.mu.Unlock()
 	if err := b.took(len(whole)); err != nil {
 		return nil, true, err

@@ -193,7 +193,11 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 	}
 	h.flushing = false
 	if len(h.queue) == 0 {
-		releaseSendBuffer(h.queue)
+		if spare == nil {
+			spare = h.queue
+		} else {
+			releaseSendBuffer(h.queue)
+		}
 		h.queue = nil
 	}
 	if h.finishing {

@@ -460,6 +460,9 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 		return
 	}
 	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
+		if race.Enabled {
+			lend.Poison(s.body[:cap(s.body)])
+		}
 		w.http2.spare = s
 	}
 }

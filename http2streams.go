@@ -16,6 +16,15 @@ func (h *http2Conn) listLocked(s *http2Stream) {
 	}
 }
 
+// windowLocked returns the client's window for the stream's answer. An unlisted stream has that of a new one.
+func (s *http2Stream) windowLocked() http2.SendWindow {
+	s.h.mu.AssertHeld()
+	if s.listed {
+		return s.send
+	}
+	return http2.SendWindow(s.h.peer.InitialWindow)
+}
+
 // endStreamLocked ends a stream before its time: neither side sends on it any more. The caller cancels the context, without mu.
 func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *requestContext) {
 	h.mu.AssertHeld()
