@@ -108,6 +108,22 @@ var suites = []suite{
 		packages: []testPackage{{".", "connect_test"}}, patches: loopbackPatches,
 		files: map[string]string{"internal/memhttp/loopback.go": "loopback.go.txt"},
 	},
+	{
+		name: "connect-go-h2", module: "connectrpc.com/connect", version: "v1.21.1",
+		packages: []testPackage{{".", "connect_test"}},
+		files: map[string]string{
+			"internal/memhttp/loopback.go":     "loopback.go.txt",
+			"internal/memhttp/loopback_tls.go": "loopback_tls.go.txt",
+		},
+		patches: slices.Concat(loopbackPatches, []patch{
+			{"internal/memhttp/memhttp.go", "Serve(server.listener.TCPListener)", "ServeTLS(server.listener.TCPListener, \"\", \"\")"},
+			{"internal/memhttp/memhttp.go", "\"http://\" +", "\"https://\" +"},
+			{"internal/memhttp/memhttp.go", "	protocols.SetUnencryptedHTTP2(true)\n	listener :=", "	protocols.SetHTTP2(true)\n	listener :="},
+			{"internal/memhttp/memhttp.go", "			Protocols:         protocols,\n", "			Protocols: protocols,\n			TLSConfig: serverTLS,\n"},
+			{"internal/memhttp/memhttp.go", "	protocols.SetUnencryptedHTTP2(true)\n\n	transport :=", "	protocols.SetHTTP2(true)\n\n	transport :="},
+			{"internal/memhttp/memhttp.go", "		DialContext: s.listener.DialContext,\n", "		DialContext: s.listener.DialContext,\n		TLSClientConfig: clientTLS.Clone(),\n"},
+		}),
+	},
 }
 
 // loopbackPatches make a server of connect-go's listen on a socket instead of pipes in memory.
