@@ -41,7 +41,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
+.PHONY: help run test check foreign ants arm64 race race-blocking fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -59,9 +59,12 @@ test: testrun ## vet and test what needs few other modules: the root, its packag
 	for module in $(filter-out $(LIGHT),$(MODULES)); do awk -v module="$$module" "$$FETCHES" "$$module/go.mod"; done; \
 	exit $$status
 
-check: testrun test race ants foreign arm64 ## everything: test, the race detector in every module, and the suites of others; -k goes on after a failure
-	@# With the race detector hello's counts of allocations make way, and the validator of todo's document takes minutes to compile.
-	@$(TESTRUN) examples -- $(TESTFLAGS) -vet=off ./hello ./todo
+# Modules whose code no user runs. The race detector would compile all that they require once more.
+UNRACED := bench tools
+
+check: test ## everything: test, the race detector, both drivers, another processor, and the suites of others; -k goes on after a failure
+	@# Each part waits half of its time, so two run at once.
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going race foreign race-blocking arm64 unraced ants
 
 foreign: ## run others' tests for net/http's server and for HTTP/2 against filo: Go's own, x/net's, h2spec, and those of WebSocket, RPC and router packages
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
@@ -72,13 +75,19 @@ ants: ## run the tests that ants has for its users against pool/, COUNT times
 	@go run ./internal/antstest -count $(COUNT)
 
 arm64: testrun ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
-	@echo "== the root package for arm64"
-	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) . -- -exec qemu-aarch64 $(TESTFLAGS) .
+	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) -name arm64 . -- -exec qemu-aarch64 $(TESTFLAGS) .
 
-race: testrun ## test every module (MODULES=. for the root's alone) under the race detector, COUNT times, and the root with the blocking driver
-	@$(TESTRUN) $(MODULES) -- $(TESTFLAGS) -vet=off -race ./...
-	@echo "== the root package with the blocking driver"
-	@FILO_DRIVER=blocking $(TESTRUN) . -- $(TESTFLAGS) -vet=off -race .
+race: testrun ## test the modules that users run (MODULES=. for the root's alone) under the race detector, COUNT times
+	@$(TESTRUN) -name race $(filter-out $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
+
+race-blocking: testrun ## test the root package with the blocking driver under the race detector, COUNT times
+	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race .
+
+.PHONY: unraced
+unraced: testrun
+	@# With the race detector hello's counts of allocations make way, and the validator of todo's document takes minutes to compile.
+	@$(TESTRUN) -name unraced examples -- $(TESTFLAGS) -vet=off ./hello ./todo
+	@$(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) -vet=off ./...
 
 fuzz: ## run each fuzz target for FUZZTIME (default 1m)
 	@for package in $$(go list ./...); do \

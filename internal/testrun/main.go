@@ -1,12 +1,15 @@
 // Command testrun runs the tests of several modules and shows progress: a line for each package, at least one line every
 // 15 seconds, all that a failed test has printed, and at the end which tests were skipped, and why.
 //
-//	go run ./internal/testrun module... -- [arguments of go test]
+//	go run ./internal/testrun [-name name] module... -- [arguments of go test]
+//
+// A name stands in each of these lines, so that several runs at the same time can be told apart.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -28,6 +31,7 @@ type event struct {
 
 // A run is what has been told of all tests so far.
 type run struct {
+	name           string // with a space behind it; empty for none
 	out            io.Writer
 	begin, printed time.Time
 	running        map[string]*running // the packages whose tests run now
@@ -43,11 +47,16 @@ type running struct {
 }
 
 func main() {
-	modules, arguments := os.Args[1:], []string(nil)
+	r := newRun(os.Stdout)
+	flag.StringVar(&r.name, "name", "", "stands in each line about the run")
+	flag.Parse()
+	if r.name != "" {
+		r.name += " "
+	}
+	modules, arguments := flag.Args(), []string(nil)
 	if i := slices.Index(modules, "--"); i >= 0 {
 		modules, arguments = modules[:i], modules[i+1:]
 	}
-	r := newRun(os.Stdout)
 	for _, module := range modules {
 		r.test(module, arguments)
 	}
@@ -76,7 +85,7 @@ func (r *run) test(module string, arguments []string) {
 	}
 	if err != nil && r.failed == failed { // no test has failed, but the command
 		r.failed++
-		r.printf("fail   %s: go test: %v\n", module, err)
+		r.printf("fail   %s%s: go test: %v\n", r.name, module, err)
 	}
 }
 
@@ -157,15 +166,17 @@ func (r *run) endTest(p *running, e event) {
 func (r *run) endPackage(p *running, e event) {
 	delete(r.running, e.Package)
 	if e.Action == "fail" {
+		var output []byte // in one piece, whatever runs at the same time
 		for _, test := range slices.Sorted(maps.Keys(p.output)) {
-			r.printf("%s", p.output[test])
+			output = append(output, p.output[test]...)
 		}
+		r.printf("%s", output)
 		if !p.failed {
 			r.failed++
 		}
 	}
 	if e.Action == "fail" || p.latest != "" {
-		r.printf("%-6s %-32s %6.1f s\n", e.Action, e.Package, e.Elapsed)
+		r.printf("%-6s %-32s %6.1f s\n", e.Action, r.name+e.Package, e.Elapsed)
 	}
 }
 
@@ -182,13 +193,13 @@ func (r *run) printProgress(module string) {
 	if what == "" {
 		what = ", building the tests of module " + module
 	}
-	r.printf("%4.0f s, %d tests passed%s\n", time.Since(r.begin).Seconds(), r.passed, what)
+	r.printf("%s%4.0f s, %d tests passed%s\n", r.name, time.Since(r.begin).Seconds(), r.passed, what)
 }
 
 func (r *run) printSummary() {
 	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
 		tests := r.skipped[why]
-		r.printf("skipped: %s (%d in all): %s\n", tests[0], len(tests), why)
+		r.printf("%sskipped: %s (%d in all): %s\n", r.name, tests[0], len(tests), why)
 	}
-	r.printf("%d tests passed, %d failed, in %.0f s\n", r.passed, r.failed, time.Since(r.begin).Seconds())
+	r.printf("%s%d tests passed, %d failed, in %.0f s\n", r.name, r.passed, r.failed, time.Since(r.begin).Seconds())
 }
