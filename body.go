@@ -253,6 +253,9 @@ func (c *conn) bodyFailed(b *body, err error) error {
 	if !errors.As(err, &problem) && !errors.Is(err, errDeadline) {
 		c.loseClient()
 	}
+	if errors.Is(err, errDeadline) {
+		c.server.counts.timeouts.body.Add(1)
+	}
 	return b.fail(bodyError(err))
 }
 

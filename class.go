@@ -161,12 +161,15 @@ func (c *conn) flushEarlier() error {
 // queueUp implements wire. In the blocking driver a connection that has no place can't go on, so nothing waits for one there.
 func (c *conn) queueUp() error {
 	w := c.worker
-	if c.looped == nil || w.ctx.stream.sent || !w.worker.joinQueue() {
+	if c.looped == nil || w.ctx.stream.sent {
 		return errBusy
 	}
+	if err := w.worker.joinQueue(); err != nil {
+		return err
+	}
 	err := c.flushEarlier()
-	if !w.worker.awaitPlace() {
-		return errBusy
+	if late := w.worker.awaitPlace(); late != nil {
+		return late
 	}
 	return err
 }

@@ -391,10 +391,11 @@ func (c *conn) refuse(err *HTTPError) {
 
 // inputEnded handles the end of the input, for the reason err.
 func (c *conn) inputEnded(err error) {
-	started := c.in.Len() > 0 || c.parser.Started()
+	started, late := c.in.Len() > 0 || c.parser.Started(), errors.Is(err, errDeadline)
 	if c.reading == readingHead && started {
 		switch {
-		case errors.Is(err, errDeadline):
+		case late:
+			c.server.counts.timeouts.head.Add(1)
 			c.refuse(errSlowHead)
 		case isEOF(err):
 			c.refuse(errTruncated)
@@ -403,5 +404,14 @@ func (c *conn) inputEnded(err error) {
 		}
 	}
 	c.unserved = !started && c.requests == 0 && c.worker.kept()
+	switch timeouts := &c.server.counts.timeouts; {
+	case !late || c.unserved || c.server.life.draining.Load(): // a shutdown waits briefly
+	case c.reading == readingRest:
+		timeouts.body.Add(1)
+	case !started && c.requests == 0:
+		timeouts.silent.Add(1)
+	case !started:
+		timeouts.idle.Add(1)
+	}
 	c.reading = readingNothing
 }

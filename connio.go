@@ -167,13 +167,16 @@ func (c *conn) flush() error {
 	}
 	c.out, c.outBody, c.before = c.out[:0], nil, 0
 	if err != nil {
-		c.writeFailed()
+		c.writeFailed(err)
 	}
 	return err
 }
 
-// writeFailed ends the connection, since nothing more can be written.
-func (c *conn) writeFailed() {
+// writeFailed ends the connection, since nothing more can be written, for the reason err.
+func (c *conn) writeFailed(err error) {
+	if errors.Is(err, errDeadline) {
+		c.server.counts.timeouts.write.Add(1)
+	}
 	c.failed, c.reading = true, readingNothing
 	c.loseClient()
 }

@@ -65,7 +65,9 @@ func (s *connSet) add(c *conn) *HTTPError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed, s.max > 0 && s.conns.count >= s.max:
+	case s.closed:
+		return errEnding
+	case s.max > 0 && s.conns.count >= s.max:
 		return errTooManyConns
 	case address.IsValid() && !s.countLocked(c, address):
 		return errConnsPerIP
@@ -152,7 +154,7 @@ func (s *connSet) addStream() *HTTPError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errTooManyConns
+		return errEnding
 	}
 	s.streams++
 	return nil

@@ -131,7 +131,8 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	return errs
 }()
 
-// The other refusals. errTooManyConns and errConnsPerIP refuse connections, the others requests. A handler that reads its body may also
+// The other refusals. errTooManyConns, errNoPlace, errEnding and errConnsPerIP refuse connections, the others
+// requests. A handler that reads its body may also
 // get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy if reading needs a worker's place and there is none. All are
 // shared as well.
 var (
@@ -139,8 +140,12 @@ var (
 	errSlowHead     = Error(408, "the request head took too long to arrive")
 	errSlowBody     = &HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: errDeadline}
 	errTooLarge     = &HTTPError{Status: 413, Detail: "request body too large", Err: ErrBodyTooLarge}
-	errTooManyConns = Error(503, "too many connections")
-	errBusy         = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}
+	errTooManyConns = Error(503, "too many connections") // over MaxConns
+	errNoPlace      = Error(503, "too many connections") // over Concurrency
+	errEnding       = Error(503, "the server is shutting down")
+	errBusy         = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy} // over Concurrency
+	errQueueFull    = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy} // and Queue is full
+	errQueueTimeout = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy} // and QueueTimeout has passed
 	errConnsPerIP   = Error(429, "too many connections from this address")
 )
 
@@ -234,7 +239,8 @@ var (
 // refuseConn answers a connection that the server refuses, and closes it.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.counts.refused.Add(1)
-	s.counts.refusals[reason.Status/100].Add(1)
+	s.counts.refusals.countConn(reason)
+	s.counts.refusalAnswers[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, &overloadFields, false)
 	if !s.lingerer.TakeOver(netConn, answer) {
 		linger.Close(netConn)

@@ -62,7 +62,7 @@ type wire interface {
 	// class. The error is errBusy if no place under Concurrency is free, or the error of sending.
 	giveWay(class *class.Class) error
 	// queueUp waits for a place, after giveWay has found none. It gives the loop away and sends the earlier answers before. The error
-	// is errBusy if Server.Queue is full or the time is up, or the error of sending.
+	// is errBusy if nothing waits here, errQueueFull, errQueueTimeout, or the error of sending.
 	queueUp() error
 	// inform sends an interim answer.
 	inform(status int, h *Header) error
@@ -238,9 +238,8 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	}
 	ctx.stream.reset()
 	ctx.Response.Header.list.DelID(field.ContentEncoding) // it belongs to the dropped body
-	if errors.Is(err, errBusy) {
+	if x.server.counts.countBusy(err) {
 		// The connection stays open: reconnecting would cost both sides more than this answer does.
-		x.server.counts.overloads.Add(1)
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
 	}
 	ok := x.server.renderError(ctx, err)

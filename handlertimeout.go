@@ -110,6 +110,7 @@ func (t *handlerTimeout) fire() {
 	switch {
 	case !t.armed && !t.contextOnly || !t.isOverLocked():
 	case t.contextOnly:
+		t.exchange.server.counts.timeouts.handler.Add(1)
 		t.context.cancel(context.DeadlineExceeded)
 	default:
 		t.answerNowLocked()
@@ -126,6 +127,7 @@ func (t *handlerTimeout) isOverLocked() bool {
 func (t *handlerTimeout) answerNowLocked() {
 	t.mu.AssertHeld()
 	t.fired = true
+	t.exchange.server.counts.timeouts.handler.Add(1)
 	var err error
 	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, t.head)
 	t.failed = err != nil

@@ -280,7 +280,10 @@ func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.exact() }
 func (h *http2Conn) Drained() { h.flush() }
 
 // Disconnect implements outbox.Owner.
-func (h *http2Conn) Disconnect() { (*observedConn)(h.conn).Close() }
+func (h *http2Conn) Disconnect() {
+	h.conn.server.counts.timeouts.write.Add(1)
+	(*observedConn)(h.conn).Close()
+}
 
 // close ends all streams, since the connection has ended.
 func (h *http2Conn) close() {

@@ -282,6 +282,7 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 	h := s.h
 	if until := s.worker.ctx.writeUntil; until != 0 && s.server.clock.exact() >= until {
 		s.failed = true
+		s.server.counts.timeouts.write.Add(1)
 		return errDeadline
 	}
 	h.mu.Lock()
@@ -395,6 +396,7 @@ func (s *http2Stream) awaitRoomLocked() error {
 		s.writePace.Add(before-len(s.unsent), s.server.clock.now().Sub(start))
 		if !ok && len(s.unsent) == before {
 			s.failed = true
+			s.server.counts.timeouts.write.Add(1)
 			return errDeadline
 		}
 	}

@@ -66,6 +66,7 @@ func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 	h.mu.AssertHeld()
 	h.conn.server.counts.overloads.Add(1)
+	h.conn.server.counts.refusals.bufferedBodies.Add(1)
 	if s.running && s.parked == nil && s.taken == nil {
 		s.overrun = true
 		s.body, s.read = nil, 0

@@ -60,6 +60,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 		}
 		if !s.awaitLocked(&s.readable, deadline) {
 			h.mu.Unlock()
+			s.server.counts.timeouts.body.Add(1)
 			return 0, errDeadline
 		}
 	}

@@ -70,6 +70,7 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 			}
 		}
 		if !s.awaitLocked(&s.readable, d.deadlineLocked(start)) {
+			s.server.counts.timeouts.body.Add(1)
 			d.err = errSlowBody
 		}
 	}

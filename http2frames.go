@@ -73,6 +73,9 @@ func (h *http2Conn) charge(cost int) http2.Fault {
 
 // fail ends the connection, because of what the client has sent.
 func (h *http2Conn) fail(w *scratch, fault http2.Fault) http2Step {
+	if fault.Code() == http2.EnhanceYourCalm {
+		h.conn.server.counts.refusals.http2Calm.Add(1)
+	}
 	if h.conn.server.LogAllErrors {
 		h.conn.server.logger().Warn("HTTP/2 connection refused", "error", fault.String(), "code", fault.Code().String(),
 			"remote", h.conn.netConn.RemoteAddr().String())
@@ -146,6 +149,9 @@ func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream boo
 		}
 		if fault == http2.NoFault || v.Late {
 			return http2Next
+		}
+		if fault == http2.FaultRefused {
+			h.conn.server.counts.refusals.http2Streams.Add(1)
 		}
 		return h.reset(w, id, fault)
 	case s != nil:

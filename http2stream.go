@@ -214,20 +214,21 @@ func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
 func (s *http2Stream) queueUp() error {
 	worker := s.worker.worker
 	owned := s.own()
-	if worker == nil || !worker.joinQueue() {
+	err := error(errBusy)
+	if worker != nil {
+		err = worker.joinQueue()
+	}
+	if err != nil {
 		if owned {
 			s.disown()
 		}
-		return errBusy
+		return err
 	}
 	if owned {
 		s.h.driver.giveAway(s)
 		s.apart, s.worker.http2.owned = true, nil
 	}
-	if !worker.awaitPlace() {
-		return errBusy
-	}
-	return nil
+	return worker.awaitPlace()
 }
 
 // leave is giveWay for a handler that waits, of whatever class.
@@ -395,12 +396,13 @@ func (s *http2Stream) enterServer() error {
 		return nil
 	}
 	err := s.leaveFor(class, trusted) // the handler may enter a quick class
+	if err == errBusy && must {
+		err = s.queueUp()
+	}
 	switch {
 	case err == nil:
 	case err == errBusy && !must:
 		w.runInline(class)
-		err = nil
-	case err == errBusy && s.queueUp() == nil:
 		err = nil
 	default:
 		w.timer.Switch(class)

@@ -171,18 +171,21 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 	if !expired {
 		return false
 	}
-	config, now := &h.conn.server.config, h.conn.server.clock.exact()
+	config, timeouts, now := &h.conn.server.config, &h.conn.server.counts.timeouts, h.conn.server.clock.exact()
 	passed := func(deadline clock.Time) bool { return deadline != 0 && now >= deadline }
 	if fault := h.acks.Late(now); fault != http2.NoFault {
+		timeouts.settings.Add(1)
 		h.fail(w, fault)
 		return true
 	}
 	if h.headSince != 0 && passed(h.headSince.Deadline(config.readHeaderTimeout)) {
+		timeouts.head.Add(1)
 		h.goAway(w, http2.ProtocolError, errSlowHead.Detail)
 		return true
 	}
 	if passed(h.pingDeadline()) {
 		if h.silence.asked != 0 {
+			timeouts.ping.Add(1)
 			h.goAway(w, http2.NoError, "the client has vanished")
 			return true
 		}
@@ -193,6 +196,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.counts.Streams() == 0 && passed(h.used.Deadline(config.idleTimeout)) {
+		timeouts.idle.Add(1)
 		h.goAwayLocked(w, http2.NoError, "idle")
 		return true
 	}
@@ -206,12 +210,14 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 			s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
 			h.leaveUndecided(s)
 		case awaitsEnd:
+			timeouts.body.Add(1)
 			h.resetLocked(s, http2.NoError)
 		case awaitsWindow:
 			if h.crowded() {
 				s.awaitsSince = now // it waits for others' bytes, and the outbox watches how these are taken
 				continue
 			}
+			timeouts.write.Add(1)
 			h.breakOffLocked(s, http2.Cancel)
 		}
 	}

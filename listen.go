@@ -246,7 +246,7 @@ func (l *onceListener) SetDeadline(at time.Time) error {
 // tries again. It logs that once a minute at most.
 func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn) error {
 	var delay time.Duration
-	var log sock.AcceptLog
+	log := sock.AcceptLog{Failures: &s.counts.acceptFailures}
 	for {
 		netConn, err := listener.Accept()
 		if err == nil {
@@ -276,7 +276,7 @@ func (s *Server) admit(netConn net.Conn) {
 	pool := s.pool
 	// If the handler enters classes, the request may be for a quick one, such as a health check. A kept place serves to find out.
 	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveKept(netConn)) {
-		s.refuseConn(netConn, errTooManyConns)
+		s.refuseConn(netConn, errNoPlace)
 	}
 }
 

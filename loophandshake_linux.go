@@ -36,6 +36,9 @@ func (lc *loopConn) handshakeTurn() bool {
 			return true
 		}
 	}
+	if lc.expired && !lc.linger {
+		s.counts.timeouts.handshake.Add(1)
+	}
 	lc.failed = !lc.linger // unless it was answered in plain text
 	lc.NoWaitWrite = true
 	lc.end()

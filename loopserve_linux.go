@@ -30,6 +30,7 @@ func (s *Server) serveLoops(listener net.Listener, config *tls.Config) (served b
 func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
 	ll, err := g.NewListener(loop.Listening{
 		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,
+		Failures: &s.counts.acceptFailures,
 		Admit: func(to *loop.Loop, fd int, peer sock.Address) { s.admitTo(to, fd, peer, config) },
 	})
 	if err != nil {
@@ -119,6 +120,7 @@ func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Co
 		lc.netConn = tls.Server(lc, config)
 	}
 	if err := l.Add(&lc.Socket); err != nil {
+		s.counts.acceptFailures.Add(1)
 		s.logger().Error("an accepted connection is lost", "error", err)
 		return
 	}

@@ -292,10 +292,10 @@ func (lc *loopConn) answerTurn() {
 		if refused != nil && s.classes.handler.Trusted.Load() && w.worker.LeaveKept() {
 			refused = nil // the handler may enter a quick class
 		}
-		if refused != nil && w.worker.joinQueue() {
-			lc.flushAnswers()
-			if w.worker.awaitPlace() {
-				refused = nil
+		if refused != nil {
+			if refused = w.worker.joinQueue(); refused == nil {
+				lc.flushAnswers()
+				refused = w.worker.awaitPlace()
 			}
 		}
 		if refused == nil && len(lc.out) > 0 && !s.classes.handler.IsQuick() {

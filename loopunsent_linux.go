@@ -45,6 +45,7 @@ func (lc *loopConn) holdBody() {
 	if counted > 0 && lc.server.held.Add(counted) > maxHeld {
 		lc.server.held.Add(-counted)
 		lc.server.counts.overloads.Add(1)
+		lc.server.counts.refusals.unsentAnswers.Add(1)
 		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errBusy, &overloadFields, false)
 		lc.reading = readingNothing
 		return
@@ -116,6 +117,8 @@ func (lc *loopConn) sendUnsent() bool {
 		lc.expired = false
 		lc.WatchWritable()
 		return false
+	case err == loop.ErrNotYet:
+		lc.server.counts.timeouts.write.Add(1)
 	}
 	lc.failed, lc.reading = true, readingNothing
 	lc.dropUnsent()
@@ -157,7 +160,7 @@ func (lc *loopConn) finishUnsent() error {
 		n, err := lc.Socket.Write(u.bytes)
 		u.bytes = u.bytes[n:]
 		if err = lc.afterWrite(n, err, deadline, start); err != nil {
-			lc.writeFailed()
+			lc.writeFailed(err)
 			return err
 		}
 	}

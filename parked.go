@@ -373,7 +373,10 @@ func (p *parkedOwner) Now() clock.Time { return p.conn.server.clock.exact() }
 func (p *parkedOwner) Drained() {}
 
 // Disconnect implements outbox.Owner.
-func (p *parkedOwner) Disconnect() { (*ParkedConn)(p).Close() }
+func (p *parkedOwner) Disconnect() {
+	p.conn.server.counts.timeouts.write.Add(1)
+	(*ParkedConn)(p).Close()
+}
 
 // LocalAddr returns the address of the server's end.
 func (p *ParkedConn) LocalAddr() net.Addr { return p.netConn.LocalAddr() }

@@ -453,7 +453,7 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	defer func() {
 		if d == nil {
 			if closeConn = s.connEnded(c); closeConn && c.unserved {
-				s.refuseConn(netConn, errTooManyConns)
+				s.refuseConn(netConn, errNoPlace)
 				closeConn = false
 			}
 		}
@@ -467,6 +467,7 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		if reason := s.conns.countAddress(c); reason != nil {
 			c.out, c.reading, c.linger = s.appendRefusal(c.out, reason, &overloadFields, false), readingNothing, true
 			s.counts.refused.Add(1)
+			s.counts.refusals.countConn(reason)
 			if s.handshake(c, true) {
 				c.flush()
 			}

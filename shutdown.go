@@ -38,8 +38,9 @@ type lifecycle struct {
 	handshaking      context.Context // parent of the contexts of TLS handshakes; ends before base when the server shuts down
 	cancelHandshakes context.CancelCauseFunc
 
-	mu         race.Mutex
-	started    bool                   // the clock, the pool and the sweep run; guarded by mu
+	mu            race.Mutex
+	started       bool                   // the clock, the pool and the sweep run; guarded by mu
+	drainingSince time.Time              // guarded by mu
 	listeners  map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
 	onShutdown []func()               // guarded by mu
 }
@@ -240,6 +241,7 @@ func (l *lifecycle) beginDraining(restUntil clock.Time) (listeners []*net.Listen
 	defer l.mu.Unlock()
 	if first = !l.draining.Load(); first {
 		l.restUntil.Store(restUntil)
+		l.drainingSince = time.Now()
 		l.draining.Store(true)
 		close(l.drainBegun)
 		l.signalNotAcceptingLocked()

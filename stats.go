@@ -41,6 +41,20 @@ type Stats struct {
 	// ConnsAccepted and ConnsRefused count since the start. A refused connection is also an accepted one; it got a 503, a 429
 	// or no answer.
 	ConnsAccepted, ConnsRefused uint64
+	// AcceptFailures counts since the start how often accepting a connection failed for a while, mostly since descriptors ran out.
+	AcceptFailures uint64
+	// HandshakeErrors counts TLS handshakes that failed since the start. Those that took too long are in Timeouts. A client that closed
+	// its connection before it sent anything, such as a balancer's check, isn't counted.
+	HandshakeErrors uint64
+	// Timeouts and Refusals count since the start.
+	Timeouts Timeouts
+	Refusals Refusals
+	// Limits are the limits in force, to compare the figures with.
+	Limits Limits
+	// Draining says that Shutdown or Close was called, at DrainingSince. KeepAlivesOff says that the server tells clients to leave: see
+	// SetKeepAlivesEnabled.
+	Draining, KeepAlivesOff bool
+	DrainingSince           time.Time
 	// Requests counts the answers by status class: Requests[2] is 200 to 299. It includes the answers to refused connections.
 	Requests [6]uint64
 	// WorkersRunning, WorkersReady and WorkersLeading are the numbers of workers that serve a connection, wait for one, and
@@ -65,15 +79,22 @@ type Stats struct {
 // serverCounts holds the counters that no worker, loop or connection keeps. They are independent of each other.
 type serverCounts struct {
 	accepted, refused atomic.Uint64 // connections
-	refusals          answerCounts  // answers to refused connections
-	overloads         atomic.Uint64 // requests refused because Concurrency was reached
+	refusalAnswers    answerCounts  // to refused connections
+	overloads         atomic.Uint64 // requests, see Stats.RequestsRefused
+	acceptFailures    atomic.Uint64
+	handshakeErrors   atomic.Uint64
+	timeouts          timeoutCounts
+	refusals          refusalCounts
 }
 
 func (c *serverCounts) addTo(st *Stats) {
 	st.ConnsAccepted += c.accepted.Load()
 	st.ConnsRefused += c.refused.Load()
 	st.RequestsRefused += c.overloads.Load()
-	c.refusals.addTo(&st.Requests)
+	c.refusalAnswers.addTo(&st.Requests)
+	st.AcceptFailures, st.HandshakeErrors = c.acceptFailures.Load(), c.handshakeErrors.Load()
+	st.Timeouts, st.Refusals = c.timeouts.load(), c.refusals.load()
+	st.Timeouts.Queue = st.Refusals.QueueTimeout
 }
 
 // Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
@@ -86,7 +107,9 @@ func (s *Server) Stats() Stats {
 	s.life.mu.Lock()
 	if s.pool != nil {
 		s.pool.stats(&st)
+		st.Limits = s.limits()
 	}
+	st.Draining, st.DrainingSince, st.KeepAlivesOff = s.life.draining.Load(), s.life.drainingSince, s.life.noReuse.Load()
 	answered := s.conns.answered
 	s.life.mu.Unlock()
 	for i := range answered {

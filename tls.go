@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/linger"
@@ -113,12 +115,24 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 		if s.LogAllErrors {
 			s.logger().Warn("TLS handshake failed", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 		}
+		s.countHandshake(tlsConn, err)
 		s.answerPlainHTTP(c, err)
 		return false
 	}
 	state := tlsConn.ConnectionState()
 	c.tlsState = &state
 	return true
+}
+
+// countHandshake counts a handshake that has failed with err.
+func (s *Server) countHandshake(tlsConn *tls.Conn, err error) {
+	left := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	switch silent := tlsConn.ConnectionState().Version == 0; {
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		s.counts.timeouts.handshake.Add(1)
+	case !(left && silent) && !errors.Is(err, context.Canceled): // by a shutdown
+		s.counts.handshakeErrors.Add(1)
+	}
 }
 
 // answerPlainHTTP answers a client that has sent a plain HTTP request instead of a TLS handshake, if err, the handshake's error, shows
@@ -137,7 +151,7 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	// The socket's buffer is empty, and takes the answer at once.
 	record.Conn.SetWriteDeadline(time.Now().Add(linger.Longest))
 	if _, err := record.Conn.Write(s.appendRefusal(nil, errPlainHTTP, &refusalFields, begin == "HEAD ")); err == nil {
-		s.counts.refusals[errPlainHTTP.Status/100].Add(1)
+		s.counts.refusalAnswers[errPlainHTTP.Status/100].Add(1)
 		c.linger = true
 	}
 }

@@ -30,20 +30,23 @@ type placeWaiter struct {
 	newest bool          // where it joins, or joins again: as the newest or the oldest; guarded by mu
 }
 
-// joinQueue makes w one of those that wait, unless the queue is full. w gives away its loop and its reserved place. The caller must call
-// awaitPlace.
-func (w *workerChan) joinQueue() bool {
+// joinQueue makes w one of those that wait. The error is errQueueFull, or errBusy if there is no queue. Otherwise w gives away its loop and
+// its reserved place, and the caller must call awaitPlace.
+func (w *workerChan) joinQueue() error {
 	q := &w.pool.queue
-	if !takeBelow(&q.waiting, q.most) {
-		return false
+	switch {
+	case q.most == 0:
+		return errBusy
+	case !takeBelow(&q.waiting, q.most):
+		return errQueueFull
 	}
 	w.LeaveWithoutPlace()
 	w.EndKept()
-	return true
+	return nil
 }
 
-// awaitPlace waits for a place, and leaves the queue. It returns false if the wait takes too long: then w has no place.
-func (w *workerChan) awaitPlace() bool {
+// awaitPlace waits for a place, and leaves the queue. The error is errQueueTimeout if the wait takes too long: then w has no place.
+func (w *workerChan) awaitPlace() error {
 	wp, q := w.pool, &w.pool.queue
 	defer q.waiting.Add(-1)
 	timer := time.NewTimer(q.maxWait)
@@ -56,12 +59,15 @@ func (w *workerChan) awaitPlace() bool {
 			if !q.leave(self) {
 				wp.placeFreed() // somebody has woken w for another one
 			}
-			return true
+			return nil
 		}
 		select {
 		case <-self.woken:
 		case <-timer.C:
-			return !q.leave(self) && w.occupy()
+			if q.leave(self) || !w.occupy() {
+				return errQueueTimeout
+			}
+			return nil
 		}
 	}
 }

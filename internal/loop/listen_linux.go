@@ -66,6 +66,8 @@ type Listening struct {
 	User    net.Listener // nil if each loop has a socket; closed at the end
 	Options *sock.Options
 	Logger  func() *slog.Logger
+	// Failures, if set, counts how often accepting has failed for a while.
+	Failures *atomic.Uint64
 	// Admit gives an accepted connection to a loop, by Loop.Add. The loop owns the descriptor from then on. Admit is called in a leader's
 	// turn, so it mustn't wait.
 	Admit func(to *Loop, fd int, peer sock.Address)
@@ -75,6 +77,7 @@ type Listening struct {
 func (g *Group) NewListener(on Listening) (*Listener, error) {
 	ll := &Listener{
 		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, done: make(chan struct{}),
+		log: sock.AcceptLog{Failures: on.Failures},
 	}
 	if on.User != nil {
 		raw, err := on.User.(syscall.Conn).SyscallConn()

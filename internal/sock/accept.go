@@ -24,6 +24,9 @@ func NextAcceptDelay(delay time.Duration) time.Duration {
 
 // AcceptLog logs that accepting from a listener fails temporarily, and later that it works again.
 type AcceptLog struct {
+	// Failures, if set, counts the failures.
+	Failures *atomic.Uint64
+
 	failing atomic.Bool // the last log record says that accepting fails
 	mu      sync.Mutex
 	logged  time.Time // time of the last record of a failure; guarded by mu
@@ -31,6 +34,9 @@ type AcceptLog struct {
 
 // Failed notes that accepting has failed.
 func (a *AcceptLog) Failed(logger *slog.Logger, err error) {
+	if a.Failures != nil {
+		a.Failures.Add(1)
+	}
 	if a.isDue() {
 		logger.Error("accepting connections fails; trying again", "error", err)
 	}
