@@ -390,6 +390,9 @@ func TestTimeoutStatus(t *testing.T) {
 		if response, _ := client.answer(); response.StatusCode != 500 {
 			t.Errorf("%d became %d", status, response.StatusCode)
 		}
+		if got := s.Stats().Timeouts; got != (filo.Timeouts{Handler: 1}) {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 

@@ -125,6 +125,9 @@ func TestHTTP2BodiesLimit(t *testing.T) {
 		}
 		return len(got) == 2
 	})
+	if refusals := s.Stats().Refusals; refusals.BufferedBodies < 2 || refusals.BufferedBodies != s.Stats().RequestsRefused {
+		t.Errorf("%+v", refusals)
+	}
 	if got[behind] != "503" || got[full] != "200" {
 		t.Errorf("the handler that was behind answered %s, and the one that had its body %s", got[behind], got[full])
 	}

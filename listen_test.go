@@ -106,6 +106,9 @@ func TestAcceptBacksOff(t *testing.T) {
 				if lines := log.lines("accept"); len(lines) != 2 || !strings.Contains(lines[0], "ERROR") || !strings.Contains(lines[0], errno.Error()) {
 					t.Errorf("log lines, one error and one recovery wanted: %q", lines)
 				}
+				if n := s.Stats().AcceptFailures; n != tries {
+					t.Errorf("%d failures are counted, want %d", n, tries)
+				}
 				s.Close()
 				listener.Close()
 				if err := <-served; err != filo.ErrServerClosed {

@@ -501,6 +501,9 @@ func TestDeafClientsAreLimited(t *testing.T) {
 		}
 		lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 1 })
 	}
+	if got := s.Stats(); got.Refusals.UnsentAnswers < 4 || got.Refusals.UnsentAnswers > got.RequestsRefused {
+		t.Errorf("%d refused, %+v", got.RequestsRefused, got.Refusals)
+	}
 }
 
 // Connections that get the descriptors of others, while events for those are still queued, never get their answers or ends.

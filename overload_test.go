@@ -80,7 +80,8 @@ func TestOverload(t *testing.T) {
 			last := s.dial(t)
 			last.wantRefusal(503)
 			stats := s.Stats()
-			if stats.ConnsAccepted != held+more+1 || stats.ConnsRefused != more+1 || stats.Requests[5] != more+1 || stats.ConnsOpen != held {
+			if stats.ConnsAccepted != held+more+1 || stats.ConnsRefused != more+1 || stats.Requests[5] != more+1 || stats.ConnsOpen != held ||
+				stats.Refusals != (filo.Refusals{Concurrency: more + 1}) {
 				t.Errorf("under overload: %+v", stats)
 			}
 			gate.open()
@@ -362,7 +363,8 @@ func TestMaxConns(t *testing.T) {
 	s.dial(t).wantRefusal(503)
 	second.get("/")
 	second.want(200, "quick", false)
-	if stats := s.Stats(); stats.ConnsOpen != 2 || stats.ConnsRefused != 2 || stats.ConnsAccepted != 6 || stats.Requests[5] != 2 {
+	if stats := s.Stats(); stats.ConnsOpen != 2 || stats.ConnsRefused != 2 || stats.ConnsAccepted != 6 || stats.Requests[5] != 2 ||
+		stats.Refusals != (filo.Refusals{MaxConns: 2}) || stats.Limits.MaxConns != 2 {
 		t.Errorf("at the end: %+v", stats)
 	}
 }
@@ -408,7 +410,8 @@ func TestMaxConnsPerIP(t *testing.T) {
 		c.get("/")
 		c.want(200, "quick", false)
 	}
-	if stats := s.Config.Stats(); stats.ConnsRefused != 8 || stats.Requests[4] != 8 || stats.ConnsOpen != 17 {
+	if stats := s.Config.Stats(); stats.ConnsRefused != 8 || stats.Requests[4] != 8 || stats.ConnsOpen != 17 ||
+		stats.Refusals != (filo.Refusals{MaxConnsPerIP: 8}) {
 		t.Errorf("at the end: %+v", stats)
 	}
 }

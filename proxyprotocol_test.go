@@ -223,6 +223,9 @@ func TestProxyProtocolUntrusted(t *testing.T) {
 				c.wantEnd()
 			}
 			lifeAwait(t, "the refusals", func() bool { return s.Stats().ConnsRefused == 3 })
+			if got := s.Stats().Refusals; got != (filo.Refusals{ProxyProtocol: 3}) {
+				t.Errorf("%+v", got)
+			}
 			if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "TrustedPeers") {
 				t.Errorf("logged %q", got)
 			}

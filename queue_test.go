@@ -49,6 +49,9 @@ func TestQueue(t *testing.T) {
 			if response, _ := fourth.answer(); response.StatusCode != 503 {
 				t.Errorf("a request that finds the queue full gets %d", response.StatusCode)
 			}
+			if got := s.Stats().Refusals; got != (filo.Refusals{QueueFull: 1}) {
+				t.Errorf("a request that finds the queue full: %+v", got)
+			}
 			if name == "of a route" {
 				fourth.get("/quick")
 				fourth.want(200, "quick", false)
@@ -85,8 +88,12 @@ func TestQueueTimeout(t *testing.T) {
 			t.Errorf("got %d", response.StatusCode)
 		}
 	}
-	if stats := s.Stats(); stats.RequestsRefused != 3 || stats.RequestsQueued != 0 {
+	stats := s.Stats()
+	if stats.RequestsRefused != 3 || stats.RequestsQueued != 0 {
 		t.Errorf("%d refused, %d wait", stats.RequestsRefused, stats.RequestsQueued)
+	}
+	if stats.Refusals != (filo.Refusals{QueueTimeout: 3}) || stats.Timeouts != (filo.Timeouts{Queue: 3}) {
+		t.Errorf("%+v, %+v", stats.Refusals, stats.Timeouts)
 	}
 	release <- struct{}{}
 	first.want(200, "ok", false)

@@ -130,6 +130,9 @@ func TestTaskOverload(t *testing.T) {
 		!strings.Contains(body, "too many tasks") {
 		t.Errorf("got %d %q, Retry-After %q", response.StatusCode, body, response.Header.Get("Retry-After"))
 	}
+	if got := s.Stats().Refusals; got != (filo.Refusals{Tasks: 1}) {
+		t.Errorf("%+v", got)
+	}
 	close(s.release)
 	lifeRecv(t, s.ended, "the task to end")
 	lifeAwait(t, "its place in the pool to be free", func() bool { return tasks.Stats().Done == 1 })

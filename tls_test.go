@@ -381,6 +381,14 @@ func TestTLSTimeouts(t *testing.T) {
 				if took := time.Since(start); len(rest) > 0 || err != nil || took < lifeHeadTime*19/20 || took > lifeHeadTime*13/10 {
 					t.Errorf("after %v: %q, %v; want EOF after %v", took, rest, err, lifeHeadTime)
 				}
+				want := filo.Timeouts{Handshake: 1}
+				if handshake {
+					want = filo.Timeouts{Silent: 1}
+				}
+				synctest.Wait()
+				if got := s.Stats(); got.Timeouts != want || got.HandshakeErrors != 0 {
+					t.Errorf("%+v and %d errors, want %+v", got.Timeouts, got.HandshakeErrors, want)
+				}
 				conn.Close()
 				s.Close()
 				<-served
@@ -510,6 +518,14 @@ func TestTLSHandshakeLog(t *testing.T) {
 		lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
 		if got := len(log.lines("handshake")) > 0; got != all {
 			t.Errorf("LogAllErrors %v: logged %v", all, got)
+		}
+		// A balancer that checks whether the port is open makes no error.
+		s.dial(t).Close()
+		silent := s.dial(t)
+		silent.reset()
+		lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().ConnsAccepted == 3 })
+		if n := s.Stats().HandshakeErrors; n != 1 {
+			t.Errorf("%d errors of handshakes, want 1", n)
 		}
 	}
 }
