@@ -41,8 +41,8 @@ type lifecycle struct {
 	mu            race.Mutex
 	started       bool                   // the clock, the pool and the sweep run; guarded by mu
 	drainingSince time.Time              // guarded by mu
-	listeners  map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
-	onShutdown []func()               // guarded by mu
+	listeners     map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
+	onShutdown    []func()               // guarded by mu
 }
 
 func (l *lifecycle) init() {

@@ -87,6 +87,9 @@ func (k *collector) Describe(ch chan<- *client.Desc) {
 	} {
 		ch <- desc
 	}
+	for _, desc := range limitDescs {
+		ch <- desc
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -118,6 +121,7 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	gauge(tasks, stats.TasksRunning)
 	counter(handoffs, stats.Handoffs)
 	counter(retakes, stats.Retakes)
+	collectLimits(ch, &stats)
 
 	for _, class := range k.classes(stats.Classes) {
 		if class.Kind != "" {

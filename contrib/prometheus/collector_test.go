@@ -3,7 +3,9 @@ package prometheus_test
 import (
 	"fmt"
 	"io"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,8 +72,69 @@ func TestCollectorOfIdleServers(t *testing.T) {
 	for _, name := range []string{"public", "admin"} {
 		client.WrapRegistererWith(client.Labels{"server": name}, registry).MustRegister(prometheus.Collector(&filo.Server{}))
 	}
+	if text := exposed(t, registry); strings.Contains(text, "_limit{") || strings.Contains(text, "filo_driver_info") {
+		t.Errorf("limits before there are any:\n%s", text)
+	}
 	wantLines(t, "servers that don't serve", exposed(t, registry), `filo_connections_accepted_total{server="public"} 0.0`,
 		`filo_connections_accepted_total{server="admin"} 0.0`)
+}
+
+// Limits stand beside what they limit, and what was refused and has timed out is told apart by few labels. promtool finds no fault.
+func TestCollectorLimits(t *testing.T) {
+	s := servertest.NewServer(t, &filo.Server{
+		Handler: routes().Serve, Logger: quiet, Driver: filo.DriverBlocking,
+		Concurrency: 10, MaxConns: 1, ReadHeaderTimeout: 20 * time.Millisecond, IdleTimeout: -1,
+	})
+	registry := client.NewPedanticRegistry()
+	registry.MustRegister(prometheus.Collector(s.Config))
+	silent := s.Dial(t)
+	if _, err := io.ReadAll(s.Dial(t)); err != nil { // one too many, unless the first has ended by then
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(silent); err != nil {
+		t.Fatal(err)
+	}
+	stats := s.Config.Stats()
+	for end := time.Now().Add(time.Minute); stats.ConnsOpen > 0 && time.Now().Before(end); stats = s.Config.Stats() {
+		runtime.Gosched()
+	}
+	text := exposed(t, registry)
+	wantLines(t, "limits, and what has reached them", text,
+		"filo_concurrency_limit 10.0", "filo_connections_limit 1.0", "filo_queue_limit 0.0", "filo_loops 0.0", "filo_http2_streams_limit 128.0",
+		`filo_driver_info{driver="blocking"} 1.0`, `filo_timeout_seconds{kind="head"} 0.02`, `filo_timeout_seconds{kind="queue"} 0.1`,
+		"filo_grace_period_seconds 20.0", "filo_request_body_limit_bytes 4.194304e+06",
+		fmt.Sprintf(`filo_timeouts_total{kind="silent"} %d.0`, stats.Timeouts.Silent), `filo_timeouts_total{kind="idle"} 0.0`,
+		fmt.Sprintf(`filo_refusals_total{policy="max_conns"} %d.0`, stats.Refusals.MaxConns), `filo_refusals_total{policy="queue_full"} 0.0`,
+		"filo_accept_failures_total 0.0", "filo_tls_handshake_errors_total 0.0", "filo_draining 0.0", "filo_keep_alives_disabled 0.0",
+		fmt.Sprintf(`filo_build_info{goversion=%q,version=%q} 1.0`, runtime.Version(), filo.Version()))
+	if stats.Timeouts.Silent == 0 || stats.Timeouts.Silent+stats.Refusals.MaxConns != 2 {
+		t.Errorf("%+v, %+v", stats.Timeouts, stats.Refusals)
+	}
+	for _, missing := range []string{"filo_connections_per_address_limit", `filo_timeout_seconds{kind="idle"}`, "filo_drain_start_time_seconds "} {
+		if strings.Contains(text, "\n"+missing) {
+			t.Errorf("%s is there, though it has no value", missing)
+		}
+	}
+	s.Config.SetKeepAlivesEnabled(false)
+	begun := time.Now()
+	s.Config.Close()
+	text = exposed(t, registry)
+	wantLines(t, "a server that shuts down", text, "filo_draining 1.0", "filo_keep_alives_disabled 1.0")
+	_, since, _ := strings.Cut(text, "\nfilo_drain_start_time_seconds ")
+	since, _, _ = strings.Cut(since, "\n")
+	if at, err := strconv.ParseFloat(since, 64); err != nil || at < float64(begun.Unix()) || at > float64(time.Now().Unix()+1) {
+		t.Errorf("it began at %q, want %d", since, begun.Unix())
+	}
+	lint(t, registry)
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("there is no promtool; `make deps` installs it")
+	}
+	check := exec.Command(promtool, "check", "metrics")
+	check.Stdin = strings.NewReader(plain(t, registry))
+	if said, err := check.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Errorf("promtool: %v %s", err, said)
+	}
 }
 
 func TestCollectorWithoutServer(t *testing.T) {

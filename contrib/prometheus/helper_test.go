@@ -24,15 +24,26 @@ import (
 // exposed returns what a registry has, as OpenMetrics.
 func exposed(t testing.TB, registry client.Gatherer) string {
 	t.Helper()
+	format, err := expfmt.NewOpenMetricsFormat("1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded(t, registry, format)
+}
+
+// plain returns what a registry has, as promtool reads it.
+func plain(t testing.TB, registry client.Gatherer) string {
+	t.Helper()
+	return encoded(t, registry, expfmt.NewFormat(expfmt.TypeTextPlain))
+}
+
+func encoded(t testing.TB, registry client.Gatherer, format expfmt.Format) string {
+	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	format, err := expfmt.NewOpenMetricsFormat("1.0.0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	encoder := expfmt.NewEncoder(&text, format)
 	for _, family := range families {
 		if err := encoder.Encode(family); err != nil {

@@ -203,6 +203,7 @@ func (h *Hub) receive(d sse.Delivery) {
 	if m == nil {
 		return
 	}
+	h.messages.Add(1)
 	for {
 		h.mu.Lock()
 		t := h.topics[d.Topic]

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/sse"
 )
 
 // Hub sends messages to the connections that have joined a topic, such as a chat room. The zero value is ready for use, for the
@@ -17,6 +19,8 @@ import (
 // disconnected when more than MaxQueuedBytes wait for it, and never delays the others.
 type Hub struct {
 	brokered *brokered // nil without a Broker; immutable
+
+	messages, dropped atomic.Uint64 // see Stats
 
 	mu     sync.Mutex // before topic.mu
 	topics map[string]*topic
@@ -98,13 +102,36 @@ func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int
 	}
 	t := h.topic(name)
 	if t == nil {
-		return 0, checkMessage(kind, message)
+		if err := checkMessage(kind, message); err != nil {
+			return 0, err
+		}
+		h.messages.Add(1)
+		return 0, nil
 	}
 	m, err := NewPreparedMessage(kind, message)
 	if err != nil {
 		return 0, err
 	}
+	h.messages.Add(1)
 	return t.send(m), nil
+}
+
+// Stats returns the hub's counters, as those of package sse. Subscribers are the members of all topics: a connection that has joined two
+// topics counts twice. Events are the messages, those of a Broker when they have come.
+func (h *Hub) Stats() sse.HubStats {
+	stats := sse.HubStats{Events: h.messages.Load(), Dropped: h.dropped.Load()}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	stats.Topics = len(h.topics)
+	for _, t := range h.topics {
+		t.mu.Lock()
+		stats.Subscribers += len(t.members)
+		t.mu.Unlock()
+	}
+	if h.brokered != nil {
+		stats.HistoryBytes = h.brokered.bytes
+	}
+	return stats
 }
 
 // Close closes the connections of the topic's members: see Conn.Close.
@@ -140,6 +167,7 @@ func (t *topic) sendLocked(m *PreparedMessage, number uint64) (sent int) {
 		case err == nil:
 			sent++
 		case errors.Is(err, filo.ErrQueueFull):
+			t.hub.dropped.Add(1)
 			c.over(fmt.Errorf("websocket: a client is behind: %w", err))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/websocket"
+	"github.com/filohttp/filo/sse"
 )
 
 // hubServer serves connections that join the topic that the query names. What they send is broadcast there.
@@ -164,6 +165,9 @@ func TestHubOrderAndSlowClient(t *testing.T) {
 			}
 			if n := hub.Len("a"); n != members {
 				t.Errorf("%d members", n)
+			}
+			if got := hub.Stats(); got != (sse.HubStats{Subscribers: members, Topics: 1, Events: senders * messages, Dropped: 1}) {
+				t.Errorf("%+v", got)
 			}
 		})
 	}

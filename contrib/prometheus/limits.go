@@ -1,0 +1,114 @@
+package prometheus
+
+import (
+	"runtime"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/filohttp/filo"
+)
+
+// What ends badly, what is refused, and the limits that decide it.
+var (
+	acceptFailures  = describe("filo_accept_failures_total", "Times that accepting a connection failed for a while, mostly for lack of descriptors.")
+	handshakeErrors = describe("filo_tls_handshake_errors_total", "TLS handshakes that failed. Those that took too long are time-outs.")
+	timeouts        = describe("filo_timeouts_total",
+		"What ended because it took too long: TLS handshakes, connections that stay silent, heads, and so on.", "kind")
+	refusals = describe("filo_refusals_total",
+		"Connections and requests that were refused, by the limit or the policy that refused them.", "policy")
+
+	draining  = describe("filo_draining", "1 once the server shuts down, before that 0.")
+	drainTime = describe("filo_drain_start_time_seconds",
+		"When the server began to shut down, in seconds since 1970. Not there before.")
+	keepAlivesOff = describe("filo_keep_alives_disabled", "1 while the server tells clients to leave, as before a shutdown, otherwise 0.")
+
+	buildInfo  = describe("filo_build_info", "1. The versions of filo and Go that the program was built with.", "version", "goversion")
+	driverInfo = describe("filo_driver_info", "1 for the driver in use: loop or blocking.", "driver")
+	loops      = describe("filo_loops", "Leaders of loops, so many handlers may run where their requests are read.")
+
+	concurrencyLimit = describe("filo_concurrency_limit", "How many requests may be handled at once: compare filo_workers, running.")
+	queueLimit       = describe("filo_queue_limit", "How many requests may wait for a place: compare filo_requests_queued.")
+	connectionsLimit = describe("filo_connections_limit", "How many connections may be open: compare filo_connections. Not there without a limit.")
+	addressLimit     = describe("filo_connections_per_address_limit", "How many connections an address may have. Not there without a limit.")
+	streamsLimit     = describe("filo_http2_streams_limit", "How many requests a connection of HTTP/2 may have open.")
+	bodyLimit        = describe("filo_request_body_limit_bytes", "The largest body of a request. Not there without a limit.")
+	timeoutLimit     = describe("filo_timeout_seconds",
+		"How long something may take, by the kinds of filo_timeouts_total. Not there without a limit.", "kind")
+	gracePeriod = describe("filo_grace_period_seconds", "How long a shutdown may take. Not there without a limit.")
+)
+
+// limitDescs are those of collectLimits.
+var limitDescs = [...]*client.Desc{
+	acceptFailures, handshakeErrors, timeouts, refusals, draining, drainTime, keepAlivesOff, buildInfo, driverInfo, loops,
+	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodyLimit, timeoutLimit, gracePeriod,
+}
+
+func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
+	send := func(desc *client.Desc, kind client.ValueType, value float64, labels ...string) {
+		ch <- client.MustNewConstMetric(desc, kind, value, labels...)
+	}
+	count := func(desc *client.Desc, value uint64, labels ...string) {
+		send(desc, client.CounterValue, float64(value), labels...)
+	}
+	gauge := func(desc *client.Desc, value float64, labels ...string) {
+		send(desc, client.GaugeValue, value, labels...)
+	}
+	flag := func(desc *client.Desc, on bool) {
+		if on {
+			gauge(desc, 1)
+		} else {
+			gauge(desc, 0)
+		}
+	}
+	limit := func(desc *client.Desc, value float64, labels ...string) {
+		if value > 0 {
+			gauge(desc, value, labels...)
+		}
+	}
+
+	count(acceptFailures, stats.AcceptFailures)
+	count(handshakeErrors, stats.HandshakeErrors)
+	t, r, l := &stats.Timeouts, &stats.Refusals, &stats.Limits
+	for _, each := range [...]struct {
+		kind  string
+		count uint64
+		limit time.Duration // 0 if it isn't the server's, or another one's
+	}{
+		{"handshake", t.Handshake, 0}, {"silent", t.Silent, 0}, {"head", t.Head, l.ReadHeaderTimeout}, {"idle", t.Idle, l.IdleTimeout},
+		{"body", t.Body, l.ReadTimeout}, {"write", t.Write, l.WriteTimeout}, {"handler", t.Handler, 0}, {"queue", t.Queue, l.QueueTimeout},
+		{"ping", t.Ping, 0}, {"settings", t.Settings, 0},
+	} {
+		count(timeouts, each.count, each.kind)
+		limit(timeoutLimit, each.limit.Seconds(), each.kind)
+	}
+	for _, each := range [...]struct {
+		policy string
+		count  uint64
+	}{
+		{"max_conns", r.MaxConns}, {"max_conns_per_ip", r.MaxConnsPerIP}, {"concurrency", r.Concurrency}, {"queue_full", r.QueueFull},
+		{"queue_timeout", r.QueueTimeout}, {"buffered_bodies", r.BufferedBodies}, {"unsent_answers", r.UnsentAnswers}, {"tasks", r.Tasks},
+		{"proxy_protocol", r.ProxyProtocol}, {"http2_streams", r.HTTP2Streams}, {"http2_calm", r.HTTP2Calm},
+	} {
+		count(refusals, each.count, each.policy)
+	}
+
+	flag(draining, stats.Draining)
+	if stats.Draining {
+		gauge(drainTime, float64(stats.DrainingSince.UnixMilli())/1000)
+	}
+	flag(keepAlivesOff, stats.KeepAlivesOff)
+	gauge(buildInfo, 1, filo.Version(), runtime.Version())
+	if l.Driver == "" {
+		return // nothing is served
+	}
+	gauge(driverInfo, 1, l.Driver)
+	gauge(loops, float64(l.Loops))
+	gauge(queueLimit, float64(l.Queue))
+	limit(concurrencyLimit, float64(l.Concurrency))
+	limit(connectionsLimit, float64(l.MaxConns))
+	limit(addressLimit, float64(l.MaxConnsPerIP))
+	limit(streamsLimit, float64(l.MaxConcurrentStreams))
+	limit(bodyLimit, float64(l.MaxBodyBytes))
+	limit(gracePeriod, l.GracePeriod.Seconds())
+}
