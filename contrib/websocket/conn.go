@@ -176,10 +176,10 @@ func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool)
 // here would make the system reset it, and the client might lose the close frame.
 var lingerTime = 500 * time.Millisecond // changed by tests
 
-// over ends the connection, because of the error if there was no other reason before.
-func (c *Conn) over(cause error) {
+// over ends the connection, because of the error if there was no other reason before. It reports whether the connection wasn't over yet.
+func (c *Conn) over(cause error) (first bool) {
 	c.gate.Lock()
-	c.state.Store(int32(stateOver))
+	first = c.state.Swap(int32(stateOver)) != int32(stateOver)
 	c.setCauseLocked(cause)
 	c.stopTimerLocked()
 	c.gate.Unlock()
@@ -187,6 +187,7 @@ func (c *Conn) over(cause error) {
 	if c.stream != nil {
 		c.stream.forget()
 	}
+	return first
 }
 
 // setCauseLocked sets the cause if there is none yet. A cause that is set is never written again, since it is read without the lock.

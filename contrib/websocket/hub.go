@@ -167,8 +167,9 @@ func (t *topic) sendLocked(m *PreparedMessage, number uint64) (sent int) {
 		case err == nil:
 			sent++
 		case errors.Is(err, filo.ErrQueueFull):
-			t.hub.dropped.Add(1)
-			c.over(fmt.Errorf("websocket: a client is behind: %w", err))
+			if c.over(fmt.Errorf("websocket: a client is behind: %w", err)) {
+				t.hub.dropped.Add(1)
+			}
 		}
 	}
 	return sent
