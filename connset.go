@@ -378,6 +378,13 @@ func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	c.netConn.SetReadDeadline(clock.Past)
 }
 
+// open returns the number of connections.
+func (s *connSet) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns.count
+}
+
 // closeAll closes every connection, and keeps new ones out.
 func (s *connSet) closeAll() {
 	s.mu.Lock()

@@ -38,11 +38,13 @@ type lifecycle struct {
 	handshaking      context.Context // parent of the contexts of TLS handshakes; ends before base when the server shuts down
 	cancelHandshakes context.CancelCauseFunc
 
-	mu            race.Mutex
-	started       bool                   // the clock, the pool and the sweep run; guarded by mu
-	drainingSince time.Time              // guarded by mu
-	listeners     map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
-	onShutdown    []func()               // guarded by mu
+	mu             race.Mutex
+	started        bool                   // the clock, the pool and the sweep run; guarded by mu
+	listened       bool                   // a listener was served, and the end isn't logged; guarded by mu
+	drainingSince  time.Time              // guarded by mu
+	answeredBefore uint64                 // how many requests had been answered by then; guarded by mu
+	listeners      map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
+	onShutdown     []func()               // guarded by mu
 }
 
 func (l *lifecycle) init() {
@@ -110,6 +112,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		return err
 	}
 	s.stopClocks()
+	s.logStopped(0, 0)
 	return nil
 }
 
@@ -145,6 +148,7 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 // the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
+	conns, tasks := s.conns.open(), s.tasks.count() // before the contexts' end may end requests and tasks
 	s.life.cancelBase(ErrServerClosed)
 	s.tasks.close()
 	s.conns.closeAll()
@@ -152,6 +156,7 @@ func (s *Server) Close() error {
 	s.pool.Stop()
 	s.stopClocks()
 	s.lingerer.Close()
+	s.logStopped(conns, tasks)
 	return nil
 }
 
@@ -225,7 +230,10 @@ const (
 // connections that the system has accepted for them.
 func (s *Server) stopAccepting(now bool) {
 	s.configure()
-	listeners, first := s.life.beginDraining(s.clock.exact().Add(lastRestTime))
+	listeners, first := s.life.beginDraining(s.clock.exact().Add(lastRestTime), s.answered())
+	if first && !now {
+		s.logDraining()
+	}
 	for _, listener := range listeners {
 		patient, ok := (*listener).(interface{ SetDeadline(time.Time) error })
 		// Only on the first call: after that, acceptLast sets the deadline.
@@ -235,13 +243,14 @@ func (s *Server) stopAccepting(now bool) {
 	}
 }
 
-// beginDraining makes the server drain. It returns the open listeners, and whether this call was the first.
-func (l *lifecycle) beginDraining(restUntil clock.Time) (listeners []*net.Listener, first bool) {
+// beginDraining makes the server drain, which has answered so many requests. It returns the open listeners, and whether this call was the
+// first.
+func (l *lifecycle) beginDraining(restUntil clock.Time, answered uint64) (listeners []*net.Listener, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first = !l.draining.Load(); first {
 		l.restUntil.Store(restUntil)
-		l.drainingSince = time.Now()
+		l.drainingSince, l.answeredBefore = time.Now(), answered
 		l.draining.Store(true)
 		close(l.drainBegun)
 		l.signalNotAcceptingLocked()
@@ -260,6 +269,7 @@ func (l *lifecycle) track(listener *net.Listener) bool {
 		return false
 	}
 	l.listeners[listener] = true
+	l.listened = true
 	return true
 }
 

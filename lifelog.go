@@ -1,0 +1,93 @@
+package filo
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// This file has the records that the server logs about its own life: "serving" for each listener, "draining" and "stopped". A server that
+// serves no listener, but single connections or the requests of another server, logs none of them.
+
+// logServing logs that a listener is about to be served, with what an operator wants to compare with what he has configured.
+func (s *Server) logServing(address net.Addr, driver Driver, config *tls.Config) {
+	l := s.limits()
+	protocols := []string{"http/1.1"}
+	switch {
+	case config != nil:
+		protocols = config.NextProtos
+	case s.config.http2.unencrypted:
+		protocols = append(protocols, "h2c")
+	}
+	known := []any{"address", address.String(), "driver", driver.String()}
+	if driver == DriverLoop {
+		known = append(known, "loops", s.config.leaders)
+	}
+	known = append(known, "tls", config != nil, "protocols", strings.Join(protocols, " "))
+	if s.ProxyProtocol.enabled() {
+		known = append(known, "proxy_protocol", true)
+	}
+	known = append(known, "concurrency", l.Concurrency, "queue", l.Queue, "max_conns", l.MaxConns)
+	for _, each := range [...]struct {
+		name            string
+		value, standard time.Duration
+	}{
+		{"queue_timeout", l.QueueTimeout, DefaultQueueTimeout}, {"read_header_timeout", l.ReadHeaderTimeout, DefaultReadHeaderTimeout},
+		{"read_timeout", l.ReadTimeout, DefaultReadTimeout}, {"write_timeout", l.WriteTimeout, DefaultWriteTimeout},
+		{"idle_timeout", l.IdleTimeout, DefaultIdleTimeout}, {"grace_period", l.GracePeriod, DefaultGracePeriod},
+	} {
+		if each.value != each.standard {
+			known = append(known, each.name, each.value)
+		}
+	}
+	s.logger().Info("serving", append(known, "go", runtime.Version(), "filo", Version())...)
+}
+
+// logDraining logs that a shutdown has begun.
+func (s *Server) logDraining() {
+	if s.life.served() {
+		s.logger().Info("draining", "connections", s.conns.open(), "tasks", s.tasks.count())
+	}
+}
+
+// logStopped logs, once, that the server has ended, and how many connections and tasks were cut off.
+func (s *Server) logStopped(conns, tasks int) {
+	since, before, ok := s.life.takeEnd()
+	if !ok {
+		return
+	}
+	answered := s.answered()
+	s.logger().Info("stopped", "took", time.Since(since).Round(time.Millisecond), "connections_cut", conns, "tasks_cut", tasks,
+		"requests_while_draining", answered-before, "requests", answered)
+}
+
+// answered returns how many requests were answered, with the refused connections that got an answer.
+func (s *Server) answered() (n uint64) {
+	var st Stats
+	s.counts.refusalAnswers.addTo(&st.Requests)
+	for i := range s.conns.answered {
+		s.conns.answered[i].addTo(&st.Requests)
+	}
+	for _, count := range st.Requests {
+		n += count
+	}
+	return n
+}
+
+// served reports whether a listener was ever served.
+func (l *lifecycle) served() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.listened
+}
+
+// takeEnd returns when the draining began, and how many requests were answered by then. ok is true once, and only if a listener was served.
+func (l *lifecycle) takeEnd() (since time.Time, answered uint64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ok = l.listened
+	l.listened = false
+	return l.drainingSince, l.answeredBefore, ok
+}

@@ -1,0 +1,84 @@
+package filo_test
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// lifeRecords returns the records of a log about the server's life, without what differs from run to run.
+func lifeRecords(log *lifeLog) string {
+	var records []string
+	for _, name := range []string{"serving", "draining", "stopped"} {
+		for _, line := range log.lines("msg=" + name) {
+			line = regexp.MustCompile(`^.*level=`).ReplaceAllString(strings.TrimSpace(line), "")
+			records = append(records, regexp.MustCompile(`took=\S+`).ReplaceAllString(line, "took=T"))
+		}
+	}
+	return strings.Join(records, "\n")
+}
+
+// A server logs what it serves, that it drains, and how it has ended: once, however often it is told to end.
+func TestLifeLog(t *testing.T) {
+	log := new(lifeLog)
+	config := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger(), Loops: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}
+	config.HTTP2.Unencrypted = true
+	memory := servertest.NewListener()
+	s := lifeServe(t, config, lifeListen(t, "tcp", "127.0.0.1:0"), memory)
+	c := s.dial(t)
+	c.get("/")
+	c.want(200, "quick", false)
+	lifeAwait(t, "both listeners to be served", func() bool { return len(log.lines("msg=serving")) == 2 })
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown(context.Background())
+	s.Close()
+	driver := "driver=loop loops=1"
+	if filo.BlockingDriver() || runtime.GOOS != "linux" {
+		driver = "driver=blocking"
+	}
+	limits := ` tls=false protocols="http/1.1 h2c" concurrency=262144 queue=5 max_conns=9 read_timeout=1m0s idle_timeout=0s go=` + runtime.Version() + " filo=" + filo.Version() + "\n"
+	first, second := "INFO msg=serving address="+s.addr+" "+driver+limits, "INFO msg=serving address="+memory.Addr().String()+" driver=blocking"+limits
+	end := "INFO msg=draining connections=1 tasks=0\nINFO msg=stopped took=T connections_cut=0 tasks_cut=0 requests_while_draining=0 requests=1"
+	if got := lifeRecords(log); got != first+second+end && got != second+first+end {
+		t.Errorf("logged\n%s\nwant\n%s", got, first+second+end)
+	}
+}
+
+// Close is no drain, and tells what it has cut. Over TLS the protocols are those that clients are offered.
+func TestLifeLogOfClose(t *testing.T) {
+	log, gate := new(lifeLog), newLifeGate()
+	s := lifeListenTLS(t, &filo.Server{Handler: gate.handle, Logger: log.logger()})
+	gate.hold(t, s.dialTLS(t))
+	s.Close()
+	gate.open()
+	got := lifeRecords(log)
+	if !strings.Contains(got, ` tls=true protocols="h2 http/1.1" concurrency=262144 queue=0 max_conns=0 go=`) ||
+		!strings.HasSuffix(got, "\nINFO msg=stopped took=T connections_cut=1 tasks_cut=0 requests_while_draining=0 requests=0") || strings.Count(got, "\n") != 1 {
+		t.Errorf("logged\n%s", got)
+	}
+}
+
+// A server that serves single connections logs nothing.
+func TestNoLifeLog(t *testing.T) {
+	log := new(lifeLog)
+	s := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger()}
+	client, server := servertest.Pipe()
+	go io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	go io.Copy(io.Discard, client)
+	if err := s.ServeConn(server); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	if got := log.lines(""); len(got) > 0 {
+		t.Errorf("logged %q", got)
+	}
+}
