@@ -22,6 +22,21 @@
 // Other clients get 404, as if nothing were there, so that strangers don't learn about the pages. (A router still redirects
 // from the mount's path without a slash.) The reason is logged if Server.LogAllErrors is set.
 //
+// # The level of the log
+//
+// A program that logs by a slog.LevelVar lets operators change the level while it runs:
+//
+//	var level slog.LevelVar
+//	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &level})))
+//	r.Mount("/debug", debug.Handler(debug.Options{LogLevel: &level}))
+//
+//	curl localhost:8080/debug/loglevel                           # {"level":"INFO"}
+//	curl -d level=debug -d for=10m localhost:8080/debug/loglevel # INFO returns after 10 minutes
+//	curl -d level=warn localhost:8080/debug/loglevel             # stays
+//
+// A level is one of slog's, or beside one, such as INFO+2. What isn't one gets 400, and so does a duration over 24 hours. Each change is
+// logged, as a warning.
+//
 // # Pages
 //
 //	pprof/profile?seconds=30     a CPU profile
@@ -33,6 +48,7 @@
 //	metrics                      runtime/metrics as JSON
 //	stats                        filo.Stats as JSON, at most a second old
 //	build                        the versions and settings that the program was built with
+//	loglevel                     the level of Options.LogLevel, as JSON; PUT or POST a form to change it
 //	vars                         the answer of Options.Vars
 //
 // At most one CPU profile and one trace run at a time; further requests get 409. Both end early when the client leaves or the
@@ -42,6 +58,7 @@ package debug
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -66,6 +83,8 @@ type Options struct {
 	Hosts []string
 	// MaxDuration limits the duration of a profile or a trace; longer ones get 400. Default 2 minutes.
 	MaxDuration time.Duration
+	// LogLevel is the level that "loglevel" shows and changes. Default 404.
+	LogLevel *slog.LevelVar
 	// Vars answers "vars", for the variables of package expvar: adaptor.FromHTTP(expvar.Handler()). The program has to import
 	// expvar itself, since the import adds a handler to http.DefaultServeMux. Default 404.
 	Vars filo.Handler
@@ -74,7 +93,7 @@ type Options struct {
 type handler struct {
 	maxDuration time.Duration
 	stats       statsCache
-	vars        bool
+	vars, level bool
 }
 
 // Handler returns a handler to mount on a Router: see the package documentation. As a server's own handler it serves its pages
@@ -85,7 +104,7 @@ func Handler(options ...Options) filo.Handler {
 		panic(fmt.Sprintf("debug: MaxDuration is %v, and must not be negative", o.MaxDuration))
 	}
 	o.MaxDuration = cmp.Or(o.MaxDuration, DefaultMaxDuration)
-	h := &handler{maxDuration: o.MaxDuration, vars: o.Vars != nil}
+	h := &handler{maxDuration: o.MaxDuration, vars: o.Vars != nil, level: o.LogLevel != nil}
 	r := router.New()
 	r.Use(guard.New("debug", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts}))
 	r.GET("/{$}", h.index)
@@ -100,6 +119,12 @@ func Handler(options ...Options) filo.Handler {
 	r.GET("/metrics", serveMetrics).Offload()
 	r.GET("/stats", h.serveStats).Offload()
 	r.GET("/build", serveBuild)
+	if o.LogLevel != nil {
+		l := &logLevel{level: o.LogLevel}
+		r.GET("/loglevel", l.show)
+		r.PUT("/loglevel", l.change, guard.OwnPages)
+		r.POST("/loglevel", l.change, guard.OwnPages)
+	}
 	if o.Vars != nil {
 		r.GET("/vars", o.Vars)
 	}

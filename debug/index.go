@@ -50,6 +50,7 @@ type indexPage struct {
 	Facts    []string
 	Profiles []profileLine
 	Vars     bool
+	LogLevel bool
 }
 
 type profileLine struct {
@@ -59,7 +60,7 @@ type profileLine struct {
 
 // index answers with a page of links, relative ones, since the path that it is mounted at isn't known.
 func (h *handler) index(c *filo.Ctx) error {
-	page := indexPage{Program: filepath.Base(os.Args[0]), Vars: h.vars}
+	page := indexPage{Program: filepath.Base(os.Args[0]), Vars: h.vars, LogLevel: h.level}
 	if strings.HasSuffix(c.Route(), "/pprof/{$}") {
 		page.Up = "../"
 	}

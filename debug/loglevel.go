@@ -1,0 +1,136 @@
+package debug
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// maxLevelTime limits for how long a level may be set before the previous one returns.
+const maxLevelTime = 24 * time.Hour
+
+// logLevel lets operators change the level of a program's log while it runs.
+type logLevel struct {
+	level *slog.LevelVar
+
+	mu sync.Mutex
+	// revert ends a level that was set for a while; nil if there is none. As all that follows it is guarded by mu.
+	revert  *time.Timer
+	changes int        // how often a level was set
+	before  slog.Level // returns then
+	set     slog.Level // was set for a while
+	until   time.Time
+}
+
+// levelPage is the answer to GET, PUT and POST.
+type levelPage struct {
+	Level string `json:"level"`
+	// Then is the level that follows at the time Until. Both are omitted if the level stays.
+	Then  string `json:"then,omitempty"`
+	Until string `json:"until,omitempty"`
+}
+
+func (l *logLevel) show(c *filo.Ctx) error {
+	b, err := json.Marshal(l.page())
+	if err != nil {
+		return err
+	}
+	return c.BytesNoCopy(200, jsonType, append(b, '\n'))
+}
+
+func (l *logLevel) page() levelPage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	page := levelPage{Level: l.level.Level().String()}
+	if l.revert != nil && l.level.Level() == l.set {
+		page.Then, page.Until = l.before.String(), l.until.UTC().Format(time.RFC3339)
+	}
+	return page
+}
+
+// change sets the level that a form names, for a while if it says so.
+func (l *logLevel) change(c *filo.Ctx) error {
+	to, during, err := levelForm(c)
+	if err != nil {
+		return err
+	}
+	from := l.level.Level()
+	record := func() {
+		known := []any{"from", from.String(), "to", to.String(), "remote", c.RemoteAddr().String()}
+		if during > 0 {
+			known = append(known, "for", during)
+		}
+		c.Logger().Warn("log level changed", known...)
+	}
+	if to > from {
+		record() // while the log still takes it
+		l.apply(to, during)
+	} else {
+		l.apply(to, during)
+		record()
+	}
+	return l.show(c)
+}
+
+// levelForm returns what a form asks for. The duration is 0 if the level is to stay.
+func levelForm(c *filo.Ctx) (level slog.Level, during time.Duration, err error) {
+	c.SetMaxBodyBytes(1 << 10)
+	form, err := c.Request.Form()
+	if err != nil {
+		return 0, 0, err
+	}
+	for key := range form.All() {
+		if name := string(key); name != "level" && name != "for" {
+			return 0, 0, filo.Error(400, fmt.Sprintf("%q isn't known: send level, and for if the previous level is to return", name))
+		}
+	}
+	if err := level.UnmarshalText(form.GetBytes("level")); err != nil {
+		return 0, 0, filo.Error(400, fmt.Sprintf("level is %q: send a form with DEBUG, INFO, WARN or ERROR, or a level beside these such as WARN+2",
+			form.Get("level")))
+	}
+	if !form.Has("for") {
+		return level, 0, nil
+	}
+	during, err = time.ParseDuration(form.Get("for"))
+	if err != nil || during <= 0 || during > maxLevelTime {
+		return 0, 0, filo.Error(400, fmt.Sprintf("for is %q: it must be a duration such as 90s or 10m, and at most %v", form.Get("for"), maxLevelTime))
+	}
+	return level, during, nil
+}
+
+// apply sets the level, for a while if during isn't 0. A level that was set for a while already has no say in what returns.
+func (l *logLevel) apply(to slog.Level, during time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes++
+	before := l.level.Level()
+	if l.revert != nil {
+		l.revert.Stop()
+		if l.revert = nil; before == l.set {
+			before = l.before
+		}
+	}
+	l.level.Set(to)
+	if during == 0 {
+		return
+	}
+	l.before, l.set, l.until = before, to, time.Now().Add(during)
+	change := l.changes
+	l.revert = time.AfterFunc(during, func() { l.restore(change) })
+}
+
+// restore ends a change. It does nothing if there was a later one, and leaves a level alone that the program has set itself.
+func (l *logLevel) restore(change int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changes != change {
+		return
+	}
+	if l.revert = nil; l.level.Level() == l.set {
+		l.level.Set(l.before)
+	}
+}
