@@ -346,7 +346,8 @@ func answerWait[T any](t *testing.T, from <-chan T, what string) (value T) {
 // answerQuiet drops log records.
 var answerQuiet = slog.New(slog.DiscardHandler)
 
-// answerLog keeps log records, for tests of what is logged, but not what is only said because of the driver that is under test.
+// answerLog keeps log records, for tests of what is logged, but not what is only said because of the driver that is under test, and nothing
+// about the server's own life.
 type answerLog struct {
 	mu      sync.Mutex
 	records []string // guarded by mu
@@ -357,7 +358,7 @@ func (l *answerLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func (l *answerLog) WithGroup(string) slog.Handler            { return l }
 
 func (l *answerLog) Handle(_ context.Context, record slog.Record) error {
-	if strings.HasPrefix(record.Message, driverVariable) {
+	if strings.HasPrefix(record.Message, driverVariable) || slices.Contains(lifeMessages, record.Message) {
 		return nil
 	}
 	var line strings.Builder
