@@ -57,7 +57,7 @@ func TestConcurrencyLimitLog(t *testing.T) {
 		g := newGate()
 		var log strings.Builder
 		s := servertest.NewServer(t, &filo.Server{
-			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+			Logger:  slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			Handler: middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1})(g.serve),
 		})
 		first := begin(t, s)

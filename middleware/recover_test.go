@@ -70,7 +70,7 @@ func TestRecover(t *testing.T) {
 		}
 		s := servertest.NewServer(t, &filo.Server{
 			Handler: mwtest.Wrap(test.handler, outside, middleware.Recover()),
-			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+			Logger:  slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		})
 		raw := s.Raw(t, servertest.Request("GET /", ""))
 		if !test.is(err) || test.status != 0 && status != test.status || test.status == 0 && raw != "" {
@@ -91,7 +91,7 @@ func TestRecoverLogger(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{
 		Handler: middleware.Recover(middleware.RecoverOptions{Logger: slog.New(slog.NewTextHandler(&own, nil))})(
 			func(*filo.Ctx) error { panic("lost") }),
-		Logger: slog.New(slog.NewTextHandler(&server, nil)),
+		Logger: slog.New(slog.NewTextHandler(&server, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	s.Do(t, "GET /path")
 	if !strings.Contains(own.String(), "value=lost method=GET path=/path") || server.Len() > 0 {

@@ -255,9 +255,13 @@ type recordLines struct {
 	lines []string // guarded by mu
 }
 
-func (l *recordLines) Enabled(context.Context, slog.Level) bool { return true }
-func (l *recordLines) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *recordLines) WithGroup(string) slog.Handler            { return l }
+// Enabled leaves out what a server says of itself.
+func (l *recordLines) Enabled(_ context.Context, level slog.Level) bool {
+	return level > slog.LevelInfo
+}
+
+func (l *recordLines) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *recordLines) WithGroup(string) slog.Handler      { return l }
 
 func (l *recordLines) Handle(_ context.Context, record slog.Record) error {
 	line := "log: " + record.Message

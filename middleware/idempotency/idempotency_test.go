@@ -576,7 +576,7 @@ func TestMemoryFullLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := servertest.NewServer(t, &filo.Server{
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			Handler: idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: 500, MaxScopeBytes: 1000})(
 				func(c *filo.Ctx) error { return c.NoContent() }),
 		})
