@@ -1,5 +1,6 @@
 // Command app is the smallest program that has all that the files of this folder expect of one: probes and a drain, metrics on an address
-// of their own, a socket from systemd, and Redis for what its instances share.
+// of their own, a socket from systemd, and Redis for what its instances share. Beside the metrics, processes on the same machine find /debug,
+// by which the level of the log is changed, too.
 //
 //	ADDR           address of the clients, ":8080" if empty; not used with a socket of systemd's
 //	METRICS_ADDR   address of the metrics, "127.0.0.1:9090" if empty; whoever reaches it may see them
@@ -28,6 +29,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/prometheus"
 	redisfilo "github.com/filohttp/filo/contrib/redis"
+	"github.com/filohttp/filo/debug"
 	"github.com/filohttp/filo/health"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/middleware/ratelimit"
@@ -41,8 +43,11 @@ const (
 	gracePeriod = 20 * time.Second
 )
 
+// logLevel is changed by /debug/loglevel.
+var logLevel slog.LevelVar
+
 func main() {
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &logLevel})))
 	logging.Disable() // what go-redis would log again and again, redisfilo logs once a minute
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -66,6 +71,7 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) erro
 
 	metrics := router.New()
 	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Allow: func(*filo.Ctx) bool { return true }}))
+	metrics.Mount("/debug", debug.Handler(debug.Options{LogLevel: &logLevel}))
 	inside := &filo.Server{Handler: metrics.Serve}
 	insideListener, err := inside.Listen(cmp.Or(env("METRICS_ADDR"), "127.0.0.1:9090"))
 	if err != nil {

@@ -86,14 +86,20 @@ func TestApp(t *testing.T) {
 			}
 		}
 	}
+	if status, body := get(t, "http://"+metrics+"/debug/loglevel"); status != 200 || body != `{"level":"INFO"}`+"\n" {
+		t.Errorf("the level of the log: %d %s", status, body)
+	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("run returned %v", err)
 	}
 }
 
-// unseen has the metrics that appear with their first event.
-var unseen = map[string]bool{"http_request_errors_total": true, "http_request_panics_total": true}
+// unseen has the metrics that appear with their first event, or with a hub or a limit.
+var unseen = map[string]bool{
+	"http_request_errors_total": true, "http_request_panics_total": true, "filo_drain_start_time_seconds": true,
+	"filo_hub_clients": true, "filo_hub_clients_dropped_total": true, "filo_connections_limit": true,
+}
 
 func TestBadSettings(t *testing.T) {
 	for want, settings := range map[string]map[string]string{
