@@ -39,7 +39,7 @@ func (s *Server) logServing(address net.Addr, driver Driver, config *tls.Config)
 		{"idle_timeout", l.IdleTimeout, DefaultIdleTimeout}, {"grace_period", l.GracePeriod, DefaultGracePeriod},
 	} {
 		if each.value != each.standard {
-			known = append(known, each.name, each.value)
+			known = append(known, each.name, each.value.String())
 		}
 	}
 	s.logger().Info("serving", append(known, "go", runtime.Version(), "filo", Version())...)

@@ -62,7 +62,7 @@ func (l *logLevel) change(c *filo.Ctx) error {
 	record := func() {
 		known := []any{"from", from.String(), "to", to.String(), "remote", c.RemoteAddr().String()}
 		if during > 0 {
-			known = append(known, "for", during)
+			known = append(known, "for", during.String())
 		}
 		c.Logger().Warn("log level changed", known...)
 	}
