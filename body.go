@@ -33,8 +33,9 @@ type body struct {
 	done      bool  // err is io.EOF; comparing errors would be the largest cost of a request without a body
 
 	wholeBody
-	// large is the buffer of whole if readLarge made it; releaseBuffer takes it back.
-	large []byte
+	// large is the buffer of whole if readLarge made it; dropBody takes it back.
+	large   []byte
+	charged int64 // of the server's budget for bodies: see takeRoom
 }
 
 // wholeBody records whether a body was read as a whole.
@@ -364,10 +365,16 @@ const believedPart = 16
 var largeBuffers lend.Buffers
 
 // readLarge reads the body into a buffer that grows as bytes arrive. It allocates an announced length only when a part of it has
-// arrived, so that announcing a length costs a client about as much as the server.
-func (x *exchange) readLarge(b *body) ([]byte, error) {
-	buffer := x.worker.takeBuffer()
+// arrived, so that announcing a length costs a client about as much as the server. If there is no room for the body, the rest of it can
+// still be skipped.
+func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 	announced := b.remaining
+	if cost := bodyCost(int(min(announced, 1<<30))); !b.chunked && cost > 0 {
+		if err := x.checkRoom(cost); err != nil {
+			return nil, err
+		}
+	}
+	buffer = x.worker.takeBuffer()
 	for {
 		if len(buffer) == cap(buffer) {
 			size := int64(2 * cap(buffer))
@@ -378,15 +385,19 @@ func (x *exchange) readLarge(b *body) ([]byte, error) {
 				}
 			}
 			// A body with a length never needs more room than that. A chunked one needs some to read its end.
-			buffer = growBody(buffer, int(size))
+			buffer, err = x.growBody(buffer, int(size))
 		}
-		n, err := x.readBody(b, buffer[len(buffer):cap(buffer)])
-		buffer = buffer[:len(buffer)+n]
+		if err == nil {
+			var n int
+			n, err = x.readBody(b, buffer[len(buffer):cap(buffer)])
+			buffer = buffer[:len(buffer)+n]
+		}
 		if err == io.EOF || err == nil && b.complete() {
 			return buffer, nil
 		}
 		if err != nil {
-			return buffer, err
+			x.dropBody(buffer)
+			return nil, err
 		}
 	}
 }
@@ -399,14 +410,4 @@ func (w *scratch) releaseBuffer(buffer []byte) {
 	}
 	lend.Poison(buffer[:cap(buffer)])
 	w.body = buffer[:0]
-}
-
-// growBody returns a buffer with the content of buffer and at least the given capacity.
-func growBody(buffer []byte, size int) []byte {
-	if size <= cap(buffer) {
-		return buffer
-	}
-	grown := append(largeBuffers.Get(size), buffer...)
-	largeBuffers.Put(buffer)
-	return grown
 }

@@ -241,6 +241,8 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	if x.server.counts.countBusy(err) {
 		// The connection stays open: reconnecting would cost both sides more than this answer does.
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
+	} else if errors.Is(err, errBodiesFull) {
+		ctx.Response.Header.Set("Retry-After", retryAfterSeconds) // it was counted when there was no room
 	}
 	ok := x.server.renderError(ctx, err)
 	// With the status of the response: only the ErrorHandler knows what the program's own errors mean.

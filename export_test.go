@@ -2,8 +2,8 @@ package filo
 
 import "runtime"
 
-// BufferedBodies returns how many bytes the buffers of request bodies of HTTP/2 take.
-func (s *Server) BufferedBodies() int64 { return s.http2Bodies.Load() }
+// BufferedBodies returns how many bytes the buffers of request bodies take.
+func (s *Server) BufferedBodies() int64 { return s.bodies.used.Load() }
 
 // BlockingDriver reports whether a server whose Driver is DriverAuto serves sockets by the blocking driver here: the tests of the
 // root package run with either driver, by FILO_DRIVER.

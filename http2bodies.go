@@ -5,29 +5,23 @@ import (
 )
 
 // This file bounds the memory of request bodies that have come by HTTP/2 and wait for their handlers. The window of each stream bounds one
-// body, but a client may have many streams and connections. So the server counts the buffers of all bodies: see
-// HTTP2Options.MaxBufferedBodies.
+// body, but a client may have many streams and connections. So they count against the server's bodyBudget.
 //
 // What has no room is thrown away, and its windows of the connection are returned. So nothing that is refused holds up a sibling, and a
 // handler that waits for its body never waits for other bodies to be read.
 
-// DefaultMaxBufferedBodies is the default of HTTP2Options.MaxBufferedBodies.
-const DefaultMaxBufferedBodies = 128 << 20
-
-// bodyShare is which part of MaxBufferedBodies one client may use once half of it is used.
+// bodyShare is which part of Server.MaxBufferedBodies one client may use once half of it is used.
 const bodyShare = 32
-
-// errBodiesFull is what a handler gets that reads a body for which there was no room.
-var errBodiesFull = &HTTPError{Status: 503, Detail: "too many request bodies wait to be read", Err: ErrBusy}
 
 // mayBufferLocked reports whether n more bytes of a body have room.
 func (h *http2Conn) mayBufferLocked(n int) bool {
 	h.mu.AssertHeld()
-	limit := h.conn.server.config.http2.maxBodies
+	budget := &h.conn.server.bodies
+	limit := budget.limit
 	if limit < 0 {
 		return true
 	}
-	used := h.conn.server.http2Bodies.Load() + int64(n)
+	used := budget.used.Load() + int64(n)
 	return used <= limit/2 || used <= limit && h.bodies.Load()+int64(n) <= limit/bodyShare
 }
 
@@ -37,7 +31,7 @@ func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
 	if delta := int64(size) - int64(s.charged); delta != 0 {
 		s.charged = int32(size)
 		h.bodies.Add(delta)
-		h.conn.server.http2Bodies.Add(delta)
+		h.conn.server.bodies.used.Add(delta)
 	}
 }
 

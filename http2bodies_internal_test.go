@@ -33,7 +33,7 @@ func TestHTTP2BodyBuffer(t *testing.T) {
 	if cap(s.body) > 8<<10 {
 		t.Errorf("2,000 bytes take %d", cap(s.body))
 	}
-	if charged := server.http2Bodies.Load(); charged != int64(cap(s.body)) || charged != h.bodies.Load() {
+	if charged := server.bodies.used.Load(); charged != int64(cap(s.body)) || charged != h.bodies.Load() {
 		t.Errorf("%d bytes are charged, and %d to the client, for %d", charged, h.bodies.Load(), cap(s.body))
 	}
 }

@@ -96,8 +96,7 @@ func (c *http2Raw) answer(id uint32) (status string) {
 // Beyond the limit, requests are refused and handlers that are behind get a 503, but not those that wait for their body. What is read is
 // free again.
 func TestHTTP2BodiesLimit(t *testing.T) {
-	config := &filo.Server{}
-	config.HTTP2.MaxBufferedBodies = 2_000
+	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
 	c := newHTTP2Raw(t, s.lifeServer)
 	waits := c.ask("/echo", true)
@@ -141,8 +140,7 @@ func TestHTTP2BodiesLimit(t *testing.T) {
 
 // A body that the server still awaits is refused in a way that lets the client try again, without a handler.
 func TestHTTP2BodiesAwaited(t *testing.T) {
-	config := &filo.Server{}
-	config.HTTP2.MaxBufferedBodies = 2_000
+	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
 	c := newHTTP2Raw(t, s.lifeServer)
 	awaited := c.askWith("/echo", true, "content-length", "2000")
@@ -156,8 +154,7 @@ func TestHTTP2BodiesAwaited(t *testing.T) {
 func TestHTTP2BodiesOfOneClient(t *testing.T) {
 	for name, perAddress := range map[string]int{"connection": 0, "address": 10} {
 		t.Run(name, func(t *testing.T) {
-			config := &filo.Server{MaxConnsPerIP: perAddress}
-			config.HTTP2.MaxBufferedBodies = 2_000
+			config := &filo.Server{MaxConnsPerIP: perAddress, MaxBufferedBodies: 2_000}
 			s := serveBodies(t, config)
 			s.fill(t, newHTTP2Raw(t, s.lifeServer))
 			other := newHTTP2Raw(t, s.lifeServer)

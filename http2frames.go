@@ -221,17 +221,20 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	}
 	s.recv.Open(http2.DefaultWindow)
 	s.expects = framing.ExpectContinue
-	if h.bodies == nil {
-		h.bodies = h.conn.server.conns.bodiesOf(h.conn)
+	bodies := h.bodies
+	if bodies == nil {
+		bodies = h.conn.server.conns.bodiesOf(h.conn)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.bodies = bodies
 	h.listLocked(s)
-	if !h.mayBufferLocked(1) {
+	large := framing.Length > maxAwaitedBody // its handler reads it, or answers that there is no room
+	if !large && !h.mayBufferLocked(1) {
 		h.overrunLocked(s)
 		return http2Next
 	}
-	if limit := config.maxBody; s.extended || framing.ExpectContinue || framing.Length > maxAwaitedBody || limit >= 0 && framing.Length > limit {
+	if limit := config.maxBody; large || s.extended || framing.ExpectContinue || limit >= 0 && framing.Length > limit {
 		return http2Run
 	}
 	if framing.Length < 0 {

@@ -29,15 +29,8 @@ type HTTP2Options struct {
 	// stream and for all streams of a connection. The window of each stream begins at 64 KB, and grows up to the limit while the handler
 	// reads the body as fast as it comes: all windows of a connection together by at most MaxConnWindow. A client sends at most a window
 	// in each round trip. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up to
-	// MaxConcurrentStreams times 64 KB, 8 MB by default. Default 4 MB each; at least 64 KB. See MaxBufferedBodies, too.
+	// MaxConcurrentStreams times 64 KB, 8 MB by default. Default 4 MB each; at least 64 KB. See Server.MaxBufferedBodies, too.
 	MaxStreamWindow, MaxConnWindow int
-
-	// MaxBufferedBodies limits how many bytes the buffers of request bodies may take, for all connections of HTTP/2 together, that have
-	// come and weren't read by handlers. It bounds what many clients with many requests can make the server keep. From half of it on a
-	// client may have a thirty-second part: a connection or, if MaxConnsPerIP is set, an address. Beyond that, requests with a body are
-	// refused in a way that lets the client try again, and a handler that is behind with reading gets an error that is answered by 503.
-	// Default DefaultMaxBufferedBodies; negative: no limit.
-	MaxBufferedBodies int64
 
 	// PingInterval is how long a connection may be silent before the server asks with a PING whether the client is still there. If nothing
 	// comes within 15 seconds the connection ends, and with it the contexts of its requests. Default 0, never: SocketOptions.KeepAlive
@@ -56,7 +49,6 @@ type http2Config struct {
 	extendedConnect          bool
 	maxStreams               int
 	streamWindow, connWindow int32
-	maxBodies                int64 // negative: no limit
 	glitches                 http2.GlitchLimits
 	pingInterval             time.Duration  // 0: never
 	settings                 []byte         // the SETTINGS that a connection begins with
@@ -73,9 +65,6 @@ func (s *Server) newHTTP2Config(c *serverConfig) http2Config {
 		maxStreams:   defaultMaxStreams,
 		streamWindow: http2Window(o.MaxStreamWindow), connWindow: http2Window(o.MaxConnWindow),
 		glitches: http2.DefaultGlitches, pingInterval: max(o.PingInterval, 0),
-	}
-	if h.maxBodies = o.MaxBufferedBodies; h.maxBodies == 0 {
-		h.maxBodies = DefaultMaxBufferedBodies
 	}
 	if o.MaxConcurrentStreams > 0 {
 		h.maxStreams = o.MaxConcurrentStreams

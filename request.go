@@ -79,8 +79,11 @@ func (r *Request) end() {
 		r.endChanges()
 	}
 	if r.body.large != nil {
-		r.ctx.exchange.worker.releaseBuffer(r.body.large)
+		r.ctx.exchange.dropBody(r.body.large)
 		r.body.large = nil
+	}
+	if r.body.charged != 0 {
+		r.ctx.exchange.giveRoom(r.body.charged) // of a form
 	}
 	r.body.end()
 }
@@ -300,12 +303,20 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 	case taken > 0:
 		return nil, errNotWhole
 	}
-	form, err := readMultipartForm(body, r.ContentType(), r.ctx.exchange.server.MultipartLimits)
+	limits := r.ctx.exchange.server.MultipartLimits.withDefaults()
+	room := &formRoom{x: r.ctx.exchange, body: body, most: max(limits.MaxMemory, 0)}
+	form, err := readMultipartForm(room, r.ContentType(), limits)
 	if _, taken = r.progress(); !whole && taken > 0 {
 		if r.replaced != nil {
 			r.replaced.formRead = true
 		} else {
 			r.body.formRead = true
+		}
+	}
+	if err == nil {
+		if err = room.countForm(form); err != nil {
+			_ = form.RemoveAll() // there is no room, even if its file can't be removed
+			return nil, err
 		}
 	}
 	return form, err

@@ -178,7 +178,9 @@ func (b *replacedBody) readWhole() ([]byte, error) {
 	var err error
 	for err == nil {
 		if len(buffer) == cap(buffer) {
-			buffer = growBody(buffer, 2*cap(buffer))
+			if buffer, err = b.ctx.exchange.growBody(buffer, 2*cap(buffer)); err != nil {
+				break
+			}
 		}
 		var n int
 		n, err = b.read(buffer[len(buffer):cap(buffer)])
@@ -186,7 +188,7 @@ func (b *replacedBody) readWhole() ([]byte, error) {
 	}
 	b.wholeRead = true
 	if err != io.EOF {
-		b.ctx.exchange.worker.releaseBuffer(buffer)
+		b.ctx.exchange.dropBody(buffer)
 		b.wholeErr = err
 		return nil, err
 	}
@@ -199,7 +201,7 @@ func (b *replacedBody) end() {
 	for ; b != nil; b = b.before {
 		b.close()
 		if b.whole != nil {
-			b.ctx.exchange.worker.releaseBuffer(b.whole)
+			b.ctx.exchange.dropBody(b.whole)
 			b.whole = nil
 		}
 	}

@@ -159,6 +159,13 @@ type Server struct {
 	// Ctx.SetMaxBodyBytes. Default 4 MB.
 	MaxBodyBytes int64
 
+	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: what has come by
+	// HTTP/2 and waits for its handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by piece
+	// (Request.BodyReader) hold no body. A body that has no room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that
+	// lets the client try again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. From half of the limit on, what
+	// waits of a client of HTTP/2 may be a thirty-second part: of a connection or, if MaxConnsPerIP is set, of an address. Default DefaultMaxBufferedBodies, 128 MB.
+	MaxBufferedBodies int64
+
 	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.
 	MultipartLimits MultipartLimits
 
@@ -198,21 +205,21 @@ type Server struct {
 	ConnContext func(net.Conn) context.Context
 
 	// The parts of the server. The file that has a part's methods says what its invariant and its lock are.
-	configOnce  sync.Once
-	config      serverConfig
-	life        lifecycle
-	clock       coarseClock
-	pool        *workerPool // set once, by configure, under life.mu
-	conns       connSet
-	http2Bodies atomic.Int64 // see http2bodies.go
-	lingerer    linger.Group
-	loops       atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
-	handshakes  handshakeQueue
-	classes     serverClasses
-	counts      serverCounts
-	tasks       serverTasks
-	proxyLog    proxyLog
-	held        atomic.Int64 // bytes that count against maxHeld
+	configOnce sync.Once
+	config     serverConfig
+	life       lifecycle
+	clock      coarseClock
+	pool       *workerPool // set once, by configure, under life.mu
+	conns      connSet
+	bodies     bodyBudget
+	lingerer   linger.Group
+	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
+	handshakes handshakeQueue
+	classes    serverClasses
+	counts     serverCounts
+	tasks      serverTasks
+	proxyLog   proxyLog
+	held       atomic.Int64 // bytes that count against maxHeld
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
 }
@@ -292,6 +299,7 @@ func (s *Server) configure() {
 		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
 		s.life.mu.Unlock()
 		s.conns.max, s.conns.perAddress = s.MaxConns, s.MaxConnsPerIP
+		s.bodies.limit = withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies)
 		s.tasks.init(s.Tasks)
 		s.life.init()
 	})

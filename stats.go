@@ -67,6 +67,8 @@ type Stats struct {
 	RequestsRefused uint64
 	// RequestsQueued is the number of requests that wait in Server.Queue.
 	RequestsQueued int
+	// BodiesBuffered is how many bytes count against Server.MaxBufferedBodies.
+	BodiesBuffered int64
 	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int
 	// Handoffs counts how often a worker gave its place as a loop's leader to another worker because a handler might block.
@@ -100,7 +102,7 @@ func (c *serverCounts) addTo(st *Stats) {
 // Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
 // that changes its state meanwhile may be counted in its old or its new state.
 func (s *Server) Stats() Stats {
-	st := Stats{TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
+	st := Stats{BodiesBuffered: s.bodies.used.Load(), TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
 	loops := s.loops.Load().Counts()
 	st.Handoffs, st.Retakes = loops.Handoffs, loops.Retakes

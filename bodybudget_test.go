@@ -1,0 +1,305 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// budgetBody is the size of the bodies: small enough to get a buffer of just that size.
+const budgetBody = 512 << 10
+
+// budgetServer has handlers that read their request's body as a whole, and then end as their path says.
+type budgetServer struct {
+	*lifeServer
+	read, release chan struct{}
+}
+
+func (s *budgetServer) handle(c *filo.Ctx) error {
+	if c.Path() == "/form" {
+		_, err := c.Request.MultipartForm()
+		if err != nil {
+			return err
+		}
+	} else if _, err := c.Body(); err != nil {
+		return err
+	}
+	if c.Path() == "/timeout" {
+		c.SetTimeout(10*time.Millisecond, nil)
+	}
+	select {
+	case s.read <- struct{}{}:
+		<-s.release
+	case <-s.release:
+	}
+	switch c.Path() {
+	case "/panic":
+		panic("of the test")
+	case "/exit":
+		runtime.Goexit()
+	case "/hijack":
+		conn, _, err := c.Hijack()
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	return c.Text(200, "read")
+}
+
+// eachBudget runs a test with each protocol, in each driver. The function serves, and makes a client with a connection of its own.
+func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client)) {
+	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
+			t.Run(driver.String()+" "+protocol, func(t *testing.T) {
+				config := &filo.Server{Driver: driver, HTTP2: filo.HTTP2Options{Unencrypted: true}}
+				serve := func() *budgetServer {
+					s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
+					config.Handler = s.handle
+					s.lifeServer = lifeServe(t, config)
+					return s
+				}
+				test(t, config, serve, func(s *budgetServer) *http2Client {
+					if protocol == "HTTP/2" {
+						return newHTTP2Client(t, "http://"+s.addr, nil, nil)
+					}
+					transport := &http.Transport{ExpectContinueTimeout: time.Minute}
+					t.Cleanup(transport.CloseIdleConnections)
+					return &http2Client{&http.Client{Transport: transport}, t, "http://" + s.addr}
+				})
+			})
+		}
+	}
+}
+
+// post sends a body, and returns the status and Retry-After of the answer.
+func (c *http2Client) post(path string, size int) string {
+	response, err := c.do(context.Background(), "POST", path, bytes.NewReader(make([]byte, size)), "Expect", "100-continue")
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	io.Copy(io.Discard, response.Body)
+	return fmt.Sprintf("%d %s", response.StatusCode, response.Header.Get("Retry-After"))
+}
+
+// What fits is read, who is refused gets a 503 that says when to come back, and afterwards there is room again.
+func TestBodyBudget(t *testing.T) {
+	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client) {
+		const fit = 4
+		config.MaxBufferedBodies = fit*budgetBody + 1000
+		s := serve()
+		answers := make(chan string, fit+2)
+		held, refused := 0, client(s)
+		for held = 0; held <= fit; held++ {
+			go func() { answers <- refused.post("/", budgetBody) }()
+			full := ""
+			select {
+			case <-s.read:
+				refused = client(s)
+				continue
+			case full = <-answers:
+			}
+			if full != "503 1" {
+				t.Errorf("a body too many: %s", full)
+			}
+			break
+		}
+		// By HTTP/2 a body takes up more before it is read, and from half on its client may have only a part.
+		least := 1
+		if strings.HasSuffix(t.Name(), "1.1") {
+			least = fit
+		}
+		if used := s.Stats().BodiesBuffered; held > fit || held < least || used < int64(held)*budgetBody || used > config.MaxBufferedBodies {
+			t.Errorf("%d bodies are held, and %d bytes are counted", held, used)
+		}
+		if refused := s.Stats().RequestsRefused; refused != 1 {
+			t.Errorf("%d requests were refused", refused)
+		}
+		go func() { answers <- refused.post("/", 10_000) }()
+		lifeRecv(t, s.read, "a small body to be read")
+		close(s.release)
+		for range held + 1 {
+			if got := lifeRecv(t, answers, "an answer"); got != "200 " {
+				t.Errorf("a body that fits: %s", got)
+			}
+		}
+		if got := refused.post("/", budgetBody); got != "200 " {
+			t.Errorf("a body afterwards: %s", got)
+		}
+		s.awaitNoBodies(t)
+	})
+}
+
+func (s *budgetServer) awaitNoBodies(t *testing.T) {
+	t.Helper()
+	lifeAwait(t, "the memory of all bodies to come back", func() bool { return s.Stats().BodiesBuffered == 0 })
+}
+
+// A body that is larger than the budget is read as long as it is alone.
+func TestBodyBudgetAlone(t *testing.T) {
+	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client) {
+		if strings.HasSuffix(t.Name(), "/2") {
+			t.Skip("by HTTP/2 a handler that is behind gets no more than the budget")
+		}
+		config.MaxBufferedBodies = budgetBody / 2
+		s := serve()
+		answer := make(chan string, 1)
+		alone := client(s)
+		go func() { answer <- alone.post("/", budgetBody) }()
+		lifeRecv(t, s.read, "the body to be read")
+		if got := client(s).post("/", budgetBody); got != "503 1" {
+			t.Errorf("beside it: %s", got)
+		}
+		close(s.release)
+		if got := lifeRecv(t, answer, "an answer"); got != "200 " {
+			t.Errorf("alone: %s", got)
+		}
+		s.awaitNoBodies(t)
+	})
+}
+
+// Without a limit nothing is refused, and the bytes are counted all the same.
+func TestBodyBudgetUnlimited(t *testing.T) {
+	s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
+	s.lifeServer = lifeServe(t, &filo.Server{MaxBufferedBodies: -1, Handler: s.handle})
+	c := s.dial(t)
+	c.send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
+	lifeRecv(t, s.read, "the body to be read")
+	if used := s.Stats().BodiesBuffered; used != budgetBody {
+		t.Errorf("%d bytes are counted", used)
+	}
+	close(s.release)
+	c.want(200, "read", false)
+	s.awaitNoBodies(t)
+}
+
+func budgetRequest(path string, size int) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", path, size)
+}
+
+// A client that doesn't wait for a 100 reads its 503, too. The connection stays open if little is left of the body.
+func TestBodyBudgetConnection(t *testing.T) {
+	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+		t.Run(driver.String(), func(t *testing.T) {
+			s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
+			s.lifeServer = lifeServe(t, &filo.Server{Driver: driver, MaxBufferedBodies: budgetBody, Handler: s.handle})
+			full := s.dial(t)
+			full.send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
+			lifeRecv(t, s.read, "the body to be read")
+			const text = "Service Unavailable: too many request bodies at once\n"
+
+			announced, chunked, large := s.dial(t), s.dial(t), s.dial(t)
+			announced.send(budgetRequest("/", 100_000) + strings.Repeat("x", 100_000))
+			announced.want(503, text, false)
+			chunked.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" +
+				"186a0\r\n" + strings.Repeat("x", 100_000) + "\r\n0\r\n\r\n")
+			chunked.want(503, text, false)
+			large.send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
+			large.want(503, text, true)
+			large.wantEOF()
+			close(s.release)
+			full.want(200, "read", false)
+			for _, c := range []*lifeClient{announced, chunked, full} {
+				c.send(budgetRequest("/", 100_000) + strings.Repeat("x", 100_000))
+				c.want(200, "read", false)
+			}
+			s.awaitNoBodies(t)
+		})
+	}
+}
+
+// However a request ends, the memory of its body comes back.
+func TestBodyBudgetComesBack(t *testing.T) {
+	whole := strings.Repeat("x", budgetBody)
+	for name, test := range map[string]struct {
+		path, body string
+		end        func(s *budgetServer, c *lifeClient)
+	}{
+		"panic":              {"/panic", whole, nil},
+		"Goexit":             {"/exit", whole, nil},
+		"Hijack":             {"/hijack", whole, nil},
+		"client gone":        {"/", whole, func(s *budgetServer, c *lifeClient) { c.reset() }},
+		"client gone before": {"/part", whole[:budgetBody/2], func(s *budgetServer, c *lifeClient) { c.Close() }},
+		"too slow":           {"/part", whole[:budgetBody/2], func(s *budgetServer, c *lifeClient) {}},
+		"timeout": {"/timeout", whole, func(s *budgetServer, c *lifeClient) {
+			if response, body := c.answer(); response.StatusCode != 503 {
+				c.t.Errorf("%d %q", response.StatusCode, body)
+			}
+		}},
+		"shutdown": {"/", whole, func(s *budgetServer, c *lifeClient) { s.Close() }},
+	} {
+		for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+			t.Run(name+" "+driver.String(), func(t *testing.T) {
+				s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
+				config := &filo.Server{Driver: driver}
+				if name == "too slow" {
+					config.ReadTimeout, config.MinTransferRate = 100*time.Millisecond, 100<<20
+				}
+				config.Handler = s.handle
+				var log lifeLog
+				config.Logger = log.logger()
+				s.lifeServer = lifeServe(t, config)
+				c := s.dial(t)
+				c.send(budgetRequest(test.path, budgetBody) + test.body)
+				if test.path == "/part" {
+					lifeAwait(t, "a part of the body to be buffered", func() bool { return s.Stats().BodiesBuffered > 0 || s.Stats().Requests[4] > 0 })
+				} else {
+					lifeRecv(t, s.read, "the body to be read")
+				}
+				if test.end != nil {
+					test.end(s, c)
+				}
+				close(s.release)
+				s.awaitNoBodies(t)
+			})
+		}
+	}
+}
+
+// Of a form, what stays in memory counts: values, and files up to MaxMemory.
+func TestBodyBudgetForm(t *testing.T) {
+	for name, test := range map[string]struct {
+		value, file int
+		want        int64
+	}{
+		"small":            {1000, 1000, 0},
+		"a file":           {0, 3 << 20, 1 << 20},
+		"values":           {2 << 20, 0, 2<<20 + 1},
+		"a file in memory": {0, 500_000, 500_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
+			s.lifeServer = lifeServe(t, &filo.Server{Handler: s.handle})
+			var body bytes.Buffer
+			form := multipart.NewWriter(&body)
+			if test.value > 0 {
+				form.WriteField("v", strings.Repeat("x", test.value))
+			}
+			if test.file > 0 {
+				part, _ := form.CreateFormFile("f", "f")
+				part.Write(make([]byte, test.file))
+			}
+			form.Close()
+			c := s.dial(t)
+			c.send(fmt.Sprintf("POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", form.FormDataContentType(), body.Len()))
+			c.send(body.String())
+			lifeRecv(t, s.read, "the form to be read")
+			if used := s.Stats().BodiesBuffered; used != test.want {
+				t.Errorf("%d bytes are counted, want %d", used, test.want)
+			}
+			close(s.release)
+			c.want(200, "read", false)
+			s.awaitNoBodies(t)
+		})
+	}
+}
