@@ -89,7 +89,8 @@ func (x *exchange) refuseBody() error {
 		if s.overrun {
 			return errBodiesFull // it is counted
 		}
-		s.overrun, s.body, s.read = true, nil, 0
+		s.overrun = true
+		s.body.Drop()
 		s.h.chargeLocked(s, 0)
 	}
 	x.server.counts.overloads.Add(1)

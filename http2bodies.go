@@ -39,7 +39,7 @@ func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
 // body and isn't far behind.
 func (s *http2Stream) keepsUpLocked(n int) bool {
 	s.h.mu.AssertHeld()
-	return s.reading || s.phase == parkResting || s.hasRead && len(s.body)-int(s.read)+n <= maxAwaitedBody
+	return s.reading || s.phase == parkResting || s.hasRead && s.body.Len()+n <= maxAwaitedBody
 }
 
 // keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
@@ -51,8 +51,8 @@ func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 	if !h.mayBufferLocked(len(p)) && !s.keepsUpLocked(len(p)) {
 		return false
 	}
-	s.appendBodyLocked(p)
-	h.chargeLocked(s, cap(s.body))
+	s.body.Append(p)
+	h.chargeLocked(s, s.body.Size())
 	return true
 }
 
@@ -63,7 +63,7 @@ func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 	h.conn.server.counts.refusals.bufferedBodies.Add(1)
 	if s.running && s.parked == nil && s.taken == nil {
 		s.overrun = true
-		s.body, s.read = nil, 0
+		s.body.Drop()
 		h.chargeLocked(s, 0)
 		s.wakeLocked()
 		return nil
@@ -73,13 +73,4 @@ func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 		code = http2.EnhanceYourCalm
 	}
 	return h.breakOffLocked(s, code)
-}
-
-// dropBodyLocked gives up a large buffer that is empty.
-func (s *http2Stream) dropBodyLocked() {
-	s.h.mu.AssertHeld()
-	if len(s.body) == 0 && cap(s.body) > maxKeptBody {
-		s.body = nil
-		s.h.chargeLocked(s, 0)
-	}
 }

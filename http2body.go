@@ -45,13 +45,13 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
 	h.mu.Lock()
-	for len(s.body) == int(s.read) && !s.gone && !s.overrun && !s.hasEndedLocked() {
+	for s.body.Len() == 0 && !s.gone && !s.overrun && !s.hasEndedLocked() {
 		h.mu.Unlock()
 		if err := s.beforeWait(b); err != nil {
 			return 0, err
 		}
 		h.mu.Lock()
-		if len(s.body) > int(s.read) || s.gone || s.overrun || s.hasEndedLocked() {
+		if s.body.Len() > 0 || s.gone || s.overrun || s.hasEndedLocked() {
 			break
 		}
 		deadline := s.worker.ctx.readUntil
@@ -83,26 +83,12 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	return n, err
 }
 
-// appendBodyLocked keeps what has come of the body. What was read makes room before more memory is taken.
-func (s *http2Stream) appendBodyLocked(b []byte) {
-	s.h.mu.AssertHeld()
-	if int(s.read) > len(s.body)/2 && len(s.body)+len(b) > cap(s.body) {
-		s.body, s.read = s.body[:copy(s.body, s.body[s.read:])], 0
-	}
-	s.body = append(s.body, b...)
-}
-
 // takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
 func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
-	n = copy(p, s.body[s.read:])
+	n = s.body.Read(p)
 	s.hasRead = s.hasRead || n > 0
-	if s.read += int32(n); int(s.read) == len(s.body) {
-		s.body, s.read = s.body[:0], 0
-	}
-	if s.hasEndedLocked() {
-		s.dropBodyLocked()
-	}
+	s.h.chargeLocked(s, s.body.Size())
 	if n == 0 || s.hasEndedLocked() || s.gone {
 		return n, false
 	}
@@ -169,8 +155,11 @@ func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 		s.h.mu.Unlock()
 		return nil, false, nil
 	}
-	whole, s.read = s.body[s.read:], int32(len(s.body))
+	whole, ok = s.body.Whole()
 	s.h.mu.Unlock()
+	if !ok {
+		return nil, false, nil
+	}
 	if err := b.took(len(whole)); err != nil {
 		return nil, true, err
 	}

@@ -151,7 +151,7 @@ func (s *http2Stream) parkedReasonLocked() (why Wake, due bool) {
 		return 0, false
 	case p.asked.Load(), s.h.conn.server.life.draining.Load():
 		return WakeShutdown, true
-	case len(s.body) > int(s.read), s.gone, s.extended && s.endOfTunnelLocked() != nil:
+	case s.body.Len() > 0, s.gone, s.extended && s.endOfTunnelLocked() != nil:
 		return WakeData, true
 	}
 	return WakeDeadline, s.passedLocked(p.wait)
@@ -322,7 +322,7 @@ func (c *http2StreamConn) WakeOwner() { (*http2Stream)(c).parkedDeadline() }
 func (c *http2StreamConn) Read(p []byte) (int, error) {
 	s, h := (*http2Stream)(c), c.h
 	h.mu.Lock()
-	for len(s.body) == int(s.read) && !s.gone && !s.closed && !(s.extended && s.hasEndedLocked()) {
+	for s.body.Len() == 0 && !s.gone && !s.closed && !(s.extended && s.hasEndedLocked()) {
 		if s.passedLocked(s.readUntil) {
 			h.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded

@@ -47,11 +47,10 @@ type http2Stream struct {
 	awaits   http2Awaits
 	send     http2.SendWindow
 	recv     http2.ReceiveWindow
-	read     int32 // see body
 	charged  int32 // see chargeLocked
 	content  http2.Content
 	sender   http2.Sender[http2Stream]
-	body     []byte        // received; body[read:] wasn't read
+	body     http2.BodyQueue
 	trailer  *http2Trailer // received
 	// awaitsSince is when awaits began.
 	awaitsSince clock.Time
@@ -94,7 +93,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.listed, s.running, s.gone, s.complete, s.expects = false, false, false, false, false
 	s.parked, s.taken, s.closed, s.starved, s.overrun, s.hasRead, s.charged = nil, nil, false, false, false, false, 0
 	s.send = 0
-	s.body, s.read, s.trailer, s.unsent, s.tail, s.readUntil = s.body[:0], 0, nil, nil, nil, 0
+	s.trailer, s.unsent, s.tail, s.readUntil = nil, nil, nil, 0
 }
 
 // http2Awaits is what is awaited of a stream's request without a handler.
@@ -247,7 +246,6 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 		*waiting = make(chan struct{}, 1)
 	}
 	if waiting == &s.readable {
-		s.dropBodyLocked()
 		s.reading = true
 		defer func() { s.reading = false }()
 	}
@@ -461,10 +459,8 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 		}
 		return
 	}
-	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader && cap(s.body) <= maxKeptBody {
-		if race.Enabled {
-			lend.Poison(s.body[:cap(s.body)])
-		}
+	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader {
+		s.body.Reset()
 		w.http2.spare = s
 	}
 }

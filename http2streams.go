@@ -55,7 +55,7 @@ func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	s.returnedLocked()
 	h.chargeLocked(s, 0)
 	if s.listed {
-		s.body, s.read = nil, 0
+		s.body.Drop()
 	}
 	s.wakeLocked()
 	if !s.state.Over() && len(s.unsent) > 0 {

@@ -113,7 +113,7 @@ func (t *http2Tunnel) Read(p []byte) (int, error) {
 	defer t.reading.Unlock()
 	s, h := t.s, t.h
 	h.mu.Lock()
-	for len(s.body) == int(s.read) && t.endLocked() == nil {
+	for s.body.Len() == 0 && t.endLocked() == nil {
 		if s.passedLocked(t.readUntil) {
 			h.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
@@ -193,7 +193,7 @@ func (t *http2Tunnel) Close() error {
 		return net.ErrClosed
 	}
 	t.ended = true
-	s.body, s.read = nil, 0
+	s.body.Drop()
 	h.chargeLocked(s, 0)
 	switch {
 	case s.state.Over(), s.gone:
