@@ -141,7 +141,7 @@ func newPart(s *http.Server, in *standIn, l net.Listener) *part {
 	p.MaxRequestLineBytes = p.MaxHeaderBytes
 	p.MaxHeaderFields, p.MaxBodyBytes = unlimited, unlimited
 	p.LogAllErrors = true
-	p.Logger = slog.New(slog.NewTextHandler(errorLog{s}, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	p.Logger = slog.New(slog.NewTextHandler(errorLog{s}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutTime}))
 	if blocking {
 		p.Driver = filo.DriverBlocking
 	}
@@ -225,8 +225,9 @@ func unwrapTLS(l net.Listener) (net.Listener, *tls.Config) {
 // errorLog writes to the ErrorLog of a server, or to the standard logger if that is nil. Tests set it while the server serves.
 type errorLog struct{ of *http.Server }
 
-// Write implements io.Writer.
+// Write implements io.Writer. The log of a test panics once the test has ended, whose handlers may still run.
 func (e errorLog) Write(line []byte) (int, error) {
+	defer func() { recover() }()
 	return len(line), cmp.Or(e.of.ErrorLog, log.Default()).Output(2, string(line))
 }
 
