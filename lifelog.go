@@ -2,6 +2,7 @@ package filo
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"runtime"
 	"strings"
@@ -21,7 +22,7 @@ func (s *Server) logServing(address net.Addr, driver Driver, config *tls.Config)
 	case s.config.http2.unencrypted:
 		protocols = append(protocols, "h2c")
 	}
-	known := []any{"address", address.String(), "driver", driver.String()}
+	known := []any{"address", fmt.Sprint(address), "driver", driver.String()} // a listener of the user's may have no address
 	if driver == DriverLoop {
 		known = append(known, "loops", s.config.leaders)
 	}
