@@ -55,7 +55,9 @@ type app struct {
 func newApp(records io.Writer, hosts []string) (*app, error) {
 	r := router.New()
 	a := &app{host: hosts[0], traces: newCollector(), log: newTail(records)}
-	a.server = &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{ReplaceAttr: withUnits})), GracePeriod: shutdownGrace}
+	var level slog.LevelVar // see /debug/loglevel
+	logger := slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: &level, ReplaceAttr: withUnits}))
+	a.server = &filo.Server{Handler: r.Serve, Logger: logger, GracePeriod: shutdownGrace}
 	a.spans = sdktrace.NewBatchSpanProcessor(a.traces, sdktrace.WithBatchTimeout(spanDelay))
 	a.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(a.spans))
 	a.backend = &backend{a.tracers.Tracer("backend")}
@@ -77,7 +79,7 @@ func newApp(records io.Writer, hosts []string) (*app, error) {
 	r.GET("/readyz", a.health.Ready).Inline()
 	r.GET("/metrics", prometheus.Handler(registry))
 	r.Mount("/dashboard", measured.Serve)
-	r.Mount("/debug", debug.Handler(debug.Options{Vars: adaptor.FromHTTP(expvar.Handler())}))
+	r.Mount("/debug", debug.Handler(debug.Options{LogLevel: &level, Vars: adaptor.FromHTTP(expvar.Handler())}))
 	r.GET("/log", a.log.serve, guard)
 	return a, a.addPages(r)
 }

@@ -100,6 +100,7 @@ func TestPages(t *testing.T) {
 		"/dashboard":                    `id="stack"`, // as it may be typed
 		"/debug":                        "pprof/heap",
 		"/debug/vars":                   `"load_sent"`,
+		"/debug/loglevel":               `{"level":"INFO"}`,
 		"/debug/stats":                  "WorkersRunning",
 		"/debug/pprof/cmdline":          "observed",
 		"/livez":                        "ok",
