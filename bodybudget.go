@@ -94,6 +94,7 @@ func (x *exchange) refuseBody() error {
 		s.h.chargeLocked(s, 0)
 	}
 	x.server.counts.overloads.Add(1)
+	x.server.counts.refusals.bufferedBodies.Add(1)
 	return errBodiesFull
 }
 

@@ -122,6 +122,9 @@ func TestBodyBudget(t *testing.T) {
 		if used := s.Stats().BodiesBuffered; held > fit || held < least || used < int64(held)*budgetBody || used > config.MaxBufferedBodies {
 			t.Errorf("%d bodies are held, and %d bytes are counted", held, used)
 		}
+		if got := s.Stats().Refusals; got != (filo.Refusals{BufferedBodies: 1}) {
+			t.Errorf("%+v", got)
+		}
 		if refused := s.Stats().RequestsRefused; refused != 1 {
 			t.Errorf("%d requests were refused", refused)
 		}

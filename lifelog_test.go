@@ -56,12 +56,12 @@ func TestLifeLog(t *testing.T) {
 // Close is no drain, and tells what it has cut. Over TLS the protocols are those that clients are offered.
 func TestLifeLogOfClose(t *testing.T) {
 	log, gate := new(lifeLog), newLifeGate()
-	s := lifeListenTLS(t, &filo.Server{Handler: gate.handle, Logger: log.logger()})
+	s := lifeListenTLS(t, &filo.Server{Handler: gate.handle, Logger: log.logger(), MaxConns: 50})
 	gate.hold(t, s.dialTLS(t))
 	s.Close()
 	gate.open()
 	got := lifeRecords(log)
-	if !strings.Contains(got, ` tls=true protocols="h2 http/1.1" concurrency=262144 queue=0 max_conns=0 go=`) ||
+	if !strings.Contains(got, ` tls=true protocols="h2 http/1.1" concurrency=262144 queue=0 max_conns=50 go=`) ||
 		!strings.HasSuffix(got, "\nINFO msg=stopped took=T connections_cut=1 tasks_cut=0 requests_while_draining=0 requests=0") || strings.Count(got, "\n") != 1 {
 		t.Errorf("logged\n%s", got)
 	}

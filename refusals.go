@@ -15,7 +15,7 @@ type Refusals struct {
 	Concurrency uint64
 	// QueueFull counts requests for which Server.Queue had no room, QueueTimeout those that waited in it for QueueTimeout in vain.
 	QueueFull, QueueTimeout uint64
-	// BufferedBodies counts requests whose bodies had no room: see HTTP2Options.MaxBufferedBodies.
+	// BufferedBodies counts requests whose bodies had no room: see Server.MaxBufferedBodies.
 	BufferedBodies uint64
 	// UnsentAnswers counts requests that got a 503 because too many bytes of answers waited for their clients.
 	UnsentAnswers uint64

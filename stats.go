@@ -62,8 +62,8 @@ type Stats struct {
 	WorkersRunning, WorkersReady, WorkersLeading int
 	// WorkersSpawned and WorkersRetired count since the start.
 	WorkersSpawned, WorkersRetired uint64
-	// RequestsRefused counts the requests that the server answered with 503 because Concurrency was reached, or because too many
-	// bytes of answers waited for their clients.
+	// RequestsRefused counts the requests that the server answered with 503, or refused over HTTP/2, because Concurrency was reached, or too
+	// many bytes of request bodies or answers waited. Refusals tells them apart.
 	RequestsRefused uint64
 	// RequestsQueued is the number of requests that wait in Server.Queue.
 	RequestsQueued int

@@ -102,7 +102,7 @@ func TestCollectorLimits(t *testing.T) {
 	wantLines(t, "limits, and what has reached them", text,
 		"filo_concurrency_limit 10.0", "filo_connections_limit 1.0", "filo_queue_limit 0.0", "filo_loops 0.0", "filo_http2_streams_limit 128.0",
 		`filo_driver_info{driver="blocking"} 1.0`, `filo_timeout_seconds{kind="head"} 0.02`, `filo_timeout_seconds{kind="queue"} 0.1`,
-		"filo_grace_period_seconds 20.0", "filo_request_body_limit_bytes 4.194304e+06",
+		"filo_grace_period_seconds 20.0", "filo_request_bodies_bytes 0.0", "filo_request_bodies_limit_bytes 1.34217728e+08", "filo_request_body_limit_bytes 4.194304e+06",
 		fmt.Sprintf(`filo_timeouts_total{kind="silent"} %d.0`, stats.Timeouts.Silent), `filo_timeouts_total{kind="idle"} 0.0`,
 		fmt.Sprintf(`filo_refusals_total{policy="max_conns"} %d.0`, stats.Refusals.MaxConns), `filo_refusals_total{policy="queue_full"} 0.0`,
 		"filo_accept_failures_total 0.0", "filo_tls_handshake_errors_total 0.0", "filo_draining 0.0", "filo_keep_alives_disabled 0.0",

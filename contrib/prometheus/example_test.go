@@ -13,6 +13,7 @@ import (
 	"github.com/filohttp/filo/contrib/prometheus"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
+	"github.com/filohttp/filo/sse"
 )
 
 // get prints the lines of answers that begin with one of the prefixes.
@@ -74,4 +75,25 @@ func ExampleCollector() {
 	// filo_requests_total{status="3xx"} 0
 	// filo_requests_total{status="4xx"} 1
 	// filo_requests_total{status="5xx"} 0
+}
+
+// The hub's name is a label, so several hubs may be registered.
+func ExampleHub() {
+	registry := client.NewRegistry()
+	hub := sse.NewHub()
+	registry.MustRegister(prometheus.Hub("news", hub))
+	r := router.New()
+	r.GET("/events", func(c *filo.Ctx) error { return hub.Serve(c, "news") })
+	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Allow: everybody}))
+	if _, err := hub.Publish("news", sse.Event{Data: "hello"}); err != nil {
+		fmt.Println(err)
+	}
+
+	server := &filo.Server{Handler: r.Serve}
+	defer server.Shutdown(context.Background())
+	get(server, "/metrics", "filo_hub_clients", "filo_hub_messages_total")
+	// Output:
+	// filo_hub_clients{hub="news"} 0
+	// filo_hub_clients_dropped_total{hub="news"} 0
+	// filo_hub_messages_total{hub="news"} 1
 }

@@ -32,8 +32,11 @@ var (
 	connectionsLimit = describe("filo_connections_limit", "How many connections may be open: compare filo_connections. Not there without a limit.")
 	addressLimit     = describe("filo_connections_per_address_limit", "How many connections an address may have. Not there without a limit.")
 	streamsLimit     = describe("filo_http2_streams_limit", "How many requests a connection of HTTP/2 may have open.")
-	bodyLimit        = describe("filo_request_body_limit_bytes", "The largest body of a request. Not there without a limit.")
-	timeoutLimit     = describe("filo_timeout_seconds",
+	bodies           = describe("filo_request_bodies_bytes", "Bytes of request bodies that are in memory.")
+	bodiesLimit      = describe("filo_request_bodies_limit_bytes",
+		"How many bytes of request bodies may be in memory. Not there without a limit.")
+	bodyLimit    = describe("filo_request_body_limit_bytes", "The largest body of a request. Not there without a limit.")
+	timeoutLimit = describe("filo_timeout_seconds",
 		"How long something may take, by the kinds of filo_timeouts_total. Not there without a limit.", "kind")
 	gracePeriod = describe("filo_grace_period_seconds", "How long a shutdown may take. Not there without a limit.")
 )
@@ -41,7 +44,7 @@ var (
 // limitDescs are those of collectLimits.
 var limitDescs = [...]*client.Desc{
 	acceptFailures, handshakeErrors, timeouts, refusals, draining, drainTime, keepAlivesOff, buildInfo, driverInfo, loops,
-	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodyLimit, timeoutLimit, gracePeriod,
+	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodies, bodiesLimit, bodyLimit, timeoutLimit, gracePeriod,
 }
 
 func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
@@ -93,6 +96,7 @@ func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
 		count(refusals, each.count, each.policy)
 	}
 
+	gauge(bodies, float64(stats.BodiesBuffered))
 	flag(draining, stats.Draining)
 	if stats.Draining {
 		gauge(drainTime, float64(stats.DrainingSince.UnixMilli())/1000)
@@ -109,6 +113,7 @@ func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
 	limit(connectionsLimit, float64(l.MaxConns))
 	limit(addressLimit, float64(l.MaxConnsPerIP))
 	limit(streamsLimit, float64(l.MaxConcurrentStreams))
+	limit(bodiesLimit, float64(l.MaxBufferedBodies))
 	limit(bodyLimit, float64(l.MaxBodyBytes))
 	limit(gracePeriod, l.GracePeriod.Seconds())
 }
