@@ -69,6 +69,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	w.timer.Trust(&s.classes.handler)
 	w.endOuter()
 	w.timer.Switch(class)
+	c.always = c.always || class.IsAlways()
 	if stays, must := w.stays(class); !stays {
 		switch err := c.exchange.wire.giveWay(class); {
 		case err == nil:
@@ -127,13 +128,19 @@ func (w *scratch) enter(class *class.Class) (inline bool, err error) {
 // giveWay makes the worker an ordinary one with a place, before a handler of the class that may take long. The error is errBusy.
 func (w *scratch) giveWay(class *class.Class) error {
 	led := w.leads()
-	if err := w.leave(class); err != nil {
-		return err
+	err := w.leave(class)
+	if err == nil && led && !w.worker.occupy() {
+		err = errBusy // the monitor has taken the loop away, and no place is free
 	}
-	if led && !w.worker.occupy() {
-		return errBusy // the monitor has taken the loop away, and no place is free
+	if err != nil && w.leaveAlways() {
+		return nil
 	}
-	return nil
+	return err
+}
+
+// leaveAlways lets the handler continue in the reserve, with neither a loop nor a place, if it has entered a class that may use it.
+func (w *scratch) leaveAlways() bool {
+	return w.worker != nil && w.ctx.always && w.worker.leaveAlways()
 }
 
 // giveWay implements wire. It holds the timeout while it sends earlier answers. The release is deferred, since a user's net.Conn may
@@ -204,6 +211,9 @@ func (w *scratch) mayRun() bool { return w.worker == nil || w.worker.MayRun() }
 
 // kept reports whether the worker has one of the places that are kept for quick handlers (see keptPlaces).
 func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.kept }
+
+// borrowed reports whether the worker serves without an ordinary place: in a kept place, or in the reserve.
+func (w *scratch) borrowed() bool { return w.kept() || w != nil && w.worker != nil && w.worker.always }
 
 // endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so
 // short that telling the monitor about it would take as long. So endOuter checks whether that part has cost the loop its leader.

@@ -130,8 +130,8 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 		f.Close = true
 	case c.in.Len() == 0 && c.server.life.endsConns():
 		f.Close = true
-	case c.looped == nil && c.worker.kept():
-		f.Close = true // other connections need the kept place
+	case c.looped == nil && c.worker.borrowed():
+		f.Close = true // the connection has no ordinary place, and other connections need the one that it has
 	}
 	f.KeepAlive = !f.Close && request.line.Minor == 0
 	if f.Close {

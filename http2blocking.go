@@ -146,7 +146,7 @@ func (d *blockingHTTP2) watch(*http2Stream) { d.monitor.Reset(inlineTime) }
 
 // leave implements http2Driver.
 func (d *blockingHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
-	if worker := s.worker.worker; worker != nil && !worker.occupy() && !(kept && worker.LeaveKept()) {
+	if worker := s.worker.worker; worker != nil && !worker.occupy() && !(kept && worker.LeaveKept()) && !s.worker.leaveAlways() {
 		return false
 	}
 	class.Handoffs.Add(1)

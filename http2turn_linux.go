@@ -198,7 +198,7 @@ func (d *loopHTTP2) watch(s *http2Stream) {
 // leave implements http2Driver.
 func (d *loopHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
 	worker := s.worker.worker
-	if !worker.Leave(class) && !(kept && worker.LeaveKept()) {
+	if !worker.Leave(class) && !(kept && worker.LeaveKept()) && !s.worker.leaveAlways() {
 		return false
 	}
 	d.giveAway(s)

@@ -37,6 +37,9 @@ type workerChan struct {
 	// kept says that the worker has a place reserved for quick handlers (see keptPlaces), and so is placeClosing while it serves. It
 	// belongs to the worker's goroutine.
 	kept bool
+	// always says that the worker is in the reserve (see alwaysPlaces), and so is placeClosing while it serves. It belongs to the worker's
+	// goroutine.
+	always bool
 	// place says how the worker is counted while it is off the stack. It belongs to the worker's goroutine.
 	place workerPlace
 }

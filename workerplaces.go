@@ -13,12 +13,18 @@ type workerPlaces struct {
 	kept     atomic.Int64 // workers in places reserved for quick handlers
 	keptMost int64        // limit of kept; immutable
 
+	always atomic.Int64 // workers in the reserve of alwaysPlaces
+
 	appointed atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 }
 
 // keptPlaces is how many workers a server may have beyond Concurrency, to find out whether a handler is quick. Quick handlers, such as
 // a health check's, are called whatever the load.
 const keptPlaces = 32
+
+// alwaysPlaces is how many workers a server may have beyond Concurrency and the kept places for handlers that are always answered, such as
+// those of probes that wait for checks, and of operators' pages. The limit bounds what such a route costs when everybody calls it.
+const alwaysPlaces = 16
 
 // takeBelow adds one to a count, unless that has reached most.
 func takeBelow(count *atomic.Int64, most int64) bool {
@@ -76,11 +82,27 @@ func (w *workerChan) ExchangeForKept() bool {
 	return true
 }
 
-// EndKept gives back w's reserved place, if w has one.
+// leaveAlways gives away w's loop, its place and its kept place, and makes w one of those in the reserve. It returns false, and changes
+// nothing, if the reserve is full.
+func (w *workerChan) leaveAlways() bool {
+	if !takeBelow(&w.pool.places.always, alwaysPlaces) {
+		return false
+	}
+	w.LeaveWithoutPlace()
+	w.EndKept()
+	w.always = true
+	return true
+}
+
+// EndKept gives back w's place among those kept for quick handlers or in the reserve, if w has one.
 func (w *workerChan) EndKept() {
 	if w.kept {
 		w.kept = false
 		w.pool.places.kept.Add(-1)
+	}
+	if w.always {
+		w.always = false
+		w.pool.places.always.Add(-1)
 	}
 }
 

@@ -281,7 +281,7 @@ func (wp *workerPool) end(w *workerChan) {
 		return
 	}
 	wp.mu.Lock()
-	serving := w.place == placeServing || w.kept
+	serving := w.place == placeServing || w.kept || w.always
 	wp.leaveLocked(w)
 	wp.mu.Unlock()
 	w.EndKept()

@@ -41,10 +41,10 @@ func (d *Dashboard) routes() {
 		d.router.GET(pattern, func(c *filo.Ctx) error {
 			c.Response.Header.SetField(&contentPolicy)
 			return c.BytesNoCopy(200, contentType, body)
-		})
+		}).Always()
 	}
-	d.router.GET("/history", d.history).Offload()
-	d.router.GET("/events", d.events)
+	d.router.GET("/history", d.history).Offload().Always()
+	d.router.GET("/events", d.events).Always()
 	for _, route := range d.router.Routes() {
 		if route.Path != "/{$}" {
 			d.own[route.Pattern] = true

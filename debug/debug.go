@@ -107,26 +107,26 @@ func Handler(options ...Options) filo.Handler {
 	h := &handler{maxDuration: o.MaxDuration, vars: o.Vars != nil, level: o.LogLevel != nil}
 	r := router.New()
 	r.Use(guard.New("debug", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts}))
-	r.GET("/{$}", h.index)
-	r.GET("/style.css", serveStyle)
-	r.GET("/pprof/{$}", h.index)
-	r.GET("/pprof/cmdline", serveCmdline)
-	r.GET("/pprof/symbol", serveSymbol)
-	r.POST("/pprof/symbol", serveSymbol)
-	r.GET("/pprof/profile", h.cpuProfile, guard.OwnPages).Offload()
-	r.GET("/pprof/trace", h.trace, guard.OwnPages).Offload()
-	r.GET("/pprof/{name}", h.namedProfile, guard.OwnPages).Offload()
-	r.GET("/metrics", serveMetrics).Offload()
-	r.GET("/stats", h.serveStats).Offload()
-	r.GET("/build", serveBuild)
+	r.GET("/{$}", h.index).Always()
+	r.GET("/style.css", serveStyle).Always()
+	r.GET("/pprof/{$}", h.index).Always()
+	r.GET("/pprof/cmdline", serveCmdline).Always()
+	r.GET("/pprof/symbol", serveSymbol).Always()
+	r.POST("/pprof/symbol", serveSymbol).Always()
+	r.GET("/pprof/profile", h.cpuProfile, guard.OwnPages).Offload().Always()
+	r.GET("/pprof/trace", h.trace, guard.OwnPages).Offload().Always()
+	r.GET("/pprof/{name}", h.namedProfile, guard.OwnPages).Offload().Always()
+	r.GET("/metrics", serveMetrics).Offload().Always()
+	r.GET("/stats", h.serveStats).Offload().Always()
+	r.GET("/build", serveBuild).Always()
 	if o.LogLevel != nil {
 		l := &logLevel{level: o.LogLevel}
-		r.GET("/loglevel", l.show)
-		r.PUT("/loglevel", l.change, guard.OwnPages)
-		r.POST("/loglevel", l.change, guard.OwnPages)
+		r.GET("/loglevel", l.show).Always()
+		r.PUT("/loglevel", l.change, guard.OwnPages).Always()
+		r.POST("/loglevel", l.change, guard.OwnPages).Always()
 	}
 	if o.Vars != nil {
-		r.GET("/vars", o.Vars)
+		r.GET("/vars", o.Vars).Always()
 	}
 	return r.Serve
 }

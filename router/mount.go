@@ -16,12 +16,19 @@ type mountPoint struct {
 	segments   int // of the path that belong to the prefix
 	host, path string
 	names      []string // of the prefix's wildcards
-	// router is set when a Router was found mounted here. It enters the classes of its own routes, so the route of the
+	// mounted says whether a Router was found mounted here. It enters the classes of its own routes, so the route of the
 	// mount point need not enter its own, which would say that all of them are as quick as their mean.
-	router *atomic.Bool
+	mounted *atomic.Uint32
 	// within has this mount point as seen from below each other *mountPoint that its router is mounted at.
 	within sync.Map
 }
+
+// The values of mountPoint.mounted: nothing was called yet, something was, and that is a Router.
+const (
+	mountUnknown uint32 = iota
+	mountTried
+	mountRouter
+)
 
 // mountedAt finds the mount point that a request has come through.
 var mountedAt = filo.NewKey[*mountPoint]("mount point")
@@ -31,7 +38,7 @@ func (m *mountPoint) become(p *pattern) {
 	m.segments = len(p.segments) - 1
 	m.host, m.path = p.host, strings.TrimSuffix(p.path, "/")
 	m.names = p.names
-	m.router = new(atomic.Bool)
+	m.mounted = new(atomic.Uint32)
 }
 
 // handler returns the handler of m's route.
@@ -58,7 +65,7 @@ func (m *mountPoint) below(outer *mountPoint) *mountPoint {
 		host:     cmp.Or(m.host, outer.host),
 		path:     outer.path + m.path,
 		names:    slices.Concat(outer.names, m.names),
-		router:   m.router,
+		mounted:  m.mounted,
 	}
 	found, _ := m.within.LoadOrStore(outer, joined)
 	return found.(*mountPoint)
@@ -67,9 +74,21 @@ func (m *mountPoint) below(outer *mountPoint) *mountPoint {
 // found takes note that a Router is mounted here. The flag is written once: a write by each request would have the cores
 // take its cache line from each other.
 func (m *mountPoint) found() {
-	if !m.router.Load() {
-		m.router.Store(true)
+	if m.mounted.Load() != mountRouter {
+		m.mounted.Store(mountRouter)
 	}
+}
+
+// leadsToRouter reports whether the request is expected to reach a Router here. The first request tries it. If that had to enter the mount
+// point's class, it would need a place in an overloaded server, and a mounted route that is always answered would never be found.
+func (m *mountPoint) leadsToRouter() bool {
+	switch m.mounted.Load() {
+	case mountRouter:
+		return true
+	case mountUnknown:
+		return m.mounted.CompareAndSwap(mountUnknown, mountTried)
+	}
+	return false
 }
 
 // cut leaves out of a path what belongs to the prefix.

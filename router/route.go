@@ -36,10 +36,12 @@ type Route struct {
 
 // run answers a request whose parameters have been set. The name is the route's, "" if that has been set, too.
 func (route *Route) run(c *filo.Ctx, name string) error {
-	if route.mount == nil || route.told != "" || !route.mount.router.Load() {
+	if route.mount == nil || route.told != "" || !route.mount.leadsToRouter() {
 		if err := inside.EnterRoute(c, &route.class, name); err != nil {
 			return err
 		}
+	} else if name != "" {
+		inside.Match(c).Route = name // until the mounted Router names a route of its own
 	}
 	if err := route.handler(c); err != nil {
 		return c.RenderError(err)
@@ -83,6 +85,20 @@ func (route *Route) Inline() *Route {
 func (route *Route) Offload() *Route {
 	route.tell("Offload")
 	route.class.SetOffload()
+	return route
+}
+
+// Always answers the route's requests even when Server.Concurrency is reached, without a wait in Server.Queue. The server has a reserve of
+// 16 for all such requests that take long; further ones need a place like any other. Use it for operators' pages, such as metrics, which
+// matter most when the server is overloaded. Package debug and the dashboard use it themselves, and an Inline route doesn't need it.
+// Clients at large must not reach such a route, or they fill the reserve. Always doesn't say where the route runs, so it goes with
+// Inline and Offload. Over HTTP/1.1 such a handler may still be refused if it hijacks or parks its connection. Always returns the route.
+func (route *Route) Always() *Route {
+	r := route.group.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mustNotServe("Route.Always")
+	route.class.SetAlways()
 	return route
 }
 

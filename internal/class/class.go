@@ -41,6 +41,7 @@ type Class struct {
 	Inlined, Handoffs atomic.Uint64
 
 	fixed   fixed
+	always  bool // see SetAlways; immutable once the class is in use
 	retakes atomic.Uint64
 	// slowUntil is the time until which the class is slow because its calls have held up loops; 0: never.
 	slowUntil clock.Atomic[clock.Nanos]
@@ -70,6 +71,12 @@ func (k *Class) SetInline() { k.fixed = inline }
 
 // SetOffload makes the calls of the class never run where their request was read.
 func (k *Class) SetOffload() { k.fixed = offload }
+
+// SetAlways makes the calls of the class run in a reserve when no ordinary place is free. It must be called before the class is in use.
+func (k *Class) SetAlways() { k.always = true }
+
+// IsAlways reports whether the calls of the class may run in the reserve. Inline calls may, too: some find out that they have to wait.
+func (k *Class) IsAlways() bool { return k.always || k.fixed == inline }
 
 // IsQuick reports whether the handler is known, or trusted, to be quick.
 func (k *Class) IsQuick() bool {
