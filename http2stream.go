@@ -194,7 +194,11 @@ func (s *http2Stream) giveWay(class *class.Class) error {
 // waits serves nobody, and many requests may still be unread: then the error is ErrClientGone.
 func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
 	if !s.own() {
-		return s.worker.giveWay(class)
+		err := s.worker.giveWay(class)
+		if err == errBusy && kept && s.worker.worker.LeaveKept() {
+			return nil
+		}
+		return err
 	}
 	if s.h.driver.clientLeft() {
 		s.disown()

@@ -16,8 +16,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// Probes are answered by an overloaded server, whose places are all taken, also if nobody has probed before: at once, or where
-// checks have to run first, as soon as these have.
+// Probes are answered by an overloaded server, whose places are all taken, also if nobody has probed before, and if checks have to run
+// first.
 func TestOverload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, around := range []string{"", ", with middleware that waits"} {
@@ -77,18 +77,13 @@ func testOverload(t *testing.T, driver filo.Driver, waits bool) {
 	if got := status("/livez"); got != 200 {
 		t.Errorf("the first probe: %d", got)
 	}
-	if got := status("/readyz"); got != 503 {
+	if got := status("/readyz"); got != 200 {
 		t.Errorf("a probe that has to wait for a check: %d", got)
 	}
 	select {
 	case <-checked:
 	case <-time.After(time.Minute):
 		t.Fatal("no check has run")
-	}
-	for deadline := time.Now().Add(time.Minute); status("/readyz") != 200; {
-		if time.Now().After(deadline) {
-			t.Fatal("the server doesn't become ready")
-		}
 	}
 	for range 20 {
 		for _, query := range []string{"", "?verbose"} { // which may be somebody's probe as well

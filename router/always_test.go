@@ -37,7 +37,7 @@ func TestAlwaysUnderOverload(t *testing.T) {
 }
 
 func testAlways(t *testing.T, driver filo.Driver, http2, kept bool) {
-	const places, asks = 4, 200
+	const places, asks = 4, 40 // times 5 paths
 	probes := health.New(health.Options{Logger: slog.New(slog.DiscardHandler)})
 	probes.Add("database", func(context.Context) error { return nil }, health.Check{})
 	r := router.New()
@@ -83,27 +83,110 @@ func testAlways(t *testing.T, driver filo.Driver, http2, kept bool) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(time.Minute); refused.Load() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); served.Load() == 0 || refused.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody is refused: the server isn't overloaded")
 		}
 	}
 	operator := client()
 	for _, path := range []string{"/livez", "/readyz", "/debug/stats", "/debug/metrics", "/debug/build"} {
-		before, was, n := time.Now(), refused.Load(), 0
-		for range asks {
-			if status, err := get(operator, path); status == 200 {
-				n++
-			} else if err != nil {
-				t.Log(err)
+		was := refused.Load()
+		for i := range asks {
+			if status, err := get(operator, path); status != 200 {
+				t.Errorf("%s: ask %d: %d, %v", path, i+1, status, err)
 			}
 		}
-		t.Logf("%s: %d of %d in %v; others refused meanwhile: %d", path, n, asks, time.Since(before), refused.Load()-was)
-		if n != asks {
-			t.Errorf("%s: %d of %d", path, n, asks)
+		if refused.Load() == was {
+			t.Errorf("%s: nobody was refused meanwhile: the server isn't overloaded", path)
 		}
 	}
 	over.Store(true)
 	load.Wait()
-	t.Log(served.Load(), refused.Load())
+}
+
+// The reserve is given back however a handler ends, and it is bounded: what comes when it is full needs a place like any other request.
+func TestAlwaysReserve(t *testing.T) {
+	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
+		for _, http2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, HTTP2 %v", name, http2), func(t *testing.T) {
+				if driver == filo.DriverLoop && runtime.GOOS != "linux" {
+					t.Skip("no loops here")
+				}
+				testAlwaysReserve(t, driver, http2)
+			})
+		}
+	}
+}
+
+func testAlwaysReserve(t *testing.T, driver filo.Driver, http2 bool) {
+	const reserve = 16
+	held, release := make(chan struct{}), make(chan struct{})
+	hold := func(c *filo.Ctx) error {
+		held <- struct{}{}
+		<-release
+		return c.NoContent()
+	}
+	r := router.New()
+	r.GET("/hold", hold).Offload()
+	r.GET("/always/{how}", func(c *filo.Ctx) error {
+		switch c.Param("how") {
+		case "hold":
+			return hold(c)
+		case "panic":
+			panic("in the handler")
+		case "exit":
+			runtime.Goexit()
+		case "body":
+			if _, err := c.Body(); err != nil {
+				return err
+			}
+		}
+		return c.NoContent()
+	}).Offload().Always()
+	server := &filo.Server{
+		Handler: r.Serve, Driver: driver, Concurrency: 1, HTTP2: filo.HTTP2Options{Unencrypted: true}, Logger: slog.New(slog.DiscardHandler),
+	}
+	address := "http://" + tcptest.Serve(t, server)
+	transport := &http.Transport{DisableKeepAlives: true, Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(!http2)
+	transport.Protocols.SetUnencryptedHTTP2(http2)
+	client := &http.Client{Transport: transport}
+	get := func(path string) int {
+		response, err := client.Get(address + path)
+		if err != nil {
+			return 0
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	var holders sync.WaitGroup
+	begin := func(path string) {
+		holders.Go(func() {
+			if got := get(path); got != 204 {
+				t.Errorf("%s: %d", path, got)
+			}
+		})
+		<-held
+	}
+	begin("/hold")
+	for range reserve + 1 {
+		for how, want := range map[string]int{"panic": 500, "exit": 500, "body": 204, "return": 204} {
+			if got := get("/always/" + how); got != want {
+				t.Errorf("/always/%s: %d, want %d", how, got, want)
+			}
+		}
+	}
+	for range reserve {
+		begin("/always/hold")
+	}
+	if got := get("/always/return"); got != 503 {
+		t.Errorf("with the reserve full: %d, want 503", got)
+	}
+	close(release)
+	holders.Wait()
+	for deadline := time.Now().Add(time.Minute); get("/always/return") != 204; {
+		if time.Now().After(deadline) {
+			t.Fatal("the reserve isn't given back")
+		}
+	}
 }
