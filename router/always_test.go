@@ -91,13 +91,10 @@ func testAlways(t *testing.T, driver filo.Driver, http2, kept bool) {
 	operator := client()
 	for _, path := range []string{"/livez", "/readyz", "/debug/stats", "/debug/metrics", "/debug/build"} {
 		was := refused.Load()
-		for i := range asks {
+		for i := 0; i < asks || refused.Load() == was; i++ {
 			if status, err := get(operator, path); status != 200 {
 				t.Errorf("%s: ask %d: %d, %v", path, i+1, status, err)
 			}
-		}
-		if refused.Load() == was {
-			t.Errorf("%s: nobody was refused meanwhile: the server isn't overloaded", path)
 		}
 	}
 	over.Store(true)
@@ -162,14 +159,18 @@ func testAlwaysReserve(t *testing.T, driver filo.Driver, http2 bool) {
 	var holders sync.WaitGroup
 	begin := func(path string) {
 		holders.Go(func() {
-			if got := get(path); got != 204 {
+			got := get(path)
+			for got == 503 { // the last requests have their answers, and are about to give the reserve back
+				got = get(path)
+			}
+			if got != 204 {
 				t.Errorf("%s: %d", path, got)
 			}
 		})
 		<-held
 	}
 	begin("/hold")
-	for range reserve + 1 {
+	for range reserve + 1 { // each one in turn, so a place that is lost shows
 		for how, want := range map[string]int{"panic": 500, "exit": 500, "body": 204, "return": 204} {
 			if got := get("/always/" + how); got != want {
 				t.Errorf("/always/%s: %d, want %d", how, got, want)

@@ -1,0 +1,120 @@
+package failsafe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
+	"github.com/failsafe-go/failsafe-go/priority"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/internal/refusals"
+	"github.com/filohttp/filo/internal/setup"
+)
+
+// AdaptiveLimitOptions configures AdaptiveLimit. Either Limiter, or PriorityLimiter and Priority are required.
+type AdaptiveLimitOptions struct {
+	// Limiter limits the requests. It may be shared with other code.
+	Limiter adaptivelimiter.AdaptiveLimiter[any]
+	// PriorityLimiter limits the requests by their priority.
+	PriorityLimiter adaptivelimiter.PriorityLimiter[any]
+	// Priority returns the priority of a request. It must be quick. Priorities that clients choose let each client claim the highest.
+	Priority func(c *filo.Ctx) priority.Priority
+	// MaxWait is the maximum time that a request waits for a permit. Default 0: it doesn't wait. How many may wait is set by the
+	// limiter's WithQueueing; without that, any number. A WithMaxWaitTime of the limiter has no effect here.
+	MaxWait time.Duration
+	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
+	RetryAfter time.Duration
+}
+
+// must panics if the options are wrong.
+var must = setup.Checker("failsafe")
+
+// AdaptiveLimit runs as many requests at once as the limiter permits. It answers the others with 503 (Service Unavailable) and
+// Retry-After. Their error wraps filo.ErrBusy, so the server doesn't log each one: a record at once, and then one with their number every
+// ten seconds while refusals continue. All routes with one limiter share its limit. AdaptiveLimit panics if the options are wrong.
+func AdaptiveLimit(options AdaptiveLimitOptions) filo.Middleware {
+	must((options.Limiter == nil) != (options.PriorityLimiter == nil), "AdaptiveLimit needs a Limiter or a PriorityLimiter, and not both")
+	must((options.PriorityLimiter == nil) == (options.Priority == nil), "AdaptiveLimit: Priority and PriorityLimiter go together")
+	must(options.MaxWait >= 0 && options.RetryAfter >= 0, "AdaptiveLimit: MaxWait and RetryAfter must not be negative")
+	seconds := (cmp.Or(options.RetryAfter, time.Second) + time.Second - 1) / time.Second
+	l := &limiter{AdaptiveLimitOptions: options, retryAfter: strconv.FormatInt(int64(seconds), 10)}
+	l.metrics = options.Limiter
+	if options.Limiter == nil {
+		l.metrics = options.PriorityLimiter
+	}
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error { return l.run(c, next) }
+	}
+}
+
+type limiter struct {
+	AdaptiveLimitOptions
+	metrics    adaptivelimiter.Metrics
+	retryAfter string
+	refused    refusals.Log
+}
+
+// errLimit is shared: nothing may change it.
+var errLimit = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
+
+func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
+	permit, err := l.acquire(c)
+	if err != nil {
+		return err
+	}
+	returned := false
+	defer func() { // also when the handler panics, or ends its goroutine
+		if returned && !inside.Claimed(c) && !errors.Is(err, filo.ErrClientGone) {
+			permit.Record()
+		} else {
+			permit.Drop()
+		}
+	}()
+	err = next(c)
+	returned = true
+	return err
+}
+
+// acquire returns a permit, or the error to return.
+func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
+	if l.Limiter != nil {
+		if permit, ok := l.Limiter.TryAcquirePermit(); ok {
+			return permit, nil
+		}
+		if l.MaxWait == 0 {
+			return nil, l.refuse(c)
+		}
+	}
+	ctx := context.Background()
+	if l.MaxWait > 0 && l.metrics.Inflight() >= l.metrics.Limit() { // it will probably wait, which no loop may do
+		if err := inside.Offload(c); err != nil {
+			return nil, err
+		}
+		ctx = c.Context()
+	}
+	var permit adaptivelimiter.Permit
+	var err error
+	if l.Limiter != nil {
+		permit, err = l.Limiter.AcquirePermitWithMaxWait(ctx, l.MaxWait)
+	} else {
+		permit, err = l.PriorityLimiter.AcquirePermitWithMaxWait(priority.ContextWithPriority(ctx, l.Priority(c)), l.MaxWait)
+	}
+	if err == nil {
+		return permit, nil
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
+		return nil, cause
+	}
+	return nil, l.refuse(c)
+}
+
+func (l *limiter) refuse(c *filo.Ctx) error {
+	c.Response.Header.Set("Retry-After", l.retryAfter)
+	l.refused.Note(c, "AdaptiveLimit refuses requests", "limit", l.metrics.Limit())
+	return errLimit
+}

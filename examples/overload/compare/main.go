@@ -1,0 +1,230 @@
+// Command compare puts the same scarce resource behind several servers, asks each for twice what the resource can do, and prints a table:
+// what was answered, how long it took, what was refused, and how long the overload is felt after it has ended.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
+	"github.com/valyala/fasthttp"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/contrib/failsafe"
+	"github.com/filohttp/filo/examples/internal/program"
+	"github.com/filohttp/filo/middleware"
+)
+
+const (
+	places   = 20                    // how many may use the resource at once
+	work     = 20 * time.Millisecond // how long each does
+	maxWait  = 50 * time.Millisecond // how long a request may wait in a server with a queue
+	patience = time.Second           // how long a client waits for an answer
+)
+
+func main() { program.Main("compare", run) }
+
+type config struct{ before, storm, after time.Duration }
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	var cfg config
+	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	flags.DurationVar(&cfg.before, "before", 3*time.Second, "how long the load is half of the capacity before")
+	flags.DurationVar(&cfg.storm, "storm", 10*time.Second, "how long it is twice the capacity")
+	flags.DurationVar(&cfg.after, "after", 3*time.Second, "how long it is half of the capacity again")
+	if err := program.Parse(flags, args); err != nil {
+		return err
+	}
+	if cfg.before < 0 || cfg.storm < time.Second || cfg.after < time.Second {
+		return errors.New("-before must not be negative, and -storm and -after are at least a second")
+	}
+	capacity := measure()
+	fmt.Fprintf(stdout, "The resource does %.0f requests/s: %d at once, %v each. The storm asks for %.0f/s.\n\n", capacity, places, work, 2*capacity)
+	fmt.Fprintln(stdout, "| server | answered in time, of the capacity | p99 of those | 503 | no answer within 1 s | first second after: 200, p99 | 503 | no answer |")
+	fmt.Fprintln(stdout, "| --- | --: | --: | --: | --: | --: | --: | --: |")
+	for _, each := range contestants() {
+		if err := each.play(ctx, stdout, cfg, capacity); err != nil {
+			return fmt.Errorf("%s: %w", each.name, err)
+		}
+	}
+	return nil
+}
+
+// resource is what requests wait for. Like many clients of databases it doesn't ask whether anybody still wants the answer.
+type resource chan struct{}
+
+func (r resource) use() {
+	r <- struct{}{}
+	time.Sleep(work)
+	<-r
+}
+
+// measure returns how many requests the resource does in a second, without any server.
+func measure() float64 {
+	const each = 50
+	r := make(resource, places)
+	start := time.Now()
+	var users sync.WaitGroup
+	for range places {
+		users.Go(func() {
+			for range each {
+				r.use()
+			}
+		})
+	}
+	users.Wait()
+	return places * each / time.Since(start).Seconds()
+}
+
+type contestant struct {
+	name  string
+	serve func(context.Context, net.Listener) error
+}
+
+func contestants() []contestant {
+	quiet := slog.New(slog.DiscardHandler)
+	filoWith := func(s *filo.Server, around filo.Middleware) func(context.Context, net.Listener) error {
+		r := make(resource, places)
+		h := filo.Offload(func(c *filo.Ctx) error { r.use(); return c.NoContent() })
+		if around != nil {
+			h = around(h)
+		}
+		s.Handler, s.Logger = h, quiet
+		return s.RunListener
+	}
+	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 50).WithRecentWindow(200*time.Millisecond, time.Second, 50).
+		WithQueueing(1, 2).Build()
+	return []contestant{
+		{"filo, Concurrency and Queue", filoWith(&filo.Server{Concurrency: places, Queue: 2 * places, QueueTimeout: maxWait}, nil)},
+		{"filo, AdaptiveLimit", filoWith(&filo.Server{}, failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: maxWait}))},
+		{"filo, ConcurrencyLimit", filoWith(&filo.Server{}, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{
+			Limit: places, Queue: 2 * places, MaxWait: maxWait,
+		}))},
+		{"filo without a limit", filoWith(&filo.Server{}, nil)},
+		{"net/http", serveHTTP},
+		{"fasthttp", serveFast},
+	}
+}
+
+func serveHTTP(ctx context.Context, l net.Listener) error {
+	r := make(resource, places)
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { r.use(); w.WriteHeader(204) })}
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func serveFast(ctx context.Context, l net.Listener) error {
+	r := make(resource, places)
+	s := &fasthttp.Server{Handler: func(c *fasthttp.RequestCtx) { r.use(); c.SetStatusCode(204) }, CloseOnShutdown: true}
+	defer context.AfterFunc(ctx, func() { s.ShutdownWithContext(ctx) })()
+	return s.Serve(l)
+}
+
+// play runs the three parts of the load, and prints a row of the table.
+func (each contestant) play(ctx context.Context, stdout io.Writer, cfg config, capacity float64) error {
+	address, stop, err := program.Background(each.serve)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 10_000}
+	defer transport.CloseIdleConnections()
+	load := &load{url: "http://" + address, client: &http.Client{Transport: transport, Timeout: patience}}
+	load.send(ctx, capacity/2, cfg.before)
+	storm := load.send(ctx, 2*capacity, cfg.storm)
+	after := load.send(ctx, capacity/2, time.Second)
+	load.send(ctx, capacity/2, cfg.after-time.Second)
+	load.pending.Wait()
+	err = stop()
+	fmt.Fprintf(stdout, "| %s | %.0f/s, %.0f %% | %s | %s | %s | %s, %s | %s | %s |\n", each.name,
+		float64(len(storm.took))/cfg.storm.Seconds(), 100*float64(len(storm.took))/cfg.storm.Seconds()/capacity, storm.p99(),
+		storm.share(storm.refused), storm.share(storm.lost), after.share(len(after.took)), after.p99(), after.share(after.refused), after.share(after.lost))
+	return errors.Join(err, ctx.Err())
+}
+
+// load sends requests when they are due, whether or not earlier ones were answered.
+type load struct {
+	url     string
+	client  *http.Client
+	pending sync.WaitGroup
+}
+
+// tally has what became of the requests of one part of the load.
+type tally struct {
+	mu            sync.Mutex
+	took          []time.Duration // those answered, from when they were due
+	refused, lost int
+}
+
+// send sends rate requests a second. It returns when the last one was sent; the tally is complete after pending.
+func (l *load) send(ctx context.Context, rate float64, d time.Duration) *tally {
+	t := &tally{}
+	start := time.Now()
+	for i := range int(rate * d.Seconds()) {
+		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+		time.Sleep(time.Until(due))
+		if ctx.Err() != nil {
+			break
+		}
+		l.pending.Go(func() {
+			status := l.get()
+			t.add(status, time.Since(due))
+		})
+	}
+	return t
+}
+
+// get returns the status, 0 if there was no answer in time.
+func (l *load) get() int {
+	response, err := l.client.Get(l.url)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return 0
+	}
+	return response.StatusCode
+}
+
+func (t *tally) add(status int, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch status {
+	case 204:
+		t.took = append(t.took, took)
+	case 503:
+		t.refused++
+	default:
+		t.lost++
+	}
+}
+
+func (t *tally) p99() string {
+	if len(t.took) == 0 {
+		return "-"
+	}
+	slices.Sort(t.took)
+	return fmt.Sprintf("%.0f ms", 1000*t.took[(len(t.took)-1)*99/100].Seconds())
+}
+
+// share returns a part of all requests of the tally in percent.
+func (t *tally) share(n int) string {
+	all := len(t.took) + t.refused + t.lost
+	if n == 0 || all == 0 {
+		return "0"
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*float64(n)/float64(all)), ".0") + " %"
+}
