@@ -65,7 +65,6 @@ func init() {
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
 	hooks.TakeBody = (*Ctx).duplex
-	hooks.Claimed = func(c *Ctx) bool { return c.claimed }
 }
 
 // check panics if the Ctx has no request. Builds with the race detector take the request away as soon as its handler has returned,

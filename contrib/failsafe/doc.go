@@ -25,8 +25,8 @@
 //
 // # What counts
 //
-// A request has its permit until its handler returns, panics, or ends its goroutine. Its duration counts, unless the handler panics, its
-// client leaves, or it sends its answer itself: by Ctx.Stream, sse, a WebSocket, Ctx.Hijack or Ctx.Park. Such answers take as long as
-// their clients want, which says nothing about the server. But a handler that stays keeps its permit, so put routes with many such
+// A request has its permit until its handler returns, panics, or ends its goroutine. Its duration counts, unless the handler panics or is
+// timed out, its client leaves, or it sends its answer itself: by Ctx.Stream, sse, a WebSocket, or Ctx.Hijack. Such answers take as long
+// as their clients want, which says nothing about the server. But a handler that stays keeps its permit, so put routes with many such
 // handlers outside of the middleware.
 package failsafe

@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
 	"github.com/failsafe-go/failsafe-go/priority"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/internal/inside"
-	"github.com/filohttp/filo/internal/refusals"
-	"github.com/filohttp/filo/internal/setup"
 )
 
 // AdaptiveLimitOptions configures AdaptiveLimit. Either Limiter, or PriorityLimiter and Priority are required.
@@ -31,8 +30,11 @@ type AdaptiveLimitOptions struct {
 	RetryAfter time.Duration
 }
 
-// must panics if the options are wrong.
-var must = setup.Checker("failsafe")
+func must(ok bool, message string) {
+	if !ok {
+		panic("failsafe: " + message)
+	}
+}
 
 // AdaptiveLimit runs as many requests at once as the limiter permits. It answers the others with 503 (Service Unavailable) and
 // Retry-After. Their error wraps filo.ErrBusy, so the server doesn't log each one: a record at once, and then one with their number every
@@ -56,8 +58,15 @@ type limiter struct {
 	AdaptiveLimitOptions
 	metrics    adaptivelimiter.Metrics
 	retryAfter string
-	refused    refusals.Log
+	refused    atomic.Int64 // requests since the last record of them
+	logged     atomic.Int64 // when that was made, in nanoseconds since 1970
 }
+
+// logEvery is how often refusals are logged at most.
+const logEvery = 10 * time.Second
+
+// offload gives the loop away that has read the request, if one waits for the handler.
+var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 // errLimit is shared: nothing may change it.
 var errLimit = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
@@ -69,7 +78,7 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	}
 	returned := false
 	defer func() { // also when the handler panics, or ends its goroutine
-		if returned && !inside.Claimed(c) && !errors.Is(err, filo.ErrClientGone) {
+		if returned && !errors.Is(err, filo.ErrClientGone) && !sentItself(c) {
 			permit.Record()
 		} else {
 			permit.Drop()
@@ -78,6 +87,12 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	err = next(c)
 	returned = true
 	return err
+}
+
+// sentItself reports whether the handler, which is over, has sent its answer, or has taken the connection over, or was timed out.
+func sentItself(c *filo.Ctx) bool {
+	// A deadline for a handler's own writes has no effect on anything else.
+	return c.Committed() || c.Status() == http.StatusSwitchingProtocols || errors.Is(c.SetWriteDeadline(time.Time{}), filo.ErrHijacked)
 }
 
 // acquire returns a permit, or the error to return.
@@ -92,7 +107,7 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 	}
 	ctx := context.Background()
 	if l.MaxWait > 0 && l.metrics.Inflight() >= l.metrics.Limit() { // it will probably wait, which no loop may do
-		if err := inside.Offload(c); err != nil {
+		if err := offload(c); err != nil {
 			return nil, err
 		}
 		ctx = c.Context()
@@ -115,6 +130,10 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 
 func (l *limiter) refuse(c *filo.Ctx) error {
 	c.Response.Header.Set("Retry-After", l.retryAfter)
-	l.refused.Note(c, "AdaptiveLimit refuses requests", "limit", l.metrics.Limit())
+	l.refused.Add(1)
+	now, last := time.Now().UnixNano(), l.logged.Load()
+	if now-last >= int64(logEvery) && l.logged.CompareAndSwap(last, now) {
+		c.Logger().Warn("AdaptiveLimit refuses requests", "refused", l.refused.Swap(0), "limit", l.metrics.Limit())
+	}
 	return errLimit
 }

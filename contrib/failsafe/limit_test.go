@@ -143,10 +143,11 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Streams don't count as slow requests: the limit stays where requests alone bring it, while it falls if their durations count.
+// Streams and hijacked connections don't count as slow requests: the limit stays where requests alone bring it, while slow requests
+// lower it.
 func TestStreamsDontCount(t *testing.T) {
-	limits := map[bool]int{}
-	for _, streams := range []bool{false, true} {
+	limits := map[string]int{}
+	for _, how := range []string{"slow", "stream", "hijack"} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := adaptivelimiter.NewBuilder[any]().WithLimits(1, 100, 50).WithRecentWindow(time.Millisecond, time.Second, 10).
 				WithMaxLimitFactor(100).Build()
@@ -156,10 +157,18 @@ func TestStreamsDontCount(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 					return c.NoContent()
 				}
-				if streams {
+				switch how {
+				case "stream":
 					if err := c.Stream().Flush(); err != nil {
 						return err
 					}
+				case "hijack":
+					conn, _, err := c.Hijack()
+					if err != nil {
+						return err
+					}
+					defer conn.Close()
+					defer io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 				}
 				time.Sleep(4 * time.Second)
 				return nil
@@ -175,11 +184,11 @@ func TestStreamsDontCount(t *testing.T) {
 					s.Do(t, "GET /quick")
 				}
 			}
-			limits[streams] = limiter.Limit()
+			limits[how] = limiter.Limit()
 		})
 	}
-	if limits[true] <= limits[false] {
-		t.Errorf("the limit with streams is %d, with slow requests %d", limits[true], limits[false])
+	if limits["stream"] <= limits["slow"] || limits["hijack"] <= limits["slow"] {
+		t.Errorf("the limits are %v", limits)
 	}
 }
 

@@ -21,7 +21,6 @@ var (
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
 	TakeBody any
-	Claimed  any // func(c *filo.Ctx) bool
 )
 
 // Own is the parameter of methods for filo's own packages: others can't name the type. It is for methods that are called so often
