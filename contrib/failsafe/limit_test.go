@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,7 +196,7 @@ func TestStreamsDontCount(t *testing.T) {
 // With priorities, requests of high priority are served, and those of low priority refused, while all permits are taken.
 func TestPriorities(t *testing.T) {
 	prioritizer := adaptivelimiter.NewPrioritizer()
-	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(1, 1, 1).WithQueueing(1, 10).BuildPrioritized(prioritizer)
+	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(1, 1, 1).WithQueueing(1, 40).BuildPrioritized(prioritizer)
 	limit := failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{
 		PriorityLimiter: limiter, MaxWait: time.Minute,
 		Priority: func(c *filo.Ctx) priority.Priority {
@@ -212,25 +213,37 @@ func TestPriorities(t *testing.T) {
 		return c.NoContent()
 	}))
 	var clients sync.WaitGroup
+	var refused atomic.Int64
 	ask := func(path string) {
 		clients.Go(func() {
-			if got := s.Do(t, "GET "+path); got.Status != 204 {
+			switch got := s.Do(t, "GET "+path); got.Status {
+			case 204:
+			case 503:
+				refused.Add(1)
+			default:
 				t.Error(path, got)
 			}
 		})
 	}
 	ask("/low")
 	<-inside
-	for n := 1; n <= 5; n++ {
+	settled := func() int { return limiter.Queued() + int(refused.Load()) }
+	// The fuller the queue, the larger is the share of those of low priority that are refused: here one of 30 at least, but for one run in
+	// some millions.
+	for n := 1; n <= 30; n++ {
 		ask("/low")
-		await(t, "it to wait", func() bool { return limiter.Queued() == n })
+		await(t, "it to be refused, or to wait", func() bool { return settled() == n })
+		prioritizer.Calibrate()
 	}
-	prioritizer.Calibrate()
-	if got := s.Do(t, "GET /low"); got.Status != 503 {
-		t.Errorf("low priority: %v, want 503", got)
+	low := refused.Load()
+	if low == 0 {
+		t.Error("nothing of low priority is refused")
 	}
 	ask("/high")
-	await(t, "the one of high priority to wait", func() bool { return limiter.Queued() == 6 })
+	await(t, "the one of high priority", func() bool { return settled() == 31 })
+	if refused.Load() > low {
+		t.Error("the one of high priority is refused")
+	}
 	close(leave)
 	clients.Wait()
 }
