@@ -94,7 +94,7 @@ func await(c *filo.Ctx, checks []*check) error {
 	if len(coming) == 0 {
 		return nil
 	}
-	// An overloaded server can't wait, but the checks run: the next probe finds their results.
+	// An overloaded server has a reserve for those that wait. If that is full, the checks run all the same: a later probe finds their results.
 	if err := inside.Offload(c); err != nil {
 		return err
 	}

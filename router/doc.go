@@ -54,7 +54,8 @@
 // the event loop that reads its requests; a slower one runs on another worker. Inline and Offload fix the choice from the first
 // request:
 //
-//	r.GET("/livez", probes.Live).Inline()   // answered even when the server is overloaded
+//	r.GET("/livez", probes.Live).Inline()    // answered even when the server is overloaded
+//	r.GET("/metrics", metrics).Always()      // so is this, which takes longer
 //	r.POST("/reports", makeReport).Offload() // always waits, or computes for long
 //
 // filo.Server.Stats lists the routes by pattern, each with the choice that was fixed or learned.

@@ -69,7 +69,7 @@ func (route *Route) Name(name string) *Route {
 	return route
 }
 
-// Inline runs the route directly in the loop that reads its requests, from the first request on. Use it for routes that must
+// Inline runs the route directly in the loop that reads its requests, from the first request on. Use it for quick routes that must
 // answer even when Server.Concurrency is reached, such as probes, and for fast routes that are rarely called. The handler and its
 // middleware must not block, and together must not take more than some 10 µs, because the other connections of the loop wait
 // meanwhile. Other routes don't need it: filo times them. Inline returns the route, and panics after Offload.

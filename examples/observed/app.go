@@ -77,7 +77,7 @@ func newApp(records io.Writer, hosts []string) (*app, error) {
 	a.health.Attach(a.server)
 	r.GET("/livez", a.health.Live).Inline()
 	r.GET("/readyz", a.health.Ready).Inline()
-	r.GET("/metrics", prometheus.Handler(registry))
+	r.GET("/metrics", prometheus.Handler(registry)).Always()
 	r.Mount("/dashboard", measured.Serve)
 	r.Mount("/debug", debug.Handler(debug.Options{LogLevel: &level, Vars: adaptor.FromHTTP(expvar.Handler())}))
 	r.GET("/log", a.log.serve, guard)
