@@ -24,19 +24,17 @@ import (
 func TestAlwaysUnderOverload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, http2 := range []bool{false, true} {
-			for _, kept := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, HTTP2 %v, kept connections %v", name, http2, kept), func(t *testing.T) {
-					if driver == filo.DriverLoop && runtime.GOOS != "linux" {
-						t.Skip("no loops here")
-					}
-					testAlways(t, driver, http2, kept)
-				})
-			}
+			t.Run(fmt.Sprintf("%s, HTTP2 %v", name, http2), func(t *testing.T) {
+				if driver == filo.DriverLoop && runtime.GOOS != "linux" {
+					t.Skip("no loops here")
+				}
+				testAlways(t, driver, http2)
+			})
 		}
 	}
 }
 
-func testAlways(t *testing.T, driver filo.Driver, http2, kept bool) {
+func testAlways(t *testing.T, driver filo.Driver, http2 bool) {
 	const places, asks = 4, 40 // times 5 paths
 	probes := health.New(health.Options{Logger: slog.New(slog.DiscardHandler)})
 	probes.Add("database", func(context.Context) error { return nil }, health.Check{})
@@ -54,7 +52,7 @@ func testAlways(t *testing.T, driver filo.Driver, http2, kept bool) {
 	}
 	address := "http://" + tcptest.Serve(t, server)
 	client := func() *http.Client {
-		transport := &http.Transport{DisableKeepAlives: !kept, Protocols: new(http.Protocols)}
+		transport := &http.Transport{DisableKeepAlives: !http2, Protocols: new(http.Protocols)}
 		transport.Protocols.SetHTTP1(!http2)
 		transport.Protocols.SetUnencryptedHTTP2(http2)
 		t.Cleanup(transport.CloseIdleConnections)

@@ -70,7 +70,7 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) erro
 	probes.Attach(server)
 
 	metrics := router.New()
-	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Allow: func(*filo.Ctx) bool { return true }}))
+	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Allow: func(*filo.Ctx) bool { return true }})).Always()
 	metrics.Mount("/debug", debug.Handler(debug.Options{LogLevel: &logLevel}))
 	inside := &filo.Server{Handler: metrics.Serve}
 	insideListener, err := inside.Listen(cmp.Or(env("METRICS_ADDR"), "127.0.0.1:9090"))
