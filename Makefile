@@ -62,9 +62,9 @@ test: testrun ## vet and test what needs few other modules: the root, its packag
 # Modules whose code no user runs. The race detector would compile all that they require once more.
 UNRACED := bench tools
 
-check: test ## everything: test, the race detector, both drivers, another processor, and the suites of others; -k goes on after a failure
+check: ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once.
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going race foreign race-blocking arm64 unraced ants
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going race foreign lint test race-blocking arm64 unraced ants
 
 foreign: ## run others' tests for net/http's server and for HTTP/2 against filo: Go's own, x/net's, h2spec, and those of WebSocket, RPC and router packages
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
