@@ -36,6 +36,7 @@ const (
 	stateRest      // waiting for the rest of a body that its handler didn't read, after the answer
 	stateStreams   // of HTTP/2: waiting for frames, while there are streams
 	stateLeaving   // of HTTP/2: waiting for frames after the first GOAWAY, in a shutdown
+	stateShed      // told to close while it was idle, since others need its place
 
 	stateBits = 4
 	stateMask = 1<<stateBits - 1
@@ -94,6 +95,7 @@ const (
 var (
 	errDeadline = fmt.Errorf("filo: %w", os.ErrDeadlineExceeded)
 	errDraining = errors.New("filo: the server is shutting down")
+	errShed     = errors.New("filo: the connection was idle, and others need its place")
 )
 
 // conn is one HTTP/1 connection. Its protocol code (next and the methods that next calls) does no IO: it takes bytes from in, leaves

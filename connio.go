@@ -128,6 +128,9 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		}
 		// The sweep or a shutdown has woken the owner, perhaps for an earlier wait: only the clock tells whether this one is over.
 		c.netConn.SetReadDeadline(time.Time{})
+		if c.state() == stateShed {
+			return 0, errShed
+		}
 		if deadline != 0 && c.server.clock.exact() >= deadline {
 			return 0, errDeadline
 		}
@@ -143,10 +146,12 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 
 // endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up
 // and clears it. Otherwise it could hit a later wait, which would fail for no reason; in a TLS write that ends the connection.
-func (c *conn) endWait(deadline clock.Time, writing bool) {
+// endWait reports whether the connection was told to close for others.
+func (c *conn) endWait(deadline clock.Time, writing bool) (shed bool) {
 	old := c.word.Swap(int64(stateHandler))
-	if deadline == 0 || deadlineIn(old) != 0 {
-		return
+	shed = waitState(old&stateMask) == stateShed
+	if !shed && (deadline == 0 || deadlineIn(old) != 0) {
+		return false
 	}
 	c.server.conns.awaitWakeUp()
 	if writing {
@@ -154,6 +159,7 @@ func (c *conn) endWait(deadline clock.Time, writing bool) {
 	} else {
 		c.netConn.SetReadDeadline(time.Time{})
 	}
+	return shed
 }
 
 // flush writes out and outBody.

@@ -20,6 +20,7 @@ import (
 type connSet struct {
 	max        int // 0: no limit; immutable
 	perAddress int // 0: no limit; immutable
+	room       connRoom
 
 	mu        race.Mutex
 	conns     connList                      // guarded by mu
@@ -62,12 +63,16 @@ func (s *connSet) add(c *conn) *HTTPError {
 	if s.perAddress > 0 && !c.awaitsProxy {
 		address = limitAddress(c.netConn.RemoteAddr())
 	}
+	limit := s.max
+	if s.isFull(address) && s.makeRoom() {
+		limit += s.slack()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
 		return errEnding
-	case s.max > 0 && s.conns.count >= s.max:
+	case limit > 0 && s.conns.count >= limit:
 		return errTooManyConns
 	case address.IsValid() && !s.countLocked(c, address):
 		return errConnsPerIP
@@ -82,6 +87,16 @@ func (s *connSet) add(c *conn) *HTTPError {
 		s.timer.Reset(s.interval)
 	}
 	return nil
+}
+
+// isFull reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
+func (s *connSet) isFull(address netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client := s.addresses[address]; client != nil && client.conns >= s.perAddress {
+		return false
+	}
+	return s.max > 0 && s.conns.count >= s.max && !s.closed
 }
 
 // countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.

@@ -62,7 +62,7 @@ func TestLimitAddress(t *testing.T) {
 
 // The counts of a connSet are those of a plain list, whatever comes and goes in whatever order.
 func TestConnSetCounts(t *testing.T) {
-	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1)}
+	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1), clock: new(coarseClock)}
 	var conns []*conn
 	per := make(map[netip.Addr]int)
 	seed := uint32(1)
@@ -79,6 +79,7 @@ func TestConnSetCounts(t *testing.T) {
 		} else {
 			addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(random(6)))}
 			c := &conn{netConn: &lifeConn{remote: addr}}
+			c.setState(stateHandler)
 			var want *HTTPError
 			if len(conns) == 12 {
 				want = errTooManyConns

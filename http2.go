@@ -92,6 +92,7 @@ type http2Conn struct {
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
+	shed       bool   // the connection is to end if it has no streams, since others need its place; the owner's
 	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood. The owner's
 }
 

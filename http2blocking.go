@@ -108,13 +108,13 @@ func (d *blockingHTTP2) read(w *scratch) {
 	}
 	space := w.in.Space()
 	n, err := c.netConn.Read(space)
-	c.endWait(deadline, false)
+	h.shed = c.endWait(deadline, false)
 	h.received(w, space, n)
 	switch {
 	case n > 0 || err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.netConn.SetReadDeadline(time.Time{})
-		h.look(w, deadline != 0 && c.server.clock.exact() >= deadline)
+		h.look(w, h.shed || deadline != 0 && c.server.clock.exact() >= deadline)
 	default:
 		h.ending, d.failed = true, !isEOF(err)
 	}

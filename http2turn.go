@@ -37,6 +37,9 @@ func (h *http2Conn) received(w *scratch, space []byte, n int) {
 	if w.in.Received(n); n == len(space) {
 		w.in.Enlarge() // more is probably there
 	}
+	if n > 0 {
+		h.shed = false
+	}
 	if n > 0 && h.silence != nil {
 		*h.silence = http2Silence{heard: h.conn.server.clock.now()}
 	}
@@ -195,8 +198,12 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.counts.Streams() == 0 && passed(h.used.Deadline(config.idleTimeout)) {
-		timeouts.idle.Add(1)
+	shed := h.shed
+	h.shed = false
+	if idle := passed(h.used.Deadline(config.idleTimeout)); h.counts.Streams() == 0 && (shed || idle) {
+		if !shed {
+			timeouts.idle.Add(1)
+		}
 		h.goAwayLocked(w, http2.NoError, "idle")
 		return true
 	}

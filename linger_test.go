@@ -298,6 +298,8 @@ func TestLingerStallingConn(t *testing.T) {
 	client := dial()
 	client.get("/")
 	client.want(200, "quick", false)
+	client.send("G") // it isn't idle
+	lifeAwait(t, "its next request to begin", func() bool { return s.Stats().ConnsActive == 1 })
 	first := dial()
 	lifeAwait(t, "the first to linger", func() bool { return stalled.Load() == 1 })
 	dial().wantRefusal(503)

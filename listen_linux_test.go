@@ -180,6 +180,24 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 	}
 }
 
+// By default a server has so few connections that descriptors never run out: the oldest idle connections make room for new ones.
+func TestDescriptorsSuffice(t *testing.T) {
+	s := newLifeOutOfDescriptors(t, "derived")
+	var last *lifeClient
+	for range 400 {
+		last = s.dial(t)
+		last.get("/")
+		last.want(200, "quick", false)
+	}
+	last.get("/")
+	last.want(200, "quick", false)
+	for _, line := range s.end() {
+		if strings.Contains(line, "level=ERROR") {
+			t.Errorf("said: %s", line)
+		}
+	}
+}
+
 // A logger that doesn't return when descriptors have run out keeps one worker, and the loops from nothing.
 func TestOutOfDescriptorsLoggerWaits(t *testing.T) {
 	lifeLooped(t)
@@ -236,8 +254,10 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := lifeWaitingLog{slog.NewTextHandler(os.Stdout, nil), make(chan struct{})}
-	s := &filo.Server{Handler: takenOver, Loops: 2, Logger: slog.New(log.Handler)}
+	s := &filo.Server{Handler: takenOver, Loops: 2, MaxConns: -1, Logger: slog.New(log.Handler)}
 	switch mode {
+	case "derived":
+		s.MaxConns = 0
 	case "max":
 		s.MaxConns = 10
 	case "logger":

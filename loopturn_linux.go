@@ -167,7 +167,8 @@ func (lc *loopConn) save() {
 // resume ends the wait in which the connection was claimed.
 func (lc *loopConn) resume() {
 	old := lc.word.Swap(int64(stateHandler))
-	if deadlineIn(old) == 0 && (lc.deadline != 0 || lc.server.life.draining.Load()) {
+	shed := waitState(old&stateMask) == stateShed
+	if deadlineIn(old) == 0 && (lc.deadline != 0 || shed || lc.server.life.draining.Load()) {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
 	lc.expired = false
@@ -185,6 +186,12 @@ func (lc *loopConn) resume() {
 		}
 	case expired:
 		lc.expired = lc.deadline != 0 && lc.server.clock.exact() >= lc.deadline
+	}
+	if lc.shed = shed; shed {
+		lc.expired = true
+		if h := lc.http2.Load(); h != nil {
+			h.shed = true
+		}
 	}
 	lc.deadline = 0
 }
@@ -262,7 +269,9 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 		if !lc.expired {
 			return false
 		}
-		err = errDeadline
+		if err = errDeadline; lc.shed {
+			err = errShed
+		}
 	}
 	if lc.awaitsBody {
 		lc.inputError = err // the handler gets it

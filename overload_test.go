@@ -348,7 +348,9 @@ func TestMaxConns(t *testing.T) {
 	for _, c := range []*lifeClient{first, second} {
 		c.get("/")
 		c.want(200, "quick", false)
+		c.send("G") // it isn't idle
 	}
+	lifeAwait(t, "both to begin a request", func() bool { return s.Stats().ConnsActive == 2 })
 	s.dial(t).wantRefusal(503)
 	first.Close()
 	lifeAwait(t, "the first to go", func() bool { return s.Stats().ConnsOpen == 1 })
@@ -360,8 +362,10 @@ func TestMaxConns(t *testing.T) {
 	third := s.dial(t)
 	third.get("/")
 	third.want(200, "quick", false)
+	third.send("G")
+	lifeAwait(t, "the third to begin a request", func() bool { return s.Stats().ConnsActive == 2 })
 	s.dial(t).wantRefusal(503)
-	second.get("/")
+	second.send("ET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	second.want(200, "quick", false)
 	if stats := s.Stats(); stats.ConnsOpen != 2 || stats.ConnsRefused != 2 || stats.ConnsAccepted != 6 || stats.Requests[5] != 2 ||
 		stats.Refusals != (filo.Refusals{MaxConns: 2}) || stats.Limits.MaxConns != 2 {

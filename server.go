@@ -105,8 +105,10 @@ type Server struct {
 	// bursts, at a few KB of memory per worker. Default 10 s; it can't be unlimited.
 	MaxIdleWorkerDuration time.Duration
 
-	// MaxConns limits how many connections may be open at once, hijacked ones excluded; further connections get 503. Default no
-	// limit.
+	// MaxConns limits how many connections may be open at once, hijacked ones excluded. At the limit a new connection takes the place of
+	// the one that has been idle for the longest, which is closed; one without a request counts as idle after 5 s. If no connection is
+	// idle, the new one gets 503. The default on Unix is the number of descriptors that the process may have (RLIMIT_NOFILE), less an
+	// eighth and at least 32 for files, upstreams and databases; elsewhere there is no limit.
 	MaxConns int
 
 	// MaxConnsPerIP limits how many connections one client address may have open; further connections get 429. An IPv6 /64
@@ -298,7 +300,7 @@ func (s *Server) configure() {
 		s.pool = pool
 		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
 		s.life.mu.Unlock()
-		s.conns.max, s.conns.perAddress = s.MaxConns, s.MaxConnsPerIP
+		s.conns.max, s.conns.perAddress = s.maxConns(), s.MaxConnsPerIP
 		s.bodies.limit = withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies)
 		s.tasks.init(s.Tasks)
 		s.life.init()

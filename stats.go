@@ -41,6 +41,8 @@ type Stats struct {
 	// ConnsAccepted and ConnsRefused count since the start. A refused connection is also an accepted one; it got a 503, a 429
 	// or no answer.
 	ConnsAccepted, ConnsRefused uint64
+	// ConnsShed counts the idle connections that were closed since the start because new ones needed their place: see MaxConns.
+	ConnsShed uint64
 	// AcceptFailures counts since the start how often accepting a connection failed for a while, mostly since descriptors ran out.
 	AcceptFailures uint64
 	// HandshakeErrors counts TLS handshakes that failed since the start. Those that took too long are in Timeouts. A client that closed
@@ -81,6 +83,7 @@ type Stats struct {
 // serverCounts holds the counters that no worker, loop or connection keeps. They are independent of each other.
 type serverCounts struct {
 	accepted, refused atomic.Uint64 // connections
+	shed              atomic.Uint64 // idle connections that were closed for others
 	refusalAnswers    answerCounts  // to refused connections
 	overloads         atomic.Uint64 // requests, see Stats.RequestsRefused
 	acceptFailures    atomic.Uint64
@@ -93,6 +96,7 @@ func (c *serverCounts) addTo(st *Stats) {
 	st.ConnsAccepted += c.accepted.Load()
 	st.ConnsRefused += c.refused.Load()
 	st.RequestsRefused += c.overloads.Load()
+	st.ConnsShed += c.shed.Load()
 	c.refusalAnswers.addTo(&st.Requests)
 	st.AcceptFailures, st.HandshakeErrors = c.acceptFailures.Load(), c.handshakeErrors.Load()
 	st.Timeouts, st.Refusals = c.timeouts.load(), c.refusals.load()

@@ -1,0 +1,142 @@
+package filo
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+)
+
+// This file has Server.MaxConns: its default, and the room that a server at its limit makes for a new connection.
+
+// descriptorReserve is the least number of descriptors that the default of MaxConns leaves to files, upstreams and databases.
+const descriptorReserve = 32
+
+// defaultMaxConns returns the default of MaxConns for a process that may have so many descriptors.
+func defaultMaxConns(descriptors uint64) int {
+	reserve := max(descriptors/8, descriptorReserve)
+	if descriptors <= reserve {
+		return 1
+	}
+	return int(min(descriptors-reserve, math.MaxInt32))
+}
+
+// maxConns returns how many connections may be open; 0 for any number.
+func (s *Server) maxConns() int {
+	if s.MaxConns != 0 {
+		return max(s.MaxConns, 0)
+	}
+	return descriptorLimit()
+}
+
+// connRoom closes idle connections to make room for new ones.
+//
+// To find those that have been idle for the longest, it visits all connections. It finds many at once, so a new connection costs only a few
+// visits on average. If it finds none, as when the connections are busy or new, it looks again only after a while.
+type connRoom struct {
+	mu     sync.Mutex
+	oldest []idleConn // those that have been idle for the longest come last
+	found  []idleConn // kept for the next search
+	next   clock.Time // not before then the connections are visited again
+}
+
+// idleConn is a connection that waits for a request.
+type idleConn struct {
+	conn  *conn
+	word  int64 // the conn's; it changes when the wait ends
+	since clock.Time
+}
+
+const (
+	// newConnTime is how long a connection without a request isn't taken for idle. Its client has most likely opened it to send a request,
+	// whose packets may be lost and sent again after one second, and after two more.
+	newConnTime = 5 * time.Second
+	// roomInterval is the least time between two searches, and roomRest how many times as long as the last one took.
+	roomInterval = 10 * time.Millisecond
+	roomRest     = 20
+)
+
+// slack is by how many connections the limit may be exceeded, since a connection that is told to close needs a moment for that.
+func (s *connSet) slack() int { return max(1, min(s.max/8, descriptorReserve/2)) }
+
+// makeRoom tells the connection that has been idle for the longest to close. It reports false if there is none.
+func (s *connSet) makeRoom() bool {
+	r := &s.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.shedOldest() {
+		return true
+	}
+	begin := s.clock.exact()
+	if begin < r.next {
+		return false
+	}
+	s.findIdle(begin)
+	end := s.clock.exact()
+	r.next = end.Add(max(roomInterval, roomRest*end.Sub(begin)))
+	return s.shedOldest()
+}
+
+// shedOldest tells one of the connections found to close. Those that aren't idle any more are left alone.
+func (s *connSet) shedOldest() bool {
+	r := &s.room
+	for n := len(r.oldest); n > 0; n = len(r.oldest) {
+		each := r.oldest[n-1]
+		r.oldest[n-1] = idleConn{}
+		r.oldest = r.oldest[:n-1]
+		if s.shed(each) {
+			return true
+		}
+	}
+	return false
+}
+
+// findIdle finds the connections that have been idle for the longest: a sixteenth of all that may be open, and some more.
+func (s *connSet) findIdle(now clock.Time) {
+	r := &s.room
+	r.found = r.found[:0]
+	s.walk(func(c *conn) {
+		word := c.word.Load()
+		if since, ok := c.idleSince(word, now); ok {
+			r.found = append(r.found, idleConn{c, word, since})
+		}
+	})
+	slices.SortFunc(r.found, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
+	r.oldest = append(r.oldest[:0], r.found[max(0, len(r.found)-s.max/16-16):]...)
+	clear(r.found)
+}
+
+// idleSince returns since when a connection has been idle. The deadline in its word says so, so that no request has to store it: without
+// IdleTimeout all connections between two requests are alike.
+func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, ok bool) {
+	deadline := deadlineIn(word)
+	switch waitState(word & stateMask) {
+	case stateIdle:
+		if deadline != 0 {
+			since = deadline - clock.Time(c.server.config.idleTimeout)
+		}
+		return since, true
+	case stateNew:
+		since = deadline - clock.Time(c.server.config.readHeaderTimeout)
+		return since, deadline != 0 && now.Sub(since) >= newConnTime
+	}
+	return 0, false
+}
+
+// shed tells a connection to close if it is still idle. A request that arrives at this moment may be answered, or the client sees the
+// connection end without an answer.
+func (s *connSet) shed(idle idleConn) bool {
+	s.waking.Lock()
+	defer s.waking.Unlock()
+	c := idle.conn
+	// As in expire. The state keeps the wake-up from being taken for an earlier one.
+	if !c.word.CompareAndSwap(idle.word, int64(stateShed)) {
+		return false
+	}
+	c.server.counts.shed.Add(1)
+	c.netConn.SetReadDeadline(clock.Past)
+	return true
+}
