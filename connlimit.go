@@ -62,6 +62,9 @@ const (
 // slack is by how many connections the limit may be exceeded, since a connection that is told to close needs a moment for that.
 func (s *connSet) slack() int { return max(1, min(s.max/8, descriptorReserve/2)) }
 
+// roomBatch is how many connections a search finds at most.
+func (s *connSet) roomBatch() int { return s.max/16 + 16 }
+
 // makeRoom tells the connection that has been idle for the longest to close. It reports false if there is none.
 func (s *connSet) makeRoom() bool {
 	r := &s.room
@@ -76,7 +79,9 @@ func (s *connSet) makeRoom() bool {
 	}
 	s.findIdle(begin)
 	end := s.clock.exact()
-	r.next = end.Add(max(roomInterval, roomRest*end.Sub(begin)))
+	if len(r.oldest) < s.roomBatch() {
+		r.next = end.Add(max(roomInterval, roomRest*end.Sub(begin))) // there are few idle connections
+	}
 	return s.shedOldest()
 }
 
@@ -105,7 +110,7 @@ func (s *connSet) findIdle(now clock.Time) {
 		}
 	})
 	slices.SortFunc(r.found, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
-	r.oldest = append(r.oldest[:0], r.found[max(0, len(r.found)-s.max/16-16):]...)
+	r.oldest = append(r.oldest[:0], r.found[max(0, len(r.found)-s.roomBatch()):]...)
 	clear(r.found)
 }
 
