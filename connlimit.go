@@ -35,7 +35,7 @@ func (s *Server) maxConns() int {
 // connRoom closes idle connections to make room for new ones.
 //
 // To find those that have been idle for the longest, it visits all connections. It finds many at once, so a new connection costs only a few
-// visits on average. If it finds none, as when the connections are busy or new, it looks again only after a while.
+// visits on average. It rests between two searches, since it may find none, as when the connections are busy or new.
 type connRoom struct {
 	mu     sync.Mutex
 	oldest []idleConn // those that have been idle for the longest come last
@@ -54,13 +54,12 @@ const (
 	// newConnTime is how long a connection without a request isn't taken for idle. Its client has most likely opened it to send a request,
 	// whose packets may be lost and sent again after one second, and after two more.
 	newConnTime = 5 * time.Second
-	// roomInterval is the least time between two searches, and roomRest how many times as long as the last one took.
-	roomInterval = 10 * time.Millisecond
-	roomRest     = 20
+	// roomRest is how many times as long as a search no other one is made: where few connections are idle, searches take a twentieth of one
+	// processor at most.
+	roomRest = 20
+	// roomSlack is by how many connections the limit may be exceeded: one that is told to close needs a moment for that.
+	roomSlack = descriptorReserve / 2
 )
-
-// slack is by how many connections the limit may be exceeded, since a connection that is told to close needs a moment for that.
-func (s *connSet) slack() int { return max(1, min(s.max/8, descriptorReserve/2)) }
 
 // roomBatch is how many connections a search finds at most.
 func (s *connSet) roomBatch() int { return s.max/16 + 16 }
@@ -79,9 +78,7 @@ func (s *connSet) makeRoom() bool {
 	}
 	s.findIdle(begin)
 	end := s.clock.exact()
-	if len(r.oldest) < s.roomBatch() {
-		r.next = end.Add(max(roomInterval, roomRest*end.Sub(begin))) // there are few idle connections
-	}
+	r.next = end.Add(roomRest * end.Sub(begin))
 	return s.shedOldest()
 }
 

@@ -65,7 +65,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 	}
 	limit := s.max
 	if s.isFull(address) && s.makeRoom() {
-		limit += s.slack()
+		limit += roomSlack
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
