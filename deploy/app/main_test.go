@@ -95,10 +95,10 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// unseen has the metrics that appear with their first event, or with a hub or a limit.
+// unseen has the metrics that appear with their first event, or with a hub.
 var unseen = map[string]bool{
 	"http_request_errors_total": true, "http_request_panics_total": true, "filo_drain_start_time_seconds": true,
-	"filo_hub_clients": true, "filo_hub_clients_dropped_total": true, "filo_connections_limit": true,
+	"filo_hub_clients": true, "filo_hub_clients_dropped_total": true,
 }
 
 func TestBadSettings(t *testing.T) {
