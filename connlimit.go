@@ -35,7 +35,7 @@ func (s *Server) maxConns() int {
 // connRoom closes idle connections to make room for new ones.
 //
 // To find those that have been idle for the longest, it visits all connections. It finds many at once, so a new connection costs only a few
-// visits on average. It rests between two searches, since it may find none, as when the connections are busy or new.
+// visits on average. Where few are idle, since they are busy or new, it rests between two searches.
 type connRoom struct {
 	mu     sync.Mutex
 	oldest []idleConn // those that have been idle for the longest come last
@@ -54,15 +54,15 @@ const (
 	// newConnTime is how long a connection without a request isn't taken for idle. Its client has most likely opened it to send a request,
 	// whose packets may be lost and sent again after one second, and after two more.
 	newConnTime = 5 * time.Second
-	// roomRest is how many times as long as a search no other one is made: where few connections are idle, searches take a twentieth of one
-	// processor at most.
-	roomRest = 20
+	// roomShare is which part of the connections must be idle for another search at once: then a new connection costs so many visits at most.
+	// Where fewer are, no other search is made for roomRest times as long as the last one took: so searches take a twentieth of a processor.
+	roomShare, roomRest = 16, 20
 	// roomSlack is by how many connections the limit may be exceeded: one that is told to close needs a moment for that.
 	roomSlack = descriptorReserve / 2
 )
 
 // roomBatch is how many connections a search finds at most.
-func (s *connSet) roomBatch() int { return s.max/16 + 16 }
+func (s *connSet) roomBatch() int { return s.max/roomShare + 16 }
 
 // makeRoom tells the connection that has been idle for the longest to close. It reports false if there is none.
 func (s *connSet) makeRoom() bool {
@@ -76,9 +76,10 @@ func (s *connSet) makeRoom() bool {
 	if begin < r.next {
 		return false
 	}
-	s.findIdle(begin)
-	end := s.clock.exact()
-	r.next = end.Add(roomRest * end.Sub(begin))
+	if found, all := s.findIdle(begin); found < all/roomShare {
+		end := s.clock.exact()
+		r.next = end.Add(roomRest * end.Sub(begin))
+	}
 	return s.shedOldest()
 }
 
@@ -96,11 +97,13 @@ func (s *connSet) shedOldest() bool {
 	return false
 }
 
-// findIdle finds the connections that have been idle for the longest: a sixteenth of all that may be open, and some more.
-func (s *connSet) findIdle(now clock.Time) {
+// findIdle finds the connections that have been idle for the longest: a sixteenth of all that may be open, and some more. It returns how
+// many are idle, and how many there are in all.
+func (s *connSet) findIdle(now clock.Time) (idle, all int) {
 	r := &s.room
 	r.found = r.found[:0]
 	s.walk(func(c *conn) {
+		all++
 		word := c.word.Load()
 		if since, ok := c.idleSince(word, now); ok {
 			r.found = append(r.found, idleConn{c, word, since})
@@ -109,6 +112,7 @@ func (s *connSet) findIdle(now clock.Time) {
 	slices.SortFunc(r.found, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
 	r.oldest = append(r.oldest[:0], r.found[max(0, len(r.found)-s.roomBatch()):]...)
 	clear(r.found)
+	return len(r.found), all
 }
 
 // idleSince returns since when a connection has been idle. The deadline in its word says so, so that no request has to store it: without

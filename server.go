@@ -295,13 +295,13 @@ type serverConfig struct {
 func (s *Server) configure() {
 	s.configOnce.Do(func() {
 		s.config = s.newConfig()
-		pool := s.newPool()
-		s.life.mu.Lock()
-		s.pool = pool
-		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
-		s.life.mu.Unlock()
 		s.conns.max, s.conns.perAddress = s.maxConns(), s.MaxConnsPerIP
 		s.bodies.limit = withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies)
+		pool := s.newPool()
+		s.life.mu.Lock()
+		s.pool = pool // Stats looks at what is configured from here on
+		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
+		s.life.mu.Unlock()
 		s.tasks.init(s.Tasks)
 		s.life.init()
 	})
