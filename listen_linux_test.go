@@ -150,7 +150,12 @@ func TestOutOfDescriptors(t *testing.T) {
 func TestOutOfDescriptorsAgain(t *testing.T) {
 	s := newLifeOutOfDescriptors(t, "max")
 	for range 10 {
-		clients := s.overfill()
+		var clients []*lifeClient
+		for range lifeDescriptors {
+			client := s.dial(t)
+			client.send("G") // an idle connection would make room
+			clients = append(clients, client)
+		}
 		for i := len(clients) - 1; i >= 0; i-- {
 			clients[i].Close()
 		}
