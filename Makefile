@@ -41,7 +41,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-blocking fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -64,7 +64,7 @@ UNRACED := bench tools
 
 check: ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once.
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going race foreign lint test race-blocking arm64 unraced ants
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going race race-nested foreign lint test race-blocking arm64 unraced ants
 
 foreign: ## run others' tests for net/http's server and for HTTP/2 against filo: Go's own, x/net's, h2spec, and those of WebSocket, RPC and router packages
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
@@ -77,8 +77,11 @@ ants: ## run the tests that ants has for its users against pool/, COUNT times
 arm64: testrun ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
 	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) -name arm64 . -- -exec qemu-aarch64 $(TESTFLAGS) .
 
-race: testrun ## test the modules that users run (MODULES=. for the root's alone) under the race detector, COUNT times
-	@$(TESTRUN) -name race $(filter-out $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
+race: testrun ## test the root module under the race detector, COUNT times
+	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race ./...
+
+race-nested: testrun ## the same for the other modules that users run
+	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
 
 race-blocking: testrun ## test the root package with the blocking driver under the race detector, COUNT times
 	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race .
