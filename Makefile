@@ -50,11 +50,10 @@ run: ## start examples/hello on ADDR (default 127.0.0.1:8080); more flags in ARG
 	@cd examples && go build -o ../.bin/hello ./hello
 	@exec .bin/hello -addr '$(ADDR)' $(ARGS)
 
-.PHONY: testrun
-testrun:
-	@go build -o .bin/testrun ./internal/testrun
+$(TESTRUN): internal/testrun/main.go
+	@go build -o $@ ./internal/testrun
 
-test: testrun ## vet and test what needs few other modules: the root, its packages and some others. No network with a warm module cache
+test: $(TESTRUN) ## vet and test what needs few other modules: the root, its packages and some others. No network with a warm module cache
 	@status=0; $(TESTRUN) $(LIGHT) -- $(TESTFLAGS) ./... || status=$$?; \
 	for module in $(filter-out $(LIGHT),$(MODULES)); do awk -v module="$$module" "$$FETCHES" "$$module/go.mod"; done; \
 	exit $$status
@@ -62,7 +61,7 @@ test: testrun ## vet and test what needs few other modules: the root, its packag
 # Modules whose code no user runs. The race detector would compile all that they require once more.
 UNRACED := bench tools
 
-check: ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
+check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once.
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going race race-nested foreign lint test race-blocking arm64 unraced ants
 
@@ -74,20 +73,20 @@ foreign: ## run others' tests for net/http's server and for HTTP/2 against filo:
 ants: ## run the tests that ants has for its users against pool/, COUNT times
 	@go run ./internal/antstest -count $(COUNT)
 
-arm64: testrun ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
+arm64: $(TESTRUN) ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
 	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) -name arm64 . -- -exec qemu-aarch64 $(TESTFLAGS) .
 
-race: testrun ## test the root module under the race detector, COUNT times
+race: $(TESTRUN) ## test the root module under the race detector, COUNT times
 	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race ./...
 
-race-nested: testrun ## the same for the other modules that users run
+race-nested: $(TESTRUN) ## the same for the other modules that users run
 	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
 
-race-blocking: testrun ## test the root package with the blocking driver under the race detector, COUNT times
+race-blocking: $(TESTRUN) ## test the root package with the blocking driver under the race detector, COUNT times
 	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race .
 
 .PHONY: unraced
-unraced: testrun
+unraced: $(TESTRUN)
 	@# With the race detector hello's counts of allocations make way, and the validator of todo's document takes minutes to compile.
 	@$(TESTRUN) -name unraced examples -- $(TESTFLAGS) -vet=off ./hello ./todo
 	@$(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) -vet=off ./...

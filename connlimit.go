@@ -64,10 +64,13 @@ const (
 // roomBatch is how many connections a search finds at most.
 func (s *connSet) roomBatch() int { return s.max/roomShare + 16 }
 
-// makeRoom tells the connection that has been idle for the longest to close. It reports false if there is none.
+// makeRoom tells the connection that has been idle for the longest to close. It reports false if there is none. While another goroutine
+// searches, it doesn't wait: the connections that come meanwhile take what the limit may be exceeded by.
 func (s *connSet) makeRoom() bool {
 	r := &s.room
-	r.mu.Lock()
+	if !r.mu.TryLock() {
+		return true
+	}
 	defer r.mu.Unlock()
 	if s.shedOldest() {
 		return true
@@ -116,16 +119,21 @@ func (s *connSet) findIdle(now clock.Time) (idle, all int) {
 }
 
 // idleSince returns since when a connection has been idle. The deadline in its word says so, so that no request has to store it: without
-// IdleTimeout all connections between two requests are alike.
+// IdleTimeout all connections between two requests are alike. HTTP/2 waits for other deadlines, too. In the blocking driver a connection
+// without a request counts against Concurrency, and may have less time.
 func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, ok bool) {
-	deadline := deadlineIn(word)
-	switch waitState(word & stateMask) {
-	case stateIdle:
+	deadline, h := deadlineIn(word), c.http2.Load()
+	switch state := waitState(word & stateMask); {
+	case h != nil && (state == stateNew || state == stateIdle):
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.used, h.ids.Last() > 0 || now.Sub(h.used) >= newConnTime
+	case state == stateIdle:
 		if deadline != 0 {
 			since = deadline - clock.Time(c.server.config.idleTimeout)
 		}
 		return since, true
-	case stateNew:
+	case state == stateNew && c.looped != nil:
 		since = deadline - clock.Time(c.server.config.readHeaderTimeout)
 		return since, deadline != 0 && now.Sub(since) >= newConnTime
 	}

@@ -54,6 +54,7 @@ func TestMakeRoomOrder(t *testing.T) {
 	config := &s.config
 	for i, age := range map[int]time.Duration{2: newConnTime - time.Second, 3: newConnTime + time.Second} {
 		all[i].setState(stateNew)
+		all[i].looped = struct{ looped }{}
 		all[i].word.Store(int64(now.Add(config.readHeaderTimeout-age))&^stateMask | int64(stateNew))
 	}
 	for i := 4; i < 30; i++ {

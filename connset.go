@@ -64,7 +64,7 @@ func (s *connSet) add(c *conn) *HTTPError {
 		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	limit := s.max
-	if s.isFull(address) && s.makeRoom() {
+	if s.needsRoom(address) && s.makeRoom() {
 		limit += roomSlack
 	}
 	s.mu.Lock()
@@ -89,14 +89,14 @@ func (s *connSet) add(c *conn) *HTTPError {
 	return nil
 }
 
-// isFull reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
-func (s *connSet) isFull(address netip.Addr) bool {
+// needsRoom reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
+func (s *connSet) needsRoom(address netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if client := s.addresses[address]; client != nil && client.conns >= s.perAddress {
 		return false
 	}
-	return s.max > 0 && s.conns.count >= s.max && !s.closed
+	return s.max > 0 && s.conns.count >= s.max && s.conns.count < s.max+roomSlack && !s.closed
 }
 
 // countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.

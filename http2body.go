@@ -86,9 +86,10 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 // takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
 func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
-	n = s.body.Read(p)
-	s.hasRead = s.hasRead || n > 0
-	s.h.chargeLocked(s, s.body.Size())
+	if n = s.body.Read(p); n > 0 {
+		s.hasRead = true
+		s.h.chargeLocked(s, s.body.Size())
+	}
 	if n == 0 || s.hasEndedLocked() || s.gone {
 		return n, false
 	}

@@ -54,7 +54,7 @@ func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.returnedLocked()
 	h.chargeLocked(s, 0)
-	if s.listed {
+	if s.listed || s.lent { // an http2Duplex may still read
 		s.body.Drop()
 	}
 	s.wakeLocked()

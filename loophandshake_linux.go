@@ -36,7 +36,7 @@ func (lc *loopConn) handshakeTurn() bool {
 			return true
 		}
 	}
-	if lc.expired && !lc.linger {
+	if lc.expired && !lc.linger && !lc.shed {
 		s.counts.timeouts.handshake.Add(1)
 	}
 	lc.failed = !lc.linger // unless it was answered in plain text

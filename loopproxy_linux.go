@@ -25,7 +25,7 @@ func (lc *loopConn) proxyTurn() bool {
 				return false
 			}
 			size, some, err = lc.receiveProxyHeader()
-		case lc.expired && some:
+		case lc.expired && some && !lc.shed:
 			err = errSlowHeader
 		default:
 			err, some = net.ErrClosed, false // the server shuts down, or nothing has come
