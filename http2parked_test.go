@@ -41,6 +41,33 @@ func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 	}
 }
 
+// A stream whose memory another connection's request with a body has left is parked, and its client goes. The connection, which never had a
+// body, goes on.
+func TestHTTP2ParkedAfterABody(t *testing.T) {
+	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
+	park := parkAll(parked, ended)
+	_, dial := serveRawHTTP2(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		if c.Method() == "POST" {
+			return echoBody(c)
+		}
+		if c.Path() == "/" {
+			return c.Text(200, "ok")
+		}
+		return park(c)
+	}}, false)
+	withBody, without := dial(), dial()
+	for id := uint32(1); id < 20; id += 2 {
+		withBody.request(id, "/", false, ":method", "POST").data(id, true, []byte("a body")).send()
+		withBody.wantAnswer(id, "200 a body")
+		without.request(id, "/events", true).send()
+		lifeRecv(t, parked, "the parked stream")
+		without.add(func(f *http2.Framer) { f.WriteRSTStream(id, http2.ErrCodeCancel) }).send()
+		lifeRecv(t, ended, "the stream's end")
+	}
+	without.request(21, "/", true).send()
+	without.wantAnswer(21, "200 ok")
+}
+
 // What is written and queued on a parked stream arrives, in order, and siblings go on.
 func TestHTTP2Parked(t *testing.T) {
 	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
