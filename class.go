@@ -212,6 +212,10 @@ func (w *scratch) mayRun() bool { return w.worker == nil || w.worker.MayRun() }
 // kept reports whether the worker has one of the places that are kept for quick handlers (see keptPlaces).
 func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.kept }
 
+// lacksPlace reports whether the worker serves without any place, as one that has read a connection of HTTP/2 in the blocking driver until
+// the monitor took that away.
+func (w *scratch) lacksPlace() bool { return !w.borrowed() && w.worker != nil && w.worker.place == placeClosing }
+
 // borrowed reports whether the worker serves without an ordinary place: in a kept place, or in the reserve.
 func (w *scratch) borrowed() bool { return w.kept() || w != nil && w.worker != nil && w.worker.always }
 

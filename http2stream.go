@@ -195,6 +195,9 @@ func (s *http2Stream) giveWay(class *class.Class) error {
 func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
 	if !s.own() {
 		err := s.worker.giveWay(class)
+		if err == nil && s.worker.lacksPlace() && !s.worker.worker.occupy() {
+			err = errBusy
+		}
 		if err == errBusy && kept && s.worker.worker.LeaveKept() {
 			return nil
 		}
