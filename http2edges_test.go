@@ -65,12 +65,12 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 	lifeLooped(t)
 	var delay atomic.Bool
+	var retakes atomic.Uint64 // before the request
 	release, stuck := make(chan struct{}), make(chan struct{})
 	var s *lifeServer
 	config := &filo.Server{Loops: 1, ConnState: func(_ net.Conn, state filo.ConnState) {
 		if state == filo.StateActive && delay.CompareAndSwap(true, false) {
-			before := s.Stats().Retakes
-			lifeTry(func() bool { return s.Stats().Retakes > before })
+			lifeTry(func() bool { return s.Stats().Retakes > retakes.Load() })
 		}
 	}, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/stuck" {
@@ -87,6 +87,7 @@ func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 		c.wantAnswer(id, "200 /quick")
 	}
 	lifeAwait(t, "an idle connection", func() bool { return s.Stats().ConnsActive == 0 })
+	retakes.Store(s.Stats().Retakes)
 	delay.Store(true)
 	c.request(id, "/stuck", true).send()
 	lifeRecv(t, stuck, "the handler")
