@@ -77,6 +77,12 @@ func (f *front) do(method, path, body string, fields ...string) (*http.Response,
 // raw sends what a client of net/http wouldn't, and returns all that is answered.
 func (f *front) raw(text string) string {
 	f.t.Helper()
+	return f.rawConn(text, func(conn *net.TCPConn) { conn.CloseWrite() })
+}
+
+// rawConn is raw with a client that does something between its request and reading the answer.
+func (f *front) rawConn(text string, then func(*net.TCPConn)) string {
+	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
 	if err != nil {
 		f.t.Fatal(err)
@@ -84,7 +90,7 @@ func (f *front) raw(text string) string {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
 	io.WriteString(conn, text)
-	conn.(*net.TCPConn).CloseWrite()
+	then(conn.(*net.TCPConn))
 	answer, err := io.ReadAll(conn)
 	if err != nil {
 		f.t.Fatal(err)
