@@ -214,7 +214,9 @@ func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.k
 
 // lacksPlace reports whether the worker serves without any place, as one that has read a connection of HTTP/2 in the blocking driver until
 // the monitor took that away.
-func (w *scratch) lacksPlace() bool { return !w.borrowed() && w.worker != nil && w.worker.place == placeClosing }
+func (w *scratch) lacksPlace() bool {
+	return !w.borrowed() && w.worker != nil && w.worker.place == placeClosing
+}
 
 // borrowed reports whether the worker serves without an ordinary place: in a kept place, or in the reserve.
 func (w *scratch) borrowed() bool { return w.kept() || w != nil && w.worker != nil && w.worker.always }
