@@ -93,8 +93,7 @@ func (x *exchange) refuseBody() error {
 		s.body.Drop()
 		s.h.chargeLocked(s, 0)
 	}
-	x.server.counts.overloads.Add(1)
-	x.server.counts.refusals.bufferedBodies.Add(1)
+	x.server.counts.countFullBodies()
 	return errBodiesFull
 }
 

@@ -59,8 +59,7 @@ func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 // overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
 func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 	h.mu.AssertHeld()
-	h.conn.server.counts.overloads.Add(1)
-	h.conn.server.counts.refusals.bufferedBodies.Add(1)
+	h.conn.server.counts.countFullBodies()
 	if s.running && s.parked == nil && s.taken == nil {
 		s.overrun = true
 		s.body.Drop()

@@ -58,6 +58,12 @@ func (c *refusalCounts) countConn(reason *HTTPError) {
 	}
 }
 
+// countFullBodies counts a request whose body had no room.
+func (c *serverCounts) countFullBodies() {
+	c.overloads.Add(1)
+	c.refusals.bufferedBodies.Add(1)
+}
+
 // countBusy counts a request that has failed with err, if it failed because Concurrency was reached, and reports whether it did. Other
 // errors that wrap ErrBusy are those of middleware.
 func (c *serverCounts) countBusy(err error) bool {
