@@ -7,7 +7,7 @@ import (
 )
 
 // This file bounds the memory of the request bodies that the server holds, by whatever protocol they come: see Server.MaxBufferedBodies.
-// http2bodies.go counts those that wait for their handlers, here are the buffers of those that handlers read as a whole.
+// http2body.go counts those that wait for their handlers, here are the buffers of those that handlers read as a whole.
 
 // DefaultMaxBufferedBodies is the default of Server.MaxBufferedBodies.
 const DefaultMaxBufferedBodies = 128 << 20

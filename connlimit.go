@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // This file has Server.MaxConns: its default, and the room that a server at its limit makes for a new connection.
@@ -29,7 +30,10 @@ func (s *Server) maxConns() int {
 	if s.MaxConns != 0 {
 		return max(s.MaxConns, 0)
 	}
-	return descriptorLimit()
+	if n, ok := sock.MaxDescriptors(); ok {
+		return defaultMaxConns(n)
+	}
+	return 0
 }
 
 // connRoom closes idle connections to make room for new ones.

@@ -1,9 +1,15 @@
 package filo
 
 import (
+	"errors"
 	"io"
+	"iter"
+	"sync"
 
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/pace"
 )
 
 // This file has how a handler reads its request's body, and what the client may send of that.
@@ -167,4 +173,199 @@ func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 	b.reachEnd()
 	s.takeTrailer()
 	return whole, true, nil
+}
+
+// This file bounds the memory of request bodies that have come by HTTP/2 and wait for their handlers. The window of each stream bounds one
+// body, but a client may have many streams and connections. So they count against the server's bodyBudget.
+//
+// What has no room is thrown away, and its windows of the connection are returned. So nothing that is refused holds up a sibling, and a
+// handler that waits for its body never waits for other bodies to be read.
+
+// bodyShare is which part of Server.MaxBufferedBodies one client may use once half of it is used.
+const bodyShare = 32
+
+// mayBufferLocked reports whether n more bytes of a body have room.
+func (h *http2Conn) mayBufferLocked(n int) bool {
+	h.mu.AssertHeld()
+	budget := &h.conn.server.bodies
+	limit := budget.limit
+	if limit < 0 {
+		return true
+	}
+	used := budget.used.Load() + int64(n)
+	return used <= limit/2 || used <= limit && h.bodies.Load()+int64(n) <= limit/bodyShare
+}
+
+// chargeLocked takes note that the buffer of a stream's body takes so many bytes now.
+func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
+	h.mu.AssertHeld()
+	if delta := int64(size) - int64(s.charged); delta != 0 {
+		s.charged = int32(size)
+		h.bodies.Add(delta)
+		h.conn.server.bodies.used.Add(delta)
+	}
+}
+
+// keepsUpLocked reports whether n more bytes of a stream's body have room in any case: a goroutine waits for them, or the handler reads the
+// body and isn't far behind.
+func (s *http2Stream) keepsUpLocked(n int) bool {
+	s.h.mu.AssertHeld()
+	return s.reading || s.phase == parkResting || s.hasRead && s.body.Len()+n <= maxAwaitedBody
+}
+
+// keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
+func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
+	h.mu.AssertHeld()
+	if len(p) == 0 || s.overrun || !s.running && s.awaits != awaitsBody || s.taken != nil && s.taken.ended {
+		return true // nobody reads it
+	}
+	if !h.mayBufferLocked(len(p)) && !s.keepsUpLocked(len(p)) {
+		return false
+	}
+	s.body.Append(p)
+	h.chargeLocked(s, s.body.Size())
+	return true
+}
+
+// overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
+func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
+	h.mu.AssertHeld()
+	h.conn.server.counts.countFullBodies()
+	if s.running && s.parked == nil && s.taken == nil {
+		s.overrun = true
+		s.body.Drop()
+		h.chargeLocked(s, 0)
+		s.wakeLocked()
+		return nil
+	}
+	code := http2.RefusedStream
+	if s.parked != nil || s.taken != nil {
+		code = http2.EnhanceYourCalm
+	}
+	return h.breakOffLocked(s, code)
+}
+
+// http2Duplex reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's.
+type http2Duplex struct {
+	s *http2Stream
+
+	mu       sync.Mutex // one Read at a time; taken before the connection's mu
+	pace     pace.Pace
+	limit    int64 // of the body; negative: none
+	received int64
+	expect   bool // 100 is due before the first wait
+	err      error
+
+	closed bool // guarded by the connection's mu
+}
+
+// duplex returns a reader of the body for package adaptor: see hooks.Duplex. The Ctx can't read the body any more.
+func (c *Ctx) duplex() (hooks.Duplex, bool) {
+	c.check()
+	b := &c.Request.body
+	s, ok := c.exchange.wire.(*http2Stream)
+	if !ok || s.extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
+		return nil, false
+	}
+	s.lent = true
+	d := &http2Duplex{s: s, limit: b.limit, expect: b.expect}
+	if b.limit >= 0 && b.remaining > b.limit {
+		d.err = errTooLarge
+	}
+	b.fail(errBodyLent)
+	s.lent = true
+	return d, true
+}
+
+// Read implements io.Reader.
+func (d *http2Duplex) Read(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil || len(p) == 0 {
+		return 0, d.err
+	}
+	s, h, start := d.s, d.s.h, d.s.server.clock.now()
+	h.mu.Lock()
+	n, credited := 0, false
+	for {
+		if n, credited = s.takeLocked(p); n > 0 {
+			break
+		}
+		if d.err = d.endLocked(); d.err != nil {
+			break
+		}
+		if d.expect {
+			d.expect = false
+			if !s.headSent && !s.complete && s.state == http2.Open { // nothing interim follows the head
+				s.informLocked(100, nil)
+				h.flushLocked(nil)
+				continue
+			}
+		}
+		if !s.awaitLocked(&s.readable, d.deadlineLocked(start)) {
+			s.server.counts.timeouts.body.Add(1)
+			d.err = errSlowBody
+		}
+	}
+	h.mu.Unlock()
+	if credited {
+		h.flush()
+	}
+	d.pace.Add(n, s.server.clock.now().Sub(start))
+	if d.received += int64(n); d.limit >= 0 && d.received > d.limit {
+		n, d.err = 0, errTooLarge
+	}
+	return n, d.err
+}
+
+// Close implements hooks.Duplex.
+func (d *http2Duplex) Close() {
+	d.s.h.mu.Lock()
+	defer d.s.h.mu.Unlock()
+	d.closed = true
+	d.s.wakeLocked()
+}
+
+// errBodyClosed is the error of a Read that Close has ended.
+var errBodyClosed = errors.New("filo: the body was closed")
+
+// errBodyLent is the error of a Ctx whose body is read otherwise.
+var errBodyLent = errors.New("filo: the body is read by the handler of net/http")
+
+// endLocked returns why nothing more comes, nil if something may.
+func (d *http2Duplex) endLocked() error {
+	d.s.h.mu.AssertHeld()
+	switch s := d.s; {
+	case d.err != nil:
+		return d.err
+	case d.closed:
+		return errBodyClosed
+	case s.gone:
+		return bodyError(errStreamReset)
+	case s.overrun:
+		return errBodiesFull
+	case s.hasEndedLocked():
+		return io.EOF
+	case !s.running:
+		return errStreamOver
+	}
+	return nil
+}
+
+func (d *http2Duplex) deadlineLocked(start clock.Time) clock.Time {
+	d.s.h.mu.AssertHeld()
+	if until := d.s.readUntil; until != 0 {
+		return until
+	}
+	return d.pace.Deadline(start, d.s.server.config.reading, 0)
+}
+
+// Trailer implements hooks.Duplex.
+func (d *http2Duplex) Trailer() iter.Seq2[[]byte, []byte] {
+	d.s.h.mu.Lock()
+	defer d.s.h.mu.Unlock()
+	if d.s.trailer == nil {
+		return func(func(name, value []byte) bool) {}
+	}
+	return d.s.trailer.fields.All()
 }

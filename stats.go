@@ -193,3 +193,151 @@ func (c *observedConn) SetReadDeadline(time.Time) error { return errObserved }
 
 // SetWriteDeadline is net.Conn's. It fails.
 func (c *observedConn) SetWriteDeadline(time.Time) error { return errObserved }
+
+// Limits are the limits that a server applies, with the defaults filled in. 0 is no limit, but for Queue, where it means that nothing waits.
+// As long as nothing is served, all are 0.
+type Limits struct {
+	// Driver is "loop" if loops serve a listener, and otherwise "blocking".
+	Driver string
+	// Loops is the number of leaders, 0 in the blocking driver. The other limits are the fields of Server, and of HTTP2Options, that have
+	// their names.
+	Loops                                        int
+	Concurrency, Queue                           int
+	MaxConns, MaxConnsPerIP, MaxRequestsPerConn  int
+	MaxConcurrentStreams                         int // of a connection of HTTP/2
+	MaxBodyBytes, MaxBufferedBodies              int64
+	QueueTimeout, ReadHeaderTimeout, IdleTimeout time.Duration
+	ReadTimeout, WriteTimeout, GracePeriod       time.Duration
+}
+
+// limits returns the limits of a server that is configured.
+func (s *Server) limits() Limits {
+	c := &s.config
+	l := Limits{
+		Driver: DriverBlocking.String(), Concurrency: c.concurrency, Queue: max(s.Queue, 0), QueueTimeout: s.pool.queue.maxWait,
+		MaxConns: max(s.conns.max, 0), MaxConnsPerIP: max(s.MaxConnsPerIP, 0), MaxRequestsPerConn: max(c.maxRequests, 0),
+		MaxConcurrentStreams: c.http2.maxStreams, MaxBodyBytes: max(c.maxBody, 0), MaxBufferedBodies: max(s.bodies.limit, 0),
+		ReadHeaderTimeout: max(c.readHeaderTimeout, 0), IdleTimeout: max(c.idleTimeout, 0),
+		ReadTimeout: max(c.reading.Grace, 0), WriteTimeout: max(c.writing.Grace, 0),
+		GracePeriod: max(withDefault(s.GracePeriod, DefaultGracePeriod), 0),
+	}
+	if s.loops.Load() != nil {
+		l.Driver, l.Loops = DriverLoop.String(), c.leaders
+	}
+	return l
+}
+
+// Timeouts counts, since the start, what has ended because it took too long.
+type Timeouts struct {
+	// Handshake counts TLS handshakes that took longer than ReadHeaderTimeout.
+	Handshake uint64
+	// Silent counts connections that sent nothing within ReadHeaderTimeout, as those that browsers open in advance.
+	Silent uint64
+	// Head counts request heads that took longer than ReadHeaderTimeout.
+	Head uint64
+	// Idle counts connections that waited for another request for IdleTimeout.
+	Idle uint64
+	// Body counts request bodies that came too slowly: see ReadTimeout, MinTransferRate and Ctx.SetReadDeadline.
+	Body uint64
+	// Write counts answers that their clients took too slowly: see WriteTimeout, MinTransferRate and Ctx.SetWriteDeadline. Messages to parked
+	// connections count too.
+	Write uint64
+	// Handler counts handlers that took longer than Ctx.SetTimeout allows.
+	Handler uint64
+	// Queue counts requests that waited in Server.Queue for QueueTimeout. They are in Refusals.QueueTimeout, too.
+	Queue uint64
+	// Ping counts connections of HTTP/2 whose clients didn't answer a PING: see HTTP2Options.PingInterval.
+	Ping uint64
+	// Settings counts connections of HTTP/2 whose clients didn't acknowledge the server's SETTINGS.
+	Settings uint64
+}
+
+// timeoutCounts has the counters of Timeouts, but for Queue.
+type timeoutCounts struct {
+	handshake, silent, head, idle, body, write, handler, ping, settings atomic.Uint64
+}
+
+func (c *timeoutCounts) load() Timeouts {
+	return Timeouts{
+		Handshake: c.handshake.Load(), Silent: c.silent.Load(), Head: c.head.Load(), Idle: c.idle.Load(), Body: c.body.Load(),
+		Write: c.write.Load(), Handler: c.handler.Load(), Ping: c.ping.Load(), Settings: c.settings.Load(),
+	}
+}
+
+// Refusals counts, since the start, what the server has refused because of a limit or a policy of its own. Refusals by handlers and
+// middleware aren't here.
+type Refusals struct {
+	// MaxConns and MaxConnsPerIP count connections over these limits.
+	MaxConns, MaxConnsPerIP uint64
+	// Concurrency counts requests, and in the blocking driver connections, that were refused at once because Server.Concurrency was
+	// reached and Server.Queue is 0 or isn't for them.
+	Concurrency uint64
+	// QueueFull counts requests for which Server.Queue had no room, QueueTimeout those that waited in it for QueueTimeout in vain.
+	QueueFull, QueueTimeout uint64
+	// BufferedBodies counts requests whose bodies had no room: see Server.MaxBufferedBodies.
+	BufferedBodies uint64
+	// UnsentAnswers counts requests that got a 503 because too many bytes of answers waited for their clients.
+	UnsentAnswers uint64
+	// Tasks counts tasks that Ctx.Go refused because the pool was full.
+	Tasks uint64
+	// ProxyProtocol counts connections whose peer isn't trusted, or that had no valid header: see ProxyProtocol.
+	ProxyProtocol uint64
+	// HTTP2Streams counts requests over HTTP2Options.MaxConcurrentStreams. HTTP2Calm counts connections that were ended because the client
+	// wasted the server's time: by more glitches than HTTP2Options.MaxGlitches, or by heads far over their limit.
+	HTTP2Streams, HTTP2Calm uint64
+}
+
+// refusalCounts has the counters of Refusals.
+type refusalCounts struct {
+	maxConns, maxConnsPerIP              atomic.Uint64
+	concurrency, queueFull, queueTimeout atomic.Uint64
+	bufferedBodies, unsentAnswers, tasks atomic.Uint64
+	proxyProtocol                        atomic.Uint64
+	http2Streams, http2Calm              atomic.Uint64
+}
+
+func (c *refusalCounts) load() Refusals {
+	return Refusals{
+		MaxConns: c.maxConns.Load(), MaxConnsPerIP: c.maxConnsPerIP.Load(),
+		Concurrency: c.concurrency.Load(), QueueFull: c.queueFull.Load(), QueueTimeout: c.queueTimeout.Load(),
+		BufferedBodies: c.bufferedBodies.Load(), UnsentAnswers: c.unsentAnswers.Load(), Tasks: c.tasks.Load(),
+		ProxyProtocol: c.proxyProtocol.Load(), HTTP2Streams: c.http2Streams.Load(), HTTP2Calm: c.http2Calm.Load(),
+	}
+}
+
+// countConn counts a refused connection. A connection that came when the server was about to end is refused by no policy.
+func (c *refusalCounts) countConn(reason *HTTPError) {
+	switch reason {
+	case errTooManyConns:
+		c.maxConns.Add(1)
+	case errConnsPerIP:
+		c.maxConnsPerIP.Add(1)
+	case errNoPlace:
+		c.concurrency.Add(1)
+	}
+}
+
+// countFullBodies counts a request whose body had no room.
+func (c *serverCounts) countFullBodies() {
+	c.overloads.Add(1)
+	c.refusals.bufferedBodies.Add(1)
+}
+
+// countBusy counts a request that has failed with err, if it failed because Concurrency was reached, and reports whether it did. Other
+// errors that wrap ErrBusy are those of middleware.
+func (c *serverCounts) countBusy(err error) bool {
+	switch {
+	case !errors.Is(err, ErrBusy):
+		return false
+	case errors.Is(err, errBusy):
+		c.refusals.concurrency.Add(1)
+	case errors.Is(err, errQueueFull):
+		c.refusals.queueFull.Add(1)
+	case errors.Is(err, errQueueTimeout):
+		c.refusals.queueTimeout.Add(1)
+	default:
+		return false
+	}
+	c.overloads.Add(1)
+	return true
+}
