@@ -58,22 +58,26 @@ func (l *logLevel) change(c *filo.Ctx) error {
 	if err != nil {
 		return err
 	}
-	from := l.level.Level()
+	known := []any{"remote", c.RemoteAddr().String()}
+	if during > 0 {
+		known = append(known, "for", during.String())
+	}
+	logChange(c.Logger(), l.level.Level(), to, known, func() { l.apply(to, during, c.Server().Logger) })
+	return l.show(c)
+}
+
+// logChange makes a change of the level, and logs it at a time when the log takes the record.
+func logChange(logger *slog.Logger, from, to slog.Level, known []any, change func()) {
 	record := func() {
-		known := []any{"from", from.String(), "to", to.String(), "remote", c.RemoteAddr().String()}
-		if during > 0 {
-			known = append(known, "for", during.String())
-		}
-		c.Logger().Warn("log level changed", known...)
+		logger.Warn("log level changed", append([]any{"from", from.String(), "to", to.String()}, known...)...)
 	}
 	if to > from {
-		record() // while the log still takes it
-		l.apply(to, during)
+		record()
+		change()
 	} else {
-		l.apply(to, during)
+		change()
 		record()
 	}
-	return l.show(c)
 }
 
 // levelForm returns what a form asks for. The duration is 0 if the level is to stay.
@@ -102,8 +106,9 @@ func levelForm(c *filo.Ctx) (level slog.Level, during time.Duration, err error) 
 	return level, during, nil
 }
 
-// apply sets the level, for a while if during isn't 0. A level that was set for a while already has no say in what returns.
-func (l *logLevel) apply(to slog.Level, during time.Duration) {
+// apply sets the level, for a while if during isn't 0. The logger, nil for the standard one, gets the record of its end. A level that was set
+// for a while already has no say in what returns.
+func (l *logLevel) apply(to slog.Level, during time.Duration, logger *slog.Logger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes++
@@ -120,7 +125,23 @@ func (l *logLevel) apply(to slog.Level, during time.Duration) {
 	}
 	l.before, l.set, l.until = before, to, time.Now().Add(during)
 	change := l.changes
-	l.revert = time.AfterFunc(during, func() { l.restore(change) })
+	l.revert = time.AfterFunc(during, func() {
+		if !l.lasts(change) {
+			l.restore(change)
+			return
+		}
+		if logger == nil {
+			logger = slog.Default()
+		}
+		logChange(logger, to, before, []any{"after", during.String()}, func() { l.restore(change) })
+	})
+}
+
+// lasts reports whether a change is the latest one, and the program hasn't set the level itself since.
+func (l *logLevel) lasts(change int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changes == change && l.level.Level() == l.set
 }
 
 // restore ends a change. It does nothing if there was a later one, and leaves a level alone that the program has set itself.

@@ -98,8 +98,9 @@ func TestLogLevel(t *testing.T) {
 			t.Errorf("the program's own change was undone: %v", level.Level())
 		}
 		logged := log.String()
-		if n := strings.Count(logged, `level=WARN msg="log level changed"`); n != 7 || !strings.Contains(logged, "from=WARN+1 to=DEBUG remote=client.test") ||
-			!strings.Contains(logged, " for=10m0s\n") {
+		if n := strings.Count(logged, `level=WARN msg="log level changed"`); n != 8 || !strings.Contains(logged, "from=WARN+1 to=DEBUG remote=client.test") ||
+			!strings.Contains(logged, " for=10m0s\n") ||
+			!strings.Contains(logged, "from=INFO to=WARN+1 after=10m0s\n") {
 			t.Errorf("%d changes are logged:\n%s", n, logged)
 		}
 	})

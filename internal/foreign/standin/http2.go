@@ -14,7 +14,7 @@ var Native = os.Getenv("FOREIGN_NATIVE") != ""
 // the preface.
 func NewHTTP2(s *http.Server) *filo.Server {
 	markReached()
-	p := newPart(s, new(standIn), nil)
+	p := newPart(s, nil)
 	p.TLSConfig = s.TLSConfig
 	speakHTTP2(&p.Server, s.HTTP2)
 	return &p.Server

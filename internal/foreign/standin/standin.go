@@ -14,7 +14,6 @@ import (
 	"os"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/filohttp/filo"
@@ -28,11 +27,10 @@ type Servers struct {
 
 // standIn serves in the place of one http.Server.
 type standIn struct {
-	keepAlivesOff atomic.Bool
-
-	mu    sync.Mutex
-	down  bool // Shutdown or Close was called; guarded by mu
-	parts []*part
+	mu            sync.Mutex // guards what follows
+	down          bool       // Shutdown or Close was called
+	keepAlivesOff bool
+	parts         []*part
 }
 
 // part is a server of filo for one listener.
@@ -67,7 +65,7 @@ func (all *Servers) get(s *http.Server) *standIn {
 func (all *Servers) Serve(s *http.Server, l net.Listener) error {
 	markReached()
 	in := all.get(s)
-	p := newPart(s, in, l)
+	p := newPart(s, l)
 	speakHTTP2(&p.Server, s.HTTP2)
 	p.HTTP2.Unencrypted = s.Protocols != nil && s.Protocols.UnencryptedHTTP2()
 	in.mu.Lock()
@@ -76,6 +74,7 @@ func (all *Servers) Serve(s *http.Server, l net.Listener) error {
 		l.Close()
 		return http.ErrServerClosed
 	}
+	p.SetKeepAlivesEnabled(!in.keepAlivesOff)
 	in.parts = append(in.parts, p)
 	in.mu.Unlock()
 	inner, config := unwrapTLS(l)
@@ -118,14 +117,19 @@ func (in *standIn) stop(one func(*part) error) error {
 	return errors.Join(all...)
 }
 
-// SetKeepAlivesEnabled implements that of http.Server, but for idle connections: filo has no such method, so answers say that
-// the connection closes.
+// SetKeepAlivesEnabled implements that of http.Server. filo's closes no idle connection.
 func (all *Servers) SetKeepAlivesEnabled(s *http.Server, on bool) {
-	all.get(s).keepAlivesOff.Store(!on)
+	in := all.get(s)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.keepAlivesOff = !on
+	for _, p := range in.parts {
+		p.SetKeepAlivesEnabled(on)
+	}
 }
 
 // newPart makes a server with the settings that are nearest to those of s, as docs/MIGRATING.md tells.
-func newPart(s *http.Server, in *standIn, l net.Listener) *part {
+func newPart(s *http.Server, l net.Listener) *part {
 	const unlimited = -1
 	p := &part{of: s}
 	p.Name = "-"
@@ -162,9 +166,6 @@ func newPart(s *http.Server, in *standIn, l net.Listener) *part {
 		h := s.Handler
 		if h == nil {
 			h = http.DefaultServeMux
-		}
-		if in.keepAlivesOff.Load() {
-			w.Header().Set("Connection", "close")
 		}
 		h.ServeHTTP(w, r)
 	}))
