@@ -181,8 +181,9 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 	}{{"new", false}, {"active", false}, {"idle", false}, {"idle", true}, {"closed", false}, {"closed", true}, {"all", false}} {
 		t.Run(fmt.Sprint(test.at, " ", test.goexit), func(t *testing.T) {
 			eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
-				var armed, failed atomic.Bool
+				var armed, failed, idle atomic.Bool
 				s, dial := serve(&filo.Server{ConnState: func(_ net.Conn, state filo.ConnState) {
+					idle.Store(state == filo.StateIdle)
 					if armed.Load() && (state.String() == test.at || test.at == "all") {
 						failed.Store(true)
 						if test.goexit {
@@ -196,14 +197,12 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 				c.request(1, "/", true).send()
 				if test.at != "new" {
 					c.wantAnswer(1, "200 ok")
-					lifeAwait(t, "an idle connection", func() bool { return s.Stats().ConnsActive == 0 })
+					lifeAwait(t, "an idle connection", idle.Load) // Stats tells earlier
 					armed.Store(true)
 					c.request(3, "/", true).send()
 				}
 				if test.at == "closed" {
 					c.data(0, false, []byte("an error of the connection")).send()
-				}
-				for !failed.Load() && c.take() == nil {
 				}
 				lifeAwait(t, "the failure", failed.Load)
 				if !test.goexit || test.at == "closed" {
