@@ -3,6 +3,7 @@ package filo
 import (
 	"cmp"
 	"math"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -67,6 +68,16 @@ const (
 
 // roomBatch is how many connections a search finds at most.
 func (s *connSet) roomBatch() int { return s.max/roomShare + 16 }
+
+// needsRoom reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
+func (s *connSet) needsRoom(address netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client := s.addresses[address]; client != nil && client.conns >= s.perAddress {
+		return false
+	}
+	return s.max > 0 && s.conns.count >= s.max && s.conns.count < s.max+roomSlack && !s.closed
+}
 
 // makeRoom tells the connection that has been idle for the longest to close. It reports false if there is none. While another goroutine
 // searches, it doesn't wait: the connections that come meanwhile take what the limit may be exceeded by.

@@ -89,16 +89,6 @@ func (s *connSet) add(c *conn) *HTTPError {
 	return nil
 }
 
-// needsRoom reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
-func (s *connSet) needsRoom(address netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if client := s.addresses[address]; client != nil && client.conns >= s.perAddress {
-		return false
-	}
-	return s.max > 0 && s.conns.count >= s.max && s.conns.count < s.max+roomSlack && !s.closed
-}
-
 // countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.
 func (s *connSet) countAddress(c *conn) *HTTPError {
 	if s.perAddress <= 0 {

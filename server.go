@@ -1,4 +1,4 @@
-// Package filo is an HTTP/1.1 server whose handlers are ordinary blocking functions. On Linux, a connection that waits for its
+// Package filo is a server of HTTP/1.1 and HTTP/2 whose handlers are ordinary blocking functions. On Linux, a connection that waits for its
 // client costs neither a goroutine nor a buffer.
 //
 //	go get github.com/filohttp/filo@latest

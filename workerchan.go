@@ -5,8 +5,11 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/loop"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // workerChan is one worker: the channel that brings its jobs, and the buffers that it serves connections with.
@@ -215,4 +218,29 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 		wp.placeFreed()
 	}
 	return l
+}
+
+// scratch holds the buffers that a worker lends to the connection that it serves.
+type scratch struct {
+	lent
+	in     http1.Input
+	body   []byte // buffer for a request body that doesn't fit into in; at most maxKeptBody
+	parser http1.Parser
+	socket sock.Conn
+	ctx    *Ctx
+	// watcher watches the client of the request in the blocking driver, and reads into watchSpace, which is a part of in. Both are
+	// guarded by the mu of the request's context while a handler runs.
+	watcher    *clientWatch
+	watchSpace []byte
+	timer      class.Timer // measures the handlers
+	outer      bool        // a leader runs the handler in the server's own class, which the monitor doesn't know of: see endOuter
+	// handedOver tells the caller of serveConn not to close the connection, also if serveConn panics or ends the goroutine.
+	handedOver bool
+	// linger says that the client may still be sending when its connection is closed.
+	linger bool
+	worker *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
+	http2  *http2Scratch // nil until the worker serves a connection of HTTP/2
+	// vector is the two buffers of a writev; kept here so that it needs no allocation.
+	vector  [2][]byte
+	vectors net.Buffers
 }

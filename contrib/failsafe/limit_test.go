@@ -1,7 +1,6 @@
 package failsafe_test
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,21 +17,9 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/failsafe"
-	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/servertest"
 )
-
-func Example() {
-	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 50).WithQueueing(1, 2).Build()
-	limit := failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: 100 * time.Millisecond})
-	h := limit(func(c *filo.Ctx) error {
-		return c.Text(200, fmt.Sprintf("%d of %d", limiter.Inflight(), limiter.Limit()))
-	})
-	mwtest.Show(h, nil, "GET /")
-	// Output:
-	// 200 1 of 50
-}
 
 // fixed is a limiter whose limit doesn't change.
 func fixed(limit uint) adaptivelimiter.AdaptiveLimiter[any] {

@@ -66,6 +66,27 @@ func read(t *testing.T, r *repository, name string) string {
 	return string(text)
 }
 
+// The proof of a release runs the examples of each published module, which are in a file of their own: they must need nothing internal.
+func TestPublishedModulesHaveExamples(t *testing.T) {
+	r, err := open(".")
+	if err != nil {
+		t.Skipf("no git repository: %v", err)
+	}
+	modules, err := r.modules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range modules {
+		if !m.published() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(r.join(m.dir), "example_test.go"))
+		if err != nil || strings.Contains(string(text), "/internal/") {
+			t.Errorf("%s: its example_test.go is missing or imports something internal: %v", m.path, err)
+		}
+	}
+}
+
 func TestRelease(t *testing.T) {
 	if toolDir == "" {
 		toolDir = t.TempDir()
