@@ -338,7 +338,7 @@ func FuzzHead(f *testing.F) {
 		if len(head.Method(b)) == 0 || target == "" || l.FindID(field.Host, 0) < 0 || l.FindID(field.Host, l.FindID(field.Host, 0)+1) >= 0 {
 			t.Fatalf("%q %q, Host %q", head.Method(b), target, l.GetID(field.Host))
 		}
-		if endStream != (framing.Length == 0) && (endStream || len(l.GetID(field.ContentLength)) == 0) {
+		if len(h.Protocol()) == 0 && endStream != (framing.Length == 0) && (endStream || len(l.GetID(field.ContentLength)) == 0) {
 			t.Fatalf("a length of %d, and it ends with the head: %t", framing.Length, endStream)
 		}
 		for name, value := range l.All() {

@@ -781,6 +781,8 @@ func FuzzHPACKDecode(f *testing.F) {
 			switch {
 			case errors.Is(err, errInteger), errors.Is(err, errLateUpdate):
 				return // x/net takes longer integers, and updates anywhere while its table is empty
+			case err == nil && theirErr != nil && strings.Contains(theirErr.Error(), "dynamic table size update") && len(block) > 0 && block[0]&0xe0 == 0x20:
+				return // x/net takes one update at the beginning of a block, and RFC 7541, section 4.2, allows for two
 			case (err == nil) != (theirErr == nil):
 				t.Fatalf("%x: %v, x/net says %v", block, err, theirErr)
 			case err != nil:
