@@ -71,7 +71,7 @@ type http2Conn struct {
 	schedule   http2.Schedule[http2Stream] // streams with data and a window for it
 	queue      []byte                      // frames that are to go to out, in order
 	starving   *http2Stream                // a list of parked streams whose outboxes may give them more
-	used       clock.Time                  // when a stream has ended last
+	used       clock.Time                  // when content was framed last, or a stream has ended
 	ids        http2.IDs
 	peer       http2.PeerSettings
 	counts     http2.Counts

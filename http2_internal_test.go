@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http2"
 )
 
@@ -101,4 +102,43 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	go io.Copy(io.Discard, client) // the next worker's SETTINGS
 	client.Close()
 	<-d.ended
+}
+
+// The time that a stream waits for others on its connection is not its client's.
+func TestHTTP2ExcusedStreams(t *testing.T) {
+	s := testHTTP2Server(t)
+	h := newHTTP2(newConn(s, &discardConn{}), new(slowFlusher))
+	first, second := &http2Stream{}, &http2Stream{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, stream := range []*http2Stream{first, second} {
+		stream.http2Request = new(http2Request)
+		stream.open(h, uint32(2*i+1))
+		stream.send, stream.unsent = 1<<20, make([]byte, 1<<10)
+		stream.sender.Init(stream, stream.id, http2.UnsaidPriority)
+		h.schedule.Add(&stream.sender)
+	}
+	first.http2Request, second.http2Request = nil, nil // as those of parked streams whose handlers have returned
+	h.used = s.clock.now()
+	soon, late := h.used.Add(DefaultWriteTimeout/2), h.used.Add(2*DefaultWriteTimeout)
+	for _, test := range []struct {
+		name    string
+		of      *http2Stream
+		window  http2.SendWindow // the connection's
+		own     http2.SendWindow
+		now     clock.Time
+		excused bool
+	}{
+		{"its turn, and no window for the connection", first, 0, 1, soon, false},
+		{"another stream's turn", second, 0, 1, soon, true},
+		{"another stream's turn, but no window of its own", second, 0, 0, soon, false},
+		{"another stream's turn, and no window for that either", second, 0, 1, late, false},
+		{"windows for both, which the outbox has no room for", first, 1, 1, late, true},
+		{"the connection's window is open, but not its own", first, 1, 0, soon, false},
+	} {
+		h.sendWindow, test.of.send, test.of.awaitsSince = test.window, test.own, h.used
+		if got := test.of.isExcusedLocked(test.now); got != test.excused || (test.of.awaitsSince == test.now) != got {
+			t.Errorf("%s: excused %v, want %v", test.name, got, test.excused)
+		}
+	}
 }

@@ -380,6 +380,7 @@ func (s *http2Stream) lose() { s.failed, s.lost = true, true }
 func (s *http2Stream) awaitRoomLocked() error {
 	s.h.mu.AssertHeld()
 	h := s.h
+	h.flushLocked(nil)
 	h.mu.Unlock()
 	err := s.leave()
 	h.mu.Lock()
@@ -388,12 +389,17 @@ func (s *http2Stream) awaitRoomLocked() error {
 	}
 	for len(s.unsent) > lowStreamUnsent && !s.gone {
 		start, before := s.server.clock.now(), len(s.unsent)
-		deadline := s.worker.ctx.writeUntil
-		if deadline == 0 {
+		own := s.worker.ctx.writeUntil
+		deadline := own
+		if own == 0 {
 			deadline = s.windowDeadline(start)
 		}
 		ok := s.awaitLocked(&s.writable, deadline)
-		s.writePace.Add(before-len(s.unsent), s.server.clock.now().Sub(start))
+		now := s.server.clock.exact()
+		if !ok && len(s.unsent) == before && own == 0 && s.isExcusedLocked(now) {
+			continue
+		}
+		s.writePace.Add(before-len(s.unsent), now.Sub(start))
 		if !ok && len(s.unsent) == before {
 			s.failed = true
 			s.server.counts.timeouts.write.Add(1)

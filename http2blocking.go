@@ -80,11 +80,11 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 			d.monitor.Stop()
 			if len(w.http2.out) >= writeBufferFull {
 				h.flushTurn(w)
+				h.out.AwaitBelow(maxControl)
 			}
 		case http2Read:
-			if h.flushTurn(w); h.crowded() {
-				h.out.AwaitEmpty()
-			}
+			h.flushTurn(w)
+			h.out.AwaitBelow(maxControl)
 			d.read(w)
 		case http2End:
 			for h.flushTurn(w); !h.isFlushed(); {

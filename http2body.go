@@ -96,7 +96,7 @@ func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 		s.hasRead = true
 		s.h.chargeLocked(s, s.body.Size())
 	}
-	if n == 0 || s.hasEndedLocked() || s.gone {
+	if n == 0 || s.hasEndedLocked() || s.gone || s.state.Over() {
 		return n, false
 	}
 	credit := s.drainLocked(n)

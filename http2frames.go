@@ -155,7 +155,7 @@ func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream boo
 		}
 		return h.reset(w, id, fault)
 	case s != nil:
-		return h.takeTrailer(w, s, block)
+		return h.takeTrailer(w, id, s, block)
 	}
 	return h.takeRequest(w, id, block, endStream)
 }
@@ -204,22 +204,24 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	if !endStream {
 		s.state = http2.Open
 	}
+	if !endStream {
+		if s.content.Begin(framing.Length); s.extended || refused != http1.NoFault {
+			s.content.Begin(-1) // what follows isn't content, or nobody knows how much of it there is
+		}
+		s.recv.Open(http2.DefaultWindow)
+	}
 	if refused != http1.NoFault {
 		if over {
 			if fault := h.charge(overCost); fault != http2.NoFault {
 				return h.fail(w, fault)
 			}
 		}
-		return h.refuse(w, s, faultErrors[refused])
+		return h.refuse(w, s, faultErrors[refused], string(head.Method()) == "HEAD")
 	}
 	w.http2.run = s
 	if endStream {
 		return http2Run
 	}
-	if s.content.Begin(framing.Length); s.extended {
-		s.content.Begin(-1) // what follows isn't content
-	}
-	s.recv.Open(http2.DefaultWindow)
 	s.expects = framing.ExpectContinue
 	bodies := h.bodies
 	if bodies == nil {
@@ -264,13 +266,16 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 const overCost = 20
 
 // refuse answers a request that isn't valid without calling a handler.
-func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError) http2Step {
+func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError, isHead bool) http2Step {
 	s.worker = w
 	s.logRefused(reason)
 	s.count(reason.Status)
 	h.mu.Lock()
 	s.running = true
-	s.refuseLocked(reason, string(s.request.Method(s.text)) == "HEAD")
+	if s.state == http2.Open {
+		h.listLocked(s) // the rest of the request is to come
+	}
+	s.refuseLocked(reason, isHead)
 	h.handlerEndedLocked(s)
 	h.mu.Unlock()
 	return http2Next
@@ -301,16 +306,15 @@ func (h *http2Conn) decide(w *scratch) http2Step {
 	id := h.pending.undecided[0]
 	h.pending.undecided = h.pending.undecided[1:]
 	h.mu.Lock()
-	s := h.streams.Find(id)
-	h.mu.Unlock()
-	if s == nil {
-		return http2Next // it is over, and its memory may be another stream's
+	defer h.mu.Unlock()
+	if s := h.streams.Find(id); s != nil {
+		return h.arrivedLocked(w, s) // unless its body has come since
 	}
-	return h.arrived(w, s) // unless its body has come since
+	return http2Next
 }
 
-// takeTrailer takes the trailer section of a request, which ends it.
-func (h *http2Conn) takeTrailer(w *scratch, s *http2Stream, block []byte) http2Step {
+// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become another one's.
+func (h *http2Conn) takeTrailer(w *scratch, id uint32, s *http2Stream, block []byte) http2Step {
 	config := &h.conn.server.config
 	head, trailer := &w.http2.head, new(http2Trailer)
 	head.BeginTrailer(&trailer.head, nil, &config.head)
@@ -323,24 +327,30 @@ func (h *http2Conn) takeTrailer(w *scratch, s *http2Stream, block []byte) http2S
 		fault = http2.FaultMalformed
 	}
 	h.mu.Lock()
+	if h.streams.Find(id) != s {
+		h.mu.Unlock()
+		return http2Next // it has ended meanwhile
+	}
+	step := http2Next
 	if fault == http2.NoFault {
 		fault = s.content.Receive(0, true)
 	}
 	if fault == http2.NoFault {
 		s.trailer = trailer
 		h.receivedLocked(s)
+		step = h.arrivedLocked(w, s)
 	}
 	h.mu.Unlock()
 	if fault != http2.NoFault {
-		return h.reset(w, s.id, fault)
+		return h.reset(w, id, fault)
 	}
-	return h.arrived(w, s)
+	return step
 }
 
-// arrived runs the handler of a request if it waits for the body.
-func (h *http2Conn) arrived(w *scratch, s *http2Stream) http2Step {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// arrivedLocked runs the handler of a request if it waits for the body. Without the lock the stream may be over at any time, unless its
+// handler hasn't begun, and its memory may be another connection's.
+func (h *http2Conn) arrivedLocked(w *scratch, s *http2Stream) http2Step {
+	h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
 		return http2Next
 	}
@@ -386,8 +396,13 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 			}
 		}
 	}
-	if s != nil && fault != http2.NoFault && v.Next.Over() {
+	step := http2Next
+	switch {
+	case s == nil:
+	case fault != http2.NoFault && v.Next.Over():
 		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
+	case fault == http2.NoFault && !v.Late && f.EndStream():
+		step = h.arrivedLocked(w, s)
 	}
 	h.mu.Unlock()
 	ended.clientGone()
@@ -399,10 +414,8 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		return h.faulty(w, f.Stream, v.Next, fault)
 	case v.Late:
 		return h.late(w, f)
-	case f.EndStream() && s != nil:
-		return h.arrived(w, s)
 	}
-	return http2Next
+	return step
 }
 
 // faulty ends what a fault ends, where next is the stream's state after the frame.

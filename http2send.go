@@ -82,10 +82,10 @@ func (h *http2Conn) fillLocked() {
 		last := n == len(s.unsent) && s.complete
 		h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
 		http2.Sent(&h.sendWindow, &s.send, n)
+		h.used = h.conn.server.clock.now()
 		if s.awaits == awaitsWindow {
-			now := h.conn.server.clock.now()
-			s.writePace.Add(n, now.Sub(s.awaitsSince))
-			s.awaitsSince = now
+			s.writePace.Add(n, h.used.Sub(s.awaitsSince))
+			s.awaitsSince = h.used
 		}
 		h.earnLocked(n, n == len(s.unsent))
 		s.unsent = s.unsent[n:]

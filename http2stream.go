@@ -138,6 +138,26 @@ func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
 	return earliest(s.writePace.Deadline(since, limits, 0), since.Deadline(limits.Grace))
 }
 
+// isExcusedLocked reports, for a stream whose windowDeadline has passed, that it waits for other streams, which go first, and not for a window
+// of the client. Then the stream gets more time: the outbox watches how the others' bytes are taken, and the deadline of the stream whose
+// turn it is how the connection's window opens.
+func (s *http2Stream) isExcusedLocked(now clock.Time) bool {
+	s.h.mu.AssertHeld()
+	h := s.h
+	switch {
+	case h.crowded() || s.send > 0 && h.sendWindow > 0:
+	case s.send <= 0 || h.schedule.Empty() || h.schedule.Next() == s:
+		return false
+	default:
+		if deadline := h.used.Deadline(h.conn.server.config.writing.Grace); deadline != 0 && now >= deadline {
+			return false
+		}
+	}
+	s.awaitsSince = now
+	s.writePace.Add(0, -time.Second)
+	return true
+}
+
 // wakeLocked wakes whoever waits.
 func (s *http2Stream) wakeLocked() {
 	s.h.mu.AssertHeld()

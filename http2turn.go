@@ -220,8 +220,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 			timeouts.body.Add(1)
 			h.resetLocked(s, http2.NoError)
 		case awaitsWindow:
-			if h.crowded() {
-				s.awaitsSince = now // it waits for others' bytes, and the outbox watches how these are taken
+			if s.isExcusedLocked(now) {
 				continue
 			}
 			timeouts.write.Add(1)

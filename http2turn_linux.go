@@ -37,6 +37,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 	lc.resume()
 	leader.MayLose(&lc.Socket)
 	defer leader.MayLose(nil)
+	crowded := h.in != nil && h.crowded()
 	h.beginTurn(w)
 	for budget := turnRequests; ; {
 		if lc.failed {
@@ -47,7 +48,13 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			h.endTurn(w)
 			return true
 		}
-		switch h.next(w) {
+		step := http2Read
+		if !crowded || h.ending {
+			step = h.next(w)
+		} else if h.mustDrain() {
+			h.leaveSoon(w)
+		}
+		switch step {
 		case http2Next:
 		case http2Run:
 			budget--
@@ -56,15 +63,21 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			}
 			if len(w.http2.out) >= writeBufferFull {
 				h.flushTurn(w)
+				crowded = h.crowded()
 			}
 		case http2Read:
 			h.flushTurn(w)
-			if h.crowded() {
-				if lc.http2Suspend(w, true) {
+			switch was := crowded; {
+			case h.crowded():
+				if crowded = true; lc.http2Suspend(w, true) {
 					return false
 				}
-			} else if budget -= readBudget; !lc.http2Receive(w) && lc.http2Suspend(w, false) {
-				return false
+			case was:
+				crowded = false
+			default:
+				if budget -= readBudget; !lc.http2Receive(w) && lc.http2Suspend(w, false) {
+					return false
+				}
 			}
 		case http2End:
 			if h.flushTurn(w); !h.isFlushed() {
@@ -106,11 +119,14 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	return true
 }
 
-// http2Suspend makes the connection wait without a worker, for its client to take something if write is set. It reports false if there is
-// something to do after all.
+// http2Suspend makes the connection wait without a worker, for its client to take something if write is set: then the client isn't late
+// with what it hasn't sent. It reports false if there is something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	h, now := lc.http2.Load(), lc.server.clock.now()
-	state, deadline := h.wait(now, w.in.Len() > 0)
+	state, deadline := h.wait(now, w.in.Len() > 0 && !write)
+	if write {
+		deadline = 0 // the outbox watches the client
+	}
 	lc.deadline, lc.since, lc.expired = deadline, now, false
 	h.endTurn(w)
 	lc.setWait(state, deadline)

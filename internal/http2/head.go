@@ -352,6 +352,9 @@ func (h *Head) EndTrailer(l *field.List, over bool) (Fault, http1.Fault) {
 	return h.fault, h.refused
 }
 
+// Method returns the value of :method, also if the request is refused. It is valid until the next Begin.
+func (h *Head) Method() []byte { return h.value(pseudoMethod) }
+
 // Scheme returns the value of :scheme, which is empty for CONNECT. It is valid until the next Begin, as are those below.
 func (h *Head) Scheme() []byte { return h.value(pseudoScheme) }
 

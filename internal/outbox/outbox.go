@@ -53,6 +53,7 @@ type Outbox struct {
 	err      error     // the reason why nothing can be sent any more
 	frames   bool      // each Write is a frame: nothing can follow a part of one; immutable
 	ending   bool      // Finish was called: nothing more is accepted
+	crowded  bool      // a goroutine is in AwaitBelow
 	turn     turn
 	seal     seal
 }
@@ -125,13 +126,11 @@ func (o *Outbox) Put(b []byte) (int, error) {
 }
 
 // Lend is Put, but may keep b itself instead of a copy, which it reports. Then it calls release with b, and the lock held, when all of b
-// has left, or never if the connection fails before. It keeps b if more than half of its memory is of use.
+// has left, or never if the connection fails before. It keeps b if more than half of its memory is of use. There is no limit: the caller looks
+// at Size before it makes more of what it lends.
 func (o *Outbox) Lend(b []byte, release func(b []byte)) (kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.queue.messages-maxOwnRecords > int(o.limit) {
-		o.failLocked(ErrFull)
-	}
 	p := piece{b: b, message: true}
 	if o.err != nil || o.sendPieceLocked(&p) {
 		return false
@@ -196,7 +195,7 @@ func (o *Outbox) consumeLocked(n int) {
 	if o.queue.empty() {
 		o.endWatchLocked()
 	}
-	if done {
+	if done || o.crowded {
 		o.wakeLocked()
 	}
 }
@@ -263,6 +262,17 @@ func (o *Outbox) AwaitEmpty() {
 	for !o.emptyLocked() {
 		o.waitLocked()
 	}
+}
+
+// AwaitBelow waits until fewer than size bytes wait, for as long as the client is fast enough. Only one goroutine may be in it.
+func (o *Outbox) AwaitBelow(size int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.err == nil && o.queue.bytes >= size {
+		o.crowded = true
+		o.waitLocked()
+	}
+	o.crowded = false
 }
 
 func (o *Outbox) emptyLocked() bool {
