@@ -101,6 +101,22 @@ func (s *connSet) makeRoom() bool {
 	return s.shedOldest()
 }
 
+// freeDescriptors makes room when descriptors have run out before MaxConns is reached, since other things of the process take more of them
+// than the limit has left. Without a limit it closes nothing.
+func (s *connSet) freeDescriptors() {
+	if s.max <= 0 {
+		return
+	}
+	for range shedTogether {
+		if !s.makeRoom() {
+			return
+		}
+	}
+}
+
+// shedTogether is how many connections make room at a time when descriptors have run out: the next look for them comes some milliseconds later.
+const shedTogether = 4
+
 // shedOldest tells one of the connections found to close. Those that aren't idle any more are left alone.
 func (s *connSet) shedOldest() bool {
 	r := &s.room

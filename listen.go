@@ -261,6 +261,7 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 		if s.life.draining.Load() || !sock.IsTemporary(err) {
 			return err
 		}
+		s.conns.freeDescriptors()
 		log.Failed(s.logger(), err)
 		delay = sock.NextAcceptDelay(delay)
 		select {

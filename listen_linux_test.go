@@ -188,21 +188,26 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 	}
 }
 
-// By default a server has so few connections that descriptors never run out: the oldest idle connections make room for new ones.
+// By default a server has so few connections that descriptors never run out: the oldest idle connections make room for new ones. They do so
+// as well when descriptors run out before the limit is reached.
 func TestDescriptorsSuffice(t *testing.T) {
-	s := newLifeOutOfDescriptors(t, "derived")
-	var last *lifeClient
-	for range 400 {
-		last = s.dial(t)
-		last.get("/")
-		last.want(200, "quick", false)
-	}
-	last.get("/")
-	last.want(200, "quick", false)
-	for _, line := range s.end() {
-		if strings.Contains(line, "level=ERROR") {
-			t.Errorf("said: %s", line)
-		}
+	for _, mode := range []string{"derived", "many"} {
+		t.Run(mode, func(t *testing.T) {
+			s := newLifeOutOfDescriptors(t, mode)
+			var last *lifeClient
+			for range 400 {
+				last = s.dial(t)
+				last.get("/")
+				last.want(200, "quick", false)
+			}
+			last.get("/")
+			last.want(200, "quick", false)
+			for _, line := range s.end() {
+				if mode == "derived" && strings.Contains(line, "level=ERROR") {
+					t.Errorf("said: %s", line)
+				}
+			}
+		})
 	}
 }
 
@@ -266,6 +271,8 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 	switch mode {
 	case "derived":
 		s.MaxConns = 0
+	case "many":
+		s.MaxConns = 1000
 	case "max":
 		s.MaxConns = 10
 	case "logger":

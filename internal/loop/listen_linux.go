@@ -31,6 +31,7 @@ type Listener struct {
 	userRaw syscall.RawConn // user's
 	watched chan struct{}   // closed when watchUser has ended; nil without a user
 	address net.Addr
+	full    func() // see Listening.Full
 
 	open    atomic.Int32     // entries that aren't closed
 	entries []*listenerEntry // immutable
@@ -68,6 +69,8 @@ type Listening struct {
 	Logger  func() *slog.Logger
 	// Failures, if set, counts how often accepting has failed for a while.
 	Failures *atomic.Uint64
+	// Full, if set, is called when accepting has failed for a while, to make descriptors free. As Admit it is called in a leader's turn.
+	Full func()
 	// Admit gives an accepted connection to a loop, by Loop.Add. The loop owns the descriptor from then on. Admit is called in a leader's
 	// turn, so it mustn't wait.
 	Admit func(to *Loop, fd int, peer sock.Address)
@@ -76,8 +79,9 @@ type Listening struct {
 // NewListener makes a listener of the group's loops, which accept when Serve is called. If it fails, the sockets stay the caller's.
 func (g *Group) NewListener(on Listening) (*Listener, error) {
 	ll := &Listener{
-		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, done: make(chan struct{}),
-		log: sock.AcceptLog{Failures: on.Failures},
+		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, full: on.Full,
+		done: make(chan struct{}),
+		log:  sock.AcceptLog{Failures: on.Failures},
 	}
 	if on.User != nil {
 		raw, err := on.User.(syscall.Conn).SyscallConn()
@@ -347,5 +351,8 @@ func (e *listenerEntry) failed(err error) {
 		return
 	}
 	e.pause() // before the logger, which may take long: another leader could meanwhile get the same error
+	if ll.full != nil {
+		ll.full()
+	}
 	ll.log.Failed(ll.logger(), err)
 }
