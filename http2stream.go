@@ -215,7 +215,7 @@ func (s *http2Stream) giveWay(class *class.Class) error {
 func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
 	if !s.own() {
 		err := s.worker.giveWay(class)
-		if err == nil && s.worker.lacksPlace() && !s.worker.worker.occupy() {
+		if err == nil && s.worker.lacksPlace() && !s.worker.worker.occupy() && !s.worker.leaveAlways() {
 			err = errBusy
 		}
 		if err == errBusy && kept && s.worker.worker.LeaveKept() {
