@@ -395,12 +395,12 @@ func (s *http2Stream) awaitRoomLocked() error {
 			deadline = s.windowDeadline(start)
 		}
 		ok := s.awaitLocked(&s.writable, deadline)
-		now := s.server.clock.exact()
-		if !ok && len(s.unsent) == before && own == 0 && s.isExcusedLocked(now) {
+		now, stuck := s.server.clock.exact(), !ok && len(s.unsent) == before
+		if stuck && own == 0 && s.isExcusedLocked(now) {
 			continue
 		}
 		s.writePace.Add(before-len(s.unsent), now.Sub(start))
-		if !ok && len(s.unsent) == before {
+		if stuck {
 			s.failed = true
 			s.server.counts.timeouts.write.Add(1)
 			return errDeadline

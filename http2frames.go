@@ -200,16 +200,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		}
 	}
 	s.sender.Init(s, id, priority)
-	s.state = http2.HalfClosedRemote
-	if !endStream {
-		s.state = http2.Open
-	}
-	if !endStream {
-		if s.content.Begin(framing.Length); s.extended || refused != http1.NoFault {
-			s.content.Begin(-1) // what follows isn't content, or nobody knows how much of it there is
-		}
-		s.recv.Open(http2.DefaultWindow)
-	}
+	s.expectBody(endStream, refused != http1.NoFault)
 	if refused != http1.NoFault {
 		if over {
 			if fault := h.charge(overCost); fault != http2.NoFault {
@@ -244,6 +235,20 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	}
 	h.awaitLocked(s, awaitsBody)
 	return http2Next
+}
+
+// expectBody sets the state of a new stream, and prepares it for what follows the head.
+func (s *http2Stream) expectBody(endStream, refused bool) {
+	if s.state = http2.HalfClosedRemote; endStream {
+		return
+	}
+	length := s.framing.Length
+	if s.extended || refused {
+		length = -1 // what follows isn't content, or nobody knows how much of it there is
+	}
+	s.state = http2.Open
+	s.content.Begin(length)
+	s.recv.Open(http2.DefaultWindow)
 }
 
 // awaitLocked notes what a stream awaits of its request, and since when.
