@@ -157,12 +157,13 @@ const (
 
 // http2Scratch is what a worker lends to a connection of HTTP/2.
 type http2Scratch struct {
-	head  http2.Head
-	frame http2.Frame
-	spare *http2Stream // for the next request; nil if the last one kept it
-	run   *http2Stream // whose handler is to run: see http2Run
-	owned *http2Conn   // the connection that the worker owns, nil once others have it
-	out   []byte       // rendered in this turn, and not in the connection's queue yet
+	head   http2.Head
+	repeat http2.Repeat // of the connection that has the turn
+	frame  http2.Frame
+	spare  *http2Stream // for the next request; nil if the last one kept it
+	run    *http2Stream // whose handler is to run: see http2Run
+	owned  *http2Conn   // the connection that the worker owns, nil once others have it
+	out    []byte       // rendered in this turn, and not in the connection's queue yet
 }
 
 const (

@@ -169,14 +169,10 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	}
 	w.http2.spare = nil
 	s.open(h, id)
-	head := &w.http2.head
-	head.Begin(&s.request, s.text[:0], &config.head, config.http2.extendedConnect)
-	over, err := h.decoder.Decode(block, config.head.Bytes, head)
-	if err != nil {
-		return h.fail(w, http2.FaultCompression)
+	priority, over, fault, refused := h.decodeRequest(w, s, block, endStream)
+	if fault == http2.FaultCompression {
+		return h.fail(w, fault)
 	}
-	text, framing, fault, refused := head.End(endStream, over)
-	s.text, s.framing, s.extended = text, framing, len(head.Protocol()) > 0
 	h.conn.requests++
 	if most := config.maxRequests; most > 0 && h.conn.requests >= most {
 		h.closeAsked.Store(true)
@@ -193,7 +189,6 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		w.http2.spare = s
 		return h.reset(w, id, fault)
 	}
-	priority := head.Priority
 	if h.pending != nil {
 		if prioritized, ok := h.pending.prioritized.Take(id); ok {
 			priority = prioritized
@@ -207,12 +202,13 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 				return h.fail(w, fault)
 			}
 		}
-		return h.refuse(w, s, faultErrors[refused], string(head.Method()) == "HEAD")
+		return h.refuse(w, s, faultErrors[refused], string(w.http2.head.Method()) == "HEAD")
 	}
 	w.http2.run = s
 	if endStream {
 		return http2Run
 	}
+	framing := &s.framing
 	s.expects = framing.ExpectContinue
 	bodies := h.bodies
 	if bodies == nil {
@@ -235,6 +231,29 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	}
 	h.awaitLocked(s, awaitsBody)
 	return http2Next
+}
+
+// decodeRequest makes the block the stream's request. over says that its fields were too many or too large.
+func (h *http2Conn) decodeRequest(w *scratch, s *http2Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
+	config, head, repeat := &h.conn.server.config, &w.http2.head, &w.http2.repeat
+	s.text, s.framing, s.extended = s.text[:0], http1.Framing{}, false
+	if endStream {
+		var same bool
+		if s.text, p, same = repeat.Give(&h.decoder, block, &s.request, s.text); same {
+			return p, false, http2.NoFault, http1.NoFault
+		}
+	}
+	head.Begin(&s.request, s.text, &config.head, config.http2.extendedConnect)
+	over, err := h.decoder.Decode(block, config.head.Bytes, head)
+	if err != nil {
+		return p, over, http2.FaultCompression, http1.NoFault
+	}
+	s.text, s.framing, f, refused = head.End(endStream, over)
+	s.extended = len(head.Protocol()) > 0
+	if follows := w.in.Len() > http2.FrameHeaderLen+w.http2.frame.Length; follows && endStream && f == http2.NoFault && refused == http1.NoFault && !s.extended {
+		repeat.Keep(block, head)
+	}
+	return head.Priority, over, f, refused
 }
 
 // expectBody sets the state of a new stream, and prepares it for what follows the head.

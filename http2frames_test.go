@@ -239,3 +239,39 @@ func TestHTTP2ReadAhead(t *testing.T) {
 		t.Errorf("%d bytes were read, of which %d were sent", n, window)
 	}
 }
+
+// Requests that are the same are each their own, whatever the handlers before have made of theirs. The connections have other texts behind
+// the same indices, and mostly the same worker.
+func TestHTTP2SameRequests(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			r := &c.Request
+			was := fmt.Sprintf("%s %s %s", r.URI().String(), r.Header.Get("x"), r.Header.Get("y"))
+			r.Header.Set("X", "changed")
+			r.Header.Add("Y", "added")
+			if err := r.SetTarget("/changed"); err != nil {
+				return err
+			}
+			return c.Text(200, was)
+		}})
+		const conns, rounds, requests = 4, 5, 8
+		var clients [conns]*rawHTTP2
+		for i := range clients {
+			clients[i] = dial()
+		}
+		for round := range rounds {
+			path := func(i int) string { return fmt.Sprint("/", i, "/", round/2) }
+			for i, c := range clients {
+				for n := range uint32(requests) {
+					c.request(1+2*(n+requests*uint32(round)), path(i), true, "x", fmt.Sprint(i))
+				}
+				c.send()
+			}
+			for i, c := range clients {
+				for n := range uint32(requests) {
+					c.wantAnswer(1+2*(n+requests*uint32(round)), fmt.Sprintf("200 http://example.com%s %d ", path(i), i))
+				}
+			}
+		}
+	})
+}
