@@ -34,18 +34,23 @@ func (l *List) SetLine(f *Line) {
 		return
 	}
 	l.removeFrom(f.Name(), f.id, at+1)
-	l.entries[at] = l.writeLine(f)
+	l.writeLine(&l.entries[at], f)
 }
 
 // AddLine appends f and keeps others of the same name.
-func (l *List) AddLine(f *Line) { l.entries = append(l.entries, l.writeLine(f)) }
+func (l *List) AddLine(f *Line) {
+	entries, e := extend(l.entries)
+	l.entries = entries
+	l.writeLine(e, f)
+}
 
-// writeLine writes f's line to the end of buf.
-func (l *List) writeLine(f *Line) Entry {
+// writeLine writes f's line to the end of buf, and makes e its entry.
+func (l *List) writeLine(e *Entry, f *Line) {
 	old := l.own()
 	start := uint32(len(l.buf))
 	l.buf = append(l.buf, f.text...)
 	l.poisonOutgrown(old)
 	value := start + uint32(f.nameLen) + 2
-	return Entry{Name: start, NameLen: f.nameLen, ID: f.id, rendered: true, Value: value, ValueLen: uint32(len(l.buf)) - 2 - value}
+	e.fill(start, f.nameLen, f.id, value, uint32(len(l.buf))-2-value)
+	e.rendered = true
 }

@@ -44,6 +44,18 @@ func Append(entries []Entry, b []byte, e *Entry) []Entry {
 	return append(entries, *e)
 }
 
+// extend appends an entry, and returns it for the caller to fill in. An entry that is written part by part and then copied as a whole
+// costs more: the processor can't read the whole until all its parts have left the store buffer.
+func extend(entries []Entry) ([]Entry, *Entry) {
+	entries = append(entries, Entry{})
+	return entries, &entries[len(entries)-1]
+}
+
+// fill sets each part of e by itself: see extend.
+func (e *Entry) fill(name uint32, nameLen uint16, id ID, value, valueLen uint32) {
+	e.Name, e.NameLen, e.ID, e.Value, e.ValueLen = name, nameLen, id, value, valueLen
+}
+
 // List is an ordered list of header fields. Slices that it returns are valid until the list changes or its borrowed buffer becomes
 // invalid. The zero value is an empty list.
 type List struct {
@@ -247,38 +259,36 @@ func set[V []byte | string](l *List, name string, id ID, value V) {
 		add(l, name, id, value)
 		return
 	}
-	if e, ok := write(l, name, id, value); ok {
-		l.removeFrom(name, id, at+1)
-		l.entries[at] = e
-	}
+	write(l, &l.entries[at], name, id, value)
+	l.removeFrom(name, id, at+1)
 }
 
 func add[V []byte | string](l *List, name string, id ID, value V) {
-	if e, ok := write(l, name, id, value); ok {
-		l.entries = append(l.entries, e)
+	if len(name) > MaxName || id == Unknown && !httpguts.ValidHeaderFieldName(name) {
+		return
 	}
+	entries, e := extend(l.entries)
+	l.entries = entries
+	write(l, e, name, id, value)
 }
 
-// write writes a field's line to the end of buf.
-func write[V []byte | string](l *List, name string, id ID, value V) (Entry, bool) {
-	if len(name) > MaxName || id == Unknown && !httpguts.ValidHeaderFieldName(name) {
-		return Entry{}, false
-	}
+// write writes a field's line to the end of buf, and makes e its entry.
+func write[V []byte | string](l *List, e *Entry, name string, id ID, value V) {
 	old := l.own()
-	e := Entry{Name: uint32(len(l.buf)), NameLen: uint16(len(name)), ID: id, rendered: true}
+	start := len(l.buf)
 	l.buf = append(l.buf, name...)
 	l.buf = append(l.buf, ": "...)
-	e.Value = uint32(len(l.buf))
+	from := len(l.buf)
 	l.buf = append(l.buf, value...)
-	CleanValue(l.buf[e.Value:])
-	trimmed := syntax.TrimSpace(l.buf[e.Value:])
+	CleanValue(l.buf[from:])
+	trimmed := syntax.TrimSpace(l.buf[from:])
 	if len(trimmed) < len(value) {
-		l.buf = append(l.buf[:e.Value], trimmed...)
+		l.buf = append(l.buf[:from], trimmed...)
 	}
-	e.ValueLen = uint32(len(trimmed))
 	l.buf = append(l.buf, "\r\n"...)
 	l.poisonOutgrown(old)
-	return e, true
+	e.fill(uint32(start), uint16(len(name)), id, uint32(from), uint32(len(trimmed)))
+	e.rendered = true
 }
 
 // own makes buf the list's own, so that the list can append to it. It returns buf if it was the list's own before, for poisonOutgrown.
