@@ -152,7 +152,8 @@ func Lookup[S []byte | string](name S) ID {
 	if len(name) == 0 || len(name) > maxKnownName {
 		return Unknown
 	}
-	if id := table[hash(name)]; id != Unknown && syntax.EqualFold(name, names[id]) {
+	// Most names come in their usual case, and are compared at once.
+	if id := table[hash(name)]; string(name) == names[id] || id != Unknown && syntax.EqualFold(name, names[id]) {
 		return id
 	}
 	return Unknown
