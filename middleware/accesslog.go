@@ -78,45 +78,49 @@ func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {
 	if !handler.Enabled(context.Background(), l.options.Level) {
 		return
 	}
-	memory := attributes.Get().(*[]slog.Attr)
-	list := l.appendAttributes((*memory)[:0], c, start, err)
+	memory := records.Get().(*recordMemory)
+	list := l.appendAttributes(memory, c, start, err)
 	// Made by hand, since slog would look for the line of code that it comes from, which is always this one.
-	record := slog.NewRecord(start, l.options.Level, "request", 0)
+	record := slog.Record{Time: start, Level: l.options.Level, Message: "request"}
 	record.AddAttrs(list...)
 	clear(list)
-	*memory = list[:0]
-	attributes.Put(memory)
+	if cap(list) >= cap(memory.list) { // otherwise Attributes has returned another one, or a part
+		memory.list = list[:0]
+		records.Put(memory)
+	}
 	_ = handler.Handle(context.Background(), record) // as slog's own methods do
 }
 
-// attributes is memory for those of a record, which copies them.
-var attributes = sync.Pool{New: func() any {
-	memory := make([]slog.Attr, 0, 16)
-	return &memory
-}}
+// recordMemory is memory for what goes into a record, which copies it. The list is empty, with room for what appendAttributes has.
+type recordMemory struct {
+	list []slog.Attr
+	text [512]byte
+}
 
-// appendAttributes appends what is known of a request. The texts that the connection lends are copied, all at once, since
-// a handler may keep the record.
-func (l *accessLog) appendAttributes(list []slog.Attr, c *filo.Ctx, start time.Time, err error) []slog.Attr {
-	var memory [512]byte
-	text := append(memory[:0], c.PathBytes()...)
+var records = sync.Pool{New: func() any { return &recordMemory{list: make([]slog.Attr, 0, 16)} }}
+
+// appendAttributes appends what is known of a request to the memory's list. The texts that the connection lends are copied, all at
+// once, since a handler may keep the record.
+func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start time.Time, err error) []slog.Attr {
+	address, trusted := peer(c)
+	text := append(memory.text[:0], c.PathBytes()...)
 	path := len(text)
-	text = append(text, HostBytes(c)...)
+	text = append(text, trusted.host(c, address)...)
 	host := len(text)
 	text = append(text, c.Request.Header.GetBytes("User-Agent")...)
 	agent := len(text)
-	if address := ClientIP(c); address.IsValid() {
-		text = address.AppendTo(text)
+	if client := trusted.client(c, address); client.IsValid() {
+		text = client.AppendTo(text)
 	}
 	all := string(text)
 
-	list = append(list,
-		slog.String("method", c.Method()),
-		slog.String("path", all[:path]),
-		slog.Int("status", answeredStatus(c, err)),
-		slog.Int64("bytes", c.BytesWritten()),
-		slog.Duration("duration", time.Since(start)),
-	)
+	// Each is filled in where it stays: see appendText.
+	list := memory.list[:5]
+	setText(&list[0], "method", c.Method())
+	setText(&list[1], "path", all[:path])
+	list[2].Key, list[2].Value = "status", slog.IntValue(answeredStatus(c, err))
+	list[3].Key, list[3].Value = "bytes", slog.Int64Value(c.BytesWritten())
+	list[4].Key, list[4].Value = "duration", slog.DurationValue(time.Since(start))
 	list = appendText(list, "client", all[agent:])
 	list = appendText(list, "host", all[path:host])
 	list = appendText(list, "agent", all[host:agent])
@@ -136,12 +140,18 @@ func (l *accessLog) logger(c *filo.Ctx) *slog.Logger {
 	return cmp.Or(l.options.Logger, c.Server().Logger, slog.Default())
 }
 
+// appendText appends an attribute, unless its value is empty. It fills the attribute in where it stays: a copy of one that was just
+// made would wait for its parts to be written.
 func appendText(list []slog.Attr, key, value string) []slog.Attr {
 	if value == "" {
 		return list
 	}
-	return append(list, slog.String(key, value))
+	list = append(list, slog.Attr{})
+	setText(&list[len(list)-1], key, value)
+	return list
 }
+
+func setText(a *slog.Attr, key, value string) { a.Key, a.Value = key, slog.StringValue(value) }
 
 // answeredStatus returns the status that the client gets, 0 for none.
 func answeredStatus(c *filo.Ctx, err error) int {

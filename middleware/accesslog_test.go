@@ -150,6 +150,41 @@ func TestAccessLogOptions(t *testing.T) {
 	}
 }
 
+// Attributes may also leave some out, return others, or none at all; the next record has all of them again.
+func TestAccessLogOtherAttributes(t *testing.T) {
+	var log synchronized
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	h := middleware.AccessLog(middleware.AccessLogOptions{Logger: logger, Attributes: func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
+		switch c.Path() {
+		case "/none":
+			return nil
+		case "/part":
+			return attributes[1:2]
+		case "/own":
+			return []slog.Attr{slog.Int("own", 1)}
+		case "/many":
+			for i := range 100 {
+				attributes = append(attributes, slog.Int("many", i))
+			}
+		}
+		return attributes
+	}})(mwtest.Hello)
+	s := servertest.New(t, h)
+	for _, step := range []struct{ path, want string }{
+		{"/none", "msg=request\n"}, {"/part", "msg=request path=/part\n"}, {"/own", "msg=request own=1\n"}, {"/many", "many=99\n"},
+	} {
+		for _, path := range []string{step.path, "/all"} {
+			s.Do(t, "GET "+path)
+			got := log.String()
+			log.buffer.Reset()
+			all := strings.Contains(got, "msg=request method=GET path=/all status=200 bytes=5 duration=") && strings.HasSuffix(got, "host=filo.test\n")
+			if !strings.HasSuffix(got, step.want) && !all || all != (path == "/all") {
+				t.Errorf("%s: logged %q", path, got)
+			}
+		}
+	}
+}
+
 // Without a logger of its own, it is the server's.
 func TestAccessLogByServersLogger(t *testing.T) {
 	var log synchronized

@@ -66,13 +66,18 @@ func RealIP(options RealIPOptions) filo.Middleware {
 // IP and RealIP found no address either.
 func ClientIP(c *filo.Ctx) netip.Addr {
 	address, trusted := peer(c)
-	if trusted == nil {
+	return trusted.client(c, address)
+}
+
+// client is ClientIP for what peer has returned; r may be nil.
+func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
+	switch {
+	case r == nil:
 		return address
+	case r.options.Forwarded:
+		return r.forwarded(c, address).client
 	}
-	if trusted.options.Forwarded {
-		return trusted.forwarded(c, address).client
-	}
-	return trusted.xForwardedFor(c, address)
+	return r.xForwardedFor(c, address)
 }
 
 // Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a
@@ -104,10 +109,16 @@ func Host(c *filo.Ctx) string { return string(HostBytes(c)) }
 
 // HostBytes is Host as bytes, borrowed until the handler returns.
 func HostBytes(c *filo.Ctx) []byte {
-	if address, trusted := peer(c); trusted != nil && trusted.options.TrustHost {
+	address, trusted := peer(c)
+	return trusted.host(c, address)
+}
+
+// host is HostBytes for what peer has returned; r may be nil.
+func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
+	if r != nil && r.options.TrustHost {
 		var host []byte
-		if trusted.options.Forwarded {
-			host = trusted.forwarded(c, address).host
+		if r.options.Forwarded {
+			host = r.forwarded(c, address).host
 		} else {
 			host = lastElement(c, "X-Forwarded-Host")
 		}
