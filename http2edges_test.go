@@ -178,7 +178,7 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 	for _, test := range []struct {
 		at     string
 		goexit bool
-	}{{"new", false}, {"active", false}, {"idle", false}, {"idle", true}, {"closed", false}, {"closed", true}, {"all", false}} {
+	}{{"new", false}, {"active", false}, {"active", true}, {"idle", false}, {"idle", true}, {"closed", false}, {"closed", true}, {"all", false}} {
 		t.Run(fmt.Sprint(test.at, " ", test.goexit), func(t *testing.T) {
 			eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
 				var armed, failed, idle atomic.Bool
