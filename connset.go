@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
@@ -20,25 +21,10 @@ import (
 type connSet struct {
 	max        int // 0: no limit; immutable
 	perAddress int // 0: no limit; immutable
-	room       connRoom
 
-	mu        race.Mutex
-	conns     connList                      // guarded by mu
-	streams   int                           // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
-	addresses map[netip.Addr]*clientAddress // the clients, if perAddress is set; guarded by mu
-	sweeping  bool                          // a sweep is scheduled or running, since there are connections; guarded by mu
-	underway  bool                          // a sweep is running; guarded by mu
-	empty     chan struct{}                 // closed when the last connection is removed; nil if nobody waits; guarded by mu
-	closed    bool                          // by closeAll or seal: no connection is added any more; guarded by mu
-
-	// waking is held while an owner is woken. An owner whose deadline the sweep has taken waits for this lock, so that the wake-up
-	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
-	waking sync.Mutex
-
-	// answered counts the answers of all connections so far, by status class. The connections get its elements in turn, so that few
-	// processors write to the same one.
+	// answered counts the answers by status class. Each seat of a loop has an element, for the connections that its leader serves. Other
+	// connections get the elements in turn, so that few processors write to the same one.
 	answered []sharedCounts // set once, by configure, under lifecycle.mu
-	counting int            // number of the next connection's element; guarded by mu
 
 	// due is when the next sweep begins: at the earliest deadline that the last sweep saw, or when the shortest timeout has passed
 	// since that sweep, if that is earlier. An owner that sets an earlier deadline makes due earlier (hasten). While a sweep is
@@ -49,6 +35,23 @@ type connSet struct {
 	interval time.Duration // minimum time between two sweeps
 	shortest time.Duration // the shortest timeout
 	swept    clock.Time    // when the last sweep ended; guarded by mu
+
+	_    apart.Lines // requests read what stands above; connections that come and go write what follows
+	room connRoom
+
+	mu        race.Mutex
+	conns     connList                      // guarded by mu
+	counting  int                           // number of the next connection's element of answered; guarded by mu
+	streams   int                           // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
+	addresses map[netip.Addr]*clientAddress // the clients, if perAddress is set; guarded by mu
+	sweeping  bool                          // a sweep is scheduled or running, since there are connections; guarded by mu
+	underway  bool                          // a sweep is running; guarded by mu
+	empty     chan struct{}                 // closed when the last connection is removed; nil if nobody waits; guarded by mu
+	closed    bool                          // by closeAll or seal: no connection is added any more; guarded by mu
+
+	// waking is held while an owner is woken. An owner whose deadline the sweep has taken waits for this lock, so that the wake-up
+	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
+	waking sync.Mutex
 }
 
 // sharedCounts is answerCounts in cache lines of their own.

@@ -26,7 +26,7 @@ type exchange struct {
 	tlsState *tls.ConnectionState // the result of the TLS handshake, nil without TLS
 	wire     wire                 // the protocol, for what happens inside a handler
 	worker   *scratch             // the buffers of the worker that runs the handler
-	// answered counts the answers by status class, together with other connections: see connSet.answered.
+	// answered counts the answers by status class, together with other exchanges: see connSet.answered.
 	answered *answerCounts
 
 	hijacked bool // a handler has taken the connection over: nothing is answered

@@ -64,8 +64,8 @@ func (s *Server) startLoops() (*loop.Group, error) {
 		return g, nil
 	}
 	var workers []loop.Workers
-	for range s.config.leaders {
-		workers = append(workers, &loopWorkers{pool: s.pool})
+	for i := range s.config.leaders {
+		workers = append(workers, &loopWorkers{pool: s.pool, answered: &s.conns.answered[i].answerCounts})
 	}
 	g, err := loop.NewGroup(workers, &s.life.draining)
 	if err != nil {
@@ -79,11 +79,12 @@ func (s *Server) startLoops() (*loop.Group, error) {
 // loopWorkers implements loop.Workers for a seat.
 type loopWorkers struct {
 	pool       *workerPool
+	answered   *answerCounts // see workerChan.answered
 	leadership leadership
 }
 
 func (p *loopWorkers) Lead(s *loop.Seat) {
-	p.leadership = leadership{lead: func(w *workerChan) { s.Lead(&w.Worker) }, retakes: s.Lost()}
+	p.leadership = leadership{lead: func(w *workerChan) { s.Lead(&w.Worker) }, retakes: s.Lost(), answered: p.answered}
 	p.pool.Lead(&p.leadership)
 }
 

@@ -26,6 +26,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 		worker.scratch = &scratch{worker: worker}
 	}
 	w := worker.scratch
+	lc.answered = worker.answered
 	if lc.http2.Load() != nil {
 		return lc.http2Turn(leader, w)
 	}

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
@@ -208,17 +209,21 @@ type Server struct {
 	ConnContext func(net.Conn) context.Context
 
 	// The parts of the server. The file that has a part's methods says what its invariant and its lock are.
+	//
+	// Requests read what stands before the first apart.Lines, and seldom write it. The parts behind are written for connections, large
+	// bodies, handshakes and the like.
 	configOnce sync.Once
 	config     serverConfig
 	life       lifecycle
 	clock      coarseClock
-	pool       *workerPool // set once, by configure, under life.mu
+	pool       *workerPool                // set once, by configure, under life.mu
+	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
+	classes    serverClasses
 	conns      connSet
+	_          apart.Lines
 	bodies     bodyBudget
 	lingerer   linger.Group
-	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
 	handshakes handshakeQueue
-	classes    serverClasses
 	counts     serverCounts
 	tasks      serverTasks
 	proxyLog   proxyLog

@@ -35,8 +35,6 @@ type workerChan struct {
 	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
-	// toLead is the leadership that was sent to ch. The worker that takes it out of toLead, this one or another, becomes the leader.
-	toLead atomic.Pointer[leadership]
 	// kept says that the worker has a place reserved for quick handlers (see keptPlaces), and so is placeClosing while it serves. It
 	// belongs to the worker's goroutine.
 	kept bool
@@ -45,6 +43,11 @@ type workerChan struct {
 	always bool
 	// place says how the worker is counted while it is off the stack. It belongs to the worker's goroutine.
 	place workerPlace
+	// toLead is the leadership that was sent to ch. The worker that takes it out of toLead, this one or another, becomes the leader.
+	toLead atomic.Pointer[leadership]
+	// answered counts the answers to the connections that the worker serves as a leader: its seat's element of connSet.answered. It belongs
+	// to the worker's goroutine.
+	answered *answerCounts
 }
 
 func newWorker(pool *workerPool) *workerChan {
@@ -104,6 +107,8 @@ type leadership struct {
 	// retakes becomes odd when a leader loses the seat by retake, and even when there is seen to be no worker beyond the cap: see
 	// crowded. It only grows, so a goroutine that makes it even can't undo a later retake. Immutable.
 	retakes *atomic.Uint64
+	// answered is the leader's workerChan.answered. Immutable.
+	answered *answerCounts
 }
 
 // Lead starts a leader for a new seat. Leaders don't count against MaxWorkersCount, and done doesn't wait for them.
@@ -184,7 +189,7 @@ func (l *leadership) do(w *workerChan) (again bool) {
 		w.place = placeClosing // as takeOver has counted it
 	}
 	for l != nil {
-		w.place = placeLeading
+		w.place, w.answered = placeLeading, l.answered
 		l.lead(w)
 		if w.forgotten {
 			wp.remember(w)

@@ -11,6 +11,7 @@ const module = "github.com/filohttp/filo"
 
 // layers are the packages below the root, lowest first. Of this module, each may import only those before it.
 var layers = []string{
+	"internal/apart",
 	"internal/race",
 	"internal/clock",
 	"internal/lend",

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -33,16 +34,15 @@ type Class struct {
 	// Name is the name in Stats, such as a route's pattern. It must not be changed once the class is in use.
 	Name string
 
+	// Calls read the fields as far as parked, which are seldom written.
+
 	// Median is the estimated median duration of the calls in nanoseconds; 0: unknown.
 	Median atomic.Int64
 	// Trusted says that the calls soon enter another class. They count as quick until they have been timed.
 	Trusted atomic.Bool
-	// Inlined counts the timed inline calls, Handoffs the calls that have given their loop away.
-	Inlined, Handoffs atomic.Uint64
 
-	fixed   fixed
-	always  bool // see SetAlways; immutable once the class is in use
-	retakes atomic.Uint64
+	fixed  fixed
+	always bool // see SetAlways; immutable once the class is in use
 	// slowUntil is the time until which the class is slow because its calls have held up loops; 0: never.
 	slowUntil clock.Atomic[clock.Nanos]
 	// set is the Set of the server that lists the class.
@@ -50,10 +50,17 @@ type Class struct {
 	// parked is the class of the functions of the connections that the handler has parked.
 	parked atomic.Pointer[Class]
 
-	mu      sync.Mutex
+	_  apart.Lines
+	mu sync.Mutex
+	// Inlined counts the timed inline calls, Handoffs the calls that have given their loop away.
+	Inlined, Handoffs atomic.Uint64
+	trend             atomic.Int32 // see drifts
+	retakes           atomic.Uint64
+
 	since   uint64        // Inlined at the first of the recent retakes; guarded by mu
 	recent  int           // retakes since then; guarded by mu
 	backOff time.Duration // how long the class was slow last; guarded by mu
+	_       apart.Lines
 }
 
 // fixed says whether a class learns where its calls run, or was told.
@@ -134,6 +141,9 @@ func (k *Class) Retaken() {
 // at the median. A single slow call would spoil a mean.
 func (k *Class) Add(took time.Duration) {
 	median := k.Median.Load()
+	if 0 < median && median < int64(Quick)/2 && !k.drifts(int64(took) > median) {
+		return
+	}
 	step := max(median/8, 50)
 	switch {
 	case median == 0:
@@ -147,6 +157,25 @@ func (k *Class) Add(took time.Duration) {
 		median = max(median-step, 1)
 	}
 	k.Median.Store(median)
+}
+
+// steady is how many more calls must have been above the estimate than below, or the other way round, before the estimate of a quick class
+// moves.
+const steady = 8
+
+// drifts notes that a call was above or below the estimate, and reports whether the estimate is to be moved. If it moved with every timed
+// call, the processors that run the handler would take its cache line from each other, for a difference that decides nothing. An
+// update that gets lost beside another one doesn't matter.
+func (k *Class) drifts(above bool) bool {
+	trend, step := k.trend.Load(), int32(-1)
+	if above {
+		step = 1
+	}
+	if trend == steady*step {
+		return true
+	}
+	k.trend.Store(trend + step)
+	return false
 }
 
 // Kind returns "quick", "slow" or "unknown" if the class learns, "inline" or "offload" if it was told.

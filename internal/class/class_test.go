@@ -116,3 +116,27 @@ func TestFixedClass(t *testing.T) {
 		t.Errorf("the class that was told to be offloaded is %s", offload.Kind())
 	}
 }
+
+// The estimate of a class that is far from slow doesn't move with every call, since each processor that runs such calls would have to read it
+// anew. It moves when calls are above it again and again.
+func TestSteadyMedian(t *testing.T) {
+	var k Class
+	k.Add(2 * time.Microsecond)
+	for i := range 100 {
+		if k.Add(time.Duration(1+i%2*2) * time.Microsecond); k.Median.Load() != 2000 {
+			t.Fatalf("call %d, above and below in turn, moved the estimate to %d", i, k.Median.Load())
+		}
+	}
+	for i := range steady + 1 {
+		if k.Median.Load() != 2000 {
+			t.Fatalf("%d calls above it moved the estimate to %d", i, k.Median.Load())
+		}
+		k.Add(3 * time.Microsecond)
+	}
+	for range 40 {
+		k.Add(time.Millisecond)
+	}
+	if k.IsQuick() {
+		t.Errorf("after 40 slow calls the estimate is %d", k.Median.Load())
+	}
+}

@@ -5,6 +5,7 @@ package loop
 import (
 	"sync/atomic"
 
+	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/sock"
 )
@@ -17,9 +18,6 @@ const (
 	firstListener = 1 << 30
 	bellSlot      = 1<<31 - 1
 )
-
-// cacheLine keeps fields that different processors write apart.
-type cacheLine [64]byte
 
 // Loop waits for many connections at once. Its leaders share an epoll set: one of them at a time takes events from the set and makes them
 // the batch. All leaders that are awake serve the connections of the batch themselves, one after the other. One leader at least is always
@@ -34,11 +32,11 @@ type Loop struct {
 	breathing atomic.Bool // a leader uses breather
 	breather  breather    // the leader's that has set breathing
 	stopped   atomic.Bool // the loop has ended; set by the filler
-	_         cacheLine
+	_         apart.Lines
 
 	// cursor says how far the batch is used up, and whether a leader, the filler, is filling it: see beingFilled.
 	cursor atomic.Uint64
-	_      cacheLine
+	_      apart.Lines
 	// batch holds the events to be served.
 	batch [3 * maxEvents]batchEntry
 
@@ -49,7 +47,7 @@ type Loop struct {
 	queued int
 	taken  []*Socket // the last content of inbox
 	parker parker
-	_      cacheLine
+	_      apart.Lines
 
 	mu         race.Mutex       // in the order of docs/LOOP.md, "Locks"
 	slots      []*Socket        // by slot; nil: free; guarded by mu

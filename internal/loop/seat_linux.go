@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -42,7 +43,7 @@ type Seat struct {
 	rounds    int         // batches since the leader woke up
 	busySince clock.Nanos // 0: to be set anew
 	share     share
-	_         cacheLine
+	_         apart.Lines
 }
 
 func newSeat(l *Loop, workers Workers) *Seat {

@@ -1,0 +1,218 @@
+//go:build !race && !386
+
+package filo
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/loop"
+)
+
+// cacheLine is the size of a processor's cache lines.
+const cacheLine = 64
+
+// Objects of which each processor writes its own share no cache line with others: the places that the allocator has for them are whole
+// lines. In those for more than 512 bytes, 8 bytes of the allocator's come first.
+func TestObjectsHaveTheirOwnCacheLines(t *testing.T) {
+	for name, allocate := range map[string]func() unsafe.Pointer{
+		"workerChan":   func() unsafe.Pointer { return unsafe.Pointer(new(workerChan)) },
+		"scratch":      func() unsafe.Pointer { return unsafe.Pointer(new(scratch)) },
+		"http2Scratch": func() unsafe.Pointer { return unsafe.Pointer(new(http2Scratch)) },
+		"Ctx":          func() unsafe.Pointer { return unsafe.Pointer(new(Ctx)) },
+		"loopConn":     func() unsafe.Pointer { return unsafe.Pointer(new(loopConn)) },
+		"http2Conn":    func() unsafe.Pointer { return unsafe.Pointer(new(http2Conn)) },
+		"Seat":         func() unsafe.Pointer { return unsafe.Pointer(new(loop.Seat)) },
+		"Loop":         func() unsafe.Pointer { return unsafe.Pointer(new(loop.Loop)) },
+		"Class":        func() unsafe.Pointer { return unsafe.Pointer(new(class.Class)) },
+		"answerCounts": func() unsafe.Pointer { return unsafe.Pointer(&make([]sharedCounts, 12)[0]) },
+	} {
+		for range 64 {
+			if at := uintptr(allocate()); at%cacheLine != 0 && at%cacheLine != 8 {
+				t.Errorf("a %s begins %d bytes behind the beginning of a cache line", name, at%cacheLine)
+				break
+			}
+		}
+	}
+	if size := unsafe.Sizeof(sharedCounts{}); size%(2*cacheLine) != 0 {
+		t.Errorf("elements of connSet.answered have %d bytes", size)
+	}
+}
+
+// What each request reads is in other cache lines than what is written for connections, large bodies, handshakes and samples.
+func TestWrittenFieldsAreApart(t *testing.T) {
+	var s Server
+	var k class.Class
+	offset := func(v any, name string) uintptr {
+		f, ok := reflect.TypeOf(v).Elem().FieldByName(name)
+		if !ok {
+			t.Fatalf("%T has no field %s", v, name)
+		}
+		return f.Offset
+	}
+	for _, test := range []struct {
+		name          string
+		read, written uintptr
+	}{
+		{"Server.conns.swept and room", unsafe.Offsetof(s.conns.swept), unsafe.Offsetof(s.conns.room)},
+		{"Server.conns and bodies", unsafe.Offsetof(s.conns) + unsafe.Offsetof(s.conns.waking), unsafe.Offsetof(s.bodies)},
+		{"Server.classes and conns.due", unsafe.Offsetof(s.classes) + offset(&k, "backOff"), unsafe.Offsetof(s.conns)},
+		{"Class.parked and mu", offset(&k, "parked"), offset(&k, "mu")},
+	} {
+		if test.written < test.read+2*cacheLine {
+			t.Errorf("%s: %d bytes apart", test.name, int(test.written)-int(test.read))
+		}
+	}
+	for _, name := range []string{"config", "life", "pool", "loops"} {
+		if at := offset(&s, name); at >= unsafe.Offsetof(s.conns) {
+			t.Errorf("Server.%s, which requests read, is behind what is written", name)
+		}
+	}
+}
+
+// manycoresMemory is memory that several loops use, with the names of what is in it.
+type manycoresMemory struct {
+	names  map[uintptr]string // by address of the 8 bytes
+	before map[uintptr]uint64
+}
+
+// add adds a struct, but for its parts that skip names.
+func (m *manycoresMemory) add(name string, t reflect.Type, at uintptr, skip ...string) {
+	for _, each := range skip {
+		if strings.HasPrefix(name, each) {
+			return
+		}
+	}
+	if t.Kind() == reflect.Struct && t.Size() > 8 {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			m.add(name+"."+f.Name, f.Type, at+f.Offset, skip...)
+		}
+		return
+	}
+	for word := at &^ 7; word < at+t.Size(); word += 8 {
+		m.names[word] = name
+	}
+}
+
+// changed returns the names of what has changed since the last call.
+func (m *manycoresMemory) changed() map[string]bool {
+	now, changed := make(map[uintptr]uint64, len(m.names)), make(map[string]bool)
+	for at, name := range m.names {
+		now[at] = **(**uint64)(unsafe.Pointer(&at))
+		if now[at] != m.before[at] {
+			changed[name] = true
+		}
+	}
+	m.before = now
+	return changed
+}
+
+// A request that is served where it was read writes to no memory that other loops use: neither to the server's, nor to the other loops'
+// own. Excepted are the samples of one call in 64, the clock's tick and the sweep.
+func TestRequestsWriteNothingShared(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			route := &class.Class{Name: "GET /"}
+			route.SetInline()
+			s := &Server{Loops: 16, Handler: func(c *Ctx) error {
+				if err := c.enter(route, route.Name); err != nil {
+					return err
+				}
+				return c.Text(200, "Hello")
+			}}
+			s.HTTP2.Unencrypted = protocol == "HTTP/2.0"
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(listener) }()
+			defer func() { s.Close(); <-served }()
+			transport := &http.Transport{Protocols: new(http.Protocols), MaxConnsPerHost: 1}
+			defer transport.CloseIdleConnections()
+			transport.Protocols.SetHTTP1(!s.HTTP2.Unencrypted)
+			transport.Protocols.SetUnencryptedHTTP2(s.HTTP2.Unencrypted)
+			request := func() {
+				t.Helper()
+				answer, err := transport.RoundTrip(newManycoresRequest(t, listener))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer answer.Body.Close()
+				if body, err := io.ReadAll(answer.Body); err != nil || !bytes.Equal(body, []byte("Hello")) || answer.Proto != protocol {
+					t.Fatalf("%s %q, %v", answer.Proto, body, err)
+				}
+			}
+			for range 2 * class.TimedCalls {
+				request()
+			}
+			g := s.loops.Load()
+			if g == nil {
+				t.Skip("no loops")
+			}
+			m := &manycoresMemory{names: make(map[uintptr]string)}
+			m.add("Server", reflect.TypeFor[Server](), uintptr(unsafe.Pointer(s)), "Server.clock", "Server.conns.due", "Server.conns.swept")
+			m.add("Server.pool", reflect.TypeFor[workerPool](), uintptr(unsafe.Pointer(s.pool)))
+			m.add("Class", reflect.TypeFor[class.Class](), uintptr(unsafe.Pointer(route)))
+			m.add("Group", reflect.TypeFor[loop.Group](), uintptr(unsafe.Pointer(g)), "Group.monitor")
+			own := 0
+			for i, l := range g.Loops() {
+				if l.Conns() > 0 {
+					own = i
+					continue
+				}
+				m.add("other Loop", reflect.TypeFor[loop.Loop](), uintptr(unsafe.Pointer(l)))
+			}
+			for i := range s.conns.answered {
+				if i/8 != own {
+					m.add("other answerCounts", reflect.TypeFor[sharedCounts](), uintptr(unsafe.Pointer(&s.conns.answered[i])))
+				}
+			}
+			seats := reflect.ValueOf(g).Elem().FieldByName("seats")
+			for i := range seats.Len() {
+				if i/8 != own {
+					m.add("other Seat", reflect.TypeFor[loop.Seat](), seats.Index(i).Pointer())
+				}
+			}
+			const enough = 256
+			counts, seen := make(map[string]int), 0
+			m.changed()
+			for range 8 * enough {
+				moved := g.Counts()
+				request()
+				changed := m.changed()
+				if g.Counts() != moved {
+					continue // on a busy machine the leader's seat was taken away, which writes a lot
+				}
+				for name := range changed {
+					counts[name]++
+				}
+				if seen++; seen == enough {
+					break
+				}
+			}
+			for name, n := range counts {
+				if n > seen/16 {
+					t.Errorf("%d of %d requests have written to %s", n, seen, name)
+				}
+			}
+		})
+	}
+}
+
+func newManycoresRequest(t *testing.T, listener net.Listener) *http.Request {
+	r, err := http.NewRequest("GET", fmt.Sprintf("http://%s/", listener.Addr()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
