@@ -362,6 +362,17 @@ func (s *connSet) wakeIdle(now clock.Time) {
 	})
 }
 
+// anyUsedSince reports whether a connection of HTTP/1.1 is idle that was in use at that time or later.
+func (s *connSet) anyUsedSince(moment clock.Time) (used bool) {
+	s.walk(func(c *conn) {
+		if word := c.word.Load(); !used && waitState(word&stateMask) == stateIdle && c.http2.Load() == nil {
+			since, _ := c.idleSince(word, 0)
+			used = since >= moment
+		}
+	})
+	return used
+}
+
 // isToldOfDraining reports whether a connection's owner must be woken because the server is draining. word is the connection's.
 func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	switch state := waitState(word & stateMask); state {

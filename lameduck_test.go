@@ -1,16 +1,22 @@
 package filo_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
+	"net"
+	"net/http"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
 )
 
 // "While keep-alives are off, each answer says Connection: close … The server goes on accepting, and idle connections stay open until their
@@ -72,6 +78,58 @@ func TestKeepAlivesOffHTTP2(t *testing.T) {
 		}
 		lifeAwait(t, "the connections to end", func() bool { return s.Stats().ConnsOpen == 0 })
 	})
+}
+
+// "Connections that have been idle for less than a second get a tenth of a second for that, while the server still accepts new ones." Each
+// answer says Connection: close. What is idle for longer, or has its answer, keeps the server no longer.
+func TestShutdownAcceptsMeanwhile(t *testing.T) {
+	get := servertest.Request("GET /", "")
+	ask := func(t *testing.T, c net.Conn, closes bool) {
+		t.Helper()
+		if _, err := io.WriteString(c, get); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || response.StatusCode != 204 || response.Close != closes {
+			t.Fatalf("got %+v, %v; want 204, and close: %v", response, err, closes)
+		}
+	}
+	for name, idle := range map[string]time.Duration{"used": time.Millisecond, "given up": 300 * time.Millisecond, "long idle": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, func(c *filo.Ctx) error { return c.NoContent() })
+				before := s.Dial(t)
+				ask(t, before, false)
+				time.Sleep(idle)
+				start := time.Now()
+				ended := make(chan time.Duration, 1)
+				go func() {
+					if err := s.Config.Shutdown(context.Background()); err != nil {
+						t.Error(err)
+					}
+					ended <- time.Since(start)
+				}()
+				synctest.Wait()
+				if idle >= time.Second {
+					if took := <-ended; took > 60*time.Millisecond {
+						t.Errorf("the shutdown took %v", took)
+					}
+					return
+				}
+				time.Sleep(90 * time.Millisecond)
+				ask(t, s.Dial(t), true)
+				if name == "used" {
+					ask(t, before, true)
+				}
+				if took := <-ended; took < 90*time.Millisecond || took > 200*time.Millisecond {
+					t.Errorf("the shutdown took %v", took)
+				}
+				if _, err := s.Listener.Dial(); err == nil {
+					t.Error("the listener is open after the shutdown")
+				}
+			})
+		})
+	}
 }
 
 // "IdleGrace is how long a shutdown leaves an idle connection open for one more request, whose answer says Connection: close." A connection

@@ -27,7 +27,8 @@ const shutdownPoll = 5 * time.Millisecond
 // it either keeps the listener from being added, or finds it.
 type lifecycle struct {
 	draining  atomic.Bool              // Shutdown or Close was called; set under mu
-	noReuse   atomic.Bool              // SetKeepAlivesEnabled(false) was called: connections end when they can
+	noReuse   atomic.Bool              // SetKeepAlivesEnabled(false) was called, or a shutdown has begun: connections end when they can
+	letLeft   atomic.Bool              // idle connections have had lastReadTimeBusy before draining began; set before draining
 	restUntil clock.Atomic[clock.Time] // when connections stop waiting for bodies that nobody reads; set before draining
 
 	// Set by init, and immutable then.
@@ -55,8 +56,9 @@ func (l *lifecycle) init() {
 }
 
 // Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at
-// once after a last look for a request on its way, or after IdleGrace. A connection opened less than a second ago has one more second
-// for its TLS handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
+// once after a last look for a request on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth
+// of a second for that, while the server still accepts new ones. A connection opened less than a second ago has one more second for its TLS
+// handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
 // of Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections.
 //
 // If ctx is done first, Shutdown cancels the contexts of the requests and tasks that still run, and returns ctx's error.
@@ -83,6 +85,7 @@ func (s *Server) RegisterOnShutdown(f func()) {
 }
 
 func (s *Server) shutdown(ctx context.Context) error {
+	s.letLeave(ctx)
 	s.stopAccepting(false)
 	select {
 	case <-s.life.notAccepting:
@@ -114,6 +117,29 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.stopClocks()
 	s.logStopped(0, 0)
 	return nil
+}
+
+// letLeave waits for the next requests on connections that were in use a moment ago, and answers them with Connection: close, for
+// lastReadTimeBusy at most. Meanwhile the server accepts: a new instance can take the place of this one only when this one has ended, so the
+// time between the end of accepting and the end of the process is the time in which clients are refused.
+func (s *Server) letLeave(ctx context.Context) {
+	if !s.life.accepts() {
+		return
+	}
+	s.SetKeepAlivesEnabled(false)
+	for end := s.clock.exact().Add(lastReadTimeBusy); s.conns.anyUsedSince(s.clock.exact() - clock.Time(busyTime)); {
+		if s.clock.exact() >= end {
+			s.life.letLeft.Store(true)
+			return
+		}
+		select {
+		case <-time.After(shutdownPoll):
+		case <-s.life.drainBegun: // by Close
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // drain waits until there is no connection, and then until the workers have ended. Until then a worker may still add a connection
@@ -184,7 +210,7 @@ func (l *lifecycle) endsRest(now func() clock.Time) bool {
 func (s *Server) lastReadTime(state waitState, waited time.Duration) time.Duration {
 	least := lastReadTimeBusy
 	switch {
-	case waited >= busyTime:
+	case waited >= busyTime, waited > 0 && state == stateIdle && s.life.letLeft.Load():
 		least = lastReadTimeIdle
 	case state == stateNew:
 		least = lastReadTimeNew
@@ -259,6 +285,13 @@ func (l *lifecycle) beginDraining(restUntil clock.Time, answered uint64) (listen
 		}
 	}
 	return slices.Collect(maps.Keys(l.listeners)), first
+}
+
+// accepts reports whether there are listeners, and draining hasn't begun.
+func (l *lifecycle) accepts() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.listeners) > 0 && !l.draining.Load()
 }
 
 // track adds a listener that is to be closed when draining begins. It reports false if draining has begun.
