@@ -114,7 +114,7 @@ func wantText(t *testing.T, r *recorder, want string) {
 func TestBrokers(t *testing.T) {
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
 		one, two := open(s.connect(redisfilo.Options{})), open(s.connect(redisfilo.Options{}))
-		if err := one.Err(); !errors.Is(err, redisfilo.ErrDown) {
+		if err := one.Err(); !errors.Is(err, redisfilo.ErrDown) || !errors.Is(err, filo.ErrBusy) {
 			t.Errorf("before it follows: %v", err)
 		}
 		at1, at2 := follow(t, one), follow(t, two)

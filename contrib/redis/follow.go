@@ -2,6 +2,7 @@ package redisfilo
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ type follower struct {
 
 func newFollower(r *Redis) follower { return follower{r, new(atomic.Bool)} }
 
-// Err returns nil while a hub gets messages from Redis, and otherwise a 503 that wraps ErrDown. A handler that should rather refuse
+// Err returns nil while a hub gets messages from Redis, and otherwise a 503 that wraps ErrDown, and filo.ErrBusy. A handler that should rather refuse
 // subscribers than let them wait for Redis returns it before it calls the hub's Serve.
 func (f *follower) Err() error {
 	if f.connected.Load() {
@@ -27,7 +28,7 @@ func (f *follower) Err() error {
 	return errNotConnected
 }
 
-var errNotConnected = &filo.HTTPError{Status: 503, Detail: "there are no messages at the moment", Err: ErrDown}
+var errNotConnected = &filo.HTTPError{Status: 503, Detail: "there are no messages at the moment", Err: fmt.Errorf("%w: %w", ErrDown, filo.ErrBusy)}
 
 // The pauses between attempts to reach Redis.
 const (
