@@ -59,7 +59,7 @@ test: $(TESTRUN) ## vet and test what needs few other modules: the root, its pac
 	exit $$status
 
 # Modules whose code no user runs. The race detector would compile all that they require once more.
-UNRACED := bench tools
+UNRACED := arena/httparena arena/techempower bench tools
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once.
