@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
@@ -164,6 +165,7 @@ type http2Scratch struct {
 	run    *http2Stream // whose handler is to run: see http2Run
 	owned  *http2Conn   // the connection that the worker owns, nil once others have it
 	out    []byte       // rendered in this turn, and not in the connection's queue yet
+	_      apart.Lines
 }
 
 const (

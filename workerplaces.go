@@ -13,13 +13,12 @@ import (
 
 // workerPlaces counts a pool's workers.
 type workerPlaces struct {
-	taken atomic.Int64 // places of workers that are ready or serving; only retakes exceed MaxWorkersCount
-
 	kept     atomic.Int64 // workers in places reserved for quick handlers
 	keptMost int64        // limit of kept; immutable
 
 	always atomic.Int64 // workers in the reserve of alwaysPlaces
 
+	taken     atomic.Int64               // places of workers that are ready or serving; only retakes exceed MaxWorkersCount
 	appointed atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 }
 
