@@ -326,14 +326,7 @@ func (h *Header) varyByAccept() {
 func prefersJSON(h *Header, byDefault bool) bool {
 	problem := max(acceptQuality(h, "application/problem+json"), acceptQuality(h, "application/json"))
 	text := acceptQuality(h, "text/plain")
-	return problem > text || problem == text && (byDefault || isJSON(h.list.GetID(field.ContentType)))
-}
-
-// isJSON reports whether a Content-Type means JSON (RFC 6839, section 3.1).
-func isJSON(contentType []byte) bool {
-	mediaType, _ := cutQuoted(contentType, ';')
-	mediaType = syntax.TrimSpace(mediaType)
-	return syntax.EqualFold(mediaType, "application/json") || len(mediaType) > len("+json") && syntax.EqualFold(mediaType[len(mediaType)-len("+json"):], "+json")
+	return problem > text || problem == text && (byDefault || syntax.IsJSON(h.list.GetID(field.ContentType)))
 }
 
 // acceptQuality returns the weight, in thousandths, of the most specific media range in Accept that an offer matches (RFC 9110,

@@ -190,7 +190,7 @@ func ProblemErrorHandler(c *Ctx, err error) { answerError(c, err, true) }
 // answerError answers with an error. asJSON decides the format if the client's Accept has no preference.
 func answerError(c *Ctx, err error, asJSON bool) {
 	problem := statusOf(err)
-	asJSON = asJSON || isJSON(c.Response.Header.list.GetID(field.ContentType))
+	asJSON = asJSON || syntax.IsJSON(c.Response.Header.list.GetID(field.ContentType))
 	c.Response.resetBody()
 	for _, id := range [...]field.ID{field.ContentLength, field.ContentType, field.ContentEncoding, field.ETag, field.LastModified} {
 		c.Response.Header.list.DelID(id)

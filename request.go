@@ -260,11 +260,7 @@ func (r *Request) Form() (*Args, error) {
 		return &r.form, r.formErr
 	}
 	r.formParsed = true
-	mediaType := r.Header.list.GetID(field.ContentType)
-	if semicolon := bytes.IndexByte(mediaType, ';'); semicolon >= 0 {
-		mediaType = mediaType[:semicolon]
-	}
-	if !syntax.EqualFold(syntax.TrimSpace(mediaType), "application/x-www-form-urlencoded") {
+	if !syntax.EqualFold(syntax.MediaType(r.Header.list.GetID(field.ContentType)), "application/x-www-form-urlencoded") {
 		r.formErr = Error(415, "the body must be application/x-www-form-urlencoded")
 		return &r.form, r.formErr
 	}

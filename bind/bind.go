@@ -1,7 +1,6 @@
 package bind
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // JSON decodes a JSON body into the value that v points to, with Server.JSON or encoding/json.
@@ -105,13 +105,14 @@ type binding struct {
 
 // body binds from the body, by its Content-Type.
 func (b *binding) body(v any, target reflect.Value) error {
-	mediaType := mediaTypeOf(b.c)
+	contentType := b.c.Request.Header.GetBytes("Content-Type")
+	mediaType := syntax.MediaType(contentType)
 	switch {
-	case isJSON(mediaType):
+	case syntax.IsJSON(contentType):
 		return b.jsonBesides(v, target)
-	case bytes.EqualFold(mediaType, []byte("application/x-www-form-urlencoded")):
+	case syntax.EqualFold(mediaType, "application/x-www-form-urlencoded"):
 		return b.form(inForm, target)
-	case bytes.EqualFold(mediaType, []byte("multipart/form-data")):
+	case syntax.EqualFold(mediaType, "multipart/form-data"):
 		return b.form(inMultipart, target)
 	}
 	if b.c.Request.ContentLength() < 0 {
@@ -181,15 +182,6 @@ func structOf(v any) (reflect.Value, error) {
 		return reflect.Value{}, fmt.Errorf("bind: a %T was given, and a pointer to a struct is needed", v)
 	}
 	return pointer.Elem(), nil
-}
-
-// mediaTypeOf returns the request's Content-Type without parameters, borrowed.
-func mediaTypeOf(c *filo.Ctx) []byte {
-	value := c.Request.Header.GetBytes("Content-Type")
-	if i := bytes.IndexByte(value, ';'); i >= 0 {
-		value = value[:i]
-	}
-	return bytes.Trim(value, " \t")
 }
 
 func unexpectedType(detail string) error {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"unicode/utf8"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // maxDepth is how many levels of arrays and objects a JSON body may have. Nobody makes documents as deep as that, and what
@@ -118,7 +120,7 @@ func (b *binding) jsonBody() ([]byte, error) {
 	if b.c.Request.ContentLength() == 0 {
 		return nil, malformed(empty, nil)
 	}
-	if !isJSON(mediaTypeOf(b.c)) {
+	if !syntax.IsJSON(b.c.Request.Header.GetBytes("Content-Type")) {
 		return nil, unexpectedType(mustBeJSON)
 	}
 	body, err := b.c.Body()
@@ -133,13 +135,6 @@ func (b *binding) jsonBody() ([]byte, error) {
 		return nil, malformed(fmt.Sprintf("must have at most %d levels of arrays and objects", maxDepth), nil)
 	}
 	return body, nil
-}
-
-// isJSON reports whether a media type, without parameters, is one of JSON (RFC 6839, section 3.1).
-func isJSON(mediaType []byte) bool {
-	const suffix = "+json"
-	return bytes.EqualFold(mediaType, []byte("application/json")) ||
-		len(mediaType) > len(suffix) && bytes.EqualFold(mediaType[len(mediaType)-len(suffix):], []byte(suffix))
 }
 
 // malformed returns the error for a body that isn't what its type says.

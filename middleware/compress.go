@@ -279,10 +279,7 @@ func (z *compression) weaken304() {
 
 // compressible reports whether a media type is one of Types.
 func (m *compressor) compressible(contentType []byte) bool {
-	if end := bytes.IndexByte(contentType, ';'); end >= 0 {
-		contentType = contentType[:end]
-	}
-	contentType = bytes.TrimSpace(contentType)
+	contentType = syntax.MediaType(contentType)
 	for _, prefix := range m.prefixes {
 		if len(contentType) > len(prefix) && syntax.EqualFold(contentType[:len(prefix)], prefix) {
 			return !m.noEvents || !syntax.EqualFold(contentType, "text/event-stream")

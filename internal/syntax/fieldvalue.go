@@ -53,5 +53,19 @@ func ListHasToken(list []byte, token string) bool {
 	return false
 }
 
+// MediaType returns the media type of a Content-Type, without its parameters (RFC 9110, section 8.3.1).
+func MediaType(contentType []byte) []byte {
+	mediaType, _, _ := bytes.Cut(contentType, []byte{';'})
+	return TrimSpace(mediaType)
+}
+
+// IsJSON reports whether a Content-Type means JSON (RFC 6839, section 3.1).
+func IsJSON(contentType []byte) bool {
+	const suffix = "+json"
+	mediaType := MediaType(contentType)
+	return EqualFold(mediaType, "application/json") ||
+		len(mediaType) > len(suffix) && EqualFold(mediaType[len(mediaType)-len(suffix):], suffix)
+}
+
 // Seconds returns d in whole seconds, rounded up, so that a client that waits for that long has waited long enough.
 func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

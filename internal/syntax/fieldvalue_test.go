@@ -29,3 +29,30 @@ func TestListHasToken(t *testing.T) {
 		}
 	}
 }
+
+// "The "+json" suffix" names media types whose content is JSON (RFC 6839, section 3.1). Types and their parameters are told apart by the
+// first semicolon, also if a malformed type has a quote before it.
+func TestMediaType(t *testing.T) {
+	for contentType, want := range map[string]struct {
+		mediaType string
+		json      bool
+	}{
+		"application/json":                           {"application/json", true},
+		"Application/JSON ;charset=utf-8":            {"Application/JSON", true},
+		"\tapplication/problem+json; a=\"b;c\"":      {"application/problem+json", true},
+		"application/vnd.api+JSON":                   {"application/vnd.api+JSON", true},
+		"text/plain;type=application/json":           {"text/plain", false},
+		`text/plain";"+json`:                         {`text/plain"`, false},
+		"application/jsonp":                          {"application/jsonp", false},
+		"application/x-ndjson":                       {"application/x-ndjson", false},
+		"text/json":                                  {"text/json", false},
+		"+json":                                      {"+json", false},
+		"application/x-www-form-urlencoded; q=\";\"": {"application/x-www-form-urlencoded", false},
+		";": {"", false},
+		"":  {"", false},
+	} {
+		if got, json := MediaType([]byte(contentType)), IsJSON([]byte(contentType)); string(got) != want.mediaType || json != want.json {
+			t.Errorf("%q: %q, JSON: %t", contentType, got, json)
+		}
+	}
+}
