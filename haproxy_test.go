@@ -59,7 +59,7 @@ func freePort(t *testing.T) string {
 // What HAProxy tells arrives: the client's address by both versions, and by TLVs the host name, the TLS version and the unique ID, with a
 // checksum. Its health checks are answered as its own connections.
 func TestHAProxy(t *testing.T) {
-	log := new(proxyLog)
+	log := new(lifeLog)
 	s := lifeServe(t, &filo.Server{Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	key, err := x509.MarshalPKCS8PrivateKey(lifeCertificate().PrivateKey)
 	if err != nil {

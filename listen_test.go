@@ -61,6 +61,12 @@ func (l *lifeLog) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
+func (l *lifeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // lifeMessages are what every server logs of its life.
 var lifeMessages = []string{"serving", "draining", "stopped"}
 

@@ -1,7 +1,6 @@
 package filo_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -13,30 +12,11 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/filohttp/filo"
 )
-
-// proxyLog keeps what a server logs.
-type proxyLog struct {
-	mu      sync.Mutex
-	records bytes.Buffer // guarded by mu
-}
-
-func (l *proxyLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.records.Write(p)
-}
-
-func (l *proxyLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.records.String()
-}
 
 // tellProxied is a handler that tells whom it takes for the client.
 func tellProxied(c *filo.Ctx) error {
@@ -66,10 +46,10 @@ const (
 )
 
 // eachProxied runs a test with both drivers.
-func eachProxied(t *testing.T, test func(t *testing.T, s *lifeServer, log *proxyLog)) {
+func eachProxied(t *testing.T, test func(t *testing.T, s *lifeServer, log *lifeLog)) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
-			log := new(proxyLog)
+			log := new(lifeLog)
 			test(t, lifeServe(t, &filo.Server{
 				Driver: driver, Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 				ReadHeaderTimeout: 500 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
@@ -84,7 +64,7 @@ func TestProxyProtocol(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	ipv6 := "PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n"
 	all := proxiedHeader("\x02\x00\x0bexample.com", "\x01\x00\x02h2", "\x05\x00\x02id", "\x20\x00\x0f\x05\x00\x00\x00\x00\x21\x00\x07TLSv1.3")
-	eachProxied(t, func(t *testing.T, s *lifeServer, log *proxyLog) {
+	eachProxied(t, func(t *testing.T, s *lifeServer, log *lifeLog) {
 		for name, test := range map[string]struct{ header, want string }{
 			"version 1": {proxied1, proxiedTold},
 			"version 2": {proxiedHeader(), proxiedTold},
@@ -186,7 +166,7 @@ func TestProxyProtocolRefuses(t *testing.T) {
 		"silent":       {"", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachProxied(t, func(t *testing.T, s *lifeServer, log *proxyLog) {
+			eachProxied(t, func(t *testing.T, s *lifeServer, log *lifeLog) {
 				c := s.dial(t)
 				c.send(test.sent)
 				if test.ends {
@@ -212,7 +192,7 @@ func TestProxyProtocolRefuses(t *testing.T) {
 func TestProxyProtocolUntrusted(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
-			log := new(proxyLog)
+			log := new(lifeLog)
 			s := lifeServe(t, &filo.Server{
 				Driver: driver, Handler: tellProxied, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 				ProxyProtocol: filo.ProxyProtocol{TrustedPeers: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, TrustUnixSocket: true},
@@ -286,7 +266,7 @@ func TestProxyProtocolHijack(t *testing.T) {
 
 // A shutdown doesn't wait for headers that don't come.
 func TestProxyProtocolShutdown(t *testing.T) {
-	eachProxied(t, func(t *testing.T, s *lifeServer, _ *proxyLog) {
+	eachProxied(t, func(t *testing.T, s *lifeServer, _ *lifeLog) {
 		silent, half := s.dial(t), s.dial(t)
 		half.send(proxied1[:20])
 		lifeAwait(t, "the connections", func() bool { return s.Stats().ConnsOpen == 2 })

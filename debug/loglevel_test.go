@@ -1,43 +1,24 @@
 package debug_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/debug"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/servertest"
 )
-
-// lockedBuffer is a log that tests read while servers write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 const form = "Content-Type: application/x-www-form-urlencoded"
 
 func TestLogLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var level slog.LevelVar
-		log := new(lockedBuffer)
+		log := new(mwtest.Log)
 		logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: &level}))
 		s := servertest.NewServer(t, &filo.Server{
 			Logger:  logger,

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/proxy"
 )
@@ -365,7 +366,7 @@ func TestPassedCheckEndsRest(t *testing.T) {
 		}
 		asked.Add(1)
 	})
-	var records lockedBuffer
+	var records mwtest.Log
 	f := newFront(t, proxy.Options{
 		Upstreams: []string{rested, backend(t, func(http.ResponseWriter, *http.Request) {})}, MaxFailures: 1, FailTime: time.Hour,
 		HealthCheck: &proxy.HealthCheck{Path: "/health", Interval: 2 * time.Millisecond, Timeout: patience},
@@ -379,24 +380,6 @@ func TestPassedCheckEndsRest(t *testing.T) {
 	until(t, "an upstream is left alone", func() bool { ask(); return strings.Contains(records.String(), "left alone") })
 	bad.Store(false)
 	until(t, "a request for the upstream that was left alone", func() bool { ask(); return asked.Load() > 0 })
-}
-
-// lockedBuffer keeps what is written by several goroutines.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // until polls.

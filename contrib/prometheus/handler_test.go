@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/prometheus"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -82,24 +82,6 @@ func decoded(t *testing.T, answer servertest.Answer) string {
 	return string(body)
 }
 
-// synchronized is a writer that goroutines may share.
-type synchronized struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *synchronized) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *synchronized) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 // A gatherer that fails is for the log to explain, and not for the client.
 func TestHandlerErrors(t *testing.T) {
 	for _, test := range []struct {
@@ -114,7 +96,7 @@ func TestHandlerErrors(t *testing.T) {
 			return none[len("secret reason"):], nil
 		}, "panic in handler"},
 	} {
-		var log synchronized
+		var log mwtest.Log
 		s := servertest.NewServer(t, &filo.Server{
 			Handler: prometheus.Handler(client.GathererFunc(test.gather), prometheus.HandlerOptions{Allow: everybody}), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})

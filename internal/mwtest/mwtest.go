@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -213,6 +214,24 @@ func NewRequest(t testing.TB, url string, fields ...string) *http.Request {
 		request.Header.Add(name, value)
 	}
 	return request
+}
+
+// Log is a log that tests read while servers write.
+type Log struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // SomeDate is one for Last-Modified.
