@@ -45,7 +45,8 @@ type core[T any] struct {
 	low       int         // the least length of parked in the current period of expiry
 	workers   int         // workers that are searching, busy or parked
 
-	turns      int           // how many submitters a worker admits before it yields: minTurns to maxTurns
+	turns      int           // how many submitters a worker admits before it yields: minTurns to maxTurns, from 1 on with longTasks
+	longTasks  bool          // the last task whose length was measured was a longTask
 	yieldedAt  clock.Nanos   // when a worker yielded; 0 once a searching worker has come
 	capacity   int           // how many tasks may run at once
 	goroutines int           // workers until they end, including those that no longer count as workers

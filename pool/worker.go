@@ -13,6 +13,13 @@ const (
 	// all waiters are served, and they would come back all at once. At this number a yield hardly adds to the cost of a task.
 	minTurns = 16
 
+	// longTask is the length of tasks from which on a worker yields whenever it has admitted a submitter. Otherwise the submitter would
+	// wait for the worker's processor until the task ends, even if another worker and its processor have nothing to do.
+	longTask = 5 * time.Microsecond
+
+	// timedYields says how many of a worker's yields one is timed, and the task after it, when it yields for each submitter.
+	timedYields = 16
+
 	// maxTurns is how many it admits at most where yielding is slow: a yield takes slowYield or longer if other goroutines want the
 	// processor.
 	maxTurns  = 1 << 14
@@ -33,6 +40,10 @@ type worker struct {
 	idle bool
 	// admitted counts the submitters that the worker has admitted since it last yielded. It belongs to the worker's goroutine.
 	admitted int
+	// yields counts the worker's yields, and timedAt is when the task began whose length is measured, 0 for none. They belong to the
+	// worker's goroutine.
+	yields  uint
+	timedAt clock.Nanos
 	// ending says that the goroutine ends as it should, and not because of its task. It belongs to the worker's goroutine.
 	ending bool
 }
@@ -78,8 +89,16 @@ func (p *core[T]) work(w *worker) {
 
 // next ends the worker's task and returns the next one. It returns false if the worker must end.
 func (p *core[T]) next(w *worker) (task T, ok bool) {
+	var took time.Duration
+	timed := w.timedAt != 0
+	if timed {
+		took, w.timedAt = clock.Nanotime().Sub(w.timedAt), 0
+	}
 	p.mu.Lock()
 	p.busy--
+	if timed {
+		p.longTasks = took >= longTask
+	}
 	admitted := p.endLocked()
 	if admitted != nil {
 		return p.nextAdmitted(w, admitted)
@@ -89,15 +108,7 @@ func (p *core[T]) next(w *worker) (task T, ok bool) {
 		p.mu.Unlock()
 		return task, true
 	}
-	parked := p.parkLocked(w)
-	p.mu.Unlock()
-	if !parked {
-		return task, false
-	}
-	if <-w.wake; w.retire {
-		return task, false
-	}
-	return p.search(w)
+	return p.park(w, nil)
 }
 
 // nextAdmitted is the rest of next if a waiter has got the place of the worker's task. The caller holds the lock, and nextAdmitted
@@ -119,25 +130,54 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 	}
 	p.queueWaiterLocked(admitted)
 	if yield {
-		w.admitted, p.yieldedAt = 0, clock.Nanotime()
-		if !p.searching {
-			p.searching = true
-			p.mu.Unlock()
-			admitted.ready <- struct{}{}
-			runtime.Gosched()
-			return p.search(w)
-		}
-		// Another worker is already searching, and the scheduler will run it in its turn.
+		return p.yield(w, admitted)
 	}
-	if p.queue.n > 0 && p.busy < p.target && !yield {
+	if p.queue.n > 0 && p.busy < p.target {
 		task = p.popLocked()
 		p.mu.Unlock()
 		admitted.ready <- struct{}{}
 		return task, true
 	}
-	parked := p.parkLocked(w)
+	return p.park(w, admitted)
+}
+
+// yield lets the admitted submitter run, and others that wait for the processor, before the worker takes its next task. The caller holds
+// the lock, and yield releases it.
+func (p *core[T]) yield(w *worker, admitted *waiter[T]) (task T, ok bool) {
+	w.admitted = 0
+	w.yields++
+	timed := p.turns > 1 || w.yields%timedYields == 0
+	if timed {
+		p.yieldedAt = clock.Nanotime()
+	}
+	searches := !p.searching
+	if !searches && !p.longTasks {
+		// Another worker is already searching, and the scheduler will run it in its turn.
+		return p.park(w, admitted)
+	}
+	p.searching = true
 	p.mu.Unlock()
 	admitted.ready <- struct{}{}
+	runtime.Gosched()
+	p.mu.Lock()
+	if searches {
+		p.foundLocked()
+	}
+	task, ok = p.take(w)
+	if timed {
+		w.timedAt = clock.Nanotime()
+	}
+	return task, ok
+}
+
+// park parks a worker that has no task, and sends to the waiter that it has admitted, if any. The caller holds the lock, and park releases
+// it. park returns when the worker has got a task; false if the worker must end.
+func (p *core[T]) park(w *worker, admitted *waiter[T]) (task T, ok bool) {
+	parked := p.parkLocked(w)
+	p.mu.Unlock()
+	if admitted != nil {
+		admitted.ready <- struct{}{}
+	}
 	if !parked {
 		return task, false
 	}
@@ -147,10 +187,14 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 	return p.search(w)
 }
 
-// adaptLocked adapts turns to how long the last yield let other goroutines run: until a searching worker came.
+// adaptLocked adapts turns to how long the last yield let other goroutines run, until a searching worker came, and to how long tasks are.
 func (p *core[T]) adaptLocked() {
+	fewest := minTurns
+	if p.longTasks {
+		fewest = 1
+	}
 	if clock.Nanotime().Sub(p.yieldedAt) < slowYield {
-		p.turns = max(p.turns/2, minTurns)
+		p.turns = max(p.turns/2, fewest)
 	} else {
 		p.turns = min(4*p.turns, maxTurns)
 	}
@@ -160,12 +204,23 @@ func (p *core[T]) adaptLocked() {
 // search takes the task at the queue's head for a searching worker. If other workers have taken all tasks, the worker parks again.
 // search returns false if the worker must end.
 func (p *core[T]) search(w *worker) (task T, ok bool) {
+	p.mu.Lock()
+	p.foundLocked()
+	return p.take(w)
+}
+
+// foundLocked ends the search of a worker that has come to the queue.
+func (p *core[T]) foundLocked() {
+	p.searching = false
+	if p.yieldedAt != 0 {
+		p.adaptLocked()
+	}
+}
+
+// take takes the task at the queue's head. If there is none, it parks the worker until it has got one; take returns false if the worker
+// must end. The caller holds the lock, and take releases it.
+func (p *core[T]) take(w *worker) (task T, ok bool) {
 	for {
-		p.mu.Lock()
-		p.searching = false
-		if p.yieldedAt != 0 {
-			p.adaptLocked()
-		}
 		if p.queue.n > 0 && p.busy < p.target {
 			task = p.popLocked()
 			called := p.callLocked()
@@ -181,6 +236,8 @@ func (p *core[T]) search(w *worker) (task T, ok bool) {
 		if <-w.wake; w.retire {
 			return task, false
 		}
+		p.mu.Lock()
+		p.foundLocked()
 	}
 }
 

@@ -180,5 +180,34 @@ func TestTurnsAdapt(t *testing.T) {
 			round(0)
 		}
 		want(t, "after many quick ones", round(0), minTurns)
+		p.longTasks = true
+		for range 20 {
+			round(0)
+		}
+		want(t, "after many quick ones with long tasks", round(0), 1)
+		want(t, "after a slow one with long tasks", round(10*time.Millisecond), 4)
+		p.longTasks = false
+		want(t, "with short tasks again", round(0), minTurns)
+	})
+}
+
+// Where tasks are long, their workers learn it, and yield for each submitter that they admit, so that it needn't wait for the task's end.
+// Where tasks are short, they learn that, too.
+func TestLongTasks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPool(t, 2)
+		for _, task := range []struct {
+			took time.Duration
+			want int
+		}{{longTask, 1}, {longTask / 2, minTurns}, {time.Second, 1}} {
+			for range 40 * timedYields { // two workers, each of which times one in timedYields
+				must(t, p.Submit(func() { time.Sleep(task.took) }))
+			}
+			synctest.Wait()
+			p.mu.Lock()
+			want(t, fmt.Sprintf("turns for tasks of %v", task.took), p.turns, task.want)
+			p.mu.Unlock()
+			time.Sleep(time.Minute)
+		}
 	})
 }
