@@ -33,10 +33,11 @@ func TestClassTimes(t *testing.T) {
 	slow = false
 	quickAfter := 1
 	for ; !s.classes.handler.IsQuick() && quickAfter < 1000; quickAfter++ {
-		before := s.classes.handler.Median.Load()
-		if run(); s.classes.handler.Median.Load() == before {
-			t.Fatalf("call %d of a slow class wasn't timed", quickAfter)
-		}
+		run()
+	}
+	// The estimate has to move by dozens of steps, so if one call in TimedCalls were timed, thousands were needed.
+	if quickAfter > 3*class.TimedCalls {
+		t.Errorf("the class became quick after %d calls, so not each of them was timed", quickAfter)
 	}
 	timed := 0
 	for range 10 * class.TimedCalls {

@@ -141,7 +141,7 @@ func (k *Class) Retaken() {
 // at the median. A single slow call would spoil a mean.
 func (k *Class) Add(took time.Duration) {
 	median := k.Median.Load()
-	if 0 < median && median < int64(Quick)/2 && !k.drifts(int64(took) > median) {
+	if isFar(median) && !k.drifts(int64(took) > median) {
 		return
 	}
 	step := max(median/8, 50)
@@ -159,13 +159,18 @@ func (k *Class) Add(took time.Duration) {
 	k.Median.Store(median)
 }
 
-// steady is how many more calls must have been above the estimate than below, or the other way round, before the estimate of a quick class
-// moves.
+// isFar reports whether an estimate is so far from Quick that its exact value decides nothing.
+func isFar(median int64) bool {
+	return 0 < median && median < int64(Quick)/2 || median > 2*int64(Quick)
+}
+
+// steady is how many more calls must have been above the estimate than below, or the other way round, before an estimate that is far from
+// Quick moves.
 const steady = 8
 
 // drifts notes that a call was above or below the estimate, and reports whether the estimate is to be moved. If it moved with every timed
-// call, the processors that run the handler would take its cache line from each other, for a difference that decides nothing. An
-// update that gets lost beside another one doesn't matter.
+// call, the processors that run the handler would take its cache line from each other. An update that gets lost beside another one
+// doesn't matter.
 func (k *Class) drifts(above bool) bool {
 	trend, step := k.trend.Load(), int32(-1)
 	if above {

@@ -117,26 +117,38 @@ func TestFixedClass(t *testing.T) {
 	}
 }
 
-// The estimate of a class that is far from slow doesn't move with every call, since each processor that runs such calls would have to read it
-// anew. It moves when calls are above it again and again.
+// An estimate that is far from what counts as quick doesn't move with every call, since each processor that runs such calls would have to
+// read it anew. It moves when calls are above it again and again, or below.
 func TestSteadyMedian(t *testing.T) {
 	var k Class
-	k.Add(2 * time.Microsecond)
-	for i := range 100 {
-		if k.Add(time.Duration(1+i%2*2) * time.Microsecond); k.Median.Load() != 2000 {
-			t.Fatalf("call %d, above and below in turn, moved the estimate to %d", i, k.Median.Load())
+	for _, median := range []time.Duration{2 * time.Microsecond, 200 * time.Microsecond} {
+		k.Median.Store(int64(median))
+		k.trend.Store(0)
+		for i := range 100 {
+			if k.Add(median/2 + median*time.Duration(i%2)); k.Median.Load() != int64(median) {
+				t.Fatalf("call %d, above and below in turn, moved the estimate to %d", i, k.Median.Load())
+			}
+		}
+		for i := range steady + 1 {
+			if k.Median.Load() != int64(median) {
+				t.Fatalf("%d calls above %v moved the estimate to %d", i, median, k.Median.Load())
+			}
+			k.Add(2 * median)
+		}
+		if k.Median.Load() <= int64(median) {
+			t.Fatalf("the estimate of %v is still %d", median, k.Median.Load())
 		}
 	}
-	for i := range steady + 1 {
-		if k.Median.Load() != 2000 {
-			t.Fatalf("%d calls above it moved the estimate to %d", i, k.Median.Load())
-		}
-		k.Add(3 * time.Microsecond)
+	for range 60 {
+		k.Add(time.Microsecond)
 	}
-	for range 40 {
+	if !k.IsQuick() {
+		t.Errorf("after 60 quick calls the estimate is %d", k.Median.Load())
+	}
+	for range 60 {
 		k.Add(time.Millisecond)
 	}
 	if k.IsQuick() {
-		t.Errorf("after 40 slow calls the estimate is %d", k.Median.Load())
+		t.Errorf("after 60 slow calls the estimate is %d", k.Median.Load())
 	}
 }
