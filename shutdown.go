@@ -123,6 +123,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 // lastReadTimeBusy at most. Meanwhile the server accepts: a new instance can take the place of this one only when this one has ended, so the
 // time between the end of accepting and the end of the process is the time in which clients are refused.
 func (s *Server) letLeave(ctx context.Context) {
+	s.configure() // Serve may be about to begin
 	if !s.life.accepts() {
 		return
 	}
