@@ -15,9 +15,10 @@ type epollSet int
 
 // Events that an entry of the set is watched for.
 const (
-	watchConn    = syscall.EPOLLIN | sock.EpollRDHUP | sock.EpollET // input and ends, each reported once
-	watchConnOut = watchConn | syscall.EPOLLOUT                     // also room for output, once
-	watchLevel   = syscall.EPOLLIN                                  // input, reported again as long as some is left: a listener, another set
+	watchEnd     = sock.EpollRDHUP | sock.EpollET // ends, each reported once
+	watchConn    = watchEnd | syscall.EPOLLIN     // also input
+	watchRoom    = watchEnd | syscall.EPOLLOUT    // also room for output
+	watchLevel   = syscall.EPOLLIN                // input, reported again as long as some is left: a listener, another set
 	watchBell    = syscall.EPOLLIN | sock.EpollET
 	watchNothing = 0
 )

@@ -16,6 +16,7 @@ type Group struct {
 	inUse    atomic.Int32  // leaders that haven't left their loops, plus other holders of the loops' descriptors
 	ended    chan struct{} // closed when inUse is 0
 	monitor  monitor
+	waitSets waitSets
 }
 
 // maxSeats is how many leaders share a loop at most. More would compete for its batch.
@@ -27,6 +28,7 @@ func Count(leaders int) int { return (leaders + maxSeats - 1) / maxSeats }
 // NewGroup makes loops with a seat for each element of workers. It fails when descriptors run out.
 func NewGroup(workers []Workers, draining *atomic.Bool) (*Group, error) {
 	g := &Group{draining: draining, ended: make(chan struct{})}
+	g.waitSets.init()
 	for i, loops := 0, Count(len(workers)); i < loops; i++ {
 		l, err := newLoop(g, workers[i*len(workers)/loops:(i+1)*len(workers)/loops])
 		if err != nil {
@@ -111,6 +113,7 @@ func (g *Group) release() {
 }
 
 func (g *Group) closeFiles() {
+	g.waitSets.close()
 	for _, each := range g.loops {
 		each.closeFiles()
 	}

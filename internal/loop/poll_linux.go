@@ -33,12 +33,15 @@ func (s *Socket) event(events uint32) (claimed bool) {
 
 // set sets bits, wakes the goroutines that wait for one of them, and claims the connection if it is idle and waits for one of them. It
 // returns the word from before.
-func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
+func (s *Socket) set(bits uint32) (old uint32, claimed bool) { return s.setFrom(bits, nil) }
+
+// setFrom is set for a goroutine that waits in the set, which needs no ring; nil for others.
+func (s *Socket) setFrom(bits uint32, set *waitSet) (old uint32, claimed bool) {
 	const read = pollReadable | pollHup | pollClosing | pollReadExpired
 	const write = pollWritable | pollGone | pollClosing | pollWriteExpired
 	for {
 		old = s.poll.Load()
-		set := old | bits
+		word := old | bits
 		awaited, asked := uint32(read|pollWriteExpired), uint32(pollReadable)
 		if old&pollWaitsWrite != 0 {
 			awaited, asked = write|pollReadExpired, pollWritable
@@ -47,29 +50,37 @@ func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
 			awaited &^= pollWriteExpired
 		}
 		if claimed = old&pollBusy == 0 && bits&awaited != 0; claimed {
-			set = (set | pollBusy) &^ (pollWaitsWrite | asked) // the owner tries the socket anyway
+			word = (word | pollBusy) &^ (pollWaitsWrite | asked) // the owner tries the socket anyway
 		}
 		if bits&read != 0 {
-			set &^= pollReadParked
+			word &^= pollReadParked
 		}
 		// On a shared connection goroutines may wait to write even while nobody owns it.
 		if bits&write != 0 {
-			set &^= pollWriteParked
+			word &^= pollWriteParked
 		}
-		if s.poll.CompareAndSwap(old, set) {
-			s.wake(old &^ set)
+		if s.poll.CompareAndSwap(old, word) {
+			s.wake(old&^word, set)
 			return old, claimed
 		}
 	}
 }
 
-// wake wakes the goroutines whose parked bits were cleared.
-func (s *Socket) wake(parked uint32) {
-	if parked&pollReadParked != 0 {
-		s.waiters.Load().readable <- struct{}{}
+// wake wakes the goroutines whose parked bits were cleared, one of which may be the caller, which waits in the set from.
+func (s *Socket) wake(parked uint32, from *waitSet) {
+	if parked&(pollReadParked|pollWriteParked) == 0 {
+		return
 	}
-	if parked&pollWriteParked != 0 {
-		s.waiters.Load().writable <- struct{}{}
+	all := s.waiters.Load()
+	for i := range directions {
+		if parked&directions[i].parked == 0 {
+			continue
+		}
+		w := &all.waiter[i]
+		w.woken <- struct{}{}
+		if set := w.set.Load(); set != nil && set != from {
+			set.ring()
+		}
 	}
 }
 
@@ -81,7 +92,10 @@ func (s *Socket) Post() { s.loop.post(s) }
 
 // Share lets several goroutines write to the connection, not just its owner. From here on Conn.Writable is called when the socket has
 // room, and a write deadline that passes doesn't claim the connection.
-func (s *Socket) Share() { s.poll.Or(pollShared) }
+func (s *Socket) Share() {
+	s.moveBack()
+	s.poll.Or(pollShared)
+}
 
 // IsShared reports whether Share was called.
 func (s *Socket) IsShared() bool { return s.poll.Load()&pollShared != 0 }
@@ -119,6 +133,7 @@ func (s *Socket) WokenBy() (cut, expired bool) {
 // Release makes the connection idle until the client sends or, if write is set, takes something. It reports false if that has already
 // happened: then the caller still owns the connection, and must try the socket again.
 func (s *Socket) Release(write bool) bool {
+	s.moveBack()
 	happened, idle := uint32(pollReadable|pollHup|pollClosing|pollReadExpired|pollWriteExpired), uint32(0)
 	if write {
 		happened, idle = pollWritable|pollGone|pollClosing|pollReadExpired|pollWriteExpired, pollWaitsWrite
@@ -131,25 +146,6 @@ func (s *Socket) Release(write bool) bool {
 		}
 		if s.poll.CompareAndSwap(old, old&^pollBusy|idle) {
 			return true
-		}
-	}
-}
-
-// park waits until event or one of the happened bits is set. It clears event, since the caller tries the socket next.
-func (s *Socket) park(parked, event, happened uint32, wake func(*connWaiters) chan struct{}) {
-	for {
-		old := s.poll.Load()
-		if old&event != 0 {
-			if s.poll.CompareAndSwap(old, old&^event) {
-				return
-			}
-			continue
-		}
-		if old&happened != 0 {
-			return
-		}
-		if s.poll.CompareAndSwap(old, old|parked) {
-			<-wake(s.waiters.Load())
 		}
 	}
 }

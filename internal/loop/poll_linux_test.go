@@ -247,51 +247,55 @@ func TestPollOwners(t *testing.T) {
 	}
 }
 
-// An owner that parks is woken by each event once, whether that comes before, while or after it parks, and takes it out.
+// An owner that parks is woken by each event once, whether that comes before, while or after it parks, and takes it out. It makes no
+// difference where it waits.
 func TestPollPark(t *testing.T) {
-	for _, test := range []struct {
-		name                    string
-		parked, event, happened uint32
-		events                  uint32
-		wake                    func(*connWaiters) chan struct{}
-	}{
-		{"to read", pollReadParked, pollReadable, pollHup | pollClosing | pollReadExpired, syscall.EPOLLIN,
-			func(w *connWaiters) chan struct{} { return w.readable }},
-		{"to write", pollWriteParked, pollWritable, pollGone | pollClosing | pollWriteExpired, syscall.EPOLLOUT,
-			func(w *connWaiters) chan struct{} { return w.writable }},
-	} {
-		lc := new(Socket)
-		lc.MakeWaiters()
-		lc.poll.Store(pollBusy)
-		check := func(want uint32) {
-			t.Helper()
-			if word := lc.poll.Load(); word != want {
-				t.Fatalf("%s: the word is %b, want %b", test.name, word, want)
+	for way, events := range [2]uint32{input: syscall.EPOLLIN, output: syscall.EPOLLOUT} {
+		for _, own := range []bool{false, true} {
+			lc := new(Socket)
+			lc.MakeWaiters()
+			lc.poll.Store(pollBusy)
+			var set *waitSet
+			if own {
+				var err error
+				if set, err = newWaitSet(); err != nil {
+					t.Fatal(err)
+				}
+				defer set.file.Close()
+				lc.waiters.Load().waiter[way].set.Store(set)
 			}
-			if w := lc.waiters.Load(); len(w.readable)+len(w.writable) > 0 {
-				t.Fatalf("%s: a wake-up is left", test.name)
+			check := func(want uint32) {
+				t.Helper()
+				if word := lc.poll.Load(); word != want {
+					t.Fatalf("direction %d, by itself: %v: the word is %b, want %b", way, own, word, want)
+				}
+				for d := range directions {
+					if len(lc.waiters.Load().waiter[d].woken) > 0 {
+						t.Fatalf("direction %d, by itself: %v: a wake-up is left", way, own)
+					}
+				}
 			}
-		}
-		for range 2000 {
-			var group sync.WaitGroup
-			group.Go(func() { lc.event(test.events) })
-			lc.park(test.parked, test.event, test.happened, test.wake)
-			group.Wait()
-			check(pollBusy)
-		}
-		// What has happened for good stays: each further wait is over at once.
-		for bit := uint32(1); bit <= pollWriteExpired; bit <<= 1 {
-			if test.happened&bit == 0 {
-				continue
+			for range 2000 {
+				var group sync.WaitGroup
+				group.Go(func() { lc.event(events) })
+				lc.parkIn(way, set)
+				group.Wait()
+				check(pollBusy)
 			}
-			var group sync.WaitGroup
-			group.Go(func() { lc.set(bit) })
-			for range 2 {
-				lc.park(test.parked, test.event, test.happened, test.wake)
+			// What has happened for good stays: each further wait is over at once.
+			for bit := uint32(1); bit <= pollWriteExpired; bit <<= 1 {
+				if directions[way].happened&bit == 0 {
+					continue
+				}
+				var group sync.WaitGroup
+				group.Go(func() { lc.set(bit) })
+				for range 2 {
+					lc.parkIn(way, set)
+				}
+				group.Wait()
+				check(pollBusy | bit)
+				lc.clear(bit)
 			}
-			group.Wait()
-			check(pollBusy | bit)
-			lc.clear(bit)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -40,7 +41,7 @@ type Conn interface {
 // writes and closes it, except for the writes to a shared one. The lingerer owns the sockets that it has taken over.
 //
 // A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
-// events wake it, since the socket isn't registered with the runtime's poller. Anybody may set deadlines and call Cut.
+// events wake it, or those of a waitSet. Anybody may set deadlines and call Cut.
 //
 // Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would
 // read and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Others use the descriptor only
@@ -57,13 +58,14 @@ type Socket struct {
 	watchOut    bool // the epoll set reports when the socket has room
 	Drained     bool // the last read took all bytes that had arrived
 	Peer        sock.Address
-	// waiters is where the owner waits. The owner makes it before its first wait.
+	// waiters is where the owner waits. It is made before the first wait.
 	waiters atomic.Pointer[connWaiters]
 }
 
-// connWaiters wakes the goroutines that wait in Read and in Write.
+// connWaiters is where the goroutines wait that Read and Write make wait, at most one in each direction.
 type connWaiters struct {
-	readable, writable      chan struct{}            // cap 1
+	waiter                  [2]waiter
+	mu                      race.Mutex               // guards what the loop's set reports, for two goroutines of a handler
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
 	taken                   atomic.Pointer[net.Conn] // the connection that a hijack made: calls go there
@@ -84,10 +86,14 @@ func (s *Socket) Open(fd int, peer sock.Address, served Conn) {
 	s.poll.Store(pollBusy)
 }
 
-// MakeWaiters makes it possible to wait in Read and Write. The owner calls it before other goroutines use the socket.
+// MakeWaiters makes it possible to wait in Read and Write.
 func (s *Socket) MakeWaiters() {
 	if s.waiters.Load() == nil {
-		s.waiters.Store(&connWaiters{readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)})
+		all := new(connWaiters)
+		for d := range all.waiter {
+			all.waiter[d].woken = make(chan struct{}, 1)
+		}
+		s.waiters.CompareAndSwap(nil, all) // two goroutines of a handler may wait for the first time at once
 	}
 }
 
@@ -117,7 +123,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 		if err := s.beforeWait(); err != nil {
 			return 0, err
 		}
-		s.park(pollReadParked, pollReadable, pollHup|pollClosing|pollReadExpired, func(w *connWaiters) chan struct{} { return w.readable })
+		s.park(input)
 	}
 }
 
@@ -155,16 +161,25 @@ func (s *Socket) awaitWritable() error {
 	if err := s.beforeWait(); err != nil {
 		return err
 	}
-	s.WatchWritable()
-	s.park(pollWriteParked, pollWritable, pollGone|pollClosing|pollWriteExpired, func(w *connWaiters) chan struct{} { return w.writable })
+	s.park(output)
 	return nil
 }
 
 // WatchWritable makes the epoll set report when the socket has room. No event is missed: changing the entry checks the socket.
 func (s *Socket) WatchWritable() {
+	all := s.waiters.Load()
+	if all == nil || s.IsShared() {
+		if !s.watchOut {
+			s.watchOut = true
+			s.loop.epoll.change(int(s.fd), watchConn|watchRoom, s.slot, s.generation)
+		}
+		return
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	if !s.watchOut {
 		s.watchOut = true
-		s.loop.epoll.change(int(s.fd), watchConnOut, s.slot, s.generation)
+		s.watchLocked(all)
 	}
 }
 
@@ -299,6 +314,7 @@ func (s *Socket) Duplicate() (net.Conn, error) {
 // GiveTo takes the socket out of its loop, for the owner. From here on calls go to the duplicate, which alone has the socket.
 func (s *Socket) GiveTo(duplicate net.Conn) {
 	s.MakeWaiters()
+	s.moveBack()
 	// Before fd is -1: a goroutine that finds -1 finds the duplicate.
 	s.waiters.Load().taken.Store(&duplicate)
 	// Closing fd alone wouldn't end the watch, since the duplicate keeps the open file.
@@ -313,7 +329,10 @@ func (s *Socket) GiveTo(duplicate net.Conn) {
 func (s *Socket) IsClosed() bool { return s.fd < 0 }
 
 // CloseSocket closes the socket, for the owner.
-func (s *Socket) CloseSocket() { s.loop.remove(s) }
+func (s *Socket) CloseSocket() {
+	s.moveBack()
+	s.loop.remove(s)
+}
 
 // Cut makes the owner end the connection. Anybody may call it at any time. The error is net.ErrClosed if the connection has already
 // ended.

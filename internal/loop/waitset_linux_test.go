@@ -1,0 +1,231 @@
+//go:build !386
+
+package loop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo/internal/sock"
+)
+
+// exchanges is a connection that receives in one goroutine while another one sends, round after round, and waits as often as it must.
+type exchanges struct {
+	Socket
+	stubServed
+	t      *testing.T
+	size   int // of each round, in both directions
+	rounds int // left
+	alone  int // waits that a goroutine made by itself
+	handed bool
+	done   chan struct{}
+}
+
+func (e *exchanges) BeforeWait() error { return nil }
+
+func (e *exchanges) Turn(*Worker) bool {
+	e.WokenBy()
+	if e.rounds > 0 && !e.handed {
+		e.handed = true
+		go e.serve()
+		return false
+	}
+	e.CloseSocket()
+	close(e.done)
+	return false
+}
+
+// serve runs rounds until the connection is idle between two of them.
+func (e *exchanges) serve() {
+	for {
+		var both sync.WaitGroup
+		stop := make(chan struct{})
+		both.Go(func() { e.move(make([]byte, 1000), e.Read) })
+		both.Go(func() { e.move(bytes.Repeat([]byte("b"), 1000), e.Write) })
+		var expiring sync.WaitGroup
+		expiring.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+					e.expire(rand.IntN(2) == 0)
+				}
+			}
+		})
+		both.Wait()
+		close(stop)
+		expiring.Wait()
+		for i := range directions {
+			if e.waiters.Load().waiter[i].set.Load() != nil {
+				e.alone++
+			}
+		}
+		e.rounds--
+		e.handed = false
+		e.clear(pollReadExpired | pollWriteExpired)
+		// An event tells of all that has come. So nothing may be left when the connection begins to wait.
+		if _, err := e.Peek(make([]byte, 1)); err == ErrNotYet && e.Release(false) {
+			return
+		}
+		e.WokenBy()
+		if e.rounds == 0 {
+			e.CloseSocket()
+			close(e.done)
+			return
+		}
+		e.handed = true
+	}
+}
+
+// move moves a round's bytes by calls of Read or Write, whose deadlines pass again and again.
+func (e *exchanges) move(piece []byte, call func([]byte) (int, error)) {
+	for left := e.size; left > 0; {
+		n, err := call(piece[:min(left, len(piece))])
+		left -= n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			e.clear(pollReadExpired | pollWriteExpired)
+		} else if err != nil {
+			e.t.Error(err)
+			return
+		}
+	}
+}
+
+// Goroutines that wait again and again do so by themselves, as many as there are sets for. Nothing is lost when the socket moves, whatever
+// wakes them, and the sets are left to the next ones.
+func TestWaitSets(t *testing.T) {
+	const clients, rounds, size = 6, 8, 300_000
+	var all sync.WaitGroup
+	g, err := NewGroup([]Workers{&seatWorkers{all: &all}, &seatWorkers{all: &all}}, new(atomic.Bool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.waitSets.most = 7 // fewer than are wanted
+	g.Start()
+	l := g.loops[0]
+	var group sync.WaitGroup
+	var served []*exchanges
+	for i := range clients {
+		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := os.NewFile(uintptr(fds[0]), "")
+		client, err := net.FileConn(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Close()
+		syscall.SetsockoptInt(fds[1], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 20_000)
+		e := &exchanges{t: t, size: size, rounds: rounds, done: make(chan struct{})}
+		served = append(served, e)
+		e.Open(fds[1], sock.Address{}, e)
+		if err := l.Add(&e.Socket); err != nil {
+			t.Fatal(err)
+		}
+		if !e.Release(false) {
+			e.Post()
+		}
+		group.Go(func() {
+			defer client.Close()
+			client.SetDeadline(time.Now().Add(time.Minute))
+			random := rand.New(rand.NewPCG(uint64(i), 0))
+			for range rounds {
+				var both sync.WaitGroup
+				both.Go(func() {
+					for left := size; left > 0; {
+						n, err := client.Write(bytes.Repeat([]byte("a"), min(left, 1+random.IntN(40_000))))
+						if left -= n; err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+				if n, err := io.CopyN(io.Discard, client, size); err != nil {
+					t.Errorf("%d bytes, %v", n, err)
+				}
+				both.Wait()
+			}
+			client.Close()
+			<-e.done
+		})
+	}
+	group.Wait()
+	alone := 0
+	for _, e := range served {
+		alone += e.alone
+	}
+	if alone == 0 || alone == clients*rounds*2 {
+		t.Errorf("of %d times, goroutines waited by themselves %d times", clients*rounds*2, alone)
+	}
+	g.waitSets.mu.Lock()
+	if n := len(g.waitSets.free); n == 0 || n != g.waitSets.count || n > g.waitSets.most {
+		t.Errorf("%d sets are free, of %d", n, g.waitSets.count)
+	}
+	g.waitSets.mu.Unlock()
+	g.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := g.Await(ctx); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+}
+
+// A goroutine that still waits when its socket is given back is woken by the loop like any other, and its set isn't used again.
+func TestWaitSetLeftBehind(t *testing.T) {
+	l := newTestLoop(t, 1)
+	l.group.waitSets.most = 1
+	s := new(Socket)
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fds[0])
+	s.Open(fds[1], sock.Address{}, new(stubServed))
+	if err := l.Add(s); err != nil {
+		t.Fatal(err)
+	}
+	s.MakeWaiters()
+	s.waiters.Load().waiter[input].waits = loopWaits
+	done := make(chan struct{})
+	go func() {
+		s.park(input)
+		close(done)
+	}()
+	for s.poll.Load()&pollReadParked == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	set := s.waiters.Load().waiter[input].set.Load()
+	if set == nil {
+		t.Fatal("it waits for the loop")
+	}
+	s.moveBack()
+	if sets := &l.group.waitSets; sets.count+len(sets.free) > 0 {
+		t.Error("the set is used again")
+	}
+	s.event(syscall.EPOLLIN)
+	<-done
+	if another := s.moveOut(input); another != nil {
+		t.Error("the first wait of a request is by itself")
+	}
+	if another := s.moveOut(input); another == nil || another == set {
+		t.Errorf("%p is the next set", another)
+	}
+	s.CloseSocket()
+	if n := len(l.group.waitSets.free); n != 1 {
+		t.Errorf("%d sets are free", n)
+	}
+	l.group.waitSets.close()
+}
