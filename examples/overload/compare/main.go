@@ -48,11 +48,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if cfg.before < 0 || cfg.storm < time.Second || cfg.after < time.Second {
 		return errors.New("-before must not be negative, and -storm and -after are at least a second")
 	}
-	capacity := measure()
+	return compare(ctx, stdout, cfg, measure())
+}
+
+// compare prints the table for a resource that does capacity requests a second.
+func compare(ctx context.Context, stdout io.Writer, cfg config, capacity float64) error {
 	fmt.Fprintf(stdout, "The resource does %.0f requests/s: %d at once, %v each. The storm asks for %.0f/s.\n\n", capacity, places, work, 2*capacity)
 	fmt.Fprintln(stdout, "| server | answered in time, of the capacity | p99 of those | 503 | no answer within 1 s | first second after: 200, p99 | 503 | no answer |")
 	fmt.Fprintln(stdout, "| --- | --: | --: | --: | --: | --: | --: | --: |")
-	for _, each := range contestants() {
+	for _, each := range contestants(make(resource, places)) {
 		if err := each.play(ctx, stdout, cfg, capacity); err != nil {
 			return fmt.Errorf("%s: %w", each.name, err)
 		}
@@ -91,10 +95,10 @@ type contestant struct {
 	serve func(context.Context, net.Listener) error
 }
 
-func contestants() []contestant {
+// contestants are the servers in front of the resource, which one after the other uses.
+func contestants(r resource) []contestant {
 	quiet := slog.New(slog.DiscardHandler)
 	filoWith := func(s *filo.Server, around filo.Middleware) func(context.Context, net.Listener) error {
-		r := make(resource, places)
 		h := filo.Offload(func(c *filo.Ctx) error { r.use(); return c.NoContent() })
 		if around != nil {
 			h = around(h)
@@ -111,13 +115,12 @@ func contestants() []contestant {
 			Limit: places, Queue: 2 * places, MaxWait: maxWait,
 		}))},
 		{"filo without a limit", filoWith(&filo.Server{}, nil)},
-		{"net/http", serveHTTP},
-		{"fasthttp", serveFast},
+		{"net/http", r.serveHTTP},
+		{"fasthttp", r.serveFast},
 	}
 }
 
-func serveHTTP(ctx context.Context, l net.Listener) error {
-	r := make(resource, places)
+func (r resource) serveHTTP(ctx context.Context, l net.Listener) error {
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { r.use(); w.WriteHeader(204) })}
 	defer context.AfterFunc(ctx, func() { s.Close() })()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -126,8 +129,7 @@ func serveHTTP(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-func serveFast(ctx context.Context, l net.Listener) error {
-	r := make(resource, places)
+func (r resource) serveFast(ctx context.Context, l net.Listener) error {
 	s := &fasthttp.Server{Handler: func(c *fasthttp.RequestCtx) { r.use(); c.SetStatusCode(204) }, CloseOnShutdown: true}
 	defer context.AfterFunc(ctx, func() { s.ShutdownWithContext(ctx) })()
 	return s.Serve(l)
@@ -140,13 +142,14 @@ func (each contestant) play(ctx context.Context, stdout io.Writer, cfg config, c
 		return err
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 10_000}
-	defer transport.CloseIdleConnections()
 	load := &load{url: "http://" + address, client: &http.Client{Transport: transport, Timeout: patience}}
 	load.send(ctx, capacity/2, cfg.before)
 	storm := load.send(ctx, 2*capacity, cfg.storm)
-	after := load.send(ctx, capacity/2, time.Second)
-	load.send(ctx, capacity/2, cfg.after-time.Second)
+	first := min(cfg.after, time.Second)
+	after := load.send(ctx, capacity/2, first)
+	load.send(ctx, capacity/2, cfg.after-first)
 	load.pending.Wait()
+	transport.CloseIdleConnections()
 	err = stop()
 	fmt.Fprintf(stdout, "| %s | %.0f/s, %.0f %% | %s | %s | %s | %s, %s | %s | %s |\n", each.name,
 		float64(len(storm.took))/cfg.storm.Seconds(), 100*float64(len(storm.took))/cfg.storm.Seconds()/capacity, storm.p99(),

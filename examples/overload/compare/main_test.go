@@ -1,24 +1,68 @@
 package main
 
 import (
+	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// Each server has its row, and those with a limit have refused something.
+// Each server has its row.
 func TestCompare(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-before", "0s", "-storm", "1s", "-after", "1s"}, &out); err != nil {
+	if err := compare(t.Context(), &out, config{storm: 20 * time.Millisecond, after: 20 * time.Millisecond}, 1000); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	for _, name := range []string{"filo, Concurrency and Queue", "filo, AdaptiveLimit", "filo, ConcurrencyLimit", "filo without a limit", "net/http", "fasthttp"} {
-		_, row, found := strings.Cut(out.String(), "| "+name+" |")
-		cells := strings.Split(row, "|")
-		if !found || len(cells) < 8 {
-			t.Fatalf("%s has no row:\n%s", name, &out)
+	for _, each := range contestants(nil) {
+		_, row, found := strings.Cut(out.String(), "| "+each.name+" |")
+		if cells := strings.Split(row, "|"); !found || len(cells) < 8 || strings.HasPrefix(cells[0], " 0/s") {
+			t.Errorf("%s has no row, or has answered nothing:\n%s", each.name, &out)
 		}
-		if limited, refuses := strings.HasPrefix(name, "filo, "), strings.TrimSpace(cells[2]) != "0"; refuses != limited {
-			t.Errorf("%s refuses %s\n%s", name, cells[2], &out)
+	}
+}
+
+// Of 200 requests at once, the servers with a limit refuse some while the resource is stuck. Those without one let all of them wait.
+func TestRefusals(t *testing.T) {
+	r := make(resource, places)
+	for _, each := range contestants(r) {
+		for range places {
+			r <- struct{}{}
+		}
+		address, stop, err := program.Background(each.serve)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport := &http.Transport{}
+		const requests = 200
+		load := &load{url: "http://" + address, client: &http.Client{Transport: transport}}
+		statuses := make(chan int, requests)
+		for range requests {
+			go func() { statuses <- load.get() }()
+		}
+		count := make(map[int]int)
+		free := func() {
+			for range places {
+				<-r
+			}
+		}
+		limited := strings.HasPrefix(each.name, "filo, ")
+		if !limited {
+			free()
+		}
+		for range requests {
+			status := <-statuses
+			if count[status]++; status == 503 && count[503] == 1 && limited {
+				free()
+			}
+		}
+		if (count[503] > 0) != limited || count[204]+count[503] != requests {
+			t.Errorf("%s answers with %v", each.name, count)
+		}
+		transport.CloseIdleConnections()
+		if err := stop(); err != nil {
+			t.Errorf("%s: %v", each.name, err)
 		}
 	}
 }
@@ -26,5 +70,11 @@ func TestCompare(t *testing.T) {
 func TestFlags(t *testing.T) {
 	if err := run(t.Context(), []string{"-storm", "1ms"}, nil); err == nil {
 		t.Error("a storm of a millisecond is accepted")
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	if got, most := measure(), places/work.Seconds(); got <= 0 || got > most {
+		t.Errorf("a resource of %d places and %v does %.0f a second", places, work, got)
 	}
 }
