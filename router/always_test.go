@@ -99,6 +99,58 @@ func testAlways(t *testing.T, driver filo.Driver, http2 bool) {
 	load.Wait()
 }
 
+// Middleware of a mount point may answer without the router that is mounted there, as one does that asks who it is. A mounted route is
+// always answered nevertheless.
+func TestAlwaysMountedBehindMiddleware(t *testing.T) {
+	for _, answer := range []func() error{func() error { return filo.Error(401, "") }, func() error { panic("in the middleware") }} {
+		held, release := make(chan struct{}), make(chan struct{})
+		inner := router.New()
+		inner.GET("/status", func(c *filo.Ctx) error { return c.NoContent() }).Always()
+		r := router.New()
+		r.GET("/hold", func(c *filo.Ctx) error {
+			held <- struct{}{}
+			<-release
+			return c.NoContent()
+		}).Offload()
+		r.Mount("/inner", inner.Serve, func(next filo.Handler) filo.Handler {
+			return func(c *filo.Ctx) error {
+				if c.Request.Header.Get("Authorization") == "" {
+					return answer()
+				}
+				return next(c)
+			}
+		})
+		address := tcptest.Serve(t, &filo.Server{Handler: r.Serve, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
+		transport := &http.Transport{DisableKeepAlives: true}
+		get := func(path, authorization string) (status int) {
+			request, _ := http.NewRequest("GET", "http://"+address+path, nil)
+			if authorization != "" {
+				request.Header.Set("Authorization", authorization)
+			}
+			response, err := transport.RoundTrip(request)
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			response.Body.Close()
+			return response.StatusCode
+		}
+		if status := get("/inner/status", ""); status != 401 && status != 500 {
+			t.Errorf("without authorization: %d", status)
+		}
+		var holder sync.WaitGroup
+		holder.Go(func() { get("/hold", "") })
+		<-held
+		for range 2 {
+			if status := get("/inner/status", "me"); status != 204 {
+				t.Errorf("the server's only place is taken: %d, want 204", status)
+			}
+		}
+		close(release)
+		holder.Wait()
+	}
+}
+
 // The reserve is given back however a handler ends, and it is bounded: what comes when it is full needs a place like any other request.
 func TestAlwaysReserve(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {

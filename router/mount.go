@@ -23,9 +23,11 @@ type mountPoint struct {
 	within sync.Map
 }
 
-// The values of mountPoint.mounted: nothing was called yet, something was, and that is a Router.
+// The values of mountPoint.mounted: nothing was called yet, a request is on its way through the route's middleware to find out what is
+// mounted, a handler was called, and that was a Router.
 const (
 	mountUnknown uint32 = iota
+	mountSought
 	mountTried
 	mountRouter
 )
@@ -44,6 +46,9 @@ func (m *mountPoint) become(p *pattern) {
 // handler returns the handler of m's route.
 func (m *mountPoint) handler(h filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
+		if seen := m.mounted.Load(); seen < mountTried {
+			m.mounted.CompareAndSwap(seen, mountTried)
+		}
 		outer, _ := mountedAt.Get(c)
 		mountedAt.Set(c, m.below(outer))
 		err := h(c)
@@ -86,10 +91,13 @@ func (m *mountPoint) leadsToRouter() bool {
 	case mountRouter:
 		return true
 	case mountUnknown:
-		return m.mounted.CompareAndSwap(mountUnknown, mountTried)
+		return m.mounted.CompareAndSwap(mountUnknown, mountSought)
 	}
 	return false
 }
+
+// notReached lets another request try, if the one that was expected to reach a Router was answered by the route's middleware.
+func (m *mountPoint) notReached() { m.mounted.CompareAndSwap(mountSought, mountUnknown) }
 
 // cut leaves out of a path what belongs to the prefix.
 func (m *mountPoint) cut(path []byte) []byte {

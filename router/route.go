@@ -40,8 +40,13 @@ func (route *Route) run(c *filo.Ctx, name string) error {
 		if err := inside.EnterRoute(c, &route.class, name); err != nil {
 			return err
 		}
-	} else if name != "" {
-		inside.Match(c).Route = name // until the mounted Router names a route of its own
+	} else {
+		if name != "" {
+			inside.Match(c).Route = name // until the mounted Router names a route of its own
+		}
+		if route.mount.mounted.Load() == mountSought {
+			defer route.mount.notReached()
+		}
 	}
 	if err := route.handler(c); err != nil {
 		return c.RenderError(err)
