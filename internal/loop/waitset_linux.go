@@ -189,7 +189,10 @@ func (s *Socket) moveOut(d int) *waitSet {
 	if set := w.set.Load(); set != nil {
 		return set
 	}
-	if w.waits++; w.waits <= loopWaits || s.IsShared() {
+	if s.IsShared() {
+		return nil // others may wait, too, whoever owns it
+	}
+	if w.waits++; w.waits <= loopWaits {
 		return nil
 	}
 	set := s.loop.group.waitSets.get()
@@ -220,10 +223,11 @@ func (s *Socket) watchLocked(all *connWaiters) {
 	s.loop.epoll.change(int(s.fd), watched, s.slot, s.generation)
 }
 
-// moveBack makes the loop's set report everything again. The caller is the only owner: no handler waits any more.
+// moveBack makes the loop's set report everything again. The caller is the only owner: no handler waits any more. A shared socket was moved
+// back before.
 func (s *Socket) moveBack() {
 	all := s.waiters.Load()
-	if all == nil {
+	if all == nil || s.IsShared() {
 		return
 	}
 	moved := false
