@@ -56,14 +56,14 @@ func (s *Server) logDraining() {
 }
 
 // logStopped logs, once, that the server has ended, and how many connections and tasks were cut off.
-func (s *Server) logStopped(conns, tasks int) {
-	since, before, ok := s.life.takeEnd()
+func (s *Server) logStopped() {
+	end, ok := s.life.takeEnd()
 	if !ok {
 		return
 	}
 	answered := s.answered()
-	s.logger().Info("stopped", "took", time.Since(since).Round(time.Millisecond), "connections_cut", conns, "tasks_cut", tasks,
-		"requests_while_draining", answered-before, "requests", answered)
+	s.logger().Info("stopped", "took", time.Since(end.since).Round(time.Millisecond), "connections_cut", end.connsCut, "tasks_cut", end.tasksCut,
+		"requests_while_draining", answered-end.answeredBefore, "requests", answered)
 }
 
 // answered returns how many requests were answered, with the refused connections that got an answer.
@@ -86,13 +86,27 @@ func (l *lifecycle) served() bool {
 	return l.listened
 }
 
-// takeEnd returns when the draining began, and how many requests were answered by then. ok is true once, and only if a listener was served.
-func (l *lifecycle) takeEnd() (since time.Time, answered uint64, ok bool) {
+// serverEnd is what "stopped" says of the time from the beginning of the drain.
+type serverEnd struct {
+	since              time.Time // when the drain began
+	answeredBefore     uint64    // how many requests had been answered by then
+	connsCut, tasksCut int
+}
+
+// takeEnd returns what is to be said of the server's end. ok is true once, and only if a listener was served.
+func (l *lifecycle) takeEnd() (end serverEnd, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ok = l.listened
 	l.listened = false
-	return l.drainingSince, l.answeredBefore, ok
+	return serverEnd{l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut}, ok
+}
+
+// cut takes note of the connections and tasks that Close is about to cut off. A second Close may find the same ones once more.
+func (l *lifecycle) cut(conns, tasks int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.connsCut, l.tasksCut = max(l.connsCut, conns), max(l.tasksCut, tasks)
 }
 
 // modulePath is filo's path in a program's build information.

@@ -3,9 +3,13 @@ package filo_test
 import (
 	"context"
 	"io"
+	"log/slog"
+	"net"
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +67,82 @@ func TestLifeLogOfClose(t *testing.T) {
 	got := lifeRecords(log)
 	if !strings.Contains(got, ` tls=true protocols="h2 http/1.1" concurrency=262144 queue=0 max_conns=50 go=`) ||
 		!strings.HasSuffix(got, "\nINFO msg=stopped took=T connections_cut=1 tasks_cut=0 requests_while_draining=0 requests=0") || strings.Count(got, "\n") != 1 {
+		t.Errorf("logged\n%s", got)
+	}
+}
+
+// endingConn is a connection whose first Close returns only when the server has said that it has stopped.
+type endingConn struct {
+	net.Conn
+	closed  atomic.Bool
+	stopped <-chan struct{}
+}
+
+func (c *endingConn) Close() error {
+	err := c.Conn.Close()
+	if !c.closed.Swap(true) {
+		<-c.stopped
+	}
+	return err
+}
+
+type endingListener struct {
+	net.Listener
+	stopped <-chan struct{}
+}
+
+func (l endingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &endingConn{Conn: c, stopped: l.stopped}, nil
+}
+
+// watchedLog tells that it has a line with the text.
+type watchedLog struct {
+	lifeLog
+	text string
+	once sync.Once
+	seen chan struct{}
+}
+
+func (l *watchedLog) Write(p []byte) (int, error) {
+	n, err := l.lifeLog.Write(p)
+	if strings.Contains(string(p), l.text) {
+		l.once.Do(func() { close(l.seen) })
+	}
+	return n, err
+}
+
+// A Shutdown that ends because Close has cut off the connections that it waited for logs how many those were.
+func TestLifeLogOfShutdownCutOff(t *testing.T) {
+	log := &watchedLog{text: "msg=stopped", seen: make(chan struct{})}
+	reads := make(chan struct{})
+	memory := servertest.NewListener()
+	s := &filo.Server{Logger: slog.New(slog.NewTextHandler(log, nil)), Handler: func(c *filo.Ctx) error {
+		close(reads)
+		_, err := c.Body()
+		return err
+	}}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(endingListener{memory, log.seen}) }()
+	client, err := memory.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nbeginning")
+	<-reads
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(context.Background()) }()
+	lifeAwait(t, "the drain", func() bool { return len(log.lines("msg=draining")) == 1 })
+	s.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	<-served
+	if got := lifeRecords(&log.lifeLog); !strings.Contains(got, "msg=stopped took=T connections_cut=1 tasks_cut=0 ") {
 		t.Errorf("logged\n%s", got)
 	}
 }

@@ -44,6 +44,8 @@ type lifecycle struct {
 	listened       bool                   // a listener was served, and the end isn't logged; guarded by mu
 	drainingSince  time.Time              // guarded by mu
 	answeredBefore uint64                 // how many requests had been answered by then; guarded by mu
+	connsCut       int                    // how many connections Close has found; guarded by mu
+	tasksCut       int                    // the same of tasks; guarded by mu
 	listeners      map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
 	onShutdown     []func()               // guarded by mu
 }
@@ -115,7 +117,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		return err
 	}
 	s.stopClocks()
-	s.logStopped(0, 0)
+	s.logStopped()
 	return nil
 }
 
@@ -175,7 +177,7 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 // the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
-	conns, tasks := s.conns.open(), s.tasks.count() // before the contexts' end may end requests and tasks
+	s.life.cut(s.conns.open(), s.tasks.count()) // before the contexts' end may end requests and tasks, and with them a Shutdown
 	s.life.cancelBase(ErrServerClosed)
 	s.tasks.close()
 	s.conns.closeAll()
@@ -183,7 +185,7 @@ func (s *Server) Close() error {
 	s.pool.Stop()
 	s.stopClocks()
 	s.lingerer.Close()
-	s.logStopped(conns, tasks)
+	s.logStopped()
 	return nil
 }
 
