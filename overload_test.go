@@ -238,7 +238,10 @@ func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net
 // Some places are kept for quick handlers when all others are taken, in both drivers. They are few, given back however a handler
 // ends, and in the blocking driver no client that sends nothing has one for long.
 func TestKeptPlaces(t *testing.T) {
-	const kept = 32
+	kept := 32
+	if filo.BlockingDriver() {
+		kept = 256
+	}
 	gate := newLifeGate()
 	enters := class.Class{Name: "may block"}
 	quick := filo.Inline(func(c *filo.Ctx) error {

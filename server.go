@@ -73,7 +73,7 @@ type Server struct {
 	// Concurrency limits how many requests are handled at once; further requests get a 503 immediately. Quick handlers, which
 	// the loop driver runs where it reads the request, don't count and are always answered. In the blocking driver a worker
 	// serves one connection for its whole life, so Concurrency limits connections there, idle ones included. If Handler is a
-	// router, 32 further connections may send a request, which is answered if its handler is quick. Default 262,144; it can't
+	// router, 256 further connections may send a request, which is answered if its handler is quick. Default 262,144; it can't
 	// be unlimited.
 	Concurrency int
 
@@ -347,7 +347,6 @@ func (s *Server) newPool() *workerPool {
 		Logger:                s.logger(),
 		clock:                 &s.clock,
 	}
-	wp.places.keptMost = keptPlaces
 	wp.queue.most, wp.queue.maxWait = int64(max(s.Queue, 0)), positive(s.QueueTimeout, DefaultQueueTimeout)
 	return wp
 }

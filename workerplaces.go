@@ -13,8 +13,7 @@ import (
 
 // workerPlaces counts a pool's workers.
 type workerPlaces struct {
-	kept     atomic.Int64 // workers in places reserved for quick handlers
-	keptMost int64        // limit of kept; immutable
+	kept atomic.Int64 // workers in places reserved for quick handlers
 
 	always atomic.Int64 // workers in the reserve of alwaysPlaces
 
@@ -25,6 +24,10 @@ type workerPlaces struct {
 // keptPlaces is how many workers a server may have beyond Concurrency, to find out whether a handler is quick. Quick handlers, such as
 // a health check's, are called whatever the load.
 const keptPlaces = 32
+
+// keptConns is that limit for connections of the blocking driver. They hold such a place from when they are accepted, until their request has
+// come and is refused or answered, and clients of an overloaded machine take their time. With keptPlaces a probe would rarely find one.
+const keptConns = 8 * keptPlaces
 
 // alwaysPlaces is how many workers a server may have beyond Concurrency and the kept places for handlers that are always answered, such as
 // those of probes that wait for checks, and of operators' pages. The limit bounds what such a route costs when everybody calls it.
@@ -47,7 +50,7 @@ func takeBelow(count *atomic.Int64, most int64) bool {
 // see MayRun.
 func (wp *workerPool) serveKept(c net.Conn) bool {
 	wp.mu.Lock()
-	ok := wp.started && !wp.stopped && takeBelow(&wp.places.kept, wp.places.keptMost)
+	ok := wp.started && !wp.stopped && takeBelow(&wp.places.kept, keptConns)
 	if ok {
 		wp.countSpawnLocked()
 		wp.closing++
@@ -63,7 +66,7 @@ func (wp *workerPool) serveKept(c net.Conn) bool {
 
 // handOverKept is handOver, but w gets a reserved place and not an ordinary one.
 func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
-	if !takeBelow(&wp.places.kept, wp.places.keptMost) {
+	if !takeBelow(&wp.places.kept, keptPlaces) {
 		return false
 	}
 	wp.mu.Lock()
@@ -78,7 +81,7 @@ func (wp *workerPool) handOverKept(w *workerChan, l *leadership) bool {
 
 // ExchangeForKept implements loop.Owner: a serving worker gives up its place for a reserved one. It returns false if none is free.
 func (w *workerChan) ExchangeForKept() bool {
-	if places := &w.pool.places; !takeBelow(&places.kept, places.keptMost) {
+	if !takeBelow(&w.pool.places.kept, keptPlaces) {
 		return false
 	}
 	w.vacate(math.MaxInt)
