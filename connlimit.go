@@ -69,10 +69,9 @@ const (
 // roomBatch is how many connections a search finds at most.
 func (s *connSet) roomBatch() int { return s.max/roomShare + 16 }
 
-// needsRoom reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
-func (s *connSet) needsRoom(address netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// needsRoomLocked reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
+func (s *connSet) needsRoomLocked(address netip.Addr) bool {
+	s.mu.AssertHeld()
 	if client := s.addresses[address]; client != nil && client.conns >= s.perAddress {
 		return false
 	}

@@ -67,11 +67,15 @@ func (s *connSet) add(c *conn) *HTTPError {
 		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	limit := s.max
-	if s.needsRoom(address) && s.makeRoom() {
-		limit += roomSlack
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	if s.needsRoomLocked(address) {
+		s.mu.Unlock()
+		if s.makeRoom() {
+			limit += roomSlack
+		}
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock() // only here: a user's net.Conn may panic in makeRoom
 	switch {
 	case s.closed:
 		return errEnding
