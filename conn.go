@@ -225,7 +225,15 @@ func (c *conn) setState(s waitState) { c.word.Store(int64(s)) }
 func deadlineIn(word int64) clock.Time { return clock.Time(word &^ stateMask) }
 
 func (c *conn) setWait(s waitState, deadline clock.Time) {
-	c.word.Store(int64(deadline)&^stateMask | int64(s))
+	c.word.Store(waitWord(s, deadline))
+	c.awaitSweep(deadline)
+}
+
+// waitWord returns the word of a connection in a wait.
+func waitWord(s waitState, deadline clock.Time) int64 { return int64(deadline)&^stateMask | int64(s) }
+
+// awaitSweep makes sure that the sweep comes in time for the deadline of a wait.
+func (c *conn) awaitSweep(deadline clock.Time) {
 	if set := &c.server.conns; deadline != 0 && deadline < set.due.Load() {
 		set.hasten(deadline)
 	}

@@ -140,7 +140,24 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if state == stateRest && c.server.life.endsRest(c.server.clock.exact) {
 			return 0, errDraining
 		}
-		c.setWait(state, deadline)
+		if !c.waitAgain(state, deadline) {
+			return 0, errShed
+		}
+	}
+}
+
+// waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close for others: that may have
+// happened after the wake-up.
+func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
+	for {
+		word := c.word.Load()
+		if waitState(word&stateMask) == stateShed {
+			return false
+		}
+		if c.word.CompareAndSwap(word, waitWord(state, deadline)) {
+			c.awaitSweep(deadline)
+			return true
+		}
 	}
 }
 

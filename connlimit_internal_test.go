@@ -98,6 +98,21 @@ func TestMakeRoomRests(t *testing.T) {
 	}
 }
 
+// A connection that was told to close while its owner was about to wait once more, after a wake-up for something else, doesn't wait.
+func TestShedDuringWakeUp(t *testing.T) {
+	s, all := idleServer(2)
+	deadline := s.clock.exact().Add(time.Hour)
+	if !all[1].waitAgain(stateIdle, deadline) || all[1].state() != stateIdle || deadlineIn(all[1].word.Load()) != deadline&^stateMask {
+		t.Error("one that wasn't told to close doesn't wait")
+	}
+	if !s.conns.makeRoom() || all[0].state() != stateShed {
+		t.Fatal("no room")
+	}
+	if all[0].waitAgain(stateIdle, deadline) || all[0].state() != stateShed {
+		t.Error("one that was told to close waits")
+	}
+}
+
 // What a new connection costs at the limit, if 9,000 are idle.
 func BenchmarkMakeRoom(b *testing.B) {
 	s, all := idleServer(9000)
