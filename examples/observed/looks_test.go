@@ -23,7 +23,7 @@ func TestLooks(t *testing.T) {
 	look(t, tab, 390, 900, "light", "")
 
 	do(t, tab, chromedp.Navigate(base+"/debug/"))
-	look(t, tab, 1000, 930, "light", "docs/debug.png")
+	look(t, tab, 1000, 990, "light", "docs/debug.png")
 	look(t, tab, 390, 844, "light", "docs/debug-phone.png")
 
 	getUntil(t, base+"/traces?order=slowest", hasOrder)

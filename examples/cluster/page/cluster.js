@@ -1,6 +1,7 @@
 // The page says what it says again until it has an answer, and shows each message once, by its key.
 
 const element = (id) => document.getElementById(id);
+const list = element("messages");
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const seen = new Set(); // keys of messages that are shown
@@ -20,7 +21,6 @@ function show(message) {
 	seen.add(message.key);
 	served[message.by] = (served[message.by] ?? 0) + 1;
 	count("shown");
-	const list = element("messages");
 	const item = document.createElement("li");
 	item.dataset.by = message.by;
 	const by = document.createElement("b");
@@ -28,9 +28,15 @@ function show(message) {
 	const text = document.createElement("span");
 	text.textContent = message.text;
 	item.append(by, text);
-	const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 50;
 	list.append(item);
 	while (list.children.length > maxShown) list.firstChild.remove();
+	stay();
+}
+
+// The list stays at its end if it was there, also when the window becomes smaller.
+let atEnd = true;
+
+function stay() {
 	if (atEnd) list.scrollTop = list.scrollHeight;
 }
 
@@ -166,6 +172,11 @@ element("say").addEventListener("submit", (event) => {
 	element("text").value = "";
 	say(text);
 });
+
+list.addEventListener("scroll", () => {
+	atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 50;
+});
+new ResizeObserver(stay).observe(list);
 
 listen();
 status();
