@@ -5,7 +5,7 @@
 //
 // The package is a separate module, so that filo doesn't depend on failsafe-go.
 //
-//	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 50).WithQueueing(1, 2).Build()
+//	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 10).WithBaselineWindow(100).WithQueueing(1, 2).Build()
 //	api.Use(failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: 100 * time.Millisecond}))
 //
 // # When
@@ -13,6 +13,13 @@
 // Use it where nobody knows the right limit, or where it changes with the load of something else, such as a database that others use,
 // too. If you know the limit, middleware.ConcurrencyLimit holds it from the first request on, and filo.Server.Concurrency protects the
 // whole server. Set Concurrency in any case: a limiter needs some seconds to find its limit.
+//
+// # Settings
+//
+// Begin with a limit that the resource can surely do, the third of WithLimits, and have the limiter remember for longer than an overload
+// takes what durations are ordinary: WithBaselineWindow counts windows, of a second each by default (WithRecentWindow). A limiter that
+// begins too high, or forgets, takes the durations of an overload for ordinary ones. In a long overload failsafe-go's limiter may go
+// below what the resource can do: the first of WithLimits is where it stops.
 //
 // # Priorities
 //

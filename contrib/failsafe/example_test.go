@@ -14,7 +14,7 @@ import (
 )
 
 func Example() {
-	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 50).WithQueueing(1, 2).Build()
+	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 10).WithBaselineWindow(100).WithQueueing(1, 2).Build()
 	limit := failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: 100 * time.Millisecond})
 	handler := limit(func(c *filo.Ctx) error {
 		return c.Text(200, fmt.Sprintf("%d of %d", limiter.Inflight(), limiter.Limit()))
@@ -34,5 +34,5 @@ func Example() {
 	text, _ := io.ReadAll(response.Body)
 	fmt.Println(response.StatusCode, string(text))
 	// Output:
-	// 200 1 of 50
+	// 200 1 of 10
 }
