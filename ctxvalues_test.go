@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -17,6 +18,9 @@ type userKey struct{}
 func TestValuesEndWithTheirRequest(t *testing.T) {
 	number := filo.NewKey[int]("number")
 	same := filo.NewKey[int]("number")
+	if name := fmt.Sprint(number); name != "number" {
+		t.Errorf("the key is called %q", name)
+	}
 	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		before := fmt.Sprint(c.Get(userKey{}), c.Route(), c.Param("id"), inside.Match(c).Len(), c.Context().Value(userKey{}))
 		if _, ok := number.Get(c); ok || before != "<nil>0 <nil>" {
@@ -48,6 +52,50 @@ func TestValuesEndWithTheirRequest(t *testing.T) {
 	for range 3 {
 		client.get("/")
 		client.want(200, "owl7GET /{id} 42xkindxhawkhawk", false)
+	}
+}
+
+// "Logger returns the server's logger with attributes that identify the request … built on the first call, and again when attributes were
+// added."
+func TestLogger(t *testing.T) {
+	var log lifeLog
+	attribute := func(name string) func(*filo.Ctx, []slog.Attr) []slog.Attr {
+		return func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
+			return append(attributes, slog.String(name, c.Path()))
+		}
+	}
+	s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+		c.Logger().Info("plain")
+		c.AddLogAttributes(attribute("first"))
+		c.Logger().Info("one")
+		c.AddLogAttributes(attribute("second"))
+		inside.Match(c).Route = "GET /{id}"
+		c.Logger().Info("two")
+		if first := c.Logger(); c.Logger() != first {
+			t.Error("each call makes another logger")
+		}
+		defer func() {
+			if value := recover(); value != "filo: AddLogAttributes with a nil function" {
+				t.Errorf("AddLogAttributes(nil) panics with %v", value)
+			}
+		}()
+		c.AddLogAttributes(nil)
+		return nil
+	}})
+	c := s.dial(t)
+	for _, path := range []string{"/a", "/b"} { // the second request has nothing of the first one's
+		c.get(path)
+		c.want(200, "", false)
+	}
+	for message, want := range map[string]string{
+		"plain": "", "one": " first=PATH", "two": ` route="GET /{id}" first=PATH second=PATH`,
+	} {
+		lines := log.lines("msg=" + message)
+		for i, path := range []string{"/a", "/b"} {
+			if end := "msg=" + message + strings.ReplaceAll(want, "PATH", path) + "\n"; len(lines) != 2 || !strings.HasSuffix(lines[i], end) {
+				t.Errorf("logged %q, want %q at the end of line %d", lines, end, i)
+			}
+		}
 	}
 }
 

@@ -97,6 +97,19 @@ func TestProxyProtocol(t *testing.T) {
 	})
 }
 
+// "ProxyHeader returns what a proxy has told about the connection", also what is for the proxy's users.
+func TestProxyHeader(t *testing.T) {
+	s := lifeServe(t, &filo.Server{ProxyProtocol: loopback, Handler: func(c *filo.Ctx) error {
+		h, ok := c.ProxyHeader()
+		own, has := h.TLV(0xe0)
+		_, other := h.TLV(0xe1)
+		return c.Text(200, fmt.Sprintln(ok, h.Source(), h.Destination(), own, has, other))
+	}})
+	c := s.dial(t)
+	c.send(proxiedHeader("\xe0\x00\x03own") + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.want(200, "true 192.0.2.1:56324 198.51.100.2:443 own true false\n", false)
+}
+
 // The header comes before TLS and before either version of HTTP.
 func TestProxyProtocolBelow(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
