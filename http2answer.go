@@ -1,6 +1,8 @@
 package filo
 
 import (
+	"errors"
+	"os"
 	"sync"
 
 	"github.com/filohttp/filo/internal/field"
@@ -366,11 +368,14 @@ func (s *http2Stream) dropUnsentLocked() {
 // reachedLocked returns an error if the client can't be reached any more.
 func (s *http2Stream) reachedLocked() error {
 	s.h.mu.AssertHeld()
-	if s.gone {
-		s.lose()
-		return errStreamReset
+	if !s.gone {
+		return nil
 	}
-	return nil
+	s.lose()
+	if errors.Is(s.h.out.Err(), os.ErrDeadlineExceeded) {
+		return errDeadline // the connection was given up, since its client has taken too little of what waited
+	}
+	return errStreamReset
 }
 
 // lose notes that the client can't be reached.

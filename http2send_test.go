@@ -2,11 +2,16 @@ package filo_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
 )
@@ -55,4 +60,26 @@ func same(a, b []byte) (n int) {
 		n++
 	}
 	return n
+}
+
+// The error of a write says that a client was given up because it has taken too little, whether its window or its socket was in the way.
+func TestHTTP2WriteErrorOfSlowClient(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		for _, window := range []uint32{100_000, 1 << 30} {
+			failed := make(chan error, 1)
+			_, dial := serve(&filo.Server{WriteTimeout: 50 * time.Millisecond, Handler: func(c *filo.Ctx) error {
+				w, piece := c.Stream(), make([]byte, 1<<20)
+				for {
+					if _, err := w.Write(piece); err != nil {
+						failed <- err
+						return err
+					}
+				}
+			}})
+			dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}).open(0, window).request(1, "/", true).send()
+			if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("with a window of %d: %v", window, err)
+			}
+		}
+	})
 }

@@ -30,6 +30,7 @@ func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
 		if b = b[n:]; n == 0 {
 			break
 		}
+		o.stall.took(n)
 		if sent += n; sent >= maxPump && len(b) > 0 {
 			o.socket.PumpLater()
 			break
@@ -42,6 +43,9 @@ func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
 func (o *Outbox) Pump() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.queue.empty() {
+		o.endWatchLocked() // see PumpLater
+	}
 	for sent := 0; !o.queue.empty() && o.err == nil; {
 		first, second := o.queue.front()
 		if len(first) == 0 {
@@ -98,7 +102,8 @@ func (o *Outbox) tellOwnerLocked() {
 	}
 }
 
-// PumpLater has Pump called when the socket has room, or now if it has. It reports false if there is no Socket, or nothing can be sent.
+// PumpLater has Pump called when the socket has room, or now if it has. Until then the client is watched as if bytes waited. It reports false
+// if there is no Socket, or nothing can be sent.
 func (o *Outbox) PumpLater() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,5 +111,6 @@ func (o *Outbox) PumpLater() bool {
 		return false
 	}
 	o.socket.PumpLater()
+	o.watchLocked()
 	return true
 }

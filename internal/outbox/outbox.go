@@ -294,6 +294,13 @@ func (o *Outbox) Size() int {
 	return o.queue.bytes
 }
 
+// Err returns why nothing can be sent any more, nil if something can.
+func (o *Outbox) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
 // Fail prevents any further sending. The caller calls it before it closes the socket.
 func (o *Outbox) Fail(err error) {
 	o.mu.Lock()
