@@ -280,6 +280,13 @@ func (h *http2Conn) Limits() pace.Limits { return h.conn.server.config.writing }
 // Now implements outbox.Owner.
 func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.exact() }
 
+// HasMore implements outbox.Owner.
+func (h *http2Conn) HasMore() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.schedule.Empty() && h.sendWindow > 0
+}
+
 // Drained implements outbox.Owner.
 func (h *http2Conn) Drained() { h.flush() }
 

@@ -369,6 +369,9 @@ func (p *parkedOwner) Limits() pace.Limits { return p.conn.server.config.writing
 // Now implements outbox.Owner.
 func (p *parkedOwner) Now() clock.Time { return p.conn.server.clock.exact() }
 
+// HasMore implements outbox.Owner.
+func (p *parkedOwner) HasMore() bool { return false }
+
 // Drained implements outbox.Owner.
 func (p *parkedOwner) Drained() {}
 

@@ -78,8 +78,13 @@ func (o *Outbox) checkPace() {
 }
 
 func (o *Outbox) tooSlow() bool {
+	waits := o.socket == nil || o.owner.HasMore()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.queue.empty() && !waits { // see PumpLater: the rest was sent before the socket has said that it has room
+		o.endWatchLocked()
+		return false
+	}
 	late := o.err == nil && o.stall.late(o.owner.Limits(), o.owner.Now())
 	if late {
 		o.failLocked(os.ErrDeadlineExceeded)

@@ -133,3 +133,43 @@ func TestAdmits(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for room in the socket has its client watched until there is room, or until it has nothing to send any more.
+func TestPumpLaterWatches(t *testing.T) {
+	const grace = 10 * time.Second
+	for _, test := range []struct {
+		name         string
+		more, room   bool
+		disconnected int32
+	}{
+		{"nothing happens", true, false, 1},
+		{"the socket has room", true, true, 0},
+		{"the rest was sent", false, false, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, owner := watched(newStubSocket(), pace.Limits{Grace: grace})
+				owner.more = test.more
+				if !o.PumpLater() {
+					t.Fatal("nothing can be sent")
+				}
+				time.Sleep(grace / 2)
+				if test.room {
+					o.Pump()
+				}
+				time.Sleep(5 * grace)
+				synctest.Wait()
+				o.mu.Lock()
+				watched := o.stall != nil
+				o.mu.Unlock()
+				if got := owner.disconnected.Load(); got != test.disconnected || watched {
+					t.Errorf("disconnected %d times, and watched: %v", got, watched)
+				}
+				if test.disconnected == 0 && o.Err() != nil {
+					t.Error(o.Err())
+				}
+				o.Fail(net.ErrClosed)
+			})
+		})
+	}
+}

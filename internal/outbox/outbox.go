@@ -27,6 +27,8 @@ type Owner interface {
 	Limits() pace.Limits
 	// Now returns the time.
 	Now() clock.Time
+	// HasMore reports, without the lock, whether more is to be sent when the Socket has room: see PumpLater.
+	HasMore() bool
 	// Drained is called, without the lock, by the goroutine that writes where there is no Socket, when everything queued has left.
 	Drained()
 	// Disconnect is called, without the lock, when the client is too slow. By then all other calls fail with os.ErrDeadlineExceeded.

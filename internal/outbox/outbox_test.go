@@ -22,10 +22,12 @@ type stubOwner struct {
 	limits       pace.Limits
 	start        time.Time
 	disconnected atomic.Int32
+	more         bool
 }
 
 func (s *stubOwner) Limits() pace.Limits { return s.limits }
 func (s *stubOwner) Now() clock.Time     { return 1 + clock.Time(time.Since(s.start)) }
+func (s *stubOwner) HasMore() bool       { return s.more }
 func (s *stubOwner) Drained()            {}
 func (s *stubOwner) Disconnect()         { s.disconnected.Add(1) }
 
