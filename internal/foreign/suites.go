@@ -215,7 +215,8 @@ func (s *suite) addStandIn(dir string, o *options) error {
 			break
 		}
 		text := "package " + p.name + "\n\nimport (\n\t\"net/http\"\n\n\t\"" + cmp.Or(s.module, goSuite) + "/" + name + "\"\n)\n\n" +
-			"func init() { http.Replaced = new(standin.Servers) }\n"
+			"var _ = filoReplaces() // before the tests' init functions, which may start a server\n\n" +
+			"func filoReplaces() bool {\n\thttp.Replaced = new(standin.Servers)\n\treturn true\n}\n"
 		if err := os.WriteFile(filepath.Join(dir, p.dir, "replaced_server_test.go"), []byte(text), 0o644); err != nil {
 			return err
 		}
