@@ -28,13 +28,7 @@ func (b *breather) open() error {
 	if err != nil {
 		return err
 	}
-	b.file = os.NewFile(uintptr(fd), "breather")
-	b.raw, err = b.file.SyscallConn()
-	if err == nil {
-		err = b.file.SetReadDeadline(time.Time{}) // fails unless the file is in the poller
-	}
-	if err != nil {
-		b.file.Close()
+	if b.file, b.raw, err = polledFile(fd, "breather"); err != nil {
 		return err
 	}
 	b.wait = func(fd uintptr) (rung bool) {

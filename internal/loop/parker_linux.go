@@ -36,15 +36,24 @@ func (p *parker) open(inner epollSet) error {
 	p.inner, p.outer, p.bell = inner, outer, bell
 	outer.add(int(inner), watchNothing, 0, 0)
 	inner.add(p.bell, watchBell, bellSlot, 0)
-	syscall.SetNonblock(int(outer), true) // otherwise os.NewFile doesn't register it
-	p.file = os.NewFile(uintptr(outer), "loop")
-	if p.raw, err = p.file.SyscallConn(); err == nil {
-		err = p.file.SetReadDeadline(time.Time{}) // fails unless the file is in the poller
-	}
-	if err != nil {
-		p.close()
+	if p.file, p.raw, err = polledFile(int(outer), "loop"); err != nil {
+		sock.Close(p.bell)
 	}
 	return err
+}
+
+// polledFile makes fd, which it owns, a file that the runtime's poller watches.
+func polledFile(fd int, name string) (*os.File, syscall.RawConn, error) {
+	syscall.SetNonblock(fd, true) // otherwise os.NewFile doesn't register it
+	file := os.NewFile(uintptr(fd), name)
+	raw, err := file.SyscallConn()
+	if err == nil {
+		err = file.SetReadDeadline(time.Time{}) // fails unless the file is in the poller
+	}
+	if err != nil {
+		file.Close()
+	}
+	return file, raw, err
 }
 
 func (p *parker) close() {

@@ -169,13 +169,19 @@ func TestLeadersRest(t *testing.T) {
 	listener.Close()
 	ll.Close()
 	<-served
+	endTestGroup(t, g, &all)
+}
+
+// endTestGroup ends a group whose listeners are closed, and waits for its leaders.
+func endTestGroup(t *testing.T, g *Group, leaders *sync.WaitGroup) {
+	t.Helper()
 	g.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := g.Await(ctx); err != nil {
 		t.Error(err)
 	}
-	all.Wait()
+	leaders.Wait()
 }
 
 // A leader that had to share its processor keeps others from being called, for longer if that is so again soon. It rests unless it is the

@@ -38,50 +38,45 @@ func newWaitSet() (*waitSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	syscall.SetNonblock(int(epoll), true) // otherwise os.NewFile doesn't register it
-	w := &waitSet{epoll: epoll, file: os.NewFile(uintptr(epoll), "wait")}
-	if w.raw, err = w.file.SyscallConn(); err == nil {
-		err = w.file.SetReadDeadline(time.Time{}) // fails unless the file is in the poller
-	}
-	if err != nil {
-		w.file.Close()
+	w := &waitSet{epoll: epoll}
+	if w.file, w.raw, err = polledFile(int(epoll), "wait"); err != nil {
 		return nil, err
 	}
 	w.look = func(uintptr) bool {
 		if w.epoll.poll(w.event[:]) > 0 {
 			w.socket.setFrom(pollBits(w.event[0].Events), w)
 		}
-		select {
-		case <-w.woken:
-			w.got = true
-		default:
-		}
+		w.got = w.isWoken()
 		return w.got
 	}
 	return w, nil
 }
 
+// isWoken takes the value from woken, and reports false if there is none.
+func (w *waitSet) isWoken() bool {
+	select {
+	case <-w.woken:
+		return true
+	default:
+		return false
+	}
+}
+
 // wait waits for the socket's event, or until somebody else wakes the goroutine. One value is taken from woken.
 func (w *waitSet) wait(s *Socket, woken chan struct{}) {
 	w.socket, w.woken, w.got = s, woken, false
-	for {
+	for !w.got {
 		err := w.raw.Read(w.look)
-		if w.got {
-			break
-		}
-		select {
-		case <-woken: // somebody has woken the goroutine, and then rung
+		switch {
+		case w.got:
+		case w.isWoken(): // somebody has woken the goroutine, and then rung
 			w.got = true
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			w.file.SetReadDeadline(time.Time{}) // the ring was meant for an earlier wait
 		default:
-		}
-		if w.got {
-			break
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			<-woken // the set is closed: the socket was given back to its loop meanwhile
-			break
+			w.got = true
 		}
-		w.file.SetReadDeadline(time.Time{}) // the ring was meant for an earlier wait
 	}
 	w.socket, w.woken = nil, nil
 }

@@ -4,7 +4,6 @@ package loop
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -174,13 +173,7 @@ func TestWaitSets(t *testing.T) {
 		t.Errorf("%d sets are free, of %d", n, g.waitSets.count)
 	}
 	g.waitSets.mu.Unlock()
-	g.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := g.Await(ctx); err != nil {
-		t.Error(err)
-	}
-	all.Wait()
+	endTestGroup(t, g, &all)
 }
 
 // A goroutine that still waits when its socket is given back is woken by the loop like any other, and its set isn't used again.
