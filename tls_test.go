@@ -590,6 +590,7 @@ const deafAnswer = 66 << 10
 // who closes its connection from elsewhere.
 func TestGoodbyeToDeafClients(t *testing.T) {
 	const get, post = "GET /full HTTP/1.1\r\nHost: a\r\n\r\n", "POST /full HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n"
+	const atOnce = 5 * time.Millisecond // Shutdown may look before a worker has noticed, and looks again then
 	for name, test := range map[string]struct {
 		request string
 		until   filo.ConnState // when the answer has been written
@@ -599,11 +600,11 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 		"after the last answer": {"GET /full HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", filo.StateClosed, nil, time.Second},
 		"lingering":             {post, filo.StateClosed, nil, time.Second},
 		"Shutdown":              {get, filo.StateIdle, nil, 2 * time.Second},
-		"Close":                 {get, filo.StateIdle, func(s *filo.Server, _ net.Conn, _ *filo.ParkedConn) { s.Close() }, 0},
-		"Close, lingering":      {post, filo.StateClosed, func(s *filo.Server, _ net.Conn, _ *filo.ParkedConn) { s.Close() }, 0},
-		"ConnState's Close":     {get, filo.StateIdle, func(_ *filo.Server, told net.Conn, _ *filo.ParkedConn) { told.Close() }, 0},
+		"Close":                 {get, filo.StateIdle, func(s *filo.Server, _ net.Conn, _ *filo.ParkedConn) { s.Close() }, atOnce},
+		"Close, lingering":      {post, filo.StateClosed, func(s *filo.Server, _ net.Conn, _ *filo.ParkedConn) { s.Close() }, atOnce},
+		"ConnState's Close":     {get, filo.StateIdle, func(_ *filo.Server, told net.Conn, _ *filo.ParkedConn) { told.Close() }, atOnce},
 		"ParkedConn's Close": {"GET /park HTTP/1.1\r\nHost: a\r\n\r\n", filo.StateHijacked,
-			func(_ *filo.Server, _ net.Conn, parked *filo.ParkedConn) { parked.Close() }, 0},
+			func(_ *filo.Server, _ net.Conn, parked *filo.ParkedConn) { parked.Close() }, atOnce},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
