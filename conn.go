@@ -69,6 +69,8 @@ type looped interface {
 	remote() netip.AddrPort
 	// leaveLoop gives the loop to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
+	// keepFile leaves the rest of an answer to the loop.
+	keepFile(f unsentFile)
 	// prepareParked sends what the client hasn't taken of earlier answers. leaveLoop comes first.
 	prepareParked() error
 	// setParked lets several goroutines write to the connection, which has been parked.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"runtime/debug"
@@ -91,8 +92,9 @@ type fileWire interface {
 	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, it
 	// has given the loop away, since the file may have to be read from a disk.
 	fileSender(p filePart, headSent bool) (sock.FileSender, error)
-	// sendFile sends size bytes from the offset on. sent includes bytes that were sent before an error.
-	sendFile(sender sock.FileSender, offset, size int64) (sent int64, err error)
+	// sendFile sends size bytes from the offset on. sent includes bytes that were sent before an error. Once the handler has returned, stream is
+	// the response's body, otherwise nil. kept says that the protocol sends the rest later, and then closes stream.
+	sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error)
 }
 
 // watchWire is a wire whose client can be watched while a handler runs.

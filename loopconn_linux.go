@@ -4,6 +4,7 @@ package filo
 
 import (
 	"errors"
+	"io"
 	"net/netip"
 	"sync/atomic"
 
@@ -168,9 +169,10 @@ const (
 
 var errUntaken = errors.New("filo: the client takes none of the replies to its key updates")
 
-// unsent is the part of complete answers that a client hasn't taken yet. At least one of bytes and held has some.
+// unsent is the part of complete answers that a client hasn't taken yet. At least one of bytes, held and file has some.
 type unsent struct {
 	bytes []byte
+	file  *unsentFile // follows bytes; nil if none does
 	// held is a large body that follows bytes and has no worker to wait with it; nil if there is none. It is borrowed from the response,
 	// which doesn't reuse so large a buffer.
 	held    []byte
@@ -213,7 +215,29 @@ func (lc *loopConn) dropUnsent() {
 	if u := lc.unsent; u != nil {
 		lc.server.held.Add(-u.counted)
 		lc.unsent = nil
+		if u.file != nil {
+			lc.server.closeStream(u.file.stream)
+		}
 	}
+}
+
+// keepFile implements looped.
+func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
+
+// sendPiece sends what the socket takes at once of a file. If the socket is full the error is loop.ErrNotYet. A leader, for which other
+// connections wait, sends no more than maxUnsent bytes.
+func (lc *loopConn) sendPiece(f *unsentFile) error {
+	most := int64(maxSendfile)
+	if lc.worker.worker.Leads() {
+		most = maxUnsent
+	}
+	n, err := lc.TrySendFile(f.sender, f.offset, int(min(f.left, most)))
+	f.offset, f.left = f.offset+int64(n), f.left-int64(n)
+	lc.writePace.Add(n, 0)
+	if n == 0 && err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // takeHeld moves the next piece of the held body to u.bytes, which is empty. With TLS it sends the piece, and u.bytes gets what the
@@ -251,29 +275,32 @@ func (lc *loopConn) queue(first, second []byte) error {
 	return nil
 }
 
-// sendUnsent sends more of what the client hasn't taken. It reports false if some is still left.
-func (lc *loopConn) sendUnsent() bool {
+// errOthersFirst says that the client would take more of a file, after other connections have had their turn.
+var errOthersFirst = errors.New("filo: other connections come first")
+
+// sendUnsent sends more of what the client hasn't taken. If some is still left the error is loop.ErrNotYet or errOthersFirst. There is no other:
+// the connection may have failed.
+func (lc *loopConn) sendUnsent() error {
 	if lc.unsent == nil {
-		return true
+		return nil
 	}
 	moved := lc.writePace.Moved()
 	switch err := lc.sendNow(); {
-	case err == nil:
-		return true
+	case err == nil || err == errOthersFirst:
+		return err
 	case err == loop.ErrNotYet && !(lc.expired && lc.writePace.Late(lc.server.config.writing, lc.writePace.Moved()-moved)):
 		lc.expired = false
 		lc.WatchWritable()
-		return false
+		return err
 	case err == loop.ErrNotYet:
 		lc.server.counts.timeouts.write.Add(1)
 	}
 	lc.failed, lc.reading = true, readingNothing
 	lc.dropUnsent()
-	return true
+	return nil
 }
 
-// sendNow sends what the socket takes at once of what the client hasn't taken. If some is left, the error is loop.ErrNotYet, and
-// lc.unsent.bytes holds the next part of it.
+// sendNow sends what the socket takes at once of what the client hasn't taken. If some is left, the error is loop.ErrNotYet or errOthersFirst.
 func (lc *loopConn) sendNow() error {
 	u := lc.unsent
 	for {
@@ -286,12 +313,21 @@ func (lc *loopConn) sendNow() error {
 			u.bytes = u.bytes[n:]
 		}
 		u.bytes = nil
-		if len(u.held) == 0 {
+		switch f := u.file; {
+		case f != nil && f.left > 0:
+			if err := lc.sendPiece(f); err != nil {
+				return err
+			}
+			if f.left > 0 && lc.worker.worker.Leads() {
+				return errOthersFirst
+			}
+		case len(u.held) > 0:
+			if err := lc.takeHeld(u); err != nil {
+				return err
+			}
+		default:
 			lc.dropUnsent()
 			return nil
-		}
-		if err := lc.takeHeld(u); err != nil {
-			return err
 		}
 	}
 }

@@ -48,7 +48,11 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 		}
 	}
 	for budget := turnRequests; ; {
-		if !lc.sendUnsent() {
+		if err := lc.sendUnsent(); err == errOthersFirst {
+			lc.save()
+			lc.detachTurn()
+			return true
+		} else if err != nil {
 			// Answers that were rendered since follow the unsent ones.
 			if lc.flushAnswers(); lc.unsent != nil && lc.suspend(stateWrite) {
 				return false

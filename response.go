@@ -73,19 +73,23 @@ func (r *Response) resetBody() {
 
 // closeStream closes the body stream, if there is one. A panic in its Close, which is the user's code, is logged and goes no further.
 func (r *Response) closeStream() {
-	stream := r.stream
-	if stream == nil {
+	if stream := r.stream; stream != nil {
+		r.stream = nil
+		r.ctx.exchange.server.closeStream(stream)
+	}
+}
+
+func (s *Server) closeStream(stream io.Reader) {
+	closer, ok := stream.(io.Closer)
+	if !ok {
 		return
 	}
-	r.stream = nil
 	defer func() {
 		if value := recover(); value != nil {
-			logPanic(r.ctx.exchange.server.logger(), "panic in a body stream's Close", value, debug.Stack())
+			logPanic(s.logger(), "panic in a body stream's Close", value, debug.Stack())
 		}
 	}()
-	if closer, ok := stream.(io.Closer); ok {
-		closer.Close()
-	}
+	closer.Close()
 }
 
 // SetStatus sets the status, 200 to 599. Any other value becomes 500 and is logged. The default is 200.
@@ -130,7 +134,7 @@ func (r *Response) SetBodyNoCopy(b []byte) {
 }
 
 // SetBodyStream sets the body to size bytes read from stream, or to everything until io.EOF if size is negative. The server
-// reads the stream after the handler has returned, and then closes it if it is an io.Closer. A file, or an io.SectionReader of
+// reads the stream after the handler has returned, and then closes it if it is an io.Closer, on any goroutine. A file, or an io.SectionReader of
 // a file, is sent by sendfile where the connection allows it; so is a stream with a method FileSection() *io.SectionReader that
 // returns the part of the file that the stream reads.
 func (r *Response) SetBodyStream(stream io.Reader, size int64) {

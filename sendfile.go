@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"syscall"
+	"time"
 
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/sock"
@@ -87,7 +88,14 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
 		return err != nil, err
 	}
-	sent, err := wire.sendFile(sender, p.offset, size)
+	var stream io.Reader
+	if c.Response.source == bodyStream {
+		stream = c.Response.stream
+	}
+	sent, kept, err := wire.sendFile(sender, p.offset, size, stream)
+	if kept {
+		c.Response.stream, sent = nil, size
+	}
 	w.written += sent
 	if sent == 0 && errors.Is(err, sock.ErrNoSendfile) {
 		return false, nil
@@ -107,21 +115,46 @@ func (c *conn) fileSender(p filePart, headSent bool) (sock.FileSender, error) {
 	return sender, nil
 }
 
+// filePatience is for how long a worker of the loop driver waits for a client that takes maxSendfile bytes of a file. Then the loop sends the
+// rest, and a slow client holds no worker. A fast client costs less processor time if a worker waits.
+const filePatience = time.Second
+
 // sendFile implements fileWire.
-func (c *conn) sendFile(sender sock.FileSender, offset, size int64) (sent int64, err error) {
+func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error) {
+	now, _ := sender.(sock.NowSender)
 	for sent < size {
 		deadline, start := c.beforeWrite(maxSendfile)
+		keeps, until := false, start.Add(filePatience)
+		if now != nil && stream != nil && c.looped != nil && (deadline == 0 || until < deadline) {
+			keeps, deadline = true, until
+			c.setWait(stateWrite, until)
+		}
 		n, err := sender.SendFile(offset+sent, int(min(size-sent, maxSendfile)))
 		sent += int64(n)
+		if keeps && errors.Is(err, os.ErrDeadlineExceeded) {
+			c.endWait(deadline, true)
+			c.worker.ctx.countWrite()
+			c.writePace.Add(n, c.server.clock.exact().Sub(start))
+			c.looped.keepFile(unsentFile{now, offset + sent, size - sent, stream})
+			return sent, true, nil
+		}
 		ended := err == nil && n == 0
 		if err = c.afterWrite(n, err, deadline, start); err == nil && ended {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return sent, err
+			return sent, false, err
 		}
 	}
-	return sent, nil
+	return sent, false, nil
+}
+
+// unsentFile is the part of a file that ends an answer, and that the client hasn't taken yet. The handler has returned.
+type unsentFile struct {
+	sender sock.NowSender
+	offset int64
+	left   int64
+	stream io.Reader // the response's body, to be closed when nothing is left
 }
 
 // ReadFrom adds the content of r to the body, for io.Copy and io.CopyN. If the body's length was announced, a file, an

@@ -272,6 +272,15 @@ func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
+// TrySendFile sends what the socket takes at once of a part of a file. If that isn't all, the error is ErrNotYet. At the file's end it sends
+// nothing, without an error.
+func (s *Socket) TrySendFile(sender sock.NowSender, offset int64, size int) (n int, err error) {
+	if n, err = sender.SendNow(uintptr(s.fd), offset, size); err == syscall.EAGAIN {
+		err = ErrNotYet
+	}
+	return n, err
+}
+
 // WriteNow implements outbox.Socket. The caller holds the lock that orders the writes of a shared connection.
 func (s *Socket) WriteNow(first, second []byte) (n int, err error) {
 	switch n, err = s.TryWrite(first, second); {

@@ -14,6 +14,14 @@ type FileSender interface {
 	SendFile(offset int64, size int) (sent int, err error)
 }
 
+// NowSender is a FileSender that can do without waiting, too.
+type NowSender interface {
+	FileSender
+	// SendNow is SendFile without waiting. socket is the connection's descriptor. If the socket takes only a part, or nothing, the error is
+	// syscall.EAGAIN.
+	SendNow(socket uintptr, offset int64, size int) (sent int, err error)
+}
+
 // ErrNoSendfile is the error of a FileSender whose file the system can't send by itself.
 var ErrNoSendfile = errors.New("filo: the system can't send such a file by itself")
 

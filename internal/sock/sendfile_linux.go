@@ -66,6 +66,17 @@ func (s *sendfile) SendFile(offset int64, size int) (int, error) {
 	if err == nil {
 		err = s.err
 	}
+	return s.result(err)
+}
+
+// SendNow implements NowSender.
+func (s *sendfile) SendNow(socket uintptr, offset int64, size int) (int, error) {
+	s.offset, s.left, s.sent = offset, size, 0
+	s.callSendTo(socket)
+	return s.result(s.err)
+}
+
+func (s *sendfile) result(err error) (int, error) {
 	if s.sent == 0 && (err == syscall.EINVAL || err == syscall.ENOSYS || err == syscall.EOPNOTSUPP) {
 		return 0, ErrNoSendfile
 	}

@@ -1,0 +1,160 @@
+package filo_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// slowFileSize is more than is on its way to a client that doesn't read.
+const slowFileSize = 24 << 20
+
+// slowFile is a body that is a file, and counts its ends.
+type slowFile struct {
+	*io.SectionReader
+	closed *atomic.Int32
+	broken bool
+}
+
+func (f slowFile) FileSection() *io.SectionReader { return f.SectionReader }
+
+func (f slowFile) Close() error {
+	f.closed.Add(1)
+	if f.broken {
+		panic("in Close")
+	}
+	return nil
+}
+
+// slowFiles serves a file, with one place for handlers that aren't quick. The other requests need that place.
+func slowFiles(t *testing.T, config *filo.Server) (s *lifeServer, file *os.File, content []byte, closed *atomic.Int32) {
+	lifeLooped(t)
+	file, content = sectionFile(t, slowFileSize)
+	closed = new(atomic.Int32)
+	work := filo.Offload(func(c *filo.Ctx) error { return c.Text(200, "worked") })
+	config.Concurrency = 1
+	config.Handler = func(c *filo.Ctx) error {
+		if c.Path() == "/work" {
+			return work(c)
+		}
+		body := slowFile{io.NewSectionReader(file, 0, slowFileSize), closed, c.Path() == "/panic"}
+		c.Response.SetBodyStream(body, slowFileSize)
+		return nil
+	}
+	return lifeServe(t, config), file, content, closed
+}
+
+// keep requests the file, and returns the answer, whose body isn't read, when the loop has it.
+func (c *lifeClient) keep(s *lifeServer, path string) (response *http.Response) {
+	c.t.Helper()
+	const work = "GET /work HTTP/1.1\r\nHost: a\r\n\r\n"
+	lifeAwait(c.t, "an answer", func() bool {
+		c.get(path)
+		var err error
+		if response, err = http.ReadResponse(c.reader, nil); err != nil {
+			c.t.Fatal(err)
+		}
+		if response.StatusCode != 200 {
+			io.Copy(io.Discard, response.Body)
+		}
+		return response.StatusCode == 200
+	})
+	other := s.dial(c.t)
+	other.send(work)
+	other.served(work, "worked")
+	return response
+}
+
+// wantFile reads the file.
+func (c *lifeClient) wantFile(response *http.Response, content []byte) {
+	c.t.Helper()
+	if got, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(got, content) {
+		c.t.Errorf("got %d bytes, which aren't those of the file, or not all: %v", len(got), err)
+	}
+}
+
+// Clients that are slow to take a file hold no place and no worker. They get it whole, and their next requests are answered.
+func TestSlowDownloadsHoldNoWorker(t *testing.T) {
+	s, _, content, closed := slowFiles(t, &filo.Server{WriteTimeout: -1})
+	var clients []*lifeClient
+	var answers []*http.Response
+	for i := range 2 {
+		c := s.dial(t)
+		clients, answers = append(clients, c), append(answers, c.keep(s, fmt.Sprint("/", i)))
+	}
+	if n := closed.Load(); n != 0 {
+		t.Errorf("%d files were closed before they were sent", n)
+	}
+	for i, c := range clients {
+		c.wantFile(answers[i], content)
+		c.send("GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.served("GET /work HTTP/1.1\r\nHost: a\r\n\r\n", "worked")
+	}
+	lifeAwait(t, "the files to be closed", func() bool { return closed.Load() == 2 })
+}
+
+// However the sending of a file ends for which no worker waits, it is closed once.
+func TestSlowDownloadEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		config *filo.Server
+		path   string
+		end    func(t *testing.T, s *lifeServer, c *lifeClient, response *http.Response, file *os.File, content []byte)
+	}{
+		"the client leaves": {end: func(_ *testing.T, _ *lifeServer, c *lifeClient, _ *http.Response, _ *os.File, _ []byte) { c.reset() }},
+		"the file shrinks": {end: func(t *testing.T, _ *lifeServer, c *lifeClient, response *http.Response, file *os.File, _ []byte) {
+			if err := os.Truncate(file.Name(), slowFileSize-10); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, response.Body); err == nil {
+				t.Errorf("the client took %d bytes for the whole file", n)
+			}
+			c.wantEnd()
+		}},
+		"WriteTimeout": {config: &filo.Server{WriteTimeout: 2 * time.Second, MinTransferRate: 1 << 30}, end: func(t *testing.T, s *lifeServer, _ *lifeClient, _ *http.Response, _ *os.File, _ []byte) {
+			lifeAwait(t, "the end of the client's time", func() bool { return s.Stats().Timeouts.Write == 1 })
+		}},
+		"Shutdown": {end: func(t *testing.T, s *lifeServer, c *lifeClient, response *http.Response, _ *os.File, content []byte) {
+			done := make(chan error, 1)
+			go func() { done <- s.shutdown() }()
+			lifeAwait(t, "the shutdown", func() bool { return s.Stats().Draining })
+			c.wantFile(response, content)
+			if err := lifeRecv(t, done, "the shutdown"); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			c.wantEnd()
+		}},
+		"Close": {end: func(_ *testing.T, s *lifeServer, c *lifeClient, _ *http.Response, _ *os.File, _ []byte) { s.Close() }},
+		"a panic": {path: "panic", end: func(t *testing.T, s *lifeServer, c *lifeClient, response *http.Response, _ *os.File, content []byte) {
+			c.wantFile(response, content)
+			c.send("GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
+			c.served("GET /work HTTP/1.1\r\nHost: a\r\n\r\n", "worked")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.config == nil {
+				test.config = new(filo.Server)
+			}
+			test.config.Logger = slog.New(slog.DiscardHandler)
+			s, file, content, closed := slowFiles(t, test.config)
+			c := s.dial(t)
+			test.end(t, s, c, c.keep(s, "/"+test.path), file, content)
+			lifeAwait(t, "the file to be closed", func() bool { return closed.Load() > 0 })
+			c.Close()
+			if err := s.shutdown(); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			if n := closed.Load(); n != 1 {
+				t.Errorf("the file was closed %d times", n)
+			}
+		})
+	}
+}
