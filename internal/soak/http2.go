@@ -40,9 +40,10 @@ func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error 
 		transport.Protocols.SetUnencryptedHTTP2(!v.kind.tls)
 		transport.Protocols.SetHTTP2(v.kind.tls)
 		var dial sync.Once
+		only := &lastRead{TCPConn: v.TCPConn}
 		transport.DialContext = func(context.Context, string, string) (conn net.Conn, err error) {
-			err = errEnded
-			dial.Do(func() { conn, err = v.TCPConn, nil })
+			err = fmt.Errorf("%w after %s", errEnded, only)
+			dial.Do(func() { conn, err = only, nil })
 			return conn, err
 		}
 		defer transport.CloseIdleConnections()
@@ -63,6 +64,27 @@ func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error 
 
 // errEnded says that the connection of a client of HTTP/2 takes no further request.
 var errEnded = errors.New("the connection takes no requests any more")
+
+// lastRead is a connection that remembers the last read with a result, which may say why the client uses the connection no longer.
+type lastRead struct {
+	*net.TCPConn
+	mu   sync.Mutex
+	last string // guarded by mu
+}
+
+func (l *lastRead) Read(p []byte) (int, error) {
+	n, err := l.TCPConn.Read(p)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = fmt.Sprintf("%x, %v", p[max(0, n-64):n], err)
+	return n, err
+}
+
+func (l *lastRead) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return "reading " + l.last
+}
 
 // unanswered returns what it means that a request has got no answer.
 func (v *visit) unanswered(q *request, err error) error {
