@@ -224,11 +224,11 @@ func (lc *loopConn) dropUnsent() {
 // keepFile implements looped.
 func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
-// sendPiece sends what the socket takes at once of a file. If the socket is full the error is loop.ErrNotYet. A leader, for which other
-// connections wait, sends no more than maxUnsent bytes.
+// sendPiece sends what the socket takes at once of a file. If the socket is full the error is loop.ErrNotYet. A leader gives its loop away,
+// since the file may have to be read from a disk. If no place is free it stays, and sends no more than maxUnsent bytes.
 func (lc *loopConn) sendPiece(f *unsentFile) error {
 	most := int64(maxSendfile)
-	if lc.worker.worker.Leads() {
+	if lc.leaveLoop() != nil {
 		most = maxUnsent
 	}
 	n, err := lc.TrySendFile(f.sender, f.offset, int(min(f.left, most)))
