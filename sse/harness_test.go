@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +74,6 @@ func each(t *testing.T, handler func(t *testing.T) filo.Handler, test func(t *te
 // serve serves on TCP until the test ends, when nothing may be left.
 func serve(t testing.TB, s *filo.Server, secure bool) *host {
 	t.Helper()
-	before := runtime.NumGoroutine()
 	if s.SocketOptions.WriteBuffer == 0 {
 		s.SocketOptions.WriteBuffer = 16 << 10 // so that what is queued waits in the connection
 	}
@@ -82,12 +82,16 @@ func serve(t testing.TB, s *filo.Server, secure bool) *host {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	if secure {
-		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate()}}
-		go func() { served <- s.ServeTLS(ln, "", "") }()
-	} else {
-		go func() { served <- s.Serve(ln) }()
-	}
+	// The goroutines that a goroutine starts have its labels.
+	label := fmt.Sprintf("%p", s)
+	go pprof.Do(context.Background(), pprof.Labels("server", label), func(context.Context) {
+		if secure {
+			s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate()}}
+			served <- s.ServeTLS(ln, "", "")
+		} else {
+			served <- s.Serve(ln)
+		}
+	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -98,7 +102,11 @@ func serve(t testing.TB, s *filo.Server, secure bool) *host {
 		if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
 			t.Errorf("Serve returned %v", err)
 		}
-		poll(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+		poll(t, "the server's goroutines to end", func() bool {
+			var goroutines strings.Builder
+			pprof.Lookup("goroutine").WriteTo(&goroutines, 1)
+			return !strings.Contains(goroutines.String(), fmt.Sprintf("%q:%q", "server", label))
+		})
 	})
 	return &host{Server: s, address: ln.Addr().String(), secure: secure}
 }
