@@ -82,7 +82,8 @@ func (r *report) judge() bool {
 		}
 		if len(unlisted) > 0 {
 			ok = false
-			fmt.Printf("--- %s: these fail: %s\n%s\n", r.suite.name, strings.Join(unlisted, " "), shorten(run.output))
+			// The names come last: of a long log, readers often see the end only.
+			fmt.Printf("%s\n--- %s: these fail: %s\n", shorten(run.output), r.suite.name, strings.Join(unlisted, " "))
 		}
 	}
 	for _, e := range r.listed {

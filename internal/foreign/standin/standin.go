@@ -14,6 +14,7 @@ import (
 	"os"
 	"reflect"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/filohttp/filo"
@@ -85,6 +86,7 @@ func (all *Servers) Serve(s *http.Server, l net.Listener) error {
 	} else {
 		err = p.Server.Serve(l)
 	}
+	p.awaitNew()
 	p.end()
 	in.mu.Lock()
 	down := in.down
@@ -195,6 +197,26 @@ func (p *part) changed(conn net.Conn, state filo.ConnState) {
 	}
 }
 
+// awaitNew waits until ConnState has been told of each connection that was accepted. net/http's Serve tells of one before it accepts the
+// next, so a test may count its connections in a WaitGroup that waits for Serve, too. filo's ConnState is called by the connection's worker.
+func (p *part) awaitNew() {
+	for range 1000 {
+		p.mu.Lock()
+		all := p.allBegunLocked()
+		p.mu.Unlock()
+		if all {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// allBegunLocked reports whether each connection that was accepted has begun, or was refused.
+func (p *part) allBegunLocked() bool {
+	stats := p.Server.Stats()
+	return p.begun == stats.ConnsAccepted-stats.ConnsRefused
+}
+
 // end notes that nothing more is accepted.
 func (p *part) end() {
 	p.mu.Lock()
@@ -205,10 +227,7 @@ func (p *part) end() {
 
 // closeUnusedLocked closes the server when it has no connections left and gets no more: an http.Server needn't be closed.
 func (p *part) closeUnusedLocked() {
-	if !p.ended || p.open > 0 {
-		return
-	}
-	if stats := p.Server.Stats(); p.begun == stats.ConnsAccepted-stats.ConnsRefused {
+	if p.ended && p.open == 0 && p.allBegunLocked() {
 		go p.Server.Close()
 	}
 }
