@@ -102,6 +102,8 @@ func (p *loopWorkers) Crowded() bool { return p.pool.crowded(&p.leadership) }
 
 func (p *loopWorkers) MayRetake(seats int) bool { return p.pool.beyond() < int64(seats+keptPlaces) }
 
+func (p *loopWorkers) Serving() int { return p.pool.serving() }
+
 func (p *loopWorkers) Panicked(value any, stack []byte) {
 	logPanic(p.pool.Logger, "panic in a worker", value, stack)
 }

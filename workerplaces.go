@@ -17,6 +17,7 @@ type workerPlaces struct {
 
 	always atomic.Int64 // workers in the reserve of alwaysPlaces
 
+	ready     atomic.Int64               // len of workerPool.ready, for who doesn't hold its mu
 	taken     atomic.Int64               // places of workers that are ready or serving; only retakes exceed MaxWorkersCount
 	appointed atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 }

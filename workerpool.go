@@ -91,7 +91,7 @@ func (wp *workerPool) Stop() {
 	}
 	wp.stopped = true
 	ready := wp.ready
-	wp.ready = nil
+	wp.setReadyLocked(nil)
 	if wp.started {
 		wp.retireLocked(len(ready))
 		close(wp.quit)
@@ -218,8 +218,19 @@ func (wp *workerPool) popLocked() *workerChan {
 	}
 	w := wp.ready[top]
 	wp.ready[top] = nil
-	wp.ready = wp.ready[:top]
+	wp.setReadyLocked(wp.ready[:top])
 	return w
+}
+
+func (wp *workerPool) setReadyLocked(ready []*workerChan) {
+	wp.mu.AssertHeld()
+	wp.ready = ready
+	wp.places.ready.Store(int64(len(ready)))
+}
+
+// serving returns the number of workers that are busy and don't lead a loop.
+func (wp *workerPool) serving() int {
+	return max(0, int(wp.places.taken.Load()-wp.places.ready.Load()))
 }
 
 // spawn starts a worker that the caller has counted.
@@ -446,7 +457,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 		now = max(now, wp.ready[top].lastUse)
 	}
 	w.lastUse = now
-	wp.ready = append(wp.ready, w)
+	wp.setReadyLocked(append(wp.ready, w))
 	if wp.resting {
 		wp.resting = false
 		wp.wake <- struct{}{}
@@ -513,14 +524,14 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	*expired = append((*expired)[:0], ready[:n]...)
 	kept := copy(ready, ready[n:])
 	clear(ready[kept:])
-	wp.ready = ready[:kept]
+	wp.setReadyLocked(ready[:kept])
 	// Although their goroutines have yet to end, these workers no longer count, so nobody is refused because of them.
 	wp.retireLocked(n)
 	if kept > 0 {
 		wait = wp.MaxIdleWorkerDuration - now.Sub(ready[0].lastUse) + wp.slack()
 	} else {
 		wp.resting = true
-		wp.ready = nil // frees the memory that peak load needed
+		wp.setReadyLocked(nil) // frees the memory that peak load needed
 	}
 	wp.mu.Unlock()
 
@@ -539,7 +550,7 @@ func (wp *workerPool) stats(st *Stats) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	st.WorkersReady, st.WorkersLeading = len(wp.ready), wp.leading
-	st.WorkersRunning = max(0, int(wp.places.taken.Load())-len(wp.ready))
+	st.WorkersRunning = wp.serving()
 	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
 	st.RequestsQueued = wp.queue.length()
 }

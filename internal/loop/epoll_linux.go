@@ -52,6 +52,11 @@ type pollEvent = syscall.EpollEvent
 // poll takes the events that have happened, without waiting.
 func (e epollSet) poll(events []pollEvent) int { return sock.EpollPoll(int(e), events) }
 
+// await is poll, but waits for an event, for at most that many milliseconds.
+func (e epollSet) await(events []pollEvent, millis int) int {
+	return sock.EpollWait(int(e), events, millis)
+}
+
 // claimedEvent stands in for the events of a connection that was already claimed when it was put into the batch.
 const claimedEvent = 1 << 26
 

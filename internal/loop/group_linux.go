@@ -5,6 +5,8 @@ package loop
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/filohttp/filo/internal/apart"
 )
 
 // Group holds the loops of a server and what they share. A server has a group from the first listener on that its loops accept from.
@@ -17,6 +19,9 @@ type Group struct {
 	ended    chan struct{} // closed when inUse is 0
 	monitor  monitor
 	waitSets waitSets
+	_        apart.Lines
+	waiting  atomic.Int64 // goroutines in Socket.park
+	_        apart.Lines
 }
 
 // maxSeats is how many leaders share a loop at most. More would compete for its batch.

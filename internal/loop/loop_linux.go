@@ -21,14 +21,14 @@ const (
 
 // Loop waits for many connections at once. Its leaders share an epoll set: one of them at a time takes events from the set and makes them
 // the batch. All leaders that are awake serve the connections of the batch themselves, one after the other. One leader at least is always
-// awake, or waits in the parker, where the next event wakes it.
+// awake, or waits where the next event wakes it.
 type Loop struct {
 	group *Group   // immutable
 	epoll epollSet // immutable
 	seats []*Seat  // immutable
 
 	roster    roster
-	sleeping  atomic.Bool // a leader waits in the parker, or is about to: a goroutine that has news for the loop rings the bell
+	sleeping  atomic.Bool // a leader waits in the epoll set or the parker, or is about to: a goroutine that has news for the loop rings the bell
 	breathing atomic.Bool // a leader uses breather
 	breather  breather    // the leader's that has set breathing
 	stopped   atomic.Bool // the loop has ended; set by the filler
@@ -46,6 +46,7 @@ type Loop struct {
 	queue  []*Socket // claimed connections to be served, from index queued on
 	queued int
 	taken  []*Socket // the last content of inbox
+	napper napper
 	parker parker
 	_      apart.Lines
 
@@ -100,8 +101,10 @@ func (l *Loop) Conns() int {
 }
 
 // poll puts the events of the epoll set into the batch. It reports whether there were any. The caller is the filler.
-func (l *Loop) poll() bool {
-	n := l.epoll.poll(l.events[:])
+func (l *Loop) poll() bool { return l.collect(l.epoll.poll(l.events[:])) }
+
+// collect puts the first n elements of events into the batch. It reports whether there are any.
+func (l *Loop) collect(n int) bool {
 	if n == 0 {
 		return false
 	}
@@ -164,10 +167,12 @@ func (l *Loop) isOver() bool {
 	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox) == 0
 }
 
-// sleep waits in the parker, as the filler, until the loop has news.
+// sleep waits, as the filler, until the loop has news.
 func (l *Loop) sleep() {
 	l.sleeping.Store(true)
-	l.parker.wait(l)
+	if !l.napper.nap(l) {
+		l.napper.park(l)
+	}
 	l.sleeping.Store(false)
 }
 

@@ -14,12 +14,14 @@ type fakeWorkers struct {
 	Workers
 	leaders    chan *Worker
 	noMore     bool // MayRetake says so
-	handedOver int  // calls of HandOverKept
+	serving    int
+	handedOver int // calls of HandOverKept
 }
 
 func (f *fakeWorkers) Lead(*Seat)         { f.leaders <- newFakeWorker() }
 func (f *fakeWorkers) Retake()            { f.leaders <- newFakeWorker() }
 func (f *fakeWorkers) MayRetake(int) bool { return !f.noMore }
+func (f *fakeWorkers) Serving() int       { return f.serving }
 func (f *fakeWorkers) HandOverKept(*Worker) bool {
 	f.handedOver++
 	return true

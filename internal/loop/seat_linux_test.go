@@ -52,6 +52,7 @@ func (w *seatWorkers) Lead(s *Seat) {
 }
 func (w *seatWorkers) Retake()            { w.all.Go(func() { w.seat.Lead(newFakeWorker()) }) }
 func (w *seatWorkers) MayRetake(int) bool { return true }
+func (w *seatWorkers) Serving() int       { return 0 }
 
 // echo is a connection that sends back what it receives.
 type echo struct {

@@ -245,6 +245,9 @@ func (s *Socket) moveBack() {
 
 // park waits in a direction until its event, or something else that ends the wait, has happened.
 func (s *Socket) park(way int) {
+	waiting := &s.loop.group.waiting
+	waiting.Add(1)
+	defer waiting.Add(-1)
 	set := s.moveOut(way)
 	if set != nil {
 		set.busy.Store(true)

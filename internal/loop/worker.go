@@ -26,6 +26,8 @@ type Workers interface {
 	Crowded() bool
 	// MayRetake reports whether one more leader may be replaced beyond the cap. The argument is the number of seats in the group.
 	MayRetake(seats int) bool
+	// Serving returns the number of workers that run a handler and don't lead a loop.
+	Serving() int
 	// Panicked logs a panic in a turn.
 	Panicked(value any, stack []byte)
 }

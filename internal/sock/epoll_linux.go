@@ -26,6 +26,17 @@ func EpollPoll(epfd int, events []syscall.EpollEvent) int {
 	return int(n)
 }
 
+// EpollWait takes the events that have happened. If there are none it waits for one, for at most that many milliseconds, and holds its
+// thread meanwhile.
+func EpollWait(epfd int, events []syscall.EpollEvent, millis int) int {
+	n, _, errno := syscall.Syscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
+		uintptr(len(events)), uintptr(millis), 0, 0)
+	if errno != 0 {
+		return 0 // interrupted
+	}
+	return int(n)
+}
+
 // EpollControl changes what an epoll set watches.
 func EpollControl(epfd, op, fd int, events uint32, slot, generation uint32) syscall.Errno {
 	event := syscall.EpollEvent{Events: events, Fd: int32(slot), Pad: int32(generation)}
