@@ -60,8 +60,8 @@ func (n *napper) park(l *Loop) {
 	now := clock.Nanotime()
 	n.count(now.Sub(began))
 	n.ready, n.until = false, now+clock.Nanos(napsTime)
-	if runtime.GOMAXPROCS(0) == 1 {
-		n.until = 0 // during a nap nobody could wait in the runtime's poller
+	if runtime.GOMAXPROCS(0) <= len(l.group.loops) {
+		n.until = 0 // if all loops' leaders napped, no processor would be left for the goroutines that the runtime's poller wakes
 	}
 }
 

@@ -25,7 +25,7 @@ func TestNap(t *testing.T) {
 		{"a handler that waits for something else", napper{until: later}, 2, 1, true, false},
 		{"long waits", napper{until: later, mean: time.Millisecond}, 0, 0, true, false},
 		{"naps for long", napper{until: 1}, 0, 0, true, false},
-		{"a single processor", napper{}, 0, 0, true, false},
+		{"too few processors", napper{}, 0, 0, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := &Group{draining: new(atomic.Bool)}
