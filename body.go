@@ -29,6 +29,7 @@ type body struct {
 	received  int64
 	limit     int64 // of the whole body; negative: none
 	decoder   http1.ChunkDecoder
+	gathered  bool  // Body is waiting for all of it
 	err       error // what every further read returns; io.EOF at the end
 	done      bool  // err is io.EOF; comparing errors would be the largest cost of a request without a body
 
@@ -224,6 +225,10 @@ func (c *conn) readDirect(b *body, p []byte) (int, error) {
 	if err := c.beforeWait(b); err != nil {
 		return 0, err
 	}
+	if b.gathered && c.looped != nil {
+		c.looped.want(len(p))
+		defer c.looped.want(0)
+	}
 	n, err := c.receive(p, stateBody)
 	if n > 0 {
 		if b.chunked {
@@ -374,6 +379,8 @@ func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 			return nil, err
 		}
 	}
+	b.gathered = !b.chunked
+	defer func() { b.gathered = false }()
 	buffer = x.worker.takeBuffer()
 	for {
 		if len(buffer) == cap(buffer) {

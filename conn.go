@@ -69,6 +69,8 @@ type looped interface {
 	remote() netip.AddrPort
 	// leaveLoop gives the loop to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
+	// want makes reads wait until so many bytes have come, so that the handler isn't woken for less; 0 ends that.
+	want(size int)
 	// keepFile leaves the rest of an answer to the loop.
 	keepFile(f unsentFile)
 	// prepareParked sends what the client hasn't taken of earlier answers. leaveLoop comes first.

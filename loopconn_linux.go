@@ -128,6 +128,16 @@ func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 	return lc.Socket.RawWrite(write)
 }
 
+// maxWanted is how many bytes of a body a handler waits for at a time. Until then the system keeps them.
+const maxWanted = 1 << 20
+
+// want implements looped. Records of TLS come one by one.
+func (lc *loopConn) want(size int) {
+	if lc.tlsState == nil {
+		lc.Wanted = int32(min(size, maxWanted))
+	}
+}
+
 // sendApart sends what the client takes at once, and keeps the rest.
 func (lc *loopConn) sendApart(p []byte) error {
 	if lc.tlsState == nil {

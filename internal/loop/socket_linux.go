@@ -56,8 +56,12 @@ type Socket struct {
 	NoWaitRead  bool // Read returns ErrNotYet instead of waiting
 	NoWaitWrite bool // the connection's Write doesn't wait, so deadlines need no timer
 	watchOut    bool // the epoll set reports when the socket has room
-	Drained     bool // the last read took all bytes that had arrived
-	Peer        sock.Address
+	// Wanted is how many bytes a Read waits for before it returns any: those who read a body as a whole have nothing to do with a part. It
+	// returns fewer at the end of the input, or when a read deadline passes. 0 or 1: it returns what has come.
+	Wanted   int32
+	lowWater int32 // the socket's SO_RCVLOWAT, 0 for the default of 1
+	Drained  bool  // the last read took all bytes that had arrived
+	Peer     sock.Address
 	// waiters is where the owner waits. It is made before the first wait.
 	waiters atomic.Pointer[connWaiters]
 }
@@ -104,11 +108,15 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 	s.Drained = false // this read may leave bytes that no further event reports
 	for {
-		if word := s.poll.Load(); word&(pollClosing|pollReadExpired) != 0 && !s.NoWaitRead {
+		word := s.poll.Load()
+		expired := word&pollReadExpired != 0 && !s.NoWaitRead
+		if word&pollClosing != 0 && !s.NoWaitRead || expired && s.lowWater == 0 {
 			return 0, s.waitError("read", word&pollClosing != 0)
 		}
 		n, errno := sock.Read(int(s.fd), p)
 		switch {
+		case errno == syscall.EAGAIN && expired:
+			return 0, s.waitError("read", false) // otherwise p gets the bytes that weren't enough
 		case errno == syscall.EAGAIN:
 		case errno != 0:
 			return 0, s.opError("read", os.NewSyscallError("read", errno))
@@ -123,7 +131,16 @@ func (s *Socket) Read(p []byte) (int, error) {
 		if err := s.beforeWait(); err != nil {
 			return 0, err
 		}
+		s.setLowWater(s.Wanted)
 		s.park(input)
+	}
+}
+
+// setLowWater makes the system report input when so many bytes have come, or now if they have.
+func (s *Socket) setLowWater(bytes int32) {
+	if s.lowWater != bytes {
+		s.lowWater = bytes
+		sock.SetLowWater(int(s.fd), max(1, int(bytes)))
 	}
 }
 

@@ -225,6 +225,8 @@ func (s *Socket) moveBack() {
 	if all == nil || s.IsShared() {
 		return
 	}
+	s.Wanted = 0
+	s.setLowWater(0)
 	moved := false
 	for d := range all.waiter {
 		w := &all.waiter[d]

@@ -222,3 +222,103 @@ func TestWaitSetLeftBehind(t *testing.T) {
 	}
 	l.group.waitSets.close()
 }
+
+// waitingServed may wait.
+type waitingServed struct{ stubServed }
+
+func (*waitingServed) BeforeWait() error { return nil }
+
+// A read that wants more than has come waits for it, or until its deadline passes, and returns what has come by then. An idle connection is
+// claimed for a single byte.
+func TestWanted(t *testing.T) {
+	l := newTestLoop(t, 1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fd int
+	if err := sock.Control(accepted.(syscall.Conn), func(own int) (err error) {
+		fd, err = sock.Duplicate(own)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	accepted.Close()
+	s := new(Socket)
+	s.Open(fd, sock.Address{}, new(waitingServed))
+	if err := l.Add(s); err != nil {
+		t.Fatal(err)
+	}
+	s.Wanted = 1000
+	type result struct {
+		n   int
+		err error
+	}
+	results := make(chan result)
+	read := func() {
+		n, err := s.Read(make([]byte, 2000))
+		results <- result{n, err}
+	}
+	parked := func() {
+		for s.poll.Load()&pollReadParked == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	want := func(n int, err error) {
+		t.Helper()
+		if r := <-results; r.n != n || !errors.Is(r.err, err) {
+			t.Errorf("read %d bytes, %v; want %d, %v", r.n, r.err, n, err)
+		}
+	}
+	events := func() {
+		l.beginFilling()
+		for range 20 {
+			l.poll()
+			time.Sleep(time.Millisecond)
+		}
+		l.endFilling()
+		for e, ok := l.take(); ok; e, ok = l.take() {
+			if e.socket != nil {
+				e.socket.event(e.events)
+			}
+		}
+	}
+	go read()
+	parked()
+	client.Write(make([]byte, 500))
+	events()
+	if s.poll.Load()&pollReadParked == 0 {
+		t.Error("500 bytes have ended the wait")
+	}
+	client.Write(make([]byte, 500))
+	events()
+	want(1000, nil)
+
+	go read()
+	parked()
+	client.Write(make([]byte, 10))
+	events()
+	s.expire(false)
+	want(10, nil)
+	go read()
+	want(0, os.ErrDeadlineExceeded)
+	s.clear(pollReadExpired)
+
+	for !s.Release(false) {
+	}
+	client.Write(make([]byte, 1))
+	events()
+	if s.poll.Load()&pollBusy == 0 {
+		t.Error("the byte hasn't claimed the connection")
+	}
+}

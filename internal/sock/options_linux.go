@@ -83,3 +83,8 @@ func Control(of any, f func(fd int) error) error {
 	}
 	return failed
 }
+
+// SetLowWater makes pollers report a TCP socket as readable when it has so many bytes, or when no more can come before some are read.
+func SetLowWater(fd, bytes int) {
+	syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes)
+}

@@ -1,0 +1,98 @@
+package filo_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+const gatheredSize = 3 << 20
+
+// gatheringServer has a handler that wants bodies as a whole.
+func gatheringServer(t *testing.T, config *filo.Server, body []byte) *lifeServer {
+	lifeLooped(t)
+	config.Handler = func(c *filo.Ctx) error {
+		got, err := c.Body()
+		if err == nil && c.Method() == "POST" && !bytes.Equal(got, body) {
+			err = fmt.Errorf("got %d bytes, which aren't those that were sent, or not all", len(got))
+		}
+		if err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprint(len(got)))
+	}
+	return lifeServe(t, config)
+}
+
+// A handler that waits for much of a body gets the last bytes, too, however few they are, and what follows the body is served: a request
+// that comes with its end, and one that comes when the connection is idle.
+func TestGatheredBodies(t *testing.T) {
+	body := make([]byte, gatheredSize)
+	rand.NewChaCha8([32]byte{}).Read(body)
+	s := gatheringServer(t, &filo.Server{}, body)
+	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", gatheredSize)
+	for _, cuts := range [][]int{{}, {1}, {gatheredSize - 1}, {200_000, 300_000}, {1, gatheredSize / 2, gatheredSize - 10}, {gatheredSize}} {
+		t.Run(fmt.Sprint(cuts), func(t *testing.T) {
+			t.Parallel()
+			c := s.dial(t)
+			for range 2 {
+				c.send(head)
+				rest, at := append(body[:gatheredSize:gatheredSize], get...), 0
+				for _, cut := range cuts {
+					c.send(string(rest[at:cut]))
+					at = cut
+					time.Sleep(20 * time.Millisecond) // the handler waits for more
+				}
+				c.send(string(rest[at:]))
+				c.want(200, fmt.Sprint(gatheredSize), false)
+				c.want(200, "0", false)
+				c.send(get[:10])
+				time.Sleep(20 * time.Millisecond) // the connection is idle
+				c.send(get[10:])
+				c.want(200, "0", false)
+			}
+		})
+	}
+}
+
+// A client that sends a little of what the handler waits for, but is quick enough, isn't too slow. One that sends nothing more is.
+func TestGatheredBodyIsSlow(t *testing.T) {
+	body := bytes.Repeat([]byte("x"), gatheredSize)
+	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", gatheredSize)
+	t.Run("quick enough", func(t *testing.T) {
+		t.Parallel()
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1}, body).dial(t)
+		c.send(head)
+		c.send(string(body[:500_000]))
+		at := 500_000
+		for range 50 { // for ten times ReadTimeout
+			c.send(string(body[at : at+100]))
+			at += 100
+			time.Sleep(20 * time.Millisecond)
+		}
+		c.send(string(body[at:]))
+		c.want(200, fmt.Sprint(gatheredSize), false)
+	})
+	t.Run("too slow", func(t *testing.T) {
+		t.Parallel()
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1 << 30}, body).dial(t)
+		c.send(head)
+		c.send(string(body[:500_000]))
+		c.want(408, "Request Timeout: the request body arrived too slowly\n", true)
+	})
+	t.Run("gone", func(t *testing.T) {
+		t.Parallel()
+		s := gatheringServer(t, &filo.Server{}, body)
+		c := s.dial(t)
+		c.send(head)
+		c.send(string(body[:500_000]))
+		lifeAwait(t, "the handler", func() bool { return s.Stats().WorkersRunning == 1 })
+		c.reset()
+		lifeAwait(t, "the handler's end", func() bool { return s.Stats().WorkersRunning == 0 && s.Stats().ConnsOpen == 0 })
+	})
+}
