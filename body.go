@@ -225,7 +225,8 @@ func (c *conn) readDirect(b *body, p []byte) (int, error) {
 	if err := c.beforeWait(b); err != nil {
 		return 0, err
 	}
-	if b.gathered && c.looped != nil {
+	// A handler whose time may be over notices that whenever it is woken, so it isn't to be woken seldom.
+	if t := c.worker.ctx.timeout; b.gathered && c.looped != nil && (t == nil || !t.armed) {
 		c.looped.want(len(p))
 		defer c.looped.want(0)
 	}

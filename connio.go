@@ -117,6 +117,9 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if n > 0 {
 			if state.body() {
 				c.readPace.Add(n, c.server.clock.now().Sub(start))
+				if c.isLateBody(n, deadline) {
+					return 0, errDeadline
+				}
 			}
 			return n, nil
 		}
@@ -144,6 +147,13 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 			return 0, errShed
 		}
 	}
+}
+
+// isLateBody reports whether a read that waited for much of a body has got n bytes since its time was over, of a client that is too slow.
+func (c *conn) isLateBody(n int, deadline clock.Time) bool {
+	ctx := c.worker.ctx
+	return ctx.Request.body.gathered && deadline != 0 && deadlineIn(c.word.Load()) == 0 && ctx.readUntil == 0 &&
+		c.readPace.Late(c.server.config.reading, int64(n))
 }
 
 // waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close for others: that may have

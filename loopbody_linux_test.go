@@ -85,6 +85,25 @@ func TestGatheredBodyIsSlow(t *testing.T) {
 		c.send(string(body[:500_000]))
 		c.want(408, "Request Timeout: the request body arrived too slowly\n", true)
 	})
+	t.Run("a byte now and then", func(t *testing.T) {
+		t.Parallel()
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1 << 30}, body).dial(t)
+		c.send(head)
+		c.send(string(body[:500_000]))
+		refused := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-refused:
+					return
+				case <-time.After(10 * time.Millisecond):
+					c.Write(body[:1])
+				}
+			}
+		}()
+		c.want(408, "Request Timeout: the request body arrived too slowly\n", true)
+		close(refused)
+	})
 	t.Run("gone", func(t *testing.T) {
 		t.Parallel()
 		s := gatheringServer(t, &filo.Server{}, body)

@@ -134,7 +134,7 @@ const maxWanted = 1 << 20
 // want implements looped. Records of TLS come one by one.
 func (lc *loopConn) want(size int) {
 	if lc.tlsState == nil {
-		lc.Wanted = int32(min(size, maxWanted))
+		lc.Want(min(size, maxWanted))
 	}
 }
 

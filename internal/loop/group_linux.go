@@ -20,7 +20,7 @@ type Group struct {
 	monitor  monitor
 	waitSets waitSets
 	_        apart.Lines
-	waiting  atomic.Int64 // goroutines in Socket.park
+	waiting  atomic.Int64 // goroutines that wait for clients: parked bits of sockets
 	_        apart.Lines
 }
 

@@ -83,11 +83,13 @@ func newLoop(g *Group, workers []Workers) (*Loop, error) {
 		set.close()
 		return nil, err
 	}
+	allLoops.Add(1)
 	return l, nil
 }
 
 // closeFiles closes the loop's own descriptors.
 func (l *Loop) closeFiles() {
+	allLoops.Add(-1)
 	l.breather.close()
 	l.parker.close()
 	l.epoll.close()
@@ -167,10 +169,10 @@ func (l *Loop) isOver() bool {
 	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox) == 0
 }
 
-// sleep waits, as the filler, until the loop has news.
-func (l *Loop) sleep() {
+// sleep makes the leader in the seat, which is the filler, wait until the loop has news.
+func (l *Loop) sleep(s *Seat) {
 	l.sleeping.Store(true)
-	if !l.napper.nap(l) {
+	if !l.napper.nap(l, s) {
 		l.napper.park(l)
 	}
 	l.sleeping.Store(false)

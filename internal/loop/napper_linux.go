@@ -4,6 +4,7 @@ package loop
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -30,13 +31,22 @@ const (
 	napsTime = 5 * time.Millisecond
 )
 
+// allLoops is the number of loops of the process, of all its servers.
+var allLoops atomic.Int32
+
 // nap waits for an event, and puts those that have come into the batch. It returns false if the leader should wait in the parker.
-func (n *napper) nap(l *Loop) bool {
+func (n *napper) nap(l *Loop, s *Seat) bool {
 	if n.mean > maxNapMean || !l.onlyClientsAwaited() {
 		return false
 	}
 	began := clock.Nanotime()
 	if began > n.until {
+		return false
+	}
+	if s.appointed {
+		// A leader that has just begun may have other goroutines behind it in its processor's queue, such as the worker in whose place it
+		// leads. They would wait for the end of the nap.
+		s.appointed = false
 		return false
 	}
 	if !n.ready {
@@ -60,7 +70,7 @@ func (n *napper) park(l *Loop) {
 	now := clock.Nanotime()
 	n.count(now.Sub(began))
 	n.ready, n.until = false, now+clock.Nanos(napsTime)
-	if runtime.GOMAXPROCS(0) <= len(l.group.loops) {
+	if runtime.GOMAXPROCS(0) <= int(allLoops.Load()) {
 		n.until = 0 // if all loops' leaders napped, no processor would be left for the goroutines that the runtime's poller wakes
 	}
 }
@@ -68,7 +78,9 @@ func (n *napper) park(l *Loop) {
 // count adds the time of a wait to the mean. A long one counts as a millisecond, so that a few short ones make up for it.
 func (n *napper) count(took time.Duration) { n.mean += (min(took, time.Millisecond) - n.mean) / 4 }
 
-// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients.
+// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients. The two counts don't have quite the
+// same goroutines: those that end connections or make handshakes also wait for clients, and reserved places don't count as serving. So a
+// leader may nap beside a handler that sleeps, which is woken a millisecond late at worst while a thread waits in the runtime's poller.
 func (l *Loop) onlyClientsAwaited() bool {
 	return l.seats[0].workers.Serving() <= int(l.group.waiting.Load())
 }

@@ -25,6 +25,7 @@ func TestNap(t *testing.T) {
 		{"a handler that waits for something else", napper{until: later}, 2, 1, true, false},
 		{"long waits", napper{until: later, mean: time.Millisecond}, 0, 0, true, false},
 		{"naps for long", napper{until: 1}, 0, 0, true, false},
+		{"a new leader", napper{until: later}, 0, 0, true, false},
 		{"too few processors", napper{}, 0, 0, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -40,7 +41,8 @@ func TestNap(t *testing.T) {
 			if test.event {
 				l.parker.ring()
 			}
-			if got := l.napper.nap(l); got != test.want {
+			l.seats[0].appointed = test.name == "a new leader"
+			if got := l.napper.nap(l, l.seats[0]); got != test.want {
 				t.Errorf("nap returned %v", got)
 			}
 			if test.want && !l.napper.ready {

@@ -76,6 +76,7 @@ func (s *Socket) wake(parked uint32, from *waitSet) {
 		if parked&directions[i].parked == 0 {
 			continue
 		}
+		s.loop.group.waiting.Add(-1) // from here on the goroutine has work, though it may not have begun
 		w := &all.waiter[i]
 		w.woken <- struct{}{}
 		if set := w.set.Load(); set != nil && set != from {

@@ -252,7 +252,7 @@ func TestPollOwners(t *testing.T) {
 func TestPollPark(t *testing.T) {
 	for way, events := range [2]uint32{input: syscall.EPOLLIN, output: syscall.EPOLLOUT} {
 		for _, own := range []bool{false, true} {
-			lc := new(Socket)
+			lc := &Socket{loop: &Loop{group: new(Group)}}
 			lc.MakeWaiters()
 			lc.poll.Store(pollBusy)
 			var set *waitSet

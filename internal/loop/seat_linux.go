@@ -41,6 +41,7 @@ type Seat struct {
 	resting atomic.Bool // the leader waits for its bell or in the parker
 
 	rounds    int         // batches since the leader woke up
+	appointed bool        // the leader is new, and hasn't waited yet
 	busySince clock.Nanos // 0: to be set anew
 	share     share
 	_         apart.Lines
@@ -57,7 +58,7 @@ func (s *Seat) Lost() *atomic.Uint64 { return &s.lost }
 func (s *Seat) Lead(w *Worker) {
 	w.seat = s
 	s.leader.Store(w)
-	w.spent = 0
+	w.spent, s.appointed = 0, true
 	if s.isBreathless() {
 		s.share.end()
 		s.catchBreath() // if leaders change often, breathe may not be reached for long
@@ -164,7 +165,7 @@ func (s *Seat) rest() {
 	s.resting.Store(true)
 	if !l.roster.rest(s) && l.beginFilling() {
 		if !l.stopped.Load() {
-			l.sleep()
+			l.sleep(s)
 		}
 		l.endFilling()
 	}

@@ -56,12 +56,8 @@ type Socket struct {
 	NoWaitRead  bool // Read returns ErrNotYet instead of waiting
 	NoWaitWrite bool // the connection's Write doesn't wait, so deadlines need no timer
 	watchOut    bool // the epoll set reports when the socket has room
-	// Wanted is how many bytes a Read waits for before it returns any: those who read a body as a whole have nothing to do with a part. It
-	// returns fewer at the end of the input, or when a read deadline passes. 0 or 1: it returns what has come.
-	Wanted   int32
-	lowWater int32 // the socket's SO_RCVLOWAT, 0 for the default of 1
-	Drained  bool  // the last read took all bytes that had arrived
-	Peer     sock.Address
+	Drained     bool // the last read took all bytes that had arrived
+	Peer        sock.Address
 	// waiters is where the owner waits. It is made before the first wait.
 	waiters atomic.Pointer[connWaiters]
 }
@@ -69,6 +65,8 @@ type Socket struct {
 // connWaiters is where the goroutines wait that Read and Write make wait, at most one in each direction.
 type connWaiters struct {
 	waiter                  [2]waiter
+	wanted                  int32                    // see Want; the owner's
+	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; the owner's
 	mu                      race.Mutex               // guards what the loop's set reports, for two goroutines of a handler
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
@@ -110,7 +108,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	for {
 		word := s.poll.Load()
 		expired := word&pollReadExpired != 0 && !s.NoWaitRead
-		if word&pollClosing != 0 && !s.NoWaitRead || expired && s.lowWater == 0 {
+		if word&pollClosing != 0 && !s.NoWaitRead || expired && !s.wantsMuch() {
 			return 0, s.waitError("read", word&pollClosing != 0)
 		}
 		n, errno := sock.Read(int(s.fd), p)
@@ -131,15 +129,33 @@ func (s *Socket) Read(p []byte) (int, error) {
 		if err := s.beforeWait(); err != nil {
 			return 0, err
 		}
-		s.setLowWater(s.Wanted)
+		all := s.waiters.Load()
+		s.setLowWater(all, all.wanted)
 		s.park(input)
 	}
 }
 
+// Want makes a Read that has to wait return when so many bytes have come: who reads a body as a whole can do nothing with a part. It returns
+// fewer at the end of the input, or when a read deadline passes. 0 or 1: it returns what has come.
+func (s *Socket) Want(bytes int) {
+	if bytes > 0 {
+		s.MakeWaiters()
+	}
+	if all := s.waiters.Load(); all != nil {
+		all.wanted = int32(bytes)
+	}
+}
+
+// wantsMuch reports whether fewer bytes may have come than the owner wants.
+func (s *Socket) wantsMuch() bool {
+	all := s.waiters.Load()
+	return all != nil && all.wanted != 0
+}
+
 // setLowWater makes the system report input when so many bytes have come, or now if they have.
-func (s *Socket) setLowWater(bytes int32) {
-	if s.lowWater != bytes {
-		s.lowWater = bytes
+func (s *Socket) setLowWater(all *connWaiters, bytes int32) {
+	if all.lowWater != bytes {
+		all.lowWater = bytes
 		sock.SetLowWater(int(s.fd), max(1, int(bytes)))
 	}
 }

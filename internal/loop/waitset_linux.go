@@ -225,9 +225,9 @@ func (s *Socket) moveBack() {
 	if all == nil || s.IsShared() {
 		return
 	}
-	s.Wanted = 0
-	s.setLowWater(0)
-	moved := false
+	moved := all.lowWater != 0 // then bytes below the mark may have come without an event
+	all.wanted = 0
+	s.setLowWater(all, 0)
 	for d := range all.waiter {
 		w := &all.waiter[d]
 		w.waits = 0
@@ -247,9 +247,6 @@ func (s *Socket) moveBack() {
 
 // park waits in a direction until its event, or something else that ends the wait, has happened.
 func (s *Socket) park(way int) {
-	waiting := &s.loop.group.waiting
-	waiting.Add(1)
-	defer waiting.Add(-1)
 	set := s.moveOut(way)
 	if set != nil {
 		set.busy.Store(true)
@@ -275,7 +272,9 @@ func (s *Socket) parkIn(way int, set *waitSet) {
 		if old&d.happened != 0 {
 			return
 		}
+		s.loop.group.waiting.Add(1) // wake subtracts it
 		if !s.poll.CompareAndSwap(old, old|d.parked) {
+			s.loop.group.waiting.Add(-1)
 			continue
 		}
 		if set != nil {

@@ -259,7 +259,7 @@ func TestWanted(t *testing.T) {
 	if err := l.Add(s); err != nil {
 		t.Fatal(err)
 	}
-	s.Wanted = 1000
+	s.Want(1000)
 	type result struct {
 		n   int
 		err error

@@ -1,8 +1,10 @@
 package sock
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -84,7 +86,28 @@ func Control(of any, f func(fd int) error) error {
 	return failed
 }
 
-// SetLowWater makes pollers report a TCP socket as readable when it has so many bytes, or when no more can come before some are read.
+// SetLowWater makes pollers report a TCP socket as readable when it has so many bytes, or when no more can come before some are read. It
+// does nothing where that can't be relied on: for sockets of other protocols, such as Multipath TCP, and before Linux 5.12, which under
+// pressure for memory may never report.
 func SetLowWater(fd, bytes int) {
-	syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes)
+	if !hasLowWater() {
+		return
+	}
+	if protocol, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_PROTOCOL); err == nil && protocol == syscall.IPPROTO_TCP {
+		syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes)
+	}
+}
+
+var hasLowWater = sync.OnceValue(func() bool {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	return err == nil && releaseAtLeast(string(release), 5, 12)
+})
+
+// releaseAtLeast reports whether a release of Linux, such as 5.15.0-91-generic, is major.minor or later.
+func releaseAtLeast(release string, major, minor int) bool {
+	var x, y int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &x, &y); n < 2 {
+		return false
+	}
+	return x > major || x == major && y >= minor
 }

@@ -95,3 +95,14 @@ func TestListenWrongAddress(t *testing.T) {
 		t.Errorf("%T hides the sentence", err)
 	}
 }
+
+func TestReleaseAtLeast(t *testing.T) {
+	for release, want := range map[string]bool{
+		"5.12.0": true, "5.15.0-91-generic\n": true, "6.1": true, "10.0.1": true,
+		"5.11.22": false, "4.18.0-553.el8.x86_64": false, "3.10.0": false, "": false, "x.y": false,
+	} {
+		if got := releaseAtLeast(release, 5, 12); got != want {
+			t.Errorf("%q: %v", release, got)
+		}
+	}
+}
