@@ -165,7 +165,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 			m.add("Server", reflect.TypeFor[Server](), uintptr(unsafe.Pointer(s)), "Server.clock", "Server.conns.due", "Server.conns.swept")
 			m.add("Server.pool", reflect.TypeFor[workerPool](), uintptr(unsafe.Pointer(s.pool)))
 			m.add("Class", reflect.TypeFor[class.Class](), uintptr(unsafe.Pointer(route)))
-			m.add("Group", reflect.TypeFor[loop.Group](), uintptr(unsafe.Pointer(g)), "Group.monitor")
+			m.add("Group", reflect.TypeFor[loop.Group](), uintptr(unsafe.Pointer(g)), "Group.monitors")
 			own := 0
 			for i, l := range g.Loops() {
 				if l.Conns() > 0 {

@@ -4,6 +4,7 @@ package loop
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/filohttp/filo/internal/apart"
@@ -17,8 +18,8 @@ type Group struct {
 	draining *atomic.Bool  // the server's; immutable
 	inUse    atomic.Int32  // leaders that haven't left their loops, plus other holders of the loops' descriptors
 	ended    chan struct{} // closed when inUse is 0
-	monitor  monitor
 	waitSets waitSets
+	monitors sync.WaitGroup // the loops' monitors that run
 	_        apart.Lines
 	waiting  atomic.Int64 // goroutines that wait for clients: parked bits of sockets
 	_        apart.Lines
@@ -52,7 +53,10 @@ func (g *Group) Loops() []*Loop { return g.loops }
 
 // Start gives each seat a leader.
 func (g *Group) Start() {
-	g.monitor.start(g)
+	for _, l := range g.loops {
+		g.monitors.Add(1)
+		go l.monitor.run(l, &g.monitors)
+	}
 	for _, s := range g.seats {
 		s.workers.Lead(s)
 	}
@@ -78,7 +82,7 @@ func (g *Group) Await(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	<-g.monitor.ended // release has told it to
+	g.monitors.Wait() // release has told them to
 	return nil
 }
 
@@ -112,7 +116,6 @@ func (g *Group) release() {
 	if g.inUse.Add(-1) > 0 {
 		return
 	}
-	close(g.monitor.quit)
 	g.closeFiles()
 	close(g.ended)
 }

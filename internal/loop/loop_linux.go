@@ -41,14 +41,15 @@ type Loop struct {
 	batch [3 * maxEvents]batchEntry
 
 	// The filler's.
-	events [maxEvents]pollEvent
-	filled int       // entries put into batch and not yet published
-	queue  []*Socket // claimed connections to be served, from index queued on
-	queued int
-	taken  []*Socket // the last content of inbox
-	napper napper
-	parker parker
-	_      apart.Lines
+	events  [maxEvents]pollEvent
+	filled  int       // entries put into batch and not yet published
+	queue   []*Socket // claimed connections to be served, from index queued on
+	queued  int
+	taken   []*Socket // the last content of inbox
+	napper  napper
+	parker  parker
+	monitor monitor
+	_       apart.Lines
 
 	mu         race.Mutex       // in the order of docs/LOOP.md, "Locks"
 	slots      []*Socket        // by slot; nil: free; guarded by mu
@@ -83,6 +84,12 @@ func newLoop(g *Group, workers []Workers) (*Loop, error) {
 		set.close()
 		return nil, err
 	}
+	if err := l.monitor.open(); err != nil {
+		l.breather.close()
+		l.parker.close()
+		set.close()
+		return nil, err
+	}
 	allLoops.Add(1)
 	return l, nil
 }
@@ -90,6 +97,7 @@ func newLoop(g *Group, workers []Workers) (*Loop, error) {
 // closeFiles closes the loop's own descriptors.
 func (l *Loop) closeFiles() {
 	allLoops.Add(-1)
+	l.monitor.close()
 	l.breather.close()
 	l.parker.close()
 	l.epoll.close()
@@ -172,10 +180,14 @@ func (l *Loop) isOver() bool {
 // sleep makes the leader in the seat, which is the filler, wait until the loop has news.
 func (l *Loop) sleep(s *Seat) {
 	l.sleeping.Store(true)
+	if l.napper.mean > busyMean {
+		l.monitor.stop()
+	}
 	if !l.napper.nap(l, s) {
 		l.napper.park(l)
 	}
 	l.sleeping.Store(false)
+	l.monitor.start()
 }
 
 // ring makes a leader look for news.

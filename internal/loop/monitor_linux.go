@@ -3,95 +3,101 @@
 package loop
 
 import (
+	"os"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/filohttp/filo/internal/sock"
 )
 
-const (
-	// monitorTick is the shortest time in one turn after which a leader loses its seat to another worker.
-	monitorTick = time.Millisecond
-	// monitorRest is the number of ticks that all leaders must have rested before the monitor rests too.
-	monitorRest = 10
-)
+// monitorTick is the shortest time in one turn after which a leader loses its seat to another worker.
+const monitorTick = time.Millisecond
 
-// monitor watches the loops' leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
-// ago loses its seat. So no request needs a clock reading. The monitor rests while all leaders rest.
+// monitor watches a loop's leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
+// ago loses its seat. So no request needs a clock reading.
+//
+// Each tick wakes a thread, which costs more than a quick request. So there are ticks only while the loop is busy. When it has little to
+// do, its leader starts a timer of the system's after each wait, and stops it before the next. That takes a system call and wakes nobody,
+// where a timer of the runtime's would wake a thread to look at the new time. If the timer rings, the leader has been awake for a tick,
+// and the ticks begin.
 type monitor struct {
-	group   *Group
-	resting atomic.Bool
-	wake    chan struct{} // cap 1; sent to once for each rest
-	quit    chan struct{} // closed when the last leader has left its loop
-	ended   chan struct{}
+	timer int      // a timerfd
+	file  *os.File // of timer
+	raw   syscall.RawConn
+	on    atomic.Bool // the timer runs, or there are ticks; the filler's
 }
 
-func (m *monitor) start(g *Group) {
-	m.group = g
-	m.wake, m.quit, m.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	go m.run()
+// open makes the monitor's timer, and starts it.
+func (m *monitor) open() error {
+	timer, err := sock.NewTimerFD()
+	if err != nil {
+		return err
+	}
+	m.timer = timer
+	if m.file, m.raw, err = polledFile(timer, "monitor"); err == nil {
+		m.start()
+	}
+	return err
 }
 
-// wakeUp ends the monitor's rest. Leaders call it when they begin to work.
-func (m *monitor) wakeUp() {
-	if m.resting.Load() && m.resting.CompareAndSwap(true, false) {
-		m.wake <- struct{}{}
+// close ends run.
+func (m *monitor) close() {
+	m.on.Store(false)
+	m.file.Close()
+}
+
+// start begins to watch the leaders. After open only the filler calls it.
+func (m *monitor) start() {
+	if !m.on.Load() {
+		m.on.Store(true)
+		sock.SetTimerFD(m.timer, monitorTick)
 	}
 }
 
-func (m *monitor) run() {
-	defer close(m.ended)
+// stop is called by the filler when it is about to wait, as the only leader that is awake.
+func (m *monitor) stop() {
+	if m.on.Load() {
+		m.on.Store(false)
+		sock.SetTimerFD(m.timer, 0)
+	}
+}
+
+// run looks after the loop's leaders until close.
+func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
+	defer running.Done()
+	seen := make([]uint64, len(l.seats))
+	rung := func(fd uintptr) bool { return sock.ReadTimerFD(int(fd)) }
 	ticker := time.NewTicker(monitorTick)
 	defer ticker.Stop()
-	seen := make([]uint64, len(m.group.seats))
-	for quiet := 0; ; {
-		select {
-		case <-ticker.C:
-		case <-m.quit:
-			return
+	for m.raw.Read(rung) == nil {
+		l.lookAfter(seen)
+		for ticker.Reset(monitorTick); m.on.Load(); l.lookAfter(seen) {
+			<-ticker.C
 		}
-		if m.look(seen) {
-			quiet = 0
-			continue
-		}
-		if quiet++; quiet < monitorRest {
-			continue
-		}
-		quiet = 0
 		ticker.Stop()
-		m.resting.Store(true)
-		// A leader that began to work just before may not have seen that the monitor rests.
-		if m.look(seen) && m.resting.CompareAndSwap(true, false) {
-			ticker.Reset(monitorTick)
-			continue
-		}
-		select {
-		case <-m.wake:
-		case <-m.quit:
-			return
-		}
-		ticker.Reset(monitorTick)
 	}
 }
 
-// look compares the seats' words with those of the last look, and retakes the seats that are in the same turn. It reports whether a leader
-// is active, or may be: one that doesn't rest may be waiting for a processor, and then begins a turn without waking the monitor.
-func (m *monitor) look(seen []uint64) (active bool) {
-	for _, l := range m.group.loops {
-		awake, moved := false, false
-		for i, s := range l.seats {
-			word := s.word.Load()
-			if word == seen[i] && word&1 == 1 {
-				s.retake(word)
-				word = s.word.Load()
-			}
-			awake = awake || word&1 == 1 || !s.resting.Load()
-			moved = moved || word != seen[i]
-			seen[i] = word
+// lookAfter compares the seats' words with those of the last look, and retakes the seats that are in the same turn.
+func (l *Loop) lookAfter(seen []uint64) {
+	awake, moved := false, false
+	for i, s := range l.seats {
+		word := s.word.Load()
+		if word == seen[i] && word&1 == 1 {
+			s.retake(word)
+			word = s.word.Load()
 		}
-		seen = seen[len(l.seats):]
-		if awake && !moved {
-			l.roster.wakeOne() // the leaders may be waiting for processors, and their connections needn't wait with them
-		}
-		active = active || awake || moved
+		awake = awake || word&1 == 1 || !s.resting.Load()
+		moved = moved || word != seen[i]
+		seen[i] = word
 	}
-	return active
+	switch {
+	case moved:
+	case awake:
+		l.roster.wakeOne() // the leaders may be waiting for processors, and their connections needn't wait with them
+	default:
+		l.ring() // the leader that waits will find that the loop isn't busy any more, and end the ticks
+	}
 }

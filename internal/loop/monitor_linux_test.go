@@ -5,7 +5,6 @@ package loop
 import (
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -55,42 +54,63 @@ func seatIn(g *Group, workers Workers) *Seat {
 	return s
 }
 
-// A leader that has to wait for a processor, for however long, loses its seat when the turn that it begins then doesn't end. The
-// monitor rests when the leaders do.
-func TestMonitorAwaitsLeaders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		workers := &fakeWorkers{leaders: make(chan *Worker, 1)}
-		g := new(Group)
-		s := seatIn(g, workers)
-		s.workers.Lead(s)
-		s.leader.Store(<-workers.leaders)
-		m := &g.monitor
-		m.start(g)
-		defer func() {
-			close(m.quit)
-			<-m.ended
-		}()
-		for round := range uint64(3) {
-			time.Sleep(10 * monitorRest * monitorTick) // no processor
-			s.word.Add(1)                              // a turn
-			select {
-			case w := <-workers.leaders:
-				s.leader.Store(w)
-			case <-time.After(time.Minute):
-				t.Fatal("nobody has taken the seat away")
-			}
-			if word := s.word.Load(); word != (round+1)<<32 || s.loop.retakes.Load() != round+1 {
-				t.Fatalf("the word is %#x, after %d retakes", word, s.loop.retakes.Load())
-			}
-			s.resting.Store(true)
-			time.Sleep(10 * monitorRest * monitorTick)
-			if synctest.Wait(); !m.resting.Load() {
-				t.Fatal("the monitor doesn't rest")
-			}
-			s.resting.Store(false)
-			m.wakeUp()
+// A leader loses its seat in a turn that doesn't end, however long it had to wait for a processor before, and however long the loop had
+// nothing to do. Then there are no ticks.
+func TestMonitor(t *testing.T) {
+	workers := &fakeWorkers{leaders: make(chan *Worker, 1)}
+	g := &Group{draining: new(atomic.Bool)}
+	l, err := newLoop(g, []Workers{workers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := l.seats[0]
+	s.leader.Store(newFakeWorker())
+	g.monitors.Add(1)
+	go l.monitor.run(l, &g.monitors)
+	defer func() {
+		l.closeFiles()
+		g.monitors.Wait()
+	}()
+	for round := range uint64(3) {
+		time.Sleep(10 * monitorTick) // no processor
+		s.word.Add(1)                // a turn
+		select {
+		case w := <-workers.leaders:
+			s.leader.Store(w)
+		case <-time.After(time.Minute):
+			t.Fatal("nobody has taken the seat away")
 		}
-	})
+		if word := s.word.Load(); word != (round+1)<<32 || l.retakes.Load() != round+1 {
+			t.Fatalf("the word is %#x, after %d retakes", word, l.retakes.Load())
+		}
+		quiet, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-quiet:
+					return
+				default:
+					l.pending.Store(false) // it has seen what is new
+					s.rest()
+				}
+			}
+		}()
+		for deadline := time.Now().Add(time.Minute); l.monitor.on.Load(); time.Sleep(monitorTick) {
+			if time.Now().After(deadline) {
+				t.Fatal("the ticks don't end")
+			}
+		}
+		close(quiet)
+		for ended := false; !ended; {
+			select {
+			case <-done:
+				ended = true
+			case <-time.After(monitorTick):
+				l.ring()
+			}
+		}
+	}
 }
 
 // A worker that has lost its seat to the monitor learns of it when it leaves, and exchanges its place for one of the kept ones: it has no

@@ -27,6 +27,8 @@ const (
 	napTime = 1
 	// maxNapMean is how short waits must be on average for naps. With longer ones too many naps would end without an event.
 	maxNapMean = 300 * time.Microsecond
+	// busyMean is how short waits must be on average for the loop to count as busy: see monitor.
+	busyMean = 300 * time.Microsecond
 	// napsTime is how long leaders take naps before one goes to the parker, in case no thread looks after timers and the runtime's poller.
 	napsTime = 5 * time.Millisecond
 )

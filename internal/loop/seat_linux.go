@@ -171,7 +171,6 @@ func (s *Seat) rest() {
 	}
 	s.resting.Store(false)
 	s.busySince, s.rounds = 0, 0
-	l.group.monitor.wakeUp()
 }
 
 // turn serves a connection, or accepts from a listener. Meanwhile the seat may be taken away from w.

@@ -265,12 +265,12 @@ func TestFullBatchCallsHelp(t *testing.T) {
 func TestMonitorWakesAnother(t *testing.T) {
 	l := newTestLoop(t, 2)
 	restInTest(l.seats[1])
-	m, seen := monitor{group: l.group}, make([]uint64, 2)
+	seen := make([]uint64, 2)
 	l.seats[0].word.Store(2)
-	if !m.look(seen) || l.roster.resting.Load() != 1 {
+	if l.lookAfter(seen); l.roster.resting.Load() != 1 {
 		t.Error("the leader that was awake has moved")
 	}
-	if !m.look(seen) || len(l.seats[1].bell) != 1 {
+	if l.lookAfter(seen); len(l.seats[1].bell) != 1 {
 		t.Error("the other leader wasn't woken")
 	}
 }

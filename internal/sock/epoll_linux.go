@@ -27,9 +27,9 @@ func EpollPoll(epfd int, events []syscall.EpollEvent) int {
 }
 
 // EpollWait takes the events that have happened. If there are none it waits for one, for at most that many milliseconds, and holds its
-// thread meanwhile.
+// thread and its processor meanwhile. A signal ends the wait, such as the one by which the runtime stops a goroutine.
 func EpollWait(epfd int, events []syscall.EpollEvent, millis int) int {
-	n, _, errno := syscall.Syscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), uintptr(millis), 0, 0)
 	if errno != 0 {
 		return 0 // interrupted
@@ -59,6 +59,29 @@ func RingEventFD(fd int) {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	Write(fd, one[:])
+}
+
+// NewTimerFD returns a timerfd, which SetTimerFD starts, for an edge-triggered poller.
+func NewTimerFD() (int, error) {
+	const clockMonotonic = 1
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, clockMonotonic, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("timerfd_create", errno)
+	}
+	return int(fd), nil
+}
+
+// SetTimerFD makes the timerfd's pollers report it once, after d from now, or not any more if d is 0.
+func SetTimerFD(fd int, d time.Duration) {
+	setting := struct{ interval, first syscall.Timespec }{first: syscall.NsecToTimespec(int64(d))}
+	syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(&setting)), 0, 0, 0)
+}
+
+// ReadTimerFD reports whether the timerfd has been reported since it was last read.
+func ReadTimerFD(fd int) bool {
+	var times [8]byte
+	n, errno := Read(fd, times[:])
+	return n > 0 && errno == 0
 }
 
 // Thread returns the calling thread's ID.
