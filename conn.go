@@ -71,6 +71,10 @@ type looped interface {
 	leaveLoop() error
 	// want makes reads wait until so many bytes have come, so that the handler isn't woken for less; 0 ends that.
 	want(size int)
+	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends so much of a file, and whether the client has
+	// taken all earlier answers. sendFirst then sends out, and what the client takes at once of the file, up to some size.
+	hasTimeFor(size int64) bool
+	sendFirst(f *unsentFile) error
 	// keepFile leaves the rest of an answer to the loop.
 	keepFile(f unsentFile)
 	// prepareParked sends what the client hasn't taken of earlier answers. leaveLoop comes first.

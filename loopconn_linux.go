@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
@@ -234,13 +235,47 @@ func (lc *loopConn) dropUnsent() {
 // keepFile implements looped.
 func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
+const (
+	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the loop's monitor
+	// knows which handler is to blame.
+	maxFirst = 1 << 20
+	// firstTime is about how long that takes if the file is in memory.
+	firstTime = 60 * time.Microsecond
+)
+
+// hasTimeFor implements looped.
+func (lc *loopConn) hasTimeFor(size int64) bool {
+	took := firstTime * time.Duration(min(size, maxFirst)) / maxFirst
+	return lc.unsent == nil && lc.worker != nil && lc.worker.worker.MaySpend(took)
+}
+
+// sendFirst implements looped.
+func (lc *loopConn) sendFirst(f *unsentFile) error {
+	err := lc.queue(lc.out, nil)
+	if lc.out, lc.before = lc.out[:0], 0; err != nil {
+		lc.writeFailed(err)
+		return err
+	}
+	if lc.unsent != nil {
+		return nil
+	}
+	if err = lc.sendSome(f, maxFirst); err == loop.ErrNotYet {
+		err = nil
+	}
+	return err
+}
+
 // sendPiece sends what the socket takes at once of a file. If the socket is full the error is loop.ErrNotYet. A leader gives its loop away,
 // since the file may have to be read from a disk. If no place is free it stays, and sends no more than maxUnsent bytes.
 func (lc *loopConn) sendPiece(f *unsentFile) error {
-	most := int64(maxSendfile)
 	if lc.leaveLoop() != nil {
-		most = maxUnsent
+		return lc.sendSome(f, maxUnsent)
 	}
+	return lc.sendSome(f, maxSendfile)
+}
+
+// sendSome sends what the socket takes at once of a file, and no more than most bytes. If the socket is full the error is loop.ErrNotYet.
+func (lc *loopConn) sendSome(f *unsentFile, most int64) error {
 	n, err := lc.TrySendFile(f.sender, f.offset, int(min(f.left, most)))
 	f.offset, f.left = f.offset+int64(n), f.left-int64(n)
 	lc.writePace.Add(n, 0)

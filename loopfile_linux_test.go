@@ -158,3 +158,79 @@ func TestSlowDownloadEnds(t *testing.T) {
 		})
 	}
 }
+
+// A file that the client takes at once is sent where its request was read.
+func TestFilesWithoutHandOff(t *testing.T) {
+	lifeLooped(t)
+	file, content := sectionFile(t, 100<<10)
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
+		c.Response.SetBodyStream(io.NewSectionReader(file, 0, int64(len(content))), int64(len(content)))
+		return nil
+	})})
+	c := s.dial(t)
+	// On a busy machine the monitor may take the loop away, and then the rest is sent by a worker that doesn't lead.
+	lifeAwait(t, "twenty files in a row without a hand-off", func() bool {
+		before := s.Stats()
+		for range 20 {
+			c.get("/")
+			response, err := http.ReadResponse(c.reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.wantFile(response, content)
+		}
+		return s.Stats().Handoffs == before.Handoffs
+	})
+}
+
+// Files that are larger than what a client takes at once, or than what a leader sends, are sent whole beside others of the same batch, also
+// while no place is free for a worker that waits.
+func TestFilesWithoutPlace(t *testing.T) {
+	lifeLooped(t)
+	file, content := sectionFile(t, slowFileSize)
+	occupied, release := make(chan struct{}), make(chan struct{})
+	wait := filo.Offload(func(c *filo.Ctx) error {
+		close(occupied)
+		<-release
+		return c.Text(200, "worked")
+	})
+	send := filo.Inline(func(c *filo.Ctx) error {
+		c.Response.SetBodyStream(io.NewSectionReader(file, 0, slowFileSize), slowFileSize)
+		return nil
+	})
+	s := lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/wait" {
+			return wait(c)
+		}
+		return send(c)
+	}})
+	waiter := s.dial(t)
+	waiter.get("/wait")
+	lifeRecv(t, occupied, "the place to be taken")
+	var clients []*lifeClient
+	for range 4 {
+		c := s.dial(t)
+		c.get("/")
+		clients = append(clients, c)
+	}
+	whole := 0
+	for _, c := range clients {
+		response, err := http.ReadResponse(c.reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch response.StatusCode {
+		case 200:
+			c.wantFile(response, content)
+			whole++
+		case 503: // it was in a batch with others, and there was no worker to give the loop to
+			io.Copy(io.Discard, response.Body)
+		default:
+			t.Errorf("status %d", response.StatusCode)
+		}
+	}
+	if whole == 0 {
+		t.Error("no file was sent without a place")
+	}
+	close(release)
+}

@@ -81,11 +81,11 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	sender, err := wire.fileSender(p, w.sent)
+	sender, stays, err := wire.fileSender(p, w.sent)
 	if err != nil || sender == nil {
 		return err != nil, err
 	}
-	if err := w.emit(nil, true); err != nil || len(w.layers) > 0 {
+	if err := w.emit(nil, !stays); err != nil || len(w.layers) > 0 {
 		return err != nil, err
 	}
 	var stream io.Reader
@@ -105,14 +105,18 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 }
 
 // fileSender implements fileWire.
-func (c *conn) fileSender(p filePart, headSent bool) (sock.FileSender, error) {
-	sender := sock.NewFileSender(c.netConn, p.file, p.whole)
-	if sender != nil && c.looped != nil && !headSent {
-		if err := c.looped.leaveLoop(); err != nil {
-			return nil, err // before the head, after which no other answer is possible
-		}
+func (c *conn) fileSender(p filePart, headSent bool) (sender sock.FileSender, stays bool, err error) {
+	sender = sock.NewFileSender(c.netConn, p.file, p.whole)
+	if sender == nil || c.looped == nil || headSent {
+		return sender, false, nil
 	}
-	return sender, nil
+	if ctx := c.worker.ctx; ctx.Response.source == bodyStream && len(ctx.Response.wraps) == 0 && c.looped.hasTimeFor(p.size) {
+		_, stays = sender.(sock.NowSender)
+	}
+	if !stays {
+		err = c.looped.leaveLoop() // before the head, after which no other answer is possible
+	}
+	return sender, stays, err
 }
 
 // filePatience is for how long a worker of the loop driver waits for a client that takes maxSendfile bytes of a file. Then the loop sends the
@@ -122,6 +126,17 @@ const filePatience = time.Second
 // sendFile implements fileWire.
 func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error) {
 	now, _ := sender.(sock.NowSender)
+	if now != nil && stream != nil && c.worker.leads() {
+		file := unsentFile{now, offset, size, stream}
+		if err := c.looped.sendFirst(&file); err != nil {
+			return size - file.left, false, err
+		}
+		if file.left > 0 && c.looped.leaveLoop() != nil {
+			c.looped.keepFile(file)
+			return size, true, nil
+		}
+		sent = size - file.left
+	}
 	for sent < size {
 		deadline, start := c.beforeWrite(maxSendfile)
 		keeps, until := false, start.Add(filePatience)

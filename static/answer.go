@@ -28,10 +28,12 @@ func (f *Files) answer(c *filo.Ctx, e *entry) error {
 
 // answerFromDisk answers with a representation that isn't in memory.
 func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
-	if err := inside.Offload(c); err != nil {
-		return err
-	}
 	head := string(c.Request.MethodBytes()) == "HEAD"
+	if head || !f.open.has(r) {
+		if err := inside.Offload(c); err != nil {
+			return err
+		}
+	}
 	file, found, err := f.lookAt(e, r, head)
 	if err != nil && r.encoding != nil {
 		// An encoding that isn't there any more is no reason not to answer.

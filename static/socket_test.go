@@ -219,13 +219,13 @@ func replace(t *testing.T, dir, name, content string) {
 	}
 }
 
-// A file in memory is sent where its request was read. One on the disk never is.
+// A file in memory is sent where its request was read. One that has to be looked up or opened never is.
 func TestClasses(t *testing.T) {
 	if !hasLoops {
 		t.Skip(noLoops)
 	}
 	dir := tree(t, map[string]string{"small.txt": "small", "large.bin": string(noise(300 << 10))})
-	server := &filo.Server{Handler: open(t, dir, static.Options{CacheCheck: time.Hour}).Serve, Driver: filo.DriverLoop, Loops: 1}
+	server := &filo.Server{Handler: open(t, dir, static.Options{CacheCheck: time.Hour, OpenFiles: -1}).Serve, Driver: filo.DriverLoop, Loops: 1}
 	address := tcptest.Serve(t, server)
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

@@ -90,6 +90,16 @@ func (w *Worker) Running() *class.Class { return w.running.Load() }
 // Leads reports whether the worker leads a loop. If so, it runs a handler where the request was read.
 func (w *Worker) Leads() bool { return w.seat != nil }
 
+// MaySpend reports whether the worker leads a loop, and may go on doing so for about that long: no other connection of the batch waits, or not
+// for more than maxBatchTime. If so, MaySpend notes the time as spent.
+func (w *Worker) MaySpend(time time.Duration) bool {
+	if !w.HoldsLoop() || w.spent+time > maxBatchTime && w.seat.loop.hasBatch() {
+		return false
+	}
+	w.spent += time
+	return true
+}
+
 // IsTired reports whether the leader has spent so long in handlers that a handler of the class should run in another worker.
 func (w *Worker) IsTired(class *class.Class) bool {
 	return w.spent > maxBatchTime && time.Duration(class.Median.Load()) > shortHandler
