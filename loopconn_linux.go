@@ -236,8 +236,8 @@ func (lc *loopConn) dropUnsent() {
 func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
 const (
-	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the loop's monitor
-	// knows which handler is to blame.
+	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor knows
+	// which handler is to blame, so that must be one that learns.
 	maxFirst = 1 << 20
 	// firstTime is about how long that takes if the file is in memory.
 	firstTime = 60 * time.Microsecond
@@ -246,7 +246,7 @@ const (
 // hasTimeFor implements looped.
 func (lc *loopConn) hasTimeFor(size int64) bool {
 	took := firstTime * time.Duration(min(size, maxFirst)) / maxFirst
-	return lc.unsent == nil && lc.worker != nil && lc.worker.worker.MaySpend(took)
+	return lc.unsent == nil && lc.worker != nil && lc.worker.timer.Class().Learns() && lc.worker.worker.MaySpend(took)
 }
 
 // sendFirst implements looped.
@@ -259,6 +259,7 @@ func (lc *loopConn) sendFirst(f *unsentFile) error {
 	if lc.unsent != nil {
 		return nil
 	}
+	lc.worker.worker.BeginClass(lc.worker.timer.Class()) // the handler has returned, but its file may be on a slow disk
 	if err = lc.sendSome(f, maxFirst); err == loop.ErrNotYet {
 		err = nil
 	}

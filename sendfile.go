@@ -81,7 +81,7 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	sender, stays, err := wire.fileSender(p, w.sent)
+	sender, stays, err := wire.fileSender(p, size, w.sent)
 	if err != nil || sender == nil {
 		return err != nil, err
 	}
@@ -105,12 +105,12 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 }
 
 // fileSender implements fileWire.
-func (c *conn) fileSender(p filePart, headSent bool) (sender sock.FileSender, stays bool, err error) {
+func (c *conn) fileSender(p filePart, size int64, headSent bool) (sender sock.FileSender, stays bool, err error) {
 	sender = sock.NewFileSender(c.netConn, p.file, p.whole)
 	if sender == nil || c.looped == nil || headSent {
 		return sender, false, nil
 	}
-	if ctx := c.worker.ctx; ctx.Response.source == bodyStream && len(ctx.Response.wraps) == 0 && c.looped.hasTimeFor(p.size) {
+	if ctx := c.worker.ctx; ctx.Response.source == bodyStream && len(ctx.Response.wraps) == 0 && c.looped.hasTimeFor(size) {
 		_, stays = sender.(sock.NowSender)
 	}
 	if !stays {
@@ -129,6 +129,9 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 	if now != nil && stream != nil && c.worker.leads() {
 		file := unsentFile{now, offset, size, stream}
 		if err := c.looped.sendFirst(&file); err != nil {
+			if errors.Is(err, sock.ErrNoSendfile) {
+				c.looped.leaveLoop() // it will be copied, if need be where it is
+			}
 			return size - file.left, false, err
 		}
 		if file.left > 0 && c.looped.leaveLoop() != nil {

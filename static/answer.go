@@ -29,12 +29,13 @@ func (f *Files) answer(c *filo.Ctx, e *entry) error {
 // answerFromDisk answers with a representation that isn't in memory.
 func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	head := string(c.Request.MethodBytes()) == "HEAD"
-	if head || !f.open.has(r) {
+	file, found, err := f.ready(c, r), r, error(nil)
+	if file == nil {
 		if err := inside.Offload(c); err != nil {
 			return err
 		}
+		file, found, err = f.lookAt(e, r, head)
 	}
-	file, found, err := f.lookAt(e, r, head)
 	if err != nil && r.encoding != nil {
 		// An encoding that isn't there any more is no reason not to answer.
 		file, found, err = f.lookAt(e, e.representations[0], head)
@@ -44,6 +45,21 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 		return f.source.httpError(err)
 	}
 	return found.answer(c, e, file)
+}
+
+// ready returns a representation's file, held by the caller, if it is open, as it is on the disk, and can be sent from where the request
+// was read: as a whole and by sendfile. Otherwise it returns nil.
+func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
+	request := &c.Request
+	if string(request.MethodBytes()) != "GET" || request.Header.Has("Range") || c.TLS() != nil || request.Proto() == "HTTP/2.0" {
+		return nil
+	}
+	o := f.open.get(r)
+	if o != nil && !f.options.Frozen && !o.is(&r.stamp) {
+		o.Close()
+		return nil
+	}
+	return o
 }
 
 // lookAt returns a representation's file, held by the caller, and the representation as it is now. For the head of an answer it

@@ -120,13 +120,6 @@ func (f *openFiles) get(r *representation) *openFile {
 	return o
 }
 
-// has reports whether the file of a representation is open.
-func (f *openFiles) has(r *representation) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return r.open != nil
-}
-
 // put keeps the file of a representation.
 func (f *openFiles) put(r *representation, o *openFile) {
 	if o.shared == nil || f.limit <= 0 {

@@ -85,6 +85,9 @@ func (k *Class) SetAlways() { k.always = true }
 // IsAlways reports whether the calls of the class may run in the reserve. Inline calls may, too: some find out that they have to wait.
 func (k *Class) IsAlways() bool { return k.always || k.fixed == inline }
 
+// Learns reports whether the class wasn't told where its calls run.
+func (k *Class) Learns() bool { return k.fixed == learned }
+
 // IsQuick reports whether the handler is known, or trusted, to be quick.
 func (k *Class) IsQuick() bool {
 	if k.fixed != learned {

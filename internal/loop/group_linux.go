@@ -54,6 +54,7 @@ func (g *Group) Loops() []*Loop { return g.loops }
 // Start gives each seat a leader.
 func (g *Group) Start() {
 	for _, l := range g.loops {
+		l.monitor.running = true
 		g.monitors.Add(1)
 		go l.monitor.run(l, &g.monitors)
 	}
@@ -64,12 +65,13 @@ func (g *Group) Start() {
 
 // Stop makes the loops end when they have no connections left.
 func (g *Group) Stop() {
-	if g == nil {
+	if g == nil || !g.hold() {
 		return
 	}
 	for _, l := range g.loops {
 		l.stop()
 	}
+	g.release()
 }
 
 // Await waits until the loops have ended. If ctx ends first, it returns ctx's error.

@@ -3,10 +3,8 @@
 package loop
 
 import (
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/sock"
@@ -21,31 +19,31 @@ const monitorTick = time.Millisecond
 // Each tick wakes a thread, which costs more than a quick request. So there are ticks only while the loop is busy. When it has little to
 // do, its leader starts a timer of the system's after each wait, and stops it before the next. That takes a system call and wakes nobody,
 // where a timer of the runtime's would wake a thread to look at the new time. If the timer rings, the leader has been awake for a tick,
-// and the ticks begin.
+// and the ticks begin. A thread of its own waits for that: while the leader computes, perhaps no thread waits in the runtime's poller.
 type monitor struct {
-	timer int      // a timerfd
-	file  *os.File // of timer
-	raw   syscall.RawConn
-	on    atomic.Bool // the timer runs, or there are ticks; the filler's
+	timer   int         // a timerfd; closed by run, if that was called
+	running bool        // run was called, or is about to be
+	on      atomic.Bool // the timer runs, or there are ticks; the filler's
+	closed  atomic.Bool
 }
 
 // open makes the monitor's timer, and starts it.
-func (m *monitor) open() error {
-	timer, err := sock.NewTimerFD()
-	if err != nil {
-		return err
-	}
-	m.timer = timer
-	if m.file, m.raw, err = polledFile(timer, "monitor"); err == nil {
+func (m *monitor) open() (err error) {
+	if m.timer, err = sock.NewTimerFD(); err == nil {
 		m.start()
 	}
 	return err
 }
 
-// close ends run.
+// close ends run. Nobody calls start or stop any more.
 func (m *monitor) close() {
+	if !m.running {
+		sock.Close(m.timer)
+		return
+	}
 	m.on.Store(false)
-	m.file.Close()
+	m.closed.Store(true)
+	sock.SetTimerFD(m.timer, 1)
 }
 
 // start begins to watch the leaders. After open only the filler calls it.
@@ -67,16 +65,18 @@ func (m *monitor) stop() {
 // run looks after the loop's leaders until close.
 func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
 	defer running.Done()
+	defer sock.Close(m.timer)
 	seen := make([]uint64, len(l.seats))
-	rung := func(fd uintptr) bool { return sock.ReadTimerFD(int(fd)) }
 	ticker := time.NewTicker(monitorTick)
 	defer ticker.Stop()
-	for m.raw.Read(rung) == nil {
+	for ticker.Stop(); !m.closed.Load(); ticker.Stop() {
+		if !sock.AwaitTimerFD(m.timer) {
+			continue
+		}
 		l.lookAfter(seen)
 		for ticker.Reset(monitorTick); m.on.Load(); l.lookAfter(seen) {
 			<-ticker.C
 		}
-		ticker.Stop()
 	}
 }
 
@@ -98,6 +98,10 @@ func (l *Loop) lookAfter(seen []uint64) {
 	case awake:
 		l.roster.wakeOne() // the leaders may be waiting for processors, and their connections needn't wait with them
 	default:
-		l.ring() // the leader that waits will find that the loop isn't busy any more, and end the ticks
+		// The leader that waits will find that the loop isn't busy any more, and end the ticks.
+		if g := l.group; g.hold() {
+			l.ring()
+			g.release()
+		}
 	}
 }

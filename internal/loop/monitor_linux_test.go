@@ -65,6 +65,8 @@ func TestMonitor(t *testing.T) {
 	}
 	s := l.seats[0]
 	s.leader.Store(newFakeWorker())
+	g.inUse.Store(1)
+	l.monitor.running = true
 	g.monitors.Add(1)
 	go l.monitor.run(l, &g.monitors)
 	defer func() {

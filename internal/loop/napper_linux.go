@@ -13,7 +13,7 @@ import (
 // napper lets a leader that expects an event soon wait in the epoll set itself. Such a nap is one system call, and the event wakes the
 // leader's thread directly. In the parker the runtime's scheduler stands in between, and often wakes other threads for nothing.
 //
-// A nap holds a thread, and a processor until the runtime takes that away. So naps are short, and leaders take them only while every
+// A nap holds a thread and a processor. So naps are short, and leaders take them only while every
 // running handler waits for its own client. A handler that waits for something else, such as a timer or a database, is woken by the
 // scheduler, which is more punctual while leaders go through it.
 type napper struct {

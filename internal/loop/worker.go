@@ -90,10 +90,10 @@ func (w *Worker) Running() *class.Class { return w.running.Load() }
 // Leads reports whether the worker leads a loop. If so, it runs a handler where the request was read.
 func (w *Worker) Leads() bool { return w.seat != nil }
 
-// MaySpend reports whether the worker leads a loop, and may go on doing so for about that long: no other connection of the batch waits, or not
-// for more than maxBatchTime. If so, MaySpend notes the time as spent.
+// MaySpend reports whether the worker leads a loop, and may go on doing so for about that long: the batch has then taken no longer than
+// maxBatchTime. If so, MaySpend notes the time as spent.
 func (w *Worker) MaySpend(time time.Duration) bool {
-	if !w.HoldsLoop() || w.spent+time > maxBatchTime && w.seat.loop.hasBatch() {
+	if !w.HoldsLoop() || w.spent+time > maxBatchTime {
 		return false
 	}
 	w.spent += time
