@@ -71,24 +71,28 @@ func TestLifeLogOfClose(t *testing.T) {
 	}
 }
 
-// endingConn is a connection whose first Close returns only when the server has said that it has stopped.
+// endingConn is a connection whose first Close tells that it has begun, and returns only when the server has said that it has stopped.
 type endingConn struct {
 	net.Conn
 	closed  atomic.Bool
+	cut     chan struct{}
 	stopped <-chan struct{}
 }
 
 func (c *endingConn) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
+		close(c.cut)
 		<-c.stopped
 	}
 	return err
 }
 
+// endingListener accepts one endingConn.
 type endingListener struct {
 	net.Listener
-	stopped <-chan struct{}
+	cut     chan struct{}   // closed by the connection's first Close
+	stopped <-chan struct{} // what that Close waits for
 }
 
 func (l endingListener) Accept() (net.Conn, error) {
@@ -96,7 +100,7 @@ func (l endingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &endingConn{Conn: c, stopped: l.stopped}, nil
+	return &endingConn{Conn: c, cut: l.cut, stopped: l.stopped}, nil
 }
 
 // watchedLog tells that it has a line with the text.
@@ -118,15 +122,16 @@ func (l *watchedLog) Write(p []byte) (int, error) {
 // A Shutdown that ends because Close has cut off the connections that it waited for logs how many those were.
 func TestLifeLogOfShutdownCutOff(t *testing.T) {
 	log := &watchedLog{text: "msg=stopped", seen: make(chan struct{})}
-	reads := make(chan struct{})
+	reads, cut := make(chan struct{}), make(chan struct{})
 	memory := servertest.NewListener()
 	s := &filo.Server{Logger: slog.New(slog.NewTextHandler(log, nil)), Handler: func(c *filo.Ctx) error {
 		close(reads)
 		_, err := c.Body()
+		<-cut // if the end of the handler closed the connection, Close would wait for it before it has cut anything
 		return err
 	}}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(endingListener{memory, log.seen}) }()
+	go func() { served <- s.Serve(endingListener{memory, cut, log.seen}) }()
 	client, err := memory.Dial()
 	if err != nil {
 		t.Fatal(err)
