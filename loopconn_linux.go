@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
@@ -65,10 +64,7 @@ func (lc *loopConn) BeforeWait() error {
 		}
 		return nil
 	}
-	if lc.worker == nil {
-		return nil
-	}
-	return lc.leave(lc.worker.timer.Class())
+	return lc.leaveLoop()
 }
 
 // PeerLeft implements loop.Conn: it ends the watched context, if there is one.
@@ -117,11 +113,8 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 
 // RawWrite first sends what is unsent, and then a part of a file: see sock.RawWriter.
 func (lc *loopConn) RawWrite(write sock.RawWrite) error {
-	if lc.worker != nil {
-		// The file may have to be read from a disk.
-		if err := lc.leave(lc.worker.timer.Class()); err != nil {
-			return err
-		}
+	if err := lc.leaveLoop(); err != nil { // the file may have to be read from a disk
+		return err
 	}
 	if _, err := lc.Write(nil); err != nil {
 		return err
@@ -148,15 +141,13 @@ func (lc *loopConn) sendApart(p []byte) error {
 	return err
 }
 
-// leave gives the loop that the connection's worker leads, if any, to another worker.
-func (lc *loopConn) leave(class *class.Class) error {
+// leaveLoop implements looped. Nothing is to be given away if the connection isn't served any more.
+func (lc *loopConn) leaveLoop() error {
 	if lc.worker == nil {
-		return nil // it isn't served any more
+		return nil
 	}
-	return lc.worker.leave(class)
+	return lc.worker.leave(lc.worker.timer.Class())
 }
-
-func (lc *loopConn) leaveLoop() error { return lc.leave(lc.worker.timer.Class()) }
 
 func (lc *loopConn) remote() netip.AddrPort {
 	if h := lc.told.Load(); h != nil {

@@ -472,7 +472,7 @@ func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }
 
 // prepareHijack leaves the loop, and makes a net.Conn on another descriptor of the socket.
 func (lc *loopConn) prepareHijack() (net.Conn, error) {
-	if err := lc.leave(lc.worker.timer.Class()); err != nil {
+	if err := lc.leaveLoop(); err != nil {
 		return nil, err
 	}
 	prepared, err := lc.Duplicate()

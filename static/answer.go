@@ -47,19 +47,24 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	return found.answer(c, e, file)
 }
 
-// ready returns a representation's file, held by the caller, if it is open, as it is on the disk, and can be sent from where the request
-// was read: as a whole and by sendfile. Otherwise it returns nil.
+// ready is stillOpen for a file that can be sent from where the request was read: as a whole and by sendfile.
 func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	request := &c.Request
 	if string(request.MethodBytes()) != "GET" || request.Header.Has("Range") || c.TLS() != nil || request.Proto() == "HTTP/2.0" {
 		return nil
 	}
+	return f.stillOpen(r)
+}
+
+// stillOpen returns a representation's file, held by the caller, if it is open and as it is on the disk, and else nil.
+func (f *Files) stillOpen(r *representation) *openFile {
 	o := f.open.get(r)
-	if o != nil && !f.options.Frozen && !o.is(&r.stamp) {
-		o.Close()
-		return nil
+	if o == nil || f.options.Frozen || o.is(&r.stamp) {
+		return o
 	}
-	return o
+	o.Close()
+	f.open.drop(r)
+	return nil
 }
 
 // lookAt returns a representation's file, held by the caller, and the representation as it is now. For the head of an answer it
@@ -75,12 +80,8 @@ func (f *Files) lookAt(e *entry, r *representation, head bool) (*openFile, *repr
 		}
 		return nil, r.asOf(e, info, time.Now()), nil
 	}
-	if o := f.open.get(r); o != nil {
-		if f.options.Frozen || o.is(&r.stamp) {
-			return o, r, nil
-		}
-		o.Close()
-		f.open.drop(r)
+	if o := f.stillOpen(r); o != nil {
+		return o, r, nil
 	}
 	file, info, err := openRegular(f.source, r.file)
 	if err != nil {

@@ -67,16 +67,21 @@ func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
 	defer running.Done()
 	defer sock.Close(m.timer)
 	seen := make([]uint64, len(l.seats))
+	for !m.closed.Load() {
+		if sock.AwaitTimerFD(m.timer) {
+			l.lookAfter(seen)
+			m.tick(l, seen)
+		}
+	}
+}
+
+// tick looks after the leaders at each tick until the filler calls stop.
+func (m *monitor) tick(l *Loop, seen []uint64) {
 	ticker := time.NewTicker(monitorTick)
 	defer ticker.Stop()
-	for ticker.Stop(); !m.closed.Load(); ticker.Stop() {
-		if !sock.AwaitTimerFD(m.timer) {
-			continue
-		}
+	for m.on.Load() {
+		<-ticker.C
 		l.lookAfter(seen)
-		for ticker.Reset(monitorTick); m.on.Load(); l.lookAfter(seen) {
-			<-ticker.C
-		}
 	}
 }
 
