@@ -520,6 +520,31 @@ func TestAddressOfItsOwn(t *testing.T) {
 	}
 }
 
+// A handler that computes in a loop that had nothing to do before loses that loop, though nobody may be waiting in the runtime's poller.
+func TestComputingAfterIdleness(t *testing.T) {
+	lifeLooped(t)
+	var computes atomic.Bool
+	begun := make(chan struct{}, 1)
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
+		if c.Path() == "/compute" {
+			for begun <- struct{}{}; computes.Load(); {
+			}
+		}
+		return c.Text(200, "done")
+	})})
+	computing, other := s.dial(t), s.dial(t)
+	for round := range 8 {
+		time.Sleep(time.Duration(round) * 5 * time.Millisecond) // after some of these times nobody looks after the loop
+		computes.Store(true)
+		computing.get("/compute")
+		lifeRecv(t, begun, "the handler to begin")
+		other.get("/")
+		other.want(200, "done", false)
+		computes.Store(false)
+		computing.want(200, "done", false)
+	}
+}
+
 // All are served while leaders get no processor of their own, and when there are processors again, and a shutdown finds nothing in its
 // way.
 func TestLeadersWithoutProcessors(t *testing.T) {

@@ -99,31 +99,10 @@ func newH2Front(t testing.TB, client, upstream protocol, options proxy.Options, 
 		f.url = "http://" + tcptest.Serve(t, s)
 	case h2TLS:
 		transport.Protocols.SetHTTP2(true)
-		f.url = "https://" + serveTLS(t, s)
+		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
+		f.url = "https://" + tcptest.Serve(t, s)
 	}
 	return f
-}
-
-func serveTLS(t testing.TB, s *filo.Server) (address string) {
-	t.Helper()
-	listener, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeTLS(listener, "", "") }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
-		}
-		if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-			t.Errorf("ServeTLS returned %v", err)
-		}
-	})
-	return listener.Addr().String()
 }
 
 // request makes a request whose context ends with the test's patience.

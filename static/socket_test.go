@@ -5,11 +5,13 @@ package static_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -268,5 +270,113 @@ func TestClasses(t *testing.T) {
 				t.Fatalf("no request for %s was handed off", path)
 			}
 		}
+	}
+}
+
+// hasPart is a quick bytes.Contains for a part that nothing else begins like.
+func hasPart(body, part []byte) bool {
+	begin := bytes.Index(body, part[:32])
+	return begin >= 0 && bytes.HasPrefix(body[begin:], part)
+}
+
+// While a handler that waits has the only place, a large file is sent whole, or refused: also over TLS and HTTP/2 and in parts, which no
+// leader can send in its place.
+func TestLargeFilesWithoutPlace(t *testing.T) {
+	const size = 3 << 20
+	content := noise(size)
+	dir := tree(t, map[string]string{"large.bin": string(content), "small.txt": "small"})
+	parts := fmt.Sprintf("bytes=10-%d,%d-", size/2, size/2+10)
+	certified := httptest.NewTLSServer(nil)
+	defer certified.Close()
+	for name, test := range map[string]struct{ tls, http2 bool }{"plain": {}, "TLS": {tls: true}, "HTTP/2": {tls: true, http2: true}} {
+		t.Run(name, func(t *testing.T) {
+			files := open(t, dir, static.Options{Frozen: true}) // else a file that has just changed doesn't stay open
+			occupied, release := make(chan struct{}), make(chan struct{})
+			wait := filo.Offload(func(c *filo.Ctx) error {
+				close(occupied)
+				<-release
+				return c.Text(200, "waited")
+			})
+			server := &filo.Server{Concurrency: 1, Loops: 1, Handler: func(c *filo.Ctx) error {
+				if c.Path() == "/wait" {
+					return wait(c)
+				}
+				return files.Serve(c)
+			}}
+			scheme, transport := "http://", &http.Transport{ForceAttemptHTTP2: test.http2}
+			defer transport.CloseIdleConnections()
+			if test.tls {
+				server.TLSConfig = &tls.Config{Certificates: certified.TLS.Certificates}
+				scheme, transport.TLSClientConfig = "https://", certified.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+			}
+			address := scheme + tcptest.Serve(t, server)
+			client := &http.Client{Transport: transport, Timeout: time.Minute}
+			get := func(path, ranges string) (status int, body []byte) {
+				t.Helper()
+				request, err := http.NewRequest("GET", address+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ranges != "" {
+					request.Header.Set("Range", ranges)
+				}
+				response, err := client.Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				if test.http2 != (response.ProtoMajor == 2) {
+					t.Fatalf("the answer came by %s", response.Proto)
+				}
+				body, err = io.ReadAll(response.Body)
+				if err != nil {
+					t.Errorf("%d with %d of %d bytes: %v", response.StatusCode, len(body), response.ContentLength, err)
+				}
+				return response.StatusCode, body
+			}
+			check := func() (whole int) {
+				for range 5 {
+					for range 10 {
+						get("/small.txt", "") // so that the handler counts as quick
+					}
+					switch status, body := get("/large.bin", ""); {
+					case status == 200 && bytes.Equal(body, content):
+						whole++
+					case status != 503:
+						t.Errorf("%d with %d bytes of another content", status, len(body))
+					}
+					switch status, body := get("/large.bin", parts); {
+					case status == 206 && hasPart(body, content[10:size/2+1]) && hasPart(body, content[size/2+10:]):
+						whole++
+					case status != 503:
+						t.Errorf("%d with %d bytes that aren't the parts", status, len(body))
+					}
+				}
+				return whole
+			}
+			if check() == 0 {
+				t.Error("a file was never sent")
+			}
+			waited := make(chan error, 1)
+			go func() {
+				response, err := client.Get(address + "/wait")
+				if err == nil {
+					response.Body.Close()
+				}
+				waited <- err
+			}()
+			<-occupied
+			<-occupied
+			check()
+			close(release)
+			if err := <-waited; err != nil {
+				t.Error(err)
+			}
+			for deadline := time.Now().Add(time.Minute); check() < 10; {
+				if time.Now().After(deadline) {
+					t.Fatal("not all are sent, although the place is free")
+				}
+			}
+		})
 	}
 }

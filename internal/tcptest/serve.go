@@ -13,7 +13,8 @@ import (
 // shutdownTime is how long running handlers get when the test is over.
 const shutdownTime = 60 * time.Second
 
-// Serve serves on a TCP address of the loopback interface until the test ends, and returns the address.
+// Serve serves on a TCP address of the loopback interface until the test ends, and returns the address. It serves over TLS if the server
+// has a TLSConfig.
 func Serve(t testing.TB, s *filo.Server) (address string) {
 	t.Helper()
 	ln, err := s.Listen("127.0.0.1:0")
@@ -21,7 +22,13 @@ func Serve(t testing.TB, s *filo.Server) (address string) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln) }()
+	go func() {
+		if s.TLSConfig != nil {
+			served <- s.ServeTLS(ln, "", "")
+			return
+		}
+		served <- s.Serve(ln)
+	}()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 		defer cancel()
