@@ -53,8 +53,11 @@
 // Small files that are requested are kept in memory, within a limit, and sent from there without a copy, an allocation, or an
 // extra worker: see Options.CacheBytes. A file is checked on disk at most once a second (Options.CacheCheck), and only when it is
 // requested. Files are looked up and opened as in a filo.Offload handler, and never hold up a loop. Large files, and ranges of
-// them, are sent by sendfile on plain sockets. A loop sends the first megabyte of an open file itself; if
-// reading from the disk then takes long, another worker gets the loop, and for a while such requests run like filo.Offload handlers. On Linux, files that are often requested stay open in between (Options.OpenFiles). Each request
-// checks the state of an open file with the system, so a write, replacement or deletion shows at once. The replacement of a
+// them, are sent by sendfile on plain sockets. On Linux, files that are often requested stay open in between (Options.OpenFiles). Each
+// request checks the state of an open file with the system, so a write, replacement or deletion shows at once. The replacement of a
 // directory in its path shows at the next check by name.
+//
+// A loop sends the first megabyte of an open file itself, and needs a worker only for what the client doesn't take at once. If reading from
+// the disk then takes long, another worker gets the loop, and for a while such requests run like filo.Offload handlers. Ranges, and large
+// files over TLS or HTTP/2, are always sent by a worker.
 package static

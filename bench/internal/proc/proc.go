@@ -144,12 +144,13 @@ func CPUs() (cpus []int) {
 // Machine describes where figures come from.
 type Machine struct {
 	CPU, Memory, Kernel, Go string
+	Congestion              string // how TCP controls congestion
 	Cores                   int
 }
 
 // ThisMachine describes the one that this runs on.
 func ThisMachine() Machine {
-	m := Machine{CPU: "?", Memory: "?", Kernel: Version("uname", "-r"), Go: runtime.Version(), Cores: runtime.NumCPU()}
+	m := Machine{CPU: "?", Memory: "?", Congestion: "?", Kernel: Version("uname", "-r"), Go: runtime.Version(), Cores: runtime.NumCPU()}
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return m
@@ -159,6 +160,9 @@ func ThisMachine() Machine {
 	}
 	if memory, err := fs.Meminfo(); err == nil && memory.MemTotal != nil {
 		m.Memory = fmt.Sprint(*memory.MemTotal, " kB")
+	}
+	if control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
+		m.Congestion = strings.TrimSpace(string(control))
 	}
 	return m
 }

@@ -97,7 +97,7 @@ func TestStartBinds(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	if m := ThisMachine(); m.Cores < 1 || m.Kernel == "?" || !strings.HasPrefix(m.Go, "go") {
+	if m := ThisMachine(); m.Cores < 1 || m.Kernel == "?" || m.Congestion == "?" || !strings.HasPrefix(m.Go, "go") {
 		t.Errorf("the machine is %+v", m)
 	}
 	if v := Version("go", "version"); v == "?" {
