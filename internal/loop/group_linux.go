@@ -54,7 +54,6 @@ func (g *Group) Loops() []*Loop { return g.loops }
 // Start gives each seat a leader.
 func (g *Group) Start() {
 	for _, l := range g.loops {
-		l.monitor.running = true
 		g.monitors.Add(1)
 		go l.monitor.run(l, &g.monitors)
 	}

@@ -70,7 +70,7 @@ func newLoop(g *Group, workers []Workers) (*Loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Loop{group: g, epoll: set}
+	l := &Loop{group: g, epoll: set, monitor: newMonitor()}
 	for _, each := range workers {
 		l.seats = append(l.seats, newSeat(l, each))
 	}
@@ -80,12 +80,6 @@ func newLoop(g *Group, workers []Workers) (*Loop, error) {
 		return nil, err
 	}
 	if err := l.breather.open(); err != nil {
-		l.parker.close()
-		set.close()
-		return nil, err
-	}
-	if err := l.monitor.open(); err != nil {
-		l.breather.close()
 		l.parker.close()
 		set.close()
 		return nil, err
@@ -180,14 +174,11 @@ func (l *Loop) isOver() bool {
 // sleep makes the leader in the seat, which is the filler, wait until the loop has news.
 func (l *Loop) sleep(s *Seat) {
 	l.sleeping.Store(true)
-	if l.napper.mean > busyMean {
-		l.monitor.stop()
-	}
 	if !l.napper.nap(l, s) {
 		l.napper.park(l)
 	}
 	l.sleeping.Store(false)
-	l.monitor.start()
+	l.monitor.woken(l.napper.mean <= busyMean)
 }
 
 // ring makes a leader look for news.

@@ -6,87 +6,99 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/filohttp/filo/internal/sock"
 )
 
-// monitorTick is the shortest time in one turn after which a leader loses its seat to another worker.
-const monitorTick = time.Millisecond
+const (
+	// monitorTick is the shortest time in one turn after which a leader of a busy loop loses its seat to another worker.
+	monitorTick = time.Millisecond
+	// quietTick is the same for a loop that has little to do. A tick wakes a thread, which costs more than a quick request.
+	quietTick = 10 * time.Millisecond
+	// idleTicks is for how many ticks nothing must have happened before the ticks end.
+	idleTicks = 100
+)
 
 // monitor watches a loop's leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
-// ago loses its seat. So no request needs a clock reading.
+// ago loses its seat. So no request needs a clock reading. There are no ticks while the loop is idle.
 //
-// Each tick wakes a thread, which costs more than a quick request. So there are ticks only while the loop is busy. When it has little to
-// do, its leader starts a timer of the system's after each wait, and stops it before the next. That takes a system call and wakes nobody,
-// where a timer of the runtime's would wake a thread to look at the new time. If the timer rings, the leader has been awake for a tick,
-// and the ticks begin. A thread of its own waits for that: while the leader computes, perhaps no thread waits in the runtime's poller.
+// The ticks are timers of the runtime. A goroutine that waits in a read for a timer of the system's isn't woken in vain, but it keeps its
+// processor until sysmon takes that away, which may be 20 ms later.
 type monitor struct {
-	timer   int         // a timerfd; closed by run, if that was called
-	running bool        // run was called, or is about to be
-	on      atomic.Bool // the timer runs, or there are ticks; the filler's
-	closed  atomic.Bool
+	busy  atomic.Bool   // the leaders' waits are short on average; the filler's
+	idle  atomic.Bool   // there are no ticks
+	wake  chan struct{} // begins them again; cap 1
+	ended chan struct{}
 }
 
-// open makes the monitor's timer, and starts it.
-func (m *monitor) open() (err error) {
-	if m.timer, err = sock.NewTimerFD(); err == nil {
-		m.start()
+func newMonitor() monitor { return monitor{wake: make(chan struct{}, 1), ended: make(chan struct{})} }
+
+// close ends run. Nobody calls woken any more.
+func (m *monitor) close() { close(m.ended) }
+
+// woken is called by the filler after each wait, when Loop.sleeping is false.
+func (m *monitor) woken(busy bool) {
+	if m.busy.Load() != busy {
+		m.busy.Store(busy)
 	}
-	return err
-}
-
-// close ends run. Nobody calls start or stop any more.
-func (m *monitor) close() {
-	if !m.running {
-		sock.Close(m.timer)
-		return
-	}
-	m.on.Store(false)
-	m.closed.Store(true)
-	sock.SetTimerFD(m.timer, 1)
-}
-
-// start begins to watch the leaders. After open only the filler calls it.
-func (m *monitor) start() {
-	if !m.on.Load() {
-		m.on.Store(true)
-		sock.SetTimerFD(m.timer, monitorTick)
+	if m.idle.Load() && m.idle.CompareAndSwap(true, false) {
+		m.wake <- struct{}{}
 	}
 }
 
-// stop is called by the filler when it is about to wait, as the only leader that is awake.
-func (m *monitor) stop() {
-	if m.on.Load() {
-		m.on.Store(false)
-		sock.SetTimerFD(m.timer, 0)
+// tick returns how long to wait until the next look.
+func (m *monitor) tick() time.Duration {
+	if m.busy.Load() {
+		return monitorTick
 	}
+	return quietTick
 }
 
 // run looks after the loop's leaders until close.
 func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
 	defer running.Done()
-	defer sock.Close(m.timer)
 	seen := make([]uint64, len(l.seats))
-	for !m.closed.Load() {
-		if sock.AwaitTimerFD(m.timer) {
-			l.lookAfter(seen)
-			m.tick(l, seen)
+	tick := m.tick()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for still := 0; ; still++ {
+		select {
+		case <-ticker.C:
+		case <-m.ended:
+			return
+		}
+		if l.lookAfter(seen) {
+			still = 0
+		}
+		if still == idleTicks {
+			ticker.Stop()
+			if !m.rest(l) {
+				return
+			}
+			tick, still = 0, 0
+		}
+		if now := m.tick(); now != tick {
+			tick = now
+			ticker.Reset(tick)
 		}
 	}
 }
 
-// tick looks after the leaders at each tick until the filler calls stop.
-func (m *monitor) tick(l *Loop, seen []uint64) {
-	ticker := time.NewTicker(monitorTick)
-	defer ticker.Stop()
-	for m.on.Load() {
-		<-ticker.C
-		l.lookAfter(seen)
+// rest waits until a leader has woken up. It reports false if run is to end.
+func (m *monitor) rest(l *Loop) bool {
+	m.idle.Store(true)
+	if !l.sleeping.Load() && m.idle.CompareAndSwap(true, false) {
+		return true // the leader may have called woken before
+	}
+	select {
+	case <-m.wake:
+		return true
+	case <-m.ended:
+		return false
 	}
 }
 
-// lookAfter compares the seats' words with those of the last look, and retakes the seats that are in the same turn.
-func (l *Loop) lookAfter(seen []uint64) {
+// lookAfter compares the seats' words with those of the last look, and retakes the seats that are in the same turn. It reports whether
+// leaders are awake, or were since the last look.
+func (l *Loop) lookAfter(seen []uint64) bool {
 	awake, moved := false, false
 	for i, s := range l.seats {
 		word := s.word.Load()
@@ -98,15 +110,8 @@ func (l *Loop) lookAfter(seen []uint64) {
 		moved = moved || word != seen[i]
 		seen[i] = word
 	}
-	switch {
-	case moved:
-	case awake:
+	if awake && !moved {
 		l.roster.wakeOne() // the leaders may be waiting for processors, and their connections needn't wait with them
-	default:
-		// The leader that waits will find that the loop isn't busy any more, and end the ticks.
-		if g := l.group; g.hold() {
-			l.ring()
-			g.release()
-		}
 	}
+	return awake || moved
 }

@@ -54,8 +54,7 @@ func seatIn(g *Group, workers Workers) *Seat {
 	return s
 }
 
-// A leader loses its seat in a turn that doesn't end, however long it had to wait for a processor before, and however long the loop had
-// nothing to do. Then there are no ticks.
+// A leader loses its seat in a turn that doesn't end, also in a loop that has little to do, and after a time without ticks.
 func TestMonitor(t *testing.T) {
 	workers := &fakeWorkers{leaders: make(chan *Worker, 1)}
 	g := &Group{draining: new(atomic.Bool)}
@@ -65,17 +64,24 @@ func TestMonitor(t *testing.T) {
 	}
 	s := l.seats[0]
 	s.leader.Store(newFakeWorker())
-	g.inUse.Store(1)
-	l.monitor.running = true
 	g.monitors.Add(1)
 	go l.monitor.run(l, &g.monitors)
 	defer func() {
 		l.closeFiles()
 		g.monitors.Wait()
 	}()
-	for round := range uint64(3) {
-		time.Sleep(10 * monitorTick) // no processor
-		s.word.Add(1)                // a turn
+	for round := range uint64(4) {
+		s.resting.Store(true)
+		l.sleeping.Store(true)
+		for deadline := time.Now().Add(time.Minute); !l.monitor.idle.Load(); time.Sleep(monitorTick) {
+			if time.Now().After(deadline) {
+				t.Fatal("the ticks don't end")
+			}
+		}
+		l.sleeping.Store(false)
+		l.monitor.woken(round%2 == 0)
+		s.resting.Store(false)
+		s.word.Add(1) // a turn
 		select {
 		case w := <-workers.leaders:
 			s.leader.Store(w)
@@ -85,32 +91,8 @@ func TestMonitor(t *testing.T) {
 		if word := s.word.Load(); word != (round+1)<<32 || l.retakes.Load() != round+1 {
 			t.Fatalf("the word is %#x, after %d retakes", word, l.retakes.Load())
 		}
-		quiet, done := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(done)
-			for {
-				select {
-				case <-quiet:
-					return
-				default:
-					l.pending.Store(false) // it has seen what is new
-					s.rest()
-				}
-			}
-		}()
-		for deadline := time.Now().Add(time.Minute); l.monitor.on.Load(); time.Sleep(monitorTick) {
-			if time.Now().After(deadline) {
-				t.Fatal("the ticks don't end")
-			}
-		}
-		close(quiet)
-		for ended := false; !ended; {
-			select {
-			case <-done:
-				ended = true
-			case <-time.After(monitorTick):
-				l.ring()
-			}
+		if l.monitor.idle.Load() {
+			t.Fatal("there are no ticks, and a leader is awake")
 		}
 	}
 }

@@ -61,29 +61,6 @@ func RingEventFD(fd int) {
 	Write(fd, one[:])
 }
 
-// NewTimerFD returns a timerfd, which SetTimerFD starts.
-func NewTimerFD() (int, error) {
-	const clockMonotonic = 1
-	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, clockMonotonic, syscall.O_CLOEXEC, 0)
-	if errno != 0 {
-		return 0, os.NewSyscallError("timerfd_create", errno)
-	}
-	return int(fd), nil
-}
-
-// SetTimerFD makes the timerfd ring once, after d from now, or not any more if d is 0.
-func SetTimerFD(fd int, d time.Duration) {
-	setting := struct{ interval, first syscall.Timespec }{first: syscall.NsecToTimespec(int64(d))}
-	syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(&setting)), 0, 0, 0)
-}
-
-// AwaitTimerFD waits until the timerfd rings, and holds a thread meanwhile. It reports false if a signal has ended the wait.
-func AwaitTimerFD(fd int) bool {
-	var times [8]byte
-	n, err := syscall.Read(fd, times[:])
-	return n > 0 && err == nil
-}
-
 // Thread returns the calling thread's ID.
 func Thread() int {
 	id, _, _ := syscall.RawSyscall(syscall.SYS_GETTID, 0, 0, 0)
