@@ -534,7 +534,7 @@ func TestComputingAfterIdleness(t *testing.T) {
 	})})
 	computing, other := s.dial(t), s.dial(t)
 	for round := range 8 {
-		time.Sleep(time.Duration(round) * 5 * time.Millisecond) // after some of these times nobody looks after the loop
+		time.Sleep(time.Duration(round) * 5 * time.Millisecond) // after the longer ones the monitor looks seldom
 		computes.Store(true)
 		computing.get("/compute")
 		lifeRecv(t, begun, "the handler to begin")

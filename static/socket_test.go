@@ -370,7 +370,6 @@ func TestLargeFilesWithoutPlace(t *testing.T) {
 				}
 				waited <- err
 			}()
-			<-occupied
 			select {
 			case <-occupied:
 			case err := <-waited:
