@@ -533,8 +533,8 @@ func TestComputingAfterIdleness(t *testing.T) {
 		return c.Text(200, "done")
 	})})
 	computing, other := s.dial(t), s.dial(t)
-	for round := range 8 {
-		time.Sleep(time.Duration(round) * 5 * time.Millisecond) // after the longer ones the monitor looks seldom
+	for _, idle := range []int{0, 5, 10, 15, 20, 25, 30, 35, 1500} { // milliseconds: after the last ones the monitor looks seldom, and not at all
+		time.Sleep(time.Duration(idle) * time.Millisecond)
 		computes.Store(true)
 		computing.get("/compute")
 		lifeRecv(t, begun, "the handler to begin")
