@@ -19,6 +19,7 @@ var layers = []string{
 	"internal/field",
 	"internal/pace",
 	"internal/linger",
+	"internal/pagecache",
 	"internal/http1",
 	"internal/http2",
 	"internal/proxyproto",

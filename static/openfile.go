@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/pagecache"
 )
 
 // openFile is a file that is open for those who hold it. The last of them closes it.
@@ -15,6 +17,7 @@ type openFile struct {
 	fs.File
 	shared  *os.File // the same, if several may read it at once, each from where it likes; nil if reading moves its position
 	holders atomic.Int32
+	cached  *pagecache.File // the same, if it is kept and can be asked without waiting; else nil
 
 	// Guarded by the openFiles' lock.
 	of   *representation // that keeps it; nil if none does
@@ -47,6 +50,10 @@ func (o *openFile) Close() error {
 
 // is reports whether the file has the stamp. One that was replaced or deleted has another one: its last link is gone.
 func (o *openFile) is(s *stamp) bool {
+	if o.cached != nil {
+		now, ok := o.cached.Stat()
+		return ok && stampOfState(now) == *s
+	}
 	info, err := o.Stat()
 	return err == nil && stampOf(info) == *s
 }
@@ -92,6 +99,11 @@ func (b *sharedBody) Close() error { return b.file.Close() }
 // FileSection returns the section for the system to send, where it can.
 func (b *sharedBody) FileSection() *io.SectionReader { return &b.SectionReader }
 
+// InMemory reports whether a part of the file is in memory.
+func (b *sharedBody) InMemory(offset, size int64) bool {
+	return b.file.cached != nil && b.file.cached.Has(offset, size)
+}
+
 // openFiles keeps files open that are asked for again and again: it is one of those who hold them. To make room it drops, by the
 // CLOCK algorithm, one that wasn't used since the hand has last passed. One that isn't used for keepTime, or a little longer, is
 // dropped then: an open file takes its place on the disk though it be deleted.
@@ -125,6 +137,7 @@ func (f *openFiles) put(r *representation, o *openFile) {
 	if o.shared == nil || f.limit <= 0 {
 		return
 	}
+	o.cached = pagecache.Of(o.shared)
 	f.mu.Lock()
 	if f.closed || r.open != nil {
 		f.mu.Unlock()

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/filohttp/filo/internal/pagecache"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // check fails the test if what is kept doesn't fit together.
@@ -106,6 +109,46 @@ func TestOpenFiles(t *testing.T) {
 		}()
 		late.Close()
 	}()
+}
+
+// A file that is kept knows without waiting what of it is in memory, and whether it has changed.
+func TestOpenFileInMemory(t *testing.T) {
+	r, o := openTemporary(t)
+	if _, err := o.shared.WriteString("some content"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := o.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.see(info, time.Now())
+	body, err := o.body(byteRange{0, info.Size()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := body.(sock.Cache)
+	if cache.InMemory(0, 4) {
+		t.Error("of a file that isn't kept it is known what is in memory")
+	}
+	f := openFiles{limit: 1}
+	f.put(r, o)
+	defer f.close()
+	if pagecache.Of(o.shared) == nil {
+		t.Skip("the system doesn't tell what is in memory")
+	}
+	if !cache.InMemory(0, info.Size()) || cache.InMemory(0, 1<<20) {
+		t.Error("all of the content is in memory, and no more than that")
+	}
+	if !o.is(&r.stamp) {
+		t.Error("the file has changed")
+	}
+	if err := o.shared.Truncate(3); err != nil {
+		t.Fatal(err)
+	}
+	if o.is(&r.stamp) {
+		t.Error("the file hasn't changed")
+	}
+	body.Close()
 }
 
 // What isn't asked for is closed within two times keepTime, and what is stays open.

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"io/fs"
 	"time"
+
+	"github.com/filohttp/filo/internal/pagecache"
 )
 
 // stamp is what a file system knows of a file's content without reading it. Two contents of the same stamp are possible, but
@@ -16,6 +18,11 @@ type stamp struct {
 	modified      int64 // in nanoseconds since 1970; 0 is unknown
 	changed       int64 // the same, of the last change of anything: nobody can set it. 0 is unknown
 	device, inode uint64
+}
+
+// stampOfState is stampOf for what package pagecache knows of a file.
+func stampOfState(s pagecache.State) stamp {
+	return stamp{s.Size, s.Modified, s.Changed, s.Device, s.Inode}
 }
 
 // settleTime is how old the last change must be for the next one to get another time: file systems count in as much as

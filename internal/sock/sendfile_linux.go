@@ -3,6 +3,9 @@ package sock
 import (
 	"net"
 	"syscall"
+	"unsafe"
+
+	"github.com/filohttp/filo/internal/race"
 )
 
 // sendfile sends a file by the system call of that name. Each call gets the offset, so the file's own position, which others may use at
@@ -10,6 +13,7 @@ import (
 type sendfile struct {
 	target RawWriter
 	file   syscall.RawConn
+	cache  Cache // nil if it is unknown what is in memory
 	offset int64
 	left   int
 	sent   int
@@ -30,7 +34,7 @@ type RawWriter interface {
 type RawWrite func(fd uintptr) (done bool)
 
 // newSendfile returns a FileSender that uses sendfile, nil if the connection isn't a plain socket.
-func newSendfile(conn net.Conn, file syscall.Conn) FileSender {
+func newSendfile(conn net.Conn, file syscall.Conn, cache Cache) FileSender {
 	target, ok := conn.(RawWriter)
 	if !ok {
 		switch conn.(type) {
@@ -48,7 +52,7 @@ func newSendfile(conn net.Conn, file syscall.Conn) FileSender {
 	if err != nil {
 		return nil
 	}
-	s := &sendfile{target: target, file: raw}
+	s := &sendfile{target: target, file: raw, cache: cache}
 	s.send, s.sendTo = s.callSend, s.callSendTo
 	return s
 }
@@ -91,10 +95,18 @@ func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 	return s.err != syscall.EAGAIN
 }
 
+// maxUntold is how much of a file is sent without telling the runtime's scheduler, if that is in memory. More would take too long, also
+// to look for.
+const maxUntold = 1 << 20
+
 // callSend sends until the part or the file ends, the socket is full, or an error occurs.
 func (s *sendfile) callSend(file uintptr) {
+	call := syscall.Sendfile // advances the offset
+	if !race.Enabled && s.left <= maxUntold && s.cache != nil && s.cache.InMemory(s.offset, int64(s.left)) {
+		call = rawSendfile
+	}
 	for s.err = nil; s.left > 0; {
-		n, err := syscall.Sendfile(s.socket, int(file), &s.offset, s.left) // advances the offset
+		n, err := call(s.socket, int(file), &s.offset, s.left)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
@@ -107,4 +119,13 @@ func (s *sendfile) callSend(file uintptr) {
 			s.left -= n
 		}
 	}
+}
+
+// rawSendfile is syscall.Sendfile without telling the scheduler.
+func rawSendfile(out, in int, offset *int64, count int) (int, error) {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDFILE, uintptr(out), uintptr(in), uintptr(unsafe.Pointer(offset)), uintptr(count), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }

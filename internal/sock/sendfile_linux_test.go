@@ -31,25 +31,44 @@ func (c onlyReadFrom) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c.Conn}, r)
 }
 
+type cacheFunc func(offset, size int64) bool
+
+func (f cacheFunc) InMemory(offset, size int64) bool { return f(offset, size) }
+
 // A part of a file is sent from its offset on, to the file's end at most. By sendfile the file's position stays where it is.
 func TestFileSender(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // more than a socket's buffers hold
-	for name, stub := range map[string]bool{"sendfile": false, "ReadFrom": true} {
+	for _, name := range []string{"sendfile", "sendfile of what is in memory", "ReadFrom"} {
 		t.Run(name, func(t *testing.T) {
+			stub := name == "ReadFrom"
+			var cache Cache
+			if name == "sendfile of what is in memory" {
+				cache = cacheFunc(func(offset, size int64) bool {
+					if size > maxUntold || offset+size > int64(len(content))+1000 {
+						t.Errorf("asked for %d bytes at %d", size, offset)
+					}
+					return true
+				})
+			}
 			file := testFile(t, content)
 			client, server := tcpPair(t)
 			var conn net.Conn = server
 			if stub {
 				conn = onlyReadFrom{server}
 			}
-			sender := NewFileSender(conn, file, file)
+			sender := NewFileSender(conn, file, cache, file)
 			received := make(chan []byte)
 			go func() {
 				b, _ := io.ReadAll(client)
 				received <- b
 			}()
-			if n, err := sender.SendFile(100, len(content)-200); n != len(content)-200 || err != nil {
-				t.Errorf("sent %d, %v", n, err)
+			// Only the second is small enough to be sent without telling the scheduler.
+			split := len(content) - maxUntold/2
+			for _, part := range [][2]int{{100, split}, {split, len(content) - 100}} {
+				size := part[1] - part[0]
+				if n, err := sender.SendFile(int64(part[0]), size); n != size || err != nil {
+					t.Errorf("sent %d of %d, %v", n, size, err)
+				}
 			}
 			if n, err := sender.SendFile(int64(len(content)-100), 1000); n != 100 || err != nil {
 				t.Errorf("beyond the end sent %d, %v", n, err)
@@ -80,16 +99,16 @@ func TestNoFileSender(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer directory.Close()
-	if n, err := NewFileSender(server, directory, nil).SendFile(0, 10); n != 0 || !errors.Is(err, ErrNoSendfile) {
+	if n, err := NewFileSender(server, directory, nil, nil).SendFile(0, 10); n != 0 || !errors.Is(err, ErrNoSendfile) {
 		t.Errorf("a directory: %d, %v", n, err)
 	}
 	file := testFile(t, []byte("content"))
 	pipe, other := net.Pipe()
 	defer other.Close()
 	for name, sender := range map[string]FileSender{
-		"a net.Pipe":                             NewFileSender(pipe, file, file),
-		"a part, by what moves the position":     NewFileSender(onlyReadFrom{server}, file, nil),
-		"a connection that embeds one and hides": NewFileSender(struct{ net.Conn }{server}, file, file),
+		"a net.Pipe":                             NewFileSender(pipe, file, nil, file),
+		"a part, by what moves the position":     NewFileSender(onlyReadFrom{server}, file, nil, nil),
+		"a connection that embeds one and hides": NewFileSender(struct{ net.Conn }{server}, file, nil, file),
 	} {
 		if sender != nil {
 			t.Errorf("%s: %T", name, sender)

@@ -8,4 +8,4 @@ import (
 )
 
 // newSendfile returns nil: only the ReadFrom of package net's connections can send files, and only whole ones.
-func newSendfile(net.Conn, syscall.Conn) FileSender { return nil }
+func newSendfile(net.Conn, syscall.Conn, Cache) FileSender { return nil }
