@@ -1,0 +1,93 @@
+// Package database is how the servers of the comparison ask PostgreSQL: the table, the pool and the query, which all have alike.
+package database
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Rows is how many the table has, and MaxConns how many connections to PostgreSQL a server has.
+const (
+	Rows     = 10_000
+	MaxConns = 8
+)
+
+// Product is a row of the table.
+type Product struct {
+	ID    int    `json:"id"`
+	Name  string `json:"name"`
+	Stock int    `json:"stock"`
+}
+
+// Stored is the row with that ID, from 1 to Rows.
+func Stored(id int) Product {
+	return Product{id, "Product " + strconv.Itoa(id), id * 37 % 1000}
+}
+
+// JSON encodes the product by encoding/json.
+func (p Product) JSON() []byte {
+	b, _ := json.Marshal(p) // which it can be
+	return b
+}
+
+// Fill makes the table, with all rows as Stored has them.
+func Fill(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "CREATE TABLE products (id integer PRIMARY KEY, name text NOT NULL, stock integer NOT NULL)")
+	if err != nil {
+		return err
+	}
+	row := func(i int) ([]any, error) {
+		p := Stored(i + 1)
+		return []any{p.ID, p.Name, p.Stock}, nil
+	}
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"products"}, []string{"id", "name", "stock"}, pgx.CopyFromSlice(Rows, row))
+	if err != nil {
+		return err
+	}
+	// What it leaves to do to the first reader of a row is done here.
+	_, err = conn.Exec(ctx, "VACUUM ANALYZE products")
+	return err
+}
+
+// Pool is a server's connections to PostgreSQL, which are opened as they are needed. A nil one has none.
+type Pool struct{ pool *pgxpool.Pool }
+
+// Open makes a pool with the connection string of -database, nil if it is empty.
+func Open(connString string) *Pool {
+	if connString == "" {
+		return nil
+	}
+	config, err := pgxpool.ParseConfig(connString)
+	if err != nil {
+		log.Fatal(err)
+	}
+	config.MaxConns = MaxConns
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return &Pool{pool}
+}
+
+// Product reads the row with that ID and returns it as JSON.
+func (p *Pool) Product(ctx context.Context, id string) ([]byte, error) {
+	if p == nil {
+		return nil, errors.New("the server was started without -database")
+	}
+	n, err := strconv.Atoi(id)
+	if err != nil {
+		return nil, err
+	}
+	var found Product
+	row := p.pool.QueryRow(ctx, "SELECT id, name, stock FROM products WHERE id = $1", n)
+	if err := row.Scan(&found.ID, &found.Name, &found.Stock); err != nil {
+		return nil, err
+	}
+	return found.JSON(), nil
+}

@@ -1,0 +1,163 @@
+// Package postgres starts the PostgreSQL that the servers of the comparison ask.
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/filohttp/filo/bench/internal/database"
+	"github.com/filohttp/filo/bench/internal/proc"
+)
+
+// ErrMissing says that PostgreSQL isn't installed.
+var ErrMissing = errors.New("PostgreSQL is neither in PATH nor in /usr/lib/postgresql: `apt-get install postgresql` has it on Debian")
+
+// settings have it listen on a socket only, flush nothing to the disk, and do little in the background.
+var settings = []string{
+	"listen_addresses=", "fsync=off", "autovacuum=off", "max_logical_replication_workers=0", "bgwriter_lru_maxpages=0",
+	"checkpoint_timeout=1d", "log_min_messages=fatal",
+}
+
+// Server is a running PostgreSQL with package database's table.
+type Server struct {
+	// ConnString is what servers connect to, and Version is PostgreSQL's.
+	ConnString, Version string
+
+	folder   string
+	identity *syscall.Credential // nil is that of this process
+	stop     context.CancelFunc
+	said     bytes.Buffer  // read once gone is closed
+	gone     chan struct{} // closed when it has ended; nil until it has begun
+}
+
+// Start runs PostgreSQL in a temporary folder, until Stop is called or ctx ends, and fills the table. If it isn't installed, the error is
+// ErrMissing.
+func Start(ctx context.Context) (*Server, error) {
+	programs, err := find()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Version: proc.Version(filepath.Join(programs, "postgres"), "--version")}
+	if s.folder, err = os.MkdirTemp("", "filo-postgres"); err != nil {
+		return nil, err
+	}
+	ctx, s.stop = context.WithCancel(ctx)
+	if err := s.start(ctx, programs); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("PostgreSQL doesn't start: %w: %s", err, s.said.String())
+	}
+	return s, nil
+}
+
+// find returns the folder of PostgreSQL's programs: that in PATH, or Debian's with the highest version.
+func find() (string, error) {
+	if initdb, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(initdb), nil
+	}
+	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if len(folders) == 0 {
+		return "", ErrMissing
+	}
+	return newest(folders), nil
+}
+
+// newest is the folder with the highest version, as in /usr/lib/postgresql/15/bin.
+func newest(folders []string) string {
+	version := func(folder string) float64 {
+		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(folder)), 64) // 9.6 was the last with a point
+		return v
+	}
+	return slices.MaxFunc(folders, func(a, b string) int { return int(10 * (version(a) - version(b))) })
+}
+
+func (s *Server) start(ctx context.Context, programs string) error {
+	if err := s.leaveRoot(); err != nil {
+		return err
+	}
+	data := filepath.Join(s.folder, "data")
+	initdb := s.command(ctx, filepath.Join(programs, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+	if err := initdb.Run(); err != nil {
+		return err
+	}
+	s.said.Reset()
+	args := []string{"-D", data, "-k", s.folder}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	postgres := s.command(ctx, filepath.Join(programs, "postgres"), args...)
+	if err := postgres.Start(); err != nil {
+		return err
+	}
+	s.gone = make(chan struct{})
+	go func() {
+		postgres.Wait()
+		close(s.gone)
+	}()
+	s.ConnString = fmt.Sprintf("host='%s' user=postgres dbname=postgres", s.folder)
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(database.Fill(ctx, conn), conn.Close(ctx))
+}
+
+// leaveRoot has root run it as the user postgres, since it refuses to run as root.
+func (s *Server) leaveRoot() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		return err
+	}
+	uid, noUID := strconv.Atoi(account.Uid)
+	gid, noGID := strconv.Atoi(account.Gid)
+	s.identity = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return errors.Join(noUID, noGID, os.Chown(s.folder, uid, gid))
+}
+
+// command is a program of PostgreSQL's, which ends by SIGINT: that disconnects clients.
+func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.folder, &s.said, &s.said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.identity}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// connect tries until PostgreSQL answers, at most for ten seconds, or until it has ended.
+func (s *Server) connect(ctx context.Context) (conn *pgx.Conn, err error) {
+	for range 500 {
+		if conn, err = pgx.Connect(ctx, s.ConnString); err == nil {
+			return conn, nil
+		}
+		select {
+		case <-s.gone:
+			return nil, errors.New("it has ended")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil, err
+}
+
+// Stop ends it, and removes its folder.
+func (s *Server) Stop() {
+	s.stop()
+	if s.gone != nil {
+		<-s.gone
+	}
+	os.RemoveAll(s.folder)
+}
