@@ -27,6 +27,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/measure"
 	"github.com/filohttp/filo/bench/internal/peer"
 	"github.com/filohttp/filo/bench/internal/plan"
+	"github.com/filohttp/filo/bench/internal/postgres"
 	"github.com/filohttp/filo/bench/internal/proc"
 	"github.com/filohttp/filo/bench/internal/report"
 )
@@ -72,6 +73,16 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
+	runner := &measure.Runner{Files: folder, Warmup: o.warmup, MaxLateness: o.lateness}
+	versions := tools()
+	db, groups, err := startDatabase(ctx, groups, stdout)
+	if err != nil {
+		return err
+	}
+	if db != nil {
+		defer db.Stop()
+		runner.Database, versions["PostgreSQL"] = db.ConnString, db.Version
+	}
 	begin := time.Now()
 	peers, err := build(ctx, o, groups, folder, stdout)
 	if err != nil {
@@ -83,9 +94,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := measure.MakeFiles(folder); err != nil {
 		return err
 	}
-	executor := &plan.Executor{
-		Runner: &measure.Runner{Files: folder, Warmup: o.warmup, MaxLateness: o.lateness}, Peers: peers, Store: store, Log: stdout,
-	}
+	executor := &plan.Executor{Runner: runner, Peers: peers, Store: store, Log: stdout}
 	begin = time.Now()
 	failed := executor.Execute(ctx, groups)
 	if ctx.Err() != nil || store.Empty() {
@@ -93,7 +102,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	fmt.Fprintf(stdout, "measured in %v\n\n", time.Since(begin).Round(time.Second))
 	r := &report.Report{
-		Groups: groups, Peers: peers, Store: store, Machine: proc.ThisMachine(), Tools: tools(), Warmup: o.warmup,
+		Groups: groups, Peers: peers, Store: store, Machine: proc.ThisMachine(), Tools: versions, Warmup: o.warmup,
 		Command: strings.Join(append([]string{"go run ./cmd/compare"}, args...), " "), Time: time.Now(), Failed: failed,
 	}
 	if r.Causes, err = report.ReadCauses("causes.txt"); err != nil {
@@ -104,6 +113,20 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return failed
 	}
 	return errors.Join(failed, r.Write(o.report))
+}
+
+// startDatabase starts PostgreSQL if a group needs it. If it isn't installed, such groups are left out.
+func startDatabase(ctx context.Context, groups []plan.Group, stdout io.Writer) (*postgres.Server, []plan.Group, error) {
+	needed := func(g plan.Group) bool { return g.Row.Database }
+	if !slices.ContainsFunc(groups, needed) {
+		return nil, groups, nil
+	}
+	db, err := postgres.Start(ctx)
+	if errors.Is(err, postgres.ErrMissing) {
+		fmt.Fprintln(stdout, "left out: rows with a database:", err)
+		return nil, slices.DeleteFunc(groups, needed), nil
+	}
+	return db, groups, err
 }
 
 // build builds the peers of the groups. Who isn't installed is left out.

@@ -22,8 +22,9 @@ import (
 
 // Runner runs cells.
 type Runner struct {
-	Files  string // a folder with row.Files
-	Warmup time.Duration
+	Files    string // a folder with row.Files
+	Database string // the connection string of package postgres
+	Warmup   time.Duration
 	// MaxLateness is how late the generator may be, at the 99th percentile, for a run at a constant rate to count.
 	MaxLateness time.Duration
 }
@@ -74,7 +75,11 @@ func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, 
 
 // Options are those that a row's server is started with.
 func (r *Runner) Options(of *row.Row) peer.Options {
-	return peer.Options{Args: of.Args, HTTP2: of.Streams > 0, TLS: of.TLS, Files: r.Files}
+	o := peer.Options{Args: of.Args, HTTP2: of.Streams > 0, TLS: of.TLS, Files: r.Files}
+	if of.Database {
+		o.Args = append(slices.Clone(o.Args), "-database", r.Database)
+	}
+	return o
 }
 
 // MakeFiles writes row.Files to a folder.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/filohttp/filo/bench/internal/measure"
 	"github.com/filohttp/filo/bench/internal/peer"
+	"github.com/filohttp/filo/bench/internal/postgres"
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
@@ -70,7 +71,17 @@ func newExecutor(t *testing.T) *Executor {
 // Every server answers every request of its rows as filo does.
 func TestAllAnswerAlike(t *testing.T) {
 	e := newExecutor(t)
+	db, err := postgres.Start(t.Context())
+	if err == nil {
+		defer db.Stop()
+		e.Runner.Database = db.ConnString
+	} else if !errors.Is(err, postgres.ErrMissing) {
+		t.Fatal(err)
+	}
 	for _, r := range row.All() {
+		if r.Database && db == nil {
+			continue
+		}
 		g := Group{Cell: measure.Cell{Kind: measure.Peak, Row: r.ID}, Row: r, Peers: slices.Concat(r.Peers, r.More), Rounds: 1}
 		if err := e.check(t.Context(), &g); err != nil {
 			t.Error(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/filohttp/filo/internal/githubapi"
 
+	"github.com/filohttp/filo/bench/internal/database"
 	"github.com/filohttp/filo/bench/internal/site"
 )
 
@@ -30,6 +31,8 @@ type Row struct {
 	Kind Kind
 	Args []string // flags of package site
 	TLS  bool
+	// Database is set if the servers need PostgreSQL.
+	Database bool
 
 	Requests      []Request // one after the other
 	Connections   int
@@ -71,6 +74,9 @@ var Quick = []string{"keepalive-64", "keepalive-512", "conn-10", "json", "post-1
 
 // HTTP2 are the rows of the size of that name.
 var HTTP2 = []string{"h2c-1", "h2c-10", "h2c-100", "h2-1", "h2-10", "h2-100"}
+
+// Grown are the rows that are also measured with several values of GOMAXPROCS.
+var Grown = []string{"keepalive-64", "db"}
 
 // Sizes of bodies and files.
 const (
@@ -241,6 +247,10 @@ func waiting() []Row {
 	return []Row{
 		{ID: "blocking-5ms", Title: "handler that sleeps 5 ms", Requests: get("/sleep", greeting), Connections: 128, Latency: true,
 			About: "128 connections can't get more than 25,600 answers per second.", More: blocking},
+		{ID: "db", Title: "handler that asks PostgreSQL", Requests: products(), Database: true, Latency: true,
+			About: fmt.Sprintf("The handler reads one of %d rows by its primary key, through a pgxpool of at most %d connections over a Unix "+
+				"socket, and encodes it by encoding/json. Queries have the request's context. PostgreSQL runs on the same machine, never pinned, "+
+				"and its CPU time isn't the server's.", database.Rows, database.MaxConns), More: blocking},
 		{ID: "mixed", Title: "quick beside blocking handlers", Kind: Mixed, Requests: get("/mixed/quick", greeting),
 			About: fmt.Sprintf("64 connections ask for 13 bytes, while %d requests per second on 64 others wait for a handler that sleeps "+
 				"5 ms. CPU time is divided by all requests, the rest is the quick ones' own.", MixedRate), More: blocking},
@@ -255,6 +265,14 @@ func waiting() []Row {
 			About: "Binary messages of 125 bytes. filo's contrib/websocket, coder/websocket on net/http, fasthttp/websocket on fasthttp. " +
 				"Requests are messages.", More: blocking},
 	}
+}
+
+// products asks for a hundred rows of the table, whose IDs have four digits.
+func products() (requests []Request) {
+	for id := 1000; id < database.Rows; id += 90 {
+		requests = append(requests, get(fmt.Sprintf("/db?id=%d", id), Want{Body: database.Stored(id).JSON()})...)
+	}
+	return requests
 }
 
 func encrypted() []Row {

@@ -13,6 +13,7 @@
 //	GET  /mixed/quick      Greeting, found by the server's router
 //	GET  /mixed/sleep      the same after Wait
 //	GET  /limited          Greeting after Wait, for at most Flags.Limit requests at once; others get 503
+//	GET  /db?id=ID         that row of Flags.Database as JSON: filo, fasthttp and net/http by package database
 //	GET  /websocket        echoes messages
 //	     GitHub's routes   Greeting, if Flags.Routes is set and all parameters have values
 package site
@@ -53,7 +54,7 @@ var GreetingBytes = []byte(Greeting)
 
 // Flags are what a server is told on its command line: see Parse.
 type Flags struct {
-	Addr, Files            string
+	Addr, Files, Database  string
 	Secure, Routes, Stream bool
 	HTTP2                  bool
 	Limit                  int
@@ -66,6 +67,7 @@ func Parse() *Flags {
 	flag.BoolVar(&f.Secure, "tls", false, "speak TLS")
 	flag.BoolVar(&f.HTTP2, "http2", false, "speak HTTP/2, without TLS by prior knowledge")
 	flag.StringVar(&f.Files, "files", ".", "`folder` of the files at /files")
+	flag.StringVar(&f.Database, "database", "", "connection `string` of the PostgreSQL that /db asks")
 	flag.BoolVar(&f.Routes, "routes", false, "add GitHub's 203 routes to the server's router")
 	flag.BoolVar(&f.Stream, "stream", false, "read bodies as streams, where the server has to be told")
 	flag.IntVar(&f.Limit, "limit", 0, "requests that /limited serves at once; it may hold for all resources, and be none if it is 0")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fasthttp/router"
 	"github.com/fasthttp/websocket"
+	"github.com/filohttp/filo/bench/internal/database"
 	"github.com/filohttp/filo/bench/internal/site"
 	"github.com/valyala/fasthttp"
 )
@@ -24,6 +25,7 @@ func main() {
 func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
 	places := make(chan struct{}, flags.Limit)
+	pool := database.Open(flags.Database)
 	routes := newRouter(flags).Handler
 	return func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
@@ -41,6 +43,8 @@ func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 			sleep(ctx)
 		case "/limited":
 			limited(ctx, places)
+		case "/db":
+			product(ctx, pool)
 		default:
 			routes(ctx)
 		}
@@ -111,6 +115,15 @@ func limited(ctx *fasthttp.RequestCtx, places chan struct{}) {
 	default:
 		ctx.Error("Service Unavailable", 503)
 	}
+}
+
+func product(ctx *fasthttp.RequestCtx, pool *database.Pool) {
+	body, err := pool.Product(ctx, string(ctx.QueryArgs().Peek("id")))
+	if err != nil {
+		ctx.Error(err.Error(), 500)
+		return
+	}
+	answerJSON(ctx, body)
 }
 
 func echo(conn *websocket.Conn) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/bench/internal/database"
 	"github.com/filohttp/filo/bench/internal/site"
 	"github.com/filohttp/filo/contrib/websocket"
 	"github.com/filohttp/filo/middleware"
@@ -49,6 +50,7 @@ func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 		// In the blocking driver Server.Concurrency bounds connections, so the limit is a middleware there.
 		limited = middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: flags.Limit})(sleep)
 	}
+	pool := database.Open(flags.Database)
 	routes := newRouter(flags)
 	return func(c *filo.Ctx) error {
 		switch string(c.PathBytes()) {
@@ -66,6 +68,8 @@ func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 			return sleep(c)
 		case "/limited":
 			return limited(c)
+		case "/db":
+			return product(c, pool)
 		}
 		return routes.Serve(c)
 	}
@@ -103,6 +107,14 @@ func greet(c *filo.Ctx) error { return c.Text(200, site.Greeting) }
 func sleep(c *filo.Ctx) error {
 	time.Sleep(site.Wait)
 	return greet(c)
+}
+
+func product(c *filo.Ctx, pool *database.Pool) error {
+	body, err := pool.Product(c.Context(), c.Query("id"))
+	if err != nil {
+		return err
+	}
+	return c.BytesNoCopy(200, site.JSONType, body)
 }
 
 func length(c *filo.Ctx) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/filohttp/filo/bench/internal/database"
 	"github.com/filohttp/filo/bench/internal/site"
 	"github.com/klauspost/compress/gzhttp"
 )
@@ -32,6 +33,7 @@ func newHandler(flags *site.Flags) http.Handler {
 		answer(w, jsonType, site.LargeJSON())
 	}))
 	places := make(chan struct{}, flags.Limit)
+	pool := database.Open(flags.Database)
 	mux := newMux(flags)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -49,6 +51,8 @@ func newHandler(flags *site.Flags) http.Handler {
 			sleep(w)
 		case "/limited":
 			limited(w, places)
+		case "/db":
+			product(w, r, pool)
 		default:
 			mux.ServeHTTP(w, r)
 		}
@@ -109,6 +113,15 @@ func limited(w http.ResponseWriter, places chan struct{}) {
 	default:
 		http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
 	}
+}
+
+func product(w http.ResponseWriter, r *http.Request, pool *database.Pool) {
+	body, err := pool.Product(r.Context(), r.URL.Query().Get("id"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, jsonType, body)
 }
 
 // length reads a body as a whole or, for an upload, as it comes.
