@@ -86,11 +86,12 @@ func Make(size Size, c Choice) ([]Group, error) {
 	case values == nil:
 		groups = unpinned(rows, size)
 		if size.Beyond && c.Rows == nil {
-			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return r.Kind != row.Closed || !size.All && !slices.Contains(row.Quick, r.ID) })
+			most := slices.Concat(row.Quick, row.Grown)
+			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return r.Kind != row.Closed || !size.All && !slices.Contains(most, r.ID) })
 			if runtime.NumCPU() > 1 {
 				groups = append(groups, varied(rows, size, pinned)...)
 			}
-			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return r.ID != "keepalive-64" })
+			rows = slices.DeleteFunc(rows, func(r row.Row) bool { return !slices.Contains(row.Grown, r.ID) })
 			values = doublings(runtime.NumCPU())
 		}
 	}

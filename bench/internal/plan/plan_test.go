@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestQuick(t *testing.T) {
 }
 
 // The default size has those three in every row that they can serve and the other Go servers in four, each with rounds that are
-// interleaved; it takes about 37 minutes.
+// interleaved; it takes about 39 minutes.
 func TestDefault(t *testing.T) {
 	groups := makePlan(t, "default", Choice{})
 	rows, others := map[string]bool{}, map[string][]string{}
@@ -73,8 +74,34 @@ func TestDefault(t *testing.T) {
 			t.Errorf("%s is in %v", name, in)
 		}
 	}
-	if _, took := Estimate(groups, warmup); took > 38*time.Minute {
+	if _, took := Estimate(groups, warmup); took > 40*time.Minute {
 		t.Errorf("it takes %v", took)
+	}
+}
+
+// Pinned the default size has the quick rows and those of row.Grown, which it also has with each value of GOMAXPROCS.
+func TestBeyond(t *testing.T) {
+	pinned, grown := map[string]bool{}, map[string]int{}
+	for _, g := range makePlan(t, "default", Choice{}) {
+		if g.Cell.Pinned {
+			pinned[g.Row.ID] = true
+		}
+		if g.Cell.Procs > 0 {
+			grown[g.Row.ID]++
+		}
+	}
+	for _, id := range slices.Concat(row.Quick, row.Grown) {
+		if !pinned[id] && runtime.NumCPU() > 1 {
+			t.Errorf("%s isn't pinned", id)
+		}
+	}
+	for _, id := range row.Grown {
+		if grown[id] != len(doublings(runtime.NumCPU())) {
+			t.Errorf("%s has %d values of GOMAXPROCS", id, grown[id])
+		}
+	}
+	if len(grown) != len(row.Grown) {
+		t.Errorf("the rows with values of GOMAXPROCS are %v", grown)
 	}
 }
 

@@ -3,6 +3,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ type Server struct {
 // Start runs PostgreSQL in a temporary folder, until Stop is called or ctx ends, and fills the table. If it isn't installed, the error is
 // ErrMissing.
 func Start(ctx context.Context) (*Server, error) {
-	programs, err := find()
+	programs, err := find(debian)
 	if err != nil {
 		return nil, err
 	}
@@ -61,25 +62,23 @@ func Start(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
-// find returns the folder of PostgreSQL's programs: that in PATH, or Debian's with the highest version.
-func find() (string, error) {
+// debian is where Debian has PostgreSQL's programs, a folder for each version.
+const debian = "/usr/lib/postgresql/*/bin"
+
+// find returns the folder of PostgreSQL's programs: that in PATH, or the one with the highest version of those that match the pattern.
+func find(pattern string) (string, error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(initdb), nil
 	}
-	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	folders, _ := filepath.Glob(pattern)
 	if len(folders) == 0 {
 		return "", ErrMissing
 	}
-	return newest(folders), nil
-}
-
-// newest is the folder with the highest version, as in /usr/lib/postgresql/15/bin.
-func newest(folders []string) string {
 	version := func(folder string) float64 {
 		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(folder)), 64) // 9.6 was the last with a point
 		return v
 	}
-	return slices.MaxFunc(folders, func(a, b string) int { return int(10 * (version(a) - version(b))) })
+	return slices.MaxFunc(folders, func(a, b string) int { return cmp.Compare(version(a), version(b)) }), nil
 }
 
 func (s *Server) start(ctx context.Context, programs string) error {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/filohttp/filo/bench/internal/database"
@@ -71,10 +73,20 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-func TestNewest(t *testing.T) {
-	folders := []string{"/usr/lib/postgresql/9.6/bin", "/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/9.5/bin"}
-	if got := newest(folders); got != folders[1] {
-		t.Errorf("it is %s", got)
+// Beside PATH the highest version counts, and none is ErrMissing.
+func TestFind(t *testing.T) {
+	t.Setenv("PATH", "")
+	pattern := filepath.Join(t.TempDir(), "*", "bin")
+	if got, err := find(pattern); !errors.Is(err, ErrMissing) {
+		t.Errorf("of none it is %q, %v", got, err)
+	}
+	for _, version := range []string{"9.6", "15", "9.5"} {
+		if err := os.MkdirAll(strings.Replace(pattern, "*", version, 1), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := find(pattern); err != nil || got != strings.Replace(pattern, "*", "15", 1) {
+		t.Errorf("it is %s, %v", got, err)
 	}
 }
 

@@ -1,10 +1,13 @@
 package row
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/filohttp/filo/bench/internal/database"
 	"github.com/filohttp/filo/bench/internal/site"
 )
 
@@ -33,7 +36,7 @@ func TestAll(t *testing.T) {
 			t.Errorf("%s is found as %q, %v", r.ID, found.Title, err)
 		}
 	}
-	for _, id := range slices.Concat(Quick, HTTP2) {
+	for _, id := range slices.Concat(Quick, HTTP2, Grown) {
 		if !ids[id] {
 			t.Errorf("%s is in a size, and isn't there", id)
 		}
@@ -44,6 +47,26 @@ func TestRouterRowHasAllRoutes(t *testing.T) {
 	r, err := Find("router-203")
 	if err != nil || len(r.Requests) != 203 {
 		t.Errorf("%d requests, %v", len(r.Requests), err)
+	}
+}
+
+// Each row of the table that is asked for exists, and the answers are so alike in size that their sum can be checked.
+func TestDatabaseRow(t *testing.T) {
+	r, err := Find("db")
+	if err != nil || !r.Database || len(r.Requests) != 100 {
+		t.Fatalf("%d requests, a database: %t, %v", len(r.Requests), r.Database, err)
+	}
+	for _, request := range r.Requests {
+		var p database.Product
+		if err := json.Unmarshal(request.Want.Body, &p); err != nil {
+			t.Fatal(err)
+		}
+		if request.Target != fmt.Sprintf("/db?id=%d", p.ID) || p.ID < 1 || p.ID > database.Rows || p.Name == "" {
+			t.Errorf("the answer to %s is %+v", request.Target, p)
+		}
+		if n := len(request.Want.Body) - len(r.Requests[0].Want.Body); n < -3 || n > 3 {
+			t.Errorf("the answer to %s is %d bytes longer than the first one", request.Target, n)
+		}
 	}
 }
 
