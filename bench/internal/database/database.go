@@ -58,8 +58,8 @@ func Fill(ctx context.Context, conn *pgx.Conn) error {
 // Pool is a server's connections to PostgreSQL. A nil one has none.
 type Pool struct{ pool *pgxpool.Pool }
 
-// Open makes a pool with the connection string of -database, nil if it is empty. All connections are open then and have asked once: opening
-// them takes longer than the load before a run lasts, and requests that had waited for it would be late in the measured time.
+// Open makes a pool with the connection string of -database, nil if it is empty. All its connections are open and have asked once:
+// opened under load they would hold up requests for most of the warm-up, whose latencies would then be measured.
 func Open(connString string) *Pool {
 	if connString == "" {
 		return nil
