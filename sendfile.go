@@ -10,18 +10,19 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/localfile"
 	"github.com/filohttp/filo/internal/sock"
 )
 
 // filePart is the part of a file that a reader hasn't read yet.
 type filePart struct {
 	file   openFile
-	cache  sock.Cache    // nil if it is unknown what of the file is in memory
-	offset int64         // in the file, where it begins
-	size   int64         // may reach beyond the file's end
-	reader io.ReadSeeker // the reader itself
-	at     int64         // the reader's position
-	whole  regularFile   // reader, if that is the file itself; nil for a section, which mustn't move the file's position
+	local  *localfile.File // the same file; nil if it isn't known as one
+	offset int64           // in the file, where it begins
+	size   int64           // may reach beyond the file's end
+	reader io.ReadSeeker   // the reader itself
+	at     int64           // the reader's position
+	whole  regularFile     // reader, if that is the file itself; nil for a section, which mustn't move the file's position
 }
 
 // openFile is the part of *os.File that doesn't depend on the file's position.
@@ -42,8 +43,10 @@ type fileSection interface{ FileSection() *io.SectionReader }
 // filePartOf returns the part of a file that a reader would read. ok is false if r doesn't read a file, or its position is unknown. A
 // type that embeds a file doesn't count, since it may have a Read of its own, which sendfile wouldn't call.
 func filePartOf(r io.Reader) (p filePart, ok bool) {
-	cache, _ := r.(sock.Cache)
 	if section, ok := r.(fileSection); ok {
+		if l, ok := r.(interface{ LocalFile() *localfile.File }); ok {
+			p.local = l.LocalFile()
+		}
 		r = section.FileSection()
 	}
 	switch r := r.(type) {
@@ -54,7 +57,7 @@ func filePartOf(r io.Reader) (p filePart, ok bool) {
 			return p, false
 		}
 		at, err := r.Seek(0, io.SeekCurrent)
-		return filePart{file: file, cache: cache, offset: offset + at, size: size - at, reader: r, at: at}, err == nil
+		return filePart{file: file, local: p.local, offset: offset + at, size: size - at, reader: r, at: at}, err == nil
 	case regularFile:
 		// An *os.File, or the wrapper of its WriteTo.
 		if _, ok := r.(*os.File); !ok && reflect.TypeOf(r).PkgPath() != "os" {
@@ -108,7 +111,7 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 
 // fileSender implements fileWire.
 func (c *conn) fileSender(p filePart, size int64, headSent bool) (sender sock.FileSender, stays bool, err error) {
-	sender = sock.NewFileSender(c.netConn, p.file, p.cache, p.whole)
+	sender = sock.NewFileSender(c.netConn, p.file, p.local, p.whole)
 	if sender == nil || c.looped == nil || headSent {
 		return sender, false, nil
 	}

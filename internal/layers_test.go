@@ -19,7 +19,7 @@ var layers = []string{
 	"internal/field",
 	"internal/pace",
 	"internal/linger",
-	"internal/pagecache",
+	"internal/localfile",
 	"internal/http1",
 	"internal/http2",
 	"internal/proxyproto",

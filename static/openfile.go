@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/filohttp/filo/internal/pagecache"
+	"github.com/filohttp/filo/internal/localfile"
 )
 
 // openFile is a file that is open for those who hold it. The last of them closes it.
@@ -17,7 +17,7 @@ type openFile struct {
 	fs.File
 	shared  *os.File // the same, if several may read it at once, each from where it likes; nil if reading moves its position
 	holders atomic.Int32
-	cached  *pagecache.File // the same, if it is kept and can be asked without waiting; else nil
+	local   *localfile.File // the same, once somebody wants to keep it; nil if it isn't one
 
 	// Guarded by the openFiles' lock.
 	of   *representation // that keeps it; nil if none does
@@ -50,8 +50,8 @@ func (o *openFile) Close() error {
 
 // is reports whether the file has the stamp. One that was replaced or deleted has another one: its last link is gone.
 func (o *openFile) is(s *stamp) bool {
-	if o.cached != nil {
-		now, ok := o.cached.Stat()
+	if o.local != nil {
+		now, ok := o.local.Stat()
 		return ok && stampOfState(now) == *s
 	}
 	info, err := o.Stat()
@@ -99,10 +99,8 @@ func (b *sharedBody) Close() error { return b.file.Close() }
 // FileSection returns the section for the system to send, where it can.
 func (b *sharedBody) FileSection() *io.SectionReader { return &b.SectionReader }
 
-// InMemory reports whether a part of the file is in memory.
-func (b *sharedBody) InMemory(offset, size int64) bool {
-	return b.file.cached != nil && b.file.cached.Has(offset, size)
-}
+// LocalFile returns the file, nil if it isn't known as local.
+func (b *sharedBody) LocalFile() *localfile.File { return b.file.local }
 
 // openFiles keeps files open that are asked for again and again: it is one of those who hold them. To make room it drops, by the
 // CLOCK algorithm, one that wasn't used since the hand has last passed. One that isn't used for keepTime, or a little longer, is
@@ -137,7 +135,7 @@ func (f *openFiles) put(r *representation, o *openFile) {
 	if o.shared == nil || f.limit <= 0 {
 		return
 	}
-	o.cached = pagecache.Of(o.shared)
+	o.local = localfile.Of(o.shared)
 	f.mu.Lock()
 	if f.closed || r.open != nil {
 		f.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/filohttp/filo/internal/pagecache"
-	"github.com/filohttp/filo/internal/sock"
+	"github.com/filohttp/filo/internal/localfile"
 )
 
 // check fails the test if what is kept doesn't fit together.
@@ -111,8 +110,8 @@ func TestOpenFiles(t *testing.T) {
 	}()
 }
 
-// A file that is kept knows without waiting what of it is in memory, and whether it has changed.
-func TestOpenFileInMemory(t *testing.T) {
+// A file that is kept on a local file system is known as one, and knows whether it has changed.
+func TestOpenFileIsLocal(t *testing.T) {
 	r, o := openTemporary(t)
 	if _, err := o.shared.WriteString("some content"); err != nil {
 		t.Fatal(err)
@@ -122,22 +121,12 @@ func TestOpenFileInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.see(info, time.Now())
-	body, err := o.body(byteRange{0, info.Size()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache := body.(sock.Cache)
-	if cache.InMemory(0, 4) {
-		t.Error("of a file that isn't kept it is known what is in memory")
-	}
 	f := openFiles{limit: 1}
 	f.put(r, o)
 	defer f.close()
-	if pagecache.Of(o.shared) == nil {
-		t.Skip("the system doesn't tell what is in memory")
-	}
-	if !cache.InMemory(0, info.Size()) || cache.InMemory(0, 1<<20) {
-		t.Error("all of the content is in memory, and no more than that")
+	defer o.Close()
+	if (o.local == nil) != (localfile.Of(o.shared) == nil) {
+		t.Error("whether the file is local isn't known")
 	}
 	if !o.is(&r.stamp) {
 		t.Error("the file has changed")
@@ -148,7 +137,6 @@ func TestOpenFileInMemory(t *testing.T) {
 	if o.is(&r.stamp) {
 		t.Error("the file hasn't changed")
 	}
-	body.Close()
 }
 
 // What isn't asked for is closed within two times keepTime, and what is stays open.

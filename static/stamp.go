@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/filohttp/filo/internal/pagecache"
+	"github.com/filohttp/filo/internal/localfile"
 )
 
 // stamp is what a file system knows of a file's content without reading it. Two contents of the same stamp are possible, but
@@ -20,8 +20,8 @@ type stamp struct {
 	device, inode uint64
 }
 
-// stampOfState is stampOf for what package pagecache knows of a file.
-func stampOfState(s pagecache.State) stamp {
+// stampOfState is stampOf for what package localfile knows of a file.
+func stampOfState(s localfile.State) stamp {
 	return stamp{s.Size, s.Modified, s.Changed, s.Device, s.Inode}
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"syscall"
+
+	"github.com/filohttp/filo/internal/localfile"
 )
 
 // FileSender sends a file on a connection.
@@ -25,15 +27,10 @@ type NowSender interface {
 // ErrNoSendfile is the error of a FileSender whose file the system can't send by itself.
 var ErrNoSendfile = errors.New("filo: the system can't send such a file by itself")
 
-// Cache can say whether a part of a file is in memory, so that to send it waits for no disk.
-type Cache interface {
-	InMemory(offset, size int64) bool
-}
-
-// NewFileSender returns a FileSender for a file on a connection, or nil if there is none. cache is of the file, nil if that is unknown. The
+// NewFileSender returns a FileSender for a file on a connection, or nil if there is none. local is the same file, nil if it isn't one. The
 // file's position doesn't change, unless whole is set: whole is the same file, for senders that must move its position.
-func NewFileSender(conn net.Conn, file syscall.Conn, cache Cache, whole io.ReadSeeker) FileSender {
-	if s := newSendfile(conn, file, cache); s != nil {
+func NewFileSender(conn net.Conn, file syscall.Conn, local *localfile.File, whole io.ReadSeeker) FileSender {
+	if s := newSendfile(conn, file, local); s != nil {
 		return s
 	}
 	if target, ok := conn.(io.ReaderFrom); ok && whole != nil {

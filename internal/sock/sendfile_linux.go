@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/filohttp/filo/internal/localfile"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -13,7 +14,7 @@ import (
 type sendfile struct {
 	target RawWriter
 	file   syscall.RawConn
-	cache  Cache // nil if it is unknown what is in memory
+	local  *localfile.File // the same file; nil if it isn't one
 	offset int64
 	left   int
 	sent   int
@@ -34,7 +35,7 @@ type RawWriter interface {
 type RawWrite func(fd uintptr) (done bool)
 
 // newSendfile returns a FileSender that uses sendfile, nil if the connection isn't a plain socket.
-func newSendfile(conn net.Conn, file syscall.Conn, cache Cache) FileSender {
+func newSendfile(conn net.Conn, file syscall.Conn, local *localfile.File) FileSender {
 	target, ok := conn.(RawWriter)
 	if !ok {
 		switch conn.(type) {
@@ -52,7 +53,7 @@ func newSendfile(conn net.Conn, file syscall.Conn, cache Cache) FileSender {
 	if err != nil {
 		return nil
 	}
-	s := &sendfile{target: target, file: raw, cache: cache}
+	s := &sendfile{target: target, file: raw, local: local}
 	s.send, s.sendTo = s.callSend, s.callSendTo
 	return s
 }
@@ -95,15 +96,19 @@ func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 	return s.err != syscall.EAGAIN
 }
 
-// maxUntold is how much of a file is sent without telling the runtime's scheduler, if that is in memory. More would take too long, also
-// to look for.
-const maxUntold = 1 << 20
+// maxRaw is how much of a file is sent without telling the runtime's scheduler, if that is in memory. A larger part would hold a processor
+// for too long.
+const maxRaw = 1 << 20
 
 // callSend sends until the part or the file ends, the socket is full, or an error occurs.
 func (s *sendfile) callSend(file uintptr) {
 	call := syscall.Sendfile // advances the offset
-	if !race.Enabled && s.left <= maxUntold && s.cache != nil && s.cache.InMemory(s.offset, int64(s.left)) {
-		call = rawSendfile
+	if s.local != nil {
+		if !race.Enabled && s.left <= maxRaw && s.local.IsWarm(s.offset, int64(s.left)) {
+			call = rawSendfile
+		} else {
+			defer func(begin int64) { s.local.Sent(begin, s.offset-begin) }(s.offset)
+		}
 	}
 	for s.err = nil; s.left > 0; {
 		n, err := call(s.socket, int(file), &s.offset, s.left)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/filohttp/filo/internal/localfile"
 )
 
 func testFile(t *testing.T, content []byte) *os.File {
@@ -31,40 +33,31 @@ func (c onlyReadFrom) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c.Conn}, r)
 }
 
-type cacheFunc func(offset, size int64) bool
-
-func (f cacheFunc) InMemory(offset, size int64) bool { return f(offset, size) }
-
 // A part of a file is sent from its offset on, to the file's end at most. By sendfile the file's position stays where it is.
 func TestFileSender(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // more than a socket's buffers hold
-	for _, name := range []string{"sendfile", "sendfile of what is in memory", "ReadFrom"} {
+	for _, name := range []string{"sendfile", "sendfile of a local file", "ReadFrom"} {
 		t.Run(name, func(t *testing.T) {
 			stub := name == "ReadFrom"
-			var cache Cache
-			if name == "sendfile of what is in memory" {
-				cache = cacheFunc(func(offset, size int64) bool {
-					if size > maxUntold || offset+size > int64(len(content))+1000 {
-						t.Errorf("asked for %d bytes at %d", size, offset)
-					}
-					return true
-				})
-			}
 			file := testFile(t, content)
+			var local *localfile.File
+			if name == "sendfile of a local file" {
+				if local = localfile.Of(file); local != nil {
+					local.Sent(0, int64(len(content)+1000)) // so it is in memory
+				}
+			}
 			client, server := tcpPair(t)
 			var conn net.Conn = server
 			if stub {
 				conn = onlyReadFrom{server}
 			}
-			sender := NewFileSender(conn, file, cache, file)
+			sender := NewFileSender(conn, file, local, file)
 			received := make(chan []byte)
 			go func() {
 				b, _ := io.ReadAll(client)
 				received <- b
 			}()
-			// Only the second is small enough to be sent without telling the scheduler.
-			split := len(content) - maxUntold/2
-			for _, part := range [][2]int{{100, split}, {split, len(content) - 100}} {
+			for _, part := range [][2]int{{100, maxRaw}, {maxRaw, len(content) - 100}} {
 				size := part[1] - part[0]
 				if n, err := sender.SendFile(int64(part[0]), size); n != size || err != nil {
 					t.Errorf("sent %d of %d, %v", n, size, err)
