@@ -123,8 +123,11 @@ func startDatabase(ctx context.Context, groups []plan.Group, stdout io.Writer) (
 	}
 	db, err := postgres.Start(ctx)
 	if errors.Is(err, postgres.ErrMissing) {
+		if groups = slices.DeleteFunc(groups, needed); len(groups) == 0 {
+			return nil, nil, err
+		}
 		fmt.Fprintln(stdout, "left out: rows with a database:", err)
-		return nil, slices.DeleteFunc(groups, needed), nil
+		return nil, groups, nil
 	}
 	return db, groups, err
 }

@@ -1,11 +1,10 @@
-// Package database is how the servers of the comparison ask PostgreSQL: the table, the pool and the query, which all have alike.
+// Package database holds the table, the pool and the query that all servers of the comparison share.
 package database
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +31,7 @@ func Stored(id int) Product {
 
 // JSON encodes the product by encoding/json.
 func (p Product) JSON() []byte {
-	b, _ := json.Marshal(p) // which it can be
+	b, _ := json.Marshal(p) // a Product always encodes
 	return b
 }
 
@@ -50,7 +49,7 @@ func Fill(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	// What it leaves to do to the first reader of a row is done here.
+	// COPY leaves hint bits to the first reader of a row. VACUUM sets them here.
 	_, err = conn.Exec(ctx, "VACUUM ANALYZE products")
 	return err
 }
@@ -60,18 +59,10 @@ type Pool struct{ pool *pgxpool.Pool }
 
 // Open makes a pool with the connection string of -database, nil if it is empty. All its connections are open and have asked once:
 // opened under load they would hold up requests for most of the warm-up, whose latencies would then be measured.
-func Open(connString string) *Pool {
+func Open(ctx context.Context, connString string) (*Pool, error) {
 	if connString == "" {
-		return nil
+		return nil, nil
 	}
-	pool, err := open(context.Background(), connString)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return &Pool{pool}
-}
-
-func open(ctx context.Context, connString string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(connString)
 	if err != nil {
 		return nil, err
@@ -81,18 +72,29 @@ func open(ctx context.Context, connString string) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := openAll(ctx, pool); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &Pool{pool}, nil
+}
+
+func openAll(ctx context.Context, pool *pgxpool.Pool) error {
 	for range MaxConns {
 		conn, err := pool.Acquire(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer conn.Release() // after all are acquired, so that each is another one
 		if _, err := read(ctx, conn, 1); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return pool, nil
+	return nil
 }
+
+// Close closes the connections.
+func (p *Pool) Close() { p.pool.Close() }
 
 // read reads a row, over a connection or by a pool.
 func read(ctx context.Context, from interface {

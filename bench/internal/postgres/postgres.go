@@ -25,7 +25,7 @@ import (
 // ErrMissing says that PostgreSQL isn't installed.
 var ErrMissing = errors.New("PostgreSQL is neither in PATH nor in /usr/lib/postgresql: `apt-get install postgresql` has it on Debian")
 
-// settings have it listen on a socket only, flush nothing to the disk, and do little in the background.
+// settings have PostgreSQL 10 or later listen on a socket only, flush nothing to the disk, and do little in the background.
 var settings = []string{
 	"listen_addresses=", "fsync=off", "autovacuum=off", "max_logical_replication_workers=0", "bgwriter_lru_maxpages=0",
 	"checkpoint_timeout=1d", "log_min_messages=fatal",
@@ -112,7 +112,7 @@ func (s *Server) start(ctx context.Context, programs string) error {
 	return errors.Join(database.Fill(ctx, conn), conn.Close(ctx))
 }
 
-// leaveRoot has root run it as the user postgres, since it refuses to run as root.
+// leaveRoot has root's programs run as the user postgres, since PostgreSQL refuses to run as root.
 func (s *Server) leaveRoot() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -137,22 +137,26 @@ func (s *Server) command(ctx context.Context, program string, args ...string) *e
 	return cmd
 }
 
-// connect tries until PostgreSQL answers, at most for ten seconds, or until it has ended.
-func (s *Server) connect(ctx context.Context) (conn *pgx.Conn, err error) {
-	for range 500 {
-		if conn, err = pgx.Connect(ctx, s.ConnString); err == nil {
+// connect tries until PostgreSQL answers or has ended, for at most ten seconds.
+func (s *Server) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.ConnString)
+		if err == nil {
 			return conn, nil
 		}
 		select {
 		case <-s.gone:
-			return nil, errors.New("it has ended")
+			return nil, errors.Join(err, context.Cause(ctx), errors.New("it has ended"))
+		case <-ctx.Done():
+			return nil, errors.Join(err, context.Cause(ctx))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return nil, err
 }
 
-// Stop ends it, and removes its folder.
+// Stop ends PostgreSQL, and removes its folder.
 func (s *Server) Stop() {
 	s.stop()
 	if s.gone != nil {

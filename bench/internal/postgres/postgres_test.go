@@ -32,7 +32,11 @@ func TestStart(t *testing.T) {
 			if s.Version == "?" {
 				t.Error("its version is unknown")
 			}
-			pool := database.Open(s.ConnString)
+			pool, err := database.Open(ctx, s.ConnString)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
 			for _, id := range []int{1, 4711, database.Rows} {
 				got, err := pool.Product(ctx, strconv.Itoa(id))
 				if want := database.Stored(id).JSON(); err != nil || string(got) != string(want) {
@@ -91,7 +95,11 @@ func TestFind(t *testing.T) {
 }
 
 func TestNoDatabase(t *testing.T) {
-	if _, err := database.Open("").Product(t.Context(), "1"); err == nil {
+	pool, err := database.Open(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Product(t.Context(), "1"); err == nil {
 		t.Error("a server without -database has rows")
 	}
 }

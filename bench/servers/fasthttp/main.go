@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log"
 	"time"
@@ -25,7 +26,10 @@ func main() {
 func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
 	places := make(chan struct{}, flags.Limit)
-	pool := database.Open(flags.Database)
+	pool, err := database.Open(context.Background(), flags.Database)
+	if err != nil {
+		log.Fatal(err)
+	}
 	routes := newRouter(flags).Handler
 	return func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -50,7 +51,10 @@ func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 		// In the blocking driver Server.Concurrency bounds connections, so the limit is a middleware there.
 		limited = middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: flags.Limit})(sleep)
 	}
-	pool := database.Open(flags.Database)
+	pool, err := database.Open(context.Background(), flags.Database)
+	if err != nil {
+		log.Fatal(err)
+	}
 	routes := newRouter(flags)
 	return func(c *filo.Ctx) error {
 		switch string(c.PathBytes()) {

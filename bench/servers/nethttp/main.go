@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log"
 	"net/http"
@@ -33,7 +34,10 @@ func newHandler(flags *site.Flags) http.Handler {
 		answer(w, jsonType, site.LargeJSON())
 	}))
 	places := make(chan struct{}, flags.Limit)
-	pool := database.Open(flags.Database)
+	pool, err := database.Open(context.Background(), flags.Database)
+	if err != nil {
+		log.Fatal(err)
+	}
 	mux := newMux(flags)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
