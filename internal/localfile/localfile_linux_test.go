@@ -84,7 +84,7 @@ func TestIsWarm(t *testing.T) {
 		warm(100, 100, true)
 		time.Sleep(time.Second - 1)
 		warm(0, 200, true)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		warm(0, 1, false)
 		f.Sent(200, 100) // the rest of an answer that has begun before
 		warm(200, 1, false)
