@@ -51,14 +51,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range groups {
-		tool := "wrk"
-		if g.Row.Streams > 0 {
-			tool = "h2load"
-		}
-		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%s, which loads the servers, isn't installed: make deps", tool)
-		}
+	if err := findGenerators(groups); err != nil {
+		return err
 	}
 	if o.base != "" {
 		groups = filoTwice(groups)
@@ -113,6 +107,20 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return failed
 	}
 	return errors.Join(failed, r.Write(o.report))
+}
+
+// findGenerators returns an error if a program isn't installed that is to load the servers.
+func findGenerators(groups []plan.Group) error {
+	for _, g := range groups {
+		tool := "wrk"
+		if g.Row.Streams > 0 {
+			tool = "h2load"
+		}
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("%s, which loads the servers, isn't installed: make deps", tool)
+		}
+	}
+	return nil
 }
 
 // startDatabase starts PostgreSQL if a group needs it. If it isn't installed, such groups are left out.

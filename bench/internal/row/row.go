@@ -248,9 +248,9 @@ func waiting() []Row {
 		{ID: "blocking-5ms", Title: "handler that sleeps 5 ms", Requests: get("/sleep", greeting), Connections: 128, Latency: true,
 			About: "128 connections can't get more than 25,600 answers per second.", More: blocking},
 		{ID: "db", Title: "handler that asks PostgreSQL", Requests: products(), Database: true, Latency: true,
-			About: fmt.Sprintf("The handlers read 100 of %d rows in turn by their primary key, one for each request, through a pgxpool of at most %d connections over a Unix "+
-				"socket, and encode it by encoding/json. Queries have the request's context. PostgreSQL runs on the same machine, never pinned, "+
-				"and its CPU time isn't the server's.", database.Rows, database.MaxConns), More: blocking},
+			About: fmt.Sprintf("The handlers read 100 of %d rows in turn by their primary key, one for each request, through a pgxpool of at "+
+				"most %d connections over a Unix socket, and encode it by encoding/json. Queries have the request's context. PostgreSQL runs "+
+				"on the same machine, never pinned, and its CPU time isn't the server's.", database.Rows, database.MaxConns), More: blocking},
 		{ID: "mixed", Title: "quick beside blocking handlers", Kind: Mixed, Requests: get("/mixed/quick", greeting),
 			About: fmt.Sprintf("64 connections ask for 13 bytes, while %d requests per second on 64 others wait for a handler that sleeps "+
 				"5 ms. CPU time is divided by all requests, the rest is the quick ones' own.", MixedRate), More: blocking},
