@@ -96,34 +96,45 @@ func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 	return s.err != syscall.EAGAIN
 }
 
-// maxRaw is how much of a file is sent without telling the runtime's scheduler, if that is in memory. A larger part would hold a processor
-// for too long.
-const maxRaw = 1 << 20
+// maxRaw is how much of a file is sent without telling the runtime's scheduler, if that is in memory. More would hold a processor for too
+// long. A socket rarely takes more at once.
+const maxRaw = 2 << 20
 
 // callSend sends until the part or the file ends, the socket is full, or an error occurs.
 func (s *sendfile) callSend(file uintptr) {
-	call := syscall.Sendfile // advances the offset
-	if s.local != nil {
-		if !race.Enabled && s.left <= maxRaw && s.local.IsWarm(s.offset, int64(s.left)) {
-			call = rawSendfile
-		} else {
-			defer func(begin int64) { s.local.Sent(begin, s.offset-begin) }(s.offset)
+	s.err = nil
+	if s.local == nil {
+		s.sendMost(syscall.Sendfile, file, s.left)
+		return
+	}
+	if size := min(s.left, maxRaw); !race.Enabled && s.local.IsWarm(s.offset, int64(size)) {
+		if more := s.sendMost(rawSendfile, file, size); !more {
+			return
 		}
 	}
-	for s.err = nil; s.left > 0; {
-		n, err := call(s.socket, int(file), &s.offset, s.left)
+	begin := s.offset
+	s.sendMost(syscall.Sendfile, file, s.left)
+	s.local.Sent(begin, s.offset-begin)
+}
+
+// sendMost is callSend for at most size bytes. It reports whether it has sent them all, and more of the part is left.
+func (s *sendfile) sendMost(call func(out, in int, offset *int64, count int) (int, error), file uintptr, size int) (more bool) {
+	for size > 0 {
+		n, err := call(s.socket, int(file), &s.offset, size) // advances the offset
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
 			s.err = err
-			return
+			return false
 		case n == 0:
-			return
+			return false
 		default:
 			s.sent += n
 			s.left -= n
+			size -= n
 		}
 	}
+	return s.left > 0
 }
 
 // rawSendfile is syscall.Sendfile without telling the scheduler.

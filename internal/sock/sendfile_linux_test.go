@@ -35,7 +35,7 @@ func (c onlyReadFrom) ReadFrom(r io.Reader) (int64, error) {
 
 // A part of a file is sent from its offset on, to the file's end at most. By sendfile the file's position stays where it is.
 func TestFileSender(t *testing.T) {
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // more than a socket's buffers hold
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // more than a socket's buffers hold, and than maxRaw
 	for _, name := range []string{"sendfile", "sendfile of a local file", "ReadFrom"} {
 		t.Run(name, func(t *testing.T) {
 			stub := name == "ReadFrom"
