@@ -13,16 +13,17 @@ import (
 // Group holds the loops of a server and what they share. A server has a group from the first listener on that its loops accept from.
 // Stop, Await and Counts may be called on nil, which has no loops.
 type Group struct {
-	loops    []*Loop       // immutable
-	seats    []*Seat       // of all loops, one loop's after the other's; immutable
-	draining *atomic.Bool  // the server's; immutable
-	inUse    atomic.Int32  // leaders that haven't left their loops, plus other holders of the loops' descriptors
-	ended    chan struct{} // closed when inUse is 0
-	waitSets waitSets
-	monitors sync.WaitGroup // the loops' monitors that run
-	_        apart.Lines
-	waiting  atomic.Int64 // goroutines that wait for clients: parked bits of sockets
-	_        apart.Lines
+	loops     []*Loop        // immutable
+	seats     []*Seat        // of all loops, one loop's after the other's; immutable
+	draining  *atomic.Bool   // the server's; immutable
+	inUse     atomic.Int32   // leaders that haven't left their loops, plus other holders of the loops' descriptors
+	ended     chan struct{}  // closed when inUse is 0
+	monitors  sync.WaitGroup // the loops' monitors that run
+	maxPolled int32          // immutable
+	polled    atomic.Int32   // sockets that the runtime's poller watches
+	_         apart.Lines
+	waiting   atomic.Int64 // goroutines that wait for clients: parked bits of sockets
+	_         apart.Lines
 }
 
 // maxSeats is how many leaders share a loop at most. More would compete for its batch.
@@ -33,8 +34,7 @@ func Count(leaders int) int { return (leaders + maxSeats - 1) / maxSeats }
 
 // NewGroup makes loops with a seat for each element of workers. It fails when descriptors run out.
 func NewGroup(workers []Workers, draining *atomic.Bool) (*Group, error) {
-	g := &Group{draining: draining, ended: make(chan struct{})}
-	g.waitSets.init()
+	g := &Group{draining: draining, ended: make(chan struct{}), maxPolled: maxPolled()}
 	for i, loops := 0, Count(len(workers)); i < loops; i++ {
 		l, err := newLoop(g, workers[i*len(workers)/loops:(i+1)*len(workers)/loops])
 		if err != nil {
@@ -122,7 +122,6 @@ func (g *Group) release() {
 }
 
 func (g *Group) closeFiles() {
-	g.waitSets.close()
 	for _, each := range g.loops {
 		each.closeFiles()
 	}

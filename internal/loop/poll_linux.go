@@ -33,10 +33,7 @@ func (s *Socket) event(events uint32) (claimed bool) {
 
 // set sets bits, wakes the goroutines that wait for one of them, and claims the connection if it is idle and waits for one of them. It
 // returns the word from before.
-func (s *Socket) set(bits uint32) (old uint32, claimed bool) { return s.setFrom(bits, nil) }
-
-// setFrom is set for a goroutine that waits in the set, which needs no ring; nil for others.
-func (s *Socket) setFrom(bits uint32, set *waitSet) (old uint32, claimed bool) {
+func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
 	const read = pollReadable | pollHup | pollClosing | pollReadExpired
 	const write = pollWritable | pollGone | pollClosing | pollWriteExpired
 	for {
@@ -60,14 +57,14 @@ func (s *Socket) setFrom(bits uint32, set *waitSet) (old uint32, claimed bool) {
 			word &^= pollWriteParked
 		}
 		if s.poll.CompareAndSwap(old, word) {
-			s.wake(old&^word, set)
+			s.wake(old &^ word)
 			return old, claimed
 		}
 	}
 }
 
-// wake wakes the goroutines whose parked bits were cleared, one of which may be the caller, which waits in the set from.
-func (s *Socket) wake(parked uint32, from *waitSet) {
+// wake wakes the goroutines whose parked bits were cleared.
+func (s *Socket) wake(parked uint32) {
 	if parked&(pollReadParked|pollWriteParked) == 0 {
 		return
 	}
@@ -79,8 +76,8 @@ func (s *Socket) wake(parked uint32, from *waitSet) {
 		s.loop.group.waiting.Add(-1) // from here on the goroutine has work, though it may not have begun
 		w := &all.waiter[i]
 		w.woken <- struct{}{}
-		if set := w.set.Load(); set != nil && set != from {
-			set.ring()
+		if polled := w.polled.Load(); polled != nil {
+			polled.ring(i)
 		}
 	}
 }

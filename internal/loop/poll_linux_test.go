@@ -255,14 +255,25 @@ func TestPollPark(t *testing.T) {
 			lc := &Socket{loop: &Loop{group: new(Group)}}
 			lc.MakeWaiters()
 			lc.poll.Store(pollBusy)
-			var set *waitSet
+			wait := func() { lc.sleep(way) }
 			if own {
-				var err error
-				if set, err = newWaitSet(); err != nil {
+				fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+				if err != nil {
 					t.Fatal(err)
 				}
-				defer set.file.Close()
-				lc.waiters.Load().waiter[way].set.Store(set)
+				defer syscall.Close(fds[0])
+				file, raw, err := polledFile(fds[1], "socket")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer file.Close()
+				polled := &polledSocket{file, raw}
+				lc.waiters.Load().waiter[way].polled.Store(polled)
+				wait = func() {
+					if lc.tryAlone(way, polled, func(uintptr) bool { return false }) {
+						t.Error("it is done")
+					}
+				}
 			}
 			check := func(want uint32) {
 				t.Helper()
@@ -278,7 +289,7 @@ func TestPollPark(t *testing.T) {
 			for range 2000 {
 				var group sync.WaitGroup
 				group.Go(func() { lc.event(events) })
-				lc.parkIn(way, set)
+				wait()
 				group.Wait()
 				check(pollBusy)
 			}
@@ -290,7 +301,7 @@ func TestPollPark(t *testing.T) {
 				var group sync.WaitGroup
 				group.Go(func() { lc.set(bit) })
 				for range 2 {
-					lc.parkIn(way, set)
+					wait()
 				}
 				group.Wait()
 				check(pollBusy | bit)

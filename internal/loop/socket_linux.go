@@ -41,7 +41,7 @@ type Conn interface {
 // writes and closes it, except for the writes to a shared one. The lingerer owns the sockets that it has taken over.
 //
 // A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
-// events wake it, or those of a waitSet. Anybody may set deadlines and call Cut.
+// events wake it, or the runtime's poller does: see polledSocket. Anybody may set deadlines and call Cut.
 //
 // Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would
 // read and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Others use the descriptor only
@@ -112,9 +112,19 @@ func (s *Socket) Read(p []byte) (int, error) {
 			return 0, s.waitError("read", word&pollClosing != 0)
 		}
 		n, errno := sock.Read(int(s.fd), p)
+		if errno == syscall.EAGAIN {
+			switch {
+			case expired:
+				return 0, s.waitError("read", false) // otherwise p gets the bytes that weren't enough
+			case s.NoWaitRead:
+				return 0, ErrNotYet
+			}
+			var err error
+			if n, errno, err = s.callLater(input, p); err != nil {
+				return 0, err
+			}
+		}
 		switch {
-		case errno == syscall.EAGAIN && expired:
-			return 0, s.waitError("read", false) // otherwise p gets the bytes that weren't enough
 		case errno == syscall.EAGAIN:
 		case errno != 0:
 			return 0, s.opError("read", os.NewSyscallError("read", errno))
@@ -123,15 +133,6 @@ func (s *Socket) Read(p []byte) (int, error) {
 		default:
 			return n, nil
 		}
-		if s.NoWaitRead {
-			return 0, ErrNotYet
-		}
-		if err := s.beforeWait(); err != nil {
-			return 0, err
-		}
-		all := s.waiters.Load()
-		s.setLowWater(all, all.wanted)
-		s.park(input)
 	}
 }
 
@@ -170,32 +171,17 @@ func (s *Socket) Write(p []byte) (sent int, err error) {
 			return sent, s.waitError("write", word&pollClosing != 0)
 		}
 		n, errno := sock.Write(int(s.fd), p[sent:])
+		if errno == syscall.EAGAIN {
+			if n, errno, err = s.callLater(output, p[sent:]); err != nil {
+				return sent, err
+			}
+		}
 		if errno != 0 && errno != syscall.EAGAIN {
 			return sent, s.opError("write", os.NewSyscallError("write", errno))
 		}
 		sent += n
-		if errno == syscall.EAGAIN {
-			if err := s.awaitWritable(); err != nil {
-				return sent, err
-			}
-		}
 	}
 	return sent, nil
-}
-
-// beforeWait makes sure that nobody else waits for this goroutine, which is about to wait.
-func (s *Socket) beforeWait() error {
-	s.MakeWaiters()
-	return s.served.BeforeWait()
-}
-
-// awaitWritable waits until the socket may have room.
-func (s *Socket) awaitWritable() error {
-	if err := s.beforeWait(); err != nil {
-		return err
-	}
-	s.park(output)
-	return nil
 }
 
 // WatchWritable makes the epoll set report when the socket has room. No event is missed: changing the entry checks the socket.
@@ -246,15 +232,16 @@ func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 }
 
 // RawWrite sends a part of a file: see sock.RawWriter.
-func (s *Socket) RawWrite(write sock.RawWrite) error {
+func (s *Socket) RawWrite(write sock.RawWrite) (err error) {
+	var polled *polledSocket
 	for {
 		if word := s.poll.Load(); word&(pollClosing|pollWriteExpired) != 0 {
 			return s.waitError("write", word&pollClosing != 0)
 		}
-		if write(uintptr(s.fd)) {
+		if polled == nil && write(uintptr(s.fd)) || polled != nil && s.tryAlone(output, polled, write) {
 			return nil
 		}
-		if err := s.awaitWritable(); err != nil {
+		if polled, err = s.await(output); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ func (e *exchanges) serve() {
 		close(stop)
 		expiring.Wait()
 		for i := range directions {
-			if e.waiters.Load().waiter[i].set.Load() != nil {
+			if e.waiters.Load().waiter[i].polled.Load() != nil {
 				e.alone++
 			}
 		}
@@ -101,16 +101,16 @@ func (e *exchanges) move(piece []byte, call func([]byte) (int, error)) {
 	}
 }
 
-// Goroutines that wait again and again do so by themselves, as many as there are sets for. Nothing is lost when the socket moves, whatever
-// wakes them, and the sets are left to the next ones.
-func TestWaitSets(t *testing.T) {
+// Goroutines that wait again and again do so by themselves, up to a number of sockets. Nothing is lost when the socket moves, whatever
+// wakes them, and no descriptor is left.
+func TestPolledSockets(t *testing.T) {
 	const clients, rounds, size = 6, 8, 300_000
 	var all sync.WaitGroup
 	g, err := NewGroup([]Workers{&seatWorkers{all: &all}, &seatWorkers{all: &all}}, new(atomic.Bool))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.waitSets.most = 7 // fewer than are wanted
+	g.maxPolled = clients / 2
 	g.Start()
 	l := g.loops[0]
 	var group sync.WaitGroup
@@ -168,59 +168,68 @@ func TestWaitSets(t *testing.T) {
 	if alone == 0 || alone == clients*rounds*2 {
 		t.Errorf("of %d times, goroutines waited by themselves %d times", clients*rounds*2, alone)
 	}
-	g.waitSets.mu.Lock()
-	if n := len(g.waitSets.free); n == 0 || n != g.waitSets.count || n > g.waitSets.most {
-		t.Errorf("%d sets are free, of %d", n, g.waitSets.count)
+	if n := g.polled.Load(); n != 0 {
+		t.Errorf("%d sockets are still watched", n)
 	}
-	g.waitSets.mu.Unlock()
 	endTestGroup(t, g, &all)
 }
 
-// A goroutine that still waits when its socket is given back is woken by the loop like any other, and its set isn't used again.
-func TestWaitSetLeftBehind(t *testing.T) {
+// A goroutine that still waits when its socket is given back is woken by the loop like any other.
+func TestPolledSocketLeftBehind(t *testing.T) {
 	l := newTestLoop(t, 1)
-	l.group.waitSets.most = 1
+	l.group.maxPolled = 1
 	s := new(Socket)
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Close(fds[0])
-	s.Open(fds[1], sock.Address{}, new(stubServed))
+	s.Open(fds[1], sock.Address{}, new(waitingServed))
 	if err := l.Add(s); err != nil {
 		t.Fatal(err)
 	}
 	s.MakeWaiters()
 	s.waiters.Load().waiter[input].waits = loopWaits
-	done := make(chan struct{})
+	type result struct {
+		n     int
+		errno syscall.Errno
+		err   error
+	}
+	done := make(chan result)
 	go func() {
-		s.park(input)
-		close(done)
+		n, errno, err := s.callLater(input, make([]byte, 10))
+		done <- result{n, errno, err}
 	}()
 	for s.poll.Load()&pollReadParked == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	set := s.waiters.Load().waiter[input].set.Load()
-	if set == nil {
+	first := s.waiters.Load().waiter[input].polled.Load()
+	if first == nil {
 		t.Fatal("it waits for the loop")
 	}
 	s.moveBack()
-	if sets := &l.group.waitSets; sets.count+len(sets.free) > 0 {
-		t.Error("the set is used again")
+	if n := l.group.polled.Load(); n != 0 {
+		t.Errorf("%d sockets are still watched", n)
 	}
 	s.event(syscall.EPOLLIN)
-	<-done
+	if r := <-done; r != (result{0, syscall.EAGAIN, nil}) {
+		t.Errorf("%+v", r)
+	}
 	if another := s.moveOut(input); another != nil {
 		t.Error("the first wait of a request is by itself")
 	}
-	if another := s.moveOut(input); another == nil || another == set {
-		t.Errorf("%p is the next set", another)
+	another := s.moveOut(input)
+	if another == nil || another == first {
+		t.Errorf("%p is the next one", another)
+	}
+	s.moveOut(output)
+	if same := s.moveOut(output); same != another {
+		t.Errorf("%p for output, %p for input", same, another)
 	}
 	s.CloseSocket()
-	if n := len(l.group.waitSets.free); n != 1 {
-		t.Errorf("%d sets are free", n)
+	if n := l.group.polled.Load(); n != 0 {
+		t.Errorf("%d sockets are still watched", n)
 	}
-	l.group.waitSets.close()
 }
 
 // waitingServed may wait.
