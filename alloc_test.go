@@ -119,6 +119,12 @@ var answerFree = []struct {
 		}
 		return c.Text(200, answerEnd)
 	}},
+	{"POST with BodyReader, copied", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + answerKB, func(c *filo.Ctx) error {
+		if n, err := io.Copy(io.Discard, c.BodyReader()); err != nil || n != 1024 {
+			return err
+		}
+		return c.Text(200, answerEnd)
+	}},
 	{"POST with a chunked body", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" + answerKB + "\r\n0\r\n\r\n", func(c *filo.Ctx) error {
 		b, err := c.Body()
 		if err != nil || len(b) != 1024 {

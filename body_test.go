@@ -99,8 +99,13 @@ func wireServe(t *testing.T, s *Server, c *wireConn) string {
 
 // wireReaders are ways to read a body.
 var wireReaders = map[string]func(c *Ctx) (string, error){
-	"Body":           func(c *Ctx) (string, error) { b, err := c.Body(); return string(b), err },
-	"ReadAll":        func(c *Ctx) (string, error) { b, err := io.ReadAll(c.BodyReader()); return string(b), err },
+	"Body":    func(c *Ctx) (string, error) { b, err := c.Body(); return string(b), err },
+	"ReadAll": func(c *Ctx) (string, error) { b, err := io.ReadAll(c.BodyReader()); return string(b), err },
+	"io.Copy": func(c *Ctx) (string, error) {
+		var b strings.Builder
+		_, err := io.Copy(&b, c.BodyReader())
+		return b.String(), err
+	},
 	"byte by byte":   func(c *Ctx) (string, error) { return wireReadBy(c.BodyReader(), 1) },
 	"seven bytes":    func(c *Ctx) (string, error) { return wireReadBy(c.BodyReader(), 7) },
 	"large buffer":   func(c *Ctx) (string, error) { return wireReadBy(c.BodyReader(), 64<<10) },
