@@ -119,6 +119,12 @@ var answerFree = []struct {
 		}
 		return c.Text(200, answerEnd)
 	}},
+	{"POST of 1 MB with Body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n" + strings.Repeat(answerKB, 1024), func(c *filo.Ctx) error {
+		if b, err := c.Body(); err != nil || len(b) != 1<<20 {
+			return err
+		}
+		return c.Text(200, answerEnd)
+	}},
 	{"POST with BodyReader, copied", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + answerKB, func(c *filo.Ctx) error {
 		if n, err := io.Copy(io.Discard, c.BodyReader()); err != nil || n != 1024 {
 			return err

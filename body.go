@@ -364,7 +364,7 @@ func (w *scratch) takeBuffer() []byte {
 }
 
 // believedPart says when the whole of an announced length is allocated: when 1/believedPart of it has arrived. That is early, so that
-// the buffers before are few and small. Each of them becomes garbage while other uploads still grow.
+// the buffers before are few, and mostly so small that the worker keeps one for the next body.
 const believedPart = 16
 
 // largeBuffers keeps the buffers of large bodies, for all servers of the process together.
@@ -410,7 +410,7 @@ func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 	}
 }
 
-// releaseBuffer takes back a buffer that a body was read into: the worker keeps a small one, the free list a large one.
+// releaseBuffer takes back a buffer that a body was read into, or has outgrown: the worker keeps a small one, the free list a large one.
 func (w *scratch) releaseBuffer(buffer []byte) {
 	if cap(buffer) > maxKeptBody {
 		largeBuffers.Put(buffer)

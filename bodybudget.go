@@ -117,7 +117,7 @@ func (x *exchange) growBody(buffer []byte, size int) ([]byte, error) {
 	if more := bodyCost(cap(grown)) - bodyCost(size); more > 0 {
 		x.giveRoom(-more) // the free list had no smaller one
 	}
-	largeBuffers.Put(buffer)
+	x.worker.releaseBuffer(buffer)
 	return grown, nil
 }
 
