@@ -235,7 +235,10 @@ func (r *Request) Body() ([]byte, error) {
 }
 
 // BodyReader returns a reader of the body as it arrives, with the same errors as Body. Both read the same bytes, so use only
-// one of them. io.Copy from it needs no buffer: the server lends one of 32 KB, or 64 KB when the client is fast.
+// one of them.
+//
+// io.Copy and io.CopyBuffer read by the reader's WriteTo, with a buffer that the server lends: 32 KB, or 64 KB once the client fills that.
+// To use a buffer of your own, or the writer's ReadFrom, copy from struct{ io.Reader }{c.BodyReader()}.
 func (r *Request) BodyReader() io.Reader {
 	r.check()
 	if r.replaced != nil {
@@ -479,6 +482,9 @@ func (b *replacedBody) Read(p []byte) (int, error) {
 	}
 	return b.read(p)
 }
+
+// WriteTo implements io.WriterTo.
+func (b *replacedBody) WriteTo(w io.Writer) (int64, error) { return lend.Copy(w, b) }
 
 func (b *replacedBody) read(p []byte) (int, error) {
 	if b.err != nil {

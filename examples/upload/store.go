@@ -137,8 +137,8 @@ func (s *store) put(c *filo.Ctx, name string) error {
 	return c.JSON(http.StatusOK, file{name, size})
 }
 
-// write stores the body in a new file. The buffer that io.Copy makes is all the memory that an upload
-// takes here, whatever its size.
+// write stores the body in a new file. The buffer that io.Copy borrows from the server, of up to 64 KB, is all
+// the memory that an upload takes here, whatever its size.
 func (s *store) write(name string, body io.Reader) (size int64, err error) {
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

@@ -22,12 +22,19 @@ func (b *CopyBuffer) Release() { copyBuffers.Put(b) }
 
 var errWriteCount = errors.New("filo: a writer has returned an impossible count")
 
-// Copy is io.Copy without the methods that w and r may have for it. A reader that fills the buffer most likely has more to give, so it gets
-// one of twice the size: a fast client is read with fewer calls, and a slow one holds no more memory.
+// Copy is io.Copy, but uses neither w's ReadFrom nor r's WriteTo. A reader that fills the buffer most likely has more to give, so it gets
+// one of twice the size instead: a fast client is read with fewer calls, and one that was never fast holds no more memory.
 func Copy(w io.Writer, r io.Reader) (written int64, err error) {
-	first := NewCopyBuffer()
-	defer first.Release()
-	for buffer := first[:]; ; {
+	small := NewCopyBuffer()
+	var large *[2 * len(CopyBuffer{})]byte
+	defer func() {
+		if large != nil {
+			largeBuffers.Put(large)
+		} else {
+			small.Release()
+		}
+	}()
+	for buffer := small[:]; ; {
 		n, err := r.Read(buffer)
 		if n > 0 {
 			m, writeErr := w.Write(buffer[:n])
@@ -48,9 +55,9 @@ func Copy(w io.Writer, r io.Reader) (written int64, err error) {
 		case err != nil:
 			return written, err
 		}
-		if n == len(buffer) && n == len(first) {
-			large := largeBuffers.Get().(*[2 * len(CopyBuffer{})]byte)
-			defer largeBuffers.Put(large)
+		if large == nil && n == len(buffer) {
+			small.Release()
+			large = largeBuffers.Get().(*[2 * len(CopyBuffer{})]byte)
 			buffer = large[:]
 		}
 	}

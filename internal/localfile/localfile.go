@@ -42,8 +42,12 @@ func Of(file *os.File) (f *File) {
 	return f
 }
 
-// warmTime is for how long what was sent is taken to be in memory. The system gives up pages that weren't used for longer before those.
-const warmTime = clock.Nanos(1e9)
+// warmTime is for how long what was sent is taken to be in memory, and warmSize how much of it, the last that was. The system gives up
+// pages that weren't used for longer before those.
+const (
+	warmTime = clock.Nanos(1e9)
+	warmSize = 128 << 20
+)
 
 // Sent takes note that so many bytes at the offset were sent, by a call that the scheduler was told of.
 func (f *File) Sent(offset, size int64) {
@@ -63,5 +67,5 @@ func (f *File) IsWarm(offset, size int64) bool {
 	now := clock.Nanotime()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return offset+size <= f.sent && now-f.begun < warmTime
+	return offset >= f.sent-warmSize && offset+size <= f.sent && now-f.begun < warmTime
 }

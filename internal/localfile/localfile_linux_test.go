@@ -61,7 +61,7 @@ func TestOfOthers(t *testing.T) {
 	}
 }
 
-// A part is warm if all of the file up to its end was sent within a second, however the pieces fell.
+// A part is warm if all of the file up to its end was sent within a second, however the pieces fell, and not too much since.
 func TestIsWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f File
@@ -91,5 +91,8 @@ func TestIsWarm(t *testing.T) {
 		f.Sent(0, 10)
 		warm(0, 10, true)
 		warm(0, 11, false)
+		f.Sent(0, warmSize+5) // more than the system may keep
+		warm(4, 10, false)
+		warm(5, 10, true)
 	})
 }

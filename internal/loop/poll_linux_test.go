@@ -267,7 +267,7 @@ func TestPollPark(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer file.Close()
-				polled := &polledSocket{file, raw}
+				polled := &polledSocket{file: file, raw: raw}
 				lc.waiters.Load().waiter[way].polled.Store(polled)
 				wait = func() {
 					if lc.tryAlone(way, polled, func(uintptr) bool { return false }) {

@@ -137,7 +137,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 }
 
 // Want makes a Read that has to wait return when so many bytes have come: who reads a body as a whole can do nothing with a part. It returns
-// fewer at the end of the input, or when a read deadline passes. 0 or 1: it returns what has come.
+// fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. 0 or 1: it returns what has come.
 func (s *Socket) Want(bytes int) {
 	if bytes > 0 {
 		s.MakeWaiters()

@@ -48,6 +48,21 @@ type waiter struct {
 type polledSocket struct {
 	file *os.File
 	raw  syscall.RawConn
+	lone [2]lone // by direction
+}
+
+// lone is what a goroutine tries that waits by itself. A goroutine that was left behind has it for itself, since its polledSocket isn't used
+// again.
+type lone struct {
+	socket *Socket
+	way    int
+	look   func(fd uintptr) (over bool) // tryOnce
+	try    func(fd uintptr) (done bool) // nil: the direction's call
+	p      []byte                       // for the call
+	n      int                          // of the call
+	errno  syscall.Errno                // of the call
+	parked bool
+	done   bool
 }
 
 // descriptorsPerPolled is how many descriptors a process must be allowed for each polledSocket, up to mostPolled of them. All others who wait
@@ -68,7 +83,7 @@ func (s *Socket) newPolled() *polledSocket {
 	if g.polled.Add(1) <= g.maxPolled {
 		if fd, err := sock.Duplicate(int(s.fd)); err == nil {
 			if file, raw, err := polledFile(fd, "socket"); err == nil {
-				return &polledSocket{file, raw}
+				return &polledSocket{file: file, raw: raw}
 			}
 		}
 	}
@@ -83,7 +98,7 @@ func (p *polledSocket) close(g *Group) {
 }
 
 // loopWaits is how many waits of a request the loop ends. From the next one on, the request's goroutine waits by itself. To move the socket
-// and to move it back are seven system calls.
+// and to move it back are eight system calls.
 const loopWaits = 1
 
 // moveOut returns where the goroutine is to wait by itself, or nil if its loop is to wake it.
@@ -161,12 +176,11 @@ func (s *Socket) callLater(way int, p []byte) (int, syscall.Errno, error) {
 	if polled == nil {
 		return 0, syscall.EAGAIN, err
 	}
-	call, n, errno := directions[way].call, 0, syscall.EAGAIN
-	s.tryAlone(way, polled, func(fd uintptr) (done bool) {
-		n, errno = call(int(fd), p)
-		return errno != syscall.EAGAIN
-	})
-	return n, errno, nil
+	l := &polled.lone[way]
+	l.p, l.n, l.errno = p, 0, syscall.EAGAIN
+	s.tryAlone(way, polled, nil)
+	l.p = nil
+	return l.n, l.errno, nil
 }
 
 // await waits in a direction until its event, or something else that ends the wait, has happened. Or it returns, without waiting, where the
@@ -198,38 +212,54 @@ func (s *Socket) sleep(way int) {
 	s.took(way)
 }
 
-// tryAlone calls try until that is done, and waits in between. It returns false if something else has ended the wait.
+// tryAlone calls try until that is done, and waits in between. It returns false if something else has ended the wait. If try is nil, the
+// direction's call is made, as callLater has prepared it.
 func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (done bool)) (done bool) {
-	d, woken, parked := &directions[way], s.waiters.Load().waiter[way].woken, false
+	d, l := &directions[way], &polled.lone[way]
+	if l.look == nil {
+		l.socket, l.way, l.look = s, way, l.tryOnce
+	}
+	l.try, l.parked, l.done = try, false, false
+	defer func() { l.try = nil }()
 	for {
-		err := d.retry(polled.raw, func(fd uintptr) (over bool) {
-			if parked {
-				if parked = false; !s.unpark(way) {
-					<-woken
-					return true
-				}
-			}
-			if done = try(fd); done {
-				return true
-			}
-			parked = s.park(way)
-			return !parked
-		})
+		err := d.retry(polled.raw, l.look)
 		switch {
-		case err == nil && done:
+		case err == nil && l.done:
 			return true
 		case err == nil:
 			s.took(way)
 			return false
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			d.setDeadline(polled.file, time.Time{}) // somebody has rung, perhaps for an earlier wait
-		default:
-			if parked {
-				<-woken // the socket was given back to its loop meanwhile
+		default: // os.ErrClosed: the socket was given back to its loop meanwhile
+			if l.parked {
+				<-s.waiters.Load().waiter[way].woken
 			}
 			return false
 		}
 	}
+}
+
+// tryOnce reports whether it is over: the try is done, or something else has ended the wait. Otherwise the goroutine is parked.
+func (l *lone) tryOnce(fd uintptr) (over bool) {
+	s := l.socket
+	if l.parked {
+		if l.parked = false; !s.unpark(l.way) {
+			<-s.waiters.Load().waiter[l.way].woken
+			return true
+		}
+	}
+	if l.try != nil {
+		l.done = l.try(fd)
+	} else {
+		l.n, l.errno = directions[l.way].call(int(fd), l.p)
+		l.done = l.errno != syscall.EAGAIN
+	}
+	if l.done {
+		return true
+	}
+	l.parked = s.park(l.way)
+	return !l.parked
 }
 
 // longAgo is a deadline that has passed.
