@@ -110,10 +110,7 @@ func TestPollEvent(t *testing.T) {
 // connection before it is cut, and leaves its slot when it is closed.
 func TestSocketAlone(t *testing.T) {
 	l := newTestLoop(t, 1)
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := socketPair(t)
 	defer sock.Close(pair[1])
 	var stub stubServed
 	s := new(Socket)
@@ -257,10 +254,7 @@ func TestPollPark(t *testing.T) {
 			lc.poll.Store(pollBusy)
 			wait := func() { lc.sleep(way) }
 			if own {
-				fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fds := socketPair(t)
 				defer syscall.Close(fds[0])
 				file, raw, err := polledFile(fds[1], "socket")
 				if err != nil {

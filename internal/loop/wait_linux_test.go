@@ -101,6 +101,16 @@ func (e *exchanges) move(piece []byte, call func([]byte) (int, error)) {
 	}
 }
 
+// socketPair returns two descriptors that are connected. The caller closes them.
+func socketPair(t *testing.T) [2]int {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fds
+}
+
 // Goroutines that wait again and again do so by themselves, up to a number of sockets. Nothing is lost when the socket moves, whatever
 // wakes them, and no descriptor is left.
 func TestPolledSockets(t *testing.T) {
@@ -116,10 +126,7 @@ func TestPolledSockets(t *testing.T) {
 	var group sync.WaitGroup
 	var served []*exchanges
 	for i := range clients {
-		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fds := socketPair(t)
 		file := os.NewFile(uintptr(fds[0]), "")
 		client, err := net.FileConn(file)
 		if err != nil {
@@ -179,10 +186,7 @@ func TestPolledSocketLeftBehind(t *testing.T) {
 	l := newTestLoop(t, 1)
 	l.group.maxPolled = 1
 	s := new(Socket)
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fds := socketPair(t)
 	defer syscall.Close(fds[0])
 	s.Open(fds[1], sock.Address{}, new(waitingServed))
 	if err := l.Add(s); err != nil {
