@@ -90,7 +90,7 @@ func (lc *loopConn) parkedTurn() (again bool) {
 	return false
 }
 
-// callParked calls the function: in the leader if the function is known to be quick, otherwise after it has given the loop to another
+// callParked calls the function: in the leader if the function is quick, or computes while nothing else is ready, otherwise after it has given the loop to another
 // worker. It reports false if the connection isn't served any more, or not now.
 func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	p := lc.parked
@@ -104,7 +104,6 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	}
 	lc.setState(stateHandler)
 	p.serving = w
-	w.timer.Switch(p.class)
 	w.timer.Start(w.leads())
 	again := p.call(why)
 	w.timer.End()
@@ -190,6 +189,7 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 // enterParked lets this worker call the function, in the leader or outside. It reports false if there is no place for that: then the
 // connection gets another turn after a while.
 func (lc *loopConn) enterParked(w *scratch) bool {
+	w.timer.Switch(lc.parked.class)
 	inline, err := w.enter(lc.parked.class)
 	if err == nil && (inline || w.worker.occupy()) {
 		return true

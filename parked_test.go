@@ -390,6 +390,35 @@ func awaitParked(t *testing.T, s *filo.Server) {
 	})
 }
 
+// A function that computes, but not for long, is called where the loop runs while nothing else is ready there.
+func TestParkedThatComputes(t *testing.T) {
+	lifeLooped(t)
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
+			b := make([]byte, 64)
+			n, err := p.Read(b)
+			for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
+			}
+			if err == nil {
+				_, err = p.Write(b[:n])
+			}
+			return err
+		})
+		return err
+	}})
+	c := s.dial(t)
+	c.get("/park")
+	lifeAwait(t, "calls where the loop runs", func() bool {
+		for range 100 {
+			c.send("x")
+			if b, err := c.reader.ReadByte(); err != nil || b != 'x' {
+				t.Fatalf("got %q, %v", b, err)
+			}
+		}
+		return classOf(s.Server, "(parked)").Inline > 0
+	})
+}
+
 // A Write that waits in a function which is called where the loop runs gives the loop away itself: the monitor needn't take it, and nobody
 // is blamed. The loop's other connections are answered while the Write waits.
 func TestParkedWriteLeavesTheLoop(t *testing.T) {

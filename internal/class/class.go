@@ -14,8 +14,18 @@ import (
 const (
 	// Quick is the longest time for which a handler counts as quick.
 	Quick = 10 * time.Microsecond
+	// Brief is the longest time for which a handler that computes may run where its request was read while nothing else is ready there.
+	Brief = 400 * time.Microsecond
 	// TimedCalls: a worker times one in so many calls of quick handlers.
 	TimedCalls = 64
+	// SampledCalls: of one in so many calls of a handler between Quick and Brief a worker finds out whether the handler computes or waits.
+	SampledCalls = 8
+
+	// A class computes once so many more of its samples have said so than said that it waits, of which each counts waitWeight times. On a
+	// busy machine a few samples of a handler that computes seem to wait. More than maxComputed aren't kept.
+	minComputed = 8
+	maxComputed = 16
+	waitWeight  = 4
 
 	// slowRetakes within slowWindow inline calls make a class slow for a while. A single one proves nothing: on a busy machine hundreds
 	// of a quick handler's calls take a thousand times as long.
@@ -40,6 +50,8 @@ type Class struct {
 	Median atomic.Int64
 	// Trusted says that the calls soon enter another class. They count as quick until they have been timed.
 	Trusted atomic.Bool
+	// computed is the balance of the samples: see minComputed.
+	computed atomic.Int32
 
 	fixed  fixed
 	always bool // see SetAlways; immutable once the class is in use
@@ -107,12 +119,36 @@ func (k *Class) Known() bool {
 }
 
 // MayRunInline reports whether the handler may run where its request was read.
-func (k *Class) MayRunInline() bool {
-	if !k.IsQuick() {
-		return false
-	}
+func (k *Class) MayRunInline() bool { return k.IsQuick() && !k.isHeldBack() }
+
+// isHeldBack reports whether the class is slow for a while because its calls have held up loops.
+func (k *Class) isHeldBack() bool {
 	until := k.slowUntil.Load()
-	return until == 0 || clock.Nanotime() >= until
+	return until != 0 && clock.Nanotime() < until
+}
+
+// IsBrief reports whether the handler isn't quick, but takes no longer than Brief. Then it's worth knowing whether it computes.
+func (k *Class) IsBrief() bool {
+	median := k.Median.Load()
+	return k.fixed == learned && int64(Quick) < median && median <= int64(Brief)
+}
+
+// Computes reports whether the handler is known to be brief, and to spend its time on its processor: then it may run where its request was
+// read, if nothing else is ready there. Nobody is kept waiting for long by that, and the next leader needn't be woken.
+func (k *Class) Computes() bool {
+	return k.IsBrief() && k.computed.Load() >= minComputed && !k.isHeldBack()
+}
+
+// addSample notes whether a call of a brief handler computed, or waited. An update that gets lost beside another one doesn't matter.
+func (k *Class) addSample(computed bool) {
+	balance := k.computed.Load()
+	next := max(balance-waitWeight, 0)
+	if computed {
+		next = min(balance+1, maxComputed)
+	}
+	if next != balance {
+		k.computed.Store(next)
+	}
 }
 
 // Retaken notes that a call has held up its loop for so long that the loop was taken away.

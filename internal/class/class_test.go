@@ -152,3 +152,58 @@ func TestSteadyMedian(t *testing.T) {
 		t.Errorf("after 60 slow calls the estimate is %d", k.Median.Load())
 	}
 }
+
+// A brief handler computes once enough samples have said so, and no longer when some say that it waits: few, if there are many that don't.
+// Neither a quick nor a long one computes, nor one that has held up its loop, nor one whose class was told where to run.
+func TestComputes(t *testing.T) {
+	var k Class
+	k.Median.Store(int64(Brief))
+	add := func(computed bool, n int) {
+		for range n {
+			k.addSample(computed)
+		}
+	}
+	want := func(computes bool, when string) {
+		t.Helper()
+		if k.Computes() != computes {
+			t.Errorf("%s: it computes: %v", when, !computes)
+		}
+	}
+	add(true, minComputed-1)
+	want(false, "one sample too few")
+	add(true, 1)
+	want(true, "enough samples")
+	add(false, 1)
+	want(false, "the newest says that it waits")
+	add(true, 100)
+	add(false, (maxComputed-minComputed)/waitWeight)
+	want(true, "few have said that it waits")
+	add(false, 1)
+	want(false, "one more")
+	add(false, 100)
+	add(true, minComputed)
+	want(true, "none has said so lately")
+
+	for _, test := range []struct {
+		median   time.Duration
+		computes bool
+	}{{0, false}, {Quick, false}, {Quick + 1, true}, {Brief, true}, {Brief + 1, false}} {
+		k.Median.Store(int64(test.median))
+		want(test.computes, test.median.String())
+	}
+	k.Median.Store(int64(Brief))
+	for range slowRetakes {
+		k.Retaken()
+	}
+	want(false, "it has held up its loop")
+
+	var offload Class
+	offload.SetOffload()
+	offload.Median.Store(int64(Brief))
+	for range maxComputed {
+		offload.addSample(true)
+	}
+	if offload.Computes() {
+		t.Error("a class that was told not to run inline computes")
+	}
+}

@@ -1,6 +1,8 @@
 package class
 
 import (
+	"time"
+
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -12,6 +14,11 @@ type Timer struct {
 	// begun and entered count calls of quick classes: of servers' own classes, and of classes that handlers have entered. With a single
 	// count, handlers that enter one class each would have only the calls of one of the two kinds measured.
 	begun, entered uint32
+
+	brief    uint32        // counts the calls of SampleTurn
+	sampling bool          // the next call is to be sampled
+	thread   int           // runs the sampled call; 0: no call is sampled
+	ran      time.Duration // how long the thread had run when the sampled call began
 }
 
 // Class returns the class of the running handler.
@@ -19,33 +26,55 @@ func (t *Timer) Class() *Class { return t.class }
 
 // Begin begins the call of a server's handler, whose class is own. It drops a measurement that a panic has left unfinished.
 func (t *Timer) Begin(own *Class, inline bool) {
-	t.Switch(own)
+	t.class, t.since, t.thread = own, 0, 0
 	t.start(&t.begun, inline)
 }
 
 // Switch makes k the current class without measuring it. It drops an unfinished measurement: call End before.
-func (t *Timer) Switch(k *Class) { t.class, t.since = k, 0 }
+func (t *Timer) Switch(k *Class) { t.class, t.since, t.thread, t.sampling = k, 0, 0, false }
+
+// SampleTurn is called before each call of a brief class, and reports whether that is the one in SampledCalls to be sampled.
+func (t *Timer) SampleTurn() bool {
+	t.brief++
+	return t.brief%SampledCalls == 0
+}
+
+// SampleNext makes the next call one that shows whether the handler computes or waits. Little else should be to do: while a handler waits,
+// its thread may run others.
+func (t *Timer) SampleNext() { t.sampling = true }
 
 // Start measures the handler from here on, if its turn has come. inline says that it runs where its request was read.
 func (t *Timer) Start(inline bool) { t.start(&t.entered, inline) }
 
 func (t *Timer) start(calls *uint32, inline bool) {
-	if t.class.Known() {
-		if *calls++; *calls%TimedCalls != 0 {
+	known := t.class.Known()
+	if known || inline {
+		*calls++
+		switch turn := *calls%TimedCalls == 0; {
+		case turn && inline:
+			t.class.Inlined.Add(1)
+		case !turn && known:
 			return
 		}
-		if inline {
-			t.class.Inlined.Add(1)
-		}
 	}
-	t.since = clock.Nanotime()
+	if t.since = clock.Nanotime(); t.sampling {
+		t.sampling = false
+		t.thread, t.ran = threadTime()
+	}
 }
 
 // End ends the measurement that Begin or Start began, if any.
 func (t *Timer) End() {
-	if t.since != 0 {
-		t.class.Add(clock.Nanotime().Sub(t.since))
-		t.since = 0
+	if t.since == 0 {
+		return
+	}
+	took := clock.Nanotime().Sub(t.since)
+	t.class.Add(took)
+	t.since = 0
+	if t.thread != 0 {
+		thread, ran := threadTime()
+		t.class.addSample(thread == t.thread && ran-t.ran >= took-took/4)
+		t.thread = 0
 	}
 }
 

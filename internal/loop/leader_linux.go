@@ -13,6 +13,20 @@ func (w *Worker) Crowded() bool {
 	return w.seat != nil && w.seat.lost.Load()&1 != 0 && w.seat.workers.Crowded()
 }
 
+// IsAlone reports whether w leads a loop in which nothing else is ready. What IsAlone finds is served in its turn.
+func (w *Worker) IsAlone() bool {
+	if w.seat == nil {
+		return false
+	}
+	l := w.seat.loop
+	if l.pending.Load() || !l.beginFilling() {
+		return false
+	}
+	l.poll()
+	l.requeue()
+	return l.endFilling() == 0
+}
+
 // Overtaken reports whether w's seat was given to another worker, and w hasn't noticed yet.
 func (w *Worker) Overtaken() bool { return w.seat != nil && w.seat.word.Load() != w.word }
 

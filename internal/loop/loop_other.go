@@ -37,6 +37,9 @@ func (w *Worker) HoldsLoop() bool { return false }
 // Crowded returns false here.
 func (w *Worker) Crowded() bool { return false }
 
+// IsAlone returns false here.
+func (w *Worker) IsAlone() bool { return false }
+
 // Overtaken returns false here.
 func (w *Worker) Overtaken() bool { return false }
 

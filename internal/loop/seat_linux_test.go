@@ -293,3 +293,52 @@ func TestSeatsOfLoops(t *testing.T) {
 		}
 	}
 }
+
+// A leader is alone while nothing else is ready. What it finds when it looks is served afterwards.
+func TestLeaderIsAlone(t *testing.T) {
+	l := newTestLoop(t, 1)
+	s, w := l.seats[0], newFakeWorker()
+	if w.IsAlone() {
+		t.Error("a worker without a loop is alone in it")
+	}
+	w.seat = s
+	want := func(alone bool, when string) {
+		t.Helper()
+		if w.IsAlone() != alone {
+			t.Errorf("%s: alone: %v", when, !alone)
+		}
+	}
+	want(true, "an empty loop")
+	fd, err := sock.NewEventFD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sock.Close(fd) })
+	turns := 0
+	l.slots = append(l.slots, &Socket{loop: l, generation: 1, served: &countedTurns{turns: &turns}})
+	const once = syscall.EPOLLIN | sock.EpollET
+	if errno := sock.EpollControl(int(l.epoll), syscall.EPOLL_CTL_ADD, fd, once, 0, 1); errno != 0 {
+		t.Fatal(errno)
+	}
+	want(true, "nothing has happened")
+	sock.RingEventFD(fd)
+	want(false, "an event")
+	want(false, "the same event, in the batch")
+	if s.step(w); turns != 1 {
+		t.Errorf("the event led to %d turns", turns)
+	}
+	want(true, "the event is served")
+	l.pending.Store(true)
+	want(false, "a connection is left to the loop")
+	l.pending.Store(false)
+	l.beginFilling()
+	want(false, "another leader fills the batch")
+}
+
+// countedTurns counts its turns.
+type countedTurns struct {
+	stubServed
+	turns *int
+}
+
+func (c *countedTurns) Turn(*Worker) bool { *c.turns++; return false }
