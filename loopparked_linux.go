@@ -90,8 +90,8 @@ func (lc *loopConn) parkedTurn() (again bool) {
 	return false
 }
 
-// callParked calls the function: in the leader if the function is quick, or computes while nothing else is ready, otherwise after it has given the loop to another
-// worker. It reports false if the connection isn't served any more, or not now.
+// callParked calls the function: in the leader if the function is quick, or computes while nothing else is ready, otherwise after it has
+// given the loop to another worker. It reports false if the connection isn't served any more, or not now.
 func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 	p := lc.parked
 	if !lc.enterParked(w) {

@@ -298,8 +298,8 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
-// answerTurn runs the handler on the current request: in the leader if the handler is quick, or computes while nothing else is ready, otherwise after it has given the loop to
-// another worker.
+// answerTurn runs the handler on the current request: in the leader if the handler is quick, or computes while nothing else is ready,
+// otherwise after it has given the loop to another worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
