@@ -58,8 +58,10 @@ test: $(TESTRUN) ## vet and test what needs few other modules: the root, its pac
 	for module in $(filter-out $(LIGHT),$(MODULES)); do awk -v module="$$module" "$$FETCHES" "$$module/go.mod"; done; \
 	exit $$status
 
-# Modules whose code no user runs. The race detector would compile all that they require once more.
-UNRACED := arena/httparena arena/techempower bench tools
+# Modules whose code no user runs, or that show how to call others. The race detector would compile all that they require once more.
+UNRACED := arena/httparena arena/techempower bench examples/docs examples/recipes tools
+# Examples for which that takes long, while what they add to raced packages is little. hello counts allocations, too.
+UNRACED_EXAMPLES := cluster hello overload todo
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once.
@@ -80,15 +82,16 @@ race: $(TESTRUN) ## test the root module under the race detector, COUNT times
 	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race ./...
 
 race-nested: $(TESTRUN) ## the same for the other modules that users run
-	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
+	@$(TESTRUN) -name nested $(filter-out . examples $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
+	@$(TESTRUN) -name nested examples -- $(TESTFLAGS) -vet=off -race \
+		$$(cd examples && go list ./... | grep -vE '/($(subst $() ,|,$(UNRACED_EXAMPLES)))(/|$$)')
 
 race-blocking: $(TESTRUN) ## test the root package with the blocking driver under the race detector, COUNT times
 	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race .
 
 .PHONY: unraced
 unraced: $(TESTRUN)
-	@# With the race detector hello's counts of allocations make way, and the validator of todo's document takes minutes to compile.
-	@$(TESTRUN) -name unraced examples -- $(TESTFLAGS) -vet=off ./hello ./todo
+	@$(TESTRUN) -name unraced examples -- $(TESTFLAGS) -vet=off $(UNRACED_EXAMPLES:%=./%/...)
 	@$(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) -vet=off ./...
 
 fuzz: ## run each fuzz target for FUZZTIME (default 1m)
@@ -125,16 +128,18 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: staticcheck ## gofmt, go vet and staticcheck on every module, go vet for other systems and 32 bits
+lint: staticcheck ## gofmt, go vet and staticcheck on every module, and the types of the root module for other systems
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
-	@for system in darwin freebsd windows; do echo "== for $$system"; GOOS=$$system go vet ./... || exit 1; done
-	@echo "== for 386"; GOARCH=386 go vet ./...
+	@echo "== for $(SYSTEMS)"; .bin/typecheck $(SYSTEMS)
 
-# The version is pinned by tools/go.mod.
+# Besides linux/amd64, on which the tests run.
+SYSTEMS := darwin/arm64 freebsd/amd64 windows/amd64 linux/386
+
+# The version of staticcheck is pinned by tools/go.mod.
 staticcheck:
-	@cd tools && go build -o ../.bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck ./typecheck
 
 release: build-release ## check, commit and tag VERSION (v0.1.0): the tags are pushed by hand
 	@.bin/release '$(VERSION)'
