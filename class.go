@@ -106,9 +106,10 @@ func (w *scratch) stays(class *class.Class) (stays, must bool) {
 }
 
 // staysAlone decides whether a handler of a class that isn't quick runs where its request was read all the same, since it computes, takes
-// no longer than class.Brief, and nothing else is ready there.
+// no longer than class.Brief, and nothing else is ready there. A place must be free, in case the handler waits after all. If the call's turn
+// has come, it is sampled, wherever it runs.
 func (w *scratch) staysAlone(class *class.Class) bool {
-	if !w.leads() || !class.IsBrief() || w.worker.Crowded() {
+	if !w.leads() || !class.IsBrief() || w.worker.Crowded() || w.worker.IsTired(class) {
 		return false
 	}
 	computes, sampled := class.Computes(), w.timer.SampleTurn()
@@ -116,12 +117,13 @@ func (w *scratch) staysAlone(class *class.Class) bool {
 		return false
 	}
 	if sampled {
-		w.timer.SampleNext()
+		w.timer.SampleNext(class)
 	}
-	if computes {
-		w.worker.BeginClass(class)
+	if !computes || w.worker.pool.isFull() {
+		return false
 	}
-	return computes
+	w.worker.Stay(class)
+	return true
 }
 
 // runInline records that a handler of the class runs here after all.
@@ -153,6 +155,9 @@ func (w *scratch) giveWay(class *class.Class) error {
 	}
 	if err != nil && w.leaveAlways() {
 		return nil
+	}
+	if err != nil {
+		w.timer.DropSample() // if the handler runs later, much else may be to do
 	}
 	return err
 }

@@ -149,59 +149,6 @@ func TestClasses(t *testing.T) {
 	lifeAwait(t, "a slow call to be handed off", func() bool { return ask("/slow", 20) > 0 })
 }
 
-// A handler that computes for longer than quick ones, but not for long, runs where its request was read while its loop has nothing else to
-// do. One that waits as long does not.
-func TestHandlersThatCompute(t *testing.T) {
-	lifeLooped(t)
-	spin := func() {
-		for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
-		}
-	}
-	computing, waiting := class.Class{Name: "computing"}, class.Class{Name: "waiting"}
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
-		if c.Path() == "/wait" {
-			if err := inside.Enter(c, &waiting); err != nil {
-				return err
-			}
-			time.Sleep(50 * time.Microsecond)
-			return c.Text(200, "fine")
-		}
-		if err := inside.Enter(c, &computing); err != nil {
-			return err
-		}
-		spin()
-		return c.Text(200, "fine")
-	}})
-	plain := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error { // enters no class
-		spin()
-		return c.Text(200, "fine")
-	}})
-	for _, test := range []struct {
-		s           *lifeServer
-		path, class string
-	}{{s, "/", "computing"}, {plain, "/", ""}} {
-		c := test.s.dial(t)
-		lifeAwait(t, "calls of the class \""+test.class+"\" to stay", func() bool {
-			for range 100 {
-				c.get(test.path)
-				c.want(200, "fine", false)
-			}
-			return classOf(test.s.Server, test.class).Inline > 0
-		})
-		if kind := classOf(test.s.Server, test.class).Kind; kind == "quick" {
-			t.Errorf("class %q is %s", test.class, kind)
-		}
-	}
-	c := s.dial(t)
-	for range 1000 {
-		c.get("/wait")
-		c.want(200, "fine", false)
-	}
-	if n := classOf(s.Server, "waiting").Inline; n > 0 {
-		t.Errorf("%d calls that wait stayed", n)
-	}
-}
-
 // What a handler does before it enters a class is in the server's own: it is left to another worker when it waits mostly, and
 // when it has held up the loop now and then.
 func TestClassBeforeEnter(t *testing.T) {

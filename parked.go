@@ -69,7 +69,7 @@ type ParkedConn struct {
 
 // Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
 // handler has returned, the connection waits without a worker; in the loop driver also without a goroutine or a buffer. When
-// data arrives, the server calls serve on a worker, or right in the loop, like a quick handler, if serve is known to be quick.
+// data arrives, the server calls serve on a worker, or right in the loop, as it calls a handler, if serve is known to be quick, or computes.
 //
 // Each call of serve must read at least something. It returns nil to wait again, io.EOF to end the connection after the queued
 // data has been sent, and any other error to end it at once. Calls never overlap, and the first one comes after the handler has
@@ -232,7 +232,7 @@ func (p *ParkedConn) endRead() {
 
 // Write sends all of b, and waits for the client if necessary. In a chunked body b becomes one chunk.
 //
-// If the connection's function runs in a loop because it is known to be quick, a Write that must wait first gives the loop to
+// If the connection's function runs in a loop, a Write that must wait first gives the loop to
 // another worker, so that the loop's other connections don't wait. Queue never waits.
 func (p *ParkedConn) Write(b []byte) (int, error) {
 	if len(b) == 0 {

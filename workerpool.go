@@ -233,6 +233,9 @@ func (wp *workerPool) serving() int {
 	return max(0, int(wp.places.taken.Load()-wp.places.ready.Load()))
 }
 
+// isFull reports whether no place is left for one more worker that serves.
+func (wp *workerPool) isFull() bool { return wp.serving() >= wp.MaxWorkersCount }
+
 // spawn starts a worker that the caller has counted.
 func (wp *workerPool) spawn() *workerChan {
 	w, _ := wp.free.Get().(*workerChan)

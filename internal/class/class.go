@@ -19,7 +19,8 @@ const (
 	// TimedCalls: a worker times one in so many calls of quick handlers.
 	TimedCalls = 64
 	// SampledCalls: of one in so many calls of a handler between Quick and Brief a worker finds out whether the handler computes or waits.
-	SampledCalls = 8
+	// Clients that ask for two or four such handlers in turn don't have the same one sampled each time.
+	SampledCalls = 7
 
 	// A class computes once so many more of its samples have said so than said that it waits, of which each counts waitWeight times. On a
 	// busy machine a few samples of a handler that computes seem to wait. More than maxComputed aren't kept.
@@ -39,7 +40,7 @@ const (
 )
 
 // Class records how long the calls of one handler take, usually the handler of a route. The loop driver runs quick handlers where it has
-// read their request, and gives its loop to another worker before others. The zero Class is ready for use. It must not be copied.
+// read their request, also brief ones that compute if nothing else is ready, and gives its loop to another worker before others. The zero Class is ready for use. It must not be copied.
 type Class struct {
 	// Name is the name in Stats, such as a route's pattern. It must not be changed once the class is in use.
 	Name string
@@ -64,7 +65,7 @@ type Class struct {
 
 	_  apart.Lines
 	mu sync.Mutex
-	// Inlined counts the timed inline calls, Handoffs the calls that have given their loop away.
+	// Inlined counts one in TimedCalls inline calls, Handoffs the calls that have given their loop away.
 	Inlined, Handoffs atomic.Uint64
 	trend             atomic.Int32 // see drifts
 	retakes           atomic.Uint64

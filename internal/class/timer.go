@@ -11,12 +11,12 @@ import (
 type Timer struct {
 	class *Class
 	since clock.Nanos // when the measured call began; 0: no call is measured
-	// begun and entered count calls of quick classes: of servers' own classes, and of classes that handlers have entered. With a single
+	// begun and entered count calls that are inline or of quick classes: of servers' own classes, and of classes that handlers have entered. With a single
 	// count, handlers that enter one class each would have only the calls of one of the two kinds measured.
 	begun, entered uint32
 
 	brief    uint32        // counts the calls of SampleTurn
-	sampling bool          // the next call is to be sampled
+	sampling *Class        // its next call is to be sampled; nil: none
 	thread   int           // runs the sampled call; 0: no call is sampled
 	ran      time.Duration // how long the thread had run when the sampled call began
 }
@@ -31,17 +31,21 @@ func (t *Timer) Begin(own *Class, inline bool) {
 }
 
 // Switch makes k the current class without measuring it. It drops an unfinished measurement: call End before.
-func (t *Timer) Switch(k *Class) { t.class, t.since, t.thread, t.sampling = k, 0, 0, false }
+func (t *Timer) Switch(k *Class) { t.class, t.since, t.thread, t.sampling = k, 0, 0, nil }
 
 // SampleTurn is called before each call of a brief class, and reports whether that is the one in SampledCalls to be sampled.
 func (t *Timer) SampleTurn() bool {
 	t.brief++
+	t.sampling = nil
 	return t.brief%SampledCalls == 0
 }
 
-// SampleNext makes the next call one that shows whether the handler computes or waits. Little else should be to do: while a handler waits,
-// its thread may run others.
-func (t *Timer) SampleNext() { t.sampling = true }
+// SampleNext makes the next call, of k, one that shows whether the handler computes or waits. Little else should be to do: while a handler
+// waits, its thread may run others.
+func (t *Timer) SampleNext(k *Class) { t.sampling = k }
+
+// DropSample takes SampleNext back.
+func (t *Timer) DropSample() { t.sampling = nil }
 
 // Start measures the handler from here on, if its turn has come. inline says that it runs where its request was read.
 func (t *Timer) Start(inline bool) { t.start(&t.entered, inline) }
@@ -57,8 +61,8 @@ func (t *Timer) start(calls *uint32, inline bool) {
 			return
 		}
 	}
-	if t.since = clock.Nanotime(); t.sampling {
-		t.sampling = false
+	if t.since = clock.Nanotime(); t.sampling == t.class {
+		t.sampling = nil
 		t.thread, t.ran = threadTime()
 	}
 }

@@ -70,71 +70,22 @@ func TestTimerDrops(t *testing.T) {
 	}
 }
 
-// One in SampledCalls of a worker's brief calls is sampled, and the samples tell a handler that computes from one that waits. A handler
-// that waits may wait for others of its thread.
-func TestTimerSamples(t *testing.T) {
-	if thread, _ := threadTime(); thread == 0 {
-		t.Skip("no thread's time is known here")
-	}
-	spin := func() {
-		for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
-		}
-	}
-	for _, test := range []struct {
-		name     string
-		handler  func()
-		computes bool
-	}{
-		{"computes", spin, true},
-		{"waits", func() { time.Sleep(50 * time.Microsecond) }, false},
-		{"computes, and waits as long", func() { spin(); time.Sleep(50 * time.Microsecond) }, false},
-	} {
-		var timer Timer
-		var k Class
-		sampled, computed := 0, 0
-		const calls = 50 * SampledCalls
-		for range calls {
-			k.Median.Store(int64(Brief) / 2)
-			k.computed.Store(waitWeight)
-			timer.Switch(&k)
-			if timer.SampleTurn() {
-				timer.SampleNext()
-			}
-			timer.Start(false)
-			test.handler()
-			timer.End()
-			switch balance := k.computed.Load(); {
-			case balance > waitWeight:
-				computed++
-				fallthrough
-			case balance < waitWeight:
-				sampled++
-			}
-		}
-		if sampled != calls/SampledCalls {
-			t.Errorf("%s: %d of %d calls were sampled", test.name, sampled, calls)
-		}
-		if (computed > sampled/2) != test.computes {
-			t.Errorf("%s: %d of %d samples say that it computes", test.name, computed, sampled)
-		}
-	}
-}
-
-// A sample that no call has begun, or whose call has panicked, is none of the next class's.
+// A sample that no call has begun, or whose call has panicked, is none of another class's calls.
 func TestTimerDropsSample(t *testing.T) {
 	var timer Timer
 	var before, next Class
-	timer.Switch(&before)
-	timer.SampleNext()
-	timer.Switch(&next)
-	timer.Start(false)
-	if timer.thread != 0 {
-		t.Error("the next class's call is sampled")
+	begins := func(name string, begin func()) {
+		t.Helper()
+		timer.Switch(&before)
+		timer.SampleNext(&before)
+		begin()
+		if timer.thread != 0 {
+			t.Errorf("%s: a call that wasn't to be sampled is", name)
+		}
 	}
-	timer.SampleNext()
-	timer.Start(false) // the handler panics
-	timer.Begin(&next, false)
-	if timer.thread != 0 || timer.sampling {
-		t.Error("a call after one that has panicked is sampled")
-	}
+	begins("switched", func() { timer.Switch(&next); timer.Start(false) })
+	begins("another server's class", func() { timer.Begin(&next, false) })
+	begins("dropped", func() { timer.DropSample(); timer.Start(false) })
+	begins("panicked", func() { timer.Start(false); timer.Begin(&before, false) })
+	begins("the next call's turn", func() { timer.SampleTurn(); timer.Start(false) })
 }

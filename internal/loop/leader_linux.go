@@ -13,18 +13,30 @@ func (w *Worker) Crowded() bool {
 	return w.seat != nil && w.seat.lost.Load()&1 != 0 && w.seat.workers.Crowded()
 }
 
-// IsAlone reports whether w leads a loop in which nothing else is ready. What IsAlone finds is served in its turn.
+// IsAlone reports whether w leads a loop in which nothing else is ready, and mostly nothing else was after handlers that have stayed. What
+// IsAlone finds is served in its turn.
 func (w *Worker) IsAlone() bool {
-	if w.seat == nil {
+	if !w.HoldsLoop() {
 		return false
 	}
-	l := w.seat.loop
+	s := w.seat
+	if crossed := s.crossed.Load(); crossed > 0 {
+		s.crossed.Store(crossed - 1)
+		return false
+	}
+	l := s.loop
 	if l.pending.Load() || !l.beginFilling() {
 		return false
 	}
 	l.poll()
 	l.requeue()
 	return l.endFilling() == 0
+}
+
+// Stay notes that a handler of the class, which isn't quick, runs in the leader, since that is alone.
+func (w *Worker) Stay(class *class.Class) {
+	w.stayed = true
+	w.BeginClass(class)
 }
 
 // Overtaken reports whether w's seat was given to another worker, and w hasn't noticed yet.

@@ -40,6 +40,9 @@ func (w *Worker) Crowded() bool { return false }
 // IsAlone returns false here.
 func (w *Worker) IsAlone() bool { return false }
 
+// Stay does nothing here.
+func (w *Worker) Stay(*class.Class) {}
+
 // Overtaken returns false here.
 func (w *Worker) Overtaken() bool { return false }
 

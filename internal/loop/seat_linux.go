@@ -20,6 +20,8 @@ const (
 	// wakeRounds: a leader that takes as many events as it may from the epoll set, and has been awake for as many batches as this, calls
 	// another leader.
 	wakeRounds = 2
+	// crossedCalls is the first value of Seat.crossed.
+	crossedCalls = 4
 )
 
 // Seat is a leader's place in a loop. Exactly one worker has it, and serves the loop together with the workers in the other seats. Another
@@ -39,6 +41,9 @@ type Seat struct {
 	// grows, so a goroutine that makes it even can't undo a later loss.
 	lost    atomic.Uint64
 	resting atomic.Bool // the leader waits for its bell or in the parker
+	// crossed is how many handlers that might stay are handed off first, since something came while one of them had stayed: another worker
+	// would have served that at once.
+	crossed atomic.Int32
 
 	rounds    int         // batches since the leader woke up
 	appointed bool        // the leader is new, and hasn't waited yet
@@ -59,9 +64,13 @@ func (s *Seat) Lead(w *Worker) {
 	w.seat = s
 	s.leader.Store(w)
 	w.spent, s.appointed = 0, true
+	// If leaders change often, step may not look after these for long: the leader before may have filled the batch.
+	w.stayed = false
 	if s.isBreathless() {
 		s.share.end()
-		s.catchBreath() // if leaders change often, breathe may not be reached for long
+		s.catchBreath()
+	} else {
+		s.breathe()
 	}
 	for w.seat == s && !s.loop.stopped.Load() {
 		if !s.step(w) {
@@ -102,6 +111,10 @@ func (s *Seat) step(w *Worker) bool {
 	l.poll()
 	l.requeue()
 	n := l.endFilling()
+	if w.stayed && n > 0 {
+		s.crossed.Store(crossedCalls)
+	}
+	w.stayed = false
 	if n >= len(l.events) && s.rounds >= wakeRounds {
 		l.roster.callHelp()
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/sock"
 )
@@ -304,6 +305,7 @@ func TestLeaderIsAlone(t *testing.T) {
 	w.seat = s
 	want := func(alone bool, when string) {
 		t.Helper()
+		w.word = s.word.Load() // in a turn
 		if w.IsAlone() != alone {
 			t.Errorf("%s: alone: %v", when, !alone)
 		}
@@ -331,8 +333,23 @@ func TestLeaderIsAlone(t *testing.T) {
 	l.pending.Store(true)
 	want(false, "a connection is left to the loop")
 	l.pending.Store(false)
+	w.Stay(&class.Class{})
+	sock.RingEventFD(fd)
+	s.step(w) // finds the event
+	s.step(w)
+	for range crossedCalls {
+		want(false, "something came while a handler stayed")
+	}
+	want(true, "that was some calls ago")
+	w.Stay(&class.Class{})
+	s.step(w)
+	want(true, "nothing came while a handler stayed")
 	l.beginFilling()
 	want(false, "another leader fills the batch")
+	l.endFilling()
+	if s.word.Add(1 << 32); w.IsAlone() {
+		t.Error("a leader is alone whose seat was taken away")
+	}
 }
 
 // countedTurns counts its turns.

@@ -1,0 +1,82 @@
+package filo_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/inside"
+)
+
+// A handler that computes for longer than quick ones, but not for long, runs where its request was read while its loop has nothing else to
+// do. The next one doesn't if answers of earlier requests, or the loop, have waited long enough. One that waits as long never does.
+func TestHandlersThatCompute(t *testing.T) {
+	lifeLooped(t)
+	spin := func() {
+		for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
+		}
+	}
+	computing, waiting := class.Class{Name: "computing"}, class.Class{Name: "waiting"}
+	var brief atomic.Int32
+	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/wait" {
+			if err := inside.Enter(c, &waiting); err != nil {
+				return err
+			}
+			if waiting.IsBrief() {
+				brief.Add(1)
+			}
+			for left := (syscall.Timespec{Nsec: 50_000}); syscall.Nanosleep(&left, &left) == syscall.EINTR; {
+			}
+			return c.Text(200, "fine")
+		}
+		if err := inside.Enter(c, &computing); err != nil {
+			return err
+		}
+		spin()
+		return c.Text(200, "fine")
+	}})
+	plain := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error { // enters no class
+		spin()
+		return c.Text(200, "fine")
+	}})
+	for _, test := range []struct {
+		s           *lifeServer
+		path, class string
+	}{{s, "/", "computing"}, {plain, "/", ""}} {
+		c := test.s.dial(t)
+		lifeAwait(t, "calls of the class \""+test.class+"\" to stay", func() bool {
+			for range 100 {
+				c.get(test.path)
+				c.want(200, "fine", false)
+			}
+			return classOf(test.s.Server, test.class).Inline > 0
+		})
+		if kind := classOf(test.s.Server, test.class).Kind; kind == "quick" {
+			t.Errorf("class %q is %s", test.class, kind)
+		}
+		handoffs := classOf(test.s.Server, test.class).Handoffs
+		lifeAwait(t, "one of many pipelined calls to be handed off", func() bool {
+			c.send(strings.Repeat("GET "+test.path+" HTTP/1.1\r\nHost: a\r\n\r\n", 50))
+			for range 50 {
+				c.want(200, "fine", false)
+			}
+			return classOf(test.s.Server, test.class).Handoffs > handoffs
+		})
+	}
+	c := s.dial(t)
+	lifeAwait(t, "many brief calls that wait", func() bool {
+		for range 100 {
+			c.get("/wait")
+			c.want(200, "fine", false)
+		}
+		return brief.Load() > 500
+	})
+	if n := classOf(s.Server, "waiting").Inline; n > 0 {
+		t.Errorf("%d calls that wait stayed", n)
+	}
+}
