@@ -172,13 +172,25 @@ func (w *scratch) leaveAlways() bool {
 // panic.
 func (c *conn) giveWay(class *class.Class) error {
 	w := c.worker
-	if c.before == 0 && w.staysAlone(class) {
-		return nil
+	if class.IsBrief() && w.leads() {
+		if earlier, err := c.hasEarlier(); err != nil || !earlier && w.staysAlone(class) {
+			return err
+		}
 	}
 	if err := w.giveWay(class); err != nil || class.IsQuick() || w.ctx.stream.sent {
 		return err
 	}
 	return c.flushEarlier()
+}
+
+// hasEarlier reports whether answers of earlier requests haven't been sent yet.
+func (c *conn) hasEarlier() (bool, error) {
+	ctx := c.worker.ctx
+	if err := ctx.holdAnswer(); err != nil {
+		return false, err
+	}
+	defer ctx.releaseAnswer()
+	return c.before > 0, nil
 }
 
 func (c *conn) flushEarlier() error {

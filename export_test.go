@@ -1,6 +1,10 @@
 package filo
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/filohttp/filo/internal/class"
+)
 
 // BufferedBodies returns how many bytes the buffers of request bodies take.
 func (s *Server) BufferedBodies() int64 { return s.bodies.used.Load() }
@@ -13,4 +17,18 @@ func BlockingDriver() bool {
 		panic(err)
 	}
 	return driver == DriverBlocking || runtime.GOOS != "linux"
+}
+
+// TrainClass makes the class of this name one of brief handlers that compute, until the server learns something else.
+func TrainClass(s *Server, name string) {
+	train := func(k *class.Class) {
+		if k.Name == name {
+			k.Median.Store(int64(class.Brief) / 2)
+			for range 100 {
+				k.AddSample(true)
+			}
+		}
+	}
+	train(&s.classes.handler)
+	s.classes.entered.Each(train)
 }

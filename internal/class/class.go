@@ -140,8 +140,8 @@ func (k *Class) Computes() bool {
 	return k.IsBrief() && k.computed.Load() >= minComputed && !k.isHeldBack()
 }
 
-// addSample notes whether a call of a brief handler computed, or waited. An update that gets lost beside another one doesn't matter.
-func (k *Class) addSample(computed bool) {
+// AddSample notes whether a call of a brief handler computed, or waited. An update that gets lost beside another one doesn't matter.
+func (k *Class) AddSample(computed bool) {
 	balance := k.computed.Load()
 	next := max(balance-waitWeight, 0)
 	if computed {

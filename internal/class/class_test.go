@@ -162,7 +162,7 @@ func TestComputes(t *testing.T) {
 	k.Median.Store(int64(Brief))
 	add := func(computed bool, n int) {
 		for range n {
-			k.addSample(computed)
+			k.AddSample(computed)
 		}
 	}
 	want := func(computes bool, when string) {
@@ -201,7 +201,7 @@ func TestComputes(t *testing.T) {
 	offload.SetOffload()
 	offload.Median.Store(int64(Brief))
 	for range maxComputed {
-		offload.addSample(true)
+		offload.AddSample(true)
 	}
 	if offload.Computes() {
 		t.Error("a class that was told not to run inline computes")

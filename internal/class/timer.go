@@ -77,7 +77,7 @@ func (t *Timer) End() {
 	t.since = 0
 	if t.thread != 0 {
 		thread, ran := threadTime()
-		t.class.addSample(thread == t.thread && ran-t.ran >= took-took/4)
+		t.class.AddSample(thread == t.thread && ran-t.ran >= took-took/4)
 		t.thread = 0
 	}
 }
