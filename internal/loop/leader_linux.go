@@ -35,7 +35,7 @@ func (w *Worker) IsAlone() bool {
 
 // Stay notes that a handler of the class, which isn't quick, runs in the leader, since that is alone.
 func (w *Worker) Stay(class *class.Class) {
-	w.stayed = true
+	w.seat.crossed.Store(hasStayed)
 	w.BeginClass(class)
 }
 

@@ -20,8 +20,10 @@ const (
 	// wakeRounds: a leader that takes as many events as it may from the epoll set, and has been awake for as many batches as this, calls
 	// another leader.
 	wakeRounds = 2
-	// crossedCalls is the first value of Seat.crossed.
+	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and something has come meanwhile. hasStayed is the value
+	// until that is known.
 	crossedCalls = 4
+	hasStayed    = -1
 )
 
 // Seat is a leader's place in a loop. Exactly one worker has it, and serves the loop together with the workers in the other seats. Another
@@ -42,7 +44,7 @@ type Seat struct {
 	lost    atomic.Uint64
 	resting atomic.Bool // the leader waits for its bell or in the parker
 	// crossed is how many handlers that might stay are handed off first, since something came while one of them had stayed: another worker
-	// would have served that at once.
+	// would have served that at once. It is atomic since a worker may touch it that has just lost the seat.
 	crossed atomic.Int32
 
 	rounds    int         // batches since the leader woke up
@@ -65,7 +67,6 @@ func (s *Seat) Lead(w *Worker) {
 	s.leader.Store(w)
 	w.spent, s.appointed = 0, true
 	// If leaders change often, step may not look after these for long: the leader before may have filled the batch.
-	w.stayed = false
 	if s.isBreathless() {
 		s.share.end()
 		s.catchBreath()
@@ -111,10 +112,13 @@ func (s *Seat) step(w *Worker) bool {
 	l.poll()
 	l.requeue()
 	n := l.endFilling()
-	if w.stayed && n > 0 {
+	switch {
+	case s.crossed.Load() != hasStayed:
+	case n > 0:
 		s.crossed.Store(crossedCalls)
+	default:
+		s.crossed.Store(0)
 	}
-	w.stayed = false
 	if n >= len(l.events) && s.rounds >= wakeRounds {
 		l.roster.callHelp()
 	}

@@ -56,8 +56,6 @@ type Worker struct {
 	word uint64
 	// spent estimates how long the handlers of this batch have taken in the leader.
 	spent time.Duration
-	// stayed: a handler that isn't quick has run in the leader since it last looked for events.
-	stayed bool
 	// running is the class of the handler that the worker runs as a leader. The monitor reads it.
 	running atomic.Pointer[class.Class]
 	// losable is the socket of the turn, if its connection can be taken away together with the seat.
