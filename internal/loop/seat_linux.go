@@ -66,7 +66,7 @@ func (s *Seat) Lead(w *Worker) {
 	w.seat = s
 	s.leader.Store(w)
 	w.spent, s.appointed = 0, true
-	// If leaders change often, step may not look after these for long: the leader before may have filled the batch.
+	// While leaders change often, and find their events in a batch that the one before has filled, step doesn't call breathe.
 	if s.isBreathless() {
 		s.share.end()
 		s.catchBreath()
