@@ -168,8 +168,7 @@ func (w *scratch) leaveAlways() bool {
 }
 
 // giveWay implements wire. No handler stays while earlier answers wait, since its worker would need a place if their client doesn't take
-// them. giveWay holds the timeout while it sends earlier answers. The release is deferred, since a user's net.Conn may
-// panic.
+// them. giveWay holds the timeout while it sends earlier answers. The release is deferred, since a user's net.Conn may panic.
 func (c *conn) giveWay(class *class.Class) error {
 	w := c.worker
 	if class.IsBrief() && w.leads() {

@@ -232,8 +232,8 @@ func (p *ParkedConn) endRead() {
 
 // Write sends all of b, and waits for the client if necessary. In a chunked body b becomes one chunk.
 //
-// If the connection's function runs in a loop, a Write that must wait first gives the loop to
-// another worker, so that the loop's other connections don't wait. Queue never waits.
+// If the connection's function runs in a loop, a Write that must wait first gives the loop to another worker, so that the loop's other
+// connections don't wait. Queue never waits.
 func (p *ParkedConn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

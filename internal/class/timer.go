@@ -11,8 +11,8 @@ import (
 type Timer struct {
 	class *Class
 	since clock.Nanos // when the measured call began; 0: no call is measured
-	// begun and entered count calls that are inline or of quick classes: of servers' own classes, and of classes that handlers have entered. With a single
-	// count, handlers that enter one class each would have only the calls of one of the two kinds measured.
+	// begun and entered count calls that are inline or of quick classes: of servers' own classes, and of classes that handlers have
+	// entered. With a single count, handlers that enter one class each would have only the calls of one of the two kinds measured.
 	begun, entered uint32
 
 	brief    uint32        // counts the calls of SampleTurn

@@ -43,6 +43,14 @@ func (l *Loop) beginFilling() bool {
 	return isUsedUp(cursor) && cursor&beingFilled == 0 && l.cursor.CompareAndSwap(cursor, cursor|beingFilled)
 }
 
+// fill makes the events of the epoll set and the claimed connections the new batch, and returns their number. The caller is the filler, and
+// isn't any more.
+func (l *Loop) fill() (n int) {
+	l.poll()
+	l.requeue()
+	return l.endFilling()
+}
+
 // endFilling makes the entries that were put the new batch, and returns their number. The caller isn't the filler any more.
 func (l *Loop) endFilling() (n int) {
 	n, l.filled = l.filled, 0

@@ -28,9 +28,7 @@ func (w *Worker) IsAlone() bool {
 	if l.pending.Load() || !l.beginFilling() {
 		return false
 	}
-	l.poll()
-	l.requeue()
-	return l.endFilling() == 0
+	return l.fill() == 0
 }
 
 // Stay notes that a handler of the class, which isn't quick, runs in the leader, since that is alone.

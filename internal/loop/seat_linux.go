@@ -109,9 +109,7 @@ func (s *Seat) step(w *Worker) bool {
 			return true
 		}
 	}
-	l.poll()
-	l.requeue()
-	n := l.endFilling()
+	n := l.fill()
 	switch {
 	case s.crossed.Load() != hasStayed:
 	case n > 0:
