@@ -109,7 +109,7 @@ soak: ## run mixed work against a server for SOAKTIME (default 10m), check every
 stress: ## close connections from outside while they are served, parked, timed out and taken over, for STRESSTIME (default 1m)
 	FILO_STRESS='$(STRESSTIME)' go test -race -count=1 -timeout=$(TIMEOUT) -run '^TestCloseStress$$' -v .
 
-bench-quick: ## compare filo, fasthttp and net/http in five rows: three minutes once built; options in ARGS
+bench-quick: ## compare filo, fasthttp and net/http in five rows: five minutes once built; options in ARGS
 	@cd bench && go run ./cmd/compare -size quick $(ARGS)
 
 bench-http2: ## compare filo's HTTP/2 with that of net/http, nghttpd, h2o and nginx: about 13 minutes; options in ARGS

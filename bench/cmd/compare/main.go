@@ -1,7 +1,7 @@
 // Command compare measures filo beside other servers as real processes: requests per second, CPU time per request, latencies
 // at constant rates, memory, allocations and system calls.
 //
-//	go run ./cmd/compare -size quick      # three servers in five rows: three minutes
+//	go run ./cmd/compare -size quick      # three servers in five rows: five minutes
 //	go run ./cmd/compare                  # those in every row, others in four: about 39 minutes; writes the report
 //	go run ./cmd/compare -size http2      # HTTP/2 beside net/http, nghttpd, h2o and nginx: about 15 minutes
 //	go run ./cmd/compare -size all        # everything: hours. It can be interrupted and goes on where it was
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	runner := &measure.Runner{Files: folder, Warmup: o.warmup, MaxLateness: o.lateness}
+	runner := &measure.Runner{Files: folder, Warmup: o.warmup, MaxLateness: o.lateness, Patience: 30 * time.Second}
 	versions := tools()
 	db, groups, err := startDatabase(ctx, groups, stdout)
 	if err != nil {

@@ -117,3 +117,17 @@ func TestMedian(t *testing.T) {
 		}
 	}
 }
+
+func TestMiddleMean(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{7}, 7}, {[]float64{3, 1}, 2}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 90, 2}, 3}, {[]float64{5, 1, 90, 2, 2}, 3},
+		{[]float64{90, 80, 70, 1, 2, 3, 4, 5, 6, 7, -5, -6, -7}, 4},
+	} {
+		if got := MiddleMean(c.values); got != c.want {
+			t.Errorf("that of %v is %v", c.values, got)
+		}
+	}
+}

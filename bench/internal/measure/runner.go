@@ -27,6 +27,8 @@ type Runner struct {
 	Warmup   time.Duration
 	// MaxLateness is how late the generator may be, at the 99th percentile, for a run at a constant rate to count.
 	MaxLateness time.Duration
+	// Patience is how much longer a run may take than its warm-up and what it measures.
+	Patience time.Duration
 }
 
 // run is one run of a cell.
@@ -60,6 +62,8 @@ func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, 
 		return Record{}, err
 	}
 	defer one.server.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Warmup+one.duration()+r.Patience, errPatience)
+	defer cancel()
 	switch {
 	case cell.Kind == Syscalls:
 		err = one.traced(ctx)
@@ -70,8 +74,16 @@ func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, 
 	default:
 		err = one.loaded(ctx)
 	}
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
 	return one.record, err
 }
+
+var errPatience = errors.New("the run didn't end, and was ended")
+
+// duration is how long the cell is measured.
+func (r *run) duration() time.Duration { return time.Duration(r.cell.Seconds) * time.Second }
 
 // Options are those that a row's server is started with.
 func (r *Runner) Options(of *row.Row) peer.Options {
@@ -107,7 +119,7 @@ func (r *run) cpus(server bool) []int {
 // load loads the server as the row and the cell say.
 func (r *run) load(ctx context.Context) (*load.Result, error) {
 	j := &load.Job{
-		Base: r.server.Base, Row: r.row, Rate: r.rate, Warmup: r.Warmup, Duration: time.Duration(r.cell.Seconds) * time.Second,
+		Base: r.server.Base, Row: r.row, Rate: r.rate, Warmup: r.Warmup, Duration: r.duration(),
 		MaxLateness: r.MaxLateness, CPUs: r.cpus(false), Window: r.window,
 	}
 	if r.row.Kind == row.Overload {
@@ -193,7 +205,7 @@ func (r *run) mixed(ctx context.Context) error {
 	background := &load.Job{
 		Base: r.server.Base, Row: &asleep, Rate: row.MixedRate, MaxLateness: time.Second,
 		// It begins before the quick ones' warm-up, and goes on for longer.
-		Duration: r.Warmup + time.Duration(r.cell.Seconds)*time.Second + time.Second/2,
+		Duration: r.Warmup + r.duration() + time.Second/2,
 		Window: func(begin bool) error {
 			if begin {
 				close(begun)

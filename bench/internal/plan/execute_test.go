@@ -63,7 +63,7 @@ func newExecutor(t *testing.T) *Executor {
 		t.Fatal(err)
 	}
 	return &Executor{
-		Runner: &measure.Runner{Files: files, Warmup: 20 * time.Millisecond, MaxLateness: time.Second},
+		Runner: &measure.Runner{Files: files, Warmup: 20 * time.Millisecond, MaxLateness: time.Second, Patience: time.Minute},
 		Peers:  peers, Store: store, Log: t.Output(), checked: map[string]bool{},
 	}
 }
@@ -130,6 +130,22 @@ func TestExecute(t *testing.T) {
 	var again strings.Builder
 	if e.Log = &again; e.Execute(t.Context(), groups) != nil || again.Len() > 0 {
 		t.Errorf("what was measured is measured again: %s", again.String())
+	}
+}
+
+// A run that doesn't end in time is ended, and says so.
+func TestExecuteImpatient(t *testing.T) {
+	e := newExecutor(t)
+	e.Runner.Patience = -time.Second // of a second
+	for _, id := range []string{"json", "websocket"} {
+		r, err := row.Find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := Group{Cell: measure.Cell{Kind: measure.Peak, Row: id, Seconds: 1}, Row: r, Peers: []string{"filo"}, Rounds: 1}
+		if err := e.Execute(t.Context(), []Group{g}); err == nil || !strings.Contains(err.Error(), "didn't end") {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func makePlan(t *testing.T, name string, c Choice) []Group {
 	return groups
 }
 
-// The quick size has three servers in five rows, and ends within three minutes.
+// The quick size has three servers in five rows, and ends within five minutes.
 func TestQuick(t *testing.T) {
 	groups := makePlan(t, "quick", Choice{})
 	if len(groups) != 5 {
@@ -40,7 +40,7 @@ func TestQuick(t *testing.T) {
 			t.Errorf("%s has %s of %v", g.Name(), g.Cell.Kind, g.Peers)
 		}
 	}
-	if _, took := Estimate(groups, warmup); took > 170*time.Second {
+	if _, took := Estimate(groups, warmup); took > 290*time.Second {
 		t.Errorf("it takes %v", took)
 	}
 }

@@ -148,8 +148,8 @@ func label(g *plan.Group) string {
 	return name
 }
 
-// ratio is that of a peer's figure to another one's, "" if that has none or it shows as 0. It is the median of the ratios in each
-// round, whose runs were made one after the other: a machine that becomes slower or faster meanwhile does so for both.
+// ratio is that of a peer's figure to another one's, "" if that has none or it shows as 0. Each round has a ratio of its own, since its
+// runs were made one after the other: a machine that becomes slower or faster meanwhile does so for both.
 func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	base, ok := r.spread(g, to, f.name)
 	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
@@ -168,7 +168,7 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	if len(ratios) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" ×%.2f", measure.Median(ratios))
+	return fmt.Sprintf(" ×%.2f", measure.MiddleMean(ratios))
 }
 
 // text is the median and the range.
