@@ -164,6 +164,7 @@ type http2Scratch struct {
 	spare  *http2Stream // for the next request; nil if the last one kept it
 	run    *http2Stream // whose handler is to run: see http2Run
 	owned  *http2Conn   // the connection that the worker owns, nil once others have it
+	toWake uint32       // the stream whose reader is to be woken once the input is used up: see wakeLaterLocked; 0 for none
 	out    []byte       // rendered in this turn, and not in the connection's queue yet
 	_      apart.Lines
 }
@@ -230,8 +231,16 @@ func (h *http2Conn) misdirected(host []byte) bool {
 	return !syntax.EqualFold(host, state.ServerName)
 }
 
-// next takes a frame, or a part of one, from the input.
+// next takes a frame, or a part of one, from the input. Before anything else is to be done, it wakes who reads what has come of a body.
 func (h *http2Conn) next(w *scratch) http2Step {
+	step := h.takeNext(w)
+	if step != http2Next && step != http2Read {
+		h.wakePutOff(w)
+	}
+	return step
+}
+
+func (h *http2Conn) takeNext(w *scratch) http2Step {
 	if h.ending {
 		return http2End
 	}

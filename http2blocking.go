@@ -106,6 +106,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 		c.endWait(deadline, false)
 		return
 	}
+	h.wakePutOff(w)
 	space := w.in.Space()
 	n, err := c.netConn.Read(space)
 	h.shed = c.endWait(deadline, false)

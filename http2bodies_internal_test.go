@@ -38,3 +38,47 @@ func TestHTTP2BodyBuffer(t *testing.T) {
 		t.Errorf("%d bytes are charged, and %d to the client, for %d", charged, h.bodies.Load(), size)
 	}
 }
+
+// A reader that waits gets what comes in its own buffer, which costs no memory of the server's, and what doesn't fit there from the queue. It
+// isn't woken before the input is used up, and one that wants all of the body not before its buffer is full.
+func TestHTTP2BodyFill(t *testing.T) {
+	for _, gathers := range []bool{false, true} {
+		server := new(Server)
+		server.configure()
+		h := &http2Conn{conn: newConn(server, nil), bodies: new(atomic.Int64)}
+		w := &scratch{http2: new(http2Scratch)}
+		s := &http2Stream{h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1)}
+		s.recv.Open(http2.DefaultWindow)
+		h.streams.Add(1, s)
+		into := make([]byte, 10)
+		s.into, s.gathers = into, gathers
+		come := func(piece string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			filled := s.fillLocked([]byte(piece))
+			if !h.keepLocked(s, []byte(piece[filled:])) {
+				t.Fatal("no room")
+			}
+			h.wakeLaterLocked(w, s)
+		}
+		come("abcd")
+		come("efg")
+		if len(s.readable) > 0 || s.body.Size() > 0 || server.bodies.used.Load() > 0 {
+			t.Errorf("gathers %t: woken %d times, the queue takes %d bytes", gathers, len(s.readable), s.body.Size())
+		}
+		h.wakePutOff(w)
+		if woken := len(s.readable) > 0; woken == gathers {
+			t.Errorf("gathers %t: when the input is used up, the reader was woken: %t", gathers, woken)
+		}
+		if come("hijklmn"); len(s.readable) != 1 {
+			t.Errorf("gathers %t: a full buffer wakes nobody", gathers)
+		}
+		h.mu.Lock()
+		rest := make([]byte, 10)
+		n, _ := s.takeLocked(rest)
+		h.mu.Unlock()
+		if s.filled != 10 || string(into) != "abcdefghij" || string(rest[:n]) != "klmn" {
+			t.Errorf("gathers %t: %d bytes %q, then %q", gathers, s.filled, into, rest[:n])
+		}
+	}
+}

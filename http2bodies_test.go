@@ -1,8 +1,11 @@
 package filo_test
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"golang.org/x/net/http2"
@@ -210,4 +213,54 @@ func (c *http2Raw) ping() {
 	c.t.Helper()
 	c.WritePing(false, [8]byte{1})
 	c.await("the answer to PING", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
+}
+
+// The reader of a body isn't left asleep beside a handler that keeps the connection's worker.
+func TestHTTP2BodyBesideHandler(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		waits, read := make(chan struct{}), make(chan string, 1)
+		s, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
+			"/body": func(c *filo.Ctx) error {
+				piece := make([]byte, 100)
+				n, err := c.BodyReader().Read(piece)
+				read <- string(piece[:n])
+				if err != nil {
+					return err
+				}
+				<-waits
+				return c.NoContent()
+			},
+			"/beside": func(c *filo.Ctx) error {
+				defer close(waits)
+				return c.Text(200, <-read)
+			},
+		})})
+		c := dial().request(1, "/body", false, ":method", "POST").send()
+		lifeAwait(t, "a handler to wait for its body", func() bool { return strings.Contains(s.goroutines(), "awaitBodyLocked") })
+		c.data(1, false, []byte("piece")).request(3, "/beside", true).send()
+		c.wantAnswer(3, "200 piece")
+		c.data(1, true, nil).send()
+		c.wantAnswer(1, "204 ")
+	})
+}
+
+// A body that is wanted as a whole comes slowly, but fast enough: what has come counts, though it wakes nobody.
+func TestHTTP2GatheredSlowly(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		const size = 20_000
+		config := &filo.Server{ReadTimeout: time.Second, MinTransferRate: 1, Handler: func(c *filo.Ctx) error {
+			body, err := c.Body()
+			if err != nil {
+				return err
+			}
+			return c.Text(200, fmt.Sprint(len(body), bytes.Count(body, []byte("x"))))
+		}}
+		s, dial := serve(config)
+		c := dial().request(1, "/", false, ":method", "POST", "content-length", fmt.Sprint(size)).send()
+		lifeAwait(t, "the handler to wait", func() bool { return strings.Contains(s.goroutines(), "awaitBodyLocked") })
+		c.data(1, false, bytes.Repeat([]byte("x"), size/10)).send()
+		time.Sleep(config.ReadTimeout * 3 / 2) // the first wait ends meanwhile
+		c.data(1, false, bytes.Repeat([]byte("x"), size/2)).data(1, true, bytes.Repeat([]byte("x"), size*4/10)).send()
+		c.wantAnswer(1, fmt.Sprintf("200 %d %[1]d", size))
+	})
 }

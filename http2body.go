@@ -50,8 +50,11 @@ func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
 func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
+	// A handler whose time may be over notices that whenever it is woken, so it isn't to be woken seldom.
+	t := s.worker.ctx.timeout
+	gathers := b.gathered && (t == nil || !t.armed)
 	h.mu.Lock()
-	for s.body.Len() == 0 && !s.gone && !s.overrun && !s.hasEndedLocked() {
+	for n == 0 && s.body.Len() == 0 && !s.gone && !s.overrun && !s.hasEndedLocked() {
 		h.mu.Unlock()
 		if err := s.beforeWait(b); err != nil {
 			return 0, err
@@ -64,13 +67,17 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 		if deadline == 0 {
 			deadline = s.readPace.Deadline(start, config.reading, 0)
 		}
-		if !s.awaitLocked(&s.readable, deadline) {
+		var inTime bool
+		if n, inTime = s.awaitBodyLocked(p, gathers, deadline); !inTime && n == 0 {
 			h.mu.Unlock()
 			s.server.counts.timeouts.body.Add(1)
 			return 0, errDeadline
 		}
 	}
-	n, credited := s.takeLocked(p)
+	credited := false
+	if n == 0 {
+		n, credited = s.takeLocked(p)
+	}
 	switch {
 	case n == 0 && s.gone:
 		err = errStreamReset
@@ -87,6 +94,27 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 		h.flush()
 	}
 	return n, err
+}
+
+// awaitBodyLocked is awaitLocked for what comes of the body, which is put into p. It reports how much that was. gathers is set if the wait may
+// last until p is full.
+func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Time) (n int, inTime bool) {
+	s.h.mu.AssertHeld()
+	s.into, s.filled, s.gathers = p, 0, gathers
+	inTime = s.awaitLocked(&s.readable, deadline)
+	n = s.filled
+	s.into, s.filled, s.gathers = nil, 0, false
+	return n, inTime
+}
+
+// fillLocked copies bytes of the body that come to a reader that waits. It returns how many: they are read then, and take up no memory.
+func (s *http2Stream) fillLocked(p []byte) (n int) {
+	s.h.mu.AssertHeld()
+	n = copy(s.into[s.filled:], p)
+	if s.filled += n; n > 0 {
+		s.hasRead = true
+	}
+	return n
 }
 
 // takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.

@@ -401,7 +401,8 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		if !s.recv.Receive(f.Size) {
 			fault = http2.FaultOverrun
 		} else if fault = s.content.Receive(len(f.Payload), f.EndStream()); fault == http2.NoFault {
-			kept := h.keepLocked(s, f.Payload)
+			filled := s.fillLocked(f.Payload)
+			kept := h.keepLocked(s, f.Payload[filled:])
 			if !kept {
 				ended = h.overrunLocked(s)
 			}
@@ -413,10 +414,10 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 				h.discourageLocked(s)
 			case s.taken != nil && s.taken.ended: // nobody reads it, and the window ends it
 			case kept:
-				if credit := s.drainLocked(f.Size - len(f.Payload)); credit > 0 {
+				if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {
 					h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
 				}
-				s.wakeLocked()
+				h.wakeLaterLocked(w, s)
 			}
 		}
 	}
@@ -440,6 +441,41 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 		return h.late(w, f)
 	}
 	return step
+}
+
+// wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
+// body. Who wants all of a body isn't woken for a part of what fits into its buffer.
+func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
+	h.mu.AssertHeld()
+	switch full := s.filled == len(s.into); {
+	case !s.reading && s.parked == nil || s.gathers && !full:
+		return
+	case full && s.into != nil:
+		s.wakeLocked()
+		return
+	}
+	if id := w.http2.toWake; id != s.id {
+		h.wakeStreamLocked(id)
+	}
+	w.http2.toWake = s.id
+}
+
+// wakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
+func (h *http2Conn) wakePutOff(w *scratch) {
+	if w.http2.toWake == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wakeStreamLocked(w.http2.toWake)
+	w.http2.toWake = 0
+}
+
+func (h *http2Conn) wakeStreamLocked(id uint32) {
+	h.mu.AssertHeld()
+	if s, _ := h.stateLocked(id); s != nil {
+		s.wakeLocked()
+	}
 }
 
 // faulty ends what a fault ends, where next is the stream's state after the frame.

@@ -41,6 +41,7 @@ type http2Stream struct {
 	closed   bool // a parked stream was closed
 	starved  bool // the outbox of a parked stream has more for it
 	reading  bool // a goroutine waits for the body
+	gathers  bool // it waits until into is full
 	hasRead  bool // a part of the body was read
 	overrun  bool // there was no room for the body
 	state    http2.State
@@ -51,6 +52,8 @@ type http2Stream struct {
 	content  http2.Content
 	sender   http2.Sender[http2Stream]
 	body     http2.BodyQueue
+	into     []byte        // of the goroutine that waits: what comes next is put here, and not in body
+	filled   int           // how much of into
 	trailer  *http2Trailer // received
 	// awaitsSince is when awaits began.
 	awaitsSince clock.Time

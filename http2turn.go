@@ -63,6 +63,7 @@ const pingTimeout = 15 * time.Second
 
 // endTurn returns the buffers to the worker, and keeps what hasn't been taken of the input.
 func (h *http2Conn) endTurn(w *scratch) {
+	h.wakePutOff(w)
 	w.http2.owned = nil
 	if unread := w.in.Unread(); len(unread) > 0 {
 		h.saveInput(unread)

@@ -43,7 +43,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 		if lc.failed {
 			h.ending = true
 		}
-		if budget <= 0 || !leader.Leads() {
+		if !leader.Leads() {
 			h.flushTurn(w)
 			h.endTurn(w)
 			return true
@@ -57,9 +57,13 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 		switch step {
 		case http2Next:
 		case http2Run:
-			budget--
 			if !w.http2.run.run(w) {
 				return false
+			}
+			if budget--; budget <= 0 {
+				h.flushTurn(w)
+				h.endTurn(w)
+				return true
 			}
 			if len(w.http2.out) >= writeBufferFull {
 				h.flushTurn(w)
@@ -74,6 +78,9 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				}
 			case was:
 				crowded = false
+			case budget < readBudget: // now the input is used up, and nothing is to be kept of it
+				h.endTurn(w)
+				return true
 			default:
 				if budget -= readBudget; !lc.http2Receive(w) && lc.http2Suspend(w, false) {
 					return false
@@ -110,6 +117,7 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	case err == nil:
 		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
+		lc.http2.Load().wakePutOff(w)
 		expired := lc.expired
 		lc.expired = false
 		return lc.http2.Load().look(w, expired)
