@@ -45,6 +45,15 @@ func contextHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, di
 	}
 }
 
+// resetByClient ends a connection by a reset. After an end of the sending side the context would last for halfCloseGrace.
+func resetByClient(c net.Conn) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	c.(*net.TCPConn).SetLinger(0)
+	c.Close()
+}
+
 // "Any goroutine may use it": here the first to ask is none of the handler's, and hears that the client leaves.
 func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
 	running, causes := make(chan bool, 1), make(chan error, 1)
@@ -68,7 +77,7 @@ func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
 		c := dial()
 		io.WriteString(c, answerGet)
 		answerWait(t, running, "the handler")
-		c.Close()
+		resetByClient(c)
 		if cause := answerWait(t, causes, "the context to end"); !errors.Is(cause, filo.ErrClientGone) {
 			t.Errorf("cause %v, want ErrClientGone", cause)
 		}

@@ -83,6 +83,7 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 				h.out.AwaitBelow(maxControl)
 			}
 		case http2Read:
+			h.wakePutOff(w)
 			h.flushTurn(w)
 			h.out.AwaitBelow(maxControl)
 			d.read(w)
@@ -106,7 +107,6 @@ func (d *blockingHTTP2) read(w *scratch) {
 		c.endWait(deadline, false)
 		return
 	}
-	h.wakePutOff(w)
 	space := w.in.Space()
 	n, err := c.netConn.Read(space)
 	h.shed = c.endWait(deadline, false)

@@ -100,6 +100,10 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 // last until p is full.
 func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
+	select {
+	case <-s.readable: // from before the last read
+	default:
+	}
 	s.into, s.filled, s.gathers = p, 0, gathers
 	inTime = s.awaitLocked(&s.readable, deadline)
 	n = s.filled

@@ -450,7 +450,7 @@ func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
 	switch full := s.filled == len(s.into); {
 	case !s.reading && s.parked == nil || s.gathers && !full:
 		return
-	case full && s.into != nil:
+	case full && (s.into != nil || s.body.Len() > maxAwaitedBody): // there is enough to do
 		s.wakeLocked()
 		return
 	}

@@ -58,6 +58,12 @@ func (l *Loop) endFilling() (n int) {
 	return n
 }
 
+// isFirst reports whether the first entry of the batch is of the connection in the slot.
+func (l *Loop) isFirst(slot uint32) bool {
+	socket := l.batch[0].socket.Load()
+	return socket != nil && socket.slot == slot
+}
+
 // hasBatch reports whether the batch isn't used up.
 func (l *Loop) hasBatch() bool { return !isUsedUp(l.cursor.Load()) }
 

@@ -20,7 +20,7 @@ const (
 	// wakeRounds: a leader that takes as many events as it may from the epoll set, and has been awake for as many batches as this, calls
 	// another leader.
 	wakeRounds = 2
-	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and something has come meanwhile. hasStayed is the value
+	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the value
 	// until that is known.
 	crossedCalls = 4
 	hasStayed    = -1
@@ -43,10 +43,11 @@ type Seat struct {
 	// grows, so a goroutine that makes it even can't undo a later loss.
 	lost    atomic.Uint64
 	resting atomic.Bool // the leader waits for its bell or in the parker
-	// crossed is how many handlers that might stay are handed off first, since something came while one of them had stayed: another worker
+	// crossed is how many handlers that might stay are handed off first, since another client asked while one had stayed: another worker
 	// would have served that at once. It is atomic since a worker may touch it that has just lost the seat.
 	crossed atomic.Int32
 
+	slot      uint32      // of the connection that was served last
 	rounds    int         // batches since the leader woke up
 	appointed bool        // the leader is new, and hasn't waited yet
 	busySince clock.Nanos // 0: to be set anew
@@ -88,6 +89,9 @@ func (s *Seat) Lead(w *Worker) {
 func (s *Seat) step(w *Worker) bool {
 	l := s.loop
 	if e, ok := l.take(); ok {
+		if e.socket != nil {
+			s.slot = e.socket.slot
+		}
 		s.serve(w, e)
 		return true
 	}
@@ -112,9 +116,9 @@ func (s *Seat) step(w *Worker) bool {
 	n := l.fill()
 	switch {
 	case s.crossed.Load() != hasStayed:
-	case n > 0:
+	case n > 1 || n == 1 && !l.isFirst(s.slot):
 		s.crossed.Store(crossedCalls)
-	default:
+	default: // nothing has come, or the same client's next request
 		s.crossed.Store(0)
 	}
 	if n >= len(l.events) && s.rounds >= wakeRounds {

@@ -337,8 +337,14 @@ func TestLeaderIsAlone(t *testing.T) {
 	sock.RingEventFD(fd)
 	s.step(w) // finds the event
 	s.step(w)
+	want(true, "the same client asks again")
+	w.Stay(&class.Class{})
+	s.slot++ // the client that is served is another one
+	sock.RingEventFD(fd)
+	s.step(w)
+	s.step(w)
 	for range crossedCalls {
-		want(false, "something came while a handler stayed")
+		want(false, "another client asked while a handler stayed")
 	}
 	want(true, "that was some calls ago")
 	w.Stay(&class.Class{})
