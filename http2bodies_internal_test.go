@@ -47,11 +47,11 @@ func TestHTTP2BodyFill(t *testing.T) {
 		server.configure()
 		h := &http2Conn{conn: newConn(server, nil), bodies: new(atomic.Int64)}
 		w := &scratch{http2: new(http2Scratch)}
-		s := &http2Stream{h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1)}
+		into := make([]byte, 10)
+		filling := &http2Filling{buffer: into, gathers: gathers}
+		s := &http2Stream{h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1), into: filling}
 		s.recv.Open(http2.DefaultWindow)
 		h.streams.Add(1, s)
-		into := make([]byte, 10)
-		s.into, s.gathers = into, gathers
 		come := func(piece string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -77,8 +77,8 @@ func TestHTTP2BodyFill(t *testing.T) {
 		rest := make([]byte, 10)
 		n, _ := s.takeLocked(rest)
 		h.mu.Unlock()
-		if s.filled != 10 || string(into) != "abcdefghij" || string(rest[:n]) != "klmn" {
-			t.Errorf("gathers %t: %d bytes %q, then %q", gathers, s.filled, into, rest[:n])
+		if filling.n != 10 || string(into) != "abcdefghij" || string(rest[:n]) != "klmn" {
+			t.Errorf("gathers %t: %d bytes %q, then %q", gathers, filling.n, into, rest[:n])
 		}
 	}
 }

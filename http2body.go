@@ -104,18 +104,23 @@ func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Tim
 	case <-s.readable: // from before the last read
 	default:
 	}
-	s.into, s.filled, s.gathers = p, 0, gathers
+	s.filling = http2Filling{buffer: p, gathers: gathers}
+	s.into = &s.filling
 	inTime = s.awaitLocked(&s.readable, deadline)
-	n = s.filled
-	s.into, s.filled, s.gathers = nil, 0, false
+	n = s.filling.n
+	s.into, s.filling = nil, http2Filling{}
 	return n, inTime
 }
 
 // fillLocked copies bytes of the body that come to a reader that waits. It returns how many: they are read then, and take up no memory.
 func (s *http2Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
-	n = copy(s.into[s.filled:], p)
-	if s.filled += n; n > 0 {
+	f := s.into
+	if f == nil || f.isFull() {
+		return 0
+	}
+	n = copy(f.buffer[f.n:], p)
+	if f.n += n; n > 0 {
 		s.hasRead = true
 	}
 	return n

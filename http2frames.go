@@ -447,10 +447,10 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 // body. Who wants all of a body isn't woken for a part of what fits into its buffer.
 func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
 	h.mu.AssertHeld()
-	switch full := s.filled == len(s.into); {
-	case !s.reading && s.parked == nil || s.gathers && !full:
+	switch f := s.into; {
+	case !s.reading && s.parked == nil || f != nil && f.gathers && !f.isFull():
 		return
-	case full && (s.into != nil || s.body.Len() > maxAwaitedBody): // there is enough to do
+	case f != nil && f.isFull() || s.body.Len() > maxAwaitedBody: // there is enough to do
 		s.wakeLocked()
 		return
 	}

@@ -41,7 +41,6 @@ type http2Stream struct {
 	closed   bool // a parked stream was closed
 	starved  bool // the outbox of a parked stream has more for it
 	reading  bool // a goroutine waits for the body
-	gathers  bool // it waits until into is full
 	hasRead  bool // a part of the body was read
 	overrun  bool // there was no room for the body
 	state    http2.State
@@ -52,8 +51,7 @@ type http2Stream struct {
 	content  http2.Content
 	sender   http2.Sender[http2Stream]
 	body     http2.BodyQueue
-	into     []byte        // of the goroutine that waits: what comes next is put here, and not in body
-	filled   int           // how much of into
+	into     *http2Filling // of the handler, while it waits: what comes next is put here, and not in body
 	trailer  *http2Trailer // received
 	// awaitsSince is when awaits began.
 	awaitsSince clock.Time
@@ -81,7 +79,18 @@ type http2Request struct {
 
 	// The handler's goroutine's; before the handler runs, the owner's.
 	readPace pace.Pace
+
+	filling http2Filling // guarded by the connection's mu
 }
+
+// http2Filling is the buffer of a handler that waits for its request's body.
+type http2Filling struct {
+	buffer  []byte
+	n       int  // bytes that have come
+	gathers bool // the wait may last until the buffer is full
+}
+
+func (f *http2Filling) isFull() bool { return f.n == len(f.buffer) }
 
 var _ wire = (*http2Stream)(nil)
 var _ watchWire = (*http2Stream)(nil)
