@@ -221,12 +221,18 @@ func (b *body) direct(size int) int {
 	return 0
 }
 
+// gathers reports whether the handler wants the whole body, and needn't be woken for a part of it. A handler whose time may be over notices
+// that whenever it is woken, so it isn't to be woken seldom.
+func (x *exchange) gathers(b *body) bool {
+	t := x.worker.ctx.timeout
+	return b.gathered && (t == nil || !t.armed)
+}
+
 func (c *conn) readDirect(b *body, p []byte) (int, error) {
 	if err := c.beforeWait(b); err != nil {
 		return 0, err
 	}
-	// A handler whose time may be over notices that whenever it is woken, so it isn't to be woken seldom.
-	if t := c.worker.ctx.timeout; b.gathered && c.looped != nil && (t == nil || !t.armed) {
+	if c.looped != nil && c.gathers(b) {
 		c.looped.want(len(p))
 		defer c.looped.want(0)
 	}

@@ -231,7 +231,7 @@ func (h *http2Conn) misdirected(host []byte) bool {
 	return !syntax.EqualFold(host, state.ServerName)
 }
 
-// next takes a frame, or a part of one, from the input. Before anything else is to be done, it wakes who reads what has come of a body.
+// next is takeNext. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.
 func (h *http2Conn) next(w *scratch) http2Step {
 	step := h.takeNext(w)
 	if step != http2Next && step != http2Read {
@@ -240,6 +240,7 @@ func (h *http2Conn) next(w *scratch) http2Step {
 	return step
 }
 
+// takeNext takes a frame, or a part of one, from the input.
 func (h *http2Conn) takeNext(w *scratch) http2Step {
 	if h.ending {
 		return http2End

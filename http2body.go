@@ -50,9 +50,7 @@ func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
 func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
-	// A handler whose time may be over notices that whenever it is woken, so it isn't to be woken seldom.
-	t := s.worker.ctx.timeout
-	gathers := b.gathered && (t == nil || !t.armed)
+	gathers := s.gathers(b)
 	h.mu.Lock()
 	for n == 0 && s.body.Len() == 0 && !s.gone && !s.overrun && !s.hasEndedLocked() {
 		h.mu.Unlock()
@@ -116,7 +114,7 @@ func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Tim
 func (s *http2Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
 	f := s.into
-	if f == nil || f.isFull() {
+	if f == nil {
 		return 0
 	}
 	n = copy(f.buffer[f.n:], p)
