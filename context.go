@@ -48,8 +48,9 @@ type requestContext struct {
 	leaving  *time.Timer // the grace period after an early half-close; nil without one; guarded by mu
 	// leaveOuter stops following outer; nil if outer can't end; guarded by mu.
 	leaveOuter func() bool
-	// watchedSince is when the connection's loop began to watch the client. Set before the loop can find the context.
+	// watchedSince and watchedBatch are when the connection's loop began to watch the client. Set before the loop can find the context.
 	watchedSince clock.Nanos
+	watchedBatch uint32
 }
 
 // contextEnd holds the functions that end an armed context. It is immutable.

@@ -459,13 +459,12 @@ func (lc *loopConn) wait() {
 	}
 }
 
-// watch makes the loop cancel the context when the client leaves. The descriptor isn't closed meanwhile: see requestContext.
+// watch makes the loop cancel the context when the client leaves. If it has left already, its event has come or comes with the loop's next
+// batch.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
-	half, gone = lc.AskEnd()
-	r.watchedSince = clock.Nanotime()
+	r.watchedSince, r.watchedBatch = clock.Nanotime(), lc.Batches()
 	lc.watcher.Store(r)
-	sawHalf, sawGone := lc.SawEnd()
-	return half || sawHalf, gone || sawGone // AskEnd misses an end behind unread bytes
+	return lc.SawEnd()
 }
 
 func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }

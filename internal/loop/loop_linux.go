@@ -178,6 +178,7 @@ func (l *Loop) sleep(s *Seat) {
 		l.napper.park(l)
 	}
 	l.sleeping.Store(false)
+	l.cursor.Add(1 << 32) // a wait: see Socket.Batches
 	l.monitor.woken(l.napper.mean <= busyMean)
 }
 

@@ -111,6 +111,10 @@ func (s *Socket) SawEnd() (half, gone bool) {
 	return word&pollHup != 0, word&pollGone != 0
 }
 
+// Batches counts the batches of the connection's loop. A wait for a batch counts as another. So an event that comes while the count is at
+// most one higher than before may have happened before, and a later event came after.
+func (s *Socket) Batches() uint32 { return uint32(s.loop.cursor.Load() >> 32) }
+
 // WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called or, if not, whether a
 // deadline of the owner has passed, and clears that.
 func (s *Socket) WokenBy() (cut, expired bool) {

@@ -241,10 +241,8 @@ type waitingServed struct{ stubServed }
 
 func (*waitingServed) BeforeWait() error { return nil }
 
-// A read that wants more than has come waits for it, or until its deadline passes, and returns what has come by then. An idle connection is
-// claimed for a single byte.
-func TestWanted(t *testing.T) {
-	l := newTestLoop(t, 1)
+// connectedSocket returns a socket in the loop, and its client.
+func connectedSocket(t *testing.T, l *Loop) (*Socket, *net.TCPConn) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -254,11 +252,12 @@ func TestWanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
 	accepted, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer accepted.Close()
 	var fd int
 	if err := sock.Control(accepted.(syscall.Conn), func(own int) (err error) {
 		fd, err = sock.Duplicate(own)
@@ -266,12 +265,74 @@ func TestWanted(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	accepted.Close()
 	s := new(Socket)
 	s.Open(fd, sock.Address{}, new(waitingServed))
 	if err := l.Add(s); err != nil {
 		t.Fatal(err)
 	}
+	return s, client.(*net.TCPConn)
+}
+
+// The count of batches tells an end that may have come before from one that came later, also if the loop was waiting meanwhile.
+func TestBatches(t *testing.T) {
+	for name, test := range map[string]struct {
+		count func(l *Loop, s *Socket, end func()) uint32
+		early bool
+	}{
+		"before": {func(l *Loop, s *Socket, end func()) uint32 { end(); return s.Batches() }, true},
+		"after a look": {func(l *Loop, s *Socket, end func()) uint32 {
+			defer end()
+			before := s.Batches()
+			l.beginFilling()
+			l.fill()
+			return before
+		}, false},
+		"during a wait": {func(l *Loop, s *Socket, end func()) uint32 {
+			before := s.Batches()
+			l.beginFilling()
+			l.napper.mean = time.Hour // no nap
+			ended := make(chan bool)
+			go func() {
+				for !l.sleeping.Load() {
+					time.Sleep(time.Millisecond)
+				}
+				end()
+				ended <- true
+			}()
+			l.sleep(l.seats[0])
+			l.endFilling()
+			<-ended
+			return before
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newTestLoop(t, 1)
+			l.beginFilling()
+			l.fill() // the bell's first event
+			for _, ok := l.take(); ok; _, ok = l.take() {
+			}
+			s, client := connectedSocket(t, l)
+			before := test.count(l, s, func() { client.CloseWrite() })
+			for half := false; !half; half, _ = s.SawEnd() {
+				if l.beginFilling() {
+					l.fill()
+				}
+				for e, ok := l.take(); ok; e, ok = l.take() {
+					e.socket.event(e.events)
+				}
+			}
+			if early := s.Batches()-before <= 1; early != test.early {
+				t.Errorf("%d batches later: early is %v", s.Batches()-before, early)
+			}
+		})
+	}
+}
+
+// A read that wants more than has come waits for it, or until its deadline passes, and returns what has come by then. An idle connection is
+// claimed for a single byte.
+func TestWanted(t *testing.T) {
+	l := newTestLoop(t, 1)
+	s, client := connectedSocket(t, l)
 	s.Want(1000)
 	type result struct {
 		n   int
