@@ -24,8 +24,10 @@ type Executor struct {
 	checked map[string]bool // rows whose answers are alike
 }
 
-// Execute checks that the peers answer alike, and measures what the store doesn't have yet: the rounds of a group in turns.
-// A run with errors counts for nothing, and is made once more. The error names what couldn't be measured.
+// Execute checks that the peers answer alike, and measures what the store doesn't have yet: the first round of all groups, then the
+// second, and so on. A machine's speed changes from minute to minute, and so all groups have runs of each speed. Rates come
+// last, since they follow from peaks. A run with errors counts for nothing, and is made once more. The error names what couldn't
+// be measured.
 func (e *Executor) Execute(ctx context.Context, groups []Group) error {
 	e.checked = map[string]bool{}
 	for i := range groups {
@@ -33,13 +35,27 @@ func (e *Executor) Execute(ctx context.Context, groups []Group) error {
 			return err
 		}
 	}
-	var failed error
+	isRate := func(g Group) bool { return g.Cell.Kind == measure.Rate }
+	rates := slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return !isRate(g) })
+	others := slices.DeleteFunc(slices.Clone(groups), isRate)
+	failed := errors.Join(e.rounds(ctx, others), e.rounds(ctx, rates))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return failed
+}
+
+// rounds measures groups round by round.
+func (e *Executor) rounds(ctx context.Context, groups []Group) (failed error) {
+	most := 0
 	for i := range groups {
-		if err := e.measure(ctx, &groups[i]); err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+		most = max(most, groups[i].Rounds)
+	}
+	for round := range most {
+		for i := range groups {
+			if round < groups[i].Rounds && ctx.Err() == nil {
+				failed = errors.Join(failed, e.measure(ctx, &groups[i], round))
 			}
-			failed = errors.Join(failed, err)
 		}
 	}
 	return failed
@@ -97,31 +113,25 @@ func (g *Group) Of(p *peer.Peer) measure.Cell {
 	return c
 }
 
-// measure runs the rounds that are missing.
-func (e *Executor) measure(ctx context.Context, g *Group) error {
+// measure runs what is missing of a round.
+func (e *Executor) measure(ctx context.Context, g *Group, round int) (failed error) {
 	rate := 0.0
 	if g.Cell.Kind == measure.Rate {
 		if rate = e.slowest(g) * float64(g.Cell.Percent) / 100; rate == 0 {
 			return fmt.Errorf("%s at %d %%: there is no peak of all servers", g.Cell.Row, g.Cell.Percent)
 		}
 	}
-	var failed error
-	for round := range g.Rounds {
-		for _, p := range e.present(g) {
-			if len(e.Store.Records(g.Of(p))) > round {
-				continue
-			}
-			err := e.once(ctx, g, p, round, rate)
-			if err != nil && ctx.Err() == nil {
-				err = e.once(ctx, g, p, round, rate)
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			// That a server can't keep a rate is a result.
-			if err != nil && g.Cell.Kind != measure.Rate {
-				failed = errors.Join(failed, err)
-			}
+	for _, p := range e.present(g) {
+		if len(e.Store.Records(g.Of(p))) > round {
+			continue
+		}
+		err := e.once(ctx, g, p, round, rate)
+		if err != nil && ctx.Err() == nil {
+			err = e.once(ctx, g, p, round, rate)
+		}
+		// That a server can't keep a rate is a result.
+		if err != nil && g.Cell.Kind != measure.Rate {
+			failed = errors.Join(failed, err)
 		}
 	}
 	return failed

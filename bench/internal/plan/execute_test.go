@@ -167,3 +167,29 @@ func TestExecuteFails(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
+
+// Rounds come one after the other, each with all rows; rates come last.
+func TestExecuteOrder(t *testing.T) {
+	var log strings.Builder
+	runner := &measure.Runner{}
+	e := &Executor{Runner: runner, Peers: map[string]*peer.Peer{"filo": {Name: "filo"}}, Store: &measure.Store{}, Log: &log}
+	r, err := row.Find("websocket") // no server has to answer before
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := func(name string, kind measure.Kind, rounds int) Group {
+		return Group{Cell: measure.Cell{Kind: kind, Row: name, Percent: 50}, Row: r, Peers: []string{"filo"}, Rounds: rounds}
+	}
+	err = e.Execute(t.Context(), []Group{group("a", measure.Peak, 2), group("b", measure.Rate, 1), group("c", measure.Peak, 3)})
+	var order []string
+	for line := range strings.Lines(log.String()) {
+		fields := strings.Fields(line)
+		order = append(order, fields[0]+fields[2])
+	}
+	if want := strings.Fields("a1 a1 c1 c1 a2 a2 c2 c2 c3 c3"); !slices.Equal(order, want) { // each is tried twice
+		t.Errorf("order %v, want %v", order, want)
+	}
+	if err == nil || !strings.HasSuffix(err.Error(), "b at 50 %: there is no peak of all servers") {
+		t.Errorf("error %v, want the rate's last", err)
+	}
+}
