@@ -12,7 +12,110 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// This file has how a handler reads its request's body, and what the client may send of that.
+// This file has the bodies of requests: what becomes of DATA, which the owner takes, how a handler reads it, and what the client may send of it.
+
+// takeData takes DATA, or a part of it.
+func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
+	event, _ := http2.EventOf(f)
+	h.mu.Lock()
+	if !h.recv.Receive(f.Size) {
+		h.mu.Unlock()
+		return h.fail(w, http2.FaultConnectionOverrun)
+	}
+	// The connection's window must not depend on a body that nobody reads.
+	credit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow)
+	var ended *requestContext
+	step := http2Next
+	s, state := h.stateLocked(f.Stream)
+	v := state.Step(event)
+	fault := v.Fault
+	if s != nil && fault == http2.NoFault && !v.Late {
+		if fault, ended = s.takeDataLocked(w, f); fault == http2.NoFault && f.EndStream() {
+			step = h.arrivedLocked(w, s)
+		}
+	}
+	if s != nil && fault != http2.NoFault && v.Next.Over() {
+		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
+	}
+	h.mu.Unlock()
+	ended.clientGone()
+	if credit > 0 {
+		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
+	}
+	switch {
+	case fault != http2.NoFault:
+		return h.faulty(w, f.Stream, v.Next, fault)
+	case v.Late:
+		return h.late(w, f)
+	}
+	return step
+}
+
+// takeDataLocked takes DATA of a stream that may still receive some. ended is the context of a request that ends by it.
+func (s *http2Stream) takeDataLocked(w *scratch, f *http2.Frame) (fault http2.Fault, ended *requestContext) {
+	h := s.h
+	h.mu.AssertHeld()
+	if !s.recv.Receive(f.Size) {
+		return http2.FaultOverrun, nil
+	}
+	if fault := s.content.Receive(len(f.Payload), f.EndStream()); fault != http2.NoFault {
+		return fault, nil
+	}
+	filled := s.fillLocked(f.Payload)
+	kept := h.keepLocked(s, f.Payload[filled:])
+	if !kept {
+		ended = h.overrunLocked(s)
+	}
+	switch {
+	case s.gone:
+	case f.EndStream():
+		h.receivedLocked(s)
+	case s.state == http2.HalfClosedLocal && !s.takenLocked():
+		h.discourageLocked(s)
+	case s.taken != nil && s.taken.ended: // nobody reads it, and the window ends it
+	case kept:
+		if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {
+			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
+		}
+		h.wakeLaterLocked(w, s)
+	}
+	return http2.NoFault, ended
+}
+
+// wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
+// body. Who wants all of a body isn't woken for a part of what fits into its buffer.
+func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
+	h.mu.AssertHeld()
+	switch f := s.into; {
+	case !s.reading && s.parked == nil || f != nil && f.gathers && !f.isFull():
+		return
+	case f != nil && f.isFull() || s.body.Len() > maxAwaitedBody: // there is enough to do
+		s.wakeLocked()
+		return
+	}
+	if id := w.http2.toWake; id != s.id {
+		h.wakeStreamLocked(id)
+	}
+	w.http2.toWake = s.id
+}
+
+// wakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
+func (h *http2Conn) wakePutOff(w *scratch) {
+	if w.http2.toWake == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wakeStreamLocked(w.http2.toWake)
+	w.http2.toWake = 0
+}
+
+func (h *http2Conn) wakeStreamLocked(id uint32) {
+	h.mu.AssertHeld()
+	if s, _ := h.stateLocked(id); s != nil {
+		s.wakeLocked()
+	}
+}
 
 // readBody implements wire.
 func (s *http2Stream) readBody(b *body, p []byte) (int, error) {

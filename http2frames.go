@@ -5,7 +5,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file has what the frames of a client do to its connection of HTTP/2. All is called by the owner.
+// This file has what the frames of a client do to its connection of HTTP/2, except DATA: see http2body.go. All is called by the owner.
 
 // take does what a frame asks for. fault is what its form has wrong.
 func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Step {
@@ -381,101 +381,6 @@ func (h *http2Conn) arrivedLocked(w *scratch, s *http2Stream) http2Step {
 	h.awaitLocked(s, awaitsNothing)
 	w.http2.run = s
 	return http2Run
-}
-
-// takeData takes DATA, or a part of it.
-func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
-	event, _ := http2.EventOf(f)
-	h.mu.Lock()
-	if !h.recv.Receive(f.Size) {
-		h.mu.Unlock()
-		return h.fail(w, http2.FaultConnectionOverrun)
-	}
-	// The connection's window must not depend on a body that nobody reads.
-	credit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow)
-	var ended *requestContext
-	s, state := h.stateLocked(f.Stream)
-	v := state.Step(event)
-	fault := v.Fault
-	if s != nil && fault == http2.NoFault && !v.Late {
-		if !s.recv.Receive(f.Size) {
-			fault = http2.FaultOverrun
-		} else if fault = s.content.Receive(len(f.Payload), f.EndStream()); fault == http2.NoFault {
-			filled := s.fillLocked(f.Payload)
-			kept := h.keepLocked(s, f.Payload[filled:])
-			if !kept {
-				ended = h.overrunLocked(s)
-			}
-			switch {
-			case s.gone:
-			case f.EndStream():
-				h.receivedLocked(s)
-			case s.state == http2.HalfClosedLocal && !s.takenLocked():
-				h.discourageLocked(s)
-			case s.taken != nil && s.taken.ended: // nobody reads it, and the window ends it
-			case kept:
-				if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {
-					h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
-				}
-				h.wakeLaterLocked(w, s)
-			}
-		}
-	}
-	step := http2Next
-	switch {
-	case s == nil:
-	case fault != http2.NoFault && v.Next.Over():
-		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
-	case fault == http2.NoFault && !v.Late && f.EndStream():
-		step = h.arrivedLocked(w, s)
-	}
-	h.mu.Unlock()
-	ended.clientGone()
-	if credit > 0 {
-		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
-	}
-	switch {
-	case fault != http2.NoFault:
-		return h.faulty(w, f.Stream, v.Next, fault)
-	case v.Late:
-		return h.late(w, f)
-	}
-	return step
-}
-
-// wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
-// body. Who wants all of a body isn't woken for a part of what fits into its buffer.
-func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
-	h.mu.AssertHeld()
-	switch f := s.into; {
-	case !s.reading && s.parked == nil || f != nil && f.gathers && !f.isFull():
-		return
-	case f != nil && f.isFull() || s.body.Len() > maxAwaitedBody: // there is enough to do
-		s.wakeLocked()
-		return
-	}
-	if id := w.http2.toWake; id != s.id {
-		h.wakeStreamLocked(id)
-	}
-	w.http2.toWake = s.id
-}
-
-// wakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
-func (h *http2Conn) wakePutOff(w *scratch) {
-	if w.http2.toWake == 0 {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.wakeStreamLocked(w.http2.toWake)
-	w.http2.toWake = 0
-}
-
-func (h *http2Conn) wakeStreamLocked(id uint32) {
-	h.mu.AssertHeld()
-	if s, _ := h.stateLocked(id); s != nil {
-		s.wakeLocked()
-	}
 }
 
 // faulty ends what a fault ends, where next is the stream's state after the frame.

@@ -43,7 +43,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 		if lc.failed {
 			h.ending = true
 		}
-		if !leader.Leads() {
+		if !leader.Leads() || budget <= 0 {
 			h.flushTurn(w)
 			h.endTurn(w)
 			return true
@@ -60,12 +60,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			if !w.http2.run.run(w) {
 				return false
 			}
-			if budget--; budget <= 0 {
-				h.flushTurn(w)
-				h.endTurn(w)
-				return true
-			}
-			if len(w.http2.out) >= writeBufferFull {
+			if budget--; len(w.http2.out) >= writeBufferFull {
 				h.flushTurn(w)
 				crowded = h.crowded()
 			}
