@@ -127,17 +127,14 @@ func group(r row.Row, size Size, kind measure.Kind, peers []string, rounds int) 
 // unpinned are the rows, their latencies, and their system calls.
 func unpinned(rows []row.Row, size Size) (groups []Group) {
 	for _, r := range rows {
-		peers, rounds := r.Peers, size.Rounds
+		peers := r.Peers
 		if size.All {
 			peers = append(slices.Clone(peers), r.More...)
 		}
 		if size.Name == "quick" {
 			peers = r.Core()
 		}
-		if r.Kind == row.Idle {
-			rounds = min(rounds, 3) // each takes long
-		}
-		groups = append(groups, group(r, size, measure.Peak, peers, rounds))
+		groups = append(groups, group(r, size, measure.Peak, peers, size.Rounds))
 	}
 	for _, r := range rows {
 		if !r.Latency || size.RateRounds == 0 {

@@ -118,7 +118,7 @@ func ReadCauses(file string) (map[string]string, error) {
 }
 
 // Losses finds them: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two are
-// tied if the ranges of their figures overlap.
+// tied unless one of them is ahead in each round.
 func (r *Report) Losses() (losses []Loss) {
 	for _, g := range r.groups(measure.Peak, nil) {
 		figures := []figure{cpu, throughput}
@@ -140,19 +140,19 @@ func (r *Report) Losses() (losses []Loss) {
 
 // lossesOf has the best of those who are ahead in a figure.
 func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
-	ours, ok := r.spread(g, home, f.name)
 	best := Loss{Times: 1}
 	for _, p := range r.Versions() {
-		theirs, has := r.spread(g, p.Name, f.name)
-		if !ok || !has || !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
+		if !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
 			continue
 		}
-		times, ahead := ours.Median/theirs.Median, theirs.Max < ours.Min
+		times := r.ratios(g, f, home, p.Name)
 		if f.more {
-			times, ahead = 1/times, theirs.Min > ours.Max
+			times = r.ratios(g, f, p.Name, home)
 		}
-		if ahead && times > best.Times {
-			best = Loss{g.Name(), f.title, p.Name, f.text(ours), f.text(theirs), r.Causes[g.Row.ID], times}
+		if len(times) > 0 && slices.Min(times) > 1 && measure.MiddleMean(times) > best.Times {
+			ours, _ := r.spread(g, home, f.name)
+			theirs, _ := r.spread(g, p.Name, f.name)
+			best = Loss{g.Name(), f.title, p.Name, f.text(ours), f.text(theirs), r.Causes[g.Row.ID], measure.MiddleMean(times)}
 		}
 	}
 	if best.Peer == "" {

@@ -155,20 +155,26 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
 		return ""
 	}
-	bases := map[int]float64{}
-	for _, record := range r.Store.Records(r.cell(g, to)) {
-		bases[record.Round] = record.Figures[f.name]
-	}
-	var ratios []float64
-	for _, record := range r.Store.Records(r.cell(g, name)) {
-		if base := bases[record.Round]; base > 0 {
-			ratios = append(ratios, record.Figures[f.name]/base)
-		}
-	}
+	ratios := r.ratios(g, f, name, to)
 	if len(ratios) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(" ×%.2f", measure.MiddleMean(ratios))
+}
+
+// ratios are those of a peer's figure to another's, one for each round that has both.
+func (r *Report) ratios(g *plan.Group, f figure, name, to string) (ratios []float64) {
+	bases := map[int]float64{}
+	for _, record := range r.Store.Records(r.cell(g, to)) {
+		bases[record.Round] = record.Figures[f.name]
+	}
+	for _, record := range r.Store.Records(r.cell(g, name)) {
+		figure, has := record.Figures[f.name]
+		if base := bases[record.Round]; has && base > 0 {
+			ratios = append(ratios, figure/base)
+		}
+	}
+	return ratios
 }
 
 // text is the median and the range.
