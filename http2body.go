@@ -53,8 +53,8 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 
 // takeDataLocked takes DATA of a stream that may still receive some. ended is the context of a request that ends by it.
 func (s *http2Stream) takeDataLocked(w *scratch, f *http2.Frame) (fault http2.Fault, ended *requestContext) {
+	s.h.mu.AssertHeld()
 	h := s.h
-	h.mu.AssertHeld()
 	if !s.recv.Receive(f.Size) {
 		return http2.FaultOverrun, nil
 	}

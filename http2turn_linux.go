@@ -43,7 +43,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 		if lc.failed {
 			h.ending = true
 		}
-		if !leader.Leads() || budget <= 0 {
+		if !leader.Leads() {
 			h.flushTurn(w)
 			h.endTurn(w)
 			return true
@@ -60,7 +60,12 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			if !w.http2.run.run(w) {
 				return false
 			}
-			if budget--; len(w.http2.out) >= writeBufferFull {
+			if budget--; budget <= 0 {
+				h.flushTurn(w)
+				h.endTurn(w)
+				return true
+			}
+			if len(w.http2.out) >= writeBufferFull {
 				h.flushTurn(w)
 				crowded = h.crowded()
 			}
