@@ -59,8 +59,8 @@ const (
 
 // looped holds the operations that the loop driver implements in its own way for a running handler.
 type looped interface {
-	// watch lets the loop cancel the context when the client leaves, until unwatch. It reports what has already happened: the client
-	// has closed its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
+	// watch lets the loop cancel the context when the client leaves, until unwatch. It reports what is known to have happened: the
+	// client has closed its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
 	watch(r *requestContext) (half, gone bool)
 	unwatch()
 	// sendApart sends what the client takes at once. The owner sends the rest when the handler has returned. Any goroutine may call it.

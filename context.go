@@ -48,9 +48,9 @@ type requestContext struct {
 	leaving  *time.Timer // the grace period after an early half-close; nil without one; guarded by mu
 	// leaveOuter stops following outer; nil if outer can't end; guarded by mu.
 	leaveOuter func() bool
-	// watchedSince and watchedBatch are when the connection's loop began to watch the client. Set before the loop can find the context.
+	// watchedSince and watchedLooks are when the connection's loop began to watch the client. Set before the loop can find the context.
 	watchedSince clock.Nanos
-	watchedBatch uint32
+	watchedLooks int32 // see loop.Socket.Looks
 }
 
 // contextEnd holds the functions that end an armed context. It is immutable.

@@ -102,8 +102,8 @@ type fileWire interface {
 type watchWire interface {
 	// mayWatch reports whether the client can be watched from now until endWatch: nothing else reads the connection.
 	mayWatch(b *body) bool
-	// startWatch begins to watch the client, until endWatch: the context is cancelled when the client leaves. It reports what has already
-	// happened: the client has closed its sending side (half), or is gone. mayWatch has returned true. Any goroutine may call startWatch,
+	// startWatch begins to watch the client, until endWatch: the context is cancelled when the client leaves. It reports what is known to
+	// have happened: the client has closed its sending side (half), or is gone. mayWatch has returned true. Any goroutine may call startWatch,
 	// holding the context's mu.
 	startWatch(r *requestContext) (half, gone bool)
 	// endWatch undoes mayWatch, and startWatch if that was called. Nobody calls startWatch at the same time or afterwards.

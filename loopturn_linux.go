@@ -459,12 +459,17 @@ func (lc *loopConn) wait() {
 	}
 }
 
-// watch makes the loop cancel the context when the client leaves. If it has left already, its event has come or comes with the loop's next
-// batch.
+// watch makes the loop cancel the context when the client leaves. If the client has left already, the loop knows, or finds out by its next
+// look for events. To ask the system costs a call, so watch does that only while the loop waits. The descriptor isn't closed meanwhile: see
+// requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
-	r.watchedSince, r.watchedBatch = clock.Nanotime(), lc.Batches()
+	waits := lc.LoopWaits()
+	r.watchedSince, r.watchedLooks = clock.Nanotime(), lc.Looks()
 	lc.watcher.Store(r)
-	return lc.SawEnd()
+	if half, gone = lc.SawEnd(); waits && !half {
+		return lc.AskEnd()
+	}
+	return half, gone
 }
 
 func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }

@@ -29,7 +29,7 @@ func (l *Loop) put(e loopEvent) {
 	l.filled++
 }
 
-// Loop.cursor holds a count of the batches, and of the waits for one, in its high half: see Socket.Batches. In its low half it holds, from the bottom, the index of the next entry and
+// Loop.cursor holds a count of the batches in its high half. In its low half it holds, from the bottom, the index of the next entry and
 // the number of entries, of 16 bits each, and above them the flag beingFilled.
 const beingFilled = 1 << 31
 

@@ -42,8 +42,9 @@ type Loop struct {
 
 	// The filler's.
 	events  [maxEvents]pollEvent
-	filled  int       // entries put into batch and not yet published
-	queue   []*Socket // claimed connections to be served, from index queued on
+	filled  int          // entries put into batch and not yet published
+	looks   atomic.Int32 // see Socket.Looks; the filler writes it, and anybody reads it
+	queue   []*Socket    // claimed connections to be served, from index queued on
 	queued  int
 	taken   []*Socket // the last content of inbox
 	napper  napper
@@ -105,7 +106,14 @@ func (l *Loop) Conns() int {
 }
 
 // poll puts the events of the epoll set into the batch. It reports whether there were any. The caller is the filler.
-func (l *Loop) poll() bool { return l.collect(l.epoll.poll(l.events[:])) }
+func (l *Loop) poll() bool {
+	l.looks.Add(1)
+	n := l.epoll.poll(l.events[:])
+	if n == len(l.events) {
+		l.looks.Add(-1) // there may be more
+	}
+	return l.collect(n)
+}
 
 // collect puts the first n elements of events into the batch. It reports whether there are any.
 func (l *Loop) collect(n int) bool {
@@ -178,7 +186,6 @@ func (l *Loop) sleep(s *Seat) {
 		l.napper.park(l)
 	}
 	l.sleeping.Store(false)
-	l.cursor.Add(1 << 32) // a wait: see Socket.Batches
 	l.monitor.woken(l.napper.mean <= busyMean)
 }
 

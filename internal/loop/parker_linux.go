@@ -68,7 +68,9 @@ func (p *parker) ring() { sock.RingEventFD(p.bell) }
 func (p *parker) wait(l *Loop) {
 	if p.wake == nil {
 		p.wake = func(uintptr) bool {
-			if !p.armed {
+			if p.armed {
+				l.looks.Add(1) // for the wait
+			} else {
 				p.armed = true
 				p.outer.change(int(p.inner), watchLevel, 0, 0)
 			}

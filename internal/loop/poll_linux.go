@@ -111,9 +111,13 @@ func (s *Socket) SawEnd() (half, gone bool) {
 	return word&pollHup != 0, word&pollGone != 0
 }
 
-// Batches counts the batches of the connection's loop. A wait for a batch counts as another. So an event that comes while the count is at
-// most one higher than before may have happened before, and a later event came after.
-func (s *Socket) Batches() uint32 { return uint32(s.loop.cursor.Load() >> 32) }
+// Looks counts how often the loop has looked for all events that had happened, once at the beginning of a look, and once more for a wait
+// of more than a nap. What has happened before the count was read is found before it is two higher, unless LoopWaits was true just before.
+// So an event that comes when it is two higher is of something that happened later.
+func (s *Socket) Looks() int32 { return s.loop.looks.Load() }
+
+// LoopWaits reports whether the loop waits for events. If it does, something may have happened that hasn't woken it yet.
+func (s *Socket) LoopWaits() bool { return s.loop.sleeping.Load() }
 
 // WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called or, if not, whether a
 // deadline of the owner has passed, and clears that.

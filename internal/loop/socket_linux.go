@@ -326,6 +326,9 @@ func (s *Socket) WakeOwner() {
 	}
 }
 
+// AskEnd asks the system whether the client sends nothing more (half), or is gone altogether. It doesn't see an end behind unread bytes.
+func (s *Socket) AskEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
+
 // Duplicate makes a connection of package net on another descriptor of the same socket.
 func (s *Socket) Duplicate() (net.Conn, error) {
 	dup, err := sock.Duplicate(int(s.fd))

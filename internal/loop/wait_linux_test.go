@@ -273,56 +273,86 @@ func connectedSocket(t *testing.T, l *Loop) (*Socket, *net.TCPConn) {
 	return s, client.(*net.TCPConn)
 }
 
-// The count of batches tells an end that may have come before from one that came later, also if the loop was waiting meanwhile.
-func TestBatches(t *testing.T) {
+// The count of looks tells an end that may have come before from one that came later, also if the loop was waiting meanwhile, or had more
+// events than it takes at a time.
+func TestLooks(t *testing.T) {
+	look := func(l *Loop) {
+		for _, ok := l.take(); ok; _, ok = l.take() {
+		}
+		l.beginFilling()
+		l.fill()
+	}
+	// wait has the loop wait until during has run and something has come.
+	wait := func(l *Loop, during func()) {
+		l.napper.mean = time.Hour // no nap
+		start := l.looks.Load()
+		var group sync.WaitGroup
+		group.Go(func() {
+			for !l.sleeping.Load() || l.looks.Load() == start { // until it has looked in vain
+				time.Sleep(time.Millisecond)
+			}
+			during()
+		})
+		l.beginFilling()
+		l.sleep(l.seats[0])
+		l.endFilling()
+		group.Wait()
+	}
 	for name, test := range map[string]struct {
-		count func(l *Loop, s *Socket, end func()) uint32
+		count func(l *Loop, s *Socket, end func()) int32
 		early bool
 	}{
-		"before": {func(l *Loop, s *Socket, end func()) uint32 { end(); return s.Batches() }, true},
-		"after a look": {func(l *Loop, s *Socket, end func()) uint32 {
-			defer end()
-			before := s.Batches()
-			l.beginFilling()
-			l.fill()
+		"before": {func(_ *Loop, s *Socket, end func()) int32 {
+			end()
+			return s.Looks()
+		}, true},
+		"before, and much else": {func(l *Loop, s *Socket, end func()) int32 {
+			for range maxEvents {
+				_, client := connectedSocket(t, l)
+				client.CloseWrite()
+			}
+			end()
+			before := s.Looks()
+			look(l)
+			return before
+		}, true},
+		"after a look": {func(l *Loop, s *Socket, end func()) int32 {
+			before := s.Looks()
+			look(l)
+			end()
 			return before
 		}, false},
-		"during a wait": {func(l *Loop, s *Socket, end func()) uint32 {
-			before := s.Batches()
-			l.beginFilling()
-			l.napper.mean = time.Hour // no nap
-			ended := make(chan bool)
-			go func() {
-				for !l.sleeping.Load() {
-					time.Sleep(time.Millisecond)
+		"during a wait": {func(l *Loop, s *Socket, end func()) int32 {
+			before := s.Looks()
+			wait(l, end)
+			return before
+		}, false},
+		"during a wait, counted in it": {func(l *Loop, s *Socket, end func()) (before int32) {
+			wait(l, func() {
+				before = s.Looks()
+				if !s.LoopWaits() {
+					t.Error("the loop doesn't wait")
 				}
 				end()
-				ended <- true
-			}()
-			l.sleep(l.seats[0])
-			l.endFilling()
-			<-ended
+			})
 			return before
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newTestLoop(t, 1)
-			l.beginFilling()
-			l.fill() // the bell's first event
-			for _, ok := l.take(); ok; _, ok = l.take() {
-			}
+			look(l) // the bell's first event
 			s, client := connectedSocket(t, l)
 			before := test.count(l, s, func() { client.CloseWrite() })
 			for half := false; !half; half, _ = s.SawEnd() {
-				if l.beginFilling() {
-					l.fill()
-				}
 				for e, ok := l.take(); ok; e, ok = l.take() {
 					e.socket.event(e.events)
 				}
+				if half, _ = s.SawEnd(); !half {
+					look(l)
+				}
 			}
-			if early := s.Batches()-before <= 1; early != test.early {
-				t.Errorf("%d batches later: early is %v", s.Batches()-before, early)
+			if early := s.Looks()-before <= 1; early != test.early {
+				t.Errorf("%d looks later: early is %v", s.Looks()-before, early)
 			}
 		})
 	}
