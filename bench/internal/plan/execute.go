@@ -25,7 +25,7 @@ type Executor struct {
 }
 
 // Execute checks that the peers answer alike, and measures what the store doesn't have yet: the first round of all groups, then the
-// second, and so on. A machine's speed changes from minute to minute, and so all groups have runs of each speed. Rates come
+// second, and so on. A machine's speed changes from minute to minute; this way every group has runs at each speed. Rates come
 // last, since they follow from peaks. A run with errors counts for nothing, and is made once more. The error names what couldn't
 // be measured.
 func (e *Executor) Execute(ctx context.Context, groups []Group) error {
@@ -75,7 +75,14 @@ func (e *Executor) present(g *Group) (peers []*peer.Peer) {
 // answers of WebSockets itself.
 func (e *Executor) check(ctx context.Context, g *Group) error {
 	peers := e.present(g)
-	left := slices.ContainsFunc(peers, func(p *peer.Peer) bool { return len(e.Store.Records(g.Of(p))) < g.Rounds })
+	left := slices.ContainsFunc(peers, func(p *peer.Peer) bool {
+		for round := range g.Rounds {
+			if !e.has(g, p, round) {
+				return true
+			}
+		}
+		return false
+	})
 	if e.checked[g.Row.ID] || g.Row.Message > 0 || !left {
 		return nil
 	}
@@ -113,16 +120,24 @@ func (g *Group) Of(p *peer.Peer) measure.Cell {
 	return c
 }
 
+// has reports whether a peer's run of a round is in the store.
+func (e *Executor) has(g *Group, p *peer.Peer, round int) bool {
+	return slices.ContainsFunc(e.Store.Records(g.Of(p)), func(r measure.Record) bool { return r.Round == round })
+}
+
 // measure runs what is missing of a round.
 func (e *Executor) measure(ctx context.Context, g *Group, round int) (failed error) {
 	rate := 0.0
 	if g.Cell.Kind == measure.Rate {
 		if rate = e.slowest(g) * float64(g.Cell.Percent) / 100; rate == 0 {
+			if round > 0 {
+				return nil // the first round has said so
+			}
 			return fmt.Errorf("%s at %d %%: there is no peak of all servers", g.Cell.Row, g.Cell.Percent)
 		}
 	}
 	for _, p := range e.present(g) {
-		if len(e.Store.Records(g.Of(p))) > round {
+		if e.has(g, p, round) {
 			continue
 		}
 		err := e.once(ctx, g, p, round, rate)

@@ -54,7 +54,7 @@ type Choice struct {
 	Seconds     int
 }
 
-// Make returns the groups of a size in the order in which they are measured.
+// Make returns the groups of a size in the order in which each round measures them.
 func Make(size Size, c Choice) ([]Group, error) {
 	if c.Rounds > 0 {
 		size.Rounds = c.Rounds

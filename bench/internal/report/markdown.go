@@ -118,7 +118,7 @@ func ReadCauses(file string) (map[string]string, error) {
 }
 
 // Losses finds them: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two are
-// tied unless one of them is ahead in each round.
+// tied unless one of them is ahead in each round. More than half of the rounds must have figures of both.
 func (r *Report) Losses() (losses []Loss) {
 	for _, g := range r.groups(measure.Peak, nil) {
 		figures := []figure{cpu, throughput}
@@ -149,7 +149,7 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 		if f.more {
 			times = r.ratios(g, f, p.Name, home)
 		}
-		if len(times) > 0 && slices.Min(times) > 1 && measure.MiddleMean(times) > best.Times {
+		if len(times) > g.Rounds/2 && slices.Min(times) > 1 && measure.MiddleMean(times) > best.Times {
 			ours, _ := r.spread(g, home, f.name)
 			theirs, _ := r.spread(g, p.Name, f.name)
 			best = Loss{g.Name(), f.title, p.Name, f.text(ours), f.text(theirs), r.Causes[g.Row.ID], measure.MiddleMean(times)}
