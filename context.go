@@ -50,7 +50,7 @@ type requestContext struct {
 	leaveOuter func() bool
 	// watchedSince and watchedLooks are when the connection's loop began to watch the client. Set before the loop can find the context.
 	watchedSince clock.Nanos
-	watchedLooks int32 // see loop.Socket.Looks
+	watchedLooks int64 // see loop.Socket.Looks
 }
 
 // contextEnd holds the functions that end an armed context. It is immutable.
@@ -406,7 +406,7 @@ func (c *conn) loseClient() {
 
 const (
 	// halfCloseTime is how long after the watch's beginning a half-close still counts as early: sent with the request, though in a
-	// packet of its own.
+	// packet of its own. In a loop also one counts as early that the first look after the watch's beginning finds, however late that is.
 	halfCloseTime = 20 * time.Millisecond
 	// halfCloseGrace is how long the context lasts after an early half-close. A client that waits for its answer and one that has left
 	// look the same until the server sends something.

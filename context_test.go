@@ -535,7 +535,7 @@ func TestContextWhileStreaming(t *testing.T) {
 	})
 }
 
-// Over a socket the end of a client comes as a FIN or as a reset. The watch takes a FIN within its first millisecond for
+// Over a socket the end of a client comes as a FIN or as a reset. The watch takes a FIN within its first 20 ms for
 // one that came with the request, and when it begins can't be seen from outside: so the client waits longer each time,
 // until it has been noticed.
 func TestContextEndsOverASocket(t *testing.T) {

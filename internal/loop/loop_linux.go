@@ -43,7 +43,7 @@ type Loop struct {
 	// The filler's.
 	events  [maxEvents]pollEvent
 	filled  int          // entries put into batch and not yet published
-	looks   atomic.Int32 // see Socket.Looks; the filler writes it, and anybody reads it
+	looks   atomic.Int64 // see Socket.Looks; the filler writes it, and anybody reads it
 	queue   []*Socket    // claimed connections to be served, from index queued on
 	queued  int
 	taken   []*Socket // the last content of inbox
@@ -108,11 +108,7 @@ func (l *Loop) Conns() int {
 // poll puts the events of the epoll set into the batch. It reports whether there were any. The caller is the filler.
 func (l *Loop) poll() bool {
 	l.looks.Add(1)
-	n := l.epoll.poll(l.events[:])
-	if n == len(l.events) {
-		l.looks.Add(-1) // there may be more
-	}
-	return l.collect(n)
+	return l.collect(l.epoll.poll(l.events[:]))
 }
 
 // collect puts the first n elements of events into the batch. It reports whether there are any.

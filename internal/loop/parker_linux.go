@@ -68,13 +68,18 @@ func (p *parker) ring() { sock.RingEventFD(p.bell) }
 func (p *parker) wait(l *Loop) {
 	if p.wake == nil {
 		p.wake = func(uintptr) bool {
-			if p.armed {
-				l.looks.Add(1) // for the wait
-			} else {
+			waited := p.armed
+			if !waited {
 				p.armed = true
 				p.outer.change(int(p.inner), watchLevel, 0, 0)
 			}
-			return l.pending.Load() || l.poll()
+			if l.pending.Load() {
+				return true
+			}
+			if waited {
+				l.looks.Add(1)
+			}
+			return l.poll()
 		}
 	}
 	p.raw.Read(p.wake)

@@ -111,12 +111,12 @@ func (s *Socket) SawEnd() (half, gone bool) {
 	return word&pollHup != 0, word&pollGone != 0
 }
 
-// Looks counts how often the loop has looked for all events that had happened, once at the beginning of a look, and once more for a wait
-// of more than a nap. What has happened before the count was read is found before it is two higher, unless LoopWaits was true just before.
-// So an event that comes when it is two higher is of something that happened later.
-func (s *Socket) Looks() int32 { return s.loop.looks.Load() }
+// Looks counts the loop's looks for events, each when it begins. A look that ends a wait in the parker counts twice. So an event of which the
+// loop tells while the count is at most one higher than before may have happened before. One that it tells of later has most likely
+// happened later, unless LoopWaits was true before: then the next look may count twice.
+func (s *Socket) Looks() int64 { return s.loop.looks.Load() }
 
-// LoopWaits reports whether the loop waits for events. If it does, something may have happened that hasn't woken it yet.
+// LoopWaits reports whether the loop waits for events, and nobody has called it by its bell.
 func (s *Socket) LoopWaits() bool { return s.loop.sleeping.Load() }
 
 // WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called or, if not, whether a
