@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -128,14 +129,27 @@ func TestNATSBroker(t *testing.T) {
 	if err := js.DeleteStream(ctx, "NEWS"); err != nil {
 		t.Fatal(err)
 	}
-	again, err := NewNATSBroker(ctx, js, "NEWS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := recreated(t, js)
 	if next := publish(again, "c", "4"); next <= number {
 		t.Errorf("the number %d comes after %d", next, number)
 	}
 	follow(again).want(t, "gap c:4 live")
+}
+
+// recreated returns a broker with a new stream in place of one that was deleted. Meanwhile the server may still be removing the old one's
+// files: then it can't make the new one's.
+func recreated(t *testing.T, js jetstream.JetStream) *NATSBroker {
+	t.Helper()
+	const storeFailed = 10049
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		b, err := NewNATSBroker(t.Context(), js, "NEWS")
+		if err == nil {
+			return b
+		}
+		if failed := new(jetstream.APIError); !errors.As(err, &failed) || failed.ErrorCode != storeFailed || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // The broker serves hubs.
