@@ -42,13 +42,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	if credit > 0 {
 		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
 	}
-	switch {
-	case fault != http2.NoFault:
-		return h.faulty(w, f.Stream, v.Next, fault)
-	case v.Late:
-		return h.late(w, f)
-	}
-	return step
+	return h.judge(w, f, v, fault, step)
 }
 
 // takeDataLocked takes DATA of a stream that may still receive some. ended is the context of a request that ends by it.

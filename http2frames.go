@@ -383,23 +383,25 @@ func (h *http2Conn) arrivedLocked(w *scratch, s *http2Stream) http2Step {
 	return http2Run
 }
 
-// faulty ends what a fault ends, where next is the stream's state after the frame.
-func (h *http2Conn) faulty(w *scratch, id uint32, next http2.State, fault http2.Fault) http2Step {
-	switch next.Ends(fault) {
-	case http2.EndsConnection:
-		return h.fail(w, fault)
-	case http2.EndsStream:
-		return h.reset(w, id, fault)
+// judge does what the verdict on a stream's frame asks for: it ends what the fault ends, and charges for a frame on a stream that is over. If
+// nothing was wrong it returns step.
+func (h *http2Conn) judge(w *scratch, f *http2.Frame, v http2.Verdict, fault http2.Fault, step http2Step) http2Step {
+	switch {
+	case fault != http2.NoFault:
+		switch v.Next.Ends(fault) {
+		case http2.EndsConnection:
+			return h.fail(w, fault)
+		case http2.EndsStream:
+			return h.reset(w, f.Stream, fault)
+		}
+		return http2Next
+	case v.Late:
+		if fault := h.charge(h.glitches.LateCost(f)); fault != http2.NoFault {
+			return h.fail(w, fault)
+		}
+		return http2Next
 	}
-	return http2Next
-}
-
-// late charges for a frame on a stream that is over.
-func (h *http2Conn) late(w *scratch, f *http2.Frame) http2Step {
-	if fault := h.charge(h.glitches.LateCost(f)); fault != http2.NoFault {
-		return h.fail(w, fault)
-	}
-	return http2Next
+	return step
 }
 
 // reset resets a stream because of a fault.
@@ -512,13 +514,7 @@ func (h *http2Conn) takeOther(w *scratch, f *http2.Frame, fault http2.Fault) htt
 	}
 	h.mu.Unlock()
 	ended.clientGone()
-	switch {
-	case fault != http2.NoFault:
-		return h.faulty(w, f.Stream, v.Next, fault)
-	case v.Late:
-		return h.late(w, f)
-	}
-	return http2Next
+	return h.judge(w, f, v, fault, http2Next)
 }
 
 // takePriority takes PRIORITY_UPDATE.
