@@ -74,7 +74,7 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	case broken:
 		r.cancel(ErrClientGone)
 	default:
-		r.clientEnded(lc.Looks()-r.watchedLooks <= 1 || clock.Nanotime().Sub(r.watchedSince) <= halfCloseTime)
+		r.clientEnded(lc.MayPrecede(r.watchedLooks) || clock.Nanotime().Sub(r.watchedSince) <= halfCloseTime)
 	}
 }
 

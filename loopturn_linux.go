@@ -460,7 +460,7 @@ func (lc *loopConn) wait() {
 }
 
 // watch makes the loop cancel the context when the client leaves. If the client has left already, the loop knows, or finds out by its next
-// look for events. To ask the system costs a call, so watch asks only while the loop waits: then PeerLeft couldn't tell by the count of looks
+// look for events. To ask the system costs a call, so watch asks only while the loop waits: then MayPrecede couldn't tell PeerLeft
 // whether the client left before. The descriptor isn't closed meanwhile: see requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
 	waits := lc.LoopWaits()

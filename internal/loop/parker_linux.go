@@ -77,7 +77,7 @@ func (p *parker) wait(l *Loop) {
 				return true
 			}
 			if waited {
-				l.looks.Add(1)
+				l.looks.Add(1) // for the wait: see Socket.Looks
 			}
 			return l.poll()
 		}
