@@ -35,26 +35,22 @@ func (e *Executor) Execute(ctx context.Context, groups []Group) error {
 			return err
 		}
 	}
-	isRate := func(g Group) bool { return g.Cell.Kind == measure.Rate }
-	rates := slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return !isRate(g) })
-	others := slices.DeleteFunc(slices.Clone(groups), isRate)
-	failed := errors.Join(e.rounds(ctx, others), e.rounds(ctx, rates))
+	failed := errors.Join(e.rounds(ctx, groups, false), e.rounds(ctx, groups, true))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return failed
 }
 
-// rounds measures groups round by round.
-func (e *Executor) rounds(ctx context.Context, groups []Group) (failed error) {
-	most := 0
-	for i := range groups {
-		most = max(most, groups[i].Rounds)
-	}
-	for round := range most {
+// rounds measures the groups that are rates, or those that aren't, round by round.
+func (e *Executor) rounds(ctx context.Context, groups []Group, rates bool) (failed error) {
+	for round, left := 0, true; left; round++ {
+		left = false
 		for i := range groups {
-			if round < groups[i].Rounds && ctx.Err() == nil {
-				failed = errors.Join(failed, e.measure(ctx, &groups[i], round))
+			g := &groups[i]
+			if ctx.Err() == nil && round < g.Rounds && (g.Cell.Kind == measure.Rate) == rates {
+				left = true
+				failed = errors.Join(failed, e.measure(ctx, g, round))
 			}
 		}
 	}

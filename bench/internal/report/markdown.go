@@ -149,10 +149,13 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 		if f.more {
 			times = r.ratios(g, f, p.Name, home)
 		}
-		if len(times) > g.Rounds/2 && slices.Min(times) > 1 && measure.MiddleMean(times) > best.Times {
+		if len(times) <= g.Rounds/2 || slices.Min(times) <= 1 {
+			continue
+		}
+		if mean := measure.MiddleMean(times); mean > best.Times {
 			ours, _ := r.spread(g, home, f.name)
 			theirs, _ := r.spread(g, p.Name, f.name)
-			best = Loss{g.Name(), f.title, p.Name, f.text(ours), f.text(theirs), r.Causes[g.Row.ID], measure.MiddleMean(times)}
+			best = Loss{g.Name(), f.title, p.Name, f.text(ours), f.text(theirs), r.Causes[g.Row.ID], mean}
 		}
 	}
 	if best.Peer == "" {
