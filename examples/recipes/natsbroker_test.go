@@ -140,13 +140,12 @@ func TestNATSBroker(t *testing.T) {
 // files: then it can't make the new one's.
 func recreated(t *testing.T, js jetstream.JetStream) *NATSBroker {
 	t.Helper()
-	const storeFailed = 10049
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		b, err := NewNATSBroker(t.Context(), js, "NEWS")
 		if err == nil {
 			return b
 		}
-		if failed := new(jetstream.APIError); !errors.As(err, &failed) || failed.ErrorCode != storeFailed || time.Now().After(end) {
+		if failed := new(jetstream.APIError); !errors.As(err, &failed) || failed.ErrorCode != jetstream.ErrorCode(server.JSStreamCreateErrF) || time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}
