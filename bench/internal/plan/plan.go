@@ -29,7 +29,7 @@ type Size struct {
 var Sizes = []Size{
 	{Name: "quick", Rows: row.Quick, Rounds: 13, Seconds: 1},
 	{Name: "http2", Rows: row.HTTP2, Rounds: 11, Seconds: 1, RateRounds: 11},
-	{Name: "default", Rounds: 5, Seconds: 1, RateRounds: 3, Beyond: true},
+	{Name: "default", Rounds: 5, Seconds: 1, RateRounds: 5, Beyond: true},
 	{Name: "all", Rounds: 9, Seconds: 2, RateRounds: 5, All: true, Beyond: true},
 }
 
