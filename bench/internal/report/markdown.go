@@ -96,8 +96,9 @@ type Loss struct {
 	Times float64
 }
 
-// ReadCauses reads why filo isn't first in some rows, which people write down: a line for each, "ROW: CAUSE". Empty lines and
-// those that begin with "#" are skipped, and a file that doesn't exist has none.
+// ReadCauses reads why filo isn't first in some rows, which people write down: a line for each, "ROW: CAUSE", with the row's
+// name as the report has it ("db, GOMAXPROCS=1"). Empty lines and those that begin with "#" are skipped, and a file that doesn't exist
+// has none.
 func ReadCauses(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +156,7 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 		if mean := measure.MiddleMean(times); mean > best.Times {
 			ours, _ := r.spread(g, home, f.name)
 			theirs, _ := r.spread(g, p.Name, f.name)
-			best = Loss{g.Name(), f.title, p.Name, f.text(ours), f.text(theirs), r.Causes[g.Row.ID], mean}
+			best = Loss{g.Name(), f.title, p.Name, f.text(ours), f.text(theirs), r.Causes[g.Name()], mean}
 		}
 	}
 	if best.Peer == "" {

@@ -100,11 +100,17 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// filo loses where another is ahead in each round, and only there.
+// filo loses where another is ahead in each round, and only there. A row's cause isn't that of the same row with a processor each.
 func TestLosses(t *testing.T) {
-	losses := sample(t).Losses()
-	if len(losses) != 1 {
+	r := sample(t)
+	r.add(t, measure.Cell{Kind: measure.Peak, Row: "upload-20m", Pinned: true},
+		map[string][]float64{"filo": {50, 60, 70}, "fasthttp": {30, 35, 40}})
+	losses := r.Losses()
+	if len(losses) != 2 {
 		t.Fatalf("%d losses: %+v", len(losses), losses)
+	}
+	if pinned := losses[1]; pinned.Group != "upload-20m, pinned" || pinned.Cause != "" {
+		t.Errorf("the loss with a processor each is %+v", pinned)
 	}
 	l := losses[0]
 	if l.Group != "upload-20m" || l.Peer != "fasthttp" || l.Figure != cpu.title ||
