@@ -109,11 +109,12 @@ func ReadCauses(file string) (map[string]string, error) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
-		id, cause, found := strings.Cut(line, ":")
+		name, cause, found := strings.Cut(line, ":")
+		id := name[:strings.IndexAny(name+" ", " ,")]
 		if _, err := row.Find(id); !found || err != nil {
 			return nil, fmt.Errorf("%s: %q isn't ROW: CAUSE", file, line)
 		}
-		causes[id] = strings.TrimSpace(cause)
+		causes[name] = strings.TrimSpace(cause)
 	}
 	return causes, nil
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -193,8 +194,9 @@ func TestReadCauses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("# why\n\njson: it allocates: twice\n")
-	if causes, err := ReadCauses(name); err != nil || len(causes) != 1 || causes["json"] != "it allocates: twice" {
+	write("# why\n\njson: it allocates: twice\njson, pinned: once\njson at 70 %: never\n")
+	want := map[string]string{"json": "it allocates: twice", "json, pinned": "once", "json at 70 %": "never"}
+	if causes, err := ReadCauses(name); err != nil || !maps.Equal(causes, want) {
 		t.Errorf("got %v, %v", causes, err)
 	}
 	for _, bad := range []string{"json it allocates\n", "no-such-row: it allocates\n"} {
