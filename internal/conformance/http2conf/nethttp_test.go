@@ -284,6 +284,8 @@ func TestNetHTTP(t *testing.T) {
 			// net/http waits for a second before it closes, so the cases run beside each other.
 			places := make(chan bool, 200)
 			var group sync.WaitGroup
+			var mu sync.Mutex
+			var failed []Case
 			for _, c := range Table() {
 				if c.Over != Any && c.Over != over || among(racy, c) {
 					continue
@@ -292,11 +294,20 @@ func TestNetHTTP(t *testing.T) {
 				group.Go(func() {
 					defer func() { <-places }()
 					if err := runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c, over)); err != nil {
-						t.Errorf("%q: %v", c.Name, err)
+						t.Logf("%q: %v", c.Name, err)
+						mu.Lock()
+						defer mu.Unlock()
+						failed = append(failed, c)
 					}
 				})
 			}
 			group.Wait()
+			// On a busy machine net/http may give a client up that comes too late, so those that failed run again, by themselves.
+			for _, c := range failed {
+				if err := runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c, over)); err != nil {
+					t.Fatalf("%q, by itself: %v", c.Name, err)
+				}
+			}
 		})
 	}
 }
