@@ -281,6 +281,7 @@ func TestNetHTTP(t *testing.T) {
 			if err != nil || !holds {
 				t.Fatalf("it has POST /hold: %t, %v", holds, err)
 			}
+			run := func(c Case) error { return runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c, over)) }
 			// net/http waits for a second before it closes, so the cases run beside each other.
 			places := make(chan bool, 200)
 			var group sync.WaitGroup
@@ -293,7 +294,7 @@ func TestNetHTTP(t *testing.T) {
 				places <- true
 				group.Go(func() {
 					defer func() { <-places }()
-					if err := runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c, over)); err != nil {
+					if err := run(c); err != nil {
 						t.Logf("%q: %v", c.Name, err)
 						mu.Lock()
 						defer mu.Unlock()
@@ -304,7 +305,7 @@ func TestNetHTTP(t *testing.T) {
 			group.Wait()
 			// On a busy machine net/http may give a client up that comes too late, so those that failed run again, by themselves.
 			for _, c := range failed {
-				if err := runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c, over)); err != nil {
+				if err := run(c); err != nil {
 					t.Fatalf("%q, by itself: %v", c.Name, err)
 				}
 			}
