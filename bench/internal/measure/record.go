@@ -62,6 +62,7 @@ const (
 	Refused     = "refused/s"
 	RefusedP50  = "refused-p50-ms"
 	RefusedP99  = "refused-p99-ms"
+	Stolen      = "stolen-%" // what the machine's host took of the processors' time
 )
 
 // Store keeps records in a file of JSON lines, and in memory.

@@ -44,6 +44,7 @@ type run struct {
 	// What the server uses in the measured time, and how long that is.
 	usage     proc.Usage
 	allocated peer.Allocated
+	stolen    time.Duration
 	seconds   float64
 	begun     time.Time
 }
@@ -141,10 +142,14 @@ func (r *run) window(begin bool) error {
 		return err
 	}
 	allocated, err := r.server.Allocated()
+	if err != nil {
+		return err
+	}
+	stolen, err := proc.Stolen()
 	if begin {
-		r.usage, r.allocated, r.begun = usage, allocated, time.Now()
+		r.usage, r.allocated, r.stolen, r.begun = usage, allocated, stolen, time.Now()
 	} else {
-		r.usage, r.seconds = usage.Minus(r.usage), time.Since(r.begun).Seconds()
+		r.usage, r.stolen, r.seconds = usage.Minus(r.usage), stolen-r.stolen, time.Since(r.begun).Seconds()
 		r.allocated = peer.Allocated{Objects: allocated.Objects - r.allocated.Objects, Bytes: allocated.Bytes - r.allocated.Bytes}
 	}
 	return err
@@ -156,6 +161,7 @@ func (r *run) perRequest(requests float64) error {
 	f[CPU] = float64(r.usage.CPU) / float64(time.Microsecond) / requests
 	f[Voluntary] = float64(r.usage.Voluntary) / requests
 	f[Involuntary] = float64(r.usage.Involuntary) / requests
+	f[Stolen] = 100 * r.stolen.Seconds() / r.seconds
 	if r.peer.IsGo() {
 		f[Objects] = float64(r.allocated.Objects) / requests
 		f[Bytes] = float64(r.allocated.Bytes) / requests

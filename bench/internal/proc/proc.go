@@ -99,6 +99,20 @@ func ReadMemory(pids []int) (peak, anonymous uint64, err error) {
 	return peak, anonymous, nil
 }
 
+// Stolen returns for how long a processor of this machine, on average since it started, had something to run and wasn't run: the host had
+// given it to others.
+func Stolen() (time.Duration, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, err
+	}
+	stat, err := fs.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(stat.CPUTotal.Steal*float64(time.Second)) / time.Duration(max(len(stat.CPU), 1)), nil
+}
+
 // Start starts the command with its threads bound to the given processors, to all if there are none. They are set on the
 // thread that starts it, which the process inherits them from, so that it never runs anywhere else.
 func Start(cmd *exec.Cmd, cpus []int) error {

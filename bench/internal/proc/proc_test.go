@@ -107,3 +107,26 @@ func TestMachine(t *testing.T) {
 		t.Errorf("a program that doesn't exist has version %s", v)
 	}
 }
+
+// What the host has taken only grows, and is a part of the time since the machine started.
+func TestStolen(t *testing.T) {
+	before, err := Stolen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := Stolen()
+	uptime, _, _ := strings.Cut(readFile(t, "/proc/uptime"), " ")
+	up, parseErr := time.ParseDuration(uptime + "s")
+	if err != nil || parseErr != nil || before < 0 || after < before || after > up {
+		t.Errorf("%v, then %v of %v; %v, %v", before, after, up, err, parseErr)
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -119,8 +119,12 @@ func ReadCauses(file string) (map[string]string, error) {
 	return causes, nil
 }
 
+// leastLead is by what ratio a server is ahead at least. By less, a program may be ahead of itself.
+const leastLead = 1.01
+
 // Losses finds them: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two are
-// tied unless one of them is ahead in each round. More than half of the rounds must have figures of both.
+// tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both, for
+// p99 such as may be compared: see isTail.
 func (r *Report) Losses() (losses []Loss) {
 	for _, g := range r.groups(measure.Peak, nil) {
 		figures := []figure{cpu, throughput}
@@ -134,7 +138,7 @@ func (r *Report) Losses() (losses []Loss) {
 			losses = append(losses, r.lossesOf(g, f)...)
 		}
 	}
-	for _, g := range r.groups(measure.Rate, func(g *plan.Group) bool { return g.Cell.Percent == 70 }) {
+	for _, g := range r.compared() {
 		losses = append(losses, r.lossesOf(g, openP99)...)
 	}
 	return losses
@@ -142,15 +146,9 @@ func (r *Report) Losses() (losses []Loss) {
 
 // lossesOf has the best of those who are ahead in a figure.
 func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
-	best := Loss{Times: 1}
+	best := Loss{Times: leastLead}
 	for _, p := range r.Versions() {
-		if !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
-			continue
-		}
-		times := r.ratios(g, f, home, p.Name)
-		if f.more {
-			times = r.ratios(g, f, p.Name, home)
-		}
+		times := r.times(g, f, p)
 		if len(times) <= g.Rounds/2 || slices.Min(times) <= 1 {
 			continue
 		}
@@ -164,4 +162,54 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 		return nil
 	}
 	return []Loss{best}
+}
+
+// times says in each round how many times as good as filo a peer is, if it is another Go server.
+func (r *Report) times(g *plan.Group, f figure, p *peer.Peer) []float64 {
+	if !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
+		return nil
+	}
+	most := 100.0
+	if f.isTail() {
+		most = maxStolen
+	}
+	if f.more {
+		return r.ratios(g, f, p.Name, home, most)
+	}
+	return r.ratios(g, f, home, p.Name, most)
+}
+
+// compared are the groups whose latencies are compared.
+func (r *Report) compared() []*plan.Group {
+	return r.groups(measure.Rate, func(g *plan.Group) bool { return g.Cell.Percent == 70 })
+}
+
+// Tails says in how many rows the latencies could be compared.
+func (r *Report) Tails() string {
+	all, calm := r.compared(), 0
+	for _, g := range all {
+		if slices.ContainsFunc(r.Versions(), func(p *peer.Peer) bool { return len(r.times(g, openP99, p)) > g.Rounds/2 }) {
+			calm++
+		}
+	}
+	return fmt.Sprintf("%d of %d", calm, len(all))
+}
+
+// Taken says how much of the processors' time the machine's host took in the runs.
+func (r *Report) Taken() string {
+	var all []float64
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		for _, name := range g.Peers {
+			for _, record := range r.Store.Records(r.cell(g, name)) {
+				if v, ok := record.Figures[measure.Stolen]; ok {
+					all = append(all, v)
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		return "?"
+	}
+	return stolen.text(measure.Spread{Median: measure.Median(all), Min: slices.Min(all), Max: slices.Max(all)}) + " % of a run"
 }

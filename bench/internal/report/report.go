@@ -59,7 +59,15 @@ var (
 	refused     = figure{measure.Refused, "503 per second", "%.0f", false}
 	refusedP50  = figure{measure.RefusedP50, "p50 of a 503, ms", "%.3f", false}
 	refusedP99  = figure{measure.RefusedP99, "p99 of a 503, ms", "%.3f", false}
+	stolen      = figure{measure.Stolen, "Processor time that the machine's host took, %", "%.1f", false}
 )
+
+// maxStolen is what the host may take of the processors' time in a run whose p99 is compared, in percent. The one request in a hundred that
+// is slow is mostly one that waited for the host, if that took more.
+const maxStolen = 1
+
+// isTail reports whether the figure is compared only in runs in which the host took little.
+func (f figure) isTail() bool { return f == openP99 || f == refusedP99 }
 
 // The groups of peers that stand beside each other in a table.
 var (
@@ -155,22 +163,25 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
 		return ""
 	}
-	ratios := r.ratios(g, f, name, to)
+	ratios := r.ratios(g, f, name, to, 100)
 	if len(ratios) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(" ×%.2f", measure.MiddleMean(ratios))
 }
 
-// ratios are those of a peer's figure to another's, one for each round that has both.
-func (r *Report) ratios(g *plan.Group, f figure, name, to string) (ratios []float64) {
+// ratios are those of a peer's figure to another's, one for each round that has both, in runs in which the host took no more than that
+// percentage of the processors' time.
+func (r *Report) ratios(g *plan.Group, f figure, name, to string, most float64) (ratios []float64) {
 	bases := map[int]float64{}
 	for _, record := range r.Store.Records(r.cell(g, to)) {
-		bases[record.Round] = record.Figures[f.name]
+		if record.Figures[measure.Stolen] <= most {
+			bases[record.Round] = record.Figures[f.name]
+		}
 	}
 	for _, record := range r.Store.Records(r.cell(g, name)) {
 		figure, has := record.Figures[f.name]
-		if base := bases[record.Round]; has && base > 0 {
+		if base := bases[record.Round]; has && base > 0 && record.Figures[measure.Stolen] <= most {
 			ratios = append(ratios, figure/base)
 		}
 	}

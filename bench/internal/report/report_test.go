@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,38 @@ func TestLosses(t *testing.T) {
 	if l.Group != "upload-20m" || l.Peer != "fasthttp" || l.Figure != cpu.title ||
 		l.Cause != "smaller reads" || l.Times < 1.71 || l.Times > 1.72 {
 		t.Errorf("the loss is %+v", l)
+	}
+}
+
+// A p99 isn't compared in rounds in which the host took much from one of the two, and what is less than 1 % apart is tied.
+func TestLossesThatAreNone(t *testing.T) {
+	r := sample(t)
+	r.add(t, measure.Cell{Kind: measure.Peak, Row: "post-1k"}, map[string][]float64{"filo": {100.8, 100.9, 100.8}, "fasthttp": {100, 100, 100}})
+	late := measure.Cell{Kind: measure.Rate, Row: "post-1k", Percent: 70}
+	r.add(t, late, map[string][]float64{"filo": {2, 2, 2}, "fasthttp": {1, 1, 1}})
+	g := &r.Groups[len(r.Groups)-1]
+	of := func(name string, round int) map[string]float64 {
+		return r.Store.Records(r.cell(g, name))[round].Figures
+	}
+	losses := func() (groups []string) {
+		for _, l := range r.Losses() {
+			groups = append(groups, l.Group)
+		}
+		return groups
+	}
+	if got := losses(); !slices.Equal(got, []string{"upload-20m", "post-1k at 70 %"}) || r.Tails() != "1 of 2" {
+		t.Errorf("with all rounds calm: %q, %s", got, r.Tails())
+	}
+	of("filo", 0)[measure.Stolen], of("fasthttp", 1)[measure.Stolen] = 1, 0.5
+	if got := losses(); !slices.Equal(got, []string{"upload-20m", "post-1k at 70 %"}) {
+		t.Errorf("with a little stolen: %q", got)
+	}
+	of("filo", 0)[measure.Stolen], of("fasthttp", 1)[measure.Stolen] = 1.5, 9
+	if got := losses(); !slices.Equal(got, []string{"upload-20m"}) || r.Tails() != "0 of 2" {
+		t.Errorf("with two rounds stolen: %q, %s", got, r.Tails())
+	}
+	if got := r.Taken(); got != "5.2 [1.5–9.0] % of a run" {
+		t.Errorf("taken by the host: %q", got)
 	}
 }
 
