@@ -115,18 +115,10 @@ func TestStolen(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, err := Stolen()
-	uptime, _, _ := strings.Cut(readFile(t, "/proc/uptime"), " ")
-	up, parseErr := time.ParseDuration(uptime + "s")
-	if err != nil || parseErr != nil || before < 0 || after < before || after > up {
-		t.Errorf("%v, then %v of %v; %v, %v", before, after, up, err, parseErr)
+	uptime, readErr := os.ReadFile("/proc/uptime")
+	seconds, _, _ := strings.Cut(string(uptime), " ")
+	up, parseErr := time.ParseDuration(seconds + "s")
+	if err != nil || readErr != nil || parseErr != nil || before < 0 || after < before || after > up {
+		t.Errorf("%v, then %v of %v; %v, %v, %v", before, after, up, err, readErr, parseErr)
 	}
-}
-
-func readFile(t *testing.T, name string) string {
-	t.Helper()
-	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
 }

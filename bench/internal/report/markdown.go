@@ -149,7 +149,7 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 	best := Loss{Times: leastLead}
 	for _, p := range r.Versions() {
 		times := r.times(g, f, p)
-		if len(times) <= g.Rounds/2 || slices.Min(times) <= 1 {
+		if times == nil || slices.Min(times) <= 1 {
 			continue
 		}
 		if mean := measure.MiddleMean(times); mean > best.Times {
@@ -164,7 +164,8 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 	return []Loss{best}
 }
 
-// times says in each round how many times as good as filo a peer is, if it is another Go server.
+// times says in each round how many times as good as filo a peer is. It returns nil if the peer isn't another Go server, or if no more than
+// half of the rounds can be compared.
 func (r *Report) times(g *plan.Group, f figure, p *peer.Peer) []float64 {
 	if !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
 		return nil
@@ -173,10 +174,15 @@ func (r *Report) times(g *plan.Group, f figure, p *peer.Peer) []float64 {
 	if f.isTail() {
 		most = maxStolen
 	}
+	over, under := home, p.Name
 	if f.more {
-		return r.ratios(g, f, p.Name, home, most)
+		over, under = under, over
 	}
-	return r.ratios(g, f, home, p.Name, most)
+	times := r.ratios(g, f, over, under, most)
+	if len(times) <= g.Rounds/2 {
+		return nil
+	}
+	return times
 }
 
 // compared are the groups whose latencies are compared.
@@ -188,7 +194,7 @@ func (r *Report) compared() []*plan.Group {
 func (r *Report) Tails() string {
 	all, calm := r.compared(), 0
 	for _, g := range all {
-		if slices.ContainsFunc(r.Versions(), func(p *peer.Peer) bool { return len(r.times(g, openP99, p)) > g.Rounds/2 }) {
+		if slices.ContainsFunc(r.Versions(), func(p *peer.Peer) bool { return r.times(g, openP99, p) != nil }) {
 			calm++
 		}
 	}
@@ -211,5 +217,6 @@ func (r *Report) Taken() string {
 	if len(all) == 0 {
 		return "?"
 	}
-	return stolen.text(measure.Spread{Median: measure.Median(all), Min: slices.Min(all), Max: slices.Max(all)}) + " % of a run"
+	share := figure{format: "%.1f"}
+	return share.text(measure.Spread{Median: measure.Median(all), Min: slices.Min(all), Max: slices.Max(all)}) + " % of a run"
 }

@@ -59,7 +59,6 @@ var (
 	refused     = figure{measure.Refused, "503 per second", "%.0f", false}
 	refusedP50  = figure{measure.RefusedP50, "p50 of a 503, ms", "%.3f", false}
 	refusedP99  = figure{measure.RefusedP99, "p99 of a 503, ms", "%.3f", false}
-	stolen      = figure{measure.Stolen, "Processor time that the machine's host took, %", "%.1f", false}
 )
 
 // maxStolen is what the host may take of the processors' time in a run whose p99 is compared, in percent. The one request in a hundred that
