@@ -128,8 +128,10 @@ func (t *carrier) target() string {
 	if r.Method == http.MethodConnect && r.URL.Path == "" {
 		return lineText(r.Host)
 	}
-	target := lineText(r.URL.RequestURI())
-	if !strings.HasPrefix(target, "/") && target != "*" {
+	at := *r.URL
+	keepPath(&at)
+	target := lineText(at.RequestURI())
+	if !strings.HasPrefix(target, "/") && (target != "*" || r.RequestURI != "*") {
 		target = "/" + target // http.StripPrefix leaves such
 	}
 	return target

@@ -8,9 +8,11 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/servertest"
 )
@@ -455,4 +458,93 @@ func compareOn(t *testing.T, h http.Handler, request string, some []side) {
 	defer func() { sides = all }()
 	sides = some
 	compare(t, h, request)
+}
+
+// Whatever way a request takes through the package, its target stays the one that was sent, but for bytes that a URI can't hold: those
+// are encoded, and nothing else changes.
+func TestTargets(t *testing.T) {
+	viaURL := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q %q\n", r.URL.RequestURI(), r.URL.Path)
+	})
+	ctx := filo.Handler(func(c *filo.Ctx) error {
+		return c.Text(200, fmt.Sprintf("%q %q\n", mwtest.EscapedTarget(c.Request.Target()), c.Path()))
+	})
+	changing := adaptor.Middleware(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Changed", "yes")
+			next.ServeHTTP(w, r)
+		})
+	})
+	const stripped = "/stripped"
+	for _, test := range []struct {
+		name  string
+		start func(t testing.TB) string
+	}{
+		{"FromHTTP", func(t testing.TB) string {
+			return serveBoth(t, adaptor.FromHTTP(viaURL))
+		}},
+		{"ToHTTP", func(t testing.TB) string { return startBoth(t, adaptor.ToHTTP(ctx)) }},
+		{"FromHTTP in ToHTTP", func(t testing.TB) string { return startBoth(t, adaptor.ToHTTP(adaptor.FromHTTP(viaURL))) }},
+		{"Middleware that changes the request", func(t testing.TB) string {
+			return serveBoth(t, changing(ctx))
+		}},
+		{"StripPrefix in front of ToHTTP", func(t testing.TB) string {
+			return startBoth(t, http.StripPrefix(stripped, adaptor.ToHTTP(ctx)))
+		}},
+		{"FromHTTP of StripPrefix", func(t testing.TB) string {
+			return serveBoth(t, adaptor.FromHTTP(http.StripPrefix(stripped, viaURL)))
+		}},
+	} {
+		for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			t.Run(test.name+" "+version, func(t *testing.T) {
+				prefix := ""
+				if strings.Contains(test.name, "StripPrefix") {
+					prefix = stripped
+				}
+				transport := &http.Transport{Protocols: new(http.Protocols)}
+				defer transport.CloseIdleConnections()
+				transport.Protocols.SetHTTP1(version == "HTTP/1.1")
+				transport.Protocols.SetUnencryptedHTTP2(version != "HTTP/1.1")
+				address := test.start(t)
+				random := rand.New(rand.NewPCG(1, 2))
+				for range 300 {
+					target := mwtest.Target(random)
+					at := &url.URL{Scheme: "http", Host: address, Opaque: prefix + target} // sent as it is
+					if strings.HasPrefix(at.Opaque, "//") {
+						at.Opaque = "//" + address + at.Opaque // as http://address//
+					}
+					r := &http.Request{Method: "GET", URL: at, Header: make(http.Header)}
+					answer, err := transport.RoundTrip(r)
+					if err != nil {
+						t.Fatal(target, err)
+					}
+					got, err := io.ReadAll(answer.Body)
+					if err != nil {
+						t.Fatal(target, err)
+					}
+					sent, _, _ := strings.Cut(target, "?")
+					path, _ := url.PathUnescape(sent)
+					if want := fmt.Sprintf("%q %q\n", mwtest.EscapedTarget(target), path); string(got) != want {
+						t.Fatalf("%s has arrived as %swant %s", target, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// serveBoth serves h by filo in both protocols, and returns the address.
+func serveBoth(t testing.TB, h filo.Handler) string {
+	return tcptest.Serve(t, &filo.Server{Handler: h, Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+}
+
+// startBoth is serveBoth by net/http.
+func startBoth(t testing.TB, h http.Handler) string {
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
 }

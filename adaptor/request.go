@@ -12,6 +12,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // baseRequest is copied by each WithContext, the only way to a request with a context.
@@ -54,7 +55,11 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 // parseTarget makes a URL of a request target. That of CONNECT, but for net/rpc's, is a host alone.
 func parseTarget(method, target string) (*url.URL, error) {
 	if method != "CONNECT" || strings.HasPrefix(target, "/") {
-		return url.ParseRequestURI(target)
+		at, err := url.ParseRequestURI(target)
+		if err == nil {
+			keepPath(at)
+		}
+		return at, err
 	}
 	at, err := url.ParseRequestURI("http://" + target)
 	if err == nil {
@@ -62,6 +67,10 @@ func parseTarget(method, target string) (*url.URL, error) {
 	}
 	return at, err
 }
+
+// keepPath makes the path of u's EscapedPath and RequestURI the one that was sent. As it comes from net/url, it is another one if what
+// was sent has a byte that a URI can't hold: "/a%2Fb|" would become "/a/b%7C", which has other routes.
+func keepPath(u *url.URL) { u.RawPath = syntax.EscapePath(u.RawPath) }
 
 // addressText is an address's String, without what that allocates on the way.
 func addressText(address net.Addr) string {

@@ -167,6 +167,9 @@ func joinPath(base, at *url.URL) (path, rawPath string) {
 	if base.Path == "" || base.Path == "/" {
 		return at.Path, at.RawPath
 	}
+	if at.Path == "" {
+		at = &url.URL{Path: "/"} // RFC 9110, section 4.2.3: http://host is http://host/
+	}
 	path = strings.TrimSuffix(base.Path, "/") + at.Path
 	if base.RawPath == "" && at.RawPath == "" {
 		return path, ""

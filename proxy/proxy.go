@@ -70,6 +70,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Defaults of Options.
@@ -185,6 +186,7 @@ func New(options Options) *Proxy {
 		must(err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != "" && at.RawQuery == "" && at.Fragment == "",
 			"an upstream must be a URL such as http://10.0.0.1:8080, without a query: %s", text)
 		must(at.User == nil, "an upstream's URL can't have user information, Rewrite can set Authorization: %s", at.Redacted())
+		at.RawPath = syntax.EscapePath(at.RawPath) // or net/url may encode the decoded path instead
 		p.upstreams = append(p.upstreams, &upstream{url: at})
 	}
 	p.closing, p.close = context.WithCancel(context.Background())

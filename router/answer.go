@@ -9,6 +9,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // options answers OPTIONS where no route does. A CORS preflight asks about another request: the middleware of that one's
@@ -85,7 +86,9 @@ func (t *table) answerNotFound(c *filo.Ctx) error {
 
 // redirect sends the client to another path, with the same query.
 func redirect(c *filo.Ctx, path []byte) error {
-	location := escapeLocation(path)
+	// Two slashes at its start would be followed by a host, but a path whose first segment is empty is either cleaned or has no route.
+	// Browsers take a backslash for a slash, so it is escaped, and so is what else may not be in a URI.
+	location := syntax.EscapePath(string(path))
 	if query := c.Request.URI().RawQueryBytes(); len(query) > 0 {
 		location += "?" + string(query)
 	}
@@ -95,23 +98,6 @@ func redirect(c *filo.Ctx, path []byte) error {
 		status = 301
 	}
 	return c.Redirect(status, location)
-}
-
-// escapeLocation returns a path as a Location. Two slashes at its start would be followed by a host, but a path whose first
-// segment is empty is either cleaned or has no route. Browsers take a backslash for a slash, so it is escaped, and so is what
-// else may not be in a URI (RFC 3986, section 3.3).
-func escapeLocation(path []byte) string {
-	const digits = "0123456789ABCDEF"
-	var b strings.Builder
-	for _, c := range path {
-		if strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
-			b.WriteByte('%')
-			b.WriteByte(digits[c>>4])
-			c = digits[c&15]
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
 }
 
 // clean returns p without empty segments and dots. A slash at the end stays.

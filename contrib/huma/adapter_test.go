@@ -199,6 +199,9 @@ func TestOddURLs(t *testing.T) {
 			t.Errorf("%s: got %q, %q; the Ctx has %q", target, u.Path, u.RawQuery, path)
 		}
 	}
+	if ask(t, s, "GET /a%2Fb|?q", ""); u.RequestURI() != "/a%2Fb%7C?q" {
+		t.Errorf("an encoded slash beside a byte that a URI can't hold: got %s", u.RequestURI())
+	}
 }
 
 func TestTLS(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -80,14 +81,19 @@ func (x *operationContext) Method() string     { return x.c.Method() }
 func (x *operationContext) Host() string       { return x.c.Host() }
 func (x *operationContext) RemoteAddr() string { return x.c.RemoteAddr().String() }
 
+// escapes encodes what a request's path may hold and a URI's can't. A url.URL whose RawPath has such a byte encodes the decoded path
+// instead, in which an encoded slash has become a slash.
+var escapes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", `\`, "%5C", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D")
+
 // URL returns path and query, and scheme and host only if the client sent them, as a server of net/http has it.
 func (x *operationContext) URL() url.URL {
 	if u, err := url.ParseRequestURI(x.c.Request.Target()); err == nil {
+		u.RawPath = escapes.Replace(u.RawPath)
 		return *u
 	}
 	// filo parses targets itself: what net/url refuses besides is no reason to have no path.
 	uri := x.c.Request.URI()
-	return url.URL{Path: uri.Path(), RawQuery: uri.RawQuery()}
+	return url.URL{Path: uri.Path(), RawPath: escapes.Replace(uri.RawPath()), RawQuery: uri.RawQuery()}
 }
 
 func (x *operationContext) Param(name string) string  { return x.c.Param(identifier(name)) }

@@ -12,6 +12,7 @@ const (
 	classToken  = 1 << iota // tchar, RFC 9110 section 5.6.2
 	classTarget             // bytes of a request target as it may be sent: visible ASCII except '#'
 	classHost               // bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, except the comma
+	classPath               // bytes of a path as a URI has it, RFC 3986 section 3.3; brackets too, which net/url and browsers leave alone
 )
 
 var classes = func() (table [256]uint8) {
@@ -20,7 +21,7 @@ var classes = func() (table [256]uint8) {
 			table[c] |= classTarget
 		}
 		if c >= '0' && c <= '9' || IsLetter(c) {
-			table[c] |= classToken | classHost
+			table[c] |= classToken | classHost | classPath
 		}
 	}
 	for _, c := range []byte("!#$%&'*+-.^_`|~") {
@@ -28,6 +29,9 @@ var classes = func() (table [256]uint8) {
 	}
 	for _, c := range []byte("-._~!$&'()*+;=") {
 		table[c] |= classHost
+	}
+	for _, c := range []byte("-._~!$&'()*+,;=:@/%[]") {
+		table[c] |= classPath
 	}
 	return table
 }()

@@ -21,6 +21,32 @@ func AppendPercentDecoded(dst, src []byte) []byte {
 	}
 }
 
+// EscapePath returns a path as sent, with the bytes percent-encoded that a URI's path can't hold: of those in a request target '"<>\^`{|}'.
+// Percent-encoding that is there stays. A url.URL keeps a RawPath only without such bytes: with one, it encodes the decoded path instead,
+// in which an encoded slash has become a slash.
+func EscapePath(path string) string {
+	for i := range len(path) {
+		if classes[path[i]]&classPath == 0 {
+			return escapePathFrom(path, i)
+		}
+	}
+	return path
+}
+
+// escapePathFrom is EscapePath for a path whose first bytes need no escape.
+func escapePathFrom(path string, first int) string {
+	const digits = "0123456789ABCDEF"
+	escaped := append(make([]byte, 0, len(path)+8), path[:first]...)
+	for _, c := range []byte(path[first:]) {
+		if classes[c]&classPath != 0 {
+			escaped = append(escaped, c)
+			continue
+		}
+		escaped = append(escaped, '%', digits[c>>4], digits[c&15])
+	}
+	return string(escaped)
+}
+
 // PercentEscape returns the byte that the escape at the start of b stands for, and false if b starts with none.
 func PercentEscape(b []byte) (byte, bool) {
 	if len(b) < 3 || b[0] != '%' {

@@ -50,3 +50,27 @@ func FuzzForm(f *testing.F) {
 		}
 	})
 }
+
+// FuzzEscapePath: an escaped path stands for the same bytes, a url.URL keeps it as its RawPath, and what a URI can hold isn't changed.
+func FuzzEscapePath(f *testing.F) {
+	for _, seed := range []string{"/", "/a%2Fb|", `/"<>\^{|}` + "`", "/[]!$&'()*+,;=:@-._~", "/é\x00#?%25%zz"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		escaped := EscapePath(path)
+		if again := EscapePath(escaped); again != escaped {
+			t.Fatalf("%q is escaped to %q, and again to %q", path, escaped, again)
+		}
+		decoded, err := url.PathUnescape(path)
+		if err != nil {
+			return
+		}
+		at := url.URL{Path: decoded, RawPath: escaped}
+		if got := at.EscapedPath(); path != "" && got != escaped {
+			t.Fatalf("%q, escaped to %q, is %q in a URL", path, escaped, got)
+		}
+		if ValidOriginTarget([]byte(path)) && !ValidOriginTarget([]byte(escaped)) {
+			t.Fatalf("%q is valid, and %q isn't", path, escaped)
+		}
+	})
+}

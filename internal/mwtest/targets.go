@@ -1,0 +1,38 @@
+package mwtest
+
+import (
+	"math/rand/v2"
+	"strings"
+)
+
+// targetParts are what random targets are made of: what a URI can hold, what only a request target can, and what is easily taken for
+// something else.
+var targetParts = []string{"a", "Z", "0", "-", "._~", "/", "//", "%2F", "%2f", "%5C", "%5c", "%00", "%25", "%252F", "%7C", "%41", "%e9", "%C3%BC",
+	"%20", "%3F", "%23", "!", "$&'()*+,", ";", "=", ":", "@", "[", "]", `"`, "<", ">", `\`, "^", "`", "{", "|", "}"}
+
+// Target returns a random request target in origin-form, about half of them with a query. No segment is one of dots.
+func Target(random *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("/")
+	for range random.IntN(12) {
+		b.WriteString(targetParts[random.IntN(len(targetParts))])
+	}
+	if random.IntN(2) == 0 {
+		b.WriteString("?")
+		for range random.IntN(8) {
+			b.WriteString(append(targetParts, "%", "%zz", "?", "&", "&a=1", "%4")[random.IntN(len(targetParts)+6)])
+		}
+	}
+	return b.String()
+}
+
+var escapes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", `\`, "%5C", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D")
+
+// EscapedTarget returns a target as a url.URL can hold it: the bytes that a URI's path can't hold are encoded, and no others.
+func EscapedTarget(target string) string {
+	path, query, asked := strings.Cut(target, "?")
+	if path = escapes.Replace(path); asked {
+		path += "?" + query
+	}
+	return path
+}
