@@ -82,9 +82,9 @@ type Server struct {
 	// HTTP/2 wait, since a connection of HTTP/1.1 has its worker before it sends a request.
 	Queue int
 
-	// QueueTimeout is how long a request may wait so; it gets a 503 after that. If requests have been waiting without a break for
-	// longer than that, the newest is served first, whose client is the least likely to have given up. Default 100 ms; it can't be
-	// unlimited.
+	// QueueTimeout limits the wait; after it the request gets a 503. The oldest request is served first. While the oldest has waited for
+	// nearly that long (seven eighths), the newest is served first, because its client is the least likely to have given up. Default
+	// 100 ms; it can't be unlimited.
 	QueueTimeout time.Duration
 
 	// Driver selects how connections are served. The default is the loop driver where it is available. The environment variable

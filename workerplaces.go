@@ -125,23 +125,22 @@ func (w *workerChan) Vacate() { w.vacate(math.MaxInt) }
 
 // placeQueue lets workers without a place wait for one, each with the request that it is to handle.
 //
-// The oldest request is served first, as long as the queue becomes empty now and then. A queue that has been standing for longer than
-// maxWait is one in which every request would wait for about as long, and the oldest would be served when their clients are about to give
-// up. So from then on the newest is served first: most of those that are served hardly wait, and the others are refused at their deadline.
+// The oldest request is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest
+// has waited for nearly as long as that, more requests come than can be served, and each would be served when its client is about to give
+// up. Then the newest is served first: most of those that are served hardly wait, and the others are refused at their deadline.
 type placeQueue struct {
 	most    int64         // how many may wait; immutable
 	maxWait time.Duration // immutable
 
 	waiting atomic.Int64 // how many wait, or are about to
 
-	mu       race.Mutex
-	waiters  []*placeWaiter // the oldest first; guarded by mu
-	standing clock.Time     // since when the queue hasn't been empty; guarded by mu
+	mu      race.Mutex
+	waiters []*placeWaiter // the oldest first; guarded by mu
 }
 
 type placeWaiter struct {
-	woken  chan struct{} // capacity 1; whoever takes the waiter out of the queue to wake it sends
-	newest bool          // where it joins, or joins again: as the newest or the oldest; guarded by mu
+	woken chan struct{} // capacity 1; whoever takes the waiter out of the queue to wake it sends
+	since clock.Time    // when it began to wait, exactly: the coarse clock's tick may be as long as maxWait; immutable
 }
 
 // joinQueue makes w one of those that wait. The error is errQueueFull, or errBusy if there is no queue. Otherwise w gives away its loop and
@@ -165,8 +164,7 @@ func (w *workerChan) awaitPlace() error {
 	defer q.waiting.Add(-1)
 	timer := time.NewTimer(q.maxWait)
 	defer timer.Stop()
-	self := &placeWaiter{woken: make(chan struct{}, 1), newest: true}
-	q.arrive(wp.clock.now())
+	self := &placeWaiter{woken: make(chan struct{}, 1), since: wp.clock.exact()}
 	for {
 		q.join(self)
 		if w.occupy() { // a place that became free before join woke nobody
@@ -186,21 +184,13 @@ func (w *workerChan) awaitPlace() error {
 	}
 }
 
-// arrive is called for each waiter before it joins for the first time.
-func (q *placeQueue) arrive(now clock.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.waiters) == 0 {
-		q.standing = now
-	}
-}
-
+// join puts a waiter where it belongs by the beginning of its wait, also if it was woken in vain and joins again.
 func (q *placeQueue) join(w *placeWaiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	at := 0
-	if w.newest {
-		at = len(q.waiters)
+	at := len(q.waiters)
+	for at > 0 && q.waiters[at-1].since > w.since {
+		at--
 	}
 	q.waiters = slices.Insert(q.waiters, at, w)
 }
@@ -230,18 +220,17 @@ func (q *placeQueue) wake(now clock.Time) {
 		return
 	}
 	i := 0
-	if now.Sub(q.standing) > q.maxWait {
+	if now.Sub(q.waiters[0].since) > q.maxWait-q.maxWait/8 {
 		i = len(q.waiters) - 1
 	}
 	w := q.waiters[i]
 	q.waiters = slices.Delete(q.waiters, i, i+1)
-	w.newest = i > 0
 	w.woken <- struct{}{}
 }
 
 // placeFreed is called, with or without the pool's lock, when a worker has given up its place.
 func (wp *workerPool) placeFreed() {
 	if wp.queue.waiting.Load() > 0 {
-		wp.queue.wake(wp.clock.now())
+		wp.queue.wake(wp.clock.exact())
 	}
 }

@@ -8,42 +8,74 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// The oldest waiter is served first, and the newest once the queue has been standing for too long. One that was woken in vain keeps its
-// place in the order.
+// The oldest waiter is served first, and the newest while the oldest has waited for nearly the longest time. One that was woken in vain
+// keeps its place in the order.
 func TestPlaceQueueOrder(t *testing.T) {
-	q := &placeQueue{maxWait: time.Second}
-	late := clock.Time(0).Add(2 * time.Second)
+	q := &placeQueue{maxWait: 8 * time.Second}
+	at := func(seconds int) clock.Time { return clock.Time(0).Add(time.Duration(seconds) * time.Second) }
 	var waiters []*placeWaiter
-	add := func(now clock.Time) {
-		w := &placeWaiter{woken: make(chan struct{}, 1), newest: true}
+	add := func(second int) {
+		w := &placeWaiter{woken: make(chan struct{}, 1), since: at(second)}
 		waiters = append(waiters, w)
-		q.arrive(now)
 		q.join(w)
 	}
-	wake := func(now clock.Time, want int) {
+	wake := func(second int, want int) {
 		t.Helper()
-		q.wake(now)
+		q.wake(at(second))
 		got := slices.IndexFunc(waiters, func(w *placeWaiter) bool { return len(w.woken) > 0 })
 		if got != want {
 			t.Fatalf("waiter %d is woken, want %d", got, want)
 		}
 		<-waiters[got].woken
 	}
-	for range 4 {
-		add(0)
+	for i := range 4 {
+		add(i)
 	}
-	wake(0, 0)
+	wake(7, 0)
 	q.join(waiters[0])
-	wake(0, 0)
-	wake(late, 3)
+	wake(7, 0)
+	q.join(waiters[0])
+	wake(8, 3)
 	q.join(waiters[3])
-	wake(late, 3)
-	if !q.leave(waiters[1]) || q.leave(waiters[1]) {
+	wake(8, 3)
+	if !q.leave(waiters[0]) || q.leave(waiters[0]) {
 		t.Error("a waiter leaves once")
 	}
-	wake(late, 2)
-	q.wake(late) // nobody waits
-	add(late)
-	add(late)
-	wake(late, 4) // the queue was empty in between
+	add(9)
+	add(10)
+	wake(8, 1)
+	wake(10, 5)
+	wake(9, 2)  // those that have waited for long have gone, though the queue has never been empty
+	wake(90, 4) // the only one
+	q.wake(at(90))
+}
+
+// A queue that always has waiters refuses none of them if each is served in time: 40 clients that ask again at once share 2 places of 5 ms.
+func TestPlaceQueueStanding(t *testing.T) {
+	const clients, places, service = 40, 2, 5 * time.Millisecond
+	q := &placeQueue{maxWait: 300 * time.Millisecond}
+	now, longest := clock.Time(0), time.Duration(0)
+	var waiters []*placeWaiter
+	join := func() {
+		w := &placeWaiter{woken: make(chan struct{}, 1), since: now}
+		waiters = append(waiters, w)
+		q.join(w)
+	}
+	for range clients - places {
+		join()
+	}
+	for range 1000 {
+		now = now.Add(service / places)
+		q.wake(now)
+		i := slices.IndexFunc(waiters, func(w *placeWaiter) bool { return len(w.woken) > 0 })
+		longest = max(longest, now.Sub(waiters[i].since))
+		waiters = slices.Delete(waiters, i, i+1)
+		join()
+	}
+	for _, w := range waiters {
+		longest = max(longest, now.Sub(w.since))
+	}
+	if want := (clients - places) * service / places; longest != want {
+		t.Errorf("the longest wait is %v, want %v", longest, want)
+	}
 }
