@@ -199,12 +199,13 @@ const (
 	// handshake in progress has as long.
 	lastReadTimeNew = time.Second
 	busyTime        = time.Second
-	// lastRestTime is how long a draining server goes on discarding a body that nobody reads. The body's answer hasn't announced
-	// the end, so the client may send another request. But the whole shutdown waits for this client.
+	// lastRestTime is how long a draining server goes on discarding a body that nobody reads, and answering pipelined requests. The last
+	// answer hasn't announced the end, so the client may send another request. But the whole shutdown waits for this client.
 	lastRestTime = time.Second
 )
 
-// endsRest reports whether a draining server ends the connections that still discard the body of an answered request.
+// endsRest reports whether a draining server ends the connections that still discard the body of an answered request, or have further
+// requests to be answered.
 func (l *lifecycle) endsRest(now func() clock.Time) bool {
 	return l.draining.Load() && now() >= l.restUntil.Load()
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -446,6 +447,67 @@ func TestListenerIsClosedOnce(t *testing.T) {
 			s.Close()
 			if n := ln.closed.Load(); n != 1 {
 				t.Errorf("closed %d times", n)
+			}
+		})
+	}
+}
+
+// A client that pipelines without an end keeps a shutdown for a second at most, and learns from its last answer that it is the last.
+func TestShutdownEndsPipelining(t *testing.T) {
+	requests := strings.Repeat("GET / HTTP/1.1\r\nHost: filo.test\r\n\r\n", 100)
+	quick := func(c *filo.Ctx) error { return c.Text(200, "quick") }
+	for name, test := range map[string]struct {
+		secure  bool
+		handler filo.Handler
+	}{
+		"requests":      {handler: quick},
+		"requests, TLS": {secure: true, handler: quick},
+		"requests that wait": {handler: filo.Offload(func(c *filo.Ctx) error {
+			time.Sleep(time.Millisecond)
+			return c.Text(200, "slow")
+		})},
+		"streams": {handler: func(c *filo.Ctx) error {
+			stream := c.Stream()
+			stream.WriteString("streamed")
+			return stream.Flush()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			serve, dial := lifeServe, (*lifeServer).dial
+			if test.secure {
+				serve = func(t testing.TB, config *filo.Server, _ ...net.Listener) *lifeServer {
+					return lifeListenTLS(t.(*testing.T), config)
+				}
+				dial = func(s *lifeServer, t testing.TB) *lifeClient { return s.dialTLS(t.(*testing.T)) }
+			}
+			s := serve(t, &filo.Server{Handler: test.handler})
+			c := dial(s, t)
+			go func() {
+				for {
+					if _, err := io.WriteString(c, requests); err != nil {
+						return
+					}
+				}
+			}()
+			ended := make(chan bool, 1) // whether the last answer said so
+			go func() {
+				last := false
+				for {
+					response, _, err := c.tryAnswer()
+					if err != nil {
+						ended <- last
+						return
+					}
+					last = response.Close
+				}
+			}()
+			lifeAwait(t, "the client to be served", func() bool { return s.Stats().Requests[2] > 0 })
+			if err := s.shutdown(); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			if told := lifeRecv(t, ended, "the end of the connection"); !told {
+				t.Error("the last answer doesn't say that the connection closes")
 			}
 		})
 	}
