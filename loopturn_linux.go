@@ -107,10 +107,10 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 }
 
 // mayGoOn reports whether the worker may go on with pipelined input. An ordinary worker gave up its place with the last answer, and needs
-// one again. If none is free the input is left to the leader, which still serves quick handlers.
+// one again. If none is free, or somebody waits for it, the input is left to the leader, which still serves quick handlers.
 func (lc *loopConn) mayGoOn() bool {
 	w := lc.worker.worker
-	return w.Leads() || w.place != placeClosing || w.occupy()
+	return w.Leads() || !w.holdsUp() && (w.place != placeClosing || w.occupy())
 }
 
 // attachTurn lends a worker's buffers to the connection, except for those that an unfinished request has of its own.

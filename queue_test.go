@@ -2,6 +2,8 @@ package filo_test
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,4 +135,71 @@ func TestQueueUnderLoad(t *testing.T) {
 		t.Errorf("%d of %d requests are answered", n, clients*each)
 	}
 	lifeAwait(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
+}
+
+// A client that goes on sending gives its place to whoever waits for one, between two requests and between two messages.
+func TestQueueBesideBusyClient(t *testing.T) {
+	lifeLooped(t)
+	const get = "GET %s HTTP/1.1\r\nHost: filo.test\r\n\r\n"
+	for name, test := range map[string]struct{ sends, goesOn string }{
+		"requests":      {"", fmt.Sprintf(get, "/")},
+		"large answers": {"", fmt.Sprintf(get, "/large")},
+		"messages":      {"GET / HTTP/1.1\r\nHost: filo.test\r\nConnection: Upgrade\r\nUpgrade: messages\r\n\r\n", "m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const pieces = 300
+			begun, release := make(chan string), make(chan struct{})
+			work := func(name string) {
+				begun <- name
+				<-release
+				time.Sleep(time.Millisecond) // otherwise the system may not run those that give way and that wait at all
+			}
+			s := lifeServe(t, &filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: filo.Offload(func(c *filo.Ctx) error {
+				switch {
+				case c.Request.Header.Get("Upgrade") != "":
+					_, err := c.Park("messages", func(p *filo.ParkedConn, why filo.Wake) error {
+						if _, err := p.Read(make([]byte, 1)); why != filo.WakeData || err != nil {
+							return io.EOF
+						}
+						work("busy")
+						return nil
+					})
+					return err
+				case c.Path() == "/polite":
+					work("polite")
+				default:
+					work("busy")
+					if c.Path() == "/large" {
+						return c.BytesNoCopy(200, "text/plain", make([]byte, 1<<20))
+					}
+				}
+				return c.NoContent()
+			})})
+			busy, polite := s.dial(t), s.dial(t)
+			go io.Copy(io.Discard, busy)
+			busy.send(test.sends + strings.Repeat(test.goesOn, pieces))
+			lifeRecv(t, begun, "the busy client's handler")
+			polite.get("/polite")
+			lifeAwait(t, "the polite client's request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
+			for i := range pieces {
+				release <- struct{}{}
+				if lifeRecv(t, begun, "the next handler") == "polite" {
+					break
+				}
+				if i > pieces/2 {
+					t.Error("the busy client doesn't give its place away")
+					break
+				}
+			}
+			go func() {
+				for range begun {
+				}
+			}()
+			close(release)
+			polite.want(204, "", false)
+			busy.Close()
+			lifeAwait(t, "the busy client's end", func() bool { return s.Stats().ConnsOpen == 1 })
+			close(begun)
+		})
+	}
 }

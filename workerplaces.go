@@ -206,6 +206,10 @@ func (q *placeQueue) leave(w *placeWaiter) bool {
 	return i >= 0
 }
 
+// holdsUp reports whether a worker that leads no loop would keep a place from those that wait, if it served its connection any longer. One
+// client that goes on sending would hold the place for ever.
+func (w *workerChan) holdsUp() bool { return !w.Leads() && w.pool.queue.waiting.Load() > 0 }
+
 func (q *placeQueue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
