@@ -41,9 +41,9 @@ type http2Conn struct {
 	pending   *http2Pending // nil for nothing
 	silence   *http2Silence // kept if PingInterval is set, else nil
 	acks      http2.Acks
-	glitches  http2.Glitches // earned is changed by the owner alone
-	headSince clock.Time     // since when a frame, a field block or the preface has been incomplete; 0: none is
-	leaveTime clock.Time     // of goneNowhere: until when a server that shuts down waits for the first request, 0 if it doesn't; of goneSoon: since when
+	glitches  http2.Glitches
+	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: none is
+	leaveTime clock.Time // of goneNowhere: until when a server that shuts down waits for the first request, 0 if it doesn't; of goneSoon: since when
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
@@ -81,12 +81,12 @@ type http2Conn struct {
 	bodies     *atomic.Int64 // the size of the client's buffers: of the connection, or if MaxConnsPerIP is set, of its address; nil before a body
 	grown      int32         // by how much the receive windows of open streams have grown together
 	awaiting   int32         // streams that await more of their request: see http2Stream.awaits
-	earned     int32         // see Glitches.Earn: what the owner hasn't taken over yet
-	flushDue   bool          // a goroutine is about to flush: see flushSoon
-	flushing   bool          // a goroutine moves the queue to out
-	finishing  bool          // the owner waits for the end of that
-	closed     bool          // nothing is sent any more
-	wakeEmpty  bool          // the owner must know when the last stream ends
+	earned     http2.Earned
+	flushDue   bool // a goroutine is about to flush: see flushSoon
+	flushing   bool // a goroutine moves the queue to out
+	finishing  bool // the owner waits for the end of that
+	closed     bool // nothing is sent any more
+	wakeEmpty  bool // the owner must know when the last stream ends
 	// updateDue says that the next field block, whoever renders it, must begin with an update of HPACK's table. Until that block is in
 	// the queue, encoder is guarded by mu. Set by the owner.
 	updateDue bool

@@ -82,9 +82,8 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 		s.sendWholeLocked(ctx, size, trailer)
 		return
 	}
-	h.earned++
 	if size > 0 {
-		h.sendWindow -= http2.SendWindow(size)
+		s.sentDataLocked(size, true)
 		w.http2.out = http2.AppendData(w.http2.out, s.id, r.bodyBytes(), true)
 	}
 	if s.state == http2.Open {
@@ -100,7 +99,6 @@ const maxInlineBody = 16 << 10
 func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
 	s.h.mu.AssertHeld()
 	h, r := s.h, &ctx.Response
-	h.earned++
 	if size == 0 && !trailer {
 		h.sentLocked(s)
 		return
@@ -274,7 +272,6 @@ func (s *http2Stream) head(ctx *Ctx, length int64) {
 	whole := ctx.stream.discard && s.hasEndedLocked()
 	h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
 	if whole {
-		h.earned++
 		h.sentLocked(s)
 	}
 }
@@ -426,7 +423,6 @@ func (s *http2Stream) endStream(trailer *Header) {
 	h.listLocked(s)
 	s.complete = true
 	s.tail = newTail(trailer)
-	h.earned++
 	h.mayGoOnLocked(s)
 }
 

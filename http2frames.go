@@ -12,10 +12,7 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 	if fault != http2.NoFault && !fault.OfStream() {
 		return h.fail(w, fault)
 	}
-	if f.Type == http2.FramePing || f.Type == http2.FrameWindowUpdate {
-		h.takeEarned()
-	}
-	if fault := h.charge(h.glitches.Cost(f)); fault != http2.NoFault {
+	if fault := h.charge(h.cost(f)); fault != http2.NoFault {
 		return h.fail(w, fault)
 	}
 	switch f.Type {
@@ -54,13 +51,13 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 	return http2Next
 }
 
-// takeEarned takes over what the client has earned since the last call.
-func (h *http2Conn) takeEarned() {
-	h.mu.Lock()
-	n := h.earned
-	h.earned = 0
-	h.mu.Unlock()
-	h.glitches.Earn(int(n))
+// cost returns how many glitches a frame costs by itself.
+func (h *http2Conn) cost(f *http2.Frame) int {
+	if http2.Pays(f) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+	}
+	return h.earned.Cost(f)
 }
 
 // charge charges the client for glitches.
@@ -383,8 +380,8 @@ func (h *http2Conn) arrivedLocked(w *scratch, s *http2Stream) http2Step {
 	return http2Run
 }
 
-// judge does what the verdict on a stream's frame asks for: it ends what the fault ends, and charges for a frame on a stream that is over. If
-// nothing was wrong it returns step.
+// judge does what the verdict on a stream's frame asks for: it ends what the fault ends, and charges for a frame that is late, or gives the
+// answer up. If nothing was wrong it returns step.
 func (h *http2Conn) judge(w *scratch, f *http2.Frame, v http2.Verdict, fault http2.Fault, step http2Step) http2Step {
 	switch {
 	case fault != http2.NoFault:
@@ -395,8 +392,11 @@ func (h *http2Conn) judge(w *scratch, f *http2.Frame, v http2.Verdict, fault htt
 			return h.reset(w, f.Stream, fault)
 		}
 		return http2Next
-	case v.Late:
-		if fault := h.charge(h.glitches.LateCost(f)); fault != http2.NoFault {
+	case v.Late || v.GivesUp:
+		h.mu.Lock()
+		cost := h.earned.StreamCost(f, v)
+		h.mu.Unlock()
+		if fault := h.charge(cost); fault != http2.NoFault {
 			return h.fail(w, fault)
 		}
 		return http2Next

@@ -16,13 +16,13 @@ func (h *http2Conn) listLocked(s *http2Stream) {
 	}
 }
 
-// windowLocked returns the client's window for the stream's answer. An unlisted stream has that of a new one.
+// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send is relative to that of a new one.
 func (s *http2Stream) windowLocked() http2.SendWindow {
 	s.h.mu.AssertHeld()
 	if s.listed {
 		return s.send
 	}
-	return http2.SendWindow(s.h.peer.InitialWindow)
+	return s.send + http2.SendWindow(s.h.peer.InitialWindow)
 }
 
 // endStreamLocked ends a stream before its time: neither side sends on it any more. The caller cancels the context, without mu.
@@ -89,6 +89,7 @@ func (h *http2Conn) leaveLocked() {
 func (h *http2Conn) sentLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.state = s.state.Step(http2.SendDataEnd).Next
+	h.earned.Answer(int(h.peer.InitialWindow) - int(s.windowLocked()))
 	switch {
 	case s.state.Over():
 		h.overLocked(s)

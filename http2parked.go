@@ -264,8 +264,7 @@ func (s *http2Stream) sendNowLocked(b []byte) (n int) {
 				break
 			}
 			h.queue = http2.AppendData(h.queue, s.id, b[n:n+k], false)
-			http2.Sent(&h.sendWindow, &s.send, k)
-			h.earnLocked(k, k == len(b)-n)
+			s.sentDataLocked(k, k == len(b)-n)
 			n += k
 		}
 	}

@@ -27,16 +27,12 @@ func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 	}
 }
 
-// earnLocked notes what n bytes of content are a reason for. all says that nothing else waited: if they are few, little was written, and
-// the client may open both of its windows for them.
-func (h *http2Conn) earnLocked(n int, all bool) {
+// sentDataLocked notes that n bytes of content were framed. all says that nothing else of the answer waited.
+func (s *http2Stream) sentDataLocked(n int, all bool) {
+	h := s.h
 	h.mu.AssertHeld()
-	switch {
-	case all:
-		h.earned += 2
-	case n >= 1<<10:
-		h.earned++
-	}
+	http2.Sent(&h.sendWindow, &s.send, n)
+	h.earned.Data(n, all)
 }
 
 // endAnswerLocked ends an answer, with its trailer section if there is one, when its content is in the queue.
@@ -81,13 +77,12 @@ func (h *http2Conn) fillLocked() {
 		}
 		last := n == len(s.unsent) && s.complete
 		h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
-		http2.Sent(&h.sendWindow, &s.send, n)
+		s.sentDataLocked(n, n == len(s.unsent))
 		h.used = h.conn.server.clock.now()
 		if s.awaits == awaitsWindow {
 			s.writePace.Add(n, h.used.Sub(s.awaitsSince))
 			s.awaitsSince = h.used
 		}
-		h.earnLocked(n, n == len(s.unsent))
 		s.unsent = s.unsent[n:]
 		h.schedule.Sent(&s.sender)
 		if len(s.unsent) == 0 || s.send <= 0 {

@@ -103,7 +103,7 @@ func (m *model) answer(id uint32) {
 	if s := m.table.Find(id); s != nil && s.state == HalfClosedRemote {
 		m.sends(id, SendHeaders)
 		m.sends(id, SendDataEnd)
-		m.glitches.Earn(1)
+		m.earned.Answer(0)
 	}
 }
 

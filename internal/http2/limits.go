@@ -19,16 +19,13 @@ var DefaultGlitches = GlitchLimits{Burst: 1000, Second: 33}
 // It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
 //
 // Each costs 1:
-//   - RST_STREAM that has come, and every one that was sent but for NO_ERROR. Whatever made the server reset a stream, a client may have
-//     provoked it for that.
+//   - RST_STREAM that was sent, but for NO_ERROR. Whatever made the server reset a stream, a client may have provoked it for that.
 //   - what Cost says of a frame.
-//   - a frame that is Late: see LateCost.
+//   - what StreamCost says of a frame and its stream.
 //   - SETTINGS with ACK where there was nothing to acknowledge.
 type Glitches struct {
 	// paid is when everything will be paid off at the rate of the limits. So the account is one number, and loses no fraction.
 	paid clock.Time
-	// earned is for how many frames of those that answers give rise to the client has reason.
-	earned uint16
 }
 
 // Charge charges cost glitches. FaultGlitches means that they are too many.
@@ -44,13 +41,51 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 	return NoFault
 }
 
-// maxEarned bounds what a client can put by.
-const maxEarned = 1000
+// Earned is what a client may send, without a glitch, because of the answers that it was sent. The zero value is nothing.
+type Earned struct {
+	// frames are reasons. For each of them the client may send one PING (those of gRPC measure the bandwidth), one small WINDOW_UPDATE, or
+	// one frame for a stream that is over.
+	frames uint16
+	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for what their program has read,
+	// also when the answer has ended; net/http's sends one for every 4 KB.
+	content uint32
+}
 
-// Earn takes note of n reasons that the server has given: for each of them a client may send one PING (those of gRPC measure the bandwidth)
-// or one small WINDOW_UPDATE. A whole answer is a reason, and so is DATA of at least a kilobyte. DATA that is small because little was
-// written is two, for both windows; DATA that is small because the client's window is gives none.
-func (g *Glitches) Earn(n int) { g.earned = uint16(min(int(g.earned)+n, maxEarned)) }
+// maxEarned and maxEarnedContent bound what a client can put by.
+const (
+	maxEarned        = 1000
+	maxEarnedContent = 1 << 30
+)
+
+// Data notes that n bytes of an answer's content were sent. They are a reason if they are a kilobyte or more. all says that nothing else
+// waited: if they are few, little was written, and they are two reasons, for both windows. Data that are few because the client's window is
+// small are none.
+func (e *Earned) Data(n int, all bool) {
+	switch {
+	case all:
+		e.add(2)
+	case n >= 1<<10:
+		e.add(1)
+	}
+}
+
+// Answer notes that an answer was sent as a whole, and of how much of its content the client hasn't opened its stream's window again. It is a
+// reason.
+func (e *Earned) Answer(content int) {
+	e.add(1)
+	e.content = uint32(min(int64(e.content)+int64(max(content, 0)), maxEarnedContent))
+}
+
+func (e *Earned) add(frames uint16) { e.frames = min(e.frames+frames, maxEarned) }
+
+// pay returns 0 if the client has a reason for a frame, else 1.
+func (e *Earned) pay() int {
+	if e.frames == 0 {
+		return 1
+	}
+	e.frames--
+	return 0
+}
 
 const (
 	// smallUpdate is below what increment WINDOW_UPDATE is a glitch: it would make many small frames of an answer.
@@ -59,16 +94,19 @@ const (
 	smallData = 256
 )
 
+// Pays reports whether Cost goes by what the client has earned. If not, e may be shared with other goroutines.
+func Pays(f *Frame) bool { return f.Type == FramePing || f.Type == FrameWindowUpdate }
+
 // Cost returns how many glitches a frame costs by itself.
-func (g *Glitches) Cost(f *Frame) int {
+func (e *Earned) Cost(f *Frame) int {
 	switch f.Type {
 	case FrameData:
 		if len(f.Payload) == 0 && !f.Follows && !f.EndStream() {
 			return 1
 		}
-	case FrameHeaders, FrameContinuation:
+	case FrameHeaders, FrameContinuation, FrameReset:
 		// They cost what is done about them; a block of many frames is bounded by Block.
-	case FrameReset, FramePriority, FramePriorityUpdate:
+	case FramePriority, FramePriorityUpdate:
 		return 1
 	case FrameSettings:
 		if !f.Ack() {
@@ -78,10 +116,10 @@ func (g *Glitches) Cost(f *Frame) int {
 		if f.Ack() {
 			return 1 // the server rarely asks
 		}
-		return g.unearned()
+		return e.pay()
 	case FrameWindowUpdate:
 		if f.Value < smallUpdate {
-			return g.unearned()
+			return e.pay()
 		}
 	case FrameGoAway:
 		return 1
@@ -93,18 +131,15 @@ func (g *Glitches) Cost(f *Frame) int {
 	return 0
 }
 
-// unearned returns 0 if the client has reason for a frame, else 1.
-func (g *Glitches) unearned() int {
-	if g.earned == 0 {
+// StreamCost returns how many glitches a frame costs because of its stream, whose verdict is v.
+func (e *Earned) StreamCost(f *Frame, v Verdict) int {
+	switch {
+	case v.GivesUp:
+		e.add(1) // net/http's client sends a PING with it
 		return 1
+	case !v.Late:
+		return 0
 	}
-	g.earned--
-	return 0
-}
-
-// LateCost returns how many glitches a frame costs because it has come on a stream that is over. RST_STREAM and small WINDOW_UPDATEs have
-// been charged by Cost. Clients send a WINDOW_UPDATE for what they read of an answer, also when that has ended.
-func (g *Glitches) LateCost(f *Frame) int {
 	switch f.Type {
 	case FrameHeaders:
 		return 1
@@ -112,9 +147,15 @@ func (g *Glitches) LateCost(f *Frame) int {
 		if f.Length < smallData && !f.Follows {
 			return 1
 		}
+	case FrameReset:
+		return e.pay()
 	case FrameWindowUpdate:
-		if f.Value >= smallUpdate {
-			return g.unearned()
+		switch {
+		case f.Value < smallUpdate: // by Cost
+		case f.Value <= e.content:
+			e.content -= f.Value
+		default:
+			return e.pay()
 		}
 	}
 	return 0

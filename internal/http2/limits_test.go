@@ -77,7 +77,7 @@ func TestCost(t *testing.T) {
 		{"empty DATA that ends the stream", frameOf(FrameData, FlagEndStream, 1, ""), 0, 1},
 		{"padding alone", frameOf(FrameData, FlagPadded, 1, "\x02\x00\x00"), 1, 1},
 		{"HEADERS", frameOf(FrameHeaders, FlagEndHeaders, 1, "x"), 0, 1},
-		{"RST_STREAM", frameOf(FrameReset, 0, 1, "\x00\x00\x00\x08"), 1, 0},
+		{"RST_STREAM", frameOf(FrameReset, 0, 1, "\x00\x00\x00\x08"), 0, 1},
 		{"PRIORITY", frameOf(FramePriority, 0, 1, "\x00\x00\x00\x03\x00"), 1, 0},
 		{"PRIORITY_UPDATE", frameOf(FramePriorityUpdate, 0, 0, "\x00\x00\x00\x03u=1"), 1, 0},
 		{"SETTINGS", frameOf(FrameSettings, 0, 0, ""), 1, 0},
@@ -91,7 +91,7 @@ func TestCost(t *testing.T) {
 		{"unknown", frameOf(0xf0, 0, 0, "abcdef"), 1, 0},
 	} {
 		for parts := 1; parts < 12; parts++ { // a frame costs the same however it comes
-			var g Glitches
+			var e Earned
 			r := Reader{begun: true}
 			var in []byte
 			cost, late := 0, 0
@@ -104,8 +104,8 @@ func TestCost(t *testing.T) {
 					t.Fatal(fault)
 				}
 				if in = in[n:]; n > 0 {
-					cost += g.Cost(&f)
-					late += g.LateCost(&f)
+					cost += e.Cost(&f)
+					late += e.StreamCost(&f, Verdict{Late: true})
 				}
 			}
 			if cost != test.cost || late != test.late {
@@ -115,24 +115,70 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// "For each of them a client may send one PING and one small WINDOW_UPDATE or so."
+// "For each of them the client may send one PING, one small WINDOW_UPDATE, or one frame for a stream that is over."
 func TestEarn(t *testing.T) {
-	var g Glitches
+	var e Earned
 	ping, update := Frame{Type: FramePing}, Frame{Type: FrameWindowUpdate, Value: 5}
-	g.Earn(1)
-	g.Earn(1)
-	if g.Cost(&ping) != 0 || g.Cost(&update) != 0 || g.Cost(&update) != 1 || g.Cost(&ping) != 1 {
-		t.Error("two answers are for two frames")
+	late := func(f *Frame) int { return e.StreamCost(f, Verdict{Late: true}) }
+	e.Answer(0)
+	e.Data(5, true)
+	if e.Cost(&ping) != 0 || e.Cost(&update) != 0 || late(&Frame{Type: FrameReset}) != 0 || e.Cost(&update) != 1 || e.Cost(&ping) != 1 {
+		t.Error("an answer with little content is for three frames")
+	}
+	if e.Data(1<<10, false); e.Cost(&ping) != 0 {
+		t.Error("a kilobyte is a reason")
+	}
+	if e.Data(1<<10-1, false); e.Cost(&ping) != 1 {
+		t.Error("less is none, unless it was all")
 	}
 	for range 10 * maxEarned {
-		g.Earn(1)
+		e.Answer(0)
 	}
 	free := 0
-	for g.Cost(&ping) == 0 {
+	for e.Cost(&ping) == 0 {
 		free++
 	}
 	if free != maxEarned {
 		t.Errorf("%d frames were put by", free)
+	}
+}
+
+// Late updates of a stream's window are no glitches as long as they are together at most what whole answers had.
+func TestEarnContent(t *testing.T) {
+	late := func(e *Earned, n uint32) int {
+		return e.StreamCost(&Frame{Type: FrameWindowUpdate, Value: n}, Verdict{Late: true})
+	}
+	var e Earned
+	e.Answer(10_000)
+	e.frames = 0
+	for i, want := range []int{0, 0, 1, 1} {
+		if cost := late(&e, 4096); cost != want {
+			t.Errorf("update %d costs %d", i, cost)
+		}
+	}
+	if late(&e, 10_000-2*4096) != 0 || late(&e, smallUpdate) != 1 {
+		t.Error("the rest")
+	}
+	e.Answer(-100) // the client has opened its window by more than came
+	for range 3 {
+		e.Answer(maxEarnedContent)
+	}
+	if e.content != maxEarnedContent {
+		t.Errorf("%d bytes were put by", e.content)
+	}
+}
+
+// RST_STREAM is a glitch where the answer isn't complete, and together with it a PING is none.
+func TestResetCost(t *testing.T) {
+	reset := Frame{Type: FrameReset}
+	for state, want := range map[State]int{Open: 1, HalfClosedRemote: 1, HalfClosedLocal: 0, Closed: 1, Reset: 1} {
+		var e Earned
+		if cost := e.Cost(&reset) + e.StreamCost(&reset, state.Step(ReceiveReset)); cost != want {
+			t.Errorf("%v: costs %d, want %d", state, cost, want)
+		}
+		if ping := e.Cost(&Frame{Type: FramePing}); (ping == 0) != !(state.Over() || state == HalfClosedLocal) {
+			t.Errorf("%v: the PING costs %d", state, ping)
+		}
 	}
 }
 
@@ -230,6 +276,7 @@ func TestFaults(t *testing.T) {
 
 func TestLimitsAllocs(t *testing.T) {
 	var g Glitches
+	var e Earned
 	var m ReceiveWindow
 	m.Open(DefaultWindow)
 	var peer PeerSettings
@@ -238,13 +285,14 @@ func TestLimitsAllocs(t *testing.T) {
 	f := Frame{Type: FrameData, Flags: FlagEndStream, Stream: 1}
 	now := clock.Time(time.Hour)
 	if n := testing.AllocsPerRun(100, func() {
-		g.Charge(g.Cost(&f)+g.LateCost(&f), now, DefaultGlitches)
-		g.Earn(1)
+		g.Charge(e.Cost(&f)+e.StreamCost(&f, Verdict{Late: true}), now, DefaultGlitches)
+		e.Answer(1)
+		e.Data(1, true)
 		m.Receive(10)
 		m.Drain(10, MaxReceiveWindow)
 		peer.Apply(entries)
-		e, _ := EventOf(&f)
-		Open.Step(e)
+		event, _ := EventOf(&f)
+		Open.Step(event)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -252,11 +300,12 @@ func TestLimitsAllocs(t *testing.T) {
 
 func BenchmarkGlitches(b *testing.B) {
 	var g Glitches
+	var e Earned
 	f := Frame{Type: FrameWindowUpdate, Value: 1}
 	now := clock.Time(time.Hour)
 	for b.Loop() {
 		now += clock.Time(time.Second)
-		if g.Charge(g.Cost(&f), now, DefaultGlitches) != NoFault {
+		if g.Charge(e.Cost(&f), now, DefaultGlitches) != NoFault {
 			b.Fatal("too many")
 		}
 	}

@@ -29,6 +29,7 @@ type model struct {
 	send     SendWindow
 	receive  ReceiveWindow
 	glitches Glitches
+	earned   Earned
 	block    Block
 	head     Head
 	decoder  *hpack.Decoder
@@ -121,7 +122,7 @@ func (m *model) charge(n int) {
 
 // frame does what a frame asks for.
 func (m *model) frame(f *Frame, fault Fault) {
-	m.charge(m.glitches.Cost(f))
+	m.charge(m.earned.Cost(f))
 	switch f.Type {
 	case FrameSettings:
 		m.settings(f)
@@ -179,9 +180,9 @@ func (m *model) step(f *Frame, e Event, fault Fault) {
 	if f.Type == FrameHeaders {
 		m.opens, m.blockOf, m.refusedBlock = 0, s, NoFault
 	}
+	m.charge(m.earned.StreamCost(f, v))
 	if v.Late {
 		m.late++
-		m.charge(m.glitches.LateCost(f))
 		m.say("stream %d: late", f.Stream)
 	} else if v.Fault == NoFault {
 		if state == Idle && f.Type == FrameHeaders {

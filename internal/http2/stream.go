@@ -80,6 +80,9 @@ type Verdict struct {
 	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
 	// bytes back, and the field block of HEADERS must be decoded.
 	Late bool
+	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole one RST_STREAM only ends the request: clients send
+	// it when they have an early answer, net/http's and gRPC's among them.
+	GivesUp bool
 	// Drop says that the frame mustn't be sent: the stream has ended in the meantime, or the caller is wrong.
 	Drop bool
 }
@@ -109,7 +112,7 @@ func EventOf(f *Frame) (Event, bool) {
 var steps = func() (table [states][events]Verdict) {
 	to := func(s State) Verdict { return Verdict{Next: s} }
 	wrong := func(f Fault) Verdict { return Verdict{Fault: f} }
-	late, drop := Verdict{Late: true}, Verdict{Drop: true}
+	late, drop, givesUp := Verdict{Late: true}, Verdict{Drop: true}, Verdict{Next: Closed, GivesUp: true}
 
 	// "Receiving any frame other than HEADERS or PRIORITY on a stream in this state MUST be treated as a connection error of type
 	// PROTOCOL_ERROR."
@@ -121,7 +124,7 @@ var steps = func() (table [states][events]Verdict) {
 	// Section 8.1: HEADERS behind those of the request are its trailer section, which ends the stream.
 	table[Open] = [events]Verdict{
 		ReceiveHeaders: wrong(FaultTrailersGoOn), ReceiveHeadersEnd: to(HalfClosedRemote), ReceiveData: to(Open),
-		ReceiveDataEnd: to(HalfClosedRemote), ReceivePriority: to(Open), ReceiveReset: to(Closed), ReceiveWindowUpdate: to(Open),
+		ReceiveDataEnd: to(HalfClosedRemote), ReceivePriority: to(Open), ReceiveReset: givesUp, ReceiveWindowUpdate: to(Open),
 		SendHeaders: to(Open), SendHeadersEnd: to(HalfClosedLocal), SendData: to(Open), SendDataEnd: to(HalfClosedLocal),
 		SendReset: to(Reset), SendWindowUpdate: to(Open),
 	}
@@ -129,7 +132,7 @@ var steps = func() (table [states][events]Verdict) {
 	// MUST respond with a stream error of type STREAM_CLOSED."
 	table[HalfClosedRemote] = [events]Verdict{
 		ReceiveHeaders: wrong(FaultStreamClosed), ReceiveHeadersEnd: wrong(FaultStreamClosed), ReceiveData: wrong(FaultStreamClosed),
-		ReceiveDataEnd: wrong(FaultStreamClosed), ReceivePriority: to(HalfClosedRemote), ReceiveReset: to(Closed),
+		ReceiveDataEnd: wrong(FaultStreamClosed), ReceivePriority: to(HalfClosedRemote), ReceiveReset: givesUp,
 		ReceiveWindowUpdate: to(HalfClosedRemote),
 		SendHeaders:         to(HalfClosedRemote), SendHeadersEnd: to(Closed), SendData: to(HalfClosedRemote), SendDataEnd: to(Closed),
 		SendReset: to(Reset), SendWindowUpdate: drop,
