@@ -240,7 +240,10 @@ func (x *exchange) call(ctx *Ctx) error {
 	// If the monitor knows the class, the monitor itself counts retakes against it.
 	w.outer = w.worker != nil && w.worker.HoldsLoop() && w.worker.Running() != &s.classes.handler
 	w.timer.Begin(&s.classes.handler, w.leads())
-	err := s.Handler(ctx)
+	err := x.directed(&ctx.Request)
+	if err == nil {
+		err = s.Handler(ctx)
+	}
 	w.endOuter()
 	return err
 }

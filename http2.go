@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/race"
-	"github.com/filohttp/filo/internal/syntax"
 )
 
 // http2Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
@@ -212,23 +210,6 @@ var http2Suites = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-}
-
-// errMisdirected answers a request for a host other than the one that the TLS handshake was for, where the program chooses the
-// configuration of TLS by the host. A browser sends requests for every host of the certificate on one connection, so another host's
-// demands, such as a client certificate, would be passed by.
-var errMisdirected = Error(421, "the connection was opened for another host")
-
-// misdirected reports whether a request for the host came by a connection that was opened for another.
-func (h *http2Conn) misdirected(host []byte) bool {
-	s, state := h.conn.server, h.conn.tlsState
-	if state == nil || state.ServerName == "" || s.TLSConfig == nil || s.TLSConfig.GetConfigForClient == nil {
-		return false
-	}
-	if i := bytes.IndexByte(host, ':'); i >= 0 {
-		host = host[:i]
-	}
-	return !syntax.EqualFold(host, state.ServerName)
 }
 
 // next is takeNext. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.

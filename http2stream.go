@@ -395,9 +395,6 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 
 // answer runs the handler, or returns what is to be answered without it.
 func (s *http2Stream) answer(ctx *Ctx) error {
-	if s.h.misdirected(ctx.Request.host) {
-		return errMisdirected
-	}
 	switch err := s.enterServer(); {
 	case err == ErrClientGone:
 		return ErrAbort // nobody gets an answer, and it is no error of the handler's

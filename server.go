@@ -181,6 +181,10 @@ type Server struct {
 
 	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS, which clone it. If NextProtos is empty, clients are
 	// offered "h2" and "http/1.1"; the same holds for the configurations that GetConfigForClient returns.
+	//
+	// GetConfigForClient is also called for requests whose host isn't that of their connection's handshake, with a ClientHelloInfo that has
+	// no Context and a Conn that has only its addresses. If it demands another client certificate for the host, or returns an error, the
+	// answer is 421: see docs/HTTP2.md.
 	TLSConfig *tls.Config
 
 	// HTTP2 configures HTTP/2.

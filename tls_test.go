@@ -29,6 +29,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/servertest"
 )
@@ -215,12 +217,7 @@ func TestListenAndServeTLS(t *testing.T) {
 			}
 			defer response.Body.Close()
 			body, err := io.ReadAll(response.Body)
-			status, want := 200, "h2"
-			if name == "GetConfigForClient" {
-				// The client asks for the address on a connection that was opened for filo.test, whose configuration may be another.
-				status, want = 421, "Misdirected Request: the connection was opened for another host\n"
-			}
-			if err != nil || response.StatusCode != status || response.ProtoMajor != 2 || string(body) != want {
+			if err != nil || response.StatusCode != 200 || response.ProtoMajor != 2 || string(body) != "h2" {
 				t.Errorf("got %s %s %q, %v", response.Proto, response.Status, body, err)
 			}
 			if test.config != nil && len(test.config.NextProtos) > 0 {
@@ -680,4 +677,98 @@ func TestBrokenOffOverTLS(t *testing.T) {
 			c.Close()
 		}
 	})
+}
+
+// A request for a host whose connections must show another client certificate gets 421, by both versions of HTTP, whatever name the handshake
+// had. Where nothing differs by the host, every host is served.
+func TestMisdirected(t *testing.T) {
+	certificate := lifeCertificate()
+	pool, other := x509.NewCertPool(), x509.NewCertPool()
+	pool.AddCert(certificate.Leaf)
+	demands := map[string]*tls.Config{
+		"admin.test":   {ClientAuth: tls.RequireAnyClientCert, ClientCAs: pool},
+		"copied.test":  {ClientAuth: tls.RequireAnyClientCert, ClientCAs: pool.Clone()},
+		"others.test":  {ClientAuth: tls.RequireAnyClientCert, ClientCAs: other},
+		"checked.test": {VerifyConnection: func(tls.ConnectionState) error { return nil }},
+		"same.test":    {MinVersion: tls.VersionTLS13, ClientCAs: pool},
+	}
+	for _, config := range demands {
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	s := &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error { return c.Text(200, c.Request.Host()) },
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			switch name := hello.ServerName; {
+			case hello.Conn.RemoteAddr() == nil || hello.SupportsCertificate(&certificate) != nil && name == "filo.test":
+				return nil, errors.New("a client that nobody can serve")
+			case name == "unknown.test":
+				return nil, errors.New("unknown")
+			case name == "panic.test":
+				panic("a mistake of the program's")
+			default:
+				return demands[name], nil
+			}
+		}}}
+	address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
+	defer s.Close()
+	for _, test := range []struct {
+		name, host string // of the handshake, of the request
+		status     int
+	}{
+		{"filo.test", "filo.test", 200},
+		{"filo.test", "FILO.test.:443", 200},
+		{"filo.test", "www.test", 200},
+		{"filo.test", "same.test", 200},
+		{"filo.test", "127.0.0.1:443", 200},
+		{"filo.test", "[::1]:443", 200},
+		{"", "www.test", 200},
+		{"", "127.0.0.1", 200},
+		{"filo.test", "admin.test", 421},
+		{"filo.test", "Admin.Test.:443", 421},
+		{"", "admin.test", 421},
+		{"filo.test", "checked.test", 421},
+		{"filo.test", "unknown.test", 421},
+		{"filo.test", "panic.test", 500},
+		{"admin.test", "admin.test", 200},
+		{"admin.test", "admin.test.", 200},
+		{"admin.test", "copied.test", 200},
+		{"admin.test", "others.test", 421},
+		{"admin.test", "filo.test", 421},
+	} {
+		config := &tls.Config{InsecureSkipVerify: true, ServerName: test.name, Certificates: []tls.Certificate{certificate}}
+		for _, protocol := range []string{"http/1.1", "h2"} {
+			config.NextProtos = []string{protocol}
+			conn, err := tls.Dial("tcp", address, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetDeadline(time.Now().Add(lifeBound))
+			var client http.RoundTripper
+			if protocol == "h2" {
+				if client, err = new(http2.Transport).NewClientConn(conn); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				client = &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+			}
+			request, _ := http.NewRequest("GET", "https://"+address, nil)
+			request.Host = test.host
+			response, err := client.RoundTrip(request)
+			if err != nil {
+				t.Fatalf("%q for %q by %s: %v", test.name, test.host, protocol, err)
+			}
+			response.Body.Close()
+			conn.Close()
+			if response.StatusCode != test.status {
+				t.Errorf("%q for %q by %s: %d, want %d", test.name, test.host, protocol, response.StatusCode, test.status)
+			}
+		}
+	}
+	// "From the target if it was sent in absolute form."
+	conn, err := tls.Dial("tcp", address, lifeClientTLS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newLifeClient(t, conn)
+	c.send("GET https://admin.test/ HTTP/1.1\r\nHost: filo.test\r\n\r\n")
+	c.want(421, "Misdirected Request: the connection was opened for another host\n", false)
 }

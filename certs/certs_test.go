@@ -308,7 +308,7 @@ func TestClientCertificates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.Host = "a.test"
+		request.Host = "shop.test" // as a proxy passes it on, whose handshake is for the server behind it
 		response, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(request)
 		if err != nil {
 			return "", err
