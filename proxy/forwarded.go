@@ -25,6 +25,8 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 			delete(r.In.Trailer, name)
 		}
 	}
+	r.Out.URL.RawQuery = upstreamQuery(r.In.URL.RawQuery) // from which ReverseProxy has dropped parameters
+
 	r.Out.Trailer = r.In.Trailer // the fields come into this map when the body has been read, and not into a copy
 	remote, _, err := net.SplitHostPort(r.In.RemoteAddr)
 	if err != nil {

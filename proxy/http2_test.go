@@ -172,7 +172,7 @@ func TestHTTP2PassesOn(t *testing.T) {
 			w.Header().Set("X-Announced", "7")
 			w.Header().Set(http.TrailerPrefix+"X-Late", "8")
 		})
-		r := f.request("POST", "/a%2Fb?x=1", io.MultiReader(bytes.NewReader(large))) // whose length isn't known
+		r := f.request("POST", "/a%2Cb?x=1", io.MultiReader(bytes.NewReader(large))) // whose length isn't known
 		r.Host = "front.example"
 		r.Trailer = http.Header{"X-Sum": {"9"}, "X-Real-Ip": {"192.0.2.1"}} // the latter is a claim
 		r.Header.Set("Via", "1.0 fred")

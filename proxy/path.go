@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/syntax"
@@ -12,6 +13,36 @@ var (
 	errTunnel     = filo.Error(501, "no tunnels are made here")
 	errDotSegment = filo.Error(400, "the path has a dot segment")
 )
+
+// checkQuery refuses a query with parameters that Ctx.Query doesn't have, since it has as many as it keeps.
+func checkQuery(uri *filo.URI) error {
+	const most = 1000
+	if bytes.Count(uri.RawQueryBytes(), []byte{'&'}) < most {
+		return nil
+	}
+	return uri.Query().Err()
+}
+
+// upstreamQuery returns a query as an upstream gets it: whatever splits queries finds the same parameters in it as Ctx.Query.
+func upstreamQuery(query string) string {
+	if !strings.ContainsAny(query, ";%") {
+		return query
+	}
+	clean := make([]byte, 0, len(query)+8)
+	for i := range len(query) {
+		c := query[i]
+		if c == ';' {
+			clean = append(clean, "%3B"...)
+			continue
+		}
+		if clean = append(clean, c); c == '%' {
+			if _, ok := syntax.PercentEscape([]byte(query[i:min(i+3, len(query))])); !ok {
+				clean = append(clean, "25"...)
+			}
+		}
+	}
+	return string(clean)
+}
 
 // hasDotSegment reports whether a server that resolves dot segments (RFC 3986, section 5.2.4) could find one in a decoded path.
 // Some do so when they have decoded all, slashes too, or decode once more behind another proxy; some take a backslash for a slash,

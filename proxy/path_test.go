@@ -2,11 +2,17 @@ package proxy_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/proxy"
+	"github.com/filohttp/filo/servertest"
 )
 
 // A path that an upstream could resolve to one outside what it was let through for isn't passed on; all else is, as it was sent.
@@ -28,6 +34,8 @@ func TestPaths(t *testing.T) {
 		{"/api/%2e%2e%3b/secret", ""},
 		{"http://a/api/../x", ""},
 		{"/", "/app/"},
+		{"http://a", "/app/"},
+		{"http://a?q", "/app/?q"},
 		{"/api/...", "/app/api/..."},
 		{"/api/..x/x../.x/x.", "/app/api/..x/x../.x/x."},
 		{"/api//a%2Fb;c=%20", "/app/api//a%2Fb;c=%20"},
@@ -54,6 +62,44 @@ func TestPaths(t *testing.T) {
 		case test.want != "" && body != test.want:
 			t.Errorf("%s has arrived as %q, want %q", test.target, body, test.want)
 		}
+	}
+}
+
+// An upstream finds the parameters that a handler in front finds, whether it splits queries as filo does, at semicolons too, or as net/url.
+func TestQueries(t *testing.T) {
+	var upstream url.Values
+	p := proxy.New(proxy.Options{
+		Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+			http.AllowQuerySemicolons(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { upstream = r.URL.Query() })).ServeHTTP(w, r)
+			fmt.Fprint(w, r.RequestURI)
+		})},
+		Rewrite: func(r *httputil.ProxyRequest) {
+			if query := r.Out.URL.Query(); r.In.URL.RawQuery != "" && len(query) == 0 {
+				t.Errorf("Rewrite sees no parameters in %q", r.Out.URL.RawQuery)
+			}
+		},
+		Logger: quiet,
+	})
+	defer p.Close()
+	var front url.Values
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		front = make(url.Values)
+		for key, value := range c.Request.URI().Query().All() {
+			front.Add(string(key), string(value))
+		}
+		return p.Serve(c)
+	})
+	for _, query := range []string{"q=100%&page=2", "q=a;b", "a=1;admin=1", "%=%&%zz=%2&%a;=1", "b=2&a=1&&b=+%20%e9", "a=%%41%2%35", "a=1&a=%3B;"} {
+		s.Do(t, "GET /?"+query)
+		if !maps.EqualFunc(front, upstream, slices.Equal) {
+			t.Errorf("%s: the front sees %q, the upstream %q", query, front, upstream)
+		}
+	}
+	if got := s.Do(t, "GET /?"+strings.Repeat("a&", 999)+"a=1&&"); got.Status != 200 {
+		t.Errorf("1000 parameters are answered with %d", got.Status)
+	}
+	if got := s.Do(t, "GET /?"+strings.Repeat("a&", 1000)+"a=1"); got.Status != 400 {
+		t.Errorf("more than filo's parser keeps are answered with %d", got.Status)
 	}
 }
 

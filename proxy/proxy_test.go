@@ -127,7 +127,7 @@ func TestPassesOn(t *testing.T) {
 		w.Header().Set("X-Sum", "7")
 	})}})
 	for _, test := range []struct{ method, path, body, want string }{
-		{"GET", "/a%20b/%2F?x=1&y=%20", "", `GET /a%20b/%2F?x=1&y=%20 "" 0 <nil>` + "\n"},
+		{"GET", "/a%20b/%2C?x=1&y=%20", "", `GET /a%20b/%2C?x=1&y=%20 "" 0 <nil>` + "\n"},
 		{"POST", "/", "hello", `POST / "hello" 5 <nil>` + "\n"},
 		{"PURGE", "/p", "", `PURGE /p "" 0 <nil>` + "\n"},
 	} {
