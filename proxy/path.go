@@ -12,7 +12,23 @@ import (
 var (
 	errTunnel     = filo.Error(501, "no tunnels are made here")
 	errDotSegment = filo.Error(400, "the path has a dot segment")
+	// errHiddenSlash is that of Options.EncodedSlashes.
+	errHiddenSlash = filo.Error(400, "the path has an encoded slash, a backslash or NUL")
 )
+
+// hidesSlash reports whether a path as sent has what some servers take for a slash, or for the end of the path, and a router doesn't.
+func hidesSlash(path []byte) bool {
+	for i, c := range path {
+		escaped := false
+		if c == '%' {
+			c, escaped = syntax.PercentEscape(path[i:])
+		}
+		if c == '\\' || escaped && (c == '/' || c == 0) {
+			return true
+		}
+	}
+	return false
+}
 
 // checkQuery refuses a query with parameters that Ctx.Query doesn't have, since it has as many as it keeps.
 func checkQuery(uri *filo.URI) error {

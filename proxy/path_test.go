@@ -2,22 +2,27 @@ package proxy_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/proxy"
+	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
 // A path that an upstream could resolve to one outside what it was let through for isn't passed on; all else is, as it was sent.
 func TestPaths(t *testing.T) {
-	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+	f := newFront(t, proxy.Options{EncodedSlashes: true, Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.RequestURI)
 	}) + "/app"}})
 	for _, test := range []struct{ target, want string }{ // "" is refused
@@ -63,6 +68,89 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s has arrived as %q, want %q", test.target, body, test.want)
 		}
 	}
+}
+
+// What a guard in front of the proxy takes for one segment is no path below the guard to an upstream: it is refused, or with
+// EncodedSlashes it stays one segment.
+func TestGuardedPaths(t *testing.T) {
+	for _, passes := range []bool{false, true} {
+		p := proxy.New(proxy.Options{EncodedSlashes: passes, Logger: quiet, Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.RequestURI)
+		})}})
+		defer p.Close()
+		r := router.New()
+		r.Any("/admin/{rest...}", func(*filo.Ctx) error { return filo.Error(401, "") })
+		r.Any("/{page...}", p.Serve)
+		s := servertest.New(t, r.Serve)
+		for _, test := range []struct{ path, want string }{ // "" is refused unless EncodedSlashes is set
+			{"/admin%2Fx", ""}, {"/admin%2fx", ""}, {"/adm%69n%2Fx", ""}, {"/admin%5Cx", ""}, {"/admin%5cx", ""}, {`/admin\x`, ""},
+			{"/admin%00/x", ""}, {"/admin%2Fusers%2F|", ""}, {"/admin%2F^%20", ""},
+			{"/admin;a/x", "/admin;a/x"}, {"/admin%252Fx", "/admin%252Fx"}, {"/admin%255Cx", "/admin%255Cx"}, {"/admin%2500x", "/admin%2500x"},
+			{"/a%7Cb|c/%2", "400"}, {"/a%7Cb|c", "/a%7Cb%7Cc"}, {"/x?a=%2F\\%00%5C", "/x?a=%2F\\%00%5C"}, {"/admin/x", "401"},
+		} {
+			got := s.Raw(t, "GET "+test.path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			_, body, _ := strings.Cut(got, "\r\n\r\n")
+			want := test.want
+			switch {
+			case want == "" && passes:
+				want = mwtest.EscapedTarget(test.path)
+			case want == "":
+				want = "400"
+			}
+			if body != want && got[len("HTTP/1.1 "):][:3] != want {
+				t.Errorf("EncodedSlashes %t: %s has arrived as %q, want %q", passes, test.path, got, want)
+			}
+		}
+	}
+}
+
+// Targets arrive as they were sent, but for what must be escaped, whatever both sides speak.
+func TestTargetsArrive(t *testing.T) {
+	eachPair(t, []protocol{http1, h2c}, []protocol{http1, h2c}, func(t *testing.T, client, upstream protocol) {
+		f := newH2Front(t, client, upstream, proxy.Options{}, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.RequestURI)
+		})
+		random := rand.New(rand.NewPCG(3, 4))
+		refused := 0
+		for range 300 {
+			target := mwtest.Target(random)
+			r := f.request("GET", "/", nil)
+			r.URL.Opaque = target
+			if strings.HasPrefix(target, "//") {
+				r.URL.Opaque = "//" + r.URL.Host + target // as http://host//
+			}
+			answer := f.do(r)
+			got, err := io.ReadAll(answer.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path, query, asked := strings.Cut(mwtest.EscapedTarget(target), "?")
+			if upper := strings.ToUpper(path); strings.Contains(upper, "%2F") || strings.Contains(upper, "%5C") || strings.Contains(upper, "%00") {
+				if refused++; answer.StatusCode != 400 {
+					t.Fatalf("%s isn't refused: %d %q", target, answer.StatusCode, got)
+				}
+				continue
+			}
+			if want := path + map[bool]string{true: "?"}[asked] + upstreamQuery(query); string(got) != want {
+				t.Fatalf("%s has arrived as\n%s, want\n%s", target, got, want)
+			}
+		}
+		if refused == 0 || refused > 250 {
+			t.Errorf("%d of 300 were refused", refused)
+		}
+	})
+}
+
+var badPercent = regexp.MustCompile("%(?:[0-9A-Fa-f]{2})?")
+
+// upstreamQuery is a query as it arrives.
+func upstreamQuery(query string) string {
+	return badPercent.ReplaceAllStringFunc(strings.ReplaceAll(query, ";", "%3B"), func(escape string) string {
+		if escape == "%" {
+			return "%25"
+		}
+		return escape
+	})
 }
 
 // An upstream finds the parameters that a handler in front finds, whether it splits queries as filo does, at semicolons too, or as net/url.

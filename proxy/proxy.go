@@ -23,6 +23,10 @@
 // URI can't hold, are percent-encoded if the client sent them as they are. A path with a dot segment is refused with 400, because it
 // could bypass the routes in front of the proxy, or leave the path of the upstream's URL. That includes dots and slashes that are
 // percent-encoded once or more often, or in overlong UTF-8, a backslash in place of a slash, and dots before a semicolon or NUL.
+// Unless Options.EncodedSlashes is set, a path with %2F, a backslash, %5C or %00 is refused too: a router takes "/admin%2Fx" for one
+// segment, and the upstream may take it for "/admin/x". Paths with a semicolon or %25 are passed on, such as "/admin;a/x" and
+// "/admin%252Fx". An upstream that ignores what is behind a semicolon in a segment, as Java servers do, or that decodes a path twice,
+// must have guards of its own.
 //
 // The query is passed on unchanged, but for ";", which is sent as "%3B", and "%" without two hexadecimal digits, which is sent as
 // "%25". So upstreams that split a query at ";" find no parameters that Ctx.Query hasn't. For the same reason a query with more than 1000
@@ -97,6 +101,11 @@ type Options struct {
 
 	// PreserveHost sends the client's Host instead of that of the upstream's URL.
 	PreserveHost bool
+
+	// EncodedSlashes passes on paths with an encoded slash (%2F), a backslash, raw or as %5C, or an encoded NUL (%00), instead of
+	// refusing them with 400. Set it only if routes and middleware in front of the proxy and the upstream read such a path alike: to a
+	// router "/admin%2Fx" is one segment, outside of the group "/admin". Default off.
+	EncodedSlashes bool
 
 	// TrustedProxies are the addresses of proxies in front of this one. The proxy passes on the fields in which they describe
 	// their clients, and adds to them. Default none.
@@ -241,6 +250,8 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 		return errTunnel
 	case hasDotSegment(c.PathBytes()):
 		return errDotSegment
+	case !p.options.EncodedSlashes && hidesSlash(c.Request.URI().RawPathBytes()):
+		return errHiddenSlash
 	}
 	if err := checkQuery(c.Request.URI()); err != nil {
 		return err
