@@ -27,6 +27,11 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	}
 	r.Out.URL.RawQuery = upstreamQuery(r.In.URL.RawQuery) // from which ReverseProxy has dropped parameters
 
+	if r.Out.Body != nil {
+		// ReverseProxy hides Close of the client's body. But an answer that ends before the request does only so if Close ends the Read that
+		// waits for the client: a transport of HTTP/2 waits for that.
+		r.Out.Body = r.In.Body
+	}
 	r.Out.Trailer = r.In.Trailer // the fields come into this map when the body has been read, and not into a copy
 	remote, _, err := net.SplitHostPort(r.In.RemoteAddr)
 	if err != nil {

@@ -282,6 +282,44 @@ func TestHTTP2BothWays(t *testing.T) {
 	})
 }
 
+// A call that its upstream ends early, by an answer, an error or a refused answer, ends for the client too, although that goes on sending.
+func TestHTTP2EndsEarly(t *testing.T) {
+	eachPair(t, version, every, func(t *testing.T, client, upstream protocol) {
+		f := newH2Front(t, client, upstream, proxy.Options{ModifyResponse: func(r *http.Response) error {
+			if r.Header.Get("Refuse") != "" {
+				return errors.New("refused")
+			}
+			return nil
+		}}, func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).EnableFullDuplex()
+			io.ReadFull(r.Body, make([]byte, len("a part")))
+			switch r.URL.Path {
+			case "/reset":
+				panic(http.ErrAbortHandler)
+			case "/refused":
+				w.Header().Set("Refuse", "it")
+			}
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "16")
+			w.(http.Flusher).Flush()
+		})
+		for path, want := range map[string]int{"/answer": 200, "/refused": 502, "/reset": 502} {
+			if path == "/reset" && upstream == http1 {
+				continue // net/http's transport waits for the rest of the request in any case
+			}
+			body, send := io.Pipe()
+			go io.WriteString(send, "a part")
+			response := f.do(f.request("POST", path, body))
+			if _, err := io.ReadAll(response.Body); response.StatusCode != want || err != nil {
+				t.Errorf("%s: answered %d, %v", path, response.StatusCode, err)
+			}
+			if status := response.Trailer.Get("Grpc-Status"); want == 200 && status != "16" {
+				t.Errorf("%s: the trailer is %v", path, response.Trailer)
+			}
+			send.Close() // only now
+		}
+	})
+}
+
 // An answer that is only a trailer, as gRPC's errors are: the fields are in the head.
 func TestHTTP2TrailersOnly(t *testing.T) {
 	eachPair(t, version, version, func(t *testing.T, client, upstream protocol) {
