@@ -41,7 +41,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint tidy cover deps staticcheck release release-test
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -137,9 +137,13 @@ lint: staticcheck ## gofmt, go vet and staticcheck on every module, and the type
 # Besides linux/amd64, on which the tests run.
 SYSTEMS := darwin/arm64 freebsd/amd64 windows/amd64 linux/386
 
-# The version of staticcheck is pinned by tools/go.mod.
+# The versions of staticcheck and govulncheck are pinned by tools/go.mod.
 staticcheck:
 	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck ./typecheck
+
+vulncheck: ## look for published vulnerabilities that a module's code reaches, Go's own included (asks vuln.go.dev)
+	@cd tools && go build -o ../.bin/ golang.org/x/vuln/cmd/govulncheck
+	@$(call in-modules,"$(CURDIR)/.bin/govulncheck" ./...)
 
 release: build-release ## check, commit and tag VERSION (v0.1.0): the tags are pushed by hand
 	@.bin/release '$(VERSION)'

@@ -199,11 +199,11 @@ func FuzzRealIP(f *testing.F) {
 		}
 		got := x.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /", "X-Forwarded-For: "+forged+", 203.0.113.7", "X-Forwarded-Proto: "+forged+",http", "X-Forwarded-Host: "+forged+", a")
 		if got.Body != "203.0.113.7 http a" {
-			t.Errorf("X-Forwarded-For: %q", got)
+			t.Errorf("X-Forwarded-For: %q", got.Body)
 		}
 		got = standard.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /", "Forwarded: "+forged+",for=203.0.113.7;proto=http;host=a")
 		if got.Body != "203.0.113.7 http a" {
-			t.Errorf("Forwarded: %q", got)
+			t.Errorf("Forwarded: %q", got.Body)
 		}
 	})
 }

@@ -2,6 +2,8 @@ module github.com/filohttp/filo/adaptor/compat
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/filohttp/filo v0.1.0
@@ -17,9 +19,9 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
-	golang.org/x/net v0.59.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
-	golang.org/x/text v0.42.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 

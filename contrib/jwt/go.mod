@@ -1,6 +1,8 @@
 module github.com/filohttp/filo/contrib/jwt
 
-go 1.25.0
+go 1.26.0
+
+toolchain go1.26.11
 
 require (
 	github.com/filohttp/filo v0.1.0
@@ -9,8 +11,8 @@ require (
 
 require (
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
-	golang.org/x/net v0.58.0 // indirect
-	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
 )
 
 replace github.com/filohttp/filo => ../..

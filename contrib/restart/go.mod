@@ -2,6 +2,8 @@ module github.com/filohttp/filo/contrib/restart
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/filohttp/filo v0.1.0
@@ -9,9 +11,9 @@ require (
 
 require (
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
-	golang.org/x/net v0.58.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
-	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
 )
 
 replace github.com/filohttp/filo => ../..

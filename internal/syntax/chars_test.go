@@ -46,7 +46,7 @@ func TestEqualFold(t *testing.T) {
 		for b := range 256 {
 			want := lower(byte(a)) == lower(byte(b))
 			if EqualFold([]byte{'x', byte(a)}, []byte{'X', byte(b)}) != want {
-				t.Errorf("EqualFold of %q and %q isn't %t", a, b, want)
+				t.Errorf("EqualFold of %#x and %#x isn't %t", a, b, want)
 			}
 		}
 	}
