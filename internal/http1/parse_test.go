@@ -242,7 +242,7 @@ func TestHeadBytes(t *testing.T) {
 			input := []byte(head)
 			input[test.at] = byte(c)
 			if got := wireParse(input, wireLarge); got.done != test.allowed(byte(c)) {
-				t.Errorf("%q in the %s gave %v", c, test.place, got)
+				t.Errorf("%#x in the %s gave %v", c, test.place, got)
 			}
 		}
 	}
