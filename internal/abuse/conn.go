@@ -1,4 +1,4 @@
-package h2abuse
+package abuse
 
 import (
 	"context"
@@ -81,7 +81,9 @@ type conn struct {
 	block  http2.Block
 	fields *hpack.Decoder
 	status int
-	taken  uint32
+	// retryAfter says that the head that came last has the field of that name.
+	retryAfter bool
+	taken      uint32
 
 	mu      sync.Mutex
 	changed sync.Cond // out has changed, window has grown, or a stream or the connection is over
@@ -389,7 +391,7 @@ func (c *conn) takeBlock(f *http2.Frame) {
 			f.Flags |= http2.FlagEndStream // as if HEADERS had come whole
 		}
 	}
-	c.status = 0
+	c.status, c.retryAfter = 0, false
 	_, err := c.fields.Write(block)
 	if err = errors.Join(err, c.fields.Close()); err != nil {
 		c.wrong(fmt.Errorf("a field block of the server: %w", err))
@@ -411,6 +413,7 @@ func (c *conn) takeBlock(f *http2.Frame) {
 
 // field takes a field of an answer.
 func (c *conn) field(f hpack.HeaderField) {
+	c.retryAfter = c.retryAfter || f.Name == "retry-after"
 	if f.Name == ":status" && len(f.Value) == 3 {
 		for _, digit := range f.Value {
 			c.status = c.status*10 + int(digit-'0')

@@ -1,16 +1,19 @@
-// Package h2abuse attacks HTTP/2 servers in the ways that have brought servers down, and measures how a polite client is served meanwhile.
-// It speaks raw frames, so any server can be its target. Its command, cmd, attacks the server at an address.
+// Package abuse attacks HTTP servers in the ways that have brought servers down, and measures how a polite client is served meanwhile.
+// It speaks HTTP/2's frames, HTTP/1.1's bytes and TLS's records, so any server can be its target. Its command, cmd, attacks the server at an
+// address.
 //
 // Some attacks need these paths. Site serves them by net/http:
 //
-//	/         what the polite client gets: any answer with 200 that is always the same
+//	/         what the polite client of HTTP/2 gets: any answer with 200 that is always the same
 //	/quick    a small answer
 //	/large    an answer of a megabyte
 //	/wait5ms  an answer after 5 ms, by a handler that doesn't notice when its client has gone
 //	/wait1s   the same after a second
 //	/body     an answer once the request's body has been read
+//	/stream   an endless answer, written as the client takes it
+//	/file     a file of 16 MB
 //	/calls    how many calls the paths but / have had, and how many of them ran at once since the last request for /calls
-package h2abuse
+package abuse
 
 import (
 	"context"
@@ -54,9 +57,27 @@ type Attack struct {
 	// Growth is how much more memory a server may hold because of the attack, in bytes.
 	Growth int64
 
+	// Client is the polite client that uses the server meanwhile.
+	Client Client
+	// Bare says that the attack speaks TLS's records itself, so its connections are TCP's.
+	Bare bool
+
 	manner manner
-	run    func(*conn) // until the connection is over, or the server has ended all streams
+	run    func(*conn) // speaks HTTP/2 until the connection is over, or the server has ended all streams
+	plain  func(*raw)  // speaks HTTP/1.1 or TLS's records until the connection is over; nil for an attack by HTTP/2
 }
+
+// Client is a kind of polite client.
+type Client int
+
+const (
+	// HTTP2 sends GET for / over few connections.
+	HTTP2 Client = iota
+	// Posts sends bodies of 64 KB to /body by HTTP/1.1, over connections that are kept.
+	Posts
+	// Handshakes sends each GET for / by HTTP/1.1 on a connection of its own, over TLS.
+	Handshakes
+)
 
 // Pause is how long an attacker waits until it comes back.
 const Pause = 100 * time.Millisecond
@@ -122,14 +143,7 @@ func (a *Attack) attack(ctx context.Context, dial func() (net.Conn, error), sum 
 		if nc, err := dial(); err != nil {
 			sum.failed()
 		} else {
-			c := newConn(ctx, nc, a.manner, nil)
-			a.run(c)
-			if ctx.Err() == nil && !c.finished() {
-				// Nothing can be sent any more, and the reading goroutine is about to learn why.
-				c.wait()
-			}
-			c.close()
-			ended = sum.add(c) || ended
+			ended = a.attackBy(ctx, nc, sum) || ended
 			if a.Once {
 				break
 			}
@@ -140,6 +154,21 @@ func (a *Attack) attack(ctx context.Context, dial func() (net.Conn, error), sum 
 		}
 	}
 	return ended
+}
+
+// attackBy attacks by one connection, and reports whether the server has ended it.
+func (a *Attack) attackBy(ctx context.Context, nc net.Conn, sum *summing) bool {
+	if a.plain != nil {
+		return sum.addRaw(runRaw(ctx, nc, a.plain))
+	}
+	c := newConn(ctx, nc, a.manner, nil)
+	a.run(c)
+	if ctx.Err() == nil && !c.finished() {
+		// Nothing can be sent any more, and the reading goroutine is about to learn why.
+		c.wait()
+	}
+	c.close()
+	return sum.add(c)
 }
 
 // summing sums up connections.
@@ -173,6 +202,11 @@ func (s *summing) add(c *conn) bool {
 	if t.wrong != nil && s.Wrong == "" {
 		s.Wrong = t.wrong.Error()
 	}
+	return s.endedLocked(by, after, frames)
+}
+
+// endedLocked counts the end of a connection, if by says that the server has ended it.
+func (s *summing) endedLocked(by string, after time.Duration, frames int) bool {
 	if by == "" {
 		return false
 	}

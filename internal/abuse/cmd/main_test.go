@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/filohttp/filo/internal/h2abuse"
+	"github.com/filohttp/filo/internal/abuse"
 )
 
 // The test binary is also the process that runs an attack.
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // run attacks net/http's server with the handler, and returns the table's rows.
-func run(t *testing.T, h http.Handler, attacks ...*h2abuse.Attack) (rows []string, ok bool) {
+func run(t *testing.T, h http.Handler, attacks ...*abuse.Attack) (rows []string, ok bool) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,9 +56,9 @@ func run(t *testing.T, h http.Handler, attacks ...*h2abuse.Attack) (rows []strin
 	return rows, ok
 }
 
-func find(t *testing.T, name string) *h2abuse.Attack {
+func find(t *testing.T, name string) *abuse.Attack {
 	t.Helper()
-	a, err := h2abuse.Find(name)
+	a, err := abuse.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func find(t *testing.T, name string) *h2abuse.Attack {
 // The rows say how the server has taken the attacks, and the result says whether all is good.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	rows, ok := run(t, new(h2abuse.Site), find(t, "cookie-90"), find(t, "made-you-reset-priority-length"))
+	rows, ok := run(t, new(abuse.Site), find(t, "cookie-90"), find(t, "made-you-reset-priority-length"))
 	if !ok || !strings.HasSuffix(rows[0], "| 0 | good |") || !strings.Contains(rows[0], "| cookie-90 | never × 1 |") ||
 		!strings.Contains(rows[1], "| GOAWAY FRAME_SIZE_ERROR × ") {
 		t.Errorf("%t\n%s", ok, strings.Join(rows, "\n"))
@@ -79,7 +79,7 @@ func TestRun(t *testing.T) {
 func TestRunNotEnded(t *testing.T) {
 	t.Parallel()
 	// net/http's server answers PING for ever.
-	rows, ok := run(t, new(h2abuse.Site), find(t, "ping"))
+	rows, ok := run(t, new(abuse.Site), find(t, "ping"))
 	if ok || !strings.HasSuffix(rows[0], "| 1 of 1 attackers never lost a connection |") {
 		t.Errorf("%t\n%s", ok, rows[0])
 	}
@@ -88,7 +88,7 @@ func TestRunNotEnded(t *testing.T) {
 // Errors of the polite client, memory and handlers that run are complaints.
 func TestComplaints(t *testing.T) {
 	t.Parallel()
-	site := new(h2abuse.Site)
+	site := new(abuse.Site)
 	var n atomic.Int64
 	rows, ok := run(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n.Add(1) > 10 && r.URL.Path == "/" {
@@ -102,7 +102,7 @@ func TestComplaints(t *testing.T) {
 	}
 
 	good := row{attack: find(t, "hpack-bomb"), counted: true, peak: 100}
-	good.figure = h2abuse.Figure{Conns: 1, MaxStreams: 100}
+	good.figure = abuse.Figure{Conns: 1, MaxStreams: 100}
 	good.politeBefore.Answers, good.politeDuring.Answers = 1, 1
 	for _, test := range []struct {
 		want   string

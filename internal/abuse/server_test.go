@@ -1,4 +1,4 @@
-package h2abuse
+package abuse
 
 import (
 	"encoding/binary"
@@ -254,6 +254,7 @@ func (c *readConn) Read(b []byte) (int, error) {
 func serveSite(t *testing.T, ln net.Listener, handler http.Handler) {
 	t.Helper()
 	var protocols http.Protocols
+	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s := &http.Server{Handler: handler, Protocols: &protocols, ErrorLog: log.New(io.Discard, "", 0)}
 	served := make(chan error, 1)

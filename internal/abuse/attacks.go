@@ -1,4 +1,4 @@
-package h2abuse
+package abuse
 
 import (
 	"encoding/binary"
@@ -16,6 +16,8 @@ const (
 	pathWait5  = "/wait5ms"
 	pathWait1s = "/wait1s"
 	pathBody   = "/body"
+	pathStream = "/stream"
+	pathFile   = "/file"
 )
 
 const (
@@ -372,6 +374,20 @@ func Attacks() []*Attack {
 		{Name: "requests-unread", About: "endless requests whose small answers are never read", Want: TimesOut, manner: manner{unread: true},
 			run: each(get, pathQuick, "", true, nothing)},
 
+		// Each connection may have 128 streams with filo, whose answers would have 32 MB read ahead of closed windows.
+		{Name: "window-zero-files", About: "large files without a window, by 40 connections", Want: TimesOut, Conns: 40, manner: window0,
+			run: takes(get, pathFile, "", true, time.Second, nothing)},
+		{Name: "bomb-held", About: "heads that HPACK makes large, whose answers wait for a byte of window each second: the HTTP/2 bomb", Want: TimesOut,
+			Conns: 500, Growth: 512 * megabytes, manner: window0, run: func(c *conn) {
+				block := c.head(get, pathLarge)
+				if _, ok := c.request(many, append(block, appendIndexed(nil, "x", strings.Repeat("a", 4000))...), true); ok &&
+					c.openMany(get, pathLarge, string([]byte{newest, newest}), true) {
+					c.hold(time.Second, byteOfWindow)
+				}
+			}},
+
+		{Name: "bodies-held", About: "100 bodies on one connection of which 64 KB come and then nothing: places", Want: TimesOut,
+			run: takes(post, pathBody, length("65537"), false, 10*time.Millisecond, filling(640, 100))},
 		{Name: "slow-body", About: "bodies of a byte each second, 100 on each connection", Want: TimesOut, Conns: 4,
 			run: takes(post, pathBody, length("1000000"), false, time.Second, byteOfBody)},
 		{Name: "slow-block", About: "heads of a CONTINUATION of one byte each second", Want: TimesOut, Conns: many, run: slowBlock},
@@ -382,6 +398,7 @@ func Attacks() []*Attack {
 		{Name: "unacked", About: "the server's SETTINGS are never acknowledged", Want: TimesOut, manner: manner{unacked: true},
 			run: politely("", 200*time.Millisecond)},
 	}
+	list = append(list, plainAttacks()...)
 	for _, a := range list {
 		a.Conns = max(a.Conns, 1)
 		if a.Growth == 0 {

@@ -1,4 +1,4 @@
-package h2abuse
+package abuse
 
 import (
 	"cmp"
@@ -16,12 +16,16 @@ import (
 // Polite is a client that uses a server as it should: it has few connections with few streams each, sends requests at a constant rate, and
 // opens windows again. The time of an answer counts from when its request was due, so a stall counts for each request that it delays.
 type Polite struct {
+	recorder
 	dial   func() (net.Conn, error)
 	ctx    context.Context
 	cancel context.CancelFunc
 	lanes  sync.WaitGroup
 	body   string // the answer to each request
+}
 
+// recorder records what becomes of a polite client's requests.
+type recorder struct {
 	mu    sync.Mutex
 	phase *Phase
 }
@@ -65,7 +69,7 @@ func (p *Polite) Stop() {
 }
 
 // Begin begins a new phase: it has the requests that are due from now on.
-func (p *Polite) Begin() *Phase {
+func (p *recorder) Begin() *Phase {
 	next := &Phase{polite: p, all: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,10 +81,40 @@ func (p *Polite) Begin() *Phase {
 	return next
 }
 
+// due begins a request of the current phase.
+func (p *recorder) due() *Phase {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.phase.pending++
+	return p.phase
+}
+
+// record records what has become of a request; nothing if the client stops.
+func (p *recorder) record(h *Phase, took time.Duration, err error, stops bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case stops:
+	case err == nil:
+		h.times = append(h.times, took)
+	case errors.Is(err, errBusy):
+		h.busy++
+	default:
+		h.failed++
+		h.first = cmp.Or(h.first, err)
+	}
+	h.pending--
+	h.check()
+}
+
+// errBusy is a 503 with Retry-After: the server has said that it is full.
+var errBusy = errors.New("503 with Retry-After")
+
 // Phase has the requests of a span of time. The client's mu guards it.
 type Phase struct {
-	polite  *Polite
+	polite  *recorder
 	times   []time.Duration
+	busy    int
 	failed  int
 	first   error
 	pending int
@@ -91,6 +125,7 @@ type Phase struct {
 // PhaseFigure is what has become of a phase's requests.
 type PhaseFigure struct {
 	Answers, Errors int
+	Busy            int           // 503 with Retry-After
 	P50, P99, Max   time.Duration // of those that were answered
 	First           error
 }
@@ -101,7 +136,7 @@ func (h *Phase) Figure() PhaseFigure {
 	h.polite.mu.Lock()
 	defer h.polite.mu.Unlock()
 	slices.Sort(h.times)
-	f := PhaseFigure{Answers: len(h.times), Errors: h.failed, First: h.first}
+	f := PhaseFigure{Answers: len(h.times), Errors: h.failed, Busy: h.busy, First: h.first}
 	if n := len(h.times); n > 0 {
 		f.P50, f.P99, f.Max = h.times[n/2], h.times[n*99/100], h.times[n-1]
 	}
@@ -122,9 +157,11 @@ type asked struct {
 	conn   *conn
 	id     uint32
 	status int
-	body   []byte
-	timer  *time.Timer
-	done   bool
+	// retryAfter says that the answer has the field of that name.
+	retryAfter bool
+	body       []byte
+	timer      *time.Timer
+	done       bool
 }
 
 // lane is a connection of a polite client, and those that take its place.
@@ -151,10 +188,7 @@ func (l *lane) run(start time.Time, interval time.Duration) {
 			return
 		case <-timer.C:
 		}
-		l.Polite.mu.Lock()
-		r := &asked{phase: l.phase, due: due}
-		r.phase.pending++
-		l.Polite.mu.Unlock()
+		r := &asked{phase: l.due(), due: due}
 		select {
 		case l.slots <- struct{}{}:
 			l.ask(r)
@@ -271,14 +305,17 @@ func (l *lane) take(c *conn, f *http2.Frame, status int) {
 		r.body = append(r.body, f.Payload...)
 	default:
 		if status >= 200 {
-			r.status = status
+			r.status, r.retryAfter = status, c.retryAfter
 		}
 	}
 	if !f.EndStream() {
 		return
 	}
 	var err error
-	if r.status != 200 || string(r.body) != l.body {
+	switch {
+	case r.status == 503 && r.retryAfter:
+		err = errBusy
+	case r.status != 200 || string(r.body) != l.body:
 		err = fmt.Errorf("the answer is %d %.100q", r.status, r.body)
 	}
 	l.finish(r, err)
@@ -304,20 +341,7 @@ func (l *lane) finish(r *asked, err error) {
 
 // settle counts a request.
 func (l *lane) settle(r *asked, err error) {
-	took := time.Since(r.due)
-	l.Polite.mu.Lock()
-	defer l.Polite.mu.Unlock()
-	h := r.phase
-	switch {
-	case l.ctx.Err() != nil: // the client stops
-	case err == nil:
-		h.times = append(h.times, took)
-	default:
-		h.failed++
-		h.first = cmp.Or(h.first, err)
-	}
-	h.pending--
-	h.check()
+	l.record(r.phase, time.Since(r.due), err, l.ctx.Err() != nil)
 }
 
 // Get asks for a path on a connection of its own.

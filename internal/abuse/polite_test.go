@@ -1,4 +1,4 @@
-package h2abuse
+package abuse
 
 import (
 	"io"

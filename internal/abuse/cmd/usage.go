@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/filohttp/filo/internal/h2abuse"
+	"github.com/filohttp/filo/internal/abuse"
 )
 
 // usage is what the server's processes have used in a span of time.
@@ -24,8 +24,19 @@ func (u *usage) load() string { return fmt.Sprintf("%.2f", u.cpu.Seconds()/u.spa
 const sampling = 50 * time.Millisecond
 
 // measure calls f and returns what the server has used meanwhile. The polite client's figure of that time goes to figure.
-func (c *config) measure(polite *h2abuse.Polite, f func() error, figure *h2abuse.PhaseFigure) (usage, error) {
+func (c *config) measure(polite abuse.PoliteClient, f func() error, figure *abuse.PhaseFigure) (usage, error) {
 	phase := polite.Begin()
+	u, err := c.watch(f)
+	if err != nil {
+		return u, err
+	}
+	polite.Begin()
+	*figure = phase.Figure()
+	return u, nil
+}
+
+// watch calls f and returns what the server has used meanwhile.
+func (c *config) watch(f func() error) (usage, error) {
 	began := time.Now()
 	before, memory, err := readUsage(c.pids)
 	if err != nil {
@@ -54,8 +65,6 @@ func (c *config) measure(polite *h2abuse.Polite, f func() error, figure *h2abuse
 	}
 	after, memory, err := readUsage(c.pids)
 	u.cpu, u.span, u.memory, u.peak = after-before, time.Since(began), memory, max(u.peak, memory)
-	polite.Begin()
-	*figure = phase.Figure()
 	return u, err
 }
 

@@ -1,0 +1,388 @@
+// Command cmd attacks an HTTP server in each way that package abuse knows, while a polite client uses the server, and prints a table of how both
+// were served. It exits with 1 if the server hasn't ended or bounded an attack, or if a request of the polite client has failed. Times never
+// make it fail.
+//
+// With the numbers of the server's processes, it also measures their processor time and memory. Each attack runs in a process of its own, so
+// that it doesn't slow down the polite client.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/abuse"
+)
+
+// config holds the parameters of a run.
+type config struct {
+	addr     string
+	tls      bool
+	tlsAddr  string // of the same server by TLS, for attacks on handshakes
+	sources  int    // how many addresses attackers have
+	source   string // the polite client's address
+	pids     []string
+	attacks  []*abuse.Attack
+	duration time.Duration // of each attack
+	before   time.Duration // how long the polite client is alone before each
+	timeouts bool
+	rate     float64
+}
+
+func main() {
+	c := config{addr: "127.0.0.1:8080", attacks: abuse.Attacks(), duration: 3 * time.Second, before: time.Second, rate: 400}
+	var one string
+	var serving server
+	together := false
+	flag.StringVar(&c.addr, "addr", c.addr, "the server's `address`")
+	flag.BoolVar(&c.tls, "tls", false, "use TLS, without checking the certificate")
+	flag.Func("pid", "the server's `processes`, with commas between them", func(s string) error {
+		c.pids = strings.Split(s, ",")
+		return nil
+	})
+	flag.Func("only", "the only `attacks` to run, with commas between them", c.choose)
+	flag.DurationVar(&c.duration, "for", c.duration, "how long each attack lasts")
+	flag.DurationVar(&c.before, "before", c.before, "how long the polite client is alone before each attack")
+	flag.BoolVar(&c.timeouts, "timeouts", false, "attacks last longer than the server's time-outs, so it must end the slow ones too")
+	flag.Float64Var(&c.rate, "rate", c.rate, "the polite client's requests per second")
+	flag.StringVar(&c.tlsAddr, "tls-addr", "", "the server's `address` for TLS, for attacks on handshakes (default: addr)")
+	flag.IntVar(&c.sources, "sources", 0, "attackers come from so many `addresses` of 127.1.0.0/16, instead of the system's choice")
+	flag.StringVar(&c.source, "source", "", "the polite client comes from this `address`, instead of the system's choice")
+	flag.BoolVar(&together, "together", false, "run all attacks at once, beside a polite client of each kind that they have")
+	flag.StringVar(&serving.addr, "serve", "", "attack nothing: be a server to attack at this `address`, by HTTP/1.1 and HTTP/2 without TLS")
+	flag.StringVar(&serving.tlsAddr, "serve-tls", "", "that server's `address` for TLS")
+	flag.StringVar(&serving.kind, "server", "net/http", "whose server that is: net/http, filo, or blocking for filo's blocking driver")
+	flag.IntVar(&serving.concurrency, "concurrency", 0, "filo's Concurrency (default: filo's)")
+	flag.StringVar(&one, oneFlag, "", "run one `attack` alone, and print its figure as JSON")
+	flag.Parse()
+	if flag.NArg() > 0 || c.duration <= 0 || c.before <= 0 || c.rate <= 0 {
+		fmt.Fprintln(os.Stderr, "abuse: the times and the rate must be positive, and there are no arguments but flags")
+		flag.Usage()
+		os.Exit(2)
+	}
+	var err error
+	ok := true
+	switch {
+	case serving.addr != "":
+		err = serving.run()
+	case one != "":
+		err = c.runOne(os.Stdout, one)
+	case together:
+		ok, err = c.runTogether(os.Stdout)
+	default:
+		ok, err = c.runAll(os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "abuse:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// oneFlag is how a process is told to run one attack.
+const oneFlag = "one"
+
+// choose leaves only the attacks of these names, which have commas between them.
+func (c *config) choose(names string) error {
+	c.attacks = nil
+	for name := range strings.SplitSeq(names, ",") {
+		a, err := abuse.Find(name)
+		if err != nil {
+			return err
+		}
+		c.attacks = append(c.attacks, a)
+	}
+	return nil
+}
+
+// dialer returns a function that opens connections from an address, by TLS if secure is set, with one of the protocols. A connection's send
+// buffer is small, so that what was sent is about what the server has had to deal with.
+func (c *config) dialer(source func() string, bare bool, protocols []string) func() (net.Conn, error) {
+	addr := c.addr
+	secure := c.tls
+	if bare && c.tlsAddr != "" {
+		addr, secure = c.tlsAddr, true
+	}
+	return func() (net.Conn, error) {
+		d := net.Dialer{Timeout: 5 * time.Second}
+		if from := source(); from != "" {
+			d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+		}
+		nc, err := d.Dial("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		nc.(*net.TCPConn).SetWriteBuffer(16 << 10)
+		if !secure || protocols == nil {
+			return nc, nil
+		}
+		secured := tls.Client(nc, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: protocols})
+		secured.SetDeadline(time.Now().Add(5 * time.Second))
+		err = secured.Handshake()
+		if err == nil && protocols[0] == "h2" && secured.ConnectionState().NegotiatedProtocol != "h2" {
+			err = errors.New("the server doesn't take HTTP/2 by TLS's ALPN")
+		}
+		if err != nil {
+			nc.Close()
+			return nil, err
+		}
+		secured.SetDeadline(time.Time{})
+		return secured, nil
+	}
+}
+
+// attackers returns the function that opens an attack's connections.
+func (c *config) attackers(a *abuse.Attack) func() (net.Conn, error) {
+	protocols := []string{"http/1.1"}
+	switch {
+	case a.Bare:
+		protocols = nil
+	case a.ByHTTP2():
+		protocols = []string{"h2"}
+	}
+	var n atomic.Int64
+	return c.dialer(func() string {
+		if c.sources == 0 {
+			return ""
+		}
+		i := int(n.Add(1)) % c.sources
+		return fmt.Sprintf("127.1.%d.%d", i>>8, i&0xff)
+	}, a.Bare, protocols)
+}
+
+// client starts the polite client of a kind.
+func (c *config) client(kind abuse.Client) (abuse.PoliteClient, error) {
+	rate := c.rate
+	if kind == abuse.Handshakes {
+		rate = min(rate, 100) // a handshake costs as much as a hundred requests
+	}
+	return abuse.StartClient(kind, c.dialer(func() string { return c.source }, kind == abuse.Handshakes, kind.Protocols()), rate)
+}
+
+// runOne runs one attack, and prints its figure.
+func (c *config) runOne(w io.Writer, name string) error {
+	a, err := abuse.Find(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.duration)
+	defer cancel()
+	return json.NewEncoder(w).Encode(a.Run(ctx, c.attackers(a)))
+}
+
+// attack runs an attack in a process of its own.
+func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return f, err
+	}
+	cmd := exec.Command(self, "-"+oneFlag, a.Name, "-addr", c.addr, "-tls-addr", c.tlsAddr, fmt.Sprintf("-tls=%t", c.tls),
+		"-sources", fmt.Sprint(c.sources), "-for", c.duration.String())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return f, fmt.Errorf("the process of %s: %w", a.Name, err)
+	}
+	return f, json.Unmarshal(out, &f)
+}
+
+// runAll runs one attack after the other, and reports whether the server has withstood them.
+func (c *config) runAll(w io.Writer) (ok bool, err error) {
+	fmt.Fprintf(w, "Each attack for %v; the polite client asks %v times a second.\n\n%s", c.duration, c.rate, header)
+	clients := map[abuse.Client]abuse.PoliteClient{}
+	defer func() {
+		for _, client := range clients {
+			client.Stop()
+		}
+	}()
+	ok = true
+	for _, a := range c.attacks {
+		if clients[a.Client] == nil {
+			if clients[a.Client], err = c.client(a.Client); err != nil {
+				return false, err
+			}
+		}
+		r := row{attack: a}
+		if err := c.runRow(&r, clients[a.Client]); err != nil {
+			return false, err
+		}
+		r.judge(c)
+		fmt.Fprintln(w, &r)
+		ok = ok && len(r.complaints) == 0
+	}
+	return ok, nil
+}
+
+// runTogether runs all attacks at once beside a polite client of each kind, and reports whether no request of a polite client has failed.
+func (c *config) runTogether(w io.Writer) (ok bool, err error) {
+	clients, phases := map[abuse.Client]abuse.PoliteClient{}, map[abuse.Client]*abuse.Phase{}
+	defer func() {
+		for _, client := range clients {
+			client.Stop()
+		}
+	}()
+	for _, a := range c.attacks {
+		if clients[a.Client] == nil {
+			if clients[a.Client], err = c.client(a.Client); err != nil {
+				return false, err
+			}
+		}
+	}
+	for kind, client := range clients {
+		phases[kind] = client.Begin()
+	}
+	used, err := c.watch(func() error {
+		failures := make(chan error, len(c.attacks))
+		for _, a := range c.attacks {
+			go func() {
+				_, err := c.attack(a)
+				failures <- err
+			}()
+		}
+		var err error
+		for range c.attacks {
+			err = errors.Join(err, <-failures)
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintf(w, "%d attacks at once for %v: %s processors busy with the server, %d MB at most\n\n", len(c.attacks), c.duration, used.load(),
+		used.peak>>20)
+	fmt.Fprint(w, "| polite client | answers | 503 | errors | p50, p99 ms | the first error |\n| --- | --: | --: | --: | --: | --- |\n")
+	ok = true
+	for _, kind := range slices.Sorted(maps.Keys(clients)) {
+		clients[kind].Begin()
+		f := phases[kind].Figure()
+		first := ""
+		if f.First != nil {
+			first = f.First.Error()
+		}
+		fmt.Fprintf(w, "| %v | %d | %d | %d | %s | %s |\n", kind, f.Answers, f.Busy, f.Errors, latencies(f), first)
+		ok = ok && f.Errors == 0 && f.Answers > 0
+	}
+	return ok, nil
+}
+
+// runRow measures an attack.
+func (c *config) runRow(r *row, polite abuse.PoliteClient) (err error) {
+	r.before, err = c.measure(polite, func() error {
+		time.Sleep(c.before)
+		return nil
+	}, &r.politeBefore)
+	if err != nil {
+		return err
+	}
+	calls, _, counted := c.calls()
+	r.during, err = c.measure(polite, func() (err error) {
+		r.figure, err = c.attack(r.attack)
+		return err
+	}, &r.politeDuring)
+	if err != nil || !counted {
+		return err
+	}
+	after, peak, counted := c.calls()
+	r.counted, r.calls, r.peak = counted, after-calls, peak
+	return nil
+}
+
+// calls asks the server for the counts of its Site; false if it has none.
+func (c *config) calls() (calls, peak int, ok bool) {
+	status, body, err := abuse.Get(context.Background(), c.dialer(func() string { return c.source }, false, []string{"h2"}), "/calls")
+	if err != nil || status != 200 {
+		return 0, 0, false
+	}
+	n, err := fmt.Sscan(body, &calls, &peak)
+	return calls, peak, err == nil && n == 2
+}
+
+// row is what is printed of an attack.
+type row struct {
+	attack                     *abuse.Attack
+	figure                     abuse.Figure
+	before, during             usage
+	politeBefore, politeDuring abuse.PhaseFigure
+	counted                    bool
+	calls, peak                int
+	complaints                 []string
+}
+
+// judge says what is wrong.
+func (r *row) judge(c *config) {
+	complain := func(format string, args ...any) { r.complaints = append(r.complaints, fmt.Sprintf(format, args...)) }
+	if s := r.attack.Judge(&r.figure, c.timeouts); s != "" {
+		complain("%s", s)
+	}
+	if grown := r.during.peak - r.before.memory; grown > r.attack.Growth {
+		complain("%d MB more memory", grown>>20)
+	}
+	if limit := r.figure.Conns * r.figure.MaxStreams; r.counted && limit > 0 && r.peak > limit {
+		complain("%d handlers ran at once, and %d connections may have %d", r.peak, r.figure.Conns, limit)
+	}
+	for _, phase := range []abuse.PhaseFigure{r.politeBefore, r.politeDuring} {
+		if phase.Errors > 0 || phase.Answers == 0 {
+			complain("the polite client: %d errors, first: %v", phase.Errors, phase.First)
+		}
+	}
+}
+
+const header = "| attack | ended by | after ms | frames | connections | 1000 frames/s | streams | answers | RST_STREAM received " +
+	"| calls | at once | CPU before | CPU | MB before | MB at most | polite p50, p99 before | polite p50, p99 | answers | 503 | errors | verdict |" + `
+| --- | --- | --: | --: | --: | --: | --: | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |
+`
+
+// String returns the row of the table.
+func (r *row) String() string {
+	f := &r.figure
+	by := counts(f.Ended)
+	if f.Endless > 0 {
+		by = append(by, fmt.Sprintf("never × %d", f.Endless))
+	}
+	if f.Undone > 0 {
+		by = append(by, fmt.Sprintf("no connection × %d", f.Undone))
+	}
+	verdict := "good"
+	if len(r.complaints) > 0 {
+		verdict = strings.Join(r.complaints, "; ")
+	}
+	calls, peak := "", ""
+	if r.counted {
+		calls, peak = fmt.Sprint(r.calls), fmt.Sprint(r.peak)
+	}
+	cells := []any{
+		r.attack.Name, strings.Join(by, ", "), f.Longest.Milliseconds(), f.LongestFrames, f.Conns,
+		fmt.Sprintf("%.1f", float64(f.Frames)/1000/f.Time.Seconds()), f.Streams, f.Answers, strings.Join(counts(f.Resets), ", "), calls, peak,
+		r.before.load(), r.during.load(), r.before.memory >> 20, r.during.peak >> 20,
+		latencies(r.politeBefore), latencies(r.politeDuring), r.politeDuring.Answers, r.politeDuring.Busy,
+		r.politeBefore.Errors + r.politeDuring.Errors, verdict,
+	}
+	return fmt.Sprintf(strings.Repeat("| %v ", len(cells))+"|", cells...)
+}
+
+// counts lists how often what has occurred.
+func counts(of map[string]int) (list []string) {
+	for what, n := range of {
+		list = append(list, fmt.Sprintf("%s × %d", what, n))
+	}
+	slices.Sort(list)
+	return list
+}
+
+func latencies(f abuse.PhaseFigure) string {
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
+	return fmt.Sprintf("%.2f, %.2f", ms(f.P50), ms(f.P99))
+}

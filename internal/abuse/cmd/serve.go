@@ -1,0 +1,135 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/abuse"
+)
+
+// server is a server to attack. Its time-outs are those that a public service has.
+type server struct {
+	addr, tlsAddr, kind string
+	concurrency         int
+}
+
+// run serves until the process is killed.
+func (s *server) run() error {
+	config := certificate()
+	failed := make(chan error, 2)
+	switch s.kind {
+	case "net/http":
+		netHTTP := func(addr string) *http.Server {
+			return &http.Server{
+				Addr: addr, Handler: new(abuse.Site), Protocols: protocols(), TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0),
+				ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,
+			}
+		}
+		go func() { failed <- netHTTP(s.addr).ListenAndServe() }()
+		if s.tlsAddr != "" {
+			go func() { failed <- netHTTP(s.tlsAddr).ListenAndServeTLS("", "") }()
+		}
+	case "filo", "blocking":
+		file, err := siteFile()
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(filepath.Dir(file))
+		f := &filo.Server{Handler: (&site{file: file}).serve, Concurrency: s.concurrency, TLSConfig: config}
+		f.HTTP2.Unencrypted = true
+		if s.kind == "blocking" {
+			f.Driver = filo.DriverBlocking
+		}
+		go func() { failed <- f.ListenAndServe(s.addr) }()
+		if s.tlsAddr != "" {
+			go func() { failed <- f.ListenAndServeTLS(s.tlsAddr, "", "") }()
+		}
+	default:
+		return fmt.Errorf("there is no server %q", s.kind)
+	}
+	return <-failed
+}
+
+// protocols is HTTP/2 without TLS, by prior knowledge, and HTTP/1, so that the server can be behind another one, and HTTP/2 by TLS.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// certificate returns a configuration of TLS with a certificate for localhost and example.com.
+func certificate() *tls.Config {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}
+}
+
+// siteFile makes the file that /file has.
+func siteFile() (string, error) {
+	dir, err := os.MkdirTemp("", "abuse")
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "file")
+	return name, os.WriteFile(name, make([]byte, abuse.FileSize), 0o600)
+}
+
+// site is abuse.Site by filo's own means.
+type site struct {
+	abuse.Site
+	file string
+}
+
+var megabyte = strings.Repeat("0123456789abcdef", 64<<10)
+
+func (s *site) serve(c *filo.Ctx) error {
+	path := c.Path()
+	switch path {
+	case "/":
+		return c.Text(200, "Hello, World!")
+	case "/calls":
+		calls, peak := s.Calls()
+		return c.Text(200, fmt.Sprintln(calls, peak))
+	}
+	defer s.Called()()
+	switch path {
+	case "/quick":
+		return c.Text(200, "Hello, World!")
+	case "/large":
+		return c.Text(200, megabyte)
+	case "/wait5ms":
+		time.Sleep(5 * time.Millisecond)
+		return c.Text(200, "")
+	case "/wait1s":
+		time.Sleep(time.Second)
+		return c.Text(200, "")
+	case "/file":
+		return c.File(s.file)
+	case "/stream":
+		w := c.Stream()
+		for {
+			if _, err := w.WriteString(megabyte); err != nil {
+				return err
+			}
+		}
+	case "/body":
+		n, err := io.Copy(io.Discard, c.BodyReader())
+		if err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprintln(n))
+	}
+	return filo.Error(404, "")
+}
