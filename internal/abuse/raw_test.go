@@ -19,7 +19,7 @@ var sentPlainly = map[string]struct {
 }{
 	"body-lacks-a-byte": {`^POST /body HTTP/1.1\r\nHost: \S+\r\nContent-Length: 4194304\r\n\r\n`, 4<<20 - 1},
 	"bodies-of-1-mb":    {`^POST /body HTTP/1.1\r\nHost: \S+\r\nContent-Length: 1048576\r\n\r\n`, 1<<20 - 1},
-	"body-trickles":     {`^POST /body HTTP/1.1\r\nHost: \S+\r\nContent-Length: 4195304\r\n\r\n`, 4 << 20},
+	"body-trickles":     {`^POST /body HTTP/1.1\r\nHost: \S+\r\nContent-Length: 3146728\r\n\r\n`, 3 << 20},
 	"answer-taken":      {`^GET /stream HTTP/1.1\r\nHost: \S+\r\n\r\n$`, 0},
 	"hello-3000":        {`^\x16\x03\x01.*localhost`, 200},
 	"hello-8000":        {`^\x16\x03\x01.*localhost`, 200},

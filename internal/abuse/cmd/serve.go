@@ -125,11 +125,11 @@ func (s *site) serve(c *filo.Ctx) error {
 			}
 		}
 	case "/body":
-		n, err := io.Copy(io.Discard, c.BodyReader())
+		body, err := c.Body()
 		if err != nil {
 			return err
 		}
-		return c.Text(200, fmt.Sprintln(n))
+		return c.Text(200, fmt.Sprintln(len(body)))
 	}
 	return filo.Error(404, "")
 }
