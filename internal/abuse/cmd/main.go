@@ -31,6 +31,7 @@ type config struct {
 	addr     string
 	tls      bool
 	tlsAddr  string // of the same server by TLS, for attacks on handshakes
+	once     bool   // attackers don't come back
 	sources  int    // how many addresses attackers have
 	source   string // the polite client's address
 	pids     []string
@@ -58,6 +59,7 @@ func main() {
 	flag.BoolVar(&c.timeouts, "timeouts", false, "attacks last longer than the server's time-outs, so it must end the slow ones too")
 	flag.Float64Var(&c.rate, "rate", c.rate, "the polite client's requests per second")
 	flag.StringVar(&c.tlsAddr, "tls-addr", "", "the server's `address` for TLS, for attacks on handshakes (default: addr)")
+	flag.BoolVar(&c.once, "once", false, "an attacker that has lost its connection doesn't come back")
 	flag.IntVar(&c.sources, "sources", 0, "attackers come from so many `addresses` of 127.1.0.0/16, instead of the system's choice")
 	flag.StringVar(&c.source, "source", "", "the polite client comes from this `address`, instead of the system's choice")
 	flag.BoolVar(&together, "together", false, "run all attacks at once, beside a polite client of each kind that they have")
@@ -178,6 +180,7 @@ func (c *config) runOne(w io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
+	a.Once = a.Once || c.once
 	ctx, cancel := context.WithTimeout(context.Background(), c.duration)
 	defer cancel()
 	return json.NewEncoder(w).Encode(a.Run(ctx, c.attackers(a)))
@@ -190,7 +193,7 @@ func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
 		return f, err
 	}
 	cmd := exec.Command(self, "-"+oneFlag, a.Name, "-addr", c.addr, "-tls-addr", c.tlsAddr, fmt.Sprintf("-tls=%t", c.tls),
-		"-sources", fmt.Sprint(c.sources), "-for", c.duration.String())
+		fmt.Sprintf("-once=%t", c.once), "-sources", fmt.Sprint(c.sources), "-for", c.duration.String())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
