@@ -3,7 +3,8 @@
 //
 //	d := dashboard.New(server)
 //	r.Use(d.Middleware())
-//	r.Mount("/dashboard", d.Serve)
+//	inside := &filo.Server{Handler: d.Serve, ForOperator: true} // beside the server that is shown
+//	go inside.Run(ctx, "localhost:9090")
 //
 // The page, its style and its scripts are part of the program, and load nothing from other hosts. Once a second the server
 // sends the figures to all open pages, as server-sent events. One goroutine runs for this while a page is open, and then for as
@@ -12,8 +13,9 @@
 //
 // # Who may see it
 //
-// As with package debug, by default only processes on the same machine have access, if they use a host name of this machine and
-// no proxy. Others get 404. Behind a proxy, set Options.Token: a browser asks for it as a password.
+// As with package debug, by default only clients of a server that the program has declared as the operator's have access, by
+// filo.Server.ForOperator, if they are on the same machine, use one of its host names and no proxy. Others get 404. To show the page on a
+// server that others reach too, set Options.Token: a browser asks for it as a password.
 package dashboard
 
 import (
@@ -37,15 +39,16 @@ const (
 	DefaultMaxWatchers = 100
 )
 
-// Options are the options of New. The zero value gives access to processes on the same machine.
+// Options are the options of New. The zero value gives access to clients of a server that is the operator's
+// (filo.Server.ForOperator), and to nobody else.
 type Options struct {
 	// Title is the server's name on the page. Default the program's name.
 	Title string
 	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
 	// Token, if set, gives access to every client that sends it, from any address: as the password of Basic authentication with
-	// any user, or as "Authorization: Bearer TOKEN". Others get 401. It has 16 to 512 bytes of visible ASCII. Without TLS
-	// others can read it in transit.
+	// any user, or as "Authorization: Bearer TOKEN". Others get 401. It has 16 to 512 bytes of visible ASCII; "openssl rand
+	// -hex 16" makes one. Without TLS others can read it in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.

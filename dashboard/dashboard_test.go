@@ -152,10 +152,10 @@ func past(t testing.TB, s *servertest.Server) (document struct {
 // All that there is is behind the guard.
 func TestGuarded(t *testing.T) {
 	r := router.New()
-	server := &filo.Server{Handler: r.Serve}
+	server := &filo.Server{Handler: r.Serve, ForOperator: true}
 	d := dashboard.New(server)
 	r.Mount("/dash", d.Serve)
-	s := servertest.NewServer(t, server)
+	s, others := servertest.NewServer(t, server), servertest.New(t, r.Serve)
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 	for _, path := range append(files(t), "", "history", "events", "nothing") {
 		for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
@@ -168,6 +168,9 @@ func TestGuarded(t *testing.T) {
 		}
 		if got := s.DoFrom(t, local, "GET http://localhost/dash/"+path, "X-Forwarded-For: ::1"); got.Status != 404 {
 			t.Errorf("%s through a proxy: %d", path, got.Status)
+		}
+		if got := others.DoFrom(t, local, "GET http://localhost/dash/"+path); got.Status != 404 {
+			t.Errorf("%s by a server that isn't the operator's: %d", path, got.Status)
 		}
 		if got := s.DoFrom(t, local, "HEAD http://localhost/dash/"+path); got.Status != 200 && path != "nothing" {
 			t.Errorf("%s for this machine: %d", path, got.Status)
@@ -365,7 +368,7 @@ func TestShutdown(t *testing.T) {
 // On a socket, where a stream waits in its loop without a worker, it is the same.
 func TestSocket(t *testing.T) {
 	r := router.New()
-	server := &filo.Server{Handler: r.Serve}
+	server := &filo.Server{Handler: r.Serve, ForOperator: true}
 	d := dashboard.New(server)
 	r.Use(d.Middleware())
 	r.Mount("/dash", d.Serve)

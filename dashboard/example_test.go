@@ -19,14 +19,14 @@ func ExampleNew() {
 	server := &filo.Server{Handler: r.Serve}
 	d := dashboard.New(server)
 	r.Use(d.Middleware()) // for latencies and routes
-	r.Mount("/dashboard", d.Serve)
 	r.GET("/{$}", func(c *filo.Ctx) error { return c.Text(200, "hello") })
 
-	ln := servertest.NewListener() // net.Listen in a program
-	go server.Serve(ln)
-	defer server.Shutdown(context.Background())
-	show(ln, "127.0.0.1", "GET http://localhost:8080/dashboard/") // what a browser on the same machine asks for
-	show(ln, "192.0.2.1", "GET http://example.com/dashboard/")
+	inside := &filo.Server{Handler: d.Serve, ForOperator: true} // beside the server of the clients
+	ln := servertest.NewListener()                              // inside.Run(ctx, "localhost:9090") in a program
+	go inside.Serve(ln)
+	defer inside.Shutdown(context.Background())
+	show(ln, "127.0.0.1", "GET http://localhost:9090/") // what a browser on the same machine asks for
+	show(ln, "192.0.2.1", "GET http://example.com/")
 	// Output:
 	// 200 text/html; charset=utf-8
 	// 404 text/plain; charset=utf-8

@@ -1,26 +1,30 @@
 // Package debug shows operators what a server is doing: profiles and traces as net/http/pprof serves them, figures of the
 // runtime and the server, and the settings that the program was built with.
 //
-//	r.Mount("/debug", debug.Handler())
+//	inside := &filo.Server{Handler: debug.Handler(), ForOperator: true} // beside the server of the clients
+//	go inside.Run(ctx, "localhost:9090")
 //
-//	go tool pprof http://localhost:8080/debug/pprof/profile?seconds=10
+//	go tool pprof http://localhost:9090/pprof/profile?seconds=10
 //
 // The package registers nothing elsewhere. It doesn't import net/http/pprof and expvar, since their import adds handlers to
 // http.DefaultServeMux, where any client may find them.
 //
 // # Who may see it
 //
-// By default only processes on the same machine have access. The peer must have a loopback address. The request's host must be
-// localhost, a name below it, a loopback address, or one of Options.Hosts: the owner of any other name could point it to
+// By default only clients of a server that the program has declared as the operator's, by filo.Server.ForOperator, have access. On any other
+// server nobody has, not even a client on the same machine: a proxy there gives its own address to all its clients, and not every proxy adds
+// a field that tells. To admit clients of a server that others reach too, set Options.Token, or Options.Allow.
+//
+// On the operator's server a client must be on the same machine, by TCP or a Unix socket. The request's host must be localhost, a
+// name below it, a loopback address, or one of Options.Hosts: the owner of any other name could point it to
 // 127.0.0.1 and let a page in a browser on this machine read the profiles (DNS rebinding). A request with a sign of a proxy
-// (X-Forwarded-For and similar fields, Via, or HTTP/1.0) is refused as well, since through a proxy on the machine every client
-// has a loopback address. The values of such fields are never trusted. A proxy that adds none of them looks like a client on
-// this machine: behind such a proxy, set Options.Token.
+// (X-Forwarded-For and similar fields, Via, HTTP/1.0, or the PROXY protocol) is refused as well.
 //
 // A page of another site can make a browser open these pages, if the browser's user may, but can't start a profile (403).
 //
 // Other clients get 404, as if nothing were there, so that strangers don't learn about the pages. (A router still redirects
-// from the mount's path without a slash.) The reason is logged if Server.LogAllErrors is set.
+// from the mount's path without a slash.) The first refusal is logged with its reason and a remedy, and all of them if Server.LogAllErrors is
+// set.
 //
 // # The level of the log
 //
@@ -28,11 +32,11 @@
 //
 //	var level slog.LevelVar
 //	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &level})))
-//	r.Mount("/debug", debug.Handler(debug.Options{LogLevel: &level}))
+//	inside.Handler = debug.Handler(debug.Options{LogLevel: &level})
 //
-//	curl localhost:8080/debug/loglevel                           # {"level":"INFO"}
-//	curl -d level=debug -d for=10m localhost:8080/debug/loglevel # INFO returns after 10 minutes
-//	curl -d level=warn localhost:8080/debug/loglevel             # stays
+//	curl localhost:9090/loglevel                           # {"level":"INFO"}
+//	curl -d level=debug -d for=10m localhost:9090/loglevel # INFO returns after 10 minutes
+//	curl -d level=warn localhost:9090/loglevel             # stays
 //
 // A level is one of slog's, or beside one, such as INFO+2. What isn't one gets 400, and so does a duration over 24 hours. Each change is
 // logged, as a warning.
@@ -70,13 +74,14 @@ import (
 // DefaultMaxDuration is the default of Options.MaxDuration.
 const DefaultMaxDuration = 2 * time.Minute
 
-// Options are the options of Handler. The zero value gives access to processes on the same machine.
+// Options are the options of Handler. The zero value gives access to clients of a server that is the operator's
+// (filo.Server.ForOperator), and to nobody else.
 type Options struct {
 	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
 	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", or as the
 	// password of Basic authentication with any user, for browsers and go tool pprof (http://any:TOKEN@host/…). Others get 401.
-	// It has 16 to 512 bytes of visible ASCII. Without TLS others can read it in transit.
+	// It has 16 to 512 bytes of visible ASCII; "openssl rand -hex 16" makes one. Without TLS others can read it in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.

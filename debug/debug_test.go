@@ -48,7 +48,7 @@ func TestGuarded(t *testing.T) {
 		"pprof/heap", "pprof/nothing", "metrics", "stats", "build", "vars", "nothing", "pprof"}
 	r := router.New()
 	r.Mount("/debug", debug.Handler(debug.Options{Vars: adaptor.FromHTTP(expvar.Handler())}))
-	s := servertest.New(t, r.Serve)
+	s := servertest.NewServer(t, &filo.Server{Handler: r.Serve, ForOperator: true})
 	for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "DELETE"} {
 		for _, path := range paths {
 			if got := s.Do(t, method+" http://localhost/debug/"+path); got.Status != 404 || strings.Contains(got.Body, "pprof") || got.Header.Get("Allow") != "" {
@@ -59,6 +59,9 @@ func TestGuarded(t *testing.T) {
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 	if got := s.DoFrom(t, local, "GET http://localhost/debug/"); got.Status != 200 || got.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("for this machine: %d %v", got.Status, got.Header)
+	}
+	if got := servertest.New(t, r.Serve).DoFrom(t, local, "GET http://localhost/debug/"); got.Status != 404 {
+		t.Errorf("by a server that isn't the operator's: %d", got.Status)
 	}
 	if got := s.DoFrom(t, local, "GET http://localhost/debug/", "X-Forwarded-For: 127.0.0.1"); got.Status != 404 {
 		t.Errorf("through a proxy: %d", got.Status)
@@ -305,7 +308,7 @@ func TestTools(t *testing.T) {
 	}
 	r := router.New()
 	r.Mount("/debug", debug.Handler())
-	address := "http://" + tcptest.Serve(t, &filo.Server{Handler: r.Serve})
+	address := "http://" + tcptest.Serve(t, &filo.Server{Handler: r.Serve, ForOperator: true})
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	defer group.Wait()

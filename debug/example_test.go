@@ -17,19 +17,24 @@ import (
 )
 
 func ExampleHandler() {
-	r := router.New()
-	r.Mount("/debug", debug.Handler())
+	inside := router.New()
+	inside.Mount("/debug", debug.Handler())
+	operators := &filo.Server{Handler: inside.Serve, ForOperator: true}
+	ln := servertest.NewListener() // operators.Run(ctx, "localhost:9090") in a program
+	go operators.Serve(ln)
+	defer operators.Shutdown(context.Background())
+	show(ln, "127.0.0.1", "GET http://localhost:9090/debug/pprof/heap")
+	show(ln, "192.0.2.1", "GET http://localhost:9090/debug/pprof/heap")
+
+	r := router.New() // for everybody
 	r.Mount("/ops", debug.Handler(debug.Options{
 		Token: "from-a-file-not-the-source", // go tool pprof http://any:TOKEN@host/ops/pprof/profile
 		Vars:  adaptor.FromHTTP(expvar.Handler()),
 	}))
 	server := &filo.Server{Handler: r.Serve}
-	ln := servertest.NewListener() // net.Listen in a program
+	ln = servertest.NewListener()
 	go server.Serve(ln)
 	defer server.Shutdown(context.Background())
-
-	show(ln, "127.0.0.1", "GET http://localhost/debug/pprof/heap")
-	show(ln, "192.0.2.1", "GET http://localhost/debug/pprof/heap")
 	show(ln, "192.0.2.1", "GET http://example.com/ops/vars")
 	show(ln, "192.0.2.1", "GET http://example.com/ops/vars", "Authorization: Bearer from-a-file-not-the-source")
 	// Output:

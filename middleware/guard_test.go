@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
@@ -22,15 +23,17 @@ func TestGuard(t *testing.T) {
 		host    string
 		fields  []string
 		status  int
+		others  bool // the server isn't the operator's
 	}{
-		{middleware.GuardOptions{}, local, "localhost", nil, 200},
-		{middleware.GuardOptions{}, local, "evil.test", nil, 404},
-		{middleware.GuardOptions{}, away, "localhost", nil, 404},
-		{middleware.GuardOptions{Hosts: []string{"devbox"}}, local, "devbox", nil, 200},
-		{middleware.GuardOptions{Token: token}, local, "localhost", nil, 401},
-		{middleware.GuardOptions{Token: token}, away, "a.test", []string{"Authorization: Bearer " + token}, 200},
+		{middleware.GuardOptions{}, local, "localhost", nil, 200, false},
+		{middleware.GuardOptions{}, local, "localhost", nil, 404, true},
+		{middleware.GuardOptions{}, local, "evil.test", nil, 404, false},
+		{middleware.GuardOptions{}, away, "localhost", nil, 404, false},
+		{middleware.GuardOptions{Hosts: []string{"devbox"}}, local, "devbox", nil, 200, false},
+		{middleware.GuardOptions{Token: token}, local, "localhost", nil, 401, true},
+		{middleware.GuardOptions{Token: token}, away, "a.test", []string{"Authorization: Bearer " + token}, 200, true},
 	} {
-		s := servertest.New(t, middleware.Guard(test.options)(mwtest.Hello))
+		s := servertest.NewServer(t, &filo.Server{Handler: middleware.Guard(test.options)(mwtest.Hello), ForOperator: !test.others})
 		if got := s.DoFrom(t, test.client, "GET http://"+test.host+"/", test.fields...); got.Status != test.status {
 			t.Errorf("%+v: %v asks %s: %d, want %d", test.options, test.client, test.host, got.Status, test.status)
 		}

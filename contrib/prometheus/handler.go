@@ -16,13 +16,15 @@ import (
 // maxScrapes is how many scrapes are answered at once: each asks all collectors and holds all of what they say.
 const maxScrapes = 8
 
-// HandlerOptions are the options of Handler. The zero value gives access to processes on the same machine.
+// HandlerOptions are the options of Handler. The zero value gives access to clients of a server that is the operator's
+// (filo.Server.ForOperator), and to nobody else.
 type HandlerOptions struct {
 	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
 	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", which
 	// Prometheus sends for "authorization: {credentials: TOKEN}" in a scrape_config, or as the password of Basic authentication
-	// with any user. Others get 401. It has 16 to 512 bytes of visible ASCII. Without TLS others can read it in transit.
+	// with any user. Others get 401. It has 16 to 512 bytes of visible ASCII; "openssl rand -hex 16" makes one. Without TLS others can
+	// read it in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.
@@ -35,8 +37,9 @@ type HandlerOptions struct {
 // without the text. More than 8 requests at once get 503.
 //
 // The page shows the server's routes and the results of its requests, so access is restricted. As with package debug, by
-// default only processes on the same machine have access, if they use a host name of this machine and no proxy. Others get 404.
-// A Prometheus on another machine needs a Token, or an Allow. Handler panics if the options are invalid.
+// default only clients of a server that the program has declared as the operator's have access, by filo.Server.ForOperator, if they are on the
+// same machine, use one of its host names and no proxy. Others get 404. A Prometheus on another machine, or one that scrapes a server that
+// others reach too, needs a Token or an Allow. Handler panics if the options are invalid.
 func Handler(gatherer client.Gatherer, options ...HandlerOptions) filo.Handler {
 	o := one("Handler", options)
 	if gatherer == nil {

@@ -110,7 +110,7 @@ func TestHandlerErrors(t *testing.T) {
 	}
 }
 
-// The metrics are for whom the options let in, as the pages of package debug are: this machine if they say nothing.
+// The metrics are for whom the options let in, as the pages of package debug are: this machine by the operator's server if they say nothing.
 func TestHandlerGuard(t *testing.T) {
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 	away := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))
@@ -122,17 +122,19 @@ func TestHandlerGuard(t *testing.T) {
 		host     string
 		fields   []string
 		status   int
+		others   bool // the server isn't the operator's
 	}{
-		{"this machine", prometheus.HandlerOptions{}, local, "localhost", nil, 200},
-		{"another one", prometheus.HandlerOptions{}, away, "localhost", nil, 404},
-		{"a name that somebody has given this address", prometheus.HandlerOptions{}, local, "evil.test", nil, 404},
-		{"by way of a proxy", prometheus.HandlerOptions{}, local, "localhost", []string{"X-Forwarded-For: 127.0.0.1"}, 404},
-		{"a name of the machine", prometheus.HandlerOptions{Hosts: []string{"devbox"}}, local, "devbox:8080", nil, 200},
-		{"without the token", prometheus.HandlerOptions{Token: token}, local, "localhost", nil, 401},
-		{"with the token", prometheus.HandlerOptions{Token: token}, away, "a.example", []string{"Authorization: Bearer " + token}, 200},
-		{"not allowed", prometheus.HandlerOptions{Allow: func(*filo.Ctx) bool { return false }}, local, "localhost", nil, 404},
+		{"this machine", prometheus.HandlerOptions{}, local, "localhost", nil, 200, false},
+		{"this machine, by a server for others, too", prometheus.HandlerOptions{}, local, "localhost", nil, 404, true},
+		{"another one", prometheus.HandlerOptions{}, away, "localhost", nil, 404, false},
+		{"a name that somebody has given this address", prometheus.HandlerOptions{}, local, "evil.test", nil, 404, false},
+		{"by way of a proxy", prometheus.HandlerOptions{}, local, "localhost", []string{"X-Forwarded-For: 127.0.0.1"}, 404, false},
+		{"a name of the machine", prometheus.HandlerOptions{Hosts: []string{"devbox"}}, local, "devbox:8080", nil, 200, false},
+		{"without the token", prometheus.HandlerOptions{Token: token}, local, "localhost", nil, 401, true},
+		{"with the token", prometheus.HandlerOptions{Token: token}, away, "a.example", []string{"Authorization: Bearer " + token}, 200, true},
+		{"not allowed", prometheus.HandlerOptions{Allow: func(*filo.Ctx) bool { return false }}, local, "localhost", nil, 404, false},
 	} {
-		s := servertest.New(t, prometheus.Handler(client.NewRegistry(), test.options))
+		s := servertest.NewServer(t, &filo.Server{Handler: prometheus.Handler(client.NewRegistry(), test.options), ForOperator: !test.others})
 		answer := s.DoFrom(t, test.client, "GET http://"+test.host+"/metrics", test.fields...)
 		if answer.Status != test.status {
 			t.Errorf("%s: %d, want %d", test.sentence, answer.Status, test.status)

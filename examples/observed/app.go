@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
@@ -42,7 +41,8 @@ const spanDelay = 100 * time.Millisecond
 // app is the server with all that looks into it.
 type app struct {
 	server  *filo.Server
-	host    string // one that it is asked for by
+	inside  *filo.Server // shows the operator what looks into the other one; it has the same routes
+	host    string       // one that it is asked for by
 	health  *health.Health
 	traces  *collector
 	log     *tail
@@ -58,6 +58,7 @@ func newApp(records io.Writer, hosts []string) (*app, error) {
 	var level slog.LevelVar // see /debug/loglevel
 	logger := slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: &level, ReplaceAttr: withUnits}))
 	a.server = &filo.Server{Handler: r.Serve, Logger: logger, GracePeriod: shutdownGrace}
+	a.inside = &filo.Server{Handler: r.Serve, Logger: logger, ForOperator: true}
 	a.spans = sdktrace.NewBatchSpanProcessor(a.traces, sdktrace.WithBatchTimeout(spanDelay))
 	a.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(a.spans))
 	a.backend = &backend{a.tracers.Tracer("backend")}
@@ -95,6 +96,7 @@ func (a *app) addPages(r *router.Router) error {
 		return err
 	}
 	a.server.Renderer, err = templates.New(views)
+	a.inside.Renderer = a.server.Renderer
 	g := r.Group("", middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy}))
 	content := static.New(page, static.Options{Frozen: true})
 	// Not "/{file}": that would answer /dashboard and /debug, too, which lead to where their pages are.
@@ -109,18 +111,12 @@ func (a *app) addPages(r *router.Router) error {
 
 // frontPage holds the values of views/front.html.
 type frontPage struct {
-	Base, Port string // as it was asked for
-	Inside     bool   // what looks into the server is shown to who asks
+	Base   string // as it was asked for
+	Inside bool   // it is the operator's server that shows it
 }
 
-// admitted returns an error for who isn't to look into the server.
-var admitted = guard(func(*filo.Ctx) error { return nil })
-
 func showFront(c *filo.Ctx) error {
-	page := frontPage{Base: "http://" + c.Host(), Port: "80", Inside: admitted(c) == nil}
-	if _, port, err := net.SplitHostPort(c.Host()); err == nil {
-		page.Port = port
-	}
+	page := frontPage{Base: "http://" + c.Host(), Inside: c.Server().ForOperator}
 	c.Response.Header.Set("Cache-Control", "no-store")
 	return c.Render(200, "front.html", page)
 }

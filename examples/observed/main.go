@@ -1,11 +1,11 @@
 // Command observed shows a server at work: metrics, traces, a log, profiles, probes and a dashboard, under a load that it makes
 // itself.
 //
-//	go run ./observed              # http://localhost:8080 has links to all of it
+//	go run ./observed              # http://localhost:9090 has links to all of it
 //	go run ./observed -load 1000   # requests a second, 0 for none
-//	go tool pprof http://localhost:8080/debug/pprof/profile?seconds=5
+//	go tool pprof http://localhost:9090/debug/pprof/profile?seconds=5
 //
-// What looks into it is for who runs it: it listens on this machine only, unless -addr says otherwise.
+// What looks into it is for who runs it, on an address of its own, which no proxy may lead to. Clients have the other one.
 package main
 
 import (
@@ -30,6 +30,7 @@ func main() { program.Main("observed", run) }
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("observed", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	inside := flags.String("inside", "localhost:9090", "loopback `address` on which only the operator sees what looks into it")
 	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	rate := flags.Float64("load", 200, "requests a second that it sends itself; 0 for none")
 	drain := flags.Duration("drain", time.Second, "how long it isn't ready before it stops accepting, for a balancer to see it")
@@ -50,15 +51,26 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	}
 	// The spans that are still on their way are gone, as the collector is.
 	defer func() { err = errors.Join(err, a.spans.Shutdown(context.Background())) }()
-	return a.serve(ctx, *addr, *rate, *drain, stdout)
+	return a.serve(ctx, *addr, *inside, *rate, *drain, stdout)
 }
 
-func (a *app) serve(ctx context.Context, addr string, rate float64, drain time.Duration, stdout io.Writer) error {
+func (a *app) serve(ctx context.Context, addr, inside string, rate float64, drain time.Duration, stdout io.Writer) (err error) {
 	ln, err := a.server.Listen(addr)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "listening on http://%s\n", ln.Addr())
+	insideListener, err := a.inside.Listen(inside)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	insideContext, endInside := context.WithCancel(context.Background())
+	insideEnded := make(chan error, 1)
+	go func() { insideEnded <- a.inside.RunListener(insideContext, insideListener) }()
+	defer func() {
+		endInside() // when the last client has its answer
+		err = errors.Join(err, <-insideEnded)
+	}()
+	fmt.Fprintf(stdout, "listening on http://%s\nwhat looks into it: http://%s\n", ln.Addr(), insideListener.Addr())
 	stop := startLoad(ctx, "http://"+ln.Addr().String(), a.host, rate, a.spans)
 	defer stop()
 	serving, cancel := a.health.DrainContext(ctx, drain)

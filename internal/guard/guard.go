@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/unshared"
 )
 
-// Options say who is let in: one of Allow and Token, or else who is on the same machine.
+// Options say who is let in: one of Allow and Token, or else clients on the same machine, of a server that is the operator's.
 type Options struct {
 	// Allow decides alone, if set.
 	Allow func(*filo.Ctx) bool
@@ -46,7 +46,7 @@ var (
 
 func init() {
 	// Made once, so that a flood of requests makes none.
-	for _, reason := range []error{errCrossSite, errAllow, errPeer, errForwarded, errOldVersion, errHost} {
+	for _, reason := range []error{errCrossSite, errAllow, errUndeclared, errPeer, errProxied, errForwarded, errOldVersion, errHost} {
 		errFound[reason] = &filo.HTTPError{Status: 404, Err: reason}
 	}
 }
@@ -98,7 +98,7 @@ func newAdmit(pkg string, options Options) func(*filo.Ctx) error {
 		check(isToken(options.Token), "Token: it has %d to %d bytes of visible ASCII", minToken, maxToken)
 		return newToken(options.Token).admit
 	}
-	l, err := newLocal(options.Hosts)
+	l, err := newLocal(pkg, options.Hosts)
 	check(err == nil, "%v", err)
 	return l.admit
 }

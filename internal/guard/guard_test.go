@@ -1,15 +1,22 @@
 package guard_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/internal/guard"
+	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
@@ -28,10 +35,15 @@ func guarded(options guard.Options) filo.Handler {
 	return guard.New("test", options)(func(c *filo.Ctx) error { return c.Text(200, "inside") })
 }
 
-// What nobody has set up lets in who is on the same machine, and nobody else: each case is a way around it, or somebody who
+// operators serves the handler by a server that is the operator's.
+func operators(t testing.TB, handler filo.Handler) *servertest.Server {
+	return servertest.NewServer(t, &filo.Server{Handler: handler, ForOperator: true, Logger: slog.New(slog.DiscardHandler)})
+}
+
+// On the operator's server, who is on the same machine is let in, and nobody else: each case is a way around it, or somebody who
 // must not be kept out.
 func TestLocal(t *testing.T) {
-	s := servertest.New(t, guarded(guard.Options{Hosts: []string{"box.example"}}))
+	s := operators(t, guarded(guard.Options{Hosts: []string{"box.example"}}))
 	for _, test := range []struct {
 		says   string
 		client string
@@ -93,7 +105,7 @@ func TestLocal(t *testing.T) {
 
 // A link of another site may lead to a page, and is no form that is sent by it.
 func TestLocalForm(t *testing.T) {
-	s := servertest.New(t, guarded(guard.Options{}))
+	s := operators(t, guarded(guard.Options{}))
 	document := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate"}
 	for method, status := range map[string]int{"GET": 200, "HEAD": 200, "POST": 404, "PUT": 404} {
 		if got := s.DoFrom(t, from("127.0.0.1"), method+" http://localhost/", document...); got.Status != status {
@@ -105,7 +117,7 @@ func TestLocalForm(t *testing.T) {
 // Browsers say nothing of sites to a machine that is asked by plain HTTP and another name than localhost. They do send the origin
 // with what a page of another site makes them post, or read by a script.
 func TestOriginWithoutSite(t *testing.T) {
-	s := servertest.New(t, guarded(guard.Options{Hosts: []string{"devbox"}}))
+	s := operators(t, guarded(guard.Options{Hosts: []string{"devbox"}}))
 	withToken := servertest.New(t, guarded(guard.Options{Token: secret}))
 	for _, test := range []struct {
 		says, method string
@@ -135,7 +147,7 @@ func TestOriginWithoutSite(t *testing.T) {
 
 // Requests that servertest can't make by their parts: an old version, and two hosts.
 func TestLocalRaw(t *testing.T) {
-	s := servertest.New(t, guarded(guard.Options{}))
+	s := operators(t, guarded(guard.Options{}))
 	for request, want := range map[string]string{
 		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":                    "200",
 		"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n":                                         "404", // a proxy's version
@@ -163,11 +175,102 @@ func TestLocalRaw(t *testing.T) {
 	}
 }
 
-// A peer that has no IP address, as one of a Unix socket, where mostly a proxy asks, isn't taken for local.
+// A peer that has no IP address, and has come by no Unix socket, may be anybody.
 func TestLocalWithoutAddress(t *testing.T) {
-	if got := servertest.New(t, guarded(guard.Options{})).Do(t, "GET http://localhost/"); got.Status != 404 {
+	if got := operators(t, guarded(guard.Options{})).Do(t, "GET http://localhost/"); got.Status != 404 {
 		t.Errorf("%d", got.Status)
 	}
+}
+
+// On a server that isn't declared as the operator's nobody is let in, since a proxy on this machine may have sent no field at all. The log says
+// once what to do.
+func TestUndeclared(t *testing.T) {
+	var log mwtest.Log
+	s := servertest.NewServer(t, &filo.Server{Handler: guarded(guard.Options{Hosts: []string{"devbox"}}), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	for _, client := range []string{"127.0.0.1", "::1", "192.0.2.1"} {
+		for _, host := range []string{"localhost", "127.0.0.1:8080", "devbox", "example.com"} {
+			if got := s.DoFrom(t, from(client), "GET http://"+host+"/"); got.Status != 404 {
+				t.Errorf("%s asks for %s: %d", client, host, got.Status)
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "Token") || !strings.Contains(log.String(), "ForOperator") {
+		t.Errorf("%d records: %s", n, log.String())
+	}
+}
+
+// What decides is the server and not the peer's address, by each driver, protocol and kind of socket. A connection that a proxy has announced is no
+// operator's, whatever it says of the client.
+func TestListeners(t *testing.T) {
+	unspecified := "\r\n\r\n\x00\r\nQUIT\n"
+	headers := map[string]string{
+		"v1 of a client here": "PROXY TCP4 127.0.0.1 127.0.0.1 1234 80\r\n", "v1 UNKNOWN": "PROXY UNKNOWN\r\n",
+		"v2 LOCAL": unspecified + "\x20\x00\x00\x00", "v2 UNSPEC": unspecified + "\x21\x00\x00\x00",
+		"v2 AF_UNIX": unspecified + "\x21\x31\x00\xd8" + strings.Repeat("/", 216), "none": "",
+	}
+	for _, driver := range []filo.Driver{filo.DriverBlocking, filo.DriverAuto} {
+		for _, network := range []string{"tcp", "unix"} {
+			for _, declared := range []bool{false, true} {
+				for name, header := range headers {
+					if !declared && header != "" {
+						continue
+					}
+					handler := guarded(guard.Options{})
+					if driver == filo.DriverAuto { // what the server knows of the connection is known behind a middleware of net/http, too
+						handler = adaptor.Middleware(func(next http.Handler) http.Handler {
+							return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(struct{ http.ResponseWriter }{w}, r) })
+						})(handler)
+					}
+					server := &filo.Server{Handler: handler, Driver: driver, ForOperator: declared, Logger: slog.New(slog.DiscardHandler),
+						HTTP2: filo.HTTP2Options{Unencrypted: true}}
+					if header != "" {
+						server.ProxyProtocol = filo.ProxyProtocol{TrustedPeers: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TrustUnixSocket: true}
+					}
+					want := 404
+					if declared && header == "" {
+						want = 200
+					}
+					for _, version := range []int{1, 2} {
+						if got := ask(t, server, network, header, version); got != want {
+							t.Errorf("%v, %s, HTTP/%d, declared %v, header %s: %d, want %d", driver, network, version, declared, name, got, want)
+						}
+					}
+					server.Close()
+				}
+			}
+		}
+	}
+}
+
+// ask returns the status of a request by a new socket of the server, on a connection that begins with the header.
+func ask(t *testing.T, server *filo.Server, network, header string, version int) int {
+	t.Helper()
+	address := "127.0.0.1:0"
+	if network == "unix" {
+		address = filepath.Join(t.TempDir(), "s")
+	}
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go server.Serve(listener)
+	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) {
+		c, err := net.Dial(network, listener.Addr().String())
+		if err == nil {
+			_, err = io.WriteString(c, header)
+		}
+		return c, err
+	}}
+	defer transport.CloseIdleConnections()
+	transport.Protocols.SetHTTP1(version == 1)
+	transport.Protocols.SetUnencryptedHTTP2(version == 2)
+	response, err := (&http.Client{Transport: transport}).Get("http://localhost/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
 }
 
 // Who isn't let in can't tell the handler from none at all, whatever it asks for.
@@ -229,7 +332,7 @@ func TestToken(t *testing.T) {
 }
 
 func TestAllow(t *testing.T) {
-	s := servertest.New(t, guarded(guard.Options{Allow: func(c *filo.Ctx) bool { return c.Query("let") == "in" }}))
+	s := operators(t, guarded(guard.Options{Allow: func(c *filo.Ctx) bool { return c.Query("let") == "in" }}))
 	if got := s.Do(t, "GET /?let=in"); got.Status != 200 {
 		t.Errorf("allowed: %d", got.Status)
 	}
@@ -287,7 +390,7 @@ func BenchmarkToken(b *testing.B) {
 func benchmark(b *testing.B, options guard.Options, fields ...string) {
 	b.ReportAllocs()
 	pass := guard.New("test", options)(func(*filo.Ctx) error { return nil })
-	s := servertest.New(b, func(c *filo.Ctx) error {
+	s := operators(b, func(c *filo.Ctx) error {
 		for b.Loop() {
 			c.Response.Header.Reset()
 			if err := pass(c); err != nil {

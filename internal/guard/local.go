@@ -6,31 +6,40 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/forwarding"
 )
 
 var (
+	errUndeclared = errors.New("guard: Server.ForOperator isn't set, so the client may be anybody's")
 	errPeer       = errors.New("guard: the client isn't on this machine")
+	errProxied    = errors.New("guard: a proxy has sent a header of the PROXY protocol")
 	errForwarded  = errors.New("guard: a proxy has forwarded the request")
 	errOldVersion = errors.New("guard: HTTP/1.0, as a proxy's, can't be told from a forwarded request")
 	errHost       = errors.New("guard: the request is for a host other than this machine")
 )
 
-// local admits who is on the same machine, and asks for it by a name that says so.
+// local admits clients of a server that the program has declared as the operator's.
 //
-// The peer's address alone is not enough. A proxy on the machine makes all its clients local, so nothing that bears a trace of
-// one is let in: none of the fields by which proxies say for whom they ask, and not HTTP/1.0, in which a proxy speaks that adds
-// none of them. And a name of somebody else's may be given the address 127.0.0.1 by its owner (DNS rebinding), whose page
-// in a browser on this machine would read what it likes: so the host must be localhost, a name below that, which resolves
-// to this machine only (RFC 6761, section 6.3), a loopback address, or one of the hosts that were named.
-type local struct{ hosts map[string]bool }
+// An address proves nothing: a proxy on the machine gives its own address to all its clients, and the newest ones send HTTP/1.1 and no field
+// that tells them from a client. Only the program knows who reaches a listener, so it has to say so. The other conditions limit
+// what a wrong declaration does. The client must be on this machine, by TCP or a Unix socket. Nothing may bear a trace of a
+// proxy: a header of the PROXY protocol, a field by which proxies say for whom they ask, or HTTP/1.0, in which old ones speak. And the owner of
+// any other name may give it the address 127.0.0.1 (DNS rebinding), so that a page in a browser on this machine could read what
+// it likes: so the host must be localhost, a name below that, which resolves to this machine only (RFC 6761, section 6.3), a
+// loopback address, or one of the hosts that were named.
+type local struct {
+	pkg   string
+	hosts map[string]bool
+	told  sync.Once
+}
 
 const maxHost = 259 // RFC 1035, section 2.3.4, and a port
 
-func newLocal(hosts []string) (*local, error) {
-	l := &local{hosts: make(map[string]bool)}
+func newLocal(pkg string, hosts []string) (*local, error) {
+	l := &local{pkg: pkg, hosts: make(map[string]bool)}
 	for _, host := range hosts {
 		name, ok := hostname([]byte(strings.ToLower(host)))
 		if !ok || len(name) != len(host) || strings.ContainsFunc(host, notInHost) {
@@ -43,9 +52,27 @@ func newLocal(hosts []string) (*local, error) {
 
 func notInHost(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/@*,?#", r) }
 
+// admit logs the first refusal, since an operator who is refused gets no other answer than a stranger. Strangers can't fill the log.
 func (l *local) admit(c *filo.Ctx) error {
+	err := l.refusal(c)
+	if err != nil {
+		l.told.Do(func() {
+			c.Logger().Warn("the guard has refused a request; further ones are logged if Server.LogAllErrors is set", "guard", l.pkg, "reason", err,
+				"remedy", "set Token, or serve this by a server of its own with ForOperator")
+		})
+	}
+	return err
+}
+
+func (l *local) refusal(c *filo.Ctx) error {
+	server := c.Server()
 	switch {
-	case !c.RemoteAddrPort().Addr().IsLoopback():
+	case !server.ForOperator:
+		return errUndeclared
+	// Each of its connections begins with a header then. The Ctx's own is lost where a middleware of net/http stands in between.
+	case len(server.ProxyProtocol.TrustedPeers) > 0 || server.ProxyProtocol.TrustUnixSocket:
+		return errProxied
+	case !c.RemoteAddrPort().Addr().IsLoopback() && !bySocketFile(c):
 		return errPeer
 	case c.Request.Proto() == "HTTP/1.0":
 		return errOldVersion
@@ -57,6 +84,12 @@ func (l *local) admit(c *filo.Ctx) error {
 		return errCrossSite
 	}
 	return nil
+}
+
+// bySocketFile reports whether the client has connected to a Unix socket. A net.Listener of the program's may tell no address.
+func bySocketFile(c *filo.Ctx) bool {
+	local := c.LocalAddr()
+	return local != nil && local.Network() == "unix"
 }
 
 // hasHost reports whether the host, perhaps with a port, means this machine.
