@@ -17,6 +17,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -108,7 +109,7 @@ func TestDockerfile(t *testing.T) {
 			}
 		}
 	}
-	if user != "65532:65532" || entry != "/app" || !slices.Equal(ports, []string{"8080", "9090"}) {
+	if user != "65532:65532" || entry != "/app" || !slices.Equal(ports, []string{"8080"}) {
 		t.Errorf("user %q, entrypoint %q, ports %q", user, entry, ports)
 	}
 }
@@ -144,6 +145,8 @@ func decode(document string) (any, error) {
 		"apps/v1 Deployment":            new(appsv1.Deployment),
 		"v1 Service":                    new(corev1.Service),
 		"policy/v1 PodDisruptionBudget": new(policyv1.PodDisruptionBudget),
+
+		"networking.k8s.io/v1 NetworkPolicy": new(networkingv1.NetworkPolicy),
 	}[kind.APIVersion+" "+kind.Kind]
 	if !ok {
 		return nil, fmt.Errorf("the kind %q of %q isn't known to this test", kind.Kind, kind.APIVersion)
@@ -157,9 +160,11 @@ func TestKubernetes(t *testing.T) {
 	deployment := all["Deployment"].(*appsv1.Deployment)
 	service := all["Service"].(*corev1.Service)
 	budget := all["PodDisruptionBudget"].(*policyv1.PodDisruptionBudget)
+	policy := all["NetworkPolicy"].(*networkingv1.NetworkPolicy)
 	pod := deployment.Spec.Template
 	for name, selector := range map[string]map[string]string{
 		"the deployment": deployment.Spec.Selector.MatchLabels, "the service": service.Spec.Selector, "the budget": budget.Spec.Selector.MatchLabels,
+		"the policy": policy.Spec.PodSelector.MatchLabels,
 	} {
 		if len(selector) == 0 || !reflect.DeepEqual(selector, pod.Labels) {
 			t.Errorf("%s selects %v, and the pods have %v", name, selector, pod.Labels)
@@ -189,6 +194,23 @@ func TestKubernetes(t *testing.T) {
 	}
 	if replicas := *deployment.Spec.Replicas; replicas <= budget.Spec.MaxUnavailable.IntVal {
 		t.Errorf("%d pods, of which %d may be missing", replicas, budget.Spec.MaxUnavailable.IntVal)
+	}
+	// The metrics' port is no service's, open to a named namespace alone, and asks for a token that no pod starts without.
+	for _, port := range service.Spec.Ports {
+		if port.TargetPort.StrVal != "http" {
+			t.Errorf("the service opens %v", port.TargetPort)
+		}
+	}
+	for _, rule := range policy.Spec.Ingress {
+		for _, port := range rule.Ports {
+			if port.Port.StrVal != "http" && (len(rule.From) != 1 || rule.From[0].NamespaceSelector == nil || len(rule.From[0].NamespaceSelector.MatchLabels) == 0) {
+				t.Errorf("the policy opens %v to %v", port.Port, rule.From)
+			}
+		}
+	}
+	token := slices.IndexFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == "METRICS_TOKEN" })
+	if token < 0 || container.Env[token].ValueFrom == nil || container.Env[token].ValueFrom.SecretKeyRef == nil || container.Env[token].ValueFrom.SecretKeyRef.Optional != nil {
+		t.Errorf("METRICS_TOKEN isn't from a secret that must be there: %+v", container.Env)
 	}
 	// A field that isn't one is found.
 	if _, err := decode("apiVersion: v1\nkind: Service\nspec: {port: []}\n"); err == nil || !strings.Contains(err.Error(), `"port"`) {
@@ -230,6 +252,14 @@ func promtool(t *testing.T, dir string, arguments ...string) {
 	if printed, err := command.CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, printed)
 	}
+}
+
+// The scrape's configuration is valid, and brings a token.
+func TestScrape(t *testing.T) {
+	if !bytes.Contains(read(t, "prometheus/prometheus.yml"), []byte("authorization: {credentials_file: ")) {
+		t.Error("it brings no token")
+	}
+	promtool(t, "prometheus", "check", "config", "--syntax-only", "prometheus.yml")
 }
 
 // The alerts are valid, and fire when they should.

@@ -1,9 +1,10 @@
 // Command app is the smallest program that has all that the files of this folder expect of one: probes and a drain, metrics on an address
-// of their own, a socket from systemd, and Redis for what its instances share. Beside the metrics, processes on the same machine find /debug,
-// by which the level of the log is changed, too.
+// of their own, a socket from systemd, and Redis for what its instances share. Beside the metrics there is /debug, by which the level of the log
+// is changed, too.
 //
 //	ADDR           address of the clients, ":8080" if empty; not used with a socket of systemd's
-//	METRICS_ADDR   address of the metrics, "127.0.0.1:9090" if empty; whoever reaches it may see them
+//	METRICS_ADDR   address of the metrics, "127.0.0.1:9090" if empty
+//	METRICS_TOKEN  what metrics and /debug ask for, as "Authorization: Bearer TOKEN"; without it only processes on the same machine see them
 //	REDIS_URL      such as redis://localhost:6379/0; without it this instance shares nothing
 package main
 
@@ -69,10 +70,10 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) erro
 	registry.MustRegister(prometheus.Collector(server), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	probes.Attach(server)
 
-	metrics := router.New()
-	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Allow: func(*filo.Ctx) bool { return true }})).Always()
-	metrics.Mount("/debug", debug.Handler(debug.Options{LogLevel: &logLevel}))
-	inside := &filo.Server{Handler: metrics.Serve}
+	metrics, token := router.New(), env("METRICS_TOKEN")
+	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token})).Always()
+	metrics.Mount("/debug", debug.Handler(debug.Options{Token: token, LogLevel: &logLevel}))
+	inside := &filo.Server{Handler: metrics.Serve, ForOperator: token == ""}
 	insideListener, err := inside.Listen(cmp.Or(env("METRICS_ADDR"), "127.0.0.1:9090"))
 	if err != nil {
 		return err

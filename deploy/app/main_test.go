@@ -95,6 +95,27 @@ func TestApp(t *testing.T) {
 	}
 }
 
+// With a token, nothing on the metrics' address is shown without it, on this machine neither.
+func TestToken(t *testing.T) {
+	const token = "0123456789abcdef"
+	addr, metrics := free(t), free(t)
+	settings := map[string]string{"ADDR": addr, "METRICS_ADDR": metrics, "METRICS_TOKEN": token}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, func(name string) string { return settings[name] }, 0) }()
+	for _, path := range []string{"/metrics", "/debug/loglevel", "/debug/pprof/heap"} {
+		for url, want := range map[string]int{"http://" + metrics: 401, "http://any:" + token + "@" + metrics: 200} {
+			if status, body := get(t, url+path); status != want {
+				t.Errorf("%s%s: %d %s, want %d", url, path, status, body, want)
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("run returned %v", err)
+	}
+}
+
 // unseen has the metrics that appear with their first event, or with a hub.
 var unseen = map[string]bool{
 	"http_request_errors_total": true, "http_request_panics_total": true, "filo_drain_start_time_seconds": true,
