@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -214,8 +215,51 @@ func (c *conn) queueUp() error {
 		return err
 	}
 	err := c.flushEarlier()
-	if late := w.worker.awaitPlace(); late != nil {
+	if late := c.awaitPlace(); late != nil {
 		return late
+	}
+	return err
+}
+
+// awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it is told that nothing was done.
+func (c *conn) awaitPlace() error {
+	err := c.exchange.awaitPlace()
+	switch broken := c.looped.IsBroken(); {
+	case broken && err == nil:
+		return ErrClientGone
+	case !broken && err == ErrClientGone:
+		return errQueueTimeout
+	}
+	return err
+}
+
+// awaitPlace waits in Server.Queue for a place, after joinQueue, as long as somebody wants the answer. The error is ErrClientGone if the
+// client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise errQueueTimeout.
+func (x *exchange) awaitPlace() error {
+	ctx, until := x.worker.ctx, time.Time{}
+	if t := ctx.timeout; t != nil && t.armed {
+		until = t.deadline
+	}
+	// The client is watched by a context of the wait's own: if the request's were asked for its end, its deadline would be fixed.
+	own := ctx.context
+	watched := own != nil && own.wire != nil
+	ctx.endWatch()
+	wait := &requestContext{server: x.server}
+	ctx.context = wait
+	ctx.watch()
+	err := x.worker.worker.awaitPlace(wait.Done(), until)
+	ctx.endWatch()
+	ctx.context = own
+	switch cause := wait.finish(); {
+	case cause != context.Canceled:
+		if err = ErrClientGone; own != nil {
+			own.cancel(cause)
+		}
+	case ctx.timedOut():
+		err = ErrHandlerTimeout
+	}
+	if watched {
+		ctx.watch()
 	}
 	return err
 }

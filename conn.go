@@ -67,6 +67,8 @@ type looped interface {
 	sendApart(p []byte) error
 	// remote returns the client's address, invalid if the connection isn't an IP connection.
 	remote() netip.AddrPort
+	// IsBroken reports whether nothing that is sent reaches the client any more.
+	IsBroken() bool
 	// leaveLoop gives the loop to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
 	// want makes reads wait until so many bytes have come, so that the handler isn't woken for less; 0 ends that.

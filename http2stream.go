@@ -266,7 +266,7 @@ func (s *http2Stream) queueUp() error {
 		s.h.driver.giveAway(s)
 		s.apart, s.worker.http2.owned = true, nil
 	}
-	return worker.awaitPlace()
+	return s.awaitPlace()
 }
 
 // leave is giveWay for a handler that waits, of whatever class.

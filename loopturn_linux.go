@@ -311,7 +311,7 @@ func (lc *loopConn) answerTurn() {
 		if refused != nil {
 			if refused = w.worker.joinQueue(); refused == nil {
 				lc.flushAnswers()
-				refused = w.worker.awaitPlace()
+				refused = lc.conn.awaitPlace()
 			}
 		}
 		if refused == nil && len(lc.out) > 0 && !s.classes.handler.IsQuick() {
@@ -320,6 +320,9 @@ func (lc *loopConn) answerTurn() {
 	}
 	if lc.failed {
 		return
+	}
+	if refused == ErrClientGone {
+		refused = ErrAbort // nobody gets an answer
 	}
 	if refused != nil {
 		lc.before = len(lc.out)

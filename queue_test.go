@@ -3,6 +3,7 @@ package filo_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"golang.org/x/net/http2"
 )
 
 // Requests over Concurrency wait in the order in which they came, quick handlers are called meanwhile, and earlier pipelined answers don't
@@ -202,4 +204,164 @@ func TestQueueBesideBusyClient(t *testing.T) {
 			close(begun)
 		})
 	}
+}
+
+// unwanted is a server with one place, which a request for /hold has, and requests for other paths wait for it. Those for /timed have a
+// timeout of the server's handler.
+type unwanted struct {
+	*lifeServer
+	release chan struct{}
+	ran     sync.Map // the paths whose handlers have run
+}
+
+func serveUnwanted(t *testing.T, serve func(*filo.Server) *lifeServer, routed bool) *unwanted {
+	u := &unwanted{release: make(chan struct{})}
+	held := filo.Offload(func(c *filo.Ctx) error {
+		u.ran.Store(c.Path(), true)
+		if c.Path() == "/hold" {
+			<-u.release
+		}
+		return c.Text(200, c.Path())
+	})
+	quick := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })
+	handler := held
+	if routed {
+		handler = func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/quick":
+				return quick(c)
+			case "/timed":
+				c.SetTimeout(time.Millisecond, nil)
+			}
+			return held(c)
+		}
+	}
+	u.lifeServer = serve(&filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: handler})
+	t.Cleanup(u.let)
+	return u
+}
+
+// let lets the request for /hold go.
+func (u *unwanted) let() {
+	select {
+	case <-u.release:
+	default:
+		close(u.release)
+	}
+}
+
+func (u *unwanted) awaitQueued(t *testing.T, n int) {
+	t.Helper()
+	lifeAwait(t, fmt.Sprint(n, " requests to wait"), func() bool { return u.Stats().RequestsQueued == n })
+}
+
+// wantNotRun checks which handlers have run once the last request was answered.
+func (u *unwanted) wantNotRun(t *testing.T, path string) {
+	t.Helper()
+	lifeAwait(t, "the place to be free", func() bool { return u.Stats().WorkersRunning == 0 })
+	if _, ran := u.ran.Load(path); ran {
+		t.Errorf("the handler for %s has run, though nobody wants its answer", path)
+	}
+}
+
+// A request whose client leaves, or whose timeout answers, while it waits in the queue leaves that at once, and its handler doesn't run.
+func TestQueueUnwanted(t *testing.T) {
+	lifeLooped(t)
+	const large = "POST /gone HTTP/1.1\r\nHost: filo.test\r\nContent-Length: 100000\r\n\r\n"
+	for name, leave := range map[string]func(u *unwanted, c *lifeClient){
+		"reset":                  func(u *unwanted, c *lifeClient) { c.reset() },
+		"reset inside of a body": func(u *unwanted, c *lifeClient) { c.reset() },
+		"an end of the client's side": func(u *unwanted, c *lifeClient) {
+			time.Sleep(50 * time.Millisecond) // an early end may be one of a client that waits for its answer
+			other := u.dial(c.t)
+			other.get("/none") // each is a look of the loop
+			u.awaitQueued(c.t.(*testing.T), 2)
+			other.reset()
+			u.awaitQueued(c.t.(*testing.T), 1)
+			c.Conn.(*net.TCPConn).CloseWrite()
+			c.want(503, "Service Unavailable: too many requests at once\n", false)
+		},
+	} {
+		for _, routed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", routed ", routed), func(t *testing.T) {
+				u := serveUnwanted(t, func(s *filo.Server) *lifeServer { return lifeServe(t, s) }, routed)
+				first, gone, last := u.dial(t), u.dial(t), u.dial(t)
+				first.get("/hold")
+				lifeAwait(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
+				inBody := name == "reset inside of a body"
+				if inBody {
+					gone.send(large)
+				} else {
+					gone.get("/gone")
+				}
+				u.awaitQueued(t, 1)
+				leave(u, gone)
+				waiting := 0
+				if inBody { // the loop learns of the reset, not later than of the last request, but nobody watches for it
+					waiting = 1
+				}
+				u.awaitQueued(t, waiting)
+				last.get("/wanted")
+				u.awaitQueued(t, waiting+1)
+				u.let()
+				first.want(200, "/hold", false)
+				last.want(200, "/wanted", false)
+				u.wantNotRun(t, "/gone")
+			})
+		}
+	}
+	t.Run("timeout", func(t *testing.T) {
+		u := serveUnwanted(t, func(s *filo.Server) *lifeServer { return lifeServe(t, s) }, true)
+		first, timed := u.dial(t), u.dial(t)
+		first.get("/hold")
+		lifeAwait(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
+		timed.get("/timed")
+		timed.want(503, "Service Unavailable: the handler took too long\n", true)
+		u.awaitQueued(t, 0)
+		u.let()
+		first.want(200, "/hold", false)
+		u.wantNotRun(t, "/timed")
+	})
+}
+
+// Streams of HTTP/2 leave the queue likewise, and their connection goes on.
+func TestQueueUnwantedHTTP2(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		for _, routed := range []bool{false, true} {
+			var dial func(...http2.Setting) *rawHTTP2
+			u := serveUnwanted(t, func(config *filo.Server) (s *lifeServer) { s, dial = serve(config); return s }, routed)
+			// In the blocking driver a connection needs a place until it is known to be one of HTTP/2.
+			known := func() *rawHTTP2 {
+				c := dial()
+				c.request(1, "/first", true).send()
+				c.wantAnswer(1, "200 /first")
+				lifeAwait(t, "the place to be free", func() bool { return u.Stats().WorkersRunning == 0 })
+				return c
+			}
+			c, other := known(), known()
+			c.request(11, "/hold", true).send()
+			lifeAwait(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
+			c.request(13, "/gone", true).request(15, "/gone", false).send()
+			other.request(3, "/gone", true).send()
+			u.awaitQueued(t, 3)
+			for _, id := range []uint32{13, 15} {
+				c.add(func(f *http2.Framer) { f.WriteRSTStream(id, http2.ErrCodeCancel) })
+			}
+			c.send()
+			other.Close()
+			u.awaitQueued(t, 0)
+			if routed {
+				c.request(17, "/timed", true).send()
+				c.wantAnswer(17, "503 Service Unavailable: the handler took too long\n")
+				u.awaitQueued(t, 0)
+			}
+			c.request(19, "/wanted", true).send()
+			u.awaitQueued(t, 1)
+			u.let()
+			c.wantAnswer(11, "200 /hold")
+			c.wantAnswer(19, "200 /wanted")
+			u.wantNotRun(t, "/gone")
+			u.wantNotRun(t, "/timed")
+		}
+	})
 }

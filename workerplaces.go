@@ -158,11 +158,16 @@ func (w *workerChan) joinQueue() error {
 	return nil
 }
 
-// awaitPlace waits for a place, and leaves the queue. The error is errQueueTimeout if the wait takes too long: then w has no place.
-func (w *workerChan) awaitPlace() error {
+// awaitPlace waits for a place until left is closed or the given time, the zero time for none, and leaves the queue. The error is
+// errQueueTimeout if the wait ends without a place.
+func (w *workerChan) awaitPlace(left <-chan struct{}, until time.Time) error {
 	wp, q := w.pool, &w.pool.queue
 	defer q.waiting.Add(-1)
-	timer := time.NewTimer(q.maxWait)
+	longest := q.maxWait
+	if !until.IsZero() {
+		longest = min(longest, time.Until(until))
+	}
+	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	self := &placeWaiter{woken: make(chan struct{}, 1), since: wp.clock.exact()}
 	for {
@@ -175,6 +180,11 @@ func (w *workerChan) awaitPlace() error {
 		}
 		select {
 		case <-self.woken:
+		case <-left:
+			if !q.leave(self) {
+				wp.placeFreed() // somebody has woken w for a place
+			}
+			return errQueueTimeout
 		case <-timer.C:
 			if q.leave(self) || !w.occupy() {
 				return errQueueTimeout
