@@ -119,8 +119,11 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 	} else {
 		permit, err = l.PriorityLimiter.AcquirePermitWithMaxWait(priority.ContextWithPriority(ctx, l.Priority(c)), l.MaxWait)
 	}
-	if err == nil {
+	if err == nil && ctx.Err() == nil {
 		return permit, nil
+	}
+	if err == nil {
+		permit.Drop() // it came when nobody wanted the answer any more
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
 		return nil, cause
