@@ -88,15 +88,17 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
 	ctx := c.Context()
 	select {
 	case l.places <- struct{}{}:
-		return nil
-	case <-timer.C:
-		return l.refuse(c)
-	case <-ctx.Done():
-		if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
-			return cause
+		if ctx.Err() == nil {
+			return nil
 		}
-		return l.refuse(c)
+		l.leave() // the place came when nobody wanted the answer any more
+	case <-timer.C:
+	case <-ctx.Done():
 	}
+	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
+		return cause
+	}
+	return l.refuse(c)
 }
 
 func (l *concurrencyLimiter) refuse(c *filo.Ctx) error {

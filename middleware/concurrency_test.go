@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -129,6 +130,60 @@ func TestConcurrencyLimit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// endedContext is a context that ends when a waiting request asks for its end, and at the same time a place becomes free.
+type endedContext struct {
+	context.Context
+	free func()
+}
+
+func (c endedContext) Done() <-chan struct{} {
+	c.free()
+	return c.Context.Done()
+}
+
+// A request that gets a place when its context has ended leaves the place to others.
+func TestConcurrencyLimitUnwanted(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // select chooses at random
+		inside, release, left, ran := make(chan struct{}), make(chan struct{}), make(chan struct{}), 0
+		limit := middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, Queue: 1, MaxWait: time.Hour})
+		held := limit(func(c *filo.Ctx) error {
+			close(inside)
+			<-release
+			return c.NoContent()
+		})
+		counted := limit(func(c *filo.Ctx) error {
+			ran++
+			return c.NoContent()
+		})
+		s := servertest.New(t, func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/":
+				defer close(left)
+				return held(c)
+			case "/unwanted":
+				c.SetContext(endedContext{ended, func() {
+					close(release)
+					<-left
+				}})
+			}
+			return counted(c)
+		})
+		first := begin(t, s)
+		<-inside
+		if got := s.Do(t, "GET /unwanted"); got.Status != 503 || ran != 0 {
+			t.Fatalf("%v, and %d handlers have run", got, ran)
+		}
+		if status, _ := statusOf(t, first); status != "204" {
+			t.Error(status)
+		}
+		if got := s.Do(t, "GET /wanted"); got.Status != 204 {
+			t.Errorf("the place is gone: %v", got)
+		}
+	}
 }
 
 // A place is free again after a panic, and after an error.

@@ -169,6 +169,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 			m.pass(f.Key)
 			return m.fetch(c, next, key, full)
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil { // also if the answer came at the same time
 			return context.Cause(ctx)
 		}
 	}
