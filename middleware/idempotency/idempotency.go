@@ -29,7 +29,8 @@ type Options struct {
 	// Required refuses requests of those methods that have no key.
 	Required bool
 	// Scope returns the owner of a request's keys, such as the name of an account, borrowed. The same key in two scopes is two
-	// keys, while clients in one scope can get each other's answers. Required; AuthorizationScope is one.
+	// keys, while clients in one scope can get each other's answers. A request that has a key and no owner, which is an empty scope,
+	// is refused with 400. Required; AuthorizationScope is one.
 	Scope func(c *filo.Ctx) []byte
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes.
 	Store Store
@@ -73,8 +74,8 @@ func New(options Options) filo.Middleware {
 	}
 }
 
-// AuthorizationScope is a Scope for clients that identify themselves by Authorization and nothing else. Clients that use cookies,
-// or keys in other fields, would all share one scope.
+// AuthorizationScope is a Scope for clients that identify themselves by Authorization and nothing else. A client that uses cookies,
+// or keys in other fields, has no scope, and its requests with a key are refused.
 func AuthorizationScope(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("Authorization") }
 
 var check = setup.Checker("idempotency")
@@ -87,6 +88,7 @@ type keeper struct {
 var (
 	errKeyMissing  = filo.Error(400, "Idempotency-Key is required for this request")
 	errKeyInvalid  = filo.Error(400, "Idempotency-Key must be one string in quotes, or a token, of at most 255 bytes")
+	errNoScope     = filo.Error(400, "an Idempotency-Key is for clients that say who they are, and this request doesn't")
 	errKeyRunning  = filo.Error(409, "a request with the same Idempotency-Key is being processed")
 	errKeyReused   = filo.Error(422, "the Idempotency-Key was used for another request")
 	errKeyNoAnswer = filo.Error(409, "the request was processed before, and its response wasn't kept")
@@ -121,12 +123,15 @@ func (m *keeper) serve(c *filo.Ctx, next filo.Handler) error {
 	if name == nil {
 		return next(c)
 	}
+	scope := m.Scope(c)
+	if len(scope) == 0 {
+		return errNoScope
+	}
 	fingerprint, err := fingerprintOf(c)
 	if err != nil {
 		return err
 	}
 	// The key is a hash, so that a store doesn't learn what Scope says.
-	scope := m.Scope(c)
 	sum := hashOf(scope, name)
 	key := base64.RawURLEncoding.EncodeToString(sum[:])
 	claim := Record{

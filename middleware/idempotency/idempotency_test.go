@@ -50,6 +50,28 @@ func (o *order) serve(c *filo.Ctx) error {
 	return c.Text(201, fmt.Sprint("order ", o.count))
 }
 
+// scopeOf is AuthorizationScope, but takes clients without Authorization for one.
+func scopeOf(c *filo.Ctx) []byte {
+	if scope := idempotency.AuthorizationScope(c); len(scope) > 0 {
+		return scope
+	}
+	return []byte("nobody")
+}
+
+// A client that can't be told from others gets no answer of theirs, and has nothing done twice: a request with a key is refused.
+func TestNoScope(t *testing.T) {
+	o := new(order)
+	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(o.serve))
+	for _, fields := range [][]string{nil, {"Authorization: "}} {
+		if got := s.DoBody(t, "POST /", "a", append(fields, "Idempotency-Key: a")...); got.Status != 400 || o.count != 0 {
+			t.Errorf("%q: %v, and the handler has run %d times", fields, got, o.count)
+		}
+	}
+	if got := s.DoBody(t, "POST /", "a"); got.Status != 201 {
+		t.Errorf("without a key: %v", got)
+	}
+}
+
 // The answers are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
 func TestNew(t *testing.T) {
 	const key = `Idempotency-Key: "8e03978e-40d5-43e8-bc93-6894a57f9324"`
@@ -85,10 +107,10 @@ func TestNew(t *testing.T) {
 		{"what a panic leaves isn't known", idempotency.Options{}, request{"POST /panic", "a", []string{key}}, request{"POST /panic", "a", []string{key}}, 409, "wasn't kept", false, 1},
 		{"a stream isn't kept, and isn't done twice", idempotency.Options{}, request{"POST /stream", "a", []string{key}}, request{"POST /stream", "a", []string{key}}, 409, "wasn't kept", false, 1},
 		{"nor is a large body", idempotency.Options{MaxBodyBytes: 100}, request{"POST /large", "a", []string{key}}, request{"POST /large", "a", []string{key}}, 409, "wasn't kept", false, 1},
-		{"the scope is an option", idempotency.Options{Scope: func(c *filo.Ctx) []byte { return nil }}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 1", true, 1},
+		{"the scope is an option", idempotency.Options{Scope: func(c *filo.Ctx) []byte { return []byte("all") }}, request{"POST /", "a", []string{key, "Authorization: a"}}, request{"POST /", "a", []string{key, "Authorization: b"}}, 201, "order 1", true, 1},
 	} {
 		if test.options.Scope == nil {
-			test.options.Scope = idempotency.AuthorizationScope
+			test.options.Scope = scopeOf
 		}
 		o := new(order)
 		id := 0
@@ -136,7 +158,7 @@ func TestKeys(t *testing.T) {
 		{"a space", []string{`Idempotency-Key: a b`}, 400},
 		{"not ASCII", []string{"Idempotency-Key: \"é\""}, 400},
 	} {
-		h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Required: true})(new(order).serve)
+		h := idempotency.New(idempotency.Options{Scope: scopeOf, Required: true})(new(order).serve)
 		if got := mwtest.Do(t, h, "POST /", test.fields...); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
@@ -148,7 +170,7 @@ func TestConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
 		var mu sync.Mutex
-		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(func(c *filo.Ctx) error {
+		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: scopeOf})(func(c *filo.Ctx) error {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -174,7 +196,7 @@ func TestConcurrent(t *testing.T) {
 // What a handler that broke off has done nobody knows: it isn't done again.
 func TestAbort(t *testing.T) {
 	o := new(order)
-	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(o.serve))
+	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: scopeOf})(o.serve))
 	if got := s.Raw(t, servertest.Request("POST /abort", "a", "Idempotency-Key: a")); got != "" {
 		t.Errorf("%q, want no answer", got)
 	}
@@ -199,7 +221,7 @@ func TestTimeout(t *testing.T) {
 				<-c.Context().Done()
 				time.Sleep(time.Second)
 				return test.answer(c)
-			}, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}),
+			}, idempotency.New(idempotency.Options{Scope: scopeOf}),
 				middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second})))
 			for _, want := range []int{503, 409} {
 				if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Status != want {
@@ -219,7 +241,7 @@ func TestRunsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		s := servertest.New(t, idempotency.New(idempotency.Options{
-			Scope: idempotency.AuthorizationScope, MaxRun: time.Second,
+			Scope: scopeOf, MaxRun: time.Second,
 		})(func(c *filo.Ctx) error {
 			calls++
 			time.Sleep(3 * time.Second)
@@ -243,7 +265,7 @@ func TestRunsOn(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
-		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, TTL: time.Hour})(o.serve))
+		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: scopeOf, TTL: time.Hour})(o.serve))
 		for _, step := range []struct {
 			sleep time.Duration
 			want  string
@@ -261,7 +283,7 @@ func TestMemory(t *testing.T) {
 	calls := make(map[string]int)
 	const body = 10_000
 	s := servertest.New(t, idempotency.New(idempotency.Options{
-		Scope: idempotency.AuthorizationScope, MaxBytes: 64 * body,
+		Scope: scopeOf, MaxBytes: 64 * body,
 	})(func(c *filo.Ctx) error {
 		calls[c.Path()]++
 		if c.Path() == "/huge" {
@@ -318,7 +340,7 @@ func TestMemoryFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		s := servertest.New(t, idempotency.New(idempotency.Options{
-			Scope: idempotency.AuthorizationScope, MaxBytes: 40_000, MaxScopeBytes: 10_000, TTL: time.Hour,
+			Scope: scopeOf, MaxBytes: 40_000, MaxScopeBytes: 10_000, TTL: time.Hour,
 		})(func(c *filo.Ctx) error { calls++; return c.NoContent() }))
 		ask := func(client, key string) int {
 			return s.DoBody(t, "POST /", "a", "Idempotency-Key: "+key, "Authorization: "+client).Status
@@ -431,7 +453,7 @@ func TestLate(t *testing.T) {
 			s := servertest.NewServer(t, &filo.Server{
 				Logger: slog.New(slog.NewTextHandler(log, nil)),
 				Handler: idempotency.New(idempotency.Options{
-					Scope: idempotency.AuthorizationScope, MaxRun: 2 * time.Second, Store: store,
+					Scope: scopeOf, MaxRun: 2 * time.Second, Store: store,
 				})(func(c *filo.Ctx) error {
 					n := calls.Add(1)
 					if n == 1 {
@@ -479,7 +501,7 @@ func TestStoreErrors(t *testing.T) {
 		{"an answer that is cut off", &failingKeys{found: &idempotency.Record{Response: []byte{200, 1, 1, 50}}}, "/", 500},
 		{"one with more fields than bytes", &failingKeys{found: &idempotency.Record{Response: []byte{200, 1, 0xFF, 0xFF, 0x7F}}}, "/", 500},
 	} {
-		h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Store: test.store})(new(order).serve)
+		h := idempotency.New(idempotency.Options{Scope: scopeOf, Store: test.store})(new(order).serve)
 		if got := mwtest.Do(t, h, "POST "+test.path, "Idempotency-Key: a"); got.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.why, got, test.status)
 		}
@@ -491,7 +513,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte{200, 1, 0})
 	f.Fuzz(func(t *testing.T, response []byte) {
 		store := &failingKeys{found: &idempotency.Record{Response: response}}
-		h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Store: store})(mwtest.Hello)
+		h := idempotency.New(idempotency.Options{Scope: scopeOf, Store: store})(mwtest.Hello)
 		if response == nil {
 			t.Skip("a request that runs")
 		}
@@ -507,32 +529,32 @@ func TestOptions(t *testing.T) {
 	mwtest.MustPanic(t, "idempotency", map[string]func(){
 		"no Scope": func() { idempotency.New(idempotency.Options{}) },
 		"a negative TTL": func() {
-			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, TTL: -1})
+			idempotency.New(idempotency.Options{Scope: scopeOf, TTL: -1})
 		},
 		"a negative MaxRun": func() {
-			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxRun: -1})
+			idempotency.New(idempotency.Options{Scope: scopeOf, MaxRun: -1})
 		},
 		"negative MaxBodyBytes": func() {
-			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBodyBytes: -1})
+			idempotency.New(idempotency.Options{Scope: scopeOf, MaxBodyBytes: -1})
 		},
 		"negative MaxBytes": func() {
-			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: -1})
+			idempotency.New(idempotency.Options{Scope: scopeOf, MaxBytes: -1})
 		},
 		"negative MaxScopeBytes": func() {
-			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxScopeBytes: -1})
+			idempotency.New(idempotency.Options{Scope: scopeOf, MaxScopeBytes: -1})
 		},
 		"a method that isn't one": func() {
-			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Methods: []string{"PO ST"}})
+			idempotency.New(idempotency.Options{Scope: scopeOf, Methods: []string{"PO ST"}})
 		},
 		"a new line in the method": func() {
-			idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, Methods: []string{"A\r\nB"}})
+			idempotency.New(idempotency.Options{Scope: scopeOf, Methods: []string{"A\r\nB"}})
 		},
 	})
 }
 
 func ExampleNew() {
 	orders := 0
-	h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(func(c *filo.Ctx) error {
+	h := idempotency.New(idempotency.Options{Scope: scopeOf})(func(c *filo.Ctx) error {
 		orders++
 		return c.Text(201, fmt.Sprint("order ", orders))
 	})
@@ -545,7 +567,7 @@ func ExampleNew() {
 }
 
 func BenchmarkNew(b *testing.B) {
-	h := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(mwtest.Hello)
+	h := idempotency.New(idempotency.Options{Scope: scopeOf})(mwtest.Hello)
 	b.Run("none", func(b *testing.B) { mwtest.Benchmark(b, h, "POST /") })
 	b.Run("replayed", func(b *testing.B) { mwtest.Benchmark(b, h, "POST /", "Idempotency-Key: a") })
 }
@@ -553,7 +575,7 @@ func BenchmarkNew(b *testing.B) {
 // Who isn't known, or isn't allowed to, has done nothing, and a name that anybody can give keeps no key: a flood of such leaves room for the others.
 func TestUnauthorized(t *testing.T) {
 	for _, refusal := range []int{401, 403} {
-		m := idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: 64 << 10})
+		m := idempotency.New(idempotency.Options{Scope: scopeOf, MaxBytes: 64 << 10})
 		s := servertest.New(t, m(func(c *filo.Ctx) error {
 			if c.Request.Header.Get("Authorization") != "known" {
 				return filo.Error(refusal, "")
@@ -577,7 +599,7 @@ func TestMemoryFullLog(t *testing.T) {
 		var log strings.Builder
 		s := servertest.NewServer(t, &filo.Server{
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-			Handler: idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope, MaxBytes: 500, MaxScopeBytes: 1000})(
+			Handler: idempotency.New(idempotency.Options{Scope: scopeOf, MaxBytes: 500, MaxScopeBytes: 1000})(
 				func(c *filo.Ctx) error { return c.NoContent() }),
 		})
 		refused := 0
