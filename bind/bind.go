@@ -13,6 +13,9 @@ import (
 
 // JSON decodes a JSON body into the value that v points to, with Server.JSON or encoding/json.
 //
+// A field with a tag of another source (path, query, header, cookie or form) but none for JSON is never read from a JSON body, whatever
+// its Go name, nor is a *multipart.FileHeader, whatever its tags. If that leaves a struct no field, JSON returns an error without a status.
+//
 // The Content-Type must be application/json or end in +json. With any codec, JSON refuses a body that isn't UTF-8, or nests
 // arrays and objects more than 1000 levels deep, before it decodes the body. A codec of your own must itself refuse data after
 // the value and numbers that don't fit.
@@ -32,7 +35,9 @@ func Query(c *filo.Ctx, v any, options ...Option) error { return one(c, v, optio
 // a tag's name, Path returns an error without a status, unless the field is a pointer or has a tag of another source.
 func Path(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inPath) }
 
-// Header reads header fields into the struct that v points to, by the tag header.
+// Header reads header fields into the struct that v points to, by the tag header. If an answer that caches may keep depends on one of
+// them, add its name to the answer's Vary: Header and All don't, since most fields that are bound, such as Idempotency-Key, change no
+// answer that is kept.
 func Header(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inHeader) }
 
 // Cookie reads cookies into the struct that v points to, by the tag cookie.
@@ -40,8 +45,8 @@ func Cookie(c *filo.Ctx, v any, options ...Option) error { return one(c, v, opti
 
 // All reads every part of the request into the struct that v points to: the body, if there is one, as JSON, Form or Multipart by
 // its Content-Type, then header fields, cookies, the query and the path. For a field with several tags, the last source in this
-// order wins. A field with a tag path, query, cookie or header but none for JSON is never read from a JSON body, whatever its Go
-// name. A form is refused with 415 if the struct has fields for JSON but none with the tag form.
+// order wins. JSON bodies fill no fields that are for other sources alone: see JSON. A form is refused with 415 if the struct has fields
+// for JSON but none with the tag form, and JSON if it has fields with the tag form but none for JSON.
 func All(c *filo.Ctx, v any, options ...Option) error {
 	target, err := structOf(v)
 	if err != nil {
@@ -109,7 +114,10 @@ func (b *binding) body(v any, target reflect.Value) error {
 	mediaType := syntax.MediaType(contentType)
 	switch {
 	case syntax.IsJSON(contentType):
-		return b.jsonBesides(v, target)
+		if detail := mustBeForm(target.Type()); detail != "" {
+			return unexpectedType(detail)
+		}
+		return b.json(v)
 	case syntax.EqualFold(mediaType, "application/x-www-form-urlencoded"):
 		return b.form(inForm, target)
 	case syntax.EqualFold(mediaType, "multipart/form-data"):
@@ -122,6 +130,18 @@ func (b *binding) body(v any, target reflect.Value) error {
 		}
 	}
 	return unexpectedType("must be application/json, application/x-www-form-urlencoded or multipart/form-data")
+}
+
+// mustBeForm returns the detail of a Content-Type of JSON for a struct that has fields for forms alone, "" if it has others or none.
+func mustBeForm(t reflect.Type) string {
+	form := &plansOf(t)[inMultipart]
+	switch o := objectOf(t); {
+	case len(form.fields) == 0 || o.hasOwn() || o.readsItself:
+		return ""
+	case slices.ContainsFunc(form.fields, func(f field) bool { return f.file() }):
+		return "must be multipart/form-data"
+	}
+	return "must be application/x-www-form-urlencoded or multipart/form-data"
 }
 
 // form binds from a form, unless the struct is for JSON alone.

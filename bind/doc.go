@@ -21,7 +21,8 @@
 //
 // # Which fields
 //
-// JSON follows the rules of encoding/json: the name is that of the json tag, or the Go name.
+// JSON follows the rules of encoding/json: the name is that of the json tag, or the Go name. But of the struct itself, it fills no field
+// that has tags of other sources alone, and no file. Inside of other types the tags of other sources mean nothing.
 //
 // The other sources bind only exported fields that have their tag (path, query, header, cookie or form), so that no client can
 // set a field that wasn't meant for it. The tag holds the name; an empty tag means the Go name, and "-" counts as no tag. Names
@@ -44,9 +45,9 @@
 // A *multipart.FileHeader or a []*multipart.FileHeader with a form tag gets the files of that name, which can be read until the
 // handler returns.
 //
-// Programming mistakes are errors without a status: an unsupported type, a tag on an unexported field, a tag path whose name isn't
-// that of a wildcard of the route, and, except with All, a struct without any field that has the tag of the source. If several
-// routes share a struct and not all have the wildcard, make the field a pointer.
+// Programming mistakes are errors without a status: an unsupported type, a file inside of another type than the struct itself, a
+// tag on an unexported field, a tag path whose name isn't that of a wildcard of the route, and, except with All, a struct without
+// any field that has the tag of the source. If several routes share a struct and not all have the wildcard, make the field a pointer.
 //
 // A field keeps its value if the request doesn't have its name, so you can set defaults before binding. The same holds for a
 // number, bool, time or duration whose text is empty, as forms send it for inputs that weren't filled in, unless Strict is given.

@@ -23,32 +23,37 @@ const maxExplained = 256 << 10
 // mustBeJSON is the detail of a Content-Type of something else.
 const mustBeJSON = "must be application/json, or end in +json"
 
-// json binds from a JSON body.
+// json binds from a JSON body what isn't meant for another source alone.
 func (b *binding) json(v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return fmt.Errorf("bind: a %T was given, and a pointer is needed", v)
 	}
-	return b.jsonInto(v, walker{})
-}
-
-// jsonBesides binds from a JSON body what isn't meant for another source alone.
-func (b *binding) jsonBesides(v any, target reflect.Value) error {
+	outermost := target.Type().Elem()
+	for outermost.Kind() == reflect.Pointer && outermost.Name() == "" {
+		outermost = outermost.Elem()
+	}
+	if outermost.Kind() != reflect.Struct {
+		return b.jsonInto(v)
+	}
+	o := objectOf(outermost)
+	if len(o.others) > 0 && !o.hasOwn() && !o.readsItself && !b.all {
+		return fmt.Errorf("bind: each field of %v is for another source than JSON, so nothing would be bound: write json:\"name\" beside form:\"name\", and so on", outermost)
+	}
 	// encoding/json knows nothing of the other tags, so what it sets by Go names is put back.
-	others := objectOf(target.Type()).others
-	before := make([]reflect.Value, len(others))
-	for i, index := range others {
-		if field, err := target.FieldByIndexErr(index); err == nil {
+	before := make([]reflect.Value, len(o.others))
+	for i, index := range o.others {
+		if field, ok := reach(target, index); ok {
 			before[i] = reflect.New(field.Type()).Elem()
 			before[i].Set(field)
 			field.SetZero() // what it refers to would be changed in place
 		}
 	}
-	err := b.jsonInto(v, walker{besides: true})
-	for i, index := range others {
-		field, unreachable := target.FieldByIndexErr(index)
+	err := b.jsonInto(v)
+	for i, index := range o.others {
+		field, ok := reach(target, index)
 		switch {
-		case unreachable != nil:
+		case !ok:
 		case before[i].IsValid():
 			field.Set(before[i])
 		default:
@@ -58,8 +63,20 @@ func (b *binding) jsonBesides(v any, target reflect.Value) error {
 	return err
 }
 
-// jsonInto binds from a JSON body, and lets w look for errors.
-func (b *binding) jsonInto(v any, w walker) error {
+// reach returns the field at index of the struct behind one or more pointers. It reports false if a pointer on the way is nil.
+func reach(target reflect.Value, index []int) (field reflect.Value, ok bool) {
+	for target.Kind() == reflect.Pointer {
+		if target.IsNil() {
+			return field, false
+		}
+		target = target.Elem()
+	}
+	field, err := target.FieldByIndexErr(index)
+	return field, err == nil
+}
+
+// jsonInto binds from a JSON body, also what is for other sources.
+func (b *binding) jsonInto(v any) error {
 	needed := presenceOf(reflect.TypeOf(v).Elem())
 	if needed.err != nil {
 		return needed.err
@@ -84,7 +101,7 @@ func (b *binding) jsonInto(v any, w walker) error {
 			return malformed(describe(syntax, body), err)
 		}
 	}
-	w.body, w.strict, w.explain = body, b.option.strict, err != nil && len(body) <= maxExplained
+	w := walker{body: body, strict: b.option.strict, explain: err != nil && len(body) <= maxExplained}
 	w.require = needed.within && (err == nil || w.explain)
 	if w.strict || w.explain || w.require {
 		// Room for what is usual.

@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -43,12 +44,15 @@ func requirementsOf(t reflect.Type) (all []requirement, err error) {
 	return all, nil
 }
 
-// isElsewhere reports whether a field is for another source than a JSON body alone: see All.
+// isElsewhere reports whether no JSON body may fill a field: it has tags of other sources alone, or is for files, which come in forms.
 func isElsewhere(field reflect.StructField) bool {
+	if t := field.Type; t == fileType || t == filesType || t == fileType.Elem() {
+		return true
+	}
 	if _, tagged := field.Tag.Lookup(inBody.tag()); tagged {
 		return false
 	}
-	for in := inHeader; in < sources; in++ {
+	for in := inForm; in < sources; in++ {
 		if _, has := field.Tag.Lookup(in.tag()); has {
 			return true
 		}
@@ -124,33 +128,49 @@ func presenceOf(t reflect.Type) *presence {
 	if outermost.Kind() == reflect.Struct {
 		p.fields = objectOf(outermost).required
 	}
-	p.look(t, make(map[reflect.Type]bool))
+	p.look(t, false, make(map[reflect.Type]bool))
 	known, _ := presences.LoadOrStore(t, p)
 	return known.(*presence)
 }
 
-// look looks for requirements in all that t is made of.
-func (p *presence) look(t reflect.Type, seen map[reflect.Type]bool) {
+// look looks for requirements in all that t is made of. inside says that a JSON body can fill the whole of t: of the outermost struct it
+// fills only what isn't for another source.
+func (p *presence) look(t reflect.Type, inside bool, seen map[reflect.Type]bool) {
+	if before, ok := seen[t]; ok && (before || !inside) {
+		return
+	}
+	seen[t] = inside
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+	case reflect.Pointer:
 		if !readsItself(t) {
-			p.look(t.Elem(), seen)
+			p.look(t.Elem(), inside, seen)
+		}
+	case reflect.Slice, reflect.Array, reflect.Map:
+		if !readsItself(t) {
+			p.look(t.Elem(), true, seen)
 		}
 	case reflect.Struct:
 		o := objectOf(t)
-		if seen[t] || o.readsItself {
+		if o.readsItself {
 			return
 		}
-		seen[t] = true
 		if o.err != nil {
 			p.err = o.err
 		}
+		if t == fileType.Elem() {
+			p.err = errFileInJSON
+		}
 		for i := range o.members {
-			p.within = p.within || o.members[i].required >= 0
-			p.look(o.members[i].typ, seen)
+			if m := &o.members[i]; inside || !m.other {
+				p.within = p.within || m.required >= 0
+				p.look(m.typ, true, seen)
+			}
 		}
 	}
 }
+
+var errFileInJSON = errors.New("bind: a JSON body would fill a *multipart.FileHeader, and files come in forms only: " +
+	"put it into the outermost struct, as a field with the tag form")
 
 // bits is a set of small numbers.
 type bits struct {

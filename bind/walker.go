@@ -22,8 +22,6 @@ type walker struct {
 	strict bool
 	// require says to look for required fields that aren't there.
 	require bool
-	// besides says that the outermost object isn't for the fields that are for another source alone.
-	besides bool
 
 	path []step
 	// seen are the members that the objects around pos have had so far.
@@ -98,7 +96,7 @@ func (w *walker) object(t reflect.Type) {
 		next = i + 1
 		switch {
 		case !w.strict:
-		case i < 0 || o.members[i].other && w.besides && outermost:
+		case i < 0 || o.members[i].other && outermost:
 			w.refuse("isn't known here")
 			i = -1
 		case slices.Contains(w.seen[outer:], i):

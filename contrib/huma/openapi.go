@@ -200,9 +200,6 @@ func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	for _, f := range described.Fields {
 		switch f.In {
 		case "body":
-			if _, inForm := f.Struct.Tag.Lookup("form"); inForm && f.Struct.Tag.Get("json") == "" {
-				continue // it is meant for forms, though JSON may have it by its Go name
-			}
 			members = append(members, f)
 		case "form":
 			form.Properties[f.Name] = d.text(f)
