@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,13 +40,8 @@ func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error 
 		}
 		transport.Protocols.SetUnencryptedHTTP2(!v.kind.tls)
 		transport.Protocols.SetHTTP2(v.kind.tls)
-		var dial sync.Once
-		only := &lastRead{TCPConn: v.TCPConn}
-		transport.DialContext = func(context.Context, string, string) (conn net.Conn, err error) {
-			err = fmt.Errorf("%w after %s", errEnded, only)
-			dial.Do(func() { conn, err = only, nil })
-			return conn, err
-		}
+		only := &onlyConn{TCPConn: v.TCPConn, ended: make(chan struct{})}
+		transport.DialContext = only.dial
 		defer transport.CloseIdleConnections()
 		// One alone opens the connection. If it were given up meanwhile, so would be the connection.
 		if err := v.do(context.Background(), transport, v.call("/hello")); err != nil {
@@ -65,22 +61,47 @@ func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error 
 // errEnded says that the connection of a client of HTTP/2 takes no further request.
 var errEnded = errors.New("the connection takes no requests any more")
 
-// lastRead is a connection that remembers the last read with a result, which may say why the client uses the connection no longer.
-type lastRead struct {
+// onlyConn is a client's only connection. It remembers the last read with a result, which may say why the client uses it no longer.
+type onlyConn struct {
 	*net.TCPConn
-	mu   sync.Mutex
-	last string // guarded by mu
+	dialed atomic.Bool
+	ended  chan struct{} // closed when a read has failed, or the client has closed the connection
+	end    sync.Once
+	mu     sync.Mutex
+	last   string // guarded by mu
 }
 
-func (l *lastRead) Read(p []byte) (int, error) {
+// dial returns the connection, and fails once that has ended. A client that dials again before is in a hurry: net/http hands a new
+// connection out before requests beside find it. It takes the connection for those, too, while dial waits.
+func (l *onlyConn) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if l.dialed.CompareAndSwap(false, true) {
+		return l, nil
+	}
+	select {
+	case <-l.ended:
+		return nil, fmt.Errorf("%w after %s", errEnded, l)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *onlyConn) Read(p []byte) (int, error) {
 	n, err := l.TCPConn.Read(p)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.last = fmt.Sprintf("%x, %v", p[max(0, n-64):n], err)
+	l.mu.Unlock()
+	if err != nil {
+		l.end.Do(func() { close(l.ended) })
+	}
 	return n, err
 }
 
-func (l *lastRead) String() string {
+func (l *onlyConn) Close() error {
+	l.end.Do(func() { close(l.ended) })
+	return l.TCPConn.Close()
+}
+
+func (l *onlyConn) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return "reading " + l.last

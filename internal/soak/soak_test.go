@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -180,4 +183,38 @@ func TestRefused(t *testing.T) {
 	if len(refused) < 100 || next < len(refused) {
 		t.Errorf("%d of %d requests were tried, want all and at least 100", next, len(refused))
 	}
+}
+
+// A client of HTTP/2 that dials again while its connection lives waits for that, and learns that it has ended only then.
+func TestOnlyConn(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := &onlyConn{TCPConn: conn.(*net.TCPConn), ended: make(chan struct{})}
+	if got, err := only.dial(t.Context(), "", ""); got != net.Conn(only) || err != nil {
+		t.Fatal(got, err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := only.dial(over, "", ""); err != context.Canceled {
+		t.Errorf("while the connection lives: %v", err)
+	}
+	server.Close()
+	if _, err := only.Read(make([]byte, 1)); err != io.EOF {
+		t.Error(err)
+	}
+	if _, err := only.dial(t.Context(), "", ""); !errors.Is(err, errEnded) {
+		t.Errorf("behind the end: %v", err)
+	}
+	only.Close()
 }
