@@ -17,8 +17,12 @@
 // %2F were a slash here, "/private%2Fkey" would bypass a router's protection of "/private/".) On Windows short names, such as
 // GIT~1 for .git, and names with dots or spaces at the end are 404 too.
 //
-// Names that begin with a dot, and everything below them, are 404, except /.well-known/ (RFC 8615). So is everything that isn't a
-// regular file: a device, a FIFO, a socket. Opening one never blocks. Methods other than GET and HEAD get 405.
+// Names that begin with a dot, and everything below them, are 404, except /.well-known/ (RFC 8615). This goes by the name that a
+// client asks for: a visible link is served whatever the name of its target. In a ConfigMap that Kubernetes has mounted, all files
+// are links to names that begin with two dots.
+//
+// Everything that isn't a regular file is 404 as well: a device, a FIFO, a socket. Opening one never blocks. Methods other than GET
+// and HEAD get 405.
 //
 // Errors go to the server's ErrorHandler: 404 for a file that doesn't exist, 403 for one that must not be read, 500 for other
 // failures. The ErrorHandler may log the cause, which contains paths; clients don't see it.

@@ -314,6 +314,22 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// A visible link is served though its target's name is hidden, as all files of a ConfigMap that Kubernetes has mounted are.
+func TestVisibleLink(t *testing.T) {
+	dir := tree(t, map[string]string{"..2026_11_27/app.js": "let x"})
+	for name, target := range map[string]string{"..data": "..2026_11_27", "app.js": "..data/app.js"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve(t, dir)
+	for path, want := range map[string]int{"/app.js": 200, "/..data/app.js": 404, "/..2026_11_27/app.js": 404} {
+		if a := s.Do(t, "GET "+path); a.Status != want {
+			t.Errorf("%s: %d, want %d", path, a.Status, want)
+		}
+	}
+}
+
 func TestListing(t *testing.T) {
 	nasty := `<script>&"'.txt`
 	dir := tree(t, map[string]string{
