@@ -3,6 +3,8 @@ package bind_test
 import (
 	"errors"
 	"fmt"
+	"mime/multipart"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -57,11 +59,11 @@ func TestAll(t *testing.T) {
 		{"no body", get("/shops/7?dry=1"), order{}, strict, "{7 true   [] 0 []}", ""},
 		{"an empty chunked body", "POST /shops/7 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", order{}, strict, "{7 false   [] 0 []}", ""},
 		{"the query after the body", orderRequest("?both=2", "application/json", `{"both":1}`), order{}, nil, "{7 false k  [] 2 []}", ""},
-		{"others are not for the body", orderRequest("", "application/json", `{"Shop":8,"shop":9,"Dry":true,"key":"stolen","Tags":["t"]}`), order{}, nil, "{7 false k  [] 0 [t]}", ""},
+		{"others are not for the body", orderRequest("", "application/json", `{"Shop":8,"shop":9,"Dry":true,"key":"stolen","Tags":["t"]}`), order{}, nil, "{7 false k  [] 0 []}", ""},
 		{"and keep their defaults", orderRequest("", "application/json", `{"Dry":false}`), order{Dry: true}, nil, "{7 true k  [] 0 []}", ""},
 		{"strict says so", orderRequest("", "application/json", `{"Shop":8,"note":""}`), order{}, strict, "", "422 body /Shop: isn't known here"},
 		{"another type", orderRequest("", "text/csv", "a"), order{}, nil, "", "415 header Content-Type: must be application/json, application/x-www-form-urlencoded or multipart/form-data"},
-		{"malformed", orderRequest("?dry=x", "application/json", "{"), order{}, nil, "", "400 body: line 1, column 1: unexpected end of JSON input"},
+		{"malformed", orderRequest("?dry=x", "application/json", "{"), order{}, nil, "", "400 body: line 1, column 1: unexpected end of the document"},
 		{"errors of all sources", strings.Replace(orderRequest("?dry=x&both=y", "application/json", `{"note":1}`), "/7", "/seven", 1), order{}, nil, "",
 			"400 body /note: must be a string; query dry: must be true or false; " +
 				"query both: must be an integer; " +
@@ -71,6 +73,104 @@ func TestAll(t *testing.T) {
 		if fails := inShort(t, err); fails != c.fails || err == nil && fmt.Sprint(got) != c.want {
 			t.Errorf("%s:\n got %v %s\nwant %s %s", c.name, got, fails, c.want, c.fails)
 		}
+	}
+}
+
+// elsewhere has a field of each kind that no JSON body fills.
+type elsewhere struct {
+	Name   string                  `json:"name"`
+	Path   string                  `path:"shop"`
+	Query  *int                    `query:"q"`
+	Header string                  `header:"X-A"`
+	Cookie string                  `cookie:"c"`
+	Form   []string                `form:"f"`
+	File   *multipart.FileHeader   `form:"file"`
+	Files  []*multipart.FileHeader `form:"files"`
+	Both   *multipart.FileHeader   `json:"both" form:"both"`
+	Bare   *multipart.FileHeader
+}
+
+// A JSON body fills no field that is for another source, and keeps what was bound before, by each function and to a pointer too.
+func TestJSONFillsNoOtherSource(t *testing.T) {
+	const file = `{"Filename":"../x","Size":3}`
+	values := map[string]string{"Path": `"8"`, "Query": "8", "Header": `"8"`, "Cookie": `"8"`, "Form": `["8"]`, "File": file, "Files": "[" + file + "]",
+		"both": file, "Bare": file}
+	all := func(c *filo.Ctx, v any, options ...bind.Option) error {
+		before := *v.(*elsewhere)
+		err := bind.All(c, v, options...)
+		v.(*elsewhere).Path, v.(*elsewhere).Query = before.Path, before.Query // of the request
+		return err
+	}
+	pointer := func(c *filo.Ctx, v any, options ...bind.Option) error {
+		p := v.(*elsewhere)
+		return bind.JSON(c, &p, options...)
+	}
+	for name, bindTo := range map[string]func(*filo.Ctx, any, ...bind.Option) error{"JSON": bind.JSON, "All": all, "JSON to a pointer": pointer} {
+		for member, value := range values {
+			for _, written := range []string{member, strings.ToLower(member)} {
+				for _, strict := range []bool{false, true} {
+					var options []bind.Option
+					want := ""
+					if strict {
+						options, want = []bind.Option{bind.Strict()}, "422 body /"+written+": isn't known here"
+					}
+					query, known := 7, &multipart.FileHeader{Filename: "known"}
+					v := elsewhere{"", "7", &query, "7", "7", []string{"7"}, known, []*multipart.FileHeader{known}, known, known}
+					before := v
+					before.Name = "n"
+					err := boundTo(t, postJSON(fmt.Sprintf(`{"name":"n",%q:%s}`, written, value)), &v, bindTo, options...)
+					if got := inShort(t, err); got != want {
+						t.Errorf("%s, %s: %s, want %s", name, written, got, want)
+					}
+					if !reflect.DeepEqual(v, before) || known.Filename != "known" || query != 7 {
+						t.Errorf("%s, %s:\n got %+v\nwant %+v", name, written, v, before)
+					}
+				}
+			}
+		}
+	}
+	// A pointer that is made for the body has nothing of it either.
+	var made *elsewhere
+	if err := boundTo(t, postJSON(`{"name":"n","Path":"8","File":`+file+`}`), &made, bind.JSON); err != nil || made.Name != "n" || made.Path != "" || made.File != nil {
+		t.Errorf("%v, %+v", err, made)
+	}
+}
+
+// A struct for forms alone takes no JSON, and an upload that is missing is missing in the form.
+func TestJSONForms(t *testing.T) {
+	type upload struct {
+		Shop string                `path:"shop"`
+		File *multipart.FileHeader `form:"file" required:"true"`
+	}
+	type text struct {
+		Name string `form:"name"`
+	}
+	const forged = `{"File":{"Filename":"../x","Size":3}}`
+	if _, err := bound[upload](t, postJSON(forged), bind.All); inShort(t, err) != "415 header Content-Type: must be multipart/form-data" {
+		t.Error(inShort(t, err))
+	}
+	if _, err := bound[text](t, postJSON(`{"Name":"n"}`), bind.All); inShort(t, err) != "415 header Content-Type: must be application/x-www-form-urlencoded or multipart/form-data" {
+		t.Error(inShort(t, err))
+	}
+	if _, err := bound[upload](t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", bind.All); inShort(t, err) != "422 form file: is required" {
+		t.Error(inShort(t, err))
+	}
+	if _, err := bound[text](t, postJSON(`{"Name":"n"}`), bind.JSON); err == nil || !strings.Contains(err.Error(), "nothing would be bound") {
+		t.Error(err)
+	}
+	type tree struct {
+		Name     string
+		Children []tree
+		File     *multipart.FileHeader
+	}
+	for _, v := range []any{new(tree), new([]upload), new(map[string]*multipart.FileHeader), new(struct{ In upload }), new(struct{ Files []**multipart.FileHeader })} {
+		if err := boundTo(t, postJSON(`{}`), v, bind.JSON); err == nil || !strings.Contains(err.Error(), "files come in forms only") {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
+	type lists []lists // has no end
+	if _, err := bound[lists](t, postJSON(`[[],[[]]]`), bind.JSON); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -179,7 +279,7 @@ func TestValidatorBesidesErrors(t *testing.T) {
 		{"names in another case", `{"AGE":"x","name":"n","born":"2000-01-02T00:00:00Z"` + rest + "}", nil, "422 body /AGE: must be an integer from -128 to 127"},
 		{"strict", `{"name":"n","born":"2000-01-02T00:00:00Z","old":1` + rest + "}", []bind.Option{bind.Strict()},
 			"422 body /old: isn't known here; body /age: is required"},
-		{"malformed", `{"age":"x"`, nil, "400 body: line 1, column 10: unexpected end of JSON input"},
+		{"malformed", `{"age":"x"`, nil, "400 body: line 1, column 10: unexpected end of the document"},
 		{"too large", `{"age":"x","name":"` + strings.Repeat("n", 256<<10) + `"}`, nil, "422 body: line 1, column 10: must be an integer from -128 to 127"},
 	} {
 		_, err := bound[customer](t, postJSON(c.body), bind.All, append(c.options, bind.With(required))...)

@@ -66,7 +66,7 @@ func TestOperation(t *testing.T) {
 		{"a missing member too", "PUT /mail/ab", `{"name":"Go"}`, 422, `expected required property email to be present`},
 		{"all wrong members are told", "PUT /mail/ab", `{"name":"12345678901","email":"x"}`, 422, `"location":"body.email"`},
 		{"an unknown member too", "PUT /mail/ab", `{"name":"Go","email":"go@example.com","x":1}`, 422, `"location":"body.x"`},
-		{"what isn't JSON is malformed", "PUT /mail/ab", `{"name":`, 400, `unexpected end of JSON input`},
+		{"what isn't JSON is malformed", "PUT /mail/ab", `{"name":`, 400, `unexpected`},
 		{"no body is an error", "PUT /mail/ab", "", 400, `request body is required`},
 		{"another method is the router's to refuse", "POST /mail/ab", whole, 405, ""},
 		{"another path too", "PUT /mail/ab/c", whole, 404, ""},
