@@ -23,11 +23,13 @@ import (
 type loopConn struct {
 	conn
 	loop.Socket
-	ended      bool // the connection isn't served any more: the owner is about to close it, or to leave it to the lingerer
-	expired    bool // the deadline of the wait before this turn has passed
-	shed       bool // it was told to close for others, while it waited before this turn
-	parkedOnce bool // the request whose handler parked the connection has ended
-	toldIdle   bool // ConnState was told that the connection is idle
+	ended       bool // the connection isn't served any more: the owner is about to close it, or to leave it to the lingerer
+	expired     bool // the deadline of the wait before this turn has passed
+	shed        bool // it was told to close for others, while it waited before this turn
+	parkedOnce  bool // the request whose handler parked the connection has ended
+	toldIdle    bool // ConnState was told that the connection is idle
+	handshaking bool // the server's handshakeQueue has its TLS handshake
+	ousted      bool // that had to make room for another one
 
 	// deadline is the end of the current wait, 0 for none, and since its beginning, both on the coarse clock's scale. since is 0 once
 	// bytes have come.
@@ -58,6 +60,9 @@ var (
 
 // BeforeWait implements loop.Conn: it gives the loop to another worker.
 func (lc *loopConn) BeforeWait() error {
+	if lc.handshaking {
+		lc.server.handshakes.wait(lc)
+	}
 	if p := lc.parked; p != nil {
 		if p.serving != nil {
 			return p.serving.leave(p.class)

@@ -7,14 +7,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
-	"sync"
 
+	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/proxyproto"
 )
 
 // handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection isn't served
-// in this turn: it has ended, or waits for its hello or for its place in the queue.
+// in this turn: it has ended, or waits without a worker.
 func (lc *loopConn) handshakeTurn() bool {
 	if _, ok := lc.netConn.(*tls.Conn); !ok {
 		return true
@@ -23,29 +23,27 @@ func (lc *loopConn) handshakeTurn() bool {
 	if lc.headSince == 0 {
 		lc.headSince = s.clock.now()
 	}
-	for lc.mayHandshake() && !lc.helloCame() {
+	for lc.mayHandshake() {
+		if lc.mayBegin() && lc.completeHandshake() {
+			lc.headSince, lc.since = 0, 0
+			return true
+		}
+		if !lc.mayAwaitHandshake() {
+			break
+		}
 		if lc.suspend(stateNew) {
 			return false
 		}
 	}
-	if lc.mayHandshake() {
-		begun, crowded := s.handshakes.begin(lc)
-		if !begun {
-			return false
-		}
-		defer s.handshakes.done()
-		if lc.worker.worker.LeaveWithoutPlace(); s.handshake(&lc.conn, crowded) {
-			lc.headSince, lc.since = 0, 0
-			return true
-		}
+	if lc.handshaking {
+		s.handshakes.end(lc)
 	}
-	if lc.expired && !lc.linger && !lc.shed {
+	if lc.expired && !lc.ousted && !lc.shed {
 		s.counts.timeouts.handshake.Add(1)
 	}
 	lc.failed = !lc.linger // unless it was answered in plain text
 	lc.NoWaitWrite = true
 	lc.end()
-	s.handshakes.goOn() // this turn may have been the queue's, and the next connection is due
 	return false
 }
 
@@ -54,78 +52,86 @@ func (lc *loopConn) mayHandshake() bool {
 	return !lc.failed && !lc.expired && lc.reading == readingHead
 }
 
-// helloCame reports whether the first record has arrived completely, or isn't a client's hello. A client that sends only a part of its
-// hello must not hold a worker.
+// mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello comes, or when it is
+// the connection's turn.
+func (lc *loopConn) mayBegin() bool {
+	return !lc.ousted && (lc.handshaking || lc.helloCame()) && lc.server.handshakes.begin(lc)
+}
+
+// completeHandshake makes the handshake, which has begun. It reports false if the handshake has failed, or was ousted.
+func (lc *loopConn) completeHandshake() (complete bool) {
+	defer func() {
+		ousted := lc.server.handshakes.end(lc)
+		lc.ousted = ousted && !complete
+		lc.failed = !complete && !ousted
+	}()
+	lc.worker.worker.LeaveWithoutPlace()
+	return lc.server.handshake(&lc.conn)
+}
+
+// mayAwaitHandshake reports whether the connection may wait, for its hello or until the handshake may begin. An ousted one waits in vain
+// until its time is over: if it were closed at once, an attacker would open another one at once. An honest client that was too slow gets a
+// reset when it sends its next bytes.
+func (lc *loopConn) mayAwaitHandshake() bool {
+	if half, _ := lc.SawEnd(); half || lc.failed {
+		return false
+	}
+	if !lc.ousted {
+		return true
+	}
+	var next [1]byte
+	_, err := lc.Peek(next[:])
+	return err == loop.ErrNotYet && !lc.server.life.draining.Load() && lc.server.config.readHeaderTimeout > 0
+}
+
+// helloCame reports whether the client's hello has arrived completely, or isn't one. A client that sends only a part of its hello must not
+// hold a worker.
 func (lc *loopConn) helloCame() bool {
-	const header, handshakeRecord = 5, 22
 	if half, _ := lc.SawEnd(); half {
 		return true // nothing more will come
 	}
-	space := lc.in.Space()
-	n, err := lc.Peek(space)
-	switch {
-	case err == loop.ErrNotYet:
+	buffer := lend.NewCopyBuffer()
+	defer buffer.Release()
+	n, err := lc.Peek(buffer[:])
+	if errors.Is(err, loop.ErrNotYet) {
 		return false
-	case err != nil, n == 0, n == len(space), space[0] != handshakeRecord:
-		return true
 	}
-	return n >= header && n >= header+int(binary.BigEndian.Uint16(space[header-2:]))
+	most := len(buffer) // the system may not keep more
+	if size := lc.server.SocketOptions.ReadBuffer; size > 0 {
+		most = min(most, size/2)
+	}
+	return err != nil || n == 0 || n >= most || isWholeHello(buffer[:n])
 }
 
-// handshakeQueue limits how many TLS handshakes run at once. Other connections wait in the order of their arrival.
-type handshakeQueue struct {
-	mu      sync.Mutex
-	most    int         // 0 is maxHandshakes; immutable
-	running int         // guarded by mu
-	waiting []*loopConn // claimed; guarded by mu
-}
-
-// maxHandshakes is how many TLS handshakes run at once. Most of them wait for their client, and each needs a worker meanwhile.
-const maxHandshakes = 1024
-
-// begin reports whether the connection's handshake may begin, and whether so many run that it must be short. If it may not begin, the
-// caller no longer owns the connection, which gets another turn later.
-func (q *handshakeQueue) begin(lc *loopConn) (begun, crowded bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	most := q.limit()
-	if q.running >= most {
-		lc.detachTurn()
-		q.waiting = append(q.waiting, lc)
-		return false, true
+// isWholeHello reports whether b holds all of a client's hello, in one record or in several, or something else that crypto/tls refuses.
+func isWholeHello(b []byte) bool {
+	const recordHeader, handshakeRecord, messageHeader, maxMessage = 5, 22, 4, 64 << 10
+	var header [messageHeader]byte // of the message: its type and its size
+	for came := 0; len(b) > 0; {
+		if b[0] != handshakeRecord {
+			return true
+		}
+		if len(b) < recordHeader {
+			return false
+		}
+		size := int(binary.BigEndian.Uint16(b[recordHeader-2:]))
+		if b = b[recordHeader:]; size == 0 {
+			return true // no handshake has such a record
+		}
+		if len(b) < size {
+			return false
+		}
+		if came < messageHeader {
+			copy(header[came:], b[:size])
+		}
+		came += size
+		message := int(binary.BigEndian.Uint32(header[:]) & (1<<24 - 1))
+		if came >= messageHeader && (came >= messageHeader+message || message > maxMessage) {
+			return true
+		}
+		b = b[size:]
 	}
-	q.running++
-	return true, q.running > most/2
-}
-
-func (q *handshakeQueue) limit() int {
-	if q.most > 0 {
-		return q.most
-	}
-	return maxHandshakes
-}
-
-// done ends a handshake, and makes room for the next one.
-func (q *handshakeQueue) done() {
-	q.mu.Lock()
-	q.running--
-	q.mu.Unlock()
-	q.goOn()
-}
-
-// goOn gives the next waiting connection its turn, if there is room.
-func (q *handshakeQueue) goOn() {
-	q.mu.Lock()
-	var next *loopConn
-	if len(q.waiting) > 0 && q.running < q.limit() {
-		next = q.waiting[0]
-		q.waiting[0] = nil
-		q.waiting = q.waiting[1:]
-	}
-	q.mu.Unlock()
-	if next != nil {
-		next.Post()
-	}
+	return false
 }
 
 // proxyTurn reads the connection's header of the PROXY protocol, and nothing that follows it. It reports false if the connection isn't served

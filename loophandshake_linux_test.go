@@ -5,7 +5,11 @@ package filo_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
+	"fmt"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,7 +38,7 @@ func TestStalledHandshakes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := &filo.Server{Loops: 1, ReadHeaderTimeout: 2 * time.Second, Handler: newLifeGate().handle}
+			config := &filo.Server{Loops: 1, ReadHeaderTimeout: time.Second / 2, Handler: newLifeGate().handle}
 			config.SetMaxHandshakes(2)
 			s := lifeListenTLS(t, config)
 			ended := make(chan struct{})
@@ -56,4 +60,146 @@ func TestStalledHandshakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pausedConn is a client that gets the server's answer to its hello, and goes on when it is told to.
+type pausedConn struct {
+	net.Conn
+	once     sync.Once
+	answered chan struct{} // closed when the answer comes
+	goOn     chan struct{}
+}
+
+func (c *pausedConn) Read(p []byte) (n int, err error) {
+	n, err = c.Conn.Read(p)
+	c.once.Do(func() {
+		close(c.answered)
+		<-c.goOn
+	})
+	return n, err
+}
+
+// dialPaused begins a handshake from an address, and returns it when the server waits for the client's part.
+func (s *lifeServer) dialPaused(t *testing.T, from string) (c *pausedConn, secure *tls.Conn, done <-chan error) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := dialer.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = &pausedConn{Conn: newLifeClient(t, conn), answered: make(chan struct{}), goOn: make(chan struct{})}
+	secure = tls.Client(c, lifeClientTLS())
+	result := make(chan error, 1)
+	go func() { result <- secure.Handshake() }()
+	lifeRecv(t, c.answered, "the answer to a hello")
+	return c, secure, result
+}
+
+// Clients that begin handshakes and never end them keep nobody out, whether they come from the same address or from another one, and hold no
+// more workers than there is room for. The longest of their own address goes first, and isn't closed before its time, since its client
+// would come again: only when it goes on.
+func TestSilentHandshakes(t *testing.T) {
+	lifeLooped(t)
+	const most, clients = 4, 16
+	config := &filo.Server{Loops: 1, ReadHeaderTimeout: time.Hour, Handler: newLifeGate().handle}
+	config.SetMaxHandshakes(most)
+	s := lifeListenTLS(t, config)
+	slow, secure, completed := s.dialPaused(t, "127.0.0.2")
+	var silent []*pausedConn
+	var ended []<-chan error
+	for range clients {
+		c, _, done := s.dialPaused(t, "127.0.0.1")
+		silent, ended = append(silent, c), append(ended, done)
+	}
+	for range most {
+		c := s.dialTLS(t)
+		c.get("/")
+		c.want(200, "quick", false)
+		c.Close()
+	}
+	lifeAwait(t, "those who made room to hold no worker", func() bool { return s.Stats().WorkersRunning <= most })
+	if stats := s.Stats(); stats.Timeouts.Handshake < clients-most || stats.ConnsOpen < clients {
+		t.Errorf("%d handshakes were ousted, and %d connections are open", stats.Timeouts.Handshake, stats.ConnsOpen)
+	}
+	close(slow.goOn)
+	if err := lifeRecv(t, completed, "the end of the other address's handshake"); err != nil {
+		t.Errorf("the other address: %v", err)
+	}
+	c := newLifeClient(t, secure)
+	c.get("/")
+	c.want(200, "quick", false)
+	c.Close()
+	for i, each := range silent {
+		close(each.goOn)
+		lifeRecv(t, ended[i], "the end of a handshake")
+		each.Close()
+	}
+	s.wantServesTLS(t)
+}
+
+// A hello that comes in pieces holds no worker before it is whole, whatever its size and its records.
+func TestPartsOfAHello(t *testing.T) {
+	lifeLooped(t)
+	s := lifeListenTLS(t, &filo.Server{Handler: newLifeGate().handle})
+	for _, test := range []struct{ protocols, record, piece int }{
+		{0, 1, 1 << 20}, {0, 100, 50}, {0, 1 << 14, 7}, {30, 1 << 14, 3000}, {110, 3000, 1000}, {110, 1 << 14, 1 << 14}, {250, 1 << 14, 5000},
+	} {
+		config := lifeClientTLS()
+		config.NextProtos = []string{"http/1.1"}
+		for i := range test.protocols {
+			config.NextProtos = append(config.NextProtos, fmt.Sprintf("%200d", i))
+		}
+		hello := &helloConn{Conn: s.dial(t), record: test.record, piece: test.piece}
+		c := newLifeClient(t, tls.Client(hello, config))
+		c.get("/")
+		c.want(200, "quick", false)
+		c.Close()
+		for n := range hello.sent {
+			if n%max(1, len(hello.sent)/300) == 0 && filo.IsWholeHello(hello.sent[:n]) {
+				t.Errorf("%+v: %d of %d bytes are whole", test, n, len(hello.sent))
+			}
+		}
+		if !filo.IsWholeHello(hello.sent) {
+			t.Errorf("%+v: all %d bytes aren't whole", test, len(hello.sent))
+		}
+	}
+	for _, other := range []string{"GET / HTTP/1.1", "\x15", "\x16\x03\x01\x00\x00", "\x16\x03\x01\x00\x05\x01\xff\xff\xff\x00", "\x16\x03\x01\x00\x01\x01\x17"} {
+		if !filo.IsWholeHello([]byte(other)) {
+			t.Errorf("%q: crypto/tls refuses it without more", other)
+		}
+	}
+}
+
+// helloConn sends its hello in records of that size, in pieces.
+type helloConn struct {
+	net.Conn
+	record, piece int
+	sent          []byte
+	read          bool
+}
+
+func (c *helloConn) Write(p []byte) (int, error) {
+	if c.read {
+		return c.Conn.Write(p)
+	}
+	for rest := p; len(rest) > 0; {
+		size := int(binary.BigEndian.Uint16(rest[3:]))
+		for record := range slices.Chunk(rest[5:5+size], c.record) {
+			c.sent = append(binary.BigEndian.AppendUint16(append(c.sent, rest[:3]...), uint16(len(record))), record...)
+		}
+		rest = rest[5+size:]
+	}
+	return len(p), nil
+}
+
+func (c *helloConn) Read(p []byte) (int, error) {
+	if !c.read {
+		c.read = true
+		for piece := range slices.Chunk(c.sent, c.piece) {
+			if _, err := c.Conn.Write(piece); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return c.Conn.Read(p)
 }

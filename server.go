@@ -494,13 +494,13 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 			c.out, c.reading, c.linger = s.appendRefusal(c.out, reason, &overloadFields, false), readingNothing, true
 			s.counts.refused.Add(1)
 			s.counts.refusals.countConn(reason)
-			if s.handshake(c, true) {
+			if s.handshake(c) {
 				c.flush()
 			}
 			return
 		}
 	}
-	if !s.handshake(c, false) {
+	if !s.handshake(c) {
 		return
 	}
 	if c.tlsState != nil && c.tlsState.NegotiatedProtocol == "h2" || c.serve() {

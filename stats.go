@@ -229,7 +229,8 @@ func (s *Server) limits() Limits {
 
 // Timeouts counts, since the start, what has ended because it took too long.
 type Timeouts struct {
-	// Handshake counts TLS handshakes that took longer than ReadHeaderTimeout.
+	// Handshake counts TLS handshakes that took longer than ReadHeaderTimeout. In the loop driver it also counts those whose client was slow
+	// while more than 1,024 others waited for theirs.
 	Handshake uint64
 	// Silent counts connections that sent nothing within ReadHeaderTimeout, as those that browsers open in advance.
 	Silent uint64

@@ -96,9 +96,8 @@ func (s *Server) protocols(configured []string) []string {
 	return offered
 }
 
-// handshake makes the handshake of a TLS connection, within ReadHeaderTimeout, or a tenth of that if crowded is set. It reports
-// false if the handshake has failed.
-func (s *Server) handshake(c *conn, crowded bool) bool {
+// handshake makes the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
+func (s *Server) handshake(c *conn) bool {
 	tlsConn, ok := c.netConn.(*tls.Conn)
 	if !ok {
 		return true
@@ -107,9 +106,6 @@ func (s *Server) handshake(c *conn, crowded bool) bool {
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
 			timeout -= s.clock.now().Sub(c.headSince) // since the client's first byte
-		}
-		if crowded {
-			timeout = min(timeout, s.config.readHeaderTimeout/10)
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
