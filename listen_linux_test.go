@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -338,4 +339,85 @@ func lifeBusySocket(t *testing.T, path string) {
 		t.Cleanup(func() { conn.Close() })
 	}
 	t.Skip("the backlog can't be filled here")
+}
+
+// serversOption reads a socket option from the server's end of a connection, which is in this process.
+func serversOption(t *testing.T, client net.Conn, level, option int) int {
+	t.Helper()
+	want := client.LocalAddr().(*net.TCPAddr)
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, _ := syscall.Getpeername(fd)
+		if v4, ok := peer.(*syscall.SockaddrInet4); !ok || v4.Port != want.Port || !want.IP.Equal(net.IP(v4.Addr[:])) {
+			continue
+		}
+		value, err := syscall.GetsockoptInt(fd, level, option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	t.Fatal("the server has no such connection")
+	return 0
+}
+
+// Each connection has TCP_NODELAY and keep-alive, whoever has opened the listener, also if it came before Serve.
+func TestOptionsOfConnections(t *testing.T) {
+	for name, listen := range map[string]func(s *filo.Server) (net.Listener, error){
+		"the server's":  func(s *filo.Server) (net.Listener, error) { return s.Listen("127.0.0.1:0") },
+		"the program's": func(*filo.Server) (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+		"without Multipath TCP": func(*filo.Server) (net.Listener, error) {
+			var config net.ListenConfig
+			config.SetMultipathTCP(false)
+			return config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		},
+		"inherited": func(*filo.Server) (net.Listener, error) { // as from systemd
+			listener := lifeListen(t, "tcp", "127.0.0.1:0")
+			defer listener.Close()
+			file, err := listener.(*net.TCPListener).File()
+			if err != nil {
+				return nil, err
+			}
+			defer file.Close()
+			return net.FileListener(file)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &filo.Server{Handler: newLifeGate().handle}
+			listener, err := listen(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &lifeServer{addr: listener.Addr().String()}
+			var clients []*lifeClient
+			for range 3 {
+				clients = append(clients, s.dial(t))
+			}
+			s = lifeServe(t, config, listener)
+			for i := range 6 {
+				if i == len(clients) {
+					clients = append(clients, s.dial(t))
+				}
+				c := clients[i]
+				c.get("/")
+				c.want(200, "quick", false)
+				for option, of := range map[string]struct{ level, name, want int }{
+					"TCP_NODELAY":  {syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
+					"SO_KEEPALIVE": {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+					"TCP_KEEPIDLE": {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 15},
+				} {
+					if got := serversOption(t, c, of.level, of.name); got != of.want {
+						t.Errorf("connection %d: %s is %d, want %d", i, option, got, of.want)
+					}
+				}
+			}
+		})
+	}
 }

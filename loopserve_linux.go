@@ -181,7 +181,6 @@ func siblings(o *sock.Options, listener *net.TCPListener, n int) (fds []int, err
 			listeners = append(listeners, sibling)
 		}
 		err := sock.Control(listeners[i], func(fd int) error {
-			o.SetInherited(fd)
 			if err := sock.SetReusePort(fd); err != nil {
 				return err
 			}

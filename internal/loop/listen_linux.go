@@ -56,6 +56,7 @@ type listenerEntry struct {
 	mu      sync.Mutex
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // it is in the loop's epoll set; guarded by mu
+	older   bool          // connections may wait that are older than the socket's options, which they lack; guarded by mu
 	delay   time.Duration // of the last pause, 0 after a success; guarded by mu
 }
 
@@ -94,7 +95,7 @@ func (g *Group) NewListener(on Listening) (*Listener, error) {
 	for i, fd := range on.Sockets {
 		l := g.loops[i]
 		l.mu.Lock()
-		e := &listenerEntry{Listener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd}
+		e := &listenerEntry{Listener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd, older: ll.setsOptions()}
 		l.listeners = append(l.listeners, e)
 		l.mu.Unlock()
 		ll.entries = append(ll.entries, e)
@@ -271,11 +272,14 @@ func (ll *Listener) acceptUser() {
 		sock.Close(spare) // the client has left
 		return
 	}
-	if ll.address.Network() != "unix" {
+	if ll.setsOptions() {
 		ll.options.SetInherited(spare)
 	}
 	ll.share(spare, peer)
 }
+
+// setsOptions reports whether the program has opened the socket, and it is TCP's. Then its options were set when it listened already.
+func (ll *Listener) setsOptions() bool { return ll.user != nil && ll.address.Network() != "unix" }
 
 // userClosed reports whether the socket's listener is user and was closed.
 func (ll *Listener) userClosed() bool {
@@ -313,8 +317,12 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 	if e.fd >= 0 {
 		fd, errno = sock.Accept(e.fd, &peer)
 	}
-	if errno == 0 {
+	older := e.older
+	switch errno {
+	case 0:
 		e.delay = 0
+	case syscall.EAGAIN:
+		e.older = false
 	}
 	e.mu.Unlock()
 	if errno != 0 {
@@ -322,6 +330,9 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 			e.failed(os.NewSyscallError("accept4", errno))
 		}
 		return false
+	}
+	if older {
+		e.options.SetInherited(fd)
 	}
 	e.log.Succeeded(e.logger())
 	if e.user != nil {

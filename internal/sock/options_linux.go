@@ -36,6 +36,7 @@ func (o *Options) set(fd int, shared bool) error {
 			return os.NewSyscallError("setsockopt "+option.name, err)
 		}
 	}
+	o.SetInherited(fd)
 	return nil
 }
 
@@ -57,7 +58,7 @@ func (o *Options) setListening(listener net.Listener) error {
 }
 
 // SetInherited sets on a listening socket what package net sets on each connection that it accepts. Connections that loops accept inherit
-// these options, which saves system calls.
+// these options, which saves system calls: all but those that the system has made before, which the socket may already hold.
 func (o *Options) SetInherited(fd int) {
 	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	interval := o.keepAlive()

@@ -58,8 +58,8 @@ func TestListen(t *testing.T) {
 	sibling.Close()
 }
 
-// What connections inherit is what package net would set on each of them.
-func TestSetInherited(t *testing.T) {
+// From the beginning connections inherit what package net would set on each of them.
+func TestListenInherited(t *testing.T) {
 	for _, test := range []struct {
 		keepAlive time.Duration
 		on, idle  int
@@ -70,9 +70,6 @@ func TestSetInherited(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer listener.Close()
-		if err := Control(listener, func(fd int) error { o.SetInherited(fd); return nil }); err != nil {
-			t.Fatal(err)
-		}
 		if got := option(t, listener, syscall.IPPROTO_TCP, syscall.TCP_NODELAY); got != 1 {
 			t.Errorf("TCP_NODELAY is %d", got)
 		}
