@@ -115,7 +115,8 @@ func TestStatsLimits(t *testing.T) {
 	c.answer()
 	want := filo.Limits{
 		Driver: "loop", Loops: 2, Concurrency: filo.DefaultConcurrency, Queue: 7, QueueTimeout: filo.DefaultQueueTimeout, MaxConns: 50, MaxConnsPerIP: 3,
-		MaxConcurrentStreams: 128, MaxBufferedBodies: filo.DefaultMaxBufferedBodies, ReadHeaderTimeout: filo.DefaultReadHeaderTimeout, ReadTimeout: time.Minute,
+		MaxConcurrentStreams: 128, MaxBufferedBodies: filo.DefaultMaxBufferedBodies,
+		MaxBufferedAnswers: filo.DefaultMaxBufferedAnswers, ReadHeaderTimeout: filo.DefaultReadHeaderTimeout, ReadTimeout: time.Minute,
 		WriteTimeout: filo.DefaultWriteTimeout, GracePeriod: filo.DefaultGracePeriod,
 	}
 	if filo.BlockingDriver() {

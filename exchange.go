@@ -98,6 +98,14 @@ type fileWire interface {
 	sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error)
 }
 
+// windowWire is a wire whose client says how much content it takes. Nothing is read or made ahead of a closed window.
+type windowWire interface {
+	// window returns how many more bytes of content the client takes now.
+	window() int
+	// awaitWindow waits until the client takes more, and returns how much. The handler keeps no buffer meanwhile.
+	awaitWindow() (n int, err error)
+}
+
 // watchWire is a wire whose client can be watched while a handler runs.
 type watchWire interface {
 	// mayWatch reports whether the client can be watched from now until endWatch: nothing else reads the connection.

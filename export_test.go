@@ -2,6 +2,7 @@ package filo
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/filohttp/filo/internal/class"
 )
@@ -31,4 +32,15 @@ func TrainClass(s *Server, name string) {
 	}
 	train(&s.classes.handler)
 	s.classes.entered.Each(train)
+}
+
+// AnswersWaiting returns how many handlers wait for windows of HTTP/2.
+func AnswersWaiting(s *Server) int { return int(s.answers.waiting.Load()) }
+
+// WindowGrace returns how long a client has to open a window while so much of the budget of answers is used.
+func WindowGrace(s *Server, used, waiting int64) time.Duration {
+	s.configure()
+	s.answers.used.Store(used)
+	s.answers.waiting.Store(waiting)
+	return s.windowLimits().Grace
 }

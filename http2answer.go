@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
@@ -108,7 +109,8 @@ func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
 	if r.source == bodyBuffer && size <= maxKeptBody {
 		body = append([]byte(nil), body...) // the buffer will be used again
 	}
-	s.unsent, s.complete = body, true // nothing is appended, so the body may be the program's
+	s.setUnsentLocked(body, nil, false)
+	s.complete = true // nothing is appended, so the body may be the program's
 	if trailer {
 		s.tail = newTail(&r.Trailer)
 	}
@@ -286,18 +288,19 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(p) > 0 && !s.gone {
+	for len(p) > 0 && !s.state.Over() {
 		h.listLocked(s)
-		if len(s.unsent) >= maxStreamUnsent {
+		room := s.keepsLocked() - len(s.unsent)
+		if len(s.unsent) == 0 && (flush || room < len(p)) {
+			return s.lendLocked(p)
+		}
+		if room <= 0 {
 			if err := s.awaitRoomLocked(); err != nil {
 				return err
 			}
 			continue
 		}
-		if flush && len(s.unsent) == 0 {
-			return s.lendLocked(p)
-		}
-		n := min(maxStreamUnsent-len(s.unsent), len(p))
+		n := min(room, len(p))
 		s.keepLocked(p[:n])
 		p = p[n:]
 		h.mayGoOnLocked(s)
@@ -312,14 +315,14 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 }
 
 // lendLocked is data for a stream with nothing that waits: what the client takes at once is framed from p itself. The rest is copied as soon
-// as it is at most maxStreamUnsent.
+// as it may wait without the handler.
 func (s *http2Stream) lendLocked(p []byte) error {
 	s.h.mu.AssertHeld()
 	h := s.h
-	s.unsent = p[:len(p):len(p)]
+	s.setUnsentLocked(p[:len(p):len(p)], nil, true)
 	h.mayGoOnLocked(s)
 	h.flushLocked(nil)
-	if len(s.unsent) > maxStreamUnsent {
+	if len(s.unsent) > s.keepsLocked() {
 		if err := s.awaitRoomLocked(); err != nil {
 			s.dropUnsentLocked()
 			h.schedule.Remove(&s.sender)
@@ -327,8 +330,10 @@ func (s *http2Stream) lendLocked(p []byte) error {
 		}
 	}
 	rest := s.unsent
-	s.unsent = nil
-	s.keepLocked(rest)
+	s.dropUnsentLocked()
+	if !s.state.Over() {
+		s.keepLocked(rest)
+	}
 	return s.reachedLocked()
 }
 
@@ -343,23 +348,23 @@ var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
 // at any more, so the buffer's beginning can be used again.
 func (s *http2Stream) keepLocked(p []byte) {
 	s.h.mu.AssertHeld()
-	if n := len(s.unsent) + len(p); n > cap(s.unsent) && n > maxSmallUnsent {
-		if s.buffer == nil {
-			s.buffer = unsentBuffers.Get().(*unsentBuffer)
+	unsent, buffer := s.unsent, s.buffer
+	if n := len(unsent) + len(p); n > cap(unsent) && n > maxSmallUnsent {
+		if buffer == nil {
+			buffer = unsentBuffers.Get().(*unsentBuffer)
 		}
-		s.unsent = append(s.buffer[:0], s.unsent...)
+		unsent = append(buffer[:0], unsent...)
 	}
-	s.unsent = append(s.unsent, p...)
+	s.setUnsentLocked(append(unsent, p...), buffer, false)
 }
 
 // dropUnsentLocked forgets what waits.
 func (s *http2Stream) dropUnsentLocked() {
 	s.h.mu.AssertHeld()
-	s.unsent = nil
-	if s.buffer != nil {
-		unsentBuffers.Put(s.buffer)
-		s.buffer = nil
+	if buffer := s.buffer; buffer != nil {
+		defer unsentBuffers.Put(buffer)
 	}
+	s.setUnsentLocked(nil, nil, false)
 }
 
 // reachedLocked returns an error if the client can't be reached any more.
@@ -378,35 +383,53 @@ func (s *http2Stream) reachedLocked() error {
 // lose notes that the client can't be reached.
 func (s *http2Stream) lose() { s.failed, s.lost = true, true }
 
-// awaitRoomLocked waits until at most lowStreamUnsent of the answer waits for the client.
+// awaitRoomLocked waits until half of what may wait of the answer without the handler waits.
 func (s *http2Stream) awaitRoomLocked() error {
+	s.h.mu.AssertHeld()
+	return s.awaitClientLocked(func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
+}
+
+// awaitClientLocked waits until the client has taken so much, or opened its windows so far, that the handler is ready to go on.
+func (s *http2Stream) awaitClientLocked(ready func() bool) error {
 	s.h.mu.AssertHeld()
 	h := s.h
 	h.flushLocked(nil)
+	if s.gone || ready() {
+		return nil
+	}
 	h.mu.Unlock()
 	err := s.leave()
 	h.mu.Lock()
 	if err != nil {
 		return err
 	}
-	for len(s.unsent) > lowStreamUnsent && !s.gone {
-		start, before := s.server.clock.now(), len(s.unsent)
-		own := s.worker.ctx.writeUntil
-		deadline := own
-		if own == 0 {
-			deadline = s.windowDeadline(start)
+	waiting := &s.server.answers.waiting
+	waiting.Add(1)
+	defer waiting.Add(-1)
+	for start, before := s.server.clock.now(), len(s.unsent); !s.gone && !ready(); {
+		until := func() clock.Time {
+			if own := s.worker.ctx.writeUntil; own != 0 {
+				return own
+			}
+			return s.windowDeadline(start)
 		}
-		ok := s.awaitLocked(&s.writable, deadline)
-		now, stuck := s.server.clock.exact(), !ok && len(s.unsent) == before
-		if stuck && own == 0 && s.isExcusedLocked(now) {
-			continue
+		// The budget may become crowded meanwhile, and the deadline an earlier one.
+		ok := s.awaitLocked(&s.writable, earliest(until(), s.server.clock.exact().Deadline(s.server.crowdedGrace())))
+		now, moved := s.server.clock.exact(), before-len(s.unsent)
+		if !ok && moved == 0 {
+			switch deadline := until(); {
+			case deadline == 0 || now < deadline:
+				continue
+			case s.worker.ctx.writeUntil != 0 || !s.isExcusedLocked(now):
+				s.writePace.Add(0, now.Sub(start))
+				s.failed = true
+				s.server.counts.timeouts.write.Add(1)
+				return errDeadline
+			}
+		} else {
+			s.writePace.Add(moved, now.Sub(start))
 		}
-		s.writePace.Add(before-len(s.unsent), now.Sub(start))
-		if stuck {
-			s.failed = true
-			s.server.counts.timeouts.write.Add(1)
-			return errDeadline
-		}
+		start, before = now, len(s.unsent)
 	}
 	return nil
 }
@@ -452,6 +475,9 @@ func (s *http2Stream) refuseLocked(e *HTTPError, head bool) (size int64) {
 		dst = name.Append(dst)
 	}
 	dst = s.server.clock.dateLiteral().Append(dst)
+	if e == errAnswersFull {
+		dst = http2.AppendField(dst, field.RetryAfter, nil, []byte(retryAfterSeconds))
+	}
 	dst = http2.AppendNumber(dst, field.ContentLength, int64(len(body)))
 	h.queue = http2.EndHeaders(dst, start, s.id, head)
 	if head {
@@ -459,7 +485,8 @@ func (s *http2Stream) refuseLocked(e *HTTPError, head bool) (size int64) {
 		return 0
 	}
 	h.listLocked(s)
-	s.unsent, s.complete = []byte(body), true
+	s.setUnsentLocked([]byte(body), nil, false)
+	s.complete = true
 	h.mayGoOnLocked(s)
 	return int64(len(body))
 }

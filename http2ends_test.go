@@ -236,7 +236,7 @@ func TestHTTP2AnswerWithoutWindow(t *testing.T) {
 
 // Pieces of an answer that wait for the client's window cost memory for what they are, not for all that waits.
 func TestHTTP2PiecesWithoutWindow(t *testing.T) {
-	const size = 32 << 10
+	const size = 4 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		allocated := make(chan uint64, 1)
 		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error {

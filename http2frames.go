@@ -482,7 +482,11 @@ func (h *http2Conn) takeWindow(w *scratch, f *http2.Frame, fault http2.Fault) ht
 		return h.takeOther(w, f, fault)
 	}
 	h.mu.Lock()
+	shut := h.sendWindow <= 0
 	ok := h.sendWindow.Grow(f.Value)
+	if shut && h.sendWindow > 0 {
+		h.windowOpenedLocked()
+	}
 	h.mu.Unlock()
 	if !ok {
 		return h.fail(w, http2.FaultConnectionWindow)

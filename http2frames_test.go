@@ -210,7 +210,7 @@ func (b *countingBody) Close() error {
 	return nil
 }
 
-// Of a body that a client doesn't take only a little is read ahead, however long it is.
+// Of a body nothing is read ahead of the client's window, however long it is.
 func TestHTTP2ReadAhead(t *testing.T) {
 	const window = 1<<16 - 1
 	body := &countingBody{closed: make(chan struct{})}
@@ -231,11 +231,10 @@ func TestHTTP2ReadAhead(t *testing.T) {
 			got += len(data.Data())
 		}
 	}
-	lifeAwait(t, "the handler to read ahead", func() bool { return body.read.Load() > window+128<<10 })
 	c.WriteRSTStream(1, http2.ErrCodeCancel)
 	c.send()
 	lifeRecv(t, body.closed, "the end of the body")
-	if n := body.read.Load(); n > window+384<<10 {
+	if n := body.read.Load(); n > window+4<<10 {
 		t.Errorf("%d bytes were read, of which %d were sent", n, window)
 	}
 }

@@ -29,9 +29,6 @@ func (s *http2Stream) windowLocked() http2.SendWindow {
 func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *requestContext) {
 	h.mu.AssertHeld()
 	s.state, s.gone = state, true
-	s.dropUnsentLocked()
-	s.tail = nil
-	h.schedule.Remove(&s.sender)
 	h.overLocked(s)
 	if s.parked != nil {
 		s.parkedGoneLocked()
@@ -138,6 +135,9 @@ func (h *http2Conn) overLocked(s *http2Stream) {
 	h.grown -= max(0, s.recv.Size()-http2.DefaultWindow)
 	s.recv = http2.ReceiveWindow{}
 	if s.listed {
+		s.dropUnsentLocked()
+		s.tail = nil
+		h.schedule.Remove(&s.sender)
 		s.listed = false
 		h.streams.Remove(s.id)
 	}

@@ -268,8 +268,8 @@ func (s *http2Stream) sendNowLocked(b []byte) (n int) {
 			n += k
 		}
 	}
-	if room := min(maxParkedUnsent-len(s.unsent), len(b)-n); room > 0 {
-		s.unsent = append(s.unsent, b[n:n+room]...)
+	if room := min(s.aheadLocked(maxParkedUnsent, 0)-len(s.unsent), len(b)-n); room > 0 {
+		s.setUnsentLocked(append(s.unsent, b[n:n+room]...), nil, false)
 		n += room
 		h.mayGoOnLocked(s)
 	}
@@ -280,10 +280,10 @@ func (s *http2Stream) sendNowLocked(b []byte) (n int) {
 func (s *http2Stream) roomLocked() {
 	s.h.mu.AssertHeld()
 	wake(s.writable)
-	if s.starved {
-		s.starved = false
-		s.starving, s.h.starving = s.h.starving, s
+	if s.starved && s.parked != nil && !s.feeding {
+		s.starving, s.h.starving, s.feeding = s.h.starving, s, true
 	}
+	s.starved = false
 }
 
 // feedLocked gives the streams more that have sent what their outboxes gave them. mu isn't held meanwhile.
@@ -291,7 +291,7 @@ func (h *http2Conn) feedLocked() {
 	h.mu.AssertHeld()
 	for h.starving != nil {
 		s := h.starving
-		h.starving, s.starving = s.starving, nil
+		h.starving, s.starving, s.feeding = s.starving, nil, false
 		h.mu.Unlock()
 		s.parked.out.Pump()
 		empty := s.parked.out.Empty()

@@ -10,7 +10,8 @@ import (
 // This file has the way of an HTTP/2 connection's output: from the streams, by priority and as far as the client's windows allow, into the
 // queue, and from there into the outbox.
 
-// mayGoOnLocked schedules a stream that has something to send and a window for it. The end of an answer needs no window.
+// mayGoOnLocked schedules a stream that has something to send and a window for it, and wakes a handler that waits for the window. The end
+// of an answer needs no window.
 func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	if s.state.Over() || s.state == http2.HalfClosedLocal {
@@ -24,6 +25,8 @@ func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 			h.queue = http2.AppendData(h.queue, s.id, nil, true)
 		}
 		h.endAnswerLocked(s)
+	case len(s.unsent) == 0 && s.starved && s.send > 0:
+		s.roomLocked()
 	}
 }
 
@@ -83,7 +86,7 @@ func (h *http2Conn) fillLocked() {
 			s.writePace.Add(n, h.used.Sub(s.awaitsSince))
 			s.awaitsSince = h.used
 		}
-		s.unsent = s.unsent[n:]
+		s.setUnsentLocked(s.unsent[n:], s.buffer, s.borrowed)
 		h.schedule.Sent(&s.sender)
 		if len(s.unsent) == 0 || s.send <= 0 {
 			h.schedule.Remove(&s.sender)

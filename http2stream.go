@@ -39,7 +39,9 @@ type http2Stream struct {
 	complete bool // nothing is added to the answer: its end follows unsent
 	phase    parkPhase
 	closed   bool // a parked stream was closed
-	starved  bool // the outbox of a parked stream has more for it
+	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window
+	feeding  bool // it is in the connection's list starving
+	borrowed bool // unsent is the buffer of a handler that waits
 	reading  bool // a goroutine waits for the body
 	hasRead  bool // a part of the body was read
 	overrun  bool // there was no room for the body
@@ -105,7 +107,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.listed, s.running, s.gone, s.complete, s.expects = false, false, false, false, false
 	s.parked, s.taken, s.closed, s.starved, s.overrun, s.hasRead, s.charged = nil, nil, false, false, false, false, 0
 	s.send = 0
-	s.trailer, s.unsent, s.tail, s.readUntil = nil, nil, nil, 0
+	s.trailer, s.tail, s.readUntil = nil, nil, 0
 }
 
 // http2Awaits is what is awaited of a stream's request without a handler.
@@ -146,7 +148,7 @@ const restTime = time.Second
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time. Besides the average
 // rate it must take something in each grace period: what its windows took at once may have earned it much time.
 func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
-	limits := s.h.conn.server.config.writing
+	limits := s.h.conn.server.windowLimits()
 	return earliest(s.writePace.Deadline(since, limits, 0), since.Deadline(limits.Grace))
 }
 
@@ -380,6 +382,9 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	}()
 	s.disown()
 	e := s.finish(ctx, s.answer(ctx))
+	if e == endingWhole {
+		e = s.makeRoom(ctx)
+	}
 	mine, progress = s.own(), progressAnswer
 	s.conclude(ctx, e, mine)
 	progress = progressAnswered
@@ -487,9 +492,11 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 	}
 	listed := s.listed
 	s.worker = nil
+	if waits := listed && !s.lent; waits || parked || taken {
+		s.http2Request = nil // the stream may wait long for its client
+	}
 	h.mu.Unlock()
 	if parked || taken {
-		s.http2Request = nil
 		if parked && !s.rest() {
 			go s.serveParked()
 		}

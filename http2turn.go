@@ -122,6 +122,9 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	if h.awaiting > 0 {
 		for s := range h.streams.All {
 			deadline = earliest(deadline, s.awaitsUntil())
+			if s.awaits == awaitsWindow { // the budget of answers may become crowded meanwhile
+				deadline = earliest(deadline, now.Deadline(h.conn.server.crowdedGrace()))
+			}
 		}
 	}
 	h.mu.Unlock()

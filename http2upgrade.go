@@ -147,12 +147,12 @@ func (t *http2Tunnel) Write(p []byte) (n int, err error) {
 			return n, errStreamReset
 		case s.passedLocked(t.writeUntil):
 			return n, os.ErrDeadlineExceeded
-		case len(s.unsent) >= maxParkedUnsent:
+		case len(s.unsent) >= s.aheadLocked(maxParkedUnsent, maxShutUnsent):
 			s.awaitLocked(&s.writable, t.writeUntil)
 			continue
 		}
-		k := min(maxParkedUnsent-len(s.unsent), len(p)-n)
-		s.unsent = append(s.unsent[:len(s.unsent):len(s.unsent)], p[n:n+k]...)
+		k := min(s.aheadLocked(maxParkedUnsent, maxShutUnsent)-len(s.unsent), len(p)-n)
+		s.setUnsentLocked(append(s.unsent[:len(s.unsent):len(s.unsent)], p[n:n+k]...), nil, false)
 		n += k
 		h.mayGoOnLocked(s)
 		h.flushLocked(nil)

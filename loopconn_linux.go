@@ -166,9 +166,6 @@ func (lc *loopConn) remote() netip.AddrPort {
 const (
 	// maxUnsent is how much of an answer may wait in the connection for a client that doesn't take it. With more a worker waits.
 	maxUnsent = 256 << 10
-	// maxHeld is how many bytes of larger bodies, each made for one client, may wait in connections when there is no worker to wait with
-	// them.
-	maxHeld = 64 << 20
 	// maxUntaken is how much of crypto/tls's output may wait in the connection: answers, and replies to the key updates that a client
 	// sends with a body.
 	maxUntaken = 2 * maxUnsent
@@ -183,12 +180,12 @@ type unsent struct {
 	// held is a large body that follows bytes and has no worker to wait with it; nil if there is none. It is borrowed from the response,
 	// which doesn't reuse so large a buffer.
 	held    []byte
-	counted int64 // bytes of held that count against maxHeld
+	counted int64 // bytes of held that count against Server.MaxBufferedAnswers
 }
 
 // holdBody keeps a body in the connection by reference. With copies, clients that take nothing of a few answers could fill the memory.
-// Bodies that a handler has rendered for one client, as opposed to those that many answers share, are limited to maxHeld bytes in all
-// connections. Beyond that the client gets a 503 instead.
+// Bodies that a handler has rendered for one client, as opposed to those that many answers share, need room in the budget of answers.
+// Without room the client gets a 503 instead.
 func (lc *loopConn) holdBody() {
 	if len(lc.outBody) <= maxKeptBody {
 		return // it is copied, since its buffer will be reused
@@ -198,11 +195,10 @@ func (lc *loopConn) holdBody() {
 		counted = int64(len(body))
 	}
 	lc.outBody = nil
-	if counted > 0 && lc.server.held.Add(counted) > maxHeld {
-		lc.server.held.Add(-counted)
+	if counted > 0 && !lc.server.answers.take(counted) {
 		lc.server.counts.overloads.Add(1)
 		lc.server.counts.refusals.unsentAnswers.Add(1)
-		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errBusy, &overloadFields, false)
+		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, &overloadFields, false)
 		lc.reading = readingNothing
 		return
 	}
@@ -220,7 +216,7 @@ func (lc *loopConn) makeUnsent() *unsent {
 // dropUnsent forgets what the client hasn't taken.
 func (lc *loopConn) dropUnsent() {
 	if u := lc.unsent; u != nil {
-		lc.server.held.Add(-u.counted)
+		lc.server.answers.used.Add(-u.counted)
 		lc.unsent = nil
 		if u.file != nil {
 			lc.server.closeStream(u.file.stream)

@@ -394,7 +394,7 @@ func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClie
 		return c.Text(200, "quick")
 	})
 	// No WriteTimeout: a machine may be so busy that the last client comes to read long after the first one.
-	config := &filo.Server{Loops: 1, Concurrency: 1, WriteTimeout: -1, Handler: func(c *filo.Ctx) error {
+	config := &filo.Server{Loops: 1, Concurrency: 1, WriteTimeout: -1, MaxBufferedAnswers: 64 << 20, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}

@@ -195,9 +195,68 @@ func (w *StreamWriter) ReadFrom(r io.Reader) (int64, error) {
 
 // copyFrom reads r into a buffer, and writes that.
 func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
+	if wire, ok := w.ctx.exchange.wire.(windowWire); ok {
+		return w.copyByWindow(wire, r)
+	}
 	buffer := lend.NewCopyBuffer()
 	defer buffer.Release()
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer[:])
+}
+
+// copyByWindow is copyFrom for a client that opens windows: while they are closed nothing is read, and no buffer is held.
+func (w *StreamWriter) copyByWindow(wire windowWire, r io.Reader) (sent int64, err error) {
+	var small []byte
+	for n := 0; err == nil; sent += int64(n) {
+		window := 0
+		if window, err = w.awaitWindow(wire); err != nil {
+			break
+		}
+		if window < leastPiece && small == nil {
+			small = make([]byte, leastPiece)
+		}
+		n, err = w.copyPiece(r, small, window)
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return sent, err
+}
+
+// leastPiece is how much copyByWindow reads though the client's windows are smaller.
+const leastPiece = 4 << 10
+
+// awaitWindow waits until the client's windows are open, and returns how much they let through. The head needs no window, so it is sent before.
+func (w *StreamWriter) awaitWindow(wire windowWire) (n int, err error) {
+	if n = wire.window(); n > 0 || w.discard {
+		return n, nil
+	}
+	if !w.sent || len(w.buffer) > 0 {
+		if err := w.emitGathered(true); err != nil || w.discard {
+			return 0, err
+		}
+	}
+	if n, err = wire.awaitWindow(); err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// copyPiece copies what one call of Read gives: into small, or into a larger buffer, as much of it as the window lets through. The error is
+// io.EOF at the end.
+func (w *StreamWriter) copyPiece(r io.Reader, small []byte, window int) (n int, err error) {
+	piece := small
+	if window >= leastPiece {
+		buffer := lend.NewCopyBuffer()
+		defer buffer.Release()
+		piece = buffer[:min(window, len(buffer))]
+	}
+	n, readErr := r.Read(piece)
+	if n > 0 {
+		if n, err = w.Write(piece[:n]); err != nil {
+			return n, err
+		}
+	}
+	return n, readErr
 }
 
 // readFile sends at most size bytes of r: by sendfile if file, which r reads from, is a file or a part of one.

@@ -170,6 +170,15 @@ type Server struct {
 	// waits of a client of HTTP/2 may be a thirty-second part: of a connection or, if MaxConnsPerIP is set, of an address. Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
+	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all
+	// connections together: over HTTP/2 whole answers that the client's windows don't let through and what streaming handlers have written
+	// ahead, and over HTTP/1.1 bodies of more than 256 KB that no worker waits with. Without room a streaming handler waits in its Write. A
+	// whole answer waits in its worker, which counts against Concurrency, or is replaced by a 503 with Retry-After if its body is a copy
+	// that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if there is no worker's place. From half of the limit on, a connection
+	// of HTTP/2 may use a thirty-second part, and clients must open their windows within a tenth of WriteTimeout, at least a second.
+	// Default DefaultMaxBufferedAnswers, 128 MB.
+	MaxBufferedAnswers int64
+
 	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.
 	MultipartLimits MultipartLimits
 
@@ -238,7 +247,7 @@ type Server struct {
 	counts     serverCounts
 	tasks      serverTasks
 	proxyLog   proxyLog
-	held       atomic.Int64 // bytes that count against maxHeld
+	answers    answerBudget
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
 }
@@ -314,6 +323,7 @@ func (s *Server) configure() {
 		s.config = s.newConfig()
 		s.conns.max, s.conns.perAddress = s.maxConns(), s.MaxConnsPerIP
 		s.bodies.limit = withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies)
+		s.answers.limit = withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers)
 		pool := s.newPool()
 		s.life.mu.Lock()
 		s.pool = pool // Stats looks at what is configured from here on

@@ -71,6 +71,8 @@ type Stats struct {
 	RequestsQueued int
 	// BodiesBuffered is how many bytes count against Server.MaxBufferedBodies.
 	BodiesBuffered int64
+	// AnswersBuffered is how many bytes count against Server.MaxBufferedAnswers.
+	AnswersBuffered int64
 	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int
 	// Handoffs counts how often a worker gave its place as a loop's leader to another worker because a handler might block.
@@ -106,7 +108,7 @@ func (c *serverCounts) addTo(st *Stats) {
 // Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
 // that changes its state meanwhile may be counted in its old or its new state.
 func (s *Server) Stats() Stats {
-	st := Stats{BodiesBuffered: s.bodies.used.Load(), TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
+	st := Stats{BodiesBuffered: s.bodies.used.Load(), AnswersBuffered: s.answers.used.Load(), TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
 	loops := s.loops.Load().Counts()
 	st.Handoffs, st.Retakes = loops.Handoffs, loops.Retakes
@@ -205,7 +207,8 @@ type Limits struct {
 	Concurrency, Queue                           int
 	MaxConns, MaxConnsPerIP, MaxRequestsPerConn  int
 	MaxConcurrentStreams                         int // of a connection of HTTP/2
-	MaxBodyBytes, MaxBufferedBodies              int64
+	MaxBodyBytes                                 int64
+	MaxBufferedBodies, MaxBufferedAnswers        int64
 	QueueTimeout, ReadHeaderTimeout, IdleTimeout time.Duration
 	ReadTimeout, WriteTimeout, GracePeriod       time.Duration
 }
@@ -217,7 +220,8 @@ func (s *Server) limits() Limits {
 		Driver: DriverBlocking.String(), Concurrency: c.concurrency, Queue: max(s.Queue, 0), QueueTimeout: s.pool.queue.maxWait,
 		MaxConns: max(s.conns.max, 0), MaxConnsPerIP: max(s.MaxConnsPerIP, 0), MaxRequestsPerConn: max(c.maxRequests, 0),
 		MaxConcurrentStreams: c.http2.maxStreams, MaxBodyBytes: max(c.maxBody, 0), MaxBufferedBodies: max(s.bodies.limit, 0),
-		ReadHeaderTimeout: max(c.readHeaderTimeout, 0), IdleTimeout: max(c.idleTimeout, 0),
+		MaxBufferedAnswers: max(s.answers.limit, 0),
+		ReadHeaderTimeout:  max(c.readHeaderTimeout, 0), IdleTimeout: max(c.idleTimeout, 0),
 		ReadTimeout: max(c.reading.Grace, 0), WriteTimeout: max(c.writing.Grace, 0),
 		GracePeriod: max(withDefault(s.GracePeriod, DefaultGracePeriod), 0),
 	}
@@ -277,7 +281,7 @@ type Refusals struct {
 	QueueFull, QueueTimeout uint64
 	// BufferedBodies counts requests whose bodies had no room: see Server.MaxBufferedBodies.
 	BufferedBodies uint64
-	// UnsentAnswers counts requests that got a 503 because too many bytes of answers waited for their clients.
+	// UnsentAnswers counts requests that got a 503 because too many bytes of answers waited for their clients: see Server.MaxBufferedAnswers.
 	UnsentAnswers uint64
 	// Tasks counts tasks that Ctx.Go refused because the pool was full.
 	Tasks uint64

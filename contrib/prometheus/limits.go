@@ -35,6 +35,9 @@ var (
 	bodies           = describe("filo_request_bodies_bytes", "Bytes of request bodies that are in memory.")
 	bodiesLimit      = describe("filo_request_bodies_limit_bytes",
 		"How many bytes of request bodies may be in memory. Not there without a limit.")
+	answers      = describe("filo_unsent_answers_bytes", "Bytes of answers that wait for their clients.")
+	answersLimit = describe("filo_unsent_answers_limit_bytes",
+		"How many bytes of answers may wait for their clients. Not there without a limit.")
 	bodyLimit    = describe("filo_request_body_limit_bytes", "The largest body of a request. Not there without a limit.")
 	timeoutLimit = describe("filo_timeout_seconds",
 		"How long something may take, by the kinds of filo_timeouts_total. Not there without a limit.", "kind")
@@ -44,7 +47,8 @@ var (
 // limitDescs are those of collectLimits.
 var limitDescs = [...]*client.Desc{
 	acceptFailures, handshakeErrors, timeouts, refusals, draining, drainTime, keepAlivesOff, buildInfo, driverInfo, loops,
-	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodies, bodiesLimit, bodyLimit, timeoutLimit, gracePeriod,
+	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodies, bodiesLimit, answers, answersLimit, bodyLimit, timeoutLimit,
+	gracePeriod,
 }
 
 func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
@@ -97,6 +101,7 @@ func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
 	}
 
 	gauge(bodies, float64(stats.BodiesBuffered))
+	gauge(answers, float64(stats.AnswersBuffered))
 	flag(draining, stats.Draining)
 	if stats.Draining {
 		gauge(drainTime, float64(stats.DrainingSince.UnixMilli())/1000)
@@ -114,6 +119,7 @@ func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
 	limit(addressLimit, float64(l.MaxConnsPerIP))
 	limit(streamsLimit, float64(l.MaxConcurrentStreams))
 	limit(bodiesLimit, float64(l.MaxBufferedBodies))
+	limit(answersLimit, float64(l.MaxBufferedAnswers))
 	limit(bodyLimit, float64(l.MaxBodyBytes))
 	limit(gracePeriod, l.GracePeriod.Seconds())
 }

@@ -1,0 +1,310 @@
+package filo_test
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/filohttp/filo"
+)
+
+// shut are the settings of a client that opens no window.
+var shut = http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}
+
+// tally counts what is read of a body, by all answers.
+type tally struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+func (r tally) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.n.Add(int64(n))
+	return n, err
+}
+
+// heads reads until n answers have begun.
+func (c *frameClient) heads(n int) {
+	c.Helper()
+	for n > 0 {
+		if strings.HasPrefix(c.next(), "HEADERS ") {
+			n--
+		}
+	}
+}
+
+// bodies reads until n answers have ended, and returns what came of each.
+func (c *frameClient) bodies(n int) map[uint32]string {
+	c.Helper()
+	got := make(map[uint32]string)
+	for n > 0 {
+		frame, err := c.ReadFrame()
+		if err != nil {
+			c.Fatal(err)
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			got[f.StreamID] += f.PseudoValue("status") + " "
+			if f.StreamEnded() {
+				n--
+			}
+		case *http2.DataFrame:
+			got[f.StreamID] += string(f.Data())
+			if f.StreamEnded() {
+				n--
+			}
+		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
+			c.Fatalf("%v", f)
+		}
+	}
+	return got
+}
+
+// Nothing is read of a body while the client's windows are closed: neither the streams' nor that of the connection. What they let through a
+// byte at a time is read a little at a time.
+func TestHTTP2ReadsNothingAhead(t *testing.T) {
+	const streams, size = 50, 100 << 10
+	content := strings.Repeat("0123456789", size/10)
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		var read atomic.Int64
+		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error {
+			return c.Reader(200, "text/plain", tally{strings.NewReader(content), &read}, size)
+		}}, shut)
+		for i := range uint32(streams) {
+			c.request(1+2*i, "GET", "/", true)
+		}
+		c.heads(streams)
+		if n := read.Load(); n > 0 {
+			t.Errorf("%d bytes were read while the windows were closed", n)
+		}
+		for i := range uint32(streams) {
+			c.done(c.WriteWindowUpdate(1+2*i, 1))
+		}
+		for n := 0; n < streams; {
+			if strings.HasPrefix(c.next(), "DATA ") {
+				n++
+			}
+		}
+		if n := read.Load(); n > streams*(8<<10) {
+			t.Errorf("%d bytes were read when %d windows had let a byte through each", n, streams)
+		}
+		c.done(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: size}))
+		for got := streams; got < 65535; {
+			frame, err := c.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f, ok := frame.(*http2.DataFrame); ok {
+				got += len(f.Data())
+			}
+		}
+		c.ping(1)
+		c.await("PING 1")
+		// A few streams have read for the same bytes of the connection's window.
+		if n := read.Load(); n > 65535+streams*(36<<10) {
+			t.Errorf("%d bytes were read when the connection's window had let 65535 through", n)
+		}
+		c.done(c.WriteWindowUpdate(0, streams*size))
+		for i := range uint32(streams) {
+			c.done(c.WriteWindowUpdate(1+2*i, size))
+		}
+		for id, body := range c.bodies(streams) {
+			if !strings.HasSuffix(content, body) {
+				t.Errorf("stream %d: the end of its body is wrong", id)
+			}
+		}
+		if n := read.Load(); n != streams*size {
+			t.Errorf("%d bytes were read of %d", n, streams*size)
+		}
+	})
+}
+
+// Whole answers that wait for windows take no more than the budget, whatever the number of connections. Those that are made for one client
+// get a 503 beyond it, the others wait in their workers, and all of the room is free again in the end.
+func TestAnswerBudget(t *testing.T) {
+	const size, streams, fit = 100 << 10, 20, 10
+	text := strings.Repeat("x", size)
+	for kind, answer := range map[string]filo.Handler{
+		"copied":  func(c *filo.Ctx) error { return c.Bytes(200, "text/plain", []byte(text)) },
+		"shared":  func(c *filo.Ctx) error { return c.Text(200, text) },
+		"stream":  func(c *filo.Ctx) error { _, err := c.Stream().WriteString(text); return err },
+		"written": func(c *filo.Ctx) error { return c.Reader(200, "text/plain", bytes.NewReader([]byte(text)), -1) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+				s, dial := serve(&filo.Server{MaxBufferedAnswers: 2 * fit * size, Handler: answer})
+				c := dial(shut)
+				for i := range uint32(streams) {
+					c.request(1+2*i, "/", true)
+				}
+				c.send().begin(streams)
+				const most = fit*size + streams*100 // the texts of the refusals wait, too
+				if used := s.Stats().AnswersBuffered; used > most {
+					t.Errorf("%d bytes wait, and a connection may have %d", used, most)
+				}
+				for i := range uint32(streams) {
+					c.open(1+2*i, size)
+				}
+				c.send()
+				refused := 0
+				for i := range uint32(streams) {
+					switch got := c.answer(1 + 2*i); {
+					case got.status == 200 && string(got.body) == text && got.ended:
+					case got.status == 503 && got.header["retry-after"] != "" && got.ended:
+						refused++
+					default:
+						t.Errorf("stream %d: %v", 1+2*i, got)
+					}
+				}
+				if want := map[bool]int{true: streams - fit}[kind == "copied"]; refused != want {
+					t.Errorf("%d of %d answers were refused, want %d", refused, streams, want)
+				}
+				if got := s.Stats().Refusals.UnsentAnswers; got != uint64(refused) {
+					t.Errorf("%d are counted, and %d were refused", got, refused)
+				}
+				lifeAwait(t, "the room to be free", func() bool { return s.Stats().AnswersBuffered == 0 })
+			})
+		})
+	}
+}
+
+// begin reads until n answers have begun.
+func (c *rawHTTP2) begin(n int) {
+	c.t.Helper()
+	for begun := 0; begun < n; {
+		if err := c.take(); err != nil {
+			c.t.Fatal(err)
+		}
+		begun = 0
+		for _, s := range c.streams {
+			if s.status != 0 {
+				begun++
+			}
+		}
+	}
+}
+
+// A request's memory is free when its handler has returned, however long its answer waits: a client that refers to a large field of HPACK's
+// table would have much of that for a few bytes.
+func TestHTTP2WaitingAnswersKeepNoRequests(t *testing.T) {
+	const requests, size = 100, 3500
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+		c := dial(shut)
+		large := strings.Repeat("x", size)
+		before := heapInUse()
+		for i := range uint32(requests) {
+			c.request(1+2*i, "/", true, "a", large, "a", large, "a", large, "a", large)
+		}
+		c.send().begin(requests)
+		if grown := int64(heapInUse()) - int64(before); grown > requests*8<<10 {
+			t.Errorf("%d waiting answers hold %d KB, and the requests had %d KB", requests, grown>>10, requests*4*size>>10)
+		}
+		for i := range uint32(requests) {
+			c.open(1+2*i, 10)
+		}
+		c.send()
+		for i := range uint32(requests) {
+			c.wantAnswer(1+2*i, "200 ok")
+		}
+	})
+}
+
+// What streaming handlers have written ahead of clients that don't read their sockets, with open windows, is bounded for all of them together.
+func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
+	const conns, streams, limit = 3, 20, 2 << 20
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		s, dial := serve(&filo.Server{MaxBufferedAnswers: limit, Handler: func(c *filo.Ctx) error {
+			w, piece := c.Stream(), make([]byte, 100<<10)
+			for {
+				if _, err := w.Write(piece); err != nil {
+					return err
+				}
+			}
+		}})
+		for range conns {
+			c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+			for i := range uint32(streams) {
+				c.request(1+2*i, "/", true)
+			}
+			c.open(0, 1<<30).send()
+		}
+		lifeAwait(t, "the handlers to wait", func() bool { return filo.AnswersWaiting(s.Server) == conns*streams })
+		if used := s.Stats().AnswersBuffered; used > limit {
+			t.Errorf("%d bytes wait, and the limit is %d", used, limit)
+		}
+		s.Close()
+		lifeAwait(t, "the room to be free", func() bool { return s.Stats().AnswersBuffered == 0 })
+	})
+}
+
+// While the windows are closed nothing of a parked stream's queue is copied, and all of it comes when they open, that of the connection last.
+func TestParkedStreamsCopyNothingAhead(t *testing.T) {
+	const streams, size, messages = 20, 10 << 10, 20
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		message := filo.NewPreparedMessage([]byte(strings.Repeat("m", size)))
+		var config *filo.Server
+		queued := make(chan struct{}, streams)
+		config = &filo.Server{Handler: func(c *filo.Ctx) error {
+			p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error { return io.EOF })
+			if err != nil {
+				return err
+			}
+			for range messages {
+				if err := p.Queue(message); err != nil {
+					t.Error(err)
+				}
+			}
+			p.End()
+			queued <- struct{}{}
+			return nil
+		}}
+		c := dial(config, shut)
+		for i := range uint32(streams) {
+			c.request(1+2*i, "GET", "/", true)
+		}
+		for range streams {
+			lifeRecv(t, queued, "the messages to be queued")
+		}
+		c.heads(streams)
+		if n := config.Stats().AnswersBuffered; n > 0 {
+			t.Errorf("%d bytes were copied", n)
+		}
+		c.done(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}))
+		c.done(c.WriteWindowUpdate(0, streams*size*messages))
+		for id, body := range c.bodies(streams) {
+			if len(body) != size*messages {
+				t.Errorf("stream %d: %d bytes", id, len(body))
+			}
+		}
+	})
+}
+
+// While half of the budget is used, by waiting answers or handlers, clients have a tenth of the time to open their windows.
+func TestCrowdedAnswers(t *testing.T) {
+	for _, c := range []struct {
+		timeout       time.Duration
+		limit         int64
+		used, waiting int64
+		want          time.Duration
+	}{
+		{0, 0, 0, 0, 30 * time.Second},
+		{0, 1 << 20, 1 << 19, 0, 30 * time.Second},
+		{0, 1 << 20, 1<<19 + 1, 0, 3 * time.Second},
+		{0, 1 << 20, 1, 16, 3 * time.Second},
+		{0, -1, 1 << 40, 1 << 20, 30 * time.Second},
+		{5 * time.Second, 1 << 20, 1 << 20, 0, time.Second},
+		{time.Millisecond, 1 << 20, 1 << 20, 0, time.Millisecond},
+		{-1, 1 << 20, 1 << 20, 0, -1},
+	} {
+		s := &filo.Server{WriteTimeout: c.timeout, MaxBufferedAnswers: c.limit}
+		if got := filo.WindowGrace(s, c.used, c.waiting); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
