@@ -43,6 +43,7 @@ type responseWriter struct {
 	header   http.Header // nil until asked for
 
 	wrote    bool // WriteHeader was called with a final status
+	informed bool // an interim answer was sent
 	hijacked bool
 	direct   bool // the rest of filo's chain has answered, by the Ctx itself
 	sniff    bool // the type is to be told from the body
@@ -56,13 +57,16 @@ type responseWriter struct {
 	stream *filo.StreamWriter
 }
 
-// Header implements http.ResponseWriter. It includes the fields that filo's middleware has set before.
+// Header implements http.ResponseWriter. It includes the fields that filo's middleware has set before. They come back if a handler clears
+// the header after an interim answer, as ReverseProxy does: it means to remove the interim fields.
 func (w *responseWriter) Header() http.Header {
-	if w.header == nil {
+	if w.header == nil || w.informed && len(w.header) == 0 {
 		e := w.exchange
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		w.header = make(http.Header)
+		if w.header == nil {
+			w.header = make(http.Header)
+		}
 		if !e.ended && e.running == nil {
 			for name, value := range e.ctx.Response.Header.All() {
 				w.header.Add(string(name), string(value))
@@ -85,11 +89,26 @@ func (w *responseWriter) WriteHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	case status < 200 && status != http.StatusSwitchingProtocols:
-		w.copyHeader()
-		w.exchange.ctx.Informational(status)
+		w.inform(status)
 	default:
 		w.writeHeaderLocked(status)
 	}
+}
+
+// inform sends an interim answer. The response keeps the fields that it had before: an error may become the final answer.
+func (w *responseWriter) inform(status int) {
+	c := w.exchange.ctx
+	var before [][2]string
+	for name, value := range c.Response.Header.All() {
+		before = append(before, [2]string{string(name), string(value)})
+	}
+	w.copyHeader()
+	c.Informational(status)
+	c.Response.Header.Reset()
+	for _, field := range before {
+		c.Response.Header.Add(field[0], field[1])
+	}
+	w.informed = true
 }
 
 // writeHeaderLocked makes status and header those of the answer. What the handler does to the header afterwards shows in

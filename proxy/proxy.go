@@ -49,6 +49,10 @@
 //
 // # What clients are told
 //
+// If middleware in front of the proxy and the upstream set the same field, the upstream's is sent, as that of any handler would be. An
+// Access-Control-* field of the upstream replaces all of those of middleware, since they belong together. Set-Cookie, Vary, Link,
+// Server-Timing and Via are sent from both. ModifyResponse can delete a field of the upstream, so that the middleware's is sent.
+//
 // An unreachable upstream or an invalid answer is a 502 error, a timeout is 504, and no available upstream is 503. A request
 // whose body ends early is 400, and doesn't count against the upstream. All are *filo.HTTPError, for the server's ErrorHandler;
 // the cause is logged and not shown. If an upstream fails in the middle of its answer, the proxy aborts the client's connection,
@@ -175,6 +179,7 @@ type Proxy struct {
 	options   Options
 	transport http.RoundTripper
 	handler   filo.Handler
+	reverse   httputil.ReverseProxy // without ModifyResponse, which each request has its own of
 	upstreams []*upstream
 	turn      atomic.Uint32
 
@@ -205,14 +210,14 @@ func New(options Options) *Proxy {
 	if p.transport = options.Transport; p.transport == nil {
 		p.transport = newTransport(&options)
 	}
-	p.handler = filo.Offload(adaptor.FromHTTP(upgrades{options.Upgrades, &httputil.ReverseProxy{
-		Rewrite:        p.rewrite,
-		Transport:      (*balancer)(p),
-		ModifyResponse: options.ModifyResponse,
-		ErrorHandler:   p.fail,
-		ErrorLog:       log.New(io.Discard, "", 0), // what it says comes to fail as well, or is a client that has left
-		BufferPool:     &copyBuffers,
-	}}))
+	p.reverse = httputil.ReverseProxy{
+		Rewrite:      p.rewrite,
+		Transport:    (*balancer)(p),
+		ErrorHandler: p.fail,
+		ErrorLog:     log.New(io.Discard, "", 0), // what it says comes to fail as well, or is a client that has left
+		BufferPool:   &copyBuffers,
+	}
+	p.handler = filo.Offload(adaptor.FromHTTP(http.HandlerFunc(p.serveHTTP)))
 	if options.HealthCheck != nil {
 		p.startChecks()
 	}
@@ -272,6 +277,14 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 		c.SetContext(ctx)
 	}
 	return p.handler(c)
+}
+
+// serveHTTP is the handler for net/http's requests and answers.
+func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	p.limitUpgrades(r)
+	a, reverse := &answer{w, p}, p.reverse
+	reverse.ModifyResponse = a.modify
+	reverse.ServeHTTP(a, r)
 }
 
 // Close stops the checks of upstreams, and closes idle and upgraded connections to them. Requests in progress continue.

@@ -175,18 +175,18 @@ func (id ID) InFinal() bool {
 // connection.
 func (id ID) InInterim() bool {
 	switch id {
-	case ContentLength, TransferEncoding, Connection, ContentType:
+	case ContentLength, TransferEncoding, Connection, ContentType, KeepAlive, ProxyConnection, Trailer:
 		return false
 	}
 	return true
 }
 
 // InTrailer reports whether a field may be in a trailer section: not one that decides how the message is framed, routed,
-// authenticated or read (RFC 9110, section 6.5.1).
+// authenticated or read (RFC 9110, section 6.5.1), and not one about the connection.
 func (id ID) InTrailer() bool {
 	switch id {
 	case Trailer, ContentType, ContentEncoding, ContentRange, Authorization, Cookie,
-		SetCookie, TE, CacheControl:
+		SetCookie, TE, CacheControl, KeepAlive, ProxyConnection:
 		return false
 	}
 	return id == Unknown || id > Framing

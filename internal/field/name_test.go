@@ -118,7 +118,7 @@ func TestUnknownFieldNames(t *testing.T) {
 func TestFieldsInTrailers(t *testing.T) {
 	for _, name := range []string{
 		"Transfer-Encoding", "Content-Length", "Host", "Connection", "Expect", "Upgrade", "TE", "Trailer", "Cache-Control",
-		"Authorization", "Cookie", "Set-Cookie", "Content-Encoding", "Content-Type", "Content-Range",
+		"Authorization", "Cookie", "Set-Cookie", "Content-Encoding", "Content-Type", "Content-Range", "Keep-Alive", "Proxy-Connection",
 	} {
 		if Lookup(name).InTrailer() {
 			t.Errorf("%s may be in a trailer", name)

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// answer is the ResponseWriter for the answer of an upstream. Its header has the fields that middleware has set before.
+type answer struct {
+	http.ResponseWriter
+	proxy *Proxy
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter. ReverseProxy passes on all fields of interim answers.
+func (a *answer) WriteHeader(status int) {
+	if status < 200 {
+		removeHopByHop(a.Header())
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// removeHopByHop removes the fields that are about the connection to the upstream (RFC 9110, section 7.6.1).
+func removeHopByHop(h http.Header) {
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			h.Del(textproto.TrimString(name))
+		}
+	}
+	for _, name := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade"} {
+		delete(h, name)
+	}
+}
+
+// modify is the ModifyResponse of ReverseProxy, which adds the fields of r to the header afterwards.
+func (a *answer) modify(r *http.Response) error {
+	if r.StatusCode < 100 || r.StatusCode > 599 { // RFC 9110, section 15: others are invalid
+		return fmt.Errorf("proxy: the upstream's status is %d", r.StatusCode)
+	}
+	if modify := a.proxy.options.ModifyResponse; modify != nil {
+		if err := modify(r); err != nil {
+			return err
+		}
+	}
+	own, cors := a.Header(), false
+	if len(own) == 0 {
+		return nil
+	}
+	for name := range r.Header {
+		if cors = cors || isCORS(name); !slices.Contains(fromBoth[:], name) {
+			delete(own, name)
+		}
+	}
+	for name := range own {
+		if cors && isCORS(name) {
+			delete(own, name)
+		}
+	}
+	return nil
+}
+
+// fromBoth are the fields that middleware and the upstream may both add to.
+var fromBoth = [...]string{"Set-Cookie", "Vary", "Link", "Server-Timing", "Via"}
+
+func isCORS(name string) bool { return strings.HasPrefix(name, "Access-Control-") }
