@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -83,6 +84,42 @@ func TestReadMultipartForm(t *testing.T) {
 		}
 		if err := form.RemoveAll(); err != nil || files() != 0 {
 			t.Errorf("%s: %v, %d temporary files left", name, err, files())
+		}
+	}
+}
+
+// The heads of parts are limited too: their number, and together with the parts what a form takes of memory.
+func TestMultipartHeads(t *testing.T) {
+	for _, test := range []struct {
+		parts, heads int
+		field        string
+		tooMuch      bool
+	}{
+		{1, 9_990, "A:b\r\n", false}, {900, 10, "A:b\r\n", false}, {900, 10, "A%d:b\r\n", false},
+		{1, 10_010, "A:b\r\n", true}, {900, 12, "A:b\r\n", true},
+	} {
+		var form strings.Builder
+		for part := range test.parts {
+			fmt.Fprintf(&form, "--xyz\r\nContent-Disposition: form-data; name=\"n%d\"; filename=\"f\"\r\n", part)
+			for head := range test.heads {
+				form.WriteString(strings.ReplaceAll(test.field, "%d", fmt.Sprint(head)))
+			}
+			form.WriteString("\r\n\r\n")
+		}
+		form.WriteString("--xyz--\r\n")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		read, err := readMultipartForm(strings.NewReader(form.String()), testFormType, MultipartLimits{})
+		runtime.ReadMemStats(&after)
+		var refused *HTTPError
+		if tooMuch := errors.As(err, &refused) && refused.Status == 413; tooMuch != test.tooMuch || err != nil && !tooMuch {
+			t.Errorf("%d parts with %d fields: %v", test.parts, test.heads, err)
+		}
+		if read != nil {
+			read.RemoveAll()
+		}
+		if taken := after.TotalAlloc - before.TotalAlloc; taken > 32<<20 {
+			t.Errorf("%d parts with %d fields took %d bytes", test.parts, test.heads, taken)
 		}
 	}
 }

@@ -1,10 +1,14 @@
 package router_test
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -183,5 +187,36 @@ func TestMatch(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A route may have any number of parameters, whatever handles the request.
+func TestManyParameters(t *testing.T) {
+	var pattern, path strings.Builder
+	for i := range 100 {
+		pattern.WriteString("/{p" + strconv.Itoa(i) + "}")
+		path.WriteString("/v%2F" + strconv.Itoa(i))
+	}
+	r := router.New()
+	r.GET(pattern.String(), func(c *filo.Ctx) error {
+		for i := range 100 {
+			if got, want := c.Param("p"+strconv.Itoa(i)), "v/"+strconv.Itoa(i); got != want {
+				t.Errorf("parameter %d: %q, want %q", i, got, want)
+			}
+		}
+		return adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for i := range 100 {
+				if got, want := r.PathValue("p"+strconv.Itoa(i)), "v/"+strconv.Itoa(i); got != want {
+					t.Errorf("path value %d: %q, want %q", i, got, want)
+				}
+			}
+		}))(c)
+	})
+	outer := router.New()
+	outer.Mount("/", r.Serve)
+	for _, r := range []*router.Router{r, outer} {
+		if got := do(t, r, "GET "+path.String()); got.Status != 200 {
+			t.Errorf("got %d %s", got.Status, got.Body)
+		}
 	}
 }

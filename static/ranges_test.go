@@ -149,3 +149,21 @@ func BenchmarkParseRanges(b *testing.B) {
 		}
 	}
 }
+
+// However long a Range is that is refused or ignored, it takes time in proportion to its length: otherwise these would take hours.
+func TestLongRanges(t *testing.T) {
+	const length = 1 << 22
+	for name, value := range map[string]string{
+		"empty ranges": "bytes=" + strings.Repeat(",", length),
+		"white space":  "bytes=" + strings.Repeat(" ", length) + "0-1",
+		"blank ranges": "bytes=" + strings.Repeat(" ,\t", length/3),
+		"digits":       "bytes=" + strings.Repeat("9", length) + "-",
+		"many ranges":  "bytes=" + strings.Repeat("0-0,", length/4),
+		"another unit": strings.Repeat("x", length),
+		"malformed":    "bytes=0-0," + strings.Repeat("-", length),
+	} {
+		if _, verdict := parseRanges(nil, []byte(value), 100); verdict == rangesGood && name != "white space" {
+			t.Errorf("%s: the ranges are good", name)
+		}
+	}
+}
