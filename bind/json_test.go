@@ -142,7 +142,7 @@ func TestJSONRefused(t *testing.T) {
 		{"a trailing comma", postJSON(`{"name":"a",}`), "400 body: line 1, column 13: unexpected '}' where a name in quotes was expected"},
 		{"trailing garbage", postJSON(`{} x`), "400 body: line 1, column 4: unexpected 'x' behind the document"},
 		{"a second value", postJSON(`{}{}`), "400 body: line 1, column 3: unexpected '{' behind the document"},
-		{"a byte order mark", postJSON("\ufeff{}"), "400 body: line 1, column 1: unexpected '\ufeff' where a value was expected"},
+		{"a byte order mark", postJSON("\ufeff{}"), "400 body: line 1, column 1: unexpected '\\ufeff' where a value was expected"},
 		{"NUL", postJSON("{}\x00"), `400 body: line 1, column 3: unexpected '\x00' behind the document`},
 		{"not UTF-8", postJSON("{\"name\":\"\xff\"}"), "400 body: must be UTF-8"},
 		{"1000 levels", postJSON(deep(1000)), ""},

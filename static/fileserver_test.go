@@ -141,7 +141,7 @@ func TestUnlikeFileServer(t *testing.T) {
 	cases := []struct {
 		request      string
 		field        string
-		theirs, ours int
+		theirs, ours int // theirs is 0 if it depends on Go's version
 		why          string
 	}{
 		{"POST /hello.txt", "", 200, 405, "a file has only GET and HEAD"},
@@ -152,7 +152,7 @@ func TestUnlikeFileServer(t *testing.T) {
 		{"GET //hello.txt", "", 200, 404, "each file has one path"},
 		{"GET /docs/../hello.txt", "", 200, 404, "each file has one path"},
 		{"GET /./hello.txt", "", 200, 404, "each file has one path"},
-		{"GET /docs%2Findex.html", "", 301, 404, "an encoded slash is none"},
+		{"GET /docs%2Findex.html", "", 0, 404, "an encoded slash is none, of which net/http makes 301 before Go 1.27"},
 		{"GET /docs%2F", "", 200, 404, "an encoded slash is none"},
 		{"GET /" + strings.Repeat("a", 256), "", 500, 404, "such a file can't be"},
 		{"GET /hello.txt", "Range: lines=1-2", 416, 200, "a unit that isn't known must be ignored (RFC 9110, section 14.2)"},
@@ -172,7 +172,7 @@ func TestUnlikeFileServer(t *testing.T) {
 			fields = []string{tc.field}
 		}
 		want, got := askNetHTTP(t, theirs, tc.request, fields...), ours.Do(t, tc.request, fields...)
-		if want.Status != tc.theirs || got.Status != tc.ours {
+		if tc.theirs != 0 && want.Status != tc.theirs || got.Status != tc.ours {
 			t.Errorf("%s %s: net/http's %d (expected %d), ours %d (expected %d): %s",
 				tc.request, tc.field, want.Status, tc.theirs, got.Status, tc.ours, tc.why)
 		}
