@@ -11,6 +11,7 @@ import (
 
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
@@ -242,9 +243,14 @@ func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.counts.refusals.countConn(reason)
 	s.counts.refusalAnswers[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, &overloadFields, false)
-	if !s.lingerer.TakeOver(netConn, answer) {
+	if !s.lingerer.Refuse(netConn, answer, refusalHTTP2(reason)) {
 		linger.Close(netConn)
 	}
+}
+
+// refusalHTTP2 is appendRefusal for a connection that has agreed on HTTP/2: no request of its client was or will be served.
+func refusalHTTP2(reason *HTTPError) []byte {
+	return http2.AppendGoAway(http2.AppendFrameHeader(nil, 0, http2.FrameSettings, 0, 0), 0, http2.NoError, refusalText(reason))
 }
 
 // appendRefusal renders an answer that the server gives without a handler. fields are refusalFields or overloadFields. The answer to a

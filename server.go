@@ -505,6 +505,9 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 			s.counts.refused.Add(1)
 			s.counts.refusals.countConn(reason)
 			if s.handshake(c) {
+				if c.tlsState != nil && c.tlsState.NegotiatedProtocol == "h2" {
+					c.out = refusalHTTP2(reason)
+				}
 				c.flush()
 			}
 			return

@@ -504,6 +504,38 @@ func TestTLSOverload(t *testing.T) {
 	s.wantServesTLS(t)
 }
 
+// A client that has agreed on HTTP/2 is refused by HTTP/2: it gets SETTINGS and a GOAWAY that says that nothing was served.
+func TestTLSRefusalHTTP2(t *testing.T) {
+	for name, config := range map[string]*filo.Server{
+		"MaxConns":      {MaxConns: 1},
+		"MaxConnsPerIP": {MaxConnsPerIP: 1},
+		"Concurrency":   {Concurrency: 1, Driver: filo.DriverBlocking},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate := newLifeGate()
+			config.Handler = gate.handle
+			s := lifeListenTLS(t, config)
+			defer gate.open()
+			gate.hold(t, s.dialTLS(t))
+			for range 3 {
+				secure := lifeClientTLS()
+				secure.NextProtos = []string{"h2"}
+				conn, err := tls.Dial("tcp", s.addr, secure)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := newLifeClient(t, conn)
+				c.send(http2.ClientPreface)
+				const want = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00"
+				got, err := io.ReadAll(c.reader)
+				if err != nil || len(got) < len(want)+3 || string(got[:9])+string(got[12:26]) != want {
+					t.Errorf("got %q, %v", got, err)
+				}
+			}
+		})
+	}
+}
+
 // A handshake that fails is the client's error: it isn't logged unless LogAllErrors is set.
 func TestTLSHandshakeLog(t *testing.T) {
 	for _, all := range []bool{false, true} {

@@ -43,6 +43,11 @@ type Group struct {
 // TakeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many connections linger, or
 // the group is closed: then the caller must close the connection.
 func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
+	return g.Refuse(netConn, answer, answer)
+}
+
+// Refuse is TakeOver with another answer for a TLS connection that has agreed on HTTP/2.
+func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
 	netConn.SetDeadline(time.Time{}) // a deadline that woke the owner, as ParkedConn.End sets, would end the lingering at once
@@ -64,7 +69,7 @@ func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
 		defer g.running.Done()
 		end := time.AfterFunc(Longest, func() { endWaits(netConn) })
 		defer end.Stop()
-		finish(netConn, answer)
+		finish(netConn, answer, http2Answer)
 		g.mu.Lock()
 		delete(g.conns, &netConn)
 		if secure {
@@ -77,8 +82,11 @@ func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
 }
 
 // finish sends the answer, ends the sending side, and discards input.
-func finish(netConn net.Conn, answer []byte) {
+func finish(netConn net.Conn, answer, http2Answer []byte) {
 	if len(answer) > 0 {
+		if tlsConn, ok := netConn.(*tls.Conn); ok && tlsConn.Handshake() == nil && tlsConn.ConnectionState().NegotiatedProtocol == "h2" {
+			answer = http2Answer
+		}
 		if _, err := netConn.Write(answer); err != nil {
 			return
 		}
