@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -138,12 +140,20 @@ func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
 }
 
 // ListenUnix opens a listening Unix socket whose file has the given permissions, for Serve or RunListener. It replaces a socket file that
-// no process listens on. Closing the listener removes the file.
+// no process listens on. Closing the listener removes the file. On Linux a path that begins with @ is a name without a file, to which
+// everybody may connect who shares the network namespace: mode doesn't apply.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	if runtime.GOOS == "linux" && strings.HasPrefix(path, "@") {
+		return net.Listen("unix", path)
+	}
 	if err := removeStaleSocket(path); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("unix", path)
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		// On Linux the file then never has more permissions than these, minus the umask's. Other systems may refuse the call.
+		return raw.Control(func(fd uintptr) { sock.Chmod(int(fd), mode) })
+	}}
+	listener, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err
 	}

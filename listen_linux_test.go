@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -419,5 +421,65 @@ func TestOptionsOfConnections(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The file of a Unix socket never has more permissions than it is to have, even for a moment.
+func TestUnixSocketPermissions(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	path := filepath.Join(t.TempDir(), "socket")
+	done := make(chan struct{})
+	watched := make(chan fs.FileMode)
+	go func() {
+		var seen fs.FileMode
+		for {
+			if info, err := os.Lstat(path); err == nil {
+				seen |= info.Mode().Perm()
+			}
+			select {
+			case <-done:
+				watched <- seen
+				return
+			default:
+			}
+		}
+	}()
+	for range 300 {
+		listener, err := filo.ListenUnix(path, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("%v, %v", info, err)
+		}
+		listener.Close()
+	}
+	close(done)
+	if seen := <-watched; seen&^0o600 != 0 {
+		t.Errorf("for a moment its permissions were %v", seen)
+	}
+}
+
+// An abstract name has no file: no mode is set, and a file of the same name stays as it is.
+func TestAbstractUnixSocket(t *testing.T) {
+	t.Chdir(t.TempDir())
+	name := fmt.Sprintf("@filo-test-%d", os.Getpid())
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := filo.ListenUnix(name, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lifeServe(t, &filo.Server{Handler: newLifeGate().handle}, listener)
+	conn, err := net.Dial("unix", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newLifeClient(t, conn)
+	c.get("/")
+	c.want(200, "quick", false)
+	if info, err := os.Lstat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
 	}
 }

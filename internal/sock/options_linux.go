@@ -2,6 +2,7 @@ package sock
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"sync"
@@ -68,6 +69,9 @@ func (o *Options) SetInherited(fd int) {
 		syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, seconds)
 	}
 }
+
+// Chmod sets the permissions that the file of a Unix socket gets when the socket is bound, less those that the umask takes away.
+func Chmod(fd int, mode fs.FileMode) { syscall.Fchmod(fd, uint32(mode.Perm())) }
 
 // SetReusePort lets further sockets listen on a listening socket's address.
 func SetReusePort(fd int) error {

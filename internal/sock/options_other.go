@@ -2,7 +2,13 @@
 
 package sock
 
-import "net"
+import (
+	"io/fs"
+	"net"
+)
+
+// Chmod does nothing: only on Linux a Unix socket has permissions before it is bound.
+func Chmod(int, fs.FileMode) {}
 
 func (o *Options) set(int, bool) error             { return nil }
 func (o *Options) setListening(net.Listener) error { return nil }
