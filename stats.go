@@ -277,7 +277,8 @@ type Refusals struct {
 	// Concurrency counts requests, and in the blocking driver connections, that were refused at once because Server.Concurrency was
 	// reached and Server.Queue is 0 or isn't for them.
 	Concurrency uint64
-	// QueueFull counts requests for which Server.Queue had no room, QueueTimeout those that waited in it for QueueTimeout in vain.
+	// QueueFull counts requests for which Server.Queue had no room, QueueTimeout those that waited in it for QueueTimeout in vain, or
+	// until the client had ended its side of the connection.
 	QueueFull, QueueTimeout uint64
 	// BufferedBodies counts requests whose bodies had no room: see Server.MaxBufferedBodies.
 	BufferedBodies uint64
