@@ -65,6 +65,7 @@ func init() {
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
 	hooks.TakeBody = (*Ctx).duplex
+	hooks.MaxHeaderFields = func(c *Ctx) int { return c.exchange.server.config.head.Fields }
 }
 
 // check panics if the Ctx has no request. Builds with the race detector take the request away as soon as its handler has returned,

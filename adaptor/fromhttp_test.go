@@ -563,6 +563,33 @@ func TestAnnouncedTrailer(t *testing.T) {
 	}
 }
 
+// A trailer may have as many fields as a head, by both versions of HTTP.
+func TestManyTrailerFields(t *testing.T) {
+	handler := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Trailer)) }
+	s := servertest.New(t, adaptor.FromHTTP(http.HandlerFunc(handler)))
+	url, client := startHTTP2(t, handler)
+	for most, status := range map[int]int{filo.DefaultMaxHeaderFields: 200, filo.DefaultMaxHeaderFields + 1: 431} {
+		trailer, list := http.Header{}, ""
+		for i := range most {
+			trailer[fmt.Sprint("X-", i)] = nil
+			list += fmt.Sprint(", x-", i)
+		}
+		got := s.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: "+list[2:]+"\r\n\r\n0\r\n\r\n")
+		if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", status)) {
+			t.Errorf("%d names: %.40q", most, got)
+		}
+		request, _ := http.NewRequest("POST", url, io.MultiReader(strings.NewReader("x")))
+		request.Trailer = trailer
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != status {
+			t.Errorf("%d names by HTTP/2: %d", most, response.StatusCode)
+		}
+	}
+}
+
 // A body that ends early is io.ErrUnexpectedEOF, as in net/http.
 func TestTruncatedBody(t *testing.T) {
 	errs := make(chan error, 1)

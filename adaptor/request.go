@@ -40,7 +40,9 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	}
 	if r.ContentLength < 0 {
 		r.TransferEncoding = []string{"chunked"}
-		r.Trailer = announcedTrailer(r.Header)
+		if r.Trailer, err = announcedTrailer(r.Header, inside.MaxHeaderFields(c)); err != nil {
+			return nil, err
+		}
 		e.body.trailer = &r.Trailer
 	}
 	match := inside.Match(c)
@@ -117,11 +119,17 @@ func newHeader(in *filo.Header) http.Header {
 	return header
 }
 
-// announcedTrailer takes the names of trailer fields out of a header. Their values come behind the body.
-func announcedTrailer(header http.Header) http.Header {
+// announcedTrailer takes the names of trailer fields out of a header, at most as many as a head may have fields. Their values come behind
+// the body.
+func announcedTrailer(header http.Header, most int) (http.Header, error) {
 	lists, ok := header["Trailer"]
 	if !ok {
-		return nil
+		return nil, nil
+	}
+	for _, list := range lists {
+		if most -= strings.Count(list, ",") + 1; most < 0 {
+			return nil, filo.Error(431, "too many trailer fields")
+		}
 	}
 	delete(header, "Trailer")
 	trailer := make(http.Header)
@@ -136,5 +144,5 @@ func announcedTrailer(header http.Header) http.Header {
 			}
 		}
 	}
-	return trailer
+	return trailer, nil
 }

@@ -21,6 +21,8 @@ var (
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
 	TakeBody any
+	// MaxHeaderFields is func(c *filo.Ctx) int.
+	MaxHeaderFields any
 )
 
 // Own is the parameter of methods for filo's own packages: others can't name the type. It is for methods that are called so often

@@ -13,6 +13,8 @@ var (
 	inherit  = hooks.Inherit.(func(c, from *filo.Ctx))
 	carry    = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
 	takeBody = hooks.TakeBody.(func(*filo.Ctx) (hooks.Duplex, bool))
+
+	maxHeaderFields = hooks.MaxHeaderFields.(func(*filo.Ctx) int)
 )
 
 // Match returns what a router has found for the request, for a router to fill in.
@@ -45,6 +47,9 @@ func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return car
 // TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the
 // Ctx. It reports false, and changes nothing, if the protocol can't do both at once, as HTTP/1.1 can't, or if a part of the body was read.
 func TakeBody(c *filo.Ctx) (hooks.Duplex, bool) { return takeBody(c) }
+
+// MaxHeaderFields returns filo.Server.MaxHeaderFields, as it is in force.
+func MaxHeaderFields(c *filo.Ctx) int { return maxHeaderFields(c) }
 
 // Offload makes the rest of a handler run as that of filo.Offload does, from where it is called: when the handler finds that it will
 // wait, for a file or for its turn. The error is Enter's.
