@@ -242,9 +242,6 @@ func (s *http2Stream) inform(status int, header *Header) error {
 func (s *http2Stream) informLocked(status int, header *Header) {
 	s.h.mu.AssertHeld()
 	h := s.h
-	if status == 100 {
-		s.expects = false
-	}
 	start := len(h.queue)
 	h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
 	h.queue = http2.AppendStatus(h.queue, status)

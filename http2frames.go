@@ -206,7 +206,6 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		return http2Run
 	}
 	framing := &s.framing
-	s.expects = framing.ExpectContinue
 	bodies := h.bodies
 	if bodies == nil {
 		bodies = h.conn.server.conns.bodiesOf(h.conn)

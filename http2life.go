@@ -92,20 +92,8 @@ func (h *http2Conn) sentLocked(s *http2Stream) {
 		h.overLocked(s)
 	case s.takenLocked():
 		// The rest of the request is read until Close.
-	case s.expects:
-		h.resetLocked(s, http2.NoError) // the body isn't sent, so nothing else ends the request
 	default:
 		h.awaitLocked(s, awaitsEnd)
-		h.discourageLocked(s)
-	}
-}
-
-// discourageLocked resets a stream that was answered before its request has ended, once the client has sent so much that it goes on sending,
-// or will wait for its window.
-func (h *http2Conn) discourageLocked(s *http2Stream) {
-	h.mu.AssertHeld()
-	if s.recv.Undrained() > http2.DefaultWindow/4 {
-		h.resetLocked(s, http2.NoError)
 	}
 }
 

@@ -35,7 +35,6 @@ type http2Stream struct {
 	running  bool // it has a handler
 	headSent bool // of a streamed answer
 	gone     bool // the client has reset the stream, or the connection has ended
-	expects  bool // the client sends the body when it gets a 100
 	complete bool // nothing is added to the answer: its end follows unsent
 	phase    parkPhase
 	closed   bool // a parked stream was closed
@@ -104,7 +103,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.h, s.id = h, id
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
-	s.listed, s.running, s.gone, s.complete, s.expects = false, false, false, false, false
+	s.listed, s.running, s.gone, s.complete = false, false, false, false
 	s.parked, s.taken, s.closed, s.starved, s.overrun, s.hasRead, s.charged = nil, nil, false, false, false, false, 0
 	s.send = 0
 	s.trailer, s.tail, s.readUntil = nil, nil, 0
@@ -140,9 +139,10 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 	}
 }
 
-// restTime is how long a client that has its whole answer may take to end its request. Until then it isn't told to stop, since the rest of
-// a short body is often on its way, and a client that is still sending may take a reset for a failure. A client that waits for something
-// else, as that of a call in both directions may, never ends its request.
+// restTime is how long a client that has its whole answer may take to end its request. Until then it isn't told to stop, since a client that
+// is still sending may take a reset for a failure: curl 7.88 loses an answer that a reset comes with, also where it waits for a 100. What it
+// may send meanwhile is bounded by its stream's window. A client that waits for something else, as that of a call in both directions may,
+// never ends its request.
 const restTime = time.Second
 
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time. Besides the average

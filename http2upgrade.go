@@ -199,7 +199,6 @@ func (t *http2Tunnel) Close() error {
 	case s.state.Over(), s.gone:
 	case s.complete && len(s.unsent) == 0:
 		h.awaitLocked(s, awaitsEnd)
-		h.discourageLocked(s)
 	case !s.complete:
 		s.completeLocked()
 	}
