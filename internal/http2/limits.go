@@ -186,8 +186,13 @@ func (c *Counts) Leave() {
 // Streams returns how many places are taken.
 func (c *Counts) Streams() int { return int(c.streams) }
 
-// MaxContinuations is how many CONTINUATION frames a field block may have. Clients need none up to 16 KB.
-const MaxContinuations = 8
+const (
+	// MaxContinuations is how many CONTINUATION frames a field block may have, if the limit of a head is at most 16 KB. Clients need none up to
+	// that size.
+	MaxContinuations = 8
+	// continuationSize is for how many bytes of a larger limit there may be another one. Clients send 16 KB in each.
+	continuationSize = 2 << 10
+)
 
 // Block collects a field block that comes in several frames. The zero value is empty, and has no memory.
 type Block struct {
@@ -210,7 +215,7 @@ func (k *Block) Begin(f *Frame) (whole bool) {
 // a head over the limit is for its stream, since the block must be decoded in any case. FaultBlock, at twice the limit or after too many
 // frames, is the end of the connection.
 func (k *Block) Continue(f *Frame, limit int) (whole bool, fault Fault) {
-	if k.frames++; k.frames > MaxContinuations || len(k.b)+len(f.Payload) > 2*limit {
+	if k.frames++; k.frames > max(MaxContinuations, limit/continuationSize) || len(k.b)+len(f.Payload)-limit > limit {
 		return false, FaultBlock
 	}
 	k.b = append(k.b, f.Payload...)

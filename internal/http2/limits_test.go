@@ -239,6 +239,23 @@ func TestBlock(t *testing.T) {
 			t.Errorf("CONTINUATION %d: %v", i, fault)
 		}
 	}
+	// A limit that was raised has room for as many frames as clients need, and more.
+	k.Begin(headers(0, "abc"))
+	const raised = 1 << 20
+	for i := range raised/continuationSize + 1 {
+		if _, fault := k.Continue(more(0, 10), raised); (fault == FaultBlock) != (i == raised/continuationSize) {
+			t.Fatalf("CONTINUATION %d of a large limit: %v", i, fault)
+		}
+	}
+	k.Begin(headers(0, ""))
+	for i := range raised / (16 << 10) {
+		if _, fault := k.Continue(more(0, 16<<10), raised); fault != NoFault {
+			t.Fatalf("CONTINUATION %d of 16 KB: %v", i, fault)
+		}
+	}
+	if _, fault := k.Continue(more(0, 1), 1<<31-1); fault != NoFault {
+		t.Errorf("without a limit: %v", fault)
+	}
 	k.Begin(headers(0, "abc"))
 	if _, fault := k.Continue(more(0, 197), 100); fault != NoFault {
 		t.Error(fault)
