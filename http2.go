@@ -45,7 +45,7 @@ type http2Conn struct {
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
-	connContext sync.Once   // see outerContext
+	connContext sync.Mutex  // guards the context of ConnContext
 	closeAsked  atomic.Bool // the connection is to end when its streams have ended
 	wakers      wakers
 	goneAway    goneAway
@@ -319,10 +319,15 @@ type http2Trailer struct {
 	fields field.List
 }
 
-// outerContext returns the context of ConnContext.
+// outerContext returns the context of ConnContext, which is called once, or again if it has panicked.
 func (h *http2Conn) outerContext() context.Context {
-	h.connContext.Do(func() { h.conn.outerContext() })
-	return h.conn.context
+	if h.conn.server.ConnContext == nil {
+		return nil
+	}
+	h.connContext.Lock()
+	defer h.connContext.Unlock()
+	outer, _ := h.conn.outerContext()
+	return outer
 }
 
 // openStreams returns how many streams are open, or have a handler.

@@ -1,6 +1,8 @@
 package filo_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +15,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/servertest"
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // A request that was answered isn't one that waits for its body: another request may have its memory by now, on another connection.
@@ -541,4 +544,77 @@ func TestHTTP2FramesInPieces(t *testing.T) {
 			c.out.Write(cut)
 		}
 	})
+}
+
+// A ConnContext that panics is called again for the next request: a connection without its values would be somebody else's.
+func TestHTTP2ConnContextPanics(t *testing.T) {
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		type key struct{}
+		calls := 0
+		c := dial(&filo.Server{
+			ConnContext: func(net.Conn) context.Context {
+				if calls++; calls == 1 {
+					panic("a mistake of the program's")
+				}
+				return context.WithValue(context.Background(), key{}, calls)
+			},
+			Handler: func(c *filo.Ctx) error { return c.Text(200, fmt.Sprint(c.Context().Value(key{}))) },
+		})
+		c.request(1, "GET", "/", true)
+		c.await("HEADERS 1 500")
+		for _, stream := range []uint32{3, 5} {
+			c.request(stream, "GET", "/", true)
+			c.await(fmt.Sprintf("DATA %d %q END", stream, "2"))
+		}
+	})
+}
+
+// The head of a request may be as large as the server says, in frames of 16 KB.
+func TestHTTP2LargeHead(t *testing.T) {
+	const pieces = 12
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		c := dial(&filo.Server{MaxHeaderBytes: 1 << 20, Handler: func(c *filo.Ctx) error { return c.Text(200, fmt.Sprint(c.Request.Header.Len())) }})
+		var block bytes.Buffer
+		e := hpack.NewEncoder(&block)
+		for _, f := range []string{":method GET", ":scheme http", ":authority example.com", ":path /"} {
+			name, value, _ := strings.Cut(f, " ")
+			e.WriteField(hpack.HeaderField{Name: name, Value: value})
+		}
+		for i := range pieces {
+			e.WriteField(hpack.HeaderField{Name: fmt.Sprint("x-", i), Value: strings.Repeat("\xff", 16<<10), Sensitive: true})
+		}
+		rest := block.Bytes()
+		c.done(c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: rest[:16<<10], EndStream: true}))
+		for rest = rest[16<<10:]; len(rest) > 0; {
+			n := min(16<<10, len(rest))
+			c.done(c.WriteContinuation(1, n == len(rest), rest[:n]))
+			rest = rest[n:]
+		}
+		c.await(fmt.Sprintf("DATA 1 %q END", fmt.Sprint(pieces+1)))
+	})
+}
+
+// The preface is a head that may not take longer than others.
+func TestHTTP2PrefaceTrickles(t *testing.T) {
+	s := lifeServe(t, &filo.Server{ReadHeaderTimeout: 50 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
+		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+	c := s.dial(t)
+	answered := make(chan struct{})
+	go func() {
+		for i := range len(http2.ClientPreface) - 1 {
+			if _, err := io.WriteString(c.Conn, http2.ClientPreface[i:i+1]); err != nil {
+				return
+			}
+			select {
+			case <-answered:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	response, _, err := c.tryAnswer()
+	close(answered)
+	if err != nil || response.StatusCode != 408 {
+		t.Errorf("%v, %v", response, err)
+	}
 }
