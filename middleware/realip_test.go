@@ -117,6 +117,20 @@ func TestRealIP(t *testing.T) {
 }
 
 // A Unix socket has no address: it is trusted if an option says so.
+// A client can't say what its proxy says by another spelling, nor take that away by Connection.
+func TestRealIPSpellings(t *testing.T) {
+	h := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24"), TrustProto: true, TrustHost: true})(tellClient)
+	fields := []string{"X-Forwarded-For: 203.0.113.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: proxy.example"}
+	for _, client := range []string{"X_Forwarded_For: 6.6.6.6", "x_forwarded-for: 6.6.6.6", "X.Forwarded.For: 6.6.6.6", "X_Forwarded_Host: evil.example",
+		"X_Forwarded_Proto: http", "X-Real-IP: 6.6.6.6", "connection: x-forwarded-for, X-FORWARDED-HOST, x-forwarded-proto, x-real-ip"} {
+		for _, all := range [][]string{append([]string{client}, fields...), append(fields[:len(fields):len(fields)], client)} {
+			if got := servertest.New(t, h).DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /", all...); got.Body != "203.0.113.7 https proxy.example" {
+				t.Errorf("%s: got %q", client, got.Body)
+			}
+		}
+	}
+}
+
 func TestRealIPUnixSocket(t *testing.T) {
 	for _, test := range []struct {
 		options middleware.RealIPOptions
