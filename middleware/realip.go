@@ -91,9 +91,9 @@ func Scheme(c *filo.Ctx) string {
 			proto = lastElement(c, "X-Forwarded-Proto")
 		}
 		switch {
-		case bytes.EqualFold(proto, []byte("https")):
+		case bytes.EqualFold(proto, []byte("https")), bytes.EqualFold(proto, []byte("wss")): // some proxies say wss of handshakes
 			return "https"
-		case bytes.EqualFold(proto, []byte("http")):
+		case bytes.EqualFold(proto, []byte("http")), bytes.EqualFold(proto, []byte("ws")):
 			return "http"
 		}
 	}

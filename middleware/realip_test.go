@@ -117,6 +117,17 @@ func TestRealIP(t *testing.T) {
 }
 
 // A Unix socket has no address: it is trusted if an option says so.
+// Some proxies name the scheme of a WebSocket's handshake after the WebSocket.
+func TestSchemeOfWebSockets(t *testing.T) {
+	h := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24"), TrustProto: true})(tellClient)
+	for proto, want := range map[string]string{"wss": "https", "WSS": "https", "ws": "http", "other": "http"} {
+		got := servertest.New(t, h).DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET http://a/", "X-Forwarded-Proto: "+proto)
+		if got.Body != "192.0.2.1 "+want+" a" {
+			t.Errorf("%s: got %q", proto, got.Body)
+		}
+	}
+}
+
 // A client can't say what its proxy says by another spelling, nor take that away by Connection.
 func TestRealIPSpellings(t *testing.T) {
 	h := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24"), TrustProto: true, TrustHost: true})(tellClient)
