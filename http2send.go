@@ -32,8 +32,8 @@ func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 
 // sentDataLocked notes that n bytes of content were framed. all says that nothing else of the answer waited.
 func (s *http2Stream) sentDataLocked(n int, all bool) {
+	s.h.mu.AssertHeld()
 	h := s.h
-	h.mu.AssertHeld()
 	http2.Sent(&h.sendWindow, &s.send, n)
 	h.earned.Data(n, all)
 }
