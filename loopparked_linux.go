@@ -65,7 +65,7 @@ func (lc *loopConn) parkedTurn() (again bool) {
 	w, p := lc.worker, lc.parked
 	lc.end101(w)
 	for budget := turnCalls; !p.ending; budget-- {
-		if budget <= 0 && w.leads() || w.worker.holdsUp() {
+		if budget <= 0 || w.worker.holdsUp() {
 			p.received = bytes.Clone(p.received) // it is in the worker's buffer
 			return true
 		}

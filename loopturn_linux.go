@@ -62,7 +62,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 			continue
 		}
 		late := budget <= 0 && lc.reading == readingRest
-		if late || lc.in.Len() > 0 && !lc.failed && (leader.Leads() && budget <= 0 || !lc.mayGoOn()) {
+		if late || lc.in.Len() > 0 && !lc.failed && (budget <= 0 || !lc.mayGoOn()) {
 			if lc.flushAnswers(); lc.unsent == nil && !lc.failed {
 				lc.save()
 				lc.detachTurn()
