@@ -124,7 +124,7 @@ func (c *carried) render(ctx *Ctx) {
 // writeHead sends the head of a final answer.
 func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	r := &ctx.Response
-	head := hooks.Head{Status: r.status, Length: length, Streams: streams, Close: ctx.Request.framing.Close || r.wantsClose()}
+	head := hooks.Head{Status: r.status, Length: length, Streams: streams, Close: ctx.Request.framing.Close || r.wantsClose() || r.tunnels()}
 	head.Fields = func(yield func(name, value []byte) bool) { r.finalFields(c.server, yield) }
 	if streams && ctx.Request.line.Minor > 0 {
 		head.Trailer = &r.Trailer.list
@@ -271,6 +271,8 @@ func (c *carried) head(ctx *Ctx, length int64) {
 		if r.status != 304 {
 			length = noLength
 		}
+	case r.tunnels():
+		length = noLength
 	case !ctx.Request.isHead():
 		streams = length < 0
 	}

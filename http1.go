@@ -111,6 +111,8 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 			length = declared
 		}
 		size = 0
+	case r.tunnels():
+		length = noLength
 	case declared >= 0 && declared != length:
 		ctx.exchange.server.logger().Error("the handler's Content-Length isn't that of its body, which is sent as it is",
 			"declared", declared, "length", length, "path", ctx.Request.URI().Path())
@@ -124,6 +126,8 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	switch {
 	case !b.complete() && (b.endsConnection() || b.isMuch() && !ctx.stream.open): // a streaming handler may still read it
 		f.Close = true
+	case ctx.Response.tunnels():
+		f.Close, c.pipelined = true, true // the client may be sending already
 	case request.framing.Close, ctx.Response.wantsClose():
 		f.Close = true
 	case c.server.config.maxRequests > 0 && c.requests >= c.server.config.maxRequests:

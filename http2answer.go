@@ -258,7 +258,7 @@ func (s *http2Stream) informLocked(status int, header *Header) {
 // head implements wire.
 func (s *http2Stream) head(ctx *Ctx, length int64) {
 	h, r := s.h, &ctx.Response
-	if !http1.BodyAllowed(r.status) && r.status != 304 {
+	if !http1.BodyAllowed(r.status) && r.status != 304 || r.tunnels() {
 		length = noLength
 	}
 	h.mu.Lock()

@@ -142,7 +142,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	if err != nil {
 		return nil, err // before the head, after which no other answer is possible
 	}
-	f := http1.Head{Length: noLength, Chunked: c.Request.line.Minor > 0, Close: true}
+	f := http1.Head{Length: noLength, Chunked: c.Request.line.Minor > 0 && !r.tunnels(), Close: true}
 	owner.out = r.appendHead(owner.out, owner.server, &f)
 	owner.count(r.status)
 	return c.park(owner, serve, f.Chunked)

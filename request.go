@@ -124,6 +124,11 @@ func (r *Request) MethodBytes() []byte {
 // isHead reports whether the client sent HEAD, to which the answer has no body.
 func (r *Request) isHead() bool { return string(r.head[r.line.MethodStart:r.line.MethodEnd]) == "HEAD" }
 
+// isConnect reports whether the client sent CONNECT.
+func (r *Request) isConnect() bool {
+	return string(r.head[r.line.MethodStart:r.line.MethodEnd]) == "CONNECT"
+}
+
 // Target returns the request target as sent (RFC 9112, section 3.2), usually a path with its query, or as changed by SetTarget.
 func (r *Request) Target() string { return string(r.TargetBytes()) }
 

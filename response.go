@@ -218,6 +218,11 @@ func (r *Response) declaredLength() int64 {
 	return noLength
 }
 
+// tunnels reports whether the client takes what follows the answer's head for the bytes of a tunnel, and sends no further requests (RFC
+// 9110, section 9.3.6): after 2xx to CONNECT. Such an answer has no framing fields: its body lasts until the end of the connection, or of
+// the stream.
+func (r *Response) tunnels() bool { return r.status/100 == 2 && r.ctx.Request.isConnect() }
+
 // wantsClose reports whether the handler asked for the connection to be closed.
 func (r *Response) wantsClose() bool {
 	return r.close || r.Header.Len() > 0 && r.Header.list.HasToken(field.Connection, "close")

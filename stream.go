@@ -171,6 +171,8 @@ func (c *conn) head(ctx *Ctx, length int64) {
 		if r.status != 304 {
 			f.Length = noLength
 		}
+	case r.tunnels():
+		f.Length, c.toEnd = noLength, true
 	case ctx.Request.isHead(), length >= 0:
 	case ctx.Request.line.Minor == 0:
 		r.close, c.toEnd = true, true

@@ -258,6 +258,9 @@ func (t *carrier) finishHeader(header http.Header, h *hooks.Head) {
 		delete(header, "Connection")
 	case h.Close:
 		header["Connection"] = []string{"close"}
+		if t.r.Method == http.MethodConnect && h.Status/100 == 2 {
+			header["Transfer-Encoding"] = []string{"identity"} // net/http adds no framing then, as a tunnel needs it
+		}
 	}
 	for _, name := range [...]string{"Content-Type", "Date"} {
 		if _, ok := header[name]; !ok {

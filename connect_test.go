@@ -1,0 +1,190 @@
+package filo_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/h2test"
+	"github.com/filohttp/filo/servertest"
+)
+
+// connectAnswers are handlers that answer 2xx to CONNECT in all ways, and the bodies of their answers.
+func connectAnswers(t *testing.T) map[string]struct {
+	handler filo.Handler
+	body    string
+} {
+	large := strings.Repeat("large ", 1<<16)
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(large), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]struct {
+		handler filo.Handler
+		body    string
+	}{
+		"text":       {func(c *filo.Ctx) error { return c.Text(200, "text") }, "text"},
+		"large":      {func(c *filo.Ctx) error { return c.BytesNoCopy(200, "text/plain", []byte(large)) }, large},
+		"empty":      {func(c *filo.Ctx) error { c.Response.SetStatus(200); return nil }, ""},
+		"no content": {func(c *filo.Ctx) error { return c.NoContent() }, ""},
+		"length": {func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Length", "4")
+			_, err := c.Stream().WriteString("four")
+			return err
+		}, "four"},
+		"stream": {func(c *filo.Ctx) error {
+			stream := c.Stream()
+			stream.WriteString("one ")
+			stream.Flush()
+			_, err := stream.WriteString("two")
+			return err
+		}, "one two"},
+		"reader": {func(c *filo.Ctx) error {
+			c.Response.SetBodyStream(strings.NewReader("unknown length"), -1)
+			return nil
+		}, "unknown length"},
+		"file": {func(c *filo.Ctx) error {
+			file, err := os.Open(name)
+			if err != nil {
+				return err
+			}
+			c.Response.SetBodyStream(file, int64(len(large)))
+			return nil
+		}, large},
+		"parked": {func(c *filo.Ctx) error {
+			p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+			if err != nil {
+				return nil // by HTTP/2 and in a carried request
+			}
+			p.Write([]byte("parked"))
+			p.End()
+			return nil
+		}, "parked"},
+		"net/http": {adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "8")
+			io.WriteString(w, "net/http")
+		})), "net/http"},
+	}
+}
+
+// connectRefusing answers CONNECT by a handler, and counts other requests.
+func connectRefusing(handler filo.Handler, others *atomic.Int32) filo.Handler {
+	return func(c *filo.Ctx) error {
+		if c.Method() != "CONNECT" {
+			others.Add(1)
+			return c.Text(200, "ok")
+		}
+		return handler(c)
+	}
+}
+
+// wantTunnel sends CONNECT, with bytes behind that look like a request, and wants an answer without framing and the connection's end.
+func wantTunnel(t *testing.T, conn net.Conn, body string, others *atomic.Int32) {
+	t.Helper()
+	c := newLifeClient(t, conn)
+	c.send("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n")
+	answer, err := io.ReadAll(c)
+	head, rest, _ := strings.Cut(string(answer), "\r\n\r\n")
+	lower := strings.ToLower(head)
+	if err != nil || !strings.HasPrefix(lower, "http/1.1 20") || rest != body ||
+		strings.Contains(lower, "\r\ncontent-length") || strings.Contains(lower, "\r\ntransfer-encoding") {
+		t.Errorf("%q, %d bytes %.100q, %v; want %d bytes", head, len(rest), rest, err, len(body))
+	}
+	if n := others.Load(); n > 0 {
+		t.Error("the tunnel's bytes were taken for a request")
+	}
+}
+
+// RFC 9110, section 9.3.6: after 2xx to CONNECT the connection is a tunnel, for which no framing fields are sent. What the client has sent
+// by then isn't a request.
+func TestConnect(t *testing.T) {
+	for name, test := range connectAnswers(t) {
+		t.Run(name, func(t *testing.T) {
+			var others atomic.Int32
+			s := lifeServe(t, &filo.Server{Handler: connectRefusing(test.handler, &others)})
+			wantTunnel(t, s.dial(t).Conn, test.body, &others)
+		})
+	}
+}
+
+// The same of a request that net/http has received.
+func TestConnectCarried(t *testing.T) {
+	for name, test := range connectAnswers(t) {
+		if name == "parked" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			var others atomic.Int32
+			s := httptest.NewServer(adaptor.ToHTTPServer(&filo.Server{Handler: connectRefusing(test.handler, &others)}))
+			defer s.Close()
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantTunnel(t, conn, test.body, &others)
+		})
+	}
+}
+
+// By HTTP/2 the tunnel is the stream: it ends, and its siblings go on.
+func TestConnectHTTP2(t *testing.T) {
+	for name, test := range connectAnswers(t) {
+		if name == "parked" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			var others atomic.Int32
+			listener := servertest.NewListener()
+			lifeServe(t, &filo.Server{Handler: connectRefusing(test.handler, &others), HTTP2: filo.HTTP2Options{Unencrypted: true}}, listener)
+			conn, err := listener.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetDeadline(time.Now().Add(lifeBound))
+			c, err := h2test.New(conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for i := range 2 {
+				s := c.Open(true, ":method", "CONNECT", ":authority", "a.test:443")
+				if status, err := s.Status(); status/100 != 2 || err != nil || s.Field("content-length") != "" {
+					t.Errorf("%d, %v, content-length %q", status, err, s.Field("content-length"))
+				}
+				if body, err := io.ReadAll(s); string(body) != test.body || err != nil {
+					t.Errorf("%d bytes, %v; want %d", len(body), err, len(test.body))
+				}
+				wantGet(t, c)
+				if n := others.Load(); int(n) != i+1 {
+					t.Errorf("%d other requests", n)
+				}
+			}
+		})
+	}
+}
+
+// CONNECT that is refused is an answer like any other, and an upgrade is none to CONNECT.
+func TestConnectRefused(t *testing.T) {
+	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		if c.Method() == "CONNECT" {
+			return filo.Error(405, "no tunnels")
+		}
+		return c.Text(200, "ok")
+	}})
+	c := s.dial(t)
+	c.send("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n")
+	if response, _ := c.answer(); response.StatusCode != 405 || response.Close || response.ContentLength < 0 {
+		t.Errorf("%d, close %v, length %d", response.StatusCode, response.Close, response.ContentLength)
+	}
+	c.get("/")
+	c.want(200, "ok", false)
+}
