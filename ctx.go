@@ -45,6 +45,7 @@ type Ctx struct {
 	clientGone bool
 	claimed    bool // the answer is being sent, or the handler has returned: no timeout can be set any more
 	rendered   bool // an error was turned into the response, which is final
+	returned   bool // the handler has returned
 	always     bool // the handler has entered a class that may run in the reserve: see alwaysPlaces
 
 	match    hooks.Match
@@ -95,7 +96,7 @@ func (c *Ctx) end() {
 	c.stopWatch() // again: the user's code that was closed may have started a watch
 	c.deadline, c.clientGone, c.claimed = time.Time{}, false, false
 	c.readUntil, c.writeUntil = 0, 0
-	c.rendered, c.always, c.match.Route, c.override, c.logger = false, false, "", nil, nil
+	c.rendered, c.returned, c.always, c.match.Route, c.override, c.logger = false, false, false, "", nil, nil
 	if len(c.logAttributes) > 0 {
 		clear(c.logAttributes)
 		c.logAttributes = c.logAttributes[:0]

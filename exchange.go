@@ -184,7 +184,7 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 		x.logDropped(ctx, err)
 		return endingTaken
 	}
-	ctx.claimed = true
+	ctx.claimed, ctx.returned = true, true
 	ctx.readUntil, ctx.writeUntil = 0, 0
 	if err != nil || ctx.Response.source != bodyStream {
 		ctx.stopWatch() // not before a body stream is sent, whose reader may depend on the context

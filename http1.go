@@ -59,7 +59,7 @@ func (c *conn) conclude(ctx *Ctx, e ending) {
 
 // skipReceived discards the received part of a body that its handler didn't read. settle needs to know what has arrived after the body.
 func (c *conn) skipReceived(b *body) {
-	if b.err != nil || b.endsConnection() || b.isMuch() {
+	if b.err != nil || b.endsConnection() || b.exceeds(maxDrain) {
 		return
 	}
 	b.limit = -1
@@ -122,9 +122,12 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 
 // settle decides whether the connection goes on after the answer, and says so in f.
 func (c *conn) settle(ctx *Ctx, f *http1.Head) {
-	request, b := &ctx.Request, &ctx.Request.body
+	request, b, most := &ctx.Request, &ctx.Request.body, int64(maxDrain)
+	if !ctx.returned {
+		most = maxSkip // a handler that streams its answer may still read, and if it doesn't, this is skipped
+	}
 	switch {
-	case !b.complete() && (b.endsConnection() || b.isMuch() && !ctx.stream.open): // a streaming handler may still read it
+	case !b.complete() && (b.endsConnection() || b.exceeds(most)):
 		f.Close = true
 	case ctx.Response.tunnels():
 		f.Close, c.pipelined = true, true // the client may be sending already
@@ -146,9 +149,9 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 // endsConnection reports whether the input after the body can't be parsed.
 func (b *body) endsConnection() bool { return b.closeEnd || b.expect }
 
-// isMuch reports whether more of the body is known to be left than the server reads to keep the connection.
-func (b *body) isMuch() bool {
-	return !b.chunked && b.remaining > maxDrain || b.chunked && b.decoder.Remaining() > maxDrain
+// exceeds reports whether more than most bytes of the body are known to be left.
+func (b *body) exceeds(most int64) bool {
+	return !b.chunked && b.remaining > most || b.chunked && b.decoder.Remaining() > most
 }
 
 // afterAnswer goes on to the next request, or to the rest of this one's body.

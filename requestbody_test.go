@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -487,3 +491,67 @@ func TestBodyAndForms(t *testing.T) {
 }
 
 func second[A, B any](_ A, b B) B { return b }
+
+// An answer that is sent before the request's body has come promises a further request only if that will be answered.
+func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, make([]byte, 100<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for answer, handler := range map[string]filo.Handler{
+		"text": func(c *filo.Ctx) error { return c.Text(200, "early") },
+		"file": func(c *filo.Ctx) error {
+			file, err := os.Open(name)
+			if err != nil {
+				return err
+			}
+			c.Response.SetBodyStream(file, 100<<10)
+			return nil
+		},
+		"reader": func(c *filo.Ctx) error {
+			c.Response.SetBodyStream(strings.NewReader(strings.Repeat("early", 10000)), -1)
+			return nil
+		},
+		"flushed": func(c *filo.Ctx) error {
+			stream := c.Stream()
+			stream.WriteString("early")
+			return stream.Flush()
+		},
+		"much written": func(c *filo.Ctx) error {
+			_, err := c.Stream().WriteString(strings.Repeat("early", 10000))
+			return err
+		},
+		"trailer": func(c *filo.Ctx) error {
+			c.Response.Trailer.Set("X-Checked", "yes")
+			_, err := c.Stream().WriteString("early")
+			return err
+		},
+		"net/http": adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "early")
+			w.(http.Flusher).Flush()
+		})),
+	} {
+		for _, size := range []int{1 << 20, 20 << 20} {
+			t.Run(fmt.Sprintf("%s, %d MB", answer, size>>20), func(t *testing.T) {
+				s := lifeServe(t, &filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
+					if c.Method() == "GET" {
+						return c.Text(200, "ok")
+					}
+					return handler(c)
+				}})
+				c := s.dial(t)
+				c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
+				response, _ := c.answer()
+				if response.StatusCode != 200 {
+					t.Fatalf("got %d", response.StatusCode)
+				}
+				if response.Close {
+					return // nothing is promised
+				}
+				c.send(strings.Repeat("x", size))
+				c.get("/")
+				c.want(200, "ok", false)
+			})
+		}
+	}
+}
