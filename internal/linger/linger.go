@@ -3,11 +3,10 @@
 package linger
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,9 +14,12 @@ import (
 )
 
 const (
-	// Longest is the longest time for which a connection lingers.
+	// Longest is how long a connection lingers whose client sends nothing, and how long a shutdown waits for those that linger.
 	Longest = time.Second
-	// maxConns is how many connections of a group may linger at once. Further ones are closed at once.
+	// longestSending is how long a connection lingers at most, while its client goes on sending.
+	longestSending = 10 * time.Second
+	// maxConns is how many connections of a group may linger at once. Then a further one takes the place of the one that has lingered for
+	// the longest, if that has had Longest. Otherwise it is closed at once.
 	maxConns = 4096
 	// maxHandshakes is how many of them may be TLS connections that need a handshake before their refusal. Under overload, handshakes are
 	// the last thing to spend processor time on.
@@ -34,10 +36,16 @@ const (
 // use.
 type Group struct {
 	mu      sync.Mutex
-	conns   map[*net.Conn]bool // by pointer, since a net.Conn need not be comparable; guarded by mu
-	secure  int                // TLS connections among them that need a handshake for their answer; guarded by mu
-	closed  bool               // TakeOver refuses all; guarded by mu
+	conns   list.List // of *lingering, the oldest first; guarded by mu
+	secure  int       // TLS connections among them that need a handshake for their answer; guarded by mu
+	closed  bool      // TakeOver refuses all; guarded by mu
 	running sync.WaitGroup
+}
+
+// lingering is a connection that lingers.
+type lingering struct {
+	net.Conn
+	since time.Time
 }
 
 // TakeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many connections linger, or
@@ -51,27 +59,20 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
 	netConn.SetDeadline(time.Time{}) // a deadline that woke the owner, as ParkedConn.End sets, would end the lingering at once
-	g.mu.Lock()
-	if g.closed || len(g.conns) >= maxConns || secure && g.secure >= maxHandshakes {
-		g.mu.Unlock()
+	entry, oldest := g.add(netConn, secure)
+	if entry == nil {
 		return false
 	}
-	if g.conns == nil {
-		g.conns = make(map[*net.Conn]bool)
+	if oldest != nil {
+		endWaits(oldest)
 	}
-	g.conns[&netConn] = true
-	if secure {
-		g.secure++
-	}
-	g.running.Add(1)
-	g.mu.Unlock()
 	go func() {
 		defer g.running.Done()
 		end := time.AfterFunc(Longest, func() { endWaits(netConn) })
 		defer end.Stop()
-		finish(netConn, answer, http2Answer)
+		finish(netConn, answer, http2Answer, end)
 		g.mu.Lock()
-		delete(g.conns, &netConn)
+		g.conns.Remove(entry) // does nothing if another one has taken the place
 		if secure {
 			g.secure--
 		}
@@ -81,8 +82,32 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	return true
 }
 
-// finish sends the answer, ends the sending side, and discards input.
-func finish(netConn net.Conn, answer, http2Answer []byte) {
+// add takes a place for a connection, nil if none is left. If that is the place of another connection, the caller must end that one's waits.
+func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	switch {
+	case g.closed || secure && g.secure >= maxHandshakes:
+		return nil, nil
+	case g.conns.Len() >= maxConns:
+		first := g.conns.Front().Value.(*lingering)
+		if now.Sub(first.since) < Longest {
+			return nil, nil
+		}
+		oldest = first.Conn
+		g.conns.Remove(g.conns.Front())
+	}
+	if secure {
+		g.secure++
+	}
+	g.running.Add(1)
+	return g.conns.PushBack(&lingering{netConn, now}), oldest
+}
+
+// finish sends the answer, ends the sending side, and discards input. While that goes on coming, finish puts off the end.
+func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
+	last := time.Now().Add(longestSending)
 	if len(answer) > 0 {
 		if tlsConn, ok := netConn.(*tls.Conn); ok && tlsConn.Handshake() == nil && tlsConn.ConnectionState().NegotiatedProtocol == "h2" {
 			answer = http2Answer
@@ -105,10 +130,15 @@ func finish(netConn net.Conn, answer, http2Answer []byte) {
 		if err != nil {
 			return
 		}
+		left := min(time.Until(last), Longest)
+		if left <= 0 || !end.Stop() {
+			return
+		}
+		end.Reset(left)
 	}
 }
 
-// Wait makes TakeOver refuse, and waits until no connection lingers, at most for Longest. If ctx ends first, it ends the lingering.
+// Wait makes TakeOver refuse, and waits until no connection lingers. After Longest, or when ctx ends, it ends the lingering.
 func (g *Group) Wait(ctx context.Context) {
 	g.mu.Lock()
 	g.closed = true // from here on no connection is added
@@ -118,21 +148,28 @@ func (g *Group) Wait(ctx context.Context) {
 		g.running.Wait()
 		close(done)
 	}()
+	longest := time.NewTimer(Longest)
+	defer longest.Stop()
 	select {
 	case <-done:
+		return
+	case <-longest.C:
 	case <-ctx.Done():
-		g.Close()
 	}
+	g.Close()
 }
 
 // Close makes TakeOver refuse, ends the lingering, and waits until it has ended.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.closed = true
-	lingering := slices.Collect(maps.Keys(g.conns))
+	var conns []net.Conn
+	for e := g.conns.Front(); e != nil; e = e.Next() {
+		conns = append(conns, e.Value.(*lingering).Conn)
+	}
 	g.mu.Unlock()
-	for _, netConn := range lingering {
-		endWaits(*netConn)
+	for _, netConn := range conns {
+		endWaits(netConn)
 	}
 	g.running.Wait()
 }

@@ -74,9 +74,12 @@ func TestAnswerArrives(t *testing.T) {
 	}
 }
 
-// A connection lingers for Longest, and no longer, whether its client does nothing or sends for ever.
+// A connection lingers for Longest, while its client goes on sending for longestSending, and no longer.
 func TestLongest(t *testing.T) {
-	for name, sends := range map[string]bool{"silent": false, "sending": true} {
+	for name, test := range map[string]struct {
+		pause time.Duration // between two bytes of the client's; 0: it sends none
+		most  time.Duration
+	}{"silent": {0, Longest}, "sending": {Longest / 2, longestSending}, "sending seldom": {2 * Longest, Longest}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, server := net.Pipe()
@@ -87,10 +90,10 @@ func TestLongest(t *testing.T) {
 					t.Fatal("nothing lingers")
 				}
 				var sender sync.WaitGroup
-				if sends {
+				if test.pause > 0 {
 					sender.Go(func() {
 						for {
-							time.Sleep(10 * time.Millisecond)
+							time.Sleep(test.pause)
 							if _, err := client.Write([]byte("x")); err != nil {
 								return
 							}
@@ -98,7 +101,7 @@ func TestLongest(t *testing.T) {
 					})
 				}
 				g.running.Wait()
-				if took := time.Since(start); took != Longest {
+				if took := time.Since(start); took != test.most {
 					t.Errorf("it lingered for %v", took)
 				}
 				sender.Wait()
@@ -107,7 +110,8 @@ func TestLongest(t *testing.T) {
 	}
 }
 
-// Wait ends with the last connection, or when its context is done; from then on nothing is taken over.
+// Wait ends with the last connection, after Longest although its client goes on sending, or when its context is done; from then on nothing is
+// taken over.
 func TestWait(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"patient": time.Hour, "impatient": Longest / 2} {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +122,20 @@ func TestWait(t *testing.T) {
 				if !g.TakeOver(server, []byte("nobody reads this")) {
 					t.Fatal("nothing lingers")
 				}
+				sending, receiving := net.Pipe()
+				if !g.TakeOver(&stubConn{Conn: receiving, closeWrite: func() error { return nil }}, nil) {
+					t.Fatal("nothing lingers")
+				}
+				var sender sync.WaitGroup
+				defer sender.Wait()
+				sender.Go(func() {
+					for {
+						if _, err := sending.Write([]byte("x")); err != nil {
+							return
+						}
+						time.Sleep(Longest / 10)
+					}
+				})
 				start := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
@@ -219,6 +237,68 @@ func TestLimits(t *testing.T) {
 			if n, err := client.Read(make([]byte, 1)); n > 0 || err != io.EOF {
 				t.Fatalf("a connection is still open: %v", err)
 			}
+		}
+	})
+}
+
+// Clients that go on sending keep nobody else from lingering: when all places are taken, a further connection gets that of the one that has
+// lingered for the longest, once that has had its second.
+func TestOldestGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		ended := make([]chan struct{}, maxConns)
+		for i := range ended {
+			client, server := net.Pipe()
+			ended[i] = make(chan struct{})
+			if !g.TakeOver(&stubConn{Conn: server, closeWrite: func() error { return nil }}, nil) {
+				t.Fatalf("connection %d doesn't linger", i)
+			}
+			go func() {
+				defer close(ended[i])
+				for {
+					if _, err := client.Write([]byte("x")); err != nil {
+						return
+					}
+					time.Sleep(Longest / 2)
+				}
+			}()
+		}
+		honest := func() bool {
+			client, server := net.Pipe()
+			go func() {
+				io.Copy(io.Discard, client)
+				client.Close()
+			}()
+			if g.TakeOver(server, []byte("the answer")) {
+				return true
+			}
+			return server.Close() != nil // TakeOver left it open
+		}
+		if honest() {
+			t.Error("a connection gives way before it has had its second")
+		}
+		for range 3 {
+			time.Sleep(Longest)
+			if !honest() {
+				t.Error("no connection gives way")
+			}
+			synctest.Wait()
+		}
+		for i, over := range ended {
+			select {
+			case <-over:
+				if i > 2 {
+					t.Errorf("connection %d gave way", i)
+				}
+			default:
+				if i == 0 {
+					t.Error("the oldest connection didn't give way")
+				}
+			}
+		}
+		g.Close()
+		for _, over := range ended {
+			<-over
 		}
 	})
 }
