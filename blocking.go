@@ -80,7 +80,9 @@ func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error
 	c.setState(stateLast)
 	end := time.Now().Add(wait)
 	for looks := 0; looks < lastLooks || time.Now().Before(end); looks++ {
-		c.netConn.SetReadDeadline(time.Now().Add(wait / lastLooks))
+		if c.netConn.SetReadDeadline(time.Now().Add(wait/lastLooks)) != nil {
+			break // the wait couldn't be ended
+		}
 		n, err := c.stream.Read(p)
 		c.netConn.SetReadDeadline(time.Time{})
 		switch {

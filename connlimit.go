@@ -181,6 +181,6 @@ func (s *connSet) shed(idle idleConn) bool {
 		return false
 	}
 	c.server.counts.shed.Add(1)
-	c.netConn.SetReadDeadline(clock.Past)
+	c.wakeReader()
 	return true
 }

@@ -334,9 +334,11 @@ func (s *connSet) expire(c *conn, now clock.Time) {
 		return
 	}
 	if waitState(word&stateMask) == stateWrite {
-		c.netConn.SetWriteDeadline(clock.Past)
+		if c.netConn.SetWriteDeadline(clock.Past) != nil {
+			linger.Cut(c.netConn)
+		}
 	} else {
-		c.netConn.SetReadDeadline(clock.Past)
+		c.wakeReader()
 	}
 }
 
@@ -398,7 +400,18 @@ func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	if !c.isToldOfDraining(word, now) || c.looped != nil && !c.word.CompareAndSwap(word, word&stateMask) {
 		return
 	}
-	c.netConn.SetReadDeadline(clock.Past)
+	c.wakeReader()
+}
+
+// wakeReader ends the wait of the connection's owner. A connection without deadlines is cut, but one of HTTP/2 not before its last stream
+// has ended.
+func (c *conn) wakeReader() {
+	if c.netConn.SetReadDeadline(clock.Past) == nil {
+		return
+	}
+	if h := c.http2.Load(); h == nil || h.openStreams() == 0 {
+		linger.Cut(c.netConn)
+	}
 }
 
 // open returns the number of connections.

@@ -74,7 +74,7 @@ type contextEnd struct {
 //
 // A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it has
 // done so before the watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the
-// answer meanwhile. The answer is sent in any case.
+// answer meanwhile. The answer is sent in any case. The client of a net.Conn of the program's own that has no deadlines isn't watched.
 func (c *Ctx) Context() context.Context {
 	c.check()
 	if c.override == nil && c.context == nil {
@@ -302,9 +302,10 @@ func (c *Ctx) watch() {
 	r.clientFound(half, gone)
 }
 
-// mayWatch implements watchWire: the client can be watched once the whole body has arrived.
+// mayWatch implements watchWire: the client can be watched once the whole body has arrived, if the connection has deadlines.
 func (c *conn) mayWatch(b *body) bool {
-	if !c.hasWhole(b) {
+	// Without deadlines the watch couldn't be ended: package net's sockets have them.
+	if !c.hasWhole(b) || c.looped == nil && !c.worker.socket.Attached() && c.netConn.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
 	// The watching goroutine receives the beginning of the next request. It reads only what fits here.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -145,7 +146,10 @@ func (c *conn) answerApart(e *HTTPError, head bool) (size int64, err error) {
 	if c.looped != nil {
 		err = c.looped.sendApart(c.out)
 	} else {
-		c.netConn.SetWriteDeadline(time.Now().Add(apartTime))
+		if c.netConn.SetWriteDeadline(time.Now().Add(apartTime)) != nil {
+			end := time.AfterFunc(apartTime, func() { linger.Cut(c.netConn) })
+			defer end.Stop()
+		}
 		_, err = c.netConn.Write(c.out)
 		c.netConn.SetWriteDeadline(time.Time{})
 	}

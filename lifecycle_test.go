@@ -1142,3 +1142,93 @@ func TestResets(t *testing.T) {
 		})
 	}
 }
+
+// timelessListener is a listener whose connections have no deadlines, as those of some multiplexers.
+type timelessListener struct{ net.Listener }
+
+func (l timelessListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return timelessConn{conn}, nil
+}
+
+type timelessConn struct{ net.Conn }
+
+func (timelessConn) SetDeadline(time.Time) error      { return errors.ErrUnsupported }
+func (timelessConn) SetReadDeadline(time.Time) error  { return errors.ErrUnsupported }
+func (timelessConn) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
+func (c timelessConn) CloseWrite() error              { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+// Connections without deadlines are answered, whatever their handlers ask, and end with the server and when their time is over.
+func TestConnsWithoutDeadlines(t *testing.T) {
+	ends := map[string]func(s *lifeServer, c *lifeClient) error{
+		"Shutdown": func(s *lifeServer, _ *lifeClient) error { return s.shutdown() },
+		"Close":    func(s *lifeServer, _ *lifeClient) error { return s.Close() },
+		"the time": nil,
+	}
+	prepares := map[string]func(c *lifeClient){
+		"silent": func(*lifeClient) {},
+		"idle":   func(c *lifeClient) { c.get("/"); c.want(200, "quick", false) },
+		"watched": func(c *lifeClient) {
+			for range 2 {
+				c.get("/watch")
+				c.want(200, "watched", false)
+			}
+		},
+		"lingering": func(c *lifeClient) {
+			c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n")
+			c.want(200, "quick", true)
+		},
+		"parked": func(c *lifeClient) {
+			c.get("/park")
+			if _, err := c.reader.ReadString('p'); err != nil {
+				c.t.Error(err)
+			}
+		},
+	}
+	for end, endWith := range ends {
+		for name, prepare := range prepares {
+			if name == "parked" && endWith == nil {
+				continue // it may wait for ever
+			}
+			t.Run(name+", "+end, func(t *testing.T) {
+				t.Parallel()
+				config := &filo.Server{Handler: func(c *filo.Ctx) error {
+					switch c.Path() {
+					case "/watch":
+						select {
+						case <-c.Context().Done():
+						default:
+						}
+						return c.Text(200, "watched")
+					case "/park":
+						p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+						if err == nil {
+							_, err = p.Write([]byte("p"))
+						}
+						return err
+					}
+					return c.Text(200, "quick")
+				}}
+				if endWith == nil {
+					config.ReadHeaderTimeout, config.IdleTimeout = 50*time.Millisecond, 50*time.Millisecond
+				}
+				s := lifeServe(t, config, timelessListener{lifeListen(t, "tcp", "127.0.0.1:0")})
+				c := s.dial(t)
+				prepare(c)
+				lifeAwait(t, "the connection", func() bool { return s.Stats().ConnsAccepted == 1 })
+				if endWith != nil {
+					if err := endWith(s, c); err != nil {
+						t.Error(err)
+					}
+				}
+				io.Copy(io.Discard, c.reader) // until the end
+				if _, err := c.reader.ReadByte(); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("the connection doesn't end")
+				}
+			})
+		}
+	}
+}

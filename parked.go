@@ -356,7 +356,9 @@ func (p *ParkedConn) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.isOver { // after the end the lingerer may be reading
-		p.netConn.SetReadDeadline(clock.Past) // wakes the reader
+		if p.netConn.SetReadDeadline(clock.Past) != nil && p.out.Empty() { // wakes the reader
+			linger.Cut(p.netConn) // nothing else does
+		}
 	}
 }
 

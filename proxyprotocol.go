@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/proxyproto"
 )
 
@@ -233,9 +233,12 @@ func (s *Server) readProxyHeader(c *conn) bool {
 		return true
 	}
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
-		p.SetReadDeadline(time.Now().Add(timeout))
+		if p.SetReadDeadline(time.Now().Add(timeout)) != nil {
+			end := time.AfterFunc(timeout, func() { linger.Cut(p) })
+			defer end.Stop()
+		}
 	}
-	stop := context.AfterFunc(s.life.handshaking, func() { p.SetReadDeadline(clock.Past) })
+	stop := context.AfterFunc(s.life.handshaking, func() { linger.Cut(p) })
 	h, some, err := readHeader(p.Conn)
 	if !stop() && err == nil {
 		return false

@@ -47,7 +47,9 @@ func endWaits(netConn net.Conn) {
 		Cut(netConn)
 		return
 	}
-	netConn.SetDeadline(clock.Past)
+	if netConn.SetDeadline(clock.Past) != nil {
+		Cut(netConn) // without deadlines nothing else ends them
+	}
 }
 
 // Cut ends a connection at once. Any goroutine may call it at any time. TLS doesn't say goodbye: it would wait five seconds for a client

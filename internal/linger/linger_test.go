@@ -302,3 +302,25 @@ func TestOldestGivesWay(t *testing.T) {
 		}
 	})
 }
+
+// A connection without deadlines is closed when its time is over.
+func TestWithoutDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		var g Group
+		start := time.Now()
+		if !g.TakeOver(timelessConn{&stubConn{Conn: server, closeWrite: func() error { return nil }}}, nil) {
+			t.Fatal("nothing lingers")
+		}
+		g.running.Wait()
+		if took := time.Since(start); took != Longest {
+			t.Errorf("it lingered for %v", took)
+		}
+	})
+}
+
+// timelessConn is a connection without deadlines.
+type timelessConn struct{ *stubConn }
+
+func (timelessConn) SetDeadline(time.Time) error { return errors.ErrUnsupported }
