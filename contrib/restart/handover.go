@@ -63,25 +63,40 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 		return 0, fmt.Errorf("restart: starting %s: %w", r.options.Path, err)
 	}
 	r.logger().Info("started a new program", "path", r.options.Path, "pid", program.Process.Pid)
+	ready, err := r.awaitReady(ctx, told)
+	switch {
+	case err != nil:
+		end(program)
+		return 0, err
+	case !ready:
+		return 0, fmt.Errorf("restart: the new program ended before it was ready: %w", end(program))
+	}
+	go program.Wait() // should it end before this program does
+	return program.Process.Pid, nil
+}
+
+// awaitReady returns what the new program has told, or why nobody waits for that any longer. A program that is ready counts, although the
+// time is over, or this program stops, at the same moment: it may have served already.
+func (r *Restarter) awaitReady(ctx context.Context, told <-chan bool) (ready bool, err error) {
 	timeout := time.NewTimer(r.options.ReadyTimeout)
 	defer timeout.Stop()
-	for {
+	for err == nil {
 		select {
-		case ready := <-told:
-			if !ready {
-				return 0, fmt.Errorf("restart: the new program ended before it was ready: %w", end(program))
-			}
-			go program.Wait() // should it end before this program does
-			return program.Process.Pid, nil
+		case ready = <-told:
+			return ready, nil
 		case <-timeout.C:
-			end(program)
-			return 0, fmt.Errorf("restart: the new program wasn't ready after %v, and was killed", r.options.ReadyTimeout)
+			err = fmt.Errorf("restart: the new program wasn't ready after %v, and was killed", r.options.ReadyTimeout)
 		case <-ctx.Done():
-			end(program)
-			return 0, fmt.Errorf("restart: this program stops, and has killed the new one: %w", context.Cause(ctx))
+			err = fmt.Errorf("restart: this program stops, and has killed the new one: %w", context.Cause(ctx))
 		case <-r.signals:
-			r.logger().Info("a restart is under way already", "pid", program.Process.Pid)
+			r.logger().Info("a restart is under way already")
 		}
+	}
+	select {
+	case ready = <-told:
+		return ready, nil
+	default:
+		return false, err
 	}
 }
 

@@ -1,0 +1,34 @@
+//go:build unix
+
+package restart
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A program that is ready isn't killed, although this one stops, or the time is over, at the same moment.
+func TestReadyInTime(t *testing.T) {
+	stopped, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, test := range map[string]struct {
+		ctx     context.Context
+		timeout time.Duration
+	}{
+		"this program stops": {stopped, time.Hour},
+		"the time is over":   {context.Background(), -1},
+	} {
+		for range 50 {
+			told := make(chan bool, 1)
+			told <- true
+			r := &Restarter{options: Options{ReadyTimeout: test.timeout}}
+			if ready, err := r.awaitReady(test.ctx, told); !ready || err != nil {
+				t.Fatalf("%s: %v, %v", name, ready, err)
+			}
+			if ready, err := r.awaitReady(test.ctx, nil); ready || err == nil {
+				t.Fatalf("%s, and nothing was told: %v, %v", name, ready, err)
+			}
+		}
+	}
+}
