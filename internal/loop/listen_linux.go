@@ -148,6 +148,10 @@ func (ll *Listener) closeEntries() {
 
 // SetDeadline makes the loops accept the connections that wait, and then stop. A shutdown calls it before it closes the listener.
 func (ll *Listener) SetDeadline(time.Time) error {
+	if !ll.group.hold() {
+		return nil // the loops have ended, and the bell's number may be another file's
+	}
+	defer ll.group.release()
 	for _, e := range ll.entries {
 		l := e.loop
 		e.closing.Store(true)

@@ -172,6 +172,10 @@ func TestLeadersRest(t *testing.T) {
 	ll.Close()
 	<-served
 	endTestGroup(t, g, &all)
+	// A late shutdown of the listener mustn't ring: the bells' numbers may be other files' by now.
+	if l.pending.Store(false); ll.SetDeadline(time.Time{}) != nil || l.pending.Load() {
+		t.Error("a loop that has ended was rung")
+	}
 }
 
 // endTestGroup ends a group whose listeners are closed, and waits for its leaders.
