@@ -109,6 +109,12 @@ type PanicError struct {
 	Stack []byte
 }
 
+// loggedMethod and loggedPath are the request's, as much of them as a record may have: a client can repeat a long path by a few bytes.
+func (c *Ctx) loggedMethod() string {
+	return syntax.Excerpt(c.Request.Method(), syntax.MaxLoggedMethod)
+}
+func (c *Ctx) loggedPath() string { return syntax.Excerpt(c.Request.URI().Path(), syntax.MaxLogged) }
+
 // logPanic logs a panic that the server has recovered from. known are further attributes, as pairs of keys and values.
 func logPanic(logger *slog.Logger, message string, value any, stack []byte, known ...any) {
 	known = append([]any{"value", fmt.Sprint(value)}, known...)

@@ -156,7 +156,7 @@ func (x *exchange) invoke(ctx *Ctx) error {
 
 // exited is finish for a handler that is ending its goroutine.
 func (x *exchange) exited(ctx *Ctx) ending {
-	x.server.logger().Error("the handler ended its goroutine", "method", ctx.Request.Method(), "path", ctx.Request.URI().Path())
+	x.server.logger().Error("the handler ended its goroutine", "method", ctx.loggedMethod(), "path", ctx.loggedPath())
 	if x.hijacked {
 		return endingTaken
 	}
@@ -171,9 +171,9 @@ func (x *exchange) panicked(err *PanicError) error {
 	if errors.Is(err, ErrAbort) {
 		return ErrAbort
 	}
-	request := &x.worker.ctx.Request
-	logPanic(x.server.logger(), "panic in handler", err.Value, err.Stack, "method", request.Method(),
-		"path", request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
+	ctx := x.worker.ctx
+	logPanic(x.server.logger(), "panic in handler", err.Value, err.Stack, "method", ctx.loggedMethod(),
+		"path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 	return err
 }
 
@@ -277,7 +277,7 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 		err = fmt.Errorf("filo: an HTTPError must have a status of 400 to 599, and is answered with %d: %w", status, err)
 	}
 	x.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
-		"method", ctx.Request.Method(), "path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
+		"method", ctx.loggedMethod(), "path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
 // logRefused logs a request that was refused without calling its handler, since it isn't valid.
@@ -297,8 +297,8 @@ func (x *exchange) logDropped(ctx *Ctx, err error) {
 	if errors.As(err, &panicError) || !errors.Is(err, ErrHijacked) && !x.server.LogAllErrors {
 		return
 	}
-	x.server.logger().Error("handler failed after it had taken the connection over", "error", err, "method", ctx.Request.Method(),
-		"path", ctx.Request.URI().Path(), "remote", fmt.Sprint(x.wire.remoteAddr()))
+	x.server.logger().Error("handler failed after it had taken the connection over", "error", err, "method", ctx.loggedMethod(),
+		"path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
 // renderError calls the ErrorHandler. If that panics, DefaultErrorHandler takes its place, so that the connection's worker survives.

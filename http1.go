@@ -115,7 +115,7 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 		length = noLength
 	case declared >= 0 && declared != length:
 		ctx.exchange.server.logger().Error("the handler's Content-Length isn't that of its body, which is sent as it is",
-			"declared", declared, "length", length, "path", ctx.Request.URI().Path())
+			"declared", declared, "length", length, "path", ctx.loggedPath())
 	}
 	return length, size
 }

@@ -105,7 +105,7 @@ func (r *Response) SetStatus(status int) {
 func (r *Response) logStatus(status int) {
 	if c := r.ctx; c != nil && c.exchange != nil {
 		c.exchange.server.logger().Error("the status of an answer must be 200 to 599: it becomes 500", "status", status, "route", c.match.Route,
-			"method", c.Request.Method(), "path", c.Request.URI().Path())
+			"method", c.loggedMethod(), "path", c.loggedPath())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // AccessLogOptions configures AccessLog.
@@ -30,8 +31,7 @@ type AccessLogOptions struct {
 	// Write; calls never overlap. An error of Write is logged to Logger, unless the previous line failed too.
 	//
 	// In the queries of the request and of Referer, AccessLog replaces the values of parameters that are usually secret with
-	// "REDACTED": access_token, AWSAccessKeyId, sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature and
-	// X-Goog-Signature, in any case, and those in Redact. Records for Logger have no query.
+	// "REDACTED": see IsRedacted, and Redact. Records for Logger have no query.
 	Combined io.Writer
 	// Redact lists further parameters whose values aren't logged.
 	Redact []string
@@ -45,10 +45,11 @@ type AccessLogOptions struct {
 // filo.ErrAbort prevented has the status 0.
 //
 // Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as
-// "\x0a". The size counts the body so far: it doesn't include what SetBodyStream has yet to send.
+// "\x0a". A client can't make a record long: 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of
+// a host or a user, and 32 of a method, with "..." behind what was cut. The size counts the body so far: it doesn't include what SetBodyStream has yet to send.
 func AccessLog(options ...AccessLogOptions) filo.Middleware {
 	o := setup.One("middleware: AccessLog", options)
-	l := &accessLog{options: o, secrets: redactedParameters(o.Redact)}
+	l := &accessLog{options: o, secrets: o.Redact}
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			start := time.Now()
@@ -63,7 +64,7 @@ func AccessLog(options ...AccessLogOptions) filo.Middleware {
 
 type accessLog struct {
 	options AccessLogOptions
-	secrets []string // parameters, in lower case
+	secrets []string // parameters, in any case
 
 	mu     sync.Mutex // of Combined
 	failed bool       // the last Write did; guarded by mu
@@ -103,11 +104,11 @@ var records = sync.Pool{New: func() any { return &recordMemory{list: make([]slog
 // once, since a handler may keep the record.
 func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start time.Time, err error) []slog.Attr {
 	address, trusted := peer(c)
-	text := append(memory.text[:0], c.PathBytes()...)
+	text := syntax.AppendExcerpt(memory.text[:0], c.PathBytes(), syntax.MaxLogged)
 	path := len(text)
-	text = append(text, trusted.host(c, address)...)
+	text = syntax.AppendExcerpt(text, trusted.host(c, address), syntax.MaxLoggedHost)
 	host := len(text)
-	text = append(text, c.Request.Header.GetBytes("User-Agent")...)
+	text = syntax.AppendExcerpt(text, c.Request.Header.GetBytes("User-Agent"), syntax.MaxLoggedAgent)
 	agent := len(text)
 	if client := trusted.client(c, address); client.IsValid() {
 		text = client.AppendTo(text)
@@ -116,7 +117,7 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 
 	// Each is filled in where it stays: see appendText.
 	list := memory.list[:5]
-	setText(&list[0], "method", c.Method())
+	setText(&list[0], "method", syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod))
 	setText(&list[1], "path", all[:path])
 	list[2].Key, list[2].Value = "status", slog.IntValue(answeredStatus(c, err))
 	list[3].Key, list[3].Value = "bytes", slog.Int64Value(c.BytesWritten())
@@ -127,7 +128,7 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 	list = appendText(list, "route", c.Route())
 	list = appendText(list, "request_id", RequestIDOf(c))
 	if err != nil {
-		list = append(list, slog.String("error", err.Error()))
+		list = append(list, slog.String("error", syntax.Excerpt(err.Error(), syntax.MaxLogged)))
 	}
 	if l.options.Attributes != nil {
 		list = l.options.Attributes(c, list)
@@ -191,13 +192,14 @@ func (l *accessLog) appendCombined(line []byte, c *filo.Ctx, start time.Time, er
 	line = appendAddress(line, ClientIP(c))
 	line = append(line, " - "...)
 	if user := BasicAuthUser(c); user != "" {
-		line = appendEscaped(line, user, ' ')
+		start := len(line)
+		line = cutEscaped(appendEscaped(line, user, ' '), start, syntax.MaxLoggedHost)
 	} else {
 		line = append(line, '-')
 	}
 	line = start.AppendFormat(line, " [02/Jan/2006:15:04:05 -0700] ")
 	line = append(line, '"')
-	line = appendEscaped(line, c.Request.MethodBytes(), '"')
+	line = appendEscaped(line, syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod), '"')
 	line = append(line, ' ')
 	line = appendURL(line, c.Request.TargetBytes(), l.secrets)
 	line = append(line, ' ')
@@ -222,7 +224,8 @@ func (l *accessLog) appendCombined(line []byte, c *filo.Ctx, start time.Time, er
 	}
 	line = append(line, `" "`...)
 	if agent := c.Request.Header.GetBytes("User-Agent"); len(agent) > 0 {
-		line = appendEscaped(line, agent, '"')
+		start := len(line)
+		line = cutEscaped(appendEscaped(line, agent[:min(len(agent), syntax.MaxLoggedAgent+1)], '"'), start, syntax.MaxLoggedAgent)
 	} else {
 		line = append(line, '-')
 	}

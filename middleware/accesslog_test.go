@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -121,6 +122,55 @@ func TestAccessLog(t *testing.T) {
 			line, ended := strings.CutSuffix(each.got, "\n")
 			if !ended || strings.ContainsAny(line, "\r\n\x1b") || !regexp.MustCompile(each.want).MatchString(line) {
 				t.Errorf("%s: %q, want %s", test.sentence, each.got, each.want)
+			}
+		}
+	}
+}
+
+// The value of a parameter that may be a secret is in no line, whatever it is called, nor is the key that a KeyAuth reads, wherever that stands.
+func TestAccessLogSecrets(t *testing.T) {
+	var combined synchronized
+	s := servertest.New(t, middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined})(mwtest.Hello))
+	middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"a long random key"}, Query: "Ticket"}) // made later, for some routes
+	for _, name := range []string{
+		"token", "Access_Token", "refresh_token", "id_token", "authToken", "reset-password-token", "token[]", "api_key", "apiKey", "X-API-Key", "code",
+		"password", "user[password]", "passwd", "pwd", "client_secret", "client_assertion", "SAMLResponse", "jwt", "otp", "ticket", "t%6fken",
+		"sig", "Signature", "AWSAccessKeyId", "X-Amz-Credential", "X-Amz-Security-Token", "X-Amz-Signature", "X-Goog-Signature",
+	} {
+		for _, query := range []string{name + "=hidden", "a=b&" + name + "=hidden&c=d", "a=b;" + name + "=hidden"} {
+			s.Do(t, "GET /?"+query, "Referer: https://a.test/?"+query)
+		}
+	}
+	if got := combined.String(); strings.Contains(got, "hidden") {
+		t.Errorf("%s", got)
+	}
+	s.Do(t, "GET /?page=seen&codes=seen&tokens=seen&pin=seen&key=seen")
+	if got := combined.String(); strings.Count(got, "=seen") != 5 {
+		t.Errorf("%s", got)
+	}
+}
+
+// However long a client makes what it sends, a record stays short, in each format and in the server's own records.
+func TestAccessLogLength(t *testing.T) {
+	for _, part := range []string{"a", "\xff", "\"", "é", "%00", "%ff"} {
+		var combined, text, records, server synchronized
+		long := strings.Repeat(part, 7000/len(part))
+		handler := mwtest.Wrap(func(c *filo.Ctx) error {
+			return fmt.Errorf("it was %s", c.Path())
+		},
+			middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined}),
+			middleware.AccessLog(middleware.AccessLogOptions{Logger: slog.New(slog.NewTextHandler(&text, nil))}),
+			middleware.AccessLog(middleware.AccessLogOptions{Logger: slog.New(slog.NewJSONHandler(&records, nil))}))
+		s := servertest.NewServer(t, &filo.Server{Handler: handler, MaxHeaderBytes: 64 << 10, Logger: slog.New(slog.NewJSONHandler(&server, nil))})
+		fields := []string{"Referer: http://" + long, "User-Agent: " + long, "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(long+":a"))}
+		for _, request := range []string{"GET /" + long, "GET /?" + long, "GET /?token=" + long, "GET /?" + strings.Repeat("token=&", 1000), strings.Repeat("M", 7000) + " /"} {
+			s.Do(t, request, fields...)
+		}
+		for name, log := range map[string]*synchronized{"combined": &combined, "text": &text, "JSON": &records} {
+			for line := range strings.Lines(log.String()) {
+				if len(line) > 3500 {
+					t.Errorf("%q, %s: a record of %d bytes: %s", part, name, len(line), line[:200])
+				}
 			}
 		}
 	}

@@ -19,7 +19,8 @@ type KeyAuthOptions struct {
 	Check func(c *filo.Ctx, key []byte) (bool, error)
 
 	// Header, Query and Cookie name the one place of the key; KeyAuth never looks in another. Header is a header field, by
-	// default Authorization. Query is a parameter; its keys end up in logs and histories. Cookie must be combined with CSRF.
+	// default Authorization. Query is a parameter, which RedactParameter keeps
+	// out of filo's logs; its keys end up in those of others, and in histories. Cookie must be combined with CSRF.
 	Header, Query, Cookie string
 	// Scheme is the word before the key in a header field. Default "Bearer" in Authorization, none in other fields.
 	Scheme string
@@ -34,6 +35,9 @@ const maxKey = 4 << 10
 // caches give no client the answer to another's key; for Authorization caches do so without it. Put it where BasicAuth belongs.
 func KeyAuth(options KeyAuthOptions) filo.Middleware {
 	check((len(options.Keys) > 0) != (options.Check != nil), "KeyAuth: either Keys or Check is required")
+	if options.Query != "" {
+		RedactParameter(options.Query)
+	}
 	k := newKeyAuth(&options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {

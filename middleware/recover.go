@@ -8,6 +8,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // RecoverOptions configures Recover.
@@ -49,7 +50,7 @@ func recovered(c *filo.Ctx, logger *slog.Logger, value any) error {
 	} else {
 		logger = logger.With("route", c.Route())
 	}
-	logger.Error("panic in handler", "value", fmt.Sprint(value), "method", c.Method(), "path", c.Path(),
-		"remote", fmt.Sprint(c.RemoteAddr()), "stack", string(err.Stack))
+	logger.Error("panic in handler", "value", fmt.Sprint(value), "method", syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod),
+		"path", syntax.Excerpt(c.Path(), syntax.MaxLogged), "remote", fmt.Sprint(c.RemoteAddr()), "stack", string(err.Stack))
 	return c.RenderError(err)
 }

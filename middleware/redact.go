@@ -5,28 +5,60 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// secretParameters are the query parameters whose values aren't logged, in lower case: those that contrib/otel redacts, too.
-var secretParameters = []string{
-	"access_token", "awsaccesskeyid", "sig", "signature", "x-amz-credential", "x-amz-security-token", "x-amz-signature",
-	"x-goog-signature",
+// secretEndings are how the names of parameters end whose values are usually secret, in lower case and without "-" and "_".
+var secretEndings = []string{"token", "apikey", "accesskey", "accesskeyid", "password", "passwd", "passphrase", "secret", "signature", "credential", "assertion"}
+
+// secretNames are further such names, which others may end with.
+var secretNames = []string{"code", "sig", "pwd", "jwt", "otp", "samlresponse", "authorization"}
+
+// redacted are the names that RedactParameter was called with, in lower case.
+var redacted sync.Map
+
+// RedactParameter makes IsRedacted true for a query parameter, in any case, for all of the program. KeyAuth and contrib/jwt call it
+// with the parameter that they read; call it for a secret that only your program knows.
+func RedactParameter(name string) { redacted.Store(strings.ToLower(name), true) }
+
+// IsRedacted reports whether the values of a query parameter don't belong in logs and traces, as AccessLog and contrib/otel ask: if
+// RedactParameter was called with the name, if the name is code, sig, pwd, jwt, otp, SAMLResponse or Authorization, or if it ends with token,
+// api_key, access_key, AccessKeyId, password, passwd, passphrase, secret, signature, credential or assertion, in any case, with or without "-"
+// and "_". Of names such as "user[password]" the last part counts.
+func IsRedacted(name string) bool {
+	name = strings.ToLower(name)
+	if _, found := redacted.Load(name); found {
+		return true
+	}
+	name = strings.TrimRight(name, "[]")
+	name = notInNames.Replace(name[strings.LastIndexByte(name, '[')+1:])
+	return slices.Contains(secretNames, name) || slices.ContainsFunc(secretEndings, func(ending string) bool { return strings.HasSuffix(name, ending) })
 }
 
-// redactedParameters returns the names of parameters whose values aren't logged, with more of them.
-func redactedParameters(more []string) []string {
-	names := secretParameters[:len(secretParameters):len(secretParameters)]
-	for _, name := range more {
-		names = append(names, strings.ToLower(name))
-	}
-	return names
-}
+var notInNames = strings.NewReplacer("-", "", "_", "")
 
 // appendURL appends a request target or a URL as appendEscaped does, but in the place of the values of secret parameters of its
-// query "REDACTED".
+// query "REDACTED". It appends as much as a record may have.
 func appendURL(line, text []byte, secrets []string) []byte {
+	start := len(line)
+	return cutEscaped(appendWholeURL(line, text[:min(len(text), syntax.MaxLogged+1)], secrets), start, syntax.MaxLogged)
+}
+
+// cutEscaped cuts off what appendEscaped has appended from start on beyond the limit, and no escape in the middle.
+func cutEscaped(line []byte, start, limit int) []byte {
+	if len(line) <= start+limit {
+		return line
+	}
+	line = line[:start+limit]
+	if i := bytes.LastIndexByte(line[len(line)-3:], '\\'); i >= 0 {
+		line = line[:len(line)-3+i]
+	}
+	return append(line, "..."...)
+}
+
+func appendWholeURL(line, text []byte, secrets []string) []byte {
 	path, query, found := bytes.Cut(text, []byte{'?'})
 	line = appendEscaped(line, path, '"')
 	if !found {
@@ -34,8 +66,10 @@ func appendURL(line, text []byte, secrets []string) []byte {
 	}
 	line = append(line, '?')
 	for len(query) > 0 {
-		pair, rest, more := bytes.Cut(query, []byte{'&'})
-		query = rest
+		pair, end := query, bytes.IndexAny(query, "&;") // some upstreams take ";" as the end of a pair
+		if end >= 0 {
+			pair = query[:end]
+		}
 		name, value, valued := bytes.Cut(pair, []byte{'='})
 		line = appendEscaped(line, name, '"')
 		if valued {
@@ -45,9 +79,11 @@ func appendURL(line, text []byte, secrets []string) []byte {
 			}
 			line = appendEscaped(line, value, '"')
 		}
-		if more {
-			line = append(line, '&')
+		if end < 0 {
+			break
 		}
+		line = append(line, query[end])
+		query = query[end+1:]
 	}
 	return line
 }
@@ -59,5 +95,5 @@ func isSecret(name []byte, secrets []string) bool {
 			name = []byte(decoded)
 		}
 	}
-	return slices.ContainsFunc(secrets, func(secret string) bool { return syntax.EqualFold(name, secret) })
+	return IsRedacted(string(name)) || slices.ContainsFunc(secrets, func(secret string) bool { return syntax.EqualFold(name, secret) })
 }

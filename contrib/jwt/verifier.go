@@ -10,6 +10,7 @@ import (
 	gojwt "github.com/golang-jwt/jwt/v5"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
 )
 
 // verifier checks tokens by the options of New. It is immutable.
@@ -43,6 +44,9 @@ func newVerifier[C any](options *Options[C]) *verifier {
 		query:      options.Query,
 		optional:   options.Optional,
 		challenges: newChallenges(options.Realm),
+	}
+	if v.query != "" {
+		middleware.RedactParameter(v.query)
 	}
 	v.maxBytes = cmp.Or(v.maxBytes, DefaultMaxTokenBytes)
 	v.keys = newKeyring(options.Algorithms, options.Key, options.Keys, options.KeyFunc)

@@ -45,9 +45,8 @@ type Options struct {
 	// returns all of them. It isn't called if the span isn't recorded, and must not keep the slice.
 	Attributes func(c *filo.Ctx, attributes []attribute.KeyValue) []attribute.KeyValue
 
-	// Query records the request's query, url.query. "REDACTED" replaces the values of parameters that usually hold secrets
-	// (access_token, AWSAccessKeyId, sig, Signature, X-Amz-Credential, X-Amz-Security-Token, X-Amz-Signature, X-Goog-Signature,
-	// in any case) and of those in Redact.
+	// Query records the request's query, url.query. "REDACTED" replaces the values of parameters that usually hold secrets (see
+	// middleware.IsRedacted) and of those in Redact.
 	Query bool
 	// Redact are the names of further parameters whose values aren't recorded.
 	Redact []string

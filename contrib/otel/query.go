@@ -4,29 +4,28 @@ import (
 	"bytes"
 	"net/url"
 	"strings"
-)
 
-// secrets are the parameters that the conventions have redacted, others of the same services, and that of RFC 6750.
-var secrets = [...]string{
-	"access_token", "AWSAccessKeyId", "sig", "Signature", "X-Amz-Credential", "X-Amz-Security-Token", "X-Amz-Signature",
-	"X-Goog-Signature",
-}
+	"github.com/filohttp/filo/middleware"
+)
 
 const redacted = "REDACTED"
 
-func secretParameters(more []string) map[string]bool {
-	names := make(map[string]bool)
-	for _, name := range append(secrets[:len(secrets):len(secrets)], more...) {
-		names[strings.ToLower(name)] = true
+// secretParameters are the parameters of the options, in lower case; middleware.IsRedacted knows the others.
+func secretParameters(names []string) map[string]bool {
+	set := make(map[string]bool)
+	for _, name := range names {
+		set[strings.ToLower(name)] = true
 	}
-	return names
+	return set
 }
 
 // appendRedacted appends a query without the values of the parameters that are secrets.
 func (t *telemetry) appendRedacted(text, query []byte) []byte {
 	for len(query) > 0 {
-		pair, rest, more := bytes.Cut(query, []byte{'&'})
-		query = rest
+		pair, end := query, bytes.IndexAny(query, "&;") // some upstreams take ";" as the end of a pair
+		if end >= 0 {
+			pair = query[:end]
+		}
 		name, value, valued := bytes.Cut(pair, []byte{'='})
 		text = append(text, name...)
 		if valued {
@@ -36,9 +35,11 @@ func (t *telemetry) appendRedacted(text, query []byte) []byte {
 			}
 			text = append(text, value...)
 		}
-		if more {
-			text = append(text, '&')
+		if end < 0 {
+			break
 		}
+		text = append(text, query[end])
+		query = query[end+1:]
 	}
 	return text
 }
@@ -49,5 +50,5 @@ func (t *telemetry) isSecret(name []byte) bool {
 	if decoded, err := url.QueryUnescape(text); err == nil {
 		text = decoded
 	}
-	return t.secret[strings.ToLower(text)]
+	return t.secret[strings.ToLower(text)] || middleware.IsRedacted(text)
 }

@@ -67,13 +67,14 @@ func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span
 func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exchange) []attribute.KeyValue {
 	var buffer [512]byte
 	uri, peer, client := c.Request.URI(), c.RemoteAddrPort(), middleware.ClientIP(c)
-	text := append(buffer[:0], uri.RawPathBytes()...)
+	text := appendBounded(buffer[:0], uri.RawPathBytes())
 	path := len(text)
 	if t.options.Query {
-		text = t.appendRedacted(text, uri.RawQueryBytes())
+		query := uri.RawQueryBytes()
+		text = t.appendRedacted(text, query[:min(len(query), maxText)])
 	}
 	query := len(text)
-	text = append(text, c.Request.Header.GetBytes("User-Agent")...)
+	text = appendBounded(text, c.Request.Header.GetBytes("User-Agent"))
 	agent := len(text)
 	text = appendAddress(text, client)
 	address := len(text)
@@ -92,7 +93,7 @@ func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exc
 		semconv.NetworkProtocolVersion(protocolVersion(c)),
 	)
 	if x.method == len(t.methods) {
-		list = append(list, semconv.HTTPRequestMethodOriginal(c.Method()))
+		list = append(list, semconv.HTTPRequestMethodOriginal(string(appendBounded(nil, c.Request.MethodBytes()))))
 	}
 	list = appendText(list, semconv.URLPathKey, all[:path])
 	list = appendText(list, semconv.URLQueryKey, all[path:query])
@@ -103,6 +104,12 @@ func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exc
 	}
 	return appendServer(list, middleware.Host(c))
 }
+
+// maxText is how many bytes of a client's path, query, user agent, host or method are recorded: HTTP/2 sends a long field once, and
+// repeats it by a byte.
+const maxText = 1024
+
+func appendBounded(text, part []byte) []byte { return append(text, part[:min(len(part), maxText)]...) }
 
 func appendAddress(text []byte, address netip.Addr) []byte {
 	if !address.IsValid() {
@@ -123,7 +130,7 @@ func appendText(list []attribute.KeyValue, key attribute.Key, value string) []at
 
 // appendServer appends what the client takes for the server's name and port.
 func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
-	name, port := host, ""
+	name, port := host[:min(len(host), maxText)], ""
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[i:], "]") {
 		name, port = host[:i], host[i+1:]
 	}

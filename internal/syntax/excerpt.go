@@ -1,0 +1,65 @@
+package syntax
+
+import "unicode/utf8"
+
+// How much of a client's text a log record has at most, in bytes as a log in JSON writes them.
+const (
+	MaxLogged       = 1024 // of a path, a query, a Referer or an error
+	MaxLoggedAgent  = 512
+	MaxLoggedHost   = 256 // more than a name has
+	MaxLoggedMethod = 32
+)
+
+// escapedSize is the most that a log takes for a byte that it escapes, as JSON does: \u00ff.
+const escapedSize = 6
+
+// cut ends what was cut off.
+const cut = "..."
+
+// Excerpt returns the beginning of a client's text as it may stand in a log record, of limit bytes at most when the log has escaped it,
+// with "..." behind it if that isn't all. HTTP/2 sends a long field once, and repeats it by a byte, so a record needs a limit of its own.
+func Excerpt(text string, limit int) string {
+	if n := excerptLength(text, limit); n < len(text) {
+		return text[:n] + cut
+	}
+	return text
+}
+
+// AppendExcerpt appends Excerpt's result.
+func AppendExcerpt[S []byte | string](dst []byte, text S, limit int) []byte {
+	if len(text) <= limit/escapedSize {
+		return append(dst, text...)
+	}
+	start := len(dst)
+	dst = append(dst, text[:min(len(text), limit)]...)
+	if n := excerptLength(dst[start:], limit); n < len(text) {
+		dst = append(dst[:start+n], cut...)
+	}
+	return dst
+}
+
+func excerptLength[S []byte | string](text S, limit int) int {
+	if len(text) <= limit/escapedSize {
+		return len(text)
+	}
+	for i, size := 0, 0; i < len(text); {
+		n, taken := 1, 1
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			taken = 2
+		case c < ' ' || c == 0x7f:
+			taken = escapedSize
+		case c >= utf8.RuneSelf:
+			var r rune
+			r, n = utf8.DecodeRuneInString(string(text[i:min(len(text), i+utf8.UTFMax)]))
+			if taken = n; n == 1 || r == '\u2028' || r == '\u2029' {
+				taken = escapedSize
+			}
+		}
+		if size += taken; size > limit {
+			return i
+		}
+		i += n
+	}
+	return len(text)
+}
