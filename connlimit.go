@@ -37,22 +37,25 @@ func (s *Server) maxConns() int {
 	return 0
 }
 
-// connRoom closes idle connections to make room for new ones.
+// connRoom closes idle connections to make room for new ones. Of the address that has most idle ones, the one that has been idle for the
+// longest goes: so a client that opens many, and uses each now and then, takes no place of others. Clients without an IP address are one.
 //
-// To find those that have been idle for the longest, it visits all connections. It finds many at once, so a new connection costs only a few
-// visits on average. Where few are idle, since they are busy or new, it rests between two searches.
+// To find these connections, it visits all of them. It keeps many of those found, so a new connection costs only a few visits on average, even if
+// clients use theirs before they are closed: each such use is a request. Where few are idle, since they are busy or new, it
+// rests between two searches.
 type connRoom struct {
-	mu     sync.Mutex
-	oldest []idleConn // those that have been idle for the longest come last
-	found  []idleConn // kept for the next search
-	next   clock.Time // not before then the connections are visited again
+	mu    sync.Mutex
+	found []idleConn // the one to be closed first comes last
+	next  clock.Time // not before then the connections are visited again
 }
 
 // idleConn is a connection that waits for a request.
 type idleConn struct {
-	conn  *conn
-	word  int64 // the conn's; it changes when the wait ends
-	since clock.Time
+	conn   *conn
+	word   int64 // the conn's; it changes when the wait ends
+	since  clock.Time
+	client int32 // numbers the addresses
+	rank   int32 // of those of its client: 1 for the one that was used last
 }
 
 const (
@@ -66,8 +69,9 @@ const (
 	roomSlack = descriptorReserve / 2
 )
 
-// roomBatch is how many connections a search finds at most.
-func (s *connSet) roomBatch() int { return s.max/roomShare + 16 }
+// roomBatch is how many connections are kept of a search at most. The new ones that come meanwhile aren't counted by address, so a client takes
+// no more than about so many places of others that have fewer.
+func (s *connSet) roomBatch() int { return s.max/roomShare + 1 }
 
 // needsRoomLocked reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
 func (s *connSet) needsRoomLocked(address netip.Addr) bool {
@@ -78,26 +82,31 @@ func (s *connSet) needsRoomLocked(address netip.Addr) bool {
 	return s.max > 0 && s.conns.count >= s.max && s.conns.count < s.max+roomSlack && !s.closed
 }
 
-// makeRoom tells the connection that has been idle for the longest to close. It reports false if there is none. While another goroutine
-// searches, it doesn't wait: the connections that come meanwhile take what the limit may be exceeded by.
+// makeRoom tells an idle connection to close. It reports false if there is none. While another goroutine searches, it doesn't wait: the
+// connections that come meanwhile take what the limit may be exceeded by.
 func (s *connSet) makeRoom() bool {
 	r := &s.room
 	if !r.mu.TryLock() {
 		return true
 	}
 	defer r.mu.Unlock()
-	if s.shedOldest() {
+	if s.shedFirst() {
 		return true
 	}
 	begin := s.clock.exact()
 	if begin < r.next {
 		return false
 	}
-	if found, all := s.findIdle(begin); found < all/roomShare {
+	all := s.findIdle(begin)
+	if len(r.found) < all/roomShare {
 		end := s.clock.exact()
 		r.next = end.Add(roomRest * end.Sub(begin))
 	}
-	return s.shedOldest()
+	made := s.shedFirst()
+	kept := copy(r.found, r.found[max(0, len(r.found)-s.roomBatch()):])
+	clear(r.found[kept:])
+	r.found = r.found[:kept]
+	return made
 }
 
 // freeDescriptors makes room when descriptors have run out before MaxConns is reached, since other things of the process take more of them
@@ -116,13 +125,13 @@ func (s *connSet) freeDescriptors() {
 // shedTogether is how many connections make room at a time when descriptors have run out: the next look for them comes some milliseconds later.
 const shedTogether = 4
 
-// shedOldest tells one of the connections found to close. Those that aren't idle any more are left alone.
-func (s *connSet) shedOldest() bool {
+// shedFirst tells the first of the connections found to close. Those that aren't idle any more are left alone.
+func (s *connSet) shedFirst() bool {
 	r := &s.room
-	for n := len(r.oldest); n > 0; n = len(r.oldest) {
-		each := r.oldest[n-1]
-		r.oldest[n-1] = idleConn{}
-		r.oldest = r.oldest[:n-1]
+	for n := len(r.found); n > 0; n = len(r.found) {
+		each := r.found[n-1]
+		r.found[n-1] = idleConn{}
+		r.found = r.found[:n-1]
 		if s.shed(each) {
 			return true
 		}
@@ -130,22 +139,40 @@ func (s *connSet) shedOldest() bool {
 	return false
 }
 
-// findIdle finds the connections that have been idle for the longest: a sixteenth of all that may be open, and some more. It returns how
-// many are idle, and how many there are in all.
-func (s *connSet) findIdle(now clock.Time) (idle, all int) {
+// findIdle finds the idle connections. It returns how many connections there are in all.
+func (s *connSet) findIdle(now clock.Time) (all int) {
 	r := &s.room
-	r.found = r.found[:0]
+	clients := make(map[netip.Addr]int32)
 	s.walk(func(c *conn) {
 		all++
 		word := c.word.Load()
-		if since, ok := c.idleSince(word, now); ok {
-			r.found = append(r.found, idleConn{c, word, since})
+		since, ok := c.idleSince(word, now)
+		if !ok {
+			return
 		}
+		address := limitAddress(c.netConn.RemoteAddr())
+		client, known := clients[address]
+		if !known {
+			client = int32(len(clients))
+			clients[address] = client
+		}
+		r.found = append(r.found, idleConn{conn: c, word: word, since: since, client: client})
 	})
-	slices.SortFunc(r.found, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
-	r.oldest = append(r.oldest[:0], r.found[max(0, len(r.found)-s.roomBatch()):]...)
-	clear(r.found)
-	return len(r.found), all
+	rankIdle(r.found, len(clients))
+	return all
+}
+
+// rankIdle sorts idle connections. The one to be closed first comes last: it has the highest rank, which is how many its client has when
+// its turn comes. Of equal ranks the one that has been idle for the longest comes last.
+func rankIdle(found []idleConn, clients int) {
+	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
+	ranks := make([]int32, clients)
+	for i := range found {
+		rank := &ranks[found[i].client]
+		*rank++
+		found[i].rank = *rank
+	}
+	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.since, a.since)) })
 }
 
 // idleSince returns since when a connection has been idle. The deadline in its word says so, so that no request has to store it: without

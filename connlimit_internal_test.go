@@ -1,7 +1,10 @@
 package filo
 
 import (
+	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,20 +31,28 @@ func TestDefaultMaxConns(t *testing.T) {
 }
 
 // quietConn is a connection that nobody uses.
-type quietConn struct{ net.Conn }
+type quietConn struct {
+	net.Conn
+	remote net.Addr
+}
 
 func (quietConn) SetReadDeadline(time.Time) error { return nil }
 
-func (quietConn) RemoteAddr() net.Addr { return nil }
+func (c quietConn) RemoteAddr() net.Addr { return c.remote }
 
-// idleServer returns a server with so many members, at its limit. Each has been idle for a millisecond less than the one before.
-func idleServer(n int) (*Server, []*conn) {
+// idleServer returns a server with so many members, at its limit. Each has been idle for a millisecond less than the one before. They come
+// from these addresses in turn; without any they have none.
+func idleServer(n int, from ...net.Addr) (*Server, []*conn) {
 	s := &Server{MaxConns: n}
 	s.configure()
 	s.conns.clock = &s.clock
 	var all []*conn
 	for i := range n {
-		c := newConn(s, quietConn{})
+		var q quietConn
+		if len(from) > 0 {
+			q.remote = from[i%len(from)]
+		}
+		c := newConn(s, q)
 		s.conns.add(c)
 		c.setState(stateIdle)
 		c.word.Store(int64(clock.Time(int64(time.Hour)+int64(i)*int64(time.Millisecond)))&^stateMask | int64(stateIdle))
@@ -74,6 +85,108 @@ func TestMakeRoomOrder(t *testing.T) {
 		shed := i >= 3 && i < 30 && i != 12 // the clock of the others is ahead by an hour
 		if got := c.state() == stateShed; got != shed {
 			t.Errorf("connection %d is in state %d", i, c.state())
+		}
+	}
+}
+
+// shedOrder makes room as often as it can, and returns the connections in the order in which they were closed.
+func shedOrder(t *testing.T, s *Server, all []*conn) (order []int) {
+	t.Helper()
+	left := make(map[int]bool)
+	for i := range all {
+		left[i] = true
+	}
+	for {
+		s.conns.room.next = 0
+		if !s.conns.makeRoom() {
+			return order
+		}
+		for i := range left {
+			if all[i].state() == stateShed {
+				order = append(order, i)
+				delete(left, i)
+			}
+		}
+		if len(order)+len(left) != len(all) {
+			t.Fatal("room was made without a connection that closes")
+		}
+	}
+}
+
+// Of the address that has most idle connections goes the one that has been idle for the longest, as in a list that is counted anew for
+// each. Searches keep fewer than there are, so the order must hold across them.
+func TestMakeRoomByAddress(t *testing.T) {
+	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
+	one := func(n int, addr net.Addr) []net.Addr { return slices.Repeat([]net.Addr{addr}, n) }
+	const n = 200
+	var own []net.Addr
+	for i := range n {
+		own = append(own, tcp(fmt.Sprintf("198.51.100.%d", i)))
+	}
+	for name, from := range map[string][]net.Addr{
+		"one address":            {tcp("192.0.2.1")},
+		"addresses of their own": own,
+		"one has most":           append(one(9, tcp("192.0.2.1")), tcp("192.0.2.2"), tcp("192.0.2.3")),
+		"a /64 is one":           {tcp("2001:db8::1"), tcp("2001:db8::2"), tcp("2001:db8::3"), tcp("192.0.2.1"), tcp("2001:db8:0:1::1")},
+		"IPv4 in IPv6":           {tcp("::ffff:192.0.2.1"), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1).To4()}, tcp("192.0.2.2")},
+		"without an IP address":  {nil, &net.UnixAddr{Net: "unix"}, tcp("192.0.2.1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, all := idleServer(n, from...)
+			left := make(map[netip.Addr][]int) // the oldest first
+			for i := range all {
+				address := limitAddress(from[i%len(from)])
+				left[address] = append(left[address], i)
+			}
+			for k, got := range shedOrder(t, s, all) {
+				var most []int
+				var whose netip.Addr
+				for address, each := range left {
+					if len(each) > len(most) || len(each) == len(most) && len(each) > 0 && each[0] < most[0] {
+						most, whose = each, address
+					}
+				}
+				if got != most[0] {
+					t.Fatalf("connection %d closes as number %d, want %d", got, k, most[0])
+				}
+				left[whose] = most[1:]
+			}
+			for address, each := range left {
+				if len(each) > 0 {
+					t.Errorf("of %v %v are left", address, each)
+				}
+			}
+		})
+	}
+}
+
+// A client that goes on using what would be closed first makes neither others' connections go, nor searches without end: between two of
+// them, as many of its connections were used as a search keeps.
+func TestMakeRoomWhileUsed(t *testing.T) {
+	attacker, polite := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2)}
+	s, all := idleServer(320, append(slices.Repeat([]net.Addr{attacker}, 9), polite)...)
+	used, searches := 0, 0
+	deadline := clock.Time(2 * time.Hour)
+	for range 100 {
+		for kept := s.conns.room.found; len(kept) > 1; { // all of them but the one that goes next
+			kept[0].conn.word.Store(int64(deadline)&^stateMask | int64(stateIdle))
+			deadline = deadline.Add(time.Millisecond)
+			kept = kept[1:]
+			used++
+		}
+		if len(s.conns.room.found) == 0 {
+			searches++
+		}
+		if !s.conns.makeRoom() {
+			t.Fatal("no room")
+		}
+	}
+	if kept := s.conns.roomBatch(); searches > (used+100)/kept+1 {
+		t.Errorf("%d searches for %d uses and 100 connections, of which each keeps %d", searches, used, kept)
+	}
+	for i, c := range all {
+		if c.netConn.RemoteAddr() == net.Addr(polite) && c.state() != stateIdle {
+			t.Errorf("connection %d, of the client that has few, is in state %d", i, c.state())
 		}
 	}
 }
@@ -113,9 +226,19 @@ func TestShedDuringWakeUp(t *testing.T) {
 	}
 }
 
-// What a new connection costs at the limit, if 9,000 are idle.
+// What a new connection costs at the limit, if 9,000 are idle, of one address or of many.
 func BenchmarkMakeRoom(b *testing.B) {
-	s, all := idleServer(9000)
+	var many []net.Addr
+	for i := range 9000 {
+		many = append(many, &net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))})
+	}
+	for _, from := range [][]net.Addr{many[:1], many[:100], many} {
+		b.Run(fmt.Sprint(len(from)), func(b *testing.B) { benchmarkMakeRoom(b, from) })
+	}
+}
+
+func benchmarkMakeRoom(b *testing.B, from []net.Addr) {
+	s, all := idleServer(9000, from...)
 	free := func(c *conn) { // as its owner does
 		s.conns.remove(c)
 		c.setState(stateIdle)
@@ -123,7 +246,7 @@ func BenchmarkMakeRoom(b *testing.B) {
 	next := 0
 	for b.Loop() {
 		s.conns.room.next = 0
-		c := newConn(s, quietConn{})
+		c := newConn(s, quietConn{remote: from[next%len(from)]})
 		if s.conns.add(c) != nil {
 			b.Fatal("refused")
 		}

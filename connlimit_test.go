@@ -60,6 +60,43 @@ func TestMaxConnsOldestIdle(t *testing.T) {
 	})
 }
 
+// A client that opens many connections, and uses all of them, makes its own go, not those of a client that has few and was quiet for longer.
+func TestMaxConnsByAddress(t *testing.T) {
+	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *lifeServer, _ func(*lifeServer) *lifeClient) {
+		const most = 20
+		config.MaxConns = most
+		config.Handler = func(c *filo.Ctx) error { return c.Text(200, "quick") }
+		s := serve()
+		dial := func(from string) *lifeClient {
+			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", s.addr)
+			if err != nil && from != "127.0.0.1" {
+				t.Skip(err) // some systems have only one such address
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.TLSConfig != nil {
+				conn = tls.Client(conn, lifeClientTLS())
+			}
+			c := newLifeClient(t, conn)
+			c.get("/")
+			c.want(200, "quick", false)
+			return c
+		}
+		polite := []*lifeClient{dial("127.0.0.1"), dial("127.0.0.1"), dial("127.0.0.1")}
+		for range 3 * most {
+			dial("127.0.0.2")
+		}
+		if stats := s.Stats(); stats.ConnsRefused != 0 || stats.ConnsShed < 2*most {
+			t.Errorf("%d refused, %d shed", stats.ConnsRefused, stats.ConnsShed)
+		}
+		for _, c := range polite {
+			c.get("/")
+			c.want(200, "quick", false)
+		}
+	})
+}
+
 // Connections of HTTP/2 without streams make room, too, and their clients lose no request.
 func TestMaxConnsHTTP2(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {

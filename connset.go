@@ -200,8 +200,8 @@ func (s *connSet) bodiesOf(c *conn) *atomic.Int64 {
 	return new(atomic.Int64)
 }
 
-// limitAddress returns the address under which MaxConnsPerIP counts a client: its IPv4 address, or the /64 of its IPv6 address.
-// Clients without an IP address aren't counted.
+// limitAddress returns the address under which the limits count a client: its IPv4 address, or the /64 of its IPv6 address.
+// It is the zero address for clients without an IP address, which MaxConnsPerIP doesn't count.
 func limitAddress(addr net.Addr) netip.Addr {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
