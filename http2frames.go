@@ -443,12 +443,19 @@ func (h *http2Conn) takeSettings(w *scratch, f *http2.Frame) http2Step {
 		h.encoder.SetTableSize(least, last)
 		h.updateDue, h.mayUpdate = true, true
 	}
+	streams := h.streams.Len()
 	h.mu.Unlock()
+	if fault == http2.NoFault {
+		fault = h.charge(streams / streamsPerGlitch) // each stream's window was looked at
+	}
 	if fault != http2.NoFault {
 		return h.fail(w, fault)
 	}
 	return http2Next
 }
+
+// streamsPerGlitch is how many open streams make SETTINGS cost another glitch.
+const streamsPerGlitch = defaultMaxStreams
 
 // applyLocked takes over the client's settings.
 func (h *http2Conn) applyLocked(entries []byte) http2.Fault {
