@@ -1,6 +1,8 @@
 package filo_test
 
 import (
+	"net"
+	"runtime/metrics"
 	"strings"
 	"testing"
 
@@ -105,4 +107,34 @@ func TestHTTP2TableSizeWhileAnswering(t *testing.T) {
 			c.wantAnswer(3+4*i, "200 1\n")
 		}
 	})
+}
+
+// With ConnState set, a request whose handler runs where it was read starts no goroutine, and the connection is idle after each.
+func TestHTTP2IdleWithoutGoroutine(t *testing.T) {
+	lifeLooped(t) // in the other driver each answer is sent by a goroutine
+	const requests = 200
+	idle := make(chan struct{}, 2*requests)
+	_, dial := serveRawHTTP2(t, &filo.Server{
+		Handler: filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "ok") }),
+		ConnState: func(_ net.Conn, state filo.ConnState) {
+			if state == filo.StateIdle {
+				idle <- struct{}{}
+			}
+		},
+	}, false)
+	c := dial()
+	created := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
+	metrics.Read(created)
+	if created[0].Value.Kind() != metrics.KindUint64 {
+		t.Skip("this version of Go doesn't count goroutines")
+	}
+	before := created[0].Value.Uint64()
+	for i := range uint32(requests) {
+		c.request(1+2*i, "/", true).send().wantAnswer(1+2*i, "200 ok")
+		lifeRecv(t, idle, "the connection to be idle")
+	}
+	metrics.Read(created)
+	if n := created[0].Value.Uint64() - before; n > requests/2 {
+		t.Errorf("%d goroutines were started for %d requests", n, requests)
+	}
 }

@@ -76,7 +76,7 @@ func (h *http2Conn) leaveLocked() {
 	h.mu.AssertHeld()
 	h.counts.Leave()
 	h.used = h.conn.server.clock.now()
-	if (h.wakeEmpty || h.conn.server.ConnState != nil) && h.counts.Streams() == 0 {
+	if h.wakeEmpty && h.counts.Streams() == 0 {
 		h.wakeEmpty = false
 		go h.wakeOwner() // it takes locks that come before mu
 	}

@@ -115,6 +115,8 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	h.mu.Lock()
 	streams := h.counts.Streams()
 	h.wakeAwaiting = true
+	// ConnState is to be told that the connection is idle. Of streams that end before the wait the owner learns here.
+	h.wakeEmpty = h.wakeEmpty || streams > 0 && h.conn.server.ConnState != nil
 	deadline = now.Deadline(config.idleTimeout)
 	if streams == 0 {
 		h.schedule.Trim()
