@@ -88,7 +88,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			}
 		case http2End:
 			if h.flushTurn(w); !h.isFlushed() {
-				if lc.http2Suspend(w, false) {
+				if lc.http2Suspend(w, true) { // a wait to read would end at once, and again, if the client has ended its side
 					return false
 				}
 				continue
