@@ -236,3 +236,84 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 		})
 	}
 }
+
+// A client that sends key updates and takes every reply gets at most sixteen in a row: then its connection ends, before a request, in a head
+// and in a body. Others are served meanwhile.
+func TestKeyUpdatesOfAClientThatReads(t *testing.T) {
+	const most = 16 // crypto/tls's maxUselessRecords
+	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+		for name, begin := range map[string]string{
+			"idle": "", "head": "POST / HTTP/1.1\r\nHost: filo.test\r\n", "body": "POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: 100000\r\n\r\nx",
+		} {
+			t.Run(driver.String()+" "+name, func(t *testing.T) {
+				listener := lifeListen(t, "unix", filepath.Join(t.TempDir(), "socket"))
+				s := lifeNew(&filo.Server{
+					Driver:    driver,
+					TLSConfig: &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}},
+					Handler: func(c *filo.Ctx) error {
+						_, err := c.Body()
+						return errors.Join(err, c.Text(200, "polite"))
+					},
+				}, 1)
+				s.addr = listener.Addr().String()
+				s.run(func() { s.served <- s.ServeTLS(listener, "", "") })
+				s.closeAtEnd(t, 1)
+				conn, err := net.Dial("unix", s.addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				polite := newLifeClient(t, tls.Client(conn, lifeClientTLS()))
+				polite.get("/")
+				polite.want(200, "polite", false)
+
+				raw := dialTLSRaw(t, s)
+				if begin != "" {
+					raw.data(t, begin)
+				}
+				for sent := 0; ; sent++ {
+					if sent > most {
+						t.Fatalf("the connection goes on after %d key updates", sent)
+					}
+					raw.update(t)
+					if err := raw.readUpdate(t, sent+1); err != nil {
+						break
+					}
+					polite.get("/")
+					polite.want(200, "polite", false)
+				}
+				if raw.replaced > most {
+					t.Errorf("%d replies", raw.replaced)
+				}
+				lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 1 })
+				polite.get("/")
+				polite.want(200, "polite", false)
+			})
+		}
+	}
+}
+
+// update sends a key update that asks for one in reply.
+func (raw *tlsRaw) update(t *testing.T) {
+	record := raw.out.seal(nil, tlsHandshakeRecord, []byte{tlsKeyUpdate, 0, 0, 1, 1})
+	raw.out = raw.out.next(t)
+	if _, err := raw.Write(record); err != nil {
+		t.Log(err) // the server has given up
+	}
+}
+
+// readUpdate reads until the server has sent so many key updates, or until the connection ends.
+func (raw *tlsRaw) readUpdate(t *testing.T, replaced int) error {
+	for raw.replaced < replaced {
+		kind, content, err := raw.in.open(raw.reader)
+		switch {
+		case err != nil:
+			return err
+		case kind == tlsHandshakeRecord && content[0] == tlsKeyUpdate:
+			raw.replaced++
+			raw.in = raw.in.next(t)
+		case kind != tlsHandshakeRecord: // an alert, or a refusal
+			return io.EOF
+		}
+	}
+	return nil
+}
