@@ -211,6 +211,15 @@ func (c *coarseClock) tick() {
 	}
 }
 
+// catchUp brings the time up to date while the clock ticks: a pause of the process leaves it behind.
+func (c *coarseClock) catchUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running && c.cached.Load() != 0 {
+		c.refreshLocked()
+	}
+}
+
 // rest marks the time as stale. The next reader wakes the clock.
 func (c *coarseClock) rest() {
 	c.mu.Lock()

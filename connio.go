@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // This file has the deadlines of a connection's waits, for both drivers, and the reads and writes that wait for the client. In a loop,
@@ -112,9 +113,12 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	if state <= stateIdle && c.server.life.draining.Load() {
 		return c.lastRead(p, state, start)
 	}
-	for {
+	for over := error(nil); ; {
 		n, err := c.stream.Read(p)
 		if n > 0 {
+			if over != nil {
+				c.netConn.SetReadDeadline(time.Time{})
+			}
 			if state.body() {
 				c.readPace.Add(n, c.server.clock.now().Sub(start))
 				if c.isLateBody(n, deadline) {
@@ -131,11 +135,19 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		}
 		// The sweep or a shutdown has woken the owner, perhaps for an earlier wait: only the clock tells whether this one is over.
 		c.netConn.SetReadDeadline(time.Time{})
-		if c.state() == stateShed {
-			return 0, errShed
+		switch {
+		case over != nil:
+			return 0, over // the last look has found nothing
+		case c.state() == stateShed:
+			over = errShed
+		case deadline != 0 && c.server.clock.exact() >= deadline:
+			over = errDeadline
 		}
-		if deadline != 0 && c.server.clock.exact() >= deadline {
-			return 0, errDeadline
+		if over != nil {
+			if !c.beginLastLook() {
+				return 0, over
+			}
+			continue
 		}
 		if state <= stateIdle && c.server.life.draining.Load() {
 			return c.lastRead(p, state, start)
@@ -148,6 +160,22 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		}
 	}
 }
+
+// beginLastLook prepares one more read of a wait whose time is over: what came while the process was paused came in time, but a deadline in the
+// past hides it. It reports false if nothing has come. The caller sets the read deadline back.
+func (c *conn) beginLastLook() bool {
+	look := lastLookTime
+	switch has, known := sock.HasInput(c.netConn); {
+	case known && !has:
+		return false
+	case known:
+		look = time.Second // the read returns at once, whatever else the machine does, unless it needs the rest of a TLS record
+	}
+	return c.netConn.SetReadDeadline(time.Now().Add(look)) == nil
+}
+
+// lastLookTime is how long the last look at a connection may take that doesn't tell whether something has come.
+const lastLookTime = 20 * time.Millisecond
 
 // isLateBody reports whether a read that waited for much of a body has got n bytes since its time was over, of a client that is too slow.
 func (c *conn) isLateBody(n int, deadline clock.Time) bool {

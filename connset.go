@@ -277,6 +277,7 @@ func (s *connSet) sweep() {
 	if !ok {
 		return
 	}
+	s.clock.catchUp() // the owners that are woken after a pause set deadlines for what hasn't come yet
 	due := now.Add(s.shortest)
 	s.walk(func(c *conn) {
 		switch deadline := deadlineIn(c.word.Load()); {

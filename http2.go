@@ -47,6 +47,7 @@ type http2Conn struct {
 
 	connContext sync.Mutex  // guards the context of ConnContext
 	closeAsked  atomic.Bool // the connection is to end when its streams have ended
+	asksLook    atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
 	wakers      wakers
 	goneAway    goneAway
 	drains      bool // the owner knows that the server is shutting down

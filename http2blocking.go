@@ -25,6 +25,8 @@ type blockingHTTP2 struct {
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
 	ended chan struct{}
 	idle  chan struct{} // flushed sends to it; capacity 1
+	// lookedFor is the deadline that has passed when the owner last looked whether something had come; the owner's.
+	lookedFor clock.Time
 	// monitor takes the connection from a worker whose handler turns out to be slow. It runs while a handler runs inline.
 	monitor *time.Timer
 }
@@ -107,15 +109,34 @@ func (d *blockingHTTP2) read(w *scratch) {
 		c.endWait(deadline, false)
 		return
 	}
+	asked := h.asksLook.Load()
+	if asked && !c.beginLastLook() {
+		c.endWait(deadline, false)
+		h.hasLooked()
+		return
+	}
 	space := w.in.Space()
 	n, err := c.netConn.Read(space)
+	if asked {
+		c.netConn.SetReadDeadline(time.Time{})
+	}
 	h.shed = c.endWait(deadline, false)
+	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.shed || deadline != 0 && c.server.clock.exact() >= deadline)
+	if late && deadline != d.lookedFor && c.beginLastLook() {
+		// Once for each deadline: a client that goes on sending doesn't put it off.
+		d.lookedFor = deadline
+		n, err = c.netConn.Read(space)
+		c.netConn.SetReadDeadline(time.Time{})
+	}
 	h.received(w, space, n)
 	switch {
 	case n > 0 || err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.netConn.SetReadDeadline(time.Time{})
-		h.look(w, h.shed || deadline != 0 && c.server.clock.exact() >= deadline)
+		if asked {
+			h.hasLooked()
+		}
+		h.look(w, late)
 	default:
 		h.ending, d.failed = true, !isEOF(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
@@ -199,10 +200,52 @@ func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Tim
 	}
 	s.filling = http2Filling{buffer: p, gathers: gathers}
 	s.into = &s.filling
-	inTime = s.awaitLocked(&s.readable, deadline)
+	inTime = s.awaitReadLocked(deadline)
 	n = s.filling.n
 	s.into, s.filling = nil, http2Filling{}
 	return n, inTime
+}
+
+// awaitReadLocked is awaitLocked for the body. Before it reports false the connection's owner looks once more: what came while the process was
+// paused came in time.
+func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
+	s.h.mu.AssertHeld()
+	h := s.h
+	if s.awaitLocked(&s.readable, deadline) {
+		return true
+	}
+	s.asksLook = true
+	h.asksLook.Store(true)
+	h.mu.Unlock()
+	h.wakeOwner() // it takes locks that come before mu
+	h.mu.Lock()
+	until := h.conn.server.clock.exact().Add(time.Second) // an owner that is busy for longer isn't waited for
+	for s.asksLook && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {
+	}
+	s.asksLook = false
+	return s.hasComeLocked()
+}
+
+// hasComeLocked reports whether there is something for the body's reader.
+func (s *http2Stream) hasComeLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.body.Len() > 0 || s.into != nil && s.into.n > 0 || s.gone || s.overrun || s.hasEndedLocked()
+}
+
+// hasLooked tells the streams' readers who have asked for it that the owner has looked: nothing more has come.
+func (h *http2Conn) hasLooked() {
+	if !h.asksLook.Load() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asksLook.Store(false)
+	for s := range h.streams.All {
+		if s.asksLook {
+			s.asksLook = false
+			s.wakeLocked()
+		}
+	}
 }
 
 // fillLocked copies bytes of the body that come to a reader that waits. It returns how many: they are read then, and take up no memory.
@@ -361,7 +404,7 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 				continue
 			}
 		}
-		if !s.awaitLocked(&s.readable, d.deadlineLocked(start)) {
+		if !s.awaitReadLocked(d.deadlineLocked(start)) {
 			s.server.counts.timeouts.body.Add(1)
 			d.err = errSlowBody
 		}

@@ -42,6 +42,7 @@ type http2Stream struct {
 	feeding  bool // it is in the connection's list starving
 	borrowed bool // unsent is the buffer of a handler that waits
 	reading  bool // a goroutine waits for the body
+	asksLook bool // that goroutine's time is over: it waits until the owner has looked once more
 	hasRead  bool // a part of the body was read
 	overrun  bool // there was no room for the body
 	state    http2.State

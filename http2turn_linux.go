@@ -113,11 +113,13 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	switch {
 	case n > 0:
 		lc.http2.Load().received(w, space, n)
+		lc.expired = false // what has come may be what was waited for
 		return true
 	case err == nil:
 		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
 		lc.http2.Load().wakePutOff(w)
+		lc.http2.Load().hasLooked()
 		expired := lc.expired
 		lc.expired = false
 		return lc.http2.Load().look(w, expired)

@@ -23,7 +23,7 @@ func (lc *loopConn) handshakeTurn() bool {
 	if lc.headSince == 0 {
 		lc.headSince = s.clock.now()
 	}
-	for lc.mayHandshake() {
+	for lc.mayHandshake() || lc.helloInTime() {
 		if lc.mayBegin() && lc.completeHandshake() {
 			lc.headSince, lc.since = 0, 0
 			return true
@@ -50,6 +50,12 @@ func (lc *loopConn) handshakeTurn() bool {
 // mayHandshake reports whether the client is still there, and has time for the handshake.
 func (lc *loopConn) mayHandshake() bool {
 	return !lc.failed && !lc.expired && lc.reading == readingHead
+}
+
+// helloInTime reports whether the hello lies in the socket although the time is over: it came while the process was paused. A handshake that
+// has begun, or is queued, isn't given more time.
+func (lc *loopConn) helloInTime() bool {
+	return !lc.failed && !lc.handshaking && !lc.ousted && !lc.shed && lc.reading == readingHead && lc.helloCame()
 }
 
 // mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello comes, or when it is
@@ -164,7 +170,7 @@ func (lc *loopConn) proxyTurn() bool {
 		lc.end()
 		return false
 	}
-	lc.awaitsProxy, lc.headSince, lc.since = false, 0, 0
+	lc.awaitsProxy, lc.expired, lc.headSince, lc.since = false, false, 0, 0
 	if reason := s.conns.countAddress(&lc.conn); reason != nil {
 		lc.ended = true
 		lc.detachTurn()

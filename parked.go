@@ -500,14 +500,23 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
 	deadline := p.wait
 	c.setWait(stateParked, deadline)
-	for !s.life.draining.Load() && !p.asked.Load() {
+	for late := false; !s.life.draining.Load() && !p.asked.Load(); {
 		n, err := p.netConn.Read(buffer)
+		if late {
+			p.netConn.SetReadDeadline(time.Time{})
+		}
 		p.received = buffer[:n]
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return WakeData // if there is an error, the function gets it when it reads
 		}
 		p.netConn.SetReadDeadline(time.Time{})
-		if deadline != 0 && s.clock.exact() >= deadline {
+		switch {
+		case late:
+			return WakeDeadline
+		case deadline != 0 && s.clock.exact() >= deadline:
+			if late = c.beginLastLook(); late {
+				continue
+			}
 			return WakeDeadline
 		}
 		c.setWait(stateParked, deadline)

@@ -239,7 +239,7 @@ func (s *Server) readProxyHeader(c *conn) bool {
 		}
 	}
 	stop := context.AfterFunc(s.life.handshaking, func() { linger.Cut(p) })
-	h, some, err := readHeader(p.Conn)
+	h, some, err := readHeader(p.Conn, c.beginLastLook)
 	if !stop() && err == nil {
 		return false
 	}
@@ -256,9 +256,9 @@ func (s *Server) readProxyHeader(c *conn) bool {
 	return true
 }
 
-// readHeader reads a header and nothing that follows. It reports whether anything has come.
-func readHeader(r io.Reader) (h *proxyproto.Header, some bool, err error) {
-	b := make([]byte, 0, 256)
+// readHeader reads a header and nothing that follows. It reports whether anything has come. After the deadline look prepares a last read.
+func readHeader(r io.Reader, look func() bool) (h *proxyproto.Header, some bool, err error) {
+	b, looked := make([]byte, 0, 256), false
 	for want := proxyproto.MinSize; ; want = 1 {
 		if version2 := len(b) == proxyproto.MinSize+1 && b[0] == '\r'; version2 {
 			want = int(b[14])<<8 | int(b[15])
@@ -275,6 +275,8 @@ func readHeader(r io.Reader) (h *proxyproto.Header, some bool, err error) {
 			return h, true, nil
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, len(b) > 0, errCutHeader
+		case errors.Is(err, os.ErrDeadlineExceeded) && !looked && look():
+			looked = true
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, true, errSlowHeader
 		case err != nil:

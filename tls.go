@@ -106,12 +106,26 @@ func (s *Server) handshake(c *conn) bool {
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
 			timeout -= s.clock.now().Sub(c.headSince) // since the client's first byte
+			timeout = max(timeout, min(leastHandshakeTime, s.config.readHeaderTimeout))
 		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		due := time.Now().Add(timeout)
+		defer time.AfterFunc(timeout, func() {
+			if time.Since(due) > pausedTime { // what has come meanwhile came in time, and is about to be read
+				select {
+				case <-ctx.Done():
+				case <-time.After(leastHandshakeTime):
+				}
+			}
+			cancel(context.DeadlineExceeded)
+		}).Stop()
 	}
 	if err := tlsConn.HandshakeContext(ctx); err != nil {
+		if errors.Is(err, context.Canceled) && context.Cause(ctx) == context.DeadlineExceeded {
+			err = context.DeadlineExceeded
+		}
 		if s.LogAllErrors {
 			s.logger().Warn("TLS handshake failed", "error", err, "remote", fmt.Sprint(c.netConn.RemoteAddr()))
 		}
@@ -123,6 +137,13 @@ func (s *Server) handshake(c *conn) bool {
 	c.tlsState = &state
 	return true
 }
+
+const (
+	// leastHandshakeTime is what a handshake has at least, once its hello has come, and after a pause of the process.
+	leastHandshakeTime = time.Second
+	// pausedTime is how late a timer is when the process was paused.
+	pausedTime = 20 * time.Millisecond
+)
 
 // countHandshake counts a handshake that has failed with err.
 func (s *Server) countHandshake(tlsConn *tls.Conn, err error) {

@@ -66,14 +66,7 @@ func Ended(fd int) (ended, gone bool) {
 // AwaitEnd waits until the client of a socket has ended its side or, if gone is set, until the client is gone altogether. Then it returns
 // io.EOF. Otherwise it ends as a Read does, for example by a deadline. The error is ErrCannotTell if the connection isn't a socket.
 func AwaitEnd(netConn net.Conn, gone bool) error {
-	if tlsConn, ok := netConn.(*tls.Conn); ok {
-		netConn = tlsConn.NetConn()
-	}
-	owner, ok := netConn.(syscall.Conn)
-	if !ok {
-		return ErrCannotTell
-	}
-	raw, err := owner.SyscallConn()
+	raw, err := rawConn(netConn)
 	if err != nil {
 		return err
 	}
@@ -85,6 +78,31 @@ func AwaitEnd(netConn net.Conn, gone bool) error {
 		return err
 	}
 	return io.EOF
+}
+
+// rawConn returns the socket below a connection. The error is ErrCannotTell if there is none.
+func rawConn(netConn net.Conn) (syscall.RawConn, error) {
+	if tlsConn, ok := netConn.(*tls.Conn); ok {
+		netConn = tlsConn.NetConn()
+	}
+	owner, ok := netConn.(syscall.Conn)
+	if !ok {
+		return nil, ErrCannotTell
+	}
+	return owner.SyscallConn()
+}
+
+// HasInput reports whether a Read of a connection finds bytes, or the end, without waiting. known is false if the connection isn't a socket.
+func HasInput(netConn net.Conn) (has, known bool) {
+	raw, err := rawConn(netConn)
+	if err != nil {
+		return false, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		_, errno := Peek(int(fd), make([]byte, 1))
+		has = errno != syscall.EAGAIN
+	})
+	return has, err == nil
 }
 
 // pollRDHUP is POLLRDHUP, which package syscall lacks.

@@ -19,5 +19,8 @@ func (s *Conn) Attached() bool { return false }
 // Ended isn't called, since nothing is attached.
 func (s *Conn) Ended() (ended, gone bool) { return false, false }
 
+// HasInput returns false.
+func HasInput(net.Conn) (has, known bool) { return false, false }
+
 // AwaitEnd returns ErrCannotTell.
 func AwaitEnd(net.Conn, bool) error { return ErrCannotTell }

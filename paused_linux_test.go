@@ -1,0 +1,260 @@
+package filo_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	// pausedChild names the environment variable that makes the test binary the server of TestPaused.
+	pausedChild = "FILO_TEST_PAUSED"
+	pausedTime  = time.Second // the child's time-outs
+)
+
+// TestPausedChild is the server of TestPaused, in a process that can be paused.
+func TestPausedChild(t *testing.T) {
+	if os.Getenv(pausedChild) == "" {
+		t.Skip("started by TestPaused")
+	}
+	config := func() *filo.Server {
+		return &filo.Server{
+			ReadHeaderTimeout: pausedTime, ReadTimeout: pausedTime, IdleTimeout: pausedTime, MinTransferRate: -1, Concurrency: 1000,
+			HTTP2: filo.HTTP2Options{Unencrypted: true},
+			Handler: func(c *filo.Ctx) error {
+				body, err := c.Body()
+				if err != nil {
+					return err
+				}
+				return c.Text(200, fmt.Sprint(len(body)))
+			},
+		}
+	}
+	fmt.Println("listening on", lifeServe(t, config()).addr, lifeListenTLS(t, config()).addr)
+	io.Copy(io.Discard, os.Stdin)
+}
+
+// pausedServer is the child.
+type pausedServer struct {
+	plain, tls string // addresses
+	process    *os.Process
+}
+
+func newPausedServer(t *testing.T, driver string) *pausedServer {
+	child := exec.Command(os.Args[0], "-test.run=^TestPausedChild$", "-test.count=1")
+	child.Env = append(os.Environ(), pausedChild+"=1", driverVariable+"="+driver)
+	child.Stderr = os.Stderr
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Skip(err) // the system can't start this binary: it runs in an emulator
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		child.Wait()
+	})
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &pausedServer{process: child.Process}
+		if n, _ := fmt.Sscanf(line, "listening on %s %s", &s.plain, &s.tls); n == 2 {
+			go io.Copy(io.Discard, lines)
+			return s
+		}
+	}
+}
+
+// pause stops the process. It returns when all threads have stopped.
+func (s *pausedServer) pause(t *testing.T) {
+	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(s.process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatal(err, status)
+	}
+}
+
+func (s *pausedServer) goOn() { s.process.Signal(syscall.SIGCONT) }
+
+// pausedCase is a connection whose server is paused in one of its waits: for what the client sends second, in time, during the pause.
+type pausedCase struct {
+	name          string
+	first, second string
+	answers       int // to first
+	size          int // of the body
+
+	// For HTTP/2, instead of first and second. The answer on the stream 3 is awaited.
+	begin, finish func(c *rawHTTP2)
+}
+
+const pausedGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+var pausedCases = []pausedCase{
+	{name: "new", second: pausedGet},
+	{name: "head", first: pausedGet[:20], second: pausedGet[20:]},
+	{name: "idle", first: pausedGet, answers: 1, second: pausedGet},
+	{name: "small body", first: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab", second: "cd", size: 4},
+	{name: "body", first: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\nab", second: strings.Repeat("x", 19998), size: 20000},
+	{name: "chunked body", first: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nab", second: "cd\r\n0\r\n\r\n", size: 4},
+	{
+		name: "HTTP/2: new", begin: func(*rawHTTP2) {},
+		finish: func(c *rawHTTP2) { c.request(3, "/", true).send() },
+	}, {
+		name:   "HTTP/2: head",
+		begin:  func(c *rawHTTP2) { c.request(3, "/", true).Write(c.out.Next(c.out.Len() - 5)) },
+		finish: func(c *rawHTTP2) { c.send() },
+	}, {
+		name:   "HTTP/2: idle",
+		begin:  func(c *rawHTTP2) { c.request(1, "/", true).send().wantAnswer(1, "200 0") },
+		finish: func(c *rawHTTP2) { c.request(3, "/", true).send() },
+	}, {
+		name: "HTTP/2: small body",
+		begin: func(c *rawHTTP2) {
+			c.request(3, "/", false, ":method", "POST", "content-length", "4").data(3, false, []byte("ab")).send()
+		},
+		finish: func(c *rawHTTP2) { c.data(3, true, []byte("cd")).send() }, size: 4,
+	}, {
+		name:  "HTTP/2: body",
+		begin: func(c *rawHTTP2) { c.request(3, "/", false, ":method", "POST").data(3, false, make([]byte, 10)).send() },
+		finish: func(c *rawHTTP2) {
+			c.data(3, false, make([]byte, 10000)).data(3, true, make([]byte, 10000)).send()
+		}, size: 20010,
+	},
+}
+
+// pausedClient is a client of TestPaused.
+type pausedClient struct {
+	*pausedCase
+	client *lifeClient
+	http2  *rawHTTP2
+	sent   chan struct{}
+}
+
+func (s *pausedServer) dial(t *testing.T, use *pausedCase, secure bool) *pausedClient {
+	address := s.plain
+	if secure {
+		address = s.tls
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if secure {
+		config := &tls.Config{InsecureSkipVerify: true} // the child's certificate isn't this process's
+		if use.begin != nil {
+			config.NextProtos = []string{"h2"}
+		}
+		conn = tls.Client(conn, config)
+	}
+	p := &pausedClient{pausedCase: use, client: newLifeClient(t, conn), sent: make(chan struct{})}
+	if use.begin != nil {
+		p.http2 = newRawHTTP2(t, conn)
+		use.begin(p.http2)
+		return p
+	}
+	if use.first != "" {
+		p.client.send(use.first)
+	}
+	for range use.answers {
+		p.client.want(200, "0", false)
+	}
+	return p
+}
+
+// finish sends the rest. If that begins with a handshake, it waits for the server.
+func (p *pausedClient) finish() {
+	defer close(p.sent)
+	if p.http2 != nil {
+		p.pausedCase.finish(p.http2)
+	} else {
+		io.WriteString(p.client, p.second)
+	}
+}
+
+// check reads the answer.
+func (p *pausedClient) check(t *testing.T, secure bool) {
+	<-p.sent
+	want := fmt.Sprint("200 ", p.size)
+	if p.http2 != nil {
+		s := p.http2.streams[3]
+		for !s.ended && !s.reset {
+			if err := p.http2.take(); err != nil {
+				t.Errorf("%s, TLS %t: %v, %v", p.name, secure, s, err)
+				return
+			}
+		}
+		if s.String() != want {
+			t.Errorf("%s, TLS %t: %v", p.name, secure, s)
+		}
+		return
+	}
+	response, body, err := p.client.tryAnswer()
+	if err != nil || fmt.Sprint(response.StatusCode, " ", body) != want {
+		t.Errorf("%s, TLS %t: %q, %v", p.name, secure, body, err)
+	}
+}
+
+// Bytes that came in time aren't refused because the process was paused past a time-out.
+func TestPaused(t *testing.T) {
+	for _, driver := range []string{"loop", "blocking"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			s := newPausedServer(t, driver)
+			for tries := 1; !s.pausedIn(t); tries++ {
+				if tries == 5 {
+					t.Skip("the machine is too busy")
+				}
+			}
+		})
+	}
+}
+
+// pausedIn makes clients of all kinds, pauses the server past its time-outs, and checks the answers. It returns false if the time-outs may
+// have passed before the pause.
+func (s *pausedServer) pausedIn(t *testing.T) bool {
+	start := time.Now()
+	var clients []*pausedClient
+	secure := func(i int) bool {
+		// The blocking driver may still end a handshake of such a time: it can't see the hello that crypto/tls is about to read.
+		return i < len(pausedCases) && (strings.HasSuffix(t.Name(), "/loop") || !strings.HasSuffix(pausedCases[i].name, "new"))
+	}
+	for i := range 3 * len(pausedCases) {
+		clients = append(clients, s.dial(t, &pausedCases[i%len(pausedCases)], secure(i)))
+	}
+	s.pause(t)
+	inTime := time.Since(start) < pausedTime*3/4
+	if inTime {
+		for _, p := range clients {
+			go p.finish()
+		}
+		time.Sleep(pausedTime) // that long is the pause
+	}
+	s.goOn()
+	if !inTime {
+		return false
+	}
+	for i, p := range clients {
+		p.check(t, secure(i))
+	}
+	return true
+}
