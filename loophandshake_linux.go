@@ -25,7 +25,7 @@ func (lc *loopConn) handshakeTurn() bool {
 	}
 	for lc.mayHandshake() || lc.helloInTime() {
 		if lc.mayBegin() && lc.completeHandshake() {
-			lc.headSince, lc.since = 0, 0
+			lc.expired, lc.headSince, lc.since = false, 0, 0
 			return true
 		}
 		if !lc.mayAwaitHandshake() {
