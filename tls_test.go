@@ -774,13 +774,9 @@ func TestMisdirected(t *testing.T) {
 				t.Fatal(err)
 			}
 			conn.SetDeadline(time.Now().Add(lifeBound))
-			var client http.RoundTripper
-			if protocol == "h2" {
-				if client, err = new(http2.Transport).NewClientConn(conn); err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				client = &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+			client := &http.Transport{
+				ForceAttemptHTTP2: protocol == "h2",
+				DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 			}
 			request, _ := http.NewRequest("GET", "https://"+address, nil)
 			request.Host = test.host

@@ -144,7 +144,7 @@ func TestAccessLogSecrets(t *testing.T) {
 	if got := combined.String(); strings.Contains(got, "hidden") {
 		t.Errorf("%s", got)
 	}
-	s.Do(t, "GET /?page=seen&codes=seen&tokens=seen&pin=seen&key=seen")
+	s.Do(t, "GET /?page=seen&codes=seen&tokens=seen&pin=seen&keys=seen")
 	if got := combined.String(); strings.Count(got, "=seen") != 5 {
 		t.Errorf("%s", got)
 	}
