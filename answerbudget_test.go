@@ -3,6 +3,7 @@ package filo_test
 import (
 	"bytes"
 	"io"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -307,4 +308,12 @@ func TestCrowdedAnswers(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
+}
+
+// heapInUse returns how much memory is in use.
+func heapInUse() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }

@@ -468,14 +468,6 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 	}
 }
 
-// heapInUse returns how much memory is in use.
-func heapInUse() uint64 {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
-}
-
 // Those that were made for one client each are limited: beyond that it is a whole 503. What clients take, or leave behind, is
 // free for others.
 func TestDeafClientsAreLimited(t *testing.T) {
