@@ -113,7 +113,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	if state <= stateIdle && c.server.life.draining.Load() {
 		return c.lastRead(p, state, start)
 	}
-	for over := error(nil); ; {
+	for over, ended := error(nil), clock.Time(0); ; {
 		n, err := c.stream.Read(p)
 		if n > 0 {
 			if over != nil {
@@ -141,10 +141,10 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		case c.state() == stateShed:
 			over = errShed
 		case deadline != 0 && c.server.clock.exact() >= deadline:
-			over = errDeadline
+			over, ended = errDeadline, deadline
 		}
 		if over != nil {
-			if !c.beginLastLook() {
+			if !c.beginLastLook(ended) {
 				return 0, over
 			}
 			continue
@@ -161,21 +161,29 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// beginLastLook prepares one more read of a wait whose time is over: what came while the process was paused came in time, but a deadline in the
-// past hides it. It reports false if nothing has come. The caller sets the read deadline back.
-func (c *conn) beginLastLook() bool {
+// beginLastLook prepares one more read of a wait whose time was over at ended, if that isn't 0: what came while the process was paused came in
+// time, but a deadline in the past hides it. It reports false if nothing has come, or if the connection doesn't tell and the process wasn't
+// paused, since it woke up on time. The caller sets the read deadline back.
+func (c *conn) beginLastLook(ended clock.Time) bool {
 	look := lastLookTime
 	switch has, known := sock.HasInput(c.netConn); {
 	case known && !has:
 		return false
 	case known:
 		look = time.Second // the read returns at once, whatever else the machine does, unless it needs the rest of a TLS record
+	case ended != 0:
+		if late := c.server.clock.exact().Sub(ended); 0 <= late && late < onTime {
+			return false
+		}
 	}
 	return c.netConn.SetReadDeadline(time.Now().Add(look)) == nil
 }
 
 // lastLookTime is how long the last look at a connection may take that doesn't tell whether something has come.
 const lastLookTime = 20 * time.Millisecond
+
+// onTime is how late a wait may end in a process that wasn't paused.
+const onTime = time.Millisecond
 
 // isLateBody reports whether a read that waited for much of a body has got n bytes since its time was over, of a client that is too slow.
 func (c *conn) isLateBody(n int, deadline clock.Time) bool {

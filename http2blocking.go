@@ -110,7 +110,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 		return
 	}
 	asked := h.asksLook.Load()
-	if asked && !c.beginLastLook() {
+	if asked && !c.beginLastLook(0) {
 		c.endWait(deadline, false)
 		h.hasLooked()
 		return
@@ -122,7 +122,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 	}
 	h.shed = c.endWait(deadline, false)
 	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.shed || deadline != 0 && c.server.clock.exact() >= deadline)
-	if late && deadline != d.lookedFor && c.beginLastLook() {
+	if late && deadline != d.lookedFor && c.beginLastLook(deadline) {
 		// Once for each deadline: a client that goes on sending doesn't put it off.
 		d.lookedFor = deadline
 		n, err = c.netConn.Read(space)

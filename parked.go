@@ -514,7 +514,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 		case late:
 			return WakeDeadline
 		case deadline != 0 && s.clock.exact() >= deadline:
-			if late = c.beginLastLook(); late {
+			if late = c.beginLastLook(deadline); late {
 				continue
 			}
 			return WakeDeadline

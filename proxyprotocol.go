@@ -239,7 +239,7 @@ func (s *Server) readProxyHeader(c *conn) bool {
 		}
 	}
 	stop := context.AfterFunc(s.life.handshaking, func() { linger.Cut(p) })
-	h, some, err := readHeader(p.Conn, c.beginLastLook)
+	h, some, err := readHeader(p.Conn, func() bool { return c.beginLastLook(0) })
 	if !stop() && err == nil {
 		return false
 	}
