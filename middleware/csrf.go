@@ -1,11 +1,11 @@
 package middleware
 
 import (
-	"bytes"
 	"fmt"
 	"net/url"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/setup"
 )
 
@@ -21,8 +21,9 @@ type CSRFOptions struct {
 
 // CSRF refuses, with 403 (Forbidden), requests that a browser sends across origins and that may change something: those with
 // methods other than GET, HEAD and OPTIONS. It needs no tokens, because browsers themselves tell where a request comes from. All
-// have sent Sec-Fetch-Site since 2023. For older ones CSRF compares Origin with the host of the request (see Host). A request
-// with neither field doesn't come from a browser. These are the rules of net/http's CrossOriginProtection.
+// have sent Sec-Fetch-Site since 2023. For older ones CSRF compares Origin with the host of the request (see Host), and refuses a page
+// of http to a client that has asked by https (see Scheme). A request with neither field doesn't come from a browser. But for the
+// schemes these are the rules of net/http's CrossOriginProtection.
 //
 // GET, HEAD and OPTIONS must therefore change nothing. Put CSRF in front of everything that changes something, and inside of
 // CORS, whose preflights it admits. An origin that CORS allows more than simple requests must be trusted here as well. CSRF
@@ -72,9 +73,7 @@ func (g *csrfGuard) crossOrigin(c *filo.Ctx) bool {
 	if len(origin) == 0 {
 		return false
 	}
-	// The scheme can't be compared, since a proxy may have taken TLS off: Strict-Transport-Security is against that.
-	scheme, host, _ := bytes.Cut(origin, []byte("://"))
-	return string(scheme) != "http" && string(scheme) != "https" || !bytes.EqualFold(host, HostBytes(c))
+	return !asked.SameOrigin(c, origin)
 }
 
 func (g *csrfGuard) exempt(c *filo.Ctx) bool {

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 )
 
 // RealIPOptions configures RealIP.
@@ -20,7 +21,8 @@ type RealIPOptions struct {
 	// proxy that sets one of them passes on the other as the client made it up.
 	Forwarded bool
 	// TrustProto and TrustHost declare that the proxies also set, or remove, the scheme and the host of the client's request:
-	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Otherwise RealIP ignores these.
+	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Otherwise RealIP ignores these. A router whose routes
+	// have hosts looks for the host that RealIP finds too, if RealIP stands in front of the router and not in its Use.
 	TrustProto, TrustHost bool
 }
 
@@ -30,8 +32,6 @@ const maxForwardedHops = 32
 // realIP reads the origin of a request from its fields. All requests share one. The fields are read when somebody asks for the
 // origin, so that requests for which nobody asks cost nothing, and the others no memory.
 type realIP struct{ options RealIPOptions }
-
-type realIPKey struct{}
 
 // RealIP finds the true origin of a request that came through proxies: see ClientIP, Scheme and Host. Put it outside of
 // everything that uses those, such as the access log, rate limits and redirects.
@@ -54,7 +54,7 @@ func RealIP(options RealIPOptions) filo.Middleware {
 	}
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			c.Set(realIPKey{}, r)
+			asked.SetView(c, r)
 			return next(c)
 		}
 	}
@@ -82,7 +82,10 @@ func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 
 // Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a
 // trusted proxy, the scheme that the proxy names. Unlike URI.Scheme, a client can't choose it.
-func Scheme(c *filo.Ctx) string {
+func Scheme(c *filo.Ctx) string { return asked.Scheme(c) }
+
+// Scheme implements asked.View.
+func (*realIP) Scheme(c *filo.Ctx) string {
 	if address, trusted := peer(c); trusted != nil && trusted.options.TrustProto {
 		var proto []byte
 		if trusted.options.Forwarded {
@@ -97,10 +100,7 @@ func Scheme(c *filo.Ctx) string {
 			return "http"
 		}
 	}
-	if c.TLS() != nil {
-		return "https"
-	}
-	return "http"
+	return asked.OwnScheme(c)
 }
 
 // Host returns the host that the client asked for, perhaps with a port: that of the request, or, with RealIP, TrustHost and a
@@ -108,12 +108,15 @@ func Scheme(c *filo.Ctx) string {
 func Host(c *filo.Ctx) string { return string(HostBytes(c)) }
 
 // HostBytes is Host as bytes, borrowed until the handler returns.
-func HostBytes(c *filo.Ctx) []byte {
+func HostBytes(c *filo.Ctx) []byte { return asked.Host(c) }
+
+// Host implements asked.View.
+func (*realIP) Host(c *filo.Ctx) []byte {
 	address, trusted := peer(c)
 	return trusted.host(c, address)
 }
 
-// host is HostBytes for what peer has returned; r may be nil.
+// host is Host for what peer has returned; r may be nil.
 func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	if r != nil && r.options.TrustHost {
 		var host []byte
@@ -132,7 +135,7 @@ func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 // peer returns the address of the connection's other end, not valid if it is no IP connection, and by what to look at the
 // request if a trusted proxy is at that end.
 func peer(c *filo.Ctx) (address netip.Addr, trusted *realIP) {
-	r, _ := c.Get(realIPKey{}).(*realIP)
+	r, _ := asked.ViewOf(c).(*realIP)
 	address = c.RemoteAddrPort().Addr().WithZone("")
 	switch {
 	case r == nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -243,4 +244,68 @@ func BenchmarkRealIP(b *testing.B) {
 		})
 		mwtest.Benchmark(b, h, "GET /", "X-Forwarded-For: 1.1.1.1, 203.0.113.7, 192.0.2.9")
 	})
+}
+
+// All that asks which host and scheme a client has asked for gets one answer, whoever knows it: the request or a trusted proxy.
+func TestOneView(t *testing.T) {
+	const page = "admin.example.com"
+	for _, option := range []middleware.RealIPOptions{
+		{TrustHost: true, TrustProto: true}, {TrustHost: true, TrustProto: true, Forwarded: true}, {TrustHost: true}, {TrustProto: true}, {},
+	} {
+		option.TrustedProxies = prefixes("192.0.2.0/24")
+		r := router.New()
+		r.Use(middleware.CSRF())
+		r.Handle(page+"/", func(c *filo.Ctx) error { return c.Text(200, middleware.Scheme(c)+" "+middleware.Host(c)) })
+		r.Handle("/", func(c *filo.Ctx) error { return c.Text(200, "another host") })
+		s := servertest.New(t, mwtest.Wrap(r.Serve, middleware.RealIP(option)))
+		checked := servertest.New(t, mwtest.Wrap(r.Serve, middleware.RealIP(option), middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{page}})))
+		for _, from := range []string{"192.0.2.1:1", "203.0.113.1:1"} {
+			for _, own := range []string{page, "Admin.Example.com", page + ".", page + ".:443", page + ":80", page + ":443", page + ":8080", "backend", page + ".evil.test"} {
+				for _, told := range []string{"", page, "ADMIN.example.com.", page + ":443", "evil.test"} {
+					for _, proto := range []string{"", "https", "wss", "http"} {
+						var fields []string
+						if told != "" && proto != "" {
+							fields = append(fields, `Forwarded: host="`+told+`";proto=`+proto)
+						}
+						if told != "" {
+							fields = append(fields, "X-Forwarded-Host: "+told)
+						}
+						if proto != "" {
+							fields = append(fields, "X-Forwarded-Proto: "+proto)
+						}
+						address, request := mwtest.TCPAddress(from), "GET http://"+own+"/"
+						what := fmt.Sprintf("%+v from %s: %s %q", option, from, request, fields)
+
+						got := checked.DoFrom(t, address, request, fields...)
+						routed := s.DoFrom(t, address, request, fields...)
+						if got.Status == 200 != (routed.Body != "another host") {
+							t.Fatalf("%s: HostCheck answers %d, and the router %q", what, got.Status, routed.Body)
+						}
+						if got.Status != 200 {
+							continue
+						}
+						scheme, host, _ := strings.Cut(got.Body, " ")
+						for _, origin := range []string{"http://", "https://"} {
+							// Without a proxy that is believed, what has come by http may have been asked for by https.
+							want := 200
+							if origin == "http://" && scheme == "https" || strings.Contains(host, ":8080") ||
+								strings.HasSuffix(host, ":443") && origin == "http://" || strings.HasSuffix(host, ":80") && origin == "https://" {
+								want = 403
+							}
+							dot := strings.Contains(host, "com.")
+							for _, spelt := range []string{page, "ADMIN.example.com"} {
+								if dot {
+									spelt += "."
+								}
+								got := s.DoFrom(t, address, "POST http://"+own+"/", append(fields, "Origin: "+origin+spelt)...)
+								if got.Status != want {
+									t.Fatalf("%s: CSRF answers %d to a page of %s%s, want %d", what, got.Status, origin, spelt, want)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
 }

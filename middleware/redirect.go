@@ -138,6 +138,7 @@ func hasWWW(host []byte) bool {
 // isBare reports whether a host name has just one dot, and isn't an address: those of IPv4 end in a number, those of IPv6 are in
 // brackets.
 func isBare(name []byte) bool {
+	name = bytes.TrimSuffix(name, []byte{'.'})
 	dot := bytes.IndexByte(name, '.')
 	if dot <= 0 || dot == len(name)-1 || bytes.IndexByte(name[dot+1:], '.') >= 0 || hasWWW(name) || name[0] == '[' {
 		return false

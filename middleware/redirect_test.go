@@ -58,6 +58,7 @@ func TestRedirect(t *testing.T) {
 		{"nothing", both, "GET http://example.com:8443/", "https", 200, ""},
 
 		{"www is added, before the port", add, "GET http://a.test:8080/x", "http", 301, "http://www.a.test:8080/x"},
+		{"to a name that is fully qualified", add, "GET http://a.test./x", "http", 301, "http://www.a.test./x"},
 		{"not twice", add, "GET http://www.a.test/", "http", 200, ""},
 		{"not twice, in any case", add, "GET http://WWW.test/", "http", 200, ""},
 		{"not to other names", add, "GET http://api.a.test/", "http", 200, ""},

@@ -14,7 +14,9 @@
 // Front-End-Https, client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*,
 // Remote-User among them, X-Remote-*, X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it
 // keeps X-Forwarded-For, -Host, -Proto, -Port and -Prefix, and also Forwarded if Options.Forwarded is set. The proxy itself
-// generates X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto for the upstream.
+// generates X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto for the upstream. An upstream by filo reads them by
+// middleware.RealIP with TrustHost and TrustProto. Without, it takes the host of its URL for the one that the client has asked for, and
+// refuses the forms and WebSockets of the site's own pages; PreserveHost helps against that too.
 //
 // If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the dropping. If the
 // field has a name of your own, such as X-User, which the proxy can't know, Rewrite must also delete it when nobody is logged in.

@@ -80,6 +80,9 @@ func checkHost(host, path string) error {
 	if err := mistakenHost(host, path); err != nil {
 		return err
 	}
+	if strings.HasSuffix(host, ".") {
+		return errors.New("a host must not end in a dot: that of a request is ignored")
+	}
 	if withoutPort(host) != host {
 		return errors.New("a host must have no port: that of a request is ignored")
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/inside"
@@ -275,7 +276,7 @@ func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 
 // host returns the trees of the request's host, nil if it has none of its own.
 func (t *table) host(c *filo.Ctx) *methods {
-	host := withoutPort(c.HostBytes())
+	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // as middleware.HostCheck admits it
 	if m := t.hosts[string(host)]; m != nil {
 		return m
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
 )
 
 // operationContext is the huma.Context of one request. Like the filo.Ctx it belongs to the goroutine that runs the handler.
@@ -78,7 +79,7 @@ func (x *operationContext) Version() huma.ProtoVersion {
 }
 
 func (x *operationContext) Method() string     { return x.c.Method() }
-func (x *operationContext) Host() string       { return x.c.Host() }
+func (x *operationContext) Host() string       { return middleware.Host(x.c) }
 func (x *operationContext) RemoteAddr() string { return x.c.RemoteAddr().String() }
 
 // escapes encodes what a request's path may hold and a URI's can't. A url.URL whose RawPath has such a byte encodes the decoded path

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
 )
 
 // The fields of the handshake (RFC 6455, section 11.3).
@@ -133,7 +134,7 @@ func acceptKey(key []byte) string {
 func (u *Upgrader) originAllowed(c *filo.Ctx) bool {
 	origins := 0
 	for value := range c.Request.Header.Values("Origin") {
-		if origins++; origins > 1 || !u.origins.allows(string(value), c.Host(), c.TLS() != nil) {
+		if origins++; origins > 1 || !u.origins.allows(string(value), middleware.Host(c), middleware.Scheme(c)) {
 			return false
 		}
 	}

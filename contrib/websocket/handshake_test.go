@@ -1,11 +1,14 @@
 package websocket_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/websocket"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/proxy"
 )
 
 // request renders a handshake in which lines were replaced: each edit is "Name: value", "-Name" to leave it out, or
@@ -167,4 +170,55 @@ func TestOptionsOnce(t *testing.T) {
 		}
 	}()
 	websocket.New(websocket.Options{}, websocket.Options{})
+}
+
+// Pages may open WebSockets of the host and the scheme that middleware.CSRF takes for the client's too.
+func TestOriginBehindProxy(t *testing.T) {
+	trusted := middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TrustHost: true, TrustProto: true}
+	behind := middleware.RealIP(trusted)
+	upgrader := websocket.New(websocket.Options{OnMessage: echo})
+	address := serveHandler(t, filo.DriverAuto, behind(upgrader.Serve))
+	guarded := serveHandler(t, filo.DriverAuto, behind(middleware.CSRF()(func(c *filo.Ctx) error { return c.NoContent() })))
+	for _, host := range []string{"backend", "app.test", "app.test:443"} {
+		for _, told := range []string{"", "app.test", "App.test:80", "app.test:443", "evil.test"} {
+			for _, proto := range []string{"", "http", "https", "wss"} {
+				for _, origin := range []string{"http://app.test", "https://app.test", "https://APP.test", "http://app.test:8080", "https://backend", "null"} {
+					edits := []string{"Host: " + host, "Origin: " + origin}
+					if told != "" {
+						edits = append(edits, "X-Forwarded-Host: "+told)
+					}
+					if proto != "" {
+						edits = append(edits, "X-Forwarded-Proto: "+proto)
+					}
+					c := connect(t, address)
+					c.send(request("", edits...))
+					opens := strings.HasPrefix(c.head(), "HTTP/1.1 101 ")
+					c.Close()
+					c = connect(t, guarded)
+					c.send(request("POST / HTTP/1.1", append(edits, "Connection: close", "-Upgrade")...))
+					if posts := strings.HasPrefix(c.head(), "HTTP/1.1 204 "); opens != posts {
+						t.Errorf("%q: a page may open a WebSocket: %v, and send a form: %v", edits, opens, posts)
+					}
+					c.Close()
+				}
+			}
+		}
+	}
+}
+
+// A proxy with defaults sends its upstream's host, and the client's in X-Forwarded-Host.
+func TestOriginBehindFilosProxy(t *testing.T) {
+	behind := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TrustHost: true})
+	upgrader := websocket.New(websocket.Options{OnMessage: echo})
+	upstream := serveHandler(t, filo.DriverAuto, behind(upgrader.Serve))
+	p := proxy.New(proxy.Options{Upstreams: []string{"http://" + upstream}})
+	t.Cleanup(func() { p.Close() })
+	address := serveHandler(t, filo.DriverAuto, p.Serve)
+	for origin, want := range map[string]string{"http://filo.test": "HTTP/1.1 101 ", "http://evil.test": "HTTP/1.1 403 "} {
+		c := connect(t, address)
+		c.send(request("", "Origin: "+origin))
+		if head := c.head(); !strings.HasPrefix(head, want) {
+			t.Errorf("a page of %s got %q", origin, head)
+		}
+	}
 }

@@ -52,8 +52,9 @@ type Options struct {
 	OnClose func(conn *Conn, err error)
 
 	// Origins are further origins whose pages may connect, such as "https://app.example.com" or "https://*.example.com", which
-	// matches every subdomain. The request's own origin may always connect, and so may clients that send no Origin, since they
-	// aren't browsers. "*" lets every page on the web act as its visitor, with the visitor's cookies.
+	// matches every subdomain. Pages of the host that the client has asked for (see middleware.Host) may always connect, and so may
+	// clients that send no Origin, since they aren't browsers. "*" lets every page on the web act as its visitor, with the visitor's
+	// cookies.
 	Origins []string
 	// Subprotocols are the server's subprotocols, in order of preference. A client that offers none of them is still accepted,
 	// without a subprotocol.

@@ -34,8 +34,8 @@ func newOriginCheck(patterns []string) (check originCheck) {
 	return check
 }
 
-// allows reports whether a page of the origin may connect to the host.
-func (o *originCheck) allows(origin, host string, tls bool) bool {
+// allows reports whether a page of the origin may connect to the host, for which the client has asked by the scheme.
+func (o *originCheck) allows(origin, host, asked string) bool {
 	if o.any {
 		return true
 	}
@@ -44,7 +44,7 @@ func (o *originCheck) allows(origin, host string, tls bool) bool {
 		return false
 	}
 	// What comes without TLS may have come to a proxy with it.
-	if page == trimPort(strings.ToLower(host), scheme) && (scheme == "https" || !tls) {
+	if page == trimPort(strings.ToLower(host), scheme) && (scheme == "https" || asked == "http") {
 		return true
 	}
 	for _, p := range o.patterns {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/setup"
 	"github.com/filohttp/filo/internal/unshared"
 )
@@ -160,8 +161,7 @@ func fromElsewhere(c *filo.Ctx) bool {
 		return string(site) != "same-origin" && string(site) != "none"
 	}
 	for origin := range c.Request.Header.Values("Origin") {
-		// The scheme can't be compared, since a proxy may have taken TLS off.
-		if _, host, _ := bytes.Cut(origin, []byte("://")); !bytes.EqualFold(host, c.HostBytes()) {
+		if !asked.SameOrigin(c, origin) {
 			return true
 		}
 	}

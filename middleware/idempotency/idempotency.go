@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/refusals"
 	"github.com/filohttp/filo/internal/replay"
 	"github.com/filohttp/filo/internal/setup"
@@ -266,7 +267,7 @@ func fingerprintOf(c *filo.Ctx) (sum [32]byte, err error) {
 		return sum, err
 	}
 	r := &c.Request
-	return hashOf(r.MethodBytes(), r.HostBytes(), r.TargetBytes(), r.Header.GetBytes("Content-Type"), body), nil
+	return hashOf(r.MethodBytes(), asked.Host(c), r.TargetBytes(), r.Header.GetBytes("Content-Type"), body), nil
 }
 
 // hashOf hashes parts in such a way that it matters where each of them ends.

@@ -1,0 +1,97 @@
+// Package asked says which scheme and host a client has asked for, to all of filo's packages alike: what a middleware in front has
+// admitted for one host, a router behind it must not take for another.
+package asked
+
+import (
+	"bytes"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// View knows what the client has asked for better than the request does, since a trusted proxy has told: middleware.RealIP's.
+type View interface {
+	Scheme(c *filo.Ctx) string
+	// Host returns bytes that are borrowed until the handler returns.
+	Host(c *filo.Ctx) []byte
+}
+
+type viewKey struct{}
+
+// SetView has a request looked at by a view.
+func SetView(c *filo.Ctx, v View) { c.Set(viewKey{}, v) }
+
+// ViewOf returns the view of a request, nil if it has none.
+func ViewOf(c *filo.Ctx) View {
+	v, _ := c.Get(viewKey{}).(View)
+	return v
+}
+
+// Scheme is middleware.Scheme.
+func Scheme(c *filo.Ctx) string {
+	if v := ViewOf(c); v != nil {
+		return v.Scheme(c)
+	}
+	return OwnScheme(c)
+}
+
+// OwnScheme returns the scheme of the connection, whatever a proxy says.
+func OwnScheme(c *filo.Ctx) string {
+	if c.TLS() != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// Host is middleware.HostBytes.
+func Host(c *filo.Ctx) []byte {
+	if v := ViewOf(c); v != nil {
+		return v.Host(c)
+	}
+	return c.HostBytes()
+}
+
+// AppendHost appends a host in the form that all spellings of it share: in lower case, without the default port of the scheme, and
+// without the dot that ends a name which is fully qualified.
+func AppendHost(dst, host []byte, scheme string) []byte {
+	host = withoutDefaultPort(host, scheme)
+	name, port := host, []byte(nil)
+	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {
+		name, port = host[:i], host[i:]
+	}
+	for _, c := range bytes.TrimSuffix(name, []byte{'.'}) {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		dst = append(dst, c)
+	}
+	return append(dst, port...)
+}
+
+// SameOrigin reports whether a page of the origin, as browsers write it in Origin, is one of the server and host that the client has
+// asked for.
+func SameOrigin(c *filo.Ctx, origin []byte) bool {
+	scheme, host, _ := bytes.Cut(origin, []byte("://"))
+	switch {
+	case len(host) == 0:
+		return false
+	case syntax.EqualFold(scheme, "https"): // what comes without TLS may have come to a proxy with it
+		return syntax.EqualFold(withoutDefaultPort(host, "https"), withoutDefaultPort(Host(c), "https"))
+	case syntax.EqualFold(scheme, "http"):
+		return Scheme(c) == "http" && syntax.EqualFold(withoutDefaultPort(host, "http"), withoutDefaultPort(Host(c), "http"))
+	}
+	return false
+}
+
+// withoutDefaultPort cuts off the port that a scheme has anyway, and a colon without a port (RFC 3986, section 6.2.3).
+func withoutDefaultPort(host []byte, scheme string) []byte {
+	host = bytes.TrimSuffix(host, []byte(defaultPort(scheme)))
+	return bytes.TrimSuffix(host, []byte{':'})
+}
+
+func defaultPort(scheme string) string {
+	if scheme == "https" {
+		return ":443"
+	}
+	return ":80"
+}
