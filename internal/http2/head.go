@@ -125,8 +125,7 @@ func (h *Head) value(p pseudo) []byte { return h.pseudo[h.spans[p].start:h.spans
 func (h *Head) beginRequest() {
 	h.begun = true
 	method, target, fault := h.requestLine()
-	if fault != NoFault {
-		h.fault = fault
+	if h.fault = fault; !h.ok() {
 		return
 	}
 	var refused http1.Fault
@@ -175,8 +174,10 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 		return nil, nil, FaultScheme
 	case h.has(pseudoAuthority) && len(h.value(pseudoAuthority)) == 0:
 		return nil, nil, FaultAuthority
-	case len(target) == 0 || target[0] != '/' && target[0] != '*':
+	case len(target) == 0:
 		return nil, nil, FaultPath
+	case target[0] != '/' && (string(target) != "*" || string(method) != "OPTIONS"):
+		h.refused = http1.FaultTarget // a target, but none of a request by HTTP/2
 	}
 	return method, target, NoFault
 }

@@ -112,6 +112,9 @@ var deviations = []deviation{
 		"limit/101 fields", "limit/500 empty fields", "limit/a table entry, 300 times", "limit/a value of 16,200 bytes",
 		"limit/a value of 17,000 bytes", "too long/CONTINUATION", "too long/HEADERS",
 	}},
+	{"it resets the stream without an answer", `came: stream 1: RST_STREAM PROTOCOL_ERROR`, Any, []string{
+		":path/* of OPTIONS and more", ":path/a question mark alone", ":path/without a slash",
+	}},
 	{"it resets the stream at once when it has answered", `200 "Hello, World!", RST_STREAM NO_ERROR`, Any, []string{
 		"idle/HEADERS", "idle/HEADERS and CONTINUATION",
 	}},

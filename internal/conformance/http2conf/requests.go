@@ -13,6 +13,7 @@ const (
 	pseudoFirst    = "Any request that contains a pseudo-header field that appears in a field block after a regular field line MUST be treated as malformed."
 	pathNotEmpty   = `This pseudo-header field MUST NOT be empty for "http" or "https" URIs; URIs that do not contain a path component MUST include a value of '/'.`
 	invalidTarget  = "Malformed requests that are detected MUST be treated as a stream error of type PROTOCOL_ERROR. filo holds :path to the grammar of RFC 9110: absolute-path, and a query; or * for OPTIONS."
+	noPath         = "This pseudo-header field includes the path and query parts of the target URI. filo answers 400 to a value that has bytes of a target alone, and neither begins with / nor is the * of OPTIONS."
 	connectOmits   = `In a CONNECT request the ":scheme" and ":path" pseudo-header fields MUST be omitted, and ":authority" contains the host and port to connect to. A CONNECT request that does not conform to these restrictions is malformed.`
 	notOffered     = "Upon receipt of SETTINGS_ENABLE_CONNECT_PROTOCOL with a value of 1, a client MAY use the Extended CONNECT. Without that, :protocol is an undefined pseudo-header field, and makes a request malformed."
 	hostDiffers    = `A server SHOULD treat a request as malformed if it contains a Host header field that identifies an entity that differs from the entity in the ":authority" pseudo-header field.`
@@ -95,15 +96,17 @@ var pseudoCases = slices.Concat(
 		{"a :scheme that begins with a digit", of(method, ":scheme: 1s", path, authority)},
 	}),
 	each(comes(":path", "9113 8.3.1", invalidTarget, malformed(1)), []sent{
+		{"with a space", of(method, scheme, ":path: /hello world", authority)},
+		{"with a request line inside", of(method, scheme, ":path: /hello HTTP/1.1", authority)},
+		{"with a fragment", of(method, scheme, ":path: /hello#x", authority)},
+		{"with half a percent-encoding", of(method, scheme, ":path: /hello%2", authority)},
+	}),
+	each(comes(":path", "9113 8.3.1", noPath, answered(1, 400)), []sent{
 		{"* of GET", of(method, scheme, ":path: *", authority)},
 		{"* of POST", of(":method: POST", scheme, ":path: *", authority)},
 		{"* of OPTIONS and more", of(":method: OPTIONS", scheme, ":path: */", authority)},
 		{"without a slash", of(method, scheme, ":path: hello", authority)},
 		{"in absolute form", of(method, scheme, ":path: https://a/hello", authority)},
-		{"with a space", of(method, scheme, ":path: /hello world", authority)},
-		{"with a request line inside", of(method, scheme, ":path: /hello HTTP/1.1", authority)},
-		{"with a fragment", of(method, scheme, ":path: /hello#x", authority)},
-		{"with half a percent-encoding", of(method, scheme, ":path: /hello%2", authority)},
 		{"a question mark alone", of(method, scheme, ":path: ?a", authority)},
 	}),
 	each(comes(":path", "9113 8.2.1", valueBytes, malformed(1)), []sent{
