@@ -369,8 +369,8 @@ type HTTP2Options struct {
 	// finds clients that have vanished, unless there is a proxy in between.
 	PingInterval time.Duration
 
-	// MaxGlitches is how many frames a client may send at once that serve no purpose, such as resets of its own requests, or cause errors.
-	// It may send 33 more in each second. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a
+	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of its own request is one,
+	// unless the client has let another request be answered for it. It may send 33 more in each second. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a
 	// proxy with many users; negative: no limit.
 	MaxGlitches int
 }

@@ -157,6 +157,38 @@ func (c *frameClient) whole(stream uint32) error {
 	}
 }
 
+// Users of a proxy, or of gRPC, cancel requests, and they all share a connection: as many as they let be answered are no glitches.
+func TestHTTP2ClientsCancel(t *testing.T) {
+	const glitches = 20
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		s := &filo.Server{HTTP2: filo.HTTP2Options{MaxGlitches: glitches}, Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/cancelled" {
+				<-c.Context().Done()
+			}
+			return c.Text(200, "ok")
+		}}
+		c := dial(s)
+		cancel := func(stream uint32) {
+			c.request(stream, "GET", "/cancelled", true)
+			c.done(c.WriteRSTStream(stream, http2.ErrCodeCancel))
+		}
+		stream := uint32(1)
+		for ; stream < 4*10*glitches; stream += 4 {
+			c.request(stream, "GET", "/", true)
+			c.done(c.whole(stream))
+			cancel(stream + 2)
+		}
+		wantNoRefusals(t, s)
+		for range 3 * glitches { // none are answered any more
+			cancel(stream)
+			stream += 2
+		}
+		if err := c.whole(stream); err == nil || err.Error() != http2.ErrCodeEnhanceYourCalm.String() {
+			t.Errorf("requests that are cancelled without an end: %v", err)
+		}
+	})
+}
+
 // net/http's client sends a PING with the RST_STREAM of a request that its program gives up. Together they are one glitch.
 func TestHTTP2ClientGivesUp(t *testing.T) {
 	const requests = 30

@@ -26,7 +26,6 @@ func BehindHTTP2Proxy(s *filo.Server, r *router.Router, proxies ...netip.Prefix)
 	s.HTTP2 = filo.HTTP2Options{
 		Unencrypted:  true,
 		PingInterval: 30 * time.Second, // finds a proxy that has vanished
-		MaxGlitches:  10_000,           // one connection has many users, who give up requests
 	}
 }
 

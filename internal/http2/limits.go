@@ -46,6 +46,9 @@ type Earned struct {
 	// frames are reasons. For each of them the client may send one PING (those of gRPC measure the bandwidth), one small WINDOW_UPDATE, or
 	// one frame for a stream that is over.
 	frames uint16
+	// answers are whole ones. For each of them the client may give another one up: users of a proxy or of gRPC cancel requests, and they all
+	// share a connection. What a client is sent of an answer without an end is none.
+	answers uint16
 	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for what their program has read,
 	// also when the answer has ended; net/http's sends one for every 4 KB.
 	content uint32
@@ -73,6 +76,7 @@ func (e *Earned) Data(n int, all bool) {
 // reason.
 func (e *Earned) Answer(content int) {
 	e.add(1)
+	e.answers = min(e.answers+1, maxEarned)
 	e.content = uint32(min(int64(e.content)+int64(max(content, 0)), maxEarnedContent))
 }
 
@@ -136,7 +140,11 @@ func (e *Earned) StreamCost(f *Frame, v Verdict) int {
 	switch {
 	case v.GivesUp:
 		e.add(1) // net/http's client sends a PING with it
-		return 1
+		if e.answers == 0 {
+			return 1
+		}
+		e.answers--
+		return 0
 	case !v.Late:
 		return 0
 	}

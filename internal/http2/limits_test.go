@@ -131,6 +131,13 @@ func TestEarn(t *testing.T) {
 	if e.Data(1<<10-1, false); e.Cost(&ping) != 1 {
 		t.Error("less is none, unless it was all")
 	}
+	reset := Frame{Type: FrameReset}
+	e = Earned{answers: 1, frames: 5}
+	e.Data(1<<10, false)
+	if e.StreamCost(&reset, Verdict{GivesUp: true}) != 0 || e.StreamCost(&reset, Verdict{GivesUp: true}) != 1 {
+		t.Error("a whole answer is for one that is given up, and nothing else is")
+	}
+	e = Earned{}
 	for range 10 * maxEarned {
 		e.Answer(0)
 	}
