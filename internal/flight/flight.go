@@ -18,7 +18,7 @@ type Flight[V any] struct {
 	Done chan struct{}
 
 	group *Group[V]
-	over  bool
+	over  bool // guarded by the group's mu
 }
 
 // Join returns the flight for a key. If none is under way, the caller begins one, and ends it.
@@ -36,17 +36,36 @@ func (g *Group[V]) Join(key []byte) (f *Flight[V], first bool) {
 	return f, true
 }
 
-// Over reports whether End was called. Only the goroutine that has begun the flight may call Over and End.
-func (f *Flight[V]) Over() bool { return f.over }
+// Over reports whether the flight has ended.
+func (f *Flight[V]) Over() bool {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	return f.over
+}
 
-// End closes Done. The next caller of Join begins another flight. A second call does nothing.
+// End closes Done. The next caller of Join begins another flight. A second call does nothing. Only the goroutine that has begun the
+// flight may call End.
 func (f *Flight[V]) End() {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	f.end()
+}
+
+func (f *Flight[V]) end() {
 	if f.over {
 		return
 	}
 	f.over = true
-	f.group.mu.Lock()
 	delete(f.group.flights, f.Key)
-	f.group.mu.Unlock()
 	close(f.Done)
+}
+
+// EndOf ends the flight for a key, if one is under way, whoever has begun it: what it is for is no longer wanted. The flights of the
+// group must have no Value, which belongs to that goroutine.
+func (g *Group[V]) EndOf(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.flights[key]; f != nil {
+		f.end()
+	}
 }

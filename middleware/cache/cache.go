@@ -19,14 +19,15 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/flight"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/lru"
 	"github.com/filohttp/filo/internal/replay"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/internal/unshared"
-	"github.com/filohttp/filo/middleware"
 )
 
 var check = setup.Checker("cache")
@@ -35,7 +36,8 @@ var check = setup.Checker("cache")
 type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An error of its Get
 	// becomes the error of the request; an answer that can't be stored or removed is logged, unless the error wraps filo.ErrBusy.
-	// With a Store, a request whose answer may vary asks it twice.
+	// With a Store, a request whose answer may vary asks it twice, and one that is answered by the handler up to three times more: whether
+	// the target's answers were removed meanwhile, which a Store remembers for 5 minutes.
 	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
 	// removed, those that were never requested again first.
@@ -62,7 +64,9 @@ type Options struct {
 // everybody's. It never serves stale answers.
 //
 // While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out
-// not to be storable. A successful request with a method that may change something removes the stored answer for its target.
+// not to be storable. A successful request with a method that may change something removes the stored answer for its target, and
+// what a GET then still makes that began before isn't stored. Targets are the same if they differ in a default port, a host's case or
+// final dot, the case of percent-encoding's digits, or the encoding of letters, digits and "-._~".
 //
 // Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag,
 // and inside of everything that decides whether a client may have the answer at all. New panics if an option is negative.
@@ -78,6 +82,8 @@ type cache struct {
 	entries lru.Map[entry]
 	rules   atomic.Uint64          // numbers the varyRules
 	flights flight.Group[struct{}] // of requests that others for the same wait for
+
+	generations generations
 }
 
 // entry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
@@ -121,11 +127,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	var buffer [512]byte
 	key := appendKey(buffer[:0], c)
 	if !caching.ReadsOnly(c) {
-		err := next(c)
-		if method := c.Method(); err == nil && c.Status() < 400 && method != "OPTIONS" && method != "TRACE" {
-			m.remove(c, key) // RFC 9111, section 4.4
-		}
-		return err
+		return m.change(c, next, string(key))
 	}
 	h := &c.Request.Header
 	if h.Has("Upgrade") || c.Request.ContentLength() != 0 ||
@@ -176,6 +178,27 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 }
 
+// change serves a request that may change its target. If it succeeds, the answers to GET are removed (RFC 9111, section 4.4): before its
+// client learns that, so that what the client asks next is answered anew.
+func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
+	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
+		return next(c)
+	}
+	returned := false
+	c.Response.WrapBody(func(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
+		if !returned && c.Status() < 400 { // the answer streams
+			m.remove(c, key)
+		}
+		return nil // it wraps nothing
+	})
+	err := next(c)
+	returned = true
+	if err == nil && c.Status() < 400 {
+		m.remove(c, key)
+	}
+	return err
+}
+
 // special reports whether the answer to a request is perhaps not one for others.
 func special(c *filo.Ctx) bool {
 	if string(c.Request.MethodBytes()) != "GET" {
@@ -190,21 +213,44 @@ func conditional(h *filo.Header) bool {
 	return h.Has("If-None-Match") || h.Has("If-Modified-Since") || h.Has("If-Match") || h.Has("If-Unmodified-Since")
 }
 
-// appendKey appends what a response is found by: the target URI, as the client has asked for it (RFC 9111, section 2).
-// None of its parts has spaces.
+// appendKey appends what a response is found by: the target URI, as the client has asked for it (RFC 9111, section 2). All that are
+// the same by RFC 9110, section 4.2.3, have one key. None of its parts has spaces.
 func appendKey(dst []byte, c *filo.Ctx) []byte {
-	dst = append(dst, middleware.Scheme(c)...)
-	dst = append(dst, ' ')
-	start := len(dst)
-	dst = append(dst, middleware.HostBytes(c)...)
-	for i := start; i < len(dst); i++ {
-		if 'A' <= dst[i] && dst[i] <= 'Z' {
-			dst[i] += 'a' - 'A'
+	scheme := asked.Scheme(c)
+	dst = append(append(dst, scheme...), ' ')
+	dst = append(asked.AppendHost(dst, asked.Host(c), scheme), ' ')
+	target := c.Request.TargetBytes()
+	if _, _, rest, ok := syntax.SplitAbsoluteTarget(target); ok {
+		if target = rest; len(target) == 0 || target[0] != '/' {
+			dst = append(dst, '/') // a target without a path has this one
 		}
 	}
-	dst = append(dst, ' ')
-	return shortKey(append(dst, c.Request.TargetBytes()...))
+	return shortKey(appendNormal(dst, target))
 }
+
+// appendNormal appends a path or query with its percent-encoding normalized (RFC 3986, sections 6.2.2.1 and 6.2.2.2): digits are in
+// upper case, and what is never reserved isn't encoded.
+func appendNormal(dst, text []byte) []byte {
+	for i := 0; i < len(text); i++ {
+		c, ok := byte(0), false
+		if text[i] == '%' {
+			c, ok = syntax.PercentEscape(text[i:])
+		}
+		switch {
+		case !ok:
+			dst = append(dst, text[i])
+			continue
+		case syntax.IsLetter(c), '0' <= c && c <= '9', c == '-', c == '.', c == '_', c == '~':
+			dst = append(dst, c)
+		default:
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
+		}
+		i += 2
+	}
+	return dst
+}
+
+const upperHex = "0123456789ABCDEF"
 
 // maxKey is how long a key may be before its hash stands for it.
 const maxKey = 128
@@ -285,15 +331,17 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) error {
 	if string(c.Request.MethodBytes()) != "GET" {
 		return next(c)
 	}
-	kept := false
+	f, kept := m.begin(c, string(key)), false
 	defer func() {
-		if !kept {
+		// Of what was removed meanwhile, nothing is known any more.
+		if !kept && m.generations.within(f.generation, func() {}) {
 			m.pass(string(full))
 		}
+		m.generations.end(f.key, f.generation)
 	}()
 	outer := replay.Fields(c)
 	err := next(c)
-	kept = (err == nil || c.ErrorRendered()) && m.keep(c, key, outer)
+	kept = (err == nil || c.ErrorRendered()) && m.keep(c, f, key, outer)
 	return err
 }
 
@@ -306,7 +354,7 @@ func (m *cache) pass(key string) {
 }
 
 // keep stores the response, if it may.
-func (m *cache) keep(c *filo.Ctx, key []byte, outer []replay.Field) bool {
+func (m *cache) keep(c *filo.Ctx, f *fetching, key []byte, outer []replay.Field) bool {
 	now := time.Now()
 	entry := entry{stored: now}
 	lifetime, ok := m.lifetime(c, now)
@@ -345,21 +393,14 @@ func (m *cache) keep(c *filo.Ctx, key []byte, outer []replay.Field) bool {
 		names = slices.Compact(names)
 	}
 	if m.Store != nil {
+		return m.keepShared(c, f, key, names, entry)
+	}
+	return m.generations.within(f.generation, func() {
 		if len(names) > 0 {
-			rule, ok := m.sharedRule(c, string(key), names, now, entry.expires)
-			if !ok {
-				return false
-			}
-			key = rule.appendKey(key, c)
+			key = m.rule(string(key), names, entry.expires).appendKey(key, c)
 		}
-		m.entries.Remove(key) // the note of an earlier answer, which wasn't kept
-		return m.share(c, string(key), entry)
-	}
-	if len(names) > 0 {
-		key = m.rule(string(key), names, entry.expires).appendKey(key, c)
-	}
-	m.entries.Put(string(key), lru.Unused, now, entry, entryCost+len(key)+entry.response.Size(), entry.expires)
-	return true
+		m.entries.Put(string(key), lru.Unused, now, entry, entryCost+len(key)+entry.response.Size(), entry.expires)
+	})
 }
 
 // rule returns the rule by which a target's responses are told apart, which is a new one if they varied by other fields.

@@ -101,12 +101,27 @@ func (m *cache) get(c *filo.Ctx, key []byte, now time.Time) (entry, bool, error)
 	return e, ok, nil
 }
 
-// remove removes the entry of a key. That it couldn't is no failure of a request that has done its work.
-func (m *cache) remove(c *filo.Ctx, key []byte) {
-	m.entries.Remove(key)
-	if m.Store != nil {
-		logFailure(c, "removing", m.Store.Remove(c, string(key)))
+// keepShared stores the response in the Store. It is removed again if another server has removed the target's answers at the same time.
+func (m *cache) keepShared(c *filo.Ctx, f *fetching, key []byte, names []string, e entry) bool {
+	if !m.current(c, f) {
+		return false
 	}
+	if len(names) > 0 {
+		rule, ok := m.sharedRule(c, f.key, names, e.stored, e.expires)
+		if !ok {
+			return false
+		}
+		key = rule.appendKey(key, c)
+	}
+	m.entries.Remove(key) // the note of an earlier answer, which wasn't kept
+	if !m.share(c, string(key), e) {
+		return false
+	}
+	if !m.current(c, f) {
+		logFailure(c, "removing", m.Store.Remove(c, f.key)) // for one that varies, the rule by which it is found
+		return false
+	}
+	return true
 }
 
 // share puts an entry into the Store, and reports whether it is there.

@@ -1,0 +1,116 @@
+package cache
+
+import (
+	"bytes"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// generation is the requests for a target since its answers were last removed. What one of them reads may be older than the next
+// removal, so that its answer isn't stored behind that.
+type generation struct {
+	running int  // the requests that may store an answer
+	over    bool // the answers were removed
+}
+
+// generations has the generations of the targets for which there are requests.
+type generations struct {
+	mu      sync.Mutex
+	current map[string]*generation // guarded by mu, with what they hold
+}
+
+// begin adds a request to the generation of its target.
+func (g *generations) begin(key string) *generation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.current == nil {
+		g.current = make(map[string]*generation)
+	}
+	own := g.current[key]
+	if own == nil {
+		own = new(generation)
+		g.current[key] = own
+	}
+	own.running++
+	return own
+}
+
+// end takes a request away from its generation.
+func (g *generations) end(key string, own *generation) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if own.running--; own.running == 0 && !own.over {
+		delete(g.current, key)
+	}
+}
+
+// next begins another generation, and calls remove before any of it runs.
+func (g *generations) next(key string, remove func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if own := g.current[key]; own != nil {
+		own.over = true
+		delete(g.current, key)
+	}
+	remove()
+}
+
+// within calls store, unless the generation is over, and reports whether it isn't. Until store returns it won't be.
+func (g *generations) within(own *generation, store func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !own.over {
+		store()
+	}
+	return !own.over
+}
+
+// fetching is a request that makes an answer to be stored.
+type fetching struct {
+	key        string // of the target
+	generation *generation
+	mark       []byte // what the Store had when the request began
+	marked     bool   // it was asked, and has answered
+}
+
+func (m *cache) begin(c *filo.Ctx, key string) *fetching {
+	f := &fetching{key: key, generation: m.generations.begin(key), marked: true}
+	if m.Store != nil {
+		var err error
+		f.mark, err = m.Store.Get(c, markKey(key))
+		f.marked = err == nil
+	}
+	return f
+}
+
+// current reports whether nothing was removed, by any server with the same Store, since the request began.
+func (m *cache) current(c *filo.Ctx, f *fetching) bool {
+	if !f.marked || !m.generations.within(f.generation, func() {}) {
+		return false
+	}
+	if m.Store == nil {
+		return true
+	}
+	mark, err := m.Store.Get(c, markKey(f.key))
+	return err == nil && bytes.Equal(mark, f.mark)
+}
+
+// markTime is how long a Store says that the answers to a target were removed: no request should take longer.
+const markTime = 5 * time.Minute
+
+// markKey is under what a Store says that. No other key begins so.
+func markKey(key string) string { return "\x01" + key }
+
+// remove removes the answers to a target, and those that are being made for it. That it couldn't is no failure of a request that has
+// done its work.
+func (m *cache) remove(c *filo.Ctx, key string) {
+	m.generations.next(key, func() { m.entries.Remove([]byte(key)) })
+	m.flights.EndOf(key)
+	if m.Store != nil {
+		logFailure(c, "removing", m.Store.Put(c, markKey(key), []byte(rand.Text()), time.Now().Add(markTime)))
+		logFailure(c, "removing", m.Store.Remove(c, key))
+	}
+}

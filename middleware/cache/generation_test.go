@@ -1,0 +1,169 @@
+package cache_test
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/mwtest"
+	"github.com/filohttp/filo/middleware/cache"
+	"github.com/filohttp/filo/servertest"
+)
+
+// resource is one that PUT changes, as a handler behind a cache has it.
+type resource struct {
+	value   chan string   // holds one
+	reading chan struct{} // a slow GET has read it, and waits for
+	answer  chan struct{}
+}
+
+func newResource() *resource {
+	r := &resource{make(chan string, 1), make(chan struct{}), make(chan struct{})}
+	r.value <- "old"
+	return r
+}
+
+func (r *resource) serve(c *filo.Ctx) error {
+	value := <-r.value
+	if c.Method() == "PUT" {
+		r.value <- "new"
+		return c.NoContent()
+	}
+	r.value <- value
+	if c.Request.Header.Has("Slow") {
+		r.reading <- struct{}{}
+		<-r.answer
+	}
+	c.Response.Header.Set("Vary", "Accept")
+	return c.Text(200, value)
+}
+
+// What a request has read before a change is neither stored behind it nor given to those that ask behind it, by another server with the
+// same Store either.
+func TestOldAnswers(t *testing.T) {
+	for _, servers := range []string{"memory", "a store", "two servers"} {
+		for _, before := range []bool{false, true} { // is there a rule by Vary already
+			r := newResource()
+			options := cache.Options{TTL: time.Minute}
+			if servers != "memory" {
+				options.Store = new(store)
+			}
+			one := servertest.New(t, cache.New(options)(r.serve))
+			other := one
+			if servers == "two servers" {
+				other = servertest.New(t, cache.New(options)(r.serve))
+			}
+			if before {
+				one.Do(t, "GET /", "Accept: a")
+			}
+			slow := make(chan servertest.Answer)
+			go func() { slow <- one.Do(t, "GET /", "Slow: yes", "Accept: b") }()
+			<-r.reading
+			if got := other.Do(t, "PUT /"); got.Status != 204 {
+				t.Fatalf("%s: %v", servers, got)
+			}
+			// The other server has no flight, which is over at the latest when the slow answer is there.
+			if got := other.Do(t, "GET /", "Accept: b"); got.Body != "new" {
+				t.Errorf("%s: %q before the slow answer", servers, got.Body)
+			}
+			r.answer <- struct{}{}
+			if got := <-slow; got.Body != "old" {
+				t.Errorf("%s: the slow answer is %q", servers, got.Body)
+			}
+			for _, s := range []*servertest.Server{one, other} {
+				for _, accept := range []string{"a", "b"} {
+					if got := s.Do(t, "GET /", "Accept: "+accept); got.Body != "new" {
+						t.Errorf("%s, with a rule before %v: %q behind the slow answer, for Accept: %s", servers, before, got.Body, accept)
+					}
+				}
+			}
+		}
+	}
+}
+
+// racing is a Store in which another server's removal comes just before Put.
+type racing struct {
+	store
+	meanwhile func()
+}
+
+func (s *racing) Put(c *filo.Ctx, key string, value []byte, expires time.Time) error {
+	if f := s.meanwhile; f != nil && key[0] != 1 {
+		s.meanwhile = nil
+		f()
+	}
+	return s.store.Put(c, key, value, expires)
+}
+
+func TestRemovedWhileStored(t *testing.T) {
+	r, shared := newResource(), new(racing)
+	options := cache.Options{TTL: time.Minute, Store: shared}
+	one, other := servertest.New(t, cache.New(options)(r.serve)), servertest.New(t, cache.New(options)(r.serve))
+	shared.meanwhile = func() { other.Do(t, "PUT /") }
+	one.Do(t, "GET /")
+	if got := one.Do(t, "GET /"); got.Body != "new" {
+		t.Errorf("%q behind the change", got.Body)
+	}
+}
+
+// A client that sees the beginning of an answer may already ask for what was changed.
+func TestStreamedChange(t *testing.T) {
+	h, ends := &mwtest.Counting{}, make(chan struct{})
+	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
+		if c.Method() == "GET" {
+			return h.Serve(c)
+		}
+		w := c.Stream()
+		w.WriteString("changed")
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		<-ends
+		return nil
+	}))
+	s.Do(t, "GET /")
+	conn, err := s.Listener.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, servertest.Request("PUT /", ""))
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Do(t, "GET /"); got.Body != "2" {
+		t.Errorf("%q, want 2", got.Body)
+	}
+	close(ends)
+}
+
+// Spellings of one URI are one target (RFC 9110, section 4.2.3), and others aren't.
+func TestTargets(t *testing.T) {
+	eachStore(t, func(t *testing.T, in kind) {
+		for _, test := range []struct {
+			get, put string
+			same     bool
+		}{
+			{"/d/a%2Fb", "/d/a%2fb", true}, {"/d/a%2fb", "/d/a%2Fb", true}, {"/d/a%2fb", "/d/a/b", false},
+			{"/d/~a", "/d/%7ea", true}, {"/d/%41", "/d/A", true}, {"/d/%41", "/d/a", false}, {"/d/%2541", "/d/%41", false}, {"/d/a;b", "/d/a%3Bb", false},
+			{"/d?q=%c3%a9", "/d?q=%C3%A9", true}, {"/d?q=%", "/d?q=%25", false}, {"/d?q=%4", "/d?q=%4", true}, {"/d?q=+", "/d?q=%20", false},
+			{"/d", "http://filo.test/d", true}, {"/d", "http://filo.test:80/d", true}, {"/d", "http://FILO.test.:80/d", true}, {"/d", "http://filo.test:/d", true},
+			{"/d", "http://filo.test:8080/d", false}, {"/d", "http://filo.test:443/d", false}, {"/", "http://filo.test", true}, {"/?a", "http://filo.test?a", true},
+			{"/%2F", "http://filo.test/%2f", true},
+			{"http://[::1]:80/d", "http://[::1]/d", true}, {"http://[::80]/d", "http://[::]/d", false}, {"/d?a=http://x", "http://filo.test/d?a=http://x", true},
+		} {
+			h := &mwtest.Counting{}
+			s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(h.Serve))
+			ask := func(request string) string {
+				answer := s.Raw(t, request+" HTTP/1.1\r\nHost: filo.test\r\nConnection: close\r\n\r\n")
+				return answer[len(answer)-1:] // a count
+			}
+			ask("GET " + test.get)
+			ask("PUT " + test.put)
+			if got := ask("GET " + test.get); (got != "1") != test.same {
+				t.Errorf("GET %s, PUT %s: %q", test.get, test.put, got)
+			}
+		}
+	})
+}
