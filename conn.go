@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -73,6 +74,8 @@ type looped interface {
 	leaveLoop() error
 	// want makes reads wait until so many bytes have come, so that the handler isn't woken for less; 0 ends that.
 	want(size int)
+	// gathers reports whether reads wait so.
+	gathers() bool
 	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends so much of a file, and whether the client has
 	// taken all earlier answers. sendFirst then sends out, and what the client takes at once of the file, up to some size.
 	hasTimeFor(size int64) bool
@@ -141,14 +144,20 @@ type conn struct {
 	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
 	member      bool            // it is in the connSet, which guards the field
 	index       int32           // in the connSet, which guards the field
+	requests    int32           // number of requests that have begun, as far as that goes
+	buffered    int32           // in the system's buffer at the last look of a wait to write, or one of the values below
 	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
-	requests    int             // number of requests that have begun
 	context     context.Context // from Server.ConnContext; nil until it is needed
 	// inputError is a read error found before the handler reads: by a client watch, or while awaitsBody was set. receive returns it.
 	inputError error
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has
 	readPace   pace.Pace  // of the current body
-	writePace  pace.Pace  // of the current answer
+	writePace  pace.Pace  // of the current answer; the sweep's while it holds the deadline of a wait to write
+
+	// since is when a wait to write began, or when the sweep saw the client take something. That shows in the system's buffer long before the
+	// socket has room for more, so the sweep looks there now and then, and the wait lasts as long as the client goes on: see connSet.expire.
+	// In a loop, since is the beginning of other waits, too, and 0 once bytes have come.
+	since clock.Time
 
 	// http2 is set when the connection becomes one of HTTP/2. From then on nothing above that is a request's is used. Stats reads it.
 	http2 atomic.Pointer[http2Conn]
@@ -157,6 +166,11 @@ type conn struct {
 	// The owner stores it. The sweep removes an expired deadline from it and wakes the owner.
 	word atomic.Int64
 }
+
+const (
+	notLooked   = -1 // the sweep hasn't looked yet
+	notFollowed = -2 // the wait has its deadline, whatever the client takes
+)
 
 // lent holds the worker's buffers that a connection uses while it is attached.
 type lent struct {
@@ -303,12 +317,15 @@ func (c *conn) begin() http1.Fault {
 	}
 	c.in.Advance(len(head))
 	c.in.Pin()
-	c.requests++
+	c.countRequest()
 	c.headSince, c.lost = 0, false
 	c.readPace, c.writePace = pace.Pace{}, pace.Pace{}
 	ctx.begin(&p.RequestHead, head, f)
 	return http1.NoFault
 }
+
+// countRequest counts a request that begins.
+func (c *conn) countRequest() { c.requests = min(c.requests, math.MaxInt32-1) + 1 }
 
 // maxAwaitedBody is the largest body that the loop driver receives completely before the handler runs.
 const maxAwaitedBody = 16 << 10

@@ -3,6 +3,7 @@ package filo
 import (
 	"errors"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -58,7 +59,7 @@ func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 		if until := c.worker.ctx.readUntil; until != 0 {
 			return until
 		}
-		return c.readPace.Deadline(now, config.reading, 0)
+		return c.readPace.Deadline(now, config.reading)
 	}
 	return 0
 }
@@ -66,12 +67,50 @@ func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 // deadlineSet implements wire. It does nothing, since each wait reads the deadlines from the Ctx.
 func (c *conn) deadlineSet(time.Time, bool) error { return nil }
 
-// writeDeadline returns the deadline for a write of size bytes; 0 means none.
-func (c *conn) writeDeadline(now clock.Time, size int) clock.Time {
+// beginWriting prepares a wait for the client to take something, and returns its deadline; 0 means none.
+func (c *conn) beginWriting(now clock.Time) clock.Time {
+	c.since, c.buffered = now, notLooked
 	if until := c.worker.ctx.writeUntil; until != 0 {
+		c.buffered = notFollowed
 		return until
 	}
-	return c.writePace.Deadline(now, c.server.config.writing, size)
+	return c.writePace.Deadline(now, c.server.config.writing)
+}
+
+// waitToWrite begins the wait that beginWriting has prepared.
+func (c *conn) waitToWrite(deadline clock.Time) {
+	if deadline != 0 && c.buffered != notFollowed {
+		deadline = min(deadline, c.since.Add(c.server.config.writing.Look()))
+	}
+	c.setWait(stateWrite, deadline)
+}
+
+// putOff returns the deadline of a wait to write, which began with the given one. The client may have put it off.
+func (c *conn) putOff(deadline clock.Time) clock.Time {
+	if deadline == 0 || c.buffered == notFollowed {
+		return deadline
+	}
+	return c.writePace.Deadline(c.since, c.server.config.writing)
+}
+
+// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next look is due; 0 if the wait is over.
+func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
+	if c.buffered == notFollowed {
+		return 0
+	}
+	limits := c.server.config.writing
+	n, ok := sock.Buffered(c.netConn)
+	buffered, deadline := int32(min(n, math.MaxInt32)), c.writePace.Deadline(c.since, limits)
+	// What was taken before the first look is unknown. If more is in the buffer now, the client has made room for it.
+	if ok && buffered != c.buffered {
+		c.writePace.Add(limits, int(max(c.buffered-buffered, 1)), c.server.waited(c.since, deadline, now))
+		c.since, c.buffered = now, buffered
+		deadline = c.writePace.Deadline(now, limits)
+	}
+	if now >= deadline || c.writePace.UsedUp(limits) {
+		return 0
+	}
+	return min(deadline, now.Add(limits.Look()))
 }
 
 // passed reports whether a deadline that the handler has set has passed; 0 means that none is set.
@@ -102,10 +141,41 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	}
 	start := c.server.clock.now()
 	deadline := c.readDeadline(state, start)
-	c.setWait(state, deadline)
+	look := c.gatherUntil(start, deadline)
+	c.setWait(state, look)
 	n, err := c.await(p, state, deadline, start)
-	c.endWait(deadline, false)
+	c.endWait(look, false)
 	return n, err
+}
+
+// gatherUntil returns until when a read may wait for more than has come: the deadline, unless it gathers. A client that has sent something shows
+// that it isn't silent. One without time to spare isn't waited for so.
+func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
+	if c.looped == nil || !c.looped.gathers() {
+		return deadline
+	}
+	look := start.Add(c.server.config.reading.Look())
+	if deadline != 0 && deadline <= look {
+		c.looped.want(0)
+		return deadline
+	}
+	return look
+}
+
+// waited returns how long a client was waited for. If that was much longer than a sweep allows, the process was paused, and only the time before
+// the deadline counts.
+func (s *Server) waited(since, deadline, now clock.Time) time.Duration {
+	if deadline != 0 && now.Sub(deadline) > 2*s.conns.interval {
+		now = deadline
+	}
+	return max(now.Sub(since), 0)
+}
+
+// bodyCame records n bytes of a body, which came after a wait. It reports false if the client is too slow.
+func (c *conn) bodyCame(n int, waited time.Duration) bool {
+	limits := c.server.config.reading
+	c.readPace.Add(limits, n, waited)
+	return c.worker.ctx.readUntil != 0 || !c.readPace.UsedUp(limits)
 }
 
 // await reads for receive, and waits for input.
@@ -120,8 +190,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 				c.netConn.SetReadDeadline(time.Time{})
 			}
 			if state.body() {
-				c.readPace.Add(n, c.server.clock.now().Sub(start))
-				if c.isLateBody(n, deadline) {
+				if !c.bodyCame(n, c.server.waited(start, deadline, c.server.clock.now())) {
 					return 0, errDeadline
 				}
 			}
@@ -155,6 +224,9 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if state == stateRest && c.server.life.endsRest(c.server.clock.exact) {
 			return 0, errDraining
 		}
+		if c.looped != nil {
+			c.looped.want(0) // nothing has come for a while, so the next byte counts
+		}
 		if !c.waitAgain(state, deadline) {
 			return 0, errShed
 		}
@@ -184,13 +256,6 @@ const lastLookTime = 20 * time.Millisecond
 
 // onTime is how late a wait may end in a process that wasn't paused.
 const onTime = time.Millisecond
-
-// isLateBody reports whether a read that waited for much of a body has got n bytes since its time was over, of a client that is too slow.
-func (c *conn) isLateBody(n int, deadline clock.Time) bool {
-	ctx := c.worker.ctx
-	return ctx.Request.body.gathered && deadline != 0 && deadlineIn(c.word.Load()) == 0 && ctx.readUntil == 0 &&
-		c.readPace.Late(c.server.config.reading, int64(n))
-}
 
 // waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close for others: that may have
 // happened after the wake-up.
@@ -276,10 +341,9 @@ func (c *conn) send(p []byte) error {
 		limit = maxTLSWrite
 	}
 	for len(p) > 0 {
-		piece := p[:min(len(p), limit)]
-		deadline, start := c.beforeWrite(len(piece))
-		n, err := c.stream.Write(piece)
-		if err = c.afterWrite(n, err, deadline, start); err != nil {
+		deadline := c.beforeWrite()
+		n, err := c.stream.Write(p[:min(len(p), limit)])
+		if err = c.afterWrite(n, err, deadline); err != nil {
 			return err
 		}
 		p = p[n:]
@@ -291,7 +355,7 @@ func (c *conn) sendVector(head, body []byte) error {
 	w := c.worker
 	w.vector = [2][]byte{head, body}
 	w.vectors = w.vector[:]
-	deadline, start := c.beforeWrite(len(head) + len(body))
+	deadline := c.beforeWrite()
 	n64, err := int64(0), error(nil)
 	if writer, ok := c.netConn.(vectorWriter); ok {
 		n64, err = writer.writeVector(head, body)
@@ -299,7 +363,7 @@ func (c *conn) sendVector(head, body []byte) error {
 		n64, err = w.vectors.WriteTo(c.netConn)
 	}
 	n := int(n64)
-	err = c.afterWrite(n, err, deadline, start)
+	err = c.afterWrite(n, err, deadline)
 	w.vector = [2][]byte{}
 	if err != nil {
 		return err
@@ -318,40 +382,36 @@ type vectorWriter interface {
 	writeVector(first, second []byte) (int64, error)
 }
 
-// beforeWrite begins the wait of a write of size bytes.
-func (c *conn) beforeWrite(size int) (deadline, start clock.Time) {
-	if c.tlsState == nil {
-		size = 0 // after a timeout, afterWrite knows how much was written, and extends the wait for that
-	}
-	start = c.server.clock.now()
-	deadline = c.writeDeadline(start, size)
-	c.setWait(stateWrite, deadline)
+// beforeWrite begins the wait of a write, which afterWrite ends, and returns its deadline.
+func (c *conn) beforeWrite() (deadline clock.Time) {
+	deadline = c.beginWriting(c.server.clock.now())
+	c.waitToWrite(deadline)
 	c.worker.ctx.countWrite()
-	return deadline, start
+	return deadline
 }
 
 // afterWrite ends the wait of a write that has written n bytes. A timeout isn't an error if the client takes bytes fast enough, or
 // if the wake-up was meant for an earlier wait. The caller then goes on writing.
-func (c *conn) afterWrite(n int, err error, deadline, start clock.Time) error {
+func (c *conn) afterWrite(n int, err error, deadline clock.Time) error {
 	c.endWait(deadline, true)
 	c.worker.ctx.countWrite()
+	limits := c.server.config.writing
 	if err == nil {
-		c.writePace.Add(n, c.server.clock.now().Sub(start))
+		c.writePace.Add(limits, n, c.server.waited(c.since, c.putOff(deadline), c.server.clock.now()))
 		return nil
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	now := c.server.clock.exact()
-	c.writePace.Add(n, now.Sub(start))
+	deadline = c.putOff(deadline)
+	c.writePace.Add(limits, n, c.server.waited(c.since, deadline, now))
 	switch {
 	case c.tlsState != nil:
 		// crypto/tls can't continue after a partly written record.
 		return errDeadline
 	case deadline == 0 || now < deadline:
-	case c.worker.ctx.writeUntil != 0:
-		return errDeadline
-	case c.writePace.Late(c.server.config.writing, int64(n)):
+	case c.buffered == notFollowed, c.writePace.Late(limits):
 		return errDeadline
 	}
 	c.netConn.SetWriteDeadline(time.Time{})

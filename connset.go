@@ -284,7 +284,9 @@ func (s *connSet) sweep() {
 		case deadline > now:
 			due = min(due, deadline)
 		case deadline != 0:
-			s.expire(c, now)
+			if next := s.expire(c, now); next != 0 {
+				due = min(due, next)
+			}
 		}
 	})
 	s.endSweep(due)
@@ -324,23 +326,26 @@ func (s *connSet) setDueLocked(now, due clock.Time) {
 	}
 }
 
-// expire wakes the owner of a connection whose deadline has passed.
-func (s *connSet) expire(c *conn, now clock.Time) {
+// expire wakes the owner of a connection whose deadline has passed. In a wait to write it first looks at what the client has taken: from when
+// the deadline is taken out of the word, until it is put back or waking is released, c.since, c.buffered and c.writePace are the sweep's. If the wait goes
+// on, expire returns when to look again.
+func (s *connSet) expire(c *conn, now clock.Time) (next clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	// If the owner ends the wait before the exchange, the exchange fails. If the owner begins another wait just after it, that wait
 	// may get this wake-up: the owner then checks the clock and waits again.
 	word := c.word.Load()
 	if deadline := deadlineIn(word); deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
-		return
+		return 0
 	}
-	if waitState(word&stateMask) == stateWrite {
-		if c.netConn.SetWriteDeadline(clock.Past) != nil {
-			linger.Cut(c.netConn)
-		}
-	} else {
+	if waitState(word&stateMask) != stateWrite {
 		c.wakeReader()
+	} else if next = c.lookAtWrite(now); next != 0 {
+		c.word.CompareAndSwap(word&stateMask, waitWord(stateWrite, next)) // unless the owner has ended the wait
+	} else if c.netConn.SetWriteDeadline(clock.Past) != nil {
+		linger.Cut(c.netConn)
 	}
+	return next
 }
 
 // hasten makes the next sweep begin in time for a deadline.

@@ -418,13 +418,13 @@ func (s *http2Stream) awaitClientLocked(ready func() bool) error {
 			case deadline == 0 || now < deadline:
 				continue
 			case s.worker.ctx.writeUntil != 0 || !s.isExcusedLocked(now):
-				s.writePace.Add(0, now.Sub(start))
+				s.writePace.Add(s.server.config.writing, 0, now.Sub(start))
 				s.failed = true
 				s.server.counts.timeouts.write.Add(1)
 				return errDeadline
 			}
 		} else {
-			s.writePace.Add(moved, now.Sub(start))
+			s.writePace.Add(s.server.config.writing, moved, now.Sub(start))
 		}
 		start, before = now, len(s.unsent)
 	}

@@ -259,7 +259,7 @@ func TestHTTP2GatheredSlowly(t *testing.T) {
 		c := dial().request(1, "/", false, ":method", "POST", "content-length", fmt.Sprint(size)).send()
 		lifeAwait(t, "the handler to wait", func() bool { return strings.Contains(s.goroutines(), "awaitBodyLocked") })
 		c.data(1, false, bytes.Repeat([]byte("x"), size/10)).send()
-		time.Sleep(config.ReadTimeout * 3 / 2) // the first wait ends meanwhile
+		time.Sleep(config.ReadTimeout * 3 / 4) // some looks find nothing meanwhile
 		c.data(1, false, bytes.Repeat([]byte("x"), size/2)).data(1, true, bytes.Repeat([]byte("x"), size*4/10)).send()
 		c.wantAnswer(1, fmt.Sprintf("200 %d %[1]d", size))
 	})

@@ -70,9 +70,23 @@ func (s *http2Stream) takeDataLocked(w *scratch, f *http2.Frame) (fault http2.Fa
 		if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {
 			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
 		}
+		s.cameLocked(len(f.Payload))
 		h.wakeLaterLocked(w, s)
 	}
 	return http2.NoFault, ended
+}
+
+// cameLocked notes that n bytes have come of a body that is awaited before the handler runs, and that more is to come.
+func (s *http2Stream) cameLocked(n int) {
+	s.h.mu.AssertHeld()
+	if s.awaits != awaitsBody {
+		return
+	}
+	now := s.server.clock.now()
+	s.readPace.Add(s.server.config.reading, n, s.server.waited(s.awaitsSince, s.awaitsUntil(), now))
+	if !s.readPace.UsedUp(s.server.config.reading) { // or look finds that the time is over
+		s.awaitsSince = now
+	}
 }
 
 // wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
@@ -146,26 +160,31 @@ func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
 func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
+	deadline := s.worker.ctx.readUntil
+	if deadline == 0 {
+		deadline = s.readPace.Deadline(start, config.reading)
+	}
 	gathers := s.gathers(b)
 	h.mu.Lock()
-	for n == 0 && s.body.Len() == 0 && !s.gone && !s.overrun && !s.hasEndedLocked() {
+	for n == 0 && s.mayComeLocked() {
 		h.mu.Unlock()
 		if err := s.beforeWait(b); err != nil {
 			return 0, err
 		}
 		h.mu.Lock()
-		if s.body.Len() > 0 || s.gone || s.overrun || s.hasEndedLocked() {
+		if !s.mayComeLocked() {
 			break
 		}
-		deadline := s.worker.ctx.readUntil
-		if deadline == 0 {
-			deadline = s.readPace.Deadline(start, config.reading, 0)
+		until := start.Add(config.reading.Look()) // see conn.gatherUntil
+		if gathers = gathers && (deadline == 0 || until < deadline); !gathers {
+			until = deadline
 		}
 		var inTime bool
-		if n, inTime = s.awaitBodyLocked(p, gathers, deadline); !inTime && n == 0 {
-			h.mu.Unlock()
-			s.server.counts.timeouts.body.Add(1)
-			return 0, errDeadline
+		if n, inTime = s.awaitBodyLocked(p, gathers, until); !inTime && n == 0 {
+			if !gathers && s.mayComeLocked() {
+				s.late = true
+			}
+			gathers = false // the next byte counts
 		}
 	}
 	credited := false
@@ -177,12 +196,15 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 		err = errStreamReset
 	case n == 0 && s.overrun:
 		err = errBodiesFull
+	case n == 0 && s.late:
+		err = errDeadline
+		s.server.counts.timeouts.body.Add(1)
 	case n == 0:
 		err = io.EOF
 	}
 	h.mu.Unlock()
 	if n > 0 {
-		s.readPace.Add(n, s.server.clock.now().Sub(start))
+		s.readPace.Add(config.reading, n, s.server.waited(start, deadline, s.server.clock.now()))
 	}
 	if credited {
 		h.flush()
@@ -190,8 +212,14 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	return n, err
 }
 
-// awaitBodyLocked is awaitLocked for what comes of the body, which is put into p. It reports how much that was. gathers is set if the wait may
-// last until p is full.
+// mayComeLocked reports whether nothing has come of the body, and something may.
+func (s *http2Stream) mayComeLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.body.Len() == 0 && !s.gone && !s.overrun && !s.late && !s.hasEndedLocked()
+}
+
+// awaitBodyLocked waits for what comes of the body, which is put into p. It reports how much that was. gathers is set if the wait may last until
+// p is full; then a deadline that passes doesn't end the client's time.
 func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
@@ -200,7 +228,11 @@ func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Tim
 	}
 	s.filling = http2Filling{buffer: p, gathers: gathers}
 	s.into = &s.filling
-	inTime = s.awaitReadLocked(deadline)
+	if gathers {
+		inTime = s.awaitLocked(&s.readable, deadline)
+	} else {
+		inTime = s.awaitReadLocked(deadline)
+	}
 	n = s.filling.n
 	s.into, s.filling = nil, http2Filling{}
 	return n, inTime
@@ -229,7 +261,7 @@ func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 // hasComeLocked reports whether there is something for the body's reader.
 func (s *http2Stream) hasComeLocked() bool {
 	s.h.mu.AssertHeld()
-	return s.body.Len() > 0 || s.into != nil && s.into.n > 0 || s.gone || s.overrun || s.hasEndedLocked()
+	return !s.mayComeLocked() || s.into != nil && s.into.n > 0
 }
 
 // hasLooked tells the streams' readers who have asked for it that the owner has looked: nothing more has come.
@@ -404,16 +436,16 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 				continue
 			}
 		}
-		if !s.awaitReadLocked(d.deadlineLocked(start)) {
-			s.server.counts.timeouts.body.Add(1)
-			d.err = errSlowBody
+		if !s.awaitReadLocked(d.deadlineLocked(start)) && s.mayComeLocked() {
+			s.late = true
 		}
 	}
+	deadline := d.deadlineLocked(start)
 	h.mu.Unlock()
 	if credited {
 		h.flush()
 	}
-	d.pace.Add(n, s.server.clock.now().Sub(start))
+	d.pace.Add(s.server.config.reading, n, s.server.waited(start, deadline, s.server.clock.now()))
 	if d.received += int64(n); d.limit >= 0 && d.received > d.limit {
 		n, d.err = 0, errTooLarge
 	}
@@ -446,6 +478,9 @@ func (d *http2Duplex) endLocked() error {
 		return bodyError(errStreamReset)
 	case s.overrun:
 		return errBodiesFull
+	case s.late:
+		s.server.counts.timeouts.body.Add(1)
+		return errSlowBody
 	case s.hasEndedLocked():
 		return io.EOF
 	case !s.running:
@@ -459,7 +494,7 @@ func (d *http2Duplex) deadlineLocked(start clock.Time) clock.Time {
 	if until := d.s.readUntil; until != 0 {
 		return until
 	}
-	return d.pace.Deadline(start, d.s.server.config.reading, 0)
+	return d.pace.Deadline(start, d.s.server.config.reading)
 }
 
 // Trailer implements hooks.Duplex.

@@ -170,8 +170,8 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	if fault == http2.FaultCompression {
 		return h.fail(w, fault)
 	}
-	h.conn.requests++
-	if most := config.maxRequests; most > 0 && h.conn.requests >= most {
+	h.conn.countRequest()
+	if most := config.maxRequests; most > 0 && int(h.conn.requests) >= most {
 		h.closeAsked.Store(true)
 	}
 	if !h.active {

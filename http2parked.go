@@ -314,6 +314,9 @@ func (c *http2StreamConn) PumpLater() {
 // LeaveTurn implements outbox.Socket. The caller waits until the client has taken what it has left in the queue.
 func (c *http2StreamConn) LeaveTurn() { c.h.flush() }
 
+// Buffered implements outbox.Socket: what waits, waits for the client's windows.
+func (c *http2StreamConn) Buffered() (n int, ok bool) { return 0, false }
+
 // WakeOwner implements outbox.Socket.
 func (c *http2StreamConn) WakeOwner() { (*http2Stream)(c).parkedDeadline() }
 

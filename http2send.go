@@ -83,8 +83,10 @@ func (h *http2Conn) fillLocked() {
 		s.sentDataLocked(n, n == len(s.unsent))
 		h.used = h.conn.server.clock.now()
 		if s.awaits == awaitsWindow {
-			s.writePace.Add(n, h.used.Sub(s.awaitsSince))
-			s.awaitsSince = h.used
+			s.writePace.Add(h.conn.server.config.writing, n, h.used.Sub(s.awaitsSince))
+			if !s.writePace.UsedUp(h.conn.server.config.writing) { // or look finds that the time is over
+				s.awaitsSince = h.used
+			}
 		}
 		s.setUnsentLocked(s.unsent[n:], s.buffer, s.borrowed)
 		h.schedule.Sent(&s.sender)

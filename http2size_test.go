@@ -14,7 +14,7 @@ func TestSizes(t *testing.T) {
 		"an HTTP/2 connection":          {unsafe.Sizeof(http2Conn{}) + 8, 640},
 		"a stream":                      {unsafe.Sizeof(http2Stream{}), 288},
 		"a parked connection or stream": {unsafe.Sizeof(ParkedConn{}), 320},
-		"a connection":                  {unsafe.Sizeof(conn{}), 240},
+		"a connection":                  {unsafe.Sizeof(conn{}), 256},
 	} {
 		if size.got > size.class {
 			t.Errorf("%s takes %d bytes, and the size class has %d", name, size.got, size.class)

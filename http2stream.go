@@ -45,6 +45,7 @@ type http2Stream struct {
 	asksLook bool // that goroutine's time is over: it waits until the owner has looked once more
 	hasRead  bool // a part of the body was read
 	overrun  bool // there was no room for the body
+	late     bool // the body takes too long: who reads it gets a 408
 	state    http2.State
 	awaits   http2Awaits
 	send     http2.SendWindow
@@ -55,7 +56,7 @@ type http2Stream struct {
 	body     http2.BodyQueue
 	into     *http2Filling // of the handler, while it waits: what comes next is put here, and not in body
 	trailer  *http2Trailer // received
-	// awaitsSince is when awaits began.
+	// awaitsSince is when awaits began, or when the client last did something towards it.
 	awaitsSince clock.Time
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
@@ -105,7 +106,7 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete = false, false, false, false
-	s.parked, s.taken, s.closed, s.starved, s.overrun, s.hasRead, s.charged = nil, nil, false, false, false, false, 0
+	s.parked, s.taken, s.closed, s.starved, s.overrun, s.late, s.hasRead, s.charged = nil, nil, false, false, false, false, false, 0
 	s.send = 0
 	s.trailer, s.tail, s.readUntil = nil, nil, 0
 }
@@ -136,7 +137,7 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 	case awaitsEnd:
 		return s.awaitsSince.Add(restTime)
 	default:
-		return s.awaitsSince.Deadline(config.reading.Grace)
+		return s.readPace.Deadline(s.awaitsSince, config.reading)
 	}
 }
 
@@ -146,11 +147,9 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 // never ends its request.
 const restTime = time.Second
 
-// windowDeadline returns until when a client has time to open its window, that has done so last at the given time. Besides the average
-// rate it must take something in each grace period: what its windows took at once may have earned it much time.
+// windowDeadline returns until when a client has time to open its window, that has done so last at the given time.
 func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
-	limits := s.h.conn.server.windowLimits()
-	return earliest(s.writePace.Deadline(since, limits, 0), since.Deadline(limits.Grace))
+	return s.writePace.Deadline(since, s.h.conn.server.windowLimits())
 }
 
 // isExcusedLocked reports, for a stream whose windowDeadline has passed, that it waits for other streams, which go first, and not for a window
@@ -169,7 +168,7 @@ func (s *http2Stream) isExcusedLocked(now clock.Time) bool {
 		}
 	}
 	s.awaitsSince = now
-	s.writePace.Add(0, -time.Second)
+	s.writePace.Add(h.conn.server.config.writing, 0, -time.Second)
 	return true
 }
 

@@ -221,7 +221,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 		did = true
 		switch s.awaits {
 		case awaitsBody:
-			s.readPace.Add(0, now.Sub(s.awaitsSince)) // the handler gets the error
+			s.late = true // the handler gets the error
 			h.leaveUndecided(s)
 		case awaitsEnd:
 			timeouts.body.Add(1)

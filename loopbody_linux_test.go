@@ -66,11 +66,11 @@ func TestGatheredBodyIsSlow(t *testing.T) {
 	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", gatheredSize)
 	t.Run("quick enough", func(t *testing.T) {
 		t.Parallel()
-		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1}, body).dial(t)
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 400 * time.Millisecond, MinTransferRate: 1}, body).dial(t)
 		c.send(head)
 		c.send(string(body[:500_000]))
 		at := 500_000
-		for range 50 { // for ten times ReadTimeout
+		for range 50 { // for more than twice ReadTimeout
 			c.send(string(body[at : at+100]))
 			at += 100
 			time.Sleep(20 * time.Millisecond)

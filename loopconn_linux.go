@@ -31,10 +31,8 @@ type loopConn struct {
 	handshaking bool // the server's handshakeQueue has its TLS handshake
 	ousted      bool // that had to make room for another one
 
-	// deadline is the end of the current wait, 0 for none, and since its beginning, both on the coarse clock's scale. since is 0 once
-	// bytes have come.
-	deadline, since clock.Time
-	lastUntil       clock.Time // end of the wait for a last request, once the server shuts down; 0: not set yet
+	deadline  clock.Time // the end of the current wait, 0 for none
+	lastUntil clock.Time // end of the wait for a last request, once the server shuts down; 0: not set yet
 	// pending holds what has come of an incomplete request.
 	pending *pendingInput
 	// unsent is the part of complete answers that the client hasn't taken yet, nil if it has taken everything.
@@ -136,6 +134,8 @@ func (lc *loopConn) want(size int) {
 		lc.Want(min(size, maxWanted))
 	}
 }
+
+func (lc *loopConn) gathers() bool { return lc.WantsMuch() }
 
 // sendApart sends what the client takes at once, and keeps the rest.
 func (lc *loopConn) sendApart(p []byte) error {
@@ -271,7 +271,7 @@ func (lc *loopConn) sendPiece(f *unsentFile) error {
 func (lc *loopConn) sendSome(f *unsentFile, most int64) error {
 	n, err := lc.TrySendFile(f.sender, f.offset, int(min(f.left, most)))
 	f.offset, f.left = f.offset+int64(n), f.left-int64(n)
-	lc.writePace.Add(n, 0)
+	lc.writePace.Add(lc.server.config.writing, n, 0)
 	if n == 0 && err == nil {
 		err = io.ErrUnexpectedEOF
 	}
@@ -289,7 +289,7 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 		return nil
 	}
 	_, err := lc.netConn.Write(piece)
-	lc.writePace.Add(max(0, n-len(u.bytes)), 0)
+	lc.writePace.Add(lc.server.config.writing, max(0, n-len(u.bytes)), 0)
 	return err
 }
 
@@ -322,11 +322,10 @@ func (lc *loopConn) sendUnsent() error {
 	if lc.unsent == nil {
 		return nil
 	}
-	moved := lc.writePace.Moved()
 	switch err := lc.sendNow(); {
 	case err == nil || err == errOthersFirst:
 		return err
-	case err == loop.ErrNotYet && !(lc.expired && lc.writePace.Late(lc.server.config.writing, lc.writePace.Moved()-moved)):
+	case err == loop.ErrNotYet && !(lc.expired && lc.writePace.Late(lc.server.config.writing)):
 		lc.expired = false
 		lc.WatchWritable()
 		return err
@@ -347,7 +346,7 @@ func (lc *loopConn) sendNow() error {
 			if err != nil {
 				return err
 			}
-			lc.writePace.Add(n, 0)
+			lc.writePace.Add(lc.server.config.writing, n, 0)
 			u.bytes = u.bytes[n:]
 		}
 		u.bytes = nil
@@ -377,10 +376,10 @@ func (lc *loopConn) finishUnsent() error {
 		return nil
 	}
 	for len(u.bytes) > 0 {
-		deadline, start := lc.beforeWrite(0)
+		deadline := lc.beforeWrite()
 		n, err := lc.Socket.Write(u.bytes)
 		u.bytes = u.bytes[n:]
-		if err = lc.afterWrite(n, err, deadline, start); err != nil {
+		if err = lc.afterWrite(n, err, deadline); err != nil {
 			lc.writeFailed(err)
 			return err
 		}

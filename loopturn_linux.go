@@ -179,11 +179,12 @@ func (lc *loopConn) resume() {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
 	lc.expired = false
-	switch waited := lc.server.clock.now().Sub(lc.since); waitState(old & stateMask) {
+	switch config, now := &lc.server.config, lc.server.clock.now(); waitState(old & stateMask) {
 	case stateBody, stateRest:
-		lc.readPace.Add(0, waited)
+		lc.readPace.Add(config.reading, 0, lc.server.waited(lc.since, lc.deadline, now))
 	case stateWrite:
-		lc.writePace.Add(0, waited)
+		lc.deadline = lc.putOff(lc.deadline)
+		lc.writePace.Add(config.writing, 0, lc.server.waited(lc.since, lc.deadline, now))
 	}
 	switch cut, expired := lc.WokenBy(); {
 	case cut:
@@ -209,7 +210,7 @@ func (lc *loopConn) suspend(state waitState) bool {
 	var deadline clock.Time
 	switch {
 	case state == stateWrite:
-		deadline = lc.writeDeadline(now, 0)
+		deadline = lc.beginWriting(now)
 	case state <= stateIdle && s.life.draining.Load():
 		if deadline = lc.lastLook(state, now); deadline == 0 {
 			lc.inputEnded(errDraining)
@@ -226,7 +227,11 @@ func (lc *loopConn) suspend(state waitState) bool {
 	lc.deadline, lc.since = deadline, now
 	lc.save()
 	lc.detachTurn()
-	lc.setWait(state, deadline)
+	if state == stateWrite {
+		lc.waitToWrite(deadline)
+	} else {
+		lc.setWait(state, deadline)
+	}
 	if lc.Release(state == stateWrite) {
 		return true
 	}
@@ -262,7 +267,9 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 		lc.expired = false
 		switch {
 		case state.body():
-			lc.readPace.Add(n, 0)
+			if !lc.bodyCame(n, 0) {
+				lc.endInput(errDeadline)
+			}
 		case lc.toldIdle || state == stateNew:
 			lc.toldIdle = false
 			lc.server.changed(&lc.conn, StateActive)
@@ -280,12 +287,17 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 			err = errShed
 		}
 	}
+	lc.endInput(err)
+	return true
+}
+
+// endInput ends the input for the reason err. If a body is awaited, its handler gets the error.
+func (lc *loopConn) endInput(err error) {
 	if lc.awaitsBody {
-		lc.inputError = err // the handler gets it
+		lc.inputError = err
 	} else {
 		lc.inputEnded(err)
 	}
-	return true
 }
 
 func (lc *loopConn) readNow(p []byte) (int, error) {

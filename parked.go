@@ -292,8 +292,8 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 // The error is ErrQueueFull if more would wait than SetQueueLimit allows; then no part of m is sent. A single message may
 // always wait. After the connection's end the error is net.ErrClosed, or the error that ended it.
 //
-// The server disconnects a client that takes nothing from the queue for WriteTimeout, or after that takes less than
-// MinTransferRate on average.
+// The server disconnects a client that takes nothing from the queue for WriteTimeout, or so little that MinTransferRate doesn't earn
+// that time back.
 func (p *ParkedConn) Queue(m *PreparedMessage) error {
 	b := m.framed(p.chunked)
 	if !p.sealed {

@@ -146,23 +146,25 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 		sent = size - file.left
 	}
 	for sent < size {
-		deadline, start := c.beforeWrite(maxSendfile)
-		keeps, until := false, start.Add(filePatience)
-		if now != nil && stream != nil && c.looped != nil && (deadline == 0 || until < deadline) {
+		start, keeps := c.server.clock.now(), false
+		deadline := c.beginWriting(start)
+		if until := start.Add(filePatience); now != nil && stream != nil && c.looped != nil && (deadline == 0 || until < deadline) {
 			keeps, deadline = true, until
-			c.setWait(stateWrite, until)
+			c.buffered = notFollowed
 		}
+		c.waitToWrite(deadline)
+		c.worker.ctx.countWrite()
 		n, err := sender.SendFile(offset+sent, int(min(size-sent, maxSendfile)))
 		sent += int64(n)
 		if keeps && errors.Is(err, os.ErrDeadlineExceeded) {
 			c.endWait(deadline, true)
 			c.worker.ctx.countWrite()
-			c.writePace.Add(n, c.server.clock.exact().Sub(start))
+			c.writePace.Add(c.server.config.writing, n, c.server.clock.exact().Sub(start))
 			c.looped.keepFile(unsentFile{now, offset + sent, size - sent, stream})
 			return sent, true, nil
 		}
 		ended := err == nil && n == 0
-		if err = c.afterWrite(n, err, deadline, start); err == nil && ended {
+		if err = c.afterWrite(n, err, deadline); err == nil && ended {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {

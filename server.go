@@ -127,9 +127,9 @@ type Server struct {
 	// may stay silent, and how long a TLS handshake may take. Default 10 s.
 	ReadHeaderTimeout time.Duration
 
-	// ReadTimeout and WriteTimeout limit how long the server waits for a client to send a request body and to take an answer.
-	// After that the client's average rate since the beginning must be at least MinTransferRate. Time spent in the handler
-	// doesn't count. Default 30 s each.
+	// ReadTimeout and WriteTimeout limit how long the server waits for a client that sends nothing of a request body, and for one that takes
+	// nothing of an answer. They also limit all such waits together, less what the client has earned by MinTransferRate. Time spent in the
+	// handler doesn't count. Default 30 s each.
 	ReadTimeout, WriteTimeout time.Duration
 
 	// IdleTimeout is how long a connection may wait between requests. Default 60 s, a little longer than most load balancers
@@ -146,9 +146,9 @@ type Server struct {
 	// the connection was used within the last second, so that an idle server ends at once.
 	IdleGrace time.Duration
 
-	// MinTransferRate is the average rate, in bytes per second, at which a client must send a body or take an answer once
-	// ReadTimeout or WriteTimeout is used up. Default 500, slower than any modem. If it is negative there is no such rate:
-	// each single wait for the client may last as long as ReadTimeout or WriteTimeout.
+	// MinTransferRate is the rate, in bytes per second, at which a client earns back the time that it was waited for. It can't earn more than
+	// one ReadTimeout or WriteTimeout in advance, so one that has sent or taken much can't be silent for longer than others. Default 500, slower
+	// than any modem. If it is negative there is no such rate: each single wait for the client may last as long as ReadTimeout or WriteTimeout.
 	MinTransferRate int
 
 	// MaxHeaderBytes limits the size of a request head, request line included (431). Default 16 KB.

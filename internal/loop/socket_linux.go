@@ -108,7 +108,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	for {
 		word := s.poll.Load()
 		expired := word&pollReadExpired != 0 && !s.NoWaitRead
-		if word&pollClosing != 0 && !s.NoWaitRead || expired && !s.wantsMuch() {
+		if word&pollClosing != 0 && !s.NoWaitRead || expired && !s.WantsMuch() {
 			return 0, s.waitError("read", word&pollClosing != 0)
 		}
 		n, errno := sock.Read(int(s.fd), p)
@@ -147,8 +147,8 @@ func (s *Socket) Want(bytes int) {
 	}
 }
 
-// wantsMuch reports whether fewer bytes may have come than the owner wants.
-func (s *Socket) wantsMuch() bool {
+// WantsMuch reports whether fewer bytes may have come than the owner wants.
+func (s *Socket) WantsMuch() bool {
 	all := s.waiters.Load()
 	return all != nil && all.wanted != 0
 }
@@ -328,6 +328,12 @@ func (s *Socket) WakeOwner() {
 
 // AskEnd asks the system whether the client sends nothing more (half), or is gone altogether. It doesn't see an end behind unread bytes.
 func (s *Socket) AskEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
+
+// Buffered implements what sock.Buffered asks for. Anybody may call it at any time.
+func (s *Socket) Buffered() (n int, ok bool) {
+	s.whileOpen(func(fd int) { n, ok = sock.BufferedIn(fd) })
+	return n, ok
+}
 
 // Duplicate makes a connection of package net on another descriptor of the same socket.
 func (s *Socket) Duplicate() (net.Conn, error) {

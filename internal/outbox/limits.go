@@ -6,6 +6,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 const (
@@ -18,35 +19,50 @@ const (
 // admits reports whether size more bytes of a message may wait behind so many. A single message may always wait.
 func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size <= limit }
 
-// stall watches the client while bytes wait for it. The bytes that the socket's buffers took at once may have earned the client much
-// time. So in addition to the average rate the client must take something in each grace period. The outbox's lock guards the fields.
+// stall watches the client while bytes wait for it: it looks now and then at what the client has taken, also of what the system's buffer
+// holds, since a slow client takes that for long before the socket has room again. The outbox's lock guards the fields.
 //
 // There is one only while the client is watched.
 type stall struct {
-	timer  *time.Timer
-	pace   pace.Pace  // since the watch began
-	looked clock.Time // the time of the last look, or when the watch began
-	moved  int64      // bytes taken until then
+	timer    *time.Timer
+	pace     pace.Pace  // since the watch began
+	looked   clock.Time // the time of the last look, or when the watch began
+	next     clock.Time // the time of the next look
+	until    clock.Time // when the client is too slow if it takes nothing more
+	moved    int        // bytes that the socket has taken since the last look
+	buffered int        // in the system's buffer at the last look; -1 before the first
 }
 
-// took notes that the client has taken n bytes.
+// took notes that the socket has taken n bytes.
 func (s *stall) took(n int) {
 	if s != nil {
-		s.pace.Add(n, 0)
+		s.moved += n
 	}
 }
 
-// late reports whether the client is too slow. If not, the timer checks again after the next grace period.
-func (s *stall) late(limits pace.Limits, now clock.Time) bool {
-	if s == nil || now.Sub(s.looked) < limits.Grace {
+// late reports whether the client is too slow. If not, the timer makes another look. buffered is what the system's buffer holds; negative if
+// that isn't known.
+func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
+	if s == nil || now < s.next {
 		return false // a timer of an earlier watch
 	}
-	s.pace.Add(0, now.Sub(s.looked))
-	if moved := s.pace.Moved() - s.moved; moved == 0 || s.pace.Late(limits, moved) {
+	taken := s.moved
+	switch {
+	case buffered < 0:
+	case s.buffered < 0:
+		taken = max(taken, 1) // what was taken before the first look is unknown
+	case buffered != s.buffered: // more is in the buffer if the client has made room
+		taken = max(s.moved+s.buffered-buffered, 1)
+	}
+	s.pace.Add(limits, taken, now.Sub(s.looked))
+	if taken > 0 {
+		s.until = s.pace.Deadline(now, limits)
+	}
+	if now >= s.until {
 		return true
 	}
-	s.moved, s.looked = s.pace.Moved(), now
-	s.timer.Reset(limits.Grace)
+	s.looked, s.next, s.moved, s.buffered = now, min(s.until, now.Add(limits.Look())), 0, buffered
+	s.timer.Reset(s.next.Sub(now))
 	return false
 }
 
@@ -56,8 +72,10 @@ func (o *Outbox) watchLocked() {
 	if o.stall != nil || o.err != nil {
 		return
 	}
-	if grace := o.owner.Limits().Grace; grace >= 0 {
-		o.stall = &stall{looked: o.owner.Now(), timer: time.AfterFunc(grace, o.checkPace)}
+	if limits := o.owner.Limits(); limits.Grace >= 0 {
+		now := o.owner.Now()
+		o.stall = &stall{looked: now, next: now.Add(limits.Look()), until: now.Add(limits.Grace), buffered: -1}
+		o.stall.timer = time.AfterFunc(limits.Look(), o.checkPace)
 	}
 }
 
@@ -78,16 +96,30 @@ func (o *Outbox) checkPace() {
 }
 
 func (o *Outbox) tooSlow() bool {
-	waits := o.socket == nil || o.owner.HasMore()
+	waits, buffered := o.socket == nil || o.owner.HasMore(), o.buffered()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.queue.empty() && !waits { // see PumpLater: the rest was sent before the socket has said that it has room
 		o.endWatchLocked()
 		return false
 	}
-	late := o.err == nil && o.stall.late(o.owner.Limits(), o.owner.Now())
+	late := o.err == nil && o.stall.late(o.owner.Limits(), o.owner.Now(), buffered)
 	if late {
 		o.failLocked(os.ErrDeadlineExceeded)
 	}
 	return late
+}
+
+// buffered returns how many bytes the system keeps for the client; -1 if that isn't known.
+func (o *Outbox) buffered() int {
+	n, ok := 0, false
+	if o.socket != nil {
+		n, ok = o.socket.Buffered()
+	} else {
+		n, ok = sock.Buffered(o.conn)
+	}
+	if !ok {
+		return -1
+	}
+	return n
 }

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/pace"
 )
 
@@ -38,28 +37,29 @@ func TestTimerOfAStallThatIsOver(t *testing.T) {
 	if o.tooSlow() || o.err != nil {
 		t.Errorf("a client whose time has just begun is too slow: %v", o.err)
 	}
-	o.stall.looked -= clock.Time(time.Hour) // as if that had passed
+	o.stall.next, o.stall.until = 1, 1 // as if the time had passed
 	if !o.tooSlow() || o.err == nil {
 		t.Error("a client that has taken nothing in its time isn't too slow")
 	}
 }
 
-// "The client must take something in each grace period as well as keep up the rate."
+// "A wait ends after the grace period, and what was taken buys no more than another one."
 func TestStall(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {
 		name  string
 		rate  int
-		takes []int         // in each grace period
+		takes []int         // at a quarter of the grace period, and each three quarters after that
 		after time.Duration // it is disconnected; 0: not at all
 	}{
 		{"takes nothing", 100, nil, grace},
 		{"takes nothing, without a rate", -1, nil, grace},
-		{"takes something at first, without a rate", -1, []int{1, 1}, 3 * grace},
+		{"takes something at first, without a rate", -1, []int{1, 1}, 2 * grace},
 		{"takes little", 100, []int{10, 10, 10}, grace},
-		{"has earned a period", 100, []int{1500, 1, 1}, 3 * grace},
-		{"has earned much and takes nothing", 100, []int{50_000}, 2 * grace},
-		{"keeps up the rate", 100, []int{1000, 1000, 1000, 1000, 1000, 95_000}, 0},
+		{"has earned half a period", 100, []int{500, 1, 1}, 3 * grace / 2},
+		{"has earned much and takes nothing", 100, []int{50_000}, 5 * grace / 4},
+		{"has earned much and takes little", 100, []int{50_000, 1, 1, 1, 1}, 9 * grace / 4},
+		{"keeps up the rate", 100, []int{1100, 1100, 1100, 1100, 1100, 94_500}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestStall(t *testing.T) {
 				o.mustQueue(t, string(make([]byte, 100_000)))
 				start := time.Now()
 				for _, n := range test.takes {
-					time.Sleep(grace / 2)
+					time.Sleep(grace / 4)
 					socket.takes = n
 					o.Pump()
 					time.Sleep(grace / 2)
@@ -87,8 +87,8 @@ func TestStall(t *testing.T) {
 				if owner.disconnected.Load() != 1 || !errors.Is(o.err, os.ErrDeadlineExceeded) {
 					t.Errorf("disconnected %d times, %v", owner.disconnected.Load(), o.err)
 				}
-				if took := time.Since(start); test.after < took-time.Duration(len(test.takes))*grace || took < test.after {
-					t.Errorf("disconnected after at most %v, want %v", took, test.after)
+				if took := owner.at.Sub(start); took < test.after || took > test.after+2*time.Second {
+					t.Errorf("disconnected after %v, want %v", took, test.after)
 				}
 			})
 		})
@@ -121,6 +121,48 @@ func TestWatched(t *testing.T) {
 			t.Error("a Write that nobody reads succeeded")
 		}
 	})
+}
+
+// What the system's buffer holds shows what the client takes, long before the socket has room.
+func TestStallWithABuffer(t *testing.T) {
+	const grace = 10 * time.Second
+	for _, test := range []struct {
+		name  string
+		takes int // of the buffer, each second
+		for_  int // seconds; -1: until it is empty
+		cut   bool
+	}{
+		{"takes nothing", 0, 0, true},
+		{"takes something, and then nothing", 1000, 25, true},
+		{"takes a byte now and then", 1, -1, true},
+		{"is slow", 1000, -1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				socket := newStubSocket()
+				socket.buffered, socket.known = 100_000, true
+				o, owner := watched(socket, pace.Limits{Grace: grace, Rate: 500})
+				o.mustQueue(t, "there is no room for this")
+				last := time.Now()
+				for second := 0; owner.disconnected.Load() == 0 && socket.buffered > 0; second++ {
+					time.Sleep(time.Second - time.Millisecond)
+					if test.for_ < 0 || second < test.for_ {
+						socket.buffered -= test.takes
+						last = time.Now()
+					}
+					time.Sleep(time.Millisecond)
+					synctest.Wait()
+				}
+				if cut := owner.disconnected.Load() > 0; cut != test.cut {
+					t.Errorf("disconnected: %t", cut)
+				}
+				if silent := owner.at.Sub(last); test.cut && test.for_ >= 0 && (silent < grace-time.Second || silent > grace+2*time.Second) {
+					t.Errorf("disconnected after %v of silence", silent)
+				}
+				o.Fail(net.ErrClosed)
+			})
+		})
+	}
 }
 
 func TestAdmits(t *testing.T) {

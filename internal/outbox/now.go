@@ -15,6 +15,8 @@ type Socket interface {
 	// LeaveTurn is called before a goroutine waits. If the connection's function is running in a turn of its loop, perhaps on this
 	// goroutine, LeaveTurn gives the loop to another worker.
 	LeaveTurn()
+	// Buffered returns how many of the written bytes the client hasn't taken yet, if that is known. It is called without the lock.
+	Buffered() (n int, ok bool)
 	// WakeOwner makes the connection's owner look at the outbox.
 	WakeOwner()
 }

@@ -22,6 +22,7 @@ type stubOwner struct {
 	limits       pace.Limits
 	start        time.Time
 	disconnected atomic.Int32
+	at           time.Time // of the last call of Disconnect
 	more         bool
 }
 
@@ -29,7 +30,7 @@ func (s *stubOwner) Limits() pace.Limits { return s.limits }
 func (s *stubOwner) Now() clock.Time     { return 1 + clock.Time(time.Since(s.start)) }
 func (s *stubOwner) HasMore() bool       { return s.more }
 func (s *stubOwner) Drained()            {}
-func (s *stubOwner) Disconnect()         { s.disconnected.Add(1) }
+func (s *stubOwner) Disconnect()         { s.at = time.Now(); s.disconnected.Add(1) }
 
 // stubSocket takes as many bytes as it is told to, and says what was called.
 type stubSocket struct {
@@ -40,6 +41,8 @@ type stubSocket struct {
 	calls     int
 	later     int // calls of PumpLater
 	left      int // calls of LeaveTurn
+	buffered  int // what Buffered returns
+	known     bool
 	ownerWoke chan struct{}
 }
 
@@ -61,6 +64,8 @@ func (s *stubSocket) WriteNow(first, second []byte) (n int, err error) {
 func (s *stubSocket) PumpLater() { s.later++ }
 func (s *stubSocket) LeaveTurn() { s.left++ }
 func (s *stubSocket) WakeOwner() { s.ownerWoke <- struct{}{} }
+
+func (s *stubSocket) Buffered() (n int, ok bool) { return s.buffered, s.known }
 
 // open returns an outbox in front of the socket, without a limit of the client's pace.
 func open(socket *stubSocket, frames bool) *Outbox {

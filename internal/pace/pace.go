@@ -1,9 +1,11 @@
-// Package pace limits how slowly a peer may send or take bytes: a grace period, then a minimum average rate. Only the time spent
-// waiting for the peer counts. With a timeout for each operation a peer could go on for ever by moving one byte now and then.
+// Package pace limits how slowly a peer may send or take bytes. Only the time spent waiting for the peer counts.
+//
+// A peer has an account of time. It begins with a grace period, each wait takes from it, and bytes add to it at a minimum rate. What bytes add
+// is limited to another grace period, and a single wait to one. So a peer that has moved much can't be silent for long, and one that moves a
+// byte now and then has no more time than the bytes are worth.
 package pace
 
 import (
-	"math"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -17,52 +19,60 @@ type Limits struct {
 
 // Pace is the progress of a transfer. The zero value is a transfer that begins.
 type Pace struct {
-	waited time.Duration
-	moved  int64
+	// owed is the time that the peer has taken, less what bytes before the last wait have earned; negative if they have earned more.
+	owed  time.Duration
+	moved int64 // bytes that have moved since the last wait
 }
 
-// maxEarned limits the time that a transfer can earn by its size.
+// maxEarned limits what a transfer earns where the grace period is longer, so that no sum overflows.
 const maxEarned = 100 * 365 * 24 * time.Hour
 
-// Add records that n bytes moved after a wait.
-func (p *Pace) Add(n int, waited time.Duration) {
+// Add records a wait, and then n bytes that have moved.
+func (p *Pace) Add(limits Limits, n int, waited time.Duration) {
+	if waited != 0 { // most don't wait, and need no division
+		p.owed, p.moved = p.owes(limits)+waited, 0
+	}
 	p.moved += int64(n)
-	p.waited += waited
 }
 
-// Moved returns how many bytes have moved.
-func (p *Pace) Moved() int64 { return p.moved }
-
-// Deadline returns the moment until which the peer may keep the server waiting for size more bytes, or 0 if there is no limit.
-func (p *Pace) Deadline(now clock.Time, limits Limits, size int) clock.Time {
-	if limits.Grace < 0 || limits.Rate <= 0 {
+// Deadline returns the moment until which the peer may keep the server waiting if no more bytes move, or 0 if there is no limit.
+func (p *Pace) Deadline(now clock.Time, limits Limits) clock.Time {
+	if limits.Grace < 0 || limits.Rate <= 0 || p.owed <= 0 {
 		return now.Deadline(limits.Grace)
 	}
-	return now.Add(max(limits.allowed(p.moved+int64(size))-p.waited, 1))
+	return now.Add(max(limits.Grace-max(p.owes(limits), 0), 1))
 }
 
-// Late reports, once the deadline of a wait has passed, whether the peer is too slow: whether it has used up the grace period and the
-// time that its bytes have earned. Without a rate, it is too slow if n, the number of bytes that moved in that wait, is 0.
-func (p *Pace) Late(limits Limits, n int64) bool {
-	if limits.Rate <= 0 {
-		return n == 0
-	}
-	return p.waited >= limits.allowed(p.moved)
+// Late reports, once the deadline of a wait has passed, whether the peer is too slow: whether no bytes have moved since, or too few.
+func (p *Pace) Late(limits Limits) bool {
+	return p.moved == 0 || p.UsedUp(limits)
 }
 
-// allowed returns how long a peer that moves n bytes may keep the server waiting in all. A sum that overflows is the longest duration.
-func (l Limits) allowed(n int64) time.Duration {
-	earned := l.earned(n)
-	if l.Grace > math.MaxInt64-earned {
-		return math.MaxInt64
-	}
-	return l.Grace + earned
+// UsedUp reports whether a peer's account is empty, whatever has moved last.
+func (p *Pace) UsedUp(limits Limits) bool {
+	return limits.Rate > 0 && limits.Grace >= 0 && p.owed >= limits.Grace && p.owes(limits) >= limits.Grace
+}
+
+// owes returns the time that the peer has taken, less what all bytes have earned.
+func (p *Pace) owes(limits Limits) time.Duration {
+	return max(p.owed-limits.earned(p.moved), -min(limits.Grace, maxEarned))
 }
 
 // earned returns the time that n bytes earn.
 func (l Limits) earned(n int64) time.Duration {
-	if n < int64(l.Rate) {
-		return 0 // most answers earn less than a second, and need no division
+	if n == 0 || l.Rate <= 0 {
+		return 0
 	}
-	return time.Duration(min(n/int64(l.Rate), int64(maxEarned/time.Second))) * time.Second
+	return time.Duration(min(float64(n)/float64(l.Rate), maxEarned.Seconds()) * float64(time.Second))
 }
+
+// Look returns how long to wait between two looks at a peer whose bytes wait in the system's buffers. With it, silence is noticed in time.
+func (l Limits) Look() time.Duration {
+	if l.Grace < 0 {
+		return maxLook
+	}
+	return max(min(l.Grace/4, maxLook), 1)
+}
+
+// maxLook is the longest time between two looks.
+const maxLook = time.Second

@@ -8,89 +8,127 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// "A time of grace, and then an average rate."
-func TestPaceLate(t *testing.T) {
-	const grace = 30 * time.Second
+// step is a wait, and then bytes that move.
+type step struct {
+	waited time.Duration
+	n      int
+}
+
+const begin = clock.Time(365 * 24 * time.Hour)
+
+// after returns the pace of a transfer after some steps.
+func after(limits Limits, steps ...step) (p Pace) {
+	for _, s := range steps {
+		p.Add(limits, s.n, s.waited)
+	}
+	return p
+}
+
+// "An account of time: it begins with a grace period, each wait takes from it, and bytes add to it."
+func TestDeadline(t *testing.T) {
+	limits := Limits{30 * time.Second, 500}
 	for _, test := range []struct {
-		name string
-		pace Pace
-		rate int
-		want bool
+		name  string
+		steps []step
+		want  time.Duration
 	}{
-		{"nothing was waited for", Pace{}, 500, false},
-		{"within the grace", Pace{waited: grace - 1}, 500, false},
-		{"the grace is used up", Pace{waited: grace}, 500, true},
-		{"a second's bytes earn a second", Pace{waited: grace, moved: 500}, 500, false},
-		{"... and no more", Pace{waited: grace + time.Second, moved: 500}, 500, true},
-		{"less than a second's bytes earn nothing", Pace{waited: grace, moved: 499}, 500, true},
-		{"a slow rate is enough for a long time", Pace{waited: time.Hour, moved: 3600 * 500}, 500, false},
-		{"too slow on average", Pace{waited: time.Hour, moved: 3500 * 500}, 500, true},
-		{"the largest transfer", Pace{waited: 24 * time.Hour, moved: math.MaxInt64}, 1, false},
+		{"the grace period at first", nil, 30 * time.Second},
+		{"waiting takes from it", []step{{10 * time.Second, 0}}, 20 * time.Second},
+		{"a second's bytes add a second", []step{{10 * time.Second, 500}}, 21 * time.Second},
+		{"... and few bytes a little", []step{{10 * time.Second, 5}}, 20*time.Second + 10*time.Millisecond},
+		{"4 MB at once, and then nothing", []step{{0, 4 << 20}}, 30 * time.Second},
+		{"4 MB at once, and a byte before the time is over", []step{{0, 4 << 20}, {29 * time.Second, 1}}, 30 * time.Second},
+		{"... and another one", []step{{0, 4 << 20}, {29 * time.Second, 1}, {29 * time.Second, 1}}, 2*time.Second + 4*time.Millisecond},
+		{"bytes after a wait can't pay for two", []step{{29 * time.Second, 4 << 20}, {29 * time.Second, 1}, {29 * time.Second, 1}}, 2*time.Second + 4*time.Millisecond},
+		{"too slow: at once", []step{{time.Hour, 5000}}, 1},
+		{"1 KB a second", steady(3600, step{time.Second, 1024}), 30 * time.Second},
+		{"20 KB after each pause", steady(100, step{29 * time.Second, 20_000}), 30 * time.Second},
+		{"the largest transfer", []step{{time.Second, math.MaxInt64 / 2}, {time.Second, math.MaxInt64 / 2}}, 30 * time.Second},
 	} {
-		if got := test.pace.Late(Limits{grace, test.rate}, 1); got != test.want {
-			t.Errorf("%s: late is %t", test.name, got)
+		p := after(limits, test.steps...)
+		if got := p.Deadline(begin, limits).Sub(begin); got.Round(time.Microsecond) != test.want.Round(time.Microsecond) {
+			t.Errorf("%s: the deadline is in %v, want %v", test.name, got, test.want)
 		}
+	}
+	if p := after(limits, step{time.Hour, 0}); p.Deadline(begin, Limits{-1, 500}) != 0 {
+		t.Error("without a time-out there is a deadline")
+	}
+	if p := after(Limits{time.Second, -1}, step{time.Hour, 0}); p.Deadline(begin, Limits{time.Second, -1}) != begin.Add(time.Second) {
+		t.Error("without a rate, a wait doesn't have the whole time-out")
 	}
 }
 
-// "Without a rate, it is too slow if n, the number of bytes that moved in that wait, is 0."
-func TestPaceLateWithoutRate(t *testing.T) {
-	for _, rate := range []int{0, -1} {
-		p, limits := Pace{}, Limits{time.Second, rate}
-		p.Add(1, time.Hour)
-		if p.Late(limits, 1) || !p.Late(limits, 0) {
-			t.Errorf("rate %d: late is %t after a byte, and %t after none", rate, p.Late(limits, 1), p.Late(limits, 0))
-		}
+// steady repeats a step.
+func steady(n int, each step) []step {
+	steps := make([]step, n)
+	for i := range steps {
+		steps[i] = each
 	}
+	return steps
 }
 
-// The deadline of a wait is when the peer will be late, if nothing comes until then.
-func TestPaceDeadlineIsWhenLate(t *testing.T) {
-	const now = clock.Time(time.Hour)
-	limits := Limits{3 * time.Second, 500}
-	for _, moved := range []int64{0, 1, 499, 500, 1000, 12_345, 1 << 30} {
-		for _, waited := range []time.Duration{0, time.Second, 2999 * time.Millisecond} {
-			p := Pace{waited: waited, moved: moved}
-			left := p.Deadline(now, limits, 0).Sub(now)
-			early, late := p, p
-			early.Add(0, left-1)
-			late.Add(0, left)
-			if early.Late(limits, 1) || !late.Late(limits, 1) {
-				t.Errorf("%+v: the deadline is in %v", p, left)
+// However much has moved, silence ends after the grace period, and a byte now and then buys no more than twice that.
+func TestBoughtSilence(t *testing.T) {
+	limits := Limits{30 * time.Second, 500}
+	for _, first := range []int{0, 1, 499, 64 << 10, 4 << 20, math.MaxInt} {
+		for _, pause := range []time.Duration{100 * time.Millisecond, time.Second, 15 * time.Second, 29 * time.Second} {
+			p, total := after(limits, step{0, first}), time.Duration(0)
+			for {
+				left := p.Deadline(begin, limits).Sub(begin)
+				if left > limits.Grace {
+					t.Fatalf("%d bytes bought %v of silence", first, left)
+				}
+				if total += min(left, pause); left <= pause {
+					break
+				}
+				p.Add(limits, 1, pause)
+			}
+			if bound := 2*limits.Grace + 2*time.Second; total > bound {
+				t.Errorf("%d bytes, and then one each %v, bought %v", first, pause, total)
 			}
 		}
 	}
 }
 
-// Bytes that are still to be moved count for a deadline only where the caller says so.
-func TestPaceDeadlineOfSize(t *testing.T) {
-	p := Pace{}
-	p.Add(1000, time.Second)
-	if p != (Pace{waited: time.Second, moved: 1000}) {
-		t.Fatalf("%+v", p)
+// The deadline of a wait is when the peer will be late, if too little moves until then.
+func TestDeadlineIsWhenLate(t *testing.T) {
+	limits := Limits{3 * time.Second, 500}
+	for _, moved := range []int{0, 1, 499, 500, 1000, 12_345, 1 << 30} {
+		for _, waited := range []time.Duration{0, time.Second, 2999 * time.Millisecond} {
+			p := after(limits, step{waited, moved})
+			left := p.Deadline(begin, limits).Sub(begin)
+			if silent := after(limits, step{waited, moved}, step{left, 0}); !silent.Late(limits) {
+				t.Errorf("%v, %d bytes: not late after %v of silence", waited, moved, left)
+			}
+			if enough := after(limits, step{waited, moved}, step{left, 500}); enough.Late(limits) {
+				t.Errorf("%v, %d bytes: late with a second's bytes after %v", waited, moved, left)
+			}
+		}
 	}
-	for _, test := range []struct {
-		size int
-		want time.Duration
-	}{{0, 31 * time.Second}, {499, 31 * time.Second}, {500, 32 * time.Second}, {16 << 10, 63 * time.Second}} {
-		if got := time.Duration(p.Deadline(0, Limits{30 * time.Second, 500}, test.size)); got != test.want {
-			t.Errorf("%d bytes have %v, want %v", test.size, got, test.want)
+}
+
+// "Too slow: whether no bytes have moved since, or too few."
+func TestLateWithoutRate(t *testing.T) {
+	for _, rate := range []int{0, -1} {
+		limits := Limits{time.Second, rate}
+		none, one := after(limits, step{time.Hour, 0}), after(limits, step{time.Hour, 1})
+		if one.Late(limits) || !none.Late(limits) {
+			t.Errorf("rate %d: late is %t after a byte, and %t after none", rate, one.Late(limits), none.Late(limits))
 		}
 	}
 }
 
 // A time-out that is as long as can be is as good as none: it doesn't overflow, and end every wait at once.
-func TestPaceLongestTimeout(t *testing.T) {
-	const now = clock.Time(365 * 24 * time.Hour)
-	for _, grace := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Duration(now), math.MaxInt64 / 2, 100 * 365 * 24 * time.Hour} {
-		for _, rate := range []int{-1, 1, 500} {
+func TestLongestTimeout(t *testing.T) {
+	for _, grace := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Duration(begin), math.MaxInt64 / 2, 100 * 365 * 24 * time.Hour} {
+		for _, rate := range []int{-1, 1, 500, math.MaxInt} {
 			limits := Limits{grace, rate}
-			for _, p := range []Pace{{}, {moved: 1 << 40, waited: time.Hour}, {moved: math.MaxInt64, waited: time.Hour}} {
-				deadline := p.Deadline(now, limits, 0)
-				if deadline < now.Add(time.Hour) {
-					t.Errorf("grace %v, rate %d, %+v: at %v the deadline is at %v", grace, rate, p, time.Duration(now), time.Duration(deadline))
+			for _, steps := range [][]step{nil, {{time.Hour, 1 << 40}}, {{time.Hour, math.MaxInt}, {time.Hour, math.MaxInt}, {time.Hour, 1}}} {
+				p := after(limits, steps...)
+				if deadline := p.Deadline(begin, limits); deadline < begin.Add(time.Hour) {
+					t.Errorf("grace %v, rate %d, %+v: the deadline is at %v", grace, rate, p, time.Duration(deadline))
 				}
-				if p.Late(limits, 1) {
+				if p.Add(limits, 1, time.Hour); p.Late(limits) {
 					t.Errorf("grace %v, rate %d, %+v: late", grace, rate, p)
 				}
 			}
@@ -98,36 +136,13 @@ func TestPaceLongestTimeout(t *testing.T) {
 	}
 }
 
-// A pace's deadline is the time of grace, and then what the average rate allows, for any number of bytes.
-func TestPaceDeadline(t *testing.T) {
-	const second = clock.Time(time.Second)
-	for _, test := range []struct {
-		name  string
-		pace  Pace
-		grace time.Duration
-		rate  int
-		size  int
-		want  clock.Time // from now on; 0 for no deadline
-	}{
-		{"grace alone at first", Pace{}, 30 * time.Second, 500, 0, 30 * second},
-		{"no time-out", Pace{}, -1, 500, 0, 0},
-		{"waiting uses the grace up", Pace{waited: 10 * time.Second}, 30 * time.Second, 500, 0, 20 * second},
-		{"bytes that came give time", Pace{waited: 30 * time.Second, moved: 5000}, 30 * time.Second, 500, 0, 10 * second},
-		{"without a rate each wait has the time-out", Pace{waited: time.Hour, moved: 1}, 30 * time.Second, -1, 0, 30 * second},
-		{"too slow: at once", Pace{waited: time.Hour, moved: 5000}, 30 * time.Second, 500, 0, 1},
-		{"as much as a connection can carry", Pace{waited: time.Hour, moved: math.MaxInt64 / 2000}, 30 * time.Second, 500, 0, math.MaxInt64},
-		{"10 GB at a byte a second", Pace{waited: time.Hour, moved: 10 << 30}, 30 * time.Second, 1, 0, math.MaxInt64},
-		{"10 TB at 500 bytes a second", Pace{waited: time.Hour, moved: 10 << 40}, 30 * time.Second, 500, 0, math.MaxInt64},
+// Looks are often enough to notice silence in time, and rare enough to cost nothing.
+func TestLook(t *testing.T) {
+	for grace, want := range map[time.Duration]time.Duration{
+		-1: time.Second, 30 * time.Second: time.Second, 400 * time.Millisecond: 100 * time.Millisecond, 1: 1, math.MaxInt64: time.Second,
 	} {
-		const now = 1000 * second
-		got := test.pace.Deadline(now, Limits{test.grace, test.rate}, test.size)
-		switch {
-		case test.want == math.MaxInt64: // far away
-			if got < now.Add(1000*time.Hour) {
-				t.Errorf("%s: the deadline is in %v", test.name, got.Sub(now))
-			}
-		case test.want == 0 && got != 0 || test.want != 0 && got != now+test.want:
-			t.Errorf("%s: the deadline is in %v, want %v", test.name, got.Sub(now), time.Duration(test.want))
+		if got := (Limits{Grace: grace}).Look(); got != want {
+			t.Errorf("a grace of %v: a look each %v, want %v", grace, got, want)
 		}
 	}
 }

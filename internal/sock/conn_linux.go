@@ -105,6 +105,30 @@ func HasInput(netConn net.Conn) (has, known bool) {
 	return has, err == nil
 }
 
+// Buffered returns how many bytes the system keeps for the peer of a connection, which hasn't taken them yet. In a Unix socket some memory
+// counts, too. ok is false if the connection isn't a socket. Any goroutine may call it.
+func Buffered(netConn net.Conn) (n int, ok bool) {
+	if tlsConn, ok := netConn.(*tls.Conn); ok {
+		netConn = tlsConn.NetConn()
+	}
+	if looped, ok := netConn.(interface{ Buffered() (n int, ok bool) }); ok {
+		return looped.Buffered()
+	}
+	raw, err := rawConn(netConn)
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) { n, ok = BufferedIn(int(fd)) })
+	return n, ok && err == nil
+}
+
+// BufferedIn is Buffered for a descriptor.
+func BufferedIn(fd int) (n int, ok bool) {
+	var size int32
+	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&size)))
+	return int(size), errno == 0
+}
+
 // pollRDHUP is POLLRDHUP, which package syscall lacks.
 const pollRDHUP = 0x2000
 

@@ -22,5 +22,8 @@ func (s *Conn) Ended() (ended, gone bool) { return false, false }
 // HasInput returns false.
 func HasInput(net.Conn) (has, known bool) { return false, false }
 
+// Buffered returns false: a system that isn't Linux says early that a socket has room.
+func Buffered(net.Conn) (n int, ok bool) { return 0, false }
+
 // AwaitEnd returns ErrCannotTell.
 func AwaitEnd(net.Conn, bool) error { return ErrCannotTell }

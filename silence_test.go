@@ -1,0 +1,290 @@
+package filo_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/filohttp/filo"
+)
+
+const (
+	silenceTime  = 200 * time.Millisecond // ReadTimeout and WriteTimeout
+	silencePause = silenceTime * 3 / 4    // of a client that moves a byte now and then
+	silenceShort = silenceTime / 10       // of one that does so before a sweep finds that its time is over
+	silenceRate  = 500                    // MinTransferRate: what the clients move at once is worth minutes
+	silenceWait  = 20 * time.Second       // until a test gives up: far more than silence may last, and far less than it was bought for
+	silenceSlow  = 800 * time.Millisecond // ReadTimeout and WriteTimeout where a client must not be cut off
+)
+
+// silenceAnswer is far more than the buffers between a server and its client hold. Nobody writes to it, so it takes no memory.
+var silenceAnswer = sync.OnceValue(func() []byte { return make([]byte, 64<<20) })
+
+// silenceServer has handlers that wait for their clients in different ways. What ends a wait comes from ended.
+func silenceServer(t *testing.T, timeout time.Duration) (s *lifeServer, ended chan error) {
+	ended = make(chan error, 10)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	return lifeServe(t, &filo.Server{
+		ReadTimeout: timeout, WriteTimeout: timeout, MinTransferRate: silenceRate, MaxBodyBytes: 64 << 20,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}},
+		Handler: func(c *filo.Ctx) (err error) {
+			switch c.Path() {
+			case "/whole":
+				_, err = c.Body()
+			case "/pieces":
+				_, err = io.Copy(io.Discard, c.BodyReader())
+			case "/unread":
+				return c.Text(200, "unread")
+			case "/stream":
+				err = silenceStream(c)
+			case "/large":
+				return c.BytesNoCopy(200, "text/plain", silenceAnswer())
+			case "/file":
+				return c.File(file)
+			}
+			ended <- err
+			return err
+		},
+	}), ended
+}
+
+// silenceStream answers without an end.
+func silenceStream(c *filo.Ctx) (err error) {
+	for stream := c.Stream(); err == nil; {
+		_, err = stream.Write(silenceAnswer()[:64<<10])
+	}
+	return err
+}
+
+// A client that has sent or taken much may be silent for no longer than any other, and a byte now and then doesn't help.
+func TestBoughtSilence(t *testing.T) {
+	t.Parallel()
+	const size = 256 << 10
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, test := range []struct {
+		path   string
+		length int // of the body; 0: the client takes 256 KB of the answer
+		sent   int
+	}{
+		{"/whole", size, size - 100},
+		{"/whole", 2000, 1900}, // the loop driver awaits it
+		{"/pieces", size, size - 100},
+		{"/unread", 200_000, 100_000},
+		{"/stream", 0, 0},
+		{"/large", 0, 0},
+		{"/file", 0, 0},
+	} {
+		for _, pause := range []time.Duration{0, silencePause, silenceShort} {
+			for _, secure := range []bool{false, true} {
+				s, ended := silenceServer(t, silenceTime)
+				conn := silenceDial(t, s, secure, false)
+				all.Go(func() {
+					conn.SetDeadline(time.Now().Add(silenceWait))
+					if test.length > 0 {
+						fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", test.path, test.length)
+						conn.Write(make([]byte, test.sent))
+					} else {
+						fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", test.path)
+						io.ReadFull(conn, make([]byte, size))
+					}
+					over := make(chan struct{})
+					defer close(over)
+					if pause > 0 {
+						go silenceTrickle(conn, test.length > 0, pause, over)
+					}
+					if err := silenceEnds(s, ended, test.path); err != nil {
+						t.Errorf("%s %d, pause %v, TLS %t: %v", test.path, test.length, pause, secure, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// silenceDial connects to a server, with TLS if that is asked for: then the server's connection is in the middle of a stream of records.
+func silenceDial(t *testing.T, s *lifeServer, secure, slow bool) net.Conn {
+	addr := s.addr
+	if secure {
+		l := lifeListen(t, "tcp", "127.0.0.1:0")
+		s.run(func() { s.ServeTLS(l, "", "") })
+		addr = l.Addr().String()
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slow {
+		conn.(*net.TCPConn).SetReadBuffer(8 << 10) // or its system takes much at once, and then nothing for long
+	}
+	t.Cleanup(func() { conn.Close() })
+	if secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	return conn
+}
+
+// silenceTrickle sends or takes a byte after each pause.
+func silenceTrickle(conn net.Conn, sends bool, pause time.Duration, over chan struct{}) {
+	var err error
+	for err == nil {
+		select {
+		case <-over:
+			return
+		case <-time.After(pause):
+		}
+		if sends {
+			_, err = conn.Write(make([]byte, 1))
+		} else {
+			_, err = conn.Read(make([]byte, 1))
+		}
+	}
+}
+
+// silenceEnds waits until the server no longer waits for its client: the handler has ended, or the connection if no handler waits.
+func silenceEnds(s *lifeServer, ended chan error, path string) error {
+	switch path {
+	case "/unread", "/large", "/file":
+		for limit := time.Now().Add(silenceWait); s.Stats().ConnsOpen > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(limit) {
+				return errors.New("the connection of a silent client is still there")
+			}
+		}
+	default:
+		select {
+		case err := <-ended:
+			if err == nil || path == "/stream" && !errors.Is(err, os.ErrDeadlineExceeded) {
+				return fmt.Errorf("the wait for a silent client has ended with %v", err)
+			}
+		case <-time.After(silenceWait):
+			return errors.New("the handler still waits for a silent client")
+		}
+	}
+	return nil
+}
+
+// The same holds for the streams of HTTP/2: each body that lacks a byte, and each answer whose window stays closed.
+func TestBoughtSilenceHTTP2(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		for _, pause := range []time.Duration{0, silencePause, silenceShort} {
+			for _, path := range []string{"/whole", "/pieces", "/awaited", "/stream"} {
+				ended := make(chan error, 1)
+				_, dial := serve(&filo.Server{ReadTimeout: silenceTime, WriteTimeout: silenceTime, MinTransferRate: silenceRate,
+					Handler: func(c *filo.Ctx) (err error) {
+						switch c.Path() {
+						case "/pieces":
+							_, err = io.Copy(io.Discard, c.BodyReader())
+						case "/stream":
+							err = silenceStream(c)
+						default:
+							_, err = c.Body()
+						}
+						ended <- err
+						return err
+					}})
+				c := dial()
+				all.Go(func() {
+					if err := silenceStreamEnds(c, path, pause, ended); err != nil {
+						t.Errorf("%s, pause %v: %v", path, pause, err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// silenceStreamEnds sends a request, and is silent, or nearly so, until the handler ends.
+func silenceStreamEnds(c *rawHTTP2, path string, pause time.Duration, ended chan error) error {
+	if path == "/stream" {
+		c.open(0, 4<<20).request(1, path, true).send()
+		c.open(1, 256<<10).send()
+	} else {
+		length := 65_000
+		if path == "/awaited" {
+			length = 10_000
+		}
+		c.request(1, path, false, ":method", "POST", "content-length", fmt.Sprint(length))
+		for left := length - 50; left > 0; left -= 10_000 {
+			c.data(1, false, make([]byte, min(left, 10_000)))
+		}
+		c.send()
+	}
+	for limit := time.After(silenceWait); ; {
+		var tick <-chan time.Time
+		if pause > 0 {
+			tick = time.After(pause)
+		}
+		select {
+		case err := <-ended:
+			if err == nil {
+				return errors.New("the wait for a silent client has ended without an error")
+			}
+			return nil
+		case <-tick:
+			if path == "/stream" {
+				c.open(1, 1).send()
+			} else {
+				c.data(1, false, make([]byte, 1)).send()
+			}
+		case <-limit:
+			return errors.New("the handler still waits for a silent client")
+		}
+	}
+}
+
+// A client that is slow, but faster than MinTransferRate and never silent for the time-out, is served however long it takes.
+func TestSlowClient(t *testing.T) {
+	t.Parallel()
+	const tick, piece, pieces = 40 * time.Millisecond, 200, 45 // 1.8 s at 5 KB a second
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, secure := range []bool{false, true} {
+		for _, path := range []string{"/whole", "/pieces"} {
+			s, ended := silenceServer(t, silenceSlow)
+			conn := silenceDial(t, s, secure, true)
+			all.Go(func() {
+				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", path, piece*pieces)
+				for range pieces {
+					conn.Write(make([]byte, piece))
+					time.Sleep(tick)
+				}
+				select {
+				case err := <-ended:
+					if err != nil {
+						t.Errorf("%s, TLS %t: the body of a slow client: %v", path, secure, err)
+					}
+				case <-time.After(silenceWait):
+					t.Errorf("%s, TLS %t: the handler still waits for the body", path, secure)
+				}
+			})
+		}
+		for _, path := range []string{"/stream", "/large", "/file"} {
+			s, _ := silenceServer(t, silenceSlow)
+			conn := silenceDial(t, s, secure, true)
+			all.Go(func() {
+				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path)
+				for n := range pieces {
+					if _, err := io.ReadFull(conn, make([]byte, 4<<10)); err != nil {
+						t.Errorf("%s, TLS %t: a slow client is cut off after %v: %v", path, secure, time.Duration(n)*tick, err)
+						return
+					}
+					time.Sleep(tick)
+				}
+			})
+		}
+	}
+}
