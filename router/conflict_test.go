@@ -237,6 +237,36 @@ func TestForeignPatterns(t *testing.T) {
 	}
 }
 
+// "/" in a group is the prefix to those who come from another framework, and would be all that is below it.
+func TestGroupsSubtree(t *testing.T) {
+	for i, register := range []func(users *router.Group){
+		func(users *router.Group) { users.GET("/", show) },
+		func(users *router.Group) { users.DELETE("/", show) },
+		func(users *router.Group) { users.Any("/", show) },
+		func(users *router.Group) { users.Handle("/", show) },
+		func(users *router.Group) { users.Handle("DELETE /", show) },
+		func(users *router.Group) { users.Handle("DELETE \t/", show) },
+		func(users *router.Group) { users.Group("").GET("/", show) },
+		func(users *router.Group) { users.Group("/").GET("/", show) },
+		func(users *router.Group) { users.Group("/{id}").GET("/", show) },
+	} {
+		message := panicOf(func() { register(router.New().Group("/users")) })
+		for _, instead := range []string{`""`, `"/{$}"`, `"/{rest...}"`, "conflict_test.go:"} {
+			if !strings.Contains(message, instead) {
+				t.Errorf("registration %d: %q doesn't have %s", i, message, instead)
+			}
+		}
+	}
+	r := router.New()
+	r.GET("/", show)
+	r.Group("b.test").GET("/", show)
+	r.Group("").POST("/", show)
+	r = router.New()
+	r.Group("/a").Mount("/", show)
+	r.Group("/b").Mount("", show)
+	r.Group("/c").GET("/d/", show)
+}
+
 // Ten thousand routes are registered quickly, and found.
 func TestManyRoutes(t *testing.T) {
 	const n = 10_000

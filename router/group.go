@@ -23,7 +23,8 @@ type group struct {
 }
 
 // Handle registers a handler for a pattern. The middleware applies to this route only, the first one outermost. Handle panics if
-// the pattern is malformed or conflicts with that of another route. In a group, an empty path means the group's prefix.
+// the pattern is malformed or conflicts with that of another route. In a group, an empty path means the group's prefix, and the path "/" alone
+// panics: in other frameworks it is the prefix, while here it would be all that is below.
 func (g *group) Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add(inText, pattern, h, middleware, nil)
 }
@@ -131,6 +132,9 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 		g.mustRunInside()
 	}
 	p, err := g.pattern(method, text)
+	if err == nil && mount == nil {
+		err = g.mistakenSubtree(text)
+	}
 	if err != nil {
 		panic(fmt.Sprintf("router: pattern %q (registered at %s): %v", text, location, err))
 	}

@@ -25,6 +25,15 @@ func mistakenPath(text string) error {
 	return nil
 }
 
+// mistakenSubtree refuses the path "/" in a group that has a prefix.
+func (g *group) mistakenSubtree(text string) error {
+	if i := strings.IndexAny(text, " \t/"); g.path == "" || i < 0 || strings.TrimLeft(text[i:], " \t") != "/" {
+		return nil
+	}
+	return fmt.Errorf("in a group this is every path below %s: write \"\" for that path itself, \"/{$}\" for it with a slash, "+
+		"or \"/{rest...}\" if all of them are meant", g.path)
+}
+
 // mistakenMethod refuses a known method in another case: methods are case-sensitive (RFC 9110, section 9.1).
 func mistakenMethod(method string) error {
 	upper := strings.ToUpper(method)

@@ -317,13 +317,13 @@ func TestGroups(t *testing.T) {
 	r.Group("/a/{x}/").Group("/b").Handle("GET /c/{y:int}", show)
 	r.Group("api.test").GET("/a", show)
 	host := r.Group("api.test/v1")
-	host.Any("/", show)
+	host.Any("/{$}", show)
 	host.Handle("POST ", show)
 	r.Group("/h").Handle("GET h.test/x", show)
 	for request, want := range map[string]string{
 		"GET /a/1/b/c/2":          "GET /a/{x}/b/c/{y:int} x=1 y=2",
 		"GET http://api.test/a":   "GET api.test/a",
-		"PUT http://api.test/v1/": "api.test/v1/",
+		"PUT http://api.test/v1/": "api.test/v1/{$}",
 		"POST http://api.test/v1": "POST api.test/v1",
 		"GET http://h.test/h/x":   "GET h.test/h/x",
 	} {
