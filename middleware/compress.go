@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"io"
+	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -22,7 +25,7 @@ type CompressOptions struct {
 	// that the client prefers equally. Nil means all three, in that order.
 	Encodings []string
 	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the
-	// usual textual types under other names: JSON, XML, JavaScript, SVG, WebAssembly and fonts. The default doesn't include
+	// usual textual types under other names: JSON, XML, all that end in +json or +xml, JavaScript, WebAssembly and fonts. The default doesn't include
 	// text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress it,
 	// name it here, or set a text/* of your own.
 	Types []string
@@ -36,10 +39,12 @@ type CompressOptions struct {
 // returned, so that status, fields and body are final for middleware outside. It compresses a stream as the handler writes it;
 // each Flush sends everything written before.
 //
-// Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. A strong entity tag of a compressed answer
-// becomes weak. Compress doesn't touch partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and
-// bodies that wouldn't become shorter. If a client refuses uncompressed answers (identity;q=0) and every available coding, it
-// gets 406 (Not Acceptable) before the handler runs.
+// Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. A strong entity tag of a compressed answer gets
+// the coding behind it, such as "v7-gzip" for "v7". In If-Match and If-None-Match the handler finds both, so that "v7" is all that it
+// needs to know. A compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests.
+// Compress doesn't compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and bodies that wouldn't
+// become shorter. If a client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable)
+// before the handler runs. HEAD is answered as GET: for a whole body that takes as long.
 //
 // Leave out routes whose answers contain both a secret and text from somebody else's request: the compressed length reveals
 // whether the two are alike (BREACH).
@@ -58,13 +63,14 @@ type compressor struct {
 	codings  []*coding
 	types    map[string]bool // whole media types
 	prefixes []string        // of others
-	noEvents bool            // text/event-stream isn't one of them
+	usual    bool            // the types are the default: text/event-stream isn't one, and others have a suffix
 	minBytes int
 }
 
 // coding is a content coding and its encoders.
 type coding struct {
 	name   string
+	suffix []byte // of entity tags
 	number int
 	pool   sync.Pool // of *encoding
 }
@@ -84,17 +90,15 @@ type encoder interface {
 
 var defaultTypes = []string{
 	"text/*",
-	"application/json", "application/problem+json", "application/ld+json", "application/manifest+json", "application/geo+json",
-	"application/vnd.api+json", "application/graphql-response+json", "application/x-ndjson",
-	"application/xml", "application/xhtml+xml", "application/rss+xml", "application/atom+xml", "application/problem+xml",
-	"application/javascript", "application/wasm", "image/svg+xml", "image/bmp", "font/ttf", "font/otf",
+	"application/json", "application/x-ndjson", "application/xml", "application/javascript", "application/wasm",
+	"image/bmp", "font/ttf", "font/otf",
 }
 
 func newCompressor(o CompressOptions) *compressor {
 	check(o.MinBytes >= 0, "Compress: MinBytes must not be negative")
 	m := &compressor{types: make(map[string]bool), minBytes: cmp.Or(o.MinBytes, 1024)}
 	if o.Types == nil {
-		o.Types, m.noEvents = defaultTypes, true
+		o.Types, m.usual = defaultTypes, true
 	}
 	for _, mediaType := range o.Types {
 		kind, rest, ok := strings.Cut(mediaType, "/")
@@ -119,7 +123,7 @@ func newCoding(name string, o CompressOptions) *coding {
 		check(level >= 0 && level <= most, "Compress: %s must be 1 to %d", option, most)
 		return cmp.Or(level, byDefault)
 	}
-	k := &coding{name: name, number: syntax.CodingNumber([]byte(name))}
+	k := &coding{name: name, suffix: []byte("-" + name), number: syntax.CodingNumber([]byte(name))}
 	var make func() (encoder, error)
 	switch name {
 	case "gzip":
@@ -180,6 +184,7 @@ func (m *compressor) serve(c *filo.Ctx, next filo.Handler) error {
 		return errNotAcceptable
 	}
 	z := &compression{compressor: m, ctx: c, coding: coding, must: !identity}
+	m.addTags(c, coding)
 	c.Response.WrapBody(z.wrap)
 	err := next(c)
 	if c.Committed() || err != nil && !c.ErrorRendered() {
@@ -194,7 +199,17 @@ func (m *compressor) serve(c *filo.Ctx, next filo.Handler) error {
 
 // whole compresses a whole body.
 func (z *compression) whole(body []byte) {
-	if !z.possible() || z.coding == nil || len(body) < z.minBytes && !z.must || z.isHead() {
+	size := len(body)
+	announced := size == 0 && z.isHead() && z.ctx.Response.Header.Has("Content-Length")
+	if announced {
+		size, _ = strconv.Atoi(z.ctx.Response.Header.Get("Content-Length")) // of GET's body, which the handler hasn't made
+	}
+	if !z.possible() || z.coding == nil || size < z.minBytes && !z.must {
+		return
+	}
+	if announced {
+		z.mark()
+		z.ctx.Response.SetBodyStream(http.NoBody, -1) // or else the length would be 0
 		return
 	}
 	e := z.coding.pool.Get().(*encoding)
@@ -214,13 +229,37 @@ func (z *compression) whole(body []byte) {
 
 // wrap compresses a body that streams.
 func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteCloser {
-	if z.done || !z.possible() || z.coding == nil || size >= 0 && size < int64(z.minBytes) && !z.must || z.isHead() {
+	if z.done || !z.possible() || z.coding == nil || size >= 0 && size < int64(z.minBytes) && !z.must {
 		return nil
 	}
 	z.mark()
+	if z.isHead() {
+		return unsent{}
+	}
 	e := z.coding.pool.Get().(*encoding)
 	e.encoder.Reset(body)
-	return e
+	return &encodedStream{e, z.ctx}
+}
+
+// unsent is the body of an answer to HEAD, which nobody needs to compress.
+type unsent struct{}
+
+func (unsent) Write(p []byte) (int, error) { return len(p), nil }
+func (unsent) Close() error                { return nil }
+
+// encodedStream is a body that is compressed while the handler writes it.
+type encodedStream struct {
+	*encoding
+	ctx *filo.Ctx
+}
+
+// Close ends the body. A trailer follows it, with what the handler has found out.
+func (s *encodedStream) Close() error {
+	err := s.encoding.Close()
+	for _, name := range digests {
+		s.ctx.Response.Trailer.Del(name)
+	}
+	return err
 }
 
 func (z *compression) isHead() bool { return string(z.ctx.Request.MethodBytes()) == "HEAD" }
@@ -232,11 +271,19 @@ func (z *compression) possible() bool {
 	case status == 304:
 		// What it has to say of the answer that the client has.
 		z.vary()
-		z.weaken304()
+		z.tag304()
 		return false
-	case status == 204, status == 206, h.Has("Content-Encoding"), h.Has("Content-Range"), caching.HasDirective(h, "no-transform"):
+	case status == 204, h.Has("Content-Encoding"), caching.HasDirective(h, "no-transform"):
+		return false
+	case status == 206 && syntax.EqualFold(syntax.MediaType(h.GetBytes("Content-Type")), "multipart/byteranges"):
+		z.vary() // the whole may be of any type
 		return false
 	case !z.compressible(h.GetBytes("Content-Type")):
+		return false
+	case status == 206: // RFC 9110, section 15.3.7: it varies as the whole does
+		z.vary()
+		return false
+	case h.Has("Content-Range"):
 		return false
 	}
 	z.vary()
@@ -250,6 +297,9 @@ func (z *compression) vary() {
 	}
 }
 
+// digests are the fields with digests of a body's bytes (RFC 9530, and those before it). Unencoded-Digest remains.
+var digests = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-MD5"}
+
 // mark describes the body as compressed. RFC 9110, section 8.8.3: a strong entity tag is of one sequence of bytes, so that
 // two codings of a body can't have the same.
 func (z *compression) mark() {
@@ -257,23 +307,85 @@ func (z *compression) mark() {
 	h.Set("Content-Encoding", z.coding.name)
 	h.Del("Content-Length")
 	h.Del("Accept-Ranges")
-	if etag := h.GetBytes("ETag"); len(etag) > 0 && etag[0] == '"' {
-		h.Set("ETag", "W/"+string(etag))
+	for _, name := range digests {
+		h.Del(name)
+	}
+	if tag, ok := z.coding.tag(h.GetBytes("ETag")); ok {
+		h.SetBytes("ETag", tag)
 	}
 }
 
-// weaken304 gives a 304 the entity tag that the answer had which the client has kept, if that was compressed.
-func (z *compression) weaken304() {
-	etag := z.ctx.Response.Header.GetBytes("ETag")
-	if len(etag) == 0 || etag[0] != '"' {
+// tag returns the entity tag of the compressed body for that of the body, and false for a weak one, which both may have.
+func (k *coding) tag(etag []byte) ([]byte, bool) {
+	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' {
+		return nil, false
+	}
+	return append(append(slices.Clone(etag[:len(etag)-1]), k.suffix...), '"'), true
+}
+
+// tag304 gives a 304 the entity tag that the answer had which the client has kept, if that was compressed.
+func (z *compression) tag304() {
+	if z.coding == nil {
 		return
 	}
-	weak := "W/" + string(etag)
+	tag, ok := z.coding.tag(z.ctx.Response.Header.GetBytes("ETag"))
+	if !ok {
+		return
+	}
 	for value := range z.ctx.Request.Header.Values("If-None-Match") {
-		if bytes.Contains(value, []byte(weak)) {
-			z.ctx.Response.Header.Set("ETag", weak)
+		if bytes.Contains(value, tag) {
+			z.ctx.Response.Header.SetBytes("ETag", tag)
 			return
 		}
+	}
+}
+
+// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. The best coding is
+// that of the answer. A GET or HEAD is asked for what the client has in this one: what it has in another isn't an answer to it.
+func (m *compressor) addTags(c *filo.Ctx, best *coding) {
+	h := &c.Request.Header
+	if h.Has("If-Match") {
+		addTags(h, "If-Match", m.codings)
+	}
+	if h.Has("If-None-Match") {
+		codings := m.codings
+		if caching.ReadsOnly(c) {
+			codings = nil
+			if best != nil {
+				codings = []*coding{best}
+			}
+		}
+		addTags(h, "If-None-Match", codings)
+	}
+}
+
+func addTags(h *filo.Header, name string, codings []*coding) {
+	var all []byte
+	added := false
+	for list := range h.Values(name) {
+		if len(all) > 0 {
+			all = append(all, ", "...)
+		}
+		for {
+			before, rest, ok := bytes.Cut(list, []byte{'"'})
+			tag, after, closed := bytes.Cut(rest, []byte{'"'})
+			if !ok || !closed {
+				break
+			}
+			all = append(all, before...)
+			for _, k := range codings {
+				if plain, ok := bytes.CutSuffix(tag, k.suffix); ok && !bytes.HasSuffix(before, []byte("W/")) {
+					all = append(append(append(all, '"'), plain...), `", `...)
+					added = true
+				}
+			}
+			all = append(append(append(all, '"'), tag...), '"')
+			list = after
+		}
+		all = append(all, list...)
+	}
+	if added {
+		h.SetBytes(name, all) // as one field, since some handlers look at no other
 	}
 }
 
@@ -282,13 +394,14 @@ func (m *compressor) compressible(contentType []byte) bool {
 	contentType = syntax.MediaType(contentType)
 	for _, prefix := range m.prefixes {
 		if len(contentType) > len(prefix) && syntax.EqualFold(contentType[:len(prefix)], prefix) {
-			return !m.noEvents || !syntax.EqualFold(contentType, "text/event-stream")
+			return !m.usual || !syntax.EqualFold(contentType, "text/event-stream")
 		}
 	}
 	if m.types[string(contentType)] {
 		return true
 	}
-	return m.types[string(bytes.ToLower(contentType))]
+	lower := bytes.ToLower(contentType)
+	return m.types[string(lower)] || m.usual && (bytes.HasSuffix(lower, []byte("+json")) || bytes.HasSuffix(lower, []byte("+xml")))
 }
 
 // negotiate chooses a coding by Accept-Encoding (RFC 9110, section 12.5.3), nil for none, and says whether the client takes

@@ -146,7 +146,19 @@ func TestCompressWhat(t *testing.T) {
 		{"only the beginning of a type", answers(200, "Content-Type: text/"), "", ""},
 		{"a body that has a coding", answers(200, "Content-Encoding: br"), "br", ""},
 		{"no-transform", answers(200, "Cache-Control: public, no-transform"), "", ""},
-		{"a part", answers(206, "Content-Range: bytes 0-9/20"), "", ""},
+		{"a part", answers(206, "Content-Range: bytes 0-9/20"), "", "Accept-Encoding"},
+		{"a part of an image", answers(206, "Content-Range: bytes 0-9/20", "Content-Type: image/png"), "", ""},
+		{"parts", answers(206, "Content-Type: multipart/byteranges; boundary=x"), "", "Accept-Encoding"},
+		{"a type with the suffix of JSON", answers(200, "Content-Type: application/vnd.Example+JSON; v=1"), "gzip", "Accept-Encoding"},
+		{"a type with that of XML", answers(200, "Content-Type: application/soap+xml"), "gzip", "Accept-Encoding"},
+		{"digests of the uncompressed bytes", answers(200, "Content-Digest: sha-256=:a:", "Repr-Digest: sha-256=:a:", "Digest: sha-256=a", "Content-MD5: a"), "gzip", "Accept-Encoding"},
+		{"a digest that comes behind", func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/plain")
+			c.Response.Header.Set("Trailer", "Content-Digest")
+			_, err := io.WriteString(c.Stream(), longText)
+			c.Response.Trailer.Set("Content-Digest", "sha-256=:a:")
+			return err
+		}, "gzip", "Accept-Encoding"},
 		{"what is like a part", answers(200, "Content-Range: bytes 0-9/20"), "", ""},
 		{"an error page", answers(404), "gzip", "Accept-Encoding"},
 		{"Vary of the handler's", answers(200, "Vary: Origin"), "gzip", "Origin,Accept-Encoding"},
@@ -207,6 +219,10 @@ func TestCompressWhat(t *testing.T) {
 		if length := got.Header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got.Body)) {
 			t.Errorf("%s: Content-Length %s of %d bytes", test.why, length, len(got.Body))
 		}
+		if raw := s.Raw(t, servertest.Request("GET /", "", "Accept-Encoding: gzip", "Connection: close")); got.Header.Get("Content-Encoding") == "gzip" &&
+			(strings.Contains(raw, "Digest: ") || strings.Contains(raw, "Content-MD5")) {
+			t.Errorf("%s: a digest that isn't the body's: %q", test.why, raw)
+		}
 		identity := s.Do(t, "GET /")
 		if identity.Body != plain.Body || strings.Join(identity.Header.Values("Vary"), ",") != test.vary {
 			t.Errorf("%s: uncompressed: %v %.80q, want %q", test.why, identity.Header, identity.Body, plain.Body)
@@ -228,10 +244,11 @@ func TestCompressMust(t *testing.T) {
 	}
 }
 
-// An entity tag that is of the uncompressed bytes can't be strong any more, and a 304 has the same.
+// The entity tag of a compressed answer is another one, and conditions have it for that of the handler.
 func TestCompressETag(t *testing.T) {
 	s := servertest.New(t, mwtest.Wrap(text, middleware.Compress(), middleware.ETag()))
 	plain := s.Do(t, "GET /").Header.Get("ETag")
+	zipped := strings.TrimSuffix(plain, `"`) + `-gzip"`
 	for _, test := range []struct {
 		why    string
 		fields []string
@@ -239,12 +256,20 @@ func TestCompressETag(t *testing.T) {
 		etag   string
 	}{
 		{"uncompressed", nil, 200, plain},
-		{"compressed", []string{"Accept-Encoding: gzip"}, 200, "W/" + plain},
-		{"the client has it compressed", []string{"Accept-Encoding: gzip", "If-None-Match: W/" + plain}, 304, "W/" + plain},
+		{"compressed", []string{"Accept-Encoding: gzip"}, 200, zipped},
+		{"the client has it compressed", []string{"Accept-Encoding: gzip", "If-None-Match: " + zipped}, 304, zipped},
+		{"among others", []string{"Accept-Encoding: gzip", `If-None-Match: "x", W/"y-gzip"`, "If-None-Match: " + zipped + `, "z"`}, 304, zipped},
+		{"as caches say it", []string{"Accept-Encoding: gzip", "If-None-Match: W/" + plain}, 304, plain},
+		{"compressed is no answer to this one", []string{"If-None-Match: " + zipped}, 200, plain},
+		{"nor to one that has another coding", []string{"Accept-Encoding: zstd", "If-None-Match: " + zipped}, 200, strings.Replace(zipped, "gzip", "zstd", 1)},
+		{"a change of what the client has", []string{"Accept-Encoding: gzip", "If-Match: " + zipped}, 200, zipped},
+		{"whatever it accepts now", []string{"If-Match: " + zipped}, 200, plain},
+		{"a change of something else", []string{"Accept-Encoding: gzip", `If-Match: "x-gzip"`}, 412, ""},
+		{"weak tags are for no change", []string{"Accept-Encoding: gzip", "If-Match: W/" + zipped}, 412, ""},
 		{"the client has it uncompressed", []string{"Accept-Encoding: gzip", "If-None-Match: " + plain}, 304, plain},
 	} {
 		got := s.Do(t, "GET /", test.fields...)
-		if got.Status != test.status || got.Header.Get("ETag") != test.etag || got.Header.Get("Vary") != "Accept-Encoding" {
+		if got.Status != test.status || test.status < 400 && (got.Header.Get("ETag") != test.etag || got.Header.Get("Vary") != "Accept-Encoding") {
 			t.Errorf("%s: %d %v, want %d %s", test.why, got.Status, got.Header, test.status, test.etag)
 		}
 	}

@@ -1,13 +1,25 @@
 package middleware_test
 
 import (
+	"fmt"
+	"io"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/middleware/cache"
+	"github.com/filohttp/filo/middleware/idempotency"
+	"github.com/filohttp/filo/middleware/ratelimit"
+	"github.com/filohttp/filo/servertest"
+	"github.com/filohttp/filo/static"
 )
 
 // What ten middlewares of a public service take together: the difference of the two.
@@ -29,5 +41,140 @@ func BenchmarkTogether(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			mwtest.Benchmark(b, h, "GET http://filo.test/users/7?page=2", "X-Forwarded-For: 203.0.113.7", "Origin: https://filo.test")
 		})
+	}
+}
+
+// agreeing are middlewares that leave answers to GET, HEAD and conditional requests what they are, or change all of them alike.
+func agreeing() map[string]func() filo.Middleware {
+	return map[string]func() filo.Middleware{
+		"none":     func() filo.Middleware { return func(next filo.Handler) filo.Handler { return next } },
+		"Compress": func() filo.Middleware { return middleware.Compress() }, "ETag": func() filo.Middleware { return middleware.ETag() },
+		"cache": func() filo.Middleware { return cache.New(cache.Options{TTL: time.Minute}) },
+		"CORS": func() filo.Middleware {
+			return middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.test"}})
+		},
+		"Secure": func() filo.Middleware { return middleware.Secure() }, "CacheControl": func() filo.Middleware { return middleware.CacheControl() },
+		"CSRF": func() filo.Middleware { return middleware.CSRF() }, "Recover": func() filo.Middleware { return middleware.Recover() },
+		"AccessLog": func() filo.Middleware { return middleware.AccessLog(middleware.AccessLogOptions{Combined: io.Discard}) },
+		"HostCheck": func() filo.Middleware {
+			return middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"filo.test"}})
+		},
+		"BodyLimit":  func() filo.Middleware { return middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 10}) },
+		"Decompress": func() filo.Middleware { return middleware.Decompress() },
+		"Timeout":    func() filo.Middleware { return middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Minute}) },
+		"Concurrency": func() filo.Middleware {
+			return middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 10})
+		},
+		"RealIP": func() filo.Middleware {
+			return middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24")})
+		},
+		"ratelimit": func() filo.Middleware { return ratelimit.New(1000, time.Minute, ratelimit.Options{HideFields: true}) },
+		"idempotency": func() filo.Middleware {
+			return idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})
+		},
+	}
+}
+
+// changing are those of which each pair is tried: the others leave bodies and what describes them alone.
+var changing = map[string]bool{"Compress": true, "ETag": true, "cache": true, "CORS": true}
+
+// HEAD, 206 and 304 agree with GET (RFC 9110, sections 8.6, 9.3.2, 15.3.7 and 15.4.5) through each middleware and each pair of those that look at answers, and what has
+// come as ETag is good for If-Match.
+func TestAgreement(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.txt")
+	if err := os.WriteFile(name, []byte(longText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for handlerName, h := range map[string]filo.Handler{
+		"whole": func(c *filo.Ctx) error {
+			c.Response.Header.Set("ETag", `"v7"`)
+			c.Response.Header.Set("Cache-Control", "max-age=60")
+			c.Response.Header.Set("Vary", "Origin")
+			if status := middleware.Precondition(c, `"v7"`, time.Time{}); status == 304 {
+				c.Response.SetStatus(304)
+				return nil
+			} else if status != 0 {
+				return filo.Error(status, "")
+			}
+			return c.Text(200, longText)
+		},
+		"without a tag": func(c *filo.Ctx) error { return c.Text(200, longText) },
+		"announced": func(c *filo.Ctx) error {
+			if c.Method() == "HEAD" {
+				c.Response.Header.Set("Content-Type", "text/plain; charset=utf-8")
+				c.Response.Header.Set("Content-Length", strconv.Itoa(len(longText)))
+				return nil
+			}
+			return c.Text(200, longText)
+		},
+		"stream": func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/plain")
+			_, err := io.WriteString(c.Stream(), strings.Repeat(longText, 20))
+			return err
+		},
+		"file":   func(c *filo.Ctx) error { return c.File(name) },
+		"static": static.New(os.DirFS(filepath.Dir(name))).Serve,
+	} {
+		all := agreeing()
+		for outer := range all {
+			for inner := range all {
+				changes := changing[outer] && changing[inner]
+				if inner != "none" && !changes || inner == "cache" && outer == "ETag" { // the documentation has these two the other way
+					continue
+				}
+				s := servertest.New(t, mwtest.Wrap(h, all[outer](), all[inner]()))
+				for _, accept := range []string{"gzip", "identity"} {
+					if accept == "identity" && outer != "Compress" && inner != "Compress" {
+						continue
+					}
+					agree(t, fmt.Sprintf("%s in %s: %s, Accept-Encoding: %s", inner, outer, handlerName, accept), func(request string, fields ...string) servertest.Answer {
+						return s.Do(t, request, append(fields, "Accept-Encoding: "+accept, "Origin: https://a.test")...)
+					})
+				}
+			}
+		}
+	}
+}
+
+func agree(t *testing.T, what string, do func(request string, fields ...string) servertest.Answer) {
+	t.Helper()
+	fieldsOf := func(a servertest.Answer, names ...string) string {
+		var list strings.Builder
+		for _, name := range names {
+			fmt.Fprintf(&list, "%s: %q; ", name, a.Header.Values(name))
+		}
+		return list.String()
+	}
+	head := do("HEAD /page.txt") // first, so that no stored answer to GET is given
+	get := do("GET /page.txt")
+	if get.Status != 200 {
+		t.Fatalf("%s: GET: %d", what, get.Status)
+	}
+	described := []string{"Content-Type", "Content-Encoding", "Vary", "Cache-Control", "Last-Modified", "Accept-Ranges", "Access-Control-Allow-Origin", "X-Frame-Options"}
+	if head.Header.Get("ETag") != "" { // it may take the body
+		described = append(described, "ETag")
+	}
+	if h, g := fieldsOf(head, described...), fieldsOf(get, described...); head.Status != 200 || h != g {
+		t.Errorf("%s: HEAD: %d %s\nGET: %s", what, head.Status, h, g)
+	}
+	if length := head.Header.Get("Content-Length"); length != "" && length != strconv.Itoa(len(get.Body)) {
+		t.Errorf("%s: HEAD: Content-Length %s, and GET sends %d bytes", what, length, len(get.Body))
+	}
+	kept := []string{"Cache-Control", "Vary", "Access-Control-Allow-Origin"} // as section 15.3.7 and 15.4.5 have it
+	if part := do("GET /page.txt", "Range: bytes=0-9"); part.Status == 206 {
+		if p, g := fieldsOf(part, kept...), fieldsOf(get, kept...); p != g {
+			t.Errorf("%s: 206: %s\nGET: %s", what, p, g)
+		}
+	}
+	tag := get.Header.Get("ETag")
+	if tag == "" {
+		return
+	}
+	none := do("GET /page.txt", "If-None-Match: "+tag)
+	if n, g := fieldsOf(none, append(kept, "ETag")...), fieldsOf(get, append(kept, "ETag")...); none.Status != 304 || n != g {
+		t.Errorf("%s: If-None-Match: %s: %d %s\nGET: %s", what, tag, none.Status, n, g)
+	}
+	if match := do("GET /page.txt", "If-Match: "+tag); match.Status != 200 && !strings.HasPrefix(tag, "W/") {
+		t.Errorf("%s: If-Match: %s: %d", what, tag, match.Status)
 	}
 }
