@@ -142,7 +142,7 @@ func TestWrapBody(t *testing.T) {
 		"no content to stream": {handler: func(c *filo.Ctx) error {
 			c.Response.SetStatus(304)
 			return c.Stream().Flush()
-		}, framing: "304 Not Modified"},
+		}, framing: "304 Not Modified", closed: 1},
 		"an error answer": {handler: func(c *filo.Ctx) error { return filo.Error(404, "gone") },
 			body: "[Not Found: gone\n]", framing: "404 Not Found", size: "16", closed: 1},
 	} {

@@ -66,6 +66,7 @@ func init() {
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
 	hooks.TakeBody = (*Ctx).duplex
+	hooks.Upgrade = (*Ctx).upgrade
 	hooks.MaxHeaderFields = func(c *Ctx) int { return c.exchange.server.config.head.Fields }
 }
 
@@ -306,8 +307,12 @@ func (c *Ctx) Status() int {
 	return c.Response.status
 }
 
-// Committed reports whether the response's head has been sent, so that status and fields can no longer change.
-func (c *Ctx) Committed() bool { c.check(); return c.stream.sent || c.timedOut() }
+// Committed reports whether status and fields can no longer change, since the response's head has been sent, or the handler has taken the
+// connection over: see Hijacked.
+func (c *Ctx) Committed() bool {
+	c.check()
+	return c.stream.sent || c.exchange.hijacked || c.timedOut()
+}
 
 // BytesWritten returns the current size of the response body, sent or not, or that of the timeout's answer once a timeout has answered.
 func (c *Ctx) BytesWritten() int64 {

@@ -20,11 +20,8 @@ import (
 // In the blocking driver the connection counts against Concurrency until the handler returns.
 func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 	c.check()
-	if c.exchange.hijacked {
-		return nil, nil, ErrHijacked
-	}
-	if c.stream.sent {
-		return nil, nil, ErrHeadSent
+	if err := c.mayTakeOver(); err != nil {
+		return nil, nil, err
 	}
 	prepared, err := c.prepareHijack(false)
 	if err != nil {
@@ -41,15 +38,33 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 // connection is the request's stream, which has a method CloseWrite, too. Shutdown waits for its end.
 func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
 	c.check()
-	switch {
-	case c.exchange.hijacked:
-		return nil, nil, ErrHijacked
-	case c.stream.sent:
-		return nil, nil, ErrHeadSent
+	if err := c.mayTakeOver(); err != nil {
+		return nil, nil, err
 	}
 	if err := c.agreeOn(protocol); err != nil {
 		return nil, nil, err
 	}
+	return c.upgrade()
+}
+
+// mayTakeOver returns an error if the connection can't be taken over any more.
+func (c *Ctx) mayTakeOver() error {
+	switch {
+	case c.exchange.hijacked:
+		return ErrHijacked
+	case c.stream.sent:
+		return ErrHeadSent
+	}
+	return nil
+}
+
+// upgrade is Upgrade for a protocol that was agreed on, whose fields the response has: see inside.Upgrade.
+func (c *Ctx) upgrade() (conn net.Conn, buffered []byte, err error) {
+	c.check()
+	if err := c.mayTakeOver(); err != nil {
+		return nil, nil, err
+	}
+	c.Response.announceHead()
 	prepared, err := c.prepareHijack(true) // before the 101, after which no other answer is possible
 	if err != nil {
 		return nil, nil, err
@@ -57,6 +72,9 @@ func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err erro
 	c.switchProtocols()
 	return c.hijack(prepared)
 }
+
+// Hijacked reports whether the handler has taken the connection over, by Hijack, Upgrade, Park or ParkStream.
+func (c *Ctx) Hijacked() bool { c.check(); return c.exchange.hijacked }
 
 // agreeOn makes sure that the client has asked for the protocol, and sets the fields of the answer.
 func (c *Ctx) agreeOn(protocol string) error {

@@ -87,16 +87,14 @@ type ParkedConn struct {
 // sse and contrib/websocket, which are built on them, are stable.
 func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()
-	switch {
-	case c.exchange.hijacked:
-		return nil, ErrHijacked
-	case c.stream.sent:
-		return nil, ErrHeadSent
+	if err := c.mayTakeOver(); err != nil {
+		return nil, err
 	}
 	if protocol != "" {
 		if err := c.agreeOn(protocol); err != nil {
 			return nil, err
 		}
+		c.Response.announceHead()
 	}
 	if s, ok := c.exchange.wire.(*http2Stream); ok {
 		if protocol == "" {
@@ -120,21 +118,20 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 // client leaves. The body ends properly when the function returns io.EOF, and after WakeShutdown; with any other error it is
 // cut off.
 //
-// The connection carries no further request, except over HTTP/2. Response.WrapBody doesn't apply. If the response can have no body, as an answer to
-// HEAD, the error is ErrBodyNotAllowed.
+// The connection carries no further request, except over HTTP/2. The functions of Response.WrapBody are called, but can't wrap the body. If
+// the response can have no body, as an answer to HEAD, the error is ErrBodyNotAllowed.
 //
 // Experimental: see Park.
 func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()
 	r := &c.Response
-	switch {
-	case c.exchange.hijacked:
-		return nil, ErrHijacked
-	case c.stream.sent:
-		return nil, ErrHeadSent
-	case c.Request.isHead(), !http1.BodyAllowed(r.status):
+	if err := c.mayTakeOver(); err != nil {
+		return nil, err
+	}
+	if c.Request.isHead() || !http1.BodyAllowed(r.status) {
 		return nil, ErrBodyNotAllowed
 	}
+	r.announceHead()
 	if s, ok := c.exchange.wire.(*http2Stream); ok {
 		return s.park(c, serve, false)
 	}

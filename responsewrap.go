@@ -18,7 +18,12 @@ import (
 //
 // If the returned writer has a method Flush() error, StreamWriter.Flush calls it. The server calls Close once, also for a body
 // that was broken off; in that case Close can't write any more. The body of an answer to HEAD is wrapped like GET's, but not
-// sent. A response that can have no body isn't wrapped.
+// sent.
+//
+// No bytes pass through a wrapper when the handler parks or upgrades the connection (Park, ParkStream and Upgrade), or sends the head of
+// a response that can have no body by Ctx.Stream. wrap is called then, too, with the size -1, since it may have to add a field. If it
+// returns a writer, that is closed without having been used, and the fields and the status are what they were before the call. A whole
+// response that can have no body isn't wrapped.
 func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
 	r.ctx.check()
 	r.wraps = append(r.wraps, wrap)
@@ -51,11 +56,31 @@ func (r *Response) endStream(w *StreamWriter) {
 
 // wrap calls the functions of WrapBody for a body that streams. It reports whether one of them has wrapped it.
 func (w *StreamWriter) wrap() bool {
-	if r := &w.ctx.Response; len(r.wraps) > 0 && http1.BodyAllowed(r.status) {
+	switch r := &w.ctx.Response; {
+	case len(r.wraps) == 0:
+	case http1.BodyAllowed(r.status):
 		w.wrapped = true
 		w.addLayers(bodySink{w}, w.length)
+	default:
+		r.announceHead()
+		r.forgetWraps()
 	}
 	return len(w.layers) > 0
+}
+
+// announceHead calls the functions of WrapBody for a head behind which no bytes can pass through them, so that they can add fields. It
+// undoes what a function has changed that wraps all the same: those fields describe a body that isn't sent. The functions aren't
+// forgotten, since the head may turn out not to be sent.
+func (r *Response) announceHead() {
+	for _, wrap := range r.wraps {
+		var before field.List
+		before.CopyFrom(&r.Header.list)
+		status := r.status
+		if layer := wrap(r.ctx, bodySink{&r.ctx.stream}, noLength); layer != nil {
+			r.Header.list, r.status = before, status
+			r.ctx.exchange.guard(layer.Close)
+		}
+	}
 }
 
 // addLayers calls the functions of WrapBody, and forgets them.

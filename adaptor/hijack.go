@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // Hijack implements http.Hijacker. If WriteHeader was called, as for 101, Hijack first sends that head. Over HTTP/2 only what was switched by
@@ -31,7 +33,7 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	w.hijacked = true
 	w.release()
 	rw := bufio.NewReadWriter(newReceivedReader(conn, received), bufio.NewWriter(conn))
-	if w.wrote && !w.switchesLocked() {
+	if w.wrote && w.status != http.StatusSwitchingProtocols {
 		fmt.Fprintf(rw, "HTTP/1.1 %03d %s\r\n", w.status, http.StatusText(w.status))
 		w.header.Write(rw)
 		rw.WriteString("\r\n")
@@ -43,17 +45,17 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, nil
 }
 
-// switchesLocked reports whether Ctx.Upgrade makes the answer: HTTP/2 has no 101 that could be sent as it is.
-func (w *responseWriter) switchesLocked() bool {
-	return w.wrote && w.status == http.StatusSwitchingProtocols && w.exchange.ctx.Request.Proto() == "HTTP/2.0"
-}
-
+// takeOverLocked takes the connection over. filo sends the head of a 101, so that its status is known to middleware, which can still add
+// fields. HTTP/2 has no 101 that could be sent as it is: there the client's protocol counts.
 func (w *responseWriter) takeOverLocked() (conn net.Conn, received []byte, err error) {
 	c := w.exchange.ctx
-	if w.switchesLocked() {
+	switch {
+	case !w.wrote || w.status != http.StatusSwitchingProtocols:
+		return c.Hijack()
+	case c.Request.Proto() == "HTTP/2.0":
 		return c.Upgrade(c.Request.Header.Get("Upgrade"))
 	}
-	return c.Hijack()
+	return inside.Upgrade(c)
 }
 
 // newReceivedReader returns a reader of what was received, which is in its buffer, and then of the connection.

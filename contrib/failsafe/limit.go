@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -78,7 +77,8 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	}
 	returned := false
 	defer func() { // also when the handler panics, or ends its goroutine
-		if returned && !errors.Is(err, filo.ErrClientGone) && !sentItself(c) {
+		// A handler that has sent its answer itself, has taken the connection over or was timed out takes as long as its client does.
+		if returned && !errors.Is(err, filo.ErrClientGone) && !c.Committed() {
 			permit.Record()
 		} else {
 			permit.Drop()
@@ -87,12 +87,6 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	err = next(c)
 	returned = true
 	return err
-}
-
-// sentItself reports whether the handler, which is over, has sent its answer, or has taken the connection over, or was timed out.
-func sentItself(c *filo.Ctx) bool {
-	// A deadline for a handler's own writes has no effect on anything else.
-	return c.Committed() || c.Status() == http.StatusSwitchingProtocols || errors.Is(c.SetWriteDeadline(time.Time{}), filo.ErrHijacked)
 }
 
 // acquire returns a permit, or the error to return.

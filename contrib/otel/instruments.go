@@ -98,6 +98,8 @@ func responseSize(c *filo.Ctx) int64 {
 	switch {
 	case string(c.Request.MethodBytes()) == "HEAD":
 		return 0
+	case c.Hijacked():
+		return -1
 	case size > 0 || c.Committed():
 		return size
 	}

@@ -195,13 +195,12 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 	x.status = c.Status()
 	switch {
 	case err == nil:
-		if switchedProtocols(c) {
-			x.status = 101
-		}
 		return
 	case errors.Is(err, filo.ErrAbort):
 		x.prevented(c)
 		return
+	case c.Hijacked():
+		return // mostly since the client has left
 	case !c.ErrorRendered() && c.Committed() && x.status < 500:
 		x.result = resultBrokenOff
 	case x.status < 500:
@@ -243,12 +242,6 @@ func (x *exchange) prevented(c *filo.Ctx) {
 func isAbort(value any) bool {
 	err, ok := value.(error)
 	return ok && errors.Is(err, filo.ErrAbort)
-}
-
-// switchedProtocols reports whether the handler has answered with 101. The response's status doesn't tell: it is the status of an
-// answer without the switch.
-func switchedProtocols(c *filo.Ctx) bool {
-	return c.BytesWritten() == 0 && c.Status() == 200 && c.Response.Header.Has("Upgrade") && c.Request.Header.Has("Upgrade")
 }
 
 // end completes the metrics and the span.

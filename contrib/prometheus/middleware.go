@@ -167,7 +167,8 @@ func (m *metrics) answered(c *filo.Ctx, r *measured, err error) {
 		var panicError *filo.PanicError
 		r.panicked = errors.As(err, &panicError)
 		r.aborted = errors.Is(err, filo.ErrAbort)
-		brokenOff := !c.ErrorRendered() && c.Committed()
+		// What takes the connection over mostly ends with an error since the client has left.
+		brokenOff := !c.ErrorRendered() && c.Committed() && !c.Hijacked()
 		r.failed = r.panicked || r.aborted || brokenOff || c.Status() >= 500
 	}
 	if m.skip == nil || !m.skip(c) {
@@ -204,16 +205,8 @@ func statusClass(c *filo.Ctx, r *measured) int {
 		return 0
 	case r.failed && c.Status() < 500:
 		return 5 // what the server makes of a panic
-	case switchedProtocols(c):
-		return 1
 	}
 	return c.Status() / 100
-}
-
-// switchedProtocols reports whether the handler has answered with 101. The response's status doesn't tell: it is the status of an
-// answer without the switch.
-func switchedProtocols(c *filo.Ctx) bool {
-	return c.BytesWritten() == 0 && c.Status() == 200 && c.Response.Header.Has("Upgrade") && c.Request.Header.Has("Upgrade")
 }
 
 // responseSize returns the size of the response's body as sent, -1 if that isn't known yet.
@@ -222,6 +215,8 @@ func responseSize(c *filo.Ctx) int64 {
 	switch {
 	case string(c.Request.MethodBytes()) == "HEAD":
 		return 0
+	case c.Hijacked():
+		return -1
 	case size > 0 || c.Committed():
 		return size
 	}

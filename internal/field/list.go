@@ -83,6 +83,9 @@ func (l *List) Copy(b []byte, entries []Entry) {
 	l.entries = append(l.entries[:0], entries...)
 }
 
+// CopyFrom makes l a copy of from. l must not have borrowed a buffer.
+func (l *List) CopyFrom(from *List) { l.Copy(from.buf, from.entries) }
+
 // Len returns the number of fields.
 func (l *List) Len() int { return len(l.entries) }
 

@@ -21,6 +21,8 @@ var (
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
 	TakeBody any
+	// Upgrade is func(c *filo.Ctx) (net.Conn, []byte, error).
+	Upgrade any
 	// MaxHeaderFields is func(c *filo.Ctx) int.
 	MaxHeaderFields any
 )

@@ -85,9 +85,10 @@ type Record struct {
 // New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get
 // returns the session. A request that doesn't call Get costs nothing, and one that never sets a value gets no cookie.
 //
-// The session is saved when the handler has returned, with or without an error, or before the head of a streamed answer is sent.
-// Changes after that are saved only in a Store, and only if the client already has the session's id. Nothing is saved when the
-// handler panics. Simultaneous requests of one session each have a copy of the values. Saving merges the keys that each request
+// The session is saved when the handler has returned, with or without an error, or before the head of a streamed answer is sent, as
+// that of an event stream or a WebSocket. Changes after that are saved only in a Store, and only if the client already has the session's
+// id. So are changes before a Ctx.Hijack, which sends no head. What can't be saved is logged. Nothing is saved when the handler panics.
+// Simultaneous requests of one session each have a copy of the values. Saving merges the keys that each request
 // has set and deleted. Once a request has destroyed the session, no other request brings it back, not even one that renews it.
 // (For sessions in cookies, the last answer wins.)
 //
@@ -351,7 +352,7 @@ func (s *Session) expires(now time.Time) time.Time {
 	return end
 }
 
-// beforeHead saves the session before a streamed answer begins. It wraps nothing.
+// beforeHead saves the session before a streamed answer begins, or the connection is parked or upgraded. It wraps nothing.
 func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 	logUnsaved(c, s.save(c))
 	return nil

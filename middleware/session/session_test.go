@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -643,6 +644,88 @@ func TestDestroyedLate(t *testing.T) {
 			t.Errorf("ended: %t, logged: %q", ended, log.String())
 		}
 	})
+}
+
+// The head of a parked stream and that of an upgrade have the cookie of a session that was renewed. A handler that takes the connection over
+// without a head can't give the client a cookie: the session stays what it was, which is logged.
+func TestTakenOver(t *testing.T) {
+	eachStore(t, func(t *testing.T, options session.Options) {
+		for path, sends := range map[string]bool{"/parkstream": true, "/park": true, "/upgrade": true, "/hijack": false} {
+			var log strings.Builder
+			returned := make(chan struct{}, 1)
+			b := &browser{t: t, s: servertest.NewServer(t, &filo.Server{
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Handler: mwtest.Wrap(func(c *filo.Ctx) error {
+					if c.Path() != path {
+						return sessionHandler(c)
+					}
+					s, err := session.Get(c)
+					if err != nil {
+						return err
+					}
+					s.Renew()
+					s.Set("user", "ann")
+					return takeOver(c)
+				}, func(next filo.Handler) filo.Handler {
+					return func(c *filo.Ctx) error {
+						takes := c.Path() == path
+						err := next(c)
+						if takes {
+							returned <- struct{}{}
+						}
+						return err
+					}
+				}, session.New(options)),
+			})}
+			b.get("/set/a/1")
+			before := b.cookie
+			got := b.s.Do(t, "GET "+path, "Cookie: "+before, "Connection: Upgrade", "Upgrade: echo")
+			<-returned
+			cookie, _, _ := strings.Cut(got.Header.Get("Set-Cookie"), ";")
+			if sends != (cookie != "") || sends == strings.Contains(log.String(), "setting a session's cookie") {
+				t.Errorf("%s: the cookie is %q, logged: %q", path, cookie, log.String())
+			}
+			want := "1false" // the session before, which is still good for something
+			if sends {
+				b.cookie, want = cookie, "annfalse"
+			}
+			if got := b.get("/get/" + map[bool]string{true: "user", false: "a"}[sends]); got.Body != want {
+				t.Errorf("%s: then %q, want %q", path, got.Body, want)
+			}
+		}
+	})
+}
+
+// takeOver takes the connection over as the path says, and ends it.
+func takeOver(c *filo.Ctx) error {
+	end := func(*filo.ParkedConn, filo.Wake) error { return io.EOF }
+	var conn interface{ Close() error }
+	var err error
+	switch c.Path() {
+	case "/parkstream", "/park":
+		var p *filo.ParkedConn
+		if c.Path() == "/park" {
+			p, err = c.Park("echo", end)
+		} else {
+			p, err = c.ParkStream(end)
+		}
+		if err == nil {
+			p.End()
+		}
+		return err
+	case "/upgrade":
+		conn, _, err = c.Upgrade("echo")
+	case "/hijack":
+		var taken net.Conn
+		if taken, _, err = c.Hijack(); err == nil {
+			io.WriteString(taken, "HTTP/1.1 204 No Content\r\n\r\n")
+		}
+		conn = taken
+	}
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // passedOn is a ResponseWriter of one's own, so that an adaptor runs the rest of the chain with another Ctx.

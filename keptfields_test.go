@@ -1,0 +1,181 @@
+package filo_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/h2test"
+)
+
+// keptSenders are the ways in which a request is answered, by path.
+var keptSenders = []struct {
+	path   string
+	status int
+	extend bool // the client asks for another protocol
+	// late says that the functions of WrapBody are called before the head is made.
+	late bool
+	// bare says that no bytes pass through the writers of WrapBody.
+	bare bool
+	send filo.Handler
+}{
+	{"/whole", 200, false, true, false, func(c *filo.Ctx) error { return c.Text(200, "whole") }},
+	{"/error", 404, false, true, false, func(*filo.Ctx) error { return filo.Error(404, "") }},
+	{"/panic", 500, false, true, false, func(*filo.Ctx) error { panic("in the handler") }},
+	{"/stream", 200, false, true, false, func(c *filo.Ctx) error { return c.Stream().Flush() }},
+	{"/empty", 204, false, true, true, func(c *filo.Ctx) error {
+		c.Response.SetStatus(204)
+		return c.Stream().Flush()
+	}},
+	{"/parkstream", 200, false, true, true, func(c *filo.Ctx) error {
+		p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+		if err == nil {
+			p.End()
+		}
+		return err
+	}},
+	{"/park", 101, true, true, true, func(c *filo.Ctx) error {
+		p, err := c.Park("echo", func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+		if err == nil {
+			p.End()
+		}
+		return err
+	}},
+	{"/upgrade", 101, true, true, true, func(c *filo.Ctx) error {
+		conn, _, err := c.Upgrade("echo")
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}},
+	{"/adapted", 101, true, true, true, adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Upgrade", "echo")
+		w.Header().Set("Connection", "Upgrade")
+		w.WriteHeader(101)
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			conn.Close()
+		}
+	}))},
+}
+
+// keptLayer is a writer that changes nothing.
+type keptLayer struct{ io.Writer }
+
+func (keptLayer) Close() error { return nil }
+
+// keptHandler is middleware, which sets one field before the handler and one when the head is made, around the senders. committed gets
+// what middleware sees when the handler has returned.
+func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
+	routes := make(map[string]filo.Handler, len(keptSenders))
+	for _, sender := range keptSenders {
+		routes[sender.path] = sender.send
+	}
+	next := route(routes)
+	return func(c *filo.Ctx) error {
+		path := c.Path()
+		c.Response.Header.Set("X-Before", "kept")
+		c.Response.WrapBody(func(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
+			c.Response.Header.Set("X-Late", "kept")
+			return nil
+		})
+		c.Response.WrapBody(func(c *filo.Ctx, body io.Writer, _ int64) io.WriteCloser {
+			c.Response.Header.Set("X-Wrapped", "yes")
+			return keptLayer{body}
+		})
+		err := next(c)
+		committed(path, c)
+		return err
+	}
+}
+
+// Whoever sends an answer, it has the fields that middleware has set before the handler, and those of WrapBody's functions, except
+// those that describe a wrapped body where none is sent. Middleware
+// sees that an answer which was sent, or whose connection was taken over, can't be changed any more.
+func TestFieldsAreKept(t *testing.T) {
+	config := func(t *testing.T) *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: keptHandler(func(path string, c *filo.Ctx) {
+			if sent := path != "/whole" && path != "/error"; c.Committed() != sent {
+				t.Errorf("%s: Committed is %t", path, !sent)
+			}
+			for _, sender := range keptSenders {
+				if taken := strings.HasPrefix(path, "/park") || sender.extend; sender.path == path && c.Hijacked() != taken {
+					t.Errorf("%s: Hijacked is %t", path, !taken)
+				}
+				if sender.path == path && sender.extend && c.Status() != 101 {
+					t.Errorf("%s: Status is %d", path, c.Status())
+				}
+			}
+		})}
+	}
+	wants := func(t *testing.T, path string, late, bare bool, get func(string) string) {
+		t.Helper()
+		if get("X-Before") != "kept" || late && (get("X-Late") != "kept" || bare != (get("X-Wrapped") == "")) {
+			t.Errorf("%s: X-Before is %q, X-Late %q, X-Wrapped %q", path, get("X-Before"), get("X-Late"), get("X-Wrapped"))
+		}
+	}
+	http1 := func(t *testing.T, raw func(t *testing.T, request string) string, carried bool) {
+		for _, sender := range keptSenders {
+			if carried && (strings.HasPrefix(sender.path, "/park") || sender.path == "/panic") {
+				continue // the first isn't possible, and the second is the other server's to answer
+			}
+			fields := "Connection: close\r\n"
+			if sender.extend {
+				fields = "Connection: Upgrade\r\nUpgrade: echo\r\n"
+			}
+			got := raw(t, "GET "+sender.path+" HTTP/1.1\r\nHost: a\r\n"+fields+"\r\n")
+			line, rest, _ := strings.Cut(got, "\r\n")
+			header, err := textproto.NewReader(bufio.NewReader(strings.NewReader(rest))).ReadMIMEHeader()
+			if err != nil || !strings.HasPrefix(line, "HTTP/1.1 "+strconv.Itoa(sender.status)) {
+				t.Errorf("%s: %q, %v", sender.path, got, err)
+			}
+			wants(t, sender.path, sender.late, sender.bare, header.Get)
+		}
+	}
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		answerEach(t, func() *filo.Server { return config(t) }, func(t *testing.T, h *answerHost) { http1(t, h.raw, false) })
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		eachExtended(t, func(t *testing.T, serve serveExtended) {
+			_, dial := serve(config(t))
+			c := dial()
+			for _, sender := range keptSenders {
+				var stream *h2test.Stream
+				status := sender.status
+				if sender.extend {
+					stream, status = c.Connect("echo", sender.path), 200
+				} else {
+					stream = c.Open(true, ":method", "GET", ":scheme", "http", ":path", sender.path, ":authority", "a")
+				}
+				wantStatus(t, stream, status)
+				wants(t, sender.path, sender.late, sender.bare, func(name string) string { return stream.Field(strings.ToLower(name)) })
+			}
+		})
+	})
+	t.Run("carried", func(t *testing.T) {
+		s := httptest.NewServer(adaptor.ToHTTPServer(config(t)))
+		defer s.Close()
+		http1(t, func(t *testing.T, request string) string {
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(lifeBound))
+			io.WriteString(conn, request)
+			answer, err := io.ReadAll(conn)
+			if err != nil {
+				t.Error(err)
+			}
+			return string(answer)
+		}, true)
+	})
+}
