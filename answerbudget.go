@@ -173,7 +173,7 @@ func (s *http2Stream) makeRoom(ctx *Ctx) ending {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !s.state.Over() {
-		s.refuseLocked(errAnswersFull, false)
+		s.refuseLocked(errAnswersFull, r.refusalFields(errAnswersFull), false)
 	}
 	return endingStreamed
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net"
 	"net/netip"
 	"sync"
@@ -78,7 +79,7 @@ func (c *carried) release(ctx *Ctx) {
 func (c *carried) run(ctx *Ctx, h Handler) error {
 	if err := c.receive(ctx); err != nil {
 		c.logRefused(err)
-		_, failed := c.answerApart(err, c.isHead)
+		_, failed := c.answerApart(err, &refusalFields, c.isHead)
 		return failed
 	}
 	c.worker.timer.Switch(&c.server.classes.handler)
@@ -125,7 +126,7 @@ func (c *carried) render(ctx *Ctx) {
 func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	r := &ctx.Response
 	head := hooks.Head{Status: r.status, Length: length, Streams: streams, Close: ctx.Request.framing.Close || r.wantsClose() || r.tunnels()}
-	head.Fields = func(yield func(name, value []byte) bool) { r.finalFields(c.server, yield) }
+	head.Fields = c.server.finalFields(&r.Header.list)
 	if streams && ctx.Request.line.Minor > 0 {
 		head.Trailer = &r.Trailer.list
 	}
@@ -140,9 +141,13 @@ func (c *carried) write(p []byte) error {
 	return nil
 }
 
-// finalFields yields the fields of a final answer, except those about its framing.
-func (r *Response) finalFields(s *Server, yield func(name, value []byte) bool) {
-	server, date, h := len(s.config.serverLine) == 0, false, &r.Header.list
+// finalFields returns the fields of a final answer, with the server's own, and without those about its framing.
+func (s *Server) finalFields(h *field.List) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) { s.yieldFields(h, yield) }
+}
+
+func (s *Server) yieldFields(h *field.List, yield func(name, value []byte) bool) {
+	server, date := len(s.config.serverLine) == 0, false
 	for i := range h.Len() {
 		id := h.ID(i)
 		if !id.InFinal() {
@@ -310,12 +315,9 @@ func (c *carried) endStream(trailer *Header) {
 }
 
 // answerApart implements wire.
-func (c *carried) answerApart(e *HTTPError, head bool) (size int64, err error) {
+func (c *carried) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
 	body := refusalText(e)
-	c.transport.WriteHead(hooks.Head{Status: e.Status, Length: int64(len(body)), Close: true, Fields: func(yield func(name, value []byte) bool) {
-		_ = yieldLine(c.server.config.serverLine, yield) && yieldLine(c.server.clock.dateLine(), yield) &&
-			yield([]byte("Content-Type"), []byte(textPlain))
-	}})
+	c.transport.WriteHead(hooks.Head{Status: e.Status, Length: int64(len(body)), Close: true, Fields: c.server.finalFields(fields)})
 	if head {
 		return 0, c.transport.Flush()
 	}

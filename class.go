@@ -63,6 +63,9 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	if route != "" {
 		c.match.Route = route
 	}
+	if c.timeout != nil {
+		c.timeout.keepFields(&c.Response.Header.list) // of what ran around the router
+	}
 	s, w := c.exchange.server, c.exchange.worker
 	if !class.In(&s.classes.entered) {
 		s.classes.entered.Add(class)

@@ -243,6 +243,37 @@ var (
 	}()
 )
 
+// contentFields are the fields that describe the body of an answer, besides Content-Type and Content-Range.
+var contentFields = [...]string{"Content-Length", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
+	"Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "ETag", "Last-Modified"}
+
+// dropContent removes the fields of a body that isn't sent.
+func dropContent(h *field.List) {
+	for _, name := range contentFields {
+		h.Del(name)
+	}
+}
+
+// prepareRefusal makes the fields of a response those of an answer that the server gives instead. What a cache may do with the response
+// it may not do with the refusal.
+func prepareRefusal(h *field.List, reason *HTTPError) {
+	dropContent(h)
+	h.DelID(field.ContentRange)
+	h.SetID(field.ContentType, textPlain)
+	if h.FindID(field.CacheControl, 0) >= 0 {
+		h.SetID(field.CacheControl, "no-store")
+	}
+	if reason == errAnswersFull {
+		h.SetID(field.RetryAfter, retryAfterSeconds)
+	}
+}
+
+// refusalFields returns the fields of an answer that the server gives instead of the response.
+func (r *Response) refusalFields(reason *HTTPError) *field.List {
+	prepareRefusal(&r.Header.list, reason)
+	return &r.Header.list
+}
+
 // refuseConn answers a connection that the server refuses, and closes it.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.counts.refused.Add(1)

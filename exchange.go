@@ -83,8 +83,8 @@ type wire interface {
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
 
 	// answerApart answers in the handler's place: nothing else is sent for the request. It is called on a timer's goroutine or the
-	// handler's. Meanwhile the handler may read, but doesn't write. size is that of the answer's body.
-	answerApart(e *HTTPError, head bool) (size int64, err error)
+	// handler's. Meanwhile the handler may read, but doesn't write. fields are the answer's, borrowed. size is that of its body.
+	answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error)
 }
 
 // fileWire is a wire that can send files by sendfile.

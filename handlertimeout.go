@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
 )
@@ -28,6 +30,7 @@ type handlerTimeout struct {
 	// deadline is the zero time if none is set. Like armed, it is changed only by the handler's goroutine.
 	deadline time.Time
 	answer   *HTTPError
+	fields   field.List      // what keepFields has copied of the response's; guarded by mu
 	head     bool            // the request is a HEAD
 	context  *requestContext // the request's, if it was armed before the timeout was set; otherwise nil
 }
@@ -35,6 +38,9 @@ type handlerTimeout struct {
 // SetTimeout gives the handler d from now. When that time is over, the request's context is done. Unless the head of the answer has
 // been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the
 // handler is dropped, and its writes to a stream return ErrHandlerTimeout.
+//
+// The answer has the fields that the response has now, and those that package router's middleware has set when the handler begins. Those
+// that describe a body, such as Content-Disposition and ETag, are left out, and Cache-Control becomes no-store.
 //
 // The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
 // should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of
@@ -75,6 +81,7 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 	}
 	t.armed, t.fired, t.failed = true, false, false
 	t.exchange, t.answer, t.head, t.context = c.exchange, e, c.Request.isHead(), nil
+	t.fields.CopyFrom(&c.Response.Header.list)
 	if t.deadline = time.Now().Add(d); !c.moveDeadline() {
 		t.context = c.context
 	}
@@ -82,6 +89,27 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 		t.timer = time.AfterFunc(d, t.fire)
 	} else {
 		t.timer.Reset(d)
+	}
+}
+
+// KeepFields is for filo's own router: no other package can construct its argument. It is called between the middlewares of a route, and
+// before its handler, so that the answer of a timeout has the fields that middleware inside of it has set. The timer can't read those of
+// the response, which are the handler's to change.
+func (c *Ctx) KeepFields(hooks.Own) {
+	if c.timeout != nil {
+		c.timeout.keepFields(&c.Response.Header.list)
+	}
+}
+
+// keepFields copies the response's fields for the timeout's answer.
+func (t *handlerTimeout) keepFields(h *field.List) {
+	if !t.armed {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.fired {
+		t.fields.CopyFrom(h)
 	}
 }
 
@@ -100,6 +128,7 @@ func (t *handlerTimeout) forget() {
 		t.disarmLocked()
 	}
 	t.deadline = time.Time{}
+	t.fields.ResetWithin(maxKeptHeader)
 }
 
 var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too long", Err: ErrHandlerTimeout}
@@ -130,7 +159,8 @@ func (t *handlerTimeout) answerNowLocked() {
 	t.fired = true
 	t.exchange.server.counts.timeouts.handler.Add(1)
 	var err error
-	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, t.head)
+	prepareRefusal(&t.fields, t.answer)
+	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, &t.fields, t.head)
 	t.failed = err != nil
 	if t.context != nil {
 		t.context.cancel(context.DeadlineExceeded)
@@ -138,9 +168,9 @@ func (t *handlerTimeout) answerNowLocked() {
 }
 
 // answerApart implements wire. It also sends the answers to earlier requests that wait in out.
-func (c *conn) answerApart(e *HTTPError, head bool) (size int64, err error) {
+func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
 	earlier := len(c.out)
-	c.out = c.server.appendRefusal(c.out, e, &refusalFields, head)
+	c.out = c.server.appendRefusal(c.out, e, fields, head)
 	answer := c.out[earlier:]
 	size = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
 	if c.looped != nil {

@@ -119,12 +119,24 @@ func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
 
 // appendHead renders the head of a final answer: by the connection's encoder, or without one into the queue, with mu held.
 func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length int64, endStream bool) []byte {
-	server, r := s.server, &ctx.Response
+	r := &ctx.Response
 	start := len(dst)
 	dst = http2.BeginHeaders(dst)
 	dst = s.beginBlock(dst, e)
 	dst = http2.AppendStatus(dst, r.status)
-	name, date, list := server.config.http2.name, true, &r.Header.list
+	dst = s.appendFields(dst, e, &r.Header.list)
+	if length >= 0 {
+		dst = http2.AppendNumber(dst, field.ContentLength, length)
+	}
+	if r.Trailer.Len() > 0 && !endStream {
+		dst = appendTrailerNames(dst, &r.Trailer)
+	}
+	return http2.EndHeaders(dst, start, s.id, endStream)
+}
+
+// appendFields appends the fields of a final answer, with the server's own, and without those about its framing.
+func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List) []byte {
+	name, date := s.server.config.http2.name, true
 	for i := range list.Len() {
 		id := list.ID(i)
 		switch id {
@@ -150,15 +162,9 @@ func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length 
 		dst = appendLiteral(dst, e, name)
 	}
 	if date {
-		dst = appendLiteral(dst, e, server.clock.dateLiteral())
+		dst = appendLiteral(dst, e, s.server.clock.dateLiteral())
 	}
-	if length >= 0 {
-		dst = http2.AppendNumber(dst, field.ContentLength, length)
-	}
-	if r.Trailer.Len() > 0 && !endStream {
-		dst = appendTrailerNames(dst, &r.Trailer)
-	}
-	return http2.EndHeaders(dst, start, s.id, endStream)
+	return dst
 }
 
 // beginBlock begins a field block, with an update of the table if one is due.
@@ -447,34 +453,27 @@ func (s *http2Stream) endStream(trailer *Header) {
 }
 
 // answerApart implements wire.
-func (s *http2Stream) answerApart(e *HTTPError, head bool) (size int64, err error) {
+func (s *http2Stream) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
 	h := s.h
 	h.mu.Lock()
 	if s.state.Over() {
 		h.mu.Unlock()
 		return 0, errStreamReset
 	}
-	size = s.refuseLocked(e, head)
+	size = s.refuseLocked(e, fields, head)
 	h.mu.Unlock()
 	h.flush()
 	return size, nil
 }
 
 // refuseLocked answers without a handler, or in its place. It returns the size of the body.
-func (s *http2Stream) refuseLocked(e *HTTPError, head bool) (size int64) {
+func (s *http2Stream) refuseLocked(e *HTTPError, fields *field.List, head bool) (size int64) {
 	s.h.mu.AssertHeld()
 	h, body := s.h, refusalText(e)
 	start := len(h.queue)
 	dst := s.beginBlock(http2.BeginHeaders(h.queue), nil)
 	dst = http2.AppendStatus(dst, e.Status)
-	dst = http2TextPlain.Append(dst)
-	if name := s.server.config.http2.name; name != nil {
-		dst = name.Append(dst)
-	}
-	dst = s.server.clock.dateLiteral().Append(dst)
-	if e == errAnswersFull {
-		dst = http2.AppendField(dst, field.RetryAfter, nil, []byte(retryAfterSeconds))
-	}
+	dst = s.appendFields(dst, nil, fields)
 	dst = http2.AppendNumber(dst, field.ContentLength, int64(len(body)))
 	h.queue = http2.EndHeaders(dst, start, s.id, head)
 	if head {

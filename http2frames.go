@@ -295,7 +295,7 @@ func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError, isHead
 	if s.state == http2.Open {
 		h.listLocked(s) // the rest of the request is to come
 	}
-	s.refuseLocked(reason, isHead)
+	s.refuseLocked(reason, &refusalFields, isHead)
 	h.handlerEndedLocked(s)
 	h.mu.Unlock()
 	return http2Next

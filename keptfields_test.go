@@ -31,6 +31,13 @@ var keptSenders = []struct {
 	{"/whole", 200, false, true, false, func(c *filo.Ctx) error { return c.Text(200, "whole") }},
 	{"/error", 404, false, true, false, func(*filo.Ctx) error { return filo.Error(404, "") }},
 	{"/panic", 500, false, true, false, func(*filo.Ctx) error { panic("in the handler") }},
+	{"/timeout", 503, false, false, true, func(c *filo.Ctx) error {
+		c.Response.Header.Set("Content-Disposition", "attachment")
+		c.SetTimeout(time.Millisecond, nil)
+		c.Response.Header.Set("X-Before", "changed")
+		<-c.Context().Done()
+		return c.Context().Err()
+	}},
 	{"/stream", 200, false, true, false, func(c *filo.Ctx) error { return c.Stream().Flush() }},
 	{"/empty", 204, false, true, true, func(c *filo.Ctx) error {
 		c.Response.SetStatus(204)
@@ -83,6 +90,7 @@ func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
 	return func(c *filo.Ctx) error {
 		path := c.Path()
 		c.Response.Header.Set("X-Before", "kept")
+		c.Response.Header.Set("Cache-Control", "private")
 		c.Response.WrapBody(func(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 			c.Response.Header.Set("X-Late", "kept")
 			return nil
@@ -118,6 +126,9 @@ func TestFieldsAreKept(t *testing.T) {
 	}
 	wants := func(t *testing.T, path string, late, bare bool, get func(string) string) {
 		t.Helper()
+		if cache := get("Cache-Control"); cache != "private" && path != "/timeout" || path == "/timeout" && (cache != "no-store" || get("Content-Disposition") != "") {
+			t.Errorf("%s: Cache-Control is %q, Content-Disposition %q", path, cache, get("Content-Disposition"))
+		}
 		if get("X-Before") != "kept" || late && (get("X-Late") != "kept" || bare != (get("X-Wrapped") == "")) {
 			t.Errorf("%s: X-Before is %q, X-Late %q, X-Wrapped %q", path, get("X-Before"), get("X-Late"), get("X-Wrapped"))
 		}

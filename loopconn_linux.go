@@ -198,7 +198,7 @@ func (lc *loopConn) holdBody() {
 	if counted > 0 && !lc.server.answers.take(counted) {
 		lc.server.counts.overloads.Add(1)
 		lc.server.counts.refusals.unsentAnswers.Add(1)
-		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, &overloadFields, false)
+		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, lc.worker.ctx.Response.refusalFields(errAnswersFull), false)
 		lc.reading = readingNothing
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -106,6 +107,43 @@ func TestTimeoutOptions(t *testing.T) {
 		"a negative Timeout":  func() { middleware.Timeout(middleware.TimeoutOptions{Timeout: -1}) },
 		"an error of success": func() { middleware.Timeout(middleware.TimeoutOptions{Timeout: 1, Error: filo.Error(200, "")}) },
 	})
+}
+
+// The time-out's answer has what middleware has set in front of the handler: in front of Timeout, and between it and the handler.
+func TestTimeoutKeepsFields(t *testing.T) {
+	for name, use := range map[string]func(r *router.Router, o middleware.TimeoutOptions) filo.Handler{
+		"outermost": func(r *router.Router, o middleware.TimeoutOptions) filo.Handler {
+			r.Use(middleware.Timeout(o), middleware.RequestID(), middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.example"}}))
+			return r.Serve
+		},
+		"innermost": func(r *router.Router, o middleware.TimeoutOptions) filo.Handler {
+			r.Use(middleware.RequestID(), middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.example"}}), middleware.Timeout(o))
+			return r.Serve
+		},
+		"around the router": func(r *router.Router, o middleware.TimeoutOptions) filo.Handler {
+			cors := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.example"}})
+			return mwtest.Wrap(r.Serve, middleware.Timeout(o), middleware.RequestID(), cors)
+		},
+	} {
+		r := router.New()
+		h := use(r, middleware.TimeoutOptions{Timeout: time.Second}) // of the bubble's clock
+		r.GET("/", func(c *filo.Ctx) error {
+			c.Response.Header.Set("Content-Type", "text/csv")
+			time.Sleep(2 * time.Second)
+			c.Response.Header.Reset()
+			return nil
+		}, middleware.Secure())
+		var got servertest.Answer
+		synctest.Test(t, func(t *testing.T) { got = mwtest.Do(t, h, "GET /", "Origin: https://a.example") })
+		if got.Status != 503 || got.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s: %v", name, got)
+		}
+		for _, field := range []string{"X-Request-Id", "Access-Control-Allow-Origin", "Vary", "X-Content-Type-Options"} {
+			if len(got.Header.Values(field)) != 1 {
+				t.Errorf("%s: %s is %q", name, field, got.Header.Values(field))
+			}
+		}
+	}
 }
 
 func ExampleTimeout() {

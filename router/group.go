@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/prerouting"
 )
 
@@ -264,6 +265,7 @@ func codeOf(middleware filo.Middleware) string {
 // status, fields and body as they will be. It is put around middleware too: that may refuse a request by an error of its own.
 func rendered(h filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
+		inside.KeepFields(c)
 		if err := h(c); err != nil {
 			return c.RenderError(err)
 		}

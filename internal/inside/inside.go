@@ -23,6 +23,9 @@ var (
 // Match returns what a router has found for the request, for a router to fill in.
 func Match(c *filo.Ctx) *hooks.Match { return c.Match(hooks.Own{}) }
 
+// KeepFields says that middleware has run, and may have set fields: see filo.Ctx.SetTimeout.
+func KeepFields(c *filo.Ctx) { c.KeepFields(hooks.Own{}) }
+
 // Enter says which class the rest of the handler belongs to. If that class may block, and the handler runs where its request was read,
 // the loop driver gives the loop to another worker first. A router calls it with the class of the route that it has found, before the
 // route's first middleware. What has run before belongs to the class that was entered before, or to the server's own: a server whose
