@@ -36,6 +36,16 @@ func Record(c *filo.Ctx, outer []Field) (*Answer, bool) {
 	return r, true
 }
 
+// Get returns the value of a field's first line, "" if there is none.
+func (r *Answer) Get(name string) string {
+	for _, f := range r.fields {
+		if strings.EqualFold(f.name, name) {
+			return f.value
+		}
+	}
+	return ""
+}
+
 // AddField adds a field to an answer that nobody shares yet.
 func (r *Answer) AddField(name, value string) { r.fields = append(r.fields, Field{name, value}) }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/filohttp/filo/internal/refusals"
 	"github.com/filohttp/filo/internal/replay"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Options configures New. Scope is required.
@@ -61,6 +62,10 @@ type Options struct {
 // again. Of an answer that streams or is too large, only the fact is stored, and a repetition gets 409. The same holds after a
 // handler that panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown.
 //
+// An answer is kept for clients that accept other content codings: a handler finds that its client accepts none, unless the client refuses
+// uncompressed answers. A Compress inside has nothing to do then; one outside compresses. If an answer has a coding nevertheless, and the
+// client that repeats the request doesn't accept it, that gets 406.
+//
 // The middleware reads the whole request body. Put it inside of the middleware that identifies the client, of BodyLimit and of
 // Decompress. New panics without a Scope.
 func New(options Options) filo.Middleware {
@@ -93,6 +98,7 @@ var (
 	errKeyRunning  = filo.Error(409, "a request with the same Idempotency-Key is being processed")
 	errKeyReused   = filo.Error(422, "the Idempotency-Key was used for another request")
 	errKeyNoAnswer = filo.Error(409, "the request was processed before, and its response wasn't kept")
+	errKeyCoding   = filo.Error(406, "the request was processed before, and its response was kept in a content coding that this client refuses")
 	errScopeFull   = filo.Error(429, "this client has too many Idempotency-Keys")
 	errKeysFull    = &filo.HTTPError{Status: 503, Detail: "too many Idempotency-Keys are stored", Err: filo.ErrBusy}
 )
@@ -164,9 +170,23 @@ func replayAnswer(c *filo.Ctx, response []byte) error {
 	if err != nil {
 		return err
 	}
+	if coding := kept.Get("Content-Encoding"); coding != "" {
+		accepted, number := acceptedBy(c), syntax.CodingNumber([]byte(coding))
+		if number < 0 || accepted.Weight(number) == 0 {
+			return errKeyCoding
+		}
+	}
 	kept.Give(c)
 	c.Response.Header.Set("Idempotency-Replayed", "true")
 	return nil
+}
+
+// acceptedBy returns the content codings that the client accepts.
+func acceptedBy(c *filo.Ctx) (accepted syntax.Codings) {
+	for list := range c.Request.Header.Values("Accept-Encoding") {
+		accepted.Read(list)
+	}
+	return accepted
 }
 
 // run has the request done, and keeps its answer.
@@ -180,6 +200,11 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", err)
 		}
 	}()
+	// Whoever repeats the request may accept other codings, and has the answer as well.
+	accepted := acceptedBy(c)
+	if _, ok := accepted.Plain(); ok {
+		c.Request.Header.Set("Accept-Encoding", "identity")
+	}
 	outer := replay.Fields(c)
 	err := next(c)
 	if err != nil {

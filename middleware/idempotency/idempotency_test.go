@@ -619,3 +619,40 @@ func TestMemoryFullLog(t *testing.T) {
 		}
 	})
 }
+
+// A client that repeats a request may be another program than the one that has sent it: it gets no coding that it doesn't accept.
+func TestCodings(t *testing.T) {
+	text := strings.Repeat("order ", 1000)
+	plain := func(c *filo.Ctx) error { return c.Text(200, text) }
+	encoded := func(c *filo.Ctx) error {
+		c.Response.Header.Set("Content-Encoding", "gzip")
+		return c.Text(200, text) // nobody decodes it here
+	}
+	keep := idempotency.New(idempotency.Options{Scope: scopeOf})
+	for _, test := range []struct {
+		why           string
+		handler       filo.Handler
+		first, second string
+		status        int
+		coding        string
+	}{
+		{"inside of idempotency nothing is compressed", mwtest.Wrap(plain, keep, middleware.Compress()), "gzip", "identity", 200, ""},
+		{"outside it is", mwtest.Wrap(plain, middleware.Compress(), keep), "gzip", "zstd", 200, "zstd"},
+		{"outside it isn't for those who don't accept it", mwtest.Wrap(plain, middleware.Compress(), keep), "gzip", "br", 200, ""},
+		{"a client that refuses what is uncompressed", mwtest.Wrap(plain, keep, middleware.Compress()), "gzip, identity;q=0", "identity", 406, ""},
+		{"twice", mwtest.Wrap(plain, keep, middleware.Compress()), "gzip, identity;q=0", "*", 200, "gzip"},
+		{"a handler's own", mwtest.Wrap(encoded, keep), "gzip", "zstd", 406, ""},
+		{"a handler's own that is accepted", mwtest.Wrap(encoded, keep), "gzip", "gzip;q=0.1", 200, "gzip"},
+		{"a handler's own that is refused", mwtest.Wrap(encoded, keep), "gzip", "*, gzip;q=0", 406, ""},
+	} {
+		s := servertest.New(t, test.handler)
+		key := fmt.Sprintf("Idempotency-Key: %q", test.why)
+		if got := s.Do(t, "POST /", key, "Accept-Encoding: "+test.first); got.Status != 200 {
+			t.Errorf("%s: first %d", test.why, got.Status)
+		}
+		got := s.Do(t, "POST /", key, "Accept-Encoding: "+test.second)
+		if got.Status != test.status || got.Header.Get("Content-Encoding") != test.coding {
+			t.Errorf("%s: %d, %q, want %d, %q", test.why, got.Status, got.Header.Get("Content-Encoding"), test.status, test.coding)
+		}
+	}
+}
