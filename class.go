@@ -22,8 +22,11 @@ func newFixedClasses() (inline, offload *class.Class) {
 // Inline returns a handler that the loop driver always runs where it reads the request, whatever it has measured. The handler
 // must not block, or take more than about 10 µs: the other connections of its loop wait meanwhile. Use Inline for handlers
 // without a router; a route has a method Inline, which also covers the middleware around its handler. If a route uses this
-// function instead of the method, the first call may go to another worker, until filo knows that the middleware is quick.
-func Inline(h Handler) Handler {
+// function instead of the method, the first call may go to another worker, until filo knows that the middleware is quick. Such a route is
+// answered even when Server.Concurrency is reached, as one with Route.Always.
+//
+//go:noinline
+func Inline(h Handler) Handler { // package router knows what it returns by its code, which the compiler would copy
 	return func(c *Ctx) error {
 		if err := c.enter(inlineClass, ""); err != nil {
 			return err

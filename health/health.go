@@ -9,9 +9,9 @@
 // # Checks
 //
 // Probes are answered from memory, so any number of them causes no extra checks. Checks run only while something probes. The
-// first probe waits for them. From then on each check runs once in its Period, until there was no probe for two minutes. Routes
-// that are marked Inline, as above, answer even when Server.Concurrency is reached: an overloaded server is alive, and a
-// restart would make matters worse.
+// first probe waits for them. From then on each check runs once in its Period, until there was no probe for two minutes. Live and Ready
+// answer even when Server.Concurrency is reached: an overloaded server is alive, and a restart would make matters worse. Inline, as above,
+// also keeps their routes in the loop that reads the probe: leave it out if the routes have middleware that waits.
 //
 // At most Options.Concurrency checks run at once. A check that exceeds its Timeout has failed. It isn't called again until it
 // has returned, so a check that hangs costs one goroutine. A check that panics has failed, too.

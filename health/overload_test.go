@@ -21,23 +21,28 @@ import (
 func TestOverload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, around := range []string{"", ", with middleware that waits"} {
-			t.Run(name+around, func(t *testing.T) {
-				if driver == filo.DriverLoop && runtime.GOOS != "linux" {
-					t.Skip("no loops here")
-				}
-				testOverload(t, driver, around != "")
-			})
+			for _, marked := range []string{"", ", routes not marked Inline"} {
+				t.Run(name+around+marked, func(t *testing.T) {
+					if driver == filo.DriverLoop && runtime.GOOS != "linux" {
+						t.Skip("no loops here")
+					}
+					testOverload(t, driver, around != "", marked == "")
+				})
+			}
 		}
 	}
 }
 
-func testOverload(t *testing.T, driver filo.Driver, waits bool) {
+func testOverload(t *testing.T, driver filo.Driver, waits, inline bool) {
 	h := health.New(quiet(health.Options{}))
 	checked := make(chan struct{}, 1)
 	h.Add("a", func(context.Context) error { checked <- struct{}{}; return nil }, health.Check{Period: time.Hour})
 	r := router.New()
-	r.GET("/readyz", h.Ready).Inline()
-	r.GET("/livez", h.Live).Inline()
+	for path, probe := range map[string]filo.Handler{"/readyz": h.Ready, "/livez": h.Live} {
+		if route := r.GET(path, probe); inline {
+			route.Inline()
+		}
+	}
 	held, release := make(chan struct{}), make(chan struct{})
 	r.GET("/hold", func(c *filo.Ctx) error {
 		held <- struct{}{}

@@ -148,6 +148,9 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 		names: p.names, restNamed: p.last().kind == rest && p.last().text != "",
 	}
 	route.class.Name = p.text
+	if reflect.ValueOf(h).Pointer() == inlineCode {
+		route.class.SetAlways()
+	}
 	if mount != nil {
 		mount.become(p)
 		route.mount = mount
@@ -156,6 +159,10 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 	g.router.register(route)
 	return route
 }
+
+// inlineCode is the code of what filo.Inline returns. Such a handler never waits, so a route of it is answered however many requests are:
+// probes are right also where nobody has marked their route.
+var inlineCode = reflect.ValueOf(filo.Inline(nil)).Pointer()
 
 // mustNotBeNil panics at the call that has left something out, instead of at the first request.
 func mustNotBeNil(middleware []filo.Middleware) {

@@ -272,6 +272,15 @@ var topics = []topic{
 			instead: "api := r.Group(\"/api\")\napi.GET(\"/users\", listUsers)",
 		},
 		{
+			title: "gin, echo, chi, fiber: a slash for the group itself",
+			do: func(r *router.Router, s *filo.Server) error {
+				users := r.Group("/users")
+				users.DELETE("/", deleteUser)
+				return nil
+			},
+			instead: "users := r.Group(\"/users\")\nusers.DELETE(\"\", deleteUser)",
+		},
+		{
 			title: "A method for a group",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.Group("GET /api")
