@@ -8,9 +8,6 @@ import (
 	"mime"
 	"mime/multipart"
 	"strconv"
-	"strings"
-
-	"github.com/filohttp/filo/internal/syntax"
 )
 
 // MultipartLimits bounds the memory and parts of a multipart/form-data form. The zero value selects safe defaults.
@@ -134,14 +131,14 @@ func multipartBoundary(contentType string, mixed bool) (string, error) {
 	return boundary, nil
 }
 
-// validBoundary: "boundary := 0*69<bchars> bcharsnospace" (RFC 2046, section 5.1.1).
+// validBoundary accepts more than RFC 2046, section 5.1.1, has: every token and quoted string that doesn't end in white space, which may
+// follow a boundary anyway. Some clients write "*****".
 func validBoundary(s string) bool {
-	if len(s) == 0 || len(s) > maxBoundary || s[len(s)-1] == ' ' {
+	if len(s) == 0 || len(s) > maxBoundary || s[len(s)-1] == ' ' || s[len(s)-1] == '\t' {
 		return false
 	}
 	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !syntax.IsLetter(c) && (c < '0' || c > '9') && strings.IndexByte(" '()+_,-./:=?", c) < 0 {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return false
 		}
 	}

@@ -142,7 +142,8 @@ func TestReadMultipartFormErrors(t *testing.T) {
 		{"the boundary isn't empty", `multipart/form-data; boundary=""`, "", MultipartLimits{}, 400, nil},
 		{"no longer than 70 characters", "multipart/form-data; boundary=" + strings.Repeat("a", 71), "", MultipartLimits{}, 400, nil},
 		{"bcharsnospace at the end", `multipart/form-data; boundary="a "`, "", MultipartLimits{}, 400, nil},
-		{"bchars", `multipart/form-data; boundary="a;b"`, "", MultipartLimits{}, 400, nil},
+		{"white space at the end", "multipart/form-data; boundary=\"a\t\"", "", MultipartLimits{}, 400, nil},
+		{"control characters", `multipart/form-data; boundary*=utf-8''a%0d%0ab`, "", MultipartLimits{}, 400, nil},
 		{"malformed parameter", "multipart/form-data; boundary", "", MultipartLimits{}, 400, nil},
 		{"an empty body", testFormType, "", MultipartLimits{}, 400, nil},
 		{"the closing delimiter is missing", testFormType, strings.TrimSuffix(testForm("a", "1"), "--xyz--\r\n"), MultipartLimits{}, 400, nil},
@@ -371,5 +372,19 @@ func BenchmarkPartLimiter(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		l.scan(chunk)
+	}
+}
+
+// A boundary may be any token or quoted string of up to 70 bytes.
+func TestBoundaries(t *testing.T) {
+	for written, boundary := range map[string]string{
+		"*****": "*****", "a|b~c#d!e$f%g&h^i`jk": "a|b~c#d!e$f%g&h^i`jk", `"a;b"`: "a;b", `"a\\b\"c"`: `a\b"c`, `"a b"`: "a b", `"<a>@[b]"`: "<a>@[b]", `"ü"`: "ü",
+		strings.Repeat("*", 70): strings.Repeat("*", 70), "----WebKitFormBoundary7MA4YWxkTrZu0gW": "----WebKitFormBoundary7MA4YWxkTrZu0gW",
+	} {
+		contentType := "multipart/form-data; boundary=" + written
+		form, err := readMultipartForm(strings.NewReader(strings.ReplaceAll(testForm("a", "1"), "xyz", boundary)), contentType, MultipartLimits{})
+		if err != nil || form.Value["a"][0] != "1" {
+			t.Errorf("%s: %v, %v", written, form, err)
+		}
 	}
 }

@@ -29,6 +29,29 @@ type embedded struct {
 // struct's unless a less deep one has their name, or one that is as deep and has it from its tag; if several are left, none
 // counts. With onlyTagged fields need the tag.
 func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
+	byName := candidatesOf(t, tag, onlyTagged)
+	members := make([]member, 0, len(byName))
+	for _, candidates := range byName {
+		if found := dominant(candidates); len(found) == 1 {
+			members = append(members, found[0])
+		}
+	}
+	slices.SortFunc(members, func(a, b member) int { return slices.Compare(a.index, b.index) })
+	return members
+}
+
+// conflictOf returns two members that have the same name from the tag and are as deep, so that none of them counts.
+func conflictOf(t reflect.Type, tag string) (a, b member, found bool) {
+	for _, candidates := range candidatesOf(t, tag, true) {
+		if same := dominant(candidates); len(same) > 1 && (!found || slices.Compare(same[0].index, a.index) < 0) {
+			a, b, found = same[0], same[1], true
+		}
+	}
+	return a, b, found
+}
+
+// candidatesOf returns the members of each name, the least deep first.
+func candidatesOf(t reflect.Type, tag string, onlyTagged bool) map[string][]member {
 	byName := make(map[string][]member)
 	visited := make(map[reflect.Type]bool)
 	for level := []embedded{{typ: t}}; len(level) > 0; {
@@ -47,14 +70,7 @@ func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
 		}
 		level = next
 	}
-	members := make([]member, 0, len(byName))
-	for _, candidates := range byName {
-		if m, ok := dominant(candidates); ok {
-			members = append(members, m)
-		}
-	}
-	slices.SortFunc(members, func(a, b member) int { return slices.Compare(a.index, b.index) })
-	return members
+	return byName
 }
 
 // members returns the fields of e's struct, and adds the structs embedded in it to next.
@@ -100,9 +116,8 @@ func addEmbedded(next []embedded, t reflect.Type, index []int) []embedded {
 	return append(next, embedded{typ: t, index: index})
 }
 
-// dominant returns the one of the members of one name, the least deep first, that counts.
-func dominant(candidates []member) (member, bool) {
-	var found []member
+// dominant returns the one of the members of one name, the least deep first, that counts. If it returns several, none does.
+func dominant(candidates []member) (found []member) {
 	for _, m := range candidates {
 		if len(m.index) > len(candidates[0].index) {
 			break
@@ -112,10 +127,7 @@ func dominant(candidates []member) (member, bool) {
 	if len(found) > 1 {
 		found = slices.DeleteFunc(found, func(m member) bool { return !m.tagged })
 	}
-	if len(found) != 1 {
-		return member{}, false
-	}
-	return found[0], true
+	return found
 }
 
 // validName reports whether encoding/json takes a name from a tag.

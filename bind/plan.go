@@ -71,6 +71,9 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 		p.byName[f.name] = len(p.fields)
 		p.fields = append(p.fields, f)
 	}
+	if a, b, found := conflictOf(t, in.tag()); found {
+		p.err = fmt.Errorf("bind: %s and %s both have the tag %s:%q, so neither would be bound", pathOf(t, a.index), pathOf(t, b.index), in.tag(), a.name)
+	}
 	for _, f := range reflect.VisibleFields(t) {
 		if name := f.Tag.Get(in.tag()); name != "" && name != "-" && !f.IsExported() && !f.Anonymous {
 			p.err = fmt.Errorf("bind: %s has the tag %s, and must be exported to be bound: write it with a capital", fieldOf(t, f.Name), in.tag())
@@ -122,6 +125,15 @@ func fieldOf(t reflect.Type, name string) string {
 		return "the field " + name
 	}
 	return t.String() + "." + name
+}
+
+// pathOf is fieldOf for a field that may be within embedded structs.
+func pathOf(t reflect.Type, index []int) string {
+	names := make([]string, len(index))
+	for i := range index {
+		names[i] = t.FieldByIndex(index[:i+1]).Name
+	}
+	return fieldOf(t, strings.Join(names, "."))
 }
 
 func newField(m member, in source) (field, error) {

@@ -112,7 +112,11 @@ func (v *values) unknown(p *plan) (names []string) {
 		}
 	}
 	if v.form != nil {
-		for name := range v.form.Value {
+		for name, texts := range v.form.Value {
+			// Browsers send an input for files that was left empty with an empty file name, which makes it text.
+			if i, ok := p.byName[name]; ok && p.fields[i].file() && !slices.ContainsFunc(texts, func(text string) bool { return text != "" }) {
+				continue
+			}
 			note(name, false)
 		}
 		for name := range v.form.File {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime/multipart"
 	"reflect"
+	"slices"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/inside"
@@ -81,8 +82,16 @@ func withoutWildcard(c *filo.Ctx, t reflect.Type, f *field) error {
 
 // given reports whether the values of a field's name stand for one.
 func (f *field) given(found [][]byte) bool {
-	return len(found) > 0 && (f.slice || !f.optional || len(found[0]) > 0)
+	switch {
+	case len(found) == 0:
+		return false
+	case f.slice:
+		return f.comma || !f.optional || slices.ContainsFunc(found, notEmpty)
+	}
+	return !f.optional || len(found[0]) > 0
 }
+
+func notEmpty(text []byte) bool { return len(text) > 0 }
 
 // field binds a field from the values of its name, of which there is at least one.
 func (b *binding) field(in source, f *field, found [][]byte, target reflect.Value) {
@@ -90,6 +99,11 @@ func (b *binding) field(in source, f *field, found [][]byte, target reflect.Valu
 		b.problems.add(in.status(), FieldError{In: in.String(), Name: f.name, Detail: detail})
 	}
 	if f.slice {
+		if f.optional && !b.option.strict {
+			if found = slices.DeleteFunc(found, func(text []byte) bool { return len(text) == 0 }); len(found) == 0 {
+				return
+			}
+		}
 		dst := fieldAt(target, f.index)
 		elements := reflect.MakeSlice(dst.Type(), len(found), len(found))
 		for i, text := range found {

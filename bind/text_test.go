@@ -466,3 +466,98 @@ func TestUntaggedStructs(t *testing.T) {
 		}
 	}
 }
+
+// Browsers send an input for files that was left empty, and one for text. Neither is a mistake of the client's.
+func TestLeftEmpty(t *testing.T) {
+	empty := func(parts ...string) string {
+		var body strings.Builder
+		for _, part := range parts {
+			name, content, _ := strings.Cut(part, "=")
+			fmt.Fprintf(&body, "--b\r\nContent-Disposition: form-data; name=%q; filename=%q\r\nContent-Type: application/octet-stream\r\n\r\n%s\r\n", name, content, content)
+		}
+		return post("multipart/form-data; boundary=b", body.String()+"--b--\r\n")
+	}
+	for _, options := range [][]bind.Option{nil, {bind.Strict()}} {
+		v, err := bound[upload](t, empty("image=", "file=", "file=a.txt", "file="), bind.Multipart, options...)
+		if err != nil || v.Image != nil || len(v.Files) != 1 || v.Files[0].Filename != "a.txt" {
+			t.Errorf("%v: %+v, %v", options, v, err)
+		}
+		_, err = bound[struct {
+			Image *multipart.FileHeader `form:"image" required:"true"`
+		}](t, empty("image="), bind.Multipart, options...)
+		if err == nil || !strings.Contains(err.Error(), "is required") {
+			t.Errorf("a required one: %v", err)
+		}
+	}
+	if _, err := bound[upload](t, post("multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=image\r\n\r\ntext\r\n--b--\r\n"),
+		bind.Multipart, bind.Strict()); err == nil {
+		t.Error("text is taken for a file")
+	}
+
+	type ids struct {
+		IDs   []int    `query:"ids" required:"true"`
+		Names []string `query:"names"`
+	}
+	for target, want := range map[string]string{
+		"/?ids=&ids=3": "{[3] []} <nil>", "/?ids=3&ids=&ids=4&names=&names=a": "{[3 4] [ a]} <nil>",
+		"/?ids=&ids=": `{[] []} 400 Bad Request: query "ids": is required`, "/?ids=&ids=x": `{[0] []} 400 Bad Request: query "ids": value 1 must be an integer`,
+	} {
+		v, err := bound[ids](t, get(target), bind.Query)
+		if got := fmt.Sprint(v, " ", err); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	if _, err := bound[ids](t, get("/?ids=&ids=3"), bind.Query, bind.Strict()); err == nil {
+		t.Error("Strict takes an empty number")
+	}
+}
+
+type pageA struct {
+	Page int `query:"page"`
+}
+
+type pageB struct {
+	Page int `query:"page"`
+}
+
+// Of two fields with one name neither would be bound.
+func TestDuplicateTags(t *testing.T) {
+	for want, f := range map[string]func() error{
+		"the field From and the field To both have the tag query:\"page\"": func() error {
+			_, err := bound[struct {
+				From int `query:"page"`
+				To   int `query:"page"`
+			}](t, get("/?page=1"), bind.Query)
+			return err
+		},
+		"the field pageA.Page and the field pageB.Page both have the tag query:\"page\"": func() error {
+			_, err := bound[struct {
+				pageA
+				pageB
+			}](t, get("/?page=1"), bind.All)
+			return err
+		},
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	v, err := bound[struct {
+		pageA
+		Page int `query:"page"`
+	}](t, get("/?page=1"), bind.Query)
+	if err != nil || v.Page != 1 {
+		t.Errorf("the outer one of two: %+v, %v", v, err)
+	}
+	defer func() {
+		if message := fmt.Sprint(recover()); !strings.Contains(message, "From and the field To both") {
+			t.Errorf("panic: %s", message)
+		}
+	}()
+	bind.Handler(func(*filo.Ctx, struct {
+		From int `form:"page"`
+		To   int `form:"page"`
+	}) (struct{}, error) {
+		return struct{}{}, nil
+	})
+}
