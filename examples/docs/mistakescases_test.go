@@ -275,10 +275,10 @@ var topics = []topic{
 			title: "gin, echo, chi, fiber: a slash for the group itself",
 			do: func(r *router.Router, s *filo.Server) error {
 				users := r.Group("/users")
-				users.DELETE("/", deleteUser)
+				users.POST("/", createUser)
 				return nil
 			},
-			instead: "users := r.Group(\"/users\")\nusers.DELETE(\"\", deleteUser)",
+			instead: "users := r.Group(\"/users\")\nusers.POST(\"\", createUser)",
 		},
 		{
 			title: "A method for a group",
