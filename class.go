@@ -232,6 +232,7 @@ func (c *conn) awaitPlace() error {
 	err := c.exchange.awaitPlace()
 	switch broken := c.looped.IsBroken(); {
 	case broken && err == nil:
+		c.lost = true
 		return ErrClientGone
 	case !broken && err == ErrClientGone:
 		return errQueueTimeout

@@ -74,7 +74,7 @@ type contextEnd struct {
 //
 // A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it has
 // done so before the watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the
-// answer meanwhile. The answer is sent in any case. The client of a net.Conn of the program's own that has no deadlines isn't watched.
+// answer meanwhile. The answer is sent in any case, except that of an error after the context has ended. The client of a net.Conn of the program's own that has no deadlines isn't watched.
 func (c *Ctx) Context() context.Context {
 	c.check()
 	if c.override == nil && c.context == nil {
@@ -367,6 +367,17 @@ func (r *requestContext) cancel(cause error) {
 	if e != nil {
 		e.cancel(cause)
 	}
+}
+
+// endedBy returns why the context has ended, nil if it hasn't or nobody has asked for its end.
+func (r *requestContext) endedBy() error {
+	r.mu.Lock()
+	e, cause := r.end.Load(), r.cause
+	r.mu.Unlock()
+	if e != nil {
+		return context.Cause(e)
+	}
+	return cause
 }
 
 // finish ends the context with its request. It returns why the context has ended: context.Canceled, unless it ended before.

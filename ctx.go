@@ -43,10 +43,12 @@ type Ctx struct {
 	// clientGone says that the request's context has ended because the client left, or could no longer be written to. It stays
 	// false if nobody has asked for the context.
 	clientGone bool
-	claimed    bool // the answer is being sent, or the handler has returned: no timeout can be set any more
-	rendered   bool // an error was turned into the response, which is final
-	returned   bool // the handler has returned
-	always     bool // the handler has entered a class that may run in the reserve: see alwaysPlaces
+	// abandoned says that the handler's error has no answer, since the client has left: see exchange.abandon.
+	abandoned bool
+	claimed   bool // the answer is being sent, or the handler has returned: no timeout can be set any more
+	rendered  bool // an error was turned into the response, which is final
+	returned  bool // the handler has returned
+	always    bool // the handler has entered a class that may run in the reserve: see alwaysPlaces
 
 	match    hooks.Match
 	values   []ctxValue
@@ -95,7 +97,7 @@ func (c *Ctx) end() {
 		c.stream.reset()
 	}
 	c.stopWatch() // again: the user's code that was closed may have started a watch
-	c.deadline, c.clientGone, c.claimed = time.Time{}, false, false
+	c.deadline, c.clientGone, c.abandoned, c.claimed = time.Time{}, false, false, false
 	c.readUntil, c.writeUntil = 0, 0
 	c.rendered, c.returned, c.always, c.match.Route, c.override, c.logger = false, false, false, "", nil, nil
 	if len(c.logAttributes) > 0 {
@@ -329,12 +331,18 @@ func (c *Ctx) BytesWritten() int64 {
 // RenderError makes the ErrorHandler turn err into the response now rather than after the handler has returned, so that outer
 // middleware sees the final response. No error that is returned later changes the response. RenderError returns err, for the
 // handler to return. It leaves ErrAbort, and an error after the head was sent, to the server.
+//
+// If the context of Ctx.Context has ended since the client left, and no head was sent, there is no answer. RenderError then returns an
+// error that wraps err and ErrAbort. It also wraps ErrClientGone, unless err is an error of the server: one that is neither
+// context.Canceled, ErrClientGone nor an HTTPError with a status below 500.
 func (c *Ctx) RenderError(err error) error {
 	c.check()
 	if err == nil || c.rendered || c.stream.sent || c.exchange.hijacked || c.timedOut() {
 		return err
 	}
-	c.rendered = c.exchange.renderError(c, err)
+	if err = c.exchange.abandon(c, err); !c.abandoned {
+		c.rendered = c.exchange.renderError(c, err)
+	}
 	return err
 }
 

@@ -199,7 +199,43 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 	return e
 }
 
+// abandonedError is a handler's error that nobody gets, since the client has left.
+type abandonedError struct {
+	error
+	clients bool // it isn't the server's
+}
+
+// Unwrap returns what the error is as well.
+func (e *abandonedError) Unwrap() []error {
+	if e.clients {
+		return []error{e.error, ErrAbort, ErrClientGone}
+	}
+	return []error{e.error, ErrAbort}
+}
+
+// abandon makes the error of a handler whose client has left, before a head was sent, one that is ErrAbort as well. Such an error mostly
+// says that the context has ended. Another one is logged.
+func (x *exchange) abandon(ctx *Ctx, err error) error {
+	if err == nil || ctx.rendered || ctx.stream.sent || errors.Is(err, ErrAbort) || !x.hasLeft(ctx, err) {
+		return err
+	}
+	ctx.clientGone, ctx.abandoned = true, true
+	status := statusOf(err).Status
+	x.logError(ctx, err, status)
+	return &abandonedError{err, status < 500 || errors.Is(err, context.Canceled) || errors.Is(err, ErrClientGone)}
+}
+
+// hasLeft reports whether the context of a request whose handler returns err has ended since the client left. Without a context it is the
+// error that tells.
+func (x *exchange) hasLeft(ctx *Ctx, err error) bool {
+	if r := ctx.context; r != nil && r.endedBy() == ErrClientGone {
+		return true
+	}
+	return ctx.clientGone || x.lost && errors.Is(err, ErrClientGone)
+}
+
 func (x *exchange) finishAnswer(ctx *Ctx, err error) ending {
+	err = x.abandon(ctx, err)
 	if err != nil && (errors.Is(err, ErrAbort) || !ctx.rendered && !x.renderError(ctx, err)) {
 		return endingAborted
 	}
@@ -261,7 +297,8 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	return ok
 }
 
-// logError logs a handler's error that was answered with status, unless the client has caused it. Panics and handlers that ended
+// logError logs a handler's error that was answered with status, unless the client has caused it. The record of an error that nobody gets
+// has the status 0. Panics and handlers that ended
 // their goroutine have been logged before.
 func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
@@ -271,6 +308,9 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	busy := errors.Is(err, ErrBusy) // Stats counts the server's own; logging each would add to the overload
 	if errors.As(err, &panicError) || err == errGoexit || (clients || busy) && !x.server.LogAllErrors {
 		return
+	}
+	if ctx.abandoned {
+		status = 0
 	}
 	var httpError *HTTPError
 	if errors.As(err, &httpError) && (httpError.Status < 400 || httpError.Status > 599) {

@@ -124,8 +124,8 @@ func (r *recorder) find(name string) *route {
 
 // failed reports whether an error that isn't the response yet is the server's fault.
 func failed(c *filo.Ctx, err error) bool {
-	if c.ErrorRendered() {
-		return false // the status tells
+	if c.ErrorRendered() || c.Hijacked() || errors.Is(err, filo.ErrClientGone) {
+		return false // the status tells, or the client has left
 	}
 	var known *filo.HTTPError
 	if errors.As(err, &known) {

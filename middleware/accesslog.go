@@ -42,7 +42,7 @@ type AccessLogOptions struct {
 //
 // Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. To log what the
 // client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. An answer that
-// filo.ErrAbort prevented has the status 0.
+// filo.ErrAbort prevented has the status 0, and so has that of a handler that fails since its client has left.
 //
 // Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as
 // "\x0a". A client can't make a record long: 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of

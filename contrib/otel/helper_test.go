@@ -64,6 +64,13 @@ func routes(use ...filo.Middleware) *router.Router {
 	})
 	r.GET("/goexit", func(c *filo.Ctx) error { runtime.Goexit(); return nil })
 	r.GET("/reader", func(c *filo.Ctx) error { return c.Reader(200, "text/plain", strings.NewReader("read"), 4) })
+	r.GET("/leaving", func(c *filo.Ctx) error {
+		ctx := c.Context()
+		ctx.Done()
+		c.Get(leaveKey{}).(func())()
+		<-ctx.Done()
+		return ctx.Err()
+	})
 	r.GET("/upgrade", func(c *filo.Ctx) error {
 		conn, _, err := c.Upgrade("echo")
 		if err != nil {
@@ -172,4 +179,30 @@ func text(attributes []attribute.KeyValue) string {
 		parts = append(parts, string(each.Key)+"="+each.Value.String())
 	}
 	return strings.Join(parts, ",")
+}
+
+// leaveKey is the key of a function that makes a request's client leave.
+type leaveKey struct{}
+
+// leaving asks for something whose client leaves meanwhile.
+func leaving(t *testing.T, s *servertest.Server, ended <-chan struct{}, clients chan<- *servertest.Conn) {
+	t.Helper()
+	c := s.Dial(t)
+	clients <- c
+	if _, err := io.WriteString(c, servertest.Request("GET /leaving", "")); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+}
+
+// watched is middleware that gives a handler the way to make its client leave, and tells when it has ended.
+func watched(clients <-chan *servertest.Conn, ended chan<- struct{}) filo.Middleware {
+	return func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			c.Set(leaveKey{}, func() { (<-clients).Reset() })
+			err := next(c)
+			ended <- struct{}{}
+			return err
+		}
+	}
 }

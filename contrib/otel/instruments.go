@@ -87,7 +87,7 @@ func (i *instruments) end(ctx context.Context, c *filo.Ctx, r *route, x *exchang
 	if x.size >= 0 {
 		i.requestSize.Record(ctx, x.size, m.options...)
 	}
-	if size := responseSize(c); size >= 0 && x.result != resultAborted {
+	if size := responseSize(c); size >= 0 && x.status > 0 {
 		i.responseSize.Record(ctx, size, m.options...)
 	}
 }

@@ -150,10 +150,11 @@ const (
 	resultAnswered  result = iota
 	resultBrokenOff        // the answer was on its way when the handler failed
 	resultAborted          // there is no answer
+	resultLeft             // there is none, since the client has left
 )
 
 // errorTypes are the values of error.type for them. An answer of 5xx has its status.
-var errorTypes = [...]string{resultBrokenOff: "broken_off", resultAborted: "aborted"}
+var errorTypes = [...]string{resultBrokenOff: "broken_off", resultAborted: "aborted", resultLeft: ""}
 
 // serve runs the handler within a span, also if that panics or ends its goroutine.
 func (t *telemetry) serve(c *filo.Ctx, next filo.Handler) (err error) {
@@ -197,7 +198,9 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 	case err == nil:
 		return
 	case errors.Is(err, filo.ErrAbort):
-		x.prevented(c)
+		if x.prevented(c); x.result == resultAborted && errors.Is(err, filo.ErrClientGone) {
+			x.result = resultLeft
+		}
 		return
 	case c.Hijacked():
 		return // mostly since the client has left

@@ -16,6 +16,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/otel"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
 )
 
 // base are the attributes that the spans of the tests' requests have in common.
@@ -114,6 +115,17 @@ func TestSpan(t *testing.T) {
 				t.Errorf("scope %v", scope)
 			}
 		}
+	}
+}
+
+// A handler that fails since its client has left has no status, and its span isn't one of an error.
+func TestClientLeaves(t *testing.T) {
+	clients, ended := make(chan *servertest.Conn, 1), make(chan struct{}, 1)
+	o := serve(t, func(m filo.Middleware) filo.Handler { return watched(clients, ended)(within(m)) })
+	leaving(t, o.Server, ended, clients)
+	span := o.spans(t, 1)[0]
+	if got := text(span.Attributes()); span.Status().Code != codes.Unset || strings.Contains(got, "error.type") || strings.Contains(got, "status_code") || exception(t, span) != "" {
+		t.Errorf("%v, %s, exception %q", span.Status(), got, exception(t, span))
 	}
 }
 

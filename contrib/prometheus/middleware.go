@@ -61,7 +61,8 @@ type Options struct {
 //   - http_request_size_bytes and http_response_size_bytes, by method and route: the bodies, if their size is known when the
 //     handler returns. The size of a chunked request, or of a body that Response.SetBodyStream or Ctx.File will send, isn't.
 //   - http_request_panics_total and http_request_errors_total, by method and route. Errors are panics, filo.ErrAbort, and
-//     errors of a handler that were answered with 5xx, or couldn't be because the answer was already being sent.
+//     errors of a handler that were answered with 5xx, or couldn't be because the answer was already being sent. A handler that fails
+//     since its client has left isn't one: its status is "none".
 //
 // Put Middleware outside of all handlers and middleware that may answer a request: with Router.Use or, to include the answers
 // of middleware around the router, around the server's handler. Inside of a compressing middleware the sizes are those of the
@@ -169,7 +170,8 @@ func (m *metrics) answered(c *filo.Ctx, r *measured, err error) {
 		r.aborted = errors.Is(err, filo.ErrAbort)
 		// What takes the connection over mostly ends with an error since the client has left.
 		brokenOff := !c.ErrorRendered() && c.Committed() && !c.Hijacked()
-		r.failed = r.panicked || r.aborted || brokenOff || c.Status() >= 500
+		left := errors.Is(err, filo.ErrClientGone) && !c.ErrorRendered()
+		r.failed = r.panicked || !left && (r.aborted || brokenOff || c.Status() >= 500)
 	}
 	if m.skip == nil || !m.skip(c) {
 		m.observe(c, r)

@@ -20,6 +20,15 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
+// A handler that fails since its client has left has no status, and is no error.
+func TestClientLeaves(t *testing.T) {
+	clients, ended := make(chan *servertest.Conn, 1), make(chan struct{}, 1)
+	s, registry := serve(t, func(m filo.Middleware) filo.Handler { return watched(clients, ended)(within(m)) })
+	leaving(t, s, ended, clients)
+	wantLines(t, "a client that leaves", settled(t, registry), `http_request_duration_seconds_count{method="GET",route="/leaving",status="none"} 1`,
+		`http_request_errors_total{method="GET",route="/leaving"} 0.0`)
+}
+
 func TestMiddleware(t *testing.T) {
 	count := func(method, route, status string) string {
 		return fmt.Sprintf(`http_request_duration_seconds_count{method=%q,route=%q,status=%q} 1`, method, route, status)

@@ -1,0 +1,126 @@
+package filo_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/servertest"
+)
+
+// abandonedLog collects records.
+type abandonedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *abandonedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *abandonedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// abandonedErrors are what a handler returns whose client has left, by path: whether it is the server's fault.
+var abandonedErrors = map[string]struct {
+	fail    func(ctx context.Context) error
+	servers bool
+}{
+	"/err":     {func(ctx context.Context) error { return fmt.Errorf("asking the database: %w", ctx.Err()) }, false},
+	"/cause":   {func(ctx context.Context) error { return context.Cause(ctx) }, false},
+	"/missing": {func(ctx context.Context) error { return filo.Error(404, "") }, false},
+	"/another": {func(ctx context.Context) error { return errors.New("out of order") }, true},
+	"/500":     {func(ctx context.Context) error { return filo.Error(500, "out of order") }, true},
+}
+
+// A client that leaves before anything was sent gets no answer, and counts as none: no status, in the access log neither, and a record
+// only for an error that isn't about its leaving.
+func TestClientLeaves(t *testing.T) {
+	for _, logged := range []bool{true, false} {
+		for path, test := range abandonedErrors {
+			run := func(t *testing.T, ask func(t *testing.T, config *filo.Server, asked <-chan struct{}) *lifeServer) {
+				var log abandonedLog
+				asked, ended := make(chan struct{}), make(chan error, 1)
+				h := filo.Handler(func(c *filo.Ctx) error {
+					ctx := c.Context()
+					ctx.Done()
+					close(asked)
+					<-ctx.Done()
+					return test.fail(ctx)
+				})
+				if logged {
+					h = middleware.AccessLog()(h)
+				}
+				s := ask(t, &filo.Server{Logger: slog.New(slog.NewTextHandler(&log, nil)), Handler: func(c *filo.Ctx) error {
+					err := h(c)
+					ended <- err
+					return err
+				}}, asked)
+				err := lifeRecv(t, ended, "the handler's end")
+				if err := s.shutdown(); err != nil {
+					t.Error(err)
+				}
+				text := log.String()
+				if logged && (!errors.Is(err, filo.ErrAbort) || errors.Is(err, filo.ErrClientGone) == test.servers || !strings.Contains(text, "path="+path+" status=0 ")) {
+					t.Errorf("%s: %v, logged: %s", path, err, text)
+				}
+				if failed := strings.Count(text, `msg="handler failed"`); failed != map[bool]int{true: 1}[test.servers] || test.servers && !strings.Contains(text, `out of order" status=0 `) {
+					t.Errorf("%s: %d errors logged: %s", path, failed, text)
+				}
+				if stats := s.Stats(); stats.Requests != [6]uint64{} {
+					t.Errorf("%s: answers by class: %v", path, stats.Requests)
+				}
+			}
+			t.Run(fmt.Sprintf("HTTP1.1%s/%t", path, logged), func(t *testing.T) {
+				eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+					run(t, func(t *testing.T, config *filo.Server, asked <-chan struct{}) *lifeServer {
+						s, c := serve(config)
+						c.get(path)
+						lifeRecv(t, asked, "the request")
+						resetConn(c.Conn)
+						return s
+					})
+				})
+			})
+			t.Run(fmt.Sprintf("HTTP2%s/%t", path, logged), func(t *testing.T) {
+				eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+					run(t, func(t *testing.T, config *filo.Server, asked <-chan struct{}) *lifeServer {
+						s, c := serve(config)
+						ctx, leave := context.WithCancel(t.Context())
+						go c.do(ctx, "GET", path, nil)
+						lifeRecv(t, asked, "the request")
+						leave()
+						return s
+					})
+				})
+			})
+		}
+	}
+}
+
+// resetConn ends a connection as a client that is gone does: a mere end may be that of a client that waits for its answer.
+func resetConn(conn net.Conn) {
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	switch c := conn.(type) {
+	case *servertest.Conn:
+		c.Reset()
+	case *net.TCPConn:
+		c.SetLinger(0)
+		c.Close()
+	}
+}
