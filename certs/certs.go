@@ -29,6 +29,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -135,6 +136,9 @@ func (s *Store) parsePair(contents [][]byte, first bool) (*tls.Certificate, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := cmp.Or(checkPEM(contents[0]), checkPEM(contents[1])); err != nil {
+		return nil, err
+	}
 	if certificate.Leaf == nil { // GODEBUG can ask for that
 		if certificate.Leaf, err = x509.ParseCertificate(certificate.Certificate[0]); err != nil {
 			return nil, err
@@ -155,8 +159,41 @@ func parsePool(contents [][]byte, _ bool) (*x509.CertPool, error) {
 	if !pool.AppendCertsFromPEM(contents[0]) {
 		return nil, errors.New("no certificate in it")
 	}
-	return pool, nil
+	return pool, checkPEM(contents[0])
 }
+
+// checkPEM returns an error if something in a file begins or ends like a block of PEM and is none, or is a certificate that can't be
+// parsed: a file that was cut must not be taken for a shorter one. Other text may stand around the blocks.
+func checkPEM(content []byte) error {
+	begun, ended, blocks, certificates := 0, 0, 0, 0
+	for line := range bytes.Lines(content) {
+		whole := bytes.HasSuffix(line, []byte{'\n'})
+		switch line = bytes.TrimSpace(line); {
+		case bytes.HasPrefix(line, pemBegin):
+			begun++
+		case bytes.HasPrefix(line, pemEnd):
+			ended++
+		case !whole && len(line) > 0 && (bytes.HasPrefix(pemBegin, line) || bytes.HasPrefix(pemEnd, line)): // the file was cut in it
+			begun++
+		}
+	}
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		blocks++
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		certificates++
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("certificate %d in it: %w", certificates, err)
+		}
+	}
+	if begun != blocks || ended != blocks {
+		return fmt.Errorf("it has a malformed block of PEM besides %d that can be read: perhaps the file was cut", blocks)
+	}
+	return nil
+}
+
+var pemBegin, pemEnd = []byte("-----BEGIN "), []byte("-----END ")
 
 // read reads the files. It reports whether anything has changed since the last time: a new value, or a new error.
 func (f *source[T]) read(first bool) (changed bool) {

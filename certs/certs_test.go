@@ -341,3 +341,50 @@ func TestClientCertificates(t *testing.T) {
 	}
 	want(renewed, true)
 }
+
+// A file that was cut, or has a certificate that can't be parsed, isn't taken for one with fewer certificates.
+func TestCut(t *testing.T) {
+	a, pair, authorities := newAuthority(t, "CA"), files(t), filepath.Join(t.TempDir(), "ca.pem")
+	cert, key := a.issue(t, "a.test", later)
+	write(t, pair.Key, key)
+	write(t, authorities, a.pem())
+	chain := append(slices.Clip(cert), a.pem()...)
+	try := func(content []byte) error {
+		write(t, pair.Cert, content)
+		_, err := certs.New(certs.Options{Pairs: []certs.Pair{pair}})
+		write(t, authorities, content)
+		write(t, pair.Cert, chain)
+		_, err2 := certs.New(certs.Options{Pairs: []certs.Pair{pair}, ClientCAs: authorities})
+		if (err == nil) != (err2 == nil) {
+			t.Errorf("as a pair %v, and as authorities %v", err, err2)
+		}
+		return err
+	}
+	for i := range chain {
+		if near := min(max(i-len(cert), len(cert)-i), len(chain)-i); near > 40 && i%29 != 0 {
+			continue // within a line of base64
+		}
+		// What ends with a whole certificate is one, with or without its line's end.
+		if err := try(chain[:i]); (err == nil) != (i == len(cert) || i == len(cert)-1 || i == len(chain)-1) {
+			t.Fatalf("%d of %d bytes, behind %d of the first certificate: %v", i, len(chain), len(cert), err)
+		}
+	}
+	broken := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw[:100]})
+	for name, test := range map[string]struct {
+		content string
+		good    bool
+	}{
+		"text around":                     {"subject: a\n---\n" + string(chain) + "- the end", true},
+		"lines as Windows has them":       {strings.ReplaceAll(string(chain), "\n", "\r\n"), true},
+		"other blocks":                    {string(chain) + string(key), true},
+		"cut, and another block behind":   {string(cert) + string(a.pem()[:100]) + "\n" + string(key), false},
+		"one that can't be parsed":        {string(cert) + string(broken), false},
+		"one that is indented":            {string(cert) + strings.ReplaceAll(string(a.pem()), "-----BEGIN", "  -----BEGIN"), false},
+		"an end without a beginning":      {string(chain) + "-----END CERTIFICATE-----\n", false},
+		"a beginning that is cut already": {string(chain) + "-----BEG", false},
+	} {
+		if err := try([]byte(test.content)); (err == nil) != test.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
