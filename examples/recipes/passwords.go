@@ -78,5 +78,8 @@ func (p *Passwords) derive(ctx context.Context, password string, salt []byte, pa
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-p.slots }()
+	if ctx.Err() != nil { // both were so: select takes either
+		return nil, context.Cause(ctx)
+	}
 	return argon2.IDKey([]byte(password), salt, passes, memory, threads, size), nil
 }
