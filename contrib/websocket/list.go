@@ -67,12 +67,13 @@ func (l *list) value() (value string, ok bool) {
 }
 
 // each takes the elements of the list one by one, each of which begins with a token; take takes what is behind that, and
-// reports whether it is valid. each reports whether there is at least one element, and nothing else.
+// reports whether it is valid. each reports whether there is nothing else. An empty list is valid: some clients send the field without a
+// value, and RFC 9110, section 5.6.1.2, has recipients accept that.
 func (l *list) each(take func(token string) bool) (valid bool) {
 	for first := true; ; first = false {
 		more, ok := l.element(first)
 		if !more {
-			return ok && !first
+			return ok
 		}
 		if token := l.token(); token == "" || !take(token) {
 			return false
@@ -80,7 +81,7 @@ func (l *list) each(take func(token string) bool) (valid bool) {
 	}
 }
 
-// eachToken yields the tokens of a list. It reports whether there is at least one, and nothing else.
+// eachToken yields the tokens of a list. It reports whether there is nothing else.
 func eachToken(s string, yield func(token string)) (valid bool) {
 	l := list{s}
 	return l.each(func(token string) bool {
@@ -100,7 +101,7 @@ type param struct {
 	hasValue    bool
 }
 
-// eachExtension yields the elements of a list of extensions. It reports whether there is at least one, and nothing else.
+// eachExtension yields the elements of a list of extensions. It reports whether there is nothing else.
 func eachExtension(s string, yield func(extension)) (valid bool) {
 	l := list{s}
 	return l.each(func(token string) bool {
