@@ -136,6 +136,15 @@ func (p *corsPolicy) addOrigin(origin string) {
 		p.any = true
 		return
 	}
+	if w, wildcard := parseOrigin("CORS", origin); wildcard {
+		p.wildcards = append(p.wildcards, w)
+	} else {
+		p.origins[origin] = prepare("Access-Control-Allow-Origin", origin)
+	}
+}
+
+// parseOrigin checks an origin that a middleware is given, and says whether it is a wildcard, and which.
+func parseOrigin(middleware, origin string) (w originWildcard, wildcard bool) {
 	prefix, suffix, wildcard := strings.Cut(origin, "://*.")
 	plain := origin
 	if wildcard {
@@ -143,14 +152,10 @@ func (p *corsPolicy) addOrigin(origin string) {
 	}
 	u, err := url.Parse(plain)
 	check(err == nil && u.Scheme != "" && isHost(u.Host) && u.Scheme+"://"+u.Host == plain && strings.ToLower(plain) == plain,
-		`CORS: %q isn't an origin such as "https://example.com" or "https://*.example.com", in lower case and without a path`, origin)
+		`%s: %q isn't an origin such as "https://example.com" or "https://*.example.com", in lower case and without a path`, middleware, origin)
 	check(!(u.Scheme == "https" && u.Port() == "443") && !(u.Scheme == "http" && u.Port() == "80"),
-		"CORS: %q has the default port of its scheme, which browsers leave out", origin)
-	if wildcard {
-		p.wildcards = append(p.wildcards, originWildcard{prefix + "://", "." + suffix})
-	} else {
-		p.origins[origin] = prepare("Access-Control-Allow-Origin", origin)
-	}
+		"%s: %q has the default port of its scheme, which browsers leave out", middleware, origin)
+	return originWildcard{prefix + "://", "." + suffix}, wildcard
 }
 
 func stringSet(members []string) map[string]bool {

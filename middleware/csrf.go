@@ -1,9 +1,6 @@
 package middleware
 
 import (
-	"fmt"
-	"net/url"
-
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/setup"
@@ -11,8 +8,8 @@ import (
 
 // CSRFOptions configures CSRF.
 type CSRFOptions struct {
-	// TrustedOrigins may send requests across origins. Each is "scheme://host", with ":port" if it isn't the scheme's default, as
-	// browsers write it in Origin.
+	// TrustedOrigins may send requests across origins. They are written as CORSOptions.AllowOrigins, such as "https://example.com", or
+	// "https://*.example.com" for all hosts directly below that one, but "*" isn't one.
 	TrustedOrigins []string
 	// Bypass, if set, admits a request that CSRF would refuse if it returns true: for example, on a route that proves the
 	// client's intent in another way.
@@ -41,8 +38,9 @@ func CSRF(options ...CSRFOptions) filo.Middleware {
 }
 
 type csrfGuard struct {
-	trusted map[string]bool
-	bypass  func(c *filo.Ctx) bool
+	trusted   map[string]bool
+	wildcards []originWildcard
+	bypass    func(c *filo.Ctx) bool
 }
 
 var errCrossOrigin = filo.Error(403, "cross-origin request refused")
@@ -50,11 +48,11 @@ var errCrossOrigin = filo.Error(403, "cross-origin request refused")
 func newCSRFGuard(options CSRFOptions) *csrfGuard {
 	g := &csrfGuard{trusted: make(map[string]bool), bypass: options.Bypass}
 	for _, origin := range options.TrustedOrigins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
-			panic(fmt.Sprintf(`middleware: CSRF: the trusted origin %q must be "scheme://host" or "scheme://host:port"`, origin))
+		if w, wildcard := parseOrigin("CSRF", origin); wildcard {
+			g.wildcards = append(g.wildcards, w)
+		} else {
+			g.trusted[origin] = true
 		}
-		g.trusted[origin] = true
 	}
 	return g
 }
@@ -77,5 +75,14 @@ func (g *csrfGuard) crossOrigin(c *filo.Ctx) bool {
 }
 
 func (g *csrfGuard) exempt(c *filo.Ctx) bool {
-	return g.trusted[string(c.Request.Header.GetBytes("Origin"))] || g.bypass != nil && g.bypass(c)
+	origin := c.Request.Header.GetBytes("Origin")
+	if g.trusted[string(origin)] {
+		return true
+	}
+	for _, w := range g.wildcards {
+		if w.match(origin) {
+			return true
+		}
+	}
+	return g.bypass != nil && g.bypass(c)
 }
