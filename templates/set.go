@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -52,7 +53,13 @@ func (t *Templates) find() ([]file, error) {
 			return err
 		}
 		info, err := entry.Info()
-		if err != nil {
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			// What the link leads to may change, be a directory, or be missing: Emacs locks page.html by the link .#page.html.
+			if info, err = fs.Stat(t.fsys, name); errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+		}
+		if err != nil || info.IsDir() {
 			return err
 		}
 		files = append(files, file{name, info.ModTime(), info.Size(), shared})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +185,35 @@ func TestReload(t *testing.T) {
 	expect("a mended page", "a.html", "(mended)")
 	delete(fsys, "b.html")
 	expect("a removed page", "b.html", `there is no "b.html"`)
+}
+
+// A link that leads nowhere, such as Emacs' locks, or to a directory, is no template, and what another one leads to is looked at.
+func TestLinks(t *testing.T) {
+	directory := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("page.html", "page")
+	write("other.txt", "first")
+	for name, to := range map[string]string{".#page.html": "user@host.1234:1700000000", "linked.html": "other.txt", "directory.html": "."} {
+		if err := os.Symlink(to, filepath.Join(directory, name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	pages, err := templates.New(os.DirFS(directory), templates.Options{Reload: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := render(t, pages, "page.html", nil) + " " + render(t, pages, "linked.html", nil); got != "page first" {
+		t.Errorf("%q", got)
+	}
+	write("other.txt", "then something else")
+	if got := render(t, pages, "linked.html", nil); got != "then something else" {
+		t.Errorf("%q", got)
+	}
 }
 
 // With Reload a program starts with broken files, to show what is wrong.
