@@ -3,6 +3,7 @@ package validate
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/go-playground/validator/v10"
@@ -71,6 +72,9 @@ var comparisons = map[string]string{
 	"lt":  "less than",
 }
 
+// oneOfValues finds the values of a oneof, as the validator does: those with spaces are in quotes.
+var oneOfValues = regexp.MustCompile(`'[^']*'|\S+`)
+
 // Message says in English which values a rule allows, such as "must be at least 3" or "must have at most 10 characters". For an
 // unknown rule it returns the rule's name and parameter.
 func Message(rule validator.FieldError) string {
@@ -82,7 +86,11 @@ func Message(rule validator.FieldError) string {
 		return compared(rule, comparison)
 	}
 	if tag == "oneof" {
-		return "must be one of: " + strings.Join(strings.Fields(parameter), ", ")
+		values := oneOfValues.FindAllString(parameter, -1)
+		for i, value := range values {
+			values[i] = strings.ReplaceAll(value, "'", "")
+		}
+		return "must be one of: " + strings.Join(values, ", ")
 	}
 	if parameter != "" {
 		tag += "=" + parameter

@@ -27,7 +27,7 @@ type Paging struct {
 type order struct {
 	Paging
 	Email  string           `json:"email" validate:"required,email"`
-	Colour string           `json:"colour" validate:"omitempty,oneof=red blue"`
+	Colour string           `json:"colour" validate:"omitempty,oneof='light blue' red"`
 	Items  []item           `json:"items" validate:"max=2,dive"`
 	ByName map[string]*item `json:"by/name" validate:"dive"`
 	Tags   []string         `json:"tags" validate:"unique,dive,max=1"`
@@ -83,7 +83,7 @@ func TestValidate(t *testing.T) {
 	for _, c := range []struct{ target, body, want string }{
 		{"/", `{` + fine + `}`, "<nil>"},
 		{"/", `{"odd":1}`, "422 body /email: is required"},
-		{"/", `{"email":"x","colour":"green","odd":2}`, `422 body /email: must be an e-mail address; body /colour: must be one of: red, blue; body /odd: breaks the rule "odd"`},
+		{"/", `{"email":"x","colour":"green","odd":2}`, `422 body /email: must be an e-mail address; body /colour: must be one of: light blue, red; body /odd: breaks the rule "odd"`},
 		{"/", `{` + fine + `,"items":[{"sku":"abc","count":1},{"sku":"ab","count":10}]}`,
 			"422 body /items/1/sku: must have exactly 3 characters; body /items/1/count: must be at most 9"},
 		{"/", `{` + fine + `,"items":[{},{},{}]}`, "422 body /items: must have at most 2 elements"},
