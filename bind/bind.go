@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/syntax"
@@ -150,7 +151,17 @@ func (b *binding) form(in source, target reflect.Value) error {
 	if len(p.fields) == 0 && p.err == nil && objectOf(target.Type()).hasOwn() {
 		return unexpectedType(mustBeJSON)
 	}
-	return b.text(in, p, target)
+	if in == inForm && b.encoded() {
+		if body, err := b.c.Body(); err == nil && !utf8.Valid(body) {
+			return unsupportedCoding(b.c)
+		}
+	}
+	err := b.text(in, p, target)
+	var known *filo.HTTPError
+	if in == inMultipart && b.encoded() && errors.As(err, &known) && known.Status == 400 {
+		return unsupportedCoding(b.c)
+	}
+	return err
 }
 
 // finish returns the errors that were found, and those of the validator.

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"unicode/utf8"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -96,7 +97,7 @@ func (b *binding) jsonInto(v any) error {
 	}
 	if err != nil {
 		if detail := malformation(body); detail != "" {
-			return malformed(detail, err)
+			return b.malformed(detail, err)
 		}
 	}
 	w := walker{body: body, strict: b.option.strict, explain: err != nil && len(body) <= maxExplained}
@@ -145,11 +146,31 @@ func (b *binding) jsonBody() ([]byte, error) {
 	case len(body) == 0:
 		return nil, malformed(empty, nil)
 	case !utf8.Valid(body):
-		return nil, malformed(mustBeUTF8, nil)
+		return nil, b.malformed(mustBeUTF8, nil)
 	case deeper(body, maxDepth):
 		return nil, malformed(fmt.Sprintf("must have at most %d levels of arrays and objects", maxDepth), nil)
 	}
 	return body, nil
+}
+
+// malformed is the function malformed for a body whose bytes mean nothing. If they are compressed, the error is that.
+func (b *binding) malformed(detail string, cause error) error {
+	if b.encoded() {
+		return unsupportedCoding(b.c)
+	}
+	return malformed(detail, cause)
+}
+
+// encoded reports whether the client says that the body is compressed. Middleware that decompresses it removes the field.
+func (b *binding) encoded() bool {
+	coding := b.c.Request.Header.GetBytes("Content-Encoding")
+	return len(coding) > 0 && !syntax.EqualFold(coding, "identity")
+}
+
+// unsupportedCoding returns the error for a body that nothing has decompressed, and tells the client to send it as it is.
+func unsupportedCoding(c *filo.Ctx) error {
+	c.Response.Header.Set("Accept-Encoding", "identity")
+	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Encoding", Detail: "isn't supported"}}}
 }
 
 // malformed returns the error for a body that isn't what its type says.

@@ -1,9 +1,12 @@
 package bind_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"reflect"
@@ -361,5 +364,30 @@ func TestJSONLimitsOfNumbers(t *testing.T) {
 		"body /U64: must be an integer from 0 to 18446744073709551615; body /F64: is a number that is too large"
 	if inShort(t, err) != want {
 		t.Error(inShort(t, err))
+	}
+}
+
+// A body that is compressed, and that nothing has decompressed, isn't malformed: its coding isn't supported.
+func TestCompressedBody(t *testing.T) {
+	for name, body := range map[string]string{
+		"application/json": "{\"name\":\"a\"}", "application/x-www-form-urlencoded": "name=a",
+		"multipart/form-data; boundary=x": "--x\r\nContent-Disposition: form-data; name=name\r\n\r\na\r\n--x--\r\n",
+	} {
+		var compressed bytes.Buffer
+		w := gzip.NewWriter(&compressed)
+		io.WriteString(w, body)
+		w.Close()
+		for coding, want := range map[string]string{"gzip": "415 header Content-Encoding: isn't supported", "identity": ""} {
+			sent := body
+			if coding == "gzip" {
+				sent = compressed.String()
+			}
+			_, err := bound[struct {
+				Name string `form:"name" json:"name"`
+			}](t, strings.Replace(post(name, sent), "\r\n\r\n", "\r\nContent-Encoding: "+coding+"\r\n\r\n", 1), bind.All)
+			if got := inShort(t, err); got != want {
+				t.Errorf("%s, %s: %s, want %q", name, coding, got, want)
+			}
+		}
 	}
 }
