@@ -199,12 +199,7 @@ func answerError(c *Ctx, err error, asJSON bool) {
 	problem := statusOf(err)
 	asJSON = asJSON || syntax.IsJSON(c.Response.Header.list.GetID(field.ContentType))
 	c.Response.resetBody()
-	for _, id := range [...]field.ID{field.ContentLength, field.ContentType, field.ContentEncoding, field.ETag, field.LastModified} {
-		c.Response.Header.list.DelID(id)
-	}
-	if problem.Status != 416 { // RFC 9110, section 14.4: Content-Range gives the complete length
-		c.Response.Header.list.DelID(field.ContentRange)
-	}
+	c.Response.Header.dropContent(problem.Status)
 	c.Response.Header.keepNoPromises()
 	c.Response.Header.SetField(&fieldNoSniff)
 	c.Response.Header.varyByAccept()
@@ -247,30 +242,30 @@ var (
 var contentFields = [...]string{"Content-Length", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
 	"Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "ETag", "Last-Modified"}
 
-// dropContent removes the fields of a body that isn't sent.
-func dropContent(h *field.List) {
+// dropContent removes the fields of a body that isn't sent, since the answer becomes an error with the status. Content-Type stays: it
+// says in which format the error is told.
+func (h *Header) dropContent(status int) {
 	for _, name := range contentFields {
-		h.Del(name)
+		h.list.Del(name)
+	}
+	if status != 416 { // RFC 9110, section 14.4: Content-Range gives the complete length
+		h.list.DelID(field.ContentRange)
 	}
 }
 
-// prepareRefusal makes the fields of a response those of an answer that the server gives instead. What a cache may do with the response
-// it may not do with the refusal.
-func prepareRefusal(h *field.List, reason *HTTPError) {
-	dropContent(h)
-	h.DelID(field.ContentRange)
-	h.SetID(field.ContentType, textPlain)
-	if h.FindID(field.CacheControl, 0) >= 0 {
-		h.SetID(field.CacheControl, "no-store")
-	}
+// prepareRefusal makes the fields of a response those of an answer that the server gives instead.
+func (h *Header) prepareRefusal(reason *HTTPError) {
+	h.dropContent(reason.Status)
+	h.keepNoPromises()
+	h.list.SetID(field.ContentType, textPlain)
 	if reason == errAnswersFull {
-		h.SetID(field.RetryAfter, retryAfterSeconds)
+		h.list.SetID(field.RetryAfter, retryAfterSeconds)
 	}
 }
 
 // refusalFields returns the fields of an answer that the server gives instead of the response.
 func (r *Response) refusalFields(reason *HTTPError) *field.List {
-	prepareRefusal(&r.Header.list, reason)
+	r.Header.prepareRefusal(reason)
 	return &r.Header.list
 }
 

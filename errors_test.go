@@ -78,7 +78,8 @@ func (errAnswerPanicNil) Error() string { return "nil" }
 // the body."
 func TestErrorKeepsFields(t *testing.T) {
 	m := answerRequest(t, func(c *filo.Ctx) error {
-		for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Range", "ETag", "Last-Modified", "X-Kept", "Set-Cookie", "Retry-After"} {
+		for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Range", "Content-Disposition",
+			"Content-Language", "Content-Location", "Content-Digest", "Repr-Digest", "Digest", "Content-MD5", "ETag", "Last-Modified", "X-Kept", "Set-Cookie", "Retry-After"} {
 			c.Response.Header.Set(name, "7")
 		}
 		c.Response.SetBodyString("dropped")
@@ -89,7 +90,8 @@ func TestErrorKeepsFields(t *testing.T) {
 			t.Errorf("%s is %q, want the handler's", name, m.get(name))
 		}
 	}
-	for _, name := range []string{"Content-Encoding", "Content-Range", "ETag", "Last-Modified"} {
+	for _, name := range []string{"Content-Encoding", "Content-Range", "Content-Disposition", "Content-Language", "Content-Location", "Content-Digest",
+		"Repr-Digest", "Digest", "Content-MD5", "ETag", "Last-Modified"} {
 		if m.count(name) != 0 {
 			t.Errorf("%s describes a body that isn't sent", name)
 		}

@@ -284,7 +284,8 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 		return false
 	}
 	ctx.stream.reset()
-	ctx.Response.Header.list.DelID(field.ContentEncoding) // it belongs to the dropped body
+	ctx.Response.Header.dropContent(statusOf(err).Status)
+	ctx.Response.Trailer.dropContent(statusOf(err).Status)
 	if x.server.counts.countBusy(err) {
 		// The connection stays open: reconnecting would cost both sides more than this answer does.
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)

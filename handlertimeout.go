@@ -30,7 +30,7 @@ type handlerTimeout struct {
 	// deadline is the zero time if none is set. Like armed, it is changed only by the handler's goroutine.
 	deadline time.Time
 	answer   *HTTPError
-	fields   field.List      // what keepFields has copied of the response's; guarded by mu
+	fields   Header          // what keepFields has copied of the response's; guarded by mu
 	head     bool            // the request is a HEAD
 	context  *requestContext // the request's, if it was armed before the timeout was set; otherwise nil
 }
@@ -40,7 +40,7 @@ type handlerTimeout struct {
 // handler is dropped, and its writes to a stream return ErrHandlerTimeout.
 //
 // The answer has the fields that the response has now, and those that package router's middleware has set when the handler begins. Those
-// that describe a body, such as Content-Disposition and ETag, are left out, and Cache-Control becomes no-store.
+// that describe a body, such as Content-Disposition and ETag, are left out, and so is what allows caching.
 //
 // The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
 // should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of
@@ -81,7 +81,7 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 	}
 	t.armed, t.fired, t.failed = true, false, false
 	t.exchange, t.answer, t.head, t.context = c.exchange, e, c.Request.isHead(), nil
-	t.fields.CopyFrom(&c.Response.Header.list)
+	t.fields.list.CopyFrom(&c.Response.Header.list)
 	if t.deadline = time.Now().Add(d); !c.moveDeadline() {
 		t.context = c.context
 	}
@@ -109,7 +109,7 @@ func (t *handlerTimeout) keepFields(h *field.List) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.fired {
-		t.fields.CopyFrom(h)
+		t.fields.list.CopyFrom(h)
 	}
 }
 
@@ -128,7 +128,7 @@ func (t *handlerTimeout) forget() {
 		t.disarmLocked()
 	}
 	t.deadline = time.Time{}
-	t.fields.ResetWithin(maxKeptHeader)
+	t.fields.list.ResetWithin(maxKeptHeader)
 }
 
 var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too long", Err: ErrHandlerTimeout}
@@ -159,8 +159,8 @@ func (t *handlerTimeout) answerNowLocked() {
 	t.fired = true
 	t.exchange.server.counts.timeouts.handler.Add(1)
 	var err error
-	prepareRefusal(&t.fields, t.answer)
-	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, &t.fields, t.head)
+	t.fields.prepareRefusal(t.answer)
+	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, &t.fields.list, t.head)
 	t.failed = err != nil
 	if t.context != nil {
 		t.context.cancel(context.DeadlineExceeded)
