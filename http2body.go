@@ -65,6 +65,8 @@ func (s *http2Stream) takeDataLocked(w *scratch, f *http2.Frame) (fault http2.Fa
 	case s.gone:
 	case f.EndStream():
 		h.receivedLocked(s)
+	case s.isRestLocked():
+		s.takeRestLocked()
 	case s.state == http2.HalfClosedLocal && !s.takenLocked(), s.taken != nil && s.taken.ended: // nobody reads it, and the window ends it
 	case kept:
 		if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {

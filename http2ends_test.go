@@ -194,27 +194,59 @@ func TestHTTP2AnswerInPlaceOfContinue(t *testing.T) {
 	})
 }
 
-// A client that sends a large body isn't told to stop as soon as it has its answer. Its stream's window isn't opened.
+// A client that looks at its answer only when it has sent its whole request, as Java's does, can send it: what has come before the answer, while
+// the handler still ran and afterwards gives it its stream's window back.
 func TestHTTP2AnswerBeforeLargeBody(t *testing.T) {
+	const size, piece = 600 << 10, 16 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
-		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
-		piece := make([]byte, 16<<10)
-		c.request(1, "POST", "/", false)
-		c.done(c.WriteData(1, false, piece))
-		c.await(`DATA 1 "ok" END`)
-		c.done(c.WriteData(1, false, piece))
-		c.done(c.WriteData(1, false, piece))
-		c.ping(1)
-		for got := ""; got != "PING 1"; {
-			switch got = c.next(); got {
-			case "PING 1", "WINDOW_UPDATE": // the connection's, which other requests need
-			default:
-				t.Fatalf("got %s", got)
+		apart := make(chan struct{})
+		defer close(apart)
+		wait := func(c *filo.Ctx) error {
+			if _, err := c.BodyReader().Read(make([]byte, 1)); err != nil {
+				return err
 			}
+			<-apart
+			return c.Text(200, "ok")
 		}
-		c.done(c.WriteData(1, true, piece[:16<<10-1]))
-		c.request(3, "GET", "/", true)
-		c.await(`DATA 3 "ok" END`)
+		c := dial(&filo.Server{Handler: route(map[string]filo.Handler{
+			"/":      func(c *filo.Ctx) error { return c.Text(200, "ok") },
+			"/apart": wait,
+			"/timeout": func(c *filo.Ctx) error {
+				c.SetTimeout(time.Millisecond, nil)
+				return wait(c)
+			},
+		})})
+		for i, path := range []string{"/", "/apart", "/timeout"} {
+			id := uint32(4*i + 1)
+			c.request(id, "POST", path, false)
+			for sent, window := 0, 64<<10-1; sent < size; {
+				if n := min(piece, size-sent, window); n > 0 {
+					c.done(c.WriteData(id, false, make([]byte, n)))
+					sent, window = sent+n, window-n
+					continue
+				}
+				if sent == 64<<10-1 && path != "/" {
+					apart <- struct{}{} // the whole window has come before the handler returns
+				}
+				for more := false; !more; {
+					frame, err := c.ReadFrame()
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch f := frame.(type) {
+					case *http2.WindowUpdateFrame:
+						if more = f.StreamID == id; more {
+							window += int(f.Increment)
+						}
+					case *http2.RSTStreamFrame:
+						t.Fatalf("%s: reset with %v after %d bytes", path, f.ErrCode, sent)
+					}
+				}
+			}
+			c.done(c.WriteData(id, true, nil))
+			c.request(id+2, "GET", "/", true)
+			c.await(fmt.Sprintf("DATA %d \"ok\" END", id+2))
+		}
 	})
 }
 

@@ -58,6 +58,7 @@ func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	if !s.state.Over() && len(s.unsent) > 0 {
 		h.awaitLocked(s, awaitsWindow)
 	}
+	s.beginRestLocked()
 }
 
 // returnedLocked notes that the handler has returned: its stream keeps its place no longer than until it is over. That must be known before
@@ -94,6 +95,36 @@ func (h *http2Conn) sentLocked(s *http2Stream) {
 		// The rest of the request is read until Close.
 	default:
 		h.awaitLocked(s, awaitsEnd)
+		s.beginRestLocked()
+	}
+}
+
+// isRestLocked reports whether what comes of the request is for nobody: the answer is complete, and the handler has returned.
+func (s *http2Stream) isRestLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.awaits == awaitsEnd && !s.running && s.taken == nil && s.parked == nil
+}
+
+// beginRestLocked begins to discard the rest of a request, if nobody is to get it.
+func (s *http2Stream) beginRestLocked() {
+	if s.isRestLocked() {
+		s.readUntil = s.awaitsSince.Add(longestRestTime)
+		s.takeRestLocked()
+	}
+}
+
+// takeRestLocked gives the client's window back for what has come and was discarded, and more time to a client that goes on sending: some
+// clients look at their answer only when they have sent all, as Java's did until version 21.
+func (s *http2Stream) takeRestLocked() {
+	s.h.mu.AssertHeld()
+	h := s.h
+	credit := s.recv.Drain(s.recv.Undrained(), s.recv.Size())
+	if credit == 0 {
+		return
+	}
+	h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit)
+	if now := h.conn.server.clock.now(); now < s.readUntil && h.goneAway == goneNowhere {
+		s.awaitsSince = now
 	}
 }
 

@@ -63,7 +63,7 @@ type http2Stream struct {
 	parked             *ParkedConn   // set by ParkStream and Park
 	taken              *http2Tunnel  // set by Upgrade
 	starving           *http2Stream  // the next one in the connection's list
-	readUntil          clock.Time    // the deadline of http2Duplex or of a parked stream for reading; 0 for none
+	readUntil          clock.Time    // the deadline of http2Duplex or of a parked stream for reading, 0 for none; of an answered request's rest
 	unsent             []byte        // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
 	buffer             *unsentBuffer // that unsent is in; nil if it is elsewhere
 	tail               *[]byte       // the field block behind the answer's content; nil for none
@@ -141,11 +141,13 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 	}
 }
 
-// restTime is how long a client that has its whole answer may take to end its request. Until then it isn't told to stop, since a client that
-// is still sending may take a reset for a failure: curl 7.88 loses an answer that a reset comes with, also where it waits for a 100. What it
-// may send meanwhile is bounded by its stream's window. A client that waits for something else, as that of a call in both directions may,
-// never ends its request.
+// restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then it isn't told to
+// stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer that a reset comes with, also where it
+// waits for a 100. A client that waits for something else, as that of a call in both directions may, never ends its request.
 const restTime = time.Second
+
+// longestRestTime is from when on no further time is given to a client that goes on sending: see takeRestLocked.
+const longestRestTime = 10 * time.Second
 
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time.
 func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
