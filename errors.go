@@ -115,9 +115,19 @@ func (c *Ctx) loggedMethod() string {
 }
 func (c *Ctx) loggedPath() string { return syntax.Excerpt(c.Request.URI().Path(), syntax.MaxLogged) }
 
+// loggedError is an error as it may stand in a record: its text may have what a client has sent. One that is short stays as it is, since the
+// program's slog.Handler may know its type.
+func loggedError(err error) any {
+	text := err.Error()
+	if excerpt := syntax.Excerpt(text, syntax.MaxLogged); excerpt != text {
+		return excerpt
+	}
+	return err
+}
+
 // logPanic logs a panic that the server has recovered from. known are further attributes, as pairs of keys and values.
 func logPanic(logger *slog.Logger, message string, value any, stack []byte, known ...any) {
-	known = append([]any{"value", fmt.Sprint(value)}, known...)
+	known = append([]any{"value", syntax.Excerpt(fmt.Sprint(value), syntax.MaxLogged)}, known...)
 	logger.Error(message, append(known, "stack", string(stack))...)
 }
 

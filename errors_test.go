@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -657,6 +658,43 @@ func TestErrorsVary(t *testing.T) {
 					t.Errorf("%s: %d for %s: got %d with Vary %q, want %q", test.why, status, accept, got.Status, vary, test.want)
 				}
 			}
+		}
+	}
+}
+
+// A client's text that is in an error, or in what a handler panics with, makes no record of the server long.
+func TestLoggedErrorsAreShort(t *testing.T) {
+	client := strings.Repeat("a\x00", 4<<10)
+	for name, handler := range map[string]filo.Handler{
+		"an error":                   func(*filo.Ctx) error { return fmt.Errorf("invalid value: %s", client) },
+		"an error behind the answer": func(c *filo.Ctx) error { c.Stream().Flush(); return errors.New(client) },
+		"a panic":                    func(*filo.Ctx) error { panic("invalid value: " + client) },
+		"an error of one that has hijacked": func(c *filo.Ctx) error {
+			conn, _, err := c.Hijack()
+			if err == nil {
+				conn.Close()
+			}
+			return fmt.Errorf("%w: %s", filo.ErrHijacked, client)
+		},
+	} {
+		var log lifeLog
+		server := &filo.Server{Handler: handler, LogAllErrors: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		s := servertest.NewServer(t, server)
+		conn, err := s.Listener.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(conn, servertest.Request("GET /", "", "Connection: close"))
+		io.Copy(io.Discard, conn)
+		conn.Close()
+		server.Shutdown(context.Background())
+		for line := range strings.Lines(log.String()) {
+			if line, _, _ = strings.Cut(line, " stack="); len(line) > 2<<10 {
+				t.Errorf("%s: a record takes %d bytes", name, len(line))
+			}
+		}
+		if !strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("%s isn't logged: %s", name, log.String())
 		}
 	}
 }

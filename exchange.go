@@ -317,7 +317,7 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	if errors.As(err, &httpError) && (httpError.Status < 400 || httpError.Status > 599) {
 		err = fmt.Errorf("filo: an HTTPError must have a status of 400 to 599, and is answered with %d: %w", status, err)
 	}
-	x.server.logger().Error("handler failed", "error", err, "status", status, "head sent", ctx.stream.sent,
+	x.server.logger().Error("handler failed", "error", loggedError(err), "status", status, "head sent", ctx.stream.sent,
 		"method", ctx.loggedMethod(), "path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
@@ -338,7 +338,7 @@ func (x *exchange) logDropped(ctx *Ctx, err error) {
 	if errors.As(err, &panicError) || !errors.Is(err, ErrHijacked) && !x.server.LogAllErrors {
 		return
 	}
-	x.server.logger().Error("handler failed after it had taken the connection over", "error", err, "method", ctx.loggedMethod(),
+	x.server.logger().Error("handler failed after it had taken the connection over", "error", loggedError(err), "method", ctx.loggedMethod(),
 		"path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 

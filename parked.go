@@ -417,7 +417,7 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 	}
 	p.ending = err == nil || errors.Is(err, io.EOF) || p.asked.Load()
 	if !p.ending && s.LogAllErrors {
-		s.logger().Warn("a parked connection ends", "error", err, "remote", fmt.Sprint(p.RemoteAddr()))
+		s.logger().Warn("a parked connection ends", "error", loggedError(err), "remote", fmt.Sprint(p.RemoteAddr()))
 	}
 	return false
 }

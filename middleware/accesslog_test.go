@@ -93,6 +93,8 @@ func TestAccessLog(t *testing.T) {
 		}, "GET /users/7", []string{"X-Request-ID: id-1"}, `route="GET /users/{id}" request_id=id-1$`, `GET /users/7`},
 		{"parameters that are secrets", mwtest.Hello, "GET /a?page=2&access_token=t1&s%69g=t2&X-Amz-Signature=t3&signed=4&Pin=t5", []string{"Referer: https://a.test/?sig=t6&b=\"c"},
 			`path=/a status=200`, `^[^t]* "GET /a\?page=2&access_token=REDACTED&s%69g=REDACTED&X-Amz-Signature=REDACTED&signed=4&Pin=REDACTED HTTP/1.1" 200 5 "https://a.test/\?sig=REDACTED&b=\\x22c" "-"`},
+		{"parameters of a URL in a parameter", mwtest.Hello, "GET /a?next=%2Fcb%3Ftoken%3Dt1&r=https%253A%252F%252Fx%252F%253Fc%256Fde%253Dt2&x=a%3Dt&s=%3fP%49N=t3%&next=%2Fcb%3Fa%3D1",
+			[]string{"Referer: https://a.test/?u=/%23id_token=t4"}, `path=/a status=200`, `"GET /a\?next=REDACTED&r=REDACTED&x=a%3Dt&s=REDACTED&next=%2Fcb%3Fa%3D1 HTTP/1.1" 200 5 "https://a.test/\?u=REDACTED" "-"`},
 		{"odd queries", mwtest.Hello, "GET /a?&&sig&sig=&=x&", nil, `path=/a status=200`, `"GET /a\?&&sig&sig=REDACTED&=x& HTTP/1.1"`},
 		{"no query", mwtest.Hello, "GET /a?", nil, `path=/a status=200`, `"GET /a\? HTTP/1.1"`},
 		{"a user", basic(mwtest.Hello), "GET /", []string{user}, `status=200`, `^192.0.2.7 - a\\x20"b" \[`},

@@ -50,7 +50,7 @@ func recovered(c *filo.Ctx, logger *slog.Logger, value any) error {
 	} else {
 		logger = logger.With("route", c.Route())
 	}
-	logger.Error("panic in handler", "value", fmt.Sprint(value), "method", syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod),
+	logger.Error("panic in handler", "value", syntax.Excerpt(fmt.Sprint(value), syntax.MaxLogged), "method", syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod),
 		"path", syntax.Excerpt(c.Path(), syntax.MaxLogged), "remote", fmt.Sprint(c.RemoteAddr()), "stack", string(err.Stack))
 	return c.RenderError(err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,6 +39,51 @@ func IsRedacted(name string) bool {
 }
 
 var notInNames = strings.NewReplacer("-", "", "_", "")
+
+// maxNested is how often a value is decoded that may be a URL in a URL.
+const maxNested = 4
+
+// HoldsSecret reports whether a parameter's value is a URL or a query, encoded as often as it may be, with a parameter whose name isSecret
+// says is a secret's: next=%2Fcallback%3Ftoken%3Dabc for instance. AccessLog and contrib/otel hide such values as a whole.
+func HoldsSecret(value string, isSecret func(name string) bool) bool {
+	for range maxNested {
+		for rest := value; ; {
+			i := strings.IndexByte(rest, '=')
+			if i < 0 {
+				break
+			}
+			if isSecret(rest[strings.LastIndexAny(rest[:i], "?&;#/")+1 : i]) {
+				return true
+			}
+			rest = rest[i+1:]
+		}
+		decoded := unescape(value)
+		if len(decoded) == len(value) {
+			return false
+		}
+		value = decoded
+	}
+	return strings.ContainsRune(value, '%') // what it holds nobody knows
+}
+
+// unescape decodes what is percent-encoded in text, and leaves the rest: a record's text may end in the middle of an escape.
+func unescape(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	decoded := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if c, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
+				decoded = append(decoded, byte(c))
+				i += 2
+				continue
+			}
+		}
+		decoded = append(decoded, text[i])
+	}
+	return string(decoded)
+}
 
 // appendURL appends a request target or a URL as appendEscaped does, but in the place of the values of secret parameters of its
 // query "REDACTED". It appends as much as a record may have.
@@ -74,7 +120,7 @@ func appendWholeURL(line, text []byte, secrets []string) []byte {
 		line = appendEscaped(line, name, '"')
 		if valued {
 			line = append(line, '=')
-			if isSecret(name, secrets) {
+			if isSecret(name, secrets) || HoldsSecret(string(value), func(name string) bool { return isSecret([]byte(name), secrets) }) {
 				value = []byte("REDACTED")
 			}
 			line = appendEscaped(line, value, '"')

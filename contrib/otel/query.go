@@ -30,7 +30,7 @@ func (t *telemetry) appendRedacted(text, query []byte) []byte {
 		text = append(text, name...)
 		if valued {
 			text = append(text, '=')
-			if t.isSecret(name) {
+			if t.isSecret(name) || middleware.HoldsSecret(string(value), func(name string) bool { return t.isSecret([]byte(name)) }) {
 				value = []byte(redacted)
 			}
 			text = append(text, value...)
