@@ -37,8 +37,9 @@ func (s *Server) maxConns() int {
 	return 0
 }
 
-// connRoom closes idle connections to make room for new ones. Of the address that has most idle ones, the one that has been idle for the
-// longest goes: so a client that opens many, and uses each now and then, takes no place of others. Clients without an IP address are one.
+// connRoom closes idle connections to make room for new ones. Those that have had no request go first: they cost their clients nothing, and
+// many clients may have opened them. Then, of the address that has most idle ones, the one that has been idle for the longest goes: so a client
+// that opens many, and uses each now and then, takes no place of others. Clients without an IP address are one.
 //
 // To find these connections, it visits all of them. It keeps many of those found, so a new connection costs only a few visits on average, even if
 // clients use theirs before they are closed: each such use is a request. Where few are idle, since they are busy or new, it
@@ -54,14 +55,16 @@ type idleConn struct {
 	conn   *conn
 	word   int64 // the conn's; it changes when the wait ends
 	since  clock.Time
+	silent bool  // it has had no request
 	client int32 // numbers the addresses
 	rank   int32 // of those of its client: 1 for the one that was used last
 }
 
 const (
 	// newConnTime is how long a connection without a request isn't taken for idle. Its client has most likely opened it to send a request,
-	// whose packets may be lost and sent again after one second, and after two more.
-	newConnTime = 5 * time.Second
+	// whose packets may be lost and sent again. It is no longer, since new connections that come faster than they become idle take the places
+	// of clients that were served.
+	newConnTime = time.Second
 	// roomShare is which part of the connections must be idle for another search at once: then a new connection costs so many visits at most.
 	// Where fewer are, no other search is made for roomRest times as long as the last one took: so searches take a twentieth of a processor.
 	roomShare, roomRest = 16, 20
@@ -146,7 +149,7 @@ func (s *connSet) findIdle(now clock.Time) (all int) {
 	s.walk(func(c *conn) {
 		all++
 		word := c.word.Load()
-		since, ok := c.idleSince(word, now)
+		since, silent, ok := c.idleSince(word, now)
 		if !ok {
 			return
 		}
@@ -156,45 +159,58 @@ func (s *connSet) findIdle(now clock.Time) (all int) {
 			client = int32(len(clients))
 			clients[address] = client
 		}
-		r.found = append(r.found, idleConn{conn: c, word: word, since: since, client: client})
+		r.found = append(r.found, idleConn{conn: c, word: word, since: since, silent: silent, client: client})
 	})
 	rankIdle(r.found, len(clients))
 	return all
 }
 
-// rankIdle sorts idle connections. The one to be closed first comes last: it has the highest rank, which is how many its client has when
-// its turn comes. Of equal ranks the one that has been idle for the longest comes last.
+// rankIdle sorts idle connections. The one to be closed first comes last: it has had no request, if there is such a one, and the highest rank,
+// which is how many its client has when its turn comes. Of equal ranks the one that has been idle for the longest comes last.
 func rankIdle(found []idleConn, clients int) {
-	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
+	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Or(silentLast(a, b), cmp.Compare(b.since, a.since)) })
 	ranks := make([]int32, clients)
 	for i := range found {
 		rank := &ranks[found[i].client]
 		*rank++
 		found[i].rank = *rank
 	}
-	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.since, a.since)) })
+	slices.SortFunc(found, func(a, b idleConn) int {
+		return cmp.Or(silentLast(a, b), cmp.Compare(a.rank, b.rank), cmp.Compare(b.since, a.since))
+	})
 }
 
-// idleSince returns since when a connection has been idle. The deadline in its word says so, so that no request has to store it: without
+func silentLast(a, b idleConn) int {
+	switch {
+	case a.silent == b.silent:
+		return 0
+	case a.silent:
+		return 1
+	}
+	return -1
+}
+
+// idleSince returns since when a connection has been idle, and whether it has had no request. The deadline in its word says so, so that no request has to store it: without
 // IdleTimeout all connections between two requests are alike. HTTP/2 waits for other deadlines, too. In the blocking driver a connection
 // without a request counts against Concurrency, and may have less time.
-func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, ok bool) {
+func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, ok bool) {
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {
 	case h != nil && (state == stateNew || state == stateIdle):
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.used, h.ids.Last() > 0 || now.Sub(h.used) >= newConnTime
+		silent = h.ids.Last() == 0
+		return h.used, silent, !silent || now.Sub(h.used) >= newConnTime
 	case state == stateIdle:
 		if deadline != 0 {
 			since = deadline - clock.Time(c.server.config.idleTimeout)
 		}
-		return since, true
+		return since, false, true
 	case state == stateNew && c.looped != nil:
 		since = deadline - clock.Time(c.server.config.readHeaderTimeout)
-		return since, deadline != 0 && now.Sub(since) >= newConnTime
+		return since, true, deadline != 0 && now.Sub(since) >= newConnTime
 	}
-	return 0, false
+	return 0, false, false
 }
 
 // shed tells a connection to close if it is still idle. A request that arrives at this moment may be answered, or the client sees the

@@ -89,6 +89,36 @@ func TestMakeRoomOrder(t *testing.T) {
 	}
 }
 
+// Connections that send nothing, from however many addresses, take no place of a client that was served, whose connections have been idle for
+// longer: they go as soon as they are a second old, and newer ones aren't touched.
+func TestMakeRoomSilentFirst(t *testing.T) {
+	var own []net.Addr
+	for i := range 200 {
+		own = append(own, &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(i))})
+	}
+	s, all := idleServer(len(own), own...)
+	now, silent := s.clock.exact(), 0
+	for i, c := range all {
+		switch {
+		case i%10 == 0: // a client's that was served, and is idle for longer than any of the others
+			c.word.Store(int64(now.Add(s.config.idleTimeout-20*time.Second))&^stateMask | int64(stateIdle))
+			continue
+		case i%10 == 1: // new
+		default:
+			silent++
+		}
+		age := time.Duration(i%10) * (newConnTime * 3 / 4)
+		c.setState(stateNew)
+		c.looped = struct{ looped }{}
+		c.word.Store(int64(now.Add(s.config.readHeaderTimeout-age))&^stateMask | int64(stateNew))
+	}
+	for k, i := range shedOrder(t, s, all) {
+		if served := i%10 == 0; served != (k >= silent) || i%10 == 1 {
+			t.Fatalf("number %d to go is connection %d", k, i)
+		}
+	}
+}
+
 // shedOrder makes room as often as it can, and returns the connections in the order in which they were closed.
 func shedOrder(t *testing.T, s *Server, all []*conn) (order []int) {
 	t.Helper()

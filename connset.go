@@ -378,7 +378,7 @@ func (s *connSet) wakeIdle(now clock.Time) {
 func (s *connSet) anyUsedSince(moment clock.Time) (used bool) {
 	s.walk(func(c *conn) {
 		if word := c.word.Load(); !used && waitState(word&stateMask) == stateIdle && c.http2.Load() == nil {
-			since, _ := c.idleSince(word, 0)
+			since, _, _ := c.idleSince(word, 0)
 			used = since >= moment
 		}
 	})
