@@ -48,7 +48,7 @@ func (s *http2Stream) abort(ctx *Ctx) {
 func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	h, w, r := s.h, s.worker, &ctx.Response
 	length, size := r.wholeLength(ctx)
-	trailer := r.Trailer.Len() > 0 && http1.BodyAllowed(r.status) && !ctx.Request.isHead()
+	trailer := r.Trailer.Len() > 0 && http1.BodyAllowed(r.status) && !ctx.Request.isHead() && !r.tunnels()
 	whole := size == 0 && !trailer
 	if !mine {
 		h.mu.Lock()
@@ -128,7 +128,7 @@ func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length 
 	if length >= 0 {
 		dst = http2.AppendNumber(dst, field.ContentLength, length)
 	}
-	if r.Trailer.Len() > 0 && !endStream {
+	if r.Trailer.Len() > 0 && !endStream && !r.tunnels() {
 		dst = appendTrailerNames(dst, &r.Trailer)
 	}
 	return http2.EndHeaders(dst, start, s.id, endStream)
@@ -448,7 +448,9 @@ func (s *http2Stream) endStream(trailer *Header) {
 	}
 	h.listLocked(s)
 	s.complete = true
-	s.tail = newTail(trailer)
+	if !s.worker.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
+		s.tail = newTail(trailer)
+	}
 	h.mayGoOnLocked(s)
 }
 

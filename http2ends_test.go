@@ -439,3 +439,40 @@ func TestHTTP2Silent(t *testing.T) {
 		})
 	})
 }
+
+// What follows the head of a 2xx to CONNECT is a tunnel's bytes: no trailer section is sent, nor announced.
+func TestHTTP2ConnectWithoutTrailer(t *testing.T) {
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error {
+			c.Response.Trailer.Set("X-Sum", "1")
+			if c.Request.Header.Get("X-Whole") != "" {
+				return c.Text(200, "ok")
+			}
+			c.Stream().WriteString("ok")
+			return nil
+		}})
+		for i, whole := range []string{"", "1"} {
+			id := uint32(2*i + 1)
+			var block bytes.Buffer
+			e := hpack.NewEncoder(&block)
+			for _, f := range [][2]string{{":method", "CONNECT"}, {":authority", "a.test:443"}, {"x-whole", whole}} {
+				e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+			}
+			c.done(c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}))
+			for ended := false; !ended; {
+				frame, err := c.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch f := frame.(type) {
+				case *http2.MetaHeadersFrame:
+					if f.PseudoValue("status") == "" || strings.Contains(fmt.Sprint(f.Fields), "trailer") {
+						t.Fatalf("got %v", f.Fields)
+					}
+				case *http2.DataFrame:
+					ended = f.StreamEnded()
+				}
+			}
+		}
+	})
+}
