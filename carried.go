@@ -273,9 +273,7 @@ func (c *carried) head(ctx *Ctx, length int64) {
 	r, streams := &ctx.Response, false
 	switch {
 	case !http1.BodyAllowed(r.status):
-		if r.status != 304 {
-			length = noLength
-		}
+		length = r.bareLength(length)
 	case r.tunnels():
 		length = noLength
 	case !ctx.Request.isHead():

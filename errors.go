@@ -31,8 +31,8 @@ var (
 	ErrHijacked = errors.New("filo: the connection was taken over before, by Hijack, Upgrade or Park")
 	// ErrHeadSent is returned by methods that would change an answer whose head has been sent.
 	ErrHeadSent = errors.New("filo: the response head has been sent")
-	// ErrBodyNotAllowed is returned by a write to a response that can have no body: an answer to HEAD, 1xx, 204 or 304.
-	ErrBodyNotAllowed = errors.New("filo: a response to HEAD, or with the status 1xx, 204 or 304, can have no body")
+	// ErrBodyNotAllowed is returned by a write to a response that can have no body: an answer to HEAD, 1xx, 204, 205 or 304.
+	ErrBodyNotAllowed = errors.New("filo: a response to HEAD, or with the status 1xx, 204, 205 or 304, can have no body")
 	// ErrContentLength is returned by a write beyond the Content-Length that the handler has set.
 	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
 	// ErrHandlerTimeout is returned by writes to a response after the handler's timeout has answered: see Ctx.SetTimeout.

@@ -101,11 +101,7 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 	declared := r.declaredLength()
 	switch {
 	case !http1.BodyAllowed(r.status):
-		// RFC 9110, section 8.6: no Content-Length with 204; with 304 it describes the answer to a GET.
-		length, size = noLength, 0
-		if r.status == 304 {
-			length = declared
-		}
+		length, size = r.bareLength(declared), 0
 	case ctx.Request.isHead():
 		if size == 0 && declared >= 0 {
 			length = declared
@@ -118,6 +114,18 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 			"declared", declared, "length", length, "path", ctx.loggedPath())
 	}
 	return length, size
+}
+
+// bareLength returns the length that an answer whose status allows no body announces, noLength if none. declared is the handler's. RFC
+// 9110, section 8.6: no Content-Length with 204; with 304 it describes the answer to a GET. A 205 has an empty body (section 15.3.6).
+func (r *Response) bareLength(declared int64) int64 {
+	switch r.status {
+	case 304:
+		return declared
+	case 205:
+		return 0
+	}
+	return noLength
 }
 
 // settle decides whether the connection goes on after the answer, and says so in f.

@@ -264,7 +264,10 @@ func (s *http2Stream) informLocked(status int, header *Header) {
 // head implements wire.
 func (s *http2Stream) head(ctx *Ctx, length int64) {
 	h, r := s.h, &ctx.Response
-	if !http1.BodyAllowed(r.status) && r.status != 304 || r.tunnels() {
+	switch {
+	case !http1.BodyAllowed(r.status):
+		length = r.bareLength(length)
+	case r.tunnels():
 		length = noLength
 	}
 	h.mu.Lock()

@@ -2,6 +2,7 @@ package filo_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -188,5 +189,42 @@ func TestFieldsAreKept(t *testing.T) {
 			}
 			return string(answer)
 		}, true)
+	})
+}
+
+// "a server MUST NOT generate content in a 205 response" (RFC 9110, section 15.3.6), by whichever method the handler answers.
+func TestResetContentHasNoContent(t *testing.T) {
+	h := route(map[string]filo.Handler{
+		"/text": func(c *filo.Ctx) error { return c.Text(205, "content") },
+		"/reader": func(c *filo.Ctx) error {
+			return c.Reader(205, "text/plain", strings.NewReader("content"), -1)
+		},
+		"/stream": func(c *filo.Ctx) error {
+			c.Response.SetStatus(205)
+			if _, err := c.Stream().WriteString("content"); !errors.Is(err, filo.ErrBodyNotAllowed) {
+				t.Errorf("a write: %v", err)
+			}
+			return c.Stream().Flush()
+		},
+		"/adapted": adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(205)
+			io.WriteString(w, "content")
+		})),
+	})
+	paths := []string{"/text", "/reader", "/stream", "/adapted"}
+	answerEach(t, func() *filo.Server { return &filo.Server{Logger: answerQuiet, Handler: h} }, func(t *testing.T, host *answerHost) {
+		for _, path := range paths {
+			got := host.raw(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			if strings.Count(got, "HTTP/1.1 205 ") != 2 || strings.Count(got, "Content-Length: 0\r\n") != 2 || strings.Contains(got, "content") ||
+				strings.Contains(got, "chunked") {
+				t.Errorf("%s: %q", path, got)
+			}
+		}
+	})
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Logger: answerQuiet, Handler: h})
+		for _, path := range paths {
+			c.want("GET", path, nil, 205, "")
+		}
 	})
 }

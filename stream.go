@@ -168,9 +168,7 @@ func (c *conn) head(ctx *Ctx, length int64) {
 	c.toEnd = false
 	switch {
 	case !http1.BodyAllowed(r.status):
-		if r.status != 304 {
-			f.Length = noLength
-		}
+		f.Length = r.bareLength(length)
 	case r.tunnels():
 		f.Length, c.toEnd = noLength, true
 	case ctx.Request.isHead(), length >= 0:

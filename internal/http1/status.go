@@ -53,5 +53,7 @@ func AppendStatusLine(dst []byte, status int) []byte {
 	return append(dst, formatStatusLine(status)...)
 }
 
-// BodyAllowed reports whether a response with the status has a body (RFC 9110, section 6.4.1).
-func BodyAllowed(status int) bool { return status >= 200 && status != 204 && status != 304 }
+// BodyAllowed reports whether a response with the status may have content (RFC 9110, sections 6.4.1 and 15.3.6).
+func BodyAllowed(status int) bool {
+	return status >= 200 && status != 204 && status != 205 && status != 304
+}

@@ -44,10 +44,10 @@ func TestStatusTexts(t *testing.T) {
 	}
 }
 
-// "All 1xx, 204 and 304 responses do not include content" (RFC 9110, section 6.4.1).
+// "All 1xx, 204 and 304 responses do not include content" (RFC 9110, section 6.4.1), and a 205 must not have any (section 15.3.6).
 func TestBodyAllowed(t *testing.T) {
 	for status := 100; status < 600; status++ {
-		want := status >= 200 && status != 204 && status != 304
+		want := status >= 200 && status != 204 && status != 205 && status != 304
 		if BodyAllowed(status) != want {
 			t.Errorf("BodyAllowed(%d) isn't %t", status, want)
 		}
