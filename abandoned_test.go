@@ -41,7 +41,6 @@ var abandonedErrors = map[string]struct {
 }{
 	"/err":     {func(ctx context.Context) error { return fmt.Errorf("asking the database: %w", ctx.Err()) }, false},
 	"/cause":   {func(ctx context.Context) error { return context.Cause(ctx) }, false},
-	"/missing": {func(ctx context.Context) error { return filo.Error(404, "") }, false},
 	"/another": {func(ctx context.Context) error { return errors.New("out of order") }, true},
 	"/500":     {func(ctx context.Context) error { return filo.Error(500, "out of order") }, true},
 }

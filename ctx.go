@@ -332,9 +332,8 @@ func (c *Ctx) BytesWritten() int64 {
 // middleware sees the final response. No error that is returned later changes the response. RenderError returns err, for the
 // handler to return. It leaves ErrAbort, and an error after the head was sent, to the server.
 //
-// If the context of Ctx.Context has ended since the client left, and no head was sent, there is no answer. RenderError then returns an
-// error that wraps err and ErrAbort. It also wraps ErrClientGone, unless err is an error of the server: one that is neither
-// context.Canceled, ErrClientGone nor an HTTPError with a status below 500.
+// If the context of Ctx.Context has ended since the client left, and no head was sent, there is no answer, unless err is an HTTPError with
+// a status below 500. RenderError then returns an error that wraps err and ErrAbort, and ErrClientGone if err is that or context.Canceled.
 func (c *Ctx) RenderError(err error) error {
 	c.check()
 	if err == nil || c.rendered || c.stream.sent || c.exchange.hijacked || c.timedOut() {

@@ -214,15 +214,19 @@ func (e *abandonedError) Unwrap() []error {
 }
 
 // abandon makes the error of a handler whose client has left, before a head was sent, one that is ErrAbort as well. Such an error mostly
-// says that the context has ended. Another one is logged.
+// says that the context has ended. Another one is logged. What the handler tells the client, by a status below 500, is sent: one that has
+// closed only its sending side in the middle of a body can read that.
 func (x *exchange) abandon(ctx *Ctx, err error) error {
 	if err == nil || ctx.rendered || ctx.stream.sent || errors.Is(err, ErrAbort) || !x.hasLeft(ctx, err) {
 		return err
 	}
+	left, status := errors.Is(err, context.Canceled) || errors.Is(err, ErrClientGone), statusOf(err).Status
+	if !left && status < 500 {
+		return err
+	}
 	ctx.clientGone, ctx.abandoned = true, true
-	status := statusOf(err).Status
 	x.logError(ctx, err, status)
-	return &abandonedError{err, status < 500 || errors.Is(err, context.Canceled) || errors.Is(err, ErrClientGone)}
+	return &abandonedError{err, left}
 }
 
 // hasLeft reports whether the context of a request whose handler returns err has ended since the client left. Without a context it is the
