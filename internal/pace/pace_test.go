@@ -43,7 +43,7 @@ func TestDeadline(t *testing.T) {
 		{"too slow: at once", []step{{time.Hour, 5000}}, 1},
 		{"1 KB a second", steady(3600, step{time.Second, 1024}), 30 * time.Second},
 		{"20 KB after each pause", steady(100, step{29 * time.Second, 20_000}), 30 * time.Second},
-		{"the largest transfer", []step{{time.Second, math.MaxInt64 / 2}, {time.Second, math.MaxInt64 / 2}}, 30 * time.Second},
+		{"the largest transfer", []step{{time.Second, math.MaxInt / 2}, {time.Second, math.MaxInt / 2}}, 30 * time.Second},
 	} {
 		p := after(limits, test.steps...)
 		if got := p.Deadline(begin, limits).Sub(begin); got.Round(time.Microsecond) != test.want.Round(time.Microsecond) {
@@ -123,7 +123,7 @@ func TestLongestTimeout(t *testing.T) {
 	for _, grace := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Duration(begin), math.MaxInt64 / 2, 100 * 365 * 24 * time.Hour} {
 		for _, rate := range []int{-1, 1, 500, math.MaxInt} {
 			limits := Limits{grace, rate}
-			for _, steps := range [][]step{nil, {{time.Hour, 1 << 40}}, {{time.Hour, math.MaxInt}, {time.Hour, math.MaxInt}, {time.Hour, 1}}} {
+			for _, steps := range [][]step{nil, {{time.Hour, math.MaxInt / 2}}, {{time.Hour, math.MaxInt}, {time.Hour, math.MaxInt}, {time.Hour, 1}}} {
 				p := after(limits, steps...)
 				if deadline := p.Deadline(begin, limits); deadline < begin.Add(time.Hour) {
 					t.Errorf("grace %v, rate %d, %+v: the deadline is at %v", grace, rate, p, time.Duration(deadline))
