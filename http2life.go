@@ -107,6 +107,7 @@ func (s *http2Stream) isRestLocked() bool {
 
 // beginRestLocked begins to discard the rest of a request, if nobody is to get it.
 func (s *http2Stream) beginRestLocked() {
+	s.h.mu.AssertHeld()
 	if s.isRestLocked() {
 		s.readUntil = s.awaitsSince.Add(longestRestTime)
 		s.takeRestLocked()

@@ -128,8 +128,8 @@ func TestStallWithABuffer(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {
 		name  string
-		takes int // of the buffer, each second
-		for_  int // seconds; -1: until it is empty
+		takes int64 // of the buffer, each second
+		for_  int   // seconds; -1: until it is empty
 		cut   bool
 	}{
 		{"takes nothing", 0, 0, true},
@@ -140,14 +140,15 @@ func TestStallWithABuffer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				socket := newStubSocket()
-				socket.buffered, socket.known = 100_000, true
+				socket.buffered.Store(100_000)
+				socket.known = true
 				o, owner := watched(socket, pace.Limits{Grace: grace, Rate: 500})
 				o.mustQueue(t, "there is no room for this")
 				last := time.Now()
-				for second := 0; owner.disconnected.Load() == 0 && socket.buffered > 0; second++ {
+				for second := 0; owner.disconnected.Load() == 0 && socket.buffered.Load() > 0; second++ {
 					time.Sleep(time.Second - time.Millisecond)
 					if test.for_ < 0 || second < test.for_ {
-						socket.buffered -= test.takes
+						socket.buffered.Add(-test.takes)
 						last = time.Now()
 					}
 					time.Sleep(time.Millisecond)

@@ -39,9 +39,9 @@ type stubSocket struct {
 	err       error
 	taken     []byte
 	calls     int
-	later     int // calls of PumpLater
-	left      int // calls of LeaveTurn
-	buffered  int // what Buffered returns
+	later     int          // calls of PumpLater
+	left      int          // calls of LeaveTurn
+	buffered  atomic.Int64 // what Buffered returns
 	known     bool
 	ownerWoke chan struct{}
 }
@@ -65,7 +65,7 @@ func (s *stubSocket) PumpLater() { s.later++ }
 func (s *stubSocket) LeaveTurn() { s.left++ }
 func (s *stubSocket) WakeOwner() { s.ownerWoke <- struct{}{} }
 
-func (s *stubSocket) Buffered() (n int, ok bool) { return s.buffered, s.known }
+func (s *stubSocket) Buffered() (n int, ok bool) { return int(s.buffered.Load()), s.known }
 
 // open returns an outbox in front of the socket, without a limit of the client's pace.
 func open(socket *stubSocket, frames bool) *Outbox {
