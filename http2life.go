@@ -110,6 +110,7 @@ func (s *http2Stream) beginRestLocked() {
 	s.h.mu.AssertHeld()
 	if s.isRestLocked() {
 		s.readUntil = s.awaitsSince.Add(longestRestTime)
+		s.recv.Recount()
 		s.takeRestLocked()
 	}
 }
@@ -119,6 +120,9 @@ func (s *http2Stream) beginRestLocked() {
 func (s *http2Stream) takeRestLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
+	if s.recv.Drained() >= maxRest {
+		return
+	}
 	credit := s.recv.Drain(s.recv.Undrained(), s.recv.Size())
 	if credit == 0 {
 		return

@@ -149,6 +149,9 @@ const restTime = time.Second
 // longestRestTime is from when on no further time is given to a client that goes on sending: see takeRestLocked.
 const longestRestTime = 10 * time.Second
 
+// maxRest is how many bytes of such a request are taken, as many as of a connection that lingers.
+const maxRest = 64 << 20
+
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time.
 func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
 	return s.writePace.Deadline(since, s.h.conn.server.windowLimits())

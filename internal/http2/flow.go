@@ -39,7 +39,7 @@ type ReceiveWindow struct {
 	size    int32
 	left    int32 // what the client may send
 	owed    int32 // drained, and not credited yet
-	drained int32 // since the size changed
+	drained int32 // since the size changed, or since Recount
 }
 
 // MaxReceiveWindow is the size that a receive window grows to unless there is a reason for another, in bytes.
@@ -53,6 +53,12 @@ func (w *ReceiveWindow) Size() int32 { return w.size }
 
 // Undrained returns how many bytes have come and not been drained.
 func (w *ReceiveWindow) Undrained() int { return int(w.size - w.left - w.owed) }
+
+// Recount makes Drained begin at 0.
+func (w *ReceiveWindow) Recount() { w.drained = 0 }
+
+// Drained returns how many bytes were drained since the size changed, or since Recount.
+func (w *ReceiveWindow) Drained() int32 { return w.drained }
 
 // Receive takes note of n bytes of DATA that have come, with the padding. False means that the client may not send that many: FaultOverrun
 // or FaultConnectionOverrun.
