@@ -485,9 +485,11 @@ func TestShutdownEndsPipelining(t *testing.T) {
 			}
 			s := serve(t, &filo.Server{Handler: test.handler})
 			c := dial(s, t)
+			sent := make(chan error, 1)
 			go func() {
 				for {
 					if _, err := io.WriteString(c, requests); err != nil {
+						sent <- err
 						return
 					}
 				}
@@ -498,8 +500,9 @@ func TestShutdownEndsPipelining(t *testing.T) {
 				for {
 					response, _, err := c.tryAnswer()
 					if err != nil {
-						// The server has lingered for as long as it may, and the client was too slow to read its answers.
-						ended <- last || errors.Is(err, syscall.ECONNRESET)
+						// The server has lingered for as long as it may, and the client was too slow to read its answers. Of a reading and a
+						// writing goroutine one is told of the reset.
+						ended <- last || errors.Is(err, syscall.ECONNRESET) || errors.Is(<-sent, syscall.ECONNRESET)
 						return
 					}
 					last = response.Close

@@ -132,7 +132,7 @@ func TestKeyAuthOptions(t *testing.T) {
 		"two ways":         with(middleware.KeyAuthOptions{Keys: keys, Check: func(*filo.Ctx, []byte) (bool, error) { return true, nil }}),
 		"an empty key":     with(middleware.KeyAuthOptions{Keys: []string{""}}),
 		"a key too long":   with(middleware.KeyAuthOptions{Keys: []string{strings.Repeat("a", 5000)}}),
-		"two places":       with(middleware.KeyAuthOptions{Keys: keys, Query: "a", Cookie: "b"}),
+		"two places":       with(middleware.KeyAuthOptions{Keys: keys, Query: "key", Cookie: "b"}),
 		"no field name":    with(middleware.KeyAuthOptions{Keys: keys, Header: "a b"}),
 		"no scheme":        with(middleware.KeyAuthOptions{Keys: keys, Scheme: "a\r\nX: y"}),
 		"scheme of cookie": with(middleware.KeyAuthOptions{Keys: keys, Cookie: "b", Scheme: "Token"}),
