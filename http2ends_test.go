@@ -212,8 +212,13 @@ func TestHTTP2AnswerBeforeLargeBody(t *testing.T) {
 			"/":      func(c *filo.Ctx) error { return c.Text(200, "ok") },
 			"/apart": wait,
 			"/timeout": func(c *filo.Ctx) error {
+				if _, err := c.BodyReader().Read(make([]byte, 1)); err != nil {
+					return err
+				}
 				c.SetTimeout(time.Millisecond, nil)
-				return wait(c)
+				<-c.Context().Done()
+				<-apart
+				return c.Text(200, "ok")
 			},
 		})})
 		for i, path := range []string{"/", "/apart", "/timeout"} {
