@@ -8,31 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
-
-// abandonedLog collects records.
-type abandonedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *abandonedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *abandonedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // abandonedErrors are what a handler returns whose client has left, by path: whether it is the server's fault.
 var abandonedErrors = map[string]struct {
@@ -51,7 +32,7 @@ func TestClientLeaves(t *testing.T) {
 	for _, logged := range []bool{true, false} {
 		for path, test := range abandonedErrors {
 			run := func(t *testing.T, ask func(t *testing.T, config *filo.Server, asked <-chan struct{}) *lifeServer) {
-				var log abandonedLog
+				var log lifeLog
 				asked, ended := make(chan struct{}), make(chan error, 1)
 				h := filo.Handler(func(c *filo.Ctx) error {
 					ctx := c.Context()

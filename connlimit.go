@@ -190,9 +190,9 @@ func silentLast(a, b idleConn) int {
 	return -1
 }
 
-// idleSince returns since when a connection has been idle, and whether it has had no request. The deadline in its word says so, so that no request has to store it: without
-// IdleTimeout all connections between two requests are alike. HTTP/2 waits for other deadlines, too. In the blocking driver a connection
-// without a request counts against Concurrency, and may have less time.
+// idleSince returns since when a connection has been idle, and whether it has had no request. The deadline in its word says so, so that no
+// request has to store it: without IdleTimeout all connections between two requests are alike. HTTP/2 waits for other deadlines, too. In the
+// blocking driver a connection without a request counts against Concurrency, and may have less time.
 func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, ok bool) {
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {

@@ -283,13 +283,14 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	if errors.Is(err, ErrAbort) {
 		return false
 	}
+	status := statusOf(err).Status
 	if ctx.stream.sent {
-		x.logError(ctx, err, statusOf(err).Status)
+		x.logError(ctx, err, status)
 		return false
 	}
 	ctx.stream.reset()
-	ctx.Response.Header.dropContent(statusOf(err).Status)
-	ctx.Response.Trailer.dropContent(statusOf(err).Status)
+	ctx.Response.Header.dropContent(status)
+	ctx.Response.Trailer.dropContent(status)
 	if x.server.counts.countBusy(err) {
 		// The connection stays open: reconnecting would cost both sides more than this answer does.
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
@@ -303,8 +304,7 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 }
 
 // logError logs a handler's error that was answered with status, unless the client has caused it. The record of an error that nobody gets
-// has the status 0. Panics and handlers that ended
-// their goroutine have been logged before.
+// has the status 0. Panics and handlers that ended their goroutine have been logged before.
 func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || x.failed || ctx.stream.err != nil && !ctx.stream.ours ||

@@ -47,7 +47,8 @@
 //
 // Programming mistakes are errors without a status: an unsupported type, a file inside of another type than the struct itself, a
 // tag on an unexported field, a tag path whose name isn't that of a wildcard of the route, and, except with All, a struct without
-// any field that has the tag of the source, and two fields with the same name in a tag other than json. If several routes share a struct and not all have the wildcard, make the field a pointer.
+// any field that has the tag of the source, and two fields with the same name in a tag other than json. If several routes share a
+// struct and not all have the wildcard, make the field a pointer.
 //
 // A field keeps its value if the request doesn't have its name, so you can set defaults before binding. The same holds for a
 // number, bool, time or duration whose text is empty, as forms send it for inputs that weren't filled in, unless Strict is given: a
