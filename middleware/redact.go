@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -57,32 +56,16 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 			}
 			rest = rest[i+1:]
 		}
-		decoded := unescape(value)
+		if !strings.Contains(value, "%") {
+			return false // most are so, and cost nothing more
+		}
+		decoded := string(syntax.AppendPercentDecoded(nil, []byte(value))) // a record's text may end in the middle of an escape
 		if len(decoded) == len(value) {
 			return false
 		}
 		value = decoded
 	}
 	return strings.ContainsRune(value, '%') // what it holds nobody knows
-}
-
-// unescape decodes what is percent-encoded in text, and leaves the rest: a record's text may end in the middle of an escape.
-func unescape(text string) string {
-	if !strings.Contains(text, "%") {
-		return text
-	}
-	decoded := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			if c, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
-				decoded = append(decoded, byte(c))
-				i += 2
-				continue
-			}
-		}
-		decoded = append(decoded, text[i])
-	}
-	return string(decoded)
 }
 
 // appendURL appends a request target or a URL as appendEscaped does, but in the place of the values of secret parameters of its
