@@ -492,7 +492,7 @@ func TestHTTP2Goexit(t *testing.T) {
 			c.want("GET", "/apart", nil, 500, "Internal Server Error\n")
 			c.want("GET", "/", nil, 200, "ok")
 		}
-		if n := s.Stats().ConnsAccepted; n > 2 { // TLS: one more by which the test has found that the server listens
+		if n := s.Stats().ConnsAccepted; n > 1 {
 			t.Errorf("%d connections", n)
 		}
 	})

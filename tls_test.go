@@ -24,7 +24,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,20 +85,13 @@ func lifeListenTLS(t *testing.T, config *filo.Server) *lifeServer {
 	t.Helper()
 	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
 	s := lifeNew(config, 1)
-	s.addr = lifeListening(t, func(address string) error {
-		ended := make(chan error, 1)
-		s.run(func() { ended <- config.ListenAndServeTLS(address, "", "") })
-		err := <-ended
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			s.served <- err
-		}
-		return err
-	})
+	listener, err := config.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = listener.Addr().String()
+	s.run(func() { s.served <- config.ServeTLS(listener, "", "") })
 	s.closeAtEnd(t, 1)
-	lifeAwait(t, "that connection to be over", func() bool {
-		stats := s.Stats()
-		return stats.ConnsAccepted > 0 && stats.ConnsOpen == 0
-	})
 	return s
 }
 
