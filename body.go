@@ -35,8 +35,7 @@ type body struct {
 
 	wholeBody
 	// large is the buffer of whole if readLarge made it; dropBody takes it back.
-	large   []byte
-	charged int64 // of the server's budget for bodies: see takeRoom
+	large []byte
 }
 
 // wholeBody records whether a body was read as a whole.

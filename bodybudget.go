@@ -3,8 +3,11 @@ package filo
 import (
 	"io"
 	"mime/multipart"
+	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http2"
 )
 
@@ -50,31 +53,51 @@ func bodyCost(capacity int) int64 {
 	return int64(capacity)
 }
 
+// bodyRoom is the room that a request's body takes up. It is the handler's goroutine's, but for bytes.
+type bodyRoom struct {
+	bytes atomic.Int64 // none is left when the body was cut off for others
+	waits bool         // silentBodies has it
+}
+
+// release takes n bytes off, or what is left, and returns how much that was.
+func (r *bodyRoom) release(n int64) int64 {
+	for {
+		bytes := r.bytes.Load()
+		n = min(n, bytes)
+		if r.bytes.CompareAndSwap(bytes, bytes-n) {
+			return n
+		}
+	}
+}
+
 // takeRoom counts n more bytes for the current request's body. The error is errBodiesFull.
 func (x *exchange) takeRoom(n int64) error {
 	if n <= 0 {
 		return nil
 	}
-	b := &x.worker.ctx.Request.body
-	if !x.server.bodies.take(x.holding(), n) {
-		return x.refuseBody()
+	for !x.server.bodies.take(x.holding(), n) {
+		if !x.server.cutSilentBody() {
+			return x.refuseBody()
+		}
 	}
-	b.charged += n
+	x.worker.ctx.room.bytes.Add(n)
 	return nil
 }
 
 // checkRoom returns errBodiesFull if n more bytes of the current request's body would have no room. It takes none: announcing a length
 // must cost the others nothing.
 func (x *exchange) checkRoom(n int64) error {
-	if budget := &x.server.bodies; !budget.hasRoom(budget.used.Load(), x.holding(), n) {
-		return x.refuseBody()
+	for budget := &x.server.bodies; !budget.hasRoom(budget.used.Load(), x.holding(), n); {
+		if !x.server.cutSilentBody() {
+			return x.refuseBody()
+		}
 	}
 	return nil
 }
 
 // holding returns how much counts of the current request's body.
 func (x *exchange) holding() int64 {
-	n := x.worker.ctx.Request.body.charged
+	n := x.worker.ctx.room.bytes.Load()
 	if s, ok := x.wire.(*http2Stream); ok {
 		s.h.mu.Lock()
 		defer s.h.mu.Unlock()
@@ -99,11 +122,100 @@ func (x *exchange) refuseBody() error {
 	return errBodiesFull
 }
 
-// giveRoom gives back n bytes that takeRoom has counted for the current request.
+// giveRoom gives back n bytes that takeRoom has counted for the current request, unless they were given to others.
 func (x *exchange) giveRoom(n int64) {
-	x.server.bodies.used.Add(-n)
-	x.worker.ctx.Request.body.charged -= n
+	x.server.bodies.used.Add(-x.worker.ctx.room.release(n))
 }
+
+// silentBodies are the bodies that take up room while their handlers wait for the next byte. Where there is no room, the one whose client has been
+// silent for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others until ReadTimeout.
+// There are no more of them than have room, each with more than 64 KB.
+type silentBodies struct {
+	mu   sync.Mutex // taken before the locks of connections
+	all  map[*bodyRoom]silentBody
+	next clock.Time // not before then they are searched again, after a search that has found none
+}
+
+// silentBody is a body whose client is silent.
+type silentBody struct {
+	wire  interface{ cutBody(room *bodyRoom) bool } // reports false if the wait is over
+	since clock.Time
+}
+
+const (
+	// silentTime is how long a client must have sent nothing.
+	silentTime = time.Second
+	// silentRest is the time between two searches that find none.
+	silentRest = 5 * time.Millisecond
+)
+
+// begin notes that the handler of a body waits since then, if the body takes up room. end follows.
+func (r *silentBodies) begin(room *bodyRoom, body silentBody) {
+	if room.bytes.Load() == 0 || room.waits {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = make(map[*bodyRoom]silentBody)
+	}
+	r.all[room], room.waits = body, true
+}
+
+func (r *silentBodies) end(room *bodyRoom) {
+	if !room.waits {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, room)
+	room.waits = false
+}
+
+// cutSilentBody makes room by the end of a body whose client is silent. It reports false if there is none. The caller holds no connection's lock.
+func (s *Server) cutSilentBody() bool {
+	r, now := &s.silence, s.clock.exact()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now < r.next {
+		return false
+	}
+	for {
+		var first *bodyRoom
+		for room, body := range r.all {
+			if now.Sub(body.since) >= silentTime && (first == nil || body.since < r.all[first].since) {
+				first = room
+			}
+		}
+		if first == nil {
+			r.next = now.Add(silentRest)
+			return false
+		}
+		body := r.all[first]
+		delete(r.all, first)
+		if body.wire.cutBody(first) {
+			return true
+		}
+	}
+}
+
+// cutBody cuts off the body that is waited for: its handler's read ends with errDeadline.
+func (c *conn) cutBody(room *bodyRoom) bool {
+	s := &c.server.conns
+	s.waking.Lock()
+	defer s.waking.Unlock()
+	// As in shed. The owner can't leave the wait before waking is released.
+	word := c.word.Load()
+	if waitState(word&stateMask) != stateBody || !c.word.CompareAndSwap(word, int64(stateShed)) {
+		return false
+	}
+	c.server.passRoom(room)
+	c.wakeReader()
+	return true
+}
+
+// passRoom gives the room of a body that is cut off to others. Its handler is about to give its buffer back.
+func (s *Server) passRoom(room *bodyRoom) { s.bodies.used.Add(-room.bytes.Swap(0)) }
 
 // growBody returns a buffer with the content of buffer and at least the given capacity. The error is errBodiesFull; buffer is as it was then.
 func (x *exchange) growBody(buffer []byte, size int) ([]byte, error) {
@@ -114,8 +226,9 @@ func (x *exchange) growBody(buffer []byte, size int) ([]byte, error) {
 		return buffer, err
 	}
 	grown := append(largeBuffers.Get(size), buffer...)
-	if more := bodyCost(cap(grown)) - bodyCost(size); more > 0 {
-		x.giveRoom(-more) // the free list had no smaller one
+	if more := bodyCost(cap(grown)) - bodyCost(size); more > 0 { // the free list had no smaller one
+		x.server.bodies.used.Add(more)
+		x.worker.ctx.room.bytes.Add(more)
 	}
 	x.worker.releaseBuffer(buffer)
 	return grown, nil
@@ -216,17 +329,47 @@ func (s *http2Stream) keepsUpLocked(n int) bool {
 	return s.reading || s.phase == parkResting || s.hasRead && s.body.Len()+n <= maxAwaitedBody
 }
 
+// wantsBodyLocked reports whether what comes of the body may be read.
+func (s *http2Stream) wantsBodyLocked() bool {
+	s.h.mu.AssertHeld()
+	return !s.overrun && !s.late && (s.running || s.awaits == awaitsBody) && (s.taken == nil || !s.taken.ended)
+}
+
+// lacksRoomLocked reports whether there would be no room for the content of a DATA frame, unless others give some.
+func (h *http2Conn) lacksRoomLocked(f *http2.Frame) bool {
+	h.mu.AssertHeld()
+	budget, n := &h.conn.server.bodies, len(f.Payload)
+	if budget.limit < 0 || budget.used.Load()+int64(n) <= budget.limit {
+		return false
+	}
+	s := h.streams.Find(f.Stream)
+	return s != nil && s.wantsBodyLocked() && !s.keepsUpLocked(n)
+}
+
 // keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
 func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 	h.mu.AssertHeld()
-	if len(p) == 0 || s.overrun || !s.running && s.awaits != awaitsBody || s.taken != nil && s.taken.ended {
-		return true // nobody reads it
+	if len(p) == 0 || !s.wantsBodyLocked() {
+		return true
 	}
 	if !h.mayBufferLocked(len(p)) && !s.keepsUpLocked(len(p)) {
 		return false
 	}
 	s.body.Append(p)
 	h.chargeLocked(s, s.body.Size())
+	return true
+}
+
+// cutBody is conn.cutBody for a stream.
+func (s *http2Stream) cutBody(room *bodyRoom) bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if !s.reading || !s.mayComeLocked() || s.into != nil && s.into.n > 0 {
+		return false
+	}
+	s.server.passRoom(room)
+	s.late = true
+	s.wakeLocked()
 	return true
 }
 

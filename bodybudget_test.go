@@ -33,6 +33,9 @@ func (s *budgetServer) handle(c *filo.Ctx) error {
 	} else if _, err := c.Body(); err != nil {
 		return err
 	}
+	if c.Path() == "/whole" {
+		return c.Text(200, "read")
+	}
 	if c.Path() == "/timeout" {
 		c.SetTimeout(10*time.Millisecond, nil)
 	}
@@ -139,6 +142,89 @@ func TestBodyBudget(t *testing.T) {
 		if got := refused.post("/", budgetBody); got != "200 " {
 			t.Errorf("a body afterwards: %s", got)
 		}
+		s.awaitNoBodies(t)
+	})
+}
+
+// lackingByte is a body whose last byte never comes.
+type lackingByte struct {
+	left int
+	end  context.Context
+}
+
+func (r *lackingByte) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		<-r.end.Done()
+		return 0, r.end.Err()
+	}
+	n := min(len(p), r.left)
+	r.left -= n
+	return n, nil
+}
+
+// postSilently sends a body but for its last byte. The status comes from the channel.
+func (c *http2Client) postSilently(ctx context.Context, path string, size int) chan string {
+	status := make(chan string, 1)
+	request, err := http.NewRequestWithContext(ctx, "POST", c.url+path, &lackingByte{size - 1, ctx})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	request.ContentLength = int64(size)
+	go func() {
+		response, err := c.Do(request)
+		if err != nil {
+			status <- err.Error()
+			return
+		}
+		status <- response.Status
+		response.Body.Close() // by HTTP/2 it waits for the body's Read
+	}()
+	return status
+}
+
+// Bodies of silent clients don't shut out others: the one that has been silent for the longest makes room, once that is a second.
+func TestSilentBodyMakesRoom(t *testing.T) {
+	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client) {
+		t.Parallel()
+		const fit, size = 4, 2 * budgetBody
+		config.MaxBufferedBodies = fit*size + size/2
+		s := serve()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		first, polite := client(s).postSilently(ctx, "/whole", size), client(s)
+		lifeAwait(t, "silence", func() bool { return s.SilentBodies(time.Second) == 1 })
+		begin := time.Now()
+		var others []chan string
+		// hold makes so many other bodies silent. One that gets an answer is sent again: by HTTP/2 its handler may be behind, and its
+		// client then has no more than its share.
+		hold := func(n int) {
+			lifeAwait(t, "other bodies", func() bool {
+				for len(others) < n {
+					others = append(others, client(s).postSilently(ctx, "/whole", size))
+				}
+				for i, other := range others {
+					select {
+					case <-other:
+						others[i] = client(s).postSilently(ctx, "/whole", size)
+					default:
+					}
+				}
+				return s.SilentBodies(0) >= n
+			})
+		}
+		hold(fit - 1) // with the first one these are as many as fit, unless it has already made room for one that was sent again
+		lifeAwait(t, "room", func() bool { return polite.post("/whole", size) == "200 " })
+		if got := lifeRecv(t, first, "the answer to the first silent body"); got != "408 Request Timeout" {
+			t.Errorf("the body that was silent for the longest: %s", got)
+		}
+		if time.Since(begin) < time.Second { // by HTTP/2 a handler first waits for more than has come
+			hold(fit)
+			got, cut := polite.post("/whole", size), s.Stats().Timeouts.Body
+			if time.Since(begin) < time.Second && (got != "503 1" || cut != 1) {
+				t.Errorf("beside bodies that have just been silent: %s, and %d were cut off", got, cut)
+			}
+		}
+		cancel()
 		s.awaitNoBodies(t)
 	})
 }

@@ -142,10 +142,24 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	start := c.server.clock.now()
 	deadline := c.readDeadline(state, start)
 	look := c.gatherUntil(start, deadline)
+	if look == deadline {
+		c.beginSilence(state, start)
+	}
 	c.setWait(state, look)
 	n, err := c.await(p, state, deadline, start)
-	c.endWait(look, false)
+	shed := c.endWait(look, false)
+	c.server.silence.end(&c.worker.ctx.room)
+	if shed && state.body() {
+		return 0, errDeadline // the room of what was read is others' now: see cutSilentBody
+	}
 	return n, err
+}
+
+// beginSilence notes since when a wait for a body's next byte lasts.
+func (c *conn) beginSilence(state waitState, since clock.Time) {
+	if state == stateBody {
+		c.server.silence.begin(&c.worker.ctx.room, silentBody{c, since})
+	}
 }
 
 // gatherUntil returns until when a read may wait for more than has come: the deadline, unless it gathers. A client that has sent something shows
@@ -226,6 +240,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		}
 		if c.looped != nil {
 			c.looped.want(0) // nothing has come for a while, so the next byte counts
+			c.beginSilence(state, start)
 		}
 		if !c.waitAgain(state, deadline) {
 			return 0, errShed

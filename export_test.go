@@ -7,6 +7,18 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
+// SilentBodies returns how many bodies take up room while their clients have been silent for so long.
+func (s *Server) SilentBodies(least time.Duration) (n int) {
+	s.silence.mu.Lock()
+	defer s.silence.mu.Unlock()
+	for _, each := range s.silence.all {
+		if s.clock.exact().Sub(each.since) >= least {
+			n++
+		}
+	}
+	return n
+}
+
 // BufferedBodies returns how many bytes the buffers of request bodies take.
 func (s *Server) BufferedBodies() int64 { return s.bodies.used.Load() }
 

@@ -19,6 +19,11 @@ import (
 func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	event, _ := http2.EventOf(f)
 	h.mu.Lock()
+	if h.lacksRoomLocked(f) {
+		h.mu.Unlock()
+		h.conn.server.cutSilentBody() // it takes locks that come before mu
+		h.mu.Lock()
+	}
 	if !h.recv.Receive(f.Size) {
 		h.mu.Unlock()
 		return h.fail(w, http2.FaultConnectionOverrun)
@@ -171,15 +176,17 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	for n == 0 && s.mayComeLocked() {
 		h.mu.Unlock()
 		if err := s.beforeWait(b); err != nil {
+			s.server.silence.end(&s.worker.ctx.room)
 			return 0, err
-		}
-		h.mu.Lock()
-		if !s.mayComeLocked() {
-			break
 		}
 		until := start.Add(config.reading.Look()) // see conn.gatherUntil
 		if gathers = gathers && (deadline == 0 || until < deadline); !gathers {
 			until = deadline
+			s.server.silence.begin(&s.worker.ctx.room, silentBody{s, start}) // it has a lock that comes before mu
+		}
+		h.mu.Lock()
+		if !s.mayComeLocked() {
+			break
 		}
 		var inTime bool
 		if n, inTime = s.awaitBodyLocked(p, gathers, until); !inTime && n == 0 {
@@ -205,6 +212,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 		err = io.EOF
 	}
 	h.mu.Unlock()
+	s.server.silence.end(&s.worker.ctx.room)
 	if n > 0 {
 		s.readPace.Add(config.reading, n, s.server.waited(start, deadline, s.server.clock.now()))
 	}
@@ -286,7 +294,7 @@ func (h *http2Conn) hasLooked() {
 func (s *http2Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
 	f := s.into
-	if f == nil {
+	if f == nil || s.late {
 		return 0
 	}
 	n = copy(f.buffer[f.n:], p)
@@ -365,7 +373,7 @@ func (s *http2Stream) takeTrailer() {
 // lendBody implements wire: it lends a body that has come as a whole.
 func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
 	s.h.mu.Lock()
-	if !s.hasEndedLocked() || s.overrun {
+	if !s.hasEndedLocked() || s.overrun || s.late {
 		s.h.mu.Unlock()
 		return nil, false, nil
 	}

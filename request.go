@@ -84,9 +84,6 @@ func (r *Request) end() {
 		r.ctx.exchange.dropBody(r.body.large)
 		r.body.large = nil
 	}
-	if r.body.charged != 0 {
-		r.ctx.exchange.giveRoom(r.body.charged) // of a form
-	}
 	r.body.end()
 }
 

@@ -166,9 +166,11 @@ type Server struct {
 
 	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: what has come by
 	// HTTP/2 and waits for its handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by piece
-	// (Request.BodyReader) hold no body. A body that has no room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that
-	// lets the client try again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. From half of the limit on, what
-	// waits of a client of HTTP/2 may be a thirty-second part: of a connection or, if MaxConnsPerIP is set, of an address. Default DefaultMaxBufferedBodies, 128 MB.
+	// (Request.BodyReader) hold no body. If a body has no room, the body over 64 KB whose client has been silent for longest while its
+	// handler waits, and for at least a second, is answered by 408 and makes room. If there is none, the body that has no room is answered by
+	// 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try again. Over HTTP/1.1 a body beyond the limit has room as
+	// long as there is no other. From half of the limit on, what waits of a client of HTTP/2 may be a thirty-second part: of a connection or,
+	// if MaxConnsPerIP is set, of an address. Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
 	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all
@@ -243,6 +245,7 @@ type Server struct {
 	conns      connSet
 	_          apart.Lines
 	bodies     bodyBudget
+	silence    silentBodies
 	lingerer   linger.Group
 	handshakes handshakeQueue
 	counts     serverCounts
