@@ -50,6 +50,9 @@
 // any field that has the tag of the source, and two fields with the same name in a tag other than json. If several routes share a
 // struct and not all have the wildcard, make the field a pointer.
 //
+// So are tags of other frameworks that would be ignored in silence: uri, param and params without the tag path (gin, echo, fiber),
+// reqHeader without the tag header, and binding (gin's rules) without a Validator or the tag required. Beside bind's own tags they may stay.
+//
 // A field keeps its value if the request doesn't have its name, so you can set defaults before binding. The same holds for a
 // number, bool, time or duration whose text is empty, as forms send it for inputs that weren't filled in, unless Strict is given: a
 // slice of them gets no element for it.

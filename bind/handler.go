@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -27,7 +28,8 @@ type HandlerOption interface{ apply(op *operation) }
 // unless f itself writes one to the response.
 //
 // Describe returns the handler's description, for documents such as those of OpenAPI. Handler panics if In isn't a struct, or is
-// one that can't be bound.
+// one that can't be bound, or has tags of other frameworks that nothing reads. At the first request of each route it logs a warning if
+// the route has a wildcard that no field of In reads, or if the route is for GET and a field has the tag form alone.
 func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...HandlerOption) filo.Handler {
 	op := newOperation(reflect.TypeFor[In](), reflect.TypeFor[Out](), options)
 	_, hasDefaults := any(new(In)).(defaulter)
@@ -36,6 +38,7 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 		if err != nil {
 			return failed(c, err)
 		}
+		op.lookAt(c)
 		in := new(In)
 		if hasDefaults {
 			any(in).(defaulter).SetDefaults()
@@ -61,8 +64,9 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 // defaulter is an input that has defaults.
 type defaulter interface{ SetDefaults() }
 
-// operation is the state behind a handler of Handler. It is immutable.
+// operation is the state behind a handler of Handler. All but seen is immutable.
 type operation struct {
+	seen        seenRoutes
 	description Operation
 	option      Option
 	answers     []func(c *filo.Ctx, status int, v any) error // by description.MediaTypes
@@ -83,7 +87,7 @@ func newOperation(in, out reflect.Type, options []HandlerOption) *operation {
 	for _, option := range options {
 		option.apply(op)
 	}
-	if err := errorOf(in); err != nil {
+	if err := op.mistake(in); err != nil {
 		panic(err.Error())
 	}
 	switch {
@@ -99,14 +103,17 @@ func newOperation(in, out reflect.Type, options []HandlerOption) *operation {
 	return op
 }
 
-// errorOf returns what the programmer has done wrong in a struct that is bound from everywhere, nil if it is right.
-func errorOf(t reflect.Type) error {
+// mistake returns what the programmer has done wrong in a struct that is bound from everywhere, nil if it is right.
+func (op *operation) mistake(t reflect.Type) error {
+	body := presenceOf(t)
+	mistaken, unchecked := body.err, body.unchecked
 	for _, p := range plansOf(t) {
-		if p.err != nil {
-			return p.err
-		}
+		mistaken, unchecked = cmp.Or(p.err, mistaken), cmp.Or(p.unchecked, unchecked)
 	}
-	return presenceOf(t).err
+	if mistaken == nil && op.option.validator == nil {
+		return unchecked
+	}
+	return mistaken
 }
 
 // errors returns the statuses of errors, in their order: those of binding, and those that the Doc has.

@@ -3,9 +3,11 @@ package bind_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"mime/multipart"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/filohttp/filo"
@@ -148,6 +150,42 @@ func TestHandlerMistakes(t *testing.T) {
 				return 0, nil
 			})
 		},
+		`bind: the field ID has the tag uri:"id" of another framework, which isn't read here: write path:"id" instead, or as well`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				ID int `uri:"id" json:"id"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field ID has the tag param:"id" of another framework, which isn't read here: write path:"id" instead, or as well`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				Name string `path:"name"`
+				ID   int    `param:"id"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: bind_test.embeddedForeign.Key has the tag reqHeader:"X-Key" of another framework, which isn't read here: write header:"X-Key" instead, or as well`: func() {
+			bind.Handler(func(*filo.Ctx, embeddedForeign) (int, error) { return 0, nil })
+		},
+		`bind: the field Page has the tag binding:"max=9", and no validator is given, so nothing would follow it: write validate:"max=9" with ` +
+			`bind.With(validate.New()) of contrib/validate, or required:"true" alone`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				Page int `query:"page" binding:"max=9"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field N has the tag binding:"required", and no validator is given, so nothing would follow it: write validate:"required" with ` +
+			`bind.With(validate.New()) of contrib/validate, or required:"true" alone`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				In []struct {
+					N int `json:"n" binding:"required"`
+				}
+			}) (int, error) {
+				return 0, nil
+			})
+		},
 		"bind: Status(204) has no body, and the function returns a int: make that a bind.NoContent": func() {
 			bind.Handler(func(*filo.Ctx, empty) (int, error) { return 0, nil }, bind.Status(204))
 		},
@@ -166,6 +204,114 @@ func TestHandlerMistakes(t *testing.T) {
 		}()
 	}
 }
+
+type foreignKey struct {
+	Key string `reqHeader:"X-Key"`
+}
+
+type embeddedForeign struct{ foreignKey }
+
+// A struct may have the tags of another framework beside those of bind, and a validator may have rules of any tag.
+func TestForeignTags(t *testing.T) {
+	type both struct {
+		ID   int    `path:"shop" uri:"shop" param:"shop"`
+		None int    `path:"-" params:"shop"`
+		Key  string `header:"X-Key" reqHeader:"X-Key"`
+		Name string `json:"name" required:"true" binding:"required"`
+		Any  string `json:"any" binding:"-"`
+	}
+	type checked struct {
+		Name string `json:"name" binding:"required"`
+		Page int    `query:"page" binding:"required"`
+	}
+	bind.Handler(func(*filo.Ctx, both) (int, error) { return 0, nil })
+	noErrors := bind.With(validatorFunc(func(any) error { return nil }))
+	bind.Handler(func(*filo.Ctx, checked) (int, error) { return 0, nil }, noErrors)
+	if _, err := bound[checked](t, postJSON(`{}`), bind.All, noErrors); err != nil {
+		t.Error(err)
+	}
+	for _, bindTo := range []func(*filo.Ctx, any, ...bind.Option) error{bind.All, bind.JSON, bind.Query} {
+		if _, err := bound[checked](t, postJSON(`{}`), bindTo); err == nil || !strings.Contains(err.Error(), `has the tag binding:"required"`) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// What a route has and the input doesn't read is logged once for each route.
+func TestHandlerRoutes(t *testing.T) {
+	type named struct {
+		Name string `json:"name"`
+	}
+	type both struct {
+		ID   int  `path:"id"`
+		Part *int `path:"part"`
+	}
+	type listed struct {
+		Page int    `form:"page"`
+		Sort string `form:"sort" query:"sort"`
+	}
+	log := new(records)
+	r := router.New()
+	inner := router.New()
+	ofNamed, ofBoth := bind.Handler(typedFor[named]), bind.Handler(typedFor[both])
+	r.GET("/named/{id}/{rest...}", ofNamed)
+	r.GET("/other/{id}", ofNamed)
+	r.GET("/fine", ofNamed)
+	r.GET("/both/{id}", ofBoth)
+	r.GET("/both/{id}/{part}", ofBoth)
+	r.GET("/both/{id}/x/{other}", ofBoth)
+	r.GET("/list", bind.Handler(typedFor[listed]))
+	r.POST("/list", bind.Handler(typedFor[listed]))
+	r.GET("/nothing/{id}", bind.Handler(typedFor[struct{}]))
+	inner.GET("/{id}/", ofBoth)
+	r.Mount("/mounted/{tenant}", inner.Serve)
+	server := servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	for range 2 {
+		for _, target := range []string{"/named/1/x/y", "/other/1", "/fine", "/both/1", "/both/1/2", "/both/1/x/2", "/list", "/nothing/1", "/mounted/a/1/"} {
+			server.Raw(t, get(target))
+		}
+		server.Raw(t, strings.Replace(get("/list"), "GET", "POST", 1))
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		if !strings.Contains(line, "bind: ") {
+			continue
+		}
+		_, route, _ := strings.Cut(line, " route=")
+		got = append(got, strings.TrimSpace(route))
+	}
+	want := []string{
+		`"GET /named/{id}/{rest...}" wildcard=id input=bind_test.named`,
+		`"GET /named/{id}/{rest...}" wildcard=rest input=bind_test.named`,
+		`"GET /other/{id}" wildcard=id input=bind_test.named`,
+		`"GET /both/{id}/x/{other}" wildcard=other input=bind_test.both`,
+		`"GET /list" fields=Page input=bind_test.listed`,
+		`"GET /mounted/{tenant}/{id}/" wildcard=tenant input=bind_test.both`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s\nin %s", strings.Join(got, "\n"), strings.Join(want, "\n"), log)
+	}
+}
+
+// records are the records of a logger that other goroutines still use.
+type records struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *records) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *records) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+func typedFor[In any](*filo.Ctx, In) (bind.NoContent, error) { return bind.NoContent{}, nil }
 
 // A handler, also one of a route, says what it reads and answers; any other says nothing.
 func TestDescribe(t *testing.T) {

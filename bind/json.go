@@ -82,6 +82,9 @@ func (b *binding) jsonInto(v any) error {
 	if needed.err != nil {
 		return needed.err
 	}
+	if needed.unchecked != nil && b.option.validator == nil {
+		return needed.unchecked
+	}
 	b.bound[inBody], b.required = true, needed.fields
 	body, err := b.jsonBody()
 	if err != nil {

@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +19,8 @@ type object struct {
 	// required are the fields that must be in the input; err is the programmer's.
 	required []requirement
 	err      error
+	// unchecked is as of a plan, and of the struct itself alone.
+	unchecked error
 	// readsItself says that none of this counts.
 	readsItself bool
 }
@@ -49,6 +52,8 @@ func objectOf(t reflect.Type) *object {
 		if member.other {
 			member.required = -1
 			o.others = append(o.others, m.index)
+		} else {
+			o.unchecked = cmp.Or(o.unchecked, uncheckedIn(t, m.field))
 		}
 		o.members = append(o.members, member)
 		o.exact[m.name] = i

@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"cmp"
 	"fmt"
 	"mime/multipart"
 	"reflect"
@@ -17,6 +18,8 @@ type plan struct {
 	err      error // the programmer's
 	// none is the error where something must be bound: no field has the source's tag, though there are fields.
 	none error
+	// unchecked is the error where no validator is given: a field has rules for one.
+	unchecked error
 }
 
 // field is a struct's field that is bound from text, or from files.
@@ -70,6 +73,7 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 		f.wildcard = in == inPath && needsWildcard(m.field)
 		p.byName[f.name] = len(p.fields)
 		p.fields = append(p.fields, f)
+		p.unchecked = cmp.Or(p.unchecked, uncheckedIn(t, m.field))
 	}
 	if a, b, found := conflictOf(t, in.tag()); found {
 		p.err = fmt.Errorf("bind: %s and %s both have the tag %s:%q, so neither would be bound", pathOf(t, a.index), pathOf(t, b.index), in.tag(), a.name)
@@ -78,11 +82,43 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 		if name := f.Tag.Get(in.tag()); name != "" && name != "-" && !f.IsExported() && !f.Anonymous {
 			p.err = fmt.Errorf("bind: %s has the tag %s, and must be exported to be bound: write it with a capital", fieldOf(t, f.Name), in.tag())
 		}
+		if tag, name := foreignTag(f, in); tag != "" {
+			p.err = fmt.Errorf("bind: %s has the tag %s:%q of another framework, which isn't read here: write %s:%q instead, or as well",
+				fieldOf(t, f.Name), tag, name, in.tag(), name)
+		}
 	}
 	if len(p.fields) == 0 && p.err == nil {
 		p.none = untagged(t, in)
 	}
 	return p
+}
+
+// foreignTags are the names that gin, echo and fiber have for a source's tag, where they differ.
+var foreignTags = [sources][]string{inPath: {"uri", "param", "params"}, inHeader: {"reqHeader"}}
+
+// foreignTag returns the tag of another framework that would bind the field from the source, "" if there is none, or if the field has the
+// source's own tag as well.
+func foreignTag(f reflect.StructField, in source) (tag, name string) {
+	if _, has := f.Tag.Lookup(in.tag()); has {
+		return "", ""
+	}
+	for _, tag := range foreignTags[in] {
+		if name, _, _ := strings.Cut(f.Tag.Get(tag), ","); name != "" && name != "-" {
+			return tag, name
+		}
+	}
+	return "", ""
+}
+
+// uncheckedIn returns the error for a field whose rules are in the tag binding, which gin's functions follow by themselves. Here they are
+// a validator's, so without one they would count for nothing.
+func uncheckedIn(t reflect.Type, f reflect.StructField) error {
+	rules := f.Tag.Get("binding")
+	if _, own := f.Tag.Lookup("required"); own || rules == "" || rules == "-" {
+		return nil
+	}
+	return fmt.Errorf("bind: %s has the tag binding:%q, and no validator is given, so nothing would follow it: write validate:%q with "+
+		"bind.With(validate.New()) of contrib/validate, or required:\"true\" alone", fieldOf(t, f.Name), rules, rules)
 }
 
 // needsWildcard reports whether a field with the tag path gets a value only if the route has its wildcard: no other source has the

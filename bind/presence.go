@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -111,6 +112,8 @@ type presence struct {
 	fields []requirement // of the type itself, if it is a struct
 	within bool          // whether a JSON document has to be looked through: something in it is required
 	err    error         // the programmer's
+	// unchecked is the programmer's error where no validator is given.
+	unchecked error
 }
 
 // presences holds a *presence for each reflect.Type.
@@ -157,6 +160,7 @@ func (p *presence) look(t reflect.Type, inside bool, seen map[reflect.Type]bool)
 		if o.err != nil {
 			p.err = o.err
 		}
+		p.unchecked = cmp.Or(p.unchecked, o.unchecked)
 		if t == fileType.Elem() {
 			p.err = errFileInJSON
 		}

@@ -16,6 +16,9 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	if p.err != nil {
 		return p.err
 	}
+	if p.unchecked != nil && b.option.validator == nil {
+		return p.unchecked
+	}
 	b.bound[in], b.required = true, p.required
 	if len(p.fields) == 0 && in > inMultipart && !b.option.strict {
 		return nil // nothing is asked for, and nothing refused

@@ -828,6 +828,34 @@ var topics = []topic{
 			instead: "var in struct {\n\tID int `path:\"id\"`\n}\nreturn bind.Path(c, &in)",
 		},
 		{
+			title: "gin: the tag binding",
+			do: func(r *router.Router, s *filo.Server) error {
+				r.POST("/users", func(c *filo.Ctx) error {
+					var in struct {
+						Name string `json:"name" binding:"required"`
+					}
+					return bind.JSON(c, &in)
+				})
+				return nil
+			},
+			ask: []string{"POST /users", "Content-Type: application/json"}, body: `{}`,
+			instead: "var validated = bind.With(validate.New()) // contrib/validate\n\nvar in struct {\n\tName string `json:\"name\" validate:\"required\"`\n}\nreturn bind.JSON(c, &in, validated)",
+		},
+		{
+			title: "A wildcard that no field reads",
+			do: func(r *router.Router, s *filo.Server) error {
+				type showUser struct {
+					ID int `json:"id"`
+				}
+				r.GET("/users/{id}", bind.Handler(func(c *filo.Ctx, in showUser) (User, error) { // GET /users/7
+					return User{Name: "Ada"}, nil
+				}))
+				return nil
+			},
+			ask:     []string{"GET /users/7"},
+			instead: "type showUser struct {\n\tID int `path:\"id\"`\n}",
+		},
+		{
 			title: "A tag path with another name than the wildcard",
 			do: func(r *router.Router, s *filo.Server) error {
 				type showUser struct {
