@@ -301,6 +301,7 @@ func TestLingerStallingConn(t *testing.T) {
 	client.send("G") // it isn't idle
 	lifeAwait(t, "its next request to begin", func() bool { return s.Stats().ConnsActive == 1 })
 	first := dial()
+	first.get("/")
 	lifeAwait(t, "the first to linger", func() bool { return stalled.Load() == 1 })
 	dial().wantRefusal(503)
 	close(goOn)

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// wantRefusal reads a refusal to its end: it is whole, says when to come back, and that the connection closes.
+// wantRefusal sends a request and reads its refusal to the end: it is whole, says when to come back, and that the connection closes.
 func (c *lifeClient) wantRefusal(status int) {
 	c.t.Helper()
 	if err := c.refusal(status); err != nil {
@@ -29,6 +29,7 @@ func (c *lifeClient) wantRefusal(status int) {
 }
 
 func (c *lifeClient) refusal(status int) error {
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it may be refused and gone by now
 	// ReadResponse and ReadAll fail if the answer isn't as long as its Content-Length says.
 	response, body, err := c.tryAnswer()
 	if err != nil {

@@ -489,11 +489,15 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	}
 	c.attach(w)
 	var d *blockingHTTP2
+	var refusal *HTTPError
 	// Deferred, since a handler may end its goroutine. Then no caller gets closeConn, and handedOver replaces it.
 	defer func() {
 		if d == nil {
-			if closeConn = s.connEnded(c); closeConn && c.unserved {
-				s.refuseConn(netConn, errNoPlace)
+			if closeConn = s.connEnded(c); c.unserved {
+				refusal = errNoPlace
+			}
+			if closeConn && refusal != nil {
+				s.refuseConn(netConn, refusal)
 				closeConn = false
 			}
 		}
@@ -504,16 +508,7 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		if !s.readProxyHeader(c) {
 			return
 		}
-		if reason := s.conns.countAddress(c); reason != nil {
-			c.out, c.reading, c.linger = s.appendRefusal(c.out, reason, &overloadFields, false), readingNothing, true
-			s.counts.refused.Add(1)
-			s.counts.refusals.countConn(reason)
-			if s.handshake(c) {
-				if c.tlsState != nil && c.tlsState.NegotiatedProtocol == "h2" {
-					c.out = refusalHTTP2(reason)
-				}
-				c.flush()
-			}
+		if refusal = s.conns.countAddress(c); refusal != nil {
 			return
 		}
 	}

@@ -54,7 +54,8 @@ func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
 	return g.Refuse(netConn, answer, answer)
 }
 
-// Refuse is TakeOver with another answer for a TLS connection that has agreed on HTTP/2.
+// Refuse is TakeOver with another answer for a TLS connection that has agreed on HTTP/2. Otherwise the answer waits for the first byte of a request:
+// a client that sends none for Longest gets the end of the connection alone.
 func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
@@ -105,12 +106,30 @@ func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest 
 	return g.conns.PushBack(&lingering{netConn, now}), oldest
 }
 
-// finish sends the answer, ends the sending side, and discards input. While that goes on coming, finish puts off the end.
+// finish sends the answer, ends the sending side, and discards input. While that goes on coming, finish puts off the end. A client of HTTP/1.1
+// gets the answer only when it has begun to send a request: what comes before answers none (RFC 9112, section 9.2), and a client that has opened
+// the connection for its next request would fail that one.
 func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	last := time.Now().Add(longestSending)
+	buffer := lend.NewCopyBuffer()
+	defer buffer.Release()
+	received := 0
+	discard := func() bool {
+		n, err := netConn.Read(buffer[:])
+		received += n
+		left := min(time.Until(last), Longest)
+		if err != nil || left <= 0 || !end.Stop() {
+			return false
+		}
+		end.Reset(left)
+		return true
+	}
 	if len(answer) > 0 {
-		if tlsConn, ok := netConn.(*tls.Conn); ok && tlsConn.Handshake() == nil && tlsConn.ConnectionState().NegotiatedProtocol == "h2" {
+		tlsConn, ok := netConn.(*tls.Conn)
+		if ok && tlsConn.Handshake() == nil && tlsConn.ConnectionState().NegotiatedProtocol == "h2" {
 			answer = http2Answer
+		} else if discard(); received == 0 {
+			return
 		}
 		if _, err := netConn.Write(answer); err != nil {
 			return
@@ -122,19 +141,7 @@ func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	buffer := lend.NewCopyBuffer()
-	defer buffer.Release()
-	for received := 0; received < maxBytes; {
-		n, err := netConn.Read(buffer[:])
-		received += n
-		if err != nil {
-			return
-		}
-		left := min(time.Until(last), Longest)
-		if left <= 0 || !end.Stop() {
-			return
-		}
-		end.Reset(left)
+	for received < maxBytes && discard() {
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,6 +73,35 @@ func TestAnswerArrives(t *testing.T) {
 	if _, err := server.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the connection is still open: %v", err)
 	}
+}
+
+// A refusal waits for the first byte of a request: a client takes what comes before for a mistake, and fails the request that it is about to send.
+// One that sends nothing gets the end of the connection alone.
+func TestRefusalAwaitsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, request := range []string{"", "G"} {
+			client, server := net.Pipe()
+			var g Group
+			if !g.Refuse(server, []byte("the answer"), nil) {
+				t.Fatal("nothing lingers")
+			}
+			client.SetReadDeadline(time.Now().Add(Longest / 2))
+			if n, err := client.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("before a request: %d bytes, %v", n, err)
+			}
+			client.SetReadDeadline(time.Time{})
+			want := ""
+			if request != "" {
+				want = "the answer"
+				client.Write([]byte(request))
+			}
+			if answer, err := io.ReadAll(client); string(answer) != want || err != nil {
+				t.Errorf("after %q: %q, %v; want %q", request, answer, err, want)
+			}
+			client.Close()
+			g.running.Wait()
+		}
+	})
 }
 
 // A connection lingers for Longest, while its client goes on sending for longestSending, and no longer.
@@ -176,6 +206,7 @@ func TestCloseWhileLingeringBegins(t *testing.T) {
 				var g Group
 				begun := make(chan struct{})
 				stub := &stubConn{Conn: server, write: func() { close(begun) }}
+				go client.Write([]byte("x"))
 				if !g.TakeOver(stub, []byte("nobody reads this")) {
 					t.Fatal("nothing lingers")
 				}
