@@ -114,8 +114,10 @@ func (t *table) allowed(c *filo.Ctx, path []byte) []string {
 	found := make(map[string]bool)
 	t.anyHost.allowed(t.router, c, path, found)
 	if t.hosts != nil {
-		if m := t.host(c); m != nil {
-			m.allowed(t.router, c, path, found)
+		for _, m := range t.ofHost(c) {
+			if m != nil {
+				m.allowed(t.router, c, path, found)
+			}
 		}
 	}
 	if found["GET"] {

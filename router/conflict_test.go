@@ -30,6 +30,8 @@ func TestConflicts(t *testing.T) {
 		{"ServeMux: fewer methods, more paths", "GET /", "/index.html", "fewer methods"},
 		{"fewer methods, more paths, by a wildcard", "HEAD /{x}", "GET /a", "fewer methods"},
 		{"other hosts", "a.test/", "b.test/", ""},
+		{"hosts below another, which wins", "*.test/", "a.test/a", ""},
+		{"the same hosts below another", "*.test/{a}", "*.test/{b}", "the same requests"},
 		{"a host wins whatever the rest", "a.test/", "GET /a", ""},
 		{"ServeMux: a longer subtree", "/images/thumbnails/", "/images/", ""},
 		{"ServeMux: neither is more specific", "/posts/{id}", "/{resource}/latest", `"/posts/latest"`},
@@ -213,8 +215,14 @@ func TestForeignPatterns(t *testing.T) {
 		{"GET", "a.test/x", ""},
 		{"", "users/{id}", ""}, // a host
 		{"", "http://a.test/x", `write "a.test/x"`},
-		{"", "*.a.test/x", "no wildcard"},
-		{"", "*/x", "no wildcard"},
+		{"", "*.a.test/x", ""},
+		{"GET", "*.a.test/x", ""},
+		{"", "*/x", "without a host"},
+		{"", "*./x", "*.example.com"},
+		{"", "a.*.test/x", "*.example.com"},
+		{"", "shop-*.a.test/x", "*.example.com"},
+		{"", "*.*.a.test/x", "*.example.com"},
+		{"", "*a.test/x", "*.example.com"},
 		{"", "^/users", "no host"},
 	} {
 		r := router.New()

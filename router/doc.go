@@ -12,7 +12,8 @@
 // Patterns have the syntax and meaning of net/http.ServeMux, [METHOD ][HOST]/PATH:
 //
 //   - GET also matches HEAD; every other method matches itself exactly. A pattern without a method matches every method.
-//   - The host is compared without its port and without regard to case. A pattern without a host matches every host.
+//   - The host is compared without its port and without regard to case. A pattern without a host matches every host. Beyond ServeMux,
+//     "*.example.com/" matches the hosts with one more label, such as shop.example.com, but not example.com and a.b.example.com.
 //   - {id} matches one segment, which is never empty. {path...}, at the end, matches the rest of the path, even if it is empty. A
 //     trailing slash does the same without a name. {$} matches the end of the path: "/{$}" matches only the path "/".
 //   - Segments are decoded one by one. "%2F" doesn't end a segment, and "%2E%2E" doesn't lead to a parent directory: both are part
@@ -36,7 +37,8 @@
 // The most specific pattern wins, whatever the order of registration. At each position a literal beats a constrained wildcard,
 // which beats an unconstrained wildcard, which beats a wildcard for the rest of the path. Two patterns conflict if they match the
 // same requests, or share requests for which neither is more specific: registering the second one panics and names both with file
-// and line. A pattern with a host wins over one without, and never conflicts with it. Two different constraints at the same
+// and line. A pattern with a host wins over one with a star, which wins over one without a host; they never
+// conflict. Two different constraints at the same
 // position conflict unless another part of the patterns, or their methods, keep them apart.
 //
 // # Groups and middleware

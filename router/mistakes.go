@@ -53,9 +53,11 @@ func mistakenHost(host, path string) error {
 	case strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//"):
 		return fmt.Errorf("a pattern has no scheme: write %q", path[len("//"):])
 	case strings.ContainsAny(host, "{}"):
-		return errors.New("a host can have no wildcard; perhaps the slash before the path is missing")
-	case strings.Contains(host, "*"):
-		return errors.New("a host can have no wildcard; a pattern without a host is for all of them")
+		return errors.New("a host can have no such wildcard; perhaps the slash before the path is missing")
+	case host == "*":
+		return errors.New("a pattern without a host is for all of them")
+	case strings.Contains(strings.TrimPrefix(host, "*."), "*") || host == "*.":
+		return errors.New("a star in a host stands for its first label: *.example.com")
 	case strings.ContainsAny(host, `^()|\"<>?#@,;`):
 		return fmt.Errorf("%q is no host; perhaps the slash before the path is missing", host)
 	}
@@ -120,5 +122,5 @@ func mistakenConstraint(name, expression string) error {
 	return fmt.Errorf("%q is no type here, and as a regular expression it matches only itself: write %s", expression, instead)
 }
 
-// wordBytes are the bytes of expressions that match only themselves.
+// wordBytes are the bytes of expressions that match only themselves, and with the hyphen those of a host's label.
 const wordBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"

@@ -124,7 +124,7 @@ func (route *Route) tell(where string) {
 type RouteInfo struct {
 	// Method is the route's method, or "" for every method. GET includes HEAD.
 	Method string
-	// Host is the route's host, or "" for every host.
+	// Host is the route's host, "*." and a domain for the hosts directly below it, or "" for every host.
 	Host string
 	// Path is the path of the pattern.
 	Path string
@@ -151,8 +151,8 @@ func (r *Router) Routes() []RouteInfo {
 }
 
 // URL returns the path of the route called name. The values fill its wildcards in order, and URL escapes them. The value of
-// {name...} may have several segments. If the pattern has a host, the result begins with "//" and the host. The prefix of a Mount
-// isn't included. URL returns an error for a value that the route wouldn't match.
+// {name...} may have several segments. If the pattern has a host, the result begins with "//" and the host; the first value is the label for
+// the star of a host. The prefix of a Mount isn't included. URL returns an error for a value that the route wouldn't match.
 func (r *Router) URL(name string, values ...string) (string, error) {
 	r.mu.Lock()
 	route := r.named[name]
@@ -161,13 +161,27 @@ func (r *Router) URL(name string, values ...string) (string, error) {
 		return "", fmt.Errorf("router: no route is called %q", name)
 	}
 	p := route.pattern
-	if len(values) != len(p.names) {
-		return "", fmt.Errorf("router: %q has %d wildcards, not %d", p.text, len(p.names), len(values))
+	wildcards := len(p.names)
+	domain, below := strings.CutPrefix(p.host, "*.")
+	if below {
+		wildcards++
+	}
+	if len(values) != wildcards {
+		return "", fmt.Errorf("router: %q has %d wildcards, not %d", p.text, wildcards, len(values))
 	}
 	var b strings.Builder
 	if p.host != "" {
-		b.WriteString("//" + p.host)
+		b.WriteString("//")
 	}
+	if below {
+		label := values[0]
+		if label == "" || strings.Trim(label, wordBytes+"-") != "" {
+			return "", fmt.Errorf("router: the value %q for the star of %q isn't a label of a host", label, p.text)
+		}
+		b.WriteString(label + ".")
+		values = values[1:]
+	}
+	b.WriteString(domain)
 	for _, s := range p.segments {
 		b.WriteByte('/')
 		switch {

@@ -94,7 +94,7 @@ type table struct {
 	anyHost methods
 	// literals are a short cut to routes of anyHost whose paths are literals. There are none if some routes have a host.
 	literals *literals
-	hosts    map[string]*methods // by name in lower case; nil if no route has a host
+	hosts    map[string]*methods // by name in lower case, or by "*." and one; nil if no route has a host
 
 	unmatched                  filo.Handler // what has no route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
@@ -265,7 +265,10 @@ func requestPath(c *filo.Ctx) []byte {
 // find returns the route for a request, nil if there is none. Patterns with a host come first.
 func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 	if t.hosts != nil {
-		if m := t.host(c); m != nil {
+		for _, m := range t.ofHost(c) {
+			if m == nil {
+				continue
+			}
 			if route := m.find(s, path); route != nil {
 				return route
 			}
@@ -274,24 +277,27 @@ func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 	return t.anyHost.find(s, path)
 }
 
-// host returns the trees of the request's host, nil if it has none of its own.
-func (t *table) host(c *filo.Ctx) *methods {
+// ofHost returns the trees of the request's host, and those of all hosts directly below a domain. Either may be nil.
+func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
 	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // as middleware.HostCheck admits it
-	if m := t.hosts[string(host)]; m != nil {
-		return m
-	}
-	// RFC 9110, section 4.2.3: "The scheme and host are case-insensitive". The longest name is of 253 bytes.
-	var lower [256]byte
+	var lower [256]byte                                              // the longest name is of 253 bytes
 	if len(host) > len(lower) {
-		return nil
+		return trees
 	}
+	// RFC 9110, section 4.2.3: "The scheme and host are case-insensitive".
 	for i, b := range host {
 		if b >= 'A' && b <= 'Z' {
 			b |= 0x20
 		}
 		lower[i] = b
 	}
-	return t.hosts[string(lower[:len(host)])]
+	name := lower[:len(host)]
+	trees[0] = t.hosts[string(name)]
+	if dot := bytes.IndexByte(name, '.'); dot > 0 {
+		name[dot-1] = '*'
+		trees[1] = t.hosts[string(name[dot-1:])]
+	}
+	return trees
 }
 
 // scratch is memory for the path of a request with percent-encoding, until its handler has returned.

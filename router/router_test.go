@@ -291,6 +291,38 @@ func TestAbsoluteForm(t *testing.T) {
 	}
 }
 
+// The star of a host stands for one label. A host that is named comes first, then the domain above it, then any host, and each path is looked
+// for in all of them.
+func TestHostsBelow(t *testing.T) {
+	r := with("admin.a.test/", "GET *.a.test/shop/{x}", "POST *.a.test/shop/{x}", "*.b.a.test/{$}", "/shop/{x}", "/{$}")
+	for target, want := range map[string]string{
+		"GET admin.a.test/shop/1":                            "admin.a.test/",
+		"GET shop.a.test/shop/1":                             "GET *.a.test/shop/{x} x=1",
+		"GET SHOP.A.Test:8080/shop/1":                        "GET *.a.test/shop/{x} x=1",
+		"GET shop.a.test./shop/1":                            "GET *.a.test/shop/{x} x=1",
+		"POST shop.a.test/shop/1":                            "POST *.a.test/shop/{x} x=1",
+		"PUT shop.a.test/shop/1":                             "/shop/{x} x=1",
+		"GET shop.a.test/":                                   "/{$}",
+		"GET a.test/shop/1":                                  "/shop/{x} x=1",
+		"GET .a.test/shop/1":                                 "/shop/{x} x=1",
+		"GET x.shop.a.test/shop/1":                           "/shop/{x} x=1",
+		"GET xa.test/shop/1":                                 "/shop/{x} x=1",
+		"GET x.b.a.test/":                                    "*.b.a.test/{$}",
+		"GET b.a.test/shop/2":                                "GET *.a.test/shop/{x} x=2",
+		"GET [::1]/shop/1":                                   "/shop/{x} x=1",
+		"GET " + strings.Repeat("a", 300) + ".a.test/shop/1": "/shop/{x} x=1",
+	} {
+		method, target, _ := strings.Cut(target, " ")
+		if got := do(t, r, method+" http://"+target); got.Status != 200 || got.Body != want {
+			t.Errorf("%s %s: %d %q, want %q", method, target, got.Status, got.Body, want)
+		}
+	}
+	r = with("GET *.a.test/x", "PUT /x")
+	if got := do(t, r, "POST http://shop.a.test/x"); got.Status != 405 || got.Header.Get("Allow") != "GET, HEAD, OPTIONS, PUT" {
+		t.Error(got)
+	}
+}
+
 // Paths as long as the server lets through are matched, and answered, like others.
 func TestOverlongPaths(t *testing.T) {
 	r := with("/a/{x}", "/b/{rest...}", "/c/{x:[a-z]+}", "/d/{x}/e")
@@ -560,6 +592,7 @@ func TestURL(t *testing.T) {
 	r.GET("/tags/{tag}/{$}", show).Name("tag")
 	r.GET("/a%2Fb/ü/", show).Name("literal")
 	r.Group("a.test/g").GET("/{x}", show).Name("host")
+	r.Group("*.a.test/g").GET("/{x}", show).Name("below")
 	for _, c := range []struct {
 		name   string
 		values []string
@@ -578,6 +611,10 @@ func TestURL(t *testing.T) {
 		{"tag", []string{"a", "b"}, ""},
 		{"literal", nil, "/a%2Fb/%C3%BC/"},
 		{"host", []string{"y"}, "//a.test/g/y"},
+		{"below", []string{"shop-1", "y"}, "//shop-1.a.test/g/y"},
+		{"below", []string{"y"}, ""},
+		{"below", []string{"", "y"}, ""},
+		{"below", []string{"evil.test/", "y"}, ""},
 		{"none", nil, ""},
 	} {
 		got, err := r.URL(c.name, c.values...)
