@@ -156,12 +156,15 @@ func (b *binding) form(in source, target reflect.Value) error {
 			return unsupportedCoding(b.c)
 		}
 	}
-	err := b.text(in, p, target)
-	var known *filo.HTTPError
-	if in == inMultipart && b.encoded() && errors.As(err, &known) && known.Status == 400 {
-		return unsupportedCoding(b.c)
+	if in == inMultipart && b.encoded() {
+		form, err := b.c.Request.MultipartForm()
+		var known *filo.HTTPError
+		// Since Go 1.27 bytes without any boundary are a form without parts.
+		if errors.As(err, &known) && known.Status == 400 || err == nil && len(form.Value)+len(form.File) == 0 {
+			return unsupportedCoding(b.c)
+		}
 	}
-	return err
+	return b.text(in, p, target)
 }
 
 // finish returns the errors that were found, and those of the validator.
