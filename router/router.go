@@ -280,7 +280,7 @@ func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 // ofHost returns the trees of the request's host, and those of all hosts directly below a domain. Either may be nil.
 func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
 	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // as middleware.HostCheck admits it
-	var lower [256]byte                                              // the longest name is of 253 bytes
+	var lower [256]byte                                               // the longest name is of 253 bytes
 	if len(host) > len(lower) {
 		return trees
 	}

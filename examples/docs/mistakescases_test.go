@@ -315,7 +315,7 @@ var topics = []topic{
 		{
 			title: "gorilla: a host with a wildcard",
 			do: func(r *router.Router, s *filo.Server) error {
-				r.GET("*.example.com/users", listUsers)
+				r.GET("shop-*.example.com/users", listUsers)
 				return nil
 			},
 			instead: `r.GET("/users", listUsers) // and c.Host() in the handler`,
