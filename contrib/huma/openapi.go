@@ -45,9 +45,13 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // mounted in r.
 //
 // Fields may have huma's tags, such as doc, example, minimum, maxLength, pattern and enum. The tags only describe the fields;
-// use a validator to check requests. Defaults come from the input's SetDefaults and from the tag default. The schemas of
-// request bodies have names that end in Input, since requests require fewer fields than answers have. They allow unknown
-// members unless all handlers are strict.
+// use a validator to check requests. The rules of contrib/validate are described from the tag validate, so they are written once: required,
+// min, max, len, gt, gte, lt, lte, eq, oneof, unique, dive, and those about strings that JSON Schema knows, such as email, url and uuid. A
+// field whose zero value they refuse is required, unless SetDefaults sets it. Of other rules, and of alternatives such as rgb|hsl, the
+// document says nothing.
+//
+// Defaults come from the input's SetDefaults and from the tag default. The schemas of request bodies have names that end in Input, since
+// requests require fewer fields than answers have. A schema allows unknown members unless all handlers that read it are strict.
 //
 // Call it once for a document. The document may have other content, and may be changed afterwards, for example to add a header
 // field to an answer. The error names the route that can't be described, and the reason, such as a field with the tag path whose
@@ -60,7 +64,8 @@ func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
 	if document.Components.Schemas == nil {
 		document.Components.Schemas = huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
 	}
-	d := documenter{document: document, outputs: document.Components.Schemas, inputs: huma.NewMapRegistry(schemaPrefix, inputName), strict: true}
+	d := documenter{document: document, outputs: document.Components.Schemas, inputs: huma.NewMapRegistry(schemaPrefix, inputName),
+		defaults: make(map[string]reflect.Value)}
 	for _, route := range r.Routes() {
 		op, ok := bind.Describe(route.Handler)
 		if !ok {
@@ -98,7 +103,10 @@ type problemDetails struct {
 type documenter struct {
 	document        *huma.OpenAPI
 	outputs, inputs huma.Registry
-	strict          bool // all operations are
+	// lenient are the bodies of operations that aren't strict. What is in them allows unknown members.
+	lenient []*huma.Schema
+	// defaults are the inputs that have some, by the reference to their bodies' schema.
+	defaults map[string]reflect.Value
 }
 
 // add adds a route. What huma panics about, such as a tag that it can't read, is an error.
@@ -120,7 +128,6 @@ func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err 
 	if op.OperationID == "" {
 		op.OperationID = huma.GenerateOperationID(route.Method, path, struct{}{})
 	}
-	d.strict = d.strict && described.Strict
 	if err := d.parameters(op, described, wildcards); err != nil {
 		return err
 	}
@@ -137,11 +144,12 @@ func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wi
 		if f.In == "body" || f.In == "form" {
 			continue
 		}
-		param := &huma.Param{Name: f.Name, In: f.In, Required: f.Required, Schema: d.text(f)}
+		param := &huma.Param{Name: f.Name, In: f.In, Schema: d.text(f)}
 		param.Description, param.Schema.Description = param.Schema.Description, ""
 		if param.Schema.Default == nil {
-			param.Schema.Default = defaultOf(defaults, f)
+			param.Schema.Default = defaultOf(defaults, f.Struct.Name)
 		}
+		param.Required = f.Required || demandedOf(described, f) && param.Schema.Default == nil
 		if f.Comma && f.In == "query" {
 			param.Style, param.Explode = "form", new(bool)
 		}
@@ -189,6 +197,8 @@ func (d *documenter) text(f bind.Field) *huma.Schema {
 	case schema.Format == "date-time-http":
 		schema.Format = "date-time" // bind reads RFC 3339 everywhere
 	}
+	describeRules(schema, f.Struct)
+	schema.PrecomputeMessages()
 	return schema
 }
 
@@ -196,14 +206,17 @@ func (d *documenter) text(f bind.Field) *huma.Schema {
 func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	var members []bind.Field
 	form := &huma.Schema{Type: huma.TypeObject, Properties: make(map[string]*huma.Schema)}
-	withFile := false
+	if described.Strict {
+		form.AdditionalProperties = false
+	}
+	withFile, defaults := false, defaultsOf(described.Input)
 	for _, f := range described.Fields {
 		switch f.In {
 		case "body":
 			members = append(members, f)
 		case "form":
 			form.Properties[f.Name] = d.text(f)
-			if f.Required {
+			if f.Required || demandedOf(described, f) && defaultOf(defaults, f.Struct.Name) == nil {
 				form.Required = append(form.Required, f.Name)
 			}
 			withFile = withFile || f.File
@@ -211,8 +224,15 @@ func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	}
 	body := &huma.RequestBody{Content: make(map[string]*huma.MediaType)}
 	if len(members) > 0 {
-		body.Content["application/json"] = &huma.MediaType{Schema: d.object(described, members)}
-		body.Required = slices.ContainsFunc(members, func(f bind.Field) bool { return f.Required })
+		schema := d.object(described, members)
+		body.Content["application/json"] = &huma.MediaType{Schema: schema}
+		body.Required = slices.ContainsFunc(members, func(f bind.Field) bool {
+			return f.Required || demandedOf(described, f) && defaultOf(defaults, f.Struct.Name) == nil
+		})
+		d.defaults[schema.Ref] = defaults
+		if !described.Strict {
+			d.lenient = append(d.lenient, schema)
+		}
 	}
 	if len(form.Properties) > 0 {
 		body.Content["multipart/form-data"] = &huma.MediaType{Schema: form}
@@ -231,11 +251,11 @@ func (d *documenter) object(described bind.Operation, members []bind.Field) *hum
 	if len(members) == len(described.Fields) {
 		return d.inputs.Schema(described.Input, true, "Body")
 	}
-	fields := make([]reflect.StructField, len(members))
+	fields, defaults := make([]reflect.StructField, len(members)), defaultsOf(described.Input)
 	for i, f := range members {
 		_, options, _ := strings.Cut(f.Struct.Tag.Get("json"), ",")
 		required := ""
-		if !f.Required { // of the body alone
+		if !f.Required && (len(sourcesOf(described, f)) > 1 || defaultOf(defaults, f.Struct.Name) != nil) { // of the body alone
 			required = `required:"false" `
 		}
 		fields[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: f.Struct.Type,
@@ -271,7 +291,24 @@ func (d *documenter) responses(op *huma.Operation, described bind.Operation) {
 	}
 }
 
-// finish adds the inputs' schemas to the document, with what bind requires: to huma all members without omitempty are required.
+// sourcesOf returns which sources can set a field. The kinds of bodies count as one.
+func sourcesOf(described bind.Operation, f bind.Field) (sources []string) {
+	for _, each := range described.Fields {
+		in := strings.Replace(each.In, "form", "body", 1)
+		if each.Struct.Name == f.Struct.Name && each.Struct.Tag == f.Struct.Tag && !slices.Contains(sources, in) {
+			sources = append(sources, in)
+		}
+	}
+	return sources
+}
+
+// demandedOf reports whether the validator refuses a request without the input, which no other source can set.
+func demandedOf(described bind.Operation, f bind.Field) bool {
+	return demanded(f.Struct) && len(sourcesOf(described, f)) == 1
+}
+
+// finish adds the inputs' schemas to the document, with what bind and the validator demand: to huma all members without omitempty are required.
+// A schema forbids unknown members if all handlers that read it are strict.
 func (d *documenter) finish() error {
 	schemas := d.outputs.Map()
 	for name, schema := range d.inputs.Map() {
@@ -279,23 +316,51 @@ func (d *documenter) finish() error {
 			return fmt.Errorf("humafilo: %s is the name of what is in a request and of what is in an answer: give one of the types another name", name)
 		}
 		if schema.Type == huma.TypeObject {
-			require(schema, d.inputs.TypeFromRef(schemaPrefix+name))
-			if !d.strict {
-				schema.AdditionalProperties = nil
-			}
+			demand(schema, d.inputs.TypeFromRef(schemaPrefix+name), d.defaults[schemaPrefix+name])
 		}
+	}
+	seen := make(map[*huma.Schema]bool)
+	for _, schema := range d.lenient {
+		d.allow(schema, seen)
 	}
 	maps.Copy(schemas, d.inputs.Map())
 	return nil
 }
 
-// require makes an object's schema require what bind does. For that null is no value.
-func require(schema *huma.Schema, t reflect.Type) {
+// allow makes a schema, and all that it is made of, allow unknown members.
+func (d *documenter) allow(schema *huma.Schema, seen map[*huma.Schema]bool) {
+	if schema != nil && schema.Ref != "" {
+		schema = d.inputs.SchemaFromRef(schema.Ref)
+	}
+	if schema == nil || seen[schema] {
+		return
+	}
+	seen[schema] = true
+	if values, ok := schema.AdditionalProperties.(*huma.Schema); ok {
+		d.allow(values, seen)
+	} else if schema.Type == huma.TypeObject {
+		schema.AdditionalProperties = nil
+	}
+	d.allow(schema.Items, seen)
+	for _, property := range schema.Properties {
+		d.allow(property, seen)
+	}
+}
+
+// demand makes an object's schema demand what bind and the validator do. For bind null is no value.
+func demand(schema *huma.Schema, t reflect.Type, defaults reflect.Value) {
 	schema.Required = nil
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		name = cmp.Or(name, f.Name)
-		if property := schema.Properties[name]; property != nil && f.Tag.Get("required") == "true" && !slices.Contains(schema.Required, name) {
+		property := schema.Properties[name]
+		if property == nil || slices.Contains(schema.Required, name) {
+			continue
+		}
+		describeRules(property, f)
+		property.PrecomputeMessages()
+		required := f.Tag.Get("required")
+		if required == "true" || required == "" && demanded(f) && defaultOf(defaults, f.Name) == nil {
 			schema.Required = append(schema.Required, name)
 			property.Nullable = false
 		}
@@ -313,12 +378,12 @@ func defaultsOf(t reflect.Type) reflect.Value {
 	return input.Elem()
 }
 
-// defaultOf returns a field's default, nil if it has none.
-func defaultOf(defaults reflect.Value, f bind.Field) any {
+// defaultOf returns the default of the field with the name, nil if it has none.
+func defaultOf(defaults reflect.Value, name string) any {
 	if !defaults.IsValid() {
 		return nil
 	}
-	field, ok := defaults.Type().FieldByName(f.Struct.Name)
+	field, ok := defaults.Type().FieldByName(name)
 	if !ok {
 		return nil // hidden by another field, which has the name in Go
 	}

@@ -158,6 +158,104 @@ func find(at any, way ...string) string {
 	return string(text)
 }
 
+type checkedItem struct {
+	SKU string `json:"sku" validate:"required,len=3"`
+}
+
+type checked struct {
+	Limit   int               `query:"limit" validate:"min=1,max=100"`
+	Sort    string            `query:"sort" validate:"oneof=name 'last login'"`
+	From    string            `query:"from" validate:"omitempty,email"`
+	Either  string            `json:"either" query:"either" validate:"required"`
+	Email   string            `json:"email" validate:"required,email,max=200"`
+	Nick    *string           `json:"nick" validate:"omitnil,alphanum,min=2"`
+	Level   int               `json:"level" validate:"oneof=1 2"`
+	Rank    int               `json:"rank" validate:"gte=0,lt=10"`
+	Share   float64           `json:"share" validate:"omitempty,gt=0.5"`
+	Terms   bool              `json:"terms" validate:"required"`
+	Items   []checkedItem     `json:"items" validate:"min=1,max=2,dive"`
+	Tags    []string          `json:"tags" validate:"unique,dive,min=1,max=9"`
+	Labels  map[string]string `json:"labels" validate:"max=3,dive,keys,max=4,endkeys,required"`
+	Owner   checkedItem       `json:"owner" validate:"required"`
+	Colour  string            `json:"colour" validate:"omitempty,hexcolor|rgb"`
+	Timeout time.Duration     `json:"timeout" validate:"min=1s"`
+	Kind    string            `json:"kind" validate:"required"`
+}
+
+func (c *checked) SetDefaults() { c.Limit, c.Kind = 20, "plain" }
+
+type checkedForm struct {
+	Name string `form:"name" validate:"required,max=5"`
+}
+
+type Inner struct {
+	N int `json:"n"`
+}
+
+type Strictly struct {
+	Inner Inner `json:"inner"`
+}
+
+type Leniently struct {
+	Inner []Inner `json:"inner"`
+}
+
+// The document says what the tag validate does, and each body is as strict as its handlers.
+func TestDocumentRules(t *testing.T) {
+	r := router.New()
+	r.POST("/checked", bind.Handler(typed[checked, bind.NoContent], bind.Strict(), bind.Doc{ID: "check"}))
+	r.POST("/form", bind.Handler(typed[checkedForm, bind.NoContent], bind.Strict()))
+	r.GET("/checked/{id}", bind.Handler(typed[struct {
+		ID int `path:"id"`
+	}, bind.NoContent]))
+	r.POST("/strictly", bind.Handler(typed[Strictly, bind.NoContent], bind.Strict()))
+	r.POST("/leniently", bind.Handler(typed[Leniently, bind.NoContent]))
+	document := info()
+	if err := humafilo.DocumentRoutes(r, document); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole any
+	if err := json.Unmarshal(text, &whole); err != nil {
+		t.Fatal(err)
+	}
+	const post, schema = "paths /checked post ", "components schemas CheckedInput "
+	for way, want := range map[string]string{
+		post + "parameters limit":                                         `{"in":"query","name":"limit","schema":{"default":20,"format":"int64","maximum":100,"minimum":1,"type":"integer"}}`,
+		post + "parameters sort":                                          `{"in":"query","name":"sort","required":true,"schema":{"enum":["name","last login"],"type":"string"}}`,
+		post + "parameters from":                                          `{"in":"query","name":"from","schema":{"format":"email","type":"string"}}`,
+		post + "parameters either":                                        `{"in":"query","name":"either","schema":{"minLength":1,"type":"string"}}`,
+		post + "requestBody required":                                     `true`,
+		post + "requestBody content application/json schema":              `{"$ref":"#/components/schemas/CheckedInput"}`,
+		schema + "required":                                               `["email","level","terms","items","owner"]`,
+		schema + "additionalProperties":                                   `false`,
+		schema + "properties email":                                       `{"format":"email","maxLength":200,"minLength":1,"type":"string"}`,
+		schema + "properties nick":                                        `{"minLength":2,"pattern":"^[a-zA-Z0-9]+$","type":["string","null"]}`,
+		schema + "properties level":                                       `{"enum":[1,2],"format":"int64","type":"integer"}`,
+		schema + "properties rank":                                        `{"exclusiveMaximum":10,"format":"int64","minimum":0,"type":"integer"}`,
+		schema + "properties share":                                       `{"exclusiveMinimum":0.5,"format":"double","type":"number"}`,
+		schema + "properties terms":                                       `{"enum":[true],"type":"boolean"}`,
+		schema + "properties items":                                       `{"items":{"$ref":"#/components/schemas/CheckedItemInput"},"maxItems":2,"minItems":1,"type":"array"}`,
+		schema + "properties tags":                                        `{"items":{"maxLength":9,"minLength":1,"type":"string"},"type":["array","null"],"uniqueItems":true}`,
+		schema + "properties labels":                                      `{"additionalProperties":{"minLength":1,"type":"string"},"maxProperties":3,"type":"object"}`,
+		schema + "properties owner":                                       `{"$ref":"#/components/schemas/CheckedItemInput"}`,
+		schema + "properties colour":                                      `{"type":"string"}`,
+		schema + "properties timeout":                                     `{"format":"int64","type":"integer"}`,
+		"components schemas CheckedItemInput":                             `{"additionalProperties":false,"properties":{"sku":{"maxLength":3,"minLength":3,"type":"string"}},"required":["sku"],"type":"object"}`,
+		"components schemas StrictlyInput additionalProperties":           `false`,
+		"components schemas LenientlyInput additionalProperties":          `null`,
+		"components schemas InnerInput additionalProperties":              `null`,
+		"paths /form post requestBody content multipart/form-data schema": `{"additionalProperties":false,"properties":{"name":{"maxLength":5,"minLength":1,"type":"string"}},"required":["name"],"type":"object"}`,
+	} {
+		if got := find(whole, strings.Fields(way)...); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", way, got, want)
+		}
+	}
+}
+
 // What can't be described is an error that says which route it is.
 func TestDocumentRoutesMistakes(t *testing.T) {
 	type badTag struct {
