@@ -123,7 +123,7 @@ func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err 
 	doc := described.Doc
 	op := &huma.Operation{
 		OperationID: doc.ID, Method: route.Method, Path: path, Summary: doc.Summary, Description: doc.Description, Tags: doc.Tags,
-		Deprecated: doc.Deprecated, Responses: make(map[string]*huma.Response),
+		Deprecated: doc.Deprecated, Security: doc.Security, Responses: make(map[string]*huma.Response),
 	}
 	if op.OperationID == "" {
 		op.OperationID = huma.GenerateOperationID(route.Method, path, struct{}{})

@@ -203,8 +203,9 @@ type Leniently struct {
 // The document says what the tag validate does, and each body is as strict as its handlers.
 func TestDocumentRules(t *testing.T) {
 	r := router.New()
-	r.POST("/checked", bind.Handler(typed[checked, bind.NoContent], bind.Strict(), bind.Doc{ID: "check"}))
-	r.POST("/form", bind.Handler(typed[checkedForm, bind.NoContent], bind.Strict()))
+	r.POST("/checked", bind.Handler(typed[checked, bind.NoContent], bind.Strict(),
+		bind.Doc{ID: "check", Security: []map[string][]string{{"bearer": {"write"}}, {"key": {}}}}))
+	r.POST("/form", bind.Handler(typed[checkedForm, bind.NoContent], bind.Strict(), bind.Doc{Security: []map[string][]string{}}))
 	r.GET("/checked/{id}", bind.Handler(typed[struct {
 		ID int `path:"id"`
 	}, bind.NoContent]))
@@ -228,6 +229,9 @@ func TestDocumentRules(t *testing.T) {
 		post + "parameters sort":                                          `{"in":"query","name":"sort","required":true,"schema":{"enum":["name","last login"],"type":"string"}}`,
 		post + "parameters from":                                          `{"in":"query","name":"from","schema":{"format":"email","type":"string"}}`,
 		post + "parameters either":                                        `{"in":"query","name":"either","schema":{"minLength":1,"type":"string"}}`,
+		post + "security":                                                 `[{"bearer":["write"]},{"key":[]}]`,
+		"paths /form post security":                                       `[]`,
+		"paths /strictly post security":                                   `null`,
 		post + "requestBody required":                                     `true`,
 		post + "requestBody content application/json schema":              `{"$ref":"#/components/schemas/CheckedInput"}`,
 		schema + "required":                                               `["email","level","terms","items","owner"]`,
