@@ -173,7 +173,7 @@ func (b *binding) finish(v any) error {
 	if b.option.validator == nil || b.partial {
 		return b.problems.err()
 	}
-	err := b.option.validator.Validate(v)
+	err := b.validate(v)
 	var invalid *Error
 	switch {
 	case err == nil:
@@ -184,6 +184,14 @@ func (b *binding) finish(v any) error {
 		return b.problems.err() // what else there is to say may come of the values that are wrong
 	}
 	return err
+}
+
+// validate asks the validator.
+func (b *binding) validate(v any) error {
+	if asks, ok := b.option.validator.(RequestValidator); ok {
+		return asks.ValidateRequest(b.c, v)
+	}
+	return b.option.validator.Validate(v)
 }
 
 // located returns the errors that were found, and a validator's with the place in the request for each Go field. What it says of
@@ -219,5 +227,5 @@ func structOf(v any) (reflect.Value, error) {
 }
 
 func unexpectedType(detail string) error {
-	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Type", Detail: detail}}}
+	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Type", Detail: detail, Code: "type"}}}
 }

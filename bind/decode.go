@@ -12,16 +12,17 @@ import (
 	"unicode/utf8"
 )
 
-// decoder sets dst to what text stands for, or returns what text must be. It doesn't keep text.
-type decoder func(dst reflect.Value, text []byte) (detail string)
+// decoder sets dst to what text stands for, or returns what is wrong with text. It doesn't keep text.
+type decoder func(dst reflect.Value, text []byte) flaw
 
-const (
-	mustBeUTF8     = "must be UTF-8"
-	mustBeBool     = "must be true or false"
-	mustBeNumber   = "must be a number"
-	mustBeDuration = "must be a duration, such as 1m30s"
-	mustBeTime     = "must be a time as in RFC 3339, such as 2006-01-02T15:04:05Z"
-	outOfRange     = "is a number that is too large"
+var (
+	mustBeUTF8     = flaw{code: "utf8", detail: "must be UTF-8"}
+	mustBeBool     = flaw{code: "boolean", detail: "must be true or false"}
+	mustBeNumber   = flaw{code: "float", detail: "must be a number"}
+	mustBeDuration = flaw{code: "duration", detail: "must be a duration, such as 1m30s"}
+	mustBeTime     = flaw{code: "time", detail: "must be a time as in RFC 3339, such as 2006-01-02T15:04:05Z"}
+	mustBeString   = flaw{code: "string", detail: "must be a string"}
+	outOfRange     = flaw{code: "range", detail: "is a number that is too large"}
 )
 
 var (
@@ -47,13 +48,13 @@ func decoderOf(t reflect.Type, layout string) (decode decoder, optional bool) {
 		if inner == nil {
 			return nil, false
 		}
-		return func(dst reflect.Value, text []byte) string {
+		return func(dst reflect.Value, text []byte) flaw {
 			value := reflect.New(dst.Type().Elem())
-			detail := inner(value.Elem(), text)
-			if detail == "" {
+			wrong := inner(value.Elem(), text)
+			if wrong.code == "" {
 				dst.Set(value)
 			}
-			return detail
+			return wrong
 		}, optional
 	case reflect.String:
 		return decodeString, false
@@ -73,27 +74,27 @@ func decoderOf(t reflect.Type, layout string) (decode decoder, optional bool) {
 	return nil, false
 }
 
-func decodeString(dst reflect.Value, text []byte) string {
+func decodeString(dst reflect.Value, text []byte) flaw {
 	if !utf8.Valid(text) {
 		return mustBeUTF8
 	}
 	dst.SetString(string(text))
-	return ""
+	return flaw{}
 }
 
-func decodeBytes(dst reflect.Value, text []byte) string {
+func decodeBytes(dst reflect.Value, text []byte) flaw {
 	dst.SetBytes(slices.Clone(text))
-	return ""
+	return flaw{}
 }
 
-func decodeText(dst reflect.Value, text []byte) string {
+func decodeText(dst reflect.Value, text []byte) flaw {
 	if err := dst.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText(text); err != nil {
-		return err.Error()
+		return refusedBy(err)
 	}
-	return ""
+	return flaw{}
 }
 
-func decodeBool(dst reflect.Value, text []byte) string {
+func decodeBool(dst reflect.Value, text []byte) flaw {
 	value, err := strconv.ParseBool(string(text))
 	switch {
 	case string(text) == "on": // what a checkbox without a value sends
@@ -102,28 +103,28 @@ func decodeBool(dst reflect.Value, text []byte) string {
 		return mustBeBool
 	}
 	dst.SetBool(value)
-	return ""
+	return flaw{}
 }
 
-func decodeInt(dst reflect.Value, text []byte) string {
+func decodeInt(dst reflect.Value, text []byte) flaw {
 	value, err := strconv.ParseInt(string(text), 10, dst.Type().Bits())
 	if err != nil {
 		return mustBeInteger(dst.Type(), text)
 	}
 	dst.SetInt(value)
-	return ""
+	return flaw{}
 }
 
-func decodeUint(dst reflect.Value, text []byte) string {
+func decodeUint(dst reflect.Value, text []byte) flaw {
 	value, err := strconv.ParseUint(string(text), 10, dst.Type().Bits())
 	if err != nil {
 		return mustBeInteger(dst.Type(), text)
 	}
 	dst.SetUint(value)
-	return ""
+	return flaw{}
 }
 
-func decodeFloat(dst reflect.Value, text []byte) string {
+func decodeFloat(dst reflect.Value, text []byte) flaw {
 	for _, c := range text {
 		// ParseFloat takes hexadecimal numbers, Inf and NaN too, which programs hardly expect.
 		if (c < '0' || c > '9') && c != '+' && c != '-' && c != '.' && c != 'e' && c != 'E' {
@@ -138,16 +139,16 @@ func decodeFloat(dst reflect.Value, text []byte) string {
 		return mustBeNumber
 	}
 	dst.SetFloat(value)
-	return ""
+	return flaw{}
 }
 
-func decodeDuration(dst reflect.Value, text []byte) string {
+func decodeDuration(dst reflect.Value, text []byte) flaw {
 	value, err := time.ParseDuration(string(text))
 	if err != nil {
 		return mustBeDuration
 	}
 	dst.SetInt(int64(value))
-	return ""
+	return flaw{}
 }
 
 func timeDecoder(layout string) decoder {
@@ -155,30 +156,37 @@ func timeDecoder(layout string) decoder {
 	if layout == "" {
 		layout = time.RFC3339
 	} else {
-		mustBe = "must be a time written as " + layout
+		mustBe = flaw{code: "time", detail: "must be a time written as " + layout, params: map[string]any{"layout": layout}}
 	}
-	return func(dst reflect.Value, text []byte) string {
+	return func(dst reflect.Value, text []byte) flaw {
 		value, err := time.Parse(layout, string(text))
 		if err != nil {
 			return mustBe
 		}
 		*dst.Addr().Interface().(*time.Time) = value
-		return ""
+		return flaw{}
 	}
 }
 
 // mustBeInteger says what an integer type holds, where text is something else. The limits of 64 bits say nothing to anybody
 // whose number is within them.
-func mustBeInteger(t reflect.Type, text []byte) string {
+func mustBeInteger(t reflect.Type, text []byte) flaw {
 	bits := t.Bits()
 	if t.Kind() >= reflect.Uint {
 		if _, err := strconv.ParseUint(string(text), 10, 64); bits == 64 && !errors.Is(err, strconv.ErrRange) {
-			return "must be an integer of at least 0"
+			return flaw{code: "integer", detail: "must be an integer of at least 0", params: map[string]any{"minimum": 0}}
 		}
-		return fmt.Sprintf("must be an integer from 0 to %d", uint64(math.MaxUint64)>>(64-bits))
+		return integerBetween(0, uint64(math.MaxUint64)>>(64-bits))
 	}
 	if _, err := strconv.ParseInt(string(text), 10, 64); bits == 64 && !errors.Is(err, strconv.ErrRange) {
-		return "must be an integer"
+		return flaw{code: "integer", detail: "must be an integer"}
 	}
-	return fmt.Sprintf("must be an integer from %d to %d", int64(math.MinInt64)>>(64-bits), int64(math.MaxInt64)>>(64-bits))
+	return integerBetween(int64(math.MinInt64)>>(64-bits), int64(math.MaxInt64)>>(64-bits))
 }
+
+func integerBetween(low, high any) flaw {
+	return flaw{code: "integer", detail: fmt.Sprintf("must be an integer from %d to %d", low, high), params: map[string]any{"minimum": low, "maximum": high}}
+}
+
+// refusedBy returns the flaw of a value that a type of its own has refused.
+func refusedBy(err error) flaw { return flaw{code: "invalid", detail: err.Error()} }

@@ -84,4 +84,15 @@
 //
 // An invalid request yields an *Error, which the server answers with problem details, or an *filo.HTTPError, such as 413 for a
 // body over its limit. After any error the struct may be partly filled, and must not be used.
+//
+// Each FieldError has a code, by which clients and ErrorHandlers can translate its detail, and parameters for some:
+//
+//   - required, unknown, repeated (given twice), empty, misspelt (name: how it is written in JSON), name (of a map's member)
+//   - string, boolean, float, integer (minimum, maximum), range (a number that is too large), duration, time (layout), base64, object,
+//     array, utf8: what the value must be
+//   - invalid: the error of a type's own decoder, as it is
+//   - malformed (line, column), depth (maximum), coding, type: what is wrong with a whole body, or with what a field can hold at all
+//
+// The parameter value is the number of the wrong one of a field's values. Those of a large body's only error are line and column.
+// A Validator has codes of its own.
 package bind

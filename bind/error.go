@@ -26,13 +26,38 @@ type FieldError struct {
 	Pointer string `json:"pointer,omitempty"`
 	// Name is the name of the parameter, header field or form field.
 	Name string `json:"name,omitempty"`
-	// Detail says what was expected, such as "must be an integer from 0 to 255".
+	// Detail says in English what was expected, such as "must be an integer from 0 to 255".
 	Detail string `json:"detail"`
+	// Code names the rule that the value breaks, for programs and translations, such as "integer": see the package's documentation. It
+	// is "" if a Validator gives none. Bind's own codes don't change.
+	Code string `json:"code,omitempty"`
+	// Params are what Detail says about the rule besides, by name, such as {"minimum": 0, "maximum": 255}. They may be shared, and must
+	// not be modified.
+	Params map[string]any `json:"params,omitempty"`
 
 	// Field is the path of the Go field, such as "Address.Street", "Items[2].Name" or "Labels[colour]". It isn't sent. A
 	// Validator sets Field and leaves In, Pointer and Name empty: bind fills them in from the field's source.
 	Field string `json:"-"`
 }
+
+// flaw is what is wrong with a value: see FieldError. Its code is "" if nothing is.
+type flaw struct {
+	code, detail string
+	params       map[string]any
+}
+
+// in returns the error of a value with the flaw, whose place f is.
+func (w flaw) in(f FieldError) FieldError {
+	f.Code, f.Detail, f.Params = w.code, w.detail, w.params
+	return f
+}
+
+// The flaws that may be anywhere.
+var (
+	isRequired = flaw{code: "required", detail: "is required"}
+	isUnknown  = flaw{code: "unknown", detail: "isn't known here"}
+	isRepeated = flaw{code: "repeated", detail: "is there more than once"}
+)
 
 // String returns the value's place and the detail in one line.
 func (f FieldError) String() string {
@@ -59,7 +84,7 @@ func (f FieldError) covers(other FieldError) bool {
 // as the member errors:
 //
 //	{"status": 422, "title": "Unprocessable Content", "detail": "body \"/age\": must be an integer from 0 to 255", "errors":
-//	[{"in": "body", "pointer": "/age", "detail": "must be an integer from 0 to 255"}]}
+//	[{"in": "body", "pointer": "/age", "detail": "must be an integer from 0 to 255", "code": "integer", "params": {"minimum": 0, "maximum": 255}}]}
 type Error struct {
 	// Status is 400 for a malformed body and for invalid values in the path, the query, header fields and cookies, 415 for an
 	// unexpected media type, and 422 for invalid values in a well-formed body and for errors of a Validator.

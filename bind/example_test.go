@@ -51,7 +51,7 @@ func ExampleJSON() {
 	send(create, "POST", "/", "application/json", `{"name":"Ada","age":300,"admin":true}`)
 	// Output:
 	// 201 Ada
-	// 422 {"detail":"body \"/age\": must be an integer from 0 to 255 (and 1 more error)","errors":[{"in":"body","pointer":"/age","detail":"must be an integer from 0 to 255"},{"in":"body","pointer":"/admin","detail":"isn't known here"}],"status":422,"title":"Unprocessable Content"}
+	// 422 {"detail":"body \"/age\": must be an integer from 0 to 255 (and 1 more error)","errors":[{"in":"body","pointer":"/age","detail":"must be an integer from 0 to 255","code":"integer","params":{"maximum":255,"minimum":0}},{"in":"body","pointer":"/admin","detail":"isn't known here","code":"unknown"}],"status":422,"title":"Unprocessable Content"}
 }
 
 func ExampleQuery() {
@@ -71,7 +71,7 @@ func ExampleQuery() {
 	send(list, "GET", "/?size=many", "", "")
 	// Output:
 	// 200 20 [name age] 1h30m0s
-	// 400 {"detail":"query \"size\": must be an integer","errors":[{"in":"query","name":"size","detail":"must be an integer"}],"status":400,"title":"Bad Request"}
+	// 400 {"detail":"query \"size\": must be an integer","errors":[{"in":"query","name":"size","detail":"must be an integer","code":"integer"}],"status":400,"title":"Bad Request"}
 }
 
 func ExampleAll() {
@@ -111,7 +111,7 @@ func ExampleJSON_required() {
 	send(rate, "POST", "/", "application/json", `{"stars":null}`)
 	// Output:
 	// 200 0
-	// 422 {"detail":"body \"/stars\": is required","errors":[{"in":"body","pointer":"/stars","detail":"is required"}],"status":422,"title":"Unprocessable Content"}
+	// 422 {"detail":"body \"/stars\": is required","errors":[{"in":"body","pointer":"/stars","detail":"is required","code":"required"}],"status":422,"title":"Unprocessable Content"}
 }
 
 func ExampleHandler() {
@@ -140,7 +140,7 @@ func ExampleHandler() {
 	fmt.Println(op.Doc.Summary, op.Statuses, op.Errors, op.Fields[0].Name, op.Fields[0].Required)
 	// Output:
 	// 201 {"id":1,"name":"Ada"}
-	// 422 {"detail":"body \"/age\": must be an integer from 0 to 255 (and 1 more error)","errors":[{"in":"body","pointer":"/age","detail":"must be an integer from 0 to 255"},{"in":"body","pointer":"/name","detail":"is required"}],"status":422,"title":"Unprocessable Content"}
+	// 422 {"detail":"body \"/age\": must be an integer from 0 to 255 (and 1 more error)","errors":[{"in":"body","pointer":"/age","detail":"must be an integer from 0 to 255","code":"integer","params":{"maximum":255,"minimum":0}},{"in":"body","pointer":"/name","detail":"is required","code":"required"}],"status":422,"title":"Unprocessable Content"}
 	// 404 {"detail":"no such team","status":404,"title":"Not Found"}
 	// Add a user to a team [201] [400 404 413 415 422] name true
 }

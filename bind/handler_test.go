@@ -76,12 +76,12 @@ func TestHandler(t *testing.T) {
 		{"its error", postJSON(`{"name":"taken"}`), "409 Conflict" + problem + `{"detail":"there is one","status":409,"title":"Conflict"}`},
 		{"an error that the client doesn't see", postJSON(`{"name":"broken"}`), "500 Internal Server Error" + problem + `{"status":500,"title":"Internal Server Error"}`},
 		{"an error of the request, told in JSON without being asked", get("/shops/x"), "400 Bad Request" + problem +
-			`{"detail":"path \"shop\": must be an integer (and 1 more error)","errors":[{"in":"path","name":"shop","detail":"must be an integer"},` +
-			`{"in":"body","pointer":"/name","detail":"is required"}],"status":400,"title":"Bad Request"}`},
+			`{"detail":"path \"shop\": must be an integer (and 1 more error)","errors":[{"in":"path","name":"shop","detail":"must be an integer","code":"integer"},` +
+			`{"in":"body","pointer":"/name","detail":"is required","code":"required"}],"status":400,"title":"Bad Request"}`},
 		{"but not to who prefers text", get("/shops/x", "Accept: text/plain"), "400 Bad Request | Content-Type: text/plain; charset=utf-8 | Vary: Accept | " +
 			`Bad Request: path "shop": must be an integer (and 1 more error)`},
 		{"a malformed body", postJSON(`{`), "400 Bad Request" + problem + `{"detail":"body: line 1, column 1: unexpected end of the document",` +
-			`"errors":[{"in":"body","detail":"line 1, column 1: unexpected end of the document"}],"status":400,"title":"Bad Request"}`},
+			`"errors":[{"in":"body","detail":"line 1, column 1: unexpected end of the document","code":"malformed","params":{"column":1,"line":1}}],"status":400,"title":"Bad Request"}`},
 		{"JSON even to who asks for something else", strings.Replace(postJSON(`{"name":"a"}`), "Host:", "Accept: text/html\r\nHost:", 1),
 			`200 OK | Content-Type: application/json | {"id":7,"text":"a false  50"}`},
 	} {
@@ -114,7 +114,7 @@ func TestHandlerOptions(t *testing.T) {
 		{"none of two", bind.Handler(one, xml), get("/shops/7", "Accept: text/html"), "406 Not Acceptable | Content-Type: application/problem+json | Vary: Accept | " +
 			`{"detail":"this can be had as application/json, application/xml","status":406,"title":"Not Acceptable"}`},
 		{"strict", bind.Handler(nothing, bind.Strict()), get("/shops/7?x=1"), "400 Bad Request | Content-Type: application/problem+json | Vary: Accept | " +
-			`{"detail":"query \"x\": isn't known here","errors":[{"in":"query","name":"x","detail":"isn't known here"}],"status":400,"title":"Bad Request"}`},
+			`{"detail":"query \"x\": isn't known here","errors":[{"in":"query","name":"x","detail":"isn't known here","code":"unknown"}],"status":400,"title":"Bad Request"}`},
 		{"a validator", bind.Handler(nothing, bind.Strict(), bind.With(validatorFunc(func(any) error { return filo.Error(403, "no") }))), get("/shops/7"),
 			`403 Forbidden | Content-Type: application/problem+json | Vary: Accept | {"detail":"no","status":403,"title":"Forbidden"}`},
 		{"a body that nobody asked for", bind.Handler(nothing), post("text/csv", "a"), "204 No Content | "},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"unicode/utf8"
 
@@ -99,8 +100,8 @@ func (b *binding) jsonInto(v any) error {
 		return nil
 	}
 	if err != nil {
-		if detail := malformation(body); detail != "" {
-			return b.malformed(detail, err)
+		if wrong := malformation(body); wrong.code != "" {
+			return b.malformed(wrong, err)
 		}
 	}
 	w := walker{body: body, strict: b.option.strict, explain: err != nil && len(body) <= maxExplained}
@@ -118,24 +119,23 @@ func (b *binding) jsonInto(v any) error {
 	}
 	if err != nil && (!w.explain || len(b.problems.Fields) == 0) {
 		b.problems.Err = err
-		b.problems.add(422, FieldError{In: "body", Detail: firstError(err, body)})
+		b.problems.add(422, firstError(err, body).in(FieldError{In: "body"}))
 	}
 	return nil
 }
 
 // firstError says what the decoder's error tells of a well-formed body.
-func firstError(err error, body []byte) string {
+func firstError(err error, body []byte) flaw {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
-		return "doesn't have the expected form"
+		return flaw{code: "type", detail: "doesn't have the expected form"}
 	}
-	line, column := position(wrong.Offset, body)
-	return fmt.Sprintf("line %d, column %d: %s", line, column, expected(wrong.Type, nil, err))
+	return expected(wrong.Type, nil, err).at(position(wrong.Offset, body))
 }
 
 // jsonBody returns the body, after the checks that go before decoding. It is borrowed.
 func (b *binding) jsonBody() ([]byte, error) {
-	const empty = "must be JSON, and is empty"
+	empty := flaw{code: "empty", detail: "must be JSON, and is empty"}
 	if b.c.Request.ContentLength() == 0 {
 		return nil, malformed(empty, nil)
 	}
@@ -151,17 +151,18 @@ func (b *binding) jsonBody() ([]byte, error) {
 	case !utf8.Valid(body):
 		return nil, b.malformed(mustBeUTF8, nil)
 	case deeper(body, maxDepth):
-		return nil, malformed(fmt.Sprintf("must have at most %d levels of arrays and objects", maxDepth), nil)
+		return nil, malformed(flaw{code: "depth", detail: fmt.Sprintf("must have at most %d levels of arrays and objects", maxDepth),
+			params: map[string]any{"maximum": maxDepth}}, nil)
 	}
 	return body, nil
 }
 
 // malformed is the function malformed for a body whose bytes mean nothing. If they are compressed, the error is that.
-func (b *binding) malformed(detail string, cause error) error {
+func (b *binding) malformed(wrong flaw, cause error) error {
 	if b.encoded() {
 		return unsupportedCoding(b.c)
 	}
-	return malformed(detail, cause)
+	return malformed(wrong, cause)
 }
 
 // encoded reports whether the client says that the body is compressed. Middleware that decompresses it removes the field.
@@ -173,27 +174,33 @@ func (b *binding) encoded() bool {
 // unsupportedCoding returns the error for a body that nothing has decompressed, and tells the client to send it as it is.
 func unsupportedCoding(c *filo.Ctx) error {
 	c.Response.Header.Set("Accept-Encoding", "identity")
-	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Encoding", Detail: "isn't supported"}}}
+	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Encoding", Detail: "isn't supported", Code: "coding"}}}
 }
 
 // malformed returns the error for a body that isn't what its type says.
-func malformed(detail string, cause error) error {
-	return &Error{Status: 400, Fields: []FieldError{{In: "body", Detail: detail}}, Err: cause}
+func malformed(wrong flaw, cause error) error {
+	return &Error{Status: 400, Fields: []FieldError{wrong.in(FieldError{In: "body"})}, Err: cause}
 }
 
-// malformation says what is wrong with a document, and in which line and column, where a column is a byte; "" if it is well-formed. The
+// malformation says what is wrong with a document, and in which line and column, where a column is a byte. The
 // texts of encoding/json's errors change with Go's versions.
-func malformation(body []byte) string {
+func malformation(body []byte) flaw {
 	w := syntaxReader{body: body}
 	detail := w.value()
 	if w.space(); detail == "" && w.pos < len(body) {
 		detail = w.unexpected(" behind the document")
 	}
 	if detail == "" {
-		return ""
+		return flaw{}
 	}
-	line, column := position(int64(w.pos)+1, body)
-	return fmt.Sprintf("line %d, column %d: %s", line, column, detail)
+	return flaw{code: "malformed", detail: detail}.at(position(int64(w.pos)+1, body))
+}
+
+// at returns the flaw with a line and a column in front.
+func (w flaw) at(line, column int) flaw {
+	params := map[string]any{"line": line, "column": column}
+	maps.Copy(params, w.params)
+	return flaw{code: w.code, detail: fmt.Sprintf("line %d, column %d: %s", line, column, w.detail), params: params}
 }
 
 // syntaxReader goes through a document that may be malformed, and stops at the byte that is wrong. Its methods return what is wrong, ""

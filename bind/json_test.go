@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -265,12 +266,59 @@ func TestProblemDetails(t *testing.T) {
 	want := map[string]any{
 		"status": 422.0, "title": "Unprocessable Content", "detail": `body "/age": must be an integer from -128 to 127 (and 1 more error)`,
 		"errors": []any{
-			map[string]any{"in": "body", "pointer": "/age", "detail": "must be an integer from -128 to 127"},
-			map[string]any{"in": "body", "pointer": "/tags/0", "detail": "must be a string"},
+			map[string]any{"in": "body", "pointer": "/age", "detail": "must be an integer from -128 to 127",
+				"code": "integer", "params": map[string]any{"minimum": -128.0, "maximum": 127.0}},
+			map[string]any{"in": "body", "pointer": "/tags/0", "detail": "must be a string", "code": "string"},
 		},
 	}
 	if status != 422 || !reflect.DeepEqual(problem, want) {
 		t.Errorf("%d %v", status, problem)
+	}
+}
+
+// Each error has a code and what its detail says besides, by which it can be translated.
+func TestCodes(t *testing.T) {
+	type input struct {
+		Small uint8          `json:"small" query:"small"`
+		Day   time.Time      `query:"day" layout:"2006-01-02"`
+		Ids   []int16        `query:"ids"`
+		Name  string         `json:"name" required:"true"`
+		Big   float32        `json:"big"`
+		Quick bool           `query:"quick"`
+		Wait  time.Duration  `query:"wait"`
+		Map   map[int]string `json:"map"`
+		Text  string         `json:"text,string"`
+		Addr  netip.Addr     `json:"addr"`
+	}
+	strict := []bind.Option{bind.Strict()}
+	for _, c := range []struct {
+		target, body string
+		options      []bind.Option
+		want         string
+	}{
+		{"/?q=1", `{"small":256,"big":1e99,"map":{"x":""},"text":1,"addr":"x"}`, nil,
+			"integer map[maximum:255 minimum:0]; range map[]; name map[]; string map[]; invalid map[]; required map[]"},
+		{"/?small=x&day=x&ids=1&ids=x&quick=x&wait=x", `{"name":""}`, nil,
+			"integer map[maximum:255 minimum:0]; time map[layout:2006-01-02]; integer map[maximum:32767 minimum:-32768 value:2]; boolean map[]; duration map[]"},
+		{"/?small=&quick=1&quick=1&x=1", `{"Name":"","y":1,"big":1,"big":2}`, strict,
+			"misspelt map[name:name]; unknown map[]; repeated map[]; empty map[]; repeated map[]; unknown map[]"},
+		{"/", "{\n!", nil, "malformed map[column:1 line:2]"},
+		{"/", "[]", nil, "object map[]"},
+		{"/", `{"name":[]}`, nil, "string map[]"},
+		{"/", strings.Repeat("[", 1001), nil, "depth map[maximum:1000]"},
+	} {
+		_, err := bound[input](t, strings.Replace(postJSON(c.body), "/?q=1", c.target, 1), bind.All, c.options...)
+		var got []string
+		var invalid *bind.Error
+		if !errors.As(err, &invalid) {
+			t.Fatal(err)
+		}
+		for _, f := range invalid.Fields {
+			got = append(got, fmt.Sprint(f.Code, " ", f.Params))
+		}
+		if text := strings.Join(got, "; "); text != c.want {
+			t.Errorf("%s %s:\n got %s\nwant %s", c.target, c.body, text, c.want)
+		}
 	}
 }
 

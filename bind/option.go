@@ -1,5 +1,7 @@
 package bind
 
+import "github.com/filohttp/filo"
+
 // Option changes how one call binds.
 type Option struct {
 	strict    bool
@@ -18,6 +20,13 @@ func Strict() Option { return Option{strict: true} }
 // error is a server error: the client gets a 500 without its text.
 type Validator interface {
 	Validate(v any) error
+}
+
+// RequestValidator is a Validator that is given the request as well, for example for errors in the client's language. ValidateRequest is
+// called instead of Validate.
+type RequestValidator interface {
+	Validator
+	ValidateRequest(c *filo.Ctx, v any) error
 }
 
 // With checks the bound value with validator. The validator runs even if some values were refused, so that the client learns of

@@ -9,9 +9,6 @@ import (
 	"sync"
 )
 
-// isRequired is the detail of a field that must be in the input, and isn't.
-const isRequired = "is required"
-
 // requirement is a field of a struct, or of a struct embedded in it, that has the tag required:"true".
 type requirement struct {
 	index []int
@@ -94,7 +91,7 @@ func (b *binding) missing() {
 		if !asked {
 			continue
 		}
-		f := FieldError{In: in.String(), Name: r.names[in], Detail: isRequired}
+		f := isRequired.in(FieldError{In: in.String(), Name: r.names[in]})
 		if in == inBody {
 			f.Name, f.Pointer = "", "/"+pointerEscape.Replace(r.names[in])
 		}

@@ -3,6 +3,7 @@ package bind
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"mime/multipart"
 	"reflect"
 	"slices"
@@ -54,7 +55,7 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	}
 	if b.option.strict {
 		for _, name := range values.unknown(p) {
-			if !b.problems.add(in.status(), FieldError{In: in.String(), Name: name, Detail: "isn't known here"}) {
+			if !b.problems.add(in.status(), isUnknown.in(FieldError{In: in.String(), Name: name})) {
 				break
 			}
 		}
@@ -98,8 +99,8 @@ func notEmpty(text []byte) bool { return len(text) > 0 }
 
 // field binds a field from the values of its name, of which there is at least one.
 func (b *binding) field(in source, f *field, found [][]byte, target reflect.Value) {
-	refuse := func(detail string) {
-		b.problems.add(in.status(), FieldError{In: in.String(), Name: f.name, Detail: detail})
+	refuse := func(wrong flaw) {
+		b.problems.add(in.status(), wrong.in(FieldError{In: in.String(), Name: f.name}))
 	}
 	if f.slice {
 		if f.optional && !b.option.strict {
@@ -110,8 +111,8 @@ func (b *binding) field(in source, f *field, found [][]byte, target reflect.Valu
 		dst := fieldAt(target, f.index)
 		elements := reflect.MakeSlice(dst.Type(), len(found), len(found))
 		for i, text := range found {
-			if detail := f.decode(elements.Index(i), text); detail != "" {
-				refuse(fmt.Sprintf("value %d %s", i+1, detail))
+			if wrong := f.decode(elements.Index(i), text); wrong.code != "" {
+				refuse(wrong.ofValue(i + 1))
 			}
 		}
 		dst.Set(elements)
@@ -119,17 +120,24 @@ func (b *binding) field(in source, f *field, found [][]byte, target reflect.Valu
 	}
 	switch {
 	case len(found) > 1 && b.option.strict:
-		refuse("must be given once")
+		refuse(flaw{code: isRepeated.code, detail: "must be given once"})
 		return
 	case len(found[0]) == 0 && f.optional:
 		if b.option.strict {
-			refuse("must not be empty")
+			refuse(flaw{code: "empty", detail: "must not be empty"})
 		}
 		return
 	}
-	if detail := f.decode(fieldAt(target, f.index), found[0]); detail != "" {
-		refuse(detail)
+	if wrong := f.decode(fieldAt(target, f.index), found[0]); wrong.code != "" {
+		refuse(wrong)
 	}
+}
+
+// ofValue returns the flaw of the value with a number, of several that a field has.
+func (w flaw) ofValue(number int) flaw {
+	params := map[string]any{"value": number}
+	maps.Copy(params, w.params)
+	return flaw{code: w.code, detail: fmt.Sprintf("value %d %s", number, w.detail), params: params}
 }
 
 // files binds a field from the files of its name.
@@ -139,7 +147,7 @@ func (b *binding) files(f *field, found []*multipart.FileHeader, target reflect.
 	case f.slice:
 		fieldAt(target, f.index).Set(reflect.ValueOf(found))
 	case len(found) > 1 && b.option.strict:
-		b.problems.add(422, FieldError{In: "form", Name: f.name, Detail: "must be one file"})
+		b.problems.add(422, flaw{code: isRepeated.code, detail: "must be one file"}.in(FieldError{In: "form", Name: f.name}))
 	default:
 		fieldAt(target, f.index).Set(reflect.ValueOf(found[0]))
 	}

@@ -97,12 +97,13 @@ func (w *walker) object(t reflect.Type) {
 		switch {
 		case !w.strict:
 		case i < 0 || o.members[i].other && outermost:
-			w.refuse("isn't known here")
+			w.refuse(isUnknown)
 			i = -1
 		case slices.Contains(w.seen[outer:], i):
-			w.refuse("is there more than once")
+			w.refuse(isRepeated)
 		case !exact:
-			w.refuse("must be written " + strconv.Quote(o.members[i].name))
+			name := o.members[i].name
+			w.refuse(flaw{code: "misspelt", detail: "must be written " + strconv.Quote(name), params: map[string]any{"name": name}})
 		}
 		if i < 0 {
 			w.skip()
@@ -153,7 +154,7 @@ func (w *walker) mapped(t reflect.Type) {
 		if w.explain && !anyName {
 			encoded, _ := json.Marshal(map[string]any{string(name): nil})
 			if json.Unmarshal(encoded, reflect.New(keys).Interface()) != nil {
-				w.refuse("has a name that isn't allowed here")
+				w.refuse(flaw{code: "name", detail: "has a name that isn't allowed here"})
 			}
 		}
 		w.value(t.Elem(), nil)
@@ -198,7 +199,7 @@ func (w *walker) unique(names *map[string]bool, name []byte) {
 		*names = make(map[string]bool)
 	}
 	if (*names)[string(name)] {
-		w.refuse("is there more than once")
+		w.refuse(isRepeated)
 	}
 	(*names)[string(name)] = true
 }
@@ -256,29 +257,30 @@ func (w *walker) leaf(t, quoted reflect.Type) {
 	if !w.explain || w.full || t.Kind() == reflect.Interface && t.NumMethod() > 0 {
 		return
 	}
-	detail := refusal(t, quoted, w.body[start:w.pos])
-	if detail != "" {
+	if wrong := refusal(t, quoted, w.body[start:w.pos]); wrong.code != "" {
 		w.refused = append(w.refused, [2]int{start, w.pos})
-		w.refuse(detail)
+		w.refuse(wrong)
 	}
 }
 
-// refusal says what a value must be, "" if it is that.
-func refusal(t, quoted reflect.Type, raw []byte) string {
+// refusal says what is wrong with a value.
+func refusal(t, quoted reflect.Type, raw []byte) flaw {
 	if quoted != nil {
 		raw = slices.Concat([]byte(`{"v":`), raw, []byte(`}`))
 		if err := json.Unmarshal(raw, reflect.New(quoted).Interface()); err != nil {
-			return "must be a string, which " + expected(t, nil, err)
+			wrong := expected(t, nil, err)
+			wrong.detail = "must be a string, which " + wrong.detail
+			return wrong
 		}
-		return ""
+		return flaw{}
 	}
 	if fits(t, raw) {
-		return ""
+		return flaw{}
 	}
 	if err := json.Unmarshal(raw, reflect.New(t).Interface()); err != nil {
 		return expected(t, raw, err)
 	}
-	return ""
+	return flaw{}
 }
 
 // withoutRefused returns the body with null, which leaves a field as it is, for each value that was refused.
@@ -317,7 +319,7 @@ func fits(t reflect.Type, raw []byte) bool {
 }
 
 // expected says what a value of type t must be, where raw is another, and decoding that failed with err.
-func expected(t reflect.Type, raw []byte, err error) string {
+func expected(t reflect.Type, raw []byte, err error) flaw {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -326,31 +328,31 @@ func expected(t reflect.Type, raw []byte, err error) string {
 	case t == timeType:
 		return mustBeTime
 	case pointer.Implements(unmarshalerType), pointer.Implements(textType) && len(raw) > 0 && raw[0] == '"':
-		return err.Error()
+		return refusedBy(err)
 	case pointer.Implements(textType):
-		return "must be a string"
+		return mustBeString
 	}
 	switch kind := t.Kind(); {
 	case kind == reflect.Struct, kind == reflect.Map:
-		return "must be an object"
+		return flaw{code: "object", detail: "must be an object"}
 	case kind == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		return "must be a string in base64"
+		return flaw{code: "base64", detail: "must be a string in base64"}
 	case kind == reflect.Slice, kind == reflect.Array:
-		return "must be an array"
+		return flaw{code: "array", detail: "must be an array"}
 	case kind == reflect.String:
-		return "must be a string"
+		return mustBeString
 	case kind == reflect.Bool:
 		return mustBeBool
 	case kind >= reflect.Int && kind <= reflect.Uintptr:
 		return mustBeInteger(t, raw)
 	case kind == reflect.Interface:
-		return "has a number that is too large"
+		return flaw{code: outOfRange.code, detail: "has a number that is too large"}
 	case (kind == reflect.Float32 || kind == reflect.Float64) && len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
 		return outOfRange
 	case kind == reflect.Float32, kind == reflect.Float64:
 		return mustBeNumber
 	}
-	return "can't be set"
+	return flaw{code: "type", detail: "can't be set"}
 }
 
 // skip stops behind the value at pos.
@@ -403,8 +405,8 @@ func (w *walker) space() {
 }
 
 // refuse notes an error of the value that path leads to.
-func (w *walker) refuse(detail string) {
-	w.full = !w.problems.add(422, FieldError{In: "body", Pointer: w.pointer(), Detail: detail})
+func (w *walker) refuse(wrong flaw) {
+	w.full = !w.problems.add(422, wrong.in(FieldError{In: "body", Pointer: w.pointer()}))
 }
 
 // pointer returns path as a JSON Pointer, or as much of it as is shown.

@@ -138,8 +138,8 @@ func TestMalformation(t *testing.T) {
 				break
 			}
 		}
-		if detail := malformation(b); (detail == "") != json.Valid(b) {
-			t.Fatalf("%q: %q", b, detail)
+		if wrong := malformation(b); (wrong.code == "") != json.Valid(b) {
+			t.Fatalf("%q: %q", b, wrong.detail)
 		}
 	}
 }

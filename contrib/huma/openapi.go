@@ -91,10 +91,12 @@ type problemDetails struct {
 	Title  string `json:"title"`
 	Detail string `json:"detail,omitempty"`
 	Errors []struct {
-		In      string `json:"in,omitempty" doc:"Where the value is: body, form, header, cookie, query or path."`
-		Pointer string `json:"pointer,omitempty" doc:"Its place in a JSON body, as a JSON Pointer."`
-		Name    string `json:"name,omitempty" doc:"The name of the parameter, header field, cookie or form field."`
-		Detail  string `json:"detail" doc:"What was expected."`
+		In      string         `json:"in,omitempty" doc:"Where the value is: body, form, header, cookie, query or path."`
+		Pointer string         `json:"pointer,omitempty" doc:"Its place in a JSON body, as a JSON Pointer."`
+		Name    string         `json:"name,omitempty" doc:"The name of the parameter, header field, cookie or form field."`
+		Detail  string         `json:"detail" doc:"What was expected."`
+		Code    string         `json:"code,omitempty" doc:"The rule that the value breaks."`
+		Params  map[string]any `json:"params,omitempty" doc:"What the rule is about, by name."`
 	} `json:"errors,omitempty" nullable:"false"`
 	_ struct{} `additionalProperties:"true"`
 }

@@ -43,5 +43,5 @@ func Example() {
 	problem, _ := io.ReadAll(response.Body)
 	fmt.Println(response.StatusCode, string(problem))
 	// Output:
-	// 422 {"detail":"body \"/name\": is required (and 1 more error)","errors":[{"in":"body","pointer":"/name","detail":"is required"},{"in":"body","pointer":"/emails/1","detail":"must be an e-mail address"}],"status":422,"title":"Unprocessable Content"}
+	// 422 {"detail":"body \"/name\": is required (and 1 more error)","errors":[{"in":"body","pointer":"/name","detail":"is required","code":"required"},{"in":"body","pointer":"/emails/1","detail":"must be an e-mail address","code":"email"}],"status":422,"title":"Unprocessable Content"}
 }

@@ -98,6 +98,29 @@ func Message(rule validator.FieldError) string {
 	return fmt.Sprintf("breaks the rule %q", tag)
 }
 
+// paramsOf returns what a translation of the rule needs, nil for nothing.
+func paramsOf(rule validator.FieldError) map[string]any {
+	if comparisons[rule.ActualTag()] != "" && rule.Kind() == reflect.Struct {
+		return map[string]any{"of": "time"} // compared with now
+	}
+	if rule.Param() == "" {
+		return nil
+	}
+	params := map[string]any{rule.ActualTag(): rule.Param()}
+	if comparisons[rule.ActualTag()] == "" {
+		return params
+	}
+	switch rule.Kind() {
+	case reflect.String:
+		params["of"] = "characters"
+	case reflect.Slice, reflect.Array, reflect.Map:
+		params["of"] = "elements"
+	default:
+		params["of"] = "number"
+	}
+	return params
+}
+
 // compared words a rule about a number, a length or a time.
 func compared(rule validator.FieldError, comparison string) string {
 	unit := ""

@@ -18,13 +18,14 @@
 //	func create(c *filo.Ctx) error {
 //		var u User
 //		if err := bind.JSON(c, &u, validated); err != nil {
-//			return err // 422 with the error {"in": "body", "pointer": "/email", "detail": "must be an e-mail address"}
+//			return err // 422 with the error {"in": "body", "pointer": "/email", "detail": "must be an e-mail address", "code": "email"}
 //		}
 //		…
 //	}
 package validate
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"strings"
@@ -40,28 +41,31 @@ type Options struct {
 	// Validate checks the values. Set it to use your own rules, aliases or struct-level functions. Default a new one with
 	// validator.WithRequiredStructEnabled.
 	Validate *validator.Validate
-	// Message returns the detail of an error that the client sees, for example in the client's language. Default Message.
-	Message func(validator.FieldError) string
+	// Message returns the detail of an error that the client sees. It may look at the request, for example for the client's language. c is
+	// nil if Validate is called by itself. Default the function Message.
+	Message func(c *filo.Ctx, rule validator.FieldError) string
 }
 
 // Validator is a bind.Validator: see bind.With. It is safe for use by many goroutines. Make it once, since it caches its
 // analysis of each type.
 type Validator struct {
 	validate *validator.Validate
-	message  func(validator.FieldError) string
+	message  func(c *filo.Ctx, rule validator.FieldError) string
+	// asksContext says that there may be rules that ask for a context: making one costs an allocation.
+	asksContext bool
 }
 
-var _ bind.Validator = (*Validator)(nil)
+var _ bind.RequestValidator = (*Validator)(nil)
 
 // New makes a Validator. It takes one Options at most.
 func New(options ...Options) *Validator {
 	o := one(options)
-	v := &Validator{validate: o.Validate, message: o.Message}
+	v := &Validator{validate: o.Validate, message: o.Message, asksContext: o.Validate != nil}
 	if v.validate == nil {
 		v.validate = validator.New(validator.WithRequiredStructEnabled())
 	}
 	if v.message == nil {
-		v.message = Message
+		v.message = func(_ *filo.Ctx, rule validator.FieldError) string { return Message(rule) }
 	}
 	return v
 }
@@ -78,8 +82,16 @@ func one(options []Options) (o Options) {
 }
 
 // Validate checks a struct, or a slice, array or map of structs, to which value points. Other values have no rules. The error
-// is a *bind.Error with a FieldError for each broken rule.
-func (v *Validator) Validate(value any) error {
+// is a *bind.Error with a FieldError for each broken rule. Its Code is the rule's name, and its Params have the rule's parameter under
+// that name, such as {"max": "20"}. Where that may be about several things, "of" says which: number, characters, elements, time.
+func (v *Validator) Validate(value any) error { return v.ValidateRequest(nil, value) }
+
+// ValidateRequest is Validate for what was bound from a request. Rules that were registered with a context get the request's.
+func (v *Validator) ValidateRequest(c *filo.Ctx, value any) error {
+	ctx := context.Background()
+	if c != nil && v.asksContext {
+		ctx = c.Context()
+	}
 	target := reflect.ValueOf(value)
 	for target.Kind() == reflect.Pointer && !target.IsNil() {
 		target = target.Elem()
@@ -87,10 +99,10 @@ func (v *Validator) Validate(value any) error {
 	var err error
 	switch target.Kind() {
 	case reflect.Struct:
-		err = v.validate.Struct(value)
+		err = v.validate.StructCtx(ctx, value)
 	case reflect.Slice, reflect.Array, reflect.Map:
 		if target.Len() > 0 && isStruct(target.Type().Elem()) {
-			err = v.validate.Var(target.Interface(), "dive")
+			err = v.validate.VarCtx(ctx, target.Interface(), "dive")
 		}
 	}
 	if err == nil {
@@ -104,7 +116,8 @@ func (v *Validator) Validate(value any) error {
 	prefix := target.Type().Name() + "."
 	fields := make([]bind.FieldError, len(broken))
 	for i, rule := range broken {
-		fields[i] = bind.FieldError{Field: strings.TrimPrefix(rule.StructNamespace(), prefix), Detail: v.message(rule)}
+		fields[i] = bind.FieldError{Field: strings.TrimPrefix(rule.StructNamespace(), prefix), Detail: v.message(c, rule),
+			Code: rule.ActualTag(), Params: paramsOf(rule)}
 	}
 	return &bind.Error{Status: 422, Fields: fields, Err: err}
 }

@@ -1,6 +1,7 @@
 package validate_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -129,11 +130,61 @@ func TestOptions(t *testing.T) {
 	if got := bound[item](t, validate.New(), "/", `{}`); got != "422 body /sku: is required; body /count: must be at least 1" {
 		t.Error(got)
 	}
-	german := validate.New(validate.Options{Message: func(f validator.FieldError) string { return "fehlt: " + f.Tag() }})
-	if got := bound[item](t, german, "/", `{"count":1}`); got != "422 body /sku: fehlt: required" {
+	german := validate.New(validate.Options{Message: func(c *filo.Ctx, f validator.FieldError) string {
+		return c.Request.Header.Get("X-Token") + " fehlt: " + f.Tag()
+	}})
+	if got := bound[item](t, german, "/", `{"count":1}`); got != "422 body /sku: x fehlt: required" {
 		t.Error(got)
 	}
 }
+
+// Each error has a code and parameters, by which it can be translated. A rule with a context has the request's.
+func TestCodes(t *testing.T) {
+	type value struct {
+		Name  string    `validate:"max=3"`
+		Level int       `validate:"max=3"`
+		Tags  []string  `validate:"min=2"`
+		Kind  string    `validate:"oneof=a b"`
+		Email string    `validate:"email"`
+		At    time.Time `validate:"gt"`
+	}
+	err := validate.New().Validate(&value{Name: "long", Level: 4, Kind: "c", Email: "x"})
+	var invalid *bind.Error
+	if !errors.As(err, &invalid) {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range invalid.Fields {
+		got = append(got, fmt.Sprint(f.Field, " ", f.Code, " ", f.Params))
+	}
+	const want = "Name max map[max:3 of:characters]; Level max map[max:3 of:number]; Tags min map[min:2 of:elements]; " +
+		"Kind oneof map[oneof:a b]; Email email map[]; At gt map[of:time]"
+	if text := strings.Join(got, "; "); text != want {
+		t.Errorf("got %s\nwant %s", text, want)
+	}
+
+	rules := validator.New()
+	if err := rules.RegisterValidationCtx("asked", func(ctx context.Context, _ validator.FieldLevel) bool { return ctx.Value(key{}) != nil }); err != nil {
+		t.Fatal(err)
+	}
+	type asked struct {
+		Name string `json:"name" validate:"asked"`
+	}
+	called := false
+	servertest.New(t, func(c *filo.Ctx) error {
+		called = true
+		c.SetContext(context.WithValue(c.Context(), key{}, 1))
+		if err := validate.New(validate.Options{Validate: rules}).ValidateRequest(c, &asked{}); err != nil {
+			t.Error(err)
+		}
+		return nil
+	}).Raw(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if !called {
+		t.Error("there was no request")
+	}
+}
+
+type key struct{}
 
 // Every rule that Message knows is one of the validator's, whose name can't be mistyped so.
 func TestMessagesAreForRules(t *testing.T) {
