@@ -28,9 +28,19 @@ type carried struct {
 	exchange
 	transport hooks.Transport
 	counts    answerCounts
-	isHead    bool   // the method is HEAD
-	streams   bool   // a body of unknown length is being sent
-	switching []byte // a 101, to be sent when the connection is taken over
+	isHead    bool // the method is HEAD
+	streams   bool // a body of unknown length is being sent
+	nests     bool // it comes by a connection of filo's own: see nested
+	switches  bool // a 101 is to be sent when the connection is taken over
+}
+
+// nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
+type nested interface {
+	// Outer calls f with that Ctx, if it may still take its connection over, and the middleware lets that through. Otherwise it reports false.
+	Outer(f func(*Ctx) error) (ok bool, err error)
+	// TakeOver tells the middleware that the connection is taken over, and calls take for that. A head that was written before is then the
+	// answer's of the other Ctx. ok is false, and take wasn't called, if the body can't go past the middleware, since that encodes it.
+	TakeOver(take func(*Ctx) (net.Conn, error)) (ok bool, err error)
 }
 
 // carriedScratch pools buffers for carried requests, which have no worker.
@@ -260,7 +270,7 @@ func (c *carried) queueUp() error { return errBusy }
 func (c *carried) inform(status int, h *Header) error {
 	c.transport.WriteHead(hooks.Head{Status: status, Length: noLength, Fields: func(yield func(name, value []byte) bool) {
 		for i := range h.list.Len() {
-			if h.list.ID(i).InInterim() && !yield(h.list.Name(i), h.list.Value(i)) {
+			if http1.InInterim(status, h.list.ID(i)) && !yield(h.list.Name(i), h.list.Value(i)) {
 				return
 			}
 		}
@@ -326,25 +336,130 @@ func (c *carried) answerApart(e *HTTPError, fields *field.List, head bool) (size
 }
 
 // prepareHijack implements wire.
-func (c *carried) prepareHijack(bool) (prepared net.Conn, err error) { return nil, nil }
+func (c *carried) prepareHijack(switches bool) (prepared net.Conn, err error) {
+	c.nests, err = c.prepareOuter(switches, false)
+	return nil, err
+}
 
 // switchProtocols implements wire.
-func (c *carried) switchProtocols(h *Header) { c.switching = http1.AppendInterim(nil, 101, &h.list) }
+func (c *carried) switchProtocols(*Header) { c.switches = true }
 
-// hijack implements wire.
+// hijack implements wire. Where the request comes by a connection of filo's own, the 101 is that connection's: it may be one of HTTP/2.
 func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
+	h := &c.worker.ctx.Response.Header
+	if c.nests && c.switches {
+		c.inform(101, h)
+		err = c.takeOver(func(outer *Ctx) (net.Conn, error) {
+			taken, buffered, err = outer.upgrade()
+			return taken, err
+		})
+		c.hijacked = err == nil
+		return taken, buffered, err
+	}
 	if taken, err = c.transport.Hijack(); err != nil {
 		return nil, nil, err
 	}
 	c.hijacked = true
-	if len(c.switching) > 0 {
-		if _, err := taken.Write(c.switching); err != nil {
+	if c.switches {
+		if _, err := taken.Write(http1.AppendInterim(nil, 101, &h.list)); err != nil {
 			taken.Close()
 			c.failed = true
 			return nil, nil, err
 		}
 	}
 	return taken, nil, nil
+}
+
+// prepareOuter makes sure that the connection beneath can be taken over, before a head says so. It reports false if there is none.
+func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
+	n, ok := c.transport.(nested)
+	if !ok {
+		return false, nil
+	}
+	return n.Outer(func(outer *Ctx) error {
+		switch w := outer.exchange.wire.(type) {
+		case *conn:
+			switch {
+			case w.looped != nil:
+				return w.looped.leaveLoop()
+			case !parks && !w.worker.mayRun():
+				return errBusy
+			}
+		case *http2Stream:
+			if switches || !parks {
+				_, err := w.prepareHijack(switches)
+				return err
+			}
+		case *carried:
+			_, err := w.prepareOuter(switches, parks)
+			return err
+		}
+		return nil
+	})
+}
+
+// park parks the connection of a request, after a 101 if it switches protocols.
+func (c *carried) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (p *ParkedConn, err error) {
+	ok, err := c.prepareOuter(switches, true)
+	if err == nil {
+		err = ctx.claimAnswer()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, errNoParking
+	}
+	if switches {
+		ctx.switchProtocols()
+		c.inform(101, &ctx.Response.Header)
+	}
+	err = c.takeOver(func(outer *Ctx) (net.Conn, error) {
+		p, err = outer.parkSwitched(switches, serve)
+		return p, err
+	})
+	return c.taken(ctx, p, err)
+}
+
+// takeOver has take take the connection beneath over.
+func (c *carried) takeOver(take func(outer *Ctx) (net.Conn, error)) error {
+	ok, err := c.transport.(nested).TakeOver(take)
+	if !ok {
+		return errNoParking
+	}
+	return err
+}
+
+// parkStream answers with a stream, and parks its connection.
+func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *ParkedConn, err error) {
+	ok, err := c.prepareOuter(false, true)
+	if err == nil {
+		err = ctx.claimAnswer()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, errNoParking
+	}
+	c.writeHead(ctx, noLength, true)
+	c.count(ctx.Response.status)
+	err = c.takeOver(func(outer *Ctx) (net.Conn, error) {
+		p, err = outer.ParkStream(serve)
+		return p, err
+	})
+	return c.taken(ctx, p, err)
+}
+
+// taken notes that the connection was parked, unless that has failed.
+func (c *carried) taken(ctx *Ctx, p *ParkedConn, err error) (*ParkedConn, error) {
+	if err != nil {
+		return nil, err
+	}
+	ctx.endWatch()
+	ctx.Request.body.hijacked()
+	c.hijacked = true
+	return p, nil
 }
 
 // inherit copies another request's route, parameters, values, body limit and log attributes: see inside.Inherit.

@@ -94,19 +94,32 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 		if err := c.agreeOn(protocol); err != nil {
 			return nil, err
 		}
+	}
+	return c.parkSwitched(protocol != "", serve)
+}
+
+// parkSwitched is Park for a protocol that was agreed on, whose fields the response has; without switches there is none.
+func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
+	if err := c.mayTakeOver(); err != nil {
+		return nil, err
+	}
+	if switches {
 		c.Response.announceHead()
 	}
-	if s, ok := c.exchange.wire.(*http2Stream); ok {
-		if protocol == "" {
+	switch w := c.exchange.wire.(type) {
+	case *http2Stream:
+		if !switches {
 			return nil, errNoHijack
 		}
-		return s.park(c, serve, true)
+		return w.park(c, serve, true)
+	case *carried:
+		return w.park(c, serve, switches)
 	}
 	owner, err := c.prepareParked()
 	if err != nil {
 		return nil, err // before the 101, after which no other answer is possible
 	}
-	if protocol != "" {
+	if switches {
 		c.switchProtocols()
 	}
 	return c.park(owner, serve, false)
@@ -132,8 +145,11 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 		return nil, ErrBodyNotAllowed
 	}
 	r.announceHead()
-	if s, ok := c.exchange.wire.(*http2Stream); ok {
-		return s.park(c, serve, false)
+	switch w := c.exchange.wire.(type) {
+	case *http2Stream:
+		return w.park(c, serve, false)
+	case *carried:
+		return w.parkStream(c, serve)
 	}
 	owner, err := c.prepareParked()
 	if err != nil {
@@ -148,11 +164,8 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 // prepareParked makes sure that the connection can be parked, and claims the answer. Before the claim a timeout may be writing, so
 // the unsent part of earlier answers mustn't be touched.
 func (c *Ctx) prepareParked() (owner *conn, err error) {
-	owner, ok := c.exchange.wire.(*conn)
-	switch {
-	case !ok:
-		return nil, errNoParking
-	case owner.looped == nil:
+	owner = c.exchange.wire.(*conn)
+	if owner.looped == nil {
 		return owner, c.claimAnswer()
 	}
 	if err := owner.looped.leaveLoop(); err != nil {

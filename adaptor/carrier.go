@@ -32,6 +32,7 @@ type carrier struct {
 	control   *http.ResponseController
 	r         *http.Request
 	buffer    *[]byte         // holds the request's head
+	outer     *exchange       // the one of filo's own that the request comes from; nil if it came to another server
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
 	announced map[string]bool // trailer fields
@@ -48,7 +49,8 @@ var heads = sync.Pool{New: func() any { return new([]byte) }}
 const maxKeptHead = 16 << 10
 
 func newCarrier(w http.ResponseWriter, r *http.Request) *carrier {
-	return &carrier{w: w, control: http.NewResponseController(w), r: r}
+	outer, _ := r.Context().Value(exchangeKey{}).(*exchange)
+	return &carrier{w: w, control: http.NewResponseController(w), r: r, outer: outer}
 }
 
 // serve runs h on the request. It panics with http.ErrAbortHandler if the answer can't be completed.
@@ -240,6 +242,9 @@ func (t *carrier) addGathered(header http.Header) {
 	for i := range values {
 		end, valueEnd := t.ends[2*i], t.ends[2*i+1]
 		name := http.CanonicalHeaderKey(text[start:end])
+		if strings.HasPrefix(name, "Sec-Websocket-") {
+			name = text[start:end] // as clients expect it, and handlers of net/http write it
+		}
 		values[i], start = text[end:valueEnd], valueEnd
 		if before := header[name]; before != nil {
 			header[name] = append(before, values[i])

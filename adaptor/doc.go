@@ -32,7 +32,10 @@
 // values. That Ctx shows the middleware's changes to the request, and a ResponseWriter wrapped by the middleware sees the whole
 // answer. This costs about as much as parsing another request, so prefer filo's own middleware where it exists. Middleware that
 // doesn't wrap the ResponseWriter, and changes only the context and the fields of the answer, costs less: next then has the same
-// Ctx, and Ctx.Park works.
+// Ctx.
+//
+// Upgrade, Park and ParkStream of next take filo's own connection over. The middleware sees the status by WriteHeader, may still add
+// fields there, and then sees a Hijack: its ResponseWriter needs that method or Unwrap. What is sent afterwards goes past the middleware.
 //
 // Otherwise the Ctx of next ends when next returns, while the values stored in it live on outside: none of them may refer to that
 // Ctx. Its limit for bodies is the one that Ctx.SetMaxBodyBytes has set outside. The inner Ctx can lower that limit, but not

@@ -22,6 +22,8 @@ type exchange struct {
 	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
 	failed   bool // by Fail; guarded by mu
+	// take takes the connection over for a Ctx behind the middleware, at the next Hijack; nil unless one does. Guarded by mu.
+	take func(*filo.Ctx) (net.Conn, error)
 	// sent is the request as a middleware has got it; nil for a handler.
 	sent *snapshot
 	// running is closed when next, which has the Ctx for itself, has returned; nil if it doesn't run. Guarded by mu.

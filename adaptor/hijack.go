@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -26,14 +27,18 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	case w.hijacked, w.direct:
 		return nil, nil, http.ErrHijacked
 	}
+	inner := e.take != nil
 	conn, received, err := w.takeOverLocked()
 	if err != nil {
+		if inner {
+			w.wrote = false // so that the error can be answered
+		}
 		return nil, nil, err
 	}
 	w.hijacked = true
 	w.release()
 	rw := bufio.NewReadWriter(newReceivedReader(conn, received), bufio.NewWriter(conn))
-	if w.wrote && w.status != http.StatusSwitchingProtocols {
+	if w.wrote && !inner && w.status != http.StatusSwitchingProtocols {
 		fmt.Fprintf(rw, "HTTP/1.1 %03d %s\r\n", w.status, http.StatusText(w.status))
 		w.header.Write(rw)
 		rw.WriteString("\r\n")
@@ -48,14 +53,69 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 // takeOverLocked takes the connection over. filo sends the head of a 101, so that its status is known to middleware, which can still add
 // fields. HTTP/2 has no 101 that could be sent as it is: there the client's protocol counts.
 func (w *responseWriter) takeOverLocked() (conn net.Conn, received []byte, err error) {
-	c := w.exchange.ctx
+	c, take := w.exchange.ctx, w.exchange.take
+	w.exchange.take = nil
 	switch {
+	case take != nil:
+		conn, err = take(c)
+		return conn, nil, err
 	case !w.wrote || w.status != http.StatusSwitchingProtocols:
 		return c.Hijack()
 	case c.Request.Proto() == "HTTP/2.0":
 		return c.Upgrade(c.Request.Header.Get("Upgrade"))
 	}
 	return inside.Upgrade(c)
+}
+
+// Outer gives f the Ctx whose connection the inner Ctx may take over, by a Hijack that the middleware sees.
+func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
+	e := t.outer
+	if e == nil || !mayHijack(t.w) {
+		return false, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended || e.running != nil || e.writer.wrote || e.writer.hijacked {
+		return false, nil
+	}
+	return true, f(e.ctx)
+}
+
+// mayHijack reports whether a middleware's ResponseWriter lets a Hijack through.
+func mayHijack(w http.ResponseWriter) bool {
+	for {
+		switch each := w.(type) {
+		case http.Hijacker:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = each.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
+// TakeOver hijacks the connection by the middleware's ResponseWriter, and has take take it over. It does nothing and reports false if the
+// middleware encodes the body.
+func (t *carrier) TakeOver(take func(*filo.Ctx) (net.Conn, error)) (ok bool, err error) {
+	e := t.outer
+	e.mu.Lock()
+	encoded := e.writer.wrote && e.writer.status != http.StatusSwitchingProtocols && e.ctx.Response.Header.Has("Content-Encoding")
+	if !encoded {
+		e.take = take
+	}
+	e.mu.Unlock()
+	if encoded {
+		return false, nil
+	}
+	conn, _, err := t.control.Hijack()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ok = e.take == nil; !ok && err == nil {
+		conn.Close() // it isn't the request's
+	}
+	e.take = nil
+	return ok, err
 }
 
 // newReceivedReader returns a reader of what was received, which is in its buffer, and then of the connection.

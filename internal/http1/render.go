@@ -89,12 +89,16 @@ const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 func AppendInterim(dst []byte, status int, fields *field.List) []byte {
 	dst = AppendStatusLine(dst, status)
 	for i := range fields.Len() {
-		id := fields.ID(i)
-		if id.InInterim() || status == 101 && (id == field.Connection || id == field.ContentType) {
+		if InInterim(status, fields.ID(i)) {
 			dst = fields.AppendLine(dst, i)
 		}
 	}
 	return append(dst, "\r\n"...)
+}
+
+// InInterim reports whether an interim answer with the status has the field.
+func InInterim(status int, id field.ID) bool {
+	return id.InInterim() || status == 101 && (id == field.Connection || id == field.ContentType)
 }
 
 // ChunkOverhead is an upper bound for the bytes that framing adds to a chunk's content.

@@ -1,0 +1,284 @@
+package adaptor_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/h2test"
+	"github.com/filohttp/filo/internal/tcptest"
+	"github.com/filohttp/filo/sse"
+)
+
+// way is a way in which requests come to a handler of filo.
+type way struct {
+	name  string
+	start func(t testing.TB, h filo.Handler) (dial func() (net.Conn, error))
+}
+
+// plainWay is the one that the others are compared with.
+var plainWay = way{"plain", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+	return startTCP(t, &filo.Server{Handler: marks(h)})
+}}
+
+// parkedWays are the ways in which a handler parks its connection that has net/http somewhere above it.
+var parkedWays = []way{
+	{"behind a middleware that only looks", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) })},
+	{"behind one that wraps", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(&wrapper{w}, r) })},
+	{"behind one that wraps, blocking", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+		wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
+		})
+		return startTCP(t, &filo.Server{Handler: wraps(marks(h)), Driver: filo.DriverBlocking})
+	}},
+	{"behind one without Unwrap", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(&hijackable{w}, r) })},
+	{"behind one that replaces the request", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		r = r.Clone(r.Context())
+		r.Header.Set("X-Replaced", "1")
+		next.ServeHTTP(w, r)
+	})},
+	{"behind two", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+		wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
+		})
+		return startTCP(t, &filo.Server{Handler: wraps(wraps(marks(h)))})
+	}},
+	{"in a mux of net/http in filo", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+		mux := http.NewServeMux()
+		mux.Handle("/", adaptor.ToHTTPServer(&filo.Server{Handler: marks(h), Logger: quiet}))
+		return startTCP(t, &filo.Server{Handler: adaptor.FromHTTP(mux)})
+	}},
+}
+
+func behind(serve func(w http.ResponseWriter, r *http.Request, next http.Handler)) func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+	return func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+		middleware := adaptor.Middleware(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, next) })
+		})
+		return startTCP(t, &filo.Server{Handler: middleware(marks(h))})
+	}
+}
+
+// marks sets a field before h runs.
+func marks(h filo.Handler) filo.Handler {
+	return func(c *filo.Ctx) error {
+		c.Response.Header.Set("X-Before", "1")
+		return h(c)
+	}
+}
+
+// hijackable wraps a ResponseWriter as many agents do: it has the methods that net/http's had when it was written.
+type hijackable struct{ w http.ResponseWriter }
+
+func (h *hijackable) Header() http.Header         { return h.w.Header() }
+func (h *hijackable) Write(p []byte) (int, error) { return h.w.Write(p) }
+func (h *hijackable) WriteHeader(status int)      { h.w.WriteHeader(status) }
+func (h *hijackable) Flush()                      { h.w.(http.Flusher).Flush() }
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.w.(http.Hijacker).Hijack()
+}
+
+// A handler that parks its connection answers the same whatever of net/http is above it.
+func TestParkedAnswers(t *testing.T) {
+	hub := sse.NewHub()
+	defer hub.Close()
+	events := func(c *filo.Ctx) error {
+		c.Response.Header.Add("Set-Cookie", "a=b")
+		p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+		if err != nil {
+			return err
+		}
+		p.Queue(filo.NewPreparedMessage([]byte("data: one\n\n")))
+		io.WriteString(p, "data: two\n\n")
+		p.End()
+		return nil
+	}
+	echo := func(c *filo.Ctx) error {
+		c.Response.Header.Add("Set-Cookie", "a=b")
+		_, err := c.Park("echo", func(p *filo.ParkedConn, _ filo.Wake) error {
+			var buffer [100]byte
+			n, err := p.Read(buffer[:])
+			p.Write(buffer[:n])
+			return errors.Join(err, io.EOF)
+		})
+		return err
+	}
+	const upgrades = " / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello"
+	for _, test := range []struct {
+		name, request string
+		h             filo.Handler
+	}{
+		{"a stream", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", events},
+		{"a stream of HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", events},
+		{"a stream with a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", func(c *filo.Ctx) error {
+			if _, err := c.Body(); err != nil {
+				return err
+			}
+			return events(c)
+		}},
+		{"a stream that is not found", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", func(c *filo.Ctx) error { c.Response.SetStatus(404); return events(c) }},
+		{"a stream for HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", events},
+		{"a hub for HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", func(c *filo.Ctx) error { return hub.Serve(c, "topic") }},
+		{"a stream that is broken off", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", func(c *filo.Ctx) error {
+			p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return errors.New("broken") })
+			if err != nil {
+				return err
+			}
+			io.WriteString(p, "data: one\n\n")
+			return p.Close()
+		}},
+		{"another protocol", "GET" + upgrades, echo},
+		{"another protocol by POST", "POST" + upgrades, echo},
+		{"without an upgrade", get, echo},
+		{"an upgrade to another one", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, Upgrade\r\nUpgrade: other\r\n\r\n", echo},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			head := strings.HasPrefix(test.request, "HEAD ")
+			want := describe(exchangeRaw(t, plainWay.start(t, test.h), test.request), head)
+			for _, way := range parkedWays {
+				if got := describe(exchangeRaw(t, way.start(t, test.h), test.request), head); got != want {
+					t.Errorf("%s: got\n%s\nwant\n%s", way.name, got, want)
+				}
+			}
+		})
+	}
+}
+
+// statusWriter is a ResponseWriter that adds a field to the head, as session managers do.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.Header().Set("X-Late", "1")
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// A middleware that wraps the ResponseWriter sees the head of a connection that is parked behind it, may add to it, and has ended when
+// the connection's function is called.
+func TestMiddlewareSeesParking(t *testing.T) {
+	for _, protocol := range []string{"", "echo"} {
+		var mu sync.Mutex
+		var order []string
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, what)
+		}
+		status := 0
+		middleware := adaptor.Middleware(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("X-Early", "1")
+				sees := &statusWriter{ResponseWriter: w}
+				next.ServeHTTP(sees, r)
+				status = sees.status // which the lock of note guards
+				note("middleware")
+			})
+		})
+		dial := startTCP(t, &filo.Server{Handler: middleware(func(c *filo.Ctx) (err error) {
+			serve := func(*filo.ParkedConn, filo.Wake) error {
+				note("function")
+				return io.EOF
+			}
+			if protocol == "" {
+				_, err = c.ParkStream(serve)
+			} else {
+				_, err = c.Park(protocol, serve)
+			}
+			note("handler")
+			return err
+		})})
+		got := string(exchangeRaw(t, dial, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello"))
+		mu.Lock()
+		if protocol == "" && status != 200 || protocol != "" && status != 101 {
+			t.Errorf("%q: the middleware saw the status %d", protocol, status)
+		}
+		for _, field := range []string{"X-Early: 1\r\n", "X-Late: 1\r\n"} {
+			if strings.Count(got, field) != 1 {
+				t.Errorf("%q: got %q, want %q in it", protocol, got, field)
+			}
+		}
+		if want := []string{"handler", "middleware", "function"}; !slices.Equal(order, want) {
+			t.Errorf("%q: the order is %v, want %v", protocol, order, want)
+		}
+		mu.Unlock()
+	}
+}
+
+// Over HTTP/2 a stream is parked, and switches protocols, behind a middleware that wraps the ResponseWriter.
+func TestMiddlewareParksHTTP2(t *testing.T) {
+	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&statusWriter{ResponseWriter: w}, r) })
+	})
+	echo := func(p io.ReadWriter) error {
+		var buffer [100]byte
+		n, err := p.Read(buffer[:])
+		p.Write(buffer[:n])
+		return err
+	}
+	address := tcptest.Serve(t, &filo.Server{Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true},
+		Handler: wraps(func(c *filo.Ctx) (err error) {
+			switch c.Path() {
+			case "/park":
+				_, err = c.Park("echo", func(p *filo.ParkedConn, _ filo.Wake) error { return echo(p) })
+			case "/upgrade":
+				conn, _, err := c.Upgrade("echo")
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				for err == nil {
+					err = echo(conn)
+				}
+			case "/stream":
+				p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+				if err != nil {
+					return err
+				}
+				io.WriteString(p, "hello")
+				p.End()
+			}
+			return err
+		})})
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	c, err := h2test.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/park", "/upgrade"} {
+		s := c.Connect("echo", path)
+		if status, err := s.Status(); status != 200 || err != nil || s.Field("x-late") != "1" {
+			t.Fatalf("%s: %d, %v, %q", path, status, err, s.Field("x-late"))
+		}
+		s.Write([]byte("hello"))
+		expect(t, s, "hello")
+		s.CloseWrite()
+		if got, err := io.ReadAll(s); len(got) > 0 || err != nil {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+		if status, _, err := c.Get(path); status != 426 || err != nil {
+			t.Errorf("%s without an upgrade: %d, %v", path, status, err)
+		}
+	}
+	if status, body, err := c.Get("/stream"); status != 200 || body != "hello" || err != nil {
+		t.Errorf("%d, %q, %v", status, body, err)
+	}
+}
