@@ -339,7 +339,7 @@ func acceptQuality(h *Header, offer string) int {
 		}
 		for list := h.list.Value(i); len(list) > 0; {
 			var element []byte
-			element, list = cutQuoted(list, ',')
+			element, list = syntax.CutQuoted(list, ',')
 			mediaRange, weight, ok := parseMediaRange(element)
 			if !ok {
 				continue
@@ -367,7 +367,7 @@ func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 	for rest, position := mediaRange, 0; len(rest) > 0; {
 		var parameter []byte
 		before := len(rest)
-		parameter, rest = cutQuoted(rest, ';')
+		parameter, rest = syntax.CutQuoted(rest, ';')
 		if parameter = syntax.TrimSpace(parameter); position > 0 && len(parameter) > 1 && parameter[0]|0x20 == 'q' && parameter[1] == '=' {
 			return syntax.TrimSpace(mediaRange[:position-1]), syntax.Quality(parameter[2:]), true
 		}
@@ -379,8 +379,8 @@ func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 // matchPrecision returns how precisely a media range describes an offer, or 0 if it doesn't match. A parameter that the offer doesn't
 // have, such as a charset, doesn't prevent a match.
 func matchPrecision(mediaRange []byte, offer string) int {
-	name, parameters := cutQuoted(mediaRange, ';')
-	offered, offeredParameters, _ := strings.Cut(offer, ";")
+	name, parameters := syntax.CutQuoted(mediaRange, ';')
+	offered, offeredParameters := syntax.CutQuoted(offer, ';')
 	name, offered = syntax.TrimSpace(name), strings.TrimSpace(offered)
 	offeredType, _, _ := strings.Cut(offered, "/")
 	precision, unknown := 0, 0
@@ -396,7 +396,7 @@ func matchPrecision(mediaRange []byte, offer string) int {
 	}
 	for len(parameters) > 0 {
 		var parameter []byte
-		parameter, parameters = cutQuoted(parameters, ';')
+		parameter, parameters = syntax.CutQuoted(parameters, ';')
 		if parameter = syntax.TrimSpace(parameter); len(parameter) == 0 {
 			continue
 		}
@@ -417,7 +417,7 @@ func offersParameter(offered string, parameter []byte) (has, same bool) {
 	name, _, _ := bytes.Cut(parameter, []byte{'='})
 	for len(offered) > 0 {
 		var each string
-		each, offered, _ = strings.Cut(offered, ";")
+		each, offered = syntax.CutQuoted(offered, ';')
 		each = strings.TrimSpace(each)
 		if syntax.EqualFold(parameter, each) {
 			return true, true
@@ -426,20 +426,4 @@ func offersParameter(offered string, parameter []byte) (has, same bool) {
 		has = has || syntax.EqualFold(name, eachName)
 	}
 	return has, false
-}
-
-// cutQuoted splits list at the first separator that isn't in a quoted string.
-func cutQuoted(list []byte, separator byte) (before, after []byte) {
-	quoted := false
-	for i := 0; i < len(list); i++ {
-		switch {
-		case list[i] == '"':
-			quoted = !quoted
-		case quoted && list[i] == '\\':
-			i++
-		case !quoted && list[i] == separator:
-			return list[:i], list[i+1:]
-		}
-	}
-	return list, nil
 }

@@ -35,6 +35,8 @@ func TestNegotiate(t *testing.T) {
 		{"the same parameter is more specific", []string{"text/html;level=1, text/html;q=0.4"}, []string{"text/html", "text/html; level=1"}, "text/html; level=1"},
 		{"a comma in quotes is none", []string{`text/plain;x="a, text/html", application/json;q=0.1`}, both, "application/json"},
 		{"a quote in quotes", []string{`text/plain;x="\", text/html", application/json;q=0.1`}, both, "application/json"},
+		{"an offer's parameter may have a separator in quotes", []string{`text/html;x="a;b", application/json;q=0.5`}, []string{"application/json", `text/html; x="a;b"`}, `text/html; x="a;b"`},
+		{"and what is in quotes is no parameter", []string{"text/html;level=1"}, []string{`text/html; x="a;level=2;b"`}, `text/html; x="a;level=2;b"`},
 		{"accept-ext comes behind the weight", []string{"text/html;q=0.5;ext=1, application/json;q=0.6"}, both, "application/json"},
 		{"a browser", []string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, both, "text/html"},
 		{"what isn't a media range is passed over", []string{"html, /, text/, /html;q=1, text/html;q=0.1"}, both, "text/html"},

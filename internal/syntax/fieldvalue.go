@@ -41,6 +41,22 @@ func Quality(q []byte) int {
 	return quality
 }
 
+// CutQuoted splits a list at the first separator that isn't in a quoted string (RFC 9110, section 5.6.4).
+func CutQuoted[S []byte | string](list S, separator byte) (before, after S) {
+	quoted := false
+	for i := 0; i < len(list); i++ {
+		switch {
+		case list[i] == '"':
+			quoted = !quoted
+		case quoted && list[i] == '\\':
+			i++
+		case !quoted && list[i] == separator:
+			return list[:i], list[i+1:]
+		}
+	}
+	return list, list[len(list):]
+}
+
 // ListHasToken reports whether a comma-separated list has the token, in any case (RFC 9110, section 5.6.1).
 func ListHasToken(list []byte, token string) bool {
 	for len(list) > 0 {
