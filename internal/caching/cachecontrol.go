@@ -24,7 +24,7 @@ func Directive(h *filo.Header, name string) (argument []byte, ok bool) {
 	for list := range h.Values("Cache-Control") {
 		for len(list) > 0 {
 			var element []byte
-			element, list, _ = bytes.Cut(list, []byte{','})
+			element, list = syntax.CutQuoted(list, ',')
 			directive, argument, _ := bytes.Cut(element, []byte{'='})
 			if syntax.EqualFold(bytes.TrimSpace(directive), name) {
 				return bytes.Trim(argument, " \t\""), true
@@ -47,6 +47,12 @@ func DirectiveSeconds(h *filo.Header, name string) (time.Duration, bool) {
 		return 0, false
 	}
 	return Seconds(argument)
+}
+
+// Age returns what the field Age says, and whether it says something. Of a list the first number counts (RFC 9111, section 5.1).
+func Age(h *filo.Header) (time.Duration, bool) {
+	first, _, _ := bytes.Cut(h.GetBytes("Age"), []byte{','})
+	return Seconds(syntax.TrimSpace(first))
 }
 
 // Seconds parses delta-seconds (RFC 9111, section 1.2.2): what is more than 2^31 counts as that.

@@ -5,8 +5,10 @@ package caching
 import (
 	"bytes"
 	"time"
+	"unicode"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // ReadsOnly reports whether the method is GET or HEAD.
@@ -79,18 +81,23 @@ func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) 
 	return 0
 }
 
-// Date parses a date. RFC 9110, section 13.1.3: a condition whose date isn't one is ignored.
+// Date parses a date in one of the forms of RFC 9110, section 5.6.7. What differs from them, such as by a second space or an hour of one
+// digit, is none, although time.Parse takes it. A wrong day of the week doesn't matter.
 func Date(value []byte) (t time.Time, ok bool) {
 	if len(value) == 0 {
 		return t, false
 	}
-	for _, layout := range [...]string{TimeFormat, time.RFC850, time.ANSIC} {
+	for _, layout := range [...]string{TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
 		if t, err := time.Parse(layout, string(value)); err == nil {
-			return t, true
+			var buffer [40]byte
+			return t, syntax.EqualFold(afterDay(value), afterDay(t.AppendFormat(buffer[:0], layout)))
 		}
 	}
 	return t, false
 }
+
+// afterDay returns what follows the name of the day in a date.
+func afterDay(date []byte) []byte { return bytes.TrimLeftFunc(date, unicode.IsLetter) }
 
 // matches reports whether a list of entity tags has that of a resource that exists. "*" is any resource, also one that has no
 // entity tag (RFC 9110, sections 13.1.1 and 13.1.2). By weak comparison W/"a" and "a"

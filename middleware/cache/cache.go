@@ -369,7 +369,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, key []byte, outer []replay.Field)
 		return false // a guard inside, or a session's cookie, which comes when all of this has returned
 	}
 	h := &c.Response.Header
-	if age, ok := caching.Seconds(h.GetBytes("Age")); ok {
+	if age, ok := caching.Age(h); ok {
 		entry.age = age
 	}
 	if lifetime <= entry.age {
